@@ -1,4 +1,5 @@
-//! A sampler of one's own: it is registered by name, and then draws the minibatches of a training run.
+//! A sampler of one's own: it is registered by name, and then draws the minibatches of a training
+//! run.
 //!
 //! Run it with `cargo run --release --example 02-own-sampler`.
 

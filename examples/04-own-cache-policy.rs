@@ -1,4 +1,5 @@
-//! A cache policy of one's own: it is registered by name, and then caches the features of a training run.
+//! A cache policy of one's own: it is registered by name, and then caches the features of a
+//! training run.
 //!
 //! Run it with `cargo run --release --example 04-own-cache-policy`.
 
@@ -12,9 +13,9 @@ use graphmill::{
 
 /// The clock: first in, first out, except that a row that was used gets a second chance.
 ///
-/// A hand goes around the slots. A slot that was used since the hand last passed is spared once; the
-/// first other slot is given away. A look-up costs O(1), an admission O(1) on average. Memory: 4 bytes
-/// an id, 5 bytes a slot.
+/// A hand goes around the slots. A slot that was used since the hand last passed is spared once;
+/// the first other slot is given away. A look-up costs O(1), an admission O(1) on average. Memory:
+/// 4 bytes an id, 5 bytes a slot.
 ///
 /// Source: F. J. Corbató, A paging experiment with the Multics system, 1968.
 pub struct Clock {

@@ -1,5 +1,5 @@
-//! A training loop of one's own: minibatches from the loader, gradients from the network, and each step of
-//! an update in sight.
+//! A training loop of one's own: minibatches from the loader, gradients from the network, and each
+//! step of an update in sight.
 //!
 //! Run it with `cargo run --release --example 05-own-training-loop`.
 
@@ -32,7 +32,8 @@ pub fn main() -> graphmill::Result<()> {
     let data = generate("sbm", &options)?;
     let Labels::Single { class, .. } = &data.labels else { panic!("every node has one class") };
 
-    // the loader: seeds in a random order, ten neighbours of each and five of those, feature rows in memory
+    // the loader: seeds in a random order, ten neighbours of each and five of those, feature rows
+    // in memory
     let order = Random::new(&data.split.train, SEED);
     let sampler = HopStack::new(Neighbor::new([10, 5]).expect("two numbers of neighbours"));
     let features = Host::new(&data.features);

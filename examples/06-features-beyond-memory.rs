@@ -1,5 +1,5 @@
-//! Trains with features that do not fit the memory they are given: they stay in a file, and a cache holds
-//! the rows that minibatches ask for most.
+//! Trains with features that do not fit the memory they are given: they stay in a file, and a cache
+//! holds the rows that minibatches ask for most.
 //!
 //! Run it with `cargo run --release --example 06-features-beyond-memory`.
 

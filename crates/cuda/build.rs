@@ -1,5 +1,5 @@
-//! Writes the table of compiled kernels that the library embeds; with the feature `shim`, compiles the
-//! kernels for the processor.
+//! Writes the table of compiled kernels that the library embeds; with the feature `shim`, compiles
+//! the kernels for the processor.
 
 use std::{env, fmt::Write as _, fs, io, path::PathBuf};
 
@@ -73,8 +73,8 @@ mod shim {
         let mut build = cc::Build::new();
         build.cpp(true).std("c++17").opt_level(2).define("GRAPHMILL_SHIM", None).define("NDEBUG", None);
         build.include(root.join("kernels")).include(root.join("shim"));
-        // no fused multiply-adds and no assumptions about aliasing; arrays are reached without asking whether
-        // they need initialising
+        // no fused multiply-adds and no assumptions about aliasing; arrays are reached without
+        // asking whether they need initialising
         for flag in ["-ffp-contract=off", "-fno-strict-aliasing", "-fno-extern-tls-init", "-U_FORTIFY_SOURCE"]
         {
             build.flag(flag);
@@ -82,8 +82,8 @@ mod shim {
         // large frames touch every page, and so the shut one behind a fiber's stack
         build.flag("-fstack-clash-protection");
         build.flag("-fsanitize=alignment,bounds,shift-exponent,integer-divide-by-zero");
-        // kernels may have parameters that only some of their variants need; a device's compiler does not
-        // mind either
+        // kernels may have parameters that only some of their variants need; a device's compiler
+        // does not mind either
         build.flag("-Wno-unused-parameter").flag("-Wno-unknown-pragmas");
         let mut list = String::from("#include \"shim.h\"\n");
         let mut names = Vec::new();

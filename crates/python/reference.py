@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/python/reference.md from the docstrings of the installed package; with `--check` says whether it is as they are."""
+"""Writes book/src/reference/python.md from the docstrings of the installed package; with `--check` says whether it is as they are."""
 
 import inspect
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 import graphmill
 from graphmill import dgl, loader
 
-PAGE = Path(__file__).parents[2] / "docs/python/reference.md"
+PAGE = Path(__file__).parents[2] / "book/src/reference/python.md"
 #: heading, what stands under it
 PARTS = [
     ("Loaders", [graphmill.NeighborLoader, loader.Loader, graphmill.ShaDowKHopSampler, graphmill.graphsaint.GraphSAINTSampler,
@@ -83,5 +83,5 @@ def page():
 
 if __name__ == "__main__":
     if "--check" in sys.argv:
-        sys.exit(PAGE.read_text() != page() and "docs/python/reference.md is not as the docstrings are: run crates/python/reference.py")
+        sys.exit(PAGE.read_text() != page() and "book/src/reference/python.md is not as the docstrings are: run crates/python/reference.py")
     PAGE.write_text(page())

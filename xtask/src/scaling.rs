@@ -75,7 +75,7 @@ const SWEEPS: &[Sweep] = &[
 /// Runs the sweeps.
 pub(crate) fn run(words: &[&str]) -> Result<()> {
     let (mut quick, mut threads, mut out, mut names) =
-        (false, None, PathBuf::from("docs/figures"), Vec::new());
+        (false, None, PathBuf::from("book/src/figures"), Vec::new());
     let mut rest = words.iter().copied();
     while let Some(word) = rest.next() {
         match word {

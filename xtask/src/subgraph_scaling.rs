@@ -141,7 +141,7 @@ fn parse(words: &[&str]) -> Result<Options> {
         coverage: 1.0,
         degree_cap: 3000,
         data: None,
-        out: "docs/figures".into(),
+        out: "book/src/figures".into(),
         sweeps: Vec::new(),
     };
     let mut rest = words.iter().copied();

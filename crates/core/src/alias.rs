@@ -1,12 +1,13 @@
-//! Draws from discrete distributions in O(1): Walker's alias tables (Walker, *An efficient method for generating discrete random
-//! variables with general distributions*, ACM TOMS 3(3), 1977), built in O(n) as in Vose, IEEE TSE 17(9), 1991.
+//! Draws from discrete distributions in O(1): Walker's alias tables (Walker, *An efficient method
+//! for generating discrete random variables with general distributions*, ACM TOMS 3(3), 1977),
+//! built in O(n) as in Vose, IEEE TSE 17(9), 1991.
 //!
 //! - [`Alias`] is one distribution over many outcomes.
-//! - [`RowAlias`] is one distribution per node over its in-neighbours, rows in parallel: 8 bytes an edge. Those of the weights
-//!   that are stored with a graph may be kept by a [`TableStore`].
+//! - [`RowAlias`] is one distribution per node over its in-neighbours, rows in parallel: 8 bytes an
+//!   edge. Those of the weights that are stored with a graph may be kept by a [`TableStore`].
 //!
-//! Sums are in f64; a cell's threshold has 32 bits, so each probability is met to within 2^-32 / n per cell. The same weights give
-//! the same tables, whatever the number of threads.
+//! Sums are in f64; a cell's threshold has 32 bits, so each probability is met to within 2^-32 / n
+//! per cell. The same weights give the same tables, whatever the number of threads.
 
 mod rows;
 
@@ -20,8 +21,8 @@ use crate::{Error, Result, keyed::Stream};
 /// Outcomes of a run.
 const RUN: usize = 1 << 16;
 
-/// Outcome `i` of its own cell below the threshold, `other` from there on. A cell that always gives `i` has `other == i`, so that the
-/// threshold need not express 1.
+/// Outcome `i` of its own cell below the threshold, `other` from there on. A cell that always gives
+/// `i` has `other == i`, so that the threshold need not express 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Cell {
@@ -31,7 +32,8 @@ pub struct Cell {
     pub other: u32,
 }
 
-/// A distribution over `0..n`: 8 bytes per outcome. The default has no outcome, and must not be drawn from.
+/// A distribution over `0..n`: 8 bytes per outcome. The default has no outcome, and must not be
+/// drawn from.
 ///
 /// ```
 /// use graphmill_core::{alias::Alias, keyed::Stream};
@@ -49,18 +51,20 @@ pub struct Alias {
 }
 
 impl Alias {
-    /// The distribution proportional to `weights`, `n` up to 2^32. O(n), parallel: runs of outcomes have tables of their own, and one
-    /// more table draws the run. The runs' length is fixed. The table of runs is small and stays cached, so a draw costs one
-    /// read of the large one.
+    /// The distribution proportional to `weights`, `n` up to 2^32. O(n), parallel: runs of outcomes
+    /// have tables of their own, and one more table draws the run. The runs' length is fixed. The
+    /// table of runs is small and stays cached, so a draw costs one read of the large one.
     ///
     /// # Errors
-    /// There are no weights, or too many; one is negative or not finite; all are 0, so that nothing could be drawn.
+    /// There are no weights, or too many; one is negative or not finite; all are 0, so that nothing
+    /// could be drawn.
     pub fn new(weights: &[f64]) -> Result<Self> {
         Self::in_runs(weights, RUN)
     }
 
-    /// As [`Alias::new`], in one table however many outcomes there are: every draw takes 64 random bits, but one thread builds it.
-    /// Generators draw from it: what they made once must stay what it is.
+    /// As [`Alias::new`], in one table however many outcomes there are: every draw takes 64 random
+    /// bits, but one thread builds it. Generators draw from it: what they made once must stay what
+    /// it is.
     ///
     /// # Errors
     /// As for [`Alias::new`].
@@ -123,7 +127,8 @@ impl Alias {
     }
 }
 
-/// An outcome of a table: the word's product with the length has the cell in the upper half and the place within the cell in the lower.
+/// An outcome of a table: the word's product with the length has the cell in the upper half and the
+/// place within the cell in the lower.
 #[inline(always)]
 fn pick(cells: &[Cell], word: u64) -> u32 {
     let product = u128::from(word) * cells.len() as u128;
@@ -140,8 +145,8 @@ struct Room {
     large: Vec<u32>,
 }
 
-/// Places the cells of the distribution proportional to `weight(0..n)`: finite and not negative. Whether they are not all 0, so that there
-/// is one.
+/// Places the cells of the distribution proportional to `weight(0..n)`: finite and not negative.
+/// Whether they are not all 0, so that there is one.
 fn build(
     n: usize,
     weight: impl Fn(usize) -> f64,

@@ -134,7 +134,8 @@ impl Graph {
         Self { tables: Some(store), ..self }
     }
 
-    /// Alias tables of the edge weights, from the graph's [`TableStore`] if it has one. O(V + E), parallel.
+    /// Alias tables of the edge weights, from the graph's [`TableStore`] if it has one. O(V + E),
+    /// parallel.
     ///
     /// # Errors
     /// The graph has no weights; else as for [`RowAlias::new`].

@@ -1,14 +1,15 @@
 //! Row-major f32 matrices and runs of their rows.
 //!
 //! Layers pass matrices around and never look inside: only a backend calls [`View::host`], or
-//! [`View::on_device`] for a device. A matrix knows where its newest values are and copies them when the
-//! other side reads them (`matrix/mirror.rs`).
+//! [`View::on_device`] for a device. A matrix knows where its newest values are and copies them
+//! when the other side reads them (`matrix/mirror.rs`).
 //!
-//! A feature table may be shared as a matrix without copying it, even if it holds 16-bit floats, which need
-//! half the memory and half the traffic. The two operations that read tables ask for [`View::table`].
+//! A feature table may be shared as a matrix without copying it, even if it holds 16-bit floats,
+//! which need half the memory and half the traffic. The two operations that read tables ask for
+//! [`View::table`].
 //!
-//! Rows with few values that are not zero may be stored sparse ([`View::sparse`]): for gathers, and for
-//! products, which are then sums of few rows of the other factor.
+//! Rows with few values that are not zero may be stored sparse ([`View::sparse`]): for gathers, and
+//! for products, which are then sums of few rows of the other factor.
 //!
 //! | file | contents |
 //! | --- | --- |
@@ -64,14 +65,16 @@ impl Clone for Matrix {
 
 #[derive(Clone)]
 enum Storage {
-    /// Own memory, aligned; may be longer than `rows * cols`, and shorter until the host writes to it.
+    /// Own memory, aligned; may be longer than `rows * cols`, and shorter until the host writes to
+    /// it.
     Owned(Vec<Line>),
     /// A read-only table, such as a dataset's features.
     Shared(TableData),
     /// A read-only table of sparse rows, to gather from.
     SparseTable(SparseRows),
-    /// Own sparse rows. `X W` is the weighted aggregation of the rows of `W` over a block whose destinations
-    /// are the rows of `X` and whose sources are its columns, and `X^T Y` that over its transpose.
+    /// Own sparse rows. `X W` is the weighted aggregation of the rows of `W` over a block whose
+    /// destinations are the rows of `X` and whose sources are its columns, and `X^T Y` that over
+    /// its transpose.
     Sparse(Box<Block>),
 }
 
@@ -111,8 +114,8 @@ impl Matrix {
         self.cols
     }
 
-    /// Takes a new shape. The values are unspecified afterwards. Memory is reused, and grows only when values
-    /// are written.
+    /// Takes a new shape. The values are unspecified afterwards. Memory is reused, and grows only
+    /// when values are written.
     pub fn resize(&mut self, rows: usize, cols: usize) {
         if !matches!(self.storage, Storage::Owned(_)) {
             self.storage = Storage::Owned(Vec::new());

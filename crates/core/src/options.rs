@@ -1,9 +1,10 @@
-//! Options as typed structs: what a struct that derives [`clap::Args`], `Serialize` and `Deserialize` needs
-//! to be read from the command line, from TOML files and from Python alike.
+//! Options as typed structs: what a struct that derives [`clap::Args`], `Serialize` and
+//! `Deserialize` needs to be read from the command line, from TOML files and from Python alike.
 //!
-//! All three give a table of [`Values`]. A struct is read from it once, by [`read`]: words are taken
-//! where numbers are wanted, so that `"15,10"` of a command line and `[15, 10]` of a file mean the same.
-//! The names, help texts and places in the help come from the struct itself, by [`keys`].
+//! All three give a table of [`Values`]. A struct is read from it once, by [`read`]: words are
+//! taken where numbers are wanted, so that `"15,10"` of a command line and `[15, 10]` of a file
+//! mean the same. The names, help texts and places in the help come from the struct itself, by
+//! [`keys`].
 
 mod sets;
 

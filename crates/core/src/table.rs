@@ -1,6 +1,6 @@
-//! Registries: every axis of choice (importers, generators, samplers, layers, ...) is one `TABLE` of
-//! rows that a reader can take in top to bottom. Command-line choices and error messages follow from
-//! it. Another crate adds a row of its own to a [`Table`] with [`Table::register`].
+//! Registries: every axis of choice (importers, generators, samplers, layers, ...) is one `TABLE`
+//! of rows that a reader can take in top to bottom. Command-line choices and error messages follow
+//! from it. Another crate adds a row of its own to a [`Table`] with [`Table::register`].
 
 use std::{
     sync::{PoisonError, RwLock},
@@ -127,7 +127,8 @@ impl<C> IntoIterator for &Table<C> {
     }
 }
 
-/// The entry called `name` of a table that only its own crate extends, or an error that lists the known names.
+/// The entry called `name` of a table that only its own crate extends, or an error that lists the
+/// known names.
 pub fn find<'a, C>(axis: &'static str, table: &'a [Entry<C>], name: &str) -> Result<&'a Entry<C>> {
     table.iter().find(|entry| entry.name == name).ok_or_else(|| Error::Unknown {
         axis,

@@ -18,7 +18,8 @@ pub struct AllReduce {
 }
 
 impl AllReduce {
-    /// Sums over the devices of these streams, which are of several devices; ranks are places in this list.
+    /// Sums over the devices of these streams, which are of several devices; ranks are places in
+    /// this list.
     ///
     /// # Errors
     /// There is no library for it, or it fails.
@@ -38,7 +39,8 @@ impl AllReduce {
         self.queues.len()
     }
 
-    /// Replaces matrix `i` of every rank by the sum of those of all, of one shape. Behind what the streams were given so far; nobody waits.
+    /// Replaces matrix `i` of every rank by the sum of those of all, of one shape. Behind what the
+    /// streams were given so far; nobody waits.
     ///
     /// # Errors
     /// A matrix has no place on its device, or the library fails: no matrix is of use then.
@@ -62,7 +64,8 @@ impl AllReduce {
             queue.device().replay().settle(queue.stream())?;
             places.push((all, queue.stream()));
         }
-        // SAFETY: every address is of as many values of its rank's device, which its stream has made before and no other changes
+        // SAFETY: every address is of as many values of its rank's device, which its stream has
+        // made before and no other changes
         unsafe { self.library.sum(&places, &counts) }
     }
 }

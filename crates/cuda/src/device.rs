@@ -1,4 +1,5 @@
-//! A device: its driver, its kernels, the part of its memory that may be used, and its first failure.
+//! A device: its driver, its kernels, the part of its memory that may be used, and its first
+//! failure.
 
 use std::{
     collections::HashMap,
@@ -53,7 +54,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// Device `index` of a driver, of whose memory at most `budget` bytes are used (0: all that is free).
+    /// Device `index` of a driver, of whose memory at most `budget` bytes are used (0: all that is
+    /// free).
     ///
     /// # Errors
     /// The driver fails.
@@ -114,7 +116,8 @@ impl Device {
         self.driver.counts()
     }
 
-    /// Whether it reads the memory of another device of this process itself. Asked of the driver once a pair.
+    /// Whether it reads the memory of another device of this process itself. Asked of the driver
+    /// once a pair.
     pub(crate) fn reaches(&self, other: &Self) -> bool {
         if self.number == other.number {
             return true;
@@ -220,8 +223,8 @@ impl Device {
     /// The driver refuses it.
     ///
     /// # Safety
-    /// `arguments` are what the kernel's signature says: addresses of as much live memory as it reads and writes for this shape, which
-    /// stays until the stream has run it.
+    /// `arguments` are what the kernel's signature says: addresses of as much live memory as it
+    /// reads and writes for this shape, which stays until the stream has run it.
     pub unsafe fn launch(
         &self,
         name: &'static str,
@@ -267,8 +270,9 @@ pub enum Argument {
     Late(u64),
 }
 
-/// A value that is another whenever the same launch comes again. A kernel that takes such values has one more parameter, the last: where they are,
-/// a word of 64 bits each in the order of the parameters, or null, where they are those that it was started with (`kernels/common.cuh`).
+/// A value that is another whenever the same launch comes again. A kernel that takes such values
+/// has one more parameter, the last: where they are, a word of 64 bits each in the order of the
+/// parameters, or null, where they are those that it was started with (`kernels/common.cuh`).
 #[derive(Clone, Copy, Debug)]
 pub struct Late<T>(pub T);
 
@@ -334,7 +338,8 @@ impl From<Late<f32>> for Argument {
     }
 }
 
-/// The arguments of a kernel, each by its type: `usize` and `u64` are 64 bits wide there, `u32`, `i32` and `f32` 32.
+/// The arguments of a kernel, each by its type: `usize` and `u64` are 64 bits wide there, `u32`,
+/// `i32` and `f32` 32.
 #[macro_export]
 macro_rules! arguments {
     ($($value:expr),* $(,)?) => { &[$($crate::device::Argument::from($value)),*] };

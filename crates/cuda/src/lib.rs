@@ -1,8 +1,10 @@
-//! NVIDIA devices: the operations of layers, tiers of features and samplers. Everything about CUDA lives here.
+//! NVIDIA devices: the operations of layers, tiers of features and samplers. Everything about CUDA
+//! lives here.
 //!
-//! Nothing of CUDA is needed to build this crate. Kernels are CUDA C++ (`kernels/`); their PTX (`ptx.zip`) is part of the
-//! library, and the driver of the machine makes the device's own code of it. Driver and libraries are found at run time; where
-//! they are not, [`Error::Unavailable`] says what is missing.
+//! Nothing of CUDA is needed to build this crate. Kernels are CUDA C++ (`kernels/`); their PTX
+//! (`ptx.zip`) is part of the library, and the driver of the machine makes the device's own code of
+//! it. Driver and libraries are found at run time; where they are not, [`Error::Unavailable`] says
+//! what is missing.
 //!
 //! ```no_run
 //! use graphmill_cuda::{Cuda, driver::Arithmetic, open};

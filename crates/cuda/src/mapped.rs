@@ -7,8 +7,9 @@ use crate::{
     driver::{Address, HostMemory},
 };
 
-/// Memory smaller than this is copied. What is smaller shares its first and last page with memory of others, which the driver might take for
-/// locked too, and which would then be read later than whoever copies it expects; larger memory is mapped for itself.
+/// Memory smaller than this is copied. What is smaller shares its first and last page with memory
+/// of others, which the driver might take for locked too, and which would then be read later than
+/// whoever copies it expects; larger memory is mapped for itself.
 const SHARES_PAGES: usize = 32 << 20;
 
 /// Page-locked host memory with the values that were given.
@@ -32,7 +33,8 @@ unsafe impl Send for Mapped {}
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
-    /// Locks the `bytes` that `owner` keeps alive and unchanged, or copies them where the system does not lock such memory, or they are few.
+    /// Locks the `bytes` that `owner` keeps alive and unchanged, or copies them where the system
+    /// does not lock such memory, or they are few.
     ///
     /// # Errors
     /// There is not as much memory for the copy.
@@ -75,7 +77,8 @@ impl Drop for Mapped {
     fn drop(&mut self) {
         let driver = self.device.driver();
         match &self.held {
-            // SAFETY: it was locked by this driver, and who reads it waits for the device before giving it up
+            // SAFETY: it was locked by this driver, and who reads it waits for the device before
+            // giving it up
             Held::InPlace(at, _) => unsafe { driver.unregister(*at) },
             // SAFETY: as above, of memory that was allocated
             Held::Copy(memory) => unsafe { driver.free_host(*memory) },

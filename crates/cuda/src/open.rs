@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::{Device, Result, driver::nvidia};
 
-/// The NVIDIA device of that number, of whose memory at most `budget` bytes are used (0: all that is free).
+/// The NVIDIA device of that number, of whose memory at most `budget` bytes are used (0: all that
+/// is free).
 ///
 /// With the feature `shim`, and `GRAPHMILL_DEVICE=shim` in the environment, a device for tests.
 ///

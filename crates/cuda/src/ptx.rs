@@ -1,7 +1,7 @@
 //! PTX of the kernels, which a machine's driver compiles for its device.
 //!
-//! The library embeds `ptx.zip`, which has one file for each source in `kernels/`; `ptx.sha256` lists
-//! their checksums and their kernels. `cargo xtask cuda compile` writes both.
+//! The library embeds `ptx.zip`, which has one file for each source in `kernels/`; `ptx.sha256`
+//! lists their checksums and their kernels. `cargo xtask cuda compile` writes both.
 
 use std::io::{Cursor, Read as _};
 

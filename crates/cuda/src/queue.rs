@@ -1,6 +1,8 @@
-//! A stream with memory of its own: what is freed there is used again there, in the stream's order, so nobody waits for the device.
+//! A stream with memory of its own: what is freed there is used again there, in the stream's order,
+//! so nobody waits for the device.
 //!
-//! What leaves the queue, rows and blocks that the stream which trains reads, is used again when that stream was seen to be done with it.
+//! What leaves the queue, rows and blocks that the stream which trains reads, is used again when
+//! that stream was seen to be done with it.
 
 use std::{
     any::Any,
@@ -21,7 +23,8 @@ const GRAIN: u64 = 512;
 /// Large memory in multiples of this: a table that fills a device is not rounded beyond it.
 const LARGE_GRAIN: u64 = 2 << 20;
 
-/// A stream and its memory. Sizes are rounded up so that at most an eighth is wasted, and freed memory is kept for the next of its size.
+/// A stream and its memory. Sizes are rounded up so that at most an eighth is wasted, and freed
+/// memory is kept for the next of its size.
 pub struct Queue {
     device: Arc<Device>,
     stream: Stream,
@@ -100,7 +103,8 @@ impl Queue {
         self.device.check()
     }
 
-    /// Queues a kernel over `threads` threads, as many blocks of [`THREADS`] as that takes (bounded: kernels stride).
+    /// Queues a kernel over `threads` threads, as many blocks of [`THREADS`] as that takes
+    /// (bounded: kernels stride).
     ///
     /// # Errors
     /// See [`Device::launch`].
@@ -127,7 +131,8 @@ impl Queue {
         unsafe { self.device.launch(name, shape, arguments, self.stream) }
     }
 
-    /// Memory for the work of this stream and of the one that trains, of unspecified values. None is taken for 0 bytes.
+    /// Memory for the work of this stream and of the one that trains, of unspecified values. None
+    /// is taken for 0 bytes.
     ///
     /// # Errors
     /// There is not as much.
@@ -170,7 +175,8 @@ impl Queue {
         let bytes: &[u8] = bytemuck::cast_slice(values);
         let buffer = self.take(bytes.len())?;
         if !bytes.is_empty() {
-            // SAFETY: as many bytes as were just taken; the source has been read, or is locked, when this returns
+            // SAFETY: as many bytes as were just taken; the source has been read, or is locked,
+            // when this returns
             unsafe {
                 self.device.driver().upload(bytes.as_ptr(), buffer.address(), bytes.len(), self.stream)?
             };
@@ -198,7 +204,8 @@ impl Queue {
         self.device.driver().synchronize(self.stream)
     }
 
-    /// Orders free memory by its address: who takes the same from the same memory gets it at the same places.
+    /// Orders free memory by its address: who takes the same from the same memory gets it at the
+    /// same places.
     pub(crate) fn arrange(&self) {
         self.room().free.values_mut().for_each(|all| all.sort_unstable());
     }
@@ -349,7 +356,8 @@ impl DeviceMemory for Buffer {
             return;
         }
         let (driver, to) = (self.queue.device.driver(), self.at.offset(at));
-        // SAFETY: it was just seen that they fit; the source has been read, or is locked, when this returns
+        // SAFETY: it was just seen that they fit; the source has been read, or is locked, when this
+        // returns
         let done = unsafe { driver.upload(from.as_ptr(), to, from.len(), self.queue.stream) };
         done.unwrap_or_else(|error| self.queue.device.fail(error));
     }
@@ -374,9 +382,11 @@ impl DeviceMemory for Buffer {
         if device.has_failed() || bytes == 0 || !device.reaches(there) {
             return bytes == 0;
         }
-        // the other stream is done with them before this one reads, and this one before the other writes again
+        // the other stream is done with them before this one reads, and this one before the other
+        // writes again
         let copied = other.queue.follow().and_then(|()| other.queue.synchronize()).and_then(|()| {
-            // SAFETY: both are that large; the source stays until the copy is done, which is waited for
+            // SAFETY: both are that large; the source stays until the copy is done, which is waited
+            // for
             unsafe { device.driver().copy(other.at, self.at, bytes, self.queue.stream)? };
             self.queue.synchronize()
         });

@@ -10,8 +10,9 @@ use crate::{
 /// Values of a tile (`kernels/scan.cu`).
 const TILE: usize = 2048;
 
-/// Replaces the `count` values (u32) at `values` by the sums of those before each, and the one behind them by the sum of all, which also
-/// goes to `total` as u64. Sums beyond 32 bits wrap, but for the total. O(count), three kernels.
+/// Replaces the `count` values (u32) at `values` by the sums of those before each, and the one
+/// behind them by the sum of all, which also goes to `total` as u64. Sums beyond 32 bits wrap, but
+/// for the total. O(count), three kernels.
 ///
 /// # Errors
 /// There is not enough memory, or the driver fails.

@@ -1,4 +1,5 @@
-//! Sums over several devices: of the processor, or, with `GRAPHMILL_TEST_DEVICE`, NVIDIA's where there are two and NCCL.
+//! Sums over several devices: of the processor, or, with `GRAPHMILL_TEST_DEVICE`, NVIDIA's where
+//! there are two and NCCL.
 
 mod device;
 

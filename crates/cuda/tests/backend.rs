@@ -1,5 +1,5 @@
-//! The operations on a device, here the processor, against the reference backend's and, in other orders of
-//! threads and blocks, against their own bits; and whole models.
+//! The operations on a device, here the processor, against the reference backend's and, in other
+//! orders of threads and blocks, against their own bits; and whole models.
 
 mod counting;
 mod device;
@@ -92,8 +92,8 @@ fn nothing_agrees_with_the_reference() {
     compare(|_| Shape { rows: 1, inner: 1, dst: 1, extra_src: 1, degree: 2, cols: 1, ..nothing });
 }
 
-/// Big enough for every sum to be cut and for a destination whose edges a block of threads shares; everything
-/// ends unevenly.
+/// Big enough for every sum to be cut and for a destination whose edges a block of threads shares;
+/// everything ends unevenly.
 const BIG: Shape =
     Shape { rows: 601, cols: 37, inner: 70, heads: 3, dst: 31, extra_src: 77, degree: 140, seed: 5 };
 

@@ -1,4 +1,5 @@
-//! Rows from devices are those of the table, byte by byte, and what is said about where they came from is true.
+//! Rows from devices are those of the table, byte by byte, and what is said about where they came
+//! from is true.
 
 mod device;
 

@@ -1,7 +1,9 @@
-//! Steps that come again: captured once and replayed, with the bits of those that are launched; and what ends a graph.
+//! Steps that come again: captured once and replayed, with the bits of those that are launched; and
+//! what ends a graph.
 //!
-//! The device for tests refuses what NVIDIA's driver refuses while work is captured, and spoils the capture: taking or giving memory, waiting, copies
-//! from the host. That a run's steps are captured at all shows that nothing of it happens.
+//! The device for tests refuses what NVIDIA's driver refuses while work is captured, and spoils the
+//! capture: taking or giving memory, waiting, copies from the host. That a run's steps are captured
+//! at all shows that nothing of it happens.
 
 mod counting;
 mod device;

@@ -1,4 +1,5 @@
-//! Samplers on a device draw what the processor's draw under the same key: blocks and input nodes, element by element.
+//! Samplers on a device draw what the processor's draw under the same key: blocks and input nodes,
+//! element by element.
 
 mod counting;
 mod device;
@@ -233,7 +234,8 @@ fn long_rows_and_large_fanouts_are_drawn_exactly() {
         (vec![32, 33], Order::Reverse),
         (vec![300, 4], Order::Shuffled(3)),
         (vec![4000, 2], Order::Forward),
-        // the second may have more edges than the host takes memory for: it waits, and the table grows
+        // the second may have more edges than the host takes memory for: it waits, and the table
+        // grows
         (vec![2, 4000, 3], Order::Reverse),
         (vec![-1], Order::Shuffled(9)),
     ] {
@@ -318,8 +320,9 @@ fn the_host_waits_for_a_batch_once() {
         let options = SamplerOptions { fanout: fanout.into(), ..SamplerOptions::default() };
         costs("neighbor", &options, &graph, form, &seeds)
     };
-    // all but the bottom layer want a gradient of their sources. A hop: counted, drawn, numbered, and zeros for these; where it is transposed a count, two
-    // digits and starts. A batch: the seeds and their number, the table, its seeds and a copy, what the host is told
+    // all but the bottom layer want a gradient of their sources. A hop: counted, drawn, numbered,
+    // and zeros for these; where it is transposed a count, two digits and starts. A batch: the
+    // seeds and their number, the table, its seeds and a copy, what the host is told
     let form = |transposed| BlockLayout { transposed, ..BlockLayout::default() };
     assert_eq!(drawn(&[25, 10], form(0b10)), [1 + 3 + 4 + 3 + 1, 2 + 2 + 2, 1]);
     assert_eq!(drawn(&[15, 10, 5], form(0b110)), [1 + 7 + 7 + 3 + 1, 2 + 2 + 3, 1]);
@@ -330,13 +333,15 @@ fn the_host_waits_for_a_batch_once() {
     // the bottom hop of a fused batch is not numbered
     assert_eq!(drawn(&[25, 10], BlockLayout { fused: true, ..form(0b10) }), [1 + 7 + 2 + 1, 2 + 2 + 2, 1]);
     assert_eq!(drawn(&[25], BlockLayout { fused: true, ..form(0) }), [2 + 1, 2 + 1, 1]);
-    // who takes all neighbours has the host wait for their number (a copy), and makes a table as large
+    // who takes all neighbours has the host wait for their number (a copy), and makes a table as
+    // large
     assert_eq!(drawn(&[10, -1], form(0b10)), [1 + 7 + 1 + 3 + 1, 2 + 2 + 1 + (1 + 1 + 2 + 1), 2]);
 }
 
 #[test]
 fn a_counted_hop_of_few_edges_leaves_room_for_those_after_it() {
-    // few nodes have neighbours: the second hop draws less than what the first one made room for, the third more
+    // few nodes have neighbours: the second hop draws less than what the first one made room for,
+    // the third more
     let degrees: Vec<usize> = (0..4000).map(|v| if v % 16 == 0 { 8 } else { 0 }).collect();
     let graph = graph(&degrees, 29);
     let seeds = seeds(4000, 60);

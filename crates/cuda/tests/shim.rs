@@ -1,5 +1,5 @@
-//! What runs kernels on the processor: that it runs them right in every order, and that it reports what a
-//! device must not be given.
+//! What runs kernels on the processor: that it runs them right in every order, and that it reports
+//! what a device must not be given.
 
 use std::{ffi::c_void, sync::Arc};
 
@@ -95,7 +95,8 @@ fn sums_of_blocks_are_the_same_in_every_order() {
     }
 }
 
-/// Blocks run one after the other here, so that a block only ever meets tiles that know all before them. Others are put there by hand.
+/// Blocks run one after the other here, so that a block only ever meets tiles that know all before
+/// them. Others are put there by hand.
 #[test]
 fn tiles_that_know_only_themselves_are_looked_past() {
     const OWN: u64 = 1 << 62;
@@ -176,8 +177,8 @@ fn ballots_and_atomics_count() {
 
 #[test]
 fn sixteen_bit_floats_round_to_nearest_even() {
-    // every half, its neighbours in f32 and what lies in the middle between it and the next; then all
-    // magnitudes
+    // every half, its neighbours in f32 and what lies in the middle between it and the next; then
+    // all magnitudes
     let mut values: Vec<f32> = (0..=u16::MAX)
         .flat_map(|bits| {
             let bits = f16::from_bits(bits).to_f32().to_bits();

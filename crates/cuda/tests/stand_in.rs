@@ -1,8 +1,9 @@
-//! What calls the vendor's libraries, against libraries that stand in for them: the order of calls and of
-//! their arguments, contexts, errors. What the vendor's own libraries do is tested where there is a device.
+//! What calls the vendor's libraries, against libraries that stand in for them: the order of calls
+//! and of their arguments, contexts, errors. What the vendor's own libraries do is tested where
+//! there is a device.
 //!
-//! A library is found once in a process, so every test runs in a process of its own: itself, with the
-//! environment it needs.
+//! A library is found once in a process, so every test runs in a process of its own: itself, with
+//! the environment it needs.
 
 use std::{
     env,
@@ -21,8 +22,8 @@ use graphmill_cuda::{
     queue::Memory,
 };
 
-/// Whether this is the process that a test runs in; runs it where it is not. `words` are what the stand-in is
-/// told.
+/// Whether this is the process that a test runs in; runs it where it is not. `words` are what the
+/// stand-in is told.
 fn is_own_process(name: &str, cuda: bool, cublas: &str, words: &str) -> bool {
     if env::var_os("GRAPHMILL_STAND_IN").is_some() {
         return true;

@@ -1,4 +1,5 @@
-//! From a configuration and a dataset to the parts of a run. Training, `eval` and `predict` share it.
+//! From a configuration and a dataset to the parts of a run. Training, `eval` and `predict` share
+//! it.
 
 use std::sync::Arc;
 
@@ -58,8 +59,8 @@ pub fn model_config(config: &TrainConfig) -> ModelConfig {
 /// A model with its first, random weights.
 ///
 /// # Errors
-/// An unknown name or numbers that do not fit together; a dataset without features or classes; a width that this
-/// machine has not the memory for.
+/// An unknown name or numbers that do not fit together; a dataset without features or classes; a
+/// width that this machine has not the memory for.
 pub fn model(config: &TrainConfig, data: &Dataset) -> Result<Model> {
     model_of(config, data, data.labels.classes())
 }
@@ -112,8 +113,8 @@ fn check_sparse(config: &TrainConfig, data: &Dataset) -> Result<()> {
     Ok(())
 }
 
-/// The feature rows, with the table that layers read in place: sparse where `keeps_sparse`. A table of another type than
-/// the stored one is a copy, wherever rows are to reside.
+/// The feature rows, with the table that layers read in place: sparse where `keeps_sparse`. A table
+/// of another type than the stored one is a copy, wherever rows are to reside.
 ///
 /// # Errors
 /// The memory cannot be had, or a value is beyond the range of that type.
@@ -125,7 +126,8 @@ pub fn features(config: &TrainConfig, data: &Dataset, residence: MemoryPlacement
             MemoryPlacement::HugePages => Host::resident_sparse(rows)?,
         }
     } else if residence == MemoryPlacement::Mapped && Some(kind) == data.features.data.kind() {
-        // there is no copy because there is no room for one: the system's cache will not hold them either
+        // there is no copy because there is no room for one: the system's cache will not hold them
+        // either
         match &data.features.data {
             FeatureData::F32(rows) => rows.expect_random_reads(),
             FeatureData::F16(rows) => rows.expect_random_reads(),
@@ -249,7 +251,8 @@ pub fn metric(config: &TrainConfig, data: &Dataset) -> Result<&'static table::En
     usage(metric::TABLE.find(name))
 }
 
-/// A fault of a part's own description, under the flag that set it: fields are called as options are.
+/// A fault of a part's own description, under the flag that set it: fields are called as options
+/// are.
 fn by_flag(error: graphmill_nn::Error) -> Error {
     use graphmill_nn::Error as Nn;
     Error::Usage(match error {

@@ -1,4 +1,5 @@
-//! The two kinds of cache that `--cache` names: rows pinned by a metric, and rows that come and go by a policy.
+//! The two kinds of cache that `--cache` names: rows pinned by a metric, and rows that come and go
+//! by a policy.
 
 use graphmill_loader::{hotness, order, policy};
 

@@ -107,7 +107,8 @@ impl Error {
         Self::Dataset { name: name.into(), message: message.into() }
     }
 
-    /// A dataset that lacks something: what an import gives it by, and `Dataset.from_arrays` in Python.
+    /// A dataset that lacks something: what an import gives it by, and `Dataset.from_arrays` in
+    /// Python.
     pub(crate) fn without(name: &str, what: &str, import: &str, argument: &str) -> Self {
         let remedy = format!("import it with {import}, or in Python give from_arrays {argument}");
         Self::dataset(name, format!("it has no {what}: {remedy}"))

@@ -28,9 +28,9 @@ const BATCH: usize = 16;
 /// Batches of an epoch; the last one is shorter.
 const BATCHES: u64 = 9;
 
-/// Checks that runs with the strategy of `config`, and its options, have the losses, scores and weights of
-/// `sequential` to the bit: on one, two and four threads, and stopped at any batch and resumed. Other
-/// options are the check's own.
+/// Checks that runs with the strategy of `config`, and its options, have the losses, scores and
+/// weights of `sequential` to the bit: on one, two and four threads, and stopped at any batch and
+/// resumed. Other options are the check's own.
 ///
 /// # Panics
 /// The strategy breaks a promise; the message says which.

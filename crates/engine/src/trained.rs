@@ -1,5 +1,5 @@
-//! Training in one call, and the trained model in memory: what a program uses that has its arrays at hand.
-//! Commands write a run directory and open it again ([`crate::saved`]).
+//! Training in one call, and the trained model in memory: what a program uses that has its arrays
+//! at hand. Commands write a run directory and open it again ([`crate::saved`]).
 
 use std::path::Path;
 
@@ -34,8 +34,8 @@ pub struct TrainedModel {
 
 /// Trains a model on `data` and returns it. Nothing is written.
 ///
-/// `layers` and `fanout` follow each other if only one of them differs from its default. The run uses
-/// `config.threads` threads, or those of the current pool if it is 0.
+/// `layers` and `fanout` follow each other if only one of them differs from its default. The run
+/// uses `config.threads` threads, or those of the current pool if it is 0.
 ///
 /// ```
 /// use graphmill_data::generate::{GenerateOptions, generate};
@@ -97,19 +97,20 @@ impl TrainedModel {
         &self.model
     }
 
-    /// Most likely class of each of the `nodes`, from all their neighbours. `data` may be another dataset
-    /// with features of the same width.
+    /// Most likely class of each of the `nodes`, from all their neighbours. `data` may be another
+    /// dataset with features of the same width.
     ///
     /// # Errors
-    /// A node that `data` does not have, features of another width, or features that cannot be read.
+    /// A node that `data` does not have, features of another width, or features that cannot be
+    /// read.
     pub fn classes(&self, data: &Dataset, nodes: &[NodeId]) -> Result<Vec<usize>> {
         let logits = self.logits(data, nodes)?;
         let rows = logits.view().host().chunks_exact(logits.num_cols());
         Ok(rows.map(|row| first_largest(row) as usize).collect())
     }
 
-    /// Probabilities of the classes, a row for each of the `nodes`: they sum to 1, unless a node may have
-    /// several labels.
+    /// Probabilities of the classes, a row for each of the `nodes`: they sum to 1, unless a node
+    /// may have several labels.
     ///
     /// # Errors
     /// As [`TrainedModel::classes`].

@@ -4,12 +4,13 @@
 //!   every epoch:  order ─► strategy { sample ─► extract ─► train } per batch ─► score ─► record, checkpoint
 //! ```
 //!
-//! [`train`] opens the devices, makes the parts that the options name, and puts a `Trainer` together, whose
-//! `run` is the loop. Each part has a file in [`crate::run`].
+//! [`train`] opens the devices, makes the parts that the options name, and puts a `Trainer`
+//! together, whose `run` is the loop. Each part has a file in [`crate::run`].
 //!
-//! The result of a run is a function of its configuration, its dataset and the position it has reached
-//! ([`RunState`]). A run that was killed and resumed therefore ends with the same bits as one that was
-//! not: the checkpoint holds the models, the optimiser's state and the position, and nothing else matters.
+//! The result of a run is a function of its configuration, its dataset and the position it has
+//! reached ([`RunState`]). A run that was killed and resumed therefore ends with the same bits as
+//! one that was not: the checkpoint holds the models, the optimiser's state and the position, and
+//! nothing else matters.
 
 pub mod over_ranks;
 
@@ -40,15 +41,16 @@ use crate::{
 
 /// Trains a model and evaluates it. Runs on the current rayon pool.
 ///
-/// Writes records into [`RunContext::run`]: the configuration, the metrics of every epoch, checkpoints and
-/// the summary. The files for people (`report.html`, and `trace.json` and TensorBoard events if the options
-/// ask for them) are written by the observer `graphmill_report::Recorder`, which the commands use.
+/// Writes records into [`RunContext::run`]: the configuration, the metrics of every epoch,
+/// checkpoints and the summary. The files for people (`report.html`, and `trace.json` and
+/// TensorBoard events if the options ask for them) are written by the observer
+/// `graphmill_report::Recorder`, which the commands use.
 ///
 /// # Errors
 /// An option that is unknown or impossible, a dataset that cannot be trained on, a loss that is not
-/// finite, a run directory that cannot be written, or [`Error::Interrupted`](crate::Error::Interrupted)
-/// with a valid checkpoint. A stage that failed: all batches before it are trained on, and if the model is
-/// whole they are in the checkpoint.
+/// finite, a run directory that cannot be written, or
+/// [`Error::Interrupted`](crate::Error::Interrupted) with a valid checkpoint. A stage that failed:
+/// all batches before it are trained on, and if the model is whole they are in the checkpoint.
 pub fn train(config: &TrainConfig, data: &Dataset, context: RunContext) -> Result<Summary> {
     train_from(memory::residence(config, data), config, data, context)
 }
@@ -66,8 +68,8 @@ fn train_from(
     run(Inputs { config, data, computers, placements, view: None }, parts, context)
 }
 
-/// Runs these parts: makes the tables that they read, the stages over the tables, and a trainer over the
-/// stages.
+/// Runs these parts: makes the tables that they read, the stages over the tables, and a trainer
+/// over the stages.
 fn run(inputs: Inputs, parts: Parts, context: RunContext) -> Result<Summary> {
     let began = Instant::now();
     let Inputs { config, data, computers, .. } = inputs;
@@ -141,8 +143,8 @@ impl Trainer<'_> {
         self.finish()
     }
 
-    /// Continues from the checkpoint if the run resumes, and writes the origin of the run: by now its
-    /// options and dataset are known to be sound.
+    /// Continues from the checkpoint if the run resumes, and writes the origin of the run: by now
+    /// its options and dataset are known to be sound.
     fn prepare(&mut self, resume: bool) -> Result<()> {
         if resume {
             self.position.resume(&self.peers, self.observer)?;
@@ -154,7 +156,8 @@ impl Trainer<'_> {
         self.observer.start(&start)
     }
 
-    /// Trains on the batches of the epoch in hand: from the first, or from where a checkpoint left it.
+    /// Trains on the batches of the epoch in hand: from the first, or from where a checkpoint left
+    /// it.
     fn train(&mut self) -> Result<Flow> {
         let (loader, batches) = (self.loader, self.loader.num_batches());
         let RunPosition { learner, state, schedule, checkpoints, .. } = &mut self.position;
@@ -201,7 +204,8 @@ impl Trainer<'_> {
         Ok(flow)
     }
 
-    /// Scores the epoch if it is its turn, takes the model if it is the best so far, and makes the record.
+    /// Scores the epoch if it is its turn, takes the model if it is the best so far, and makes the
+    /// record.
     fn score(&mut self) -> Result<EpochRecord> {
         let clock = Instant::now();
         let batches = self.loader.num_batches();

@@ -1,10 +1,11 @@
-//! After warm-up epochs the whole way of a minibatch, from its seeds to its update, asks for no memory: sampling,
-//! extraction and training through the sequential strategy, counted over all threads.
+//! After warm-up epochs the whole way of a minibatch, from its seeds to its update, asks for no
+//! memory: sampling, extraction and training through the sequential strategy, counted over all
+//! threads.
 //!
-//! On one thread the count is exactly zero. On several, rayon's queues may ask now and then (a queue that grows, a block of
-//! retired memory), which has nothing to do with batches: most epochs must be without. The library of dense products
-//! packs into fresh memory in each call, so that the reference backend stands in for [`Cpu`], of which only
-//! a steady count is asked.
+//! On one thread the count is exactly zero. On several, rayon's queues may ask now and then (a
+//! queue that grows, a block of retired memory), which has nothing to do with batches: most epochs
+//! must be without. The library of dense products packs into fresh memory in each call, so that the
+//! reference backend stands in for [`Cpu`], of which only a steady count is asked.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -53,9 +54,9 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // The reference backend makes its own f64 sums of zeroed memory (`vec![0.0; n]`); nothing else asks for it in
-        // a batch: what grows is reallocated.
-        // SAFETY: the caller's promise, passed on.
+        // The reference backend makes its own f64 sums of zeroed memory (`vec![0.0; n]`); nothing
+        // else asks for it in a batch: what grows is reallocated. SAFETY: the caller's promise,
+        // passed on.
         unsafe { System.alloc_zeroed(layout) }
     }
 
@@ -117,8 +118,8 @@ fn requests(data: &Dataset, config: &TrainConfig, backend: &dyn Backend) -> Vec<
     let mut run = |_| {
         let before = COUNT.load(Relaxed);
         let epoch = Epoch {
-            // The same seeds and draws every time: a batch larger than all before it makes its buffers grow, which
-            // is not what is asked here.
+            // The same seeds and draws every time: a batch larger than all before it makes its
+            // buffers grow, which is not what is asked here.
             number: 0,
             order: &order,
             from: 0,

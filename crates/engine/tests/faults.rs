@@ -1,4 +1,5 @@
-//! Every kind of fault in every strategy, a thousand faults in a soak (`GRAPHMILL_SOAK`): whatever fails, in whatever stage of whatever batch, every strategy ends with one error, with all batches
+//! Every kind of fault in every strategy, a thousand faults in a soak (`GRAPHMILL_SOAK`): whatever
+//! fails, in whatever stage of whatever batch, every strategy ends with one error, with all batches
 //! before it trained on and none behind it, and leaves no thread behind.
 //!
 //! This file has one test, since that counts the threads of the process.
@@ -21,12 +22,14 @@ use run::{BATCH, BATCHES, EPOCHS, Outcome, PATIENCE, data, watched};
 /// Faults of a soak.
 const FAULTS: u64 = 1000;
 
-/// A strategy with its options, and batches of an update; asynchronous ones are bounded by a staleness.
+/// A strategy with its options, and batches of an update; asynchronous ones are bounded by a
+/// staleness.
 struct Case {
     name: &'static str,
     config: TrainConfig,
     group: u64,
-    /// Whether training and updating are one stage, so that a panic there may leave the model half updated.
+    /// Whether training and updating are one stage, so that a panic there may leave the model half
+    /// updated.
     trains_in_place: bool,
 }
 
@@ -161,7 +164,8 @@ fn check(case: &Case, fault: &Fault, outcome: &Outcome, whole: &Outcome, what: &
     let layered = case.config.strategy == "layered";
     let as_expected = match kind {
         Kind::None => outcome.end.is_ok(),
-        // rows to be reused are drawn and read as a batch's own are, for the first batch that reuses them
+        // rows to be reused are drawn and read as a batch's own are, for the first batch that
+        // reuses them
         Kind::SamplePanic => panicked("sample", batch) || (layered && panicked("embed", batch)),
         Kind::ExtractPanic => panicked("extract", batch) || (layered && panicked("embed", batch)),
         Kind::TrainPanic => panicked("train", batch),
@@ -177,7 +181,8 @@ fn check(case: &Case, fault: &Fault, outcome: &Outcome, whole: &Outcome, what: &
     // a round is recorded batch by batch; nothing else of it is
     let recorded = match kind {
         Kind::RecordError | Kind::RecordPanic => batch,
-        // of the same round, those before it are sound; where the mean is not finite all are to blame for what is
+        // of the same round, those before it are sound; where the mean is not finite all are to
+        // blame for what is
         Kind::TrainError => {
             outcome.recorded.last().map_or(0, |last| (last + 1).saturating_sub(epoch * BATCHES))
         }

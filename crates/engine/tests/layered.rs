@@ -1,5 +1,5 @@
-//! Reused rows are no older than they may be, whoever is slow; who reuses none computes what `sequential` computes; and who does
-//! learns.
+//! Reused rows are no older than they may be, whoever is slow; who reuses none computes what
+//! `sequential` computes; and who does learns.
 
 mod common;
 #[path = "common/set.rs"]
@@ -62,8 +62,8 @@ fn layered(change: impl Fn(&mut TrainConfig)) -> TrainConfig {
     config
 }
 
-/// With nothing to reuse, or no staleness allowed, the bits are those of exact training: through the whole machinery, since a hot
-/// set that happens to be empty does not turn it off.
+/// With nothing to reuse, or no staleness allowed, the bits are those of exact training: through
+/// the whole machinery, since a hot set that happens to be empty does not turn it off.
 #[test]
 fn without_staleness_it_is_exact_training_to_the_bit() {
     let data = small();
@@ -96,8 +96,8 @@ fn without_staleness_it_is_exact_training_to_the_bit() {
     assert_eq!(bits(&trained(&none, &data).unwrap()), bits(&exact));
 }
 
-/// Whichever side is slow: the bits are the same, and no row is older than it may be. (That none is read is asserted where it is
-/// read.)
+/// Whichever side is slow: the bits are the same, and no row is older than it may be. (That none is
+/// read is asserted where it is read.)
 #[test]
 fn rows_are_no_older_than_their_bound_under_any_delays() {
     let data = Arc::new(data());
@@ -122,7 +122,8 @@ fn rows_are_no_older_than_their_bound_under_any_delays() {
                 ..layered(|c| set(c, &format!("hot_ahead={ahead} super_batch={n}")))
             };
             let mut slow = Fault::new(Kind::None, 0, 0, BATCHES, 1);
-            // pattern 0 delays nobody; then some batches, or the rows of some super-batches, take long to sample and to read
+            // pattern 0 delays nobody; then some batches, or the rows of some super-batches, take
+            // long to sample and to read
             slow.delay = Box::new(move |batch| match keyed::key(&[pattern, batch]) % 3 {
                 0 if pattern > 0 => Duration::from_millis(4),
                 _ => Duration::ZERO,

@@ -1,7 +1,7 @@
-//! Every option with every sampler, strategy and device kind: it changes what a run records, or it is
-//! refused as wrong usage, or [`UNSEEN`] says why no record shows it. The options of a model with every
-//! kind of layer and depth, those of caches with every size, and the options of commands that do not
-//! train are tried likewise.
+//! Every option with every sampler, strategy and device kind: it changes what a run records, or it
+//! is refused as wrong usage, or [`UNSEEN`] says why no record shows it. The options of a model
+//! with every kind of layer and depth, those of caches with every size, and the options of commands
+//! that do not train are tried likewise.
 //!
 //! An option without a row in [`VALUES`] or [`UNSEEN`] fails the test.
 
@@ -27,8 +27,8 @@ use rayon::ThreadPoolBuilder;
 /// Options that a run needs before it reads another one: name and value.
 type Needs = &'static [(&'static str, &'static str)];
 
-/// For each option, a value other than the default and what it needs, one way or several; a way that a
-/// run refuses is followed by the next.
+/// For each option, a value other than the default and what it needs, one way or several; a way
+/// that a run refuses is followed by the next.
 const VALUES: &[(&str, &str, &[Needs])] = &[
     ("metric", "f1-macro", &[&[]]),
     ("sampler", "", &[&[]]),
@@ -125,8 +125,8 @@ const VALUES: &[(&str, &str, &[Needs])] = &[
     ("peer_timeout", "5", &[&[]]),
 ];
 
-/// Options that change no number by design, a value that is refused where a run does not read them, and
-/// what they change instead.
+/// Options that change no number by design, a value that is refused where a run does not read them,
+/// and what they change instead.
 const UNSEEN: &[(&str, &str, &str)] = &[
     ("dataset", "", "an argument of every command"),
     ("fused", "off", "whether rows are copied before they are aggregated"),

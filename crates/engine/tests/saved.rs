@@ -94,8 +94,8 @@ fn a_run_on_the_demo_graph_finds_it_again() {
     );
 }
 
-/// Makes the run in `dir` one of a version that wrote no `dataset.json`, and no directory of a dataset in
-/// memory.
+/// Makes the run in `dir` one of a version that wrote no `dataset.json`, and no directory of a
+/// dataset in memory.
 fn age(dir: &Path) {
     std::fs::remove_file(dir.join("dataset.json")).unwrap();
     let config = std::fs::read_to_string(dir.join("config.toml")).unwrap();
@@ -255,8 +255,8 @@ fn scales(room: &Path) -> Scales {
     }
 }
 
-/// Without this, new data is scaled by its own statistics or by none: other features than the model was
-/// trained on, and nobody would notice.
+/// Without this, new data is scaled by its own statistics or by none: other features than the model
+/// was trained on, and nobody would notice.
 #[test]
 fn predictions_on_other_data_use_the_statistics_of_the_run() {
     let room = tempfile::tempdir().unwrap();

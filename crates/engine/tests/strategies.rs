@@ -1,5 +1,5 @@
-//! Strategies differ in who runs what and when, and in nothing else: the same model to the bit where they say so, interrupted or
-//! not, and gradients no later than they may be.
+//! Strategies differ in who runs what and when, and in nothing else: the same model to the bit
+//! where they say so, interrupted or not, and gradients no later than they may be.
 
 mod common;
 #[path = "common/set.rs"]
@@ -298,7 +298,8 @@ fn rows_of_other_ages_are_refused_when_a_run_is_resumed() {
     run_in(&dir, 2, &with("virtual:2"), &data, true, u64::MAX).unwrap();
 }
 
-/// Batches that take long to sample or to read make others wait, and gradients late; but not later than they may be.
+/// Batches that take long to sample or to read make others wait, and gradients late; but not later
+/// than they may be.
 #[test]
 fn gradients_are_no_later_than_their_bound() {
     let data = Arc::new(data());

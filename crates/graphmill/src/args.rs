@@ -59,7 +59,8 @@ pub(crate) fn required<'a>(matches: &'a ArgMatches, name: &str) -> &'a Path {
     get_path(matches, name).expect("clap has checked that it is there")
 }
 
-/// Adds the training options ([`options::keys`]) of those names as flags. The short help shows common ones.
+/// Adds the training options ([`options::keys`]) of those names as flags. The short help shows
+/// common ones.
 pub(crate) fn with_training_options(mut command: Command, names: &[&str]) -> Command {
     for key in options::keys().into_iter().filter(|key| names.contains(&key.name)) {
         let mut arg = Arg::new(key.name)
@@ -97,8 +98,8 @@ pub(crate) fn apply_training_options(
     Ok(given)
 }
 
-/// The training options that were given, of those `names`, over the defaults, settled and checked; and
-/// which they are.
+/// The training options that were given, of those `names`, over the defaults, settled and checked;
+/// and which they are.
 pub(crate) fn training_options(
     matches: &ArgMatches,
     names: &[&str],
@@ -110,9 +111,9 @@ pub(crate) fn training_options(
     Ok((config, given))
 }
 
-/// Makes rayon's global pool that many threads wide (0: one per core, or as `RAYON_NUM_THREADS` says). This thread is one of several, so that
-/// a parallel operation of a few microseconds need not be handed to another; not the only one, which others would wait for while it
-/// waits for them.
+/// Makes rayon's global pool that many threads wide (0: one per core, or as `RAYON_NUM_THREADS`
+/// says). This thread is one of several, so that a parallel operation of a few microseconds need
+/// not be handed to another; not the only one, which others would wait for while it waits for them.
 pub(crate) fn use_threads(threads: usize) -> anyhow::Result<()> {
     let threads = match threads {
         0 if std::env::var_os("RAYON_NUM_THREADS").is_none() => {

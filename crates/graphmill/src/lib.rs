@@ -36,9 +36,9 @@
 //! | [`distributed`] | parts of a graph on several machines | `graphmill-distributed` |
 //! | [`graph`] | graphs, blocks, matrices, keyed randomness | `graphmill-core` |
 //!
-//! Each crate can be used alone: a loader under another framework needs neither models nor training.
-//! The examples (`examples/01-train.rs` to `06-features-beyond-memory.rs` of the repository) each add
-//! one idea to the program above.
+//! Each crate can be used alone: a loader under another framework needs neither models nor
+//! training. The examples (`examples/01-train.rs` to `06-features-beyond-memory.rs` of the
+//! repository) each add one idea to the program above.
 //!
 //! # Features
 //!
@@ -80,8 +80,8 @@ pub mod prelude {
 }
 
 /// Conformance tests for samplers, layers, cache policies and strategies of other crates (feature
-/// `testing`). Each takes the row that a crate registers, or the options that name a strategy, and panics
-/// with the rule that is broken.
+/// `testing`). Each takes the row that a crate registers, or the options that name a strategy, and
+/// panics with the rule that is broken.
 #[cfg(feature = "testing")]
 pub mod testing {
     pub use graphmill_engine::testing::check_strategy;

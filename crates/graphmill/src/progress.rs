@@ -1,5 +1,6 @@
-//! Progress on standard error, for people: one bar for the batches of the epoch in hand with a line about how busy the
-//! stages are, and one line per finished epoch. Quiet where standard error is no terminal.
+//! Progress on standard error, for people: one bar for the batches of the epoch in hand with a line
+//! about how busy the stages are, and one line per finished epoch. Quiet where standard error is no
+//! terminal.
 
 use std::{
     io::IsTerminal,
@@ -15,7 +16,8 @@ use graphmill_engine::{
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Least time between two looks at how busy the stages are: numbers that change faster cannot be read.
+/// Least time between two looks at how busy the stages are: numbers that change faster cannot be
+/// read.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
 
 /// Seconds of an epoch after which shares of them say something.
@@ -69,7 +71,8 @@ impl Bar {
         due
     }
 
-    /// Behind the bar what fits of these, the first the most important; under it how busy the stages are.
+    /// Behind the bar what fits of these, the first the most important; under it how busy the
+    /// stages are.
     fn say(&self, parts: &[String]) {
         let columns = columns();
         let len = self.start.as_ref().map_or(1, |start| start.batches.to_string().len());
@@ -174,7 +177,8 @@ impl Drop for Bar {
     }
 }
 
-/// Columns that a line may take: one less than there are, since some terminals go on to the next line behind the last.
+/// Columns that a line may take: one less than there are, since some terminals go on to the next
+/// line behind the last.
 fn columns() -> usize {
     terminal_size::terminal_size_of(std::io::stderr())
         .map_or(80, |(width, _)| width.0 as usize)
@@ -193,8 +197,8 @@ fn fitting(parts: &[String], columns: usize) -> String {
     text
 }
 
-/// How busy each stage's workers are and which stage holds the others up, in as many words as fit; nothing where
-/// nothing is known, or nothing fits.
+/// How busy each stage's workers are and which stage holds the others up, in as many words as fit;
+/// nothing where nothing is known, or nothing fits.
 fn stages(workers: &[WorkerRecord], columns: usize) -> Option<String> {
     let shares = Stage::ALL.into_iter().zip(utilisation(workers));
     let shares = shares.filter_map(|(stage, share)| Some(format!("{} {:.0}%", stage.name(), share? * 100.0)));

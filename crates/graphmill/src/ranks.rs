@@ -42,8 +42,8 @@ pub(crate) fn is_first() -> bool {
     launch().is_none_or(|launch| launch.rank == 0)
 }
 
-/// The partitioned dataset that the options name; none where they name another kind. Where several processes were started, there has to
-/// be one.
+/// The partitioned dataset that the options name; none where they name another kind. Where several
+/// processes were started, there has to be one.
 pub(crate) fn partition(config: &TrainConfig) -> Result<Option<PartitionDir>> {
     let dir = Path::new(&config.dataset);
     if !config.dataset.is_empty() && dir.join("partition.json").is_file() {

@@ -1,5 +1,6 @@
-//! Progress of long work (imports, generators, downloads) on standard error: one bar for the current stage with its rate
-//! and remaining time, and one line for every stage that took more than two seconds. Without a terminal only notes appear.
+//! Progress of long work (imports, generators, downloads) on standard error: one bar for the
+//! current stage with its rate and remaining time, and one line for every stage that took more than
+//! two seconds. Without a terminal only notes appear.
 
 use std::{
     io::IsTerminal,

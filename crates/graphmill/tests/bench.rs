@@ -1,16 +1,17 @@
-//! `graphmill bench`: the fields of its JSON, every bench on a generated graph and a dataset, and its errors.
+//! `graphmill bench`: the fields of its JSON, every bench on a generated graph and a dataset, and
+//! its errors.
 
 mod common;
 
-use common::Room;
+use common::Sandbox;
 use serde_json::Value;
 
 /// Small enough for a test; the limits take most of the time.
 const SMALL: &str = "--scale 10 --repeat 1 --fanout 4,3 --batch-size 64 --hidden 8 --dim 12 --threads 2";
 
 /// The results of `bench`, each checked for the promised fields.
-fn results(room: &Room, args: &str) -> Vec<Value> {
-    let report = room.ok_json(&format!("bench {args}"));
+fn results(sandbox: &Sandbox, args: &str) -> Vec<Value> {
+    let report = sandbox.ok_json(&format!("bench {args}"));
     assert_eq!((&report["threads"], &report["repeat"]), (&2.into(), &1.into()));
     let results = report["results"].as_array().expect("a list").clone();
     for row in &results {
@@ -33,8 +34,8 @@ fn cases<'a>(results: &'a [Value], bench: &str, begin: &str) -> Vec<&'a Value> {
 
 #[test]
 fn every_bench_has_cases_and_limits() {
-    let room = Room::new();
-    let all = results(&room, &format!("all {SMALL}"));
+    let sandbox = Sandbox::new();
+    let all = results(&sandbox, &format!("all {SMALL}"));
     for (case, unit) in [("copy", "GB/s"), ("random rows F=12", "GB/s"), ("fused multiply-adds", "GFLOP/s")] {
         assert_eq!(cases(&all, "machine", case)[0]["unit"], unit);
     }
@@ -59,18 +60,18 @@ fn every_bench_has_cases_and_limits() {
     let epoch = cases(&all, "epoch", "sage 4,3 hidden 8: ");
     assert_eq!(epoch.len(), 8);
     assert!(epoch[0]["limit"].as_f64().is_some_and(|limit| limit > 0.0), "{}", epoch[0]);
-    assert!(!std::fs::read_dir(room.path("")).unwrap().any(|_| true), "nothing is written");
+    assert!(!std::fs::read_dir(sandbox.path("")).unwrap().any(|_| true), "nothing is written");
 }
 
 #[test]
 fn a_dataset_and_any_model() {
-    let room = Room::new();
-    room.dataset("data");
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
     let args = "epoch data --model gat --hidden 8 --heads 2 --fanout 3,2 --repeat 1 --threads 2";
-    let gat = results(&room, args);
+    let gat = results(&sandbox, args);
     assert!(gat.iter().any(|row| row["case"] == "gat 3,2 hidden 8: train"));
     assert!(cases(&gat, "epoch", "gat").iter().all(|row| row["limit"].is_null()), "no model of its cost");
-    let text = room.ok("bench gather --scale 10 --dim 4 --repeat 1 --threads 1");
+    let text = sandbox.ok("bench gather --scale 10 --dim 4 --repeat 1 --threads 1");
     for word in ["R-MAT of scale 10: 1024 nodes", "1 threads", "f32 F=4", "GB/s", "limit", "█"] {
         assert!(text.contains(word), "'{word}' is not in\n{text}");
     }
@@ -78,8 +79,8 @@ fn a_dataset_and_any_model() {
 
 #[test]
 fn wrong_usage_says_what_is_known() {
-    let room = Room::new();
-    room.dataset("data");
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
     for (args, says) in [
         ("bench", "<BENCH>"),
         (
@@ -102,13 +103,13 @@ fn wrong_usage_says_what_is_known() {
         ),
     ] {
         for json in ["", " --json"] {
-            let outcome = room.run(&format!("{args}{json}"));
+            let outcome = sandbox.run(&format!("{args}{json}"));
             assert_eq!(outcome.status, Some(2), "{args}: {}", outcome.stderr);
             assert!(outcome.stderr.contains(says), "{args}: {}", outcome.stderr);
             assert!(json.is_empty() || outcome.json()["error"].is_string(), "{args}");
         }
     }
-    let missing = room.run("bench sample nowhere");
+    let missing = sandbox.run("bench sample nowhere");
     assert_eq!(missing.status, Some(1));
     assert!(missing.stderr.contains("nowhere"), "{}", missing.stderr);
 }

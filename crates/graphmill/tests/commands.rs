@@ -2,11 +2,12 @@
 
 mod common;
 
-use common::Room;
+use common::Sandbox;
 use graphmill_data::npy;
 use serde_json::Value;
 
-/// Asserts that `value` has the fields of `shape`, each of the kind of the one there: a promise says at least this.
+/// Asserts that `value` has the fields of `shape`, each of the kind of the one there: a promise
+/// says at least this.
 fn promises(value: &Value, shape: Value, place: &str) {
     match shape {
         Value::Object(fields) => {
@@ -62,55 +63,56 @@ fn summary() -> Value {
 
 #[test]
 fn from_a_generated_graph_to_predictions() {
-    let room = Room::new();
-    let generated =
-        room.ok_json("generate sbm data --nodes 2000 --classes 4 --feature-dim 16 --signal 0.4 --p-in 0.8");
+    let sandbox = Sandbox::new();
+    let generated = sandbox
+        .ok_json("generate sbm data --nodes 2000 --classes 4 --feature-dim 16 --signal 0.4 --p-in 0.8");
     let info = serde_json::json!({
         "name": "text", "nodes": "count", "edges": "count", "feature_dim": "count", "classes": "count",
         "multilabel": "truth", "train": "count", "valid": "count", "test": "count",
     });
     promises(&generated, info.clone(), "generate");
-    let shown = room.ok_json("info data");
+    let shown = sandbox.ok_json("info data");
     promises(&shown, info, "info");
     assert_eq!(shown["nodes"], 2000);
     assert_eq!((&shown["train"], &shown["valid"], &shown["test"]), (&1000.into(), &500.into(), &500.into()));
-    assert!(room.ok("info data").contains("homophily"));
+    assert!(sandbox.ok("info data").contains("homophily"));
 
-    let trained = room.ok_json("train data --hidden 32 --fanout 5,5 --epochs 4 --batch-size 200 --out run");
+    let trained =
+        sandbox.ok_json("train data --hidden 32 --fanout 5,5 --epochs 4 --batch-size 200 --out run");
     promises(&trained, summary(), "train");
     assert_eq!(trained["epochs"].as_array().unwrap().len(), 4);
     assert_eq!(trained["epochs"][0]["seeds"], 1000);
     assert!(trained["peak_rss_bytes"].as_u64().unwrap() > 1 << 20);
     let test = trained["test"]["score"].as_f64().unwrap();
     assert!(test > 0.5, "four classes and a strong signal: {test}");
-    assert_eq!(room.json("run/summary.json"), trained, "one and the same document");
-    assert_eq!(room.epochs("run").len(), 4);
+    assert_eq!(sandbox.json("run/summary.json"), trained, "one and the same document");
+    assert_eq!(sandbox.epochs("run").len(), 4);
 
-    let scores = room.ok_json("eval run");
+    let scores = sandbox.ok_json("eval run");
     assert_eq!((&scores["metric"], &scores["test"]), (&trained["test"]["metric"], &trained["test"]["score"]));
     let parts = serde_json::json!([{"part": "text", "nodes": "count", "scores": {"accuracy": "fraction",
         "f1-micro": "fraction", "f1-macro": "fraction", "roc-auc": "fraction"}}]);
     promises(&scores["parts"], parts, "eval");
     assert_eq!(scores["parts"][1]["scores"]["accuracy"], trained["best"]["valid_score"]);
-    assert!(room.ok("eval run").contains("accuracy"));
+    assert!(sandbox.ok("eval run").contains("accuracy"));
 
-    let written = room.ok_json("predict run --out classes.npy");
+    let written = sandbox.ok_json("predict run --out classes.npy");
     assert_eq!((&written["rows"], &written["kind"]), (&2000.into(), &"classes".into()));
-    let classes = npy::open(room.path("classes.npy")).unwrap();
+    let classes = npy::open(sandbox.path("classes.npy")).unwrap();
     assert_eq!(classes.shape, [2000]);
     let classes = classes.read_as::<i64>().unwrap();
     assert!(classes.iter().all(|c| (0..4).contains(c)));
-    room.ok("predict run --probabilities --out probabilities.npy");
-    let (shape, probabilities) = room.floats("probabilities.npy");
+    sandbox.ok("predict run --probabilities --out probabilities.npy");
+    let (shape, probabilities) = sandbox.floats("probabilities.npy");
     assert_eq!(shape, [2000, 4]);
     for (row, &class) in probabilities.chunks(4).zip(&classes) {
         assert!((row.iter().sum::<f32>() - 1.0).abs() < 1e-5 && row.iter().all(|&p| p >= 0.0), "{row:?}");
         assert!(row.iter().all(|&p| p <= row[class as usize]), "the class is the likeliest: {row:?}");
     }
     // the same as tables, and on standard output
-    let csv = room.ok("predict run --probabilities --out -");
-    room.ok("predict run --probabilities --out probabilities.csv");
-    assert_eq!(String::from_utf8(room.read("probabilities.csv")).unwrap(), csv);
+    let csv = sandbox.ok("predict run --probabilities --out -");
+    sandbox.ok("predict run --probabilities --out probabilities.csv");
+    assert_eq!(String::from_utf8(sandbox.read("probabilities.csv")).unwrap(), csv);
     let mut lines = csv.lines();
     assert_eq!(lines.next(), Some("node,probability_0,probability_1,probability_2,probability_3"));
     let rows: Vec<Vec<f32>> =
@@ -120,53 +122,53 @@ fn from_a_generated_graph_to_predictions() {
         assert_eq!(row[0] as usize, v);
         assert_eq!(row[1..], probabilities[v * 4..v * 4 + 4]);
     }
-    room.ok("predict run --out classes.parquet");
-    assert_eq!(room.read("classes.parquet")[..4], *b"PAR1");
-    room.ok("predict run --embeddings --out embeddings.npy");
-    let (shape, embeddings) = room.floats("embeddings.npy");
+    sandbox.ok("predict run --out classes.parquet");
+    assert_eq!(sandbox.read("classes.parquet")[..4], *b"PAR1");
+    sandbox.ok("predict run --embeddings --out embeddings.npy");
+    let (shape, embeddings) = sandbox.floats("embeddings.npy");
     assert_eq!(shape, [2000, 32]);
     assert!(embeddings.iter().all(|x| x.is_finite()));
 
     // a list of nodes, as text and as an array: their rows, in the list's order
-    room.write("nodes.txt", "# three nodes\n7\n1999 # the last\n\n7\n");
-    npy::write(room.path("nodes.npy"), &[7u32, 1999, 7], &[3]).unwrap();
+    sandbox.write("nodes.txt", "# three nodes\n7\n1999 # the last\n\n7\n");
+    npy::write(sandbox.path("nodes.npy"), &[7u32, 1999, 7], &[3]).unwrap();
     for nodes in ["nodes.txt", "nodes.npy"] {
-        room.ok(&format!("predict run --probabilities --nodes {nodes} --out some.npy"));
-        let (shape, some) = room.floats("some.npy");
+        sandbox.ok(&format!("predict run --probabilities --nodes {nodes} --out some.npy"));
+        let (shape, some) = sandbox.floats("some.npy");
         assert_eq!(shape, [3, 4]);
         for (row, v) in some.chunks(4).zip([7, 1999, 7]) {
             assert_eq!(row, &probabilities[v * 4..v * 4 + 4], "node {v} of {nodes}");
         }
     }
 
-    let report = room.ok_json("report run");
+    let report = sandbox.ok_json("report run");
     assert_eq!(report["report"], "run/report.html");
-    let html = String::from_utf8(room.read("run/report.html")).unwrap();
+    let html = String::from_utf8(sandbox.read("run/report.html")).unwrap();
     assert!(html.contains("<svg") && html.contains("data"), "a page with curves");
     assert!(!html.contains("http://") || !html.contains("<script src"), "self-contained");
 }
 
 #[test]
 fn several_labels_and_other_models() {
-    let room = Room::new();
-    room.multi_label_dataset("data");
+    let sandbox = Sandbox::new();
+    sandbox.multi_label_dataset("data");
     for model in ["sage", "gcn", "gat", "gin"] {
         let args = format!("train data --model {model} --hidden 16 --fanout 5,5 --epochs 2 --out {model}");
-        let trained = room.ok_json(&args);
+        let trained = sandbox.ok_json(&args);
         promises(&trained, summary(), model);
         assert_eq!(
             (&trained["dataset"]["multilabel"], &trained["test"]["metric"]),
             (&true.into(), &"f1-micro".into())
         );
-        assert_eq!(room.ok_json(&format!("eval {model}"))["test"], trained["test"]["score"]);
+        assert_eq!(sandbox.ok_json(&format!("eval {model}"))["test"], trained["test"]["score"]);
     }
-    room.ok("predict sage --out sets.npy");
-    let sets = npy::open(room.path("sets.npy")).unwrap();
+    sandbox.ok("predict sage --out sets.npy");
+    let sets = npy::open(sandbox.path("sets.npy")).unwrap();
     assert_eq!(sets.shape, [3000, 5]);
     let sets = sets.read_as::<u8>().unwrap();
     assert!(sets.iter().all(|&x| x <= 1));
-    room.ok("predict sage --probabilities --out probabilities.npy");
-    let (_, probabilities) = room.floats("probabilities.npy");
+    sandbox.ok("predict sage --probabilities --out probabilities.npy");
+    let (_, probabilities) = sandbox.floats("probabilities.npy");
     for (&p, &member) in probabilities.iter().zip(&sets) {
         assert_eq!(p > 0.5, member == 1, "{p}");
     }
@@ -174,42 +176,42 @@ fn several_labels_and_other_models() {
 
 #[test]
 fn the_demo_runs_without_any_dataset() {
-    let room = Room::new();
-    let trained = room.ok_json("train --epochs 1 --hidden 16 --fanout 3,3");
+    let sandbox = Sandbox::new();
+    let trained = sandbox.ok_json("train --epochs 1 --hidden 16 --fanout 3,3");
     promises(&trained, summary(), "demo");
     assert_eq!((&trained["dataset"]["name"], &trained["dataset"]["nodes"]), (&"demo".into(), &50_000.into()));
-    room.ok("train --epochs 1 --hidden 16 --fanout 3,3");
+    sandbox.ok("train --epochs 1 --hidden 16 --fanout 3,3");
     let runs: Vec<_> =
-        std::fs::read_dir(room.path("runs")).unwrap().map(|run| run.unwrap().file_name()).collect();
+        std::fs::read_dir(sandbox.path("runs")).unwrap().map(|run| run.unwrap().file_name()).collect();
     assert_eq!(runs.len(), 2, "a directory for every run, named by itself: {runs:?}");
     assert!(runs.iter().all(|run| run.to_str().unwrap().starts_with("demo-")), "{runs:?}");
     let run = format!("runs/{}", runs[0].to_str().unwrap());
-    assert!(room.ok(&format!("eval {run}")).contains("test"));
+    assert!(sandbox.ok(&format!("eval {run}")).contains("test"));
 }
 
 #[test]
 fn a_run_is_repeated_from_its_own_configuration() {
-    let room = Room::new();
-    room.dataset("data");
-    room.ok("train data --model gin --hidden 16 --fanout 4,3 --epochs 2 --lr 0.01 --seed 9 --input-layer --out first");
-    room.ok("train --config first/config.toml --out second");
-    room.results("first").assert_same(&room.results("second"), "repeated");
-    assert_eq!(room.read("first/config.toml"), room.read("second/config.toml"));
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    sandbox.ok("train data --model gin --hidden 16 --fanout 4,3 --epochs 2 --lr 0.01 --seed 9 --input-layer --out first");
+    sandbox.ok("train --config first/config.toml --out second");
+    sandbox.results("first").assert_same(&sandbox.results("second"), "repeated");
+    assert_eq!(sandbox.read("first/config.toml"), sandbox.read("second/config.toml"));
 }
 
 /// The demo graph must not take the place of a dataset that was in memory.
 #[test]
 fn the_options_of_a_run_in_memory_need_a_dataset() {
-    let room = Room::new();
-    room.dataset("data");
-    room.ok("train data --hidden 8 --epochs 1 --out run");
-    let config = String::from_utf8(room.read("run/config.toml")).unwrap();
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    sandbox.ok("train data --hidden 8 --epochs 1 --out run");
+    let config = String::from_utf8(sandbox.read("run/config.toml")).unwrap();
     let place = config.lines().find(|line| line.starts_with("dataset = ")).unwrap();
-    let mut origin = room.json("run/dataset.json");
+    let mut origin = sandbox.json("run/dataset.json");
     (origin["source"], origin["path"]) = ("memory".into(), serde_json::Value::Null);
-    room.write("run/dataset.json", origin.to_string());
+    sandbox.write("run/dataset.json", origin.to_string());
     let refused = |file: &str| {
-        let outcome = room.run(&format!("train --config {file} --out other"));
+        let outcome = sandbox.run(&format!("train --config {file} --out other"));
         assert_eq!(outcome.status, Some(2), "{}", outcome.stderr);
         let remedy = format!("graphmill train DATASET --config {file}");
         assert!(
@@ -217,33 +219,33 @@ fn the_options_of_a_run_in_memory_need_a_dataset() {
             "{}",
             outcome.stderr
         );
-        assert!(!room.path("other").exists());
+        assert!(!sandbox.path("other").exists());
     };
     let memory = config.replace(place, "dataset = \"<in memory>\"");
-    room.write("run/config.toml", &memory);
+    sandbox.write("run/config.toml", &memory);
     refused("run/config.toml");
-    room.write("elsewhere.toml", &memory);
+    sandbox.write("elsewhere.toml", &memory);
     refused("elsewhere.toml");
-    room.ok("train data --config elsewhere.toml --out again");
+    sandbox.ok("train data --config elsewhere.toml --out again");
     // as older versions wrote it: with the record beside it, and with the checkpoint alone
-    room.write("run/config.toml", config.replace(place, "dataset = \"\""));
+    sandbox.write("run/config.toml", config.replace(place, "dataset = \"\""));
     refused("run/config.toml");
-    std::fs::remove_file(room.path("run/dataset.json")).unwrap();
+    std::fs::remove_file(sandbox.path("run/dataset.json")).unwrap();
     refused("run/config.toml");
-    std::fs::remove_file(room.path("run/summary.json")).unwrap();
+    std::fs::remove_file(sandbox.path("run/summary.json")).unwrap();
     refused("run/config.toml");
 }
 
 #[test]
 fn the_command_line_wins_over_the_file_and_the_file_over_the_defaults() {
-    let room = Room::new();
-    room.dataset("data");
-    room.write(
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    sandbox.write(
         "recipe.toml",
         "hidden = 12\nepochs = 3\nbatch-size = 500\nfanout = [4]\ninput_layer = true\n",
     );
     let config = |args: &str, run: &str| {
-        room.ok_json(&format!("train data --config recipe.toml {args} --out {run}"))["config"].clone()
+        sandbox.ok_json(&format!("train data --config recipe.toml {args} --out {run}"))["config"].clone()
     };
     let from_file = config("", "a");
     assert_eq!(
@@ -259,7 +261,7 @@ fn the_command_line_wins_over_the_file_and_the_file_over_the_defaults() {
 
 #[test]
 fn an_edge_list_is_imported_and_trained_on() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let (mut edges, mut features, mut labels) = (String::new(), String::new(), String::new());
     for v in 0..60 {
         for step in [2, 4] {
@@ -268,59 +270,59 @@ fn an_edge_list_is_imported_and_trained_on() {
         features += &format!("{},{}\n", v % 2, 1 - v % 2);
         labels += &format!("{}\n", v % 2);
     }
-    room.write("src/edges.txt", edges);
-    room.write("src/features.csv", features);
-    room.write("src/labels.csv", labels);
+    sandbox.write("src/edges.txt", edges);
+    sandbox.write("src/features.csv", features);
+    sandbox.write("src/labels.csv", labels);
     let imported =
-        room.ok_json("import edges src data --undirected --split random:0.5,0.25,0.25 --name rings");
+        sandbox.ok_json("import edges src data --undirected --split random:0.5,0.25,0.25 --name rings");
     assert_eq!(
         (&imported["name"], &imported["nodes"], &imported["edges"]),
         (&"rings".into(), &60.into(), &240.into())
     );
     assert_eq!((&imported["train"], &imported["classes"]), (&30.into(), &2.into()));
-    let info = room.ok_json("info data");
+    let info = sandbox.ok_json("info data");
     for field in
         ["name", "nodes", "edges", "feature_dim", "classes", "multilabel", "train", "valid", "test", "metric"]
     {
         assert_eq!(info[field], imported[field], "{field}");
     }
     let trained =
-        room.ok_json("train data --hidden 8 --fanout 2,2 --lr 0.05 --epochs 30 --dropout 0 --out run");
+        sandbox.ok_json("train data --hidden 8 --fanout 2,2 --lr 0.05 --epochs 30 --dropout 0 --out run");
     assert_eq!(trained["test"]["score"], 1.0, "the features are the classes");
-    room.ok("import edges src data --undirected --split random:0.5,0.25,0.25 --force");
+    sandbox.ok("import edges src data --undirected --split random:0.5,0.25,0.25 --force");
 }
 
 #[test]
 fn without_validation_or_test_nodes_the_last_epoch_is_the_best() {
-    let room = Room::new();
-    room.ok("generate sbm data --nodes 500 --feature-dim 8 --split 0.5,0,0");
-    let trained = room.ok_json("train data --hidden 8 --fanout 3,3 --epochs 3 --out run");
+    let sandbox = Sandbox::new();
+    sandbox.ok("generate sbm data --nodes 500 --feature-dim 8 --split 0.5,0,0");
+    let trained = sandbox.ok_json("train data --hidden 8 --fanout 3,3 --epochs 3 --out run");
     assert_eq!(trained["best"], serde_json::json!({"epoch": 3, "valid_score": null}));
     assert_eq!(trained["test"]["score"], Value::Null);
-    assert_eq!(room.ok_json("eval run")["test"], Value::Null);
-    room.ok("predict run --out classes.npy");
+    assert_eq!(sandbox.ok_json("eval run")["test"], Value::Null);
+    sandbox.ok("predict run --out classes.npy");
 }
 
 #[test]
 fn results_go_to_standard_output_and_nothing_else_does() {
-    let room = Room::new();
-    let generated = room.run("generate kronecker data --scale 9 --feature-dim 4 --classes 3").succeeded();
+    let sandbox = Sandbox::new();
+    let generated = sandbox.run("generate kronecker data --scale 9 --feature-dim 4 --classes 3").succeeded();
     assert!(generated.stdout.starts_with("data: 512 nodes"), "{}", generated.stdout);
-    let trained = room.run("train data --hidden 8 --fanout 3,3 --epochs 2 --out run").succeeded();
+    let trained = sandbox.run("train data --hidden 8 --fanout 3,3 --epochs 2 --out run").succeeded();
     assert!(
         trained.stdout.contains("run: run\n") && trained.stdout.contains("accuracy"),
         "{}",
         trained.stdout
     );
-    let predicted = room.run("predict run --out classes.npy").succeeded();
+    let predicted = sandbox.run("predict run --out classes.npy").succeeded();
     assert_eq!(predicted.stdout, "classes.npy: 512 x 1 classes\n");
-    assert_eq!(room.ok("report run"), "run/report.html\n");
-    assert!(room.ok("--version").starts_with("graphmill "));
+    assert_eq!(sandbox.ok("report run"), "run/report.html\n");
+    assert!(sandbox.ok("--version").starts_with("graphmill "));
     for command in ["train", "import", "generate", "info", "eval", "predict", "report"] {
-        assert!(room.ok("--help").contains(command));
-        assert!(room.ok(&format!("{command} --help")).contains("--json"), "{command}");
+        assert!(sandbox.ok("--help").contains(command));
+        assert!(sandbox.ok(&format!("{command} --help")).contains("--json"), "{command}");
     }
-    let help = room.ok("train --help").split_whitespace().collect::<Vec<_>>().join(" ");
+    let help = sandbox.ok("train --help").split_whitespace().collect::<Vec<_>>().join(" ");
     for text in ["[default: 15,10]", "Sampler: neighbor, full", "Layer type: sage, gcn, gat, gin"] {
         assert!(help.contains(text), "{help}");
     }
@@ -328,38 +330,39 @@ fn results_go_to_standard_output_and_nothing_else_does() {
 
 #[test]
 fn short_help_is_one_screen() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     for command in
         ["train", "import", "generate", "eval", "predict", "hotness", "plan", "bench", "reorder", "partition"]
     {
-        let help = room.ok(&format!("{command} -h"));
+        let help = sandbox.ok(&format!("{command} -h"));
         let lines: Vec<&str> = help.lines().collect();
         assert!(lines.len() <= 42, "{command}: {} lines\n{help}", lines.len());
         assert!(lines.iter().all(|line| line.chars().count() <= 130), "{command}:\n{help}");
     }
-    let help = room.ok("train -h");
+    let help = sandbox.ok("train -h");
     assert!(help.ends_with("More options: --help\n"), "{help}");
     assert!(help.contains("--fanout") && !help.contains("--burning"), "{help}");
-    let help = room.ok("train --help");
+    let help = sandbox.ok("train --help");
     assert!(help.contains("Options of --sampler forest-fire:") && help.contains("--burning <P>"), "{help}");
 }
 
 #[test]
 fn a_bounded_run_says_what_it_scored_and_eval_scores_the_same() {
-    let room = Room::new();
-    room.ok("generate sbm data --nodes 3000 --classes 4 --feature-dim 8 --feature-type f16");
-    assert_eq!(room.ok_json("info data --verify")["feature_type"], "f16");
+    let sandbox = Sandbox::new();
+    sandbox.ok("generate sbm data --nodes 3000 --classes 4 --feature-dim 8 --feature-type f16");
+    assert_eq!(sandbox.ok_json("info data --verify")["feature_type"], "f16");
     let bounds = "--max-batches 2 --batch-size 100 --eval-nodes 50";
-    let text = room.ok(&format!("train data --out run --epochs 2 --hidden 8 {bounds}"));
+    let text = sandbox.ok(&format!("train data --out run --epochs 2 --hidden 8 {bounds}"));
     assert!(text.contains("scores are of 50 of 750 validation and 50 of 750 test nodes"), "{text}");
-    let summary = room.json("run/summary.json");
+    let summary = sandbox.json("run/summary.json");
     assert!(summary["epochs"].as_array().unwrap().iter().all(|epoch| epoch["seeds"] == 200), "{summary}");
-    let scores = room.ok_json("eval run");
+    let scores = sandbox.ok_json("eval run");
     assert_eq!(scores["test"], summary["test"]["score"]);
     assert!(scores["parts"].as_array().unwrap().iter().all(|part| part["nodes"] == 50), "{scores}");
     // as many as there are is all of them
     let all = |eval: &str, out: &str| {
-        room.ok_json(&format!("train data --out {out} --epochs 1 --hidden 8 {eval}"))["test"]["score"].clone()
+        sandbox.ok_json(&format!("train data --out {out} --epochs 1 --hidden 8 {eval}"))["test"]["score"]
+            .clone()
     };
     assert_eq!(all("", "one"), all("--eval-nodes 750", "two"));
 }

@@ -1,17 +1,17 @@
-//! `--devices cuda:0`: what a machine without a device says, and whole runs on the device for tests, which runs the same kernels on the
-//! processor.
+//! `--devices cuda:0`: what a machine without a device says, and whole runs on the device for
+//! tests, which runs the same kernels on the processor.
 
 mod common;
 
-use common::{Outcome, Room};
+use common::{Outcome, Sandbox};
 use serde_json::Value;
 
 /// Small enough for threads that are fibers.
 const SMALL: &str = "--hidden 16 --fanout 4,3 --batch-size 500 --seed 3 --dropout 0.2";
 
 /// Runs the program with devices that are the processor.
-fn on_shim(room: &Room, args: &str) -> Outcome {
-    let output = room.command(args).env("GRAPHMILL_DEVICE", "shim").output().expect("the program starts");
+fn on_shim(sandbox: &Sandbox, args: &str) -> Outcome {
+    let output = sandbox.command(args).env("GRAPHMILL_DEVICE", "shim").output().expect("the program starts");
     Outcome {
         args: args.to_string(),
         status: output.status.code(),
@@ -25,18 +25,19 @@ fn number(value: &Value) -> f64 {
 }
 
 /// Trains on the processor and on `devices`.
-fn agrees(room: &Room, devices: &str, options: &str) -> Value {
-    agrees_with(room, "cpu", devices, options)
+fn agrees(sandbox: &Sandbox, devices: &str, options: &str) -> Value {
+    agrees_with(sandbox, "cpu", devices, options)
 }
 
-/// Trains on `others` and on `devices`: losses differ by rounding, and scores by what that makes of few nodes.
-fn agrees_with(room: &Room, others: &str, devices: &str, options: &str) -> Value {
+/// Trains on `others` and on `devices`: losses differ by rounding, and scores by what that makes of
+/// few nodes.
+fn agrees_with(sandbox: &Sandbox, others: &str, devices: &str, options: &str) -> Value {
     let small =
         if options.contains("--sampler saint") { SMALL.replace("--fanout 4,3", "") } else { SMALL.into() };
     let args = |devices: &str| format!("train data {small} --epochs 2 {options} --devices {devices} --json");
     // each simulated device has a cache of its own
-    let expected = room.run(&args(others).replace("--placement interleave", "")).succeeded().json();
-    let got = on_shim(room, &args(devices)).succeeded().json();
+    let expected = sandbox.run(&args(others).replace("--placement interleave", "")).succeeded().json();
+    let got = on_shim(sandbox, &args(devices)).succeeded().json();
     let epochs = |run: &Value| run["epochs"].as_array().expect("epochs").clone();
     assert_eq!(epochs(&expected).len(), epochs(&got).len());
     for (expected, got) in epochs(&expected).iter().zip(&epochs(&got)) {
@@ -58,8 +59,8 @@ fn a_machine_without_a_driver_says_so() {
     if std::path::Path::new("/dev/nvidiactl").exists() {
         return;
     }
-    let room = Room::new();
-    let failed = room.run("train --devices cuda:0 --epochs 1 --json");
+    let sandbox = Sandbox::new();
+    let failed = sandbox.run("train --devices cuda:0 --epochs 1 --json");
     assert_eq!(failed.status, Some(1), "{}", failed.stderr);
     let error = failed.json()["error"].as_str().expect("an error").to_string();
     assert!(error.contains("no NVIDIA driver was found") && error.contains("--devices cpu"), "{error}");
@@ -67,56 +68,56 @@ fn a_machine_without_a_driver_says_so() {
 
 #[test]
 fn a_device_that_is_not_one_is_wrong_usage() {
-    let room = Room::new();
-    let failed = room.run("train --devices cuda:zero --epochs 1");
+    let sandbox = Sandbox::new();
+    let failed = sandbox.run("train --devices cuda:zero --epochs 1");
     assert_eq!(failed.status, Some(2), "{}", failed.stderr);
     assert!(failed.stderr.contains("unknown device 'cuda:zero'; known: cpu, virtual:N"), "{}", failed.stderr);
-    let failed = room.run("train --precision tf32 --epochs 1");
+    let failed = sandbox.run("train --precision tf32 --epochs 1");
     assert!(failed.stderr.contains("only NVIDIA devices"), "{}", failed.stderr);
 }
 
 #[test]
 fn models_train_as_on_the_processor() {
-    let room = Room::new();
-    room.dataset("data");
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
     for model in ["sage", "gcn", "gat --heads 2", "gin --norm batch"] {
-        agrees(&room, "cuda:0", &format!("--model {model} --max-batches 2"));
+        agrees(&sandbox, "cuda:0", &format!("--model {model} --max-batches 2"));
     }
 }
 
 #[test]
 fn a_part_of_the_rows_on_the_device_gives_the_same() {
-    let room = Room::new();
-    room.dataset("data");
-    let run = agrees(&room, "cuda:0", "--cache-ratio 0.25 --cache degree");
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    let run = agrees(&sandbox, "cuda:0", "--cache-ratio 0.25 --cache degree");
     let traffic = &run["epochs"][1]["traffic"];
     let (device, host) = (number(&traffic["device"]["rows"]), number(&traffic["host"]["rows"]));
     assert!(device > 0.0 && host > 0.0, "{traffic}");
     let rate = number(&run["epochs"][1]["hit_rate"]);
     assert!((rate - device / (device + host)).abs() < 1e-9 && rate > 0.25, "{rate}: {traffic}");
     for cache in ["fifo", "sieve"] {
-        agrees(&room, "cuda:0", &format!("--cache-ratio 0.25 --cache {cache}"));
+        agrees(&sandbox, "cuda:0", &format!("--cache-ratio 0.25 --cache {cache}"));
     }
 }
 
 #[test]
 fn strategies_and_samplers_run_on_devices() {
-    let room = Room::new();
-    room.dataset("data");
-    agrees(&room, "cuda:0", "--strategy pipelined");
-    agrees(&room, "cuda:0", "--sampler saint-rw --max-batches 2");
-    agrees_with(&room, "virtual:1", "cuda:0", "--strategy layered --max-batches 3 --super-batch 1");
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    agrees(&sandbox, "cuda:0", "--strategy pipelined");
+    agrees(&sandbox, "cuda:0", "--sampler saint-rw --max-batches 2");
+    agrees_with(&sandbox, "virtual:1", "cuda:0", "--strategy layered --max-batches 3 --super-batch 1");
     // two devices, of which one samples: synchronous updates are those of one trainer
-    agrees(&room, "cuda:0,1", "--strategy factored --num-samplers 1 --switching off");
+    agrees(&sandbox, "cuda:0,1", "--strategy factored --num-samplers 1 --switching off");
 }
 
 #[test]
 fn several_devices_sum_their_gradients() {
-    let room = Room::new();
-    room.dataset("data");
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
     for options in ["--strategy time-sharing", "--strategy factored --num-samplers 1 --switching off"] {
         let options = format!("{options} --cache-ratio 0.2 --placement interleave");
-        let run = agrees_with(&room, "virtual:3", "cuda:0,1,2", &options);
+        let run = agrees_with(&sandbox, "virtual:3", "cuda:0,1,2", &options);
         let devices = run["epochs"][0]["devices"].as_array().expect("devices");
         let names: Vec<_> = devices.iter().map(|device| device["device"].as_str().expect("a name")).collect();
         assert_eq!(names, ["cuda:0", "cuda:1", "cuda:2"]);
@@ -125,11 +126,12 @@ fn several_devices_sum_their_gradients() {
     }
 }
 
-/// Sums over devices are those of copies in the order of batches: on the processor, where all round alike, to the bit.
+/// Sums over devices are those of copies in the order of batches: on the processor, where all round
+/// alike, to the bit.
 #[test]
 fn gradients_are_summed_alike_whatever_sums_them() {
-    let room = Room::new();
-    room.dataset("data");
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
     let base =
         format!("train data {SMALL} --norm batch --epochs 2 --max-batches 5 --clip 1 --placement replicate");
     let settings = [
@@ -141,30 +143,31 @@ fn gradients_are_summed_alike_whatever_sums_them() {
         let run = |by: &str| {
             let args =
                 format!("{base} {options} --devices {devices} --all-reduce {by} --out {by}-{i} --json");
-            let run = on_shim(&room, &args).succeeded().json();
+            let run = on_shim(&sandbox, &args).succeeded().json();
             run["all_reduce"].as_str().expect("what summed").to_string()
         };
         assert_eq!(run(by), "the shim, by rank", "{options}");
         assert_eq!(run("peer"), "copies between devices, in the order of the batches");
-        room.results(&format!("{by}-{i}")).assert_same(&room.results(&format!("peer-{i}")), options);
+        sandbox.results(&format!("{by}-{i}")).assert_same(&sandbox.results(&format!("peer-{i}")), options);
     }
-    // three batches on two devices: another order than that of the batches, and the same one every time
+    // three batches on two devices: another order than that of the batches, and the same one every
+    // time
     let dealt = "--strategy time-sharing --batches-per-update 3 --devices cuda:0,1 --all-reduce nccl";
     for out in ["dealt", "dealt-again"] {
-        on_shim(&room, &format!("{base} {dealt} --out {out}")).succeeded();
+        on_shim(&sandbox, &format!("{base} {dealt} --out {out}")).succeeded();
     }
-    room.results("dealt").assert_same(&room.results("dealt-again"), dealt);
+    sandbox.results("dealt").assert_same(&sandbox.results("dealt-again"), dealt);
     // sums of three depend on their order, which only copies promise
     let args = format!("{base} --strategy time-sharing --devices cuda:0,1,2 --json");
-    let run = on_shim(&room, &args).succeeded().json();
+    let run = on_shim(&sandbox, &args).succeeded().json();
     assert!(run["all_reduce"].as_str().expect("what summed").starts_with("copies between devices"), "{run}");
 }
 
 /// Who asks for sums over devices where there are none is told why, and what to do.
 #[test]
 fn sums_of_nothing_are_refused() {
-    let room = Room::new();
-    room.dataset("data");
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
     let one_trains = "--strategy factored --num-samplers 1 --switching off --devices cuda:0,1";
     for (options, why) in [
         (one_trains, "--all-reduce nccl: an update is of one batch here: use --batches-per-update N"),
@@ -175,17 +178,18 @@ fn sums_of_nothing_are_refused() {
             "--devices cpu has no gradients of several NVIDIA devices to sum; use --devices cuda:0,1",
         ),
     ] {
-        let failed = on_shim(&room, &format!("train data {SMALL} {options} --all-reduce nccl"));
+        let failed = on_shim(&sandbox, &format!("train data {SMALL} {options} --all-reduce nccl"));
         assert_eq!(failed.status, Some(2), "{options}: {}", failed.stderr);
         assert!(failed.stderr.contains(why), "{options}: {}", failed.stderr);
     }
 }
 
-/// Whichever Trainer fails, or the sum itself: the run ends with that error, and no thread waits for what never comes.
+/// Whichever Trainer fails, or the sum itself: the run ends with that error, and no thread waits
+/// for what never comes.
 #[test]
 fn a_trainer_that_fails_ends_the_others() {
-    let room = Room::new();
-    room.dataset("data");
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
     let settings = [
         ("GRAPHMILL_SHIM_SUMS", "2", "sum failed: this sum fails"),
         ("GRAPHMILL_SHIM_FAILS", "1:150", "this device fails"),
@@ -193,7 +197,7 @@ fn a_trainer_that_fails_ends_the_others() {
     ];
     for (name, value, words) in settings {
         let args = format!("train data {SMALL} --epochs 4 --strategy time-sharing --devices cuda:0,1 --json");
-        let mut command = room.command(&args);
+        let mut command = sandbox.command(&args);
         let output =
             command.env("GRAPHMILL_DEVICE", "shim").env(name, value).output().expect("the program starts");
         let told = String::from_utf8_lossy(&output.stdout);
@@ -206,11 +210,11 @@ fn a_trainer_that_fails_ends_the_others() {
 
 #[test]
 fn benches_measure_a_device_beside_its_own_limits() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     for bench in ["gather", "aggregate", "sample"] {
         let batch = if bench == "gather" { "" } else { "--batch-size 64" };
         let args = format!("bench {bench} --devices cuda:0 --scale 8 --dim 8 {batch} --repeat 1 --json");
-        let report = on_shim(&room, &args).succeeded().json();
+        let report = on_shim(&sandbox, &args).succeeded().json();
         let results = report["results"].as_array().expect("results");
         let own: Vec<_> = results.iter().filter(|result| result["bench"] == bench).collect();
         assert!(!own.is_empty() && own.iter().all(|result| number(&result["median"]) > 0.0), "{report}");
@@ -222,23 +226,23 @@ fn benches_measure_a_device_beside_its_own_limits() {
 
 #[test]
 fn runs_on_a_device_are_the_same_bits_and_go_on() {
-    let room = Room::new();
-    room.dataset("data");
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
     let args = format!("train data {SMALL} --devices cuda:0");
-    on_shim(&room, &format!("{args} --epochs 2 --out one")).succeeded();
-    on_shim(&room, &format!("{args} --epochs 2 --out two")).succeeded();
-    room.results("one").assert_same(&room.results("two"), "twice on a device");
-    on_shim(&room, &format!("{args} --epochs 1 --out three")).succeeded();
-    on_shim(&room, &format!("{args} --epochs 2 --out three --resume")).succeeded();
-    room.results("one").assert_same(&room.results("three"), "gone on with");
+    on_shim(&sandbox, &format!("{args} --epochs 2 --out one")).succeeded();
+    on_shim(&sandbox, &format!("{args} --epochs 2 --out two")).succeeded();
+    sandbox.results("one").assert_same(&sandbox.results("two"), "twice on a device");
+    on_shim(&sandbox, &format!("{args} --epochs 1 --out three")).succeeded();
+    on_shim(&sandbox, &format!("{args} --epochs 2 --out three --resume")).succeeded();
+    sandbox.results("one").assert_same(&sandbox.results("three"), "gone on with");
     // and what a device trained, the processor scores
-    room.ok("eval one");
+    sandbox.ok("eval one");
 }
 
 #[test]
 fn full_batches_are_captured_and_the_same_bits() {
-    let room = Room::new();
-    room.dataset("data");
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
     let full =
         "--batch-size 1000000 --fanout -1,-1 --hidden 8 --dropout 0.3 --seed 3 --epochs 5 --devices cuda:0";
     let all = ["--model gcn", "--model gat --heads 2 --clip 0.5", "--strategy pipelined"];
@@ -246,10 +250,10 @@ fn full_batches_are_captured_and_the_same_bits() {
         let run = |graphs: &str| {
             let args =
                 format!("train data {full} {options} --cuda-graphs {graphs} --out {graphs}-{i} --json");
-            on_shim(&room, &args).succeeded().json()
+            on_shim(&sandbox, &args).succeeded().json()
         };
         let (captured, launched) = (run("auto"), run("off"));
-        room.results(&format!("auto-{i}")).assert_same(&room.results(&format!("off-{i}")), options);
+        sandbox.results(&format!("auto-{i}")).assert_same(&sandbox.results(&format!("off-{i}")), options);
         assert_eq!(launched["nvidia"][0].get("graphs"), None, "{options}");
         let graphs = &captured["nvidia"][0]["graphs"];
         assert!(
@@ -259,17 +263,18 @@ fn full_batches_are_captured_and_the_same_bits() {
         assert_eq!(graphs.get("refused"), None, "{options}");
     }
     // batches that are drawn anew are launched
-    let run =
-        on_shim(&room, &format!("train data {SMALL} --epochs 3 --devices cuda:0 --json")).succeeded().json();
+    let run = on_shim(&sandbox, &format!("train data {SMALL} --epochs 3 --devices cuda:0 --json"))
+        .succeeded()
+        .json();
     assert_eq!(run["nvidia"][0].get("graphs"), None);
 }
 
 #[test]
 fn memory_that_is_short_is_said() {
-    let room = Room::new();
-    room.dataset("data");
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
     let failed =
-        on_shim(&room, &format!("train data {SMALL} --devices cuda:0 --device-budget 100000 --json"));
+        on_shim(&sandbox, &format!("train data {SMALL} --devices cuda:0 --device-budget 100000 --json"));
     assert_eq!(failed.status, Some(1), "{}", failed.stderr);
     let error = failed.json()["error"].as_str().expect("an error").to_string();
     assert!(error.contains("cuda:0") && error.contains("out of memory"), "{error}");

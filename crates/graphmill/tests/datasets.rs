@@ -4,13 +4,13 @@ mod common;
 #[path = "../../data/tests/server/mod.rs"]
 mod server;
 
-use common::Room;
+use common::Sandbox;
 use server::{Reply, Server};
 
 #[test]
 fn the_list_and_the_sheets_are_for_programs_too() {
-    let room = Room::new();
-    let list = room.run("datasets --json").succeeded().json();
+    let sandbox = Sandbox::new();
+    let list = sandbox.run("datasets --json").succeeded().json();
     let entries = list["datasets"].as_array().unwrap();
     assert_eq!(list.as_object().unwrap().len(), 1);
     for entry in entries {
@@ -48,26 +48,26 @@ fn the_list_and_the_sheets_are_for_programs_too() {
         assert!(entry["nodes"].as_u64() > Some(0) && entry["edges"].as_u64() > Some(0), "{entry}");
         assert_eq!(entry["manual"].is_null(), entry["files"][0]["url"].is_string(), "{entry}");
     }
-    let cora = room.run("datasets Cora --json").succeeded().json();
+    let cora = sandbox.run("datasets Cora --json").succeeded().json();
     assert_eq!(&cora, &entries[0]);
     assert_eq!(cora["import"], "graphmill import planetoid cora-raw/ind.cora cora --normalize rows");
     assert_eq!(cora["download_bytes"], 572_444);
 
-    let table = room.ok("datasets");
+    let table = sandbox.ok("datasets");
     assert_eq!(table.lines().count(), 1 + entries.len());
     assert!(table.starts_with("name ") && table.contains(cora["import"].as_str().unwrap()), "{table}");
-    assert!(room.ok("datasets cora").contains("graphmill datasets download cora\n"));
+    assert!(sandbox.ok("datasets cora").contains("graphmill datasets download cora\n"));
 }
 
 #[test]
 fn what_is_downloaded_imports_by_the_printed_command() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let edges = "# FromNodeId ToNodeId\n10\t20\n20\t30\n30\t40\n";
     let server = Server::start(move |request, number| {
         let reply = Reply::file(request, edges.as_bytes(), "\"a\"");
         if number == 0 { reply.cut(20) } else { reply }
     });
-    let outcome = room.run(&format!("datasets download com-DBLP --mirror {}", server.url)).succeeded();
+    let outcome = sandbox.run(&format!("datasets download com-DBLP --mirror {}", server.url)).succeeded();
     assert!(
         outcome.stderr.contains("the connection broke") || outcome.stderr.contains("ended"),
         "{}",
@@ -81,11 +81,11 @@ fn what_is_downloaded_imports_by_the_printed_command() {
         import,
         "import edges com-DBLP-raw/com-dblp.ungraph.txt.gz com-DBLP --undirected --compact-ids"
     );
-    room.ok(import);
-    assert_eq!(room.run("info com-DBLP --json").succeeded().json()["nodes"], 4);
+    sandbox.ok(import);
+    assert_eq!(sandbox.run("info com-DBLP --json").succeeded().json()["nodes"], 4);
 
     let again = format!("datasets download com-DBLP --json --mirror {}", server.url);
-    let done = room.run(&again).succeeded().json();
+    let done = sandbox.run(&again).succeeded().json();
     let file = &done["files"][0];
     assert_eq!((file["origin"].as_str(), file["checked"].as_str()), (Some("present"), Some("recorded")));
     assert_eq!(
@@ -100,17 +100,18 @@ fn what_is_downloaded_imports_by_the_printed_command() {
 #[test]
 fn a_download_that_is_interrupted_goes_on() {
     use std::{io::Read, process::Stdio, thread, time::Duration};
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let bytes: Vec<u8> = b"1 2\n".repeat(50_000);
     let whole = bytes.clone();
     let server = Server::start(move |request, number| {
         let reply = Reply::file(request, &bytes, "\"a\"");
-        // long enough for the signal to come first, and then the connection ends and the wish is seen
+        // long enough for the signal to come first, and then the connection ends and the wish is
+        // seen
         if number == 0 { Reply { silent: Duration::from_secs(2), ..reply.cut(100_000) } } else { reply }
     });
     let args = format!("datasets download web-Google here --mirror {}", server.url);
-    let mut child = room.command(&args).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-    let part = room.path("here/web-Google.txt.gz.part");
+    let mut child = sandbox.command(&args).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let part = sandbox.path("here/web-Google.txt.gz.part");
     for _ in 0..500 {
         if std::fs::metadata(&part).is_ok_and(|meta| meta.len() == 100_000) {
             break;
@@ -124,7 +125,7 @@ fn a_download_that_is_interrupted_goes_on() {
     child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
     assert!(told.contains("interrupted; the received data is kept"), "{told}");
     assert!(part.exists());
-    room.ok(&args);
+    sandbox.ok(&args);
     assert_eq!(server.ranges(), [None, Some(100_000)]);
-    assert_eq!(room.read("here/web-Google.txt.gz"), whole);
+    assert_eq!(sandbox.read("here/web-Google.txt.gz"), whole);
 }

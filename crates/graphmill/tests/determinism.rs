@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Room;
+use common::Sandbox;
 
 /// Whether the sampler among the options has fan-outs.
 fn draws_neighbors(options: &str) -> bool {
@@ -13,13 +13,13 @@ fn draws_neighbors(options: &str) -> bool {
 
 /// Trains with 1, 2 and 3 threads and compares everything that was computed.
 fn same_for_any_number_of_threads(options: &str, multi_label: bool) {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     if multi_label {
-        room.multi_label_dataset("data")
+        sandbox.multi_label_dataset("data")
     } else if options.contains("--sparse") {
-        room.sparse_dataset("data")
+        sandbox.sparse_dataset("data")
     } else {
-        room.dataset("data")
+        sandbox.dataset("data")
     };
     let train = |threads: usize| {
         let run = format!("run{threads}");
@@ -27,13 +27,13 @@ fn same_for_any_number_of_threads(options: &str, multi_label: bool) {
         let batch = if sized { "" } else { "--batch-size 300" };
         let fanout = if draws_neighbors(options) { "--fanout 8,5" } else { "" };
         let size = format!("--hidden 32 {fanout} {batch} --epochs 2 --seed 5");
-        room.ok(&format!("train data {size} {options} --threads {threads} --out {run}"));
+        sandbox.ok(&format!("train data {size} {options} --threads {threads} --out {run}"));
         let say = |kind: &str| {
             let file = format!("{run}{kind}.npy");
-            room.ok(&format!("predict {run} {kind} --threads {threads} --out {file}"));
-            room.read(&file)
+            sandbox.ok(&format!("predict {run} {kind} --threads {threads} --out {file}"));
+            sandbox.read(&file)
         };
-        (room.results(&run), ["", "--probabilities", "--embeddings"].map(say))
+        (sandbox.results(&run), ["", "--probabilities", "--embeddings"].map(say))
     };
     let (one, says) = train(1);
     for threads in [2, 3] {
@@ -120,26 +120,27 @@ fn all_training_nodes_at_once() {
 
 #[test]
 fn another_seed_gives_another_run() {
-    let room = Room::new();
-    room.dataset("data");
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
     for seed in [1, 2] {
-        room.ok(&format!("train data --hidden 16 --epochs 1 --seed {seed} --out run{seed}"));
+        sandbox.ok(&format!("train data --hidden 16 --epochs 1 --seed {seed} --out run{seed}"));
     }
-    assert_ne!(room.epochs("run1"), room.epochs("run2"));
-    assert_ne!(room.read("run1/best.safetensors"), room.read("run2/best.safetensors"));
+    assert_ne!(sandbox.epochs("run1"), sandbox.epochs("run2"));
+    assert_ne!(sandbox.read("run1/best.safetensors"), sandbox.read("run2/best.safetensors"));
 }
 
-/// Reading rows in place draws the same neighbours and computes the same, in another order of summation.
+/// Reading rows in place draws the same neighbours and computes the same, in another order of
+/// summation.
 #[test]
 fn fused_and_gathered_agree() {
-    let room = Room::new();
-    room.dataset("data");
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
     for model in ["sage", "gcn", "gin"] {
         let train = |fused: &str| {
             let run = format!("{model}-{fused}");
             let options = "--hidden 32 --fanout 8,5 --batch-size 300 --epochs 3 --dropout 0.2";
-            room.ok(&format!("train data --model {model} {options} --fused {fused} --out {run}"));
-            room.results(&run)
+            sandbox.ok(&format!("train data --model {model} {options} --fused {fused} --out {run}"));
+            sandbox.results(&run)
         };
         let (on, off) = (train("on"), train("off"));
         for (a, b) in on.epochs.iter().zip(&off.epochs) {
@@ -201,12 +202,12 @@ fn strategies() {
 /// Whatever the strategy, if one batch makes an update.
 #[test]
 fn strategies_agree() {
-    let room = Room::new();
-    room.dataset("data");
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
     let options = "--hidden 32 --fanout 8,5 --batch-size 200 --epochs 2 --dropout 0.3 --fused off";
     let train = |run: &str, strategy: &str| {
-        room.ok(&format!("train data {options} --strategy {strategy} --out {run}"));
-        room.results(run)
+        sandbox.ok(&format!("train data {options} --strategy {strategy} --out {run}"));
+        sandbox.results(run)
     };
     let reference = train("sequential", "sequential");
     for (run, strategy) in

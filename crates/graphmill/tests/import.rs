@@ -1,5 +1,5 @@
-//! Imports that are stopped, have no room, or are not wanted where they are asked for: nothing is half written, and
-//! the next run goes on or starts clean.
+//! Imports that are stopped, have no sandbox, or are not wanted where they are asked for: nothing is
+//! half written, and the next run goes on or starts clean.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::Room;
+use common::Sandbox;
 use graphmill_core::keyed::Stream;
 use serde_json::Value;
 
@@ -18,18 +18,18 @@ const EDGES: usize = 3_000_000;
 
 const COMMAND: &str = "import edges edges.txt data --memory 1M --undirected";
 
-fn edges(room: &Room) {
+fn edges(sandbox: &Sandbox) {
     let mut stream = Stream::new(11);
     let mut text = String::with_capacity(14 * EDGES);
     for _ in 0..EDGES {
         text += &format!("{}\t{}\n", stream.below(200_000), stream.below(200_000));
     }
-    room.write("edges.txt", text);
+    sandbox.write("edges.txt", text);
 }
 
-/// What stands in the directory of the room beside the source.
-fn names(room: &Room) -> Vec<String> {
-    let entries = fs::read_dir(room.path("")).unwrap();
+/// What stands in the directory of the sandbox beside the source.
+fn names(sandbox: &Sandbox) -> Vec<String> {
+    let entries = fs::read_dir(sandbox.path("")).unwrap();
     let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     names.retain(|name| name != "edges.txt" && name != "expected");
     names.sort_unstable();
@@ -37,8 +37,8 @@ fn names(room: &Room) -> Vec<String> {
 }
 
 /// Runs the import and kills it as soon as `when` says so.
-fn kill(room: &Room, command: &str, when: impl Fn() -> bool) {
-    let mut child = room.command(command).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+fn kill(sandbox: &Sandbox, command: &str, when: impl Fn() -> bool) {
+    let mut child = sandbox.command(command).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
     while !when() && child.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_micros(100));
     }
@@ -48,97 +48,98 @@ fn kill(room: &Room, command: &str, when: impl Fn() -> bool) {
 
 #[test]
 fn a_killed_import_goes_on_to_the_same_bytes() {
-    let room = Room::new();
-    edges(&room);
-    room.ok("import edges edges.txt expected --undirected --name edges");
+    let sandbox = Sandbox::new();
+    edges(&sandbox);
+    sandbox.ok("import edges edges.txt expected --undirected --name edges");
     let began = Instant::now();
-    room.ok(COMMAND);
+    sandbox.ok(COMMAND);
     let whole = began.elapsed();
-    fs::remove_dir_all(room.path("data")).unwrap();
+    fs::remove_dir_all(sandbox.path("data")).unwrap();
     for sixth in 1..6 {
         let began = Instant::now();
-        kill(&room, COMMAND, || began.elapsed() > whole * sixth / 6);
-        let there = names(&room);
+        kill(&sandbox, COMMAND, || began.elapsed() > whole * sixth / 6);
+        let there = names(&sandbox);
         let both = there == ["data", "data.importing"];
         assert!(both || there.is_empty() || there == ["data.importing"] || there == ["data"], "{there:?}");
-        if room.path("data").exists() {
+        if sandbox.path("data").exists() {
             // done before it was killed, perhaps but for removing the directory beside
-            assert_same(&room, "data", "expected");
+            assert_same(&sandbox, "data", "expected");
             break;
         }
     }
-    if !room.path("data").exists() {
-        room.ok(COMMAND);
-    } else if room.path("data.importing").exists() {
-        room.ok(&format!("{COMMAND} --force"));
+    if !sandbox.path("data").exists() {
+        sandbox.ok(COMMAND);
+    } else if sandbox.path("data.importing").exists() {
+        sandbox.ok(&format!("{COMMAND} --force"));
     }
-    assert_eq!(names(&room), ["data"]);
-    assert_same(&room, "data", "expected");
+    assert_eq!(names(&sandbox), ["data"]);
+    assert_same(&sandbox, "data", "expected");
 }
 
 #[test]
 fn an_import_killed_while_the_dataset_is_written_goes_on() {
-    let room = Room::new();
-    edges(&room);
-    room.ok("import edges edges.txt expected --undirected --name edges");
+    let sandbox = Sandbox::new();
+    edges(&sandbox);
+    sandbox.ok("import edges edges.txt expected --undirected --name edges");
     for finished in ["", "/indices.npy", "/graphmill.json"] {
-        let begun = room.path(format!("data.importing/scratch-finished{finished}"));
-        kill(&room, COMMAND, || begun.exists());
-        let there = names(&room);
+        let begun = sandbox.path(format!("data.importing/scratch-finished{finished}"));
+        kill(&sandbox, COMMAND, || begun.exists());
+        let there = names(&sandbox);
         assert!(there == ["data.importing"] || there == ["data"] || there.len() == 2, "{there:?}");
-        if !room.path("data").exists() {
-            let told = room.run(COMMAND).succeeded().stderr;
+        if !sandbox.path("data").exists() {
+            let told = sandbox.run(COMMAND).succeeded().stderr;
             assert!(told.contains("resuming"), "{told}");
-        } else if room.path("data.importing").exists() {
+        } else if sandbox.path("data.importing").exists() {
             // killed after all was done, but for removing the directory beside
-            room.ok(&format!("{COMMAND} --force"));
+            sandbox.ok(&format!("{COMMAND} --force"));
         }
-        assert_eq!(names(&room), ["data"]);
-        assert_same(&room, "data", "expected");
-        fs::remove_dir_all(room.path("data")).unwrap();
+        assert_eq!(names(&sandbox), ["data"]);
+        assert_same(&sandbox, "data", "expected");
+        fs::remove_dir_all(sandbox.path("data")).unwrap();
     }
-    // a dataset that was to be replaced is there, the old one or the new one, whenever the process goes
-    room.ok("import edges edges.txt data --no-self-loops");
+    // a dataset that was to be replaced is there, the old one or the new one, whenever the process
+    // goes
+    sandbox.ok("import edges edges.txt data --no-self-loops");
     for part in ["finished", "replaced.json", "replaced"] {
-        let part = room.path(format!("data.importing/scratch-{part}"));
-        kill(&room, &format!("{COMMAND} --force"), || part.exists());
-        let moved = !room.path("data").exists();
-        assert!(!moved || room.path("data.importing/scratch-replaced/graphmill.json").exists());
-        let again = room.run(&format!("{COMMAND} --force")).succeeded();
-        assert_eq!(names(&room), ["data"], "{}", again.stderr);
+        let part = sandbox.path(format!("data.importing/scratch-{part}"));
+        kill(&sandbox, &format!("{COMMAND} --force"), || part.exists());
+        let moved = !sandbox.path("data").exists();
+        assert!(!moved || sandbox.path("data.importing/scratch-replaced/graphmill.json").exists());
+        let again = sandbox.run(&format!("{COMMAND} --force")).succeeded();
+        assert_eq!(names(&sandbox), ["data"], "{}", again.stderr);
     }
-    assert_same(&room, "data", "expected");
+    assert_same(&sandbox, "data", "expected");
 }
 
 /// Weights of edges that stand several times are added up, whichever process has read them.
 #[test]
 fn a_killed_import_of_weights_goes_on_to_the_same_bytes() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let mut stream = Stream::new(12);
     let lines: String = (0..700_000)
         .map(|_| format!("{}\t{}\t{}\n", stream.below(2000), stream.below(2000), stream.uniform() as f32))
         .collect();
-    room.write("edges.txt", lines);
+    sandbox.write("edges.txt", lines);
     let options = "--undirected --weights 3 --name edges";
-    let expected = room.ok_json(&format!("import edges edges.txt expected {options}"));
+    let expected = sandbox.ok_json(&format!("import edges edges.txt expected {options}"));
     let command = format!("import edges edges.txt data --memory 1M {options}");
     let mut stopped = 0;
     assert_eq!(expected["report"]["source_edges"], 700_000);
     for stage in ["edges.bin", "edge-weight.npy", "finished", "finished/edge_weight.npy"] {
-        let begun = room.path(format!("data.importing/scratch-{stage}"));
-        kill(&room, &command, || begun.exists());
-        if !room.path("data").exists() {
+        let begun = sandbox.path(format!("data.importing/scratch-{stage}"));
+        kill(&sandbox, &command, || begun.exists());
+        if !sandbox.path("data").exists() {
             stopped += 1;
-            let resumed = room.run(&command).succeeded();
+            let resumed = sandbox.run(&command).succeeded();
             assert!(resumed.stderr.contains("resuming"), "{stage}: {}", resumed.stderr);
             assert_eq!(report_lines(&resumed.stdout), lines_of(&expected["report"]), "{stage}");
-        } else if room.path("data.importing").exists() {
-            room.ok(&format!("{command} --force"));
+        } else if sandbox.path("data.importing").exists() {
+            sandbox.ok(&format!("{command} --force"));
         }
-        assert_eq!(names(&room), ["data"], "{stage}");
-        assert!(room.path("data/edge_weight.npy").exists());
-        assert_same(&room, "data", "expected");
-        fs::remove_dir_all(room.path("data")).unwrap();
+        assert_eq!(names(&sandbox), ["data"], "{stage}");
+        assert!(sandbox.path("data/edge_weight.npy").exists());
+        assert_same(&sandbox, "data", "expected");
+        fs::remove_dir_all(sandbox.path("data")).unwrap();
     }
     assert!(stopped > 0, "every import was done before it was killed");
 }
@@ -166,11 +167,11 @@ fn lines_of(report: &Value) -> Vec<String> {
 /// resumed.
 #[test]
 fn reports_are_the_same_however_the_edges_were_sorted() {
-    let room = Room::new();
-    edges(&room);
+    let sandbox = Sandbox::new();
+    edges(&sandbox);
     let import = |to: &str, options: &str| {
         let command = format!("import edges edges.txt {to} --undirected --no-self-loops {options}");
-        room.ok_json(&command)["report"].clone()
+        sandbox.ok_json(&command)["report"].clone()
     };
     let expected = import("one", "--threads 1");
     let count = |name: &str| expected[name].as_u64().unwrap();
@@ -178,25 +179,25 @@ fn reports_are_the_same_however_the_edges_were_sorted() {
     let removed = count("self_loops_removed");
     assert!(removed > 0 && count("duplicate_edges_merged") > 0, "{expected}");
     assert_eq!(count("reverse_edges_added"), EDGES as u64 - removed);
-    let edges = room.ok_json("info one")["edges"].as_u64().unwrap();
+    let edges = sandbox.ok_json("info one")["edges"].as_u64().unwrap();
     let all = count("source_edges") + count("reverse_edges_added") - removed;
     assert_eq!(all - count("duplicate_edges_merged"), edges);
     assert_eq!(import("three", "--threads 3"), expected);
     assert_eq!(import("disk", "--memory 1M --threads 2"), expected);
     let command = "import edges edges.txt killed --undirected --no-self-loops --memory 1M";
-    let begun = room.path("killed.importing/scratch-finished");
-    kill(&room, command, || begun.exists());
-    if !room.path("killed").exists() {
+    let begun = sandbox.path("killed.importing/scratch-finished");
+    kill(&sandbox, command, || begun.exists());
+    if !sandbox.path("killed").exists() {
         assert_eq!(import("killed", "--memory 1M"), expected);
     }
 }
 
 #[test]
 fn merged_and_ignored_rows_are_printed() {
-    let room = Room::new();
-    room.write("e/edges.csv", "from,to,amount\n0,1,5\n0,1,5\n\n1,2,3\n2,2,1\n3,3,1\n");
-    room.write("e/labels.csv", "label\n0\n\n1\n0\n");
-    let stdout = room.ok("import edges e data --largest-component");
+    let sandbox = Sandbox::new();
+    sandbox.write("e/edges.csv", "from,to,amount\n0,1,5\n0,1,5\n\n1,2,3\n2,2,1\n3,3,1\n");
+    sandbox.write("e/labels.csv", "label\n0\n\n1\n0\n");
+    let stdout = sandbox.ok("import edges e data --largest-component");
     assert_eq!(
         report_lines(&stdout),
         [
@@ -209,44 +210,47 @@ fn merged_and_ignored_rows_are_printed() {
             "columns not read: edges.amount",
         ]
     );
-    let report = &room.ok_json("import edges e again --weights amount")["report"];
+    let report = &sandbox.ok_json("import edges e again --weights amount")["report"];
     assert_eq!(report["duplicate_edges_summed"], 1);
     assert_eq!(report["ignored_columns"], serde_json::json!([]));
-    room.write("clean.txt", "0 1\n");
-    room.write("clean.csv", "0\n1\n");
-    let stdout = room.ok("import edges clean.txt clean --labels clean.csv");
+    sandbox.write("clean.txt", "0 1\n");
+    sandbox.write("clean.csv", "0\n1\n");
+    let stdout = sandbox.ok("import edges clean.txt clean --labels clean.csv");
     assert_eq!(stdout.lines().count(), 1, "{stdout}");
     // every label keeps its node, and a missing one may not train
-    room.write("train.txt", "0\n1\n");
-    let refused = room.run("import edges e third --train train.txt");
+    sandbox.write("train.txt", "0\n1\n");
+    let refused = sandbox.run("import edges e third --train train.txt");
     assert!(refused.stderr.contains("node 1 is in 'train' but has no label; label it"), "{}", refused.stderr);
 }
 
 /// Both hold the same files.
-fn assert_same(room: &Room, data: &str, expected: &str) {
+fn assert_same(sandbox: &Sandbox, data: &str, expected: &str) {
     let list = |dir: &str| {
-        let entries = fs::read_dir(room.path(dir)).unwrap();
+        let entries = fs::read_dir(sandbox.path(dir)).unwrap();
         let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
         names.sort_unstable();
         names
     };
     assert_eq!(list(data), list(expected));
     for name in list(expected) {
-        assert!(room.read(format!("{data}/{name}")) == room.read(format!("{expected}/{name}")), "{name}");
+        assert!(
+            sandbox.read(format!("{data}/{name}")) == sandbox.read(format!("{expected}/{name}")),
+            "{name}"
+        );
     }
 }
 
 #[test]
 fn another_import_in_the_same_place_starts_clean() {
-    let room = Room::new();
-    edges(&room);
-    let mut child = room.command(COMMAND).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let sandbox = Sandbox::new();
+    edges(&sandbox);
+    let mut child = sandbox.command(COMMAND).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
-    while !room.path("data.importing/scratch-edges.bin").exists() && Instant::now() < deadline {
+    while !sandbox.path("data.importing/scratch-edges.bin").exists() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(1));
     }
     // while it works, nobody else may
-    let second = room.run(COMMAND);
+    let second = sandbox.run(COMMAND);
     assert!(
         second.status == Some(0) || second.stderr.contains("another process is working"),
         "{}",
@@ -254,65 +258,65 @@ fn another_import_in_the_same_place_starts_clean() {
     );
     child.kill().unwrap();
     child.wait().unwrap();
-    room.ok("import edges edges.txt other --no-self-loops");
-    let directed = room.run("import edges edges.txt data --no-self-loops --force").succeeded();
+    sandbox.ok("import edges edges.txt other --no-self-loops");
+    let directed = sandbox.run("import edges edges.txt data --no-self-loops --force").succeeded();
     assert!(!directed.stderr.contains("resuming"), "other options are other work: {}", directed.stderr);
-    assert!(room.read("data/indices.npy") == room.read("other/indices.npy"));
-    assert_eq!(names(&room), ["data", "other"]);
+    assert!(sandbox.read("data/indices.npy") == sandbox.read("other/indices.npy"));
+    assert_eq!(names(&sandbox), ["data", "other"]);
 }
 
 /// A file may not grow beyond so many blocks: a full disk as far as a process can make one.
 #[cfg(unix)]
 #[test]
 fn a_full_disk_is_told_and_leaves_nothing() {
-    let room = Room::new();
-    edges(&room);
+    let sandbox = Sandbox::new();
+    edges(&sandbox);
     let program = env!("CARGO_BIN_EXE_graphmill");
     // blocks of 512 or 1024 bytes: the spill stops early, or the labels of the finished dataset do
     for limit in [4_000, 24_000] {
         let script = format!("trap '' XFSZ; ulimit -f {limit}; exec {program} {COMMAND}");
         let output = std::process::Command::new("sh")
             .args(["-c", &script])
-            .current_dir(room.path(""))
+            .current_dir(sandbox.path(""))
             .output()
             .unwrap();
         let told = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{told}");
         assert!(told.contains("error: data") && told.contains("cannot write"), "{told}");
-        assert!(names(&room).is_empty(), "{told}");
+        assert!(names(&sandbox).is_empty(), "{told}");
     }
-    room.ok(COMMAND);
+    sandbox.ok(COMMAND);
 }
 
 #[test]
 fn a_place_that_cannot_be_written_is_told_before_anything_is_read() {
-    let room = Room::new();
-    room.write("edges.txt", "0 1\n");
-    room.write("file", "");
-    let told = room.run("import edges edges.txt file/data");
+    let sandbox = Sandbox::new();
+    sandbox.write("edges.txt", "0 1\n");
+    sandbox.write("file", "");
+    let told = sandbox.run("import edges edges.txt file/data");
     assert_eq!(told.status, Some(1));
     assert!(told.stderr.contains("file/data"), "{}", told.stderr);
-    room.write("data.importing/mine.txt", "");
-    let told = room.run("import edges edges.txt data");
+    sandbox.write("data.importing/mine.txt", "");
+    let told = sandbox.run("import edges edges.txt data");
     assert!(told.stderr.contains("'mine.txt', which no import wrote"), "{}", told.stderr);
-    let told = room.run("import edges edges.txt data2 --memory lots");
+    let told = sandbox.run("import edges edges.txt data2 --memory lots");
     assert_eq!(told.status, Some(2));
     assert!(told.stderr.contains("--memory: 'lots' is not a size"), "{}", told.stderr);
-    assert!(!room.path("data2").exists() && !room.path("data2.importing").exists());
+    assert!(!sandbox.path("data2").exists() && !sandbox.path("data2.importing").exists());
 }
 
 /// Places that not even the superuser may write to.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_read_only_place_is_told_before_anything_is_read() {
-    let room = Room::new();
-    room.write("edges.txt", "0 1\n");
-    let told = room.run("import edges edges.txt /proc/data");
+    let sandbox = Sandbox::new();
+    sandbox.write("edges.txt", "0 1\n");
+    let told = sandbox.run("import edges edges.txt /proc/data");
     assert_eq!(told.status, Some(1));
     assert!(told.stderr.contains("/proc/data.importing: cannot create the directory"), "{}", told.stderr);
-    assert_eq!(names(&room), Vec::<String>::new());
+    assert_eq!(names(&sandbox), Vec::<String>::new());
     // a mount of its own, where the machine lets a test have one
-    fs::create_dir(room.path("mount")).unwrap();
+    fs::create_dir(sandbox.path("mount")).unwrap();
     let mount = "mount --bind mount mount && mount -o remount,bind,ro mount && ! touch mount/probe";
     let program = env!("CARGO_BIN_EXE_graphmill");
     for (import, place) in [
@@ -322,7 +326,7 @@ fn a_read_only_place_is_told_before_anything_is_read() {
         let script = format!("({mount}) 2> mount.txt || exit 77; exec {program} {import}");
         let told = std::process::Command::new("unshare")
             .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script])
-            .current_dir(room.path(""))
+            .current_dir(sandbox.path(""))
             .output();
         let Ok(told) = told else { return };
         let text = String::from_utf8_lossy(&told.stderr);
@@ -332,53 +336,53 @@ fn a_read_only_place_is_told_before_anything_is_read() {
             code => assert_eq!(code, Some(1), "{text}"),
         }
         assert!(text.contains(place) && text.contains("Read-only file system"), "{text}");
-        assert_eq!(fs::read_dir(room.path("mount")).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(sandbox.path("mount")).unwrap().count(), 0);
     }
 }
 
 #[test]
 fn what_does_not_fit_on_the_disk_is_refused_before_it_begins() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     // the header of an array of 2^46 edges, all of it a hole in the file
     let header = "{'descr': '|u1', 'fortran_order': False, 'shape': (70368744177664, 2), }";
     let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
     bytes.extend((118u16).to_le_bytes());
     bytes.extend(format!("{header:<117}\n").as_bytes());
-    room.write("edges.npy", &bytes);
-    let file = fs::File::options().write(true).open(room.path("edges.npy")).unwrap();
+    sandbox.write("edges.npy", &bytes);
+    let file = fs::File::options().write(true).open(sandbox.path("edges.npy")).unwrap();
     if file.set_len(bytes.len() as u64 + (1 << 47)).is_err() {
         return; // a file system without files of that size
     }
-    let told = room.run("import edges edges.npy data --num-nodes 200");
+    let told = sandbox.run("import edges edges.npy data --num-nodes 200");
     assert_eq!(told.status, Some(1), "{}", told.stderr);
     assert!(told.stderr.contains("are free") && told.stderr.contains("disk"), "{}", told.stderr);
-    assert!(!room.path("data").exists() && !room.path("data.importing").exists());
+    assert!(!sandbox.path("data").exists() && !sandbox.path("data.importing").exists());
 }
 
 #[test]
 fn an_import_killed_in_its_first_moments_goes_on() {
-    let room = Room::new();
-    room.write("edges.txt", (0..2000).map(|v| format!("{v}\t{}\n", v * 7 % 2000)).collect::<String>());
+    let sandbox = Sandbox::new();
+    sandbox.write("edges.txt", (0..2000).map(|v| format!("{v}\t{}\n", v * 7 % 2000)).collect::<String>());
     let command = "import edges edges.txt data --undirected --name edges";
-    room.ok(&command.replace(" data ", " expected "));
+    sandbox.ok(&command.replace(" data ", " expected "));
     for twentieth in 0..20 {
         let began = Instant::now();
-        kill(&room, command, || began.elapsed() > Duration::from_millis(twentieth));
-        let force = if room.path("data").exists() { " --force" } else { "" };
-        room.ok(&format!("{command}{force}"));
-        assert_eq!(names(&room), ["data"], "killed after {twentieth} ms");
-        assert_same(&room, "data", "expected");
-        fs::remove_dir_all(room.path("data")).unwrap();
+        kill(&sandbox, command, || began.elapsed() > Duration::from_millis(twentieth));
+        let force = if sandbox.path("data").exists() { " --force" } else { "" };
+        sandbox.ok(&format!("{command}{force}"));
+        assert_eq!(names(&sandbox), ["data"], "killed after {twentieth} ms");
+        assert_same(&sandbox, "data", "expected");
+        fs::remove_dir_all(sandbox.path("data")).unwrap();
     }
 }
 
 #[test]
 fn of_processes_that_start_at_once_one_works_and_the_others_say_so() {
-    let room = Room::new();
-    room.write("edges.txt", (0..2000).map(|v| format!("{v}\t{}\n", v * 7 % 2000)).collect::<String>());
+    let sandbox = Sandbox::new();
+    sandbox.write("edges.txt", (0..2000).map(|v| format!("{v}\t{}\n", v * 7 % 2000)).collect::<String>());
     for _ in 0..5 {
         let start = |_| {
-            let mut command = room.command("import edges edges.txt data");
+            let mut command = sandbox.command("import edges edges.txt data");
             command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
         };
         let processes: Vec<_> = (0..4).map(start).collect();
@@ -393,27 +397,28 @@ fn of_processes_that_start_at_once_one_works_and_the_others_say_so() {
                 status => panic!("{status:?}: {told}"),
             }
         }
-        assert_eq!((done, names(&room)), (1, vec!["data".to_string()]));
-        fs::remove_dir_all(room.path("data")).unwrap();
+        assert_eq!((done, names(&sandbox)), (1, vec!["data".to_string()]));
+        fs::remove_dir_all(sandbox.path("data")).unwrap();
     }
 }
 
 /// Without its statistics an export that is imported again is normalized twice by `predict`.
 #[test]
 fn a_normalized_dataset_is_the_same_after_an_export() {
-    let room = Room::new();
-    room.dataset("data");
-    room.ok("export data npz raw.npz");
-    room.ok("import npz raw.npz own --normalize standard");
-    room.ok("train own --hidden 8 --epochs 1 --out run");
-    room.ok("predict run --probabilities --out own.npy");
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    sandbox.ok("export data npz raw.npz");
+    sandbox.ok("import npz raw.npz own --normalize standard");
+    sandbox.ok("train own --hidden 8 --epochs 1 --out run");
+    sandbox.ok("predict run --probabilities --out own.npy");
     for (format, file) in [("npz", "again.npz"), ("edges", "again.dir")] {
-        let left_out = room.ok_json(&format!("export own {format} {file}"))["left_out"].to_string();
+        let left_out = sandbox.ok_json(&format!("export own {format} {file}"))["left_out"].to_string();
         assert!(left_out.contains("exported as they are stored, standardized"), "{left_out}");
-        room.ok(&format!("import {format} {file} {format}"));
-        let outcome = room.run(&format!("predict run --dataset {format} --probabilities --out {format}.npy"));
+        sandbox.ok(&format!("import {format} {file} {format}"));
+        let outcome =
+            sandbox.run(&format!("predict run --dataset {format} --probabilities --out {format}.npy"));
         let outcome = outcome.succeeded();
         assert!(!outcome.stderr.contains("features of"), "{}", outcome.stderr);
-        assert_eq!(room.floats(&format!("{format}.npy")), room.floats("own.npy"), "{format}");
+        assert_eq!(sandbox.floats(&format!("{format}.npy")), sandbox.floats("own.npy"), "{format}");
     }
 }

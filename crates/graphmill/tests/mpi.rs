@@ -1,4 +1,5 @@
-//! `mpirun graphmill train` on a partitioned dataset: the same losses as one process, and an end where a rank dies or hangs.
+//! `mpirun graphmill train` on a partitioned dataset: the same losses as one process, and an end
+//! where a rank dies or hangs.
 #![cfg(feature = "mpi")]
 
 use std::{

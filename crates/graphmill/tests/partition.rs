@@ -4,7 +4,7 @@ mod common;
 
 use std::path::Path;
 
-use common::Room;
+use common::Sandbox;
 use graphmill_data::partition::PartitionDir;
 use graphmill_engine::checkpoint::{Checkpoint, save_tensors, tensors::Tensor};
 
@@ -12,71 +12,71 @@ const RUN: &str = "--parts 3 --fanout 5,5 --batch-size 64";
 
 #[test]
 fn a_partition_is_told_of_and_its_parts_are_datasets() {
-    let room = Room::new();
-    let data = room.dataset("data");
-    let told = room.ok_json(&format!("partition data new --method bgl {RUN}"));
+    let sandbox = Sandbox::new();
+    let data = sandbox.dataset("data");
+    let told = sandbox.ok_json(&format!("partition data new --method bgl {RUN}"));
     assert_eq!((told["method"].as_str(), told["parts"].as_u64()), (Some("bgl"), Some(3)));
     for place in ["/edge_cut", "/balance/nodes", "/balance/train", "/cross_requests/per_epoch", "/seconds"] {
         assert!(told.pointer(place).is_some_and(serde_json::Value::is_number), "{place}: {told}");
     }
-    let dir = PartitionDir::open(room.path("new")).unwrap();
+    let dir = PartitionDir::open(sandbox.path("new")).unwrap();
     assert_eq!((dir.parts(), dir.num_nodes(), dir.method()), (3, data.num_nodes(), "bgl"));
     assert_eq!(dir.statistics()["edge_cut"], told["edge_cut"]);
     for part in 0..3 {
         let nodes = dir.part(part).unwrap().dataset.num_nodes();
-        let info = room.ok_json(&format!("info new/part-000{part}"));
+        let info = sandbox.ok_json(&format!("info new/part-000{part}"));
         assert_eq!(info["nodes"].as_u64(), Some(nodes as u64));
     }
     // the same bytes again, whatever the threads
-    room.ok(&format!("partition data again --method bgl --threads 1 {RUN}"));
-    assert_eq!(room.read("new/book.npy"), room.read("again/book.npy"));
+    sandbox.ok(&format!("partition data again --method bgl --threads 1 {RUN}"));
+    assert_eq!(sandbox.read("new/book.npy"), sandbox.read("again/book.npy"));
 }
 
 #[test]
 fn all_methods_are_compared_and_drawn() {
-    let room = Room::new();
-    room.dataset("data");
-    let told = room.ok_json(&format!("partition data --method all --batches 2 --plot plot.svg {RUN}"));
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    let told = sandbox.ok_json(&format!("partition data --method all --batches 2 --plot plot.svg {RUN}"));
     let results = told["results"].as_array().unwrap();
     let names: Vec<&str> = results.iter().filter_map(|result| result["method"].as_str()).collect();
     assert_eq!(names, ["random", "hash", "ldg", "fennel", "metis", "bgl"]);
-    assert!(String::from_utf8(room.read("plot.svg")).unwrap().starts_with("<svg"));
-    assert!(room.ok(&format!("partition data --method ldg,bgl {RUN}")).contains("edge cut"));
+    assert!(String::from_utf8(sandbox.read("plot.svg")).unwrap().starts_with("<svg"));
+    assert!(sandbox.ok(&format!("partition data --method ldg,bgl {RUN}")).contains("edge cut"));
 }
 
 /// Parts of their own draw other batches, so that a run is neither of the two.
 #[test]
 fn a_run_is_resumed_on_the_partition_it_was_trained_on() {
-    let room = Room::new();
-    room.dataset("data");
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
     for (name, seed) in [("parts", 1), ("others", 2)] {
-        room.ok(&format!("partition data {name} --method random --parts 2 --seed {seed}"));
+        sandbox.ok(&format!("partition data {name} --method random --parts 2 --seed {seed}"));
     }
     let how = "--sampler saint-node --batch-size 200 --hidden 8 --max-batches 2";
-    room.ok(&format!("train parts {how} --epochs 1 --out divided"));
-    room.ok(&format!("train data {how} --epochs 1 --out whole"));
+    sandbox.ok(&format!("train parts {how} --epochs 1 --out divided"));
+    sandbox.ok(&format!("train data {how} --epochs 1 --out whole"));
     let refused = |args: &str, words: [&str; 2]| {
         let record = format!("{}/dataset.json", args.rsplit(' ').next().unwrap());
-        let before = room.read(&record);
-        let outcome = room.run(&format!("train {args}"));
+        let before = sandbox.read(&record);
+        let outcome = sandbox.run(&format!("train {args}"));
         assert_eq!(outcome.status, Some(1), "{args}: {}", outcome.stderr);
         for word in words.into_iter().chain(["because its batches would be others"]) {
             assert!(outcome.stderr.contains(word), "'{word}' not in: {}", outcome.stderr);
         }
-        assert_eq!(room.read(&record), before);
+        assert_eq!(sandbox.read(&record), before);
     };
     refused("data --resume --epochs 2 --out divided", ["the partition", "the undivided dataset"]);
     refused("others --resume --epochs 2 --out divided", ["cannot go on with the partition", "of it"]);
     refused("parts --resume --epochs 2 --out whole", ["the undivided dataset", "with the partition"]);
-    room.ok("eval whole");
-    assert_eq!(room.ok_json("eval divided --dataset data")["same_dataset"], true);
+    sandbox.ok("eval whole");
+    assert_eq!(sandbox.ok_json("eval divided --dataset data")["same_dataset"], true);
     // where it lies does not matter
-    std::fs::rename(room.path("parts"), room.path("moved")).unwrap();
-    room.ok("train moved --resume --epochs 2 --out divided");
+    std::fs::rename(sandbox.path("parts"), sandbox.path("moved")).unwrap();
+    sandbox.ok("train moved --resume --epochs 2 --out divided");
     // checkpoints of older versions do not name the partition, but their options do
-    age(&room.path("divided/checkpoint"));
+    age(&sandbox.path("divided/checkpoint"));
     refused("data --resume --epochs 3 --out divided", ["the partition", "the undivided dataset"]);
-    room.ok("train --resume --epochs 3 --out divided");
+    sandbox.ok("train --resume --epochs 3 --out divided");
 }
 
 /// Takes the partition out of a run's checkpoint.

@@ -2,14 +2,14 @@
 
 mod common;
 
-use common::Room;
+use common::Sandbox;
 
 #[test]
 fn a_plan_is_made_of_a_dataset_and_again_of_its_profile() {
-    let room = Room::new();
-    room.dataset("data");
-    let plan =
-        room.ok_json("plan data --hardware v100x8 --hidden 8 --fanout 3,3 --batch-size 200 --cache degree");
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    let plan = sandbox
+        .ok_json("plan data --hardware v100x8 --hidden 8 --fanout 3,3 --batch-size 200 --cache degree");
     let strategies = plan["strategies"].as_array().unwrap();
     let names: Vec<&str> = strategies.iter().map(|row| row["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["sequential", "pipelined", "time-sharing", "factored"]);
@@ -25,14 +25,14 @@ fn a_plan_is_made_of_a_dataset_and_again_of_its_profile() {
     assert_eq!(plan["profile"]["batches"], 8);
 
     // the profile alone gives the same plan, always
-    room.write("profile.json", plan["profile"].to_string());
-    assert_eq!(room.ok_json("plan --profile profile.json --hardware v100x8"), plan);
-    room.write(
+    sandbox.write("profile.json", plan["profile"].to_string());
+    assert_eq!(sandbox.ok_json("plan --profile profile.json --hardware v100x8"), plan);
+    sandbox.write(
         "small.toml",
         "devices = { count = 2, memory = '64K', speed = 1.0 }\nlink = { bandwidth = 1e9 }\n\
          host = { cores = 2, memory = '1G' }\n",
     );
-    let told = room.ok("plan --profile profile.json --hardware small.toml");
+    let told = sandbox.ok("plan --profile profile.json --hardware small.toml");
     assert!(told.starts_with("small: 2 devices of"), "{told}");
     assert!(told.contains("factored      does not fit: a Sampler has"), "{told}");
     assert!(told.contains("nothing fits this machine"), "{told}");
@@ -40,10 +40,10 @@ fn a_plan_is_made_of_a_dataset_and_again_of_its_profile() {
 
 #[test]
 fn the_paper_s_figures_are_told_with_their_errors() {
-    let room = Room::new();
-    let told = room.ok_json("plan --paper fgnn");
+    let sandbox = Sandbox::new();
+    let told = sandbox.ok_json("plan --paper fgnn");
     assert_eq!(told["cells"].as_array().unwrap().len(), 12);
     assert!(told["cells"][2]["testbed"]["error"].as_f64().unwrap().abs() < 0.15);
-    let text = room.ok("plan --paper fgnn");
+    let text = sandbox.ok("plan --paper fgnn");
     assert!(text.contains("the formula gives 8 of 12") && text.contains("error, in the mean"), "{text}");
 }

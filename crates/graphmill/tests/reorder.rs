@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Room;
+use common::Sandbox;
 use graphmill_core::Labels;
 use graphmill_data::{Dataset, npy};
 
@@ -14,9 +14,9 @@ fn classes(dataset: &Dataset) -> &[i32] {
 
 #[test]
 fn a_dataset_is_reordered_told_of_and_trained_on() {
-    let room = Room::new();
-    let data = room.dataset("data");
-    let told = room.ok_json("reorder data new --by degree");
+    let sandbox = Sandbox::new();
+    let data = sandbox.dataset("data");
+    let told = sandbox.ok_json("reorder data new --by degree");
     assert_eq!(
         (told["by"].as_str(), told["nodes"].as_u64()),
         (Some("degree"), Some(data.num_nodes() as u64))
@@ -24,48 +24,49 @@ fn a_dataset_is_reordered_told_of_and_trained_on() {
     for stage in ["open", "order", "topology", "features", "labels", "finish"] {
         assert!(told["stages"][stage].as_f64().is_some_and(|s| s >= 0.0), "{stage}: {told}");
     }
-    let new = Dataset::open(room.path("new")).unwrap();
+    let new = Dataset::open(sandbox.path("new")).unwrap();
     let ids = new.original_ids.as_ref().unwrap();
     assert!(classes(&new).iter().zip(&ids[..]).all(|(&c, &v)| c == classes(&data)[v as usize]));
     // again, and in place: the ids are those of the first dataset
-    room.ok("reorder new new --by random --seed 5 --force");
-    let newer = Dataset::open(room.path("new")).unwrap();
+    sandbox.ok("reorder new new --by random --seed 5 --force");
+    let newer = Dataset::open(sandbox.path("new")).unwrap();
     let again = newer.original_ids.as_ref().unwrap();
     assert_ne!(ids[..], again[..]);
     assert!(classes(&newer).iter().zip(&again[..]).all(|(&c, &v)| c == classes(&data)[v as usize]));
 
-    let info = [room.ok_json("info data"), room.ok_json("info new")];
+    let info = [sandbox.ok_json("info data"), sandbox.ok_json("info new")];
     assert_eq!((info[0]["reordered"].as_bool(), info[1]["reordered"].as_bool()), (Some(false), Some(true)));
-    assert!(room.ok("info new").contains("original ids kept"));
+    assert!(sandbox.ok("info new").contains("original ids kept"));
     for figure in ["edges", "degree", "class_counts", "train", "isolated", "symmetric"] {
         assert_eq!(info[0][figure], info[1][figure], "{figure}");
     }
-    let exported = room.ok_json("export new npz new.npz");
+    let exported = sandbox.ok_json("export new npz new.npz");
     assert!(exported["left_out"].to_string().contains("before they were reordered"));
-    room.ok("train new --hidden 8 --fanout 3,3 --epochs 1 --out run");
+    sandbox.ok("train new --hidden 8 --fanout 3,3 --epochs 1 --out run");
     // answers are in the dataset's ids, or in those of the first
     let predicted = |args: &str| {
-        room.ok(&format!("predict run --out classes.npy {args}"));
-        npy::open(room.path("classes.npy")).unwrap().read_as_i64().unwrap()
+        sandbox.ok(&format!("predict run --out classes.npy {args}"));
+        npy::open(sandbox.path("classes.npy")).unwrap().read_as_i64().unwrap()
     };
     let (by_new, by_first) = (predicted(""), predicted("--original-ids"));
     assert!(again.iter().zip(&by_new).all(|(&first, &class)| by_first[first as usize] == class));
-    room.write("some", format!("7\n{}\n", again[3]));
+    sandbox.write("some", format!("7\n{}\n", again[3]));
     assert_eq!(predicted("--original-ids --nodes some"), [by_first[7], by_new[3]]);
-    room.ok("train data --hidden 8 --fanout 3,3 --epochs 1 --out plain");
-    let refused = room.run("predict plain --out none.npy --original-ids");
+    sandbox.ok("train data --hidden 8 --fanout 3,3 --epochs 1 --out plain");
+    let refused = sandbox.run("predict plain --out none.npy --original-ids");
     assert!(refused.status == Some(1) && refused.stderr.contains("was not reordered"), "{}", refused.stderr);
 }
 
 #[test]
 fn the_same_bytes_for_any_number_of_threads() {
-    let room = Room::new();
-    room.sparse_dataset("data");
+    let sandbox = Sandbox::new();
+    sandbox.sparse_dataset("data");
     for by in ["degree", "bfs", "rcm", "random"] {
-        room.ok(&format!("reorder data one-{by} --by {by} --threads 1"));
-        room.ok(&format!("reorder data two-{by} --by {by} --threads 3"));
+        sandbox.ok(&format!("reorder data one-{by} --by {by} --threads 1"));
+        sandbox.ok(&format!("reorder data two-{by} --by {by} --threads 3"));
         assert!(
-            room.read(format!("one-{by}/graphmill.json")) == room.read(format!("two-{by}/graphmill.json"))
+            sandbox.read(format!("one-{by}/graphmill.json"))
+                == sandbox.read(format!("two-{by}/graphmill.json"))
         );
     }
 }

@@ -1,5 +1,5 @@
-//! A run that is killed or interrupted at any moment and resumed ends with the same bits as one that
-//! was left alone.
+//! A run that is killed or interrupted at any moment and resumed ends with the same bits as one
+//! that was left alone.
 
 #![cfg(unix)]
 
@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Room, copy_dir};
+use common::{Sandbox, copy_dir};
 
 /// The next number of a short random sequence (xorshift).
 fn draw(state: &mut u64) -> u64 {
@@ -24,15 +24,15 @@ fn draw(state: &mut u64) -> u64 {
 
 /// Kills a run again and again, at moments drawn anew every time.
 fn survives_being_killed(options: &str) {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     if options.contains("--sparse") {
-        room.sparse_dataset("data")
+        sandbox.sparse_dataset("data")
     } else {
-        room.dataset("data")
+        sandbox.dataset("data")
     };
     let options = format!("{options} --hidden 16 --fanout 5,5 --batch-size 128 --epochs 10");
     let began = Instant::now();
-    room.ok(&format!("train data {options} --checkpoint-batches 2 --out whole"));
+    sandbox.ok(&format!("train data {options} --checkpoint-batches 2 --out whole"));
     let mut whole = began.elapsed();
 
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -42,10 +42,10 @@ fn survives_being_killed(options: &str) {
     for attempt in 0.. {
         assert!(attempt < 100, "no end after {killed} kills, seed {seed}");
         // a run killed before it had written its configuration has not begun
-        let begun = room.path("run/config.toml").exists();
+        let begun = sandbox.path("run/config.toml").exists();
         let how = if begun { "--resume".to_string() } else { format!("data {options}") };
         let began = Instant::now();
-        let mut child = room
+        let mut child = sandbox
             .command(&format!("train {how} --checkpoint-batches 2 --out run"))
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -61,14 +61,14 @@ fn survives_being_killed(options: &str) {
             // too fast for the first blow: the whole run had been slowed down by others
             Some(0) if killed == 0 => {
                 whole = began.elapsed();
-                fs::remove_dir_all(room.path("run")).unwrap();
+                fs::remove_dir_all(sandbox.path("run")).unwrap();
             }
             Some(0) => break,
             Some(_) => panic!("seed {seed}: {}", String::from_utf8_lossy(&output.stderr)),
         }
     }
     let what = format!("killed {killed} times, seed {seed}, {options}");
-    room.results("whole").assert_same(&room.results("run"), &what);
+    sandbox.results("whole").assert_same(&sandbox.results("run"), &what);
 }
 
 #[test]
@@ -87,14 +87,14 @@ fn a_killed_run_with_sparse_features_ends_with_the_same_bits() {
 }
 
 /// How many epochs the run has recorded.
-fn recorded(room: &Room) -> usize {
-    fs::read_to_string(room.path("run/metrics.jsonl")).map_or(0, |text| text.lines().count())
+fn recorded(sandbox: &Sandbox) -> usize {
+    fs::read_to_string(sandbox.path("run/metrics.jsonl")).map_or(0, |text| text.lines().count())
 }
 
 /// Waits until a run has recorded more than so many epochs, and asks it to stop as Ctrl-C does.
-fn interrupt(room: &Room, child: &Child, epochs: usize) {
+fn interrupt(sandbox: &Sandbox, child: &Child, epochs: usize) {
     let deadline = Instant::now() + Duration::from_secs(30);
-    while recorded(room) <= epochs {
+    while recorded(sandbox) <= epochs {
         assert!(Instant::now() < deadline, "the run does not get on");
         sleep(Duration::from_millis(1));
     }
@@ -121,17 +121,18 @@ fn ctrl_c_with_workers() {
 }
 
 fn ctrl_c(options: &str) {
-    let room = Room::new();
-    room.dataset("data");
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
     let options = format!("train data --hidden 16 --fanout 5,5 --batch-size 8 --epochs 12 {options}");
-    room.ok(&format!("{options} --out whole"));
+    sandbox.ok(&format!("{options} --out whole"));
     let mut how = format!("{options} --out run --json");
     for _ in 0..3 {
-        // one epoch more than there were: then it is the child that writes, and it listens to signals
-        let epochs = recorded(&room);
+        // one epoch more than there were: then it is the child that writes, and it listens to
+        // signals
+        let epochs = recorded(&sandbox);
         let child =
-            room.command(&how).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-        interrupt(&room, &child, epochs);
+            sandbox.command(&how).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        interrupt(&sandbox, &child, epochs);
         let output = child.wait_with_output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{stderr}");
@@ -140,51 +141,53 @@ fn ctrl_c(options: &str) {
         }
         let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
         assert!(document["error"].as_str().unwrap().starts_with("interrupted in epoch"));
-        assert!(room.path("run/checkpoint/state.json").exists() && !room.path("run/summary.json").exists());
+        assert!(
+            sandbox.path("run/checkpoint/state.json").exists() && !sandbox.path("run/summary.json").exists()
+        );
         for args in ["eval run", "eval run --last", "report run"] {
-            room.ok(args);
+            sandbox.ok(args);
         }
         how = "train --resume --out run --json".to_string();
     }
-    room.ok(&how);
-    room.results("whole").assert_same(&room.results("run"), "interrupted three times");
+    sandbox.ok(&how);
+    sandbox.results("whole").assert_same(&sandbox.results("run"), "interrupted three times");
 }
 
 #[test]
 fn a_finished_run_resumes_to_itself_and_goes_on_with_more_epochs() {
-    let room = Room::new();
-    room.dataset("data");
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
     let options = "train data --hidden 16 --fanout 5,5 --batch-size 200";
-    room.ok(&format!("{options} --epochs 5 --out whole"));
-    room.ok(&format!("{options} --epochs 2 --out run"));
-    let before = room.results("run");
-    room.ok("train --resume --out run");
-    before.assert_same(&room.results("run"), "resumed after its end");
-    room.ok("train --resume --out run --epochs 4 --threads 1");
-    room.ok("train data --resume --out run --epochs 5");
-    room.results("whole").assert_same(&room.results("run"), "2, then 4, then 5 epochs");
+    sandbox.ok(&format!("{options} --epochs 5 --out whole"));
+    sandbox.ok(&format!("{options} --epochs 2 --out run"));
+    let before = sandbox.results("run");
+    sandbox.ok("train --resume --out run");
+    before.assert_same(&sandbox.results("run"), "resumed after its end");
+    sandbox.ok("train --resume --out run --epochs 4 --threads 1");
+    sandbox.ok("train data --resume --out run --epochs 5");
+    sandbox.results("whole").assert_same(&sandbox.results("run"), "2, then 4, then 5 epochs");
     // fewer epochs than there are: nothing is lost
-    room.ok("train --resume --out run --epochs 3");
-    room.results("whole").assert_same(&room.results("run"), "asked for fewer epochs");
+    sandbox.ok("train --resume --out run --epochs 3");
+    sandbox.results("whole").assert_same(&sandbox.results("run"), "asked for fewer epochs");
 }
 
 #[test]
 fn a_run_stopped_early_resumes_to_itself() {
-    let room = Room::new();
-    room.dataset("data");
-    room.ok("train data --hidden 8 --fanout 5,5 --lr 0.05 --epochs 200 --patience 3 --out run");
-    let before = room.results("run");
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    sandbox.ok("train data --hidden 8 --fanout 5,5 --lr 0.05 --epochs 200 --patience 3 --out run");
+    let before = sandbox.results("run");
     assert!(before.epochs.len() < 200, "it stopped early");
-    room.ok("train --resume --out run");
-    before.assert_same(&room.results("run"), "resumed after its end");
+    sandbox.ok("train --resume --out run");
+    before.assert_same(&sandbox.results("run"), "resumed after its end");
 }
 
 #[test]
 fn what_would_change_the_numbers_cannot_change() {
-    let room = Room::new();
-    room.dataset("data");
-    room.ok("train data --hidden 16 --epochs 1 --out run");
-    let before = room.results("run");
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    sandbox.ok("train data --hidden 16 --epochs 1 --out run");
+    let before = sandbox.results("run");
     for (change, says) in [
         ("--hidden 8", "--hidden is 16 in the run to resume and cannot become 8"),
         ("--lr 0.1", "--lr is 0.003"),
@@ -192,21 +195,21 @@ fn what_would_change_the_numbers_cannot_change() {
         ("--fanout 3,3", "--fanout is [15,10]"),
         ("--model gcn", "--model is \"sage\""),
     ] {
-        let outcome = room.run(&format!("train {change} --resume --out run --epochs 3"));
+        let outcome = sandbox.run(&format!("train {change} --resume --out run --epochs 3"));
         assert_eq!(outcome.status, Some(2), "{change}: {}", outcome.stderr);
         assert!(outcome.stderr.contains(says), "{change}: {}", outcome.stderr);
     }
-    before.assert_same(&room.results("run"), "refused");
-    let outcome = room.run("train --resume");
+    before.assert_same(&sandbox.results("run"), "refused");
+    let outcome = sandbox.run("train --resume");
     assert_eq!(outcome.status, Some(2));
     assert!(outcome.stderr.contains("--out"), "{}", outcome.stderr);
 }
 
 #[test]
 fn damage_is_named_and_nothing_is_touched() {
-    let room = Room::new();
-    room.dataset("data");
-    room.ok("train data --hidden 16 --epochs 2 --out run");
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    sandbox.ok("train data --hidden 16 --epochs 2 --out run");
     let files = ["best.safetensors", "model.safetensors", "optimizer.safetensors", "state.json"];
     type Damage = fn(&mut Vec<u8>);
     let damages: [Damage; 4] = [
@@ -221,36 +224,36 @@ fn damage_is_named_and_nothing_is_touched() {
     for file in files {
         for (i, damage) in damages.iter().enumerate() {
             let run = format!("{file}{i}");
-            copy_dir(&room.path("run"), &room.path(&run));
+            copy_dir(&sandbox.path("run"), &sandbox.path(&run));
             let name = format!("{run}/checkpoint/{file}");
-            let mut bytes = room.read(&name);
+            let mut bytes = sandbox.read(&name);
             damage(&mut bytes);
-            room.write(&name, &bytes);
-            let outcome = room.run(&format!("train --resume --out {run} --epochs 4"));
+            sandbox.write(&name, &bytes);
+            let outcome = sandbox.run(&format!("train --resume --out {run} --epochs 4"));
             assert_eq!(outcome.status, Some(1), "{name}: {}", outcome.stderr);
             assert!(outcome.stderr.contains(&name), "{name}: {}", outcome.stderr);
             assert!(outcome.stderr.contains("train again"), "the mend: {}", outcome.stderr);
             assert!(!outcome.stderr.contains("panicked"), "{}", outcome.stderr);
-            assert_eq!(room.read(&name), bytes, "what is left stays as it is");
-            assert_eq!(room.epochs(&run), room.epochs("run"));
+            assert_eq!(sandbox.read(&name), bytes, "what is left stays as it is");
+            assert_eq!(sandbox.epochs(&run), sandbox.epochs("run"));
         }
     }
     // a line of the metrics that the checkpoint speaks of
-    room.write("run/metrics.jsonl", "{\"epoch\": 1\n");
-    let outcome = room.run("train --resume --out run --epochs 4");
+    sandbox.write("run/metrics.jsonl", "{\"epoch\": 1\n");
+    let outcome = sandbox.run("train --resume --out run --epochs 4");
     assert_eq!(outcome.status, Some(1));
     assert!(outcome.stderr.contains("run/metrics.jsonl: line 1"), "{}", outcome.stderr);
 }
 
 #[test]
 fn a_run_is_found_from_anywhere() {
-    let room = Room::new();
-    room.dataset("data");
-    room.ok("train data --hidden 16 --epochs 1 --out here/run");
-    let before = room.ok_json("eval here/run");
-    fs::create_dir(room.path("there")).unwrap();
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    sandbox.ok("train data --hidden 16 --epochs 1 --out here/run");
+    let before = sandbox.ok_json("eval here/run");
+    fs::create_dir(sandbox.path("there")).unwrap();
     let there = |args: &str| {
-        let output = room.command(args).current_dir(room.path("there")).output().unwrap();
+        let output = sandbox.command(args).current_dir(sandbox.path("there")).output().unwrap();
         assert!(output.status.success(), "{args}: {}", String::from_utf8_lossy(&output.stderr));
     };
     there("eval ../here/run");
@@ -258,95 +261,95 @@ fn a_run_is_found_from_anywhere() {
     there("train --resume --out ../here/run --epochs 2");
     there("train ../data --resume --out ../here/run --epochs 3");
     there("train --config ../here/run/config.toml --out again");
-    assert_eq!(room.epochs("here/run"), room.epochs("there/again"));
+    assert_eq!(sandbox.epochs("here/run"), sandbox.epochs("there/again"));
     assert!(before["test"].is_f64());
 }
 
 #[test]
 fn a_best_model_newer_than_the_checkpoint_is_written_again() {
-    let room = Room::new();
-    room.dataset("data");
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
     let options = "train data --hidden 16 --fanout 5,5 --lr 0.001";
-    room.ok(&format!("{options} --epochs 2 --out run"));
-    let before = room.results("run");
-    room.ok(&format!("{options} --epochs 6 --out longer"));
-    let newer = room.read("longer/best.safetensors");
+    sandbox.ok(&format!("{options} --epochs 2 --out run"));
+    let before = sandbox.results("run");
+    sandbox.ok(&format!("{options} --epochs 6 --out longer"));
+    let newer = sandbox.read("longer/best.safetensors");
     assert_ne!(newer, before.weights[0], "it improves");
     // a copy from a later epoch, and none at all; resumed with fewer epochs than the checkpoint has
     for bytes in [Some(newer), None] {
         match bytes {
-            Some(bytes) => room.write("run/best.safetensors", bytes),
-            None => fs::remove_file(room.path("run/best.safetensors")).unwrap(),
+            Some(bytes) => sandbox.write("run/best.safetensors", bytes),
+            None => fs::remove_file(sandbox.path("run/best.safetensors")).unwrap(),
         }
-        room.ok("train --resume --out run --epochs 1");
-        before.assert_same(&room.results("run"), "the checkpoint's own best model");
-        assert_eq!(room.read("run/checkpoint/best.safetensors"), before.weights[0]);
+        sandbox.ok("train --resume --out run --epochs 1");
+        before.assert_same(&sandbox.results("run"), "the checkpoint's own best model");
+        assert_eq!(sandbox.read("run/checkpoint/best.safetensors"), before.weights[0]);
     }
 }
 
 #[test]
 fn a_moved_dataset_is_the_same_dataset() {
-    let room = Room::new();
-    let data = room.dataset("data");
-    room.ok("train data --hidden 16 --epochs 2 --out whole");
-    room.ok("train data --hidden 16 --epochs 1 --out run");
-    let origin = room.json("run/dataset.json");
+    let sandbox = Sandbox::new();
+    let data = sandbox.dataset("data");
+    sandbox.ok("train data --hidden 16 --epochs 2 --out whole");
+    sandbox.ok("train data --hidden 16 --epochs 1 --out run");
+    let origin = sandbox.json("run/dataset.json");
     assert_eq!(
         (&origin["source"], &origin["path"]),
-        (&"directory".into(), &room.path("data").to_str().into())
+        (&"directory".into(), &sandbox.path("data").to_str().into())
     );
-    let scores = room.ok_json("eval run");
+    let scores = sandbox.ok_json("eval run");
     assert_eq!(scores["same_dataset"], true);
-    fs::rename(room.path("data"), room.path("moved")).unwrap();
+    fs::rename(sandbox.path("data"), sandbox.path("moved")).unwrap();
     for command in ["eval run", "predict run --out new.npy", "train --resume --out run --epochs 2"] {
-        let outcome = room.run(command);
+        let outcome = sandbox.run(command);
         assert_eq!(outcome.status, Some(1), "{command}: {}", outcome.stderr);
         for word in ["run: its dataset sbm (3000 nodes", "is no longer in", "--dataset"] {
             assert!(outcome.stderr.contains(word), "{command}: '{word}' not in {}", outcome.stderr);
         }
     }
-    assert_eq!(room.ok_json("eval run --dataset moved"), scores);
-    assert_eq!(room.ok_json("predict run --dataset moved --out new.npy")["same_dataset"], true);
-    room.ok("train moved --resume --out run --epochs 2");
-    room.results("run").assert_same(&room.results("whole"), "gone on with from another place");
-    assert_eq!(room.json("run/dataset.json")["path"], room.path("moved").to_str().unwrap());
-    room.ok("eval run");
+    assert_eq!(sandbox.ok_json("eval run --dataset moved"), scores);
+    assert_eq!(sandbox.ok_json("predict run --dataset moved --out new.npy")["same_dataset"], true);
+    sandbox.ok("train moved --resume --out run --epochs 2");
+    sandbox.results("run").assert_same(&sandbox.results("whole"), "gone on with from another place");
+    assert_eq!(sandbox.json("run/dataset.json")["path"], sandbox.path("moved").to_str().unwrap());
+    sandbox.ok("eval run");
     // data of the same widths may be predicted on, and is told apart
     let mut other = data.clone();
     other.split.test = data.split.test[1..].to_vec().into();
-    other.save(room.path("other")).unwrap();
-    assert_eq!(room.ok_json("eval run --dataset other")["same_dataset"], false);
-    assert_eq!(room.ok_json("predict run --dataset other --out new.npy")["same_dataset"], false);
+    other.save(sandbox.path("other")).unwrap();
+    assert_eq!(sandbox.ok_json("eval run --dataset other")["same_dataset"], false);
+    assert_eq!(sandbox.ok_json("predict run --dataset other --out new.npy")["same_dataset"], false);
     // but not in silence, in the place of the run's own
-    other.save_replacing(room.path("moved")).unwrap();
+    other.save_replacing(sandbox.path("moved")).unwrap();
     for command in ["eval run", "predict run --out other.npy"] {
-        let outcome = room.run(command);
+        let outcome = sandbox.run(command);
         assert_eq!(outcome.status, Some(1), "{command}: {}", outcome.stderr);
         assert!(outcome.stderr.contains("run: it was trained on sbm (3000 nodes"), "{}", outcome.stderr);
         assert!(outcome.stderr.contains("restore the dataset"), "{}", outcome.stderr);
     }
-    assert!(!room.path("other.npy").exists());
+    assert!(!sandbox.path("other.npy").exists());
 }
 
 #[test]
 fn another_dataset_in_the_same_place_is_refused() {
-    let room = Room::new();
-    let data = room.dataset("data");
-    room.ok("train data --hidden 16 --epochs 1 --out run");
-    let before = room.results("run");
-    let summary = room.json("run/summary.json");
+    let sandbox = Sandbox::new();
+    let data = sandbox.dataset("data");
+    sandbox.ok("train data --hidden 16 --epochs 1 --out run");
+    let before = sandbox.results("run");
+    let summary = sandbox.json("run/summary.json");
     let then = summary["dataset"]["checksum"].as_str().expect("of the manifest");
     let mut other = data.clone();
     other.split.train = data.split.train[1..].to_vec().into();
-    other.save_replacing(room.path("data")).unwrap();
-    let now = graphmill_data::Dataset::open(room.path("data")).unwrap().checksum.unwrap();
-    let outcome = room.run("train --resume --out run --epochs 3");
+    other.save_replacing(sandbox.path("data")).unwrap();
+    let now = graphmill_data::Dataset::open(sandbox.path("data")).unwrap().checksum.unwrap();
+    let outcome = sandbox.run("train --resume --out run --epochs 3");
     assert_eq!(outcome.status, Some(1), "{}", outcome.stderr);
     for word in ["run: this run was trained on sbm (3000 nodes", then, "cannot go on with sbm (", &now] {
         assert!(outcome.stderr.contains(word), "'{word}' not in {}", outcome.stderr);
     }
-    before.assert_same(&room.results("run"), "refused");
+    before.assert_same(&sandbox.results("run"), "refused");
     // imported again, but the same
-    data.save_replacing(room.path("data")).unwrap();
-    room.ok("train --resume --out run --epochs 2");
+    data.save_replacing(sandbox.path("data")).unwrap();
+    sandbox.ok("train --resume --out run --epochs 2");
 }

@@ -2,21 +2,21 @@
 
 mod common;
 
-use common::Room;
+use common::Sandbox;
 
 /// A block model in `data`, of 2,000 nodes and 16 features.
-fn room() -> Room {
-    let room = Room::new();
-    room.ok("generate sbm data --nodes 2000 --classes 4 --feature-dim 16 --seed 3");
-    room
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.ok("generate sbm data --nodes 2000 --classes 4 --feature-dim 16 --seed 3");
+    sandbox
 }
 
 #[test]
 fn hit_rates_are_told_drawn_and_the_same_for_any_number_of_threads() {
-    let room = room();
+    let sandbox = sandbox();
     let words = "hotness data --policies degree,presc:2,optimal,sieve --samplers neighbor,saint-rw --ratios 0,0.1,1 --fanout 4,3 \
                  --batch-size 100";
-    let told = room.ok_json(&format!("{words} --plot hits.svg --threads 1"));
+    let told = sandbox.ok_json(&format!("{words} --plot hits.svg --threads 1"));
     let rows = told["results"].as_array().unwrap();
     assert_eq!(rows.len(), 2 * 4 * 3);
     for row in rows {
@@ -24,9 +24,9 @@ fn hit_rates_are_told_drawn_and_the_same_for_any_number_of_threads() {
         assert!((0.0..=1.0).contains(&rate) && (ratio > 0.0 || rate == 0.0), "{row}");
         assert!(row["policy"].is_string() && row["sampler"].is_string());
     }
-    assert_eq!(told, room.ok_json(&format!("{words} --threads 3")));
-    assert!(String::from_utf8(room.read("hits.svg")).unwrap().starts_with("<svg"));
-    let text = room.ok("hotness data");
+    assert_eq!(told, sandbox.ok_json(&format!("{words} --threads 3")));
+    assert!(String::from_utf8(sandbox.read("hits.svg")).unwrap().starts_with("<svg"));
+    let text = sandbox.ok("hotness data");
     assert!(
         text.contains("two epochs are") && text.contains("posterior:2") && text.contains("25%"),
         "{text}"
@@ -35,9 +35,9 @@ fn hit_rates_are_told_drawn_and_the_same_for_any_number_of_threads() {
 
 #[test]
 fn features_beyond_a_budget_stay_on_the_disk_and_nothing_else_changes() {
-    let room = room();
+    let sandbox = sandbox();
     let train = "train data --hidden 8 --fanout 4,3 --batch-size 100 --epochs 2 --fused off";
-    let plain = room.ok_json(&format!("{train} --out plain"));
+    let plain = sandbox.ok_json(&format!("{train} --out plain"));
     // 2,000 rows of 64 bytes
     for (name, tiers) in [
         ("half", "--host-budget 64K"),
@@ -48,7 +48,7 @@ fn features_beyond_a_budget_stay_on_the_disk_and_nothing_else_changes() {
         ),
     ] {
         let tiers = tiers.to_string();
-        let told = room.ok_json(&format!("{} {tiers} --out {name}", train.replace("--fused off", "")));
+        let told = sandbox.ok_json(&format!("{} {tiers} --out {name}", train.replace("--fused off", "")));
         for (a, b) in told["epochs"].as_array().unwrap().iter().zip(plain["epochs"].as_array().unwrap()) {
             assert_eq!((&a["loss"], &a["valid_score"]), (&b["loss"], &b["valid_score"]), "{name}");
             let rate = a["hit_rate"].as_f64().unwrap();
@@ -58,26 +58,26 @@ fn features_beyond_a_budget_stay_on_the_disk_and_nothing_else_changes() {
         }
         assert_eq!(told["test"], plain["test"], "{name}");
         // what was trained over tiers is judged over them
-        assert_eq!(room.ok_json(&format!("eval {name}"))["test"], room.ok_json("eval plain")["test"]);
+        assert_eq!(sandbox.ok_json(&format!("eval {name}"))["test"], sandbox.ok_json("eval plain")["test"]);
     }
-    room.ok("predict half --out half.npy");
-    room.ok("predict plain --out plain.npy");
-    assert!(room.read("half.npy") == room.read("plain.npy"));
+    sandbox.ok("predict half --out half.npy");
+    sandbox.ok("predict plain --out plain.npy");
+    assert!(sandbox.read("half.npy") == sandbox.read("plain.npy"));
 }
 
 #[test]
 fn a_dataset_is_reordered_by_what_training_reads() {
-    let room = room();
-    room.ok("reorder data hot --by presc:2 --fanout 4,3 --batch-size 100");
+    let sandbox = sandbox();
+    sandbox.ok("reorder data hot --by presc:2 --fanout 4,3 --batch-size 100");
     let rates = |data: &str| {
-        let told = room.ok_json(&format!(
+        let told = sandbox.ok_json(&format!(
             "hotness {data} --policies optimal --ratios 0.1 --fanout 4,3 --batch-size 100"
         ));
         told["results"][0]["hit_rate"].as_f64().unwrap()
     };
     let (before, after) = (rates("data"), rates("hot"));
     assert!((before - after).abs() < 0.05, "the same graph, other draws: {before} {after}");
-    let unknown = room.run("reorder data new --by heat");
+    let unknown = sandbox.run("reorder data new --by heat");
     assert_eq!(unknown.status, Some(2));
     assert!(
         unknown.stderr.contains("known: ") && unknown.stderr.contains("weighted-reverse-pagerank"),

@@ -1,81 +1,81 @@
-//! What a person sees of a run besides its results: the trace, TensorBoard's files, the report, and that runs from
-//! before there were any of these go on.
+//! What a person sees of a run besides its results: the trace, TensorBoard's files, the report, and
+//! that runs from before there were any of these go on.
 
 mod common;
 
 use std::fs;
 
-use common::Room;
+use common::Sandbox;
 use serde_json::Value;
 
 const OPTIONS: &str = "train data --hidden 8 --fanout 3,3 --batch-size 500";
 
 /// The names in a directory.
-fn names(room: &Room, dir: &str) -> Vec<String> {
-    let entries = fs::read_dir(room.path(dir)).unwrap();
+fn names(sandbox: &Sandbox, dir: &str) -> Vec<String> {
+    let entries = fs::read_dir(sandbox.path(dir)).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
 #[test]
 fn a_run_leaves_a_trace_event_files_and_a_report_of_its_workers_where_asked() {
-    let room = Room::new();
-    room.dataset("data");
-    room.ok(&format!("{OPTIONS} --epochs 2 --out plain"));
-    let plain = names(&room, "plain");
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    sandbox.ok(&format!("{OPTIONS} --epochs 2 --out plain"));
+    let plain = names(&sandbox, "plain");
     assert!(!plain.iter().any(|name| name.contains("trace") || name.contains("tensorboard")), "{plain:?}");
 
-    let summary = room.ok_json(&format!("{OPTIONS} --epochs 2 --out run --trace --tensorboard"));
+    let summary = sandbox.ok_json(&format!("{OPTIONS} --epochs 2 --out run --trace --tensorboard"));
     let epoch = &summary["epochs"][1];
     assert!(epoch["bottleneck"].is_string() && epoch["memory_bytes"].as_u64().is_some(), "{epoch}");
     let share = epoch["workers"][0]["utilisation"].as_f64().unwrap();
     assert!((0.0..=1.0).contains(&share) && epoch["workers"][0]["stages"]["train"].as_f64().unwrap() > 0.0);
-    let events = room.json("run/trace.json")["traceEvents"].as_array().unwrap().clone();
+    let events = sandbox.json("run/trace.json")["traceEvents"].as_array().unwrap().clone();
     let named =
         |name: &str| events.iter().filter(|event| event["name"] == name && event["ph"] == "X").count();
     assert_eq!([named("sample"), named("extract"), named("train"), named("score")], [6, 6, 6, 2]);
-    let html = String::from_utf8(room.read("run/report.html")).unwrap();
+    let html = String::from_utf8(sandbox.read("run/report.html")).unwrap();
     assert!(html.contains("Utilisation") && html.contains("The bottleneck") && html.contains("Memory"));
 
     // a resumed run has a trace of its own, and one more event file
-    room.ok("train --resume --out run --epochs 3");
-    let events = room.json("run/trace.json")["traceEvents"].as_array().unwrap().clone();
+    sandbox.ok("train --resume --out run --epochs 3");
+    let events = sandbox.json("run/trace.json")["traceEvents"].as_array().unwrap().clone();
     let of_batches =
         events.iter().filter_map(|event| event["args"]["batch"].as_u64().and(event["args"].get("epoch")));
     assert!(of_batches.into_iter().all(|epoch| epoch == 3));
-    assert_eq!(names(&room, "run/tensorboard").len(), 2);
-    room.results("run");
+    assert_eq!(names(&sandbox, "run/tensorboard").len(), 2);
+    sandbox.results("run");
 }
 
 #[test]
 fn a_run_from_before_workers_were_recorded_is_reported_and_goes_on() {
-    let room = Room::new();
-    room.dataset("data");
-    room.ok(&format!("{OPTIONS} --epochs 2 --out run"));
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    sandbox.ok(&format!("{OPTIONS} --epochs 2 --out run"));
     let strip = |epoch: &mut Value| {
         let fields = epoch.as_object_mut().unwrap();
         for name in ["workers", "bottleneck", "memory_bytes", "memory"] {
             fields.remove(name);
         }
     };
-    let mut summary = room.json("run/summary.json");
+    let mut summary = sandbox.json("run/summary.json");
     summary["epochs"].as_array_mut().unwrap().iter_mut().for_each(strip);
-    room.write("run/summary.json", summary.to_string());
-    let lines = String::from_utf8(room.read("run/metrics.jsonl")).unwrap();
+    sandbox.write("run/summary.json", summary.to_string());
+    let lines = String::from_utf8(sandbox.read("run/metrics.jsonl")).unwrap();
     let lines = lines.lines().map(|line| {
         let mut epoch = serde_json::from_str(line).unwrap();
         strip(&mut epoch);
         format!("{epoch}\n")
     });
-    room.write("run/metrics.jsonl", lines.collect::<String>());
-    let config = String::from_utf8(room.read("run/config.toml")).unwrap();
+    sandbox.write("run/metrics.jsonl", lines.collect::<String>());
+    let config = String::from_utf8(sandbox.read("run/config.toml")).unwrap();
     let config = config.lines().filter(|line| !line.starts_with("trace") && !line.starts_with("tensorboard"));
-    room.write("run/config.toml", config.collect::<Vec<_>>().join("\n"));
+    sandbox.write("run/config.toml", config.collect::<Vec<_>>().join("\n"));
 
-    room.ok("report run");
-    let html = String::from_utf8(room.read("run/report.html")).unwrap();
+    sandbox.ok("report run");
+    let html = String::from_utf8(sandbox.read("run/report.html")).unwrap();
     assert!(html.contains("Training loss") && !html.contains("Utilisation"));
-    room.ok("train --resume --out run --epochs 3 --tensorboard");
-    let html = String::from_utf8(room.read("run/report.html")).unwrap();
+    sandbox.ok("train --resume --out run --epochs 3 --tensorboard");
+    let html = String::from_utf8(sandbox.read("run/report.html")).unwrap();
     assert!(html.contains("Utilisation"), "of the last epoch");
-    assert_eq!(names(&room, "run/tensorboard").len(), 1);
+    assert_eq!(names(&sandbox, "run/tensorboard").len(), 1);
 }

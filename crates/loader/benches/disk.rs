@@ -1,8 +1,10 @@
-//! How fast rows come from a file, beside what the disk itself gives: large reads in order, and random blocks of 4 KiB.
+//! How fast rows come from a file, beside what the disk itself gives: large reads in order, and
+//! random blocks of 4 KiB.
 //!
-//! `cargo bench -p graphmill-loader --bench disk [-- DIRECTORY [GIB]]`. The file is written to the directory (a temporary one
-//! unless named; a real disk, not memory) and removed. Requests are of 50,000 random rows; the best of seven, options taking turns.
-//! Through the page cache (`off`) each request begins with none of the file in it.
+//! `cargo bench -p graphmill-loader --bench disk [-- DIRECTORY [GIB]]`. The file is written to the
+//! directory (a temporary one unless named; a real disk, not memory) and removed. Requests are of
+//! 50,000 random rows; the best of seven, options taking turns. Through the page cache (`off`) each
+//! request begins with none of the file in it.
 
 #[cfg(target_os = "linux")]
 fn main() {
@@ -99,8 +101,8 @@ mod linux {
         (0..3).map(time).fold(f64::INFINITY, f64::min)
     }
 
-    /// MB and reads a second of `count` reads of `block` bytes past the page cache, all slots kept full: in order where blocks are
-    /// large, anywhere where they are small.
+    /// MB and reads a second of `count` reads of `block` bytes past the page cache, all slots kept
+    /// full: in order where blocks are large, anywhere where they are small.
     fn limit(path: &Path, size: u64, block: u64, depth: usize, count: u64) -> (f64, f64) {
         let file = File::options()
             .read(true)
@@ -121,7 +123,8 @@ mod linux {
                     let at = if block > 4096 { begun % blocks } else { keyed::key(&[round, begun]) % blocks };
                     let to = memory[start + slot * block as usize..][..block as usize].as_mut_ptr();
                     let read = opcode::Read::new(Fd(file.as_raw_fd()), to, block as u32).offset(at * block);
-                    // SAFETY: the slot's memory is looked at by nobody and lives until all reads are done, below.
+                    // SAFETY: the slot's memory is looked at by nobody and lives until all reads
+                    // are done, below.
                     unsafe { ring.submission().push(&read.build().user_data(slot as u64)) }.expect("room");
                     begun += 1;
                 }
@@ -141,7 +144,8 @@ mod linux {
         fadvise(&file, 0, None, Advice::DontNeed).expect("advice");
     }
 
-    /// A line for each of the options, which take turns: a disk that others use is not equally fast at all times.
+    /// A line for each of the options, which take turns: a disk that others use is not equally fast
+    /// at all times.
     fn measure(path: &Path, size: u64, row: u64, options: &[DiskOptions]) {
         let (dim, rows) = (row as usize / 4, (size - OFFSET) / row);
         let open = |options| Disk::open(path, OFFSET, dim, TableType::F32, rows as usize, options);

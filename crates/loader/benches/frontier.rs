@@ -1,7 +1,10 @@
-//! How fast subgraphs are sampled: the Dashboard and the tree of sums against the straightforward frontier, vectors against one number at a time, every
-//! sampler on one thread and on all, the time of a subgraph against the size of the graph, and the edges among its nodes.
+//! How fast subgraphs are sampled: the Dashboard and the tree of sums against the straightforward
+//! frontier, vectors against one number at a time, every sampler on one thread and on all, the time
+//! of a subgraph against the size of the graph, and the edges among its nodes.
 //!
-//! `cargo bench -p graphmill-loader --bench frontier [-- NAME]` (`dashboard`, `samplers`, `flatness`, `edges`). Times are the best of many, in microseconds a subgraph; frontiers are of m = 1000 nodes and subgraphs of n = 8000 (`edges`: milliseconds, and sizes as told).
+//! `cargo bench -p graphmill-loader --bench frontier [-- NAME]` (`dashboard`, `samplers`,
+//! `flatness`, `edges`). Times are the best of many, in microseconds a subgraph; frontiers are of m
+//! = 1000 nodes and subgraphs of n = 8000 (`edges`: milliseconds, and sizes as told).
 
 use std::{hint::black_box, time::Instant};
 

@@ -1,8 +1,10 @@
 //! What a policy costs a row: `cargo bench -p graphmill-loader --bench policy [-- NAME]`.
 //!
-//! A million ids, slots for a tenth, batches of 50,000: distinct ids by a Zipf distribution of exponent 1, and a scan that comes back after
-//! all ids (nothing hits, everything is admitted). Every batch is looked up, and what missed is admitted, as a cache would. Nanoseconds are of the
-//! best of several passes over the trace, each with a fresh policy that is filled by a pass before; an admission is one id that missed.
+//! A million ids, slots for a tenth, batches of 50,000: distinct ids by a Zipf distribution of
+//! exponent 1, and a scan that comes back after all ids (nothing hits, everything is admitted).
+//! Every batch is looked up, and what missed is admitted, as a cache would. Nanoseconds are of the
+//! best of several passes over the trace, each with a fresh policy that is filled by a pass before;
+//! an admission is one id that missed.
 
 use std::{hint::black_box, time::Instant};
 
@@ -14,7 +16,8 @@ const BATCH: usize = 50_000;
 const BATCHES: usize = 40;
 const PASSES: usize = 5;
 
-/// Batches of distinct ids, rank `r` with a probability of about `1 / r`; ranks are spread over the ids.
+/// Batches of distinct ids, rank `r` with a probability of about `1 / r`; ranks are spread over the
+/// ids.
 fn zipf() -> Vec<Vec<NodeId>> {
     let mut stream = Stream::new(1);
     let mut id_of_rank: Vec<NodeId> = (0..IDS as NodeId).collect();

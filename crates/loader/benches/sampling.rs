@@ -1,8 +1,8 @@
 //! How fast minibatches are sampled, on an R-MAT graph of 2^20 nodes and 16 million edges.
 //!
-//! `cargo bench -p graphmill-loader --bench sampling [-- NAME]` prints rates as the best of a few runs: on one thread
-//! and on all, one batch a thread; a single large batch spread over the threads; and the two tables against each
-//! other. Every run takes some ten milliseconds or more.
+//! `cargo bench -p graphmill-loader --bench sampling [-- NAME]` prints rates as the best of a few
+//! runs: on one thread and on all, one batch a thread; a single large batch spread over the
+//! threads; and the two tables against each other. Every run takes some ten milliseconds or more.
 
 use std::{collections::HashMap, hint::black_box, time::Instant};
 
@@ -38,8 +38,8 @@ fn rmat(scale: u32) -> Graph {
     generate("kronecker", &options).expect("a graph").graph.to_huge_pages().expect("memory")
 }
 
-/// The plain loop that the samplers are measured against: Floyd's algorithm, a hash map, one neighbour at a time.
-/// Returns the number of edges.
+/// The plain loop that the samplers are measured against: Floyd's algorithm, a hash map, one
+/// neighbour at a time. Returns the number of edges.
 fn plain(graph: &Graph, fanout: &[i64], seeds: &[NodeId]) -> usize {
     let mut nodes = seeds.to_vec();
     let mut local: HashMap<NodeId, u32> = seeds.iter().copied().zip(0..).collect();

@@ -5,7 +5,8 @@ use std::{fmt, ops::Deref, str::FromStr};
 use graphmill_core::by_word;
 use serde::Serialize;
 
-/// Neighbours per node per hop, from the seeds outward; [`Fanout::ALL`] takes all. Written `15,10` or `15,-1`.
+/// Neighbours per node per hop, from the seeds outward; [`Fanout::ALL`] takes all. Written `15,10`
+/// or `15,-1`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Fanout(pub Vec<i64>);
 

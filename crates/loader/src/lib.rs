@@ -1,8 +1,9 @@
 //! Minibatches: seeds in an order, sampled blocks, extracted feature rows.
 //!
-//! The pipeline in one sentence: an order picks the seeds, a sampler draws blocks around them, and a feature
-//! table gives a row for each input node. A batch is a value of another type at each stage ([`Seeds`],
-//! [`Sampled`], [`Extracted`]), so no stage can be skipped; recycled, it gives its memory to the next.
+//! The pipeline in one sentence: an order picks the seeds, a sampler draws blocks around them, and
+//! a feature table gives a row for each input node. A batch is a value of another type at each
+//! stage ([`Seeds`], [`Sampled`], [`Extracted`]), so no stage can be skipped; recycled, it gives
+//! its memory to the next.
 //!
 //! ```
 //! use graphmill_core::{EdgeOptions, Features, build};
@@ -45,9 +46,9 @@
 //! - [`policy`]: which ids a cache holds.
 //! - [`feature`]: node ids to feature rows, tier by tier, with counters.
 //!
-//! Useful alone, under any training framework. There are no gradients here, and no threads beyond data
-//! parallelism inside one call: who runs what ahead of time is the engine's business. Every random
-//! draw is a function of (seed, epoch, batch, hop, node), see [`graphmill_core::keyed`].
+//! Useful alone, under any training framework. There are no gradients here, and no threads beyond
+//! data parallelism inside one call: who runs what ahead of time is the engine's business. Every
+//! random draw is a function of (seed, epoch, batch, hop, node), see [`graphmill_core::keyed`].
 
 mod batch_key;
 pub mod compact;

@@ -1,4 +1,5 @@
-//! The states of a minibatch. Each stage consumes one and gives the next, so that no stage can be skipped.
+//! The states of a minibatch. Each stage consumes one and gives the next, so that no stage can be
+//! skipped.
 //!
 //! ```text
 //!            MinibatchSampler::sample            Sampled::extract
@@ -17,8 +18,9 @@
 //! }
 //! ```
 //!
-//! A batch owns its buffers, and recycling one gives the memory to the next: after the largest batch, none
-//! allocates. A [`MiniBatch`] is a batch in any of these states, for places that hold one between epochs.
+//! A batch owns its buffers, and recycling one gives the memory to the next: after the largest
+//! batch, none allocates. A [`MiniBatch`] is a batch in any of these states, for places that hold
+//! one between epochs.
 
 use std::sync::Arc;
 
@@ -48,7 +50,8 @@ pub struct Seeds {
     pub number: u64,
     /// The nodes, distinct. A sampler of subgraphs ignores them and sets its own.
     pub nodes: Vec<NodeId>,
-    /// Number of seeds over all ranks, if a batch is shared among ranks and `nodes` are this rank's share.
+    /// Number of seeds over all ranks, if a batch is shared among ranks and `nodes` are this rank's
+    /// share.
     pub global_size: Option<usize>,
     memory: Memory,
 }
@@ -69,8 +72,8 @@ impl Seeds {
         self
     }
 
-    /// The next state for a sampler to fill: `layers` blocks whose contents are undefined, no input nodes and
-    /// equal weights of the losses.
+    /// The next state for a sampler to fill: `layers` blocks whose contents are undefined, no input
+    /// nodes and equal weights of the losses.
     pub fn into_sampled(mut self, layers: usize) -> Sampled {
         let mut blocks = std::mem::take(&mut self.memory.blocks);
         blocks.resize_with(layers, Block::default);
@@ -81,8 +84,8 @@ impl Seeds {
         Sampled { seeds: self, blocks, input_nodes, device_input: None, loss_weight, cache_marks: None }
     }
 
-    /// The state between [`Seeds`] and [`Sampled`] for a sampler to fill: the upper ones of `layers` blocks,
-    /// whose contents are undefined, and no destinations of the bottom block.
+    /// The state between [`Seeds`] and [`Sampled`] for a sampler to fill: the upper ones of
+    /// `layers` blocks, whose contents are undefined, and no destinations of the bottom block.
     pub fn into_upper(mut self, layers: usize) -> Upper {
         let mut blocks = std::mem::take(&mut self.memory.blocks);
         blocks.resize_with(layers, Block::default);
@@ -98,23 +101,24 @@ impl Seeds {
     }
 }
 
-/// A minibatch whose bottom block is still to be drawn ([`SplitSampler`](crate::sampler::SplitSampler)).
+/// A minibatch whose bottom block is still to be drawn
+/// ([`SplitSampler`](crate::sampler::SplitSampler)).
 #[derive(Debug)]
 pub struct Upper {
     /// The seeds.
     pub seeds: Seeds,
     /// The blocks above the bottom one, the farthest from the seeds first.
     pub blocks: Vec<Block>,
-    /// Destinations of the bottom block: the sources of `blocks[0]`, in their order, unless the caller removed
-    /// some.
+    /// Destinations of the bottom block: the sources of `blocks[0]`, in their order, unless the
+    /// caller removed some.
     pub destinations: Vec<NodeId>,
     /// Memory of the bottom block.
     bottom: Block,
 }
 
 impl Upper {
-    /// The next state for a sampler to fill: all blocks, the bottom one undefined, and its destinations as the
-    /// input nodes so far.
+    /// The next state for a sampler to fill: all blocks, the bottom one undefined, and its
+    /// destinations as the input nodes so far.
     pub fn into_sampled(self) -> Sampled {
         let Self { mut seeds, mut blocks, destinations, bottom } = self;
         blocks.insert(0, bottom);
@@ -136,8 +140,9 @@ pub struct Sampled {
     pub seeds: Seeds,
     /// One block per layer, the farthest from the seeds first (`blocks[0]` is the bottom one).
     pub blocks: Vec<Block>,
-    /// Nodes whose feature rows are read: the sources of the bottom block, seeds first, in first-seen order. If
-    /// that block is global nothing is gathered, and these are its destinations.
+    /// Nodes whose feature rows are read: the sources of the bottom block, seeds first, in
+    /// first-seen order. If that block is global nothing is gathered, and these are its
+    /// destinations.
     pub input_nodes: Vec<NodeId>,
     /// The input nodes in the memory of the device that drew them, u32 each.
     pub device_input: Option<Arc<dyn DeviceMemory>>,
@@ -161,14 +166,16 @@ impl Sampled {
         self.blocks.iter().map(Block::num_edges).sum()
     }
 
-    /// Bytes that the batch takes on its way to a trainer: seeds, input nodes, marks, weights and blocks.
+    /// Bytes that the batch takes on its way to a trainer: seeds, input nodes, marks, weights and
+    /// blocks.
     pub fn bytes(&self) -> u64 {
         let of_block = |block: &Block| {
             let Block { indptr, indices, dst_ids, edge_weight, self_weight, transposed, .. } = block;
             let ids = dst_ids.as_ref().map_or(0, Vec::len);
             let back = transposed.indptr.len() + transposed.dst.len() + transposed.edge.len();
             let host = indptr.len() + indices.len() + ids + edge_weight.len() + self_weight.len() + back;
-            // what a device drew is there alone: positions, sources, and what the backward pass reads
+            // what a device drew is there alone: positions, sources, and what the backward pass
+            // reads
             let drawn = block.drawn_on_device().map_or(0, |drawn| {
                 let back =
                     if drawn.is_transposed() { block.num_grad_src() + 2 * drawn.num_edges() } else { 0 };
@@ -194,8 +201,8 @@ impl Sampled {
         cache.mark(&self.input_nodes, marks);
     }
 
-    /// Gathers the feature rows of the input nodes. If the bottom layer reads the table in place nothing is
-    /// gathered, and the rows that it will read are counted.
+    /// Gathers the feature rows of the input nodes. If the bottom layer reads the table in place
+    /// nothing is gathered, and the rows that it will read are counted.
     ///
     /// # Errors
     /// A tier cannot be read, or a device's memory is not enough.

@@ -1,11 +1,12 @@
 //! Symmetric normalisation (Kipf and Welling, 2017) for sampled blocks.
 //!
 //! GCN's matrix is `D^-1/2 (A + I) D^-1/2`, with `D` the in-degrees of `A + I`: edge `u -> v`
-//! weighs `1 / sqrt((d_u + 1) (d_v + 1))` and `v` itself `1 / (d_v + 1)`. The degrees are those of the whole
-//! graph, not of the sample, and a destination that drew `k` of its `d` neighbours scales their
-//! edges by `d / k`. The sampled sum is then an unbiased estimate of the full one and equals it
-//! when all neighbours are drawn, so that training and full-neighbour evaluation compute the same thing. (DGL and
-//! PyG normalise by the degrees within the sample, which is biased towards low degrees.)
+//! weighs `1 / sqrt((d_u + 1) (d_v + 1))` and `v` itself `1 / (d_v + 1)`. The degrees are those of
+//! the whole graph, not of the sample, and a destination that drew `k` of its `d` neighbours scales
+//! their edges by `d / k`. The sampled sum is then an unbiased estimate of the full one and equals
+//! it when all neighbours are drawn, so that training and full-neighbour evaluation compute the
+//! same thing. (DGL and PyG normalise by the degrees within the sample, which is biased towards low
+//! degrees.)
 
 use std::sync::Arc;
 
@@ -25,7 +26,8 @@ pub struct SymmetricWeights {
     degrees: Option<Buffer<u32>>,
 }
 
-/// A run of destinations with their edges: `indptr` has one entry more and counts from its own first.
+/// A run of destinations with their edges: `indptr` has one entry more and counts from its own
+/// first.
 struct RunOfRows<'r> {
     dst: &'r [NodeId],
     indptr: &'r [u32],
@@ -45,7 +47,8 @@ impl SymmetricWeights {
         Self { inv_sqrt: Arc::new(inv_sqrt), degrees: None }
     }
 
-    /// Of nodes of these in-degrees (`V`), for a graph that has the edges of some only. O(V), 4 bytes per node.
+    /// Of nodes of these in-degrees (`V`), for a graph that has the edges of some only. O(V), 4
+    /// bytes per node.
     pub fn of_degrees(degrees: Buffer<u32>) -> Self {
         let inv_sqrt = degrees.par_iter().map(|&d| (1.0 / (f64::from(d) + 1.0).sqrt()) as f32).collect();
         Self { inv_sqrt: Arc::new(inv_sqrt), degrees: Some(degrees) }
@@ -62,8 +65,8 @@ impl SymmetricWeights {
     }
 
     /// Fills the weights of a block whose `indices` are still global ids and whose destinations are
-    /// `dst`. Edge weights that are there already say how many neighbours each edge stands for, instead of `d / k`. O(D + E),
-    /// parallel where there are many destinations.
+    /// `dst`. Edge weights that are there already say how many neighbours each edge stands for,
+    /// instead of `d / k`. O(D + E), parallel where there are many destinations.
     pub fn fill(&self, graph: &Graph, dst: &[NodeId], block: &mut Block) {
         let Block { indptr, indices, edge_weight, self_weight, .. } = block;
         let known = !edge_weight.is_empty();
@@ -72,7 +75,8 @@ impl SymmetricWeights {
         self.fill_rows(graph, known, RunOfRows { dst, indptr, indices, edge_weight, self_weight });
     }
 
-    /// Fills a run of destinations, in halves as long as it is long. `known`: edges weigh something already.
+    /// Fills a run of destinations, in halves as long as it is long. `known`: edges weigh something
+    /// already.
     fn fill_rows(&self, graph: &Graph, known: bool, rows: RunOfRows) {
         let RunOfRows { dst, indptr, indices, edge_weight, self_weight } = rows;
         let at = |i: usize| (indptr[i] - indptr[0]) as usize;

@@ -1,5 +1,6 @@
-//! After a few reads a cache asks for no memory: what a reader needs is lent to it and given back. Counted on one thread, where the
-//! count is exact (on several, rayon's queues may grow now and then).
+//! After a few reads a cache asks for no memory: what a reader needs is lent to it and given back.
+//! Counted on one thread, where the count is exact (on several, rayon's queues may grow now and
+//! then).
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -88,7 +89,8 @@ fn a_read_asks_for_no_memory_after_the_first_ones() {
         };
         let mut both = |cache: &dyn Feature| {
             count(cache, 0..40);
-            // the same batches again: no part of them is larger than what was seen, but for a few misses more or less
+            // the same batches again: no part of them is larger than what was seen, but for a few
+            // misses more or less
             count(cache, 0..40)
         };
         caches.iter().map(|(name, cache)| (*name, both(&**cache))).collect()

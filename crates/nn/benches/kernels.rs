@@ -1,7 +1,9 @@
-//! The speed of the CPU kernels that training spends its time in, at the sizes of one large minibatch.
+//! The speed of the CPU kernels that training spends its time in, at the sizes of one large
+//! minibatch.
 //!
-//! `cargo bench -p graphmill-nn --bench kernels [-- NAME]` prints, for one and for all threads, the best time of
-//! a few runs as GFLOP/s or as GB/s of what a kernel must read and write, next to what copying memory reaches.
+//! `cargo bench -p graphmill-nn --bench kernels [-- NAME]` prints, for one and for all threads, the
+//! best time of a few runs as GFLOP/s or as GB/s of what a kernel must read and write, next to what
+//! copying memory reaches.
 
 use std::{hint::black_box, time::Instant};
 
@@ -28,7 +30,8 @@ fn random(rows: usize, cols: usize) -> Matrix {
     Matrix::from_slice(rows, cols, &data)
 }
 
-/// 20 000 destinations with 10 edges each out of 200 000 sources: at random, or numbered as first seen.
+/// 20 000 destinations with 10 edges each out of 200 000 sources: at random, or numbered as first
+/// seen.
 fn block(first_seen: bool) -> Block {
     let mut stream = Stream::new(1);
     let mut block = Block { num_dst: 20_000, num_src: 200_000, ..Block::default() };
@@ -89,8 +92,9 @@ impl Bench {
     }
 }
 
-/// What the first layer does with a batch of rows, gathered from a table: product and its gradient, with dense rows and
-/// with sparse ones, of which a few in a hundred values are not zero. Where the two cross is `--sparse auto`'s rule.
+/// What the first layer does with a batch of rows, gathered from a table: product and its gradient,
+/// with dense rows and with sparse ones, of which a few in a hundred values are not zero. Where the
+/// two cross is `--sparse auto`'s rule.
 fn sparse_rows(bench: &Bench) {
     use Side::{Plain, Transposed};
     const ROWS: usize = 4000;

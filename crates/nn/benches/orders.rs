@@ -1,8 +1,10 @@
-//! Which factor of `A X W` to multiply first, on sampled subgraphs: both orders' times beside the cost model's choice.
+//! Which factor of `A X W` to multiply first, on sampled subgraphs: both orders' times beside the
+//! cost model's choice.
 //!
-//! `cargo bench -p graphmill-nn --bench orders [-- THREADS]` prints, for a GraphSAGE layer `F` to `O` over a square block of `n` nodes,
-//! the best forward and backward pass of some rounds in either order, their ratio, what the model of `graphmill_nn::cost` takes the
-//! ratio for, and which order it chooses. Degrees are exponentially distributed, sources uniform.
+//! `cargo bench -p graphmill-nn --bench orders [-- THREADS]` prints, for a GraphSAGE layer `F` to
+//! `O` over a square block of `n` nodes, the best forward and backward pass of some rounds in
+//! either order, their ratio, what the model of `graphmill_nn::cost` takes the ratio for, and which
+//! order it chooses. Degrees are exponentially distributed, sources uniform.
 
 use std::time::Instant;
 

@@ -1,10 +1,12 @@
 //! Aggregation on sampled subgraphs: a slice of columns at a time against whole rows.
 //!
-//! `cargo bench -p graphmill-nn --bench propagation [-- THREADS]` prints, for one thread and for two, the best time of some
-//! runs each way, the core's cycles for it (all threads; a busy machine disturbs them less than time), and the bytes that
-//! moved from memory, beside the bound of Zeng et al., JPDC 2021, theorem 2: whatever the partition, every feature is read
-//! once, `8 n f` bytes of their f64 and `4 n f` of our f32. Cycles and bytes are hardware counters; where the system has
-//! none the columns say so. Degrees are exponentially distributed, sources uniform: a subgraph without any locality.
+//! `cargo bench -p graphmill-nn --bench propagation [-- THREADS]` prints, for one thread and for
+//! two, the best time of some runs each way, the core's cycles for it (all threads; a busy machine
+//! disturbs them less than time), and the bytes that moved from memory, beside the bound of Zeng et
+//! al., JPDC 2021, theorem 2: whatever the partition, every feature is read once, `8 n f` bytes of
+//! their f64 and `4 n f` of our f32. Cycles and bytes are hardware counters; where the system has
+//! none the columns say so. Degrees are exponentially distributed, sources uniform: a subgraph
+//! without any locality.
 
 use std::time::Instant;
 
@@ -42,7 +44,8 @@ const WAYS: [(&str, Slicing); 5] = [
     ("slices of 128", Slicing::Columns(128)),
 ];
 
-/// Rounds over all ways, and runs of each in a round: the first of a round finds other ways' rows in the caches.
+/// Rounds over all ways, and runs of each in a round: the first of a round finds other ways' rows
+/// in the caches.
 const ROUNDS: usize = 8;
 const RUNS: usize = 3;
 

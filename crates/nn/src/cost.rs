@@ -4,8 +4,8 @@
 //! Scalable Training of Graph Neural Networks*, JPDC 2021, section 6.1, which counts the
 //! multiplications of a square subgraph, forward and backward). Here blocks are rectangular, which
 //! changes the answer: transforming first multiplies all `S` sources where aggregating first
-//! multiplies the `D` destinations only. And aggregation is bound by memory, not by arithmetic, so the
-//! two are brought to one unit, bytes, by the machine's balance:
+//! multiplies the `D` destinations only. And aggregation is bound by memory, not by arithmetic, so
+//! the two are brought to one unit, bytes, by the machine's balance:
 //!
 //! ```text
 //! gemm(m, k, n)    = 2 m k n / FLOPS_PER_BYTE
@@ -36,8 +36,9 @@ pub enum ProductOrder {
 /// the machine measured one core multiplies at 205 GFLOP/s and aggregates at 31 GB/s.
 const FLOPS_PER_BYTE: f64 = 7.0;
 
-/// Bytes moved per edge and per source by the counting sort that transposes a block: an edge is counted,
-/// placed and written (24 bytes, in random order), a source's cursor is summed up and moved.
+/// Bytes moved per edge and per source by the counting sort that transposes a block: an edge is
+/// counted, placed and written (24 bytes, in random order), a source's cursor is summed up and
+/// moved.
 const TRANSPOSE: f64 = 24.0;
 
 /// The sizes of a block.
@@ -94,8 +95,8 @@ pub fn cost(order: ProductOrder, shape: BlockShape, in_dim: usize, out_dim: usiz
     sum([forward, weights, input], purpose)
 }
 
-/// The same for graph attention ([`crate::layer::Gat`]), whose entries are the edges and the destinations
-/// themselves, with `H = heads` of `C = head_dim` columns each:
+/// The same for graph attention ([`crate::layer::Gat`]), whose entries are the edges and the
+/// destinations themselves, with `H = heads` of `C = head_dim` columns each:
 ///
 /// ```text
 ///                     aggregate first                    transform first
@@ -104,7 +105,8 @@ pub fn cost(order: ProductOrder, shape: BlockShape, in_dim: usize, out_dim: usiz
 /// input's gradient    gather(H E, S, F)
 /// ```
 ///
-/// and the products, as above. `H dots` are a row's with every head's vector, and the sums beside them.
+/// and the products, as above. `H dots` are a row's with every head's vector, and the sums beside
+/// them.
 pub fn attention(
     order: ProductOrder,
     shape: BlockShape,
@@ -179,8 +181,8 @@ mod tests {
             assert_eq!(choose(BOTH, square, 602, 128, purpose), TransformFirst);
             assert_eq!(choose(BOTH, square, 256, 47, purpose), TransformFirst);
         }
-        // Without the input's gradient, aggregating first aggregates once instead of twice: only rows
-        // less than half as wide pay for the second.
+        // Without the input's gradient, aggregating first aggregates once instead of twice: only
+        // rows less than half as wide pay for the second.
         assert_eq!(choose(BOTH, square, 256, 200, Purpose::BottomLayer), AggregateFirst);
         assert_eq!(choose(BOTH, square, 256, 100, Purpose::BottomLayer), TransformFirst);
     }

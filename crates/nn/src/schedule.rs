@@ -1,8 +1,8 @@
 //! Learning rate schedules, and when to stop.
 //!
-//! [`Schedule::lr`] is a pure function of how far the run is, so that a resumed run goes on where it
-//! was. `plateau` alone also depends on the scores seen; that and [`EarlyStop`] have a small state to
-//! be kept with the checkpoint.
+//! [`Schedule::lr`] is a pure function of how far the run is, so that a resumed run goes on where
+//! it was. `plateau` alone also depends on the scores seen; that and [`EarlyStop`] have a small
+//! state to be kept with the checkpoint.
 
 use std::ops::Bound;
 
@@ -27,17 +27,19 @@ pub enum Shape {
         /// Factor of each.
         factor: f64,
     },
-    /// `floor + (1 - floor) (1 + cos(pi t)) / 2`, where `t` runs from 0 at the end of the warm-up to 1 after
-    /// `epochs` epochs and stays there (Loshchilov and Hutter, *SGDR*, ICLR 2017, equation 5, without restarts).
+    /// `floor + (1 - floor) (1 + cos(pi t)) / 2`, where `t` runs from 0 at the end of the warm-up
+    /// to 1 after `epochs` epochs and stays there (Loshchilov and Hutter, *SGDR*, ICLR 2017,
+    /// equation 5, without restarts).
     Cosine {
         /// When the floor is reached, counted from the start of the run.
         epochs: f64,
         /// The last factor.
         floor: f64,
     },
-    /// `max(factor ^ reductions, floor)`: a reduction after more than `patience` scores in a row that were not better
-    /// than the best, and then again. Better is by more than [`THRESHOLD`] of the best; a tie is not, nor is a score that
-    /// is no number: as PyTorch's `ReduceLROnPlateau` has it with its defaults.
+    /// `max(factor ^ reductions, floor)`: a reduction after more than `patience` scores in a row
+    /// that were not better than the best, and then again. Better is by more than [`THRESHOLD`] of
+    /// the best; a tie is not, nor is a score that is no number: as PyTorch's `ReduceLROnPlateau`
+    /// has it with its defaults.
     Plateau {
         /// Factor of each reduction.
         factor: f64,
@@ -51,7 +53,8 @@ pub enum Shape {
 /// By how much of the best a score must be better for `plateau` (PyTorch's default).
 pub const THRESHOLD: f64 = 1e-4;
 
-/// Epochs between steps, and scored epochs of patience, unless `--schedule-epochs` gives another number.
+/// Epochs between steps, and scored epochs of patience, unless `--schedule-epochs` gives another
+/// number.
 const EPOCHS: usize = 10;
 
 /// Options of schedules that count epochs.
@@ -205,8 +208,8 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// Takes a score and the loss on the same nodes; whether it is the best so far: a higher score, or the same
-    /// with a lower loss (on few nodes many epochs score the same).
+    /// Takes a score and the loss on the same nodes; whether it is the best so far: a higher score,
+    /// or the same with a lower loss (on few nodes many epochs score the same).
     pub fn observe(&mut self, score: f64, loss: f64) -> bool {
         let lower = loss < self.loss.unwrap_or(f64::INFINITY);
         let better =
@@ -263,8 +266,8 @@ impl Schedule {
         Ok(Self { base: lr, warmup, shape, state: State::default() })
     }
 
-    /// The learning rate of batch `batch` of `batches` in epoch `epoch`, all counted from 0. The warm-up
-    /// rises with every batch and is not 0 at the first.
+    /// The learning rate of batch `batch` of `batches` in epoch `epoch`, all counted from 0. The
+    /// warm-up rises with every batch and is not 0 at the first.
     pub fn lr(&self, epoch: u32, batch: usize, batches: usize) -> f64 {
         let batches = batches.max(1) as f64;
         let before = f64::from(epoch) + batch as f64 / batches;
@@ -282,7 +285,8 @@ impl Schedule {
         self.base * warm * factor
     }
 
-    /// Takes the validation score of an epoch; whether the learning rate was reduced for it. Only `plateau` looks.
+    /// Takes the validation score of an epoch; whether the learning rate was reduced for it. Only
+    /// `plateau` looks.
     pub fn observe(&mut self, score: f64) -> bool {
         let Shape::Plateau { factor, patience, floor } = self.shape else { return false };
         let state = &mut self.state;
@@ -330,7 +334,8 @@ impl EarlyStop {
         Self { patience, state: Patience::default() }
     }
 
-    /// Takes the validation score and loss of an epoch; whether it is the best so far ([`Patience::observe`]).
+    /// Takes the validation score and loss of an epoch; whether it is the best so far
+    /// ([`Patience::observe`]).
     pub fn observe(&mut self, score: f64, loss: f64) -> bool {
         self.state.observe(score, loss)
     }
@@ -441,7 +446,8 @@ mod tests {
         assert_eq!(resumed, whole);
     }
 
-    /// `torch.optim.lr_scheduler.ReduceLROnPlateau`, line by line, with its defaults but for factor and patience.
+    /// `torch.optim.lr_scheduler.ReduceLROnPlateau`, line by line, with its defaults but for factor
+    /// and patience.
     fn torch(mode: &str, factor: f64, patience: u32, metrics: &[f64]) -> Vec<f64> {
         let (mut best, mut bad, mut lr) =
             (if mode == "min" { f64::INFINITY } else { f64::NEG_INFINITY }, 0, 1.0f64);

@@ -1,5 +1,5 @@
-//! Dense products in bf16 against their definition: both factors rounded to bf16, products and sums in f64. What is
-//! left between them is the rounding of f32 sums.
+//! Dense products in bf16 against their definition: both factors rounded to bf16, products and sums
+//! in f64. What is left between them is the rounding of f32 sums.
 
 use graphmill_core::keyed::Stream;
 use graphmill_nn::{
@@ -15,8 +15,8 @@ use half::bf16;
 
 const CPU: Cpu = Cpu { precision: Precision::Bf16 };
 
-/// `(m, n, k)`: one of everything, uneven ends of tiles (12, 8, 24 and 4 rows), panels (16 columns) and pairs, nothing
-/// to add, more than one block of the inner dimension.
+/// `(m, n, k)`: one of everything, uneven ends of tiles (12, 8, 24 and 4 rows), panels (16 columns)
+/// and pairs, nothing to add, more than one block of the inner dimension.
 const SHAPES: [(usize, usize, usize); 14] = [
     (1, 1, 1),
     (1, 47, 3),

@@ -1,5 +1,5 @@
-//! The CPU backend against the reference backend, on every set of instructions that this machine has,
-//! and against itself with other numbers of threads.
+//! The CPU backend against the reference backend, on every set of instructions that this machine
+//! has, and against itself with other numbers of threads.
 
 mod operations;
 
@@ -67,7 +67,8 @@ fn nothing_agrees_with_the_reference() {
     compare(|_| Shape { rows: 1, inner: 1, dst: 1, extra_src: 1, degree: 2, cols: 1, ..nothing });
 }
 
-/// Big enough for every operation to be cut into pieces; chunks, blocks and vectors all end unevenly.
+/// Big enough for every operation to be cut into pieces; chunks, blocks and vectors all end
+/// unevenly.
 const BIG: Shape =
     Shape { rows: 2301, cols: 67, inner: 45, heads: 3, dst: 1201, extra_src: 777, degree: 19, seed: 5 };
 

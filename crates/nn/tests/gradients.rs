@@ -1,5 +1,5 @@
-//! Every backward pass against finite differences of its forward pass, and the conformance of every layer of the
-//! table.
+//! Every backward pass against finite differences of its forward pass, and the conformance of every
+//! layer of the table.
 
 mod support;
 

@@ -222,7 +222,8 @@ fn square(n: usize, weighted: bool) -> Block {
     random_block(n, n, weighted, 9)
 }
 
-/// The blocks of all in-neighbours of the nodes `0..seeds` over so many layers, and the input nodes.
+/// The blocks of all in-neighbours of the nodes `0..seeds` over so many layers, and the input
+/// nodes.
 fn full_blocks(graph: &Block, seeds: usize, layers: usize) -> (Vec<Block>, Vec<usize>) {
     let mut nodes: Vec<usize> = (0..seeds).collect();
     let mut blocks = Vec::new();

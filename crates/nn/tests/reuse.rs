@@ -1,4 +1,5 @@
-//! Rows of the bottom layer that are reused: against exact passes, finite differences, and passes without any.
+//! Rows of the bottom layer that are reused: against exact passes, finite differences, and passes
+//! without any.
 
 #[path = "reuse/projected.rs"]
 mod projected;
@@ -120,7 +121,8 @@ fn rows_of(block: &Block, ids: &[u32]) -> Block {
     rows
 }
 
-/// A table in which the rows left out stand in another order, at [`SLOTS`], and what they were made from.
+/// A table in which the rows left out stand in another order, at [`SLOTS`], and what they were made
+/// from.
 struct Table {
     rows: Matrix,
     kept: Vec<Matrix>,

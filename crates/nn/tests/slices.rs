@@ -1,4 +1,5 @@
-//! Aggregation a slice of columns at a time against whole rows: the same bits, for any width and any number of threads.
+//! Aggregation a slice of columns at a time against whole rows: the same bits, for any width and
+//! any number of threads.
 
 mod support;
 
@@ -76,7 +77,8 @@ fn any_number_of_threads_gives_the_same_bits() {
 
 #[test]
 fn what_is_chosen_alone_gives_the_bits_of_whole_rows() {
-    // 10 MB of rows of 14 edges each: slices are faster, and chosen, where caches are as they mostly are
+    // 10 MB of rows of 14 edges each: slices are faster, and chosen, where caches are as they
+    // mostly are
     let mut block = random_block(5000, 5000, true, 5);
     block.indptr = (0..=5000).map(|v| 14 * v).collect();
     block.indices = (0..70_000_u32).map(|e| e * 7919 % 5000).collect();

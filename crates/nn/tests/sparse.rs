@@ -1,4 +1,5 @@
-//! Sparse feature rows against the same rows with their zeros: every operation that reads them, and whole models.
+//! Sparse feature rows against the same rows with their zeros: every operation that reads them, and
+//! whole models.
 
 mod support;
 

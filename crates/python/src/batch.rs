@@ -2,7 +2,8 @@
 
 use crate::pool::{Lease, Pool};
 
-/// What a method draws: a list of nodes, and edges by places in that list. A workspace: cleared and filled again.
+/// What a method draws: a list of nodes, and edges by places in that list. A workspace: cleared and
+/// filled again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drawn {
     /// The nodes' ids, the seeds first.

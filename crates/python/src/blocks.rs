@@ -1,4 +1,5 @@
-//! Minibatches as message-flow blocks, by any of the engine's samplers: what DGL's users call blocks.
+//! Minibatches as message-flow blocks, by any of the engine's samplers: what DGL's users call
+//! blocks.
 
 use std::{ops::Range, sync::Arc};
 
@@ -72,7 +73,8 @@ pub fn options() -> Vec<&'static str> {
 }
 
 impl BlockSource {
-    /// Blocks around `inputs`, drawn by the sampler that `config` describes, with the rows of `features`.
+    /// Blocks around `inputs`, drawn by the sampler that `config` describes, with the rows of
+    /// `features`.
     ///
     /// # Errors
     /// An input is no node or comes twice; an impossible sampler, or one that draws subgraphs.

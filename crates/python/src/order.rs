@@ -1,4 +1,5 @@
-//! Which inputs come when, and which of them are this process's: as torch's `DataLoader` under a `DistributedSampler`.
+//! Which inputs come when, and which of them are this process's: as torch's `DataLoader` under a
+//! `DistributedSampler`.
 
 use graphmill_core::keyed::{self, Stream};
 
@@ -17,7 +18,8 @@ pub struct Order {
     pub seed: u64,
     /// Which of the processes that share the inputs this is.
     pub rank: usize,
-    /// How many of them there are, at least 1. Each gets as many inputs: where they do not come out even, the first inputs come again.
+    /// How many of them there are, at least 1. Each gets as many inputs: where they do not come out
+    /// even, the first inputs come again.
     pub world_size: usize,
 }
 

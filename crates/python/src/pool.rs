@@ -1,8 +1,9 @@
 //! Memory of batches that is used again.
 //!
-//! A fresh block of some megabytes costs a page fault for every 4 KiB, several times what filling it does. A batch's arrays therefore come
-//! from a pool, and go back to it when the last array or tensor that views them is dropped, wherever that happens. In a process that was
-//! forked from the pool's they do not: who holds the pool's lock there may not exist.
+//! A fresh block of some megabytes costs a page fault for every 4 KiB, several times what filling
+//! it does. A batch's arrays therefore come from a pool, and go back to it when the last array or
+//! tensor that views them is dropped, wherever that happens. In a process that was forked from the
+//! pool's they do not: who holds the pool's lock there may not exist.
 
 use std::{
     process,
@@ -42,8 +43,8 @@ impl Pool {
         self.0.most == most && self.0.process == process::id()
     }
 
-    /// `bytes` bytes that hold anything: the smallest free block that is large enough and no more than four times as large, or a new one
-    /// with an eighth to spare.
+    /// `bytes` bytes that hold anything: the smallest free block that is large enough and no more
+    /// than four times as large, or a new one with an eighth to spare.
     pub fn lend(&self, bytes: usize) -> Lease {
         let lines = bytes.div_ceil(LINE);
         let mut blocks = self.0.blocks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,7 +63,8 @@ impl Pool {
 pub struct Kept(Mutex<Option<Pool>>);
 
 impl Kept {
-    /// The pool, or a new one where it keeps another number of blocks, is another process's, or somebody else is asking.
+    /// The pool, or a new one where it keeps another number of blocks, is another process's, or
+    /// somebody else is asking.
     pub fn pool(&self, most: usize) -> Pool {
         let Ok(mut kept) = self.0.try_lock() else { return Pool::new(most) };
         match &*kept {

@@ -1,8 +1,10 @@
 //! Threads that make numbered values ahead of whoever takes them, in order.
 //!
-//! At most `ahead` values beyond the one that is wanted next are made or in the making, whoever is slow; which thread makes a value says
-//! nothing about it. Threads end when the last value was made, when one failed, or when this is dropped. That waits for them, but not long: a
-//! thread that is busy with a huge value ends behind it. A process that is forked meanwhile has no such threads: there nothing can be taken, and nobody is waited for.
+//! At most `ahead` values beyond the one that is wanted next are made or in the making, whoever is
+//! slow; which thread makes a value says nothing about it. Threads end when the last value was
+//! made, when one failed, or when this is dropped. That waits for them, but not long: a thread that
+//! is busy with a huge value ends behind it. A process that is forked meanwhile has no such
+//! threads: there nothing can be taken, and nobody is waited for.
 
 use std::{
     collections::VecDeque,
@@ -71,7 +73,8 @@ pub enum Taken<T> {
 }
 
 impl<T: Send + 'static> Prefetch<T> {
-    /// Starts making the values `numbers`, one thread for each of `makers`, at most `ahead` (and 1 at least) before they are taken.
+    /// Starts making the values `numbers`, one thread for each of `makers`, at most `ahead` (and 1
+    /// at least) before they are taken.
     ///
     /// # Errors
     /// The system has no more threads.

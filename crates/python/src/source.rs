@@ -41,7 +41,8 @@ impl Inputs {
         Self { nodes, starts: None }
     }
 
-    /// A run of nodes each: `nodes[starts[i]..starts[i + 1]]`, `starts` ascending and within `nodes`.
+    /// A run of nodes each: `nodes[starts[i]..starts[i + 1]]`, `starts` ascending and within
+    /// `nodes`.
     pub fn runs(nodes: Vec<u32>, starts: Vec<usize>) -> Self {
         Self { nodes, starts: Some(starts) }
     }
@@ -131,7 +132,8 @@ impl Source {
         self.method.batches()
     }
 
-    /// The batches of an epoch, made by that many threads and at most `ahead` before they are asked for.
+    /// The batches of an epoch, made by that many threads and at most `ahead` before they are asked
+    /// for.
     ///
     /// # Errors
     /// An input's number is too large; the system has no more threads.

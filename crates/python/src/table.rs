@@ -77,7 +77,8 @@ pub struct Rows {
     _owner: Arc<dyn Any + Send + Sync>,
 }
 
-// SAFETY: the memory is only read, and `_owner`, which may be dropped on any thread, keeps it alive.
+// SAFETY: the memory is only read, and `_owner`, which may be dropped on any thread, keeps it
+// alive.
 unsafe impl Send for Rows {}
 // SAFETY: as above.
 unsafe impl Sync for Rows {}
@@ -86,8 +87,9 @@ impl Rows {
     /// The rows at `start`.
     ///
     /// # Safety
-    /// `num_rows * row_bytes` bytes from `start` on are initialised and can be read for as long as `owner` lives. Nobody writes to them
-    /// while a batch is made; who does anyway gets rows that are torn, as from every loader that reads a user's array.
+    /// `num_rows * row_bytes` bytes from `start` on are initialised and can be read for as long as
+    /// `owner` lives. Nobody writes to them while a batch is made; who does anyway gets rows that
+    /// are torn, as from every loader that reads a user's array.
     pub unsafe fn new(
         start: *const u8,
         row_bytes: usize,
@@ -101,7 +103,8 @@ impl Rows {
     pub fn of<T: Pod + Send + Sync>(buffer: &Buffer<T>, dim: usize) -> Self {
         let values: &[T] = buffer;
         let num_rows = values.len() / dim.max(1);
-        // SAFETY: a buffer's values stay where they are while a clone of it lives, and nobody writes to them.
+        // SAFETY: a buffer's values stay where they are while a clone of it lives, and nobody
+        // writes to them.
         unsafe { Self::new(values.as_ptr().cast(), dim * size_of::<T>(), num_rows, Arc::new(buffer.clone())) }
     }
 

@@ -18,7 +18,8 @@ use crate::fault::Fault;
 /// See the module's text.
 pub struct Tiered {
     rows: Arc<dyn Feature>,
-    /// Whether the dataset stores f16: tiers give f32, of which its values are some, so they are narrowed without loss.
+    /// Whether the dataset stores f16: tiers give f32, of which its values are some, so they are
+    /// narrowed without loss.
     is_half: bool,
     traffic: Mutex<Traffic>,
     /// The process that it was opened in.
@@ -77,7 +78,8 @@ impl Tiered {
         })
     }
 
-    /// Tiers are asked for every row once: a node that comes again (in several trees, or among the seeds) is copied.
+    /// Tiers are asked for every row once: a node that comes again (in several trees, or among the
+    /// seeds) is copied.
     fn read(&self, ids: &[u32], out: &mut [f32]) -> Result<(), Fault> {
         let mut places = FxHashMap::with_capacity_and_hasher(ids.len(), Default::default());
         let mut distinct = Vec::with_capacity(ids.len());
@@ -92,7 +94,8 @@ impl Tiered {
         let traffic = self.rows.read_to(&distinct, Places::InOrder, &mut out[..distinct.len() * dim])?;
         *self.lock() += traffic;
         if distinct.len() < ids.len() {
-            // a row's place is never behind the row, so from the end on no row is written before it was copied
+            // a row's place is never behind the row, so from the end on no row is written before it
+            // was copied
             for (i, &place) in of_rows.iter().enumerate().rev() {
                 out.copy_within(place * dim..(place + 1) * dim, i * dim);
             }

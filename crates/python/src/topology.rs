@@ -1,4 +1,5 @@
-//! Who hears from whom, as the user stored it: edges keep the numbers that they have in the user's list.
+//! Who hears from whom, as the user stored it: edges keep the numbers that they have in the user's
+//! list.
 
 use std::fmt::Display;
 
@@ -19,11 +20,12 @@ impl From<Graph> for Topology {
 }
 
 impl Topology {
-    /// Of edges `src[e]` to `dst[e]` between `num_nodes` nodes, in any order, repeated ones kept. Within a row edges stay in the
-    /// order of the list. O(V + E), one thread.
+    /// Of edges `src[e]` to `dst[e]` between `num_nodes` nodes, in any order, repeated ones kept.
+    /// Within a row edges stay in the order of the list. O(V + E), one thread.
     ///
     /// # Errors
-    /// The lists differ in length or hold 2^32 edges or more; an id is negative or not below `num_nodes`.
+    /// The lists differ in length or hold 2^32 edges or more; an id is negative or not below
+    /// `num_nodes`.
     pub fn from_edges<I: Id>(num_nodes: usize, src: &[I], dst: &[I]) -> Result<Self, String> {
         if src.len() != dst.len() {
             return Err(format!("{} edge sources for {} destinations", src.len(), dst.len()));
@@ -54,7 +56,8 @@ impl Topology {
         Ok(Self { graph, numbers: (!is_sorted).then(|| numbers.into()) })
     }
 
-    /// Of compressed columns: `indices[indptr[v]..indptr[v + 1]]` send to `v`. An edge's number is its place in `indices`.
+    /// Of compressed columns: `indices[indptr[v]..indptr[v + 1]]` send to `v`. An edge's number is
+    /// its place in `indices`.
     ///
     /// # Errors
     /// `indptr` does not run from 0 to the number of edges, or decreases; an id is out of range.

@@ -1,4 +1,4 @@
-"""What the documentation shows, runs: docstrings, the Python blocks of docs/python, the examples."""
+"""What the documentation shows, runs: docstrings, the Python blocks of the tutorials, the examples."""
 
 import doctest
 import importlib
@@ -47,9 +47,9 @@ def run(code, where):
     return done.stdout
 
 
-@pytest.mark.parametrize("name", ["quickstart", "migration-from-pyg", "migration-from-dgl", "../../README"])
+@pytest.mark.parametrize("name", ["python", "from-pyg", "from-dgl", "../../../README"])
 def test_pages(name, tmp_path):
-    text = (ROOT / f"docs/python/{name}.md").read_text()
+    text = (ROOT / f"book/src/tutorials/{name}.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     assert blocks
     # of a page all blocks, in order, are one program

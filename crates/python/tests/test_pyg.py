@@ -1,4 +1,4 @@
-"""The neighbour loader's contract with PyTorch Geometric. docs/python/pyg-tests.md says which of its own tests each stands for."""
+"""The neighbour loader's contract with PyTorch Geometric. book/src/reference/pyg-tests.md says which of its own tests each stands for."""
 
 import pickle
 

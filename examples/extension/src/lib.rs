@@ -1,6 +1,7 @@
-//! A crate that extends Graphmill from outside. It depends on `graphmill` alone, and adds a row to the
-//! tables of samplers, layers, cache policies, strategies and partitioners. The names then work wherever
-//! the built-in ones do: in [`TrainConfig`](graphmill::TrainConfig), in TOML files, in messages.
+//! A crate that extends Graphmill from outside. It depends on `graphmill` alone, and adds a row to
+//! the tables of samplers, layers, cache policies, strategies and partitioners. The names then work
+//! wherever the built-in ones do: in [`TrainConfig`](graphmill::TrainConfig), in TOML files, in
+//! messages.
 //!
 //! The sampler, the layer and the cache policy are those of the examples 02 to 04.
 //!

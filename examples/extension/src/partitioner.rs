@@ -5,7 +5,8 @@ use graphmill::{
     graph::{Graph, NodeId, Result, progress::Progress, table::Entry},
 };
 
-/// Equal runs of node ids: a good partition if nearby nodes have nearby ids, as after `graphmill reorder`.
+/// Equal runs of node ids: a good partition if nearby nodes have nearby ids, as after
+/// `graphmill reorder`.
 ///
 /// O(V). Memory: the book, 2 bytes a node.
 pub struct Runs(Options);

@@ -24,7 +24,8 @@ use graphmill::{
 ///   second thread:  draw  b1 | draw  b2 | draw  b3 | ..
 /// ```
 ///
-/// Memory: two batches. The numbers are those of `sequential`, because a batch depends on its number alone.
+/// Memory: two batches. The numbers are those of `sequential`, because a batch depends on its
+/// number alone.
 pub struct OneAhead {
     /// This batch, and the next.
     slots: [Slot; 2],

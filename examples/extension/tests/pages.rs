@@ -1,4 +1,4 @@
-//! The code on the pages docs/add-a-*.md is that of the examples and of this crate, to the letter.
+//! The code on the pages book/src/contributing/add-a-*.md is that of the examples and of this crate, to the letter.
 
 use std::{
     fs,
@@ -20,8 +20,8 @@ fn sources(root: &Path) -> Vec<(PathBuf, String)> {
     all
 }
 
-/// Blocks of Rust of a page, with the line that each begins at. A doc comment in a block may hold a fence
-/// of its own.
+/// Blocks of Rust of a page, with the line that each begins at. A doc comment in a block may hold a
+/// fence of its own.
 fn quoted(page: &str) -> Vec<(usize, String)> {
     let mut blocks = Vec::new();
     let mut open: Option<(usize, String)> = None;
@@ -44,7 +44,7 @@ fn quoted_code_is_that_of_the_files() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let sources = sources(&root);
     for page in ["sampler", "layer", "policy", "partitioner", "strategy"] {
-        let name = format!("docs/add-a-{page}.md");
+        let name = format!("book/src/contributing/add-a-{page}.md");
         let text = fs::read_to_string(root.join(&name)).unwrap();
         let blocks = quoted(&text);
         assert!(blocks.len() >= 3, "{name} quotes {} blocks", blocks.len());

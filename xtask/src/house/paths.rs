@@ -9,11 +9,11 @@ use anyhow::{Context, Result};
 
 use super::find_files;
 
-/// Pages beside those of `docs`.
+/// Pages beside those of the book.
 const PAGES: [&str; 3] = ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md"];
 /// Folders of the project that a path in code style begins with.
 const FOLDERS: [&str; 9] =
-    ["benchmarks/", "configs/", "crates/", "docs/", "examples/", "fuzz/", "scripts/", "xtask/", ".ci/"];
+    ["benchmarks/", "configs/", "crates/", "book/", "examples/", "fuzz/", "scripts/", "xtask/", ".ci/"];
 
 /// Lists the paths that do not exist.
 ///
@@ -21,7 +21,7 @@ const FOLDERS: [&str; 9] =
 /// A page cannot be read.
 pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
     let mut pages: Vec<PathBuf> = PAGES.iter().map(|page| root.join(page)).collect();
-    find_files(&root.join("docs"), "md", &mut pages)?;
+    find_files(&root.join("book/src"), "md", &mut pages)?;
     pages.sort();
     let mut faults = Vec::new();
     for page in pages {
@@ -85,9 +85,8 @@ mod tests {
 
     #[test]
     fn links_and_paths_are_found_and_patterns_are_not() {
-        let line =
-            "See [results](docs/results.md#data), [a](https://x.y/z) and `crates/{nn,loader}/src/lib.rs`,";
-        assert_eq!(links(line), ["docs/results.md"]);
+        let line = "See [results](book/src/results/all.md#data), [a](https://x.y/z) and `crates/{nn,loader}/src/lib.rs`,";
+        assert_eq!(links(line), ["book/src/results/all.md"]);
         assert_eq!(code_paths(line), ["crates/nn/src/lib.rs", "crates/loader/src/lib.rs"]);
         assert_eq!(code_paths("`nn/src/lib.rs`"), ["nn/src/lib.rs"]);
         assert!(

@@ -13,10 +13,12 @@ const ROWS: usize = 1 << 10;
 /// The `other` of a row that has nothing to draw.
 pub const NOTHING: u32 = u32::MAX;
 
-/// For each node a distribution over its in-neighbours: a cell of 8 bytes an edge, in the order of the graph's edges.
+/// For each node a distribution over its in-neighbours: a cell of 8 bytes an edge, in the order of
+/// the graph's edges.
 #[derive(Clone, Debug)]
 pub struct RowAlias {
-    /// Per edge (`E`), `other` counting within the row; [`NOTHING`] throughout rows whose weights are all 0.
+    /// Per edge (`E`), `other` counting within the row; [`NOTHING`] throughout rows whose weights
+    /// are all 0.
     cells: Buffer<Cell>,
 }
 
@@ -41,8 +43,8 @@ pub struct RowAlias {
 /// # Ok::<(), graphmill_core::Error>(())
 /// ```
 pub trait TableStore: Send + Sync + fmt::Debug {
-    /// Tables proportional to `weights` (`E`) within the rows that start at `indptr`: stored ones, or new
-    /// ones.
+    /// Tables proportional to `weights` (`E`) within the rows that start at `indptr`: stored ones,
+    /// or new ones.
     ///
     /// # Errors
     /// As for [`RowAlias::new`].
@@ -67,8 +69,8 @@ pub struct Aim {
 }
 
 impl RowAlias {
-    /// Rows proportional to `weights` (`E`), where `indptr` (`V + 1`) ascends from 0 to `E` as a graph's does.
-    /// O(V + E), parallel.
+    /// Rows proportional to `weights` (`E`), where `indptr` (`V + 1`) ascends from 0 to `E` as a
+    /// graph's does. O(V + E), parallel.
     ///
     /// # Errors
     /// The lengths disagree; a weight is negative or not finite; a row has 2^32 - 1 edges or more.
@@ -110,8 +112,8 @@ impl RowAlias {
         Ok(Self { cells: cells.into() })
     }
 
-    /// Tables from `cells` made earlier for these rows and weights ([`RowAlias::new`]); `None` if a draw could
-    /// leave its row or return an edge of a row without weight. O(V + E), parallel.
+    /// Tables from `cells` made earlier for these rows and weights ([`RowAlias::new`]); `None` if a
+    /// draw could leave its row or return an edge of a row without weight. O(V + E), parallel.
     pub fn of_cells(indptr: &[u64], weights: &[f32], cells: Buffer<Cell>) -> Option<Self> {
         let rows = indptr.par_windows(2).with_min_len(1 << 10);
         let sound = cells.len() as u64 == indptr.last().copied().unwrap_or(0)
@@ -162,8 +164,8 @@ impl PartialEq for RowAlias {
 impl Eq for RowAlias {}
 
 impl Rows<'_> {
-    /// One in-neighbour of `v`, as its number within the row; `None` if there is none, or all weigh 0. One draw
-    /// of 64 bits, and one read. `indptr` is that of the tables.
+    /// One in-neighbour of `v`, as its number within the row; `None` if there is none, or all weigh
+    /// 0. One draw of 64 bits, and one read. `indptr` is that of the tables.
     #[inline(always)]
     pub fn draw(&self, indptr: &[u64], v: NodeId, stream: &mut Stream) -> Option<u32> {
         let (start, end) = (indptr[v as usize], indptr[v as usize + 1]);
@@ -173,8 +175,8 @@ impl Rows<'_> {
         Some((self.settle(self.aim(start, end, stream.next_u64())) - start) as u32)
     }
 
-    /// The first half of [`Rows::draw`], from a random word: prefetches the cell, of a row of edges `start..end`
-    /// that is not empty.
+    /// The first half of [`Rows::draw`], from a random word: prefetches the cell, of a row of edges
+    /// `start..end` that is not empty.
     #[inline(always)]
     pub fn aim(&self, start: u64, end: u64, word: u64) -> Aim {
         let product = u128::from(word) * u128::from(end - start);

@@ -16,7 +16,8 @@ impl Matrix {
         self.mirror.device()
     }
 
-    /// Becomes the matrix of the values that `memory` holds on a device, at least `rows * cols` f32.
+    /// Becomes the matrix of the values that `memory` holds on a device, at least `rows * cols`
+    /// f32.
     pub fn set_device(&mut self, rows: usize, cols: usize, memory: Arc<dyn DeviceMemory>) {
         self.resize(rows, cols);
         self.mirror.put(memory);
@@ -24,8 +25,8 @@ impl Matrix {
 }
 
 impl View<'_> {
-    /// Type of the values, and address of the first of these rows on a device, which gets a copy if they are
-    /// newer on the host. `None` if it has no memory for them, or they are sparse.
+    /// Type of the values, and address of the first of these rows on a device, which gets a copy if
+    /// they are newer on the host. `None` if it has no memory for them, or they are sparse.
     pub fn on_device(&self, accelerator: &dyn Accelerator) -> Option<(TableType, u64)> {
         let Matrix { rows, cols, storage, mirror } = self.matrix;
         let host = |kind: TableType, bytes: &[u8], shared: bool| {
@@ -57,9 +58,9 @@ impl View<'_> {
 }
 
 impl ViewMut<'_> {
-    /// Address of the first of these rows on a device, to be written there: the values on the host are then
-    /// old. With `keeps`, the device first gets the values if they are newer on the host; without it, those of
-    /// these rows are unspecified. `None` if it has no memory for them.
+    /// Address of the first of these rows on a device, to be written there: the values on the host
+    /// are then old. With `keeps`, the device first gets the values if they are newer on the host;
+    /// without it, those of these rows are unspecified. `None` if it has no memory for them.
     ///
     /// # Panics
     /// As [`ViewMut::host`].

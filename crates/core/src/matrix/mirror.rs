@@ -1,8 +1,8 @@
 //! The place of a matrix's newest values, and copies of them on the other side.
 //!
-//! The newest values have one place: host memory, or one device. A read from elsewhere makes a copy, which
-//! stays until the values change. Only a write, which borrows the matrix exclusively, changes the place; reads
-//! share the matrix, so copies are behind locks.
+//! The newest values have one place: host memory, or one device. A read from elsewhere makes a
+//! copy, which stays until the values change. Only a write, which borrows the matrix exclusively,
+//! changes the place; reads share the matrix, so copies are behind locks.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -60,7 +60,8 @@ impl Mirror {
         self.fetched.get_or_init(|| vec![Line([0.0; 16]); values.div_ceil(16)])
     }
 
-    /// The address of a copy of the host's newest values on the accelerator. `None` where it has no memory.
+    /// The address of a copy of the host's newest values on the accelerator. `None` where it has no
+    /// memory.
     pub(super) fn uploaded(
         &self,
         accelerator: &dyn Accelerator,
@@ -83,8 +84,8 @@ impl Mirror {
         Some(address)
     }
 
-    /// Address of a copy on the accelerator of the newest values, which are on another device: made without
-    /// the host if the devices reach each other, `None` if they do not.
+    /// Address of a copy on the accelerator of the newest values, which are on another device: made
+    /// without the host if the devices reach each other, `None` if they do not.
     pub(super) fn copied(&self, accelerator: &dyn Accelerator, bytes: usize) -> Option<u64> {
         let own = self.own.as_ref().filter(|_| self.newest)?;
         let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);

@@ -14,7 +14,8 @@ pub struct Sparse<'a> {
     pub values: &'a [f32],
     /// Number of the first of these rows in the whole matrix.
     pub first: usize,
-    /// Stored values of the whole matrix by column, rows ascending, after [`Matrix::transpose_sparse`].
+    /// Stored values of the whole matrix by column, rows ascending, after
+    /// [`Matrix::transpose_sparse`].
     pub transposed: &'a Transposed,
 }
 
@@ -25,7 +26,8 @@ impl Matrix {
         Self { rows: num_rows, cols, storage: Storage::SparseTable(rows), mirror: Mirror::default() }
     }
 
-    /// Becomes the rows `ids` of `from`, which are sparse, in that order. Parallel; memory is reused.
+    /// Becomes the rows `ids` of `from`, which are sparse, in that order. Parallel; memory is
+    /// reused.
     ///
     /// # Panics
     /// `from` is dense, or the rows store more than 2^32 - 1 values.
@@ -41,7 +43,8 @@ impl Matrix {
         (self.rows, self.cols) = (ids.len(), from.num_cols());
     }
 
-    /// Lists the stored values by column too, for products with the transpose. Parallel if that pays.
+    /// Lists the stored values by column too, for products with the transpose. Parallel if that
+    /// pays.
     ///
     /// # Panics
     /// The rows were not made by [`Matrix::gather_sparse`].

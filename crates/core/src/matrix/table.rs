@@ -93,7 +93,8 @@ impl Matrix {
         Self { rows, cols, storage: Storage::Shared(data), mirror: Mirror::default() }
     }
 
-    /// Reports whether runs of rows can be multiplied in place: the values are f32, and none is left out.
+    /// Reports whether runs of rows can be multiplied in place: the values are f32, and none is
+    /// left out.
     pub fn is_wide(&self) -> bool {
         match &self.storage {
             Storage::Owned(_) => true,

@@ -34,7 +34,8 @@ impl<'a> View<'a> {
     /// The values, `rows * cols`, in host memory. For backends and tests.
     ///
     /// # Panics
-    /// They are 16-bit floats, which only operations that read a [`Table`] take: a bug in the caller.
+    /// They are 16-bit floats, which only operations that read a [`Table`] take: a bug in the
+    /// caller.
     pub fn host(&self) -> &'a [f32] {
         match self.table() {
             Table::F32(data) => data,

@@ -1,5 +1,5 @@
-//! Options that an algorithm owns: a struct beside the algorithm ([`OptionSet`]), which the algorithm's
-//! row of a table names ([`OptionGroup`]), and the values of a run ([`OwnOptions`]).
+//! Options that an algorithm owns: a struct beside the algorithm ([`OptionSet`]), which the
+//! algorithm's row of a table names ([`OptionGroup`]), and the values of a run ([`OwnOptions`]).
 //!
 //! ```
 //! use clap::Args;
@@ -50,8 +50,8 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Fault, Key, Values, keys, read, write};
 
-/// A struct of options. Its fields are flags of the command line, keys of TOML files and keywords of
-/// Python alike.
+/// A struct of options. Its fields are flags of the command line, keys of TOML files and keywords
+/// of Python alike.
 pub trait OptionSet:
     Args + Serialize + DeserializeOwned + Default + Clone + PartialEq + Debug + Send + Sync + 'static
 {
@@ -160,8 +160,8 @@ impl<T: OptionSet> Erased for T {
     }
 }
 
-/// The values of all options that algorithms own, by the type of their set. A set that was not given has
-/// its defaults.
+/// The values of all options that algorithms own, by the type of their set. A set that was not
+/// given has its defaults.
 #[derive(Default)]
 pub struct OwnOptions(BTreeMap<TypeId, Box<dyn Erased>>);
 

@@ -110,8 +110,8 @@ impl Sum {
 
 const NOWHERE: Address = Address(0);
 
-/// Factors of the destinations' sums: 1 / max(the sum of their weights, 1) of `weight`s, else 1 / (their
-/// edges).
+/// Factors of the destinations' sums: 1 / max(the sum of their weights, 1) of `weight`s, else 1 /
+/// (their edges).
 fn scales(work: &Work, block: &Resident, weight: Address) -> Result<Buffer> {
     let scales = work.scratch::<f32>(block.num_dst)?;
     let lanes = edge_lanes(block.num_edges, block.num_dst);

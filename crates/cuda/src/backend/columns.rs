@@ -7,8 +7,8 @@ use crate::{Buffer, Result, arguments, driver::Address};
 const COLUMNS: usize = 32;
 /// Rows of a run, at least.
 const ROWS: usize = 64;
-/// Blocks of the first stage, about: enough for the largest devices. It depends on no device, and so do the
-/// sums.
+/// Blocks of the first stage, about: enough for the largest devices. It depends on no device, and
+/// so do the sums.
 const BLOCKS: usize = 2048;
 
 /// How the first stage is cut: blocks across and down.

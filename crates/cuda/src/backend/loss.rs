@@ -1,4 +1,5 @@
-//! Losses with their gradients, softmax and sigmoid. A loss stays on the device until somebody asks for it.
+//! Losses with their gradients, softmax and sigmoid. A loss stays on the device until somebody asks
+//! for it.
 
 use graphmill_core::{View, ViewMut};
 use graphmill_nn::backend::ops::{SigmoidCrossEntropy, SoftmaxCrossEntropy, shape};

@@ -1,7 +1,8 @@
 //! The operations on a device.
 //!
-//! Each is a few kernels in the backend's stream, and nothing waits for them but those whose result is the host's: [`Backend::resolve_loss`],
-//! [`ElementOps::dot`] and [`ElementOps::squares`]. Sums are in one fixed order: the same bits for every run.
+//! Each is a few kernels in the backend's stream, and nothing waits for them but those whose result
+//! is the host's: [`Backend::resolve_loss`], [`ElementOps::dot`] and [`ElementOps::squares`]. Sums
+//! are in one fixed order: the same bits for every run.
 //!
 //! | file | operations |
 //! |---|---|
@@ -49,7 +50,8 @@ mod shape;
 mod update;
 mod work;
 
-/// The operations on a device. What fails there is remembered: later operations do nothing, and [`Backend::check`] tells.
+/// The operations on a device. What fails there is remembered: later operations do nothing, and
+/// [`Backend::check`] tells.
 #[derive(Debug)]
 pub struct Cuda {
     queue: Arc<Queue>,

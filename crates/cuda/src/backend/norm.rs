@@ -47,8 +47,8 @@ struct Gradient {
     eps: f32,
 }
 
-/// The column sums of a gradient and of its product with normalised rows, on the device; added to those of
-/// `beta` and `gamma`.
+/// The column sums of a gradient and of its product with normalised rows, on the device; added to
+/// those of `beta` and `gamma`.
 fn sums(
     work: &Work,
     name: &'static str,

@@ -1,5 +1,5 @@
-//! Dense products: the vendor's library where there is one, else tiles of our own. Sparse factors are made
-//! dense.
+//! Dense products: the vendor's library where there is one, else tiles of our own. Sparse factors
+//! are made dense.
 
 use graphmill_core::View;
 use graphmill_nn::backend::{

@@ -98,7 +98,8 @@ pub(super) fn add_values(work: &Work, alpha: f32, x: Address, y: Address, count:
     unsafe { work.queue.run("add_values", count.div_ceil(4), arguments![alpha, x, y, count, wide]) }
 }
 
-/// In host memory: the stored values are there, and the operations that read the result read it there.
+/// In host memory: the stored values are there, and the operations that read the result read it
+/// there.
 pub(super) fn drop_stored(op: DropStored) {
     let DropStored { x, dropout, out } = op;
     let (threshold, scale) = (dropout.threshold(), dropout.scale());

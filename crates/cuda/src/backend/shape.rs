@@ -1,5 +1,6 @@
-//! The arrays of a block on the device against its sizes, as far as [`Checked`] operations leave them: they may
-//! be there alone, so their lengths are taken there. The values of `indices` are the sampler's promise.
+//! The arrays of a block on the device against its sizes, as far as [`Checked`] operations leave
+//! them: they may be there alone, so their lengths are taken there. The values of `indices` are the
+//! sampler's promise.
 //!
 //! [`Checked`]: graphmill_nn::backend::ops::Checked
 

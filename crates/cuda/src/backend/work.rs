@@ -1,5 +1,5 @@
-//! What every operation needs: addresses of its matrices, its block on the device, and how its kernels are
-//! started.
+//! What every operation needs: addresses of its matrices, its block on the device, and how its
+//! kernels are started.
 
 use std::sync::Arc;
 
@@ -168,7 +168,8 @@ impl Work<'_> {
         }
         let (listed, list) = (self.scratch::<u32>(1)?, self.scratch::<u32>(most)?);
         let arguments = arguments![indptr, count, LONG as u32, listed.address(), list.address()];
-        // SAFETY: one word is there; the caller's promise, and the list has a place for every row that is long
+        // SAFETY: one word is there; the caller's promise, and the list has a place for every row
+        // that is long
         unsafe {
             self.fill(listed.address(), 0.0, 1)?;
             self.queue.run("list_long_rows", count, arguments)?;
@@ -176,8 +177,9 @@ impl Work<'_> {
         Ok(Rows { count, long: Some((most, listed, list)) })
     }
 
-    /// Starts an operation's kernel for rows, of so many items each, a group of lanes an item, and its second one for the rows that are
-    /// long, a block an item. Both have these arguments first; then follow those of the one or the other.
+    /// Starts an operation's kernel for rows, of so many items each, a group of lanes an item, and
+    /// its second one for the rows that are long, a block an item. Both have these arguments first;
+    /// then follow those of the one or the other.
     ///
     /// # Errors
     /// See [`crate::Device::launch`].
@@ -213,7 +215,8 @@ pub(super) fn address(buffer: Option<&Buffer>) -> Address {
     buffer.map_or(Address(0), Buffer::address)
 }
 
-/// Whether rows of so many values of 4 bytes, or 2, can be read four values at a time from this address on.
+/// Whether rows of so many values of 4 bytes, or 2, can be read four values at a time from this
+/// address on.
 pub(super) fn wide(cols: usize, addresses: &[(Address, usize)]) -> bool {
     cols.is_multiple_of(4) && addresses.iter().all(|&(at, width)| at.0.is_multiple_of(4 * width as u64))
 }

@@ -1,7 +1,9 @@
-//! What the crate asks of a device: memory, copies, streams, kernels. There are two answers, the vendor's driver
-//! ([`nvidia`]) and, for tests, the processor (`shim`, with the feature of that name), which runs the same kernels.
+//! What the crate asks of a device: memory, copies, streams, kernels. There are two answers, the
+//! vendor's driver ([`nvidia`]) and, for tests, the processor (`shim`, with the feature of that
+//! name), which runs the same kernels.
 //!
-//! Everything above this trait is the same for both, so tests without a device cover all of it but the vendor's own code.
+//! Everything above this trait is the same for both, so tests without a device cover all of it but
+//! the vendor's own code.
 
 pub mod nvidia;
 #[cfg(feature = "shim")]
@@ -84,8 +86,9 @@ pub enum Arithmetic {
     Bf16,
 }
 
-/// `c = beta c + op(a) op(b)`, row-major f32: `c` is `m x n`, `op(a)` `m x k`, `op(b)` `k x n`; rows of stored matrices are `lda`,
-/// `ldb` and `ldc` values apart. `batch` such products lie `strides` values (of `a`, `b`, `c`) apart.
+/// `c = beta c + op(a) op(b)`, row-major f32: `c` is `m x n`, `op(a)` `m x k`, `op(b)` `k x n`;
+/// rows of stored matrices are `lda`, `ldb` and `ldc` values apart. `batch` such products lie
+/// `strides` values (of `a`, `b`, `c`) apart.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the formula names them")]
 pub struct Product {
@@ -123,22 +126,24 @@ pub trait Collective: Send + Sync {
     /// Its name and version.
     fn name(&self) -> &str;
 
-    /// Replaces runs of f32 values of every rank by their sums over all ranks, in place: run `i` is of `counts[i]` values, from the `i`-th
-    /// address of each rank on. Only queues work in the ranks' streams. All ranks get the same bits.
+    /// Replaces runs of f32 values of every rank by their sums over all ranks, in place: run `i` is
+    /// of `counts[i]` values, from the `i`-th address of each rank on. Only queues work in the
+    /// ranks' streams. All ranks get the same bits.
     ///
     /// # Errors
     /// The library fails.
     ///
     /// # Safety
-    /// Addresses are of as many values of live memory of the rank's device, which stays until the rank's stream has done the work.
+    /// Addresses are of as many values of live memory of the rank's device, which stays until the
+    /// rank's stream has done the work.
     unsafe fn sum(&self, ranks: &[(Vec<Address>, Stream)], counts: &[usize]) -> Result<()>;
 }
 
 /// A device's driver. Calls that name a stream only queue work there.
 ///
 /// # Safety
-/// Of the unsafe calls: addresses and lengths are those of live memory of this driver, which stays until the stream has done the
-/// work, and what a kernel is given is what its signature says.
+/// Of the unsafe calls: addresses and lengths are those of live memory of this driver, which stays
+/// until the stream has done the work, and what a kernel is given is what its signature says.
 ///
 /// ```
 /// # #[cfg(feature = "shim")]
@@ -193,7 +198,8 @@ pub trait Driver: Send + Sync {
     /// See the trait's.
     unsafe fn free_host(&self, memory: HostMemory);
 
-    /// Page-locks host memory of somebody else and maps it for the device to read; the address that the device reads it at.
+    /// Page-locks host memory of somebody else and maps it for the device to read; the address that
+    /// the device reads it at.
     ///
     /// # Errors
     /// The system does not lock such memory (a file's mapping, say).
@@ -280,7 +286,8 @@ pub trait Driver: Send + Sync {
     /// See the trait's.
     unsafe fn download(&self, from: Address, to: *mut u8, bytes: usize, stream: Stream) -> Result<()>;
 
-    /// Copies on the device, or from one to another that was given access ([`Driver::enable_peer`]).
+    /// Copies on the device, or from one to another that was given access
+    /// ([`Driver::enable_peer`]).
     ///
     /// # Errors
     /// See above.
@@ -304,7 +311,8 @@ pub trait Driver: Send + Sync {
     /// There is no such kernel: a bug.
     fn kernel(&self, name: &str) -> Result<Kernel>;
 
-    /// Starts a kernel; `arguments` point to the values of its parameters, which are copied before this returns.
+    /// Starts a kernel; `arguments` point to the values of its parameters, which are copied before
+    /// this returns.
     ///
     /// # Errors
     /// See above.
@@ -343,8 +351,9 @@ pub trait Driver: Send + Sync {
     /// There is no library for it ([`crate::Error::Unavailable`]), or it fails.
     fn collective(&self, devices: &[usize]) -> Result<Box<dyn Collective>>;
 
-    /// What this thread gives to the stream from now on is not done but captured: kernels, copies on the device, words that are set, products.
-    /// Nobody waits for the stream meanwhile, or for the whole device.
+    /// What this thread gives to the stream from now on is not done but captured: kernels, copies
+    /// on the device, words that are set, products. Nobody waits for the stream meanwhile, or for
+    /// the whole device.
     ///
     /// # Errors
     /// The driver does not capture.

@@ -1,9 +1,9 @@
 //! The vendor's driver, by its library, which is looked for at run time.
 //!
-//! `libcuda.so.1` comes with the machine's driver. cuBLAS is used for dense products where it is found: on
-//! the loader's path, or in a directory that `GRAPHMILL_CUDA_PATH` names (several are separated by colons),
-//! such as `nvidia/cublas/lib` of a Python environment's packages; where it is not, the crate's own kernel
-//! multiplies.
+//! `libcuda.so.1` comes with the machine's driver. cuBLAS is used for dense products where it is
+//! found: on the loader's path, or in a directory that `GRAPHMILL_CUDA_PATH` names (several are
+//! separated by colons), such as `nvidia/cublas/lib` of a Python environment's packages; where it
+//! is not, the crate's own kernel multiplies.
 
 mod blas;
 mod device;
@@ -78,8 +78,8 @@ impl Driver for Device {
     unsafe fn free(&self, at: Address) {
         let _no_group = device::waits_for_all();
         if self.enter().is_ok() {
-            // SAFETY: memory of this context, as the caller promises. An error would be that of earlier work,
-            // which whoever waits for that work is told.
+            // SAFETY: memory of this context, as the caller promises. An error would be that of
+            // earlier work, which whoever waits for that work is told.
             unsafe {
                 sys::cuCtxSynchronize();
                 sys::cuMemFree_v2(at.0);
@@ -126,9 +126,9 @@ impl Driver for Device {
         let pointer = at.cast_mut().cast::<c_void>();
         let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
         let mut address = 0;
-        // SAFETY: the memory stays until it is unregistered, as the caller promises. Not every system knows
-        // memory that is only read, but memory that the processor itself must not write can be locked in no
-        // other way: both are tried.
+        // SAFETY: the memory stays until it is unregistered, as the caller promises. Not every
+        // system knows memory that is only read, but memory that the processor itself must not
+        // write can be locked in no other way: both are tried.
         unsafe {
             let mut status =
                 sys::cuMemHostRegister_v2(pointer, bytes, flags | sys::CU_MEMHOSTREGISTER_READ_ONLY);
@@ -195,7 +195,8 @@ impl Driver for Device {
 
     fn synchronize(&self, stream: Stream) -> Result<()> {
         self.enter()?;
-        // SAFETY: streams come from `stream` and stay until the context goes; so in all that follows.
+        // SAFETY: streams come from `stream` and stay until the context goes; so in all that
+        // follows.
         self.check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(stream.0 as sys::CUstream) })
     }
 
@@ -331,8 +332,8 @@ impl Driver for Device {
             self.allow_shared(kernel, shape.shared)?;
         }
         let ([gx, gy, gz], [bx, by, bz]) = (shape.grid, shape.block);
-        // SAFETY: kernels come from `kernel`; the caller promises that the arguments are what the kernel
-        // takes. They are copied.
+        // SAFETY: kernels come from `kernel`; the caller promises that the arguments are what the
+        // kernel takes. They are copied.
         let status = unsafe {
             sys::cuLaunchKernel(
                 kernel.0 as sys::CUfunction,
@@ -360,8 +361,8 @@ impl Driver for Device {
 
     unsafe fn product(&self, product: &Product, stream: Stream) -> Result<bool> {
         self.enter()?;
-        // what the library itself would take: more on devices that have matrix units which work in groups of
-        // warps
+        // what the library itself would take: more on devices that have matrix units which work in
+        // groups of warps
         let workspace = if self.properties.capability >= (9, 0) { 32 << 20 } else { 8 << 20 };
         let fail = |(call, message): blas::Failure| self.failed(call, message);
         // a stream's first product takes memory, and one of a new kind loads a kernel
@@ -403,8 +404,8 @@ impl Driver for Device {
             .filter(|_| other < count)
             .ok_or_else(|| self.failed("cuDeviceGet", format!("there is no device {other} of {count}")))?;
         let (mut peer, mut can, mut context) = (0, 0, ptr::null_mut());
-        // SAFETY: what the calls write to outlives them; the other context is released when this device is
-        // dropped.
+        // SAFETY: what the calls write to outlives them; the other context is released when this
+        // device is dropped.
         unsafe {
             self.check("cuDeviceGet", sys::cuDeviceGet(&raw mut peer, ordinal))?;
             let status = sys::cuDeviceCanAccessPeer(&raw mut can, self.device, peer);

@@ -1,9 +1,9 @@
 //! A device for tests: the kernels, unchanged, compiled for the processor.
 //!
-//! Work is done at once, by the thread that queues it, so streams are always empty and events are moments of
-//! the clock. What a device would let pass is refused: barriers that only some threads reach, addresses where
-//! nothing lies, memory over the budget, arguments of the wrong number. Fresh device memory holds NaNs. The
-//! order in which threads and blocks run can be set.
+//! Work is done at once, by the thread that queues it, so streams are always empty and events are
+//! moments of the clock. What a device would let pass is refused: barriers that only some threads
+//! reach, addresses where nothing lies, memory over the budget, arguments of the wrong number.
+//! Fresh device memory holds NaNs. The order in which threads and blocks run can be set.
 
 mod in_order;
 mod memory;
@@ -139,8 +139,8 @@ impl Shim {
         captured.map(|capture| capture.work.push(work())).is_some()
     }
 
-    /// Refuses what nobody may do while work is captured: with that stream, with the whole device, or, of what takes or gives memory, the
-    /// thread that captures. The capture is spoilt.
+    /// Refuses what nobody may do while work is captured: with that stream, with the whole device,
+    /// or, of what takes or gives memory, the thread that captures. The capture is spoilt.
     fn refuse_in_capture(&self, call: &'static str, stream: Option<Stream>, memory: bool) -> Result<()> {
         let mut capture = locked(&self.capture);
         let meets = |capture: &&mut Capture| match stream {
@@ -263,8 +263,8 @@ impl Driver for Shim {
         // a device would read the host's memory again whenever the graph runs
         self.refuse_in_capture("upload", Some(stream), false)?;
         self.check("upload", to, bytes)?;
-        // SAFETY: the region was just looked up, and host memory is the caller's promise. Both may be the
-        // same memory.
+        // SAFETY: the region was just looked up, and host memory is the caller's promise. Both may
+        // be the same memory.
         unsafe { ptr::copy(from, to.0 as *mut u8, bytes) };
         Ok(())
     }
@@ -322,8 +322,8 @@ impl Driver for Shim {
         stream: Stream,
     ) -> Result<()> {
         let entry = kernel.0 as *const Entry;
-        // SAFETY: kernels come from `kernel`, which gives addresses of a table that is never changed; names
-        // end with a zero.
+        // SAFETY: kernels come from `kernel`, which gives addresses of a table that is never
+        // changed; names end with a zero.
         let (name, parameters) =
             unsafe { (CStr::from_ptr((*entry).name).to_string_lossy(), (*entry).parameters as usize) };
         let failed = |message: String| self.failed("launch", format!("kernel {name}: {message}"));
@@ -342,7 +342,8 @@ impl Driver for Shim {
         }
         let values = || {
             let mut values = vec![0; arguments.len()];
-            // SAFETY: as many values as parameters, which the arguments point to, as the caller promises.
+            // SAFETY: as many values as parameters, which the arguments point to, as the caller
+            // promises.
             unsafe { ((*entry).keep)(arguments.as_mut_ptr(), values.as_mut_ptr()) };
             Captured::Launch { kernel, shape, values }
         };
@@ -351,8 +352,8 @@ impl Driver for Shim {
         }
         let (order, seed) = locked(&self.options).order.number();
         let mut failure = Failure { message: [0; 400], address: 0 };
-        // SAFETY: the shape was checked, as many arguments as parameters are there, and what they point to is
-        // the caller's promise.
+        // SAFETY: the shape was checked, as many arguments as parameters are there, and what they
+        // point to is the caller's promise.
         let done = unsafe {
             shim_launch(
                 entry,
@@ -422,7 +423,8 @@ impl Driver for Shim {
         let work = locked(&self.graphs).get(&graph.0).cloned();
         let work = work.ok_or_else(|| self.failed("launch_graph", "a graph that is none"))?;
         for one in work.iter().cloned() {
-            // SAFETY: what was captured was promised of memory that is still there, as the caller promises.
+            // SAFETY: what was captured was promised of memory that is still there, as the caller
+            // promises.
             unsafe {
                 match one {
                     Captured::Launch { kernel, shape, mut values } => {

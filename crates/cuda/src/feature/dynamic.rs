@@ -1,5 +1,5 @@
-//! A device's cache whose rows come and go (`kernels/cache.cu`): batches are looked up, served and admitted by kernels, and the host learns no
-//! more than how many rows were found.
+//! A device's cache whose rows come and go (`kernels/cache.cu`): batches are looked up, served and
+//! admitted by kernels, and the host learns no more than how many rows were found.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -21,8 +21,9 @@ use crate::{Buffer, Device, Queue, arguments, driver::Address, scan};
 pub enum Policy {
     /// The first that came ([`graphmill_loader::policy::fifo`], to the row).
     Fifo,
-    /// The first that came and was not used since a hand went by: SIEVE but for the place of new rows, which is the slot they are given, as in CLOCK
-    /// (a queue in the order of arrival would be rewritten by every batch). Takes O(slots) a batch.
+    /// The first that came and was not used since a hand went by: SIEVE but for the place of new
+    /// rows, which is the slot they are given, as in CLOCK (a queue in the order of arrival would
+    /// be rewritten by every batch). Takes O(slots) a batch.
     Sieve,
 }
 
@@ -54,7 +55,8 @@ struct State {
 }
 
 impl Dynamic {
-    /// `slots` rows of `stored` (at most all) on the device. Takes 4 bytes a row of the table and 4 to 8 a slot beside them.
+    /// `slots` rows of `stored` (at most all) on the device. Takes 4 bytes a row of the table and 4
+    /// to 8 a slot beside them.
     ///
     /// # Errors
     /// There is not as much memory, or the driver fails.
@@ -83,7 +85,8 @@ impl Dynamic {
         self.slots
     }
 
-    /// The rows on the device, and what they cost. What is missing is admitted. `asked` is where the ids are there, if they are.
+    /// The rows on the device, and what they cost. What is missing is admitted. `asked` is where
+    /// the ids are there, if they are.
     fn rows(&self, ids: &[NodeId], asked: Option<Address>) -> Result<(Buffer, Traffic)> {
         if asked.is_none() {
             self.stored.check(ids)?;
@@ -110,7 +113,8 @@ impl Dynamic {
         let (bytes, unit, group, kind) = (copying.row_bytes, copying.unit, copying.group, copying.kind);
         let (rows, dim) = (state.rows.address(), self.dim());
         let out_at = out.address();
-        // SAFETY: all ids are below V; there is room for what each kernel writes of every id, slot and row
+        // SAFETY: all ids are below V; there is room for what each kernel writes of every id, slot
+        // and row
         unsafe {
             driver.fill(hits_at, 0, 6, queue.stream())?;
             queue.run("cache_look_up", count, arguments![ids_at, count, slot_of, used, found_at])?;
@@ -140,7 +144,8 @@ impl Dynamic {
         Ok((out, Traffic { device, host, ..Traffic::default() }))
     }
 
-    /// The slots in the order in which the hand takes them, as many as are `missing` (one u32 there).
+    /// The slots in the order in which the hand takes them, as many as are `missing` (one u32
+    /// there).
     ///
     /// # Safety
     /// The addresses are those of the cache's state, and of a count.

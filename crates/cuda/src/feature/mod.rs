@@ -1,4 +1,5 @@
-//! Feature rows in the memory of devices, with the rest in host memory that their kernels read in place.
+//! Feature rows in the memory of devices, with the rest in host memory that their kernels read in
+//! place.
 //!
 //! - [`Tiered`]: the hottest rows, loaded once, on one device or several.
 //! - [`Dynamic`]: rows come and go as they are asked for.

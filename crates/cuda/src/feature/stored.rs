@@ -32,7 +32,8 @@ pub(super) struct Copying {
 }
 
 impl Stored {
-    /// Locks the table where it is, or copies it where the system does not lock such memory (a mapped file, say).
+    /// Locks the table where it is, or copies it where the system does not lock such memory (a
+    /// mapped file, say).
     ///
     /// # Errors
     /// There is no memory for the copy.

@@ -29,9 +29,10 @@ pub struct Tiered {
 }
 
 impl Tiered {
-    /// For each of `devices`, the rows of `held` on the devices that it says (see [`graphmill_loader::feature::cached::placed`]), and all of
-    /// `stored` in host memory. A device reads the host's memory for rows of another whose memory it cannot. Takes 4 `V` bytes of each
-    /// device beside the rows; none where one holds all.
+    /// For each of `devices`, the rows of `held` on the devices that it says (see
+    /// [`graphmill_loader::feature::cached::placed`]), and all of `stored` in host memory. A device
+    /// reads the host's memory for rows of another whose memory it cannot. Takes 4 `V` bytes of
+    /// each device beside the rows; none where one holds all.
     ///
     /// # Errors
     /// A device has not as much memory, a row is held that is not there, or a driver fails.
@@ -97,7 +98,8 @@ impl Tiered {
             out.address(),
             found.address()
         ];
-        // SAFETY: all rows asked for are there, by the maps of this very table, and there is room for as many
+        // SAFETY: all rows asked for are there, by the maps of this very table, and there is room
+        // for as many
         unsafe {
             self.pool.device().driver().fill(found.address(), 0, 6, queue.stream())?;
             queue.run("tier_gather", ids.len(), arguments)?;
@@ -115,7 +117,8 @@ fn owner(held: &Placed, slot: usize) -> usize {
     held.owners.get(slot).map_or(0, |&owner| owner.into())
 }
 
-/// Where device `own` of `count` finds each of `rows` rows: the holder's number, and `count` times the row there.
+/// Where device `own` of `count` finds each of `rows` rows: the holder's number, and `count` times
+/// the row there.
 fn places(held: &Placed, rows: usize, count: usize, own: usize, shared: bool) -> Result<Vec<u32>> {
     let mut places = vec![COLD; rows];
     let mut next = vec![held.everywhere.min(held.ids.len()); count];

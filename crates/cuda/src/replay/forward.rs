@@ -127,7 +127,8 @@ impl Driver for Replay {
         self.inner.kernel(name)
     }
 
-    /// Of values of unknown sizes, which are not recorded: [`Replay::launch`] is for those that are.
+    /// Of values of unknown sizes, which are not recorded: [`Replay::launch`] is for those that
+    /// are.
     unsafe fn launch(
         &self,
         kernel: Kernel,

@@ -1,4 +1,5 @@
-//! Steps that come again: their commands are captured as a graph once and given to the device in one call afterwards.
+//! Steps that come again: their commands are captured as a graph once and given to the device in
+//! one call afterwards.
 //!
 //! ```text
 //!   begin ─► launches, fills, copies, products are recorded ─► somebody waits for the stream ─► .. ─► end
@@ -7,18 +8,22 @@
 //!          never seen: given to the stream    seen before: captured, then run    captured before: one copy, one call
 //! ```
 //!
-//! A step's host code runs every time, and takes the same memory if nothing changed; what it would have given to the stream is compared
-//! with what it gave before: kernels, shapes, addresses and all values but those that come late
-//! ([`crate::device::Late`]: learning rates, corrections, keys of dropout, labels). A graph therefore runs only where every address in it was
-//! taken anew by the step that runs it, and needs to hold no memory. Another shape or batch is another segment: it is given to the stream as ever,
-//! and captured when it comes again.
+//! A step's host code runs every time, and takes the same memory if nothing changed; what it would
+//! have given to the stream is compared with what it gave before: kernels, shapes, addresses and
+//! all values but those that come late ([`crate::device::Late`]: learning rates, corrections, keys
+//! of dropout, labels). A graph therefore runs only where every address in it was taken anew by the
+//! step that runs it, and needs to hold no memory. Another shape or batch is another segment: it is
+//! given to the stream as ever, and captured when it comes again.
 //!
-//! What comes late is read from memory of the device, which one copy brings up to date before the graph runs. Values are the same as in a
-//! launch, and so is the order of commands, so results are the same bits.
+//! What comes late is read from memory of the device, which one copy brings up to date before the
+//! graph runs. Values are the same as in a launch, and so is the order of commands, so results are
+//! the same bits.
 //!
-//! Capturing is one loop over recorded commands, under two locks. Whoever gives memory back holds the state's; whoever waits for a stream, records an
-//! event there or has it wait holds a share of the other one, without which a call of another thread could come between the beginning of a
-//! capture and its end, and would be captured itself. Where the driver refuses to capture, the segment and all others are given to the stream as ever.
+//! Capturing is one loop over recorded commands, under two locks. Whoever gives memory back holds
+//! the state's; whoever waits for a stream, records an event there or has it wait holds a share of
+//! the other one, without which a call of another thread could come between the beginning of a
+//! capture and its end, and would be captured itself. Where the driver refuses to capture, the
+//! segment and all others are given to the stream as ever.
 
 mod forward;
 mod segment;
@@ -58,7 +63,8 @@ pub struct Counts {
 /// A driver, and the steps of one stream of it.
 pub(crate) struct Replay {
     inner: Arc<dyn Driver>,
-    /// The stream whose commands are being recorded, [`NONE`] between steps. Commands of others take no lock.
+    /// The stream whose commands are being recorded, [`NONE`] between steps. Commands of others
+    /// take no lock.
     stream: AtomicU64,
     state: Mutex<State>,
     /// Held alone while work is captured. Taken after `state`, and by itself.
@@ -101,14 +107,16 @@ impl Replay {
         self.state().counts.clone()
     }
 
-    /// Bytes of a table for what comes late that would be enough for all segments seen; 0 where what there is suffices.
+    /// Bytes of a table for what comes late that would be enough for all segments seen; 0 where
+    /// what there is suffices.
     pub(crate) fn wanted(&self) -> usize {
         let state = self.state();
         let most = state.known.iter().map(|known| known.segment.late().len()).max().unwrap_or(0);
         if most > state.table.1 && state.counts.refused.is_none() { most } else { 0 }
     }
 
-    /// Records what is given to the stream from now on. `table` is memory of the device that nobody else uses before the next begin.
+    /// Records what is given to the stream from now on. `table` is memory of the device that nobody
+    /// else uses before the next begin.
     ///
     /// # Errors
     /// Commands of a step before, which nobody ended, are refused.
@@ -162,8 +170,8 @@ impl Replay {
         records
     }
 
-    /// Gives memory back, which the recorded commands may use, and which no capture may meet. Whoever waits next is told of commands
-    /// that are refused.
+    /// Gives memory back, which the recorded commands may use, and which no capture may meet.
+    /// Whoever waits next is told of commands that are refused.
     fn settled(&self, give_back: impl FnOnce(&dyn Driver)) {
         let mut state = self.state();
         state.failed = self.flush(&mut state).err();
@@ -180,8 +188,9 @@ impl Replay {
         call(&*self.inner)
     }
 
-    /// Starts a kernel with the values of its parameters, of 64 bits each; those whose bits are set in `late` come late, and the last
-    /// parameter is where they are: null, for what is given to the stream at once.
+    /// Starts a kernel with the values of its parameters, of 64 bits each; those whose bits are set
+    /// in `late` come late, and the last parameter is where they are: null, for what is given to
+    /// the stream at once.
     ///
     /// # Errors
     /// As [`Driver::launch`]; of what is recorded, whoever waits for the stream is told.
@@ -245,13 +254,15 @@ impl Replay {
         };
         let Some(graph) = graph else {
             counts.launched += 1;
-            // SAFETY: memory is as whoever recorded the commands promised: nobody has waited for the stream since
+            // SAFETY: memory is as whoever recorded the commands promised: nobody has waited for
+            // the stream since
             return unsafe { segment.issue(&*self.inner, stream, None) };
         };
         counts.replayed += 1;
         let late = segment.late();
-        // SAFETY: the graph's commands are those that were recorded, of memory as above; its table has room for what comes late, which
-        // the stream reads before anything is copied there again
+        // SAFETY: the graph's commands are those that were recorded, of memory as above; its table
+        // has room for what comes late, which the stream reads before anything is copied there
+        // again
         unsafe {
             if let Some(table) = table.filter(|_| !late.is_empty()) {
                 self.inner.upload(late.as_ptr(), table, late.len(), stream)?;

@@ -1,4 +1,5 @@
-//! Commands of a stream that were recorded instead of given, and the values of theirs that may differ when the same come again.
+//! Commands of a stream that were recorded instead of given, and the values of theirs that may
+//! differ when the same come again.
 
 use std::{ffi::c_void, ops::Range};
 
@@ -21,8 +22,8 @@ enum Command {
         shape: Shape,
         /// Its values among [`Segment::words`].
         values: Range<usize>,
-        /// Where its late values are among [`Segment::late`], one word each, and a bit for each argument that is one of them. The kernel's
-        /// last parameter says where they are.
+        /// Where its late values are among [`Segment::late`], one word each, and a bit for each
+        /// argument that is one of them. The kernel's last parameter says where they are.
         late: Option<(usize, u32)>,
     },
     Fill {
@@ -75,8 +76,8 @@ impl Segment {
         at
     }
 
-    /// A kernel with the values of its parameters, 64 bits each; of those whose bit is set in `late` only the places are the same in
-    /// another run.
+    /// A kernel with the values of its parameters, 64 bits each; of those whose bit is set in
+    /// `late` only the places are the same in another run.
     pub(super) fn launch(&mut self, kernel: Kernel, shape: Shape, values: &[u64], late: u32) {
         let first = self.words.len();
         self.words.extend_from_slice(values);
@@ -111,14 +112,15 @@ impl Segment {
         self.commands.push(Command::Product(product));
     }
 
-    /// Gives all commands to a stream, in order. With `table`, what comes late is read from there when they run: a copy of
-    /// [`Segment::late`]. Without, it is part of the commands.
+    /// Gives all commands to a stream, in order. With `table`, what comes late is read from there
+    /// when they run: a copy of [`Segment::late`]. Without, it is part of the commands.
     ///
     /// # Errors
     /// The driver refuses one.
     ///
     /// # Safety
-    /// What was recorded was promised of memory as it is now, and as many bytes as come late are at `table`.
+    /// What was recorded was promised of memory as it is now, and as many bytes as come late are at
+    /// `table`.
     pub(super) unsafe fn issue(
         &self,
         driver: &dyn Driver,
@@ -175,7 +177,8 @@ fn bits(of: u32) -> impl Iterator<Item = usize> {
     (0..32).filter(move |bit| of >> bit & 1 == 1)
 }
 
-/// Starts a kernel with these values of its parameters, of 64 bits each: a parameter of 32 is read from the first bytes.
+/// Starts a kernel with these values of its parameters, of 64 bits each: a parameter of 32 is read
+/// from the first bytes.
 ///
 /// # Errors
 /// As [`Driver::launch`].

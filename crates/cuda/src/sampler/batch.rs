@@ -1,8 +1,9 @@
 //! A batch on a device, hop by hop.
 //!
-//! How many nodes and edges there are the device knows; the host knows how many there are at most, by the fanouts, takes memory for as many and starts as
-//! many threads. It waits once, in the end, when a kernel has told it the sizes and the input nodes. Where a fanout does not say how many edges there may be,
-//! or too many, the host waits for the hop's count, too.
+//! How many nodes and edges there are the device knows; the host knows how many there are at most,
+//! by the fanouts, takes memory for as many and starts as many threads. It waits once, in the end,
+//! when a kernel has told it the sizes and the input nodes. Where a fanout does not say how many
+//! edges there may be, or too many, the host waits for the hop's count, too.
 
 use std::sync::Arc;
 
@@ -122,7 +123,8 @@ impl DeviceSampler {
             }
         };
         if wanted.is_local {
-            // asked for where it is known how many nodes there are: the hops up to the next count find it made
+            // asked for where it is known how many nodes there are: the hops up to the next count
+            // find it made
             let room = self.horizon(form, hop, nodes, most);
             if !nodes.has_room(room) {
                 nodes.make_room(queue, room)?;
@@ -145,7 +147,8 @@ impl DeviceSampler {
         Ok(Layer { drawn, self_weight, transposed })
     }
 
-    /// How many nodes there are at most when this hop, of so many edges, and those are drawn that nobody has to count first.
+    /// How many nodes there are at most when this hop, of so many edges, and those are drawn that
+    /// nobody has to count first.
     fn horizon(&self, form: &BlockLayout, hop: usize, nodes: &Nodes, edges: usize) -> usize {
         let layers = self.fanout.len();
         let mut room = nodes.with(edges);
@@ -157,8 +160,8 @@ impl DeviceSampler {
         room
     }
 
-    /// Has a kernel tell the host the sizes and the nodes, of which there are as many as the size at `last` says, and waits: others read the blocks
-    /// in streams of their own.
+    /// Has a kernel tell the host the sizes and the nodes, of which there are as many as the size
+    /// at `last` says, and waits: others read the blocks in streams of their own.
     fn tell(
         &self,
         queue: &Arc<Queue>,
@@ -172,7 +175,8 @@ impl DeviceSampler {
         let work = |host: Address| -> Result<()> {
             let (from, ids) = (sizes.address(), nodes.ids.address());
             let arguments = arguments![from, head / 8, last, ids, host, host.offset(head)];
-            // SAFETY: there is room for the sizes, and behind them for as many nodes as there are at most
+            // SAFETY: there is room for the sizes, and behind them for as many nodes as there are
+            // at most
             unsafe { queue.run("sample_tell", most.max(head / 8), arguments)? };
             Ok(queue.synchronize()?)
         };

@@ -21,13 +21,15 @@ pub(super) const ALL: u32 = u32::MAX;
 const FEW: u32 = 32;
 /// Bytes of the tables of rows being drawn with larger fanouts.
 const TABLES: usize = 32 << 20;
-/// Edges that a hop may have, by its fanout, without anybody counting them first: what is taken for them lies partly idle where nodes have few neighbours.
+/// Edges that a hop may have, by its fanout, without anybody counting them first: what is taken for
+/// them lies partly idle where nodes have few neighbours.
 const UNCOUNTED: usize = 1 << 22;
 
 /// What a hop drew. Buffers may be longer than what is in them.
 pub(super) struct Drawn {
     pub(super) indptr: Buffer,
-    /// Sources: slots of the nodes' table, or where there is none global ids; local ones once they are numbered.
+    /// Sources: slots of the nodes' table, or where there is none global ids; local ones once they
+    /// are numbered.
     pub(super) indices: Buffer,
     /// How many there are at most.
     pub(super) most: usize,
@@ -53,7 +55,8 @@ pub(super) struct Hop<'a> {
     pub(super) sizes: Address,
 }
 
-/// How many edges so many destinations have at most, where the fanout says so and they are few enough.
+/// How many edges so many destinations have at most, where the fanout says so and they are few
+/// enough.
 pub(super) fn most_edges(draw: Draw, fanout: u32, rows: usize) -> Option<usize> {
     let each = match draw {
         Draw::Walks { walks, length, .. } => fanout.min(walks * length),
@@ -63,7 +66,8 @@ pub(super) fn most_edges(draw: Draw, fanout: u32, rows: usize) -> Option<usize> 
 }
 
 impl Hop<'_> {
-    /// Counts the edges of all nodes: where each one's start, and on the device how many there are. Words for later kernels become 0 with its own.
+    /// Counts the edges of all nodes: where each one's start, and on the device how many there are.
+    /// Words for later kernels become 0 with its own.
     pub(super) fn count(&self, nodes: &Nodes, later: usize) -> Result<(Counted, Zeros)> {
         let (queue, rows) = (self.queue, nodes.most);
         let (graph, parts) = (self.topology.table(), self.topology.num_parts());
@@ -78,13 +82,14 @@ impl Hop<'_> {
         let dealt = zeros.take(zeros::of_starts(rows));
         let arguments =
             arguments![graph, parts, ids, self.fanout, self.draw.mode(), counted, at, self.sizes, dealt];
-        // SAFETY: the graph is that of the sampler, ids are of its nodes, of whom there are at most as many; there is room for a count of each and one
-        // more, and a word for each tile
+        // SAFETY: the graph is that of the sampler, ids are of its nodes, of whom there are at most
+        // as many; there is room for a count of each and one more, and a word for each tile
         unsafe { queue.run("sample_starts", TILE_THREADS * zeros::starts_tiles(rows), arguments)? };
         Ok((Counted { indptr, visits }, zeros))
     }
 
-    /// Draws the edges that were counted, `most` of them at most, and puts their sources into `slots`.
+    /// Draws the edges that were counted, `most` of them at most, and puts their sources into
+    /// `slots`.
     pub(super) fn draw(&self, nodes: &Nodes, counted: Counted, most: usize, slots: Slots) -> Result<Drawn> {
         let (queue, rows) = (self.queue, nodes.most);
         let Counted { indptr, visits } = counted;
@@ -93,7 +98,8 @@ impl Hop<'_> {
         let (ids, sizes, at, out) = (nodes.ids.address(), self.sizes, indptr.address(), indices.address());
         let (fanout, mode, (entries, mask, dense)) = (self.fanout, self.draw.mode(), slots);
         let mut edge_weight = None;
-        // SAFETY: as in `count`; `most` edges are the most that were counted for the same rows and fanout, and the table has room for their sources
+        // SAFETY: as in `count`; `most` edges are the most that were counted for the same rows and
+        // fanout, and the table has room for their sources
         unsafe {
             match self.draw {
                 Draw::Walks { walks, length, .. } => {
@@ -160,7 +166,8 @@ impl Hop<'_> {
         unsafe { queue.launch("sample_many", shape, arguments) }
     }
 
-    /// PinSAGE's neighbourhoods: the nodes that walks visit most, and how often. How many there are goes to `counts`.
+    /// PinSAGE's neighbourhoods: the nodes that walks visit most, and how often. How many there are
+    /// goes to `counts`.
     fn walk(
         &self,
         nodes: &Nodes,
@@ -183,18 +190,21 @@ impl Hop<'_> {
         let arguments = arguments![
             graph, parts, ids, self.sizes, walks, length, restart, self.key, width, to[0], to[1], counts
         ];
-        // SAFETY: the graph is that of the sampler, ids are of its nodes; `width` places for each, and a count
+        // SAFETY: the graph is that of the sampler, ids are of its nodes; `width` places for each,
+        // and a count
         unsafe { queue.launch("walk_draw", shape, arguments)? };
         Ok((visited, times))
     }
 
-    /// Makes local ids of the sources in `drawn`, which are slots, and appends the new ones to the nodes.
+    /// Makes local ids of the sources in `drawn`, which are slots, and appends the new ones to the
+    /// nodes.
     pub(super) fn number(&self, nodes: &mut Nodes, drawn: &Drawn, zeros: &mut Zeros) -> Result<()> {
         let (entries, ..) = nodes.slots();
         let dealt = zeros.take(zeros::of_numbers(drawn.most));
         let threads = TILE_THREADS * zeros::edge_tiles(drawn.most);
         let arguments = arguments![entries, drawn.indices.address(), nodes.ids.address(), self.sizes, dealt];
-        // SAFETY: the sources are slots of the table, the nodes have room for all of them that are new, and there is a word for each tile
+        // SAFETY: the sources are slots of the table, the nodes have room for all of them that are
+        // new, and there is a word for each tile
         unsafe { self.queue.run("relabel_number", threads, arguments)? };
         nodes.most = nodes.with(drawn.most);
         Ok(())

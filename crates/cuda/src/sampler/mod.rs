@@ -1,8 +1,10 @@
-//! Seeds to blocks on a device: the same blocks, element by element, that the processor's samplers draw under the same key.
+//! Seeds to blocks on a device: the same blocks, element by element, that the processor's samplers
+//! draw under the same key.
 //!
-//! A hop is counted (`kernels/starts.cu`), drawn (`sample.cu`, `walk.cu`) into a hash table on the device, numbered by it (`relabel.cu`) and transposed
-//! where that is wanted (`transpose.cu`): three kernels, and two and one a digit more. The host learns how many nodes and edges there are, and the input
-//! nodes, in the end; the blocks stay ([`graphmill_core::block::OnDevice`]).
+//! A hop is counted (`kernels/starts.cu`), drawn (`sample.cu`, `walk.cu`) into a hash table on the
+//! device, numbered by it (`relabel.cu`) and transposed where that is wanted (`transpose.cu`):
+//! three kernels, and two and one a digit more. The host learns how many nodes and edges there are,
+//! and the input nodes, in the end; the blocks stay ([`graphmill_core::block::OnDevice`]).
 
 mod batch;
 mod hop;
@@ -63,8 +65,8 @@ pub enum Made {
     OnHost(String),
 }
 
-/// The sampler of that name (of [`graphmill_loader::sampler::TABLE`]) for each of `devices`, which may each use `budget` bytes for the
-/// graph (see [`Topology::new`]).
+/// The sampler of that name (of [`graphmill_loader::sampler::TABLE`]) for each of `devices`, which
+/// may each use `budget` bytes for the graph (see [`Topology::new`]).
 ///
 /// Drawn on devices are those that [`is_drawn_on_devices`], by most of their options.
 ///
@@ -99,8 +101,9 @@ pub fn make(
     Ok(Made::OnDevices(devices.iter().zip(topologies).map(each).collect()))
 }
 
-/// A sampler on a device. Batches of several threads are drawn side by side, each in a queue of its own. Another graph than the one it was made for,
-/// and batches in two steps ([`SplitSampler`]), are drawn by the processor.
+/// A sampler on a device. Batches of several threads are drawn side by side, each in a queue of its
+/// own. Another graph than the one it was made for, and batches in two steps ([`SplitSampler`]),
+/// are drawn by the processor.
 pub struct DeviceSampler {
     pool: QueuePool,
     graph: Graph,
@@ -173,7 +176,8 @@ impl DeviceSampler {
         let arguments = arguments![
             graph, parts, ids, at.sizes, indptr, entries, mask, dense, indices, inv_sqrt, degrees, known, own_at, edge_at
         ];
-        // SAFETY: ids are of the graph's nodes, which the tables have values for; a weight for each row and each edge
+        // SAFETY: ids are of the graph's nodes, which the tables have values for; a weight for each
+        // row and each edge
         unsafe { queue.run("sample_weights", drawn.most.max(nodes.most), arguments)? };
         drawn.edge_weight = Some(edge);
         Ok(own)

@@ -6,7 +6,8 @@ use graphmill_core::NodeId;
 
 use crate::{Buffer, Queue, Result, arguments, driver::Address};
 
-/// Where sources are put, as kernels are given it (`kernels/table.cuh`): entries, slots less one, and whether ids are slots.
+/// Where sources are put, as kernels are given it (`kernels/table.cuh`): entries, slots less one,
+/// and whether ids are slots.
 pub(super) type Slots = (Address, u32, u32);
 
 /// Sources stay global ids.
@@ -65,7 +66,8 @@ impl Nodes {
         let (entries, ids) = (queue.scratch(8 * slots)?, queue.take(4 * room)?);
         let (at, old, new) = (entries.address(), self.ids.address(), ids.address());
         let slots_of = (at, mask, u32::from(dense));
-        // SAFETY: two words for each slot, which are more than there will be different nodes; ids for all that are there
+        // SAFETY: two words for each slot, which are more than there will be different nodes; ids
+        // for all that are there
         unsafe {
             driver.fill(at, u32::MAX, 2 * slots, queue.stream())?;
             driver.copy(old, new, 4 * self.most, queue.stream())?;

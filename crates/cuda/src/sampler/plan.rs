@@ -61,7 +61,8 @@ type Make = fn(&SamplerOptions, &Source) -> Result<Plan, String>;
 const TABLE: &[(&str, Make)] =
     &[("neighbor", neighbor), ("full", full), ("weighted", weighted), ("random-walk", random_walk)];
 
-/// Whether devices draw for the sampler of that name. With some options they may not, all the same: see [`super::make`].
+/// Whether devices draw for the sampler of that name. With some options they may not, all the same:
+/// see [`super::make`].
 pub fn is_drawn_on_devices(name: &str) -> bool {
     TABLE.iter().any(|(drawn, _)| *drawn == name)
 }
@@ -83,8 +84,9 @@ fn full(options: &SamplerOptions, _: &Source) -> Result<Plan, String> {
     Ok(Plan::new(Full::new(hops)?, Draw::Distinct, &Fanout(vec![Fanout::ALL; hops])))
 }
 
-/// With replacement by alias tables, or where all edges weigh the same. Draws without replacement, and those by prefix sums, end in logarithms, or in
-/// sums over whole rows, which a device does not round as the processor does, or not at any useful rate.
+/// With replacement by alias tables, or where all edges weigh the same. Draws without replacement,
+/// and those by prefix sums, end in logarithms, or in sums over whole rows, which a device does not
+/// round as the processor does, or not at any useful rate.
 fn weighted(options: &SamplerOptions, source: &Source) -> Result<Plan, String> {
     let WeightOptions { edge_weights } = options.own.get();
     let sampler = Weighted::new(source.graph, &options.fanout, &options.own.get(), edge_weights)?;

@@ -1,5 +1,5 @@
-//! Page-locked memory of the host that kernels write what a batch tells the host to. Taking it from the driver costs more than drawing a batch, so it
-//! is kept.
+//! Page-locked memory of the host that kernels write what a batch tells the host to. Taking it from
+//! the driver costs more than drawing a batch, so it is kept.
 
 use std::sync::Arc;
 
@@ -29,7 +29,8 @@ impl Staging {
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        // SAFETY: it was allocated by this driver, which waits for the device before it takes it back
+        // SAFETY: it was allocated by this driver, which waits for the device before it takes it
+        // back
         unsafe { self.device.driver().free_host(self.memory) };
     }
 }
@@ -39,8 +40,8 @@ impl Drop for Staging {
 pub(super) struct Stagings(ObjectPool<Staging>);
 
 impl Stagings {
-    /// Has a batch told to `bytes` of host memory, whose address `work` is given, and gives what `read` makes of them once `work` has waited for its
-    /// stream.
+    /// Has a batch told to `bytes` of host memory, whose address `work` is given, and gives what
+    /// `read` makes of them once `work` has waited for its stream.
     ///
     /// # Errors
     /// There is not as much page-locked memory, or `work` fails.
@@ -54,7 +55,8 @@ impl Stagings {
         let fitting = self.0.take().filter(|staging| staging.bytes >= bytes);
         let staging = fitting.map_or_else(|| Staging::new(device, bytes), Ok)?;
         work(staging.memory.address)?;
-        // SAFETY: as many bytes were zeroed when it was taken; the kernels that wrote there are done, and nobody else has it
+        // SAFETY: as many bytes were zeroed when it was taken; the kernels that wrote there are
+        // done, and nobody else has it
         let told = read(unsafe { std::slice::from_raw_parts(staging.memory.pointer, bytes) });
         self.0.put(staging);
         Ok(told)

@@ -1,5 +1,5 @@
-//! A graph where a device's samplers read it: in the device's memory, in that of several devices, or in host memory. Kernels see addresses
-//! alone, so they are the same for all three.
+//! A graph where a device's samplers read it: in the device's memory, in that of several devices,
+//! or in host memory. Kernels see addresses alone, so they are the same for all three.
 
 use std::{fmt, sync::Arc};
 
@@ -54,8 +54,9 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Of each of `devices`, a graph with its alias tables, if any: on every device where at most `budget` bytes of each are enough, shared out
-    /// among them where they read each other and it then is, and otherwise in host memory. O(V + E).
+    /// Of each of `devices`, a graph with its alias tables, if any: on every device where at most
+    /// `budget` bytes of each are enough, shared out among them where they read each other and it
+    /// then is, and otherwise in host memory. O(V + E).
     ///
     /// # Errors
     /// There is not enough memory, or a driver fails.

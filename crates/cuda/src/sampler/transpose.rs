@@ -36,15 +36,15 @@ pub(super) fn words(edges: usize, sources: usize) -> usize {
     passes(sources) * (DIGITS + 1 + edge_tiles(edges) * DIGITS)
 }
 
-/// Groups the edges by source, of `sources` at most, destinations ascending within each. O(E log S) by a radix sort of one kernel a digit, 20 bytes an
-/// edge while it lasts.
+/// Groups the edges by source, of `sources` at most, destinations ascending within each. O(E log S)
+/// by a radix sort of one kernel a digit, 20 bytes an edge while it lasts.
 ///
 /// # Errors
 /// There is not enough memory, or the driver fails.
 ///
 /// # Safety
-/// At `sizes` are the numbers of the block's destinations, edges and sources, which are not more than what `drawn` and `sources` say; edges have
-/// local sources.
+/// At `sizes` are the numbers of the block's destinations, edges and sources, which are not more
+/// than what `drawn` and `sources` say; edges have local sources.
 pub(super) unsafe fn transpose(
     queue: &Arc<Queue>,
     sources: usize,

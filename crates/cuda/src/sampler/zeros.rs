@@ -1,4 +1,5 @@
-//! Words that are 0 when a hop begins: what its kernels deal out and look back at (`kernels/lookback.cuh`). One fill makes them for all kernels of a hop.
+//! Words that are 0 when a hop begins: what its kernels deal out and look back at
+//! (`kernels/lookback.cuh`). One fill makes them for all kernels of a hop.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! A driver that counts what comes back from the device, and whose work is done when a test says so.
+//! A driver that counts what comes back from the device, and whose work is done when a test says
+//! so.
 #![allow(dead_code, reason = "every test file takes what it needs")]
 
 use std::{

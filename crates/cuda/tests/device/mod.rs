@@ -1,4 +1,5 @@
-//! The devices that tests run on: the processor, or, with `GRAPHMILL_TEST_DEVICE=N`, NVIDIA's from number N on.
+//! The devices that tests run on: the processor, or, with `GRAPHMILL_TEST_DEVICE=N`, NVIDIA's from
+//! number N on.
 #![allow(dead_code, reason = "every test file takes what it needs")]
 
 use std::{
@@ -25,7 +26,8 @@ pub(crate) fn count() -> usize {
     real().map_or(usize::MAX, |first| nvidia::count().expect("NVIDIA's driver") - first)
 }
 
-/// A driver; of the processor as the options say. NVIDIA's is opened once a process: it compiles the kernels.
+/// A driver; of the processor as the options say. NVIDIA's is opened once a process: it compiles
+/// the kernels.
 pub(crate) fn driver(index: usize, options: Options) -> Arc<dyn Driver> {
     static OPEN: Mutex<Vec<(usize, Arc<dyn Driver>)>> = Mutex::new(Vec::new());
     let Some(first) = real() else { return shim::open(index, options) };

@@ -1,4 +1,5 @@
-//! The seam of NVIDIA devices in a build without them: opening one is refused, so its type has no values.
+//! The seam of NVIDIA devices in a build without them: opening one is refused, so its type has no
+//! values.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! The devices that compute a run: the processor, or NVIDIA devices.
 //!
-//! Everything that needs an NVIDIA device goes through one seam, the module `devices`: with the feature `cuda` it is
-//! `nvidia.rs`, without it `absent.rs`, whose devices cannot be opened and therefore have no values.
+//! Everything that needs an NVIDIA device goes through one seam, the module `devices`: with the
+//! feature `cuda` it is `nvidia.rs`, without it `absent.rs`, whose devices cannot be opened and
+//! therefore have no values.
 
 #[cfg_attr(feature = "cuda", path = "nvidia/mod.rs")]
 #[cfg_attr(not(feature = "cuda"), path = "absent.rs")]
@@ -98,8 +99,9 @@ impl ComputeDevices {
         self.gpus.first().map_or(&self.cpu, Gpu::backend)
     }
 
-    /// The sampler for each device, where there are devices that draw as `--sampler` says; otherwise why the processor does, if there are
-    /// devices at all. `graph` is what it draws from; the processor alone draws batches `in_parts`.
+    /// The sampler for each device, where there are devices that draw as `--sampler` says;
+    /// otherwise why the processor does, if there are devices at all. `graph` is what it draws
+    /// from; the processor alone draws batches `in_parts`.
     ///
     /// # Errors
     /// As [`build::sampler`], or the graph does not fit.
@@ -122,8 +124,8 @@ impl ComputeDevices {
         made.map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))
     }
 
-    /// What scores nodes: the first device where all features and the rows of two layers of all nodes fit into a half of what is free
-    /// there, otherwise the processor.
+    /// What scores nodes: the first device where all features and the rows of two layers of all
+    /// nodes fit into a half of what is free there, otherwise the processor.
     pub(crate) fn inference(&self, data: &Dataset, model: &Model) -> &dyn Backend {
         let Some(gpu) = self.gpus.first() else { return &self.cpu };
         let widest = (0..model.num_layers())

@@ -1,11 +1,13 @@
-//! Means over the bottom blocks of sampled batches, and their transpose: GB/s of source rows read (one an edge) and
-//! result rows written. Rows that several edges share are counted for each, though caches may hold them: on a graph
-//! with hubs a rate may pass what the memory moves.
+//! Means over the bottom blocks of sampled batches, and their transpose: GB/s of source rows read
+//! (one an edge) and result rows written. Rows that several edges share are counted for each,
+//! though caches may hold them: on a graph with hubs a rate may pass what the memory moves.
 //!
-//! Several batches are taken in turn, each with rows of its own, so that caches are as cold as training finds them.
+//! Several batches are taken in turn, each with rows of its own, so that caches are as cold as
+//! training finds them.
 //!
 //! - `local`: sources numbered as first seen, in a gathered matrix;
-//! - `global`: sources read in place from the table of all nodes (the fast path), by samplers that start from seeds;
+//! - `global`: sources read in place from the table of all nodes (the fast path), by samplers that
+//!   start from seeds;
 //! - `transposed`: gradients from destinations to local sources.
 //!
 //! Limits: copying a large array; and reading random rows of this width.

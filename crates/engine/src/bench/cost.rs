@@ -1,5 +1,6 @@
-//! The least time that a batch of training takes on this machine: what it moves by what the memory moves, plus what it
-//! multiplies by what the cores multiply. A model of two terms that knows the sampled blocks' sizes and nothing else:
+//! The least time that a batch of training takes on this machine: what it moves by what the memory
+//! moves, plus what it multiplies by what the cores multiply. A model of two terms that knows the
+//! sampled blocks' sizes and nothing else:
 //!
 //! ```text
 //! sample    E_all reads / random reads per second
@@ -14,8 +15,9 @@
 //!   bias, activation, dropout      5 x 4 D O bytes (2 forward, 3 backward), not after the last layer
 //! ```
 //!
-//! Rows count once per edge although caches keep some of them; operands of products, loss, optimiser and labels are
-//! left out, and nothing overlaps. So it is no strict bound, but what the hot paths would take if each ran at its limit.
+//! Rows count once per edge although caches keep some of them; operands of products, loss,
+//! optimiser and labels are left out, and nothing overlaps. So it is no strict bound, but what the
+//! hot paths would take if each ran at its limit.
 
 use graphmill_core::Block;
 use graphmill_nn::{
@@ -71,8 +73,8 @@ impl Seconds {
     }
 }
 
-/// The numbers of products with neighbours' rows and own rows in each layer; `None` if a model does more than such
-/// products.
+/// The numbers of products with neighbours' rows and own rows in each layer; `None` if a model does
+/// more than such products.
 fn weights(config: &TrainConfig, model: &Model) -> Option<(f64, f64)> {
     let plain =
         config.norm == NormKind::None && config.residual == ResidualKind::None && config.input_dropout == 0.0;

@@ -1,5 +1,6 @@
-//! Whole epochs through the trainer, after one to warm up: seconds of the epoch and of each stage. `unaccounted` is what
-//! of the epoch's seconds no stage has: bookkeeping between batches. Nothing is evaluated or saved.
+//! Whole epochs through the trainer, after one to warm up: seconds of the epoch and of each stage.
+//! `unaccounted` is what of the epoch's seconds no stage has: bookkeeping between batches. Nothing
+//! is evaluated or saved.
 //!
 //! Limit: the model of [`cost`](super::cost), for the models that it knows.
 

@@ -1,11 +1,15 @@
-//! Drawing subgraphs: their node sets, per second, by frontier sampling and by the others that draw as many nodes.
+//! Drawing subgraphs: their node sets, per second, by frontier sampling and by the others that draw
+//! as many nodes.
 //!
-//! On one thread, and with a subgraph on each thread, as training draws them. `n` is the batch size and `m` the frontier's; a frontier of more
-//! than half of `n` would hardly walk, so that `m` is an eighth of `n` then. (Clusters are not drawn: their parts lie ready.)
+//! On one thread, and with a subgraph on each thread, as training draws them. `n` is the batch size
+//! and `m` the frontier's; a frontier of more than half of `n` would hardly walk, so that `m` is an
+//! eighth of `n` then. (Clusters are not drawn: their parts lie ready.)
 //!
-//! Limit: random reads of single values from an array as large as the graph's neighbour lists, on as many threads, two for each of the `n`
-//! nodes: where a node's row is, and a neighbour. In a walk the second waits for the first and the next node for both, so that only
-//! a walk of many nodes at once can come near; choosing among them, and making a set of the nodes, is all beside it.
+//! Limit: random reads of single values from an array as large as the graph's neighbour lists, on
+//! as many threads, two for each of the `n` nodes: where a node's row is, and a neighbour. In a
+//! walk the second waits for the first and the next node for both, so that only a walk of many
+//! nodes at once can come near; choosing among them, and making a set of the nodes, is all beside
+//! it.
 
 use graphmill_core::{NodeId, options::OptionGroup, table::Entry};
 use graphmill_loader::{

@@ -1,6 +1,7 @@
 //! Copying the feature rows of random nodes, as the extract stage does: GB/s read and written.
 //!
-//! Limits: copying a large array; and reading random rows of this width, which is half of what a gather does.
+//! Limits: copying a large array; and reading random rows of this width, which is half of what a
+//! gather does.
 
 use graphmill_core::{
     Features, Matrix,
@@ -20,7 +21,8 @@ use crate::{Result, accelerator::StoredRows};
 
 /// Rows of a call.
 const ROWS: usize = 300_000;
-/// On an NVIDIA device, which needs more to be busy: at most so many, and so many times as many as there are nodes.
+/// On an NVIDIA device, which needs more to be busy: at most so many, and so many times as many as
+/// there are nodes.
 const ROWS_ON_DEVICE: (usize, usize) = (2 << 20, 8);
 
 /// Measures.
@@ -48,8 +50,9 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// On an NVIDIA device: from its memory, and from page-locked host memory that the kernel reads in place. Of the latter the bytes count
-/// that come over the link. The ids are on the device, as sampling leaves them there.
+/// On an NVIDIA device: from its memory, and from page-locked host memory that the kernel reads in
+/// place. Of the latter the bytes count that come over the link. The ids are on the device, as
+/// sampling leaves them there.
 fn on_device(bench: &mut Bench, ids: &[u32], width: usize) -> Result<()> {
     let computers = bench.computers.clone();
     let gpu = &computers.gpus()[0];

@@ -1,9 +1,10 @@
 //! The dense products of a training step: GFLOP/s.
 //!
-//! `M x K x N` is `M` rows of width `K` times a weight of `K x N`; a weight gradient reduces over the rows instead. `F`
-//! is the features' width, `H` the hidden one, `C` the number of classes. Limit: f32 fused multiply-adds on
-//! registers, for products in bf16 too, which the processor's own instructions may bring beyond it; on an NVIDIA device, square products of
-//! the same precision by the vendor's library.
+//! `M x K x N` is `M` rows of width `K` times a weight of `K x N`; a weight gradient reduces over
+//! the rows instead. `F` is the features' width, `H` the hidden one, `C` the number of classes.
+//! Limit: f32 fused multiply-adds on registers, for products in bf16 too, which the processor's own
+//! instructions may bring beyond it; on an NVIDIA device, square products of the same precision by
+//! the vendor's library.
 
 use graphmill_core::Matrix;
 use graphmill_nn::backend::{Backend, Cpu, Precision, Side, ops::Gemm};

@@ -1,4 +1,5 @@
-//! A bench at work: its options, the times of its cases, and the limits that they are compared with.
+//! A bench at work: its options, the times of its cases, and the limits that they are compared
+//! with.
 
 use std::sync::Arc;
 

@@ -9,10 +9,12 @@
 //!   epoch    whole epochs through the trainer, by stage      beside the model of `cost.rs`
 //! ```
 //!
-//! The limits are measured in the same run, on the same threads ([`machine`]): absolute figures move from
-//! machine to machine and with what else runs there, shares of a limit do so less. One file per bench, in `TABLE`.
+//! The limits are measured in the same run, on the same threads ([`machine`]): absolute figures
+//! move from machine to machine and with what else runs there, shares of a limit do so less. One
+//! file per bench, in `TABLE`.
 //!
-//! A case is a warm-up and then [`Options::repeat`] runs; a run repeats the work for at least a fiftieth of a second.
+//! A case is a warm-up and then [`Options::repeat`] runs; a run repeats the work for at least a
+//! fiftieth of a second.
 
 mod aggregate;
 mod cost;
@@ -240,10 +242,12 @@ pub fn known() -> String {
     TABLE.iter().map(|entry| format!("{}: {}", entry.name, entry.summary)).collect::<Vec<_>>().join("; ")
 }
 
-/// Runs the bench called `name` (or `all`) on `data`, or on a generated graph, on the current rayon pool.
+/// Runs the bench called `name` (or `all`) on `data`, or on a generated graph, on the current rayon
+/// pool.
 ///
 /// # Errors
-/// No such bench (the known ones are listed), options that cannot be, a dataset that cannot be trained on.
+/// No such bench (the known ones are listed), options that cannot be, a dataset that cannot be
+/// trained on.
 pub fn run(name: &str, options: &Options, data: Option<Dataset>) -> Result<Report> {
     let chosen = chosen(name)?;
     options.train.check()?;
@@ -282,8 +286,9 @@ pub fn run(name: &str, options: &Options, data: Option<Dataset>) -> Result<Repor
     })
 }
 
-/// An R-MAT graph of 2^scale nodes, 16 in-neighbours each on average, with the Graph500's initiator, 100 features and 47
-/// classes. 3/16 of its nodes train, as long as there are so many with an edge: R-MAT leaves almost half without.
+/// An R-MAT graph of 2^scale nodes, 16 in-neighbours each on average, with the Graph500's
+/// initiator, 100 features and 47 classes. 3/16 of its nodes train, as long as there are so many
+/// with an edge: R-MAT leaves almost half without.
 fn generated(options: &Options) -> Result<Dataset> {
     let seed = options.train.seed;
     let generate = GenerateOptions {

@@ -1,11 +1,13 @@
 //! Drawing blocks: seeds and edges per second.
 //!
-//! In the two ways that training draws them: one batch on each thread, several at once, as `sequential` does; or a
-//! single batch over all threads. In the two forms: relabelled (the general path) and fused (the bottom block keeps
-//! global ids). Transposes, which a backward pass may want, are not made.
+//! In the two ways that training draws them: one batch on each thread, several at once, as
+//! `sequential` does; or a single batch over all threads. In the two forms: relabelled (the general
+//! path) and fused (the bottom block keeps global ids). Transposes, which a backward pass may want,
+//! are not made.
 //!
-//! Limit: random reads of single values from an array as large as the graph's neighbour lists, one an edge. Drawing
-//! reads one value an edge there; relabelling adds another to a table of 4 bytes a node.
+//! Limit: random reads of single values from an array as large as the graph's neighbour lists, one
+//! an edge. Drawing reads one value an edge there; relabelling adds another to a table of 4 bytes a
+//! node.
 
 use graphmill_core::NodeId;
 use graphmill_loader::{BatchKey, BlockLayout, MiniBatch, Workspace, sampler::BatchRequest};

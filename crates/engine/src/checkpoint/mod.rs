@@ -10,17 +10,19 @@
 //!
 //! # Why a checkpoint can be loaded at any moment
 //!
-//! A save writes `checkpoint.tmp/` and syncs it, renames `checkpoint/` to `checkpoint.old/`, renames
-//! `checkpoint.tmp/` to `checkpoint/`, and removes `checkpoint.old/`. A load takes `checkpoint/`, or
-//! `checkpoint.old/` where there is no `checkpoint/`. The directory `checkpoint/` is made by a rename only, so where it is
-//! there it is complete; `checkpoint.old/` is removed only while `checkpoint/` is there. So from the first
-//! completed save on, one of the two is complete after every step ([`atomic::exchange`] says why there are two).
+//! A save writes `checkpoint.tmp/` and syncs it, renames `checkpoint/` to `checkpoint.old/`,
+//! renames `checkpoint.tmp/` to `checkpoint/`, and removes `checkpoint.old/`. A load takes
+//! `checkpoint/`, or `checkpoint.old/` where there is no `checkpoint/`. The directory `checkpoint/`
+//! is made by a rename only, so where it is there it is complete; `checkpoint.old/` is removed only
+//! while `checkpoint/` is there. So from the first completed save on, one of the two is complete
+//! after every step ([`atomic::exchange`] says why there are two).
 //!
 //! # Links and foreign files
 //!
-//! `checkpoint/` may be a symbolic link to a directory on a larger disk: the three directories are then those of the
-//! link's target and beside it, and the link stays. Files in `checkpoint/` that no save wrote are moved to the directory
-//! that replaces it, never removed. Links at `checkpoint.tmp` and `checkpoint.old` are unlinked, never followed.
+//! `checkpoint/` may be a symbolic link to a directory on a larger disk: the three directories are
+//! then those of the link's target and beside it, and the link stays. Files in `checkpoint/` that
+//! no save wrote are moved to the directory that replaces it, never removed. Links at
+//! `checkpoint.tmp` and `checkpoint.old` are unlinked, never followed.
 
 pub mod tensors;
 
@@ -108,8 +110,8 @@ fn checksum(bytes: &[u8]) -> String {
     format!("{:016x}", xxh3_64(bytes))
 }
 
-/// Writes the checkpoint directory `dir` (see the module's head). `state` must not hold numbers that are not finite:
-/// JSON has no word for them.
+/// Writes the checkpoint directory `dir` (see the module's head). `state` must not hold numbers
+/// that are not finite: JSON has no word for them.
 ///
 /// # Errors
 /// The disk is full or not to be written; the checkpoint that was there is untouched.
@@ -153,7 +155,8 @@ pub fn save_tensors<S: Serialize>(
     let contents = Contents { model, best, optimizer, optimizer_steps, history, state };
     let written = write(&mut Real, dir, &contents);
     if written.is_err() {
-        // a full disk should get its space back; if not even that works, the first error is the one to tell
+        // a full disk should get its space back; if not even that works, the first error is the one
+        // to tell
         let _ = atomic::remove_all(&mut Real, &atomic::suffixed(&target(dir), ".tmp"));
     }
     written
@@ -229,7 +232,8 @@ fn retire(disk: &mut impl Disk, old: &Path, dir: &Path) -> Result<()> {
     disk.remove_dir(old).map_err(|e| Error::io(old, "remove", e))
 }
 
-/// The directory that `dir` is a symbolic link to, whether it is there or not; `dir` itself if it is not a link.
+/// The directory that `dir` is a symbolic link to, whether it is there or not; `dir` itself if it
+/// is not a link.
 fn target(dir: &Path) -> PathBuf {
     let mut target = dir.to_path_buf();
     for _ in 0..MOST_LINKS {
@@ -239,7 +243,8 @@ fn target(dir: &Path) -> PathBuf {
     target
 }
 
-/// The directory that holds the checkpoint `dir` (see the module's head); `None` where nothing was ever saved.
+/// The directory that holds the checkpoint `dir` (see the module's head); `None` where nothing was
+/// ever saved.
 ///
 /// # Errors
 /// `dir` is a symbolic link to a place without a checkpoint.
@@ -266,7 +271,8 @@ pub fn model_file(dir: &Path) -> Result<Option<PathBuf>> {
     Ok(complete(dir)?.map(|dir| dir.join(MODEL)))
 }
 
-/// The files of the checkpoint directory `dir`, by name, for another machine; `None` where nothing was ever saved.
+/// The files of the checkpoint directory `dir`, by name, for another machine; `None` where nothing
+/// was ever saved.
 ///
 /// # Errors
 /// They cannot be read.
@@ -282,7 +288,8 @@ pub fn files(dir: &Path) -> Result<Option<Files>> {
     Ok(Some(files))
 }
 
-/// The state of the checkpoint directory `dir` without its tensors; `None` where nothing was ever saved.
+/// The state of the checkpoint directory `dir` without its tensors; `None` where nothing was ever
+/// saved.
 ///
 /// # Errors
 /// As [`Checkpoint::load`].
@@ -314,14 +321,16 @@ impl<S: DeserializeOwned> Checkpoint<S> {
     /// Reads the checkpoint directory `dir`; `None` where nothing was ever saved.
     ///
     /// # Errors
-    /// A file that cannot be read, is damaged or is of a newer version, or a link to nothing; the message names it.
+    /// A file that cannot be read, is damaged or is of a newer version, or a link to nothing; the
+    /// message names it.
     pub fn load(dir: &Path) -> Result<Option<Self>> {
         let Some(dir) = complete(dir)? else { return Ok(None) };
         let read = |name: &str| read(&dir.join(name));
         Self::decode(dir.clone(), &read).map(Some)
     }
 
-    /// The checkpoint whose files are `files`, which [`files`] has read from the directory `dir` of another machine.
+    /// The checkpoint whose files are `files`, which [`files`] has read from the directory `dir` of
+    /// another machine.
     ///
     /// # Errors
     /// As [`Checkpoint::load`].
@@ -405,7 +414,8 @@ pub fn save_params(path: &Path, params: &[TensorRef]) -> Result<()> {
     Ok(atomic::replace(&mut Real, path, &encode(path, params)?)?)
 }
 
-/// Reads the parameters that [`save_model`] wrote; the `model.safetensors` of a checkpoint will do as well.
+/// Reads the parameters that [`save_model`] wrote; the `model.safetensors` of a checkpoint will do
+/// as well.
 ///
 /// # Errors
 /// The file cannot be read, is damaged or belongs to another model.

@@ -129,7 +129,8 @@ mod tests {
             for bit in 0..8 {
                 let mut bytes = file();
                 bytes[at] ^= 1 << bit;
-                // a flip in the header's white space, or in the checksum's key, may leave every tensor as it was
+                // a flip in the header's white space, or in the checksum's key, may leave every
+                // tensor as it was
                 if let Ok(tensors) = decode(Path::new("f"), &bytes) {
                     assert_eq!(tensors, good, "bit {bit} of byte {at}");
                 }

@@ -66,8 +66,8 @@ fn entries(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Saves checkpoint 1, 2, ... into one run, each killed after so many steps; what must hold after each does.
-/// Whether the last save was completed.
+/// Saves checkpoint 1, 2, ... into one run, each killed after so many steps; what must hold after
+/// each does. Whether the last save was completed.
 fn saves(steps: &[usize]) -> bool {
     let run = tempfile::tempdir().unwrap();
     let dir = run.path().join("checkpoint");
@@ -89,7 +89,8 @@ fn saves(steps: &[usize]) -> bool {
 fn a_checkpoint_is_loadable_after_every_step() {
     // the first save ever
     (0..).find(|&first| saves(&[first]));
-    // a save that dies, then one that finds what was left and dies as well (a third of all the pairs)
+    // a save that dies, then one that finds what was left and dies as well (a third of all the
+    // pairs)
     for second in 0.. {
         (second % 3..).step_by(3).find(|&third| saves(&[usize::MAX, second, third]));
         if saves(&[usize::MAX, second]) {
@@ -98,7 +99,8 @@ fn a_checkpoint_is_loadable_after_every_step() {
     }
 }
 
-/// A checkpoint directory that is a link to another place stays one, and loses nothing that is there.
+/// A checkpoint directory that is a link to another place stays one, and loses nothing that is
+/// there.
 #[cfg(unix)]
 #[test]
 fn a_linked_checkpoint_keeps_its_link_and_foreign_files_after_every_step() {
@@ -217,7 +219,8 @@ fn another_version_says_so() {
 
 #[test]
 fn numbers_keep_their_bits() {
-    // every f64 that the state holds must come back exactly, or a resumed run would not be the same run
+    // every f64 that the state holds must come back exactly, or a resumed run would not be the same
+    // run
     let run = tempfile::tempdir().unwrap();
     let dir = run.path().join("checkpoint");
     let mut stream = graphmill_core::keyed::Stream::new(7);

@@ -1,5 +1,5 @@
-//! The values of a training run's options ([`TrainConfig`]). [`crate::options`] reads, writes and checks them by
-//! name.
+//! The values of a training run's options ([`TrainConfig`]). [`crate::options`] reads, writes and
+//! checks them by name.
 
 mod check;
 mod choices;

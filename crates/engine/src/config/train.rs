@@ -1,5 +1,6 @@
-//! The options of a training run: general ones, and those that algorithms own. The command line, `config.toml`,
-//! the JSON that a run records and the keywords of Python all follow from the structs.
+//! The options of a training run: general ones, and those that algorithms own. The command line,
+//! `config.toml`, the JSON that a run records and the keywords of Python all follow from the
+//! structs.
 
 use clap::Args;
 use graphmill_core::options::{OptionSet, OwnOptions, Spelled};
@@ -151,7 +152,8 @@ pub struct TrainConfig {
     pub device_budget: Bytes,
     /// Part of the rows in the nearest cache.
     ///
-    /// Auto fills its budget. The nearest cache is the devices' if there are devices, else the host's.
+    /// Auto fills its budget. The nearest cache is the devices' if there are devices, else the
+    /// host's.
     #[arg(long, value_name = "R", help_heading = "Feature tiers")]
     pub cache_ratio: Ratio,
     /// Contents of the nearest cache: a hotness, or a policy.

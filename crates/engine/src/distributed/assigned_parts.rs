@@ -1,6 +1,8 @@
-//! Training on subgraphs over ranks: each rank draws them from the parts that it has been dealt, with the edges among those, and asks
-//! nobody during the epoch (Zeng et al., JPDC 2021, section 8). Every so many epochs the parts are dealt anew, so that edges between parts
-//! are seen too: with more parts than ranks other parts come together. What a rank is dealt it fetches from those that own it.
+//! Training on subgraphs over ranks: each rank draws them from the parts that it has been dealt,
+//! with the edges among those, and asks nobody during the epoch (Zeng et al., JPDC 2021, section
+//! 8). Every so many epochs the parts are dealt anew, so that edges between parts are seen too:
+//! with more parts than ranks other parts come together. What a rank is dealt it fetches from those
+//! that own it.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
@@ -22,7 +24,8 @@ use crate::{Error, Result, TrainConfig, build};
 /// Nodes whose neighbours are asked for at once.
 const CHUNK: usize = 1 << 14;
 
-/// The parts that a rank has been dealt, as a sampler of subgraphs and a table of rows: both read what was dealt last.
+/// The parts that a rank has been dealt, as a sampler of subgraphs and a table of rows: both read
+/// what was dealt last.
 pub(crate) struct AssignedParts {
     config: TrainConfig,
     ranks: Arc<Ranks>,
@@ -51,7 +54,8 @@ struct Hand {
 }
 
 impl AssignedParts {
-    /// Deals the nodes of `data`, whose features are `rows`, for the first time. All ranks do so at once.
+    /// Deals the nodes of `data`, whose features are `rows`, for the first time. All ranks do so at
+    /// once.
     ///
     /// # Errors
     /// A rank did not do its part, or has been dealt nothing to train on.

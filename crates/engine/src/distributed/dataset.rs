@@ -1,8 +1,8 @@
-//! What a rank has of a partitioned dataset: all nodes, the edges into its own, its own rows of features, and the labels of its own and
-//! of all that train or are scored.
+//! What a rank has of a partitioned dataset: all nodes, the edges into its own, its own rows of
+//! features, and the labels of its own and of all that train or are scored.
 //!
-//! Memory beside the parts: 8 bytes a node of the whole graph for row starts, 4 for labels (a byte a class where nodes have several), 2
-//! for the book and 4 for the degrees, which are mapped.
+//! Memory beside the parts: 8 bytes a node of the whole graph for row starts, 4 for labels (a byte
+//! a class where nodes have several), 2 for the book and 4 for the degrees, which are mapped.
 
 use std::sync::Arc;
 
@@ -35,7 +35,8 @@ use crate::{
 
 /// A rank's view of the dataset, and the ranks.
 pub struct RankDataset {
-    /// All nodes, the edges into own ones, the labels of own ones and of all that train, validate and test. No features.
+    /// All nodes, the edges into own ones, the labels of own ones and of all that train, validate
+    /// and test. No features.
     pub data: Dataset,
     /// The ranks.
     pub ranks: Arc<Ranks>,
@@ -165,8 +166,9 @@ impl RankDataset {
         format!("rank {} of {} owns {part:.1} % of the nodes{dealt}", book.rank(), book.size())
     }
 
-    /// [`RankDataset::feature`] with a cache before the wire, of `--cache-ratio` of all rows; and what it holds, in words. What is hot is
-    /// found by this rank's share of the batches: all ranks look for it at once.
+    /// [`RankDataset::feature`] with a cache before the wire, of `--cache-ratio` of all rows; and
+    /// what it holds, in words. What is hot is found by this rank's share of the batches: all ranks
+    /// look for it at once.
     ///
     /// # Errors
     /// An unknown policy, or rows that cannot be had.
@@ -202,7 +204,8 @@ impl RankDataset {
     }
 }
 
-/// The labels of own nodes, and those of all nodes that train, validate or test, which the ranks tell each other.
+/// The labels of own nodes, and those of all nodes that train, validate or test, which the ranks
+/// tell each other.
 fn labels(ranks: &Ranks, dir: &PartitionDir, parts: &[Part]) -> Result<Labels> {
     let (nodes, book) = (dir.num_nodes(), ranks.book());
     let split = [&dir.split.train, &dir.split.valid, &dir.split.test];

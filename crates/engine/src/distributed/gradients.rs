@@ -1,7 +1,8 @@
-//! Sums of gradients over ranks, part of the model by part, beside the backward pass of the layers below.
+//! Sums of gradients over ranks, part of the model by part, beside the backward pass of the layers
+//! below.
 //!
-//! A part's gradient is on its way to the others as soon as it is there, and its sum as soon as the others' have come; nobody waits for the
-//! sums of one part to begin with the next.
+//! A part's gradient is on its way to the others as soon as it is there, and its sum as soon as the
+//! others' have come; nobody waits for the sums of one part to begin with the next.
 
 use std::{
     sync::mpsc::{Receiver, Sender, channel},
@@ -45,7 +46,8 @@ impl Gradients {
         Ok(Self { all, jobs, done, sent: Vec::new(), spare: Vec::new(), next: first })
     }
 
-    /// Begins to sum the gradient of a part, `share` times this rank's; of running statistics, the values.
+    /// Begins to sum the gradient of a part, `share` times this rank's; of running statistics, the
+    /// values.
     pub(super) fn begin(&mut self, model: &mut Model, part: Part, share: f32) {
         let mut values = self.spare.pop().unwrap_or_default();
         values.clear();

@@ -1,8 +1,9 @@
-//! Full-neighbour inference over ranks: each layer's rows of own nodes are computed here, and those of neighbours elsewhere are
-//! fetched from their owners, chunk by chunk, as feature rows are.
+//! Full-neighbour inference over ranks: each layer's rows of own nodes are computed here, and those
+//! of neighbours elsewhere are fetched from their owners, chunk by chunk, as feature rows are.
 //!
-//! Every rank computes the rows of all its nodes, but in the last layer of those that are wanted only. Memory: two layers' rows of own
-//! nodes, and of neighbours a chunk; where a layer transforms its rows first, its transformed rows of own nodes and all their neighbours.
+//! Every rank computes the rows of all its nodes, but in the last layer of those that are wanted
+//! only. Memory: two layers' rows of own nodes, and of neighbours a chunk; where a layer transforms
+//! its rows first, its transformed rows of own nodes and all their neighbours.
 
 use graphmill_core::{Matrix, NodeId};
 use graphmill_loader::Feature;
@@ -15,8 +16,9 @@ use crate::{
 };
 
 impl Ranks {
-    /// The scores of `wanted` (each below `V`), one row per entry and in its order, written to `out`, the same on all ranks. `feature`
-    /// reads the features of all nodes. All ranks call this alike.
+    /// The scores of `wanted` (each below `V`), one row per entry and in its order, written to
+    /// `out`, the same on all ranks. `feature` reads the features of all nodes. All ranks call this
+    /// alike.
     ///
     /// # Errors
     /// A rank did not take part, or features cannot be read.

@@ -6,11 +6,14 @@
 //!   rank 1   order ─► own seeds ─► ...             asks others for neighbours and rows ──────┘
 //! ```
 //!
-//! A batch is that of a single process: its seeds are shared out by who owns them, what is drawn for a node depends on the run's seed,
-//! the epoch, the batch, the hop and the node, and the gradients' sum over the ranks, weighted by their seeds, is the gradient of the
-//! whole batch. What dropout drops is drawn by rank and row, so with dropout the numbers are others, as those of another seed are.
+//! A batch is that of a single process: its seeds are shared out by who owns them, what is drawn
+//! for a node depends on the run's seed, the epoch, the batch, the hop and the node, and the
+//! gradients' sum over the ranks, weighted by their seeds, is the gradient of the whole batch. What
+//! dropout drops is drawn by rank and row, so with dropout the numbers are others, as those of
+//! another seed are.
 //!
-//! - [`Ranks`]: the other ranks, and the sums of gradients, which travel while the layers below are still computed.
+//! - [`Ranks`]: the other ranks, and the sums of gradients, which travel while the layers below are
+//!   still computed.
 //! - [`RankDataset`]: what a rank has of the dataset.
 //! - `inference.rs`: full-neighbour inference, layer by layer, each rank for its own nodes.
 
@@ -36,7 +39,8 @@ use graphmill_loader::{
 
 use crate::{Error, Result, TrainConfig, config::Devices, strategy};
 
-/// Rank 0's options on all ranks, but for what is each machine's own: where the dataset is, and threads.
+/// Rank 0's options on all ranks, but for what is each machine's own: where the dataset is, and
+/// threads.
 pub(crate) fn agree(config: &TrainConfig, post: &Arc<Messenger>) -> Result<TrainConfig> {
     let text = ranks::pack(&vec![(String::new(), config.to_toml().into_bytes())]);
     let told = Collective::new(post.clone()).broadcast(ranks::class::OPTIONS, text)?;

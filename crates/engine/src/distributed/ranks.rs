@@ -86,7 +86,8 @@ pub(super) fn unpack(mut words: &[u32]) -> Option<Files> {
     }
 }
 
-/// The ranks of a run: who owns what, and what all of them do together. All ranks call the same methods in the same order.
+/// The ranks of a run: who owns what, and what all of them do together. All ranks call the same
+/// methods in the same order.
 pub struct Ranks {
     all: Collective,
     book: Arc<NodeOwnership>,
@@ -95,7 +96,8 @@ pub struct Ranks {
     meetings: AtomicU64,
     wants_stop: AtomicBool,
     stops: AtomicBool,
-    /// Own seeds, and those of other ranks, are counted here; and bytes sent before the epoch in hand.
+    /// Own seeds, and those of other ranks, are counted here; and bytes sent before the epoch in
+    /// hand.
     seeds: AtomicU64,
     bytes: Mutex<[u64; 3]>,
     /// What all ranks had added up where the epoch was resumed in its middle.
@@ -205,13 +207,15 @@ impl Ranks {
         Checkpoint::of_files(&dir, &files).map(Some)
     }
 
-    /// Says whether this rank was asked to stop, and returns whether all are to: what all agreed on with the last update.
+    /// Says whether this rank was asked to stop, and returns whether all are to: what all agreed on
+    /// with the last update.
     pub(crate) fn agree_to_stop(&self, wants: bool) -> bool {
         self.wants_stop.store(wants, Relaxed);
         self.stops.load(Relaxed)
     }
 
-    /// The rows that inference makes own ones of layer `l` into, and a feature of all ranks' such rows, of `dim` values.
+    /// The rows that inference makes own ones of layer `l` into, and a feature of all ranks' such
+    /// rows, of `dim` values.
     pub(super) fn layer(&self, l: usize, dim: usize) -> (&Arc<RwLock<Matrix>>, Box<dyn Feature>) {
         use graphmill_distributed::rows::OwnedAndRemoteRows;
         let which = l % 2;
@@ -221,7 +225,8 @@ impl Ranks {
         (table, Box::new(OwnedAndRemoteRows::new(self.book.clone(), own, Arc::new(remote))))
     }
 
-    /// Takes up an epoch in its middle: `sums` are those of all ranks up to there, and from here on this one's.
+    /// Takes up an epoch in its middle: `sums` are those of all ranks up to there, and from here on
+    /// this one's.
     pub(crate) fn resume(&self, sums: &mut EpochTotals) {
         let counted = counters(sums).map(|counter| *counter);
         *self.before.lock().unwrap_or_else(PoisonError::into_inner) = counted;
@@ -230,7 +235,8 @@ impl Ranks {
         }
     }
 
-    /// Makes `sums` those of all ranks; returns what each has added to them, itself and since it was resumed.
+    /// Makes `sums` those of all ranks; returns what each has added to them, itself and since it
+    /// was resumed.
     ///
     /// # Errors
     /// A rank did not take part.
@@ -266,7 +272,8 @@ impl Ranks {
         self.add_up(sums, [0; 4]).map(drop)
     }
 
-    /// What each rank did in the epoch that adds up to `sums` on this one, and leaves in `sums` what all did.
+    /// What each rank did in the epoch that adds up to `sums` on this one, and leaves in `sums`
+    /// what all did.
     ///
     /// # Errors
     /// A rank did not take part.
@@ -292,7 +299,8 @@ impl Ranks {
         Ok(all.into_iter().enumerate().map(record).collect())
     }
 
-    /// From here on, and up to here, bytes are those of an epoch's batches, on all ranks: `begin` and then not.
+    /// From here on, and up to here, bytes are those of an epoch's batches, on all ranks: `begin`
+    /// and then not.
     ///
     /// # Errors
     /// A rank did not take part.
@@ -334,7 +342,8 @@ impl GradientExchange for Ranks {
         let loss =
             if seeds.nodes.is_empty() { 0.0 } else { passes.gradient_telling(model, batch, key, &mut after) };
         if !told.get() {
-            // nothing to learn from here, or nothing that can be learned from: the others wait for as many sums
+            // nothing to learn from here, or nothing that can be learned from: the others wait for
+            // as many sums
             model.zero_grad(passes.backend);
             after(model, Part::Head);
             (0..model.num_layers()).rev().for_each(|l| after(model, Part::Layer(l)));

@@ -1,7 +1,9 @@
-//! `graphmill hotness`: how many rows a cache would serve, by policy, sampler and size, without training.
+//! `graphmill hotness`: how many rows a cache would serve, by policy, sampler and size, without
+//! training.
 //!
-//! The minibatches are those that a run with the same options would draw. A cache that stays as it is holds the hottest rows by a metric
-//! of [`graphmill_loader::hotness`]; one whose rows come and go is simulated batch by batch from empty.
+//! The minibatches are those that a run with the same options would draw. A cache that stays as it
+//! is holds the hottest rows by a metric of [`graphmill_loader::hotness`]; one whose rows come and
+//! go is simulated batch by batch from empty.
 
 pub mod plot;
 pub(crate) mod scores;
@@ -65,7 +67,8 @@ pub struct Asked {
     pub sampler: String,
     /// Rows of an epoch, in the mean.
     pub rows_per_epoch: f64,
-    /// How alike two epochs that follow each other are in their hottest tenth, in the mean (FGNN, Table 2), where there are two.
+    /// How alike two epochs that follow each other are in their hottest tenth, in the mean (FGNN,
+    /// Table 2), where there are two.
     pub similarity: Option<f64>,
 }
 

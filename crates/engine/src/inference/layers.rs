@@ -1,4 +1,5 @@
-//! The layers of inference: rows of all nodes that are needed, chunk by chunk, from memory or as they are read.
+//! The layers of inference: rows of all nodes that are needed, chunk by chunk, from memory or as
+//! they are read.
 
 use graphmill_core::{Block, Graph, NodeId, block::Aggregation, progress::Progress};
 use graphmill_loader::{
@@ -102,7 +103,8 @@ impl<'a> Layers<'a> {
         made
     }
 
-    /// A layer of rows in memory, to `self.output`: a row of `x` for each of `places`, or for each node.
+    /// A layer of rows in memory, to `self.output`: a row of `x` for each of `places`, or for each
+    /// node.
     ///
     /// # Errors
     /// The watcher ends the work.
@@ -150,9 +152,9 @@ impl<'a> Layers<'a> {
         Ok(())
     }
 
-    /// A layer of rows that are read, from `sources` to `self.output`. Each row is read once and transformed; where
-    /// the layer reads the destinations' own rows too, those are read once more; where it can only aggregate first, rows are read once
-    /// for every chunk that needs them.
+    /// A layer of rows that are read, from `sources` to `self.output`. Each row is read once and
+    /// transformed; where the layer reads the destinations' own rows too, those are read once more;
+    /// where it can only aggregate first, rows are read once for every chunk that needs them.
     pub(crate) fn streamed_layer(
         &mut self,
         feature: &dyn Feature,

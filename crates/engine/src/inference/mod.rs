@@ -1,16 +1,18 @@
 //! Layer-wise full-neighbour inference: every layer for all the nodes it is needed for, in chunks.
 //!
 //! A sampled forward pass answers for a sample; evaluation wants the exact answer, and computing it
-//! seed by seed would visit most of the graph again and again. Layer by layer every node's row is computed once per layer:
-//! O(L (E + V)) row operations instead of O(B k^L).
+//! seed by seed would visit most of the graph again and again. Layer by layer every node's row is
+//! computed once per layer: O(L (E + V)) row operations instead of O(B k^L).
 //!
-//! A layer is computed only for the nodes that the layers above it need, and has rows only for them. Memory: the rows of
-//! one layer going in and of one coming out (`N x H` each for the N nodes needed, all V where most are wanted; twice where
-//! rows are transformed before they are aggregated), plus one chunk. A chunk is bounded by edges as well as by nodes: hubs
-//! make it shorter.
+//! A layer is computed only for the nodes that the layers above it need, and has rows only for
+//! them. Memory: the rows of one layer going in and of one coming out (`N x H` each for the N nodes
+//! needed, all V where most are wanted; twice where rows are transformed before they are
+//! aggregated), plus one chunk. A chunk is bounded by edges as well as by nodes: hubs make it
+//! shorter.
 //!
-//! Feature rows that are not in memory ([`Source::Feature`]) are never held but a chunk at a time: the first layer transforms each as
-//! it is read, in the order of the nodes, so that a file is read from its beginning to its end and not once for every neighbour.
+//! Feature rows that are not in memory ([`Source::Feature`]) are never held but a chunk at a time:
+//! the first layer transforms each as it is read, in the order of the nodes, so that a file is read
+//! from its beginning to its end and not once for every neighbour.
 
 mod gathered;
 mod layers;
@@ -42,8 +44,8 @@ pub(crate) use streamed::StreamedRows;
 pub enum Output {
     /// The classes' scores before softmax or sigmoid.
     Logits,
-    /// The last hidden rows: what the last linear map reads. With a classifier head those are the rows
-    /// of the last graph layer, otherwise the rows that the last graph layer aggregates (the
+    /// The last hidden rows: what the last linear map reads. With a classifier head those are the
+    /// rows of the last graph layer, otherwise the rows that the last graph layer aggregates (the
     /// features, for one layer).
     Embeddings,
 }
@@ -81,8 +83,9 @@ impl<'a> Inference<'a> {
         self
     }
 
-    /// The rows of `wanted` (each below `V`), one per entry and in its order, written to `out`: the same bits wherever equal features
-    /// are, as long as the first layer multiplies before it aggregates. It always does where they are read.
+    /// The rows of `wanted` (each below `V`), one per entry and in its order, written to `out`: the
+    /// same bits wherever equal features are, as long as the first layer multiplies before it
+    /// aggregates. It always does where they are read.
     ///
     /// # Errors
     /// Features cannot be read; the watcher ends the work.

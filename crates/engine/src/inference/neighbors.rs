@@ -6,8 +6,8 @@ use graphmill_loader::{
     weights::SymmetricWeights,
 };
 
-/// Edges of a chunk for each node that it may have: more than the mean degree of most graphs, so that only hubs
-/// make chunks shorter.
+/// Edges of a chunk for each node that it may have: more than the mean degree of most graphs, so
+/// that only hubs make chunks shorter.
 const EDGES_PER_NODE: u64 = 256;
 
 /// The neighbours that rows are made of.
@@ -37,8 +37,8 @@ impl Neighbors<'_> {
     }
 }
 
-/// How many of `ids` (at least one) make the next chunk: at most `chunk`, and no more than their edges allow; at least
-/// one.
+/// How many of `ids` (at least one) make the next chunk: at most `chunk`, and no more than their
+/// edges allow; at least one.
 pub(super) fn chunk_len(graph: &Graph, ids: &[NodeId], chunk: usize) -> usize {
     let most = (chunk as u64).saturating_mul(EDGES_PER_NODE).min(u64::from(u32::MAX));
     let mut edges = 0;

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use graphmill_core::{NodeId, keyed};
 use rayon::prelude::*;
 
-/// Some nodes of a graph, ascending, with the place of each among them: a bit per node, and before every 64 bits how
-/// many are set (Jacobson, *Space-efficient static trees and graphs*, FOCS 1989). `V / 4` bytes and 4 per member.
+/// Some nodes of a graph, ascending, with the place of each among them: a bit per node, and before
+/// every 64 bits how many are set (Jacobson, *Space-efficient static trees and graphs*, FOCS 1989).
+/// `V / 4` bytes and 4 per member.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeSet {
     ids: Vec<NodeId>,
@@ -66,7 +67,8 @@ impl NodeSet {
 #[derive(Debug)]
 pub(crate) struct Marks {
     nodes: usize,
-    // Relaxed suffices: bits are only ever set, and the join of each parallel loop orders them before what follows.
+    // Relaxed suffices: bits are only ever set, and the join of each parallel loop orders them
+    // before what follows.
     words: Vec<AtomicU64>,
 }
 
@@ -112,14 +114,15 @@ impl Marks {
     }
 }
 
-/// `most` of `nodes` (ascending), ascending: the same ones whenever it is asked, of whatever run. All of them where
-/// `most` is 0 or no less than they are.
+/// `most` of `nodes` (ascending), ascending: the same ones whenever it is asked, of whatever run.
+/// All of them where `most` is 0 or no less than they are.
 pub(crate) fn some(nodes: &[NodeId], most: usize) -> Vec<NodeId> {
     let mut ids = nodes.to_vec();
     if most == 0 || most >= ids.len() {
         return ids;
     }
-    // mix is a bijection: no two nodes have the same hash, and which are first does not depend on how they are sorted
+    // mix is a bijection: no two nodes have the same hash, and which are first does not depend on
+    // how they are sorted
     let key = keyed::key(&[0x7363_6f72_6564]);
     ids.select_nth_unstable_by_key(most, |&v| keyed::mix(key ^ u64::from(v)));
     ids.truncate(most);
@@ -155,7 +158,8 @@ mod tests {
         let few = some(&nodes, 100);
         assert_eq!((few.len(), &few), (100, &some(&nodes, 100)));
         assert!(few.windows(2).all(|pair| pair[0] < pair[1]) && few.iter().all(|v| v % 3 == 0));
-        // the larger sample holds the smaller, and half of the range half of it: sigma 5, five of them
+        // the larger sample holds the smaller, and half of the range half of it: sigma 5, five of
+        // them
         assert!(few.iter().all(|v| some(&nodes, 200).contains(v)));
         assert!(few.iter().filter(|&&v| v < 1500).count().abs_diff(50) < 25);
         assert_eq!(

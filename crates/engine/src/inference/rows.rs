@@ -48,8 +48,8 @@ pub(crate) trait RowSource {
         Ok(())
     }
 
-    /// Gathers the rows of the nodes that the first layer needs into `out`, if they are few and it does not read them in place;
-    /// returns whether it did.
+    /// Gathers the rows of the nodes that the first layer needs into `out`, if they are few and it
+    /// does not read them in place; returns whether it did.
     fn gather_few(&self, backend: &dyn Backend, in_place: bool, needed: &NodeSet, out: &mut Matrix) -> bool;
 
     /// The first layer, to the output of `layers`.

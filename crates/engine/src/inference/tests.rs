@@ -134,7 +134,8 @@ fn rows_that_are_read_give_the_bits_of_those_in_memory_and_are_read_once_or_twic
     let symmetric = SymmetricWeights::new(&graph);
     let backend = Cpu::default();
     let all: Vec<NodeId> = (0..700).collect();
-    // hidden widths for which rows in memory are transformed first, and for which they are aggregated first
+    // hidden widths for which rows in memory are transformed first, and for which they are
+    // aggregated first
     for (model, hidden, input_layer, residual) in [
         ("sage", 2, false, "none"),
         ("sage", 16, false, "none"),

@@ -20,7 +20,8 @@ fn pin(cores: &[usize]) {
     if !cores.is_empty() {
         let mut set = rustix::thread::CpuSet::new();
         cores.iter().for_each(|&core| set.set(core));
-        // a container may forbid it: the thread is then where the system puts it, which costs time and nothing else
+        // a container may forbid it: the thread is then where the system puts it, which costs time
+        // and nothing else
         let _ = rustix::thread::sched_setaffinity(None, &set);
     }
     #[cfg(not(target_os = "linux"))]

@@ -1,9 +1,9 @@
-//! Devices that are made up: a memory of their own, threads of their own, and a link to the host. An NVIDIA device has one too: the
-//! threads that give it work.
+//! Devices that are made up: a memory of their own, threads of their own, and a link to the host.
+//! An NVIDIA device has one too: the threads that give it work.
 //!
-//! They compute on the processor's cores, so that whatever several devices do can be tried, and counted, on any machine.
-//! Memory is accounted for, not set apart: what would be put on a device is held against its budget, and what
-//! does not fit is refused as a real device would.
+//! They compute on the processor's cores, so that whatever several devices do can be tried, and
+//! counted, on any machine. Memory is accounted for, not set apart: what would be put on a device
+//! is held against its budget, and what does not fit is refused as a real device would.
 
 use std::sync::{
     Arc,
@@ -44,8 +44,8 @@ impl Drop for MemoryReservation {
 }
 
 impl Device {
-    /// `count` devices with `budget` bytes each (0 for no limit). The cores of this machine are dealt among them; where there are
-    /// fewer cores than devices they share.
+    /// `count` devices with `budget` bytes each (0 for no limit). The cores of this machine are
+    /// dealt among them; where there are fewer cores than devices they share.
     ///
     /// # Errors
     /// The system refuses the threads.

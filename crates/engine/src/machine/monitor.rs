@@ -2,8 +2,8 @@
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// A value behind a lock, with threads that wait for it to change. All rules about the value are plain
-/// functions of it, so a model checker can supply its own monitor.
+/// A value behind a lock, with threads that wait for it to change. All rules about the value are
+/// plain functions of it, so a model checker can supply its own monitor.
 ///
 /// ```
 /// use graphmill_engine::machine::monitor::{Guarded, Monitor};
@@ -16,8 +16,8 @@ use std::sync::{Condvar, Mutex, PoisonError};
 /// });
 /// ```
 pub trait Monitor<S>: Sync {
-    /// Tries `step` whenever the value may have changed, until it returns something. A step that returns
-    /// nothing must not change what other threads wait for.
+    /// Tries `step` whenever the value may have changed, until it returns something. A step that
+    /// returns nothing must not change what other threads wait for.
     fn until<R>(&self, step: impl FnMut(&mut S) -> Option<R>) -> R;
 
     /// Looks at the value.

@@ -1,5 +1,5 @@
-//! What a run needs to hold, against what the machine has: a run that would only end in the system killing the process
-//! is refused, and one whose dataset does not fit twice reads it where it is.
+//! What a run needs to hold, against what the machine has: a run that would only end in the system
+//! killing the process is refused, and one whose dataset does not fit twice reads it where it is.
 
 mod feature_table;
 
@@ -15,7 +15,8 @@ pub(crate) use feature_table::{keeps_sparse, table_type};
 pub enum MemoryPlacement {
     /// A copy in huge pages: random reads miss the TLB less.
     HugePages,
-    /// The dataset's own memory, for a dataset on disk its map: no copy, and pages that are not used give way.
+    /// The dataset's own memory, for a dataset on disk its map: no copy, and pages that are not
+    /// used give way.
     Mapped,
 }
 
@@ -35,9 +36,9 @@ impl MemoryPlacements {
     }
 }
 
-/// Huge pages for what fits beside what the run needs anyway, with an eighth of the memory left for batches and for the
-/// pages of the dataset that are still read in place: the topology first, as sampling is nothing but random reads of it. What
-/// is computed does not depend on it.
+/// Huge pages for what fits beside what the run needs anyway, with an eighth of the memory left for
+/// batches and for the pages of the dataset that are still read in place: the topology first, as
+/// sampling is nothing but random reads of it. What is computed does not depend on it.
 pub fn residence(config: &TrainConfig, data: &Dataset) -> MemoryPlacements {
     available().map_or(MemoryPlacements::both(MemoryPlacement::HugePages), |available| {
         residence_within(0.875 * available as f64, config, data)
@@ -102,9 +103,9 @@ pub(crate) fn check(config: &TrainConfig, data: &Dataset) -> Result<()> {
     )))
 }
 
-/// Bytes that a run takes wherever its dataset lies, a lower bound: parameters and gradients, one layer's hidden rows
-/// of all nodes (what full-neighbour inference keeps; of the nodes to be scored, where those are few), and features
-/// converted to another precision.
+/// Bytes that a run takes wherever its dataset lies, a lower bound: parameters and gradients, one
+/// layer's hidden rows of all nodes (what full-neighbour inference keeps; of the nodes to be
+/// scored, where those are few), and features converted to another precision.
 fn needed(config: &TrainConfig, data: &Dataset) -> f64 {
     let (v, f, c) = (data.num_nodes() as f64, data.features.dim as f64, data.labels.classes() as f64);
     let h = config.hidden as f64;

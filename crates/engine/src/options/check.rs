@@ -12,8 +12,8 @@ use super::{
 use crate::{Error, Result, TrainConfig, config::MOST_LAYERS, strategy};
 
 impl TrainConfig {
-    /// Makes `layers` and `fanout` agree: the one that was not `given` follows the other. Chooses the
-    /// values that the strategy leaves open.
+    /// Makes `layers` and `fanout` agree: the one that was not `given` follows the other. Chooses
+    /// the values that the strategy leaves open.
     ///
     /// # Errors
     /// Both were given and disagree.
@@ -53,7 +53,8 @@ impl TrainConfig {
         }
     }
 
-    /// Checks every value that needs no dataset to be checked, also of options that the run does not read.
+    /// Checks every value that needs no dataset to be checked, also of options that the run does
+    /// not read.
     ///
     /// # Errors
     /// The first impossible one, by the name of its flag.

@@ -97,8 +97,8 @@ impl TrainConfig {
         text
     }
 
-    /// Refuses options in which a resumed run differs from the run `before` so that its numbers would
-    /// change.
+    /// Refuses options in which a resumed run differs from the run `before` so that its numbers
+    /// would change.
     ///
     /// # Errors
     /// Wrong usage: the first such option with both values.

@@ -13,9 +13,11 @@ use crate::{TrainConfig, cache_kind, config::FREE};
 pub struct Key {
     /// Its name in files; the flag is the same with dashes.
     pub name: &'static str,
-    /// The placeholder of its value in help texts: `N`, `NAME`, ...; `BOOL` may be left out on the command line.
+    /// The placeholder of its value in help texts: `N`, `NAME`, ...; `BOOL` may be left out on the
+    /// command line.
     pub value: &'static str,
-    /// The heading that it stands under: for an algorithm's option, the flags that choose its algorithms.
+    /// The heading that it stands under: for an algorithm's option, the flags that choose its
+    /// algorithms.
     pub heading: String,
     /// Whether the short help shows it.
     pub is_common: bool,
@@ -30,8 +32,9 @@ pub struct Key {
 /// The general options.
 pub(super) static GENERAL: LazyLock<Vec<options::Key>> = LazyLock::new(options::keys::<TrainConfig>);
 
-/// Every option, in the order of help and files: general ones, then those of algorithms, also of those that other
-/// crates have registered by now. [`TrainConfig::check`] refuses two options of the same name.
+/// Every option, in the order of help and files: general ones, then those of algorithms, also of
+/// those that other crates have registered by now. [`TrainConfig::check`] refuses two options of
+/// the same name.
 pub fn keys() -> Vec<Key> {
     let mut all: Vec<Key> = GENERAL.iter().map(general).collect();
     for group in groups() {

@@ -1,8 +1,9 @@
-//! The options of a run by name: reading, writing and checking them, and refusing those that a run would ignore.
+//! The options of a run by name: reading, writing and checking them, and refusing those that a run
+//! would ignore.
 //!
-//! General options are fields of [`TrainConfig`]. The others belong to algorithms: a row of a table names the structs
-//! ([`OptionGroup`]) that its algorithm reads. Both follow from the structs and the tables alone, also from
-//! rows that other crates register.
+//! General options are fields of [`TrainConfig`]. The others belong to algorithms: a row of a table
+//! names the structs ([`OptionGroup`]) that its algorithm reads. Both follow from the structs and
+//! the tables alone, also from rows that other crates register.
 
 mod check;
 mod files;

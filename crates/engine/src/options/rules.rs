@@ -1,4 +1,5 @@
-//! Rules by which a run reads general options, and options of algorithms whose effect depends on general ones.
+//! Rules by which a run reads general options, and options of algorithms whose effect depends on
+//! general ones.
 
 use std::path::Path;
 

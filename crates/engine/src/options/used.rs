@@ -1,10 +1,10 @@
-//! Options that a run would ignore: an option that was given and is not read is refused with the reason and the
-//! nearest alternative.
+//! Options that a run would ignore: an option that was given and is not read is refused with the
+//! reason and the nearest alternative.
 //!
-//! An option of an algorithm is read if the chosen row of a table names its group, and neither its set
-//! ([`OptionSet::unused`](graphmill_core::options::OptionSet::unused)) nor the strategy
-//! ([`strategy::Kind::unused`]) objects. General options have rules (`rules.rs`). A test tries every
-//! option with every sampler, strategy and device kind (`tests/options.rs`).
+//! An option of an algorithm is read if the chosen row of a table names its group, and neither its
+//! set ([`OptionSet::unused`](graphmill_core::options::OptionSet::unused)) nor the strategy
+//! ([`strategy::Kind::unused`]) objects. General options have rules (`rules.rs`). A test tries
+//! every option with every sampler, strategy and device kind (`tests/options.rs`).
 
 use graphmill_core::options::OptionGroup;
 
@@ -30,15 +30,16 @@ impl TrainConfig {
         refuse_unused_by_all(std::slice::from_ref(self), given)
     }
 
-    /// Names among `set`, the options that a file sets, whose values are neither the defaults nor what
-    /// [`TrainConfig::settle`] derives. The file of an earlier run sets all options, also those that the
-    /// run did not read.
+    /// Names among `set`, the options that a file sets, whose values are neither the defaults nor
+    /// what [`TrainConfig::settle`] derives. The file of an earlier run sets all options, also
+    /// those that the run did not read.
     pub fn beyond_defaults(&self, set: &[&'static str]) -> Vec<&'static str> {
         let default = Self::default();
         // what `settle` makes of the option where it is not given
         let derived = |key: &Key| {
             let mut without = self.clone();
-            // the default is a value that it can have, and a depth that does not fit is reported by `settle` itself
+            // the default is a value that it can have, and a depth that does not fit is reported by
+            // `settle` itself
             let _ = key.read(&mut without, &key.write(&default));
             let _ = without.settle(&["layers"]);
             key.write(&without)
@@ -97,7 +98,8 @@ pub(crate) fn whole(config: &TrainConfig, key: &Key) -> Read {
     rule.map_or(Ok(()), |(_, rule)| rule(config, key))
 }
 
-/// The minibatches of a run depend on it: the number of layers does so with samplers that go from seeds alone.
+/// The minibatches of a run depend on it: the number of layers does so with samplers that go from
+/// seeds alone.
 pub(crate) fn drawn(config: &TrainConfig, key: &Key) -> Read {
     whole(config, key)?;
     if key.name == "layers" { rules::sampler(config, key) } else { Ok(()) }

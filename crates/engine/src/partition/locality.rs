@@ -14,9 +14,10 @@ const NODES: u64 = 1 << 14;
 /// Walks from each.
 const WALKS: u64 = 8;
 
-/// The share of random walks of 1, 2 and 3 steps along in-neighbours that end in the part of the node of `train` where they began: each node of a
-/// neighbourhood counts as often as a sampler reaches it. At most 16,384 training nodes, drawn; a walk that can go nowhere
-/// ends where it is. Constant time, parallel.
+/// The share of random walks of 1, 2 and 3 steps along in-neighbours that end in the part of the
+/// node of `train` where they began: each node of a neighbourhood counts as often as a sampler
+/// reaches it. At most 16,384 training nodes, drawn; a walk that can go nowhere ends where it is.
+/// Constant time, parallel.
 pub fn locality(graph: &Graph, train: &[NodeId], book: &PartitionBook, seed: u64) -> [f64; 3] {
     let starts = NODES.min(train.len() as u64);
     let walks = |i: u64| {

@@ -1,4 +1,5 @@
-//! `graphmill partition`: a dataset dealt to parts by a method of [`graphmill_data::partition`], and what training over them would cost.
+//! `graphmill partition`: a dataset dealt to parts by a method of [`graphmill_data::partition`],
+//! and what training over them would cost.
 //!
 //! - [`requests`]: what the parts ask of each other in an epoch, by drawing its minibatches.
 //! - [`locality`]: how much of the training nodes' neighbourhoods lies in their own parts.
@@ -55,7 +56,8 @@ pub struct Statistics {
     pub edge_cut: f64,
     /// How even the parts are.
     pub balance: Balance,
-    /// The share of walks of 1, 2 and 3 steps from training nodes that end in the part where they began; none without training nodes.
+    /// The share of walks of 1, 2 and 3 steps from training nodes that end in the part where they
+    /// began; none without training nodes.
     pub locality: Option<[f64; 3]>,
     /// What the parts ask of each other in an epoch; none without training nodes.
     pub cross_requests: Option<CrossRequests>,
@@ -88,8 +90,8 @@ pub struct Report {
     pub results: Vec<Outcome>,
 }
 
-/// Options of a run that [`Options::train`] is read for: those that decide which minibatches a sampler
-/// from seeds draws.
+/// Options of a run that [`Options::train`] is read for: those that decide which minibatches a
+/// sampler from seeds draws.
 pub fn options() -> Vec<&'static str> {
     let groups = |subgraphs: bool| {
         let rows = sampler::TABLE.iter().filter(move |entry| entry.make.draws_subgraphs() == subgraphs);
@@ -124,7 +126,8 @@ pub fn known() -> String {
     partition::TABLE.names()
 }
 
-/// Partitions `data` by every method, and writes what the last one makes to `dst`, where that is given.
+/// Partitions `data` by every method, and writes what the last one makes to `dst`, where that is
+/// given.
 ///
 /// # Errors
 /// An unknown name or an impossible option, several methods and a `dst`, or writing fails.

@@ -1,11 +1,13 @@
 //! What the parts ask of each other in an epoch of distributed training, counted by drawing it.
 //!
-//! Every part's machine trains on its own training nodes of each minibatch and samples their neighbours hop by hop. A node whose in-neighbours
-//! another part has is asked for there, once a hop for each part that reached it, however many of its nodes did; the answer is the edges that
-//! were drawn. In the end the rows of the distinct input nodes that another part owns are asked for.
+//! Every part's machine trains on its own training nodes of each minibatch and samples their
+//! neighbours hop by hop. A node whose in-neighbours another part has is asked for there, once a
+//! hop for each part that reached it, however many of its nodes did; the answer is the edges that
+//! were drawn. In the end the rows of the distinct input nodes that another part owns are asked
+//! for.
 //!
-//! Minibatches are those of [`crate::trainer::train`] with the same options: the same order, and the same draws for every node, since these depend
-//! on seed, epoch, minibatch, hop and node alone.
+//! Minibatches are those of [`crate::trainer::train`] with the same options: the same order, and
+//! the same draws for every node, since these depend on seed, epoch, minibatch, hop and node alone.
 
 use graphmill_core::progress::{Progress, Unit};
 use graphmill_data::{Dataset, partition::PartitionBook};
@@ -18,7 +20,8 @@ use crate::{Error, Result, TrainConfig, build, hotness, stage::Loader};
 /// What is asked at a hop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Hop {
-    /// Nodes whose neighbours are drawn, over all parts: the questions there would be if no part had any node of its own.
+    /// Nodes whose neighbours are drawn, over all parts: the questions there would be if no part
+    /// had any node of its own.
     pub nodes: u64,
     /// Those of them that another part owns: requests.
     pub requests: u64,
@@ -35,7 +38,8 @@ pub struct CrossRequests {
     pub per_batch: f64,
     /// Edges in the answers, of an epoch.
     pub edges_per_epoch: f64,
-    /// Distinct input nodes of a minibatch whose feature rows another part owns, part by part, of an epoch.
+    /// Distinct input nodes of a minibatch whose feature rows another part owns, part by part, of
+    /// an epoch.
     pub rows_per_epoch: f64,
     /// Minibatches of an epoch.
     pub batches_per_epoch: u64,
@@ -47,11 +51,13 @@ pub struct CrossRequests {
     pub rows: u64,
     /// Those of them that another part owns.
     pub remote_rows: u64,
-    /// How many of those come to one part in a minibatch, or go out of it, where that is most, of the mean over the parts.
+    /// How many of those come to one part in a minibatch, or go out of it, where that is most, of
+    /// the mean over the parts.
     pub skew: f64,
 }
 
-/// Counts what one part asks for in one minibatch; `ways` are the rows that come to each part and go out of it.
+/// Counts what one part asks for in one minibatch; `ways` are the rows that come to each part and
+/// go out of it.
 fn count(part: u16, batch: &Sampled, book: &PartitionBook, hops: &mut [Hop], ways: &mut [[u64; 2]]) -> u64 {
     let remote = |&v: &u32| book.part_of(v) != part;
     // destinations of every hop are the first of the input nodes

@@ -33,8 +33,8 @@ pub struct DatasetRecord {
 }
 
 impl DatasetRecord {
-    /// The record of a dataset with the checksum by which it is known, whether it is in a directory or in
-    /// memory ([`Dataset::identity`]).
+    /// The record of a dataset with the checksum by which it is known, whether it is in a directory
+    /// or in memory ([`Dataset::identity`]).
     ///
     /// # Errors
     /// The checksum cannot be computed.
@@ -42,7 +42,8 @@ impl DatasetRecord {
         Ok(Self { checksum: Some(data.identity()?), ..data.into() })
     }
 
-    /// Whether both are the same data: by their checksums, or where one has none by name and counts.
+    /// Whether both are the same data: by their checksums, or where one has none by name and
+    /// counts.
     pub fn is_same(&self, other: &Self) -> bool {
         match (&self.checksum, &other.checksum) {
             (Some(one), Some(two)) => one == two,

@@ -75,8 +75,8 @@ pub struct EpochRecord {
     pub seeds: u64,
     /// Edges in all blocks.
     pub sampled_edges: u64,
-    /// Those of them in the bottom blocks, which the first layer aggregates over. Of reused rows none; what making them took is in
-    /// [`ReuseRecord::made_edges`].
+    /// Those of them in the bottom blocks, which the first layer aggregates over. Of reused rows
+    /// none; what making them took is in [`ReuseRecord::made_edges`].
     pub bottom_edges: u64,
     /// Seeds per second of `seconds`.
     pub seeds_per_second: f64,
@@ -90,7 +90,8 @@ pub struct EpochRecord {
     /// What each device did, where they work for themselves.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceRecord>,
-    /// What each rank did, where there are several. What else is here is of all of them; times and workers are rank 0's.
+    /// What each rank did, where there are several. What else is here is of all of them; times and
+    /// workers are rank 0's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ranks: Vec<RankRecord>,
     /// What reusing bottom-layer rows saved, where that is done.

@@ -14,8 +14,9 @@ pub struct MemorySample {
     pub bytes: u64,
 }
 
-/// The samples of an epoch, never more than a few, evenly spread however long it takes: when there are too many,
-/// every other one goes, and of those that come only every second, fourth, ... is kept.
+/// The samples of an epoch, never more than a few, evenly spread however long it takes: when there
+/// are too many, every other one goes, and of those that come only every second, fourth, ... is
+/// kept.
 #[derive(Debug)]
 pub struct Samples {
     most: usize,

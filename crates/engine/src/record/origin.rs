@@ -20,7 +20,8 @@ use crate::{Error, Result, TrainConfig, checkpoint, config::IN_MEMORY};
 /// Name of the file in the run directory.
 const FILE: &str = "dataset.json";
 
-/// How commands take a dataset that a run does not find; the Python package names its own way in its place.
+/// How commands take a dataset that a run does not find; the Python package names its own way in
+/// its place.
 pub const PLACE: &str = "train DATASET --resume, eval --dataset and predict --dataset take its directory, \
                          dataset= in Python takes either";
 
@@ -103,8 +104,8 @@ impl Origin {
         Ok(atomic::replace(&mut Real, &path, text.as_bytes())?)
     }
 
-    /// That of the run in `dir`. A run of a version that did not write it is known by the record of its
-    /// dataset in its checkpoint or its summary; `None` if it has neither.
+    /// That of the run in `dir`. A run of a version that did not write it is known by the record of
+    /// its dataset in its checkpoint or its summary; `None` if it has neither.
     ///
     /// # Errors
     /// A file cannot be read or is damaged.
@@ -152,8 +153,8 @@ impl Origin {
         }
     }
 
-    /// The directory of the dataset of the run in `run`, whose origin and configuration these are; `None`
-    /// of the demo graph.
+    /// The directory of the dataset of the run in `run`, whose origin and configuration these are;
+    /// `None` of the demo graph.
     ///
     /// # Errors
     /// As [`Origin::locate`]; nothing records what the run was trained on.
@@ -213,8 +214,8 @@ impl Origin {
     }
 }
 
-/// What the run in `dir`, which has no `dataset.json`, was trained on: by its checkpoint, or else by its
-/// summary.
+/// What the run in `dir`, which has no `dataset.json`, was trained on: by its checkpoint, or else
+/// by its summary.
 fn older_record(dir: &Path) -> Result<Option<DatasetRecord>> {
     #[derive(Deserialize)]
     struct Recorded {
@@ -233,8 +234,8 @@ fn older_record(dir: &Path) -> Result<Option<DatasetRecord>> {
     }
 }
 
-/// The checksum of the partition in the directory that the options of the run in `run` name, where it is
-/// one: checkpoints of older versions do not record it.
+/// The checksum of the partition in the directory that the options of the run in `run` name, where
+/// it is one: checkpoints of older versions do not record it.
 pub(crate) fn partition_of_older(run: &RunDir) -> Option<String> {
     let mut config = TrainConfig::default();
     config.read_file(&RunDir::config_path(run.path())).ok()?;

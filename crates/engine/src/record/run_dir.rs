@@ -33,11 +33,13 @@ pub struct RunDir {
 }
 
 impl RunDir {
-    /// Makes the directory for a new run. It may exist, but hold no run. A run that is gone on with may
-    /// have moved its checkpoint to another disk and left a symbolic link; a new one finds none.
+    /// Makes the directory for a new run. It may exist, but hold no run. A run that is gone on with
+    /// may have moved its checkpoint to another disk and left a symbolic link; a new one finds
+    /// none.
     ///
     /// # Errors
-    /// There is a run already, or a dataset, or a symbolic link at a name that a run writes, another process writes here, or the directory cannot be made.
+    /// There is a run already, or a dataset, or a symbolic link at a name that a run writes,
+    /// another process writes here, or the directory cannot be made.
     pub fn create(path: &Path) -> Result<Self> {
         if path.exists() && !path.is_dir() {
             return Err(Error::run(path, "this is a file: name a directory with --out"));
@@ -143,7 +145,8 @@ impl RunDir {
         Ok(atomic::replace(&mut Real, &Self::config_path(&self.path), config.to_toml().as_bytes())?)
     }
 
-    /// Adds an epoch to `metrics.jsonl` and waits until it is on the disk. Before the checkpoint that knows of it.
+    /// Adds an epoch to `metrics.jsonl` and waits until it is on the disk. Before the checkpoint
+    /// that knows of it.
     ///
     /// # Errors
     /// The disk is full or not to be written.
@@ -167,8 +170,8 @@ impl RunDir {
             .map_err(|e| Error::io(&path, "write", e))
     }
 
-    /// Cuts `metrics.jsonl` down to its first `epochs` lines, those that a checkpoint knows of, and returns them. What a crash
-    /// left behind them, a torn line included, goes.
+    /// Cuts `metrics.jsonl` down to its first `epochs` lines, those that a checkpoint knows of, and
+    /// returns them. What a crash left behind them, a torn line included, goes.
     ///
     /// # Errors
     /// There are fewer, one of them is damaged, or the file cannot be written.
@@ -211,8 +214,8 @@ impl RunDir {
         Ok(atomic::replace(&mut Real, &path, text.as_bytes())?)
     }
 
-    /// The summary of a finished run, or as much of it as `config.toml` and `metrics.jsonl` tell of one that
-    /// is not (no score on the test nodes, and of the dataset the name alone).
+    /// The summary of a finished run, or as much of it as `config.toml` and `metrics.jsonl` tell of
+    /// one that is not (no score on the test nodes, and of the dataset the name alone).
     ///
     /// # Errors
     /// A file is damaged.

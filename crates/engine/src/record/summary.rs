@@ -81,7 +81,8 @@ pub struct NvidiaRecord {
     pub graphs: Option<GraphRecord>,
 }
 
-/// Steps of a device that came again, in parts: what is given to it between two moments at which the host waits for it.
+/// Steps of a device that came again, in parts: what is given to it between two moments at which
+/// the host waits for it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GraphRecord {

@@ -1,8 +1,9 @@
 //! What every worker did, and when: the slices of a run's timeline, and how busy each stage was.
 //!
-//! Workers tell a [`Timeline`] about every stage of every batch that they finish, and queues about their depth. Seconds
-//! per worker and stage are always added up, since an epoch's record and the live progress need them; single
-//! slices, the depths and what the run itself did between batches are kept only where someone wants to see them.
+//! Workers tell a [`Timeline`] about every stage of every batch that they finish, and queues about
+//! their depth. Seconds per worker and stage are always added up, since an epoch's record and the
+//! live progress need them; single slices, the depths and what the run itself did between batches
+//! are kept only where someone wants to see them.
 
 use std::{
     sync::{
@@ -79,7 +80,8 @@ pub struct Depth {
     pub batches: usize,
 }
 
-/// Something that the run itself did, beside the batches: ordering the seeds, scoring, a checkpoint.
+/// Something that the run itself did, beside the batches: ordering the seeds, scoring, a
+/// checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
     /// What was done.
@@ -164,7 +166,8 @@ impl Timeline {
         state.tracks.iter_mut().for_each(|track| track.seconds = [0.0; Stage::COUNT]);
     }
 
-    /// The track of the worker of that name: a new one, or the one that it has had in an earlier epoch.
+    /// The track of the worker of that name: a new one, or the one that it has had in an earlier
+    /// epoch.
     pub fn track(&self, worker: &str) -> Track {
         let mut state = self.lock();
         let known = state.tracks.iter().position(|track| track.worker == worker);
@@ -219,8 +222,8 @@ impl Timeline {
         state.log.spans.push(Span { name, epoch, start, seconds });
     }
 
-    /// Bytes that the process holds, where the system tells it and the last look is not less than a tenth of a
-    /// second ago.
+    /// Bytes that the process holds, where the system tells it and the last look is not less than a
+    /// tenth of a second ago.
     pub fn look_at_memory(&self) -> Option<u64> {
         let mut state = self.lock();
         if state.looked.is_some_and(|looked| looked.elapsed() < BETWEEN_LOOKS) {

@@ -1,4 +1,5 @@
-//! Whether what a run recorded can be: numbers that nobody could add up are damage, and are found as it is read and not where they are summed.
+//! Whether what a run recorded can be: numbers that nobody could add up are damage, and are found
+//! as it is read and not where they are summed.
 
 use serde_json::Value;
 

@@ -63,8 +63,9 @@ pub fn workers(busy: &[Busy], seconds: f64) -> Vec<WorkerRecord> {
     busy.iter().filter(did).map(record).collect()
 }
 
-/// How much of its workers' time each stage takes, in the order of [`Stage::ALL`]: the mean over the workers that
-/// did it of its seconds out of the epoch's. `None` for a stage that no worker did.
+/// How much of its workers' time each stage takes, in the order of [`Stage::ALL`]: the mean over
+/// the workers that did it of its seconds out of the epoch's. `None` for a stage that no worker
+/// did.
 pub fn utilisation(workers: &[WorkerRecord]) -> [Option<f64>; Stage::COUNT] {
     Stage::ALL.map(|stage| {
         let mut shares = Shares::of(workers, stage).peekable();
@@ -74,11 +75,12 @@ pub fn utilisation(workers: &[WorkerRecord]) -> [Option<f64>; Stage::COUNT] {
     })
 }
 
-/// The stage that holds the others up: the one whose workers are busiest, where a stage's workers are those that did
-/// it, and how busy they are is the mean of their utilisation by the seconds that each gave the stage. (A worker's
-/// whole utilisation counts, not the stage's part of it: a trainer that extracts by itself for half its time and
-/// trains for the other half has no time left.) Among stages that are equal in that to a hundredth, as all are
-/// that one worker does in turn, it is the one with the largest [`utilisation`]. `None` where nothing was done.
+/// The stage that holds the others up: the one whose workers are busiest, where a stage's workers
+/// are those that did it, and how busy they are is the mean of their utilisation by the seconds
+/// that each gave the stage. (A worker's whole utilisation counts, not the stage's part of it: a
+/// trainer that extracts by itself for half its time and trains for the other half has no time
+/// left.) Among stages that are equal in that to a hundredth, as all are that one worker does in
+/// turn, it is the one with the largest [`utilisation`]. `None` where nothing was done.
 pub fn bottleneck(workers: &[WorkerRecord]) -> Option<Stage> {
     let load = |stage: Stage| {
         let (sum, seconds) = Shares::of(workers, stage)
@@ -141,7 +143,8 @@ mod tests {
         // the samplers together did more, but each of them less: by the seconds they gave, 0.75
         assert_eq!(utilisation(&workers)[0], Some(0.6));
         assert_eq!(bottleneck(&workers), Some(Stage::Train));
-        // a trainer that extracts too has no time left, though sampling takes more of its worker's than training does
+        // a trainer that extracts too has no time left, though sampling takes more of its worker's
+        // than training does
         let workers =
             of(&[("sampler 0", [8.0, 0.0, 0.0, 0.0, 0.0]), ("trainer 0", [0.0, 4.5, 5.0, 0.0, 0.0])], 10.0);
         assert_eq!(bottleneck(&workers), Some(Stage::Train));

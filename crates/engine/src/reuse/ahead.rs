@@ -70,8 +70,8 @@ impl AheadBatch {
 }
 
 impl Ahead {
-    /// Draws these batches of an epoch, as many at once as there are `spaces`, in the memory of those before. Nothing is
-    /// reused until [`Ahead::slots`] are set.
+    /// Draws these batches of an epoch, as many at once as there are `spaces`, in the memory of
+    /// those before. Nothing is reused until [`Ahead::slots`] are set.
     pub fn draw(
         &mut self,
         loader: &Loader,
@@ -118,7 +118,8 @@ impl Ahead {
         });
     }
 
-    /// Shows each batch's own nodes, which the layer above reads as its own, and those whose bottom-layer rows may be reused.
+    /// Shows each batch's own nodes, which the layer above reads as its own, and those whose
+    /// bottom-layer rows may be reused.
     pub fn nodes(&mut self, see: &mut dyn FnMut(&[NodeId], &[NodeId])) {
         for batch in &mut self.batches {
             if let Some(Upper { blocks, destinations, .. }) = &batch.pending_mut().upper {
@@ -128,7 +129,8 @@ impl Ahead {
         }
     }
 
-    /// Slots of the rows that batch `number` reuses, in the order of its sources; none before it is complete.
+    /// Slots of the rows that batch `number` reuses, in the order of its sources; none before it is
+    /// complete.
     pub fn reused(&self, number: u64) -> &[u32] {
         self.batch(number).and_then(|batch| batch.reused.get()).map_or(&[], |reused| &reused[..])
     }

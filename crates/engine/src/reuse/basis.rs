@@ -1,9 +1,11 @@
-//! The directions in which reused rows follow the parameters: those in which the bottom layer's aggregated inputs lie mostly.
+//! The directions in which reused rows follow the parameters: those in which the bottom layer's
+//! aggregated inputs lie mostly.
 //!
-//! A stale row `a W_old` is wrong by `a (W_now - W_old)`. Aggregated features are means, and means are much alike: a few directions hold
-//! most of their length, so that with the part of `a` in those computed anew little of the error is left. The directions are the
-//! first right singular vectors of a sample of aggregated rows (not centred: the mean itself is the first thing that drifts), by
-//! subspace iteration (Halko, Martinsson and Tropp, SIAM Review 2011, algorithm 4.4).
+//! A stale row `a W_old` is wrong by `a (W_now - W_old)`. Aggregated features are means, and means
+//! are much alike: a few directions hold most of their length, so that with the part of `a` in
+//! those computed anew little of the error is left. The directions are the first right singular
+//! vectors of a sample of aggregated rows (not centred: the mean itself is the first thing that
+//! drifts), by subspace iteration (Halko, Martinsson and Tropp, SIAM Review 2011, algorithm 4.4).
 
 use graphmill_core::{Matrix, keyed};
 use graphmill_nn::{
@@ -14,11 +16,12 @@ use graphmill_nn::{
     },
 };
 
-/// Rounds of the iteration: enough where a few directions stand out, and where none does it matters little which are taken.
+/// Rounds of the iteration: enough where a few directions stand out, and where none does it matters
+/// little which are taken.
 const ROUNDS: usize = 4;
 
-/// At most `k` orthonormal directions of the rows that stand side by side in `of` (`S x dim` each), as as many rows of matrices
-/// of the same widths. Fewer where the rows span fewer. O(S dim k).
+/// At most `k` orthonormal directions of the rows that stand side by side in `of` (`S x dim` each),
+/// as as many rows of matrices of the same widths. Fewer where the rows span fewer. O(S dim k).
 pub fn basis(backend: &dyn Backend, of: &[Matrix], k: usize, seed: u64) -> Vec<Matrix> {
     let widths: Vec<usize> = of.iter().map(Matrix::num_cols).collect();
     let all: usize = widths.iter().sum();

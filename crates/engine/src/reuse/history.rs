@@ -1,8 +1,9 @@
 //! The bottom layer's parameters by version, as far back as reused rows are made from them.
 //!
-//! Whoever trains publishes them after every update; whoever makes rows for the next super-batch waits for the version that its slice
-//! is to be made from. Which version that is does not depend on who is fast: rows are a function of the options alone. For the same
-//! reason a checkpoint holds the versions that the rows in use were made from, and not the rows.
+//! Whoever trains publishes them after every update; whoever makes rows for the next super-batch
+//! waits for the version that its slice is to be made from. Which version that is does not depend
+//! on who is fast: rows are a function of the options alone. For the same reason a checkpoint holds
+//! the versions that the rows in use were made from, and not the rows.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -48,7 +49,8 @@ pub struct Place {
     pub most: usize,
     /// The largest change of a weight by an update, since the super-batch in hand began.
     pub change: f32,
-    /// The same in the epoch in hand, times twice the updates of a super-batch: NeutronOrch's epsilon (section 4.3).
+    /// The same in the epoch in hand, times twice the updates of a super-batch: NeutronOrch's
+    /// epsilon (section 4.3).
     pub variation: f64,
 }
 
@@ -74,7 +76,8 @@ impl Default for History {
 }
 
 impl<M: Monitor<State>> History<M> {
-    /// A super-batch begins, and the one after it is to have `length` batches: of the versions before it those are kept that its rows were made from.
+    /// A super-batch begins, and the one after it is to have `length` batches: of the versions
+    /// before it those are kept that its rows were made from.
     pub fn begin(&self, span: Span, length: u64) {
         self.monitor.now(|state| {
             state.versions.retain(|version, _| *version >= span.start || span.made.contains(version));
@@ -131,7 +134,8 @@ impl<M: Monitor<State>> History<M> {
         self.monitor.look(|state| state.place.clone())
     }
 
-    /// Before the first epoch: batches of the first super-batch, batches of an update, hot nodes at most.
+    /// Before the first epoch: batches of the first super-batch, batches of an update, hot nodes at
+    /// most.
     pub fn settle(&self, length: u64, round: u64, most: usize) {
         self.monitor.now(|state| {
             let place = &mut state.place;
@@ -149,7 +153,8 @@ impl<M: Monitor<State>> History<M> {
         self.monitor.now(|state| state.basis = Arc::new(basis));
     }
 
-    /// All that is kept, for a checkpoint: `3.0` is parameter 0 after 3 updates, `basis.0` the first part of the basis.
+    /// All that is kept, for a checkpoint: `3.0` is parameter 0 after 3 updates, `basis.0` the
+    /// first part of the basis.
     pub fn tensors(&self) -> Vec<Tensor> {
         let mut all = Vec::new();
         let mut keep = |of: &str, matrices: &[Matrix]| {

@@ -1,9 +1,10 @@
-//! Which nodes' bottom-layer rows are worth computing once for several batches: the hot queue of a super-batch (NeutronOrch,
-//! sections 4.1.2 and 4.2.2).
+//! Which nodes' bottom-layer rows are worth computing once for several batches: the hot queue of a
+//! super-batch (NeutronOrch, sections 4.1.2 and 4.2.2).
 //!
-//! The batches of a super-batch are drawn before any of them is trained on, but for their bottom blocks; so how many of them will ask
-//! for a row is not estimated, it is counted. The queue is in the order of that count, or of a hotness that is computed
-//! beforehand, and ends where the ratio says, or where a node comes up too seldom to be worth it.
+//! The batches of a super-batch are drawn before any of them is trained on, but for their bottom
+//! blocks; so how many of them will ask for a row is not estimated, it is counted. The queue is in
+//! the order of that count, or of a hotness that is computed beforehand, and ends where the ratio
+//! says, or where a node comes up too seldom to be worth it.
 
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
@@ -54,7 +55,8 @@ impl HotQueue {
         &self.queue
     }
 
-    /// The part of the rows asked for that need not be computed, since those of the queue are computed once.
+    /// The part of the rows asked for that need not be computed, since those of the queue are
+    /// computed once.
     pub fn saved(&self) -> f64 {
         self.reused.saturating_sub(self.queue.len() as u64) as f64 / self.asked.max(1) as f64
     }
@@ -75,8 +77,8 @@ impl HotQueue {
         });
     }
 
-    /// The hot queue: of the nodes that at least `least` batches ask for the hottest, at most `most` of them, the hottest first;
-    /// equals by number.
+    /// The hot queue: of the nodes that at least `least` batches ask for the hottest, at most
+    /// `most` of them, the hottest first; equals by number.
     pub fn pick(&mut self, ranking: &Ranking, least: u16, most: usize) -> &[NodeId] {
         let counts = &self.counts;
         let count = |v: NodeId| counts[v as usize].load(Relaxed);

@@ -51,7 +51,8 @@ impl Maker {
         }
     }
 
-    /// What the rows of `nodes` are made from: the widths that [`Model::aggregate_dims`] says. The model's own parameters count.
+    /// What the rows of `nodes` are made from: the widths that [`Model::aggregate_dims`] says. The
+    /// model's own parameters count.
     ///
     /// # Errors
     /// As [`Maker::make`].

@@ -1,4 +1,5 @@
-//! Bottom-layer rows that are computed once and read by the batches of a super-batch (NeutronOrch, sections 4.1 and 4.2).
+//! Bottom-layer rows that are computed once and read by the batches of a super-batch (NeutronOrch,
+//! sections 4.1 and 4.2).
 //!
 //! ```text
 //!   ahead.rs        the super-batch's batches, drawn but for their bottom blocks
@@ -10,7 +11,8 @@
 //!   embeddings.rs   the rows, and how old they are
 //! ```
 //!
-//! The stages read from here what a strategy has put here ([`crate::strategy::layered`]); none of it knows a thread.
+//! The stages read from here what a strategy has put here ([`crate::strategy::layered`]); none of
+//! it knows a thread.
 
 mod ahead;
 mod basis;

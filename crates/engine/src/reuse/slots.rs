@@ -1,11 +1,13 @@
-//! Destinations of bottom blocks that are left out because their rows are reused (NeutronOrch, section 4.1.2).
+//! Destinations of bottom blocks that are left out because their rows are reused (NeutronOrch,
+//! section 4.1.2).
 //!
 //! ```text
 //!   destinations of the bottom block:   own rows of block 1 │ computed │ reused
 //!                                       ───── stay in the batch ───────┴─ only their slots do
 //! ```
 //!
-//! The nodes that block 1 reads as its own are always computed: they come first, and the reused rows stand behind.
+//! The nodes that block 1 reads as its own are always computed: they come first, and the reused
+//! rows stand behind.
 
 use graphmill_core::{NodeId, prefetch::prefetch};
 use graphmill_loader::Upper;
@@ -33,7 +35,8 @@ impl Slots {
         self.of.get(node as usize).copied().filter(|&slot| slot != NONE)
     }
 
-    /// Slots for these nodes of a graph of `num_nodes`, in their order, instead of those before. O(nodes) but for the first time.
+    /// Slots for these nodes of a graph of `num_nodes`, in their order, instead of those before.
+    /// O(nodes) but for the first time.
     ///
     /// # Panics
     /// A node is not of the graph.
@@ -48,9 +51,10 @@ impl Slots {
     }
 }
 
-/// Takes the nodes that have slots out of the destinations of the bottom block. The destinations are then those that are
-/// computed, and the rows of the others, whose slots become `reused`, stand behind theirs among the sources of block 1.
-/// With `restrict` only the computed rows want a gradient. The order of both kinds stays. O(D + E) of block 1.
+/// Takes the nodes that have slots out of the destinations of the bottom block. The destinations
+/// are then those that are computed, and the rows of the others, whose slots become `reused`, stand
+/// behind theirs among the sources of block 1. With `restrict` only the computed rows want a
+/// gradient. The order of both kinds stays. O(D + E) of block 1.
 pub(super) fn leave_out(
     upper: &mut Upper,
     slots: &Slots,
@@ -168,8 +172,8 @@ mod tests {
     }
 
     proptest! {
-        /// With rows that are reused, the bottom block holds the same edges of the other destinations, and block 1 reads
-        /// the same nodes.
+        /// With rows that are reused, the bottom block holds the same edges of the other
+        /// destinations, and block 1 reads the same nodes.
         #[test]
         fn batches_reach_the_same_nodes_with_reused_rows(
             edges in 0usize..3000, nodes in 1u32..200, batch in 0u64..50, fused: bool, part in 0u32..5,

@@ -1,6 +1,7 @@
-//! The best model of a run: held in memory and written inside every checkpoint, so that model and checkpoint
-//! never disagree. `best.safetensors` in the run directory is a copy for users, written after the checkpoint; the
-//! run does not depend on it, and a run that is killed in between writes it again.
+//! The best model of a run: held in memory and written inside every checkpoint, so that model and
+//! checkpoint never disagree. `best.safetensors` in the run directory is a copy for users, written
+//! after the checkpoint; the run does not depend on it, and a run that is killed in between writes
+//! it again.
 
 use graphmill_nn::model::Model;
 

@@ -11,8 +11,8 @@ use crate::{
     checkpoint::{save, tensors::Tensor},
 };
 
-/// Least seconds between checkpoints that are written because an epoch has ended: epochs of milliseconds
-/// are repeated faster than they are saved.
+/// Least seconds between checkpoints that are written because an epoch has ended: epochs of
+/// milliseconds are repeated faster than they are saved.
 const EPOCH_CHECKPOINT_SECONDS: f64 = 1.0;
 
 /// Writes the checkpoints of a run, and holds the best model for them.
@@ -37,8 +37,8 @@ impl<'a> CheckpointWriter<'a> {
         Self { run, best, saved: began, saved_at: (0, 0), began, before: 0.0 }
     }
 
-    /// Continues a run whose checkpoint of epoch and batch `at` was written after so many seconds, with that best
-    /// model.
+    /// Continues a run whose checkpoint of epoch and batch `at` was written after so many seconds,
+    /// with that best model.
     pub(crate) fn resume(&mut self, best: Vec<Tensor>, at: (usize, u64), seconds: f64) {
         self.best = BestModel::saved(best);
         self.saved_at = at;

@@ -7,7 +7,8 @@ use crate::{
     memory::MemoryPlacements, record::DatasetRecord,
 };
 
-/// Configuration, dataset and devices of a run: everything that is known before its first part is made.
+/// Configuration, dataset and devices of a run: everything that is known before its first part is
+/// made.
 #[derive(Clone, Copy)]
 pub(crate) struct Inputs<'a> {
     pub(crate) config: &'a TrainConfig,
@@ -19,7 +20,8 @@ pub(crate) struct Inputs<'a> {
 }
 
 impl Inputs<'_> {
-    /// Record of the dataset, with a checksum if the run records itself in `run` and may be compared later.
+    /// Record of the dataset, with a checksum if the run records itself in `run` and may be
+    /// compared later.
     ///
     /// # Errors
     /// The checksum cannot be computed.

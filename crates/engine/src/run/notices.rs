@@ -1,5 +1,5 @@
-//! Notes for the observer of a run: about its choices, once before the first epoch, and about what comes
-//! up later.
+//! Notes for the observer of a run: about its choices, once before the first epoch, and about what
+//! comes up later.
 
 use super::{Inputs, observer::Observer, setup::Tables};
 use crate::{

@@ -10,8 +10,8 @@ use crate::{
     run::RunState,
 };
 
-/// The ranks of a run. A run of a single process has none: its methods then return at once, so the loop
-/// has no cases for ranks.
+/// The ranks of a run. A run of a single process has none: its methods then return at once, so the
+/// loop has no cases for ranks.
 #[derive(Default)]
 pub(crate) struct Peers {
     ranks: Option<Arc<Ranks>>,
@@ -71,8 +71,8 @@ impl Peers {
         self.ranks.as_ref().map_or(Ok(()), |ranks| ranks.count_bytes(false))
     }
 
-    /// Decides whether the run stops, the same on all ranks. If it stops in the middle of an epoch, `totals`
-    /// become those of all ranks.
+    /// Decides whether the run stops, the same on all ranks. If it stops in the middle of an epoch,
+    /// `totals` become those of all ranks.
     ///
     /// # Errors
     /// A rank did not take part.
@@ -90,7 +90,8 @@ impl Peers {
         Ok(stops)
     }
 
-    /// Rank 0's numbers. Processors of different kinds round differently, so decisions are made from these.
+    /// Rank 0's numbers. Processors of different kinds round differently, so decisions are made
+    /// from these.
     ///
     /// # Errors
     /// A rank did not take part.

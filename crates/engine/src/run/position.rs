@@ -1,4 +1,5 @@
-//! The position of a run with everything that a checkpoint restores, and how a run continues from one.
+//! The position of a run with everything that a checkpoint restores, and how a run continues from
+//! one.
 
 use std::{path::Path, sync::Arc, time::Instant};
 
@@ -28,7 +29,8 @@ pub(crate) struct RunPosition<'a> {
 }
 
 impl<'a> RunPosition<'a> {
-    /// Position before the first epoch of a run that begins now and records itself in `run`, if anywhere.
+    /// Position before the first epoch of a run that begins now and records itself in `run`, if
+    /// anywhere.
     ///
     /// # Errors
     /// The dataset's checksum cannot be computed.
@@ -173,8 +175,8 @@ impl<'a> RunPosition<'a> {
         self.state.save(&mut self.checkpoints, &self.learner)
     }
 
-    /// Saves the batches trained since the last checkpoint after a failure, if the model is that of a whole update.
-    /// The first failure is the error to report, whether or not this succeeds.
+    /// Saves the batches trained since the last checkpoint after a failure, if the model is that of
+    /// a whole update. The first failure is the error to report, whether or not this succeeds.
     pub(crate) fn rescue(&mut self, observer: &mut dyn Observer) {
         let (epoch, batch) = (self.state.epoch, self.state.batch);
         let is_saved = self.checkpoints.run().is_none() || self.checkpoints.is_saved_at(epoch, batch);
@@ -199,7 +201,8 @@ impl<'a> RunPosition<'a> {
     }
 }
 
-/// Refuses to continue the run of `saved` with another dataset, or another partition of it, than those of `now`.
+/// Refuses to continue the run of `saved` with another dataset, or another partition of it, than
+/// those of `now`.
 ///
 /// # Errors
 /// The dataset that the run was trained on, and the one it would be continued with.

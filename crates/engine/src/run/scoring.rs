@@ -1,4 +1,5 @@
-//! Scores of the model on the nodes that judge it: when an epoch is scored, and whether it is the best.
+//! Scores of the model on the nodes that judge it: when an epoch is scored, and whether it is the
+//! best.
 
 use std::{sync::Arc, time::Instant};
 
@@ -62,8 +63,8 @@ impl<'a> Scorer<'a> {
         Ok(Self { metric, config, data, inference, ranks, valid, logits: Matrix::default() })
     }
 
-    /// Judges the epoch that ends at `position`: scores the validation nodes if it is their turn. Without
-    /// validation nodes, or while their score is not defined, the newest model is the best.
+    /// Judges the epoch that ends at `position`: scores the validation nodes if it is their turn.
+    /// Without validation nodes, or while their score is not defined, the newest model is the best.
     ///
     /// # Errors
     /// Features cannot be read, or a rank did not take part.

@@ -1,5 +1,5 @@
-//! The parts of a run that outlive an epoch, made from its configuration and dataset, and the tables that
-//! they read.
+//! The parts of a run that outlive an epoch, made from its configuration and dataset, and the
+//! tables that they read.
 
 use std::sync::Arc;
 
@@ -114,13 +114,14 @@ pub(crate) struct Tables {
     pub(crate) tiers: Option<String>,
     /// The rows as NVIDIA devices read them.
     pub(crate) on_gpus: Option<OnGpus>,
-    /// The weights of symmetric normalisation and own nodes, where the rows are those of several ranks.
+    /// The weights of symmetric normalisation and own nodes, where the rows are those of several
+    /// ranks.
     shared: Option<(Arc<SymmetricWeights>, Arc<NodeOwnership>)>,
 }
 
 impl Tables {
-    /// Tables of a run, alone or as one of several ranks. Rows that `sampler` and `order` read often are
-    /// cached.
+    /// Tables of a run, alone or as one of several ranks. Rows that `sampler` and `order` read
+    /// often are cached.
     ///
     /// # Errors
     /// The memory cannot be had, or another rank did not do its part.
@@ -171,12 +172,14 @@ impl Tables {
     }
 }
 
-/// The read-only stages of a run, and the order of each layer's products. Both hold for the whole run; what depends on
-/// the sizes of batches (the order of the products, which blocks the backward pass wants transposed, and whether the
-/// bottom layer reads the feature table in place) is decided by the first batch's.
+/// The read-only stages of a run, and the order of each layer's products. Both hold for the whole
+/// run; what depends on the sizes of batches (the order of the products, which blocks the backward
+/// pass wants transposed, and whether the bottom layer reads the feature table in place) is decided
+/// by the first batch's.
 ///
 /// # Errors
-/// `--fused on` for a model that cannot read the table in place, or sparse rows for one that cannot multiply them first.
+/// `--fused on` for a model that cannot read the table in place, or sparse rows for one that cannot
+/// multiply them first.
 pub(crate) fn loader<'a>(
     inputs: &Inputs<'a>,
     tables: &'a Tables,
@@ -239,8 +242,8 @@ pub(crate) fn loader<'a>(
     Ok((loader, orders))
 }
 
-/// The train stage of a run. It reads the feature table in place if `loader` says so, and sums gradients
-/// over the ranks if there are several.
+/// The train stage of a run. It reads the feature table in place if `loader` says so, and sums
+/// gradients over the ranks if there are several.
 pub(crate) fn learner<'a>(
     inputs: &Inputs<'a>,
     tables: &Tables,

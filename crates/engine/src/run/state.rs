@@ -11,8 +11,8 @@ use crate::{
     reuse,
 };
 
-/// Position of a run. A checkpoint holds it, the model, the best model, the optimiser's state and older
-/// parameters that reused rows are made from.
+/// Position of a run. A checkpoint holds it, the model, the best model, the optimiser's state and
+/// older parameters that reused rows are made from.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RunState {
     /// Dataset that is trained on.

@@ -21,12 +21,14 @@ pub struct Tiers {
     pub has_devices: bool,
 }
 
-/// The chain of tiers that a run with these options reads its rows from. Hotness is that of the minibatches of such a run: of its seeds
-/// (the training nodes of `data`), sampler, fanout, batch size and seed.
+/// The chain of tiers that a run with these options reads its rows from. Hotness is that of the
+/// minibatches of such a run: of its seeds (the training nodes of `data`), sampler, fanout, batch
+/// size and seed.
 ///
 /// # Errors
-/// Options that contradict each other or the dataset, or name NVIDIA devices or a device's budget, which are a run's; the rows cannot be
-/// read; a cache's memory cannot be had; `watch` ends the work.
+/// Options that contradict each other or the dataset, or name NVIDIA devices or a device's budget,
+/// which are a run's; the rows cannot be read; a cache's memory cannot be had; `watch` ends the
+/// work.
 pub fn open(config: &TrainConfig, data: &Dataset, watch: &dyn Progress) -> Result<Tiers> {
     if !config.cuda_devices().is_empty() {
         return Err(Error::usage(format!(

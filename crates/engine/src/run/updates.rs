@@ -1,4 +1,5 @@
-//! The work after every update of the model: counting, reporting, saving, and the decision to go on.
+//! The work after every update of the model: counting, reporting, saving, and the decision to go
+//! on.
 
 use std::time::Instant;
 
@@ -24,7 +25,8 @@ pub(crate) struct Updates<'e, 'a> {
     pub(crate) stop: &'e (dyn Fn() -> bool + Sync),
     /// Batches of the epoch.
     pub(crate) batches: u64,
-    /// Whether everything up to the last update is recorded: if not, the state is not known to be sound.
+    /// Whether everything up to the last update is recorded: if not, the state is not known to be
+    /// sound.
     pub(crate) is_recorded: bool,
 }
 
@@ -32,7 +34,8 @@ impl Updates<'_, '_> {
     /// Takes in an update that was made from these batches; decides whether to go on.
     ///
     /// # Errors
-    /// The loss is not finite, the observer or a checkpoint cannot be written, or a rank did not take part.
+    /// The loss is not finite, the observer or a checkpoint cannot be written, or a rank did not
+    /// take part.
     pub(crate) fn after(&mut self, learner: &Learner, done: &[Done]) -> Result<Flow> {
         let before = self.state.batch;
         self.is_recorded = false;

@@ -69,7 +69,8 @@ pub struct Written {
     pub cols: usize,
     /// "classes", "probabilities" or "embeddings".
     pub kind: &'static str,
-    /// Whether the dataset is the one that the run was trained on; none of a run that did not record it.
+    /// Whether the dataset is the one that the run was trained on; none of a run that did not
+    /// record it.
     pub same_dataset: Option<bool>,
     /// How the features of another dataset were brought to the scale of the run's, where they were.
     pub rescaled: Option<String>,
@@ -134,7 +135,8 @@ impl SavedRun {
     /// The run's dataset, or another one in its place.
     ///
     /// # Errors
-    /// It cannot be read; the run's own one was in memory, is no longer where it was, or has changed.
+    /// It cannot be read; the run's own one was in memory, is no longer where it was, or has
+    /// changed.
     pub fn dataset(&self, other: Option<&Path>) -> Result<Dataset> {
         match other {
             Some(path) => Ok(Dataset::open(path)?),
@@ -142,8 +144,8 @@ impl SavedRun {
         }
     }
 
-    /// Whether that is the dataset that the run was trained on, by its checksum; none of a run that did
-    /// not record it.
+    /// Whether that is the dataset that the run was trained on, by its checksum; none of a run that
+    /// did not record it.
     ///
     /// # Errors
     /// The checksum cannot be computed.
@@ -166,8 +168,8 @@ impl SavedRun {
         config
     }
 
-    /// How rows of `data` are brought to the scale of the features that the run was trained on; nothing
-    /// where they are at that scale, or of a run that did not record it.
+    /// How rows of `data` are brought to the scale of the features that the run was trained on;
+    /// nothing where they are at that scale, or of a run that did not record it.
     fn rescaling(&self, data: &Dataset) -> Result<Option<Rescaling>> {
         let Some(of_run) = self.origin.as_ref().and_then(|origin| origin.features.as_ref()) else {
             return Ok(None);
@@ -184,7 +186,8 @@ impl SavedRun {
         })
     }
 
-    /// Refuses data of another width, and with `scored` of other classes, than the run was trained on.
+    /// Refuses data of another width, and with `scored` of other classes, than the run was trained
+    /// on.
     fn check_fit(&self, data: &Dataset, scored: bool) -> Result<()> {
         let Some(Origin { dataset: own, .. }) = &self.origin else { return Ok(()) };
         let refuse = |what: String| {
@@ -272,12 +275,13 @@ impl SavedRun {
     }
 
     /// Writes predictions for the nodes listed in `nodes` (one a line, or a `.npy` of integers; all
-    /// nodes where there is no list) to `out`, in the format of its ending. Ids are those of `data`, or
-    /// with `original` those its nodes had before it was reordered; then all nodes come in the order of these.
+    /// nodes where there is no list) to `out`, in the format of its ending. Ids are those of
+    /// `data`, or with `original` those its nodes had before it was reordered; then all nodes come
+    /// in the order of these.
     ///
     /// # Errors
-    /// The model or the list cannot be read, a node is outside the graph, `original` ids are asked for and there are none,
-    /// or `out` cannot be written; `watch` ends the work.
+    /// The model or the list cannot be read, a node is outside the graph, `original` ids are asked
+    /// for and there are none, or `out` cannot be written; `watch` ends the work.
     pub fn predict(
         &self,
         data: &Dataset,
@@ -335,7 +339,8 @@ impl SavedRun {
         Ok(Written { out: out.to_path_buf(), rows: count, cols, kind: kind.name(), same_dataset, rescaled })
     }
 
-    /// Names the run's configuration as the place of a wrong option: nobody wrote one on the command line.
+    /// Names the run's configuration as the place of a wrong option: nobody wrote one on the
+    /// command line.
     fn own<T>(&self, built: Result<T>) -> Result<T> {
         built.map_err(|error| match error {
             Error::Usage(message) => Error::format(RunDir::config_path(&self.dir), "options", message),

@@ -1,7 +1,8 @@
 //! Tables of predictions in the format that a file's ending names: a row of [`TABLE`] each.
 //!
 //! `.npy` holds the values alone, in the order of the nodes. The others begin every row with the
-//! node's id: `node`, then `class`; or `class_0` to `class_C-1`, `probability_0` ... or `embedding_0` ...
+//! node's id: `node`, then `class`; or `class_0` to `class_C-1`, `probability_0` ... or
+//! `embedding_0` ...
 
 use std::{
     io::{self, Write},
@@ -192,7 +193,8 @@ fn write_parquet(of: &Predictions, out: &mut dyn Write) -> io::Result<()> {
         schema::parser::parse_message_type,
     };
 
-    /// What the library has written and `out` has not taken: it asks for a writer that threads share.
+    /// What the library has written and `out` has not taken: it asks for a writer that threads
+    /// share.
     #[derive(Clone, Default)]
     struct Pending(Arc<Mutex<Vec<u8>>>);
 

@@ -52,7 +52,8 @@ impl SeedLabels {
     }
 }
 
-/// What forward and backward passes need besides the model. Matrices are reused from batch to batch.
+/// What forward and backward passes need besides the model. Matrices are reused from batch to
+/// batch.
 pub struct StepContext<'a> {
     /// Where the arithmetic runs.
     pub backend: &'a dyn Backend,
@@ -101,15 +102,16 @@ impl<'a> StepContext<'a> {
         self.scratch
     }
 
-    /// Forward, loss, backward: leaves the gradient of the batch's mean loss in the model, and returns that loss. `number` is
-    /// that of the batch in the whole run: what is dropped depends on it. Where the loss is not finite there is no gradient.
+    /// Forward, loss, backward: leaves the gradient of the batch's mean loss in the model, and
+    /// returns that loss. `number` is that of the batch in the whole run: what is dropped depends
+    /// on it. Where the loss is not finite there is no gradient.
     pub fn gradient(&mut self, model: &mut Model, batch: &Extracted, number: u64) -> f64 {
         let key = keyed::key(&[self.seed, number, 0x6472_6f70]);
         self.gradient_telling(model, batch, key, &mut |_, _| {})
     }
 
-    /// [`StepContext::gradient`] that tells `after` of each part of the model when its gradient is complete; what is dropped depends on
-    /// `key`.
+    /// [`StepContext::gradient`] that tells `after` of each part of the model when its gradient is
+    /// complete; what is dropped depends on `key`.
     pub fn gradient_telling(
         &mut self,
         model: &mut Model,
@@ -151,9 +153,10 @@ impl<'a> StepContext<'a> {
 /// }
 /// ```
 pub trait GradientExchange: Send + Sync {
-    /// Leaves the gradient of the whole batch in the model, of which `batch` is this rank's share, and returns the mean loss over all its
-    /// seeds, and how many they are. Of drawn subgraphs every rank has one of its own, and all count alike. `number` is that of the
-    /// batch in the whole run.
+    /// Leaves the gradient of the whole batch in the model, of which `batch` is this rank's share,
+    /// and returns the mean loss over all its seeds, and how many they are. Of drawn subgraphs
+    /// every rank has one of its own, and all count alike. `number` is that of the batch in the
+    /// whole run.
     ///
     /// # Errors
     /// A rank did not take part.
@@ -228,11 +231,13 @@ impl<'a> Learner<'a> {
         }
     }
 
-    /// Stage 4: forward, loss, backward, update. A batch that was drawn again may repeat recorded work. Touches no parameter when the loss is not finite, so that the last
-    /// good model survives. Of several ranks' shares of a batch it is the update of the whole batch, the same on all ranks.
+    /// Stage 4: forward, loss, backward, update. A batch that was drawn again may repeat recorded
+    /// work. Touches no parameter when the loss is not finite, so that the last good model
+    /// survives. Of several ranks' shares of a batch it is the update of the whole batch, the same
+    /// on all ranks.
     ///
-    /// All of it runs on a thread of the pool: called from outside, each of some thirty operations would wake
-    /// a worker and wait for it.
+    /// All of it runs on a thread of the pool: called from outside, each of some thirty operations
+    /// would wake a worker and wait for it.
     ///
     /// # Errors
     /// Another rank did not do its part, or a device failed.
@@ -268,7 +273,8 @@ impl<'a> Learner<'a> {
         Ok(BatchOutcome { seeds, ..self.update(loss, lr) })
     }
 
-    /// The update by the gradient that is in the model, of this loss; the outcome leaves the seeds to the caller.
+    /// The update by the gradient that is in the model, of this loss; the outcome leaves the seeds
+    /// to the caller.
     pub fn update(&mut self, loss: f64, lr: f64) -> BatchOutcome {
         self.is_whole = false;
         let outcome = self.apply(loss, lr);
@@ -307,8 +313,8 @@ impl<'a> Learner<'a> {
     }
 }
 
-/// Mean cross-entropy over the rows (softmax, or sigmoid over rows and classes where nodes have several labels), and
-/// its gradient.
+/// Mean cross-entropy over the rows (softmax, or sigmoid over rows and classes where nodes have
+/// several labels), and its gradient.
 fn loss(
     backend: &dyn Backend,
     labels: &Labels,

@@ -1,6 +1,7 @@
 //! The stages of a minibatch's way, each written once and run inline or by workers as the strategy
-//! says: `order` picks seeds, `sample` draws blocks, `extract` gathers feature rows (all three here,
-//! read-only and shared by any number of threads), `train` updates the model ([`crate::learner`]).
+//! says: `order` picks seeds, `sample` draws blocks, `extract` gathers feature rows (all three
+//! here, read-only and shared by any number of threads), `train` updates the model
+//! ([`crate::learner`]).
 
 use std::sync::Arc;
 
@@ -15,7 +16,8 @@ use graphmill_loader::{
 
 use crate::{Error, Result};
 
-/// What a sampler says: of a batch that no block can hold, wrong usage; else what failed, a device or another rank.
+/// What a sampler says: of a batch that no block can hold, wrong usage; else what failed, a device
+/// or another rank.
 pub(crate) fn not_drawn(error: graphmill_core::Error) -> Error {
     match error {
         graphmill_core::Error::Invalid(message) => {
@@ -27,13 +29,15 @@ pub(crate) fn not_drawn(error: graphmill_core::Error) -> Error {
 
 /// A batch that was drawn, or one of an earlier epoch that would be drawn the same.
 ///
-/// [`Loader::draw`] gives one of [`Sampled`], and [`Loader::extract`] makes it one of [`Extracted`].
+/// [`Loader::draw`] gives one of [`Sampled`], and [`Loader::extract`] makes it one of
+/// [`Extracted`].
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "a box would be allocated for every batch")]
 pub enum Drawn<S = Sampled> {
     /// A batch with new blocks, or whose feature rows were given away.
     New(S),
-    /// The batch of the draw before with its feature rows: nothing is random, and the seeds are the same.
+    /// The batch of the draw before with its feature rows: nothing is random, and the seeds are the
+    /// same.
     Again(Extracted),
 }
 
@@ -82,7 +86,8 @@ impl<S: Into<MiniBatch>> From<Drawn<S>> for MiniBatch {
 /// }
 /// ```
 pub trait DrawAhead: Send + Sync {
-    /// Draws the bottom block of batch `number`, without the destinations whose rows are read instead of computed.
+    /// Draws the bottom block of batch `number`, without the destinations whose rows are read
+    /// instead of computed.
     ///
     /// # Errors
     /// A block has more edges than fit; wrong usage.
@@ -126,7 +131,8 @@ pub struct Loader<'a> {
     pub symmetric: Option<Arc<SymmetricWeights>>,
     /// What the model's layers make of neighbours' rows.
     pub aggregation: Aggregation,
-    /// Which nodes are this rank's, where a batch is shared among ranks: it takes the seeds that are its own.
+    /// Which nodes are this rank's, where a batch is shared among ranks: it takes the seeds that
+    /// are its own.
     pub own: Option<Arc<NodeOwnership>>,
     /// Batches whose upper blocks were drawn ahead, if a strategy does that.
     pub ahead: Option<Arc<dyn DrawAhead>>,
@@ -145,8 +151,9 @@ impl Loader<'_> {
         self.train.len().min((self.num_batches() as usize).saturating_mul(self.batch_size))
     }
 
-    /// Stage 1: this epoch's order of the training nodes. Where one batch holds them all there is nothing to shuffle but
-    /// the rows of that batch; they are left as they are, so that what was sampled can be kept ([`Loader::draw`]).
+    /// Stage 1: this epoch's order of the training nodes. Where one batch holds them all there is
+    /// nothing to shuffle but the rows of that batch; they are left as they are, so that what was
+    /// sampled can be kept ([`Loader::draw`]).
     pub fn order(&self, epoch: u64, out: &mut Vec<NodeId>) {
         if self.sampler.properties().subgraphs.is_some() {
             return out.clear(); // they pick their seeds by themselves
@@ -165,7 +172,8 @@ impl Loader<'_> {
         &order[start..(start + self.batch_size).min(order.len())]
     }
 
-    /// Stage 1, for one batch: takes batch `number`'s seeds from `order`, in the memory of another batch.
+    /// Stage 1, for one batch: takes batch `number`'s seeds from `order`, in the memory of another
+    /// batch.
     pub fn pick(&self, order: &[NodeId], number: u64, memory: Seeds) -> Seeds {
         let seeds = self.seeds(order, number);
         match &self.own {
@@ -241,8 +249,8 @@ impl Loader<'_> {
         Ok(batch)
     }
 
-    /// Stages 1 and 2 for a batch that this loader drew before, or in the memory of any: if nothing is random and
-    /// the seeds are the same, the blocks are those that the batch holds already.
+    /// Stages 1 and 2 for a batch that this loader drew before, or in the memory of any: if nothing
+    /// is random and the seeds are the same, the blocks are those that the batch holds already.
     ///
     /// # Errors
     /// As [`Loader::sample`].
@@ -275,8 +283,9 @@ impl Loader<'_> {
         }
     }
 
-    /// Stage 3: gathers the feature rows of the input nodes, unless the batch holds them already. On the fast path
-    /// nothing is gathered, and the rows that the bottom layer will read are counted.
+    /// Stage 3: gathers the feature rows of the input nodes, unless the batch holds them already.
+    /// On the fast path nothing is gathered, and the rows that the bottom layer will read are
+    /// counted.
     ///
     /// # Errors
     /// A tier cannot be read.

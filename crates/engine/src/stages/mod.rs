@@ -1,4 +1,5 @@
-//! The stages of a minibatch's way: order, sample and extract ([`loader`]), and train ([`learner`]).
+//! The stages of a minibatch's way: order, sample and extract ([`loader`]), and train
+//! ([`learner`]).
 
 pub mod learner;
 pub mod loader;

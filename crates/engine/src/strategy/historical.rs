@@ -1,14 +1,17 @@
-//! Bottom-layer rows are reused however old they are: what bounded staleness is compared with (GNNAutoScale).
+//! Bottom-layer rows are reused however old they are: what bounded staleness is compared with
+//! (GNNAutoScale).
 //!
 //! ```text
 //!   all   b0: pull what was ever pushed, compute the rest, train, push its own nodes' rows | b1: pull, compute, train, push | ..
 //! ```
 //!
-//! As in GNNAutoScale (Fey et al., ICML 2021, section 2) a batch computes the rows of its own nodes, those that the layer above reads as
-//! its own, and pushes them to a table; it pulls the rows of their neighbours from there, from whenever these were a batch's own
-//! nodes last. Here that is done for the bottom layer, and a row that was never pushed is computed, not zero. Nothing bounds
-//! how old rows are, and a checkpoint does not hold them: a resumed run begins to collect anew. It is made to be compared with,
-//! not to be fast: pushed rows are made a second time, with the updated parameters.
+//! As in GNNAutoScale (Fey et al., ICML 2021, section 2) a batch computes the rows of its own
+//! nodes, those that the layer above reads as its own, and pushes them to a table; it pulls the
+//! rows of their neighbours from there, from whenever these were a batch's own nodes last. Here
+//! that is done for the bottom layer, and a row that was never pushed is computed, not zero.
+//! Nothing bounds how old rows are, and a checkpoint does not hold them: a resumed run begins to
+//! collect anew. It is made to be compared with, not to be fast: pushed rows are made a second
+//! time, with the updated parameters.
 
 use std::sync::Arc;
 
@@ -71,8 +74,8 @@ impl Historical {
         })
     }
 
-    /// Draws a batch but for its bottom block, with all that was pushed to be pulled. Returns its own nodes, and how old the oldest row
-    /// is that it pulls.
+    /// Draws a batch but for its bottom block, with all that was pushed to be pulled. Returns its
+    /// own nodes, and how old the oldest row is that it pulls.
     fn draw(&mut self, epoch: &Epoch, number: u64) -> (Vec<NodeId>, u64) {
         let ahead = Arc::get_mut(&mut self.ahead).expect("nobody keeps a batch that is done");
         let batches = number..number + 1;

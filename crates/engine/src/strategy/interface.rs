@@ -1,4 +1,5 @@
-//! The interface between the trainer and a strategy: [`Strategy`], and what it is given. It knows no strategy.
+//! The interface between the trainer and a strategy: [`Strategy`], and what it is given. It knows
+//! no strategy.
 
 use std::sync::Arc;
 
@@ -32,7 +33,8 @@ pub struct Epoch<'e, 'a> {
     pub learner: &'e mut Learner<'a>,
     /// Learning rate of a batch.
     pub lr: &'e (dyn Fn(u64) -> f64 + Sync),
-    /// Told after every update of the model, with the batches it was made from, in their order; decides whether to go on.
+    /// Told after every update of the model, with the batches it was made from, in their order;
+    /// decides whether to go on.
     pub after: &'e mut (dyn FnMut(&Learner<'a>, &[Done]) -> Result<Flow> + Send),
     /// Told what every worker does.
     pub timeline: &'e Timeline,
@@ -102,10 +104,12 @@ pub enum Flow {
 /// }
 /// ```
 pub trait Strategy: Send {
-    /// What it needs before the first epoch; the loader and the shape of the model stay as they are.
+    /// What it needs before the first epoch; the loader and the shape of the model stay as they
+    /// are.
     ///
     /// # Errors
-    /// Options that contradict each other, memory that cannot be had, or a stage that fails while it is tried.
+    /// Options that contradict each other, memory that cannot be had, or a stage that fails while
+    /// it is tried.
     fn prepare(&mut self, _loader: &Loader, _learner: &Learner) -> Result<()> {
         Ok(())
     }
@@ -121,7 +125,8 @@ pub trait Strategy: Send {
         Vec::new()
     }
 
-    /// What reusing rows of the bottom layer saved in the epoch that was just run, where that is done.
+    /// What reusing rows of the bottom layer saved in the epoch that was just run, where that is
+    /// done.
     fn reuse(&mut self) -> Option<ReuseRecord> {
         None
     }

@@ -63,7 +63,8 @@ pub struct Kind {
     pub cost: Cost,
     /// Replaces options that are chosen by others, so that a resumed run has the same.
     pub settle: fn(&mut TrainConfig),
-    /// Why the options of a run leave an option without effect that the strategy reads, and the remedy.
+    /// Why the options of a run leave an option without effect that the strategy reads, and the
+    /// remedy.
     pub unused: fn(&TrainConfig, &str) -> Option<String>,
 }
 
@@ -200,8 +201,8 @@ pub(crate) fn options_of_all() -> Vec<(&'static str, Vec<OptionGroup>)> {
     TABLE.iter().map(|entry| (entry.name, all(entry))).collect()
 }
 
-/// Batches of a synchronous update. A function of the options alone: how many devices turn out to sample depends on
-/// how fast they are today, and groups of cores on the machine.
+/// Batches of a synchronous update. A function of the options alone: how many devices turn out to
+/// sample depends on how fast they are today, and groups of cores on the machine.
 pub(crate) fn round(config: &TrainConfig) -> u64 {
     let given = config.own.get::<RoundOptions>().batches_per_update;
     if given > 0 {

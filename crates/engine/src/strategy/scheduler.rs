@@ -1,37 +1,42 @@
-//! The line that batches move along, from worker to worker: which batch is where, and who may take what next.
+//! The line that batches move along, from worker to worker: which batch is where, and who may take
+//! what next.
 //!
 //! ```text
 //!   free ─► being sampled ─► sampled ─► being extracted ─► extracted ─► being trained on ─► trained ─► free
 //!           any order        by number  in order           in the order of claims           by round
 //! ```
 //!
-//! There are as many slots as batches may be under way: a worker that samples ahead waits for one (back-pressure). A slot and
-//! the number of a batch are taken in one step, so the lowest batch under way always has a slot and can go on: the line
-//! does not lock up. Batches leave `sampled` in the order of their numbers, each claimed for a trainer, and reach a trainer in
-//! the order of its claims.
+//! There are as many slots as batches may be under way: a worker that samples ahead waits for one
+//! (back-pressure). A slot and the number of a batch are taken in one step, so the lowest batch
+//! under way always has a slot and can go on: the line does not lock up. Batches leave `sampled` in
+//! the order of their numbers, each claimed for a trainer, and reach a trainer in the order of its
+//! claims.
 //!
 //! # Updates
 //!
-//! Where trainers compute gradients side by side, every `group` batches make a round, and a round an update. A trainer may begin a
-//! batch of round `r` on parameters of version `v` (updates made) where `r - v` is at most the staleness bound; rounds are applied
-//! in order, so the gradient is used at version `r`, and its staleness is `r - v`. With bound 0 updates are synchronous. (FGNN
+//! Where trainers compute gradients side by side, every `group` batches make a round, and a round
+//! an update. A trainer may begin a batch of round `r` on parameters of version `v` (updates made)
+//! where `r - v` is at most the staleness bound; rounds are applied in order, so the gradient is
+//! used at version `r`, and its staleness is `r - v`. With bound 0 updates are synchronous. (FGNN
 //! updates "asynchronously with bounded staleness", section 5.2, and leaves the rule open.)
 //!
 //! # Switching
 //!
-//! A worker that samples may have a standby trainer (FGNN, section 5.3). When all batches are sampled it claims one as long as the
-//! profit is positive; where there are no other trainers, when no slot is left or all is sampled.
+//! A worker that samples may have a standby trainer (FGNN, section 5.3). When all batches are
+//! sampled it claims one as long as the profit is positive; where there are no other trainers, when
+//! no slot is left or all is sampled.
 //!
 //! # Failure
 //!
-//! A batch that fails ends the line before its round: those of lower numbers still go all the way, as they would have without
-//! workers.
+//! A batch that fails ends the line before its round: those of lower numbers still go all the way,
+//! as they would have without workers.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::{Error, allocate::samplers::profit, machine::monitor::Monitor};
 
-/// What moves along the line: a batch is a value of another type at each place, so no worker can skip a stage.
+/// What moves along the line: a batch is a value of another type at each place, so no worker can
+/// skip a stage.
 pub trait Slots {
     /// A free slot: the memory of a batch, or the batch that was last in it.
     type Free;
@@ -83,8 +88,8 @@ pub struct Rules {
     pub group: u64,
     /// Updates that a gradient may be late.
     pub bound: u64,
-    /// Whether batch `k` of a round is for trainer `k` modulo their number, not for whoever is free: what each adds up is then the same every
-    /// time.
+    /// Whether batch `k` of a round is for trainer `k` modulo their number, not for whoever is
+    /// free: what each adds up is then the same every time.
     pub dealt: bool,
 }
 
@@ -114,7 +119,8 @@ pub struct SchedulerState<T: Slots> {
     version: u64,
     /// Whether a lone device trains until nothing waits.
     draining: bool,
-    /// By trainer, whether it was on standby and has found that it does not pay to lend a hand any more.
+    /// By trainer, whether it was on standby and has found that it does not pay to lend a hand any
+    /// more.
     stood_down: Vec<bool>,
     /// Seconds a batch of trainers and of standby trainers, lately.
     pace: [Option<f64>; 2],
@@ -212,8 +218,8 @@ impl<T: Slots> SchedulerState<T> {
         !self.rules.dealt || place % self.rules.trainers as u64 == trainer as u64
     }
 
-    /// Whether that standby trainer takes batches. When it has once found that it does not pay, with all batches sampled, it takes no
-    /// more of this epoch's: its threads may be gone.
+    /// Whether that standby trainer takes batches. When it has once found that it does not pay,
+    /// with all batches sampled, it takes no more of this epoch's: its threads may be gone.
     fn lends(&mut self, trainer: Option<usize>) -> bool {
         let pays = self.standby_pays();
         let all_sampled = self.next >= self.end;
@@ -223,8 +229,8 @@ impl<T: Slots> SchedulerState<T> {
         })
     }
 
-    /// What that worker is to do: the latest stage first, so that slots come back; but one whose samples others extract sees
-    /// to it first that they have something to do.
+    /// What that worker is to do: the latest stage first, so that slots come back; but one whose
+    /// samples others extract sees to it first that they have something to do.
     fn step(&mut self, can: WorkerRole) -> Next<T> {
         if self.closed {
             return Next::End;
@@ -239,7 +245,8 @@ impl<T: Slots> SchedulerState<T> {
         let none = self.sampled.is_empty() && self.extracted.is_empty();
         let mut full = room > 0 && (room == can.sample || self.next + room as u64 == self.end);
         if self.rules.normal == 0 && can.sample > 0 {
-            // where nobody else trains, a device that has no slots to go on sampling with trains until nothing waits
+            // where nobody else trains, a device that has no slots to go on sampling with trains
+            // until nothing waits
             self.draining = !none && (self.draining || !full);
             full &= !self.draining;
         }
@@ -353,7 +360,8 @@ impl<M> BatchScheduler<M> {
         self.0.now(|state| state.free.push(slot));
     }
 
-    /// A stage of this batch failed: the epoch ends before its round. Of several, the lowest batch's error is kept.
+    /// A stage of this batch failed: the epoch ends before its round. Of several, the lowest
+    /// batch's error is kept.
     pub fn fail<T: Slots>(&self, number: u64, slot: T::Free, error: Error)
     where
         M: Monitor<SchedulerState<T>>,

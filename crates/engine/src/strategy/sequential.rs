@@ -4,10 +4,11 @@
 //!   all threads:  sample b0 | b1 | .. ─► extract b0 ─► train b0 ─► extract b1 ─► train b1 ─► .. ─► sample ..
 //! ```
 //!
-//! Sampling is parallel over batches: as many as there are threads are drawn at once, one each, into
-//! minibatches that are recycled; fewer batches than threads are spread over threads themselves. Extraction and
-//! training are parallel inside one batch. What a batch holds depends on its number alone, so the number of threads
-//! changes nothing but the time. Of batches that are drawn at once, those before one that fails are trained on.
+//! Sampling is parallel over batches: as many as there are threads are drawn at once, one each,
+//! into minibatches that are recycled; fewer batches than threads are spread over threads
+//! themselves. Extraction and training are parallel inside one batch. What a batch holds depends on
+//! its number alone, so the number of threads changes nothing but the time. Of batches that are
+//! drawn at once, those before one that fails are trained on.
 
 use std::time::{Duration, Instant};
 

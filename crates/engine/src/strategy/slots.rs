@@ -49,7 +49,8 @@ impl From<Trained> for MiniBatch {
 
 /// The gradient of a batch.
 pub(super) struct Gradient {
-    /// One matrix for each parameter of the model, in the visiting order; of running statistics, their new values.
+    /// One matrix for each parameter of the model, in the visiting order; of running statistics,
+    /// their new values.
     pub(super) values: Vec<Matrix>,
     /// The batch's mean loss.
     pub(super) loss: f64,

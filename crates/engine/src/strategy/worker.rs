@@ -23,7 +23,8 @@ use crate::{
     timeline::{Stage, Timeline, Track},
 };
 
-/// Closes the line when its thread goes, always or by a panic, so that nobody waits for a thread that is no more.
+/// Closes the line when its thread goes, always or by a panic, so that nobody waits for a thread
+/// that is no more.
 pub(super) struct Closing<'l> {
     pub(super) line: &'l Batches,
     pub(super) always: bool,
@@ -60,7 +61,8 @@ pub(super) struct Worker {
     pub(super) spaces: Vec<Workspace>,
     /// Where it reads rows, if not where everyone does.
     pub(super) rows: Option<Arc<dyn Feature>>,
-    /// The cache of those who will read the rows of the batches that it samples: it marks what is in there.
+    /// The cache of those who will read the rows of the batches that it samples: it marks what is
+    /// in there.
     pub(super) marks: Option<Arc<dyn Feature>>,
     /// What batches come and go over, where they do.
     pub(super) link: Option<Arc<Link>>,
@@ -80,8 +82,9 @@ impl Worker {
         Self { name, can, sampler: None, pool, spaces, rows: None, marks: None, link: None, spare: None }
     }
 
-    /// Does what there is to do until there is nothing more. Batches to train on, and rounds to update by, are
-    /// given to `on`; where it fails, or says that the run is to stop, the line is closed.
+    /// Does what there is to do until there is nothing more. Batches to train on, and rounds to
+    /// update by, are given to `on`; where it fails, or says that the run is to stop, the line is
+    /// closed.
     ///
     /// # Errors
     /// What `on` reports. Errors and panics of other stages are told to the line.

@@ -6,7 +6,8 @@ pub(super) struct Cache {
     pub(super) policy: String,
     /// Rows that there is memory for; of each device.
     pub(super) slots: usize,
-    /// The fewest and the most rows that one of the devices holds, once the cache is made: several devices share rows.
+    /// The fewest and the most rows that one of the devices holds, once the cache is made: several
+    /// devices share rows.
     pub(super) held: Option<(usize, usize)>,
 }
 

@@ -4,7 +4,8 @@
 //!   cuda:N:  device (--cache, --cache-ratio, --device-budget)  ─►  its peers (--placement)  ─►  host, page-locked: kernels read it in place
 //! ```
 //!
-//! All rows are in host memory; nothing is gathered there. One kernel finds where each row is and copies it from there.
+//! All rows are in host memory; nothing is gathered there. One kernel finds where each row is and
+//! copies it from there.
 
 use std::sync::Arc;
 

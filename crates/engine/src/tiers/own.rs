@@ -76,8 +76,8 @@ impl<'a> OwnCaches<'a> {
         memory::topology(self.data) as u64
     }
 
-    /// As many rows of `behind` as the options say and the device has room for; where it is `lent` to its Trainer for the time
-    /// being, fewer than the options say will do.
+    /// As many rows of `behind` as the options say and the device has room for; where it is `lent`
+    /// to its Trainer for the time being, fewer than the options say will do.
     ///
     /// # Errors
     /// There is no room, or the rows cannot be read.
@@ -94,7 +94,8 @@ impl<'a> OwnCaches<'a> {
         let room = device.free().map(|free| self.plan.room_beside(0, free).unwrap_or(0));
         let slots = match room {
             Some(room) if lent || wanted.slots == usize::MAX => wanted_slots.min(room),
-            // without a budget it is the host's memory that bounds what all devices make up together
+            // without a budget it is the host's memory that bounds what all devices make up
+            // together
             None if wanted.slots == usize::MAX => wanted_slots.min(self.plan.host_room()),
             _ => wanted_slots,
         };

@@ -25,7 +25,8 @@ use crate::{
     memory::{self, MemoryPlacements},
 };
 
-/// Bytes of a cache's maps for each row of the table, and for each row that it holds; of policies that keep rows in order, the most.
+/// Bytes of a cache's maps for each row of the table, and for each row that it holds; of policies
+/// that keep rows in order, the most.
 pub(super) const MAPS: [f64; 2] = [8.0, 20.0];
 
 /// The tiers of a run.
@@ -46,7 +47,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// What the options ask for, or `None` where all rows are to be in host memory and nothing is before it.
+    /// What the options ask for, or `None` where all rows are to be in host memory and nothing is
+    /// before it.
     ///
     /// # Errors
     /// Rows that tiers cannot hold, or options that contradict each other.
@@ -120,7 +122,8 @@ impl Plan {
         Ok(Some(plan))
     }
 
-    /// The same tiers where each device has a cache of its own, as large as the strategy finds it can be.
+    /// The same tiers where each device has a cache of its own, as large as the strategy finds it
+    /// can be.
     #[must_use]
     pub(crate) fn by_device(self, by_device: bool) -> Self {
         Self { by_device, ..self }
@@ -134,7 +137,8 @@ impl Plan {
     /// The chain of tiers, and the rows that inference reads.
     ///
     /// # Errors
-    /// The rows cannot be read, a cache's memory cannot be had, or a device has no room for a training step.
+    /// The rows cannot be read, a cache's memory cannot be had, or a device has no room for a
+    /// training step.
     pub(crate) fn build(
         &mut self,
         config: &TrainConfig,
@@ -215,7 +219,8 @@ impl Plan {
         TrainConfig { feature_precision: FeaturePrecision::of(self.kind), ..config.clone() }
     }
 
-    /// Rows that each device may hold of what is free of the host's memory, half of it to be shared among all.
+    /// Rows that each device may hold of what is free of the host's memory, half of it to be shared
+    /// among all.
     pub(super) fn host_room(&self) -> usize {
         let each = graphmill_core::memory::available().map(|bytes| bytes / 2 / self.devices.max(1) as u64);
         each.map_or(self.rows, |each| self.room_beside(0, each).unwrap_or(0))
@@ -232,8 +237,8 @@ impl Plan {
         Some(((room as f64 / (self.row_bytes as f64 + MAPS[1])) as usize).min(self.rows))
     }
 
-    /// A cache that `devices` share, and the fewest and the most rows that one of them holds. `scores` computes
-    /// the hotness of rows by a policy.
+    /// A cache that `devices` share, and the fewest and the most rows that one of them holds.
+    /// `scores` computes the hotness of rows by a policy.
     fn cached(
         &self,
         cache: &Cache,
@@ -294,8 +299,8 @@ impl fmt::Display for Plan {
     }
 }
 
-/// The option that names a policy for a cache that does not exist, because all rows fit in the host's budget: in words,
-/// where there is one.
+/// The option that names a policy for a cache that does not exist, because all rows fit in the
+/// host's budget: in words, where there is one.
 pub(crate) fn unused_policy(config: &TrainConfig, data: &Dataset) -> Option<String> {
     let (budget, table) = (config.host_budget.0, data.features.bytes());
     if budget == 0 || table as u64 > budget {

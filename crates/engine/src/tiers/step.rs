@@ -28,10 +28,11 @@ impl Step {
     }
 }
 
-/// Bytes that the first few steps take: minibatch, activations, parameters, gradients and the optimiser's state, which are all kept from
-/// step to step, so that what the process holds behind the last step is what it ever held. Where the system does not tell, the parts that
-/// are known beforehand are counted: gathered rows, and parameters with three more of their size. The steps are done by a model of
-/// their own, which is dropped.
+/// Bytes that the first few steps take: minibatch, activations, parameters, gradients and the
+/// optimiser's state, which are all kept from step to step, so that what the process holds behind
+/// the last step is what it ever held. Where the system does not tell, the parts that are known
+/// beforehand are counted: gathered rows, and parameters with three more of their size. The steps
+/// are done by a model of their own, which is dropped.
 ///
 /// # Errors
 /// As training itself.

@@ -235,7 +235,8 @@ fn what_devices_hold_is_reported_when_they_have_decided_it() {
     };
     for strategy in ["factored", "time-sharing", "layered"] {
         assert!(held(strategy, 0).unwrap().iter().all(|&rows| rows == 2000), "{strategy}");
-        // the table and its maps take 216,000 bytes beside a step, so a step of 60,000 meets a budget for a part of it
+        // the table and its maps take 216,000 bytes beside a step, so a step of 60,000 meets a
+        // budget for a part of it
         let partly = (300_000..2_000_000)
             .step_by(60_000)
             .find_map(|budget| held(strategy, budget).ok().filter(|held| held.iter().any(|&rows| rows > 0)));

@@ -7,7 +7,8 @@ use graphmill_loader::Feature;
 
 use crate::inference::Source;
 
-/// All feature rows, for inference: it reads each once, so caches are passed by and keep what training asks for.
+/// All feature rows, for inference: it reads each once, so caches are passed by and keep what
+/// training asks for.
 #[allow(clippy::large_enum_variant, reason = "a run has one")]
 pub(crate) enum Whole {
     /// In memory.

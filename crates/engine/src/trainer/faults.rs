@@ -1,4 +1,5 @@
-//! A run that a failure ended, and that is resumed without it, ends with the same bits as one that nothing happened to.
+//! A run that a failure ended, and that is resumed without it, ends with the same bits as one that
+//! nothing happened to.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -95,7 +96,8 @@ fn attempt(
     })
 }
 
-/// Where the checkpoint stands, if there is one. Every file of the run is whole, and nothing is left over.
+/// Where the checkpoint stands, if there is one. Every file of the run is whole, and nothing is
+/// left over.
 fn place(dir: &Path) -> Option<(usize, u64)> {
     for entry in fs::read_dir(dir).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
@@ -156,7 +158,8 @@ fn a_stage_fails_and_the_run_goes_on_from_the_last_whole_update() {
             let at = place(&dir);
             let first = batch / group * group;
             let in_place = config.strategy != "factored";
-            // where nothing is saved, a checkpoint stands if the epoch before took long enough for one
+            // where nothing is saved, a checkpoint stands if the epoch before took long enough for
+            // one
             let old = at.filter(|_| epoch > 0).map(|_| (epoch as usize, 0));
             let expected = match kind {
                 Kind::TrainError => old,

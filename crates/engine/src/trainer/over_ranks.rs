@@ -18,13 +18,14 @@ use crate::{
     },
 };
 
-/// Trains on a partitioned dataset, as one of the ranks that all call this with the same arguments except
-/// `job`: rank 0 has the run directory, and [`RunContext::run`] of the others is none. A failure ends all
-/// ranks, and each reports which rank failed first. If ranks are processes, [`Messenger::abort`] then ends
-/// those that do not respond.
+/// Trains on a partitioned dataset, as one of the ranks that all call this with the same arguments
+/// except `job`: rank 0 has the run directory, and [`RunContext::run`] of the others is none. A
+/// failure ends all ranks, and each reports which rank failed first. If ranks are processes,
+/// [`Messenger::abort`] then ends those that do not respond.
 ///
 /// # Errors
-/// As [`crate::train`]; a rank did not do its part; a choice that needs more of the graph than a rank has.
+/// As [`crate::train`]; a rank did not do its part; a choice that needs more of the graph than a
+/// rank has.
 pub fn train(
     config: &TrainConfig,
     dir: &PartitionDir,

@@ -1,7 +1,8 @@
 //! Stages that fail, or dawdle, at a batch of one's choice.
 //!
-//! One [`Fault`] is shared by a sampler, a feature table and an optimiser that stand around the real ones. The sampler sees the
-//! number of the batch; what comes later knows it by what the sampler has left in it.
+//! One [`Fault`] is shared by a sampler, a feature table and an optimiser that stand around the
+//! real ones. The sampler sees the number of the batch; what comes later knows it by what the
+//! sampler has left in it.
 
 #![allow(dead_code, reason = "every test file uses a part")]
 
@@ -130,7 +131,8 @@ impl SplitSampler for FaultySampler {
 }
 
 impl FaultySampler {
-    /// What happens to a batch as it is drawn, whole or but for its upper part, and then to what was drawn.
+    /// What happens to a batch as it is drawn, whole or but for its upper part, and then to what
+    /// was drawn.
     fn strike(&self, request: &BatchRequest, draw: impl FnOnce() -> Result<Sampled>) -> Result<Sampled> {
         let (fault, number) = (&self.fault, request.key.batch);
         std::thread::sleep((fault.delay)(number));

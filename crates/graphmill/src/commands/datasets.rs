@@ -1,4 +1,5 @@
-//! `graphmill datasets`: which public datasets there are, and `graphmill datasets download NAME`: their files, here.
+//! `graphmill datasets`: which public datasets there are, and `graphmill datasets download NAME`:
+//! their files, here.
 
 mod text;
 

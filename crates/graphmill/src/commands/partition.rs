@@ -1,4 +1,5 @@
-//! `graphmill partition DATASET [DST] --parts K`: a dataset dealt to several machines, and what training over them would cost.
+//! `graphmill partition DATASET [DST] --parts K`: a dataset dealt to several machines, and what
+//! training over them would cost.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! `graphmill plan DATASET --hardware NAME|FILE`: what an epoch would take on a machine, by strategy.
+//! `graphmill plan DATASET --hardware NAME|FILE`: what an epoch would take on a machine, by
+//! strategy.
 
 use std::path::Path;
 

@@ -84,7 +84,8 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
 /// Makes an order of a dataset.
 type Make = Box<dyn FnOnce(&Dataset) -> graphmill_core::Result<Vec<NodeId>>>;
 
-/// What `--by` names: an order of the graph's own, or a hotness of what training with these options reads.
+/// What `--by` names: an order of the graph's own, or a hotness of what training with these options
+/// reads.
 fn order(by: &str, seed: u64, train: TrainConfig, given: &[&str]) -> Result<Make, Error> {
     if let Ok(entry) = table::find("order", reorder::TABLE, by) {
         let reads = |entry: &Entry<OrderKind>, option: &str| entry.make.is_random && option == "seed";

@@ -168,8 +168,8 @@ fn configure(matches: &ArgMatches, out: Option<&Path>, resume: bool) -> anyhow::
     Ok(config)
 }
 
-/// Refuses the options in `file` if they are of a run on a dataset in memory, as files of older versions
-/// do not say themselves.
+/// Refuses the options in `file` if they are of a run on a dataset in memory, as files of older
+/// versions do not say themselves.
 fn refuse_in_memory(file: &Path, config: &TrainConfig) -> anyhow::Result<()> {
     let run = file.parent().unwrap_or(Path::new(""));
     let is_of_run = config.dataset.is_empty() && file.file_name() == RunDir::config_path(run).file_name();
@@ -199,7 +199,8 @@ fn locate(config: &mut TrainConfig) {
     }
 }
 
-/// Counts Ctrl-C and SIGTERM: the first asks the run to stop after the batch in hand, the second ends the process.
+/// Counts Ctrl-C and SIGTERM: the first asks the run to stop after the batch in hand, the second
+/// ends the process.
 fn stop_on_signals() -> anyhow::Result<Arc<AtomicUsize>> {
     let asked = Arc::new(AtomicUsize::new(0));
     let counter = asked.clone();

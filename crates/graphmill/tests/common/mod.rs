@@ -1,4 +1,4 @@
-//! What the tests of the command line share: a room of its own for every test, the program run in
+//! What the tests of the command line share: a sandbox of its own for every test, the program run in
 //! it, and small datasets.
 
 #![allow(dead_code, reason = "every test file uses a part")]
@@ -17,8 +17,8 @@ use graphmill_data::{
 };
 use serde_json::Value;
 
-/// A directory that the program runs in; it goes when the test ends.
-pub(crate) struct Room(tempfile::TempDir);
+/// Temporary directory in which a test runs the program; deleted when the test ends.
+pub(crate) struct Sandbox(tempfile::TempDir);
 
 /// What a run of the program left behind.
 pub(crate) struct Outcome {
@@ -28,7 +28,7 @@ pub(crate) struct Outcome {
     pub(crate) stderr: String,
 }
 
-impl Room {
+impl Sandbox {
     pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().expect("a temporary directory"))
     }
@@ -145,7 +145,7 @@ impl Room {
     }
 }
 
-/// See [`Room::results`].
+/// See [`Sandbox::results`].
 #[derive(PartialEq)]
 pub(crate) struct Results {
     pub(crate) epochs: Vec<Value>,

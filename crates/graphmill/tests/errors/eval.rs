@@ -9,39 +9,39 @@ use crate::{FAILED, USAGE, common::copy_dir, furnished, refused};
 
 #[test]
 fn wrong_usage() {
-    let room = furnished();
-    refused(&room, "eval", USAGE, &["<RUN>"], "");
-    refused(&room, "eval run --threads -1", USAGE, &["--threads"], "");
-    refused(&room, "eval run --threads x", USAGE, &["--threads"], "");
+    let sandbox = furnished();
+    refused(&sandbox, "eval", USAGE, &["<RUN>"], "");
+    refused(&sandbox, "eval run --threads -1", USAGE, &["--threads"], "");
+    refused(&sandbox, "eval run --threads x", USAGE, &["--threads"], "");
 }
 
 #[test]
 fn paths_that_are_not_what_they_should_be() {
-    let room = furnished();
+    let sandbox = furnished();
     for (args, says) in [
         ("eval nowhere", vec!["nowhere", "not a run directory"]),
         ("eval data", vec!["data", "not a run directory"]),
         ("eval run --dataset nowhere", vec!["nowhere"]),
     ] {
-        refused(&room, args, FAILED, &says, "");
+        refused(&sandbox, args, FAILED, &says, "");
     }
 }
 
 #[cfg(unix)]
 #[test]
 fn without_permission_nothing_is_read() {
-    let Some(room) = crate::locked() else { return };
-    crate::permit(&room, "run/best.safetensors", 0o000);
-    refused(&room, "eval run", FAILED, &["best.safetensors"], "");
-    crate::permit(&room, "locked", 0o755);
+    let Some(sandbox) = crate::locked() else { return };
+    crate::permit(&sandbox, "run/best.safetensors", 0o000);
+    refused(&sandbox, "eval run", FAILED, &["best.safetensors"], "");
+    crate::permit(&sandbox, "locked", 0o755);
 }
 
 #[test]
 fn another_dataset_must_fit_the_model() {
-    let room = furnished();
-    let base = Dataset::open(room.path("data")).unwrap();
+    let sandbox = furnished();
+    let base = Dataset::open(sandbox.path("data")).unwrap();
     let save = |name: &str, features: Features| {
-        Dataset { name: name.to_string(), features, ..base.clone() }.save(room.path(name)).unwrap();
+        Dataset { name: name.to_string(), features, ..base.clone() }.save(sandbox.path(name)).unwrap();
     };
     save("bare", Features::default());
     save("narrow", Features::f32(7, vec![1.0; base.num_nodes() * 7]));
@@ -50,19 +50,19 @@ fn another_dataset_must_fit_the_model() {
             "dataset narrow: its features have 7 columns, and the model reads 24",
             "give a dataset like sbm",
         ];
-        refused(&room, &format!("{command} --dataset narrow"), FAILED, &says, "new");
-        refused(&room, &format!("{command} --dataset bare"), FAILED, &["bare", "no features"], "new");
+        refused(&sandbox, &format!("{command} --dataset narrow"), FAILED, &says, "new");
+        refused(&sandbox, &format!("{command} --dataset bare"), FAILED, &["bare", "no features"], "new");
     }
 }
 
 #[test]
 fn a_damaged_run_names_the_file() {
-    let room = furnished();
+    let sandbox = furnished();
     let bad = |name: &str, file: &str, change: fn(&mut Vec<u8>)| {
-        copy_dir(&room.path("run"), &room.path(name));
-        let mut bytes = room.read(format!("run/{file}"));
+        copy_dir(&sandbox.path("run"), &sandbox.path(name));
+        let mut bytes = sandbox.read(format!("run/{file}"));
         change(&mut bytes);
-        room.write(&format!("{name}/{file}"), bytes);
+        sandbox.write(&format!("{name}/{file}"), bytes);
     };
     bad("cut", "best.safetensors", |bytes| bytes.truncate(60));
     bad("empty", "best.safetensors", Vec::clear);
@@ -71,23 +71,23 @@ fn a_damaged_run_names_the_file() {
     bad("long", "best.safetensors", |bytes| bytes.push(0));
     for run in ["cut", "empty", "huge", "text", "long"] {
         let says = format!("{run}/best.safetensors: ");
-        refused(&room, &format!("eval {run}"), FAILED, &[&says], "");
-        refused(&room, &format!("predict {run} --out new.npy"), FAILED, &[&says], "new");
+        refused(&sandbox, &format!("eval {run}"), FAILED, &[&says], "");
+        refused(&sandbox, &format!("predict {run} --out new.npy"), FAILED, &[&says], "new");
     }
     bad("wider", "config.toml", |bytes| {
         *bytes = String::from_utf8(bytes.clone()).unwrap().replace("hidden = 8", "hidden = 9").into();
     });
-    refused(&room, "eval wider", FAILED, &["wider/best.safetensors", "shape"], "");
+    refused(&sandbox, "eval wider", FAILED, &["wider/best.safetensors", "shape"], "");
     bad("unknown", "config.toml", |bytes| {
         *bytes = String::from_utf8(bytes.clone()).unwrap().replace("\"sage\"", "\"sago\"").into();
     });
-    refused(&room, "eval unknown", FAILED, &["unknown/config.toml", "sago", "sage, gcn"], "");
+    refused(&sandbox, "eval unknown", FAILED, &["unknown/config.toml", "sago", "sage, gcn"], "");
     bad("torn", "config.toml", |bytes| {
         bytes.truncate(bytes.len() - 1 - "checkpoint_seconds = 60.0".len() / 2)
     });
-    refused(&room, "eval torn", FAILED, &["torn/config.toml"], "");
-    fs::remove_file(room.path("cut/best.safetensors")).unwrap();
-    refused(&room, "eval cut", FAILED, &["cut/best.safetensors", "no best model yet"], "");
-    fs::remove_dir_all(room.path("cut/checkpoint")).unwrap();
-    refused(&room, "eval cut --last", FAILED, &["cut", "no checkpoint yet"], "");
+    refused(&sandbox, "eval torn", FAILED, &["torn/config.toml"], "");
+    fs::remove_file(sandbox.path("cut/best.safetensors")).unwrap();
+    refused(&sandbox, "eval cut", FAILED, &["cut/best.safetensors", "no best model yet"], "");
+    fs::remove_dir_all(sandbox.path("cut/checkpoint")).unwrap();
+    refused(&sandbox, "eval cut --last", FAILED, &["cut", "no checkpoint yet"], "");
 }

@@ -13,9 +13,10 @@ use graphmill_data::{
 use serde_json::{Value, json};
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
-use crate::common::Room;
+use crate::common::Sandbox;
 
-/// Changes a file of a dataset and signs it again, as a program that writes the format wrongly would.
+/// Changes a file of a dataset and signs it again, as a program that writes the format wrongly
+/// would.
 pub(crate) fn forge(
     dir: &Path,
     file: &str,
@@ -54,19 +55,24 @@ pub(crate) fn declare(bytes: &mut Vec<u8>, old: &str, new: &str) {
 }
 
 /// Three nodes as an edge list with everything beside it.
-pub(crate) fn edge_list(room: &Room) {
-    room.write("edges/edges.csv", "0,1\n1,2\n2,0\n");
-    room.write("edges/features.csv", "1,0\n0,1\n1,1\n");
-    room.write("edges/labels.csv", "0\n1\n1\n");
-    room.write("edges/train.txt", "0\n");
-    room.write("edges/valid.txt", "1\n");
-    room.write("edges/test.txt", "2\n");
+pub(crate) fn edge_list(sandbox: &Sandbox) {
+    sandbox.write("edges/edges.csv", "0,1\n1,2\n2,0\n");
+    sandbox.write("edges/features.csv", "1,0\n0,1\n1,1\n");
+    sandbox.write("edges/labels.csv", "0\n1\n1\n");
+    sandbox.write("edges/train.txt", "0\n");
+    sandbox.write("edges/valid.txt", "1\n");
+    sandbox.write("edges/test.txt", "2\n");
 }
 
 /// An array as the member of a `.npz`.
-pub(crate) fn member<T: Element>(room: &Room, name: &str, shape: &[usize], data: &[T]) -> (String, Vec<u8>) {
-    npy::write(room.path("member.npy"), data, shape).unwrap();
-    (format!("{name}.npy"), room.read("member.npy"))
+pub(crate) fn member<T: Element>(
+    sandbox: &Sandbox,
+    name: &str,
+    shape: &[usize],
+    data: &[T],
+) -> (String, Vec<u8>) {
+    npy::write(sandbox.path("member.npy"), data, shape).unwrap();
+    (format!("{name}.npy"), sandbox.read("member.npy"))
 }
 
 /// A `.npz` archive.
@@ -82,7 +88,7 @@ pub(crate) fn archive(members: &[(String, Vec<u8>)]) -> Vec<u8> {
 
 /// A cycle of three nodes as CSR, the names of its arrays prefixed.
 pub(crate) fn cycle(
-    room: &Room,
+    sandbox: &Sandbox,
     prefix: &str,
     indices: [i32; 3],
     indptr: [i32; 4],
@@ -90,9 +96,9 @@ pub(crate) fn cycle(
 ) -> Vec<(String, Vec<u8>)> {
     let name = |part: &str| format!("{prefix}{part}");
     vec![
-        member(room, &name("data"), &[3], &[1f32, 1.0, 1.0]),
-        member(room, &name("indices"), &[3], &indices),
-        member(room, &name("indptr"), &[4], &indptr),
-        member(room, &name("shape"), &[2], &shape),
+        member(sandbox, &name("data"), &[3], &[1f32, 1.0, 1.0]),
+        member(sandbox, &name("indices"), &[3], &indices),
+        member(sandbox, &name("indptr"), &[4], &indptr),
+        member(sandbox, &name("shape"), &[2], &shape),
     ]
 }

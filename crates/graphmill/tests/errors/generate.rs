@@ -1,16 +1,16 @@
 //! `graphmill generate`.
 
-use crate::{FAILED, USAGE, common::Room, furnished, refused};
+use crate::{FAILED, USAGE, common::Sandbox, furnished, refused};
 
 #[test]
 fn unknown_names_list_the_known_ones() {
-    refused(&Room::new(), "generate nonsense new", USAGE, &["kronecker, sbm"], "new");
-    refused(&Room::new(), "generate sbm", USAGE, &["<DST>"], "new");
+    refused(&Sandbox::new(), "generate nonsense new", USAGE, &["kronecker, sbm"], "new");
+    refused(&Sandbox::new(), "generate sbm", USAGE, &["<DST>"], "new");
 }
 
 #[test]
 fn impossible_numbers_are_wrong_usage() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     for option in [
         "--nodes 0",
         "--nodes -1",
@@ -34,37 +34,37 @@ fn impossible_numbers_are_wrong_usage() {
         "--seed -1",
         "--degree-exponent 0",
     ] {
-        refused(&room, &format!("generate sbm new {option}"), USAGE, &[], "new");
+        refused(&sandbox, &format!("generate sbm new {option}"), USAGE, &[], "new");
     }
     for option in
         ["--scale 40", "--scale -1", "--initiator 1,2,3", "--initiator 0,0,0,0", "--initiator 1,x,0,1"]
     {
-        refused(&room, &format!("generate kronecker new {option}"), USAGE, &[], "new");
+        refused(&sandbox, &format!("generate kronecker new {option}"), USAGE, &[], "new");
     }
 }
 
 #[test]
 fn paths_that_are_not_what_they_should_be() {
-    let room = furnished();
-    room.write("file", "text");
-    let before = room.results("run");
+    let sandbox = furnished();
+    sandbox.write("file", "text");
+    let before = sandbox.results("run");
     for (args, says) in [
         ("data --nodes 100", vec!["data", "--force"]),
         ("run --nodes 100 --force", vec!["run", "nothing was written"]),
         ("file --nodes 100", vec!["file"]),
         ("file/new --nodes 100", vec!["file/new"]),
     ] {
-        refused(&room, &format!("generate sbm {args}"), FAILED, &says, "new");
+        refused(&sandbox, &format!("generate sbm {args}"), FAILED, &says, "new");
     }
-    before.assert_same(&room.results("run"), "nothing was touched");
-    assert_eq!(room.read("file"), b"text");
-    room.ok("info data");
+    before.assert_same(&sandbox.results("run"), "nothing was touched");
+    assert_eq!(sandbox.read("file"), b"text");
+    sandbox.ok("info data");
 }
 
 #[cfg(unix)]
 #[test]
 fn without_permission_nothing_happens() {
-    let Some(room) = crate::locked() else { return };
-    refused(&room, "generate sbm locked/new --nodes 100", FAILED, &["locked/new"], "locked/new");
-    crate::permit(&room, "locked", 0o755);
+    let Some(sandbox) = crate::locked() else { return };
+    refused(&sandbox, "generate sbm locked/new --nodes 100", FAILED, &["locked/new"], "locked/new");
+    crate::permit(&sandbox, "locked", 0o755);
 }

@@ -6,56 +6,56 @@ use graphmill_data::npy;
 
 use crate::{
     FAILED, USAGE,
-    common::Room,
+    common::Sandbox,
     files::{archive, cycle, declare, edge_list, member},
     furnished, refused,
 };
 
 #[test]
 fn unknown_names_list_the_known_ones() {
-    let room = furnished();
-    refused(&room, "import nonsense data new", USAGE, &["npz, graphsaint", "planetoid", "edges"], "new");
+    let sandbox = furnished();
+    refused(&sandbox, "import nonsense data new", USAGE, &["npz, graphsaint", "planetoid", "edges"], "new");
     let args = "import edges data new --metric nonsense";
-    refused(&room, args, USAGE, &["nonsense", "accuracy, f1-micro"], "new");
-    refused(&room, "import edges data new --normalize nonsense", USAGE, &["none, rows, standard"], "new");
-    refused(&room, "import edges data new --split nonsense", USAGE, &["given:K", "random:A,B,C"], "new");
-    refused(&room, "import edges data new --split graphs:a", USAGE, &["graphs:TRAIN/VALID/TEST"], "new");
+    refused(&sandbox, args, USAGE, &["nonsense", "accuracy, f1-micro"], "new");
+    refused(&sandbox, "import edges data new --normalize nonsense", USAGE, &["none, rows, standard"], "new");
+    refused(&sandbox, "import edges data new --split nonsense", USAGE, &["given:K", "random:A,B,C"], "new");
+    refused(&sandbox, "import edges data new --split graphs:a", USAGE, &["graphs:TRAIN/VALID/TEST"], "new");
 }
 
 #[test]
 fn missing_and_clashing_arguments_are_wrong_usage() {
-    let room = furnished();
+    let sandbox = furnished();
     for (args, says) in [
         ("import edges data", "<DST>"),
         ("import npz data new --num-nodes 3", "num-nodes"),
         ("import npz data new --compact-ids", "compact-ids"),
     ] {
-        refused(&room, args, USAGE, &[says], "new");
+        refused(&sandbox, args, USAGE, &[says], "new");
     }
 }
 
 #[test]
 fn paths_that_are_not_what_they_should_be() {
-    let room = furnished();
-    room.write("file", "text");
-    let before = room.results("run");
-    refused(&room, "import edges file data", FAILED, &["data", "--force"], "new");
-    refused(&room, "import edges file run", FAILED, &["run", "nothing was written"], "new");
+    let sandbox = furnished();
+    sandbox.write("file", "text");
+    let before = sandbox.results("run");
+    refused(&sandbox, "import edges file data", FAILED, &["data", "--force"], "new");
+    refused(&sandbox, "import edges file run", FAILED, &["run", "nothing was written"], "new");
     for format in ["npz", "graphsaint", "planetoid", "ogb", "graphsage", "graphbolt", "facebook100", "edges"]
     {
-        refused(&room, &format!("import {format} nowhere new"), FAILED, &["nowhere"], "new");
-        refused(&room, &format!("import {format} run new"), FAILED, &["run"], "new");
+        refused(&sandbox, &format!("import {format} nowhere new"), FAILED, &["nowhere"], "new");
+        refused(&sandbox, &format!("import {format} run new"), FAILED, &["run"], "new");
     }
-    before.assert_same(&room.results("run"), "nothing was touched");
-    assert_eq!(room.read("file"), b"text");
-    room.ok("info data");
+    before.assert_same(&sandbox.results("run"), "nothing was touched");
+    assert_eq!(sandbox.read("file"), b"text");
+    sandbox.ok("info data");
 }
 
 #[test]
 fn an_edge_list_names_the_line() {
-    let room = Room::new();
-    edge_list(&room);
-    room.ok("import edges edges good");
+    let sandbox = Sandbox::new();
+    edge_list(&sandbox);
+    sandbox.ok("import edges edges good");
     let cases: &[(&str, &str, &[&str])] = &[
         ("edges.csv", "0,1\n1\n", &["edges.csv: line 2"]),
         ("edges.csv", "0,1\nx,2\n", &["edges.csv: line 2", "'x'"]),
@@ -79,58 +79,58 @@ fn an_edge_list_names_the_line() {
         ("train.txt", "1\n", &["node 1 is in 'valid' and in 'train'"]),
     ];
     for (file, text, says) in cases {
-        edge_list(&room);
-        room.write(&format!("edges/{file}"), text);
-        refused(&room, "import edges edges new", FAILED, says, "new");
+        edge_list(&sandbox);
+        sandbox.write(&format!("edges/{file}"), text);
+        refused(&sandbox, "import edges edges new", FAILED, says, "new");
     }
     for file in ["features", "labels"] {
-        edge_list(&room);
-        fs::remove_file(room.path(format!("edges/{file}.csv"))).unwrap();
-        npy::write(room.path("array.npy"), &[1f32, 2.0], &[2]).unwrap();
-        let whole = room.read("array.npy");
+        edge_list(&sandbox);
+        fs::remove_file(sandbox.path(format!("edges/{file}.csv"))).unwrap();
+        npy::write(sandbox.path("array.npy"), &[1f32, 2.0], &[2]).unwrap();
+        let whole = sandbox.read("array.npy");
         for bytes in [&whole[..40], &whole[..whole.len() - 1], b"no array", b""] {
-            room.write(&format!("edges/{file}.npy"), bytes);
-            refused(&room, "import edges edges new", FAILED, &[&format!("{file}.npy: ")], "new");
+            sandbox.write(&format!("edges/{file}.npy"), bytes);
+            refused(&sandbox, "import edges edges new", FAILED, &[&format!("{file}.npy: ")], "new");
         }
-        fs::remove_file(room.path(format!("edges/{file}.npy"))).unwrap();
+        fs::remove_file(sandbox.path(format!("edges/{file}.npy"))).unwrap();
     }
-    edge_list(&room);
+    edge_list(&sandbox);
     let args = "import edges edges new --split random:0.1,0.1,0.1";
-    refused(&room, args, FAILED, &["0.1", "leave none to train on"], "new");
-    refused(&room, "import edges edges new --split given:4", FAILED, &["given:4"], "new");
-    refused(&room, "import edges edges new --num-nodes 2", FAILED, &["2"], "new");
+    refused(&sandbox, args, FAILED, &["0.1", "leave none to train on"], "new");
+    refused(&sandbox, "import edges edges new --split given:4", FAILED, &["given:4"], "new");
+    refused(&sandbox, "import edges edges new --num-nodes 2", FAILED, &["2"], "new");
 }
 
 #[test]
 fn a_header_with_a_huge_shape_is_refused_at_once() {
-    let room = Room::new();
-    edge_list(&room);
-    fs::remove_file(room.path("edges/features.csv")).unwrap();
+    let sandbox = Sandbox::new();
+    edge_list(&sandbox);
+    fs::remove_file(sandbox.path("edges/features.csv")).unwrap();
     for huge in
         ["(9223372036854775807, 2)", "(9223372036854775807, 9223372036854775807)", "(1000000000, 1000)"]
     {
-        npy::write(room.path("edges/features.npy"), &[0f32; 6], &[3, 2]).unwrap();
-        let mut bytes = room.read("edges/features.npy");
+        npy::write(sandbox.path("edges/features.npy"), &[0f32; 6], &[3, 2]).unwrap();
+        let mut bytes = sandbox.read("edges/features.npy");
         declare(&mut bytes, "(3, 2)", huge);
-        room.write("edges/features.npy", &bytes);
-        refused(&room, "import edges edges new", FAILED, &["edges/features.npy"], "new");
+        sandbox.write("edges/features.npy", &bytes);
+        refused(&sandbox, "import edges edges new", FAILED, &["edges/features.npy"], "new");
     }
 }
 
 #[test]
 fn an_npz_names_the_member() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let with = |indices, indptr, shape, labels: &[i64], features: &[f32]| {
-        let mut members = cycle(&room, "adj_", indices, indptr, shape);
-        members.push(member(&room, "labels", &[labels.len()], labels));
-        members.push(member(&room, "attr_matrix", &[features.len() / 2, 2], features));
+        let mut members = cycle(&sandbox, "adj_", indices, indptr, shape);
+        members.push(member(&sandbox, "labels", &[labels.len()], labels));
+        members.push(member(&sandbox, "attr_matrix", &[features.len() / 2, 2], features));
         archive(&members)
     };
     let (to, starts, square) = ([1, 2, 0], [0, 1, 2, 3], [3i64, 3]);
     let (labels, features) = ([0i64, 1, 1], [1f32, 0.0, 0.0, 1.0, 1.0, 1.0]);
     let good = with(to, starts, square, &labels, &features);
-    room.write("a.npz", &good);
-    room.ok("import npz a.npz good --split random:0.4,0.3,0.3");
+    sandbox.write("a.npz", &good);
+    sandbox.ok("import npz a.npz good --split random:0.4,0.3,0.3");
     let nan = [1f32, 0.0, 0.0, f32::NAN, 1.0, 1.0];
     let cases: Vec<(Vec<u8>, &[&str])> = vec![
         (with([1, 3, 0], starts, square, &labels, &features), &["adj_indices", "3"]),
@@ -145,23 +145,23 @@ fn an_npz_names_the_member() {
         (with(to, starts, square, &[0, i64::MAX, 1], &features), &["labels", "9223372036854775807"]),
         (with(to, starts, square, &labels, &features[..4]), &["attr_matrix"]),
         (with(to, starts, square, &labels, &nan), &["attr_matrix", "node 1", "NaN"]),
-        (archive(&cycle(&room, "matrix_", to, starts, square)), &["adj_indptr", "matrix_indptr"]),
-        (archive(&cycle(&room, "adj_", to, starts, square)[..3]), &["adj_shape"]),
+        (archive(&cycle(&sandbox, "matrix_", to, starts, square)), &["adj_indptr", "matrix_indptr"]),
+        (archive(&cycle(&sandbox, "adj_", to, starts, square)[..3]), &["adj_shape"]),
         (b"PK no archive".to_vec(), &["zip"]),
         (vec![], &["zip"]),
         (good[..good.len() / 2].to_vec(), &["zip"]),
     ];
     for (bytes, says) in cases {
-        room.write("a.npz", &bytes);
+        sandbox.write("a.npz", &bytes);
         let says = [&["a.npz"], says].concat();
-        refused(&room, "import npz a.npz new", FAILED, &says, "new");
+        refused(&sandbox, "import npz a.npz new", FAILED, &says, "new");
     }
     // a flipped bit is an error, or it has changed nothing that is read
     for at in (0..good.len()).step_by(97) {
         let mut bad = good.clone();
         bad[at] ^= 1;
-        room.write("a.npz", &bad);
-        let outcome = room.run("import npz a.npz maybe --force");
+        sandbox.write("a.npz", &bad);
+        let outcome = sandbox.run("import npz a.npz maybe --force");
         assert!(matches!(outcome.status, Some(0 | 1)), "byte {at}: {}", outcome.stderr);
         assert!(!outcome.stderr.contains("panicked"), "byte {at}: {}", outcome.stderr);
     }
@@ -169,15 +169,15 @@ fn an_npz_names_the_member() {
 
 #[test]
 fn a_graphsaint_directory_names_the_file() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let furnish = || {
-        room.write("saint/adj_full.npz", archive(&cycle(&room, "", [1, 2, 0], [0, 1, 2, 3], [3, 3])));
-        npy::write(room.path("saint/feats.npy"), &[1f64, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2]).unwrap();
-        room.write("saint/class_map.json", r#"{"0": 1, "1": 0, "2": 1}"#);
-        room.write("saint/role.json", r#"{"tr": [0], "va": [1], "te": [2]}"#);
+        sandbox.write("saint/adj_full.npz", archive(&cycle(&sandbox, "", [1, 2, 0], [0, 1, 2, 3], [3, 3])));
+        npy::write(sandbox.path("saint/feats.npy"), &[1f64, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2]).unwrap();
+        sandbox.write("saint/class_map.json", r#"{"0": 1, "1": 0, "2": 1}"#);
+        sandbox.write("saint/role.json", r#"{"tr": [0], "va": [1], "te": [2]}"#);
     };
     furnish();
-    room.ok("import graphsaint saint good");
+    sandbox.ok("import graphsaint saint good");
     let cases: &[(&str, &[u8], &[&str])] = &[
         ("adj_full.npz", b"PK", &["adj_full.npz"]),
         ("feats.npy", b"\x93NUMPY\x09\x00", &["feats.npy"]),
@@ -193,49 +193,49 @@ fn a_graphsaint_directory_names_the_file() {
     ];
     for (file, bytes, says) in cases {
         furnish();
-        room.write(&format!("saint/{file}"), bytes);
-        refused(&room, "import graphsaint saint new", FAILED, says, "new");
+        sandbox.write(&format!("saint/{file}"), bytes);
+        refused(&sandbox, "import graphsaint saint new", FAILED, says, "new");
     }
     for (shape, data) in [([2, 2], vec![1f32; 4]), ([3, 1], vec![1.0, f32::NAN, 0.0])] {
         furnish();
-        npy::write(room.path("saint/feats.npy"), &data, &shape).unwrap();
-        refused(&room, "import graphsaint saint new", FAILED, &["feats.npy"], "new");
+        npy::write(sandbox.path("saint/feats.npy"), &data, &shape).unwrap();
+        refused(&sandbox, "import graphsaint saint new", FAILED, &["feats.npy"], "new");
     }
     for file in ["adj_full.npz", "feats.npy", "class_map.json", "role.json"] {
         furnish();
-        fs::remove_file(room.path(format!("saint/{file}"))).unwrap();
-        refused(&room, "import graphsaint saint new", FAILED, &[file, "cannot open"], "new");
+        fs::remove_file(sandbox.path(format!("saint/{file}"))).unwrap();
+        refused(&sandbox, "import graphsaint saint new", FAILED, &[file, "cannot open"], "new");
     }
 }
 
 #[test]
 fn a_planetoid_directory_names_the_file() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let parts = ["x", "tx", "allx", "y", "ty", "ally", "graph"];
     for bytes in
         [&b"no pickle"[..], b"", b"\x80\x02.", b"\x80\x02}q\x00(K\x00]q\x01K", b"(lp0\nI99999999999\n"]
     {
         for part in parts {
-            room.write(&format!("planetoid/ind.toy.{part}"), bytes);
+            sandbox.write(&format!("planetoid/ind.toy.{part}"), bytes);
         }
-        room.write("planetoid/ind.toy.test.index", "x\n");
-        refused(&room, "import planetoid planetoid new", FAILED, &["planetoid/ind.toy."], "new");
+        sandbox.write("planetoid/ind.toy.test.index", "x\n");
+        refused(&sandbox, "import planetoid planetoid new", FAILED, &["planetoid/ind.toy."], "new");
     }
 }
 
 #[test]
 fn an_ogb_directory_names_the_file_and_the_line() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let furnish = || {
-        room.write("ogbn_toy/raw/num-node-list.csv", "3\n");
-        room.write("ogbn_toy/raw/num-edge-list.csv", "2\n");
-        room.write("ogbn_toy/raw/edge.csv", "0,1\n1,2\n");
-        room.write("ogbn_toy/raw/node-feat.csv", "1,0\n0,1\n1,1\n");
-        room.write("ogbn_toy/raw/node-label.csv", "0\n1\n1\n");
-        room.write("ogbn_toy/split/time/train.csv", "0\n");
+        sandbox.write("ogbn_toy/raw/num-node-list.csv", "3\n");
+        sandbox.write("ogbn_toy/raw/num-edge-list.csv", "2\n");
+        sandbox.write("ogbn_toy/raw/edge.csv", "0,1\n1,2\n");
+        sandbox.write("ogbn_toy/raw/node-feat.csv", "1,0\n0,1\n1,1\n");
+        sandbox.write("ogbn_toy/raw/node-label.csv", "0\n1\n1\n");
+        sandbox.write("ogbn_toy/split/time/train.csv", "0\n");
     };
     furnish();
-    room.ok("import ogb ogbn_toy good");
+    sandbox.ok("import ogb ogbn_toy good");
     let cases: &[(&str, &str, &[&str])] = &[
         ("raw/edge.csv", "0,1\n1,3\n", &["edge.csv: line 2", "3 nodes"]),
         ("raw/edge.csv", "0,1\n", &["edge.csv: rows: 1 edges", "num-edge-list.csv says 2"]),
@@ -247,24 +247,24 @@ fn an_ogb_directory_names_the_file_and_the_line() {
     ];
     for (file, text, says) in cases {
         furnish();
-        room.write(&format!("ogbn_toy/{file}"), text);
-        refused(&room, "import ogb ogbn_toy new", FAILED, says, "new");
+        sandbox.write(&format!("ogbn_toy/{file}"), text);
+        refused(&sandbox, "import ogb ogbn_toy new", FAILED, says, "new");
     }
-    refused(&room, "import ogb ogbn_toy/raw new", FAILED, &["ogbn_toy/raw", "no 'raw' directory"], "new");
+    refused(&sandbox, "import ogb ogbn_toy/raw new", FAILED, &["ogbn_toy/raw", "no 'raw' directory"], "new");
 }
 
 #[test]
 fn graphsage_files_name_the_file_and_the_line() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let furnish = || {
         let nodes =
             r#""nodes": [{"id": "a", "val": false, "test": false}, {"id": "b", "val": true, "test": false}]"#;
-        room.write("sage/x-G.json", format!("{{{nodes}, \"links\": [{{\"source\": 0, \"target\": 1}}]}}"));
-        room.write("sage/x-id_map.json", r#"{"a": 1, "b": 0}"#);
-        room.write("sage/x-class_map.json", r#"{"a": 0, "b": 1}"#);
+        sandbox.write("sage/x-G.json", format!("{{{nodes}, \"links\": [{{\"source\": 0, \"target\": 1}}]}}"));
+        sandbox.write("sage/x-id_map.json", r#"{"a": 1, "b": 0}"#);
+        sandbox.write("sage/x-class_map.json", r#"{"a": 0, "b": 1}"#);
     };
     furnish();
-    room.ok("import graphsage sage/x good");
+    sandbox.ok("import graphsage sage/x good");
     let cases: &[(&str, &str, &[&str])] = &[
         ("x-G.json", "{\"nodes\": [\n{}], \"links\": []}", &["x-G.json: line 2", "id"]),
         (
@@ -277,19 +277,19 @@ fn graphsage_files_name_the_file_and_the_line() {
     ];
     for (file, text, says) in cases {
         furnish();
-        room.write(&format!("sage/{file}"), text);
-        refused(&room, "import graphsage sage new", FAILED, says, "new");
+        sandbox.write(&format!("sage/{file}"), text);
+        refused(&sandbox, "import graphsage sage new", FAILED, says, "new");
     }
 }
 
 #[test]
 fn a_graphbolt_description_names_the_line_and_the_field() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let yaml = "graph:\n  nodes: [{num: 3}]\n  edges: [{format: csv, path: edges.csv}]\n";
     let features = "feature_data: [{domain: node, name: feat, format: torch, path: feat.pt}]\n";
-    room.write("bolt/edges.csv", "0,1\n1,2\n");
-    room.write("bolt/metadata.yaml", yaml);
-    room.ok("import graphbolt bolt good");
+    sandbox.write("bolt/edges.csv", "0,1\n1,2\n");
+    sandbox.write("bolt/metadata.yaml", yaml);
+    sandbox.ok("import graphbolt bolt good");
     for (text, says) in [
         (yaml.replace("num: 3", "num: x"), &["metadata.yaml: line 2"][..]),
         (yaml.replace("num: 3", "num: 2"), &["edges.csv: line 2", "2 nodes"]),
@@ -298,27 +298,27 @@ fn a_graphbolt_description_names_the_line_and_the_field() {
         (format!("{yaml}{features}"), &["metadata.yaml: feature_data", "torch", "save it as numpy"]),
         ("[".into(), &["metadata.yaml"]),
     ] {
-        room.write("bolt/metadata.yaml", text);
-        refused(&room, "import graphbolt bolt new", FAILED, says, "new");
+        sandbox.write("bolt/metadata.yaml", text);
+        refused(&sandbox, "import graphbolt bolt new", FAILED, says, "new");
     }
 }
 
 #[test]
 fn graphs_are_told_by_name() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     for (part, id) in [("train", 1i64), ("valid", 2), ("test", 3)] {
-        room.write(&format!("ppi/{part}_graph.json"), r#"{"nodes": [{"id": 0}, {"id": 1}], "links": []}"#);
-        npy::write(room.path(format!("ppi/{part}_graph_id.npy")), &[id; 2], &[2]).unwrap();
-        npy::write(room.path(format!("ppi/{part}_labels.npy")), &[1i64, 0, 0, 1], &[2, 2]).unwrap();
+        sandbox.write(&format!("ppi/{part}_graph.json"), r#"{"nodes": [{"id": 0}, {"id": 1}], "links": []}"#);
+        npy::write(sandbox.path(format!("ppi/{part}_graph_id.npy")), &[id; 2], &[2]).unwrap();
+        npy::write(sandbox.path(format!("ppi/{part}_labels.npy")), &[1i64, 0, 0, 1], &[2, 2]).unwrap();
     }
-    room.ok("import graphsage ppi good --split graphs:3/1/");
-    let info = room.ok_json("info good");
+    sandbox.ok("import graphsage ppi good --split graphs:3/1/");
+    let info = sandbox.ok_json("info good");
     assert_eq!(info["graphs"][2], serde_json::json!({"name": "3", "nodes": 2, "edges": 0}));
     assert_eq!(
         (info["train"].as_u64(), info["valid"].as_u64(), info["test"].as_u64()),
         (Some(2), Some(2), Some(0))
     );
     let says = &["unknown graph '4'", "1, 2, 3"];
-    refused(&room, "import graphsage ppi new --split graphs:1/2/4", FAILED, says, "new");
-    refused(&room, "import graphsage ppi new --split graphs:1/1/2", FAILED, &["'1' occurs twice"], "new");
+    refused(&sandbox, "import graphsage ppi new --split graphs:1/2/4", FAILED, says, "new");
+    refused(&sandbox, "import graphsage ppi new --split graphs:1/1/2", FAILED, &["'1' occurs twice"], "new");
 }

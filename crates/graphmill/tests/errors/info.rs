@@ -6,49 +6,49 @@ use serde_json::{Value, json};
 
 use crate::{
     FAILED, USAGE,
-    common::{Room, copy_dir},
+    common::{Sandbox, copy_dir},
     files::{declare, forge, last},
     furnished, refused,
 };
 
 #[test]
 fn wrong_usage() {
-    let room = furnished();
-    refused(&room, "info", USAGE, &["<DATASET>"], "");
-    refused(&room, "info data --threads -1", USAGE, &["--threads"], "");
-    refused(&room, "info data --threads x", USAGE, &["--threads"], "");
+    let sandbox = furnished();
+    refused(&sandbox, "info", USAGE, &["<DATASET>"], "");
+    refused(&sandbox, "info data --threads -1", USAGE, &["--threads"], "");
+    refused(&sandbox, "info data --threads x", USAGE, &["--threads"], "");
 }
 
 #[test]
 fn paths_that_are_not_what_they_should_be() {
-    let room = furnished();
-    room.write("file", "text");
+    let sandbox = furnished();
+    sandbox.write("file", "text");
     for (args, says) in [
         ("info nowhere", vec!["nowhere"]),
         ("info file", vec!["file", "directory"]),
         ("info run", vec!["run/graphmill.json"]),
     ] {
-        refused(&room, args, FAILED, &says, "");
+        refused(&sandbox, args, FAILED, &says, "");
     }
 }
 
 #[cfg(unix)]
 #[test]
 fn without_permission_nothing_is_read() {
-    let Some(room) = crate::locked() else { return };
-    crate::permit(&room, "data/features.npy", 0o000);
-    refused(&room, "info data", FAILED, &["features.npy: cannot open"], "");
-    crate::permit(&room, "locked", 0o755);
+    let Some(sandbox) = crate::locked() else { return };
+    crate::permit(&sandbox, "data/features.npy", 0o000);
+    refused(&sandbox, "info data", FAILED, &["features.npy: cannot open"], "");
+    crate::permit(&sandbox, "locked", 0o755);
 }
 
 #[test]
 fn a_damaged_dataset_names_the_file() {
-    let room = furnished();
-    let names: Vec<_> = fs::read_dir(room.path("data")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let sandbox = furnished();
+    let names: Vec<_> = fs::read_dir(sandbox.path("data")).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert!(names.len() >= 8);
     for name in names {
         let name = name.to_str().unwrap();
-        let good = room.read(format!("data/{name}"));
+        let good = sandbox.read(format!("data/{name}"));
         let bit = |at: usize| {
             let mut bad = good.clone();
             bad[at] ^= 0x10;
@@ -57,23 +57,23 @@ fn a_damaged_dataset_names_the_file() {
         let longer = [&good[..], b"x"].concat();
         let cut = good[..good.len() / 2].to_vec();
         for bad in [cut, vec![], bit(0), bit(good.len() / 2), bit(good.len() - 1), longer] {
-            room.write(&format!("data/{name}"), bad);
-            refused(&room, "info data", FAILED, &[&format!("data/{name}: ")], "");
+            sandbox.write(&format!("data/{name}"), bad);
+            refused(&sandbox, "info data", FAILED, &[&format!("data/{name}: ")], "");
         }
-        refused(&room, "train data --out new", FAILED, &[&format!("data/{name}: ")], "new");
-        refused(&room, "eval run", FAILED, &[&format!("data/{name}: ")], "");
-        refused(&room, "predict run --out new.npy", FAILED, &[&format!("data/{name}: ")], "new");
-        fs::remove_file(room.path(format!("data/{name}"))).unwrap();
-        refused(&room, "info data", FAILED, &[&format!("data/{name}: ")], "");
-        room.write(&format!("data/{name}"), good);
+        refused(&sandbox, "train data --out new", FAILED, &[&format!("data/{name}: ")], "new");
+        refused(&sandbox, "eval run", FAILED, &[&format!("data/{name}: ")], "");
+        refused(&sandbox, "predict run --out new.npy", FAILED, &[&format!("data/{name}: ")], "new");
+        fs::remove_file(sandbox.path(format!("data/{name}"))).unwrap();
+        refused(&sandbox, "info data", FAILED, &[&format!("data/{name}: ")], "");
+        sandbox.write(&format!("data/{name}"), good);
     }
-    room.ok("info data");
+    sandbox.ok("info data");
 }
 
 #[test]
 fn a_dataset_that_contradicts_itself_names_the_place() {
-    let room = Room::new();
-    let data = room.dataset("data");
+    let sandbox = Sandbox::new();
+    let data = sandbox.dataset("data");
     let nodes = data.num_nodes();
     type Change = Box<dyn Fn(&mut Vec<u8>)>;
     let same = || -> Change { Box::new(|_| {}) };
@@ -134,24 +134,24 @@ fn a_dataset_that_contradicts_itself_names_the_place() {
     assert_eq!(nodes, 3000);
     for (i, (file, change, describe, mut says)) in cases.into_iter().enumerate() {
         let name = format!("bad{i}");
-        copy_dir(&room.path("data"), &room.path(&name));
+        copy_dir(&sandbox.path("data"), &sandbox.path(&name));
         if file == "graphmill.json" {
             // sign the manifest alone: any array will do
-            forge(&room.path(&name), "train.npy", |_| {}, describe);
+            forge(&sandbox.path(&name), "train.npy", |_| {}, describe);
         } else {
-            forge(&room.path(&name), file, change, describe);
+            forge(&sandbox.path(&name), file, change, describe);
         }
         says.push(&name);
-        refused(&room, &format!("info {name}"), FAILED, &says, "");
-        refused(&room, &format!("train {name} --out new"), FAILED, &says, "new");
+        refused(&sandbox, &format!("info {name}"), FAILED, &says, "");
+        refused(&sandbox, &format!("train {name} --out new"), FAILED, &says, "new");
     }
 }
 
 #[test]
 fn a_header_with_a_huge_shape_is_refused_at_once() {
-    let room = Room::new();
-    room.dataset("data");
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
     let lie = |bytes: &mut Vec<u8>| declare(bytes, "(3000,)", "(9223372036854775807,)");
-    forge(&room.path("data"), "labels.npy", lie, |_| {});
-    refused(&room, "info data", FAILED, &["data/labels.npy"], "");
+    forge(&sandbox.path("data"), "labels.npy", lie, |_| {});
+    refused(&sandbox, "info data", FAILED, &["data/labels.npy"], "");
 }

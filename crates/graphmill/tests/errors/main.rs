@@ -1,6 +1,6 @@
-//! Bad input to every command: one clear error that names the thing and the place, exit status 1
-//! (2 for wrong usage), nothing half-written, no panic; with `--json` one document and nothing else. A file per command;
-//! what is wrong with a dataset is in `info`, with a run in `eval`.
+//! Bad input to every command: one clear error that names the thing and the place, exit status 1 (2
+//! for wrong usage), nothing half-written, no panic; with `--json` one document and nothing else. A
+//! file per command; what is wrong with a dataset is in `info`, with a run in `eval`.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -18,14 +18,14 @@ mod reorder;
 mod report;
 mod train;
 
-use common::{Outcome, Room};
+use common::{Outcome, Sandbox};
 
 const FAILED: i32 = 1;
 const USAGE: i32 = 2;
 
-/// Runs the program twice, with and without `--json`, and checks everything an error promises. `absent` must not
-/// exist afterwards.
-fn refused(room: &Room, args: &str, status: i32, says: &[&str], absent: &str) {
+/// Runs the program twice, with and without `--json`, and checks everything an error promises.
+/// `absent` must not exist afterwards.
+fn refused(sandbox: &Sandbox, args: &str, status: i32, says: &[&str], absent: &str) {
     let check = |outcome: &Outcome, text: &str| {
         assert_eq!(outcome.status, Some(status), "graphmill {args}\n{}{}", outcome.stdout, outcome.stderr);
         for word in says {
@@ -34,47 +34,51 @@ fn refused(room: &Room, args: &str, status: i32, says: &[&str], absent: &str) {
         for no in ["panicked", "RUST_BACKTRACE", "\u{1b}"] {
             assert!(!outcome.stderr.contains(no), "graphmill {args}\n{}", outcome.stderr);
         }
-        assert!(absent.is_empty() || !room.path(absent).exists(), "graphmill {args}\nleft {absent} behind");
+        assert!(
+            absent.is_empty() || !sandbox.path(absent).exists(),
+            "graphmill {args}\nleft {absent} behind"
+        );
     };
-    let outcome = room.run(args);
+    let outcome = sandbox.run(args);
     assert_eq!(outcome.stdout, "", "graphmill {args}");
     assert!(outcome.stderr.starts_with("error: "), "graphmill {args}\n{}", outcome.stderr);
     let about = outcome.stderr.lines().filter(|line| line.starts_with("error: ")).count();
     assert_eq!(about, 1, "graphmill {args}\n{}", outcome.stderr);
     check(&outcome, &outcome.stderr);
 
-    let outcome = room.run(&format!("{args} --json"));
+    let outcome = sandbox.run(&format!("{args} --json"));
     let document = outcome.json();
     let fields = document.as_object().expect("an object");
     assert_eq!(fields.keys().collect::<Vec<_>>(), ["error"], "graphmill {args}");
     check(&outcome, document["error"].as_str().expect("a text"));
 }
 
-/// A room with the dataset `data` and the finished run `run`.
-fn furnished() -> Room {
-    let room = Room::new();
-    room.dataset("data");
-    room.ok("train data --hidden 8 --fanout 3,3 --epochs 1 --out run");
-    room
+/// A sandbox with the dataset `data` and the finished run `run`.
+fn furnished() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    sandbox.ok("train data --hidden 8 --fanout 3,3 --epochs 1 --out run");
+    sandbox
 }
 
-/// A room with a directory `locked` that nothing can be written to; none where this user may do everything.
+/// A sandbox with a directory `locked` that nothing can be written to; none where this user may do
+/// everything.
 #[cfg(unix)]
-fn locked() -> Option<Room> {
-    let room = furnished();
-    std::fs::create_dir(room.path("locked")).unwrap();
-    permit(&room, "locked", 0o555);
-    std::fs::write(room.path("locked/probe"), "").is_err().then_some(room)
+fn locked() -> Option<Sandbox> {
+    let sandbox = furnished();
+    std::fs::create_dir(sandbox.path("locked")).unwrap();
+    permit(&sandbox, "locked", 0o555);
+    std::fs::write(sandbox.path("locked/probe"), "").is_err().then_some(sandbox)
 }
 
 /// Sets who may do what with a file.
 #[cfg(unix)]
-fn permit(room: &Room, name: &str, mode: u32) {
+fn permit(sandbox: &Sandbox, name: &str, mode: u32) {
     use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(room.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    std::fs::set_permissions(sandbox.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
 #[test]
 fn an_unknown_command_is_wrong_usage() {
-    refused(&Room::new(), "nonsense", USAGE, &["unrecognized subcommand 'nonsense'"], "");
+    refused(&Sandbox::new(), "nonsense", USAGE, &["unrecognized subcommand 'nonsense'"], "");
 }

@@ -6,11 +6,11 @@ use crate::{FAILED, USAGE, furnished, refused};
 
 #[test]
 fn wrong_usage() {
-    let room = furnished();
-    refused(&room, "predict run", USAGE, &["--out"], "");
+    let sandbox = furnished();
+    refused(&sandbox, "predict run", USAGE, &["--out"], "");
     let args = "predict run --out new.npy --embeddings --probabilities";
-    refused(&room, args, USAGE, &["--probabilities"], "new.npy");
-    refused(&room, "predict run --out new.npy --threads -1", USAGE, &["--threads"], "new.npy");
+    refused(&sandbox, args, USAGE, &["--probabilities"], "new.npy");
+    refused(&sandbox, "predict run --out new.npy --threads -1", USAGE, &["--threads"], "new.npy");
     for out in ["new", "new.txt", "new.npy.gz", "new.json"] {
         let says = [
             &format!("--out {out}: the ending names no format")[..],
@@ -20,18 +20,18 @@ fn wrong_usage() {
             "- for CSV",
         ];
         // before anything else: there is no such run
-        refused(&room, &format!("predict nowhere --out {out}"), USAGE, &says, out);
+        refused(&sandbox, &format!("predict nowhere --out {out}"), USAGE, &says, out);
     }
-    let outcome = room.run("predict run --out - --json");
+    let outcome = sandbox.run("predict run --out - --json");
     assert_eq!(outcome.status, Some(2), "{}", outcome.stderr);
     assert!(outcome.json()["error"].as_str().unwrap().contains("name a file"), "{}", outcome.stdout);
-    refused(&room, "predict run --out new.npy --threads x", USAGE, &["--threads"], "new.npy");
+    refused(&sandbox, "predict run --out new.npy --threads x", USAGE, &["--threads"], "new.npy");
 }
 
 #[test]
 fn paths_that_are_not_what_they_should_be() {
-    let room = furnished();
-    std::fs::create_dir(room.path("data.npy")).unwrap();
+    let sandbox = furnished();
+    std::fs::create_dir(sandbox.path("data.npy")).unwrap();
     for (args, says) in [
         ("nowhere --out new.npy", vec!["nowhere", "not a run directory"]),
         ("run --out new/deeper.npy", vec!["new/deeper.npy"]),
@@ -39,30 +39,30 @@ fn paths_that_are_not_what_they_should_be() {
         ("run --out new.npy --nodes nowhere", vec!["nowhere: cannot read"]),
         ("run --out new.npy --dataset nowhere", vec!["nowhere"]),
     ] {
-        refused(&room, &format!("predict {args}"), FAILED, &says, "new.npy");
+        refused(&sandbox, &format!("predict {args}"), FAILED, &says, "new.npy");
     }
-    room.ok("info data");
+    sandbox.ok("info data");
 }
 
 #[cfg(unix)]
 #[test]
 fn without_permission_nothing_happens() {
-    let Some(room) = crate::locked() else { return };
+    let Some(sandbox) = crate::locked() else { return };
     let args = "predict run --out locked/new.npy";
-    refused(&room, args, FAILED, &["locked/new.npy: cannot write"], "locked/new.npy");
-    crate::permit(&room, "locked", 0o755);
+    refused(&sandbox, args, FAILED, &["locked/new.npy: cannot write"], "locked/new.npy");
+    crate::permit(&sandbox, "locked", 0o755);
 }
 
 #[test]
 fn a_list_of_nodes_names_the_line() {
-    let room = furnished();
-    npy::write(room.path("out.npy"), &[0i64, 3000], &[2]).unwrap();
-    npy::write(room.path("negative.npy"), &[0i64, -1], &[2]).unwrap();
-    npy::write(room.path("real.npy"), &[0.5f32], &[1]).unwrap();
-    room.write("out.txt", "0\n1\n3000\n");
-    room.write("negative.txt", "# ids\n-1\n");
-    room.write("words.txt", "0\nzero\n");
-    room.write("cut.npy", &room.read("out.npy")[..100]);
+    let sandbox = furnished();
+    npy::write(sandbox.path("out.npy"), &[0i64, 3000], &[2]).unwrap();
+    npy::write(sandbox.path("negative.npy"), &[0i64, -1], &[2]).unwrap();
+    npy::write(sandbox.path("real.npy"), &[0.5f32], &[1]).unwrap();
+    sandbox.write("out.txt", "0\n1\n3000\n");
+    sandbox.write("negative.txt", "# ids\n-1\n");
+    sandbox.write("words.txt", "0\nzero\n");
+    sandbox.write("cut.npy", &sandbox.read("out.npy")[..100]);
     for (file, says) in [
         ("out.npy", ["out.npy: entry 1", "node 3000", "3000 nodes"]),
         ("negative.npy", ["negative.npy: entry 1", "node -1", ""]),
@@ -73,6 +73,6 @@ fn a_list_of_nodes_names_the_line() {
         ("cut.npy", ["cut.npy", "", ""]),
         ("nowhere.npy", ["nowhere.npy: cannot open", "", ""]),
     ] {
-        refused(&room, &format!("predict run --nodes {file} --out new.npy"), FAILED, &says, "new.npy");
+        refused(&sandbox, &format!("predict run --nodes {file} --out new.npy"), FAILED, &says, "new.npy");
     }
 }

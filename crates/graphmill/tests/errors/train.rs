@@ -3,11 +3,11 @@
 use graphmill_core::{Buffer, Labels};
 use graphmill_data::Dataset;
 
-use crate::{FAILED, USAGE, common::Room, furnished, refused};
+use crate::{FAILED, USAGE, common::Sandbox, furnished, refused};
 
 #[test]
 fn unknown_names_list_the_known_ones() {
-    let room = furnished();
+    let sandbox = furnished();
     for (flag, known) in [
         ("model", "sage, gcn, gat, gin, mixhop, pinsage"),
         ("sampler", "neighbor, full"),
@@ -25,32 +25,33 @@ fn unknown_names_list_the_known_ones() {
         ("sparse", "auto, on or off"),
     ] {
         let args = format!("train data --out new --{flag} nonsense");
-        refused(&room, &args, USAGE, &["nonsense", known], "new");
+        refused(&sandbox, &args, USAGE, &["nonsense", known], "new");
     }
-    refused(&room, "train data --nonsense 3 --out new", USAGE, &["--nonsense"], "new");
+    refused(&sandbox, "train data --nonsense 3 --out new", USAGE, &["--nonsense"], "new");
 }
 
 #[test]
 fn what_sparse_rows_cannot_be_is_refused() {
-    let room = Room::new();
-    room.sparse_dataset("data");
+    let sandbox = Sandbox::new();
+    sandbox.sparse_dataset("data");
     for (option, says) in [
         ("--fused on", &["--fused on", "--sparse off"][..]),
         ("--feature-precision bf16", &["--feature-precision bf16", "--sparse off"]),
     ] {
-        refused(&room, &format!("train data --sparse on {option} --out new"), USAGE, says, "new");
+        refused(&sandbox, &format!("train data --sparse on {option} --out new"), USAGE, says, "new");
         // left to itself it takes the dense table
-        room.ok(&format!("train data {option} --hidden 32 --epochs 1 --out run{}", option.replace(' ', "")));
+        sandbox
+            .ok(&format!("train data {option} --hidden 32 --epochs 1 --out run{}", option.replace(' ', "")));
     }
-    room.ok("train data --sparse on --fanout 3 --epochs 1 --out run");
-    let whole = room.ok("predict run --embeddings --out rows.npy");
+    sandbox.ok("train data --sparse on --fanout 3 --epochs 1 --out run");
+    let whole = sandbox.ok("predict run --embeddings --out rows.npy");
     assert!(whole.contains("24"), "{whole}");
-    assert_eq!(room.floats("rows.npy").0, [3000, 24]);
+    assert_eq!(sandbox.floats("rows.npy").0, [3000, 24]);
 }
 
 #[test]
 fn what_no_sampler_can_draw_by_is_refused() {
-    let room = furnished();
+    let sandbox = furnished();
     for (options, says) in [
         ("frontier --fused on", &["--fused on: --sampler frontier does not use it", "neighbor"][..]),
         ("frontier --coverage -1", &["--coverage -1"]),
@@ -67,19 +68,19 @@ fn what_no_sampler_can_draw_by_is_refused() {
         ("cluster --parts 0", &["--parts 0: at least 1"]),
         ("cluster --parts 3 --parts-per-batch 4", &["--sampler cluster", "4"]),
     ] {
-        refused(&room, &format!("train data --sampler {options} --out new"), USAGE, says, "new");
+        refused(&sandbox, &format!("train data --sampler {options} --out new"), USAGE, says, "new");
     }
     // more nodes than there are: all of them
     for sampler in ["saint-node", "saint-edge", "saint-rw", "frontier", "forest-fire"] {
         let frontier = if sampler == "frontier" { "--frontier-size 40000" } else { "" };
         let size = format!("--batch-size 100000 {frontier} --coverage 1");
-        room.ok(&format!("train data --sampler {sampler} {size} --hidden 8 --epochs 1 --out {sampler}"));
+        sandbox.ok(&format!("train data --sampler {sampler} {size} --hidden 8 --epochs 1 --out {sampler}"));
     }
 }
 
 #[test]
 fn impossible_numbers_name_their_flag() {
-    let room = furnished();
+    let sandbox = furnished();
     for option in [
         "--epochs 0",
         "--epochs -1",
@@ -133,35 +134,35 @@ fn impossible_numbers_name_their_flag() {
         "--input-layer=perhaps",
     ] {
         let flag = option.split([' ', '=']).next().unwrap();
-        refused(&room, &format!("train data {option} --out new"), USAGE, &[flag], "new");
+        refused(&sandbox, &format!("train data {option} --out new"), USAGE, &[flag], "new");
     }
     let args = "train data --layers 3 --fanout 5,5 --out new";
-    refused(&room, args, USAGE, &["--fanout 5,5 has 2 hops, but --layers is 3"], "new");
+    refused(&sandbox, args, USAGE, &["--fanout 5,5 has 2 hops, but --layers is 3"], "new");
     let args = "train data --model gat --heads 3 --hidden 16 --out new";
-    refused(&room, args, USAGE, &["--heads 3", "16"], "new");
+    refused(&sandbox, args, USAGE, &["--heads 3", "16"], "new");
     let args = "train data --schedule cosine --warmup 12 --out new";
-    refused(&room, args, USAGE, &["--warmup 12", "10 epochs"], "new");
+    refused(&sandbox, args, USAGE, &["--warmup 12", "10 epochs"], "new");
     let args = "train data --hidden 1000000 --layers 60 --out new";
-    refused(&room, args, USAGE, &["--hidden 1000000", "GB of memory"], "new");
+    refused(&sandbox, args, USAGE, &["--hidden 1000000", "GB of memory"], "new");
 }
 
 #[test]
 fn missing_and_clashing_arguments_are_wrong_usage() {
-    let room = furnished();
+    let sandbox = furnished();
     for (args, says) in [
         ("train --resume", "--out"),
         ("train data data", "data"),
         ("train data --epochs 1 --epochs 2", "--epochs"),
     ] {
-        refused(&room, args, USAGE, &[says], "new");
+        refused(&sandbox, args, USAGE, &[says], "new");
     }
 }
 
 #[test]
 fn paths_that_are_not_what_they_should_be() {
-    let room = furnished();
-    room.write("file", "text");
-    let before = room.results("run");
+    let sandbox = furnished();
+    sandbox.write("file", "text");
+    let before = sandbox.results("run");
     for (args, says) in [
         ("nowhere --out new", vec!["nowhere", "graphmill generate"]),
         ("file --out new", vec!["file", "a dataset is a directory"]),
@@ -175,33 +176,33 @@ fn paths_that_are_not_what_they_should_be() {
         ("--resume --out new", vec!["new", "no run here"]),
         ("--resume --out data", vec!["data", "no run here"]),
     ] {
-        refused(&room, &format!("train {args}"), FAILED, &says, "new");
+        refused(&sandbox, &format!("train {args}"), FAILED, &says, "new");
     }
-    before.assert_same(&room.results("run"), "nothing was touched");
-    assert_eq!(room.read("file"), b"text");
-    room.ok("info data");
+    before.assert_same(&sandbox.results("run"), "nothing was touched");
+    assert_eq!(sandbox.read("file"), b"text");
+    sandbox.ok("info data");
 }
 
 #[cfg(unix)]
 #[test]
 fn without_permission_nothing_happens() {
-    let Some(room) = crate::locked() else { return };
+    let Some(sandbox) = crate::locked() else { return };
     let args = "train --epochs 1 --out locked/new";
-    refused(&room, args, FAILED, &["locked/new: cannot create"], "locked/new");
-    crate::permit(&room, "data/features.npy", 0o000);
-    refused(&room, "train data --out new", FAILED, &["features.npy: cannot open"], "new");
-    crate::permit(&room, "locked", 0o755);
+    refused(&sandbox, args, FAILED, &["locked/new: cannot create"], "locked/new");
+    crate::permit(&sandbox, "data/features.npy", 0o000);
+    refused(&sandbox, "train data --out new", FAILED, &["features.npy: cannot open"], "new");
+    crate::permit(&sandbox, "locked", 0o755);
 }
 
 #[test]
 fn a_dataset_that_cannot_be_trained_on_says_what_it_lacks() {
-    let room = Room::new();
-    let base = room.dataset("data");
+    let sandbox = Sandbox::new();
+    let base = sandbox.dataset("data");
     let save = |name: &str, change: fn(&mut Dataset)| {
         let mut dataset = base.clone();
         dataset.name = name.to_string();
         change(&mut dataset);
-        dataset.save(room.path(name)).unwrap();
+        dataset.save(sandbox.path(name)).unwrap();
     };
     save("unsplit", |d| d.split = Default::default());
     save("bare", |d| d.features = Default::default());
@@ -215,16 +216,16 @@ fn a_dataset_that_cannot_be_trained_on_says_what_it_lacks() {
         ("bare", ["bare", "no features", "import it with"]),
         ("unlabelled", ["unlabelled", "no labels", "import it with"]),
     ] {
-        refused(&room, &format!("train {name} --out new"), FAILED, &says, "new");
+        refused(&sandbox, &format!("train {name} --out new"), FAILED, &says, "new");
     }
 }
 
 #[test]
 fn a_loss_that_is_not_finite_ends_the_run() {
-    let room = furnished();
+    let sandbox = furnished();
     let args = "train data --lr 1e30 --optimizer sgd --epochs 5 --hidden 8 --quiet --out";
     for json in ["", " --json"] {
-        let outcome = room.run(&format!("{args} new{}{json}", json.len()));
+        let outcome = sandbox.run(&format!("{args} new{}{json}", json.len()));
         assert_eq!(outcome.status, Some(FAILED), "{}", outcome.stderr);
         for word in ["the loss is", "epoch", "batch", "--lr"] {
             assert!(outcome.stderr.contains(word), "{}", outcome.stderr);
@@ -235,7 +236,7 @@ fn a_loss_that_is_not_finite_ends_the_run() {
 
 #[test]
 fn a_configuration_file_names_the_place() {
-    let room = furnished();
+    let sandbox = furnished();
     for (text, says) in [
         ("hiden = 8\n", ["c.toml: hiden", "no such option", "hidden"]),
         ("epochs = 1\nhidden = \n", ["c.toml: line 2", "", ""]),
@@ -246,11 +247,11 @@ fn a_configuration_file_names_the_place() {
         ("epochs = -1\n", ["c.toml: epochs", "'-1'", ""]),
         ("\u{0}", ["c.toml: line 1", "", ""]),
     ] {
-        room.write("c.toml", text);
-        refused(&room, "train data --config c.toml --out new", FAILED, &says, "new");
+        sandbox.write("c.toml", text);
+        refused(&sandbox, "train data --config c.toml --out new", FAILED, &says, "new");
     }
-    room.write("c.toml", [0xff, 0xfe]);
-    refused(&room, "train data --config c.toml --out new", FAILED, &["c.toml"], "new");
-    room.write("c.toml", "model = \"nope\"\n");
-    refused(&room, "train data --config c.toml --out new", USAGE, &["nope", "sage, gcn"], "new");
+    sandbox.write("c.toml", [0xff, 0xfe]);
+    refused(&sandbox, "train data --config c.toml --out new", FAILED, &["c.toml"], "new");
+    sandbox.write("c.toml", "model = \"nope\"\n");
+    refused(&sandbox, "train data --config c.toml --out new", USAGE, &["nope", "sage, gcn"], "new");
 }

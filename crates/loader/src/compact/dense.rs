@@ -1,12 +1,14 @@
-//! A word per node of the graph: a word of at least `base` means "seen in this batch, local id = word - base".
+//! A word per node of the graph: a word of at least `base` means "seen in this batch, local id =
+//! word - base".
 //!
-//! After a batch `base` moves past all ids handed out, so nothing is cleared until the words run over, once in four
-//! billion nodes.
+//! After a batch `base` moves past all ids handed out, so nothing is cleared until the words run
+//! over, once in four billion nodes.
 //!
-//! N.B. One thread numbers 740 million ids a second (2^20 nodes; 160 million on 2^24), more than several draw. A parallel version,
-//! chunks marking unseen nodes by an atomic maximum and numbering what still bears their mark, gave the same numbers three
-//! times slower on one thread and ten times on two: locked operations do not overlap, and two cores fight for the lines.
-//! Instead the threads draw while one of them numbers what was drawn before: see [`crate::sampler`].
+//! N.B. One thread numbers 740 million ids a second (2^20 nodes; 160 million on 2^24), more than
+//! several draw. A parallel version, chunks marking unseen nodes by an atomic maximum and numbering
+//! what still bears their mark, gave the same numbers three times slower on one thread and ten
+//! times on two: locked operations do not overlap, and two cores fight for the lines. Instead the
+//! threads draw while one of them numbers what was drawn before: see [`crate::sampler`].
 
 use graphmill_core::NodeId;
 
@@ -54,8 +56,8 @@ impl Dense {
             let end = (start + RUN).min(ids.len());
             let mut next = nodes.len();
             nodes.resize(next + end - start, 0);
-            // No branch asks whether an id is new: that is a coin toss, and a wrong guess costs more than the
-            // two stores that are made in vain.
+            // No branch asks whether an id is new: that is a coin toss, and a wrong guess costs
+            // more than the two stores that are made in vain.
             for i in start..end {
                 if let Some(&ahead) = ids.get(i + AHEAD) {
                     prefetch(&self.word, ahead as usize);

@@ -2,10 +2,11 @@
 //!
 //! First-seen order is what makes the bottom layer's aggregation stream; never sort by global id.
 //!
-//! Two tables say which nodes a batch has seen, and both are stamped, so that nothing is cleared between
-//! batches: [`dense`] has a word for every node of the graph, [`table`] is open addressing of a size
-//! proportional to the batch. The dense one is faster while it stays near the caches; the other serves larger graphs, until a
-//! batch is so large that its table would take as much memory as the dense one.
+//! Two tables say which nodes a batch has seen, and both are stamped, so that nothing is cleared
+//! between batches: [`dense`] has a word for every node of the graph, [`table`] is open addressing
+//! of a size proportional to the batch. The dense one is faster while it stays near the caches; the
+//! other serves larger graphs, until a batch is so large that its table would take as much memory
+//! as the dense one.
 
 pub mod dense;
 pub mod table;
@@ -18,8 +19,9 @@ use table::Table;
 const AHEAD: usize = 24;
 /// Ids numbered between two looks at the room for new nodes.
 const RUN: usize = 4096;
-/// Up to this many nodes the table is dense: 32 MiB a worker. Of lists of 200,000 ids an id takes 1.3, 1.9, 6.0 and 6.7 ns
-/// by the dense table and 5.2, 5.2, 4.6 and 4.6 ns by the other, on 2^20, 2^22, 2^24 and 2^26 nodes.
+/// Up to this many nodes the table is dense: 32 MiB a worker. Of lists of 200,000 ids an id takes
+/// 1.3, 1.9, 6.0 and 6.7 ns by the dense table and 5.2, 5.2, 4.6 and 4.6 ns by the other, on 2^20,
+/// 2^22, 2^24 and 2^26 nodes.
 const DENSE: usize = 1 << 23;
 
 /// Relabels node ids, batch after batch.
@@ -36,8 +38,8 @@ enum Seen {
 }
 
 impl Relabel {
-    /// For a graph of `num_nodes` nodes. Memory: 4 bytes per node up to 2^23 nodes, beyond that 16 to 64 bytes per node
-    /// of the largest batch and never more than 4 per node of the graph.
+    /// For a graph of `num_nodes` nodes. Memory: 4 bytes per node up to 2^23 nodes, beyond that 16
+    /// to 64 bytes per node of the largest batch and never more than 4 per node of the graph.
     pub fn new(num_nodes: usize) -> Self {
         let seen = if num_nodes <= DENSE {
             Seen::Dense(Dense::new(num_nodes))
@@ -56,8 +58,8 @@ impl Relabel {
         }
     }
 
-    /// Replaces every global id by its local one; ids seen for the first time are appended to `new`. The ids handed
-    /// out so far are those of `nodes` and then of `new`. O(len).
+    /// Replaces every global id by its local one; ids seen for the first time are appended to
+    /// `new`. The ids handed out so far are those of `nodes` and then of `new`. O(len).
     pub fn relabel(&mut self, ids: &mut [NodeId], nodes: &[NodeId], new: &mut Vec<NodeId>) {
         self.fit(nodes, new, ids.len());
         match &mut self.seen {
@@ -66,8 +68,8 @@ impl Relabel {
         }
     }
 
-    /// Goes over to the dense table, keeping the numbers of `nodes` and `new`, where `more` ids could make the other one
-    /// larger.
+    /// Goes over to the dense table, keeping the numbers of `nodes` and `new`, where `more` ids
+    /// could make the other one larger.
     fn fit(&mut self, nodes: &[NodeId], new: &[NodeId], more: usize) {
         let Seen::Table(table) = &self.seen else { return };
         let most = (nodes.len() + new.len() + more).min(self.num_nodes);

@@ -1,8 +1,9 @@
 //! Open addressing with stamps, for graphs whose dense table would leave the caches.
 //!
-//! A slot holds a node and a stamp in one word of 64 bits, stamp above: `stamp = base + local id`, and a stamp below this batch's `base` is
-//! an empty slot. A node's slots begin at the top bits of its id times a constant (Knuth, *The art of computer
-//! programming*, vol. 3, section 6.4) and go on one by one. At most half the slots are taken: the table doubles.
+//! A slot holds a node and a stamp in one word of 64 bits, stamp above: `stamp = base + local id`,
+//! and a stamp below this batch's `base` is an empty slot. A node's slots begin at the top bits of
+//! its id times a constant (Knuth, *The art of computer programming*, vol. 3, section 6.4) and go
+//! on one by one. At most half the slots are taken: the table doubles.
 //!
 //! Memory: 16 to 64 bytes per node of the largest batch so far.
 
@@ -39,7 +40,8 @@ impl Table {
     pub fn start(&mut self, nodes: &[NodeId]) {
         let next = u64::from(self.base) + u64::from(self.handed_out);
         self.handed_out = 0;
-        // a batch hands out far fewer ids than that: beyond a quarter of all nodes the dense table serves
+        // a batch hands out far fewer ids than that: beyond a quarter of all nodes the dense table
+        // serves
         if next > u64::from(u32::MAX / 2) {
             self.slot.fill(0);
             self.base = 1;

@@ -1,4 +1,5 @@
-//! Features in host memory: f32 rows are copied, rows of 16-bit floats widened, sparse rows gathered as they are.
+//! Features in host memory: f32 rows are copied, rows of 16-bit floats widened, sparse rows
+//! gathered as they are.
 
 use std::time::Instant;
 
@@ -70,8 +71,8 @@ impl Host {
         }
     }
 
-    /// Copies `features` into huge pages first, as a dense table of values of type `kind` (rounded to nearest): random
-    /// rows then miss the TLB less.
+    /// Copies `features` into huge pages first, as a dense table of values of type `kind` (rounded
+    /// to nearest): random rows then miss the TLB less.
     ///
     /// # Errors
     /// The memory cannot be had, or a value is beyond the range of `kind`.

@@ -1,4 +1,5 @@
-//! A link that rows come over: it counts, and where it is asked to it takes the time that a link of its bandwidth and latency would.
+//! A link that rows come over: it counts, and where it is asked to it takes the time that a link of
+//! its bandwidth and latency would.
 
 use std::{
     str::FromStr,

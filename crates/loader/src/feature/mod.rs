@@ -29,7 +29,8 @@ pub enum Places<'p> {
     At(&'p [u32]),
 }
 
-/// Work that a read does while it waits for its rows: it may write rows of the result that are not read.
+/// Work that a read does while it waits for its rows: it may write rows of the result that are not
+/// read.
 pub type Beside<'b> = dyn FnMut(&mut [f32]) -> Result<Traffic> + 'b;
 
 /// No work beside a read.
@@ -40,10 +41,12 @@ pub fn nothing(_: &mut [f32]) -> Result<Traffic> {
     Ok(Traffic::default())
 }
 
-/// Where the rows of a batch are in a cache, looked up ahead of reading them (FGNN marks them in the Sample stage, section 5.2).
+/// Where the rows of a batch are in a cache, looked up ahead of reading them (FGNN marks them in
+/// the Sample stage, section 5.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// Which cache they are of: caches that hold the same rows in the same slots have the same number.
+    /// Which cache they are of: caches that hold the same rows in the same slots have the same
+    /// number.
     cache: Option<u64>,
     /// The slot of each row, or none.
     slots: Vec<u32>,
@@ -116,8 +119,8 @@ pub trait Feature: Send + Sync {
     /// `V`.
     fn num_rows(&self) -> usize;
 
-    /// Copies the rows of `ids` (each below `V`) to their `places` in `out` (`R x F`; its other rows are left alone), and says what
-    /// that cost.
+    /// Copies the rows of `ids` (each below `V`) to their `places` in `out` (`R x F`; its other
+    /// rows are left alone), and says what that cost.
     ///
     /// # Errors
     /// A tier cannot be read; `out` may then hold anything.
@@ -131,7 +134,8 @@ pub trait Feature: Send + Sync {
         self.read_to(ids, Places::InOrder, out)
     }
 
-    /// Makes `out` the rows of `ids` (each below `V`), sparse where they are stored so, and says what that cost.
+    /// Makes `out` the rows of `ids` (each below `V`), sparse where they are stored so, and says
+    /// what that cost.
     ///
     /// # Errors
     /// As [`Feature::read_to`].
@@ -143,7 +147,8 @@ pub trait Feature: Send + Sync {
     /// Bytes of a row where it is stored; of sparse rows in the mean.
     fn row_bytes(&self) -> u64;
 
-    /// More that the tier can do. A tier around another decides here, for each capability, what it passes on.
+    /// More that the tier can do. A tier around another decides here, for each capability, what it
+    /// passes on.
     fn capabilities(&self) -> Capabilities<'_>;
 }
 
@@ -181,8 +186,8 @@ pub struct Capabilities<'f> {
 /// # Ok::<(), graphmill_core::Error>(())
 /// ```
 pub trait OverlappedFeature: Feature {
-    /// [`Feature::read_to`] that calls `beside` once, with the same `out`, while it waits for rows if it does. Returns the
-    /// cost of both. A tier in front of another passes `beside` on to it.
+    /// [`Feature::read_to`] that calls `beside` once, with the same `out`, while it waits for rows
+    /// if it does. Returns the cost of both. A tier in front of another passes `beside` on to it.
     ///
     /// # Errors
     /// As [`Feature::read_to`], and those of `beside`.
@@ -215,7 +220,8 @@ pub trait OverlappedFeature: Feature {
 /// # Ok::<(), graphmill_core::Error>(())
 /// ```
 pub trait MarkedFeature: Feature {
-    /// Looks up the slots of the rows of `ids` (each below `V`), for [`MarkedFeature::gather_marked`].
+    /// Looks up the slots of the rows of `ids` (each below `V`), for
+    /// [`MarkedFeature::gather_marked`].
     fn mark(&self, ids: &[NodeId], marks: &mut Marks);
 
     /// [`Feature::gather`] with the marks of these `ids`; those of another cache are ignored.
@@ -254,7 +260,8 @@ pub trait DeviceFeature: Feature {
     fn place_blocks(&self, blocks: &[Block]) -> Result<()>;
 }
 
-/// [`OverlappedFeature::read_overlapped`] of any tier: without the capability `beside` runs after the read.
+/// [`OverlappedFeature::read_overlapped`] of any tier: without the capability `beside` runs after
+/// the read.
 ///
 /// # Errors
 /// As [`Feature::read_to`], and those of `beside`.
@@ -273,8 +280,8 @@ pub fn read_overlapped(
     Ok(traffic)
 }
 
-/// Runs of a request side by side: `work` gets some of `ids`, their places from the start of the part of `out` that it gets, and that
-/// part. Each row of `out` is in one part at most.
+/// Runs of a request side by side: `work` gets some of `ids`, their places from the start of the
+/// part of `out` that it gets, and that part. Each row of `out` is in one part at most.
 pub(crate) fn in_runs(
     ids: &[NodeId],
     places: Places,
@@ -296,7 +303,8 @@ pub(crate) fn in_runs(
     split(ids, at, 0, dim, out, run, work);
 }
 
-/// [`in_runs`] of rows with places, `out` beginning at row `first`: in halves, as long as they are longer than a run.
+/// [`in_runs`] of rows with places, `out` beginning at row `first`: in halves, as long as they are
+/// longer than a run.
 fn split(
     ids: &[NodeId],
     at: &[u32],

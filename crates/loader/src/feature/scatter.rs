@@ -13,8 +13,8 @@ pub(super) struct Scatter<'o> {
     room: PhantomData<&'o mut [f32]>,
 }
 
-// SAFETY: it only hands out rows of `f32` (which may be sent between threads) by `row`, whose callers promise that no two of them hold
-// the same row.
+// SAFETY: it only hands out rows of `f32` (which may be sent between threads) by `row`, whose
+// callers promise that no two of them hold the same row.
 unsafe impl Sync for Scatter<'_> {}
 
 impl<'o> Scatter<'o> {
@@ -49,8 +49,9 @@ impl<'o> Scatter<'o> {
             Places::At(at) => at[i] as usize,
         };
         assert!(row < self.rows);
-        // SAFETY: the row lies within the exclusively borrowed result (just asserted; `rows * dim` values are in it by construction).
-        // Places are strictly ascending, so different `i` are different rows, and the caller promises that `i` is no one else's.
+        // SAFETY: the row lies within the exclusively borrowed result (just asserted; `rows * dim`
+        // values are in it by construction). Places are strictly ascending, so different `i` are
+        // different rows, and the caller promises that `i` is no one else's.
         unsafe { from_raw_parts_mut(self.start.add(row * self.dim), self.dim) }
     }
 }

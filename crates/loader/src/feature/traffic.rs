@@ -14,7 +14,8 @@ pub struct TierTraffic {
     pub rows: u64,
     /// Bytes that were read for them: more than the rows hold where a tier reads whole blocks.
     pub bytes: u64,
-    /// Nanoseconds that batches waited in the tier itself, those behind it not counted; 0 where layers read rows in place.
+    /// Nanoseconds that batches waited in the tier itself, those behind it not counted; 0 where
+    /// layers read rows in place.
     #[serde(rename = "seconds", with = "as_seconds")]
     pub nanos: u64,
 }
@@ -88,8 +89,8 @@ impl Traffic {
         self.tiers().iter().map(|(_, tier)| tier.rows).sum()
     }
 
-    /// Rows served by the nearest tier (devices where the run has some, whichever of them, else `host`) out of all;
-    /// `None` where none was read.
+    /// Rows served by the nearest tier (devices where the run has some, whichever of them, else
+    /// `host`) out of all; `None` where none was read.
     pub fn hit_rate(&self, has_device: bool) -> Option<f64> {
         let nearest = if has_device { self.device.rows + self.peer.rows } else { self.host.rows };
         (self.rows() > 0).then(|| nearest as f64 / self.rows() as f64)

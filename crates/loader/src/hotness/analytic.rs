@@ -1,13 +1,15 @@
-//! The chance that a minibatch asks for a node, propagated hop by hop: no sampling, no noise, O(L (V + E)).
+//! The chance that a minibatch asks for a node, propagated hop by hop: no sampling, no noise, O(L
+//! (V + E)).
 //!
-//! A batch's frontier holds a training node with probability `B / train`. A node `u` of it draws each of its `d(u)` neighbours with
-//! probability `min(1, k / d(u))`, so `v` joins the next frontier unless it is in this one already or none of those that hear from it
-//! draw it:
+//! A batch's frontier holds a training node with probability `B / train`. A node `u` of it draws
+//! each of its `d(u)` neighbours with probability `min(1, k / d(u))`, so `v` joins the next
+//! frontier unless it is in this one already or none of those that hear from it draw it:
 //!
 //! `p'(v) = 1 - (1 - p(v)) * product over u that hear from v of (1 - p(u) min(1, k / d(u)))`
 //!
-//! as if neighbours were in a frontier independently of each other. Quiver's `sample_prob` starts at 1 on all training nodes, which is
-//! the chance of an epoch rather than of a batch: on graphs where an epoch touches most nodes it can no longer tell them apart.
+//! as if neighbours were in a frontier independently of each other. Quiver's `sample_prob` starts
+//! at 1 on all training nodes, which is the chance of an epoch rather than of a batch: on graphs
+//! where an epoch touches most nodes it can no longer tell them apart.
 
 use graphmill_core::rank::spread;
 use rayon::prelude::*;

@@ -1,5 +1,5 @@
-//! How many nodes hear from a node: the more do, the likelier it is drawn. (The in-degree says how many it hears from, which no sampler
-//! that goes from seeds against the edges asks.)
+//! How many nodes hear from a node: the more do, the likelier it is drawn. (The in-degree says how
+//! many it hears from, which no sampler that goes from seeds against the edges asks.)
 
 use graphmill_core::rank::out_degrees;
 

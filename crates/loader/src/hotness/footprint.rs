@@ -34,7 +34,8 @@ impl Footprint {
         self.counts.iter().map(|&count| u64::from(count)).sum()
     }
 
-    /// Rows served by a cache that holds the first `k` nodes of `ranking`, for each `k` from 0 to `V`.
+    /// Rows served by a cache that holds the first `k` nodes of `ranking`, for each `k` from 0 to
+    /// `V`.
     pub fn hits(&self, ranking: &[NodeId]) -> Vec<u64> {
         let mut sum = 0;
         let mut hits = vec![0];
@@ -46,8 +47,9 @@ impl Footprint {
     }
 }
 
-/// How alike two epochs are in what they ask for most (FGNN, Table 2): of the rows that the second asks for among its hottest tenth of
-/// the nodes, the part that the first asks for as often, among its own hottest tenth. From 0 to 1.
+/// How alike two epochs are in what they ask for most (FGNN, Table 2): of the rows that the second
+/// asks for among its hottest tenth of the nodes, the part that the first asks for as often, among
+/// its own hottest tenth. From 0 to 1.
 ///
 /// # Errors
 /// The memory cannot be had.

@@ -1,5 +1,5 @@
-//! Hotness: a score for every node that predicts how often its row will be asked for. What is cached nearest, and how a dataset is
-//! reordered, follows from it.
+//! Hotness: a score for every node that predicts how often its row will be asked for. What is
+//! cached nearest, and how a dataset is reordered, follows from it.
 
 mod analytic;
 mod degree;
@@ -39,7 +39,8 @@ use crate::{Fanout, sampler::draws};
 /// # Ok::<(), graphmill_core::Error>(())
 /// ```
 pub trait Visits {
-    /// Shows the input nodes of every minibatch of an epoch, batch by batch: distinct nodes, and the same ones whenever it is asked.
+    /// Shows the input nodes of every minibatch of an epoch, batch by batch: distinct nodes, and
+    /// the same ones whenever it is asked.
     ///
     /// # Errors
     /// A batch cannot be drawn.

@@ -1,8 +1,9 @@
 //! What pre-sampling has seen, on the ground of what the fan-outs lead to expect.
 //!
-//! [`analytic`] has no noise but treats neighbours as independent, [`presc`](super::presc) has no bias but has seen few batches: most
-//! nodes came up never or once, and which of them is chance. In how many batches a node comes up is all but Poisson distributed; with a
-//! Gamma prior around the expected count that is worth `PRIOR` epochs, the mean of what is known after `K` epochs is
+//! [`analytic`] has no noise but treats neighbours as independent, [`presc`](super::presc) has no
+//! bias but has seen few batches: most nodes came up never or once, and which of them is chance. In
+//! how many batches a node comes up is all but Poisson distributed; with a Gamma prior around the
+//! expected count that is worth `PRIOR` epochs, the mean of what is known after `K` epochs is
 //! `(count + PRIOR * expected) / (K + PRIOR)`.
 
 use super::{Setting, analytic, presc};

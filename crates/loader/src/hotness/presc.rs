@@ -1,15 +1,17 @@
-//! Pre-sampling (FGNN's PreSC#K): draw the minibatches of some epochs without training on them, and count.
+//! Pre-sampling (FGNN's PreSC#K): draw the minibatches of some epochs without training on them, and
+//! count.
 
 use super::{Footprint, Setting, degree, no_argument};
 
-/// The first epoch that is drawn only to count: far behind all that a run trains on, so that its draws are its own.
+/// The first epoch that is drawn only to count: far behind all that a run trains on, so that its
+/// draws are its own.
 const ASIDE: u64 = 1 << 32;
 
 /// Epochs where no number is given.
 const EPOCHS: u64 = 1;
 
-/// Counts over `K` epochs of their own. Among nodes that came up equally often those are hotter that more nodes hear from: where few
-/// epochs were drawn most nodes never came up.
+/// Counts over `K` epochs of their own. Among nodes that came up equally often those are hotter
+/// that more nodes hear from: where few epochs were drawn most nodes never came up.
 pub(super) fn presampled(setting: &Setting, argument: Option<&str>) -> Result<Vec<f64>, String> {
     ranked(setting, &seen(setting, epochs("presc", argument)?)?)
 }

@@ -74,7 +74,8 @@ fn every_metric_scores_every_node_and_the_oracle_is_best() {
 
 #[test]
 fn chances_are_exact_where_neighbours_are_independent() {
-    // 0 and 1 train and hear from 2 and 3 each; 3 hears from 4; fan-outs 1 and 5; a batch is one seed
+    // 0 and 1 train and hear from 2 and 3 each; 3 hears from 4; fan-outs 1 and 5; a batch is one
+    // seed
     let graph = build(6, &[2, 3, 2, 3, 4], &[0, 0, 1, 1, 3], EdgeOptions::DIRECTED).unwrap();
     let batches = Batches {
         graph: &graph,

@@ -36,7 +36,8 @@ pub use shuffling::shuffling_error;
 /// assert_eq!(seeds, [7, 5, 2]);
 /// ```
 pub trait Order: Send + Sync {
-    /// Writes an epoch's order to `out`: each training node once. The same for any number of threads.
+    /// Writes an epoch's order to `out`: each training node once. The same for any number of
+    /// threads.
     fn order(&self, epoch: u64, out: &mut Vec<NodeId>);
 
     /// What was chosen by itself, in a sentence for the user.

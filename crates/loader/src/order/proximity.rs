@@ -1,33 +1,44 @@
-//! Proximity-aware ordering (Liu et al., *BGL: GPU-efficient GNN training by optimizing graph data I/O and preprocessing*, NSDI 2023,
-//! section 3.2.2): training nodes in the order in which a breadth-first search meets them, so that batches that follow each other need
-//! much the same rows, and a cache as plain as FIFO hits. Two kinds of randomness keep a batch near a random one: several searches
-//! from random roots, and circular shifts, new ones every epoch, of the `S` sequences that a batch takes its seeds from in turn.
+//! Proximity-aware ordering (Liu et al., *BGL: GPU-efficient GNN training by optimizing graph data
+//! I/O and preprocessing*, NSDI 2023, section 3.2.2): training nodes in the order in which a
+//! breadth-first search meets them, so that batches that follow each other need much the same rows,
+//! and a cache as plain as FIFO hits. Two kinds of randomness keep a batch near a random one:
+//! several searches from random roots, and circular shifts, new ones every epoch, of the `S`
+//! sequences that a batch takes its seeds from in turn.
 //!
-//! **Searches.** [`ROOTS`] over the whole graph, in-neighbours as stored (what a sampler follows), side by side. They write down the
-//! training nodes alone. Roots are training nodes; what a search does not reach is searched from the next training node, around
-//! from the root, that it has not met: every sequence has every training node once.
-//! A plain breadth-first search leaves a community by every edge that does, and from then on visits all of them at once. So of the nodes that
-//! wait those go first of whose neighbourhood the largest part has been met (in sixteenths; then first come, first served, which is plain
-//! breadth-first search where all are alike): a community is finished before the next begins.
+//! **Searches.** [`ROOTS`] over the whole graph, in-neighbours as stored (what a sampler follows),
+//! side by side. They write down the training nodes alone. Roots are training nodes; what a search
+//! does not reach is searched from the next training node, around from the root, that it has not
+//! met: every sequence has every training node once. A plain breadth-first search leaves a
+//! community by every edge that does, and from then on visits all of them at once. So of the nodes
+//! that wait those go first of whose neighbourhood the largest part has been met (in sixteenths;
+//! then first come, first served, which is plain breadth-first search where all are alike): a
+//! community is finished before the next begins.
 //!
-//! **An epoch** takes one of the searches, shifts it by a random number, cuts it into `S` runs of equal length, and goes around the runs:
-//! one node of each. So a batch of `b` has `b / S` neighbouring nodes from each of `S` places, and the next batch goes on at the same
-//! places. This is the paper's figure (and its released code, in which sequence `i` is shifted by `i T / S`) with all sequences of an
-//! epoch from one root, for an epoch has to have each node once: of `S` searches from `S` roots, interleaved, a node comes `S` times.
-//! The other way to that, to pass over nodes that another sequence has had in this epoch, makes holes that grow until neighbours are
-//! rare at its end: FIFO with a tenth of the rows hit 27 % of them so and 33 % with runs of plain breadth-first searches, 52 % with runs of
-//! those above (300,000 nodes in 300 communities, 99 % of edges inside, 10 % training, fanout 10,5, b = 256, S = 16; 18 % in random order).
+//! **An epoch** takes one of the searches, shifts it by a random number, cuts it into `S` runs of
+//! equal length, and goes around the runs: one node of each. So a batch of `b` has `b / S`
+//! neighbouring nodes from each of `S` places, and the next batch goes on at the same places. This
+//! is the paper's figure (and its released code, in which sequence `i` is shifted by `i T / S`)
+//! with all sequences of an epoch from one root, for an epoch has to have each node once: of `S`
+//! searches from `S` roots, interleaved, a node comes `S` times. The other way to that, to pass
+//! over nodes that another sequence has had in this epoch, makes holes that grow until neighbours
+//! are rare at its end: FIFO with a tenth of the rows hit 27 % of them so and 33 % with runs of
+//! plain breadth-first searches, 52 % with runs of those above (300,000 nodes in 300 communities,
+//! 99 % of edges inside, 10 % training, fanout 10,5, b = 256, S = 16; 18 % in random order).
 //!
-//! **The number of sequences** is the smallest of 1, 2, 4, ... whose shuffling error ([`shuffling_error`], the mean of [`EPOCHS`] epochs)
-//! is within a bound. The paper's error is a distance from the uniform order, and its bound `sqrt(b M) / T` for `M` workers (Meng et al.,
-//! Neurocomputing 2019, for the distribution over all permutations). Estimated by the labels of batches even a uniform order is at some
-//! `sqrt(C / b)`, so that what is compared is the excess over a random order's. But no more can be told of a few batches than to some
-//! `sqrt(C / T)`, far above that bound; by its letter only `S = b` would do. So the bound is, where that is larger, what we take for harmless: labels
-//! as far from the whole as those of random batches of `b /` [`TOLERANCE`] seeds, a batch size that trains well too. Where no number up
-//! to `b` is within it, `S` is the largest tried.
+//! **The number of sequences** is the smallest of 1, 2, 4, ... whose shuffling error
+//! ([`shuffling_error`], the mean of [`EPOCHS`] epochs) is within a bound. The paper's error is a
+//! distance from the uniform order, and its bound `sqrt(b M) / T` for `M` workers (Meng et al.,
+//! Neurocomputing 2019, for the distribution over all permutations). Estimated by the labels of
+//! batches even a uniform order is at some `sqrt(C / b)`, so that what is compared is the excess
+//! over a random order's. But no more can be told of a few batches than to some `sqrt(C / T)`, far
+//! above that bound; by its letter only `S = b` would do. So the bound is, where that is larger,
+//! what we take for harmless: labels as far from the whole as those of random batches of `b /`
+//! [`TOLERANCE`] seeds, a batch size that trains well too. Where no number up to `b` is within it,
+//! `S` is the largest tried.
 //!
-//! Cost: O([`ROOTS`] (V + E)) once (a node waits once for each sixteenth at most), as many at a time as there are threads; an epoch is
-//! O(T). Memory: `4 T` bytes a root, and while searching `2 V` bytes and the longest queues a thread.
+//! Cost: O([`ROOTS`] (V + E)) once (a node waits once for each sixteenth at most), as many at a
+//! time as there are threads; an epoch is O(T). Memory: `4 T` bytes a root, and while searching
+//! `2 V` bytes and the longest queues a thread.
 
 use std::collections::VecDeque;
 
@@ -85,7 +96,8 @@ pub struct Proximity {
 }
 
 impl Proximity {
-    /// Searches for batches of so many seeds, and chooses the number of sequences if `options` has none.
+    /// Searches for batches of so many seeds, and chooses the number of sequences if `options` has
+    /// none.
     pub fn new(options: &ProximityOptions, seed: u64, batch_size: usize, source: &OrderSource) -> Self {
         let mut order = Self {
             seed,
@@ -292,7 +304,8 @@ mod tests {
     }
 
     proptest! {
-        /// Connected or not, with nodes alone, few training nodes or none, and more sequences than nodes.
+        /// Connected or not, with nodes alone, few training nodes or none, and more sequences than
+        /// nodes.
         #[test]
         fn each_training_node_once_an_epoch(
             pairs in prop::collection::vec((0u32..30, 0u32..30), 0..40),
@@ -312,7 +325,8 @@ mod tests {
         }
     }
 
-    /// On a path the search goes outward from its root to both sides; what lies apart follows in the order of ids, around.
+    /// On a path the search goes outward from its root to both sides; what lies apart follows in
+    /// the order of ids, around.
     #[test]
     fn a_search_by_hand() {
         let graph = undirected(9, &[(0, 1), (1, 2), (2, 3), (3, 4), (6, 7)]);

@@ -2,9 +2,10 @@
 
 use graphmill_core::{Labels, NodeId};
 
-/// The mean over an order's batches of `batch_size` nodes (at least 1; a shorter last one counts by its size) of the total variation
-/// between the distribution of labels in the batch and in all of `order`, from 0 to 1. With several labels a node, distributions are of
-/// memberships: a node counts once for each class it is in.
+/// The mean over an order's batches of `batch_size` nodes (at least 1; a shorter last one counts by
+/// its size) of the total variation between the distribution of labels in the batch and in all of
+/// `order`, from 0 to 1. With several labels a node, distributions are of memberships: a node
+/// counts once for each class it is in.
 ///
 /// O(T + T C / b), with several labels a node O(T C).
 pub fn shuffling_error(order: &[NodeId], batch_size: usize, labels: &Labels) -> f64 {

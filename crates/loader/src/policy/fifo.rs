@@ -1,5 +1,6 @@
-//! First in, first out: a ring of slots and a cursor (BGL's cache engine, Liu et al., NSDI 2023, section 3.2.1). A hit changes nothing,
-//! which is what makes it the cheapest; proximity-aware ordering gives it the hits.
+//! First in, first out: a ring of slots and a cursor (BGL's cache engine, Liu et al., NSDI 2023,
+//! section 3.2.1). A hit changes nothing, which is what makes it the cheapest; proximity-aware
+//! ordering gives it the hits.
 //!
 //! Memory: 4 bytes an id, 4 a slot.
 

@@ -7,7 +7,8 @@ use super::MISS;
 /// The most slots there can be: two nodes of a list for each are numbered in 32 bits.
 const MOST: usize = (1 << 31) - 2;
 
-/// Ids to slots and back: 4 bytes an id and 4 bytes a slot. Slots are given out in ascending order at first, and never given back.
+/// Ids to slots and back: 4 bytes an id and 4 bytes a slot. Slots are given out in ascending order
+/// at first, and never given back.
 #[derive(Debug)]
 pub(super) struct Holders {
     slot_of: Vec<u32>,

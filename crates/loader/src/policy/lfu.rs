@@ -1,8 +1,10 @@
-//! Least frequently used in O(1): a list of frequencies in ascending order, each with the list of the slots used so often (Shah, Mitra
-//! and Matani, *An O(1) algorithm for implementing the LFU cache eviction scheme*, arXiv:2110.11602).
+//! Least frequently used in O(1): a list of frequencies in ascending order, each with the list of
+//! the slots used so often (Shah, Mitra and Matani, *An O(1) algorithm for implementing the LFU
+//! cache eviction scheme*, arXiv:2110.11602).
 //!
-//! An id counts 1 when it is given a slot, and 1 for each use; what was counted is forgotten with the slot. Among those used equally
-//! often, the one that has been for longest goes first. Counts do not age: what was hot in the past stays.
+//! An id counts 1 when it is given a slot, and 1 for each use; what was counted is forgotten with
+//! the slot. Among those used equally often, the one that has been for longest goes first. Counts
+//! do not age: what was hot in the past stays.
 //!
 //! Memory: 4 bytes an id, 36 a slot (a frequency for each slot at most, as when all differ).
 
@@ -14,7 +16,8 @@ use super::{Holders, MISS, Policy, links::Links};
 #[derive(Debug)]
 pub struct Lfu {
     holders: Holders,
-    /// Numbers below the capacity are slots, those from there on groups: a group's members are its ring.
+    /// Numbers below the capacity are slots, those from there on groups: a group's members are its
+    /// ring.
     members: Links,
     /// The groups that have members, by ascending frequency, around [`Lfu::none`].
     groups: Links,
@@ -55,7 +58,8 @@ impl Lfu {
         self.holders.capacity() as u32 + group
     }
 
-    /// Puts a slot, which is in no group, into the group of that frequency, which belongs right behind group `at`.
+    /// Puts a slot, which is in no group, into the group of that frequency, which belongs right
+    /// behind group `at`.
     #[inline(always)]
     fn join(&mut self, slot: u32, frequency: u32, at: u32) {
         let mut group = self.groups.behind(at);

@@ -1,7 +1,7 @@
 //! Doubly linked rings over the numbers `0..n`, in arrays.
 
-/// For each number the one before and the one behind it in its ring: 8 bytes. At first each is a ring of its own. A list is the ring of
-/// a number that stands for none of its members.
+/// For each number the one before and the one behind it in its ring: 8 bytes. At first each is a
+/// ring of its own. A list is the ring of a number that stands for none of its members.
 #[derive(Debug)]
 pub(super) struct Links {
     /// Both in one place: a change reads one line for each number it concerns.

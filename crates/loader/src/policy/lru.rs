@@ -1,6 +1,7 @@
 //! Least recently used: slots in a list, in the order of their last use.
 //!
-//! Memory: 4 bytes an id, 12 a slot. A hit moves its slot to the end of the list, three random writes.
+//! Memory: 4 bytes an id, 12 a slot. A hit moves its slot to the end of the list, three random
+//! writes.
 
 use graphmill_core::NodeId;
 

@@ -1,10 +1,13 @@
-//! Which ids a cache of fixed size holds, and in which of its slots: policies, apart from the rows they are for.
+//! Which ids a cache of fixed size holds, and in which of its slots: policies, apart from the rows
+//! they are for.
 //!
-//! A policy sees ids alone, never a feature byte, so that it can be tested, and simulated on a trace, by itself. Calls are of whole
-//! batches: a batch's rows are looked up, those that miss are read from the tier behind, and then offered ([`CachePolicy::admit`]).
+//! A policy sees ids alone, never a feature byte, so that it can be tested, and simulated on a
+//! trace, by itself. Calls are of whole batches: a batch's rows are looked up, those that miss are
+//! read from the tier behind, and then offered ([`CachePolicy::admit`]).
 //!
-//! Ids are dense, so all tables are arrays: no policy hashes, and each does a constant number of steps a row (SIEVE and S3-FIFO: on
-//! average, an id that is passed over has been paid for by its use). Nothing is random and nothing depends on threads.
+//! Ids are dense, so all tables are arrays: no policy hashes, and each does a constant number of
+//! steps a row (SIEVE and S3-FIFO: on average, an id that is passed over has been paid for by its
+//! use). Nothing is random and nothing depends on threads.
 
 pub mod fifo;
 mod holders;
@@ -41,14 +44,17 @@ pub trait CachePolicy: Send {
     /// Slots: as many as asked for, but no more than there are ids.
     fn capacity(&self) -> usize;
 
-    /// The slot of each id (below `V`), [`MISS`] where it has none; each counts as a use. `slots` is overwritten.
+    /// The slot of each id (below `V`), [`MISS`] where it has none; each counts as a use. `slots`
+    /// is overwritten.
     fn look_up(&mut self, ids: &[NodeId], slots: &mut Vec<u32>);
 
-    /// Offers ids (below `V`) that have no slot, their rows having been read: the slot that each is given, whose former holder loses
-    /// it, or [`MISS`] where it is not kept. `slots` is overwritten.
+    /// Offers ids (below `V`) that have no slot, their rows having been read: the slot that each is
+    /// given, whose former holder loses it, or [`MISS`] where it is not kept. `slots` is
+    /// overwritten.
     ///
-    /// A later id of the same call may be given an earlier one's slot; then the last one holds it. An id that has a slot, by an earlier
-    /// place in `ids` for instance, keeps it, and that is no use.
+    /// A later id of the same call may be given an earlier one's slot; then the last one holds it.
+    /// An id that has a slot, by an earlier place in `ids` for instance, keeps it, and that is no
+    /// use.
     fn admit(&mut self, ids: &[NodeId], slots: &mut Vec<u32>);
 }
 
@@ -111,7 +117,8 @@ trait Policy: Send {
     /// A slot has been given to an id that had none.
     fn enter(&mut self, slot: u32, id: NodeId);
 
-    /// All slots are held, at least one of them: the slot to take. It is forgotten; [`Policy::enter`] follows.
+    /// All slots are held, at least one of them: the slot to take. It is forgotten;
+    /// [`Policy::enter`] follows.
     fn evict(&mut self) -> u32;
 }
 

@@ -1,13 +1,16 @@
-//! S3-FIFO (Yang, Zhang, Qiu, Yue and Rashmi, *FIFO queues are all you need for cache eviction*, SOSP 2023, algorithm 1): new ids are on
-//! trial in a small queue, a tenth of the slots; those used twice or more there move on to the main queue, the others go, and are
-//! remembered for a while. Who comes back while remembered enters the main queue at once. There, uses since the last time around (three at
-//! most) save from going, one each time.
+//! S3-FIFO (Yang, Zhang, Qiu, Yue and Rashmi, *FIFO queues are all you need for cache eviction*,
+//! SOSP 2023, algorithm 1): new ids are on trial in a small queue, a tenth of the slots; those used
+//! twice or more there move on to the main queue, the others go, and are remembered for a while.
+//! Who comes back while remembered enters the main queue at once. There, uses since the last time
+//! around (three at most) save from going, one each time.
 //!
-//! A hit adds 1 to a byte. The queues are rings of slot numbers, so that a row moves from one to the other and keeps its slot.
+//! A hit adds 1 to a byte. The queues are rings of slot numbers, so that a row moves from one to
+//! the other and keeps its slot.
 //!
-//! Deviation: what is remembered is a number on each id, when it left the small queue; it counts for as many departures as the main queue has
-//! slots. One that came back still takes up its place in that memory; and as numbers are of 32 bits, an id may be taken for remembered when
-//! 4 billion departures have passed.
+//! Deviation: what is remembered is a number on each id, when it left the small queue; it counts
+//! for as many departures as the main queue has slots. One that came back still takes up its place
+//! in that memory; and as numbers are of 32 bits, an id may be taken for remembered when 4 billion
+//! departures have passed.
 //!
 //! Memory: 8 bytes an id, 13 a slot.
 
@@ -26,7 +29,8 @@ const PROVEN: u8 = 2;
 #[derive(Debug)]
 pub struct S3Fifo {
     holders: Holders,
-    /// Per slot, uses since it was last looked at, [`MOST_USES`] at most; and one of no meaning, for misses.
+    /// Per slot, uses since it was last looked at, [`MOST_USES`] at most; and one of no meaning,
+    /// for misses.
     uses: Vec<u8>,
     small: VecDeque<u32>,
     main: VecDeque<u32>,

@@ -1,13 +1,16 @@
-//! SIEVE (Zhang, Yang, Yue, Vigfusson and Rashmi, *SIEVE is simpler than LRU*, NSDI 2024): a queue, a mark on what has been used, and a
-//! hand that moves through the queue from its oldest end. What it meets marked loses the mark and stays where it is; what it meets
-//! unmarked goes, and the hand waits there.
+//! SIEVE (Zhang, Yang, Yue, Vigfusson and Rashmi, *SIEVE is simpler than LRU*, NSDI 2024): a queue,
+//! a mark on what has been used, and a hand that moves through the queue from its oldest end. What
+//! it meets marked loses the mark and stays where it is; what it meets unmarked goes, and the hand
+//! waits there.
 //!
-//! A hit sets a mark, a byte, and writes nothing else: FIFO's cost but for that. New ids enter at the young end, so most that are never
-//! used again go the next time the hand comes by, while what is in use stays.
+//! A hit sets a mark, a byte, and writes nothing else: FIFO's cost but for that. New ids enter at
+//! the young end, so most that are never used again go the next time the hand comes by, while what
+//! is in use stays.
 //!
-//! The paper's queue is a linked list. Slots leave it only at the hand, so an array in the queue's order does as well, in which they leave
-//! holes: it has room for twice the slots, and the holes are squeezed out when it is full, which is two sequential steps an admission. The
-//! hand then reads memory in its order.
+//! The paper's queue is a linked list. Slots leave it only at the hand, so an array in the queue's
+//! order does as well, in which they leave holes: it has room for twice the slots, and the holes
+//! are squeezed out when it is full, which is two sequential steps an admission. The hand then
+//! reads memory in its order.
 //!
 //! Memory: 4 bytes an id, 13 a slot.
 

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A policy of whole ids, in lists that are searched from end to end. It is full, and `victim` names who goes.
+/// A policy of whole ids, in lists that are searched from end to end. It is full, and `victim`
+/// names who goes.
 trait Plain {
     fn touch(&mut self, id: NodeId);
     fn enter(&mut self, id: NodeId);
@@ -207,8 +208,8 @@ fn every_policy_conforms() {
 }
 
 proptest! {
-    /// Slot for slot what the reference says, over any trace of look-ups and offers (of the misses, or of everything, with ids that
-    /// are held and ids that come twice).
+    /// Slot for slot what the reference says, over any trace of look-ups and offers (of the misses,
+    /// or of everything, with ids that are held and ids that come twice).
     #[test]
     fn same_as_the_plain_version(trace in trace(), capacity in 0usize..=45, all in any::<bool>()) {
         for entry in &TABLE {
@@ -303,7 +304,8 @@ fn hit_rate(name: &str, capacity: usize, trace: &[Vec<NodeId>], num_ids: usize) 
     hits as f64 / all as f64
 }
 
-/// Where few ids are needed often and the rest once in a while, the two modern ones do better than the queues; a scan does not undo it.
+/// Where few ids are needed often and the rest once in a while, the two modern ones do better than
+/// the queues; a scan does not undo it.
 #[test]
 fn modern_policies_beat_queues_on_skewed_traces() {
     let (ids, capacity) = (10_000, 1000);

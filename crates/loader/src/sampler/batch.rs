@@ -51,14 +51,15 @@ pub struct SamplerProperties {
     pub is_random: bool,
     /// Edges are drawn by the weights that the graph stores.
     pub reads_edge_weights: bool,
-    /// Subgraphs of an epoch, if the sampler picks its seeds by itself: it then replaces the seeds, weighs their
-    /// losses, and makes one block for all layers.
+    /// Subgraphs of an epoch, if the sampler picks its seeds by itself: it then replaces the seeds,
+    /// weighs their losses, and makes one block for all layers.
     pub subgraphs: Option<u64>,
 }
 
 /// Makes minibatches: [`HopStack`](super::HopStack) of a [`HopSampler`](super::HopSampler),
-/// [`Subgraphs`](super::Subgraphs) of a [`SubgraphSampler`](crate::subgraph::SubgraphSampler), and wrappers that draw
-/// the same on devices or over ranks. A sampler of one's own implements one of those two traits, not this one.
+/// [`Subgraphs`](super::Subgraphs) of a [`SubgraphSampler`](crate::subgraph::SubgraphSampler), and
+/// wrappers that draw the same on devices or over ranks. A sampler of one's own implements one of
+/// those two traits, not this one.
 ///
 /// ```
 /// use graphmill_loader::{MinibatchSampler, sampler::{HopStack, neighbor::Neighbor}};
@@ -72,19 +73,22 @@ pub trait MinibatchSampler: Send + Sync {
     /// Facts that decide how the sampler may be used.
     fn properties(&self) -> SamplerProperties;
 
-    /// Draws the blocks around the seeds (distinct, below `V`). A pure function of the request and the seeds.
+    /// Draws the blocks around the seeds (distinct, below `V`). A pure function of the request and
+    /// the seeds.
     ///
     /// # Errors
     /// A block would have more edges than its 32-bit positions can number, or a device failed.
     fn sample(&self, request: &BatchRequest, workspace: &mut Workspace, seeds: Seeds) -> Result<Sampled>;
 
-    /// The sampler as one that draws the bottom block apart from the others, if it draws hop by hop.
+    /// The sampler as one that draws the bottom block apart from the others, if it draws hop by
+    /// hop.
     fn split(&self) -> Option<&dyn SplitSampler> {
         None
     }
 }
 
-/// A sampler that draws a batch in two steps, so that destinations of the bottom block can be left out.
+/// A sampler that draws a batch in two steps, so that destinations of the bottom block can be left
+/// out.
 ///
 /// ```
 /// use graphmill_core::Graph;
@@ -106,15 +110,15 @@ pub trait MinibatchSampler: Send + Sync {
 /// # Ok::<(), graphmill_core::Error>(())
 /// ```
 pub trait SplitSampler: Send + Sync {
-    /// Draws the blocks above the bottom one. The lowest of them is left without its transpose, because its
-    /// sources may be renumbered.
+    /// Draws the blocks above the bottom one. The lowest of them is left without its transpose,
+    /// because its sources may be renumbered.
     ///
     /// # Errors
     /// As [`MinibatchSampler::sample`].
     fn sample_upper(&self, request: &BatchRequest, workspace: &mut Workspace, seeds: Seeds) -> Result<Upper>;
 
-    /// Draws the bottom block for the destinations that `upper` has: with all of them, the block that
-    /// [`MinibatchSampler::sample`] draws last.
+    /// Draws the bottom block for the destinations that `upper` has: with all of them, the block
+    /// that [`MinibatchSampler::sample`] draws last.
     ///
     /// # Errors
     /// As [`MinibatchSampler::sample`].

@@ -21,7 +21,8 @@ pub struct HopRequest<'a> {
 }
 
 impl HopRequest<'_> {
-    /// The key of this hop's draws: a function of seed, epoch, batch and hop. Mix it with the node's number.
+    /// The key of this hop's draws: a function of seed, epoch, batch and hop. Mix it with the
+    /// node's number.
     pub fn hop_key(&self) -> u64 {
         self.key.hop(self.hop)
     }
@@ -36,7 +37,8 @@ pub struct HopProperties {
     pub is_random: bool,
     /// The draws of a node depend on no other destination, so that a hop may be drawn in parts.
     pub is_per_node: bool,
-    /// A hop reads only the destinations' own lists of in-neighbours, so that the owner of a list can draw from it.
+    /// A hop reads only the destinations' own lists of in-neighbours, so that the owner of a list
+    /// can draw from it.
     pub is_neighbor_local: bool,
     /// Edges are drawn by the weights that the graph stores.
     pub reads_edge_weights: bool,
@@ -50,8 +52,8 @@ impl Default for HopProperties {
 
 /// Draws the in-neighbours of nodes, one hop at a time.
 ///
-/// [`HopStack`](super::HopStack) makes minibatches of it: the nodes of all hops so far are the destinations of the next.
-/// A sampler knows no thread, device or cache.
+/// [`HopStack`](super::HopStack) makes minibatches of it: the nodes of all hops so far are the
+/// destinations of the next. A sampler knows no thread, device or cache.
 ///
 /// ```
 /// use graphmill_core::{Block, EdgeOptions, Result, build, keyed};
@@ -105,11 +107,12 @@ pub trait HopSampler: Send + Sync {
         HopProperties::default()
     }
 
-    /// Overwrites `block.indptr` (`D + 1`, from 0) and `block.indices` (global ids) by the neighbours drawn for the
-    /// destinations. A pure function of the request.
+    /// Overwrites `block.indptr` (`D + 1`, from 0) and `block.indices` (global ids) by the
+    /// neighbours drawn for the destinations. A pure function of the request.
     ///
-    /// A sampler that weighs edges also fills `block.edge_weight` (`E`, empty before) for a layer that takes the request's
-    /// aggregation; with [`Aggregation::Symmetric`] by how many of the node's neighbours an edge stands for, which
+    /// A sampler that weighs edges also fills `block.edge_weight` (`E`, empty before) for a layer
+    /// that takes the request's aggregation; with [`Aggregation::Symmetric`] by how many of the
+    /// node's neighbours an edge stands for, which
     /// [`SymmetricWeights::fill`](crate::weights::SymmetricWeights::fill) then multiplies.
     ///
     /// # Errors

@@ -1,21 +1,25 @@
 //! What inference over all neighbours makes of them: what training's draws come to on average.
 //!
-//! A model that was trained on draws by weight is judged by weighted means, or it is asked about neighbourhoods that it never saw.
-//! For [`super::weighted`]
+//! A model that was trained on draws by weight is judged by weighted means, or it is asked about
+//! neighbourhoods that it never saw. For [`super::weighted`]
 //!
-//! - with replacement an edge comes up in proportion to its weight, so that the mean over the draws is `sum(w x) / sum(w)` on average,
-//!   exactly;
-//! - without, `k` of the edges that weigh something are drawn one after the other, and an edge is among them with a probability for
-//!   which there is no formula. As in `reservoir.rs` its arrival time is exponential of rate `w`; the `k`-th of many arrives at about the
-//!   time `t` at which `sum(1 - exp(-w t)) = k` (Rosén, *Asymptotic theory for successive sampling*, Annals of Mathematical Statistics
-//!   43, 1972), so an edge is among them with about `p = 1 - exp(-w t)`, and the mean over the draws is about `sum(p x) / k`. For small `k`
-//!   that is the weighted mean, and where all are taken the plain one.
+//! - with replacement an edge comes up in proportion to its weight, so that the mean over the draws
+//!   is `sum(w x) / sum(w)` on average, exactly;
+//! - without, `k` of the edges that weigh something are drawn one after the other, and an edge is
+//!   among them with a probability for which there is no formula. As in `reservoir.rs` its arrival
+//!   time is exponential of rate `w`; the `k`-th of many arrives at about the time `t` at which
+//!   `sum(1 - exp(-w t)) = k` (Rosén, *Asymptotic theory for successive sampling*, Annals of
+//!   Mathematical Statistics 43, 1972), so an edge is among them with about `p = 1 - exp(-w t)`,
+//!   and the mean over the draws is about `sum(p x) / k`. For small `k` that is the weighted mean,
+//!   and where all are taken the plain one.
 //!
-//! A sum, and the symmetric-normalised one, is the in-degree times that mean: what training scales its draws to. Edges of weight 0
-//! are left out. Samplers that draw neighbours alike are judged by all, each the same (see [`super::full`]).
+//! A sum, and the symmetric-normalised one, is the in-degree times that mean: what training scales
+//! its draws to. Edges of weight 0 are left out. Samplers that draw neighbours alike are judged by
+//! all, each the same (see [`super::full`]).
 //!
-//! For PinSAGE's walks (`random_walk.rs`) the exact visits of all nodes would be products of the whole adjacency, cut to the most visited; inference
-//! draws the same walks as training under a key of its own, always the same: a sample, but for given nodes the same every time.
+//! For PinSAGE's walks (`random_walk.rs`) the exact visits of all nodes would be products of the
+//! whole adjacency, cut to the most visited; inference draws the same walks as training under a key
+//! of its own, always the same: a sample, but for given nodes the same every time.
 
 use graphmill_core::{Block, Graph, NodeId, Result, block::Aggregation};
 use rayon::prelude::*;
@@ -116,13 +120,15 @@ impl InferenceNeighbors {
         Ok(Self::of(Kind::Walks(RandomWalk::new(fanout, options, length)?)))
     }
 
-    /// Whether a node's neighbours are not its in-neighbours: then only [`InferenceNeighbors::rows`] tells which they are.
+    /// Whether a node's neighbours are not its in-neighbours: then only
+    /// [`InferenceNeighbors::rows`] tells which they are.
     pub fn reaches_further(&self) -> bool {
         matches!(self.kind, Kind::Walks(_))
     }
 
-    /// Overwrites `block` by the neighbours of `dst` (global ids) that the layer at `hop` from the seeds makes `aggregation` of,
-    /// with weights where they do not count alike. O(edges), parallel.
+    /// Overwrites `block` by the neighbours of `dst` (global ids) that the layer at `hop` from the
+    /// seeds makes `aggregation` of, with weights where they do not count alike. O(edges),
+    /// parallel.
     ///
     /// # Errors
     /// The block would have more edges than its 32-bit positions can number.
@@ -190,7 +196,8 @@ fn copy_stored(graph: &Graph, dst: &[NodeId], block: &mut Block) {
     }
 }
 
-/// Turns weights to what their edges stand for in a mean, or in a sum, and drops edges that weigh nothing.
+/// Turns weights to what their edges stand for in a mean, or in a sum, and drops edges that weigh
+/// nothing.
 fn normalize(rule: Rule, block: &mut Block) {
     let Block { indptr, indices, edge_weight, .. } = block;
     let mut rows = Vec::with_capacity(indptr.len() - 1);
@@ -240,8 +247,9 @@ fn shares(rule: Rule, row: &mut [f32]) {
     }
 }
 
-/// The time by which `k` of a row's edges, fewer than there are, have arrived on average. The number that has is concave in the
-/// time and below `k` at the first guess: Newton's steps come closer from the left.
+/// The time by which `k` of a row's edges, fewer than there are, have arrived on average. The
+/// number that has is concave in the time and below `k` at the first guess: Newton's steps come
+/// closer from the left.
 fn arrival(row: &[f32], sum: f64, k: f64) -> f64 {
     let mut time = k / sum;
     for _ in 0..STEPS {
@@ -273,7 +281,8 @@ mod tests {
         weights::SymmetricWeights,
     };
 
-    /// Node 0 hears from 1 to 12, node 1 from 2 to 4, node 2 from 3 by an edge of weight 0 and from 4.
+    /// Node 0 hears from 1 to 12, node 1 from 2 to 4, node 2 from 3 by an edge of weight 0 and from
+    /// 4.
     fn graph() -> Graph {
         let rows: Vec<Vec<NodeId>> = vec![(1..13).collect(), vec![2, 3, 4], vec![3, 4]];
         let mut rows: Vec<&[NodeId]> = rows.iter().map(|row| &row[..]).collect();

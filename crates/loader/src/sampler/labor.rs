@@ -1,21 +1,29 @@
-//! Layer-neighbour sampling (Balin and Catalyurek, *Layer-Neighbor Sampling: Defusing Neighborhood Explosion in GNNs*, NeurIPS 2023).
+//! Layer-neighbour sampling (Balin and Catalyurek, *Layer-Neighbor Sampling: Defusing Neighborhood
+//! Explosion in GNNs*, NeurIPS 2023).
 //!
-//! Every source `u` has one uniform random number `r_u` a hop, and a destination `v` of degree `d_v` takes those of its in-neighbours with
-//! `r_u <= min(1, k / d_v)`. Each neighbour is taken with the same probability as in neighbour sampling, and given `v`, independently of the
-//! others, so that `v` has `k` neighbours on average, not always (none with probability `e^-k` about). But as destinations share the numbers, they tend
-//! to take the same neighbours: a layer has fewer distinct nodes, and fewer rows are read.
+//! Every source `u` has one uniform random number `r_u` a hop, and a destination `v` of degree
+//! `d_v` takes those of its in-neighbours with `r_u <= min(1, k / d_v)`. Each neighbour is taken
+//! with the same probability as in neighbour sampling, and given `v`, independently of the others,
+//! so that `v` has `k` neighbours on average, not always (none with probability `e^-k` about). But
+//! as destinations share the numbers, they tend to take the same neighbours: a layer has fewer
+//! distinct nodes, and fewer rows are read.
 //!
-//! That is LABOR-0. LABOR-i shares more: `i` iterations (`*`: as many as help) raise the probability of sources that many destinations can take
-//! and lower that of others, at the same variance for each destination (`labor/importance.rs`). Where edges have weights (stored ones, or
+//! That is LABOR-0. LABOR-i shares more: `i` iterations (`*`: as many as help) raise the
+//! probability of sources that many destinations can take and lower that of others, at the same
+//! variance for each destination (`labor/importance.rs`). Where edges have weights (stored ones, or
 //! by a degree), they are taken in proportion to them, up to certainty.
 //!
-//! As in the paper a mean is Hajek's estimator: the mean over those taken, each weighing its edge's weight over its probability. The
-//! symmetric-normalised sum is scaled likewise, to `d` in all; a sum is Horvitz and Thompson's, each edge weighing 1 over its probability (where
-//! edges have weights: so that on average it is `d` times their weighted mean, as inference takes it, see [`super::inference`]).
+//! As in the paper a mean is Hajek's estimator: the mean over those taken, each weighing its edge's
+//! weight over its probability. The symmetric-normalised sum is scaled likewise, to `d` in all; a
+//! sum is Horvitz and Thompson's, each edge weighing 1 over its probability (where edges have
+//! weights: so that on average it is `d` times their weighted mean, as inference takes it, see
+//! [`super::inference`]).
 //!
-//! A function of (seed, epoch, batch, hop, source), or with iterations of (.., hop, destinations). Iterations and weights take memory for the edges of
-//! all destinations each time, and a multiple of LABOR-0's time. Every in-neighbour's number is computed, O(d) a destination, instead of `k` draws: it is slower to
-//! draw than neighbour sampling where degrees are high, and pays where reading rows costs more than drawing them.
+//! A function of (seed, epoch, batch, hop, source), or with iterations of (.., hop, destinations).
+//! Iterations and weights take memory for the edges of all destinations each time, and a multiple
+//! of LABOR-0's time. Every in-neighbour's number is computed, O(d) a destination, instead of `k`
+//! draws: it is slower to draw than neighbour sampling where degrees are high, and pays where
+//! reading rows costs more than drawing them.
 
 mod importance;
 
@@ -238,8 +246,9 @@ fn draw(graph: &Graph, fanout: usize, key: u64, weighs: bool, dst: &[NodeId], bl
     }
 }
 
-/// The random numbers of a hop's sources: 32 bits each, from products of 32 bits, of which a vector unit makes eight or
-/// sixteen together (64-bit products it has not). Nodes of one hop have different numbers.
+/// The random numbers of a hop's sources: 32 bits each, from products of 32 bits, of which a vector
+/// unit makes eight or sixteen together (64-bit products it has not). Nodes of one hop have
+/// different numbers.
 #[derive(Clone, Copy)]
 struct Numbers {
     factor: u32,
@@ -252,7 +261,8 @@ impl Numbers {
         Self { factor: key as u32 | 1, term: (key >> 32) as u32 }
     }
 
-    /// An affine map that the key decides, and then the finaliser `lowbias32` (Wellons, *Prospecting for hash functions*, 2018).
+    /// An affine map that the key decides, and then the finaliser `lowbias32` (Wellons,
+    /// *Prospecting for hash functions*, 2018).
     #[inline(always)]
     fn of(self, u: NodeId) -> u32 {
         let mut z = u.wrapping_mul(self.factor).wrapping_add(self.term);
@@ -402,7 +412,8 @@ mod tests {
         }
     }
 
-    /// 200 destinations among `n` nodes, each of 20 to 119 in-neighbours, that crowd at the small ids.
+    /// 200 destinations among `n` nodes, each of 20 to 119 in-neighbours, that crowd at the small
+    /// ids.
     fn crowded(n: u32) -> Graph {
         let mut stream = keyed::Stream::new(9);
         let (mut indptr, mut indices) = (vec![0u64], Vec::new());

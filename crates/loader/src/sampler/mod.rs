@@ -1,8 +1,9 @@
 //! Seeds to blocks.
 //!
-//! A [`HopSampler`] draws one hop at a time and knows no thread, device or cache; a [`HopStack`] makes minibatches of
-//! it. [`Subgraphs`] makes them of a [`SubgraphSampler`](crate::subgraph::SubgraphSampler). Stages, devices and ranks
-//! know both as a [`MinibatchSampler`].
+//! A [`HopSampler`] draws one hop at a time and knows no thread, device or cache; a [`HopStack`]
+//! makes minibatches of it. [`Subgraphs`] makes them of a
+//! [`SubgraphSampler`](crate::subgraph::SubgraphSampler). Stages, devices and ranks know both as a
+//! [`MinibatchSampler`].
 
 mod batch;
 pub mod full;
@@ -86,7 +87,8 @@ pub struct Source<'a> {
 /// Makes a sampler that goes from seeds.
 pub type MakeHops = fn(&SamplerOptions, &Source) -> Result<Arc<dyn HopSampler>, String>;
 
-/// Makes the neighbours that inference takes instead of the draws of a sampler that goes from seeds.
+/// Makes the neighbours that inference takes instead of the draws of a sampler that goes from
+/// seeds.
 pub type MakeInference = fn(&SamplerOptions, &Source) -> Result<InferenceNeighbors, String>;
 
 /// The constructors of a sampler.
@@ -103,13 +105,14 @@ pub enum Make {
 pub struct SamplerKind {
     /// The constructors.
     pub make: Make,
-    /// Whether an option bounds what is drawn: the fanout of a sampler that goes from seeds, the batch
-    /// size of one that draws subgraphs.
+    /// Whether an option bounds what is drawn: the fanout of a sampler that goes from seeds, the
+    /// batch size of one that draws subgraphs.
     pub is_bounded: bool,
 }
 
 impl SamplerKind {
-    /// A sampler that goes from seeds, and the neighbours that inference takes instead of its draws.
+    /// A sampler that goes from seeds, and the neighbours that inference takes instead of its
+    /// draws.
     pub const fn hops(make: MakeHops, inference: MakeInference) -> Self {
         Self { make: Make::Hops(make, inference), is_bounded: true }
     }
@@ -188,8 +191,8 @@ const UNIFORM: MakeInference = |_, _| Ok(InferenceNeighbors::default());
 /// General options of a run that decide which minibatches are drawn.
 const GENERAL_DRAWS: [&str; 6] = ["sampler", "layers", "fanout", "batch_size", "max_batches", "order"];
 
-/// Options of a run that decide which minibatches are drawn: general ones, and those of samplers and
-/// orders.
+/// Options of a run that decide which minibatches are drawn: general ones, and those of samplers
+/// and orders.
 pub fn draws() -> Vec<&'static str> {
     let rows = TABLE.iter().map(|entry| entry.options);
     let groups = rows.chain(order::TABLE.iter().map(|entry| entry.options)).flatten();

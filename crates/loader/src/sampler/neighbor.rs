@@ -1,19 +1,21 @@
 //! k-hop uniform neighbour sampling without replacement (GraphSAGE; FGNN section 2).
 //!
-//! A node of degree `d` at most the fanout `k` takes all its neighbours, in order. Otherwise `k` distinct
-//! positions of `0..d` are drawn by Floyd's algorithm (Bentley and Floyd, *Programming pearls: a sample of
-//! brilliance*, CACM 1987): for `j` from `d - k` to `d - 1`, draw `t` of `0..=j` and take `t`, or `j` if
-//! `t` is taken already. O(k) draws whatever the degree, and every `k`-subset is equally likely. (GNNLab's Fisher-Yates
-//! variant permutes the adjacency in place, which makes it hidden sampler state; ours reads only.)
+//! A node of degree `d` at most the fanout `k` takes all its neighbours, in order. Otherwise `k`
+//! distinct positions of `0..d` are drawn by Floyd's algorithm (Bentley and Floyd, *Programming
+//! pearls: a sample of brilliance*, CACM 1987): for `j` from `d - k` to `d - 1`, draw `t` of
+//! `0..=j` and take `t`, or `j` if `t` is taken already. O(k) draws whatever the degree, and every
+//! `k`-subset is equally likely. (GNNLab's Fisher-Yates variant permutes the adjacency in place,
+//! which makes it hidden sampler state; ours reads only.)
 //!
 //! The draws of a node are a function of (seed, epoch, batch, hop, node) alone.
 //!
-//! Memory latency is what sampling costs, so the loop is software-pipelined over groups of nodes: draw the offsets of
-//! one group, to where its neighbours will stand, and prefetch their cache lines; then replace the offsets of the group before by neighbours.
+//! Memory latency is what sampling costs, so the loop is software-pipelined over groups of nodes:
+//! draw the offsets of one group, to where its neighbours will stand, and prefetch their cache
+//! lines; then replace the offsets of the group before by neighbours.
 //!
-//! Whether a draw is taken already is asked of a small table of marks, one per offset up to 4096. Larger rows share
-//! marks: two draws that meet there may or may not be equal, which is rare, and then Floyd's choice is repeated
-//! exactly on the row.
+//! Whether a draw is taken already is asked of a small table of marks, one per offset up to 4096.
+//! Larger rows share marks: two draws that meet there may or may not be equal, which is rare, and
+//! then Floyd's choice is repeated exactly on the row.
 
 use std::sync::Mutex;
 
@@ -25,7 +27,8 @@ use crate::{Fanout, prefetch::prefetch};
 
 /// Nodes whose reads are in flight together.
 const GROUP: usize = 16;
-/// Destinations, and edges, from which a call is spread over threads; and about what one task then does.
+/// Destinations, and edges, from which a call is spread over threads; and about what one task then
+/// does.
 const TASK: usize = 4096;
 /// Destinations whose edges one task counts.
 const COUNT: usize = 1 << 14;
@@ -53,10 +56,11 @@ impl Neighbor {
     }
 }
 
-/// Where the neighbours that a hop draws stand, for callers that want edges rather than nodes: overwrites `indptr` (`D + 1`, from 0)
-/// and, for each drawn neighbour, `offsets`: its position within the row of its destination. What is drawn is what [`Neighbor`]
-/// draws at that fanout (`usize::MAX`: all) where `key` is the key of the hop ([`keyed::key`] of seed, epoch, batch, hop). On
-/// the calling thread.
+/// Where the neighbours that a hop draws stand, for callers that want edges rather than nodes:
+/// overwrites `indptr` (`D + 1`, from 0) and, for each drawn neighbour, `offsets`: its position
+/// within the row of its destination. What is drawn is what [`Neighbor`] draws at that fanout
+/// (`usize::MAX`: all) where `key` is the key of the hop ([`keyed::key`] of seed, epoch, batch,
+/// hop). On the calling thread.
 ///
 /// # Errors
 /// There are more edges than 32 bits can number.
@@ -117,7 +121,8 @@ fn count(
     indptr: &mut Vec<u32>,
 ) -> Result<usize> {
     let rows = graph.indptr();
-    // a run of destinations: ends counted from the run's own start. Where they wrap, so does the sum, and is refused
+    // a run of destinations: ends counted from the run's own start. Where they wrap, so does the
+    // sum, and is refused
     let run = |dst: &[NodeId], ends: &mut [u32]| {
         let (mut edges, mut longest) = (0u64, 0);
         for (i, (&v, end)) in dst.iter().zip(ends).enumerate() {
@@ -226,8 +231,9 @@ impl Draws<'_> {
         }
     }
 
-    /// [`Draws::draw`] of at most `fanout` neighbours. Between the two stages `out` holds positions among the graph's edges
-    /// where 32 bits number them (`NEAR`), and otherwise among the row's. Without the second stage (`FIND`) it still does.
+    /// [`Draws::draw`] of at most `fanout` neighbours. Between the two stages `out` holds positions
+    /// among the graph's edges where 32 bits number them (`NEAR`), and otherwise among the row's.
+    /// Without the second stage (`FIND`) it still does.
     fn pipeline<const NEAR: bool, const FIND: bool>(
         &self,
         dst: &[NodeId],
@@ -256,7 +262,8 @@ impl Draws<'_> {
             }
             for &i in &whole[..wholes] {
                 let (from, to, base) = (at(i), at(i + 1), base(i));
-                // The same number for every row: what is too much is overwritten by the rows that follow.
+                // The same number for every row: what is too much is overwritten by the rows that
+                // follow.
                 let width = if self.fanout <= FEW { (from + self.fanout).min(out.len()) } else { to };
                 (base..).zip(&mut out[from..width]).for_each(|(position, slot)| *slot = position);
                 for e in (0..to - from).step_by(16).take(4) {
@@ -308,7 +315,8 @@ impl Marks {
     }
 }
 
-/// Fills `out` with `seen` of distinct numbers of `0..d`, `out.len() < d <= 2^32`. `seen` keeps differences.
+/// Fills `out` with `seen` of distinct numbers of `0..d`, `out.len() < d <= 2^32`. `seen` keeps
+/// differences.
 #[inline(always)]
 fn floyd(
     mut stream: keyed::Stream,
@@ -335,8 +343,8 @@ fn floyd(
     }
 }
 
-/// Floyd's choice over the draws in `out`: a draw that is taken by then is replaced by its turn's own number, which
-/// cannot be taken before.
+/// Floyd's choice over the draws in `out`: a draw that is taken by then is replaced by its turn's
+/// own number, which cannot be taken before.
 #[cold]
 fn repeat(first: u32, out: &mut [u32], tables: &[Mutex<Vec<u32>>]) {
     if out.len() <= SCAN {
@@ -348,7 +356,8 @@ fn repeat(first: u32, out: &mut [u32], tables: &[Mutex<Vec<u32>>]) {
         }
         return;
     }
-    // Open addressing over the places of what was drawn. Nobody holds a table across a call to the pool, so no one waits.
+    // Open addressing over the places of what was drawn. Nobody holds a table across a call to the
+    // pool, so no one waits.
     let own = rayon::current_thread_index().unwrap_or(0) % tables.len();
     let mut table = tables[own].lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     table.clear();

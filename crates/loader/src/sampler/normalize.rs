@@ -1,13 +1,15 @@
-//! GraphSAINT's normalisation: how often nodes and edges come up, counted beforehand, and what follows for the aggregation and
-//! the loss (Zeng et al., *GraphSAINT*, ICLR 2020, section 3.2 and algorithm 1).
+//! GraphSAINT's normalisation: how often nodes and edges come up, counted beforehand, and what
+//! follows for the aggregation and the loss (Zeng et al., *GraphSAINT*, ICLR 2020, section 3.2 and
+//! algorithm 1).
 //!
-//! An edge `u -> v` of a subgraph stands for `C_v / C_uv` of the edge, `C` being the subgraphs among `N` that hold the node or the
-//! edge: given that `v` is in a subgraph, the weighted sum over its neighbours there estimates the sum over all of them without
-//! bias (or by ratio: [`super::Estimator`]). A training node's loss counts `N / (C_v |V_train|)`, whose sum over a subgraph estimates the mean over the training
-//! nodes.
+//! An edge `u -> v` of a subgraph stands for `C_v / C_uv` of the edge, `C` being the subgraphs
+//! among `N` that hold the node or the edge: given that `v` is in a subgraph, the weighted sum over
+//! its neighbours there estimates the sum over all of them without bias (or by ratio:
+//! [`super::Estimator`]). A training node's loss counts `N / (C_v |V_train|)`, whose sum over a
+//! subgraph estimates the mean over the training nodes.
 //!
-//! The authors' code gives 10,000 to an edge and ten times `N / |V_train|` to a node that the counted subgraphs missed; here what was
-//! missed counts as seen once.
+//! The authors' code gives 10,000 to an edge and ten times `N / |V_train|` to a node that the
+//! counted subgraphs missed; here what was missed counts as seen once.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -36,8 +38,9 @@ pub(super) struct Normalization {
 pub(super) type Draw<'a> = dyn Fn(BatchKey, &mut SubgraphScratch, &mut Vec<NodeId>) -> Result<()> + Sync + 'a;
 
 impl Normalization {
-    /// Counts over subgraphs of a run's `seed` until they have `enough` nodes in all. A function of the graph, the sampler and the
-    /// seed; parallel over subgraphs. Memory: 4 bytes an edge and 4 a node, and a worker's scratch memory a thread.
+    /// Counts over subgraphs of a run's `seed` until they have `enough` nodes in all. A function of
+    /// the graph, the sampler and the seed; parallel over subgraphs. Memory: 4 bytes an edge and 4
+    /// a node, and a worker's scratch memory a thread.
     ///
     /// # Errors
     /// Drawing fails, or draws nothing.

@@ -5,7 +5,8 @@
 //!   the others:  draw part 0 | draw part 1 | draw part 2 | ..
 //! ```
 //!
-//! Numbering goes from the first edge to the last, one after the other, as without parts: the same result.
+//! Numbering goes from the first edge to the last, one after the other, as without parts: the same
+//! result.
 
 use graphmill_core::{Block, Error, NodeId, Result};
 
@@ -24,8 +25,9 @@ pub(super) struct Parts {
     pub(super) new: Vec<NodeId>,
 }
 
-/// Fills `block` with the edges of all `nodes`, numbered, and appends the nodes seen first. `draw` fills a block with the edges of some
-/// destinations: global ids, and weights where they are wanted.
+/// Fills `block` with the edges of all `nodes`, numbered, and appends the nodes seen first. `draw`
+/// fills a block with the edges of some destinations: global ids, and weights where they are
+/// wanted.
 ///
 /// # Errors
 /// What `draw` reports, and more edges in all than a block can number.

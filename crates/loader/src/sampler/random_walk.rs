@@ -1,15 +1,21 @@
-//! PinSAGE's neighbourhoods (Ying et al., *Graph Convolutional Neural Networks for Web-Scale Recommender Systems*, KDD 2018, section 3.1): the `k` nodes
-//! that short random walks from a node visit most.
+//! PinSAGE's neighbourhoods (Ying et al., *Graph Convolutional Neural Networks for Web-Scale
+//! Recommender Systems*, KDD 2018, section 3.1): the `k` nodes that short random walks from a node
+//! visit most.
 //!
-//! A node sends out some walks, each step to a uniform in-neighbour. After each step a walk ends with the restart probability, and in any case after
-//! its last step or where there is nowhere to go. The node's neighbours are the `k` (the hop's fanout; -1: all) nodes visited most, in that order,
-//! lower ids first among equals; a walk that comes back to its start visits it, as in DGL and GNNLab. A node without in-neighbours gets none.
+//! A node sends out some walks, each step to a uniform in-neighbour. After each step a walk ends
+//! with the restart probability, and in any case after its last step or where there is nowhere to
+//! go. The node's neighbours are the `k` (the hop's fanout; -1: all) nodes visited most, in that
+//! order, lower ids first among equals; a walk that comes back to its start visits it, as in DGL
+//! and GNNLab. A node without in-neighbours gets none.
 //!
-//! The importance of a neighbour is its visits' share of those of all `k`. A layer that takes no certain sum of its neighbours (PinSAGE's) is given the
-//! visits as edge weights, a mean the importances, and a sum `d` times the importances, `d` being the node's in-degree; the symmetric normalisation
-//! multiplies that. With walks of one step all of these are unbiased estimates of the sums over all in-neighbours, where `k` takes all.
+//! The importance of a neighbour is its visits' share of those of all `k`. A layer that takes no
+//! certain sum of its neighbours (PinSAGE's) is given the visits as edge weights, a mean the
+//! importances, and a sum `d` times the importances, `d` being the node's in-degree; the symmetric
+//! normalisation multiplies that. With walks of one step all of these are unbiased estimates of the
+//! sums over all in-neighbours, where `k` takes all.
 //!
-//! The walks of a group of nodes take a step together, so that their reads overlap: O(walks x length) reads a node.
+//! The walks of a group of nodes take a step together, so that their reads overlap: O(walks x
+//! length) reads a node.
 
 use std::sync::Arc;
 
@@ -100,7 +106,8 @@ impl RandomWalk {
     /// `fanout` as in [`super::neighbor::Neighbor::new`].
     ///
     /// # Errors
-    /// An impossible fanout, no walks or steps, more than 2^16 of both, or a restart probability that is none.
+    /// An impossible fanout, no walks or steps, more than 2^16 of both, or a restart probability
+    /// that is none.
     pub fn new(fanout: impl Into<Fanout>, options: &WalkOptions, length: usize) -> Result<Self, String> {
         let &WalkOptions { walks, restart } = options;
         let visits = walks.saturating_mul(length);
@@ -158,7 +165,8 @@ impl Walks<'_> {
         }
     }
 
-    /// Overwrites `scratch.visits` by the number of each walk's start within `group` and a node that it visited, in any order.
+    /// Overwrites `scratch.visits` by the number of each walk's start within `group` and a node
+    /// that it visited, in any order.
     fn walk(&self, group: &[NodeId], scratch: &mut RunScratch) {
         let (graph, key) = (self.request.graph, self.key);
         let &RandomWalk { walks: count, length, restart, .. } = self.sampler;
@@ -296,7 +304,8 @@ mod tests {
     #[test]
     fn walks_are_independent_and_the_most_visited_come_first() {
         let graph = graph();
-        // two walks of a step each from node 1, to 0 or 2: one of both twice, or each once, the lower first
+        // two walks of a step each from node 1, to 0 or 2: one of both twice, or each once, the
+        // lower first
         let options = (WalkOptions { walks: 2, restart: 0.5 }, 1);
         let mut counts = vec![0; 3];
         draws(options, 1, &graph, BlockLayout::default(), 20_000, |v, row, weight| {

@@ -1,10 +1,12 @@
 //! Some of a row's edges by weight, without replacement, in one pass.
 //!
-//! To draw one after the other, each among the rest in proportion to its weight, is to give every edge an exponential arrival time
-//! whose rate is its weight, and to take the first `k` (Efraimidis and Spirakis, *Weighted random sampling with a reservoir*,
-//! Information Processing Letters 97(5), 2006; the times are minus the logarithms of their keys). With the first `k` met so far at hand,
-//! the weight that passes until the next edge comes before the last of them is exponential too, so that it is drawn and the edges under
-//! it are only added up (their algorithm A-ExpJ): `O(d + k log(d / k) log k)`, of which the `d` are additions.
+//! To draw one after the other, each among the rest in proportion to its weight, is to give every
+//! edge an exponential arrival time whose rate is its weight, and to take the first `k` (Efraimidis
+//! and Spirakis, *Weighted random sampling with a reservoir*, Information Processing Letters 97(5),
+//! 2006; the times are minus the logarithms of their keys). With the first `k` met so far at hand,
+//! the weight that passes until the next edge comes before the last of them is exponential too, so
+//! that it is drawn and the edges under it are only added up (their algorithm A-ExpJ):
+//! `O(d + k log(d / k) log k)`, of which the `d` are additions.
 
 use std::collections::BinaryHeap;
 
@@ -17,8 +19,8 @@ fn exponential(stream: &mut Stream) -> f64 {
     -(-stream.uniform()).ln_1p()
 }
 
-/// Overwrites `ahead` by the `k` (at least 1) first of `edges`, positions with weights (finite, at least 0), or by all that weigh
-/// something where they are fewer.
+/// Overwrites `ahead` by the `k` (at least 1) first of `edges`, positions with weights (finite, at
+/// least 0), or by all that weigh something where they are fewer.
 pub(super) fn reservoir(
     k: usize,
     edges: impl Iterator<Item = (u64, f64)>,
@@ -56,7 +58,8 @@ pub(super) mod tests {
     use super::*;
     use crate::subgraph::testing::fits;
 
-    /// How often each set of `k` of `weights` comes up when one is drawn after the other: by the bits of the set.
+    /// How often each set of `k` of `weights` comes up when one is drawn after the other: by the
+    /// bits of the set.
     pub(in crate::sampler) fn sets(k: usize, weights: &[f64]) -> Vec<f64> {
         let mut of_set = vec![0.0; 1 << weights.len()];
         of_set[0] = 1.0;

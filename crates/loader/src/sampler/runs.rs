@@ -1,7 +1,8 @@
 //! A hop whose nodes show only as they are drawn how many edges they have.
 //!
-//! Destinations are cut into runs, each is drawn into a block of its own, runs in parallel, and the blocks are put one after the
-//! other. On one thread the runs are drawn one after the other to where they belong.
+//! Destinations are cut into runs, each is drawn into a block of its own, runs in parallel, and the
+//! blocks are put one after the other. On one thread the runs are drawn one after the other to
+//! where they belong.
 
 use graphmill_core::{Block, NodeId, Result};
 use rayon::prelude::*;
@@ -15,8 +16,8 @@ use super::{
 /// Destinations of a run.
 pub(super) const RUN: usize = 256;
 
-/// Overwrites the edges of `block`, and the weights if any. `draw` appends those of some destinations: ends to `indptr`, ids to
-/// `indices`, and weights.
+/// Overwrites the edges of `block`, and the weights if any. `draw` appends those of some
+/// destinations: ends to `indptr`, ids to `indices`, and weights.
 ///
 /// # Errors
 /// There are more edges than a block can number.

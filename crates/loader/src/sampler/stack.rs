@@ -13,7 +13,8 @@ use crate::{Sampled, Seeds, Upper};
 
 /// Minibatches of stacked hops (DGL's message-flow blocks).
 ///
-/// One list of nodes in first-seen order serves every block, and destinations are a prefix of sources everywhere.
+/// One list of nodes in first-seen order serves every block, and destinations are a prefix of
+/// sources everywhere.
 #[derive(Clone)]
 pub struct HopStack(Arc<dyn HopSampler>);
 
@@ -91,8 +92,8 @@ impl SplitSampler for HopStack {
 }
 
 impl HopStack {
-    /// Draws these hops of a batch whose nodes so far are `nodes`, numbered so, into a block each, the last hop's
-    /// the first.
+    /// Draws these hops of a batch whose nodes so far are `nodes`, numbered so, into a block each,
+    /// the last hop's the first.
     fn draw(
         &self,
         request: &BatchRequest,

@@ -1,8 +1,10 @@
-//! Minibatches that are subgraphs (GraphSAINT): one square block for all layers, whose every node is a seed.
+//! Minibatches that are subgraphs (GraphSAINT): one square block for all layers, whose every node
+//! is a seed.
 //!
-//! The nodes come from a [`SubgraphSampler`]; here they are clipped, the edges among them found, weighed and transposed, and the
-//! loss of each node weighed. A subgraph holds nodes that do not train, too, where it is drawn from the whole graph: they carry
-//! messages, and their loss weighs nothing.
+//! The nodes come from a [`SubgraphSampler`]; here they are clipped, the edges among them found,
+//! weighed and transposed, and the loss of each node weighed. A subgraph holds nodes that do not
+//! train, too, where it is drawn from the whole graph: they carry messages, and their loss weighs
+//! nothing.
 
 use clap::{Args, ValueEnum};
 use graphmill_core::{
@@ -21,13 +23,14 @@ use crate::{
     subgraph::{SubgraphSampler, SubgraphScratch},
 };
 
-/// Nodes of a subgraph come in multiples of this, where there are many: a cache line of 32-bit floats (Zeng et al., JPDC 2021,
-/// section 6.2).
+/// Nodes of a subgraph come in multiples of this, where there are many: a cache line of 32-bit
+/// floats (Zeng et al., JPDC 2021, section 6.2).
 const LINE: usize = 16;
 /// Subgraphs of fewer nodes keep them all.
 const FEW: usize = 64 * LINE;
 
-/// Options of all samplers of subgraphs: the nodes that they draw from, and the normalisation of what they draw.
+/// Options of all samplers of subgraphs: the nodes that they draw from, and the normalisation of
+/// what they draw.
 #[derive(Args, Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SubgraphTraining {
@@ -71,16 +74,19 @@ impl Default for SubgraphTraining {
     }
 }
 
-/// How the neighbours that a subgraph holds, each of which stands for `C_v / C_uv`, estimate a sum over all.
+/// How the neighbours that a subgraph holds, each of which stands for `C_v / C_uv`, estimate a sum
+/// over all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Estimator {
-    /// The weighted mean of those that are there, times the degree (Hájek's estimator). Its bias goes as one over the neighbours that are
-    /// there, its error is the error of a mean of so many: it does not matter how many came by chance.
+    /// The weighted mean of those that are there, times the degree (Hájek's estimator). Its bias
+    /// goes as one over the neighbours that are there, its error is the error of a mean of so many:
+    /// it does not matter how many came by chance.
     #[default]
     Ratio,
-    /// The weighted sum as it stands (Horvitz and Thompson's): without bias, and what the paper and its code do. Where few of many neighbours
-    /// are in a subgraph, their number varies by its own root, and the sum with it.
+    /// The weighted sum as it stands (Horvitz and Thompson's): without bias, and what the paper and
+    /// its code do. Where few of many neighbours are in a subgraph, their number varies by its own
+    /// root, and the sum with it.
     Unbiased,
 }
 
@@ -100,11 +106,12 @@ pub struct Subgraphs {
 }
 
 impl Subgraphs {
-    /// Subgraphs of `graph` for the training nodes `train`, by the sampler that `make` makes. Counts for the normalisation, which
-    /// takes `coverage` times as long as sampling an epoch.
+    /// Subgraphs of `graph` for the training nodes `train`, by the sampler that `make` makes.
+    /// Counts for the normalisation, which takes `coverage` times as long as sampling an epoch.
     ///
     /// # Errors
-    /// `make` says what is wrong with its options, the coverage is no number from 0, or subgraphs cannot be drawn.
+    /// `make` says what is wrong with its options, the coverage is no number from 0, or subgraphs
+    /// cannot be drawn.
     pub fn new(
         graph: &Graph,
         train: &[NodeId],
@@ -225,7 +232,8 @@ impl Subgraphs {
     }
 }
 
-/// Fills the weights of a subgraph's edges, from what each stands for (nothing: all for the same) and the layer's sum.
+/// Fills the weights of a subgraph's edges, from what each stands for (nothing: all for the same)
+/// and the layer's sum.
 fn weigh(
     graph: &Graph,
     nodes: &[NodeId],
@@ -284,8 +292,8 @@ mod tests {
         subgraph::{SubgraphContext, frontier::FrontierOptions},
     };
 
-    /// Every node for itself with a probability that grows with its number: nothing to do with walks, so that only the
-    /// normalisation can make up for it.
+    /// Every node for itself with a probability that grows with its number: nothing to do with
+    /// walks, so that only the normalisation can make up for it.
     struct Biased;
 
     impl SubgraphSampler for Biased {
@@ -333,7 +341,8 @@ mod tests {
         sampler.sample(&BatchRequest::new(&graph, key).with_layout(layout), workspace, seeds).unwrap()
     }
 
-    /// What the rows `x` of a subgraph's nodes add up to at each of its nodes, with the weights stored or as the mean.
+    /// What the rows `x` of a subgraph's nodes add up to at each of its nodes, with the weights
+    /// stored or as the mean.
     fn sums(batch: &Sampled, x: impl Fn(NodeId) -> f64) -> Vec<f64> {
         let block = &batch.blocks[0];
         let row = |i: usize| {

@@ -116,7 +116,8 @@ fn sample(sampler: &HopStack, graph: &Graph, seeds: &[NodeId], key: BatchKey, fo
     sampler.sample(&request, &mut workspace, Seeds::new(key.batch, seeds)).unwrap()
 }
 
-/// The last of several batches of the same seeds that are drawn in one workspace, in the memory of one batch.
+/// The last of several batches of the same seeds that are drawn in one workspace, in the memory of
+/// one batch.
 fn sample_in_turn(
     sampler: &HopStack,
     graph: &Graph,
@@ -156,8 +157,8 @@ fn every_sampler_conforms() {
 }
 
 proptest! {
-    /// For every sampler of the table: edges as it promises them, destinations a prefix of sources, first-seen numbering, and the
-    /// fast path drawing the same neighbours.
+    /// For every sampler of the table: edges as it promises them, destinations a prefix of sources,
+    /// first-seen numbering, and the fast path drawing the same neighbours.
     #[test]
     fn blocks_are_what_they_promise(
         edges in 0usize..3000, nodes in 1u32..200, batch in 0u64..50,
@@ -223,8 +224,8 @@ fn keeps_its_promise(
     Ok(())
 }
 
-/// A batch whose bottom block is drawn apart, for all its destinations but those that are left out. The nodes that
-/// the layer above reads as its own stay.
+/// A batch whose bottom block is drawn apart, for all its destinations but those that are left out.
+/// The nodes that the layer above reads as its own stay.
 fn sample_apart(
     sampler: &HopStack,
     graph: &Graph,
@@ -244,7 +245,8 @@ fn sample_apart(
 }
 
 proptest! {
-    /// Drawn apart, the bottom block is the same; without some of its destinations it is the same for the others.
+    /// Drawn apart, the bottom block is the same; without some of its destinations it is the same
+    /// for the others.
     #[test]
     fn the_bottom_block_may_be_drawn_apart(
         edges in 0usize..3000, nodes in 1u32..200, batch in 0u64..50, fused: bool, part in 1u32..5,

@@ -1,22 +1,29 @@
 //! k-hop neighbour sampling by edge weight (FGNN's weighted sampling, section 2).
 //!
-//! **With replacement** a node draws `k` in-neighbours, each in proportion to its edge's weight, however few it has; the mean over the draws
-//! estimates the weighted mean over all. **Without** it draws one after the other among the rest, `k` distinct ones, or all that weigh
-//! something. Edges that weigh 0 are never drawn, and a node whose edges all weigh 0 gets none. A fanout of -1 takes every
-//! in-neighbour that can be drawn, once. Where all weigh the same, drawing without replacement is [`Neighbor`]'s.
+//! **With replacement** a node draws `k` in-neighbours, each in proportion to its edge's weight,
+//! however few it has; the mean over the draws estimates the weighted mean over all. **Without** it
+//! draws one after the other among the rest, `k` distinct ones, or all that weigh something. Edges
+//! that weigh 0 are never drawn, and a node whose edges all weigh 0 gets none. A fanout of -1 takes
+//! every in-neighbour that can be drawn, once. Where all weigh the same, drawing without
+//! replacement is [`Neighbor`]'s.
 //!
-//! The block gets no weights: what a layer makes of the draws, a mean say, is of the neighbours as they are weighed here. (GNNLab also draws
-//! with replacement, but drops repetitions and takes short rows whole, which biases that mean.)
+//! The block gets no weights: what a layer makes of the draws, a mean say, is of the neighbours as
+//! they are weighed here. (GNNLab also draws with replacement, but drops repetitions and takes
+//! short rows whole, which biases that mean.)
 //!
 //! Weights are those of the graph or a function of the source's degree. They are drawn by
 //!
-//! - alias tables ([`RowAlias`]), 8 bytes an edge made beforehand (of stored weights once, and kept beside the graph), O(1) a draw. Without replacement a draw that came up before is
-//!   drawn again. That is exact and takes little more than `k` draws, but not where few edges have nearly all the weight: after some
-//!   tries the rest is drawn by one pass over the row's rest (`reservoir.rs`). The tries are a number fixed beforehand, and draws do not depend on how often
-//!   others were repeated before them, so the distribution stays. Rows of up to `5 k / 4` edges are drawn by
-//!   a pass from the beginning: towards the end most tries would be repetitions. (Measured: with `2 k` for the limit about a fifth fewer draws a second, beside neighbour sampling in the same run.)
-//! - or prefix sums, no table: the weights of a row are added up when it is drawn from. With replacement the sums are searched, `O(d + k log d)`;
-//!   without, it is one pass.
+//! - alias tables ([`RowAlias`]), 8 bytes an edge made beforehand (of stored weights once, and kept
+//!   beside the graph), O(1) a draw. Without replacement a draw that came up before is drawn again.
+//!   That is exact and takes little more than `k` draws, but not where few edges have nearly all
+//!   the weight: after some tries the rest is drawn by one pass over the row's rest
+//!   (`reservoir.rs`). The tries are a number fixed beforehand, and draws do not depend on how
+//!   often others were repeated before them, so the distribution stays. Rows of up to `5 k / 4`
+//!   edges are drawn by a pass from the beginning: towards the end most tries would be repetitions.
+//!   (Measured: with `2 k` for the limit about a fifth fewer draws a second, beside neighbour
+//!   sampling in the same run.)
+//! - or prefix sums, no table: the weights of a row are added up when it is drawn from. With
+//!   replacement the sums are searched, `O(d + k log d)`; without, it is one pass.
 
 mod draws;
 
@@ -55,7 +62,8 @@ pub enum EdgeWeights {
 }
 
 impl EdgeWeights {
-    /// What each node's out-going edges weigh (`V`), where that is a function of the node. O(V), or O(E) for out-degrees.
+    /// What each node's out-going edges weigh (`V`), where that is a function of the node. O(V), or
+    /// O(E) for out-degrees.
     pub(super) fn of_nodes(self, graph: &Graph) -> Option<Vec<f32>> {
         let mut degrees = vec![0u32; graph.num_nodes()];
         match self {
@@ -119,7 +127,8 @@ impl OptionSet for WeightedOptions {}
 
 impl WeightedOptions {
     /// Refuses stored weights of a graph that stores none: neighbours would be drawn as by
-    /// [`Neighbor`], in silence. With replacement the draws are uniform ones that no other sampler makes.
+    /// [`Neighbor`], in silence. With replacement the draws are uniform ones that no other sampler
+    /// makes.
     ///
     /// # Errors
     /// The reason and what to use instead.
@@ -150,7 +159,8 @@ pub(super) fn make(with: &SamplerOptions, source: &Source) -> Result<Arc<dyn Hop
     Ok(Arc::new(Weighted::new(source.graph, &with.fanout, &own, edge_weights)?))
 }
 
-/// Samples neighbours by edge weight. Memory: 4 bytes a node where edges weigh by degree, or some weigh 0, and the alias tables.
+/// Samples neighbours by edge weight. Memory: 4 bytes a node where edges weigh by degree, or some
+/// weigh 0, and the alias tables.
 #[derive(Clone, Debug)]
 pub struct Weighted {
     /// Per hop from the seeds outward; `usize::MAX` takes all.
@@ -175,7 +185,8 @@ impl Weighted {
     /// For `graph`, `fanout` as in [`Neighbor::new`]. O(V + E), parallel.
     ///
     /// # Errors
-    /// An impossible fanout; an edge's weight is negative or not finite; a node has more in-neighbours than an alias table can number.
+    /// An impossible fanout; an edge's weight is negative or not finite; a node has more
+    /// in-neighbours than an alias table can number.
     pub fn new(
         graph: &Graph,
         fanout: impl Into<Fanout>,
@@ -324,7 +335,8 @@ mod tests {
 
     #[test]
     fn without_replacement_sets_are_those_of_one_draw_after_the_other() {
-        // a heavy edge: at k = 2 and 3 repetitions, and now and then so many that a pass has to end it
+        // a heavy edge: at k = 2 and 3 repetitions, and now and then so many that a pass has to end
+        // it
         for (k, weights) in [
             (1, vec![1.0, 0.0, 5.0, 0.5, 2.0]),
             (2, vec![1.0, 900.0, 3.0, 0.0, 1.0, 2.0, 9000.0]),

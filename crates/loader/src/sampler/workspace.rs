@@ -30,8 +30,8 @@ impl Workspace {
         }
     }
 
-    /// Lets one batch spread over the threads of the pool, or not (at first it may). Turn it off if every thread has a
-    /// batch of its own. It changes nothing but the time.
+    /// Lets one batch spread over the threads of the pool, or not (at first it may). Turn it off if
+    /// every thread has a batch of its own. It changes nothing but the time.
     pub fn set_parallel(&mut self, parallel: bool) {
         self.hop.parallel = parallel;
     }

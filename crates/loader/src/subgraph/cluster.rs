@@ -1,10 +1,13 @@
-//! Unions of parts of a partition (Chiang et al., *Cluster-GCN*, KDD 2019, section 3.2: stochastic multiple partitions).
+//! Unions of parts of a partition (Chiang et al., *Cluster-GCN*, KDD 2019, section 3.2: stochastic
+//! multiple partitions).
 //!
-//! Every epoch deals the parts anew, a random permutation cut into groups of `parts_per_batch`; a subgraph is a group's nodes. So an epoch's
-//! subgraphs hold every node once. Batch numbers beyond the epoch begin again.
+//! Every epoch deals the parts anew, a random permutation cut into groups of `parts_per_batch`; a
+//! subgraph is a group's nodes. So an epoch's subgraphs hold every node once. Batch numbers beyond
+//! the epoch begin again.
 //!
-//! Where no partition is given, parts are grown one after the other, breadth first, to `V / parts` nodes each; one that
-//! runs out of neighbours goes on at the first node that no part has, and the next one begins beside the one before. O(V + E), one thread.
+//! Where no partition is given, parts are grown one after the other, breadth first, to `V / parts`
+//! nodes each; one that runs out of neighbours goes on at the first node that no part has, and the
+//! next one begins beside the one before. O(V + E), one thread.
 
 use clap::Args;
 use graphmill_core::{
@@ -54,11 +57,12 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Of the nodes that have neighbours in `graph` or are among `roots`, by `partition` (`V` part numbers) or grown.
+    /// Of the nodes that have neighbours in `graph` or are among `roots`, by `partition` (`V` part
+    /// numbers) or grown.
     ///
     /// # Errors
-    /// There are no roots; no parts or more than nodes; more parts in a subgraph than there are; a partition of another length, or with
-    /// part numbers beyond the number of nodes.
+    /// There are no roots; no parts or more than nodes; more parts in a subgraph than there are; a
+    /// partition of another length, or with part numbers beyond the number of nodes.
     pub fn new(
         graph: &Graph,
         roots: &[NodeId],

@@ -1,12 +1,16 @@
-//! Edges drawn with replacement, `p(u, v)` proportional to `1 / deg(u) + 1 / deg(v)` (GraphSAINT, section 3.2; paper 003, Algorithm 5).
+//! Edges drawn with replacement, `p(u, v)` proportional to `1 / deg(u) + 1 / deg(v)` (GraphSAINT,
+//! section 3.2; paper 003, Algorithm 5).
 //!
-//! No table over the edges is needed. A uniform node with neighbours, and a uniform neighbour of it: that draws each edge by
-//! `1 / deg` of its first end, and as every undirected edge is stored both ways, the sum over its ends is the distribution (a random walk of one
-//! step, as the paper remarks). Where edges are not stored both ways, `deg` is the in-degree of the end that receives and the out-degree of the
-//! one that sends: the draw then begins at a receiver or at a sender, in proportion to how many there are of each. A draw is O(1):
-//! two reads, one after the other, of which many draws' overlap. The weights of edges are not asked.
+//! No table over the edges is needed. A uniform node with neighbours, and a uniform neighbour of
+//! it: that draws each edge by `1 / deg` of its first end, and as every undirected edge is stored
+//! both ways, the sum over its ends is the distribution (a random walk of one step, as the paper
+//! remarks). Where edges are not stored both ways, `deg` is the in-degree of the end that receives
+//! and the out-degree of the one that sends: the draw then begins at a receiver or at a sender, in
+//! proportion to how many there are of each. A draw is O(1): two reads, one after the other, of
+//! which many draws' overlap. The weights of edges are not asked.
 //!
-//! A node without any edge begins a draw as often as others, and is drawn alone: else it would never train.
+//! A node without any edge begins a draw as often as others, and is drawn alone: else it would
+//! never train.
 //!
 //! (PyTorch Geometric's sampler adds the degrees instead of their inverses.)
 
@@ -20,19 +24,22 @@ use rayon::prelude::*;
 use super::{BatchKey, SubgraphSampler, SubgraphScratch};
 use crate::prefetch::prefetch;
 
-/// See the module's text. Memory: 4 bytes a node; where edges are not stored both ways, 8 more and 4 an edge.
+/// See the module's text. Memory: 4 bytes a node; where edges are not stored both ways, 8 more and
+/// 4 an edge.
 #[derive(Clone, Debug)]
 pub struct Edge {
     /// Nodes with in-neighbours, and those without any edge; the latter are senders, too.
     receivers: Vec<NodeId>,
-    /// Nodes with out-neighbours, and the edges by them; `None` where every edge is stored both ways.
+    /// Nodes with out-neighbours, and the edges by them; `None` where every edge is stored both
+    /// ways.
     sent: Option<(Vec<NodeId>, Graph)>,
     num_nodes: usize,
     edges: usize,
 }
 
 impl Edge {
-    /// Draws `budget / 2` of the edges of `graph`. O(V + E), parallel where edges are stored both ways.
+    /// Draws `budget / 2` of the edges of `graph`. O(V + E), parallel where edges are stored both
+    /// ways.
     ///
     /// # Errors
     /// The budget is below 2, or there are no edges.
@@ -66,7 +73,8 @@ impl Edge {
             Some((senders, reversed)) => (&senders[..], reversed),
             None => (&[][..], graph),
         };
-        // Each loop's reads hang on nothing of their own loop, so they overlap. The words that choose a neighbour wait in `starts`.
+        // Each loop's reads hang on nothing of their own loop, so they overlap. The words that
+        // choose a neighbour wait in `starts`.
         nodes.clear();
         starts.clear();
         for _ in 0..self.edges {

@@ -1,10 +1,12 @@
-//! Forest fire (Leskovec and Faloutsos, *Sampling from large graphs*, KDD 2006, section 3.3): a fire starts at a uniform root. A burning
-//! node sets fire to `x` of its neighbours that did not burn yet, chosen uniformly, where `x` is geometric of mean `p / (1 - p)`: each further
-//! one with probability `p`. They burn in turn, first lit first. When the fire is out, another starts at a uniform root that did not
-//! burn; so until `budget` nodes burnt, or all roots and what their fires reached.
+//! Forest fire (Leskovec and Faloutsos, *Sampling from large graphs*, KDD 2006, section 3.3): a
+//! fire starts at a uniform root. A burning node sets fire to `x` of its neighbours that did not
+//! burn yet, chosen uniformly, where `x` is geometric of mean `p / (1 - p)`: each further one with
+//! probability `p`. They burn in turn, first lit first. When the fire is out, another starts at a
+//! uniform root that did not burn; so until `budget` nodes burnt, or all roots and what their fires
+//! reached.
 //!
-//! Choosing among those that did not burn costs tries while few did, and a pass over the row once tries have failed for long:
-//! O(x) as a rule, O(deg) at worst, so hubs do not cost their degree.
+//! Choosing among those that did not burn costs tries while few did, and a pass over the row once
+//! tries have failed for long: O(x) as a rule, O(deg) at worst, so hubs do not cost their degree.
 
 use clap::Args;
 use graphmill_core::{
@@ -92,8 +94,8 @@ impl ForestFire {
     }
 }
 
-/// Lights `count` of those of `row` that did not burn, or all of them, one after the other uniformly (a node that is there twice
-/// counts twice), and returns how many.
+/// Lights `count` of those of `row` that did not burn, or all of them, one after the other
+/// uniformly (a node that is there twice counts twice), and returns how many.
 fn light(
     row: &[NodeId],
     count: usize,

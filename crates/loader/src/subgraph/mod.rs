@@ -1,9 +1,11 @@
-//! Draws sets of nodes whose induced subgraphs are minibatches (GraphSAINT, ICLR 2020; paper 003, section 3.1).
+//! Draws sets of nodes whose induced subgraphs are minibatches (GraphSAINT, ICLR 2020; paper 003,
+//! section 3.1).
 //!
-//! What is trained on a subgraph is a complete network over the edges among its nodes, so an epoch is not a pass over seeds but
-//! as many subgraphs as hold the training nodes once. A sampler is made for a graph (that of the nodes that may be trained on)
-//! and a set of roots, and does all that can be done beforehand then. Drawing is on one thread: subgraphs are independent, so cores have
-//! subgraphs of their own.
+//! What is trained on a subgraph is a complete network over the edges among its nodes, so an epoch
+//! is not a pass over seeds but as many subgraphs as hold the training nodes once. A sampler is
+//! made for a graph (that of the nodes that may be trained on) and a set of roots, and does all
+//! that can be done beforehand then. Drawing is on one thread: subgraphs are independent, so cores
+//! have subgraphs of their own.
 
 pub mod cluster;
 pub mod edge;
@@ -53,8 +55,8 @@ use visited::Visited;
 /// assert_eq!(Run.epoch(95), 10); // subgraphs of an epoch over 95 training nodes
 /// ```
 pub trait SubgraphSampler: Send + Sync {
-    /// The size of a subgraph by which epochs are counted: at most so many distinct nodes it has, where the sampler does not say
-    /// otherwise.
+    /// The size of a subgraph by which epochs are counted: at most so many distinct nodes it has,
+    /// where the sampler does not say otherwise.
     fn budget(&self) -> usize;
 
     /// How many subgraphs an epoch over `training` nodes has: as many as hold them once.
@@ -62,11 +64,13 @@ pub trait SubgraphSampler: Send + Sync {
         training.div_ceil(self.budget())
     }
 
-    /// Overwrites `nodes` with distinct ids, ascending. A pure function of the graph, the options and the key: not of `scratch`, nor
-    /// of what `nodes` held. In steady state nothing is allocated.
+    /// Overwrites `nodes` with distinct ids, ascending. A pure function of the graph, the options
+    /// and the key: not of `scratch`, nor of what `nodes` held. In steady state nothing is
+    /// allocated.
     ///
     /// # Errors
-    /// `graph` has another number of nodes than the one that the sampler was made for, or memory is short.
+    /// `graph` has another number of nodes than the one that the sampler was made for, or memory is
+    /// short.
     fn sample(
         &self,
         graph: &Graph,
@@ -114,8 +118,8 @@ fn check_roots(graph: &Graph, roots: &[NodeId]) -> Result<(), String> {
 /// The values that subgraph samplers are made from.
 #[derive(Clone, Copy, Debug)]
 pub struct SubgraphContext<'a> {
-    /// Size of a subgraph. `saint-node`: draws; `saint-edge`: two for each edge; `saint-rw`: walks times steps; `frontier`,
-    /// `forest-fire`: nodes.
+    /// Size of a subgraph. `saint-node`: draws; `saint-edge`: two for each edge; `saint-rw`: walks
+    /// times steps; `frontier`, `forest-fire`: nodes.
     pub budget: usize,
     /// Options of the samplers.
     pub own: &'a OwnOptions,
@@ -134,8 +138,9 @@ impl SubgraphContext<'_> {
     }
 }
 
-/// Makes a sampler for a graph and the nodes that it may start from (not none, below `V`; in general the training nodes), or says in one
-/// sentence what is wrong with the options. Where `graph` is to be trained on in part only, it is given without the rest's edges.
+/// Makes a sampler for a graph and the nodes that it may start from (not none, below `V`; in
+/// general the training nodes), or says in one sentence what is wrong with the options. Where
+/// `graph` is to be trained on in part only, it is given without the rest's edges.
 pub type Make = fn(&Graph, &[NodeId], &SubgraphContext) -> Result<Box<dyn SubgraphSampler>, String>;
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
-//! Nodes drawn by degree (GraphSAINT, section 3.2: the node sampler; as in the authors' program, `p(v)` proportional to degree).
-//! A node without neighbours counts as one of degree 1: else it would never train.
+//! Nodes drawn by degree (GraphSAINT, section 3.2: the node sampler; as in the authors' program,
+//! `p(v)` proportional to degree). A node without neighbours counts as one of degree 1: else it
+//! would never train.
 //!
-//! `budget` draws with replacement, each O(1) from an alias table: the subgraph has as many nodes as are distinct among them.
+//! `budget` draws with replacement, each O(1) from an alias table: the subgraph has as many nodes
+//! as are distinct among them.
 
 use graphmill_core::{
     Graph, NodeId, Result,

@@ -1,8 +1,10 @@
-//! Uniform random walks (GraphSAINT, section 3.2; paper 003, Algorithm 5): `budget / walk_length` roots, drawn uniformly with replacement, walk
-//! `walk_length` steps each to a uniform neighbour; the subgraph has the roots and all that was met.
+//! Uniform random walks (GraphSAINT, section 3.2; paper 003, Algorithm 5): `budget / walk_length`
+//! roots, drawn uniformly with replacement, walk `walk_length` steps each to a uniform neighbour;
+//! the subgraph has the roots and all that was met.
 //!
-//! A walk that meets a node without neighbours ends there. All walks take a step before any takes the next, so that their reads
-//! overlap. As in the authors' program an epoch counts the steps' nodes only: a subgraph may have `roots` more than its budget.
+//! A walk that meets a node without neighbours ends there. All walks take a step before any takes
+//! the next, so that their reads overlap. As in the authors' program an epoch counts the steps'
+//! nodes only: a subgraph may have `roots` more than its budget.
 
 use graphmill_core::{
     Graph, NodeId, Result,

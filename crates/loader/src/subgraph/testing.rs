@@ -9,8 +9,8 @@ pub(crate) fn graph_of(rows: &[&[NodeId]]) -> Graph {
     Graph::new(indptr.into(), rows.concat().into()).expect("rows of nodes that there are")
 }
 
-/// Pearson's chi-square test of `counts` against probabilities proportional to `weights`: passes but for five standard deviations of
-/// the statistic. What weighs nothing must not have come up.
+/// Pearson's chi-square test of `counts` against probabilities proportional to `weights`: passes
+/// but for five standard deviations of the statistic. What weighs nothing must not have come up.
 pub(crate) fn fits(counts: &[u64], weights: &[f64]) {
     let draws = counts.iter().sum::<u64>() as f64;
     let all: f64 = weights.iter().sum();

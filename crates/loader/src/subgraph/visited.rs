@@ -1,7 +1,9 @@
-//! A set of nodes that is emptied as it is listed: a bit per node, and above it a bit per word of bits.
+//! A set of nodes that is emptied as it is listed: a bit per node, and above it a bit per word of
+//! bits.
 //!
-//! Listing goes down from the upper level, so it costs O(n + V / 4096) for n nodes, comes out ascending without a sort, and
-//! leaves the set empty for the next subgraph without a sweep over the graph.
+//! Listing goes down from the upper level, so it costs O(n + V / 4096) for n nodes, comes out
+//! ascending without a sort, and leaves the set empty for the next subgraph without a sweep over
+//! the graph.
 
 use graphmill_core::NodeId;
 
@@ -44,8 +46,8 @@ impl Visited {
         self.bits[v as usize / 64] >> (v % 64) & 1 == 1
     }
 
-    /// Overwrites `nodes`, in any order and with repetitions, by the distinct nodes among them and in the set, ascending; the set
-    /// is empty then.
+    /// Overwrites `nodes`, in any order and with repetitions, by the distinct nodes among them and
+    /// in the set, ascending; the set is empty then.
     pub(super) fn distinct(&mut self, nodes: &mut Vec<NodeId>) {
         for i in 0..nodes.len() {
             if let Some(&ahead) = nodes.get(i + AHEAD) {

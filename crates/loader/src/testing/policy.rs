@@ -18,9 +18,10 @@ use crate::{
     policy::{CachePolicy, MISS, Make},
 };
 
-/// Checks that a policy follows the rules of [`CachePolicy`] on random traces: a slot holds one id, no
-/// slot is beyond the capacity, what a look-up finds is what was admitted and not replaced since, and a
-/// trace has the same result every time. A cache with the policy returns the bytes of a plain read.
+/// Checks that a policy follows the rules of [`CachePolicy`] on random traces: a slot holds one id,
+/// no slot is beyond the capacity, what a look-up finds is what was admitted and not replaced
+/// since, and a trace has the same result every time. A cache with the policy returns the bytes of
+/// a plain read.
 ///
 /// # Panics
 /// The policy breaks a rule; the message says which, and for how many ids and slots.
@@ -46,7 +47,8 @@ pub fn check_policy(entry: &Entry<Make>) {
     rows_are_those_of_a_plain_read(make);
 }
 
-/// Slots that a policy gives over a random trace, each compared with a plain table of who holds what.
+/// Slots that a policy gives over a random trace, each compared with a plain table of who holds
+/// what.
 fn trace(make: Make, ids: usize, capacity: usize, seed: u64, case: &str) -> Vec<u32> {
     let mut policy = make(ids, capacity);
     let slots = policy.capacity();

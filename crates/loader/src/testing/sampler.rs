@@ -26,12 +26,14 @@ const FANOUTS: [&[i64]; 4] = [&[1], &[4, 3], &[-1, 2], &[2, 40, 3]];
 const KEY: BatchKey = BatchKey { seed: 5, epoch: 2, batch: 9 };
 
 /// Checks that a sampler follows the rules of [`HopSampler`] or
-/// [`SubgraphSampler`](crate::subgraph::SubgraphSampler), with the options' defaults and several fanouts:
+/// [`SubgraphSampler`](crate::subgraph::SubgraphSampler), with the options' defaults and several
+/// fanouts:
 ///
-/// - blocks fit together: destinations are a prefix of sources, ids are in range, input nodes distinct;
+/// - blocks fit together: destinations are a prefix of sources, ids are in range, input nodes
+///   distinct;
 /// - a node has no more neighbours than its fanout;
-/// - the draws are a function of seed, epoch and batch: the same on one thread and on several, whatever
-///   was drawn before in the same workspace, and with the bottom block left global;
+/// - the draws are a function of seed, epoch and batch: the same on one thread and on several,
+///   whatever was drawn before in the same workspace, and with the bottom block left global;
 /// - the declared properties hold.
 ///
 /// # Panics
@@ -47,8 +49,8 @@ pub fn check_sampler(entry: &Entry<SamplerKind>) {
     check_draws(entry, true);
 }
 
-/// [`check_sampler`]; without `bounded` a node may have more neighbours than its fanout, as in samplers
-/// that keep to it on average.
+/// [`check_sampler`]; without `bounded` a node may have more neighbours than its fanout, as in
+/// samplers that keep to it on average.
 pub(crate) fn check_draws(entry: &Entry<SamplerKind>, bounded: bool) {
     let train: Vec<NodeId> = (0..NODES as NodeId).filter(|v| v % 2 == 0).collect();
     let mut refused = 0;
@@ -229,7 +231,8 @@ fn same(a: &Sampled, b: &Sampled) -> bool {
         && a.blocks.iter().map(parts).eq(b.blocks.iter().map(parts))
 }
 
-/// One hop: how many neighbours, which ones, and that a node's draws are its own where that is declared.
+/// One hop: how many neighbours, which ones, and that a node's draws are its own where that is
+/// declared.
 fn check_hop(sampler: &dyn HopSampler, graph: &Graph, hop: usize, fanout: Option<i64>, case: &str) {
     let drawn = |dst: &[NodeId]| -> Vec<(NodeId, Vec<NodeId>)> {
         let request = HopRequest { graph, hop, dst, key: KEY, aggregation: Default::default() };

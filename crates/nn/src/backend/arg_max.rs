@@ -2,9 +2,11 @@
 
 use crate::{Matrix, View, ViewMut};
 
-/// Positions of edges, one for every value of a matrix of maxima; `u32::MAX` where there was no edge. Resizing keeps the memory.
+/// Positions of edges, one for every value of a matrix of maxima; `u32::MAX` where there was no
+/// edge. Resizing keeps the memory.
 ///
-/// They are kept as the bits of a [`Matrix`], so they stay on a device whose backend made them until somebody asks on the host.
+/// They are kept as the bits of a [`Matrix`], so they stay on a device whose backend made them
+/// until somebody asks on the host.
 #[derive(Clone, Debug, Default)]
 pub struct ArgMax(Matrix);
 
@@ -24,7 +26,8 @@ impl ArgMax {
         bytemuck::cast_slice_mut(self.0.view_mut().host())
     }
 
-    /// The matrix whose bits they are, for backends of devices: only its place is of use, its values are no numbers.
+    /// The matrix whose bits they are, for backends of devices: only its place is of use, its
+    /// values are no numbers.
     pub fn bits(&self) -> View<'_> {
         self.0.view()
     }

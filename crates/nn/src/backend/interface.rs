@@ -1,7 +1,7 @@
 //! The operations layers are written against, in groups; a [`Backend`] has them all.
 //!
-//! A method takes the struct that describes its operation ([`super::ops`]), checked; layers call the
-//! struct's `run`.
+//! A method takes the struct that describes its operation ([`super::ops`]), checked; layers call
+//! the struct's `run`.
 
 use super::{
     ops::{
@@ -40,21 +40,22 @@ pub trait Backend:
     /// The name of the kind of device.
     fn name(&self) -> &'static str;
 
-    /// The loss that an operation returned. A backend that queues its work returns a finite placeholder
-    /// instead, so that the backward pass need not wait for it, and waits here.
+    /// The loss that an operation returned. A backend that queues its work returns a finite
+    /// placeholder instead, so that the backward pass need not wait for it, and waits here.
     fn resolve_loss(&self, loss: f64) -> f64 {
         loss
     }
 
-    /// Begins a step that equals an earlier one but for its number: the same shapes in the same order. A
-    /// backend may run such steps in a cheaper way; their results are the same. The step lasts until
-    /// [`Backend::end_replayable_step`], or until the next begins.
+    /// Begins a step that equals an earlier one but for its number: the same shapes in the same
+    /// order. A backend may run such steps in a cheaper way; their results are the same. The step
+    /// lasts until [`Backend::end_replayable_step`], or until the next begins.
     fn begin_replayable_step(&self) {}
 
     /// Ends the step.
     fn end_replayable_step(&self) {}
 
-    /// Reports whether an operation failed: the first error is sticky, and later operations do nothing.
+    /// Reports whether an operation failed: the first error is sticky, and later operations do
+    /// nothing.
     ///
     /// # Errors
     /// The first failure.

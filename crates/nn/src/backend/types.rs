@@ -24,8 +24,8 @@ pub enum EdgeWeight {
     Mean,
     /// [`graphmill_core::Block::edge_weight`].
     Stored,
-    /// [`graphmill_core::Block::edge_weight`] / max(the sum of those of the destination's edges, 1): a
-    /// mean by importance.
+    /// [`graphmill_core::Block::edge_weight`] / max(the sum of those of the destination's edges,
+    /// 1): a mean by importance.
     Normalised,
 }
 
@@ -65,7 +65,8 @@ pub enum Activation {
     /// max(x, 0)
     #[default]
     Relu,
-    /// x for x > 0, exp(x) - 1 else (Clevert, Unterthiner and Hochreiter, ICLR 2016, arXiv:1511.07289)
+    /// x for x > 0, exp(x) - 1 else (Clevert, Unterthiner and Hochreiter, ICLR 2016,
+    /// arXiv:1511.07289)
     Elu,
     /// x for x > 0, 0.01 x else (Maas, Hannun and Ng, ICML workshop 2013)
     LeakyRelu,
@@ -147,7 +148,8 @@ pub struct AdamStep {
     pub correction2: f32,
 }
 
-/// One step of SGD with momentum (PyTorch's form: `velocity = momentum * velocity + g`, and Nesterov's).
+/// One step of SGD with momentum (PyTorch's form: `velocity = momentum * velocity + g`, and
+/// Nesterov's).
 #[derive(Clone, Copy, Debug)]
 pub struct SgdStep {
     /// Learning rate.

@@ -11,7 +11,8 @@ pub struct LayerConfig {
     pub in_dim: usize,
     /// `O`, the width of the output rows (all heads together where they are concatenated).
     pub out_dim: usize,
-    /// Whether the outputs of several heads stand side by side (each `O / H` wide) or are averaged (each `O` wide).
+    /// Whether the outputs of several heads stand side by side (each `O / H` wide) or are averaged
+    /// (each `O` wide).
     pub concat: bool,
     /// Whether a bias is added.
     pub bias: bool,

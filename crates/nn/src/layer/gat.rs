@@ -35,9 +35,9 @@ const SLOPE: f32 = 0.2;
 /// out[v] = sum over u of dropout(alpha[u, v]) z[u] + b
 /// ```
 ///
-/// Heads stand side by side (`concat`, equation 5) or are averaged (equation 6, for the last layer). The
-/// paper's `a` is split into its two halves, as every implementation does. A destination attends
-/// to itself once, besides any self-loop among its edges.
+/// Heads stand side by side (`concat`, equation 5) or are averaged (equation 6, for the last
+/// layer). The paper's `a` is split into its two halves, as every implementation does. A
+/// destination attends to itself once, besides any self-loop among its edges.
 ///
 /// Transform first costs `S F H C + 2 S H C + E H C` multiplications, with `C` the width of a head.
 ///
@@ -49,9 +49,9 @@ const SLOPE: f32 = 0.2;
 /// ```
 ///
 /// so every head aggregates input rows, and only destinations are transformed: `2 E H F + D F H C`
-/// multiplications, and a row is read once for all heads. The gradient of `w_source` is carried on to `W_h` and
-/// `a_source` by the product rule: with `g` that of the scores, `g_w = sum over entries of g[u, v] x[u]`,
-/// `g_W = g_w a^T + ...` and `g_a = W^T g_w`.
+/// multiplications, and a row is read once for all heads. The gradient of `w_source` is carried on
+/// to `W_h` and `a_source` by the product rule: with `g` that of the scores,
+/// `g_w = sum over entries of g[u, v] x[u]`, `g_W = g_w a^T + ...` and `g_a = W^T g_w`.
 ///
 /// # Shapes
 /// - `weight`: `F x (H C)`; `source`, `target`: `1 x (H C)`; `bias`: `1 x O`

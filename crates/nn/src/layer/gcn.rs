@@ -17,7 +17,8 @@ use crate::{Matrix, Result, View, ViewMut, backend::AggregationWeights};
 /// ```
 ///
 /// The coefficients are the block's weights ([`graphmill_core::Block::edge_weight`] and
-/// [`graphmill_core::Block::self_weight`]); the loader corrects them for edges that a sampler left out.
+/// [`graphmill_core::Block::self_weight`]); the loader corrects them for edges that a sampler left
+/// out.
 ///
 /// Aggregate first costs `E F + D F O` multiplications, transform first `E O + S F O`.
 ///

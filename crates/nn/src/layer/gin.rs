@@ -14,20 +14,21 @@ use crate::{
     cost::ProductOrder,
 };
 
-/// The graph isomorphism operator from *How Powerful are Graph Neural Networks?* (Xu, Hu, Leskovec and
-/// Jegelka, ICLR 2019, equation 4.1):
+/// The graph isomorphism operator from *How Powerful are Graph Neural Networks?* (Xu, Hu, Leskovec
+/// and Jegelka, ICLR 2019, equation 4.1):
 ///
 /// ```text
 /// out[v] = MLP((1 + eps) x[v] + sum over in-neighbours u of x[u])
 /// MLP(h) = relu(norm(h W_1 + b_1)) W_2 + b_2
 /// ```
 ///
-/// `eps` is learned and starts at 0; `norm` is batch normalisation or nothing. Where the block stores
-/// edge weights (an estimator's coefficients) they weigh the sum: samplers of subgraphs, `labor` and `weighted` store what makes it an
-/// estimate of the sum over all neighbours, while `neighbor` stores none, and the sum is over those it drew.
+/// `eps` is learned and starts at 0; `norm` is batch normalisation or nothing. Where the block
+/// stores edge weights (an estimator's coefficients) they weigh the sum: samplers of subgraphs,
+/// `labor` and `weighted` store what makes it an estimate of the sum over all neighbours, while
+/// `neighbor` stores none, and the sum is over those it drew.
 ///
-/// The MLP is not linear, but its first product is, and may come before the sum. Aggregate first costs
-/// `E F + D F O + D O^2` multiplications, transform first `S F O + E O + D O^2`.
+/// The MLP is not linear, but its first product is, and may come before the sum. Aggregate first
+/// costs `E F + D F O + D O^2` multiplications, transform first `S F O + E O + D O^2`.
 ///
 /// # Shapes
 /// - `eps`: `1 x 1`; `mlp.0.weight`: `F x O`; `mlp.1.weight`: `O x O`; biases: `1 x O`

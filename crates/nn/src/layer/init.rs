@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Init {
-    /// `sqrt(6 / (in + out))`: activations and gradients keep their variance (Glorot and Bengio, AISTATS
-    /// 2010, equation 16).
+    /// `sqrt(6 / (in + out))`: activations and gradients keep their variance (Glorot and Bengio,
+    /// AISTATS 2010, equation 16).
     #[default]
     Glorot,
-    /// `1 / sqrt(in)`, as PyTorch's Linear begins, and with it PyTorch Geometric's GraphSAGE (LeCun, Bottou,
-    /// Orr and Muller, 1998, section 4.6, by a third of its variance).
+    /// `1 / sqrt(in)`, as PyTorch's Linear begins, and with it PyTorch Geometric's GraphSAGE
+    /// (LeCun, Bottou, Orr and Muller, 1998, section 4.6, by a third of its variance).
     FanIn,
 }
 

@@ -1,12 +1,12 @@
 //! The traits that layers implement, and what passes through them.
 //!
-//! A layer turns source rows into destination rows, in one of two [`ProductOrder`]s. Transform first:
-//! [`Layer::transform`] works row by row (nothing about the graph), then [`Layer::forward`]
+//! A layer turns source rows into destination rows, in one of two [`ProductOrder`]s. Transform
+//! first: [`Layer::transform`] works row by row (nothing about the graph), then [`Layer::forward`]
 //! aggregates the transformed rows over a block and adds what depends on the destination.
 //! Full-neighbour inference uses the two apart (every row is transformed once, then chunks of
 //! destinations are aggregated). Aggregate first: [`Layer::forward`] aggregates the input rows and
-//! transforms the destinations; it reads nothing but the rows that the block names, so the block may
-//! be global.
+//! transforms the destinations; it reads nothing but the rows that the block names, so the block
+//! may be global.
 
 use graphmill_core::{Block, block::Aggregation};
 
@@ -29,8 +29,8 @@ pub struct LayerSpec {
     /// The widths of the tables that [`Layer::transform`] fills; empty for a layer that cannot
     /// transform first.
     pub transformed: Vec<usize>,
-    /// Use of the neighbours' rows: with [`Aggregation::Symmetric`] the loader must fill the blocks'
-    /// symmetric-normalisation weights, with the others it may store an estimator's.
+    /// Use of the neighbours' rows: with [`Aggregation::Symmetric`] the loader must fill the
+    /// blocks' symmetric-normalisation weights, with the others it may store an estimator's.
     pub aggregation: Aggregation,
     /// Whether [`Layer::forward`] reads [`LayerInput::x`] when it is given transformed rows.
     pub combines_own_rows: bool,
@@ -82,8 +82,8 @@ impl LayerSpec {
 pub struct LayerInput<'a> {
     /// The order of the products, one of [`LayerSpec::orders`].
     pub order: ProductOrder,
-    /// The edges. A global block is meant for [`ProductOrder::AggregateFirst`]; in the other order the
-    /// whole table is transformed.
+    /// The edges. A global block is meant for [`ProductOrder::AggregateFirst`]; in the other order
+    /// the whole table is transformed.
     pub block: &'a Block,
     /// The input rows of all sources, `S x F`, or a whole table for a global block.
     pub x: View<'a>,
@@ -93,8 +93,8 @@ pub struct LayerInput<'a> {
 }
 
 impl<'a> LayerInput<'a> {
-    /// The destinations' own rows, `D x F`: without a copy the prefix of a local block's rows, gathered
-    /// into `scratch` for a global block.
+    /// The destinations' own rows, `D x F`: without a copy the prefix of a local block's rows,
+    /// gathered into `scratch` for a global block.
     pub fn own_rows(&self, pass: &Pass, scratch: &'a mut Matrix) -> View<'a> {
         if let Some(ids) = &self.block.dst_ids {
             gather_rows(pass.backend, self.x, ids, scratch);
@@ -102,7 +102,8 @@ impl<'a> LayerInput<'a> {
         self.saved_own_rows(scratch)
     }
 
-    /// The rows that [`LayerInput::own_rows`] gave in the forward pass, with its `scratch` unchanged.
+    /// The rows that [`LayerInput::own_rows`] gave in the forward pass, with its `scratch`
+    /// unchanged.
     pub fn saved_own_rows(&self, scratch: &'a Matrix) -> View<'a> {
         match self.block.dst_ids {
             Some(_) => scratch.view(),
@@ -110,8 +111,8 @@ impl<'a> LayerInput<'a> {
         }
     }
 
-    /// Asserts that the block leaves no source out of its gradients: a backward pass through transformed
-    /// rows reads the gradients of all of them.
+    /// Asserts that the block leaves no source out of its gradients: a backward pass through
+    /// transformed rows reads the gradients of all of them.
     ///
     /// # Panics
     /// The block leaves sources out.
@@ -131,8 +132,8 @@ impl<'a> LayerInput<'a> {
 pub struct LayerGrads<'a> {
     /// The output of the forward pass, `D x O`.
     pub y: View<'a>,
-    /// Its gradient, `D x O`; becomes the gradient before the epilogue, so with [`Epilogue::NONE`] it
-    /// is unchanged.
+    /// Its gradient, `D x O`; becomes the gradient before the epilogue, so with [`Epilogue::NONE`]
+    /// it is unchanged.
     pub grad: &'a mut Matrix,
     /// The gradient of the input rows, if it is wanted: overwritten, and resized to
     /// [`Block::num_grad_src`] rows of `F`.
@@ -141,8 +142,8 @@ pub struct LayerGrads<'a> {
 
 /// A graph layer.
 ///
-/// Six methods make a layer; the others have defaults that suit most. A layer derives `Clone`, and keeps
-/// matrices that the backward pass reads in a struct of its own ([`Saved::state`]).
+/// Six methods make a layer; the others have defaults that suit most. A layer derives `Clone`, and
+/// keeps matrices that the backward pass reads in a struct of its own ([`Saved::state`]).
 ///
 /// ```
 /// use graphmill_core::block::Aggregation;
@@ -223,9 +224,9 @@ pub trait Layer: CloneLayer + Send + Sync {
     /// Shows every parameter for change, in the order of [`Layer::visit`].
     fn visit_mut(&mut self, see: &mut dyn FnMut(&mut Param));
 
-    /// Transforms rows before any aggregation: `x` (`R x F`) to rows `at..at + R` of each table, which
-    /// have at least so many rows and the widths [`LayerSpec::transformed`]. A layer that only
-    /// aggregates first has no tables, and nothing to do here.
+    /// Transforms rows before any aggregation: `x` (`R x F`) to rows `at..at + R` of each table,
+    /// which have at least so many rows and the widths [`LayerSpec::transformed`]. A layer that
+    /// only aggregates first has no tables, and nothing to do here.
     fn transform(&self, _pass: &Pass, _x: View, _at: usize, _tables: &mut [Matrix]) {}
 
     /// The layer's formula, then the epilogue: `S x F` to `D x O`. In
@@ -235,9 +236,10 @@ pub trait Layer: CloneLayer + Send + Sync {
     /// The gradients of the last [`Layer::forward`], whose arguments are given again: adds to every
     /// parameter's `grad`.
     ///
-    /// In [`ProductOrder::TransformFirst`] the layer's own weights need the gradients of all sources,
-    /// and the block leaves none out. A local block must be transposed if [`needs_transposed`] says so;
-    /// with a global one there is no `x_grad` and the order is [`ProductOrder::AggregateFirst`].
+    /// In [`ProductOrder::TransformFirst`] the layer's own weights need the gradients of all
+    /// sources, and the block leaves none out. A local block must be transposed if
+    /// [`needs_transposed`] says so; with a global one there is no `x_grad` and the order is
+    /// [`ProductOrder::AggregateFirst`].
     fn backward(
         &mut self,
         pass: &Pass,
@@ -264,8 +266,8 @@ pub trait Layer: CloneLayer + Send + Sync {
     }
 }
 
-/// A layer that is linear behind its aggregation: rows can be made from saved aggregates, and hand their
-/// gradient to the weights through them. `H` rows, without bias.
+/// A layer that is linear behind its aggregation: rows can be made from saved aggregates, and hand
+/// their gradient to the weights through them. `H` rows, without bias.
 ///
 /// ```
 /// use graphmill_nn::layer::{LayerConfig, TABLE};
@@ -280,8 +282,8 @@ pub trait ReusableLayer {
     /// The widths of a row's aggregates: what the weights are multiplied by.
     fn aggregate_dims(&self) -> Vec<usize>;
 
-    /// Copies the aggregates of the last [`Layer::forward`] of [`ProductOrder::AggregateFirst`], whose
-    /// inputs are given again, to rows `at..at + D` of each table, of widths
+    /// Copies the aggregates of the last [`Layer::forward`] of [`ProductOrder::AggregateFirst`],
+    /// whose inputs are given again, to rows `at..at + D` of each table, of widths
     /// [`ReusableLayer::aggregate_dims`].
     fn save_aggregates(
         &self,
@@ -295,9 +297,9 @@ pub trait ReusableLayer {
     /// Multiplies aggregates by the weights, `H x dim` each to `H x O`, without the bias.
     fn apply_aggregates(&self, pass: &Pass, aggregates: &[Matrix], saved: &mut Saved, out: ViewMut);
 
-    /// Adds to the gradients of the weights behind the aggregation from that of rows made earlier, `grad`
-    /// (`H x O`, before the epilogue), with their aggregates, `H x dim` each. Parameters before the
-    /// aggregation (attention's vectors) get none.
+    /// Adds to the gradients of the weights behind the aggregation from that of rows made earlier,
+    /// `grad` (`H x O`, before the epilogue), with their aggregates, `H x dim` each. Parameters
+    /// before the aggregation (attention's vectors) get none.
     fn backward_aggregates(&mut self, pass: &Pass, aggregates: &[Matrix], saved: &mut Saved, grad: View);
 
     /// The bias.
@@ -331,8 +333,8 @@ impl dyn Layer + '_ {
         saved.transformed = tables;
     }
 
-    /// The gradients of the last [`Layer::run_forward`](#method.run_forward), whose arguments are given
-    /// again; as [`Layer::backward`].
+    /// The gradients of the last [`Layer::run_forward`](#method.run_forward), whose arguments are
+    /// given again; as [`Layer::backward`].
     pub fn run_backward(
         &mut self,
         pass: &Pass,
@@ -378,8 +380,8 @@ impl Clone for Box<dyn Layer> {
     }
 }
 
-/// Whether a backward pass in this order reads the block's transpose: always when the input's gradient is
-/// wanted, and when transformed rows were aggregated.
+/// Whether a backward pass in this order reads the block's transpose: always when the input's
+/// gradient is wanted, and when transformed rows were aggregated.
 pub fn needs_transposed(order: ProductOrder, wants_input_grad: bool) -> bool {
     wants_input_grad || order == ProductOrder::TransformFirst
 }

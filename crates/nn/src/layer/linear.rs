@@ -27,7 +27,8 @@ impl Linear {
         Self::named(["weight", "bias"], in_dim, out_dim, bias, key)
     }
 
-    /// The same with other names for weight and bias: a layer with several parts needs them to differ.
+    /// The same with other names for weight and bias: a layer with several parts needs them to
+    /// differ.
     pub fn named(names: [&'static str; 2], in_dim: usize, out_dim: usize, bias: bool, key: u64) -> Self {
         Self {
             weight: Param::dense(names[0], in_dim, out_dim, out_dim, key),
@@ -82,7 +83,8 @@ impl Linear {
         self.bias.iter_mut().for_each(see);
     }
 
-    /// `out = epilogue(beta out + x W + b)`, `R x F` to `R x O`; with `beta == 0` the old `out` is not read.
+    /// `out = epilogue(beta out + x W + b)`, `R x F` to `R x O`; with `beta == 0` the old `out` is
+    /// not read.
     pub fn forward(&self, pass: &Pass, x: View, beta: f32, epilogue: Epilogue, out: ViewMut) {
         if self.bias.is_none() && epilogue == Epilogue::NONE {
             return self.forward_product(pass, x, beta, out);
@@ -123,7 +125,8 @@ impl Linear {
             .run(pass.backend);
     }
 
-    /// [`Linear::backward_product`] for two layers whose outputs were added: `grad` is that of the sum.
+    /// [`Linear::backward_product`] for two layers whose outputs were added: `grad` is that of the
+    /// sum.
     pub fn backward_products(pass: &Pass, of: [&mut Self; 2], x: [View; 2], grad: View) {
         let grads = of.map(|linear| linear.weight.grad.view_mut());
         WeightGradients { a: x, b: grad, beta: 1.0, c: grads }.run(pass.backend);

@@ -44,16 +44,17 @@ pub(super) fn hops(own: &OwnOptions) -> usize {
     own.get::<MixHopOptions>().hops.clamp(1, MOST_HOPS)
 }
 
-/// A hop of the layer of *MixHop: Higher-Order Graph Convolutional Architectures via Sparsified Neighborhood Mixing*
-/// (Abu-El-Haija et al., ICML 2019, equation 2), which Zeng et al. (JPDC 2021, equation 5) train on sampled subgraphs:
+/// A hop of the layer of *MixHop: Higher-Order Graph Convolutional Architectures via Sparsified
+/// Neighborhood Mixing* (Abu-El-Haija et al., ICML 2019, equation 2), which Zeng et al. (JPDC 2021,
+/// equation 5) train on sampled subgraphs:
 ///
 /// ```text
 /// out = A^0 x W_0 || A^1 x W_1 || ... || A^K x W_K  + b
 /// ```
 ///
-/// with GCN's normalised adjacency matrix `A` (both papers; the coefficients are the block's weights, as in
-/// [`super::Gcn`]) and all powers side by side, of widths as equal as can be, the first ones wider. Powers are never
-/// formed: `A^k x = A (A^(k-1) x)`.
+/// with GCN's normalised adjacency matrix `A` (both papers; the coefficients are the block's
+/// weights, as in [`super::Gcn`]) and all powers side by side, of widths as equal as can be, the
+/// first ones wider. Powers are never formed: `A^k x = A (A^(k-1) x)`.
 ///
 /// A hop reads one block, so a layer of order `K` is `K` of these, one after the other:
 ///
@@ -63,14 +64,16 @@ pub(super) fn hops(own: &OwnOptions) -> usize {
 /// hop K      + b, and what a model does after a layer
 /// ```
 ///
-/// so part `k` is multiplied by `A` in the last `k` hops. Over a sampled subgraph all hops read the same square block; over
-/// sampled neighbours each has a block of its own, and the sampler `K` hops a layer.
+/// so part `k` is multiplied by `A` in the last `k` hops. Over a sampled subgraph all hops read the
+/// same square block; over sampled neighbours each has a block of its own, and the sampler `K` hops
+/// a layer.
 ///
-/// A layer that gives the classes makes each part `C` wide and takes their mean: the paper's output layer, which mixes such
-/// parts by learned weights that add up to 1, at equal weights; every `W_k` scales its part itself.
+/// A layer that gives the classes makes each part `C` wide and takes their mean: the paper's output
+/// layer, which mixes such parts by learned weights that add up to 1, at equal weights; every `W_k`
+/// scales its part itself.
 ///
-/// Transforms first: `S F O + E O K / 2` multiplications for the layer. (Aggregating first would move rows of width `F` for
-/// every power.)
+/// Transforms first: `S F O + E O K / 2` multiplications for the layer. (Aggregating first would
+/// move rows of width `F` for every power.)
 ///
 /// # Shapes
 /// - `weight`: `F x O` (`F x (K+1) C`), of the first hop; `bias`: `1 x O`, of the last

@@ -1,7 +1,7 @@
 //! Layers over blocks: the trait of a layer ([`Layer`]), and the table of layers.
 //!
-//! To add a layer, copy `gcn.rs`, change its formula, and add a row to [`TABLE`]. The tests run over the
-//! table: gradients against finite differences, both orders, local and global blocks.
+//! To add a layer, copy `gcn.rs`, change its formula, and add a row to [`TABLE`]. The tests run
+//! over the table: gradients against finite differences, both orders, local and global blocks.
 //!
 //! Shapes: `D`, `S`, `E` are a block's destinations, sources and edges; `F` and `O` the widths of
 //! input and output rows; `H` heads.
@@ -59,13 +59,14 @@ pub type Make = fn(&LayerConfig) -> Result<Box<dyn Layer>>;
 /// Number of hops of a layer, by the options.
 pub type Hops = fn(&OwnOptions) -> usize;
 
-/// The capabilities of a kind of layer that are known before one is made; those of a layer are in its
-/// [`LayerSpec`].
+/// The capabilities of a kind of layer that are known before one is made; those of a layer are in
+/// its [`LayerSpec`].
 #[derive(Clone, Copy, Debug)]
 pub struct LayerKind {
     /// Makes a layer, or one hop of it.
     pub make: Make,
-    /// For a layer of several hops, each made by a call of `make` with a block of its own: their number.
+    /// For a layer of several hops, each made by a call of `make` with a block of its own: their
+    /// number.
     pub hops: Option<Hops>,
     /// Whether it normalises rows inside by [`LayerConfig::batch_norm`].
     pub has_inner_norm: bool,
@@ -147,8 +148,8 @@ pub static TABLE: Table<LayerKind> = Table::new(
     ],
 );
 
-/// The blocks that a layer reads, one after the other, each through a [`Layer`] of its own. 1 for a name that
-/// no layer has.
+/// The blocks that a layer reads, one after the other, each through a [`Layer`] of its own. 1 for a
+/// name that no layer has.
 pub fn hops(name: &str, own: &OwnOptions) -> usize {
     TABLE.get(name).and_then(|entry| entry.make.hops).map_or(1, |hops| hops(own))
 }
@@ -163,8 +164,8 @@ pub fn gather_rows(backend: &dyn Backend, table: View, ids: &[NodeId], room: &mu
     }
 }
 
-/// The coefficients a sampler stored with the edges (an estimator's weights), or `otherwise` if it stored
-/// none.
+/// The coefficients a sampler stored with the edges (an estimator's weights), or `otherwise` if it
+/// stored none.
 pub fn stored_or(block: &Block, otherwise: EdgeWeight) -> EdgeWeight {
     if block.is_weighted() { EdgeWeight::Stored } else { otherwise }
 }

@@ -65,18 +65,19 @@ pub trait Norm: Send + Sync {
     /// A copy.
     fn boxed(&self) -> Box<dyn Norm>;
 
-    /// Whether the backward pass needs the gradients of all rows, for it has parameters that act on all of them, or rows depend
-    /// on one another.
+    /// Whether the backward pass needs the gradients of all rows, for it has parameters that act on
+    /// all of them, or rows depend on one another.
     fn needs_all_rows(&self) -> bool {
         true
     }
 
-    /// `x` (`R x O`) to `out` (`R x O`). `saved` are two matrices that this call fills and the backward pass
-    /// reads.
+    /// `x` (`R x O`) to `out` (`R x O`). `saved` are two matrices that this call fills and the
+    /// backward pass reads.
     fn forward(&self, pass: &Pass, x: View, saved: &mut [Matrix; 2], out: ViewMut);
 
-    /// The gradient, in place on `grad`, of the last training [`Norm::forward`] on `x`; adds to every
-    /// parameter's `grad`. Where [`Norm::needs_all_rows`] says no, `x` and `grad` may be those of the first rows alone. Running statistics move here, once for each training step.
+    /// The gradient, in place on `grad`, of the last training [`Norm::forward`] on `x`; adds to
+    /// every parameter's `grad`. Where [`Norm::needs_all_rows`] says no, `x` and `grad` may be
+    /// those of the first rows alone. Running statistics move here, once for each training step.
     fn backward(&mut self, pass: &Pass, x: View, saved: &mut [Matrix; 2], grad: ViewMut);
 }
 
@@ -89,9 +90,9 @@ impl Clone for Box<dyn Norm> {
 const EPS: f32 = 1e-5;
 
 /// Batch normalisation (Ioffe and Szegedy, *Batch Normalization*, ICML 2015):
-/// `y = gamma (x - mean) / sqrt(var + 1e-5) + beta`, with each column's mean and biased variance over
-/// the batch when training and their running averages when evaluating. As in PyTorch the averages
-/// move by a tenth per step and take the unbiased variance (of a batch of one row: 0).
+/// `y = gamma (x - mean) / sqrt(var + 1e-5) + beta`, with each column's mean and biased variance
+/// over the batch when training and their running averages when evaluating. As in PyTorch the
+/// averages move by a tenth per step and take the unbiased variance (of a batch of one row: 0).
 ///
 /// # Shapes
 /// - `gamma`, `beta`: `1 x O`; `running`: `2 x O`, mean and variance, not trainable

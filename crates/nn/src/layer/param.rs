@@ -57,7 +57,8 @@ impl Param {
         Self { fans: Some([rows, fan_out]), ..Self::glorot(name, rows, cols, rows, fan_out, key) }
     }
 
-    /// Makes a dense layer's first weights, the draws of [`Param::glorot`], uniform in `[-b, b]` with `b` from `init`. Others stay.
+    /// Makes a dense layer's first weights, the draws of [`Param::glorot`], uniform in `[-b, b]`
+    /// with `b` from `init`. Others stay.
     pub(crate) fn spread(&mut self, init: Init) {
         let Some([fan_in, fan_out]) = self.fans.map(|fans| fans.map(|fan| fan as f64)) else { return };
         let by = (init.bound(fan_in, fan_out) / Init::Glorot.bound(fan_in, fan_out)) as f32;

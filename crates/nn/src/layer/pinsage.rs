@@ -14,8 +14,8 @@ use crate::{
     },
 };
 
-/// The convolution of PinSAGE, from *Graph Convolutional Neural Networks for Web-Scale Recommender Systems* (Ying, He, Chen,
-/// Eksombatchai, Hamilton and Leskovec, KDD 2018, algorithm 1):
+/// The convolution of PinSAGE, from *Graph Convolutional Neural Networks for Web-Scale Recommender
+/// Systems* (Ying, He, Chen, Eksombatchai, Hamilton and Leskovec, KDD 2018, algorithm 1):
 ///
 /// ```text
 /// n[v]   = (sum over edges (u, v) of w act(x[u] Q + q)) / max(sum over edges of w, 1)
@@ -23,19 +23,23 @@ use crate::{
 /// out[v] = z[v] / |z[v]|
 /// ```
 ///
-/// The weights `w` are the block's, the importance of a neighbour: how often random walks from `v` visited it. Where there
-/// are none, all are 1 and `n` is the mean. The division is that of DGL's example and of GNNLab's code; the paper leaves
-/// the form of its weighted mean open. A row of zeros stays. `act` is the model's activation, and none comes after.
+/// The weights `w` are the block's, the importance of a neighbour: how often random walks from `v`
+/// visited it. Where there are none, all are 1 and `n` is the mean. The division is that of DGL's
+/// example and of GNNLab's code; the paper leaves the form of its weighted mean open. A row of
+/// zeros stays. `act` is the model's activation, and none comes after.
 ///
-/// A layer that gives the classes ends with `n[v] W_neigh + x[v] W_self + b`: activated scores of length 1, as those two
-/// examples have there, cannot become sure of a class. They also drop from the rows before `Q` and from `n` and `x` before
-/// `W`; here a model drops from each layer's output rows, as for every layer.
+/// A layer that gives the classes ends with `n[v] W_neigh + x[v] W_self + b`: activated scores of
+/// length 1, as those two examples have there, cannot become sure of a class. They also drop from
+/// the rows before `Q` and from `n` and `x` before `W`; here a model drops from each layer's output
+/// rows, as for every layer.
 ///
-/// The rows under the weighted mean are not linear in `x`, so it always transforms first: `S F P + E P + D (P + F) O`
-/// multiplications. `P` is the width of hidden rows: `O`, or `F` in a layer that gives the classes.
+/// The rows under the weighted mean are not linear in `x`, so it always transforms first:
+/// `S F P + E P + D (P + F) O` multiplications. `P` is the width of hidden rows: `O`, or `F` in a
+/// layer that gives the classes.
 ///
 /// # Shapes
-/// - `pool.weight` (`Q`): `F x P`; `pool.bias`: `1 x P`; `neigh.weight`: `P x O`; `self.weight`: `F x O`; `bias`: `1 x O`
+/// - `pool.weight` (`Q`): `F x P`; `pool.bias`: `1 x P`; `neigh.weight`: `P x O`; `self.weight`:
+///   `F x O`; `bias`: `1 x O`
 /// - in `S x F`, out `D x O`
 #[derive(Clone, Debug)]
 pub struct PinSage {
@@ -158,7 +162,8 @@ impl Layer for PinSage {
         let (backend, block, activate) = (pass.backend, input.block, self.activate());
         let State { mean, own, z, norms, unit, inner_grad, mean_grad, pool_grad } = saved.state();
         let inner_grad = if self.spec.is_activated {
-            // the gradient before the epilogue is the caller's: the one before the norm goes elsewhere
+            // the gradient before the epilogue is the caller's: the one before the norm goes
+            // elsewhere
             epilogue.backward(backend, None, y, grad.view_mut());
             for to in [&mut *unit, &mut *inner_grad] {
                 to.resize(block.num_dst, self.spec.out_dim);

@@ -1,4 +1,5 @@
-//! `A x W` over a block in either order of the products: the linear part of a layer, with its gradients.
+//! `A x W` over a block in either order of the products: the linear part of a layer, with its
+//! gradients.
 
 use super::{Epilogue, LayerInput, Linear, Pass};
 use crate::{
@@ -142,7 +143,8 @@ impl LinearPropagation {
     }
 }
 
-/// `epilogue(n W_neigh + x W_self + b)`: rows made of the neighbours, `n`, and the destinations' own rows.
+/// `epilogue(n W_neigh + x W_self + b)`: rows made of the neighbours, `n`, and the destinations'
+/// own rows.
 #[derive(Clone, Debug)]
 pub(super) struct NeighborsAndOwn {
     pub(super) neigh: Linear,

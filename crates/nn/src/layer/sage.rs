@@ -46,8 +46,9 @@ pub(super) fn make(config: &LayerConfig) -> Result<Box<dyn Layer>> {
     }
 }
 
-/// The GraphSAGE operator with the mean aggregator, from *Inductive Representation Learning on Large
-/// Graphs* (Hamilton, Ying and Leskovec, NeurIPS 2017, algorithm 1 with the mean of section 3.3):
+/// The GraphSAGE operator with the mean aggregator, from *Inductive Representation Learning on
+/// Large Graphs* (Hamilton, Ying and Leskovec, NeurIPS 2017, algorithm 1 with the mean of section
+/// 3.3):
 ///
 /// ```text
 /// out[v] = mean over in-neighbours u of (x[u]) W_neigh + x[v] W_self + b

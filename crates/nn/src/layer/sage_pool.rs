@@ -22,11 +22,13 @@ use crate::{
 /// ```
 ///
 /// The maximum is taken element by element; it is 0 for a destination without neighbours, which is
-/// also its least value. The pool is as wide as the input, as in DGL and PyG. The dense layer in front of
-/// the maximum is not linear, so it always transforms first: `S F^2 + E F + 2 D F O` multiplications.
+/// also its least value. The pool is as wide as the input, as in DGL and PyG. The dense layer in
+/// front of the maximum is not linear, so it always transforms first: `S F^2 + E F + 2 D F O`
+/// multiplications.
 ///
 /// # Shapes
-/// - `pool.weight`: `F x F`; `pool.bias`: `1 x F`; `neigh.weight`, `self.weight`: `F x O`; `bias`: `1 x O`
+/// - `pool.weight`: `F x F`; `pool.bias`: `1 x F`; `neigh.weight`, `self.weight`: `F x O`; `bias`:
+///   `1 x O`
 /// - in `S x F`, out `D x O`
 #[derive(Clone, Debug)]
 pub struct SagePool {

@@ -4,8 +4,9 @@ use std::{any::Any, fmt::Debug};
 
 use crate::Matrix;
 
-/// Matrices that a forward pass leaves to its backward pass, and scratch for intermediate results; reused
-/// for every batch, so that nothing is allocated after the largest one. One value belongs to one layer.
+/// Matrices that a forward pass leaves to its backward pass, and scratch for intermediate results;
+/// reused for every batch, so that nothing is allocated after the largest one. One value belongs to
+/// one layer.
 #[derive(Clone, Debug, Default)]
 pub struct Saved {
     /// The transformed rows ([`super::Layer::transform`]).
@@ -14,8 +15,8 @@ pub struct Saved {
 }
 
 impl Saved {
-    /// The layer's own struct of matrices: made at the first call, or if another layer used the value
-    /// before, and the same from then on.
+    /// The layer's own struct of matrices: made at the first call, or if another layer used the
+    /// value before, and the same from then on.
     pub fn state<T: Any + Clone + Debug + Default + Send + Sync>(&mut self) -> &mut T {
         if !self.state.as_deref().is_some_and(|state| (state as &dyn Any).is::<T>()) {
             self.state = Some(Box::new(T::default()));

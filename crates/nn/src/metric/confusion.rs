@@ -8,8 +8,8 @@ use rayon::prelude::*;
 
 use super::{Input, Label, Metric, Row, TASK};
 
-/// Rows whose prediction is right in every class: the usual accuracy for single labels, the share of exactly
-/// predicted sets for multiple ones (scikit-learn's `accuracy_score`).
+/// Rows whose prediction is right in every class: the usual accuracy for single labels, the share
+/// of exactly predicted sets for multiple ones (scikit-learn's `accuracy_score`).
 pub(super) const ACCURACY: Entry<Metric> = Entry {
     name: "accuracy",
     summary: "rows predicted right (with several labels: the whole set)",
@@ -27,8 +27,9 @@ pub(super) const F1_MICRO: Entry<Metric> = Entry {
     make: f1_micro,
 };
 
-/// Unweighted mean of the classes' F1. A class that is neither true nor predicted in any row has no F1 and takes no
-/// part (scikit-learn does the same for single labels, but counts such a class as 0 for multiple ones).
+/// Unweighted mean of the classes' F1. A class that is neither true nor predicted in any row has no
+/// F1 and takes no part (scikit-learn does the same for single labels, but counts such a class as 0
+/// for multiple ones).
 pub(super) const F1_MACRO: Entry<Metric> = Entry {
     name: "f1-macro",
     summary: "mean of the classes' F1",

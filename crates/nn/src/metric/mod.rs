@@ -1,9 +1,9 @@
 //! Scores of predictions: what is scored, and the table of the metrics there are.
 //!
-//! All metrics are between 0 and 1, larger is better, and read logits: a single-label prediction is the row's
-//! largest logit (the first of equals), a multi-label one every class with a logit above 0 (a
-//! probability above one half). None of them ever is NaN: where a metric is not defined (no labelled
-//! row, no class with both kinds, a score that is NaN) there is none.
+//! All metrics are between 0 and 1, larger is better, and read logits: a single-label prediction is
+//! the row's largest logit (the first of equals), a multi-label one every class with a logit above
+//! 0 (a probability above one half). None of them ever is NaN: where a metric is not defined (no
+//! labelled row, no class with both kinds, a score that is NaN) there is none.
 
 mod confusion;
 mod ranking;
@@ -11,7 +11,8 @@ mod ranking;
 use graphmill_core::{NodeId, Result, table::Table};
 use rayon::prelude::*;
 
-/// Rows that one task looks at. Rows are counted in whole numbers or summed in pieces that do not depend on the threads.
+/// Rows that one task looks at. Rows are counted in whole numbers or summed in pieces that do not
+/// depend on the threads.
 const TASK: usize = 1 << 12;
 
 /// The labels to score against.
@@ -63,7 +64,8 @@ impl<'a> Input<'a> {
         Self { picked: Picked::Both(rows), ..self }
     }
 
-    /// Row `i` of the logits belongs to row `nodes[i]` of the truth: for logits of these nodes only.
+    /// Row `i` of the logits belongs to row `nodes[i]` of the truth: for logits of these nodes
+    /// only.
     pub fn against(self, nodes: &'a [NodeId]) -> Self {
         Self { picked: Picked::Truth(nodes), ..self }
     }
@@ -155,7 +157,8 @@ impl Row<'_> {
     }
 }
 
-/// A metric: its value, or none where it is not defined. O(rows C), the two by ranks O(C rows log rows).
+/// A metric: its value, or none where it is not defined. O(rows C), the two by ranks O(C rows log
+/// rows).
 ///
 /// # Panics
 /// Logits and truth disagree in length, or a picked row is outside: a bug in the caller.
@@ -181,7 +184,8 @@ pub fn by_name(name: &str) -> Result<Metric> {
     Ok(TABLE.find(name)?.make)
 }
 
-/// The metric of a dataset that names none: `accuracy`, or `f1-micro` where nodes have several labels.
+/// The metric of a dataset that names none: `accuracy`, or `f1-micro` where nodes have several
+/// labels.
 pub fn default_name(multi_label: bool) -> &'static str {
     if multi_label { confusion::F1_MICRO.name } else { confusion::ACCURACY.name }
 }

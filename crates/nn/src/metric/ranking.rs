@@ -1,19 +1,20 @@
 //! Metrics of how a class ranks the rows: area under the ROC curve and average precision.
 //!
-//! Each class is a two-kind problem, positives against the rest. For multiple labels a row's score is
-//! the class's logit. For single labels it is the log-odds of the class under the softmax,
-//! `x_c - log sum over j != c of e^(x_j)`, which orders the rows as the class's probability does without
-//! running into ties at 0 and 1; with two classes that is the difference of the logits. Classes are
-//! averaged unweighted ("macro").
+//! Each class is a two-kind problem, positives against the rest. For multiple labels a row's score
+//! is the class's logit. For single labels it is the log-odds of the class under the softmax,
+//! `x_c - log sum over j != c of e^(x_j)`, which orders the rows as the class's probability does
+//! without running into ties at 0 and 1; with two classes that is the difference of the logits.
+//! Classes are averaged unweighted ("macro").
 
 use graphmill_core::table::Entry;
 use rayon::prelude::*;
 
 use super::{Input, Label, Metric, Row, TASK};
 
-/// The probability that a positive outranks a negative, ties counting one half: with `rank` the positives' mid-ranks
-/// among all rows (Hanley and McNeil, *The meaning and use of the area under a ROC curve*, Radiology 1982),
-/// `(sum of rank - P (P + 1) / 2) / (P N)`. Mean over the classes with both kinds.
+/// The probability that a positive outranks a negative, ties counting one half: with `rank` the
+/// positives' mid-ranks among all rows (Hanley and McNeil, *The meaning and use of the area under a
+/// ROC curve*, Radiology 1982), `(sum of rank - P (P + 1) / 2) / (P N)`. Mean over the classes with
+/// both kinds.
 pub(super) const ROC_AUC: Entry<Metric> = Entry {
     name: "roc-auc",
     summary: "area under the ROC curve, mean over the classes with positives and negatives",
@@ -23,10 +24,11 @@ pub(super) const ROC_AUC: Entry<Metric> = Entry {
 };
 
 /// `sum over n of (R_n - R_(n-1)) P_n`, with precision and recall at each distinct score, not
-/// interpolated (scikit-learn's `average_precision_score`, whose default is the same macro average). Mean over the classes
-/// with positives, where scikit-learn counts a class without as 0. A single-label problem of two
-/// classes is scored by class 1 alone. This is the definition behind the published scores of HumLoc
-/// (Zhao et al., *Multi-label node classification on graph-structured data*, TMLR 2023).
+/// interpolated (scikit-learn's `average_precision_score`, whose default is the same macro
+/// average). Mean over the classes with positives, where scikit-learn counts a class without as 0.
+/// A single-label problem of two classes is scored by class 1 alone. This is the definition behind
+/// the published scores of HumLoc (Zhao et al., *Multi-label node classification on
+/// graph-structured data*, TMLR 2023).
 pub(super) const AVERAGE_PRECISION: Entry<Metric> = Entry {
     name: "average-precision",
     summary: "area under the precision-recall steps, mean over the classes with positives",
@@ -100,8 +102,9 @@ fn ties(ranked: &[Ranked]) -> impl Iterator<Item = (f64, f64)> {
         .map(|run| (run.len() as f64, run.iter().filter(|row| row.1).count() as f64))
 }
 
-/// The sum of `term(rows, hits, rows above, hits above)` over the runs of equal scores, and the number of hits; a hit is
-/// a positive. In pieces of [`PIECE`] rows and what belongs to their last run, so that the sum depends on the rows alone.
+/// The sum of `term(rows, hits, rows above, hits above)` over the runs of equal scores, and the
+/// number of hits; a hit is a positive. In pieces of [`PIECE`] rows and what belongs to their last
+/// run, so that the sum depends on the rows alone.
 fn sum_over_runs(ranked: &[Ranked], term: fn(f64, f64, f64, f64) -> f64) -> (f64, f64) {
     let mut pieces = Vec::new();
     let mut rest = ranked;
@@ -139,7 +142,8 @@ fn sum_over_runs(ranked: &[Ranked], term: fn(f64, f64, f64, f64) -> f64) -> (f64
 }
 
 fn auc(ranked: &[Ranked]) -> Option<f64> {
-    // pairs (positive, negative) in the right order: each negative counts the positives above it and half of those beside it
+    // pairs (positive, negative) in the right order: each negative counts the positives above it
+    // and half of those beside it
     let (pairs, positives) =
         sum_over_runs(ranked, |rows, hits, _, hits_above| (rows - hits) * (hits_above + 0.5 * hits));
     let negatives = ranked.len() as f64 - positives;

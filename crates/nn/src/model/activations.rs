@@ -2,8 +2,8 @@
 
 use crate::{Matrix, Saved, View, ViewMut};
 
-/// All intermediate matrices of a [`super::Model`], reused for every batch: once it has seen the largest
-/// batch nothing is allocated. One value belongs to one model and one pass at a time.
+/// All intermediate matrices of a [`super::Model`], reused for every batch: once it has seen the
+/// largest batch nothing is allocated. One value belongs to one model and one pass at a time.
 #[derive(Clone, Debug, Default)]
 pub struct Activations {
     /// The features after dropout, `S x F`, or the stored values of sparse ones.
@@ -42,10 +42,11 @@ pub(super) struct SavedStage {
     pub(super) before_norm: Matrix,
     /// The norm's.
     pub(super) norm: [Matrix; 2],
-    /// The aggregates of reused rows, of the bottom layer ([`super::Reused::aggregates`]), `H x dim` each.
+    /// The aggregates of reused rows, of the bottom layer ([`super::Reused::aggregates`]),
+    /// `H x dim` each.
     pub(super) reused: Vec<Matrix>,
-    /// Of reused rows that follow the parameters in some directions: the basis times the weights, the rows' coordinates,
-    /// and the gradient of the former.
+    /// Of reused rows that follow the parameters in some directions: the basis times the weights,
+    /// the rows' coordinates, and the gradient of the former.
     pub(super) projected: [Matrix; 3],
 }
 
@@ -85,19 +86,20 @@ impl Activations {
         (out.view(), grad.view_mut())
     }
 
-    /// The output rows of layer `l` of the last forward pass (0 is the bottom), `D x O`, and reused ones behind the bottom layer's.
+    /// The output rows of layer `l` of the last forward pass (0 is the bottom), `D x O`, and reused
+    /// ones behind the bottom layer's.
     pub fn output(&self, l: usize) -> View<'_> {
         self.stages[l].rows.out.view()
     }
 
-    /// The same, to be changed between [`super::Model::forward_layer`] calls: a strategy may put rows
-    /// there that were computed elsewhere.
+    /// The same, to be changed between [`super::Model::forward_layer`] calls: a strategy may put
+    /// rows there that were computed elsewhere.
     pub fn output_mut(&mut self, l: usize) -> ViewMut<'_> {
         self.stages[l].rows.out.view_mut()
     }
 
-    /// The gradient of the output rows of layer `l`, after [`super::Model::backward_layer`] of the one
-    /// above.
+    /// The gradient of the output rows of layer `l`, after [`super::Model::backward_layer`] of the
+    /// one above.
     pub fn output_grad_mut(&mut self, l: usize) -> ViewMut<'_> {
         self.stages[l].rows.grad.view_mut()
     }

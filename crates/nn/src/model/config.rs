@@ -72,8 +72,8 @@ pub enum ResidualKind {
     /// Nothing.
     #[default]
     None,
-    /// The destinations' input rows; the convolution that gives the classes has none (He, Zhang, Ren and Sun, CVPR 2016,
-    /// equation 1).
+    /// The destinations' input rows; the convolution that gives the classes has none (He, Zhang,
+    /// Ren and Sun, CVPR 2016, equation 1).
     Identity,
     /// The destinations' input rows times a learned matrix (equation 2).
     Linear,
@@ -127,8 +127,8 @@ impl ModelConfig {
         Ok(())
     }
 
-    /// How many blocks a pass through the model reads, one for each hop of each layer: what a sampler of neighbours must
-    /// make.
+    /// How many blocks a pass through the model reads, one for each hop of each layer: what a
+    /// sampler of neighbours must make.
     pub fn num_blocks(&self) -> usize {
         self.layers * layer::hops(&self.model, &self.own)
     }

@@ -1,7 +1,7 @@
-//! Evaluation over all neighbours, layer by layer: every node's rows of one layer are computed before
-//! the next begins, in chunks of nodes, so that nothing is computed twice and memory is a table per
-//! layer (Hamilton et al. 2017 sample also at inference; this is the exact answer, as in PyG's and
-//! DGL's examples).
+//! Evaluation over all neighbours, layer by layer: every node's rows of one layer are computed
+//! before the next begins, in chunks of nodes, so that nothing is computed twice and memory is a
+//! table per layer (Hamilton et al. 2017 sample also at inference; this is the exact answer, as in
+//! PyG's and DGL's examples).
 //!
 //! ```text
 //! table = features                                               V x F
@@ -42,7 +42,8 @@ impl Model {
         &self.stages[l].conv.spec().transformed
     }
 
-    /// Whether layer `l` in [`ProductOrder::TransformFirst`] reads the destinations' own input rows beside the transformed ones.
+    /// Whether layer `l` in [`ProductOrder::TransformFirst`] reads the destinations' own input rows
+    /// beside the transformed ones.
     pub fn combines_own_rows(&self, l: usize) -> bool {
         self.stages[l].combines_own_rows()
     }
@@ -57,17 +58,17 @@ impl Model {
     }
 
     /// What layer `l` does with rows before it aggregates them: `x` (`R x layer_in_dim`) to rows
-    /// `at..at + R` of the tables `t`, of widths [`Model::transformed_dims`]. Only for a layer run in
-    /// [`ProductOrder::TransformFirst`].
+    /// `at..at + R` of the tables `t`, of widths [`Model::transformed_dims`]. Only for a layer run
+    /// in [`ProductOrder::TransformFirst`].
     pub fn transform_rows(&self, l: usize, pass: &Pass, x: View, at: usize, t: &mut [Matrix]) {
         self.stages[l].conv.transform(&pass.part(l as u64), x, at, t);
     }
 
     /// Layer `l`, with residual, norm and activation, on a chunk of nodes: the block is global, its
-    /// destinations are the chunk, its sources rows of the tables. `input.x` is the whole table of the layer's
-    /// input rows, `input.transformed` the tables from [`Model::transform_rows`] in
-    /// [`ProductOrder::TransformFirst`]. `out` is `D x layer_out_dim`. `scratch` is reused from chunk to chunk.
-    /// `pass` is not training.
+    /// destinations are the chunk, its sources rows of the tables. `input.x` is the whole table of
+    /// the layer's input rows, `input.transformed` the tables from [`Model::transform_rows`] in
+    /// [`ProductOrder::TransformFirst`]. `out` is `D x layer_out_dim`. `scratch` is reused from
+    /// chunk to chunk. `pass` is not training.
     pub fn infer(&self, l: usize, pass: &Pass, input: &LayerInput, scratch: &mut Activations, out: ViewMut) {
         debug_assert!(!pass.training, "dropout has no place in inference");
         scratch.fit(self.stages.len(), self.head.len());

@@ -9,12 +9,13 @@
 //! the sources of the next; the destinations of the last are the seeds. A single block stands for
 //! all layers (a sampled subgraph, whose sources are its destinations).
 //!
-//! A layer of several hops ([`layer::hops`]) reads a block for each, and is a layer of the picture for each: "layer" means
-//! one of those from here on.
+//! A layer of several hops ([`layer::hops`]) reads a block for each, and is a layer of the picture
+//! for each: "layer" means one of those from here on.
 //!
-//! Training goes through [`Model::forward`] and [`Model::backward`] (`train.rs`). Evaluation over all
-//! neighbours goes layer by layer in chunks of nodes, so its memory is a table per layer (`infer.rs`). Rows of the bottom
-//! layer may have been computed earlier, for many batches at once (`reuse.rs`).
+//! Training goes through [`Model::forward`] and [`Model::backward`] (`train.rs`). Evaluation over
+//! all neighbours goes layer by layer in chunks of nodes, so its memory is a table per layer
+//! (`infer.rs`). Rows of the bottom layer may have been computed earlier, for many batches at once
+//! (`reuse.rs`).
 
 mod activations;
 mod config;
@@ -75,12 +76,12 @@ pub struct Model {
 }
 
 impl Model {
-    /// A model that turns rows of `in_dim` features into scores of `classes` classes, with random weights
-    /// that depend on nothing but the arguments.
+    /// A model that turns rows of `in_dim` features into scores of `classes` classes, with random
+    /// weights that depend on nothing but the arguments.
     ///
     /// # Errors
-    /// An unknown name (the known ones are listed), a number outside its range, or widths that do not
-    /// fit together.
+    /// An unknown name (the known ones are listed), a number outside its range, or widths that do
+    /// not fit together.
     pub fn new(config: &ModelConfig, in_dim: usize, classes: usize, seed: u64) -> Result<Self> {
         config.check()?;
         for (field, value) in [("feature_dim", in_dim), ("classes", classes)] {
@@ -139,8 +140,8 @@ impl Model {
         self.stages.len()
     }
 
-    /// How many of them make the embeddings, the rows that become scores: all where there is a head, else those below the
-    /// layer that gives the classes.
+    /// How many of them make the embeddings, the rows that become scores: all where there is a
+    /// head, else those below the layer that gives the classes.
     pub fn num_embedding_layers(&self) -> usize {
         if self.head.is_empty() { self.below_last } else { self.stages.len() }
     }
@@ -166,8 +167,8 @@ impl Model {
     }
 
     /// Shows every parameter with its full name ("conv.0.neigh.weight"), always in the same order:
-    /// input layer, then convolution, residual and norm of each layer from the bottom up, then the head.
-    /// Running statistics are among them, with [`Param::trainable`] false.
+    /// input layer, then convolution, residual and norm of each layer from the bottom up, then the
+    /// head. Running statistics are among them, with [`Param::trainable`] false.
     pub fn visit<'a>(&'a self, see: &mut dyn FnMut(&'a str, &'a Param)) {
         let mut names = self.names.iter();
         let mut see = |p: &'a Param| see(names.next().expect("as many names as parameters"), p);
@@ -197,8 +198,8 @@ impl Model {
         }
     }
 
-    /// Shows the parameters of a part for change: [`Part::Input`], each [`Part::Layer`] and [`Part::Head`] together are those of
-    /// [`Model::visit_mut`], in its order.
+    /// Shows the parameters of a part for change: [`Part::Input`], each [`Part::Layer`] and
+    /// [`Part::Head`] together are those of [`Model::visit_mut`], in its order.
     pub fn visit_part_mut(&mut self, part: Part, see: &mut dyn FnMut(&mut Param)) {
         match part {
             Part::Input => self.input.iter_mut().for_each(|input| input.visit_mut(see)),
@@ -233,16 +234,17 @@ impl Model {
         self.aggregation() == Aggregation::Symmetric
     }
 
-    /// The cheapest order of each layer for training on blocks of these sizes, or on a single one that
-    /// stands for all ([`cost`]). Any batch's sizes will do for a whole run: only their proportions matter.
+    /// The cheapest order of each layer for training on blocks of these sizes, or on a single one
+    /// that stands for all ([`cost`]). Any batch's sizes will do for a whole run: only their
+    /// proportions matter.
     pub fn orders(&self, shapes: &[BlockShape]) -> Vec<ProductOrder> {
         self.choose(shapes, |model, l| {
             if model.wants_input_grad(l) { Purpose::InnerLayer } else { Purpose::BottomLayer }
         })
     }
 
-    /// Makes the bottom layer transform first where it reads the features themselves: the one order in which they may be
-    /// sparse. Says whether it can.
+    /// Makes the bottom layer transform first where it reads the features themselves: the one order
+    /// in which they may be sparse. Says whether it can.
     pub fn start_with_product(&self, orders: &mut [ProductOrder]) -> bool {
         if self.input.is_some() {
             return true;
@@ -272,17 +274,18 @@ impl Model {
         layer::needs_transposed(orders[l], self.wants_input_grad(l))
     }
 
-    /// Whether the backward pass of layer `l` needs no gradients of its sources but those that it hands down, and the layer below
-    /// none but its own computed rows': its block may then leave sources out ([`graphmill_core::Block::grad_src`]). Not where it
-    /// transforms first, nor over a norm that has parameters.
+    /// Whether the backward pass of layer `l` needs no gradients of its sources but those that it
+    /// hands down, and the layer below none but its own computed rows': its block may then leave
+    /// sources out ([`graphmill_core::Block::grad_src`]). Not where it transforms first, nor over a
+    /// norm that has parameters.
     pub fn may_restrict(&self, orders: &[ProductOrder], l: usize) -> bool {
         l > 0
             && orders[l] == ProductOrder::AggregateFirst
             && self.stages[l - 1].norm.as_ref().is_none_or(|norm| !norm.needs_all_rows())
     }
 
-    /// Whether the bottom block may be global, its rows read in place from the whole table of features:
-    /// the bottom layer aggregates first, and nothing happens to the rows before.
+    /// Whether the bottom block may be global, its rows read in place from the whole table of
+    /// features: the bottom layer aggregates first, and nothing happens to the rows before.
     pub fn can_read_table(&self, orders: &[ProductOrder]) -> bool {
         orders[0] == ProductOrder::AggregateFirst && self.input.is_none() && self.input_dropout == 0.0
     }

@@ -6,20 +6,24 @@
 //!   H rows of the table          ──┘
 //! ```
 //!
-//! [`Model::bottom_rows`] makes rows for a table, and [`StepInput::reused`](super::StepInput::reused) puts rows of it
-//! behind those that a batch computes. The model does not know which rows are in the table, which parameters they were
-//! made with, or how long they stay there: that is the caller's policy.
+//! [`Model::bottom_rows`] makes rows for a table, and
+//! [`StepInput::reused`](super::StepInput::reused) puts rows of it behind those that a batch
+//! computes. The model does not know which rows are in the table, which parameters they were made
+//! with, or how long they stay there: that is the caller's policy.
 //!
-//! A stored row is the sum of convolution, bias and residual, before the norm: a norm over the batch sees all rows of
-//! the batch, and every batch has its own dropout masks. A convolution that activates its rows itself is stored
-//! activated.
+//! A stored row is the sum of convolution, bias and residual, before the norm: a norm over the
+//! batch sees all rows of the batch, and every batch has its own dropout masks. A convolution that
+//! activates its rows itself is stored activated.
 //!
 //! # Gradients
 //!
-//! - Rows without aggregates are constants: their gradient ends, and the bottom layer learns from computed rows alone.
-//! - Rows with their aggregates hand it to the weights behind the aggregation, as if the rows had been computed from
-//!   these aggregates now. Parameters before the aggregation (attention's vectors, the input layer) get none.
-//! - Rows with coordinates in a basis ([`Projected`](super::Projected)) hand it to these weights through the basis.
+//! - Rows without aggregates are constants: their gradient ends, and the bottom layer learns from
+//!   computed rows alone.
+//! - Rows with their aggregates hand it to the weights behind the aggregation, as if the rows had
+//!   been computed from these aggregates now. Parameters before the aggregation (attention's
+//!   vectors, the input layer) get none.
+//! - Rows with coordinates in a basis ([`Projected`](super::Projected)) hand it to these weights
+//!   through the basis.
 //!
 //! # Cost
 //!
@@ -67,8 +71,9 @@ pub struct ProjectedRows<'a> {
 }
 
 impl Model {
-    /// The bottom layer's rows before its norm, of a block alone, and the aggregates they are made from: `D` rows each.
-    /// `input` is without transformed rows, its `x` as for [`Model::forward`]; `scratch` is reused from call to call.
+    /// The bottom layer's rows before its norm, of a block alone, and the aggregates they are made
+    /// from: `D` rows each. `input` is without transformed rows, its `x` as for [`Model::forward`];
+    /// `scratch` is reused from call to call.
     ///
     /// Dropout of features and attention depends on `pass`; nothing drops from the rows.
     ///
@@ -99,8 +104,9 @@ impl Model {
         }
     }
 
-    /// Splits `D` rows from [`Model::bottom_rows`] with their aggregates (`D` rows each) in two: writes the coordinates of
-    /// the aggregates in `basis`, and subtracts their product with the basis and the weights, and the bias, from the rows.
+    /// Splits `D` rows from [`Model::bottom_rows`] with their aggregates (`D` rows each) in two:
+    /// writes the coordinates of the aggregates in `basis`, and subtracts their product with the
+    /// basis and the weights, and the bias, from the rows.
     ///
     /// # Panics
     /// The bottom layer has no aggregates ([`Model::aggregate_dims`] is empty).
@@ -161,8 +167,9 @@ impl Model {
         }
     }
 
-    /// Shows the parameters that a row of [`Model::bottom_rows`] depends on: the input layer's, the bottom convolution's and
-    /// residual's. They are the first ones of [`Model::visit`], with its names and in its order.
+    /// Shows the parameters that a row of [`Model::bottom_rows`] depends on: the input layer's, the
+    /// bottom convolution's and residual's. They are the first ones of [`Model::visit`], with its
+    /// names and in its order.
     pub fn visit_bottom<'a>(&'a self, see: &mut dyn FnMut(&'a str, &'a Param)) {
         let mut names = self.names.iter();
         let mut see = |p: &'a Param| see(names.next().expect("as many names as parameters"), p);

@@ -1,6 +1,7 @@
 //! One layer of a model: `dropout(activation(norm(conv(x) + residual(x))))`.
 //!
-//! In the bottom one, rows that are reused may stand behind those that are computed: they join before the norm.
+//! In the bottom one, rows that are reused may stand behind those that are computed: they join
+//! before the norm.
 
 use super::{activations::SavedStage, reused::Reused};
 use crate::{
@@ -72,12 +73,14 @@ impl Stage {
         self.residual.is_none() && self.norm.is_none()
     }
 
-    /// Whether [`Stage::forward`] of rows that are transformed already reads the destinations' own rows of `x`.
+    /// Whether [`Stage::forward`] of rows that are transformed already reads the destinations' own
+    /// rows of `x`.
     pub(super) fn combines_own_rows(&self) -> bool {
         self.residual.is_some() || self.conv.spec().combines_own_rows
     }
 
-    /// `input` to `out` (`D x O`, and the reused rows). The rows of all sources may be transformed already.
+    /// `input` to `out` (`D x O`, and the reused rows). The rows of all sources may be transformed
+    /// already.
     pub(super) fn forward(
         &self,
         pass: &Pass,
@@ -110,8 +113,8 @@ impl Stage {
         }
     }
 
-    /// `conv(x) + residual(x)`, `D x O`: the rows before the norm, or finished already if the stage is plain. `own` is
-    /// scratch for own rows.
+    /// `conv(x) + residual(x)`, `D x O`: the rows before the norm, or finished already if the stage
+    /// is plain. `own` is scratch for own rows.
     pub(super) fn rows(
         &self,
         pass: &Pass,
@@ -136,9 +139,9 @@ impl Stage {
         }
     }
 
-    /// The gradients of the last training [`Stage::forward`], whose output was `y`. `grad` (as many rows as `y` has; without
-    /// those of the reused rows where nothing wants them) becomes that of the computed rows before the norm; `x_grad` is
-    /// resized.
+    /// The gradients of the last training [`Stage::forward`], whose output was `y`. `grad` (as many
+    /// rows as `y` has; without those of the reused rows where nothing wants them) becomes that of
+    /// the computed rows before the norm; `x_grad` is resized.
     pub(super) fn backward(
         &mut self,
         pass: &Pass,

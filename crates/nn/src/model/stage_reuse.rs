@@ -1,5 +1,5 @@
-//! Rows of a table in the bottom stage: the forward pass puts them behind the computed rows, the backward pass hands their
-//! gradient to the weights.
+//! Rows of a table in the bottom stage: the forward pass puts them behind the computed rows, the
+//! backward pass hands their gradient to the weights.
 
 use super::{
     activations::SavedStage,
@@ -30,13 +30,15 @@ impl Stage {
         self.conv.as_reusable_mut().expect(NOT_REUSABLE)
     }
 
-    /// The number of matrices that the residual's gradient needs: the own rows, if they are multiplied.
+    /// The number of matrices that the residual's gradient needs: the own rows, if they are
+    /// multiplied.
     pub(super) fn residual_aggregates(&self) -> usize {
         usize::from(matches!(self.residual, Some(Residual::Linear(_))))
     }
 
-    /// Puts reused rows behind the `computed` ones in `rows`, and finishes them where those are finished already. Their places
-    /// among all rows, or a site of their own, make their dropout masks others than the computed rows'.
+    /// Puts reused rows behind the `computed` ones in `rows`, and finishes them where those are
+    /// finished already. Their places among all rows, or a site of their own, make their dropout
+    /// masks others than the computed rows'.
     pub(super) fn put_behind(
         &self,
         pass: &Pass,
@@ -73,8 +75,8 @@ impl Stage {
         }
     }
 
-    /// Hands the gradient of reused rows on to the weights, if their aggregates are there, and leaves `grad` to the
-    /// `computed` rows. `y` are all output rows.
+    /// Hands the gradient of reused rows on to the weights, if their aggregates are there, and
+    /// leaves `grad` to the `computed` rows. `y` are all output rows.
     pub(super) fn backward_behind(
         &mut self,
         pass: &Pass,

@@ -23,8 +23,8 @@ pub struct StepInput<'a> {
     pub blocks: &'a [Block],
     /// The features, as for [`Model::forward`].
     pub x: View<'a>,
-    /// Rows behind those that the bottom layer computes: its `D` rows are the first `C` sources of block
-    /// 1, the reused ones the `H` others.
+    /// Rows behind those that the bottom layer computes: its `D` rows are the first `C` sources of
+    /// block 1, the reused ones the `H` others.
     pub reused: Option<Reused<'a>>,
 }
 
@@ -45,7 +45,8 @@ impl Model {
     ///
     /// `blocks` are the layers' from the bottom up, or a single one for all; `x` is `S x F`, the
     /// features of the bottom block's sources, or the whole table where that block is global
-    /// ([`Model::can_read_table`]). They may be sparse, and transposed, after [`Model::start_with_product`].
+    /// ([`Model::can_read_table`]). They may be sparse, and transposed, after
+    /// [`Model::start_with_product`].
     pub fn forward(
         &self,
         pass: &Pass,
@@ -57,8 +58,8 @@ impl Model {
         self.forward_step(pass, &StepInput { orders, blocks, x, reused: None }, acts);
     }
 
-    /// [`Model::forward`], with rows behind the bottom layer's own. Without any it is [`Model::forward`], to
-    /// the bit.
+    /// [`Model::forward`], with rows behind the bottom layer's own. Without any it is
+    /// [`Model::forward`], to the bit.
     ///
     /// # Panics
     /// Rows are reused, and there is no separate block for a layer above.
@@ -103,8 +104,8 @@ impl Model {
         }
     }
 
-    /// One layer's step of [`Model::forward`]: reads the output of the one below from `acts`. `x` are
-    /// the features, as given to [`Model::forward_input`].
+    /// One layer's step of [`Model::forward`]: reads the output of the one below from `acts`. `x`
+    /// are the features, as given to [`Model::forward_input`].
     pub fn forward_layer(
         &self,
         l: usize,
@@ -149,8 +150,8 @@ impl Model {
     }
 
     /// Adds to every parameter's gradient, from that of the scores
-    /// ([`Activations::logits_and_grad`]) of the last training [`Model::forward`], whose arguments are
-    /// given again. The features' gradient is never computed.
+    /// ([`Activations::logits_and_grad`]) of the last training [`Model::forward`], whose arguments
+    /// are given again. The features' gradient is never computed.
     ///
     /// Local blocks are transposed where [`Model::needs_transposed`] says so.
     pub fn backward(
@@ -164,11 +165,13 @@ impl Model {
         self.backward_step(pass, &StepInput { orders, blocks, x, reused: None }, acts, &mut |_, _| {});
     }
 
-    /// [`Model::backward`] of [`Model::forward_step`], whose arguments are given again. Calls `after` with each part
-    /// when its gradient is complete, from the head down: work on it may overlap the rest.
+    /// [`Model::backward`] of [`Model::forward_step`], whose arguments are given again. Calls
+    /// `after` with each part when its gradient is complete, from the head down: work on it may
+    /// overlap the rest.
     ///
-    /// If reused rows are constants, block 1 may leave them out of its gradients ([`Block::grad_src`] is `C` or
-    /// more), if [`Model::may_restrict`] says so of layer 1; with aggregates it leaves out none.
+    /// If reused rows are constants, block 1 may leave them out of its gradients
+    /// ([`Block::grad_src`] is `C` or more), if [`Model::may_restrict`] says so of layer 1; with
+    /// aggregates it leaves out none.
     ///
     /// # Panics
     /// Gradients that are needed were left out.

@@ -8,7 +8,8 @@
 //! value -= lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
 //! ```
 //!
-//! Memory: two matrices per parameter. [`super::adamw`] is the same with the decay taken out of `g`.
+//! Memory: two matrices per parameter. [`super::adamw`] is the same with the decay taken out of
+//! `g`.
 
 use graphmill_core::table::Entry;
 

@@ -1,5 +1,5 @@
-//! AdamW (Loshchilov and Hutter, *Decoupled weight decay regularization*, ICLR 2019, algorithm 2), in
-//! PyTorch's scaling: [`super::adam`] with `g = gradient`, and before the step
+//! AdamW (Loshchilov and Hutter, *Decoupled weight decay regularization*, ICLR 2019, algorithm 2),
+//! in PyTorch's scaling: [`super::adam`] with `g = gradient`, and before the step
 //!
 //! ```text
 //! value -= lr * decay * value

@@ -1,6 +1,6 @@
 //! Clipping of gradients by their global norm (Pascanu, Mikolov and Bengio, *On the difficulty of
-//! training recurrent neural networks*, ICML 2013), as PyTorch's `clip_grad_norm_`: all gradients are scaled by
-//! `max_norm / (norm + 1e-6)` where that is below 1.
+//! training recurrent neural networks*, ICML 2013), as PyTorch's `clip_grad_norm_`: all gradients
+//! are scaled by `max_norm / (norm + 1e-6)` where that is below 1.
 
 use crate::{Backend, Param};
 
@@ -18,8 +18,9 @@ pub fn global_norm(backend: &dyn Backend, mut visit: impl FnMut(&mut dyn FnMut(&
     squares.sqrt()
 }
 
-/// Scales the trainable gradients so that their [`global_norm`] is at most `max_norm`; returns the norm
-/// they had. Where that is not finite the gradients stay as they are, and the caller has to stop.
+/// Scales the trainable gradients so that their [`global_norm`] is at most `max_norm`; returns the
+/// norm they had. Where that is not finite the gradients stay as they are, and the caller has to
+/// stop.
 ///
 /// ```
 /// # use graphmill_nn::{Param, backend::Reference, optim::clip};

@@ -54,8 +54,8 @@ pub trait Optimizer: Send {
     fn begin(&mut self, lr: f32);
 
     /// Updates the parameter at `index` of the visiting order from its gradient, which stays as it
-    /// is. `decay` is the weight decay (an L2 penalty, or AdamW's). A frozen parameter is left alone.
-    /// Allocates state on a parameter's first update, never after.
+    /// is. `decay` is the weight decay (an L2 penalty, or AdamW's). A frozen parameter is left
+    /// alone. Allocates state on a parameter's first update, never after.
     ///
     /// # Panics
     /// The parameter had another shape before: a bug in the caller.
@@ -96,8 +96,8 @@ pub static TABLE: Table<Make> = Table::new("optimizer", &[sgd::ENTRY, adam::ENTR
 /// The optimiser called `name`.
 ///
 /// # Errors
-/// No such name, or an option out of range, also one that this optimiser does not read: no run is recorded with a
-/// value that cannot be.
+/// No such name, or an option out of range, also one that this optimiser does not read: no run is
+/// recorded with a value that cannot be.
 pub fn by_name(name: &str, own: &OwnOptions) -> Result<Box<dyn Optimizer>> {
     let entry = TABLE.find(name)?;
     for group in TABLE.iter().flat_map(|entry| entry.options) {

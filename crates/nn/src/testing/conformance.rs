@@ -1,5 +1,5 @@
-//! The tests that every layer passes: gradients against finite differences, both orders, local and global
-//! blocks, any number of threads.
+//! The tests that every layer passes: gradients against finite differences, both orders, local and
+//! global blocks, any number of threads.
 //!
 //! A crate with a layer of its own calls [`assert_layer`] with the row that it registers:
 //!
@@ -343,8 +343,8 @@ impl Case {
 
     /// Saved aggregates give the rows, and the gradients of the weights behind the aggregation.
     ///
-    /// Parameters before the aggregation get none: they are those that [`crate::layer::ReusableLayer`]'s
-    /// backward pass leaves at zero.
+    /// Parameters before the aggregation get none: they are those that
+    /// [`crate::layer::ReusableLayer`]'s backward pass leaves at zero.
     pub fn assert_aggregates_suffice(&mut self) {
         let (block, x, c) = self.inputs(24);
         let Self { name, layer, .. } = self;

@@ -1,5 +1,5 @@
-//! Small random inputs, comparisons of gradients with finite differences, and the conformance tests of layers
-//! ([`conformance`]), for the tests of this crate and of crates with layers of their own.
+//! Small random inputs, comparisons of gradients with finite differences, and the conformance tests
+//! of layers ([`conformance`]), for the tests of this crate and of crates with layers of their own.
 //!
 //! Everything here panics when it finds a fault. Behind the feature `testing`.
 
@@ -24,8 +24,8 @@ pub fn random(rows: usize, cols: usize, seed: u64) -> Matrix {
     Matrix::from_slice(rows, cols, &data)
 }
 
-/// A local block whose destinations have `0, 1, 2, 3, 0, 1, ...` random in-neighbours (repeated edges and
-/// self-loops occur), with random weights between 0.2 and 1 where asked for, transposed.
+/// A local block whose destinations have `0, 1, 2, 3, 0, 1, ...` random in-neighbours (repeated
+/// edges and self-loops occur), with random weights between 0.2 and 1 where asked for, transposed.
 pub fn random_block(num_dst: usize, num_src: usize, weighted: bool, seed: u64) -> Block {
     let mut stream = Stream::new(key(&[seed, 2]));
     let mut block = Block { num_dst, num_src, indptr: vec![0], ..Block::default() };
@@ -42,8 +42,8 @@ pub fn random_block(num_dst: usize, num_src: usize, weighted: bool, seed: u64) -
     block
 }
 
-/// The same block over a table of `2 S + 1` rows in which source `u` is row `2 (S - u)`, and that table
-/// around the sources' rows `x`; the other rows are NaN, so nothing may read them.
+/// The same block over a table of `2 S + 1` rows in which source `u` is row `2 (S - u)`, and that
+/// table around the sources' rows `x`; the other rows are NaN, so nothing may read them.
 pub fn global(block: &Block, x: &Matrix) -> (Block, Matrix) {
     let (s, f) = (block.num_src, x.num_cols());
     let at = |u: usize| 2 * (s - u);
@@ -96,13 +96,13 @@ impl Checked {
     }
 }
 
-/// Compares `grad` with central differences of `objective(i, delta)`, the objective with element `i`
-/// moved by `delta`.
+/// Compares `grad` with central differences of `objective(i, delta)`, the objective with element
+/// `i` moved by `delta`.
 ///
 /// Two steps are taken and extrapolated, which leaves an error of fourth order. Within a step of a
-/// kink (ReLU, maximum) no difference quotient says anything: there the central differences of the two
-/// steps disagree, or the second differences do not shrink with the step. Those elements are left out;
-/// the caller sees to it ([`Checked`]) that they are few.
+/// kink (ReLU, maximum) no difference quotient says anything: there the central differences of the
+/// two steps disagree, or the second differences do not shrink with the step. Those elements are
+/// left out; the caller sees to it ([`Checked`]) that they are few.
 pub fn check(what: &str, grad: View, mut objective: impl FnMut(usize, f32) -> f64) -> Checked {
     const STEP: f32 = 1.0 / 128.0;
     let grad = grad.host();

@@ -1,5 +1,6 @@
-//! Every operation of a backend on made-up inputs: `(name, tolerance, run)`. A backend's tests compare what
-//! `run` returns with the reference backend's, or with its own under other circumstances.
+//! Every operation of a backend on made-up inputs: `(name, tolerance, run)`. A backend's tests
+//! compare what `run` returns with the reference backend's, or with its own under other
+//! circumstances.
 
 use graphmill_core::{Block, keyed::Stream};
 use graphmill_nn::backend::{
@@ -35,7 +36,8 @@ pub(crate) struct Shape {
 /// All outputs of an operation, one after the other.
 pub(crate) type Outputs = Vec<f64>;
 
-/// One operation: its name, the largest error relative to the largest output (at least 1), and a run of it.
+/// One operation: its name, the largest error relative to the largest output (at least 1), and a
+/// run of it.
 pub(crate) type Operation = (&'static str, f64, fn(&dyn Backend, Shape) -> Outputs);
 
 struct Inputs {

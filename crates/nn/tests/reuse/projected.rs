@@ -1,4 +1,5 @@
-//! Reused rows that follow the parameters in some directions: against the formula, computed plainly in f64.
+//! Reused rows that follow the parameters in some directions: against the formula, computed plainly
+//! in f64.
 
 use graphmill_nn::model::ResidualKind;
 
@@ -44,7 +45,8 @@ fn later(model: &Model, all: bool) -> Model {
     later
 }
 
-/// `k` orthonormal directions of rows of these widths side by side, by Gram and Schmidt; all of them where there are fewer.
+/// `k` orthonormal directions of rows of these widths side by side, by Gram and Schmidt; all of
+/// them where there are fewer.
 fn directions(widths: &[usize], k: usize) -> Vec<Matrix> {
     let all: usize = widths.iter().sum();
     let mut stream = Stream::new(key(&[all as u64, k as u64]));
@@ -145,8 +147,8 @@ fn times(a: &[f64], weight: &[Vec<f64>]) -> Vec<f64> {
     y
 }
 
-/// The rows made with `then` as `now` is to read them: `(a - a Bᵀ B) W0 + (a Bᵀ)(B W1) + b1`, and an identity residual, which
-/// has no weights.
+/// The rows made with `then` as `now` is to read them: `(a - a Bᵀ B) W0 + (a Bᵀ)(B W1) + b1`, and
+/// an identity residual, which has no weights.
 fn plainly(then: &Model, now: &Model, config: &ModelConfig, table: &Table, basis: &[Matrix]) -> Table {
     let heads = if config.model == "gat" { config.own.get::<GatOptions>().heads } else { 1 };
     let [(then_weight, then_bias), (now_weight, now_bias)] =
@@ -263,7 +265,8 @@ fn where_it_learns_gradients_match_finite_differences() {
         let (x, reused) = (batch.x.view(), following.reused(true));
         let (_, grads) = reusing(&mut model, &orders, &batch.reusing, x, reused, &batch.c);
         let (mut checked, mut acts) = (Checked::default(), Activations::default());
-        // before the aggregation too: the coordinates are constants, so nothing of the reused rows arrives there
+        // before the aggregation too: the coordinates are constants, so nothing of the reused rows
+        // arrives there
         for (name, grad) in &grads {
             checked += check(&format!("{config:?} {name}"), grad.view(), |i, delta| {
                 let change = |model: &mut Model, delta| {

@@ -29,8 +29,8 @@ struct Keep {
 /// An array of `shape` over memory that `keep` owns.
 ///
 /// # Safety
-/// From `start` on there are initialised values of `descr`, as many as `shape` says, in C order and aligned, for as long as `keep` lives. If
-/// `writable`, nobody else reads or writes them.
+/// From `start` on there are initialised values of `descr`, as many as `shape` says, in C order and
+/// aligned, for as long as `keep` lives. If `writable`, nobody else reads or writes them.
 pub(super) unsafe fn view<'py>(
     py: Python<'py>,
     start: *const u8,
@@ -42,7 +42,8 @@ pub(super) unsafe fn view<'py>(
     let keep = Bound::new(py, Keep { _memory: keep })?;
     let mut dims: Vec<npy_intp> = shape.iter().map(|&d| d as npy_intp).collect();
     let flags = if writable { npyffi::NPY_ARRAY_WRITEABLE } else { 0 };
-    // SAFETY: the caller vouches for the memory; NumPy takes over the references to `descr` and `keep`, and copies the dimensions.
+    // SAFETY: the caller vouches for the memory; NumPy takes over the references to `descr` and
+    // `keep`, and copies the dimensions.
     unsafe {
         let kind = npyffi::get_type_object(py, npyffi::NpyTypes::PyArray_Type);
         let (descr, count) = (descr.into_dtype_ptr(), dims.len() as c_int);
@@ -79,7 +80,8 @@ pub(super) fn of_lease<'py>(
         return Err(PyValueError::new_err(format!("{} bytes are no array of shape {shape:?}", bytes.len())));
     }
     let start = bytes.as_ptr();
-    // SAFETY: as many bytes as were just counted, on the heap, where they stay when the lease moves; it is this array's alone.
+    // SAFETY: as many bytes as were just counted, on the heap, where they stay when the lease
+    // moves; it is this array's alone.
     unsafe { view(py, start, descr, shape, true, Box::new(lease)) }
 }
 
@@ -101,7 +103,8 @@ pub(super) fn of_buffer<'py, T: Element + Pod + Send + Sync>(
             values.len()
         )));
     }
-    // SAFETY: as many values as were just counted; a clone of the buffer keeps them where they are, and nobody writes to them.
+    // SAFETY: as many values as were just counted; a clone of the buffer keeps them where they are,
+    // and nobody writes to them.
     unsafe { view(py, values.as_ptr().cast(), T::get_dtype(py), shape, false, Box::new(buffer.clone())) }
 }
 
@@ -141,13 +144,14 @@ pub(super) fn table(name: &str, given: &Bound<'_, PyAny>) -> PyResult<Table> {
     let row_bytes = shape.iter().product::<usize>() * descr.itemsize();
     // SAFETY: the object is an array, whose pointer is valid while it lives.
     let start = unsafe { (*array.as_array_ptr()).fields.data }.cast::<u8>().cast_const();
-    // SAFETY: a contiguous array of that shape; a reference to it keeps its memory where it is (NumPy refuses to resize an array that others
-    // refer to).
+    // SAFETY: a contiguous array of that shape; a reference to it keeps its memory where it is
+    // (NumPy refuses to resize an array that others refer to).
     let rows = unsafe { Rows::new(start, row_bytes, rows, Arc::new(given.clone().unbind())) };
     Ok(Table { rows, descr: descr.unbind(), shape: shape.to_vec() })
 }
 
-/// Calls `$body` with the values of a one-dimensional array of whole numbers as a slice, of whichever type it is.
+/// Calls `$body` with the values of a one-dimensional array of whole numbers as a slice, of
+/// whichever type it is.
 macro_rules! with_ids {
     ($name:expr, $given:expr, |$ids:ident| $body:expr) => {{
         let given: &Bound<'_, PyAny> = $given;

@@ -25,7 +25,8 @@ pub(super) struct BlockSource {
 
 #[pymethods]
 impl BlockSource {
-    /// `options` are those of `train` that describe a sampler; features come through `tiers`, where there are some.
+    /// `options` are those of `train` that describe a sampler; features come through `tiers`, where
+    /// there are some.
     #[new]
     fn new(
         py: Python<'_>,
@@ -37,7 +38,8 @@ impl BlockSource {
     ) -> PyResult<Self> {
         let mut config = TrainConfig::default();
         let mut given = configure(&mut config, options, &blocks::options())?;
-        // every sampler of this module has fan-outs, those that take all neighbours as many as layers
+        // every sampler of this module has fan-outs, those that take all neighbours as many as
+        // layers
         given.retain(|name| *name != "fanout");
         config.refuse_unused(&given).map_err(error::engine)?;
         let inputs = array::nodes("input nodes", inputs, dataset.data.num_nodes())?;
@@ -101,7 +103,8 @@ impl BlockBatches {
 }
 
 impl BlockBatches {
-    /// Number, inputs, seeds, input nodes, blocks (destinations, sources, indptr, indices, weights), features.
+    /// Number, inputs, seeds, input nodes, blocks (destinations, sources, indptr, indices,
+    /// weights), features.
     fn tuple<'py>(&self, py: Python<'py>, batch: BlockBatch) -> PyResult<Bound<'py, PyTuple>> {
         let ids = |lease: crate::pool::Lease| {
             let count = lease.bytes().len() / 8;

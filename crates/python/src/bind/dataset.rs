@@ -305,7 +305,8 @@ fn unlabelled(nodes: usize) -> Labels {
     Labels::Single { class: vec![-1; nodes].into(), classes: 0 }
 }
 
-/// Classes of a vector of whole numbers, -1 where unknown, or memberships of a matrix of zeros and ones.
+/// Classes of a vector of whole numbers, -1 where unknown, or memberships of a matrix of zeros and
+/// ones.
 fn labels_of(y: &Bound<'_, PyAny>, classes: Option<usize>) -> PyResult<Labels> {
     if let Ok(rows) = y.cast::<PyArray2<u8>>() {
         let classes = rows.shape()[1];
@@ -372,8 +373,8 @@ impl Progress for Told {
     }
 }
 
-/// Does long work that makes a dataset, in the directory `path` where there is one, telling `observe`. Ctrl-C ends it; what it had written
-/// is removed then.
+/// Does long work that makes a dataset, in the directory `path` where there is one, telling
+/// `observe`. Ctrl-C ends it; what it had written is removed then.
 fn long(
     py: Python<'_>,
     observe: Option<Py<PyAny>>,

@@ -48,7 +48,8 @@ pub(super) fn engine(error: Error) -> PyErr {
     }
 }
 
-/// A message about the command line as one about keyword arguments: `--batch-size 0` is `batch_size 0`.
+/// A message about the command line as one about keyword arguments: `--batch-size 0` is
+/// `batch_size 0`.
 fn unflagged(message: &str) -> String {
     // what stands for more than an option
     let phrases = [

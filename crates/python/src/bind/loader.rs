@@ -145,7 +145,8 @@ impl Source {
         Self::new(py, topology, inputs, None, tables, Box::new(Ego::new(depth, k, replace)), seed)
     }
 
-    /// Subgraphs of drawn nodes: `options` are `budget`, `walk_length`, ...; `coverage` counts how often each node and edge comes up.
+    /// Subgraphs of drawn nodes: `options` are `budget`, `walk_length`, ...; `coverage` counts how
+    /// often each node and edge comes up.
     #[staticmethod]
     #[pyo3(signature = (topology, tables, *, seed, sampler, batches, roots, budget, walk_length, coverage))]
     #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
@@ -287,7 +288,8 @@ impl Batches {
     }
 }
 
-/// A batch as arrays: number, inputs, nodes, edge_index, edges, tree, roots, tables, nodes and edges per hop.
+/// A batch as arrays: number, inputs, nodes, edge_index, edges, tree, roots, tables, nodes and
+/// edges per hop.
 fn tuple<'py>(py: Python<'py>, batch: Batch, layout: &[Column]) -> PyResult<Bound<'py, PyTuple>> {
     let (seeds, nodes, edges) = (batch.num_seeds(), batch.num_nodes(), batch.num_edges());
     let ids = |lease, n: usize| array::of_ids(py, lease, &[n]);

@@ -1,7 +1,9 @@
-//! The extension module `graphmill._graphmill`. Its names are the package's own business: users see those of the Python files.
+//! The extension module `graphmill._graphmill`. Its names are the package's own business: users see
+//! those of the Python files.
 //!
-//! Every call that takes long lets go of the interpreter's lock meanwhile. Faults are Python exceptions: `ValueError` for a wrong value, `TypeError`
-//! for an array of a wrong kind, `OSError` for files, `KeyboardInterrupt` where Ctrl-C ended it.
+//! Every call that takes long lets go of the interpreter's lock meanwhile. Faults are Python
+//! exceptions: `ValueError` for a wrong value, `TypeError` for an array of a wrong kind, `OSError`
+//! for files, `KeyboardInterrupt` where Ctrl-C ended it.
 
 mod array;
 mod blocks;

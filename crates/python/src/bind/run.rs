@@ -1,4 +1,5 @@
-//! The commands as functions: options and results as JSON, which the package's Python makes objects of.
+//! The commands as functions: options and results as JSON, which the package's Python makes objects
+//! of.
 
 use std::{
     path::{Path, PathBuf},
@@ -76,8 +77,8 @@ impl Observer for Told {
     }
 }
 
-/// Sets options of those `allowed` names from a JSON object over those in `config`, and checks them;
-/// returns which were given.
+/// Sets options of those `allowed` names from a JSON object over those in `config`, and checks
+/// them; returns which were given.
 pub(super) fn configure(
     config: &mut TrainConfig,
     options: &str,
@@ -120,7 +121,8 @@ fn of_run(dir: &Path, config: &TrainConfig) -> Result<graphmill_engine::Dataset>
     Origin::open_of(Origin::of_run(dir, config)?.as_ref(), dir, config)
 }
 
-/// Trains, and returns the summary as JSON. Without a dataset a resumed run takes its own, a new one the demo.
+/// Trains, and returns the summary as JSON. Without a dataset a resumed run takes its own, a new
+/// one the demo.
 #[pyfunction]
 #[pyo3(signature = (dataset, options, out, resume, observe))]
 pub(super) fn train(
@@ -295,7 +297,8 @@ pub(super) fn partition<'py>(
     Ok(made.map_err(error::graph)?.into_pyarray(py))
 }
 
-/// What partitions by some methods are like, as JSON; the one of a single method is written to `out`.
+/// What partitions by some methods are like, as JSON; the one of a single method is written to
+/// `out`.
 #[pyfunction]
 #[pyo3(signature = (dataset, *, methods, batches, options, out, **partition))]
 pub(super) fn partition_report(

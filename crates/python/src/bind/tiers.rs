@@ -28,7 +28,8 @@ pub(super) struct Tiers {
 
 #[pymethods]
 impl Tiers {
-    /// Opens them by options of `train`, those `given` by the caller among them, for batches around `inputs` (the training nodes where there are none), with whose hotness caches are filled.
+    /// Opens them by options of `train`, those `given` by the caller among them, for batches around
+    /// `inputs` (the training nodes where there are none), with whose hotness caches are filled.
     #[new]
     fn new(
         py: Python<'_>,

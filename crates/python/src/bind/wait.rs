@@ -1,4 +1,5 @@
-//! Waiting without keeping the interpreter from anything: its lock is let go, and Ctrl-C is noticed.
+//! Waiting without keeping the interpreter from anything: its lock is let go, and Ctrl-C is
+//! noticed.
 
 use std::{
     sync::{
@@ -32,8 +33,9 @@ pub(super) fn next<T: Send + 'static>(py: Python<'_>, values: &Prefetch<T>) -> P
     }
 }
 
-/// Does `work` on a thread of its own, which sends messages and looks at a flag that says whether to stop. This one passes the messages on to
-/// `tell` and looks for signals. After an error of either the flag is set, and `work` waited for.
+/// Does `work` on a thread of its own, which sends messages and looks at a flag that says whether
+/// to stop. This one passes the messages on to `tell` and looks for signals. After an error of
+/// either the flag is set, and `work` waited for.
 ///
 /// # Errors
 /// What `tell` raised, or Ctrl-C; `work` panicked.

@@ -1,13 +1,15 @@
-//! Which places of a node's row are drawn: one node at a time, by plain loops. (Uniform draws without replacement have a faster way,
-//! [`graphmill_loader::sampler::neighbor::draw_offsets`]; where both apply they draw alike.)
+//! Which places of a node's row are drawn: one node at a time, by plain loops. (Uniform draws
+//! without replacement have a faster way, [`graphmill_loader::sampler::neighbor::draw_offsets`];
+//! where both apply they draw alike.)
 //!
 //! - Without replacement and weights: Floyd's algorithm; a row of at most `k` edges is taken whole.
 //! - With replacement: `k` independent draws, however short the row.
 //! - By weight with replacement: a search in the running sums of the weights, made once.
-//! - By weight without replacement: of each edge an exponential variable of its weight's rate, the `k` smallest (Efraimidis and Spirakis,
-//!   IPL 2006). O(d log k).
+//! - By weight without replacement: of each edge an exponential variable of its weight's rate, the
+//!   `k` smallest (Efraimidis and Spirakis, IPL 2006). O(d log k).
 //!
-//! An edge that weighs 0 is never drawn. A fanout of -1 takes whole rows, with replacement too, as in PyG.
+//! An edge that weighs 0 is never drawn. A fanout of -1 takes whole rows, with replacement too, as
+//! in PyG.
 
 use std::{cmp::Ordering, collections::BinaryHeap, sync::Arc};
 
@@ -98,7 +100,8 @@ impl Draws {
         !self.replace && self.weights.is_none()
     }
 
-    /// Appends the drawn places of the row `start..end` of the graph's edges to `out`, counted from `start`.
+    /// Appends the drawn places of the row `start..end` of the graph's edges to `out`, counted from
+    /// `start`.
     pub fn draw(
         &self,
         (start, end): (u64, u64),
@@ -159,7 +162,8 @@ impl Draws {
     }
 }
 
-/// `k < degree` distinct numbers below `degree`, as [`graphmill_loader::sampler::neighbor`] draws them.
+/// `k < degree` distinct numbers below `degree`, as [`graphmill_loader::sampler::neighbor`] draws
+/// them.
 fn floyd(degree: u64, k: usize, mut stream: Stream, room: &mut Room, out: &mut Vec<u32>) {
     let from = out.len();
     room.taken.clear();

@@ -1,5 +1,5 @@
-//! The ego network of every seed by itself: what ShaDow trains on (Zeng et al., *Decoupling the depth and scope of graph neural networks*,
-//! NeurIPS 2021).
+//! The ego network of every seed by itself: what ShaDow trains on (Zeng et al., *Decoupling the
+//! depth and scope of graph neural networks*, NeurIPS 2021).
 
 use graphmill_loader::BatchKey;
 
@@ -10,7 +10,8 @@ use super::{
 };
 use crate::{batch::Drawn, topology::Topology};
 
-/// Draws neighbours around each seed and takes all edges among them. Nodes come seed by seed, so that each network is a run of the list.
+/// Draws neighbours around each seed and takes all edges among them. Nodes come seed by seed, so
+/// that each network is a run of the list.
 #[derive(Clone, Debug)]
 pub struct Ego(Neighbors);
 

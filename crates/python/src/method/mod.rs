@@ -14,7 +14,8 @@ use crate::{batch::Drawn, topology::Topology};
 
 /// Draws a minibatch.
 pub trait Method: Send + Sync {
-    /// Overwrites `out` by what is drawn for `seeds` (each below `V`): a function of the topology, the key and the seeds alone.
+    /// Overwrites `out` by what is drawn for `seeds` (each below `V`): a function of the topology,
+    /// the key and the seeds alone.
     ///
     /// # Errors
     /// There are more edges than fit.
@@ -66,8 +67,8 @@ impl Room {
     }
 }
 
-/// Overwrites the edges of `out` by all those among its nodes, which are distinct: destination after destination, sources in the graph's
-/// order. O(in-degrees of the nodes).
+/// Overwrites the edges of `out` by all those among its nodes, which are distinct: destination
+/// after destination, sources in the graph's order. O(in-degrees of the nodes).
 fn induce(topology: &Topology, room: &mut Room, out: &mut Drawn) -> Result<(), String> {
     let Drawn { nodes, src, dst, edges, .. } = out;
     let Room { induce, block, .. } = room;

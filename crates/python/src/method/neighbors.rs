@@ -1,8 +1,10 @@
-//! k-hop neighbours as PyTorch Geometric draws them: a node is expanded once, in the hop after it was first seen in, so that every hop's
-//! destinations are the nodes that the hop before added. (Message-flow blocks expand all nodes again.)
+//! k-hop neighbours as PyTorch Geometric draws them: a node is expanded once, in the hop after it
+//! was first seen in, so that every hop's destinations are the nodes that the hop before added.
+//! (Message-flow blocks expand all nodes again.)
 //!
-//! The draws of a node are those of the engine's samplers: a function of (seed, epoch, batch, hop, node). With `disjoint` every seed has a
-//! tree of its own, whose draws depend on its place among the seeds as well.
+//! The draws of a node are those of the engine's samplers: a function of (seed, epoch, batch, hop,
+//! node). With `disjoint` every seed has a tree of its own, whose draws depend on its place among
+//! the seeds as well.
 
 use graphmill_core::{NodeId, keyed, prefetch::prefetch};
 use graphmill_loader::{BatchKey, sampler::neighbor::draw_offsets};
@@ -73,7 +75,8 @@ fn of_hop(key: BatchKey, hop: usize) -> u64 {
 }
 
 impl Neighbors {
-    /// One numbering for all seeds. A seed that comes twice is in the list twice, and edges go from its first place.
+    /// One numbering for all seeds. A seed that comes twice is in the list twice, and edges go from
+    /// its first place.
     fn shared(
         &self,
         topology: &Topology,
@@ -213,8 +216,9 @@ impl Neighbors {
     }
 }
 
-/// Reads the edges at the drawn `offsets` of the rows of `chunk`, whose first node is at `place` in the list: overwrites `ids` by their
-/// sources, and appends destinations and places among the graph's edges.
+/// Reads the edges at the drawn `offsets` of the rows of `chunk`, whose first node is at `place` in
+/// the list: overwrites `ids` by their sources, and appends destinations and places among the
+/// graph's edges.
 fn collect(
     topology: &Topology,
     chunk: &[NodeId],
@@ -253,7 +257,8 @@ fn first_places(numbers: &[u32], distinct: usize) -> Vec<u32> {
     first
 }
 
-/// All edges among the nodes of `out`, or of each of its trees. Seeds that were given again have none.
+/// All edges among the nodes of `out`, or of each of its trees. Seeds that were given again have
+/// none.
 fn induce_from(topology: &Topology, seeds: &[u32], room: &mut Room, out: &mut Drawn) -> Result<(), String> {
     if let Some(tree) = out.tree.take() {
         induce_trees(topology, &tree, room, out);

@@ -9,7 +9,8 @@ use crate::{batch::Drawn, topology::Topology};
 
 /// The epoch that counting draws in: no run comes that far.
 const COUNTING: u64 = u64::MAX;
-/// Subgraphs drawn between two looks at how many nodes have come up: the same for any number of threads.
+/// Subgraphs drawn between two looks at how many nodes have come up: the same for any number of
+/// threads.
 const GROUP: u64 = 32;
 
 /// Draws sets of nodes and takes all edges among them.
@@ -24,10 +25,11 @@ impl Subgraphs {
         Self { sampler, batches }
     }
 
-    /// How subgraphs stand for the graph (GraphSAINT, section 3.2), from as many as hold `coverage` times `V` nodes: of every node 1 / (`V` x
-    /// the share of subgraphs that it is in), and of every edge, by the user's numbers, how often its destination was in a subgraph for each time
-    /// that it was. What never came up counts as a tenth of a time, and no edge weighs more than 10^4, as in PyG. Parallel; the same
-    /// numbers for any number of threads.
+    /// How subgraphs stand for the graph (GraphSAINT, section 3.2), from as many as hold `coverage`
+    /// times `V` nodes: of every node 1 / (`V` x the share of subgraphs that it is in), and of
+    /// every edge, by the user's numbers, how often its destination was in a subgraph for each time
+    /// that it was. What never came up counts as a tenth of a time, and no edge weighs more than
+    /// 10^4, as in PyG. Parallel; the same numbers for any number of threads.
     ///
     /// # Errors
     /// A subgraph cannot be drawn, or `progress` ends the work.

@@ -18,15 +18,16 @@ use crate::{
     driver::{Address, Arithmetic, Stream},
 };
 
-/// A library's handle for one stream, with the memory that its products work in: products of different
-/// streams do not share any, which keeps them the same in every run.
+/// A library's handle for one stream, with the memory that its products work in: products of
+/// different streams do not share any, which keeps them the same in every run.
 #[derive(Debug)]
 struct Handle {
     handle: cublasHandle_t,
     memory: Address,
 }
 
-// SAFETY: the library lets one thread at a time use a handle, whichever it is; a lock is around each.
+// SAFETY: the library lets one thread at a time use a handle, whichever it is; a lock is around
+// each.
 unsafe impl Send for Handle {}
 
 impl Drop for Handle {
@@ -49,7 +50,8 @@ fn check(call: &'static str, status: cublasStatus_t) -> std::result::Result<(), 
     if status == cublasStatus_t::CUBLAS_STATUS_SUCCESS {
         return Ok(());
     }
-    // SAFETY: the symbol was found before anything was called; the text is the library's own and stays.
+    // SAFETY: the symbol was found before anything was called; the text is the library's own and
+    // stays.
     let words = unsafe {
         let words = sys::cublasGetStatusString(status);
         if words.is_null() { None } else { Some(CStr::from_ptr(words).to_string_lossy().into_owned()) }
@@ -57,8 +59,8 @@ fn check(call: &'static str, status: cublasStatus_t) -> std::result::Result<(), 
     Err((call, words.unwrap_or_else(|| format!("status {}", status as u32))))
 }
 
-/// A product with its factors exchanged: row-major matrices are the transposed ones of a library that stores
-/// columns, so that `c' = op(b)' op(a)'` of the same memory is what is asked for.
+/// A product with its factors exchanged: row-major matrices are the transposed ones of a library
+/// that stores columns, so that `c' = op(b)' op(a)'` of the same memory is what is asked for.
 #[derive(Debug, PartialEq, Eq)]
 struct Exchanged {
     rows: i32,
@@ -86,7 +88,8 @@ fn is_empty(product: &Product) -> bool {
     product.m == 0 || product.n == 0 || product.batch == 0
 }
 
-/// The product as the library is asked for it; none where it is not there, or does not take such sizes.
+/// The product as the library is asked for it; none where it is not there, or does not take such
+/// sizes.
 fn sizes(product: &Product) -> Option<Exchanged> {
     Exchanged::new(product).filter(|_| product.k > 0 && library::has_blas())
 }
@@ -97,8 +100,9 @@ pub(super) fn takes(product: &Product) -> bool {
 }
 
 impl Blas {
-    /// The product on a stream of the current context; false where the library is not there, or does not take such sizes.
-    /// `allocate` gives the memory that a new stream's products work in, of as many bytes as `workspace`.
+    /// The product on a stream of the current context; false where the library is not there, or
+    /// does not take such sizes. `allocate` gives the memory that a new stream's products work in,
+    /// of as many bytes as `workspace`.
     ///
     /// # Errors
     /// `fail` makes them of what the library says.
@@ -136,8 +140,8 @@ impl Blas {
         let (operation_b, operation_a) = (operation(product.transpose_b), operation(product.transpose_a));
         let Exchanged { rows, columns, inner, leading: [ldb, lda, ldc], batch } = sizes;
         let failed = if batch == 1 {
-            // SAFETY: the symbols were found; handle and context are this device's, scalars are host memory
-            // that outlives the call, and matrices are what the caller promises.
+            // SAFETY: the symbols were found; handle and context are this device's, scalars are
+            // host memory that outlives the call, and matrices are what the caller promises.
             let status = unsafe {
                 sys::cublasGemmEx(
                     handle.handle,
@@ -215,8 +219,8 @@ impl Blas {
         let mut handle = Handle { handle: made, memory: Address(0) };
         handle.memory = allocate(workspace)?;
         let (stream_handle, memory) = (stream.0 as sys::cudaStream_t, handle.memory.0 as *mut c_void);
-        // SAFETY: the symbols were found; the stream and the memory are the device's and stay. Setting the
-        // stream forgets the memory, so it comes first.
+        // SAFETY: the symbols were found; the stream and the memory are the device's and stay.
+        // Setting the stream forgets the memory, so it comes first.
         let (streamed, worked) = unsafe {
             (
                 sys::cublasSetStream_v2(made, stream_handle),
@@ -230,7 +234,8 @@ impl Blas {
         Ok(handle)
     }
 
-    /// Gives a stream's handle back, and says which memory it worked in, if there is one. The context is current, and the stream's work is done.
+    /// Gives a stream's handle back, and says which memory it worked in, if there is one. The
+    /// context is current, and the stream's work is done.
     pub(super) fn forget(&self, stream: Stream) -> Option<Address> {
         let handle = self.handles.lock().unwrap_or_else(PoisonError::into_inner).remove(&stream.0)?;
         let memory = handle.lock().unwrap_or_else(PoisonError::into_inner).memory;

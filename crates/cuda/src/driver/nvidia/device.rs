@@ -22,12 +22,15 @@ pub(super) const MAX_DYNAMIC_SHARED: sys::CUfunction_attribute =
 /// Bytes of a module's log that are kept.
 const LOG: usize = 8 << 10;
 
-/// Held alone while kernels are started that wait for each other on several devices (a library's collectives).
+/// Held alone while kernels are started that wait for each other on several devices (a library's
+/// collectives).
 static GROUPS: RwLock<()> = RwLock::new(());
 
-/// For calls that the driver may hold a lock in until a device has done all its work: giving memory back, taking it, loading kernels. Between the
-/// kernels of a group such a call would wait for the first, which waits for the second, which could not be started
-/// ([NVIDIA/nccl#48](https://github.com/NVIDIA/nccl/issues/48), [#744](https://github.com/NVIDIA/nccl/issues/744)).
+/// For calls that the driver may hold a lock in until a device has done all its work: giving memory
+/// back, taking it, loading kernels. Between the kernels of a group such a call would wait for the
+/// first, which waits for the second, which could not be started
+/// ([NVIDIA/nccl#48](https://github.com/NVIDIA/nccl/issues/48),
+/// [#744](https://github.com/NVIDIA/nccl/issues/744)).
 pub(super) fn waits_for_all() -> RwLockReadGuard<'static, ()> {
     GROUPS.read().unwrap_or_else(PoisonError::into_inner)
 }
@@ -46,16 +49,16 @@ pub(super) struct Device {
     pub(super) properties: Properties,
     /// Modules that were loaded, by name.
     modules: Mutex<HashMap<&'static str, sys::CUmodule>>,
-    /// Bytes of dynamic shared memory that a kernel's blocks may have: at first what 48 KiB leave beside the
-    /// static, more when asked for.
+    /// Bytes of dynamic shared memory that a kernel's blocks may have: at first what 48 KiB leave
+    /// beside the static, more when asked for.
     pub(super) allowed: Mutex<HashMap<u64, u32>>,
     /// Devices whose contexts are held for their memory.
     pub(super) peers: Mutex<Vec<sys::CUdevice>>,
     pub(super) blas: Blas,
 }
 
-// SAFETY: the driver's handles are names of things that it guards itself, so that every thread may use them;
-// all else is behind locks, or never changes.
+// SAFETY: the driver's handles are names of things that it guards itself, so that every thread may
+// use them; all else is behind locks, or never changes.
 unsafe impl Send for Device {}
 // SAFETY: as above.
 unsafe impl Sync for Device {}
@@ -65,15 +68,16 @@ pub(super) fn locked<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Device {
-    /// Takes hold of the primary context. The driver has been found and initialised, and has such a device.
+    /// Takes hold of the primary context. The driver has been found and initialised, and has such a
+    /// device.
     pub(super) fn open(index: usize, ordinal: c_int) -> Result<Self> {
         let name = format!("cuda:{index}");
         let check = |call, status| checked(&name, call, status);
         let mut device = 0;
         let mut words = [0 as c_char; 256];
         let mut memory = 0;
-        // SAFETY: the driver has the calls; what they write to outlives them, and the name's length is its
-        // array's.
+        // SAFETY: the driver has the calls; what they write to outlives them, and the name's length
+        // is its array's.
         unsafe {
             check("cuDeviceGet", sys::cuDeviceGet(&raw mut device, ordinal))?;
             check("cuDeviceGetName", sys::cuDeviceGetName(words.as_mut_ptr(), 255, device))?;
@@ -122,8 +126,8 @@ impl Device {
         checked(&self.name, call, status)
     }
 
-    /// Makes the context the calling thread's. Others may have set theirs in the meantime, so that it is done
-    /// for every call; it costs some tens of nanoseconds.
+    /// Makes the context the calling thread's. Others may have set theirs in the meantime, so that
+    /// it is done for every call; it costs some tens of nanoseconds.
     pub(super) fn enter(&self) -> Result<()> {
         // SAFETY: the context is held until the device is dropped.
         self.check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.context) })
@@ -160,8 +164,8 @@ impl Device {
         // a size is passed in the pointer's place
         let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), LOG as *mut c_void];
         let mut loaded = ptr::null_mut();
-        // SAFETY: the text ends with a zero; options and their values are as many as told, and outlive the
-        // call as the log does.
+        // SAFETY: the text ends with a zero; options and their values are as many as told, and
+        // outlive the call as the log does.
         let status = unsafe {
             sys::cuModuleLoadDataEx(
                 &raw mut loaded,
@@ -216,8 +220,8 @@ impl Drop for Device {
             }
         }
         for peer in locked(&self.peers).drain(..).chain([self.device]) {
-            // SAFETY: each was retained once; buffers hold the device, so that none of them is left. Streams,
-            // events and modules go with the context.
+            // SAFETY: each was retained once; buffers hold the device, so that none of them is
+            // left. Streams, events and modules go with the context.
             unsafe { sys::cuDevicePrimaryCtxRelease_v2(peer) };
         }
     }

@@ -10,7 +10,8 @@ use crate::{
     driver::{Graph, Stream},
 };
 
-/// Captures what this thread gives to the stream. Other threads go on as ever: only this one must not call what cannot be captured.
+/// Captures what this thread gives to the stream. Other threads go on as ever: only this one must
+/// not call what cannot be captured.
 pub(super) fn begin(device: &Device, stream: Stream) -> Result<()> {
     if let Some(call) = library::missing_for_graphs() {
         return Err(device.failed(call, "the driver does not have it"));
@@ -22,12 +23,13 @@ pub(super) fn begin(device: &Device, stream: Stream) -> Result<()> {
     device.check("cuStreamBeginCapture", status)
 }
 
-/// What was captured, made ready to run. The stream leaves its capture whether that was valid or not.
+/// What was captured, made ready to run. The stream leaves its capture whether that was valid or
+/// not.
 pub(super) fn end(device: &Device, stream: Stream) -> Result<Graph> {
     device.enter()?;
     let (mut graph, mut ready) = (ptr::null_mut(), ptr::null_mut());
-    // SAFETY: capturing began, so that the calls were found; what they write to outlives them. The description of the work is not needed
-    // once it is ready.
+    // SAFETY: capturing began, so that the calls were found; what they write to outlives them. The
+    // description of the work is not needed once it is ready.
     unsafe {
         let status = sys::cuStreamEndCapture(stream.0 as sys::CUstream, &raw mut graph);
         device.check("cuStreamEndCapture", status)?;
@@ -44,7 +46,8 @@ pub(super) fn end(device: &Device, stream: Stream) -> Result<Graph> {
 /// As [`crate::driver::Driver::launch_graph`].
 pub(super) unsafe fn launch(device: &Device, graph: Graph, stream: Stream) -> Result<()> {
     device.enter()?;
-    // SAFETY: graphs come from `end` and stay until they are destroyed; the rest is the caller's promise.
+    // SAFETY: graphs come from `end` and stay until they are destroyed; the rest is the caller's
+    // promise.
     let status = unsafe { sys::cuGraphLaunch(graph.0 as sys::CUgraphExec, stream.0 as sys::CUstream) };
     device.check("cuGraphLaunch", status)
 }

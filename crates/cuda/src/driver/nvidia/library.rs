@@ -1,5 +1,5 @@
-//! The vendor's libraries, looked for at run time. Every call into one of them follows a check here: a
-//! library that is missing, or too old to have what is called, is an answer, never a panic.
+//! The vendor's libraries, looked for at run time. Every call into one of them follows a check
+//! here: a library that is missing, or too old to have what is called, is an answer, never a panic.
 
 use std::{
     env,
@@ -12,8 +12,8 @@ use std::{
 
 use cudarc::{cublas, driver::sys};
 
-/// The variable that names directories in which libraries are looked for before the system's: separated by
-/// colons, as `PATH` is.
+/// The variable that names directories in which libraries are looked for before the system's:
+/// separated by colons, as `PATH` is.
 pub(super) const DIRECTORIES: &str = "GRAPHMILL_CUDA_PATH";
 
 /// What is called of the driver's library.
@@ -84,8 +84,8 @@ const BLAS_CALLS: &[&str] = &[
     "cublasGetStatusString",
 ];
 
-/// The oldest CUDA whose drivers take the kernels' PTX (version 8.7), as the driver tells its own: 1000 times
-/// the major version and 10 times the minor one.
+/// The oldest CUDA whose drivers take the kernels' PTX (version 8.7), as the driver tells its own:
+/// 1000 times the major version and 10 times the minor one.
 const OLDEST: i32 = 12_080;
 
 /// What else can be done.
@@ -175,8 +175,8 @@ pub(super) fn has_blas() -> bool {
         // cuBLAS itself asks for the second
         preload("cublasLt");
         preload("cublas");
-        // SAFETY: opens the library and closes it again; symbols are only looked up, and only where the
-        // library is there.
+        // SAFETY: opens the library and closes it again; symbols are only looked up, and only where
+        // the library is there.
         unsafe {
             cublas::sys::is_culib_present()
                 && BLAS_CALLS
@@ -186,8 +186,8 @@ pub(super) fn has_blas() -> bool {
     })
 }
 
-/// Loads a library of one of [`DIRECTORIES`], where it is there: whoever asks the system for it by name then
-/// gets this one.
+/// Loads a library of one of [`DIRECTORIES`], where it is there: whoever asks the system for it by
+/// name then gets this one.
 pub(super) fn preload(name: &str) {
     let prefix = format!("lib{name}.so");
     let directories = env::var_os(DIRECTORIES).unwrap_or_default();
@@ -199,8 +199,8 @@ pub(super) fn preload(name: &str) {
         found.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
         let path = found.pop().and_then(|path| CString::new(path.as_os_str().as_bytes()).ok());
         if let Some(path) = path {
-            // SAFETY: a path that ends with a zero. The library's initialisers run, as they would when it is
-            // found by name; it stays loaded to the end.
+            // SAFETY: a path that ends with a zero. The library's initialisers run, as they would
+            // when it is found by name; it stays loaded to the end.
             let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
             if !handle.is_null() {
                 return;

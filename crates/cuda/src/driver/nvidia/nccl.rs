@@ -1,6 +1,8 @@
-//! Sums over several devices of this process by NCCL, whose library (`libnccl.so.2`) is looked for at run time.
+//! Sums over several devices of this process by NCCL, whose library (`libnccl.so.2`) is looked for
+//! at run time.
 //!
-//! One communicator a device, all made and used by one thread, in groups: a call for one device alone would wait for the others.
+//! One communicator a device, all made and used by one thread, in groups: a call for one device
+//! alone would wait for the others.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
@@ -51,7 +53,8 @@ fn calls() -> Result<&'static Calls, String> {
 
 fn find() -> Result<Calls, String> {
     library::preload("nccl");
-    // SAFETY: a name that ends with a zero. The library's initialisers run; it stays loaded to the end.
+    // SAFETY: a name that ends with a zero. The library's initialisers run; it stays loaded to the
+    // end.
     let handle = unsafe { libc::dlopen(c"libnccl.so.2".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if handle.is_null() {
         return Err(format!(
@@ -65,7 +68,8 @@ fn find() -> Result<Calls, String> {
         let missing = || format!("NCCL has no {}", name.to_string_lossy());
         if at.is_null() { Err(missing()) } else { Ok(at) }
     };
-    // SAFETY: functions of these names have these signatures in all versions 2 of the library (nccl.h).
+    // SAFETY: functions of these names have these signatures in all versions 2 of the library
+    // (nccl.h).
     unsafe {
         Ok(Calls {
             version: mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_int) -> Status>(symbol(
@@ -119,7 +123,8 @@ struct Ranks {
     failed: bool,
 }
 
-// SAFETY: the library lets one thread at a time use a communicator, whichever it is; a lock is around all.
+// SAFETY: the library lets one thread at a time use a communicator, whichever it is; a lock is
+// around all.
 unsafe impl Send for Ranks {}
 
 /// Communicators of the devices of these numbers, each with the rank of its place.
@@ -131,7 +136,8 @@ pub(super) fn open(devices: &[usize]) -> Result<Nccl> {
     let numbers: Vec<c_int> = devices.iter().map(|&device| device as c_int).collect();
     let mut communicators: Vec<Communicator> = vec![ptr::null_mut(); devices.len()];
     let mut version = 0;
-    // SAFETY: the symbols were found; there is a place for each device's communicator, and numbers outlive the calls.
+    // SAFETY: the symbols were found; there is a place for each device's communicator, and numbers
+    // outlive the calls.
     unsafe {
         check(calls, "ncclGetVersion", (calls.version)(&raw mut version))?;
         let status = (calls.init_all)(communicators.as_mut_ptr(), numbers.len() as c_int, numbers.as_ptr());
@@ -170,8 +176,8 @@ impl Collective for Nccl {
         }
         let calls = self.calls;
         let _alone = starts_group();
-        // SAFETY: the symbols were found; addresses and streams are what the caller promises. A group that was begun is ended whatever
-        // fails within.
+        // SAFETY: the symbols were found; addresses and streams are what the caller promises. A
+        // group that was begun is ended whatever fails within.
         let summed = unsafe {
             check(calls, "ncclGroupStart", (calls.group_start)()).and_then(|()| {
                 let mut all = Ok(());
@@ -197,7 +203,8 @@ impl Drop for Nccl {
     fn drop(&mut self) {
         let group = self.ranks.get_mut().unwrap_or_else(PoisonError::into_inner);
         for rank in group.communicators.drain(..) {
-            // SAFETY: it was made by the library, and nobody else has it. One whose work failed would wait for it for ever.
+            // SAFETY: it was made by the library, and nobody else has it. One whose work failed
+            // would wait for it for ever.
             unsafe {
                 if group.failed {
                     (self.calls.abort)(rank)

@@ -80,8 +80,8 @@ impl Shim {
             base as usize
         };
         if device {
-            // SAFETY: what was just mapped up to the guard: at least `padded` bytes from `base` on, words
-            // aligned as pages are.
+            // SAFETY: what was just mapped up to the guard: at least `padded` bytes from `base` on,
+            // words aligned as pages are.
             unsafe { std::slice::from_raw_parts_mut(base.cast::<u32>(), padded / 4) }.fill(UNWRITTEN);
             self.used.fetch_add(wanted as u64, Ordering::Relaxed);
         }
@@ -103,8 +103,8 @@ impl Shim {
             self.used.fetch_sub(region.bytes as u64, Ordering::Relaxed);
         }
         if region.mapped {
-            // SAFETY: the region is no longer listed, so its mapping is given back once; the caller promises
-            // that it is not used any more.
+            // SAFETY: the region is no longer listed, so its mapping is given back once; the caller
+            // promises that it is not used any more.
             unsafe { libc::munmap(region.base as *mut c_void, region.size) };
         }
     }

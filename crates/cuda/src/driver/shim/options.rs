@@ -2,8 +2,8 @@
 
 use std::env;
 
-/// Order of work that a device may run in any order: a block's threads between two barriers, a grid's
-/// blocks.
+/// Order of work that a device may run in any order: a block's threads between two barriers, a
+/// grid's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// As they are numbered.
@@ -39,8 +39,8 @@ impl Order {
 pub struct Options {
     /// Bytes of its memory.
     pub memory: u64,
-    /// Whether memory ends at a page that may not be touched. Addresses are then multiples of 16 bytes, not of
-    /// 256.
+    /// Whether memory ends at a page that may not be touched. Addresses are then multiples of 16
+    /// bytes, not of 256.
     pub guard: bool,
     /// Order in which blocks and their threads run.
     pub order: Order,
@@ -53,10 +53,10 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// 1 GiB, guarded, in the order of the environment variable `GRAPHMILL_SHIM_ORDER` (`forward`, `reverse`,
-    /// `shuffled:SEED`; forward by default). Failures come from the environment too: `GRAPHMILL_SHIM_FAILS`
-    /// names a device and the number of kernels before it fails (`1:500`), `GRAPHMILL_SHIM_SUMS` the number of
-    /// sums over devices that succeed.
+    /// 1 GiB, guarded, in the order of the environment variable `GRAPHMILL_SHIM_ORDER` (`forward`,
+    /// `reverse`, `shuffled:SEED`; forward by default). Failures come from the environment too:
+    /// `GRAPHMILL_SHIM_FAILS` names a device and the number of kernels before it fails (`1:500`),
+    /// `GRAPHMILL_SHIM_SUMS` the number of sums over devices that succeed.
     fn default() -> Self {
         let order = env::var("GRAPHMILL_SHIM_ORDER").ok().and_then(|text| Order::parse(&text));
         let fails = env::var("GRAPHMILL_SHIM_FAILS").ok().and_then(|text| {

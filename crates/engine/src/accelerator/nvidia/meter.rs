@@ -67,7 +67,8 @@ impl Meter {
         Ok((self.bytes as f64, self.seconds(repeat, upload)?))
     }
 
-    /// Operations, and seconds, of square products by the vendor's library; none where it is not there.
+    /// Operations, and seconds, of square products by the vendor's library; none where it is not
+    /// there.
     pub(crate) fn product(&self, arithmetic: Arithmetic, repeat: usize) -> Result<Option<(f64, Vec<f64>)>> {
         let n = ((self.bytes / 4) as f64).sqrt().min(SIDE as f64) as usize / 64 * 64;
         if n == 0 {

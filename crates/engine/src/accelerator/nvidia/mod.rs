@@ -34,7 +34,8 @@ pub(crate) struct Gpu {
 }
 
 impl Gpu {
-    /// The device of that number, of whose memory at most `budget` bytes are used (0: all that is free).
+    /// The device of that number, of whose memory at most `budget` bytes are used (0: all that is
+    /// free).
     ///
     /// # Errors
     /// A device that is not there, or whose driver cannot be used.
@@ -77,7 +78,8 @@ impl Gpu {
         Ok(self.device.check()?)
     }
 
-    /// Copies a value to the device, if there is memory for it: if not, the device says so to the worker that trains there.
+    /// Copies a value to the device, if there is memory for it: if not, the device says so to the
+    /// worker that trains there.
     pub(crate) fn copy_here(&self, value: View) {
         let _ = value.on_device(&Memory(self.backend.queue().clone()));
     }

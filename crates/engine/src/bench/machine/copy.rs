@@ -1,9 +1,11 @@
-//! Copying memory. Streaming stores do not read the lines that they overwrite: whether they pay depends on the machine.
+//! Copying memory. Streaming stores do not read the lines that they overwrite: whether they pay
+//! depends on the machine.
 
 use graphmill_core::{Buffer, Matrix};
 use rayon::prelude::*;
 
-/// Values of each array that is copied, and of a table of rows: 256 MiB, above what caches hold. (Tests need no limits.)
+/// Values of each array that is copied, and of a table of rows: 256 MiB, above what caches hold.
+/// (Tests need no limits.)
 pub(super) const VALUES: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 };
 
 /// Copies as many values as there are.
@@ -61,7 +63,8 @@ fn streaming_avx512(from: &[f32], to: &mut [f32]) {
     let (lines, rest) = to.as_chunks_mut::<16>();
     let (from_lines, from_rest) = from.as_chunks::<16>();
     for (to, from) in lines.iter_mut().zip(from_lines) {
-        // SAFETY: both are 64 bytes, `to` is aligned to 64 by the assertion, and no one else sees it before the fence.
+        // SAFETY: both are 64 bytes, `to` is aligned to 64 by the assertion, and no one else sees
+        // it before the fence.
         unsafe { _mm512_stream_ps(to.as_mut_ptr(), _mm512_loadu_ps(from.as_ptr())) };
     }
     _mm_sfence();

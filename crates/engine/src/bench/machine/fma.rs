@@ -4,14 +4,16 @@ use std::hint::black_box;
 
 /// Rounds of a call.
 const ROUNDS: usize = 1 << 20;
-/// Values that are updated side by side: the operation's latency times how many start at once, in the widest vectors.
+/// Values that are updated side by side: the operation's latency times how many start at once, in
+/// the widest vectors.
 const LANES: usize = 16 * CHAINS;
 /// Vectors of them.
 const CHAINS: usize = 12;
 /// Floating-point operations of a call on one thread.
 pub(super) const OPERATIONS: f64 = (2 * ROUNDS * LANES) as f64;
 
-// N.B. plain loops: a closure given to `map` is not compiled with the instructions, which costs a factor of a hundred.
+// N.B. plain loops: a closure given to `map` is not compiled with the instructions, which costs a
+// factor of a hundred.
 
 /// One call, on every thread of the pool.
 pub(super) fn run() {

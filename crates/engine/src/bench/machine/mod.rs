@@ -1,8 +1,10 @@
-//! What the machine can do, measured on the threads of the current rayon pool: what the benches are held against.
+//! What the machine can do, measured on the threads of the current rayon pool: what the benches are
+//! held against.
 //!
 //! Where an NVIDIA device computes, the limits are the device's.
 //!
-//! Of each limit the best run counts: nothing makes a memory faster than it is, but much makes it slower.
+//! Of each limit the best run counts: nothing makes a memory faster than it is, but much makes it
+//! slower.
 
 mod copy;
 mod fma;
@@ -41,7 +43,8 @@ impl Machine {
         self.results
     }
 
-    /// Copying a large array, with ordinary or streaming stores, whichever is faster: GB/s read and written.
+    /// Copying a large array, with ordinary or streaming stores, whichever is faster: GB/s read and
+    /// written.
     ///
     /// # Errors
     /// A device fails, as in all that follows.
@@ -82,7 +85,8 @@ impl Machine {
         }
     }
 
-    /// Square products on the device by the vendor's library: GFLOP/s; none without a device or without that library.
+    /// Square products on the device by the vendor's library: GFLOP/s; none without a device or
+    /// without that library.
     ///
     /// # Errors
     /// See [`Machine::copy`].
@@ -104,13 +108,15 @@ impl Machine {
         }
     }
 
-    /// Reading rows of `width` values at random places of a large table, asked for ahead: GB/s. By the processor.
+    /// Reading rows of `width` values at random places of a large table, asked for ahead: GB/s. By
+    /// the processor.
     pub fn random_rows(&mut self, width: usize) -> f64 {
         let width = width.max(1);
         self.reads(&format!("random rows F={width}"), "GB/s", VALUES / width, width, 4e-9 * width as f64)
     }
 
-    /// Reading single values at random places of an array of `values`, asked for ahead: reads per second.
+    /// Reading single values at random places of an array of `values`, asked for ahead: reads per
+    /// second.
     pub fn random_reads(&mut self, values: usize) -> f64 {
         self.reads(
             &format!("random reads of {:.1} MB", 4e-6 * values as f64),

@@ -1,4 +1,5 @@
-//! Reading rows at random places: one value of every cache line is used, so that memory alone counts.
+//! Reading rows at random places: one value of every cache line is used, so that memory alone
+//! counts.
 
 use std::hint::black_box;
 
@@ -13,7 +14,8 @@ use rayon::prelude::*;
 const TASK: usize = 4096;
 /// Bytes in cache lines to read in a call: more than caches hold.
 const BYTES: usize = 2 * super::copy::VALUES;
-/// Bytes in cache lines to have on their way at once, a core: the best depends on the machine and the width.
+/// Bytes in cache lines to have on their way at once, a core: the best depends on the machine and
+/// the width.
 pub(super) const IN_FLIGHT: &[usize] = &[2 << 10, 4 << 10, 8 << 10, 16 << 10];
 
 /// A table in huge pages and the rows to read of it.

@@ -206,8 +206,9 @@ impl Monitor<State> for Checked {
     }
 }
 
-/// A maker waits for one version after the other while the trainer publishes them, ends early, or fails and only closes: under
-/// schedules that a model checker chooses it always ends, with every version that there was, and each as it was published.
+/// A maker waits for one version after the other while the trainer publishes them, ends early, or
+/// fails and only closes: under schedules that a model checker chooses it always ends, with every
+/// version that there was, and each as it was published.
 #[test]
 fn no_schedule_leaves_a_maker_waiting() {
     const UPDATES: u64 = 3;
@@ -219,7 +220,8 @@ fn no_schedule_leaves_a_maker_waiting() {
             let history = Arc::new(History { monitor: Checked { state, changed } });
             history.publish(0, &models[0], 0);
             let mut start = 0;
-            // the first super-batch is trained to its end, the second perhaps not; nothing new may wait for what the first closed
+            // the first super-batch is trained to its end, the second perhaps not; nothing new may
+            // wait for what the first closed
             for updates in [UPDATES, made_before_the_end] {
                 history.begin(
                     Span { epoch: 0, batches: start..start + UPDATES, start, made: vec![start] },

@@ -1,9 +1,12 @@
-//! The allocation of cores to the stages of a pipeline, after BGL ("Profiling-based Resource Allocation").
+//! The allocation of cores to the stages of a pipeline, after BGL ("Profiling-based Resource
+//! Allocation").
 //!
-//! A stage on `c` cores takes `a / c + d` seconds a batch: BGL's `T_i / c_i` where `d` is 0, and its cache stage's `f(c)` where
-//! it is not. Stages that run side by side take as long as the slowest. BGL gives every stage cores of its own; with few cores that
-//! leaves most of them idle most of the time, so two more shapes are weighed: stages in a group take turns on the group's cores,
-//! and groups may share all cores, which pays where a stage waits for something else than a core.
+//! A stage on `c` cores takes `a / c + d` seconds a batch: BGL's `T_i / c_i` where `d` is 0, and
+//! its cache stage's `f(c)` where it is not. Stages that run side by side take as long as the
+//! slowest. BGL gives every stage cores of its own; with few cores that leaves most of them idle
+//! most of the time, so two more shapes are weighed: stages in a group take turns on the group's
+//! cores, and groups may share all cores, which pays where a stage waits for something else than a
+//! core.
 
 /// What a stage costs, a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -22,7 +25,8 @@ impl Cost {
         self.divided / cores as f64 + self.fixed
     }
 
-    /// The stage that took `one` seconds on a core and `many` on `cores`, keeping cores busy for `busy` seconds.
+    /// The stage that took `one` seconds on a core and `many` on `cores`, keeping cores busy for
+    /// `busy` seconds.
     pub fn fit(one: f64, many: f64, cores: usize, busy: f64) -> Self {
         let share = 1.0 - 1.0 / cores as f64;
         let divided = if cores > 1 { ((one - many) / share).clamp(0.0, one) } else { 0.0 };
@@ -50,12 +54,13 @@ pub struct Allocation {
     pub seconds: f64,
 }
 
-/// A split must promise to be faster by so much: hand-overs and threads that disturb each other are not in the model.
+/// A split must promise to be faster by so much: hand-overs and threads that disturb each other are
+/// not in the model.
 const GAIN: f64 = 0.95;
 
-/// The allocation with the least seconds a batch: the exact optimum over all groupings of the stages and all whole numbers of
-/// cores. Everything in one group is kept unless a split promises a gain of 5 %. Exponential in the number of stages
-/// (3 here: 5 groupings), polynomial in `cores`.
+/// The allocation with the least seconds a batch: the exact optimum over all groupings of the
+/// stages and all whole numbers of cores. Everything in one group is kept unless a split promises a
+/// gain of 5 %. Exponential in the number of stages (3 here: 5 groupings), polynomial in `cores`.
 ///
 /// # Panics
 /// There is no stage, or no core.
@@ -67,8 +72,9 @@ pub fn solve(costs: &[Cost], cores: usize) -> Allocation {
     split.filter(|split| split.seconds <= alone.seconds * GAIN).unwrap_or(alone)
 }
 
-/// The best split of the stages into groups with cores of their own, and the best into groups that share all cores: at most two, the
-/// quicker first. None of one group. Exact, and as complex as [`solve`].
+/// The best split of the stages into groups with cores of their own, and the best into groups that
+/// share all cores: at most two, the quicker first. None of one group. Exact, and as complex as
+/// [`solve`].
 pub fn splits(costs: &[Cost], cores: usize) -> Vec<Allocation> {
     let mut best: [Option<Allocation>; 2] = [None, None];
     let mut consider = |candidate: Allocation| {
@@ -192,7 +198,8 @@ mod tests {
         assert_eq!(solve(&[parallel(1.0), wait], 1).seconds, 3.0);
     }
 
-    /// The same optimum by a search of its own: each stage is told its group and each group its cores, odometer-like.
+    /// The same optimum by a search of its own: each stage is told its group and each group its
+    /// cores, odometer-like.
     #[test]
     fn the_optimum_is_exact() {
         for case in 0..200_u64 {

@@ -9,9 +9,10 @@
 //!   time-sharing:   every device   sample | extract | train                             topology and a smaller cache
 //! ```
 //!
-//! A Trainer computes gradients on a copy of the model; this thread applies them, round by round, in the order of the batches
-//! ([`super::scheduler`] has the rules). Synchronous updates are as deterministic as `sequential`, and with one Trainer the same to the
-//! bit; with `N` they are those of batches `N` times as large. Asynchronous ones depend on who was how fast, within their bound.
+//! A Trainer computes gradients on a copy of the model; this thread applies them, round by round,
+//! in the order of the batches ([`super::scheduler`] has the rules). Synchronous updates are as
+//! deterministic as `sequential`, and with one Trainer the same to the bit; with `N` they are those
+//! of batches `N` times as large. Asynchronous ones depend on who was how fast, within their bound.
 
 mod options;
 mod reduce;
@@ -87,7 +88,8 @@ impl<'a> Factored<'a> {
         Rules { trainers, normal, ahead: 1, group, bound: updates.bound(), dealt }
     }
 
-    /// The slots of the queue: as the options say, or as many as an epoch's batches, as far as there is memory.
+    /// The slots of the queue: as the options say, or as many as an epoch's batches, as far as
+    /// there is memory.
     fn fill_slots(&mut self, epoch: &Epoch, team: &DeviceGroup, rules: Rules) {
         let batches = usize::try_from(epoch.loader.num_batches()).unwrap_or(usize::MAX);
         let round = usize::try_from(rules.group).unwrap_or(usize::MAX).min(batches);
@@ -214,7 +216,8 @@ fn run_team(
         learner.passes.backend.check()?;
         line.updated();
         timeline.done(host, Stage::Update, last, clock);
-        // where the mean is not finite, either a batch's loss is not, or the gradient's norm: then all are to blame
+        // where the mean is not finite, either a batch's loss is not, or the gradient's norm: then
+        // all are to blame
         let finite = batches.iter().all(|(_, slot)| slot.gradient.loss.is_finite());
         let blamed = (finite && !outcome.loss.is_finite()).then_some(outcome.loss);
         let done: Vec<Done> = batches

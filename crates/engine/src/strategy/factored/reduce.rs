@@ -19,7 +19,8 @@ use crate::{
     },
 };
 
-/// Batches of a round whose sum over devices is the same whoever trained on which, and however the library goes about it.
+/// Batches of a round whose sum over devices is the same whoever trained on which, and however the
+/// library goes about it.
 const ANY_ORDER: u64 = 2;
 
 /// What several devices sum by, in words, where they are not NCCL's.
@@ -34,7 +35,8 @@ pub(super) struct OnDevices<'a> {
 }
 
 impl<'a> OnDevices<'a> {
-    /// As `--all-reduce` says, for rounds of so many batches; and in words how gradients of several devices are summed, where there are any.
+    /// As `--all-reduce` says, for rounds of so many batches; and in words how gradients of several
+    /// devices are summed, where there are any.
     ///
     /// # Errors
     /// What was asked for is not there.
@@ -84,8 +86,8 @@ impl<'a> OnDevices<'a> {
         self.gpus.iter().position(|gpu| gpu.number() == first).filter(|_| is_one)
     }
 
-    /// Makes the trainable gradients of the learner, which is the first device's, the sums of these over all devices, each times its share.
-    /// The batches' own are of no use afterwards.
+    /// Makes the trainable gradients of the learner, which is the first device's, the sums of these
+    /// over all devices, each times its share. The batches' own are of no use afterwards.
     fn sum(
         &mut self,
         learner: &mut Learner,
@@ -153,9 +155,9 @@ fn of_trainable<'m>(all: &'m mut [Matrix], trainable: &[bool]) -> Vec<ViewMut<'m
     of.map(|(matrix, _)| matrix.view_mut()).collect()
 }
 
-/// Makes the learner's gradient the mean over these batches, weighted by their seeds: that of one batch of all their
-/// seeds. Running statistics become the mean of theirs. A single one is taken as it is. Returns the mean loss; the model is whole again when
-/// it is updated.
+/// Makes the learner's gradient the mean over these batches, weighted by their seeds: that of one
+/// batch of all their seeds. Running statistics become the mean of theirs. A single one is taken as
+/// it is. Returns the mean loss; the model is whole again when it is updated.
 ///
 /// # Errors
 /// Devices cannot sum.

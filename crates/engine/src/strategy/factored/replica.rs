@@ -13,7 +13,8 @@ use crate::{
     strategy::slots::Gradient,
 };
 
-/// The parameters that Trainers copy. Where they are updated on a device they stay on devices: each of them has a copy before a Trainer asks for one.
+/// The parameters that Trainers copy. Where they are updated on a device they stay on devices: each
+/// of them has a copy before a Trainer asks for one.
 pub(super) struct Published {
     newest: RwLock<(u64, Vec<Matrix>)>,
     /// Updates made before version 0.
@@ -28,7 +29,8 @@ impl Published {
         Self { newest: RwLock::new((0, values)), step }
     }
 
-    /// The model's parameters, which `backend` has updated, from now on. `gpus` are the devices that train.
+    /// The model's parameters, which `backend` has updated, from now on. `gpus` are the devices
+    /// that train.
     pub(super) fn publish(&self, model: &Model, backend: &dyn Backend, gpus: &[Gpu]) {
         let mut published = self.newest.write().unwrap_or_else(PoisonError::into_inner);
         let (version, values) = &mut *published;
@@ -79,8 +81,8 @@ impl Replica {
         Self { model: model.clone(), scratch: StepScratch::default() }
     }
 
-    /// Computes the gradient of a batch from the newest parameters, in matrices of `spare` if it has some. `number` is that of
-    /// the batch in the whole run.
+    /// Computes the gradient of a batch from the newest parameters, in matrices of `spare` if it
+    /// has some. `number` is that of the batch in the whole run.
     ///
     /// # Errors
     /// A device failed.

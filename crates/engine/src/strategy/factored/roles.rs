@@ -1,4 +1,5 @@
-//! The roles of a device: what a sampler, a trainer, and a device that does both hold in memory, and their workers.
+//! The roles of a device: what a sampler, a trainer, and a device that does both hold in memory,
+//! and their workers.
 
 use std::sync::Arc;
 
@@ -49,7 +50,8 @@ impl DeviceSetup<'_, '_> {
         devices.iter().enumerate().map(|(i, device)| self.both(device, i)).collect()
     }
 
-    /// The first `samplers` of the devices sample, the others train; `last` is the last device, ready to train, if there are several.
+    /// The first `samplers` of the devices sample, the others train; `last` is the last device,
+    /// ready to train, if there are several.
     pub(super) fn factored(
         &self,
         devices: &[Arc<Device>],
@@ -97,7 +99,8 @@ impl DeviceSetup<'_, '_> {
         Ok(seat)
     }
 
-    /// A device that samples, with a Trainer on standby where it may switch: the `standby`-th trainer, which it counts.
+    /// A device that samples, with a Trainer on standby where it may switch: the `standby`-th
+    /// trainer, which it counts.
     fn sampler(
         &self,
         device: &Arc<Device>,

@@ -166,7 +166,8 @@ impl DeviceGroup {
         self.devices.iter().map(of).map(|carried| (carried.bytes, carried.seconds)).collect()
     }
 
-    /// What each device has done since this was asked last, and what went over its link: bytes and seconds. Begins to count anew.
+    /// What each device has done since this was asked last, and what went over its link: bytes and
+    /// seconds. Begins to count anew.
     pub(super) fn records(&mut self, carried: Vec<(u64, f64)>) -> Vec<DeviceRecord> {
         let records = self.seats.iter_mut().zip(carried).map(|(seat, (link_bytes, link_seconds))| {
             let done = seat.done.get_mut().unwrap_or_else(PoisonError::into_inner);

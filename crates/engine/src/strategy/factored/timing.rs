@@ -12,8 +12,9 @@ use crate::{
 /// Batches that are timed to tell how many devices are to sample, after one to warm up.
 const TIMED: u64 = 3;
 
-/// Seconds to sample a batch and to train on it, on the threads of a device, and bytes of a batch: of the first batches of the first
-/// epoch. Nothing is updated. A batch that fails ends the timing: it fails again when it is its turn, behind those before it.
+/// Seconds to sample a batch and to train on it, on the threads of a device, and bytes of a batch:
+/// of the first batches of the first epoch. Nothing is updated. A batch that fails ends the timing:
+/// it fails again when it is its turn, behind those before it.
 ///
 /// # Errors
 /// The first batch fails.

@@ -26,10 +26,12 @@ use crate::{
     timeline::{Stage, Timeline},
 };
 
-/// Super-batches that are tried where no length is given: longer ones cost more than a point of accuracy on a graph where half of the rows
-/// are reused in the first few hundred updates (docs/results.md, "Layered", W2).
+/// Super-batches that are tried where no length is given: longer ones cost more than a point of
+/// accuracy on a graph where half of the rows are reused in the first few hundred updates
+/// (book/src/results/all.md, "Layered", W2).
 const LENGTHS: [u64; 3] = [2, 4, 8];
-/// The longest of them where rows do not follow the parameters in any direction: longer ones cost attention more than a point, too.
+/// The longest of them where rows do not follow the parameters in any direction: longer ones cost
+/// attention more than a point, too.
 const LONGEST: u64 = 4;
 /// The shortest is taken that saves this part of what the best does.
 const ENOUGH: f64 = 0.85;
@@ -108,7 +110,8 @@ pub(super) struct Aside {
     learns: bool,
     /// Whether the reused rows' gradients are of no use.
     restrict: bool,
-    /// The part of the hot nodes whose rows are made; the others are left to the caches of features.
+    /// The part of the hot nodes whose rows are made; the others are left to the caches of
+    /// features.
     pub(super) split: f64,
     /// Memory of super-batches that are done.
     spare: Vec<(Ahead, Embeddings)>,
@@ -118,7 +121,8 @@ impl Aside {
     /// As the options say.
     ///
     /// # Errors
-    /// Options that this model cannot work with, a hotness that cannot be computed, or threads that cannot be had.
+    /// Options that this model cannot work with, a hotness that cannot be computed, or threads that
+    /// cannot be had.
     pub(super) fn new(with: &Setting, loader: &Loader, learner: &Learner) -> Result<Self> {
         let config = with.config;
         let StepContext { orders, .. } = &learner.passes;
@@ -209,8 +213,8 @@ impl Aside {
         self.most
     }
 
-    /// How many batches a super-batch has, where no number is given: as few as save most of what can be saved. A function of the
-    /// first epoch's batches, not of any time.
+    /// How many batches a super-batch has, where no number is given: as few as save most of what
+    /// can be saved. A function of the first epoch's batches, not of any time.
     pub(super) fn length(&mut self, loader: &Loader) -> u64 {
         let mut order = Vec::new();
         loader.order(0, &mut order);
@@ -227,8 +231,9 @@ impl Aside {
         saved.iter().find(|(_, saved)| *saved >= ENOUGH * best).map_or(1, |(length, _)| *length)
     }
 
-    /// Draws these batches and makes the hot rows, slice by slice, each from the version of the parameters that `made` says, as
-    /// soon as there is one. `None` where training ends before that.
+    /// Draws these batches and makes the hot rows, slice by slice, each from the version of the
+    /// parameters that `made` says, as soon as there is one. `None` where training ends before
+    /// that.
     ///
     /// # Errors
     /// A hop cannot be drawn, or features cannot be read.

@@ -1,4 +1,5 @@
-//! Bottom-layer rows of hot nodes are computed once for the batches of a super-batch, with bounded staleness (NeutronOrch).
+//! Bottom-layer rows of hot nodes are computed once for the batches of a super-batch, with bounded
+//! staleness (NeutronOrch).
 //!
 //! ```text
 //!   --hot-ahead off:   all     draw s0 | rows s0 | train on s0: b0 b1 b2 b3 | draw s1 | rows s1 | train on s1: ..   staleness < n
@@ -7,13 +8,15 @@
 //!                      front   train on s0:      b0 b1 b2 b3 | train on s1:      b4 b5 b6 b7 | ..                   staleness < 2 n
 //! ```
 //!
-//! A super-batch is `n` batches. They are drawn ahead but for their bottom blocks, so that how many of them ask for a node's row is
-//! known and not guessed; the hot ones are left out when the bottom blocks are drawn. Another strategy trains on the batches,
-//! and does not know: it draws through [`Ahead`](crate::reuse::Ahead), and the learner reads the rows that lie there.
+//! A super-batch is `n` batches. They are drawn ahead but for their bottom blocks, so that how many
+//! of them ask for a node's row is known and not guessed; the hot ones are left out when the bottom
+//! blocks are drawn. Another strategy trains on the batches, and does not know: it draws through
+//! [`Ahead`](crate::reuse::Ahead), and the learner reads the rows that lie there.
 //!
-//! Ahead, rows are made while the super-batch before is trained on (section 4.2.2): slice `i` of the queue from the parameters that
-//! stand after its `i`-th update, whoever is faster, so that the numbers of a run do not depend on it. The coldest rows are made first
-//! and the hottest last: what is read most is newest.
+//! Ahead, rows are made while the super-batch before is trained on (section 4.2.2): slice `i` of
+//! the queue from the parameters that stand after its `i`-th update, whoever is faster, so that the
+//! numbers of a run do not depend on it. The coldest rows are made first and the hottest last: what
+//! is read most is newest.
 
 mod aside;
 mod options;
@@ -148,14 +151,15 @@ impl<'a> Layered<'a> {
         (before + self.updates(batches)).saturating_sub(1)
     }
 
-    /// Whether rows can be reused at all: not by a batch alone, where the processor does all the work.
+    /// Whether rows can be reused at all: not by a batch alone, where the processor does all the
+    /// work.
     fn reuses(&self) -> bool {
         self.aside.as_ref().is_some_and(|aside| aside.most() > 0)
             && (self.length > 1 || *self.with.config.devices != Devices::Cpu)
     }
 
-    /// The versions of the parameters that the rows of a super-batch are made from, while one of so many batches is trained on that
-    /// began after `start` updates.
+    /// The versions of the parameters that the rows of a super-batch are made from, while one of so
+    /// many batches is trained on that began after `start` updates.
     fn versions(&self, start: u64, batches: u64) -> Vec<u64> {
         (start..start + self.updates(batches)).collect()
     }
@@ -170,8 +174,8 @@ impl<'a> Layered<'a> {
         updates.saturating_mul(self.round()).clamp(self.round(), self.length)
     }
 
-    /// Fewer rows where training waits for them, more where it does not: the others are left to the devices' caches of features
-    /// (section 4.1.3).
+    /// Fewer rows where training waits for them, more where it does not: the others are left to the
+    /// devices' caches of features (section 4.1.3).
     fn adapt(&mut self, seconds: f64) {
         let Some(aside) = &mut self.aside else { return };
         if self.options.hot_split.0.is_none() && seconds > 0.0 {
@@ -181,8 +185,8 @@ impl<'a> Layered<'a> {
         }
     }
 
-    /// The super-batch that holds batch `epoch.from`, and after how many updates it begins or has begun: a new one, or after a resume
-    /// the one that was in hand, which has begun already.
+    /// The super-batch that holds batch `epoch.from`, and after how many updates it begins or has
+    /// begun: a new one, or after a resume the one that was in hand, which has begun already.
     fn first(&mut self, epoch: &Epoch, history: &History) -> Result<Option<(Super, u64, bool)>> {
         let (from, to, step) = (epoch.from, epoch.to, epoch.learner.step);
         let place = history.place();
@@ -267,8 +271,8 @@ impl<'a> Layered<'a> {
     }
 }
 
-/// Trains on this thread while another makes the next super-batch on those of `pool`. Returns what both came to, and for how many
-/// seconds this one waited for the other.
+/// Trains on this thread while another makes the next super-batch on those of `pool`. Returns what
+/// both came to, and for how many seconds this one waited for the other.
 fn side_by_side(
     history: &History,
     pool: Option<&ThreadPool>,

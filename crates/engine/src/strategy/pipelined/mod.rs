@@ -9,10 +9,12 @@
 //!                      waiting    read b4  | read b5  | ..
 //! ```
 //!
-//! Which stages take turns and which have cores of their own is solved ([`crate::strategy::allocate`]) from what the first batches
-//! cost, put to the test on the next few, as is free competition, against no workers at all, and
-//! looked at again when their stages take much longer or shorter than they did. Batches are trained on in the order of their numbers, and what a batch holds
-//! depends on its number alone: the model is that of `sequential`, to the bit.
+//! Which stages take turns and which have cores of their own is solved
+//! ([`crate::strategy::allocate`]) from what the first batches cost, put to the test on the next
+//! few, as is free competition, against no workers at all, and looked at again when their stages
+//! take much longer or shorter than they did. Batches are trained on in the order of their numbers,
+//! and what a batch holds depends on its number alone: the model is that of `sequential`, to the
+//! bit.
 
 mod allocation;
 mod crew;
@@ -72,8 +74,8 @@ impl Pipelined {
         let cores = &*allocation;
         let threads = rayon::current_num_threads();
         let crew = |cores, isolated| WorkerSet::new(&apart(cores, isolated), num_nodes).map(Box::new);
-        // an NVIDIA device's stages wait for it and not for cores: one thread each, and two to draw on the device. What the processor
-        // draws takes all cores
+        // an NVIDIA device's stages wait for it and not for cores: one thread each, and two to draw
+        // on the device. What the processor draws takes all cores
         let on_device = draws_on_devices(&config.sampler);
         let mode = match cores {
             Cores::Profiled if !config.cuda_devices().is_empty() => {
@@ -94,7 +96,8 @@ impl Pipelined {
         })
     }
 
-    /// The next part of the epoch. A part ends where the epoch does, or where enough is known to go on otherwise.
+    /// The next part of the epoch. A part ends where the epoch does, or where enough is known to go
+    /// on otherwise.
     fn part<'a>(&mut self, epoch: &mut Epoch<'_, 'a>) -> Result<Flow> {
         match &mut self.mode {
             Mode::Probe(probe) => {

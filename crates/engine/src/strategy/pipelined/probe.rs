@@ -1,8 +1,9 @@
 //! What each stage of a batch costs, by training on the first few batches without workers.
 //!
-//! The batches count: they are trained on in their order as all others are. Training and extraction are timed on all
-//! cores and on one, which fits `a / c + d` through two points; on one, the difference between the time that passed and the
-//! time that the core was busy is what a stage waits for a disk or a link.
+//! The batches count: they are trained on in their order as all others are. Training and extraction
+//! are timed on all cores and on one, which fits `a / c + d` through two points; on one, the
+//! difference between the time that passed and the time that the core was busy is what a stage
+//! waits for a disk or a link.
 
 use std::time::{Duration, Instant};
 
@@ -50,8 +51,8 @@ impl Spent {
 }
 
 impl Probe {
-    /// Trains on the first batches of the epoch, and moves its beginning behind them. Says what sampling, extracting and training
-    /// cost, where it has seen enough before the epoch ends.
+    /// Trains on the first batches of the epoch, and moves its beginning behind them. Says what
+    /// sampling, extracting and training cost, where it has seen enough before the epoch ends.
     ///
     /// # Errors
     /// What a stage reports, or the listener.
@@ -120,7 +121,8 @@ impl Probe {
         }
         let [extract, train] = &self.rest;
         let [extract, train] = [extract, train].map(|[many, one]| cost(many, one, threads));
-        // batches are drawn side by side, a core each: the seconds of a gang are the core seconds of a batch
+        // batches are drawn side by side, a core each: the seconds of a gang are the core seconds
+        // of a batch
         let all = least(&self.sample).passed;
         let sample = Cost { divided: all, fixed: 0.0, busy: all };
         Ok((Some([sample, extract, train]), Flow::Continue))
@@ -161,8 +163,9 @@ fn least(of: &[Spent]) -> Spent {
 
 fn cost(many: &[Spent], one: &[Spent], cores: usize) -> Cost {
     let (many, one) = (least(many), least(one));
-    // a single thread is either busy or waits for something that is no core; several also wait for each other, and
-    // their cores are then as good as taken: work that is put in between makes them wait longer
+    // a single thread is either busy or waits for something that is no core; several also wait for
+    // each other, and their cores are then as good as taken: work that is put in between makes them
+    // wait longer
     let waits = (one.passed - one.busy).clamp(0.0, many.passed);
     Cost::fit(one.passed, many.passed, cores, (many.passed - waits) * cores as f64)
 }

@@ -1,4 +1,5 @@
-//! Crews put to the test, against none and against each other: the model of what stages cost does not know all that a machine does.
+//! Crews put to the test, against none and against each other: the model of what stages cost does
+//! not know all that a machine does.
 
 use super::{
     crew::WorkerSet,
@@ -11,18 +12,21 @@ use crate::{
 
 /// Batches at least of a part without workers, and of one with a crew.
 const BATCHES: [u64; 2] = [12, 24];
-/// Seconds at least that a part is to take: a line takes its time to fill and to empty, and the system to see who is busy.
+/// Seconds at least that a part is to take: a line takes its time to fill and to empty, and the
+/// system to see who is busy.
 const SECONDS: f64 = 0.08;
-/// A crew that took so many times as long as the quickest has no part in the second round, nor in the third.
+/// A crew that took so many times as long as the quickest has no part in the second round, nor in
+/// the third.
 const HOPELESS: [f64; 2] = [1.25, 1.1];
 /// The round in which the quickest and none are measured anew.
 const DECIDES: usize = 2;
 /// Workers must be quicker by so much.
 const QUICKER: f64 = 0.98;
 
-/// Batches are trained on in parts: without workers, with the first crew, with the second, and so on, and once more without workers
-/// and with those that may still win. Before its first part each is warmed up: its threads start, its batches get their memory. The
-/// quickest and none are then measured anew, in parts of twice the length, which decides: the least of many measurements is as
+/// Batches are trained on in parts: without workers, with the first crew, with the second, and so
+/// on, and once more without workers and with those that may still win. Before its first part each
+/// is warmed up: its threads start, its batches get their memory. The quickest and none are then
+/// measured anew, in parts of twice the length, which decides: the least of many measurements is as
 /// much luck as speed.
 pub(super) struct Trial {
     crews: Vec<Contender>,
@@ -50,8 +54,8 @@ struct Contender {
 }
 
 impl Trial {
-    /// Of what the model has gain anything, with groups that have cores of their own and with groups that share them, and of free
-    /// competition on as many threads, always.
+    /// Of what the model has gain anything, with groups that have cores of their own and with
+    /// groups that share them, and of free competition on as many threads, always.
     ///
     /// # Errors
     /// The system refuses the threads.
@@ -81,7 +85,8 @@ impl Trial {
         Ok(Self { crews, turn: 0, warm: false, whole: false, round: 0, none: f64::INFINITY, expected, words })
     }
 
-    /// Batches of the next part, of epochs of so many, and whether it is timed. An epoch too short for a part is one.
+    /// Batches of the next part, of epochs of so many, and whether it is timed. An epoch too short
+    /// for a part is one.
     pub(super) fn next(&mut self, batches: u64) -> (u64, bool) {
         let least = BATCHES[usize::from(self.turn > 0)];
         let timed = least.max((SECONDS / self.expected.max(1e-6)).ceil() as u64);
@@ -187,8 +192,9 @@ mod tests {
 
     #[test]
     fn the_quickest_stays_and_none_unless_it_gains_something() {
-        // extraction beside the rest, with the cores shared and (training on one takes as long as extraction waits) with cores
-        // of their own; of these crews none has a sampler of its own, the free one two
+        // extraction beside the rest, with the cores shared and (training on one takes as long as
+        // extraction waits) with cores of their own; of these crews none has a sampler of its own,
+        // the free one two
         let samplers =
             |none, crews: &[f64; 3]| trial(1.0, none, crews).winner().map(|crew| crew.num_samplers());
         assert_eq!(samplers(1.0, &[0.99, 1.2, 1.2]), None);

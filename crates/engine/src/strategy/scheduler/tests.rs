@@ -31,8 +31,8 @@ impl Dice {
     }
 }
 
-/// Crews of all kinds: one that does all in turns, workers apart, several of a kind, several trainers, trainers on standby; and
-/// the rules they work by.
+/// Crews of all kinds: one that does all in turns, workers apart, several of a kind, several
+/// trainers, trainers on standby; and the rules they work by.
 fn crew(kind: usize, dice: &mut Dice) -> (Vec<WorkerRole>, Rules) {
     let can = |sample, extract, train| WorkerRole { sample, extract, train, ..WorkerRole::default() };
     let update = WorkerRole { update: true, ..WorkerRole::default() };
@@ -81,9 +81,10 @@ const KINDS: usize = 10;
 /// Random schedules, and those of a soak (`GRAPHMILL_SOAK`).
 const SCHEDULES: [u64; 2] = [1000, 8000];
 
-/// In whatever order the workers get their turns: every batch goes all the way once, reaches its trainer in order, no slot is lost,
-/// no gradient is later than it may be, and nobody is left waiting. Where batches fail, all rounds before the first that failed go all
-/// the way and none behind it.
+/// In whatever order the workers get their turns: every batch goes all the way once, reaches its
+/// trainer in order, no slot is lost, no gradient is later than it may be, and nobody is left
+/// waiting. Where batches fail, all rounds before the first that failed go all the way and none
+/// behind it.
 #[test]
 fn any_schedule_brings_every_batch_to_its_end() {
     let mut latest = 0;
@@ -222,8 +223,8 @@ impl<S: Send> Monitor<S> for Checked<S> {
     }
 }
 
-/// The same with real waiting, under schedules that a model checker chooses: it finds any in which a thread waits for ever, and
-/// any in which a gradient is too late.
+/// The same with real waiting, under schedules that a model checker chooses: it finds any in which
+/// a thread waits for ever, and any in which a gradient is too late.
 #[test]
 fn no_schedule_of_threads_locks_up() {
     const BATCHES: u64 = 4;

@@ -3,9 +3,11 @@
 use graphmill_core::units::count;
 use graphmill_data::download::{Entry, catalogue::Task};
 
-/// The list. `width` is the terminal's, `None` for a file or a pipe, which gets every column in full.
+/// The list. `width` is the terminal's, `None` for a file or a pipe, which gets every column in
+/// full.
 ///
-/// A terminal gets the first of these that fits: every column; without the import command; with rounded figures.
+/// A terminal gets the first of these that fits: every column; without the import command; with
+/// rounded figures.
 pub(super) fn list(entries: &[Entry], width: Option<usize>) -> String {
     let fits =
         |table: &String| width.is_none_or(|width| table.lines().all(|line| line.chars().count() <= width));

@@ -1,15 +1,17 @@
 //! Rows that come and go as they are asked for.
 //!
-//! Rows are dealt to shards by their number, each with a policy, its rows and a lock of its own. A read looks all its rows up, shard by
-//! shard side by side, and copies those that are held; reads the others from the tier behind, with no lock held; and offers them to their
-//! shards (BGL's feature cache engine looks up a whole batch before it inserts, too).
+//! Rows are dealt to shards by their number, each with a policy, its rows and a lock of its own. A
+//! read looks all its rows up, shard by shard side by side, and copies those that are held; reads
+//! the others from the tier behind, with no lock held; and offers them to their shards (BGL's
+//! feature cache engine looks up a whole batch before it inserts, too).
 //!
-//! **Consistency.** A row is copied from a slot, and to a slot, only under its shard's lock, and between two calls the lock is free a
-//! slot holds the row of the id that the policy says: [`keep`] asks the policy and copies under one lock. So a reader never sees a row
-//! of another id or half a row, whatever other readers do.
+//! **Consistency.** A row is copied from a slot, and to a slot, only under its shard's lock, and
+//! between two calls the lock is free a slot holds the row of the id that the policy says: [`keep`]
+//! asks the policy and copies under one lock. So a reader never sees a row of another id or half a
+//! row, whatever other readers do.
 //!
-//! **Determinism.** The number of shards is fixed, and a shard sees the rows of a read in their order, so one reader after the other
-//! gets the same hits for any number of threads.
+//! **Determinism.** The number of shards is fixed, and a shard sees the rows of a read in their
+//! order, so one reader after the other gets the same hits for any number of threads.
 
 use std::{
     sync::{Arc, Mutex},
@@ -28,7 +30,8 @@ use crate::{
     policy::{self, CachePolicy, MISS},
 };
 
-/// Shards of a cache that is not small: more than the cores of most machines, so that few readers wait.
+/// Shards of a cache that is not small: more than the cores of most machines, so that few readers
+/// wait.
 const SHARDS: usize = 32;
 /// Least slots of a shard.
 const SMALL: usize = 256;
@@ -62,7 +65,8 @@ impl<T> Lock<T> for Mutex<T> {
     }
 }
 
-/// Copies the rows of `part` that are held to their places in `out`, and leaves the others in `part`.
+/// Copies the rows of `part` that are held to their places in `out`, and leaves the others in
+/// `part`.
 pub(super) fn serve(shard: &impl Lock<Shard>, part: &mut Part, out: &Scatter) {
     let Part { ids, rows, slots, hits } = part;
     let mut missing = 0;
@@ -73,7 +77,8 @@ pub(super) fn serve(shard: &impl Lock<Shard>, part: &mut Part, out: &Scatter) {
                 (ids[missing], rows[missing]) = (ids[i], rows[i]);
                 missing += 1;
             } else {
-                // SAFETY: a request's rows are dealt to its parts, each to one, so no one else asks for this one
+                // SAFETY: a request's rows are dealt to its parts, each to one, so no one else asks
+                // for this one
                 near.get(slots[i], unsafe { out.row(rows[i] as usize) });
             }
         }
@@ -135,7 +140,8 @@ struct Scratch {
 }
 
 impl Dynamic {
-    /// `slots` rows in all, stored as `kind`, in front of `behind`. Several devices share the shards out among them.
+    /// `slots` rows in all, stored as `kind`, in front of `behind`. Several devices share the
+    /// shards out among them.
     ///
     /// # Errors
     /// There is no memory for them.

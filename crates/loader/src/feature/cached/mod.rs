@@ -3,7 +3,8 @@
 //! - [`Pinned`]: the hottest rows, loaded once. Its map never changes, so readers need no lock.
 //! - [`Dynamic`]: rows come and go as a [policy](crate::policy) says.
 //!
-//! Either is a [`Feature`](super::Feature) around another, so they nest: a device's cache over the host's over a file.
+//! Either is a [`Feature`](super::Feature) around another, so they nest: a device's cache over the
+//! host's over a file.
 
 mod dynamic;
 mod near;

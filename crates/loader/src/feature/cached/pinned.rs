@@ -80,7 +80,8 @@ impl Part {
 }
 
 impl Pinned {
-    /// Loads the rows of `held` from `behind`, whose rows are stored as `kind`. `4 V` bytes beside the rows.
+    /// Loads the rows of `held` from `behind`, whose rows are stored as `kind`. `4 V` bytes beside
+    /// the rows.
     ///
     /// # Errors
     /// They cannot be read, or there is no memory for them.

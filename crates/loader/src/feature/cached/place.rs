@@ -9,9 +9,11 @@ use graphmill_core::NodeId;
 pub enum Placement {
     /// Node `v` belongs to device `v mod N`; each holds the hottest of its own.
     Shard,
-    /// The `r`-th hottest row is on device `r mod N`, so that all are asked for alike (Data Tiering, section 4.3).
+    /// The `r`-th hottest row is on device `r mod N`, so that all are asked for alike (Data
+    /// Tiering, section 4.3).
     Interleave,
-    /// This part of every device's memory holds the very hottest rows, on all devices alike; the others are interleaved.
+    /// This part of every device's memory holds the very hottest rows, on all devices alike; the
+    /// others are interleaved.
     Replicate(f64),
 }
 

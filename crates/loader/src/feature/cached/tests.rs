@@ -321,7 +321,8 @@ impl<T> Lock<T> for Checked<T> {
     }
 }
 
-/// Three readers of one shard with room for two rows: whatever the schedule, each gets its own rows whole.
+/// Three readers of one shard with room for two rows: whatever the schedule, each gets its own rows
+/// whole.
 #[test]
 fn no_schedule_of_readers_mixes_rows() {
     for entry in &policy::TABLE {

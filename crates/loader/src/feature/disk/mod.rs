@@ -1,15 +1,17 @@
 //! Features that stay in a file.
 //!
-//! A request's rows are read in the order of the file, those in the same or neighbouring blocks together (`plan`), many reads in
-//! flight (`uring`) or many threads reading (`queue`), past the system's page cache where the file system can (`opened`). The
-//! loop around the reads (`reader`) knows neither: a queue is a trait, where tests put short reads and errors. Bytes go from a
+//! A request's rows are read in the order of the file, those in the same or neighbouring blocks
+//! together (`plan`), many reads in flight (`uring`) or many threads reading (`queue`), past the
+//! system's page cache where the file system can (`opened`). The loop around the reads (`reader`)
+//! knows neither: a queue is a trait, where tests put short reads and errors. Bytes go from a
 //! bounded set of buffers, made once, to the rows' places, 16-bit floats widened on the way.
 //!
-//! Memory: of each reader `depth` buffers of the largest read, 64 MiB at most unless one row is longer; as many readers as there
-//! are threads that read at once. Sorting takes 8 bytes a row of the request.
+//! Memory: of each reader `depth` buffers of the largest read, 64 MiB at most unless one row is
+//! longer; as many readers as there are threads that read at once. Sorting takes 8 bytes a row of
+//! the request.
 //!
-//! DGL's GraphBolt reads rows through io_uring likewise (`graphbolt/src/cnumpy.cc`): each row by itself, in the order asked for,
-//! blocks of 4096 bytes. Rows that share a block are one read here.
+//! DGL's GraphBolt reads rows through io_uring likewise (`graphbolt/src/cnumpy.cc`): each row by
+//! itself, in the order asked for, blocks of 4096 bytes. Rows that share a block are one read here.
 
 mod maker;
 mod opened;
@@ -69,10 +71,12 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// The `rows` rows of `dim` values of type `kind` that begin at byte `offset` of the file at `path`.
+    /// The `rows` rows of `dim` values of type `kind` that begin at byte `offset` of the file at
+    /// `path`.
     ///
     /// # Errors
-    /// The file cannot be opened or is too short, or the options ask for what the system does not have.
+    /// The file cannot be opened or is too short, or the options ask for what the system does not
+    /// have.
     pub fn open(
         path: impl AsRef<Path>,
         offset: u64,
@@ -164,7 +168,8 @@ impl Disk {
         self.reader
     }
 
-    /// Bytes that offsets and lengths of reads are multiples of, past the page cache; none where reads go through it.
+    /// Bytes that offsets and lengths of reads are multiples of, past the page cache; none where
+    /// reads go through it.
     pub fn block(&self) -> Option<u64> {
         Some(self.layout.align).filter(|&align| align > 1)
     }
@@ -222,8 +227,8 @@ impl Disk {
         let row = self.layout.row as usize;
         for &key in &keys[piece.keys.clone()] {
             let start = (self.layout.start(key) - piece.offset) as usize;
-            // SAFETY: `keys` has every number of the request once, since it was made by counting; parts of it and pieces of
-            // parts do not overlap, and a piece is taken once.
+            // SAFETY: `keys` has every number of the request once, since it was made by counting;
+            // parts of it and pieces of parts do not overlap, and a piece is taken once.
             let to = unsafe { out.row(number(key)) };
             widen(&bytes[start..start + row], self.kind, to);
         }

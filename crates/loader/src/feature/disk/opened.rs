@@ -67,8 +67,9 @@ pub(super) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result
     return std::os::windows::fs::FileExt::seek_read(file, buffer, offset);
 }
 
-/// The file opened with `O_DIRECT`, and the least alignment with which a read of it succeeds. Reading is the one probe that
-/// no file system answers wrongly: some open such files and then refuse every read.
+/// The file opened with `O_DIRECT`, and the least alignment with which a read of it succeeds.
+/// Reading is the one probe that no file system answers wrongly: some open such files and then
+/// refuse every read.
 #[cfg(target_os = "linux")]
 fn past_the_cache(path: &Path, len: u64) -> Option<(File, u64)> {
     use std::os::unix::fs::OpenOptionsExt;
@@ -77,7 +78,8 @@ fn past_the_cache(path: &Path, len: u64) -> Option<(File, u64)> {
     let file = File::options().read(true).custom_flags(flags).open(path).ok()?;
     let mut room = [Page::zeroed(); 2];
     let room: &mut [u8] = bytemuck::cast_slice_mut(&mut room);
-    // the smaller blocks are tried where only they fit: neither the place nor the buffer is a multiple of the next size
+    // the smaller blocks are tried where only they fit: neither the place nor the buffer is a
+    // multiple of the next size
     let reads = |align: usize, room: &mut [u8]| {
         (len >= 2 * align as u64 || align == PAGE)
             && read_at(&file, &mut room[align % PAGE..][..align], (align % PAGE) as u64).is_ok()

@@ -20,7 +20,8 @@ impl ReaderKind {
         [("auto", Self::Auto), ("uring", Self::Uring), ("pread", Self::Pread)];
 }
 
-/// Whether reads go around the system's page cache (`O_DIRECT`): in whole blocks, straight into our buffers.
+/// Whether reads go around the system's page cache (`O_DIRECT`): in whole blocks, straight into our
+/// buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direct {
     /// Where the file system can.
@@ -37,8 +38,9 @@ impl Direct {
     pub const ALL: [(&'static str, Self); 3] = [("auto", Self::Auto), ("on", Self::On), ("off", Self::Off)];
 }
 
-/// How a [`Disk`](super::Disk) reads. `cargo bench -p graphmill-loader --bench disk` compares the choices; on
-/// the disks it was run on the differences were within the noise, so the defaults are common sense rather than measured.
+/// How a [`Disk`](super::Disk) reads. `cargo bench -p graphmill-loader --bench disk` compares the
+/// choices; on the disks it was run on the differences were within the noise, so the defaults are
+/// common sense rather than measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskOptions {
     /// What asks for the bytes.
@@ -47,7 +49,8 @@ pub struct DiskOptions {
     pub direct: Direct,
     /// Reads in flight of a ring: 1 to 4096.
     pub depth: usize,
-    /// Threads that read for one request, each with a ring or a read of its own: 1 to 256, or 0 for what suits the reader.
+    /// Threads that read for one request, each with a ring or a read of its own: 1 to 256, or 0 for
+    /// what suits the reader.
     pub threads: usize,
     /// Bytes between two rows' blocks that are rather read than left out.
     pub gap: u64,

@@ -1,9 +1,11 @@
 //! Which reads a request takes: its rows in the order of the file, neighbours together.
 //!
-//! A request's rows are sorted by node id, which is the order of the file: `u64` keys, the id above and the number within the
-//! request below. A pass over the keys then joins rows into reads. A read grows by the next row while that row's first block is
-//! at most `gap` bytes behind the last and the read stays within its largest size; so each block is read once, unless rows that
-//! fill a largest read share all their blocks with each other. O(R log R) for R rows, O(R) where they are in order already.
+//! A request's rows are sorted by node id, which is the order of the file: `u64` keys, the id above
+//! and the number within the request below. A pass over the keys then joins rows into reads. A read
+//! grows by the next row while that row's first block is at most `gap` bytes behind the last and
+//! the read stays within its largest size; so each block is read once, unless rows that fill a
+//! largest read share all their blocks with each other. O(R log R) for R rows, O(R) where they are
+//! in order already.
 
 use std::ops::Range;
 
@@ -73,7 +75,8 @@ impl Layout {
         start / self.align * self.align..(start + self.row).next_multiple_of(self.align)
     }
 
-    /// The read that begins with the row of `keys[from]` and ends before `keys[to]`; none where there are no more.
+    /// The read that begins with the row of `keys[from]` and ends before `keys[to]`; none where
+    /// there are no more.
     pub(super) fn piece(&self, keys: &[u64], from: usize, to: usize) -> Option<Piece> {
         let mut keys_left = keys[from..to].iter().zip(from..);
         let blocks = self.blocks(*keys_left.next()?.0);

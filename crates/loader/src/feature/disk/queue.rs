@@ -9,10 +9,12 @@ pub(super) trait Queue: Send {
     /// How many slots there are.
     fn slots(&self) -> usize;
 
-    /// Begins to read `len` bytes at `offset` of the file to byte `at` of a slot that nothing is being read to.
+    /// Begins to read `len` bytes at `offset` of the file to byte `at` of a slot that nothing is
+    /// being read to.
     fn start(&mut self, slot: usize, at: usize, len: usize, offset: u64);
 
-    /// Waits for any read that was begun, and says which and how many bytes came; fewer than asked for may.
+    /// Waits for any read that was begun, and says which and how many bytes came; fewer than asked
+    /// for may.
     ///
     /// # Errors
     /// The queue is broken; its reads may be in flight still.

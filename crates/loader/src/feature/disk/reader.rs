@@ -1,4 +1,5 @@
-//! The loop around a queue: keeps its slots full, repeats what came short, and hands out what is there.
+//! The loop around a queue: keeps its slots full, repeats what came short, and hands out what is
+//! there.
 
 use std::{io, ops::Range};
 
@@ -11,7 +12,8 @@ use super::{
 /// How often in a row a read may bring nothing new.
 const PATIENCE: u32 = 1000;
 
-/// A queue and what its slots are at. After an error it must not be used again: reads may be in flight.
+/// A queue and what its slots are at. After an error it must not be used again: reads may be in
+/// flight.
 pub(super) struct Reader {
     queue: Box<dyn Queue>,
     flights: Vec<Flight>,
@@ -50,7 +52,8 @@ impl Reader {
         Self { queue, flights: vec![Flight::default(); slots], free: Vec::with_capacity(slots) }
     }
 
-    /// Reads the rows of `keys[range]`, gives each read's bytes with its piece to `take`, and says how many bytes came.
+    /// Reads the rows of `keys[range]`, gives each read's bytes with its piece to `take`, and says
+    /// how many bytes came.
     ///
     /// # Errors
     /// See [`Fault`]; the reader is used up.

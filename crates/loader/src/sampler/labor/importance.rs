@@ -1,13 +1,17 @@
-//! LABOR-i: which sources a layer's destinations should share (section 3.2 of the paper), and edges that weigh differently.
+//! LABOR-i: which sources a layer's destinations should share (section 3.2 of the paper), and edges
+//! that weigh differently.
 //!
-//! A destination `s` takes its neighbour `t` where `r_t <= c_s pi_t`. For given `pi` the factor `c_s` is the one at which `s` estimates its
-//! mean as well as with `k` uniform neighbours: `sum_t a_ts^2 / min(1, c_s pi_t) = (sum_t a_ts)^2 / k`, where `a` are the edges' weights
-//! (1 where there are none). LABOR-0 has `pi = 1` (or `pi = a`, which then belongs to the edge), so that `c_s = k / d_s`. What the layer
-//! reads is about `sum_t min(1, pi_t max_s c_s)` nodes, and an iteration makes that smaller: `pi_t` becomes `pi_t max_s c_s`, and the `c_s` are
-//! solved for again. By Cauchy and Schwarz a destination takes `k` neighbours on average or more.
+//! A destination `s` takes its neighbour `t` where `r_t <= c_s pi_t`. For given `pi` the factor
+//! `c_s` is the one at which `s` estimates its mean as well as with `k` uniform neighbours:
+//! `sum_t a_ts^2 / min(1, c_s pi_t) = (sum_t a_ts)^2 / k`, where `a` are the edges' weights (1
+//! where there are none). LABOR-0 has `pi = 1` (or `pi = a`, which then belongs to the edge), so
+//! that `c_s = k / d_s`. What the layer reads is about `sum_t min(1, pi_t max_s c_s)` nodes, and an
+//! iteration makes that smaller: `pi_t` becomes `pi_t max_s c_s`, and the `c_s` are solved for
+//! again. By Cauchy and Schwarz a destination takes `k` neighbours on average or more.
 //!
-//! O(edges of all destinations, log of their sources) an iteration, in parallel; a function of the destinations as a set, not of how many threads
-//! there are: maxima and each row's own sums are all there is.
+//! O(edges of all destinations, log of their sources) an iteration, in parallel; a function of the
+//! destinations as a set, not of how many threads there are: maxima and each row's own sums are all
+//! there is.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -34,8 +38,9 @@ pub(super) struct Importance {
 }
 
 impl Importance {
-    /// For destinations `dst` that want the variance of `k` neighbours, after `iterations` ([`usize::MAX`]: as long as they spare nodes).
-    /// `weight(u, e)` is that of the edge at position `e` from `u`, where edges weigh differently.
+    /// For destinations `dst` that want the variance of `k` neighbours, after `iterations`
+    /// ([`usize::MAX`]: as long as they spare nodes). `weight(u, e)` is that of the edge at
+    /// position `e` from `u`, where edges weigh differently.
     pub(super) fn new(
         graph: &Graph,
         dst: &[NodeId],
@@ -75,7 +80,8 @@ impl Importance {
             let most: Vec<AtomicU64> = sources.par_iter().map(|_| AtomicU64::new(0)).collect();
             (0..dst.len()).into_par_iter().for_each(|s| {
                 for e in this.starts[s]..this.starts[s + 1] {
-                    // the bits of floats that are not negative are in their order; maxima need no other order
+                    // the bits of floats that are not negative are in their order; maxima need no
+                    // other order
                     most[source[e] as usize].fetch_max(this.threshold(s, e).to_bits(), Relaxed);
                 }
             });
@@ -115,8 +121,8 @@ impl Importance {
         self.starts[s]..self.starts[s + 1]
     }
 
-    /// Destination `s` takes its edge `e` where the source's number in `0..1` is below that: `c_s pi_t`, which may be above 1. Edges
-    /// that weigh nothing are not taken.
+    /// Destination `s` takes its edge `e` where the source's number in `0..1` is below that:
+    /// `c_s pi_t`, which may be above 1. Edges that weigh nothing are not taken.
     #[inline]
     pub(super) fn threshold(&self, s: usize, e: usize) -> f64 {
         if self.weight(e) == 0.0 { 0.0 } else { self.factor[s] * self.pi(e) }
@@ -128,7 +134,8 @@ impl Importance {
             (0..self.starts.len() - 1).into_par_iter().map(|s| self.factor_of(s, k as f64)).collect();
     }
 
-    /// `c_s`: with those edges set aside that are certain, of which there are more each time, the equation is linear in `1 / c_s`.
+    /// `c_s`: with those edges set aside that are certain, of which there are more each time, the
+    /// equation is linear in `1 / c_s`.
     fn factor_of(&self, s: usize, k: f64) -> f64 {
         let edges = || self.edges(s).filter(|&e| self.weight(e) > 0.0);
         let sum: f64 = edges().map(|e| self.weight(e)).sum();

@@ -24,8 +24,8 @@ pub(super) struct Draws<'a> {
 }
 
 impl Draws<'_> {
-    /// Appends what `dst` draw. A group of destinations says where it reads in the tables, then looks there and says where it reads
-    /// among the edges, then reads.
+    /// Appends what `dst` draw. A group of destinations says where it reads in the tables, then
+    /// looks there and says where it reads among the edges, then reads.
     pub(super) fn draw(&self, dst: &[NodeId], scratch: &mut RunScratch, block: &mut Block) {
         let (rows, neighbors) = (self.graph.indptr(), self.graph.indices());
         let tables = self.sampler.alias.as_ref().map(RowAlias::rows);

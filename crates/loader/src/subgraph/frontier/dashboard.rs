@@ -1,21 +1,25 @@
-//! The Dashboard (paper 003, sections 4.2 and 4.3): the frontier as a table that is popped by throwing darts at it.
+//! The Dashboard (paper 003, sections 4.2 and 4.3): the frontier as a table that is popped by
+//! throwing darts at it.
 //!
-//! A node of the frontier has a *tile*, and *pins* to it in consecutive cells of the board, in number as its weight. A dart at a uniform
-//! place then finds a node with probability proportional to its weight, whatever the weights, in O(1) as long as enough of the
-//! board is live. A new node's pins are appended; when the board, `eta` times what was live, is full, a *clean-up* lays the live tiles out
-//! anew: once in about `(eta - 1)` times the live cells' appends.
+//! A node of the frontier has a *tile*, and *pins* to it in consecutive cells of the board, in
+//! number as its weight. A dart at a uniform place then finds a node with probability proportional
+//! to its weight, whatever the weights, in O(1) as long as enough of the board is live. A new
+//! node's pins are appended; when the board, `eta` times what was live, is full, a *clean-up* lays
+//! the live tiles out anew: once in about `(eta - 1)` times the live cells' appends.
 //!
 //! Where we deviate, with the structure as it is:
-//! - Nothing is written when a node leaves. A pin is live exactly where it stands within its tile's present run, so a dart asks the tile
-//!   (8 bytes; all tiles stay in the nearest cache), and old pins die by themselves. The paper sets them to NULL, `deg` stores a pop.
-//! - The popped node's tile goes to the node that takes its place, so there are as many tiles as the frontier has nodes: a pin fits
-//!   in 16 bits, and the tiles are the index array. They never hold the departed, so a clean-up costs the live cells' stores and reads
-//!   none.
-//! - The board's size follows the live weight at each clean-up, where the paper takes the graph's average degree: walks meet nodes
-//!   with probability proportional to degree, so on skewed graphs the frontier outweighs the average manifold. No node's pins
-//!   are cut short.
-//! - Darts fall anywhere on the board, used or not, in rounds of [`ROUND`] of which the first hit counts. Where they fall hangs on nothing
-//!   that was popped before, so the processor looks at the next round while the last pop's stores are under way.
+//! - Nothing is written when a node leaves. A pin is live exactly where it stands within its tile's
+//!   present run, so a dart asks the tile (8 bytes; all tiles stay in the nearest cache), and old
+//!   pins die by themselves. The paper sets them to NULL, `deg` stores a pop.
+//! - The popped node's tile goes to the node that takes its place, so there are as many tiles as
+//!   the frontier has nodes: a pin fits in 16 bits, and the tiles are the index array. They never
+//!   hold the departed, so a clean-up costs the live cells' stores and reads none.
+//! - The board's size follows the live weight at each clean-up, where the paper takes the graph's
+//!   average degree: walks meet nodes with probability proportional to degree, so on skewed graphs
+//!   the frontier outweighs the average manifold. No node's pins are cut short.
+//! - Darts fall anywhere on the board, used or not, in rounds of [`ROUND`] of which the first hit
+//!   counts. Where they fall hangs on nothing that was popped before, so the processor looks at the
+//!   next round while the last pop's stores are under way.
 //!
 //! Memory: 2 bytes x eta x the frontier's weight, and 8 bytes a node.
 
@@ -48,9 +52,11 @@ struct Tile {
 /// See the module's text.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dashboard {
-    /// At least `capacity` cells and [`SLACK`] lines. What stands in a cell is the number of a tile.
+    /// At least `capacity` cells and [`SLACK`] lines. What stands in a cell is the number of a
+    /// tile.
     cells: Vec<Line>,
-    /// Never fewer than before, so that what an earlier board left in the cells still has a tile; its length is 0.
+    /// Never fewer than before, so that what an earlier board left in the cells still has a tile;
+    /// its length is 0.
     tiles: Vec<Tile>,
     /// Tiles of this board.
     count: usize,
@@ -83,14 +89,15 @@ impl Dashboard {
         Ok(())
     }
 
-    /// The tile whose pin is in a cell, and whether the pin belongs to the node that has the tile now.
+    /// The tile whose pin is in a cell, and whether the pin belongs to the node that has the tile
+    /// now.
     #[inline(always)]
     fn look(&self, cell: u64) -> (usize, bool) {
         debug_assert!(cell < self.capacity as u64);
         let cells: &[u16] = bytemuck::cast_slice(&self.cells);
-        // SAFETY: the cell is below `capacity`, and so many there are since the clean-up that set it. What stands in a cell is
-        // 0 or the number of a tile, of this board or an earlier one, and tiles are never taken away. (One check a dart is a
-        // third of a look.)
+        // SAFETY: the cell is below `capacity`, and so many there are since the clean-up that set
+        // it. What stands in a cell is 0 or the number of a tile, of this board or an earlier one,
+        // and tiles are never taken away. (One check a dart is a third of a look.)
         let (pin, tile) = unsafe {
             let pin = usize::from(*cells.get_unchecked(cell as usize));
             (pin, self.tiles.get_unchecked(pin))
@@ -136,7 +143,8 @@ impl Popping for Dashboard {
                     }
                 }
             } else {
-                // all at once, and no branch asks which one hit: the least key is the first that did
+                // all at once, and no branch asks which one hit: the least key is the first that
+                // did
                 let mut least = MISSED;
                 for (i, &word) in words.iter().enumerate() {
                     let (pin, live) = self.look(below(word, self.capacity as u64));
@@ -188,7 +196,8 @@ mod tests {
 
     use super::{super::simd::Portable, *};
 
-    /// What must hold at any time: the frontier is `weights`, and each of its nodes has as many live pins.
+    /// What must hold at any time: the frontier is `weights`, and each of its nodes has as many
+    /// live pins.
     fn check(board: &Dashboard, weights: &[u32]) {
         assert_eq!(board.live, weights.iter().map(|&w| w as usize).sum::<usize>());
         assert!(board.tiles[..weights.len()].iter().zip(weights).all(|(tile, &w)| tile.len == w));

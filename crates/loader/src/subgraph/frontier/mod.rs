@@ -1,19 +1,22 @@
-//! Frontier sampling: a random walk of `m` nodes at once (Ribeiro and Towsley, *Estimating and sampling graphs with
-//! multidimensional random walks*, IMC 2010; paper 003, Algorithms 2 to 4).
+//! Frontier sampling: a random walk of `m` nodes at once (Ribeiro and Towsley, *Estimating and
+//! sampling graphs with multidimensional random walks*, IMC 2010; paper 003, Algorithms 2 to 4).
 //!
-//! A frontier of `m` nodes begins with uniform roots, drawn with replacement. Then `n - m` times a node is popped with probability
-//! proportional to its degree (at most the degree cap) and a uniform neighbour of it takes its place. The subgraph has all
-//! nodes that ever were in the frontier (the paper's Algorithm 2 adds the popped node, its Algorithm 3 the new one; as the authors'
-//! program we add the new one, so that both differ by the last frontier only).
+//! A frontier of `m` nodes begins with uniform roots, drawn with replacement. Then `n - m` times a
+//! node is popped with probability proportional to its degree (at most the degree cap) and a
+//! uniform neighbour of it takes its place. The subgraph has all nodes that ever were in the
+//! frontier (the paper's Algorithm 2 adds the popped node, its Algorithm 3 the new one; as the
+//! authors' program we add the new one, so that both differ by the last frontier only).
 //!
-//! A node without neighbours has weight 0: it is never popped. When no node of the frontier has neighbours, the subgraph is done, with
-//! fewer nodes.
+//! A node without neighbours has weight 0: it is never popped. When no node of the frontier has
+//! neighbours, the subgraph is done, with fewer nodes.
 //!
-//! Popping is the paper's Dashboard's (`dashboard.rs`) or that of a tree of running sums (`sums.rs`), which is as fast on graphs of even degrees and
-//! three times as fast on skewed ones ([`PopBy`]). What remains is the latency of memory, for the next node's degree hangs on two random
-//! reads. A neighbour drawn when its node joins is as uniform as one drawn when the node leaves; so it is drawn at once, and
-//! on the average node `m` pops remain in which to fetch it: first the edge, `LAG` pops later the row it leads to, and again `LAG` pops later
-//! the degree stands beside the tile.
+//! Popping is the paper's Dashboard's (`dashboard.rs`) or that of a tree of running sums
+//! (`sums.rs`), which is as fast on graphs of even degrees and three times as fast on skewed ones
+//! ([`PopBy`]). What remains is the latency of memory, for the next node's degree hangs on two
+//! random reads. A neighbour drawn when its node joins is as uniform as one drawn when the node
+//! leaves; so it is drawn at once, and on the average node `m` pops remain in which to fetch it:
+//! first the edge, `LAG` pops later the row it leads to, and again `LAG` pops later the degree
+//! stands beside the tile.
 
 mod dashboard;
 #[cfg(test)]
@@ -207,7 +210,8 @@ impl Frontier {
         Self { level, ..self }
     }
 
-    /// The walk: overwrites `nodes` with all that ever were in the frontier, in the order they joined.
+    /// The walk: overwrites `nodes` with all that ever were in the frontier, in the order they
+    /// joined.
     #[inline(always)]
     fn walk<S: Simd>(
         &self,

@@ -1,14 +1,16 @@
-//! Frontier sampling as Algorithm 2 is written, O(m) a pop: the reference of the tests and of the bench.
+//! Frontier sampling as Algorithm 2 is written, O(m) a pop: the reference of the tests and of the
+//! bench.
 
 use graphmill_core::{Graph, NodeId, keyed::Stream};
 
 /// How a node of the frontier is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// "Partitioning the total probability of 1 into m intervals" (section 4.1): probabilities `deg / sum`, and where they end, in f64.
+    /// "Partitioning the total probability of 1 into m intervals" (section 4.1): probabilities
+    /// `deg / sum`, and where they end, in f64.
     Intervals,
-    /// The same in whole numbers: weights kept beside the frontier, their running sums and a binary search. As fast as O(m) gets without
-    /// vector instructions of its own.
+    /// The same in whole numbers: weights kept beside the frontier, their running sums and a binary
+    /// search. As fast as O(m) gets without vector instructions of its own.
     RunningSums,
 }
 

@@ -1,8 +1,9 @@
-//! What is done to many numbers at once, for instructions chosen at run time: the sampler's parallelism within a core (paper 003,
-//! section 4.3). For the tree of sums, counting and adding; for the Dashboard, filling runs of cells.
+//! What is done to many numbers at once, for instructions chosen at run time: the sampler's
+//! parallelism within a core (paper 003, section 4.3). For the tree of sums, counting and adding;
+//! for the Dashboard, filling runs of cells.
 //!
-//! What follows a run is free, or is written next: so only a run's first line is written in part, and its end needs no care. Up to
-//! 32 cells (two lines at most) there is no branch.
+//! What follows a run is free, or is written next: so only a run's first line is written in part,
+//! and its end needs no care. Up to 32 cells (two lines at most) there is no branch.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -71,13 +72,15 @@ pub(super) trait Simd {
     /// Whether darts and numbers are looked at one after the other, as they are needed.
     const LAZY: bool = false;
 
-    /// Writes `pin` to cells `start..start + len` and, perhaps, behind them; and nothing else anywhere.
+    /// Writes `pin` to cells `start..start + len` and, perhaps, behind them; and nothing else
+    /// anywhere.
     ///
     /// # Panics
     /// There are not [`SLACK`] lines behind the run.
     fn fill(lines: &mut [Line], start: usize, len: usize, pin: u16);
 
-    /// How many children begin at or before `number`, at most 2^31 - 1 as all sums are: one at least, for the first begins at 0.
+    /// How many children begin at or before `number`, at most 2^31 - 1 as all sums are: one at
+    /// least, for the first begins at 0.
     fn count(node: &Before, number: u32) -> usize;
 
     /// Adds `more`, wrapping, to all that is behind `child`.
@@ -102,7 +105,8 @@ impl Simd for Scalar {
     fn fill(lines: &mut [Line], start: usize, len: usize, pin: u16) {
         let cells: &mut [u16] = bytemuck::cast_slice_mut(lines);
         for cell in &mut cells[start..start + len] {
-            // SAFETY: a valid, aligned reference. Volatile, for the compiler would make wide stores of it.
+            // SAFETY: a valid, aligned reference. Volatile, for the compiler would make wide stores
+            // of it.
             unsafe { std::ptr::write_volatile(cell, pin) };
         }
     }
@@ -158,8 +162,9 @@ impl Simd for Avx2 {
         };
         const WIDE: usize = 16;
         assert!(start + len + SLACK * LINE <= lines.len() * LINE);
-        // SAFETY: the type is used within functions that have AVX2 only. Pointers are aligned to 32 bytes, as lines are to 64. The last
-        // one written is that of cell `start + len - 1`, or the one behind that of `start`: both are there by the assertion.
+        // SAFETY: the type is used within functions that have AVX2 only. Pointers are aligned to 32
+        // bytes, as lines are to 64. The last one written is that of cell `start + len - 1`, or the
+        // one behind that of `start`: both are there by the assertion.
         unsafe {
             let pins = _mm256_set1_epi16(pin.cast_signed());
             let at = lines.as_mut_ptr().cast::<__m256i>().add(start / WIDE);
@@ -211,8 +216,9 @@ impl Simd for Avx512 {
     fn fill(lines: &mut [Line], start: usize, len: usize, pin: u16) {
         use std::arch::x86_64::{__m512i, _mm512_mask_storeu_epi16, _mm512_set1_epi16, _mm512_store_si512};
         assert!(start + len + SLACK * LINE <= lines.len() * LINE);
-        // SAFETY: the type is used within functions that have AVX-512 BW only. Pointers are aligned as lines are. The last line written
-        // is that of cell `start + len - 1`, or the one behind that of `start`: both are there by the assertion.
+        // SAFETY: the type is used within functions that have AVX-512 BW only. Pointers are aligned
+        // as lines are. The last line written is that of cell `start + len - 1`, or the one behind
+        // that of `start`: both are there by the assertion.
         unsafe {
             let pins = _mm512_set1_epi16(pin.cast_signed());
             let at = lines.as_mut_ptr().add(start / LINE).cast::<__m512i>();

@@ -1,20 +1,26 @@
 //! The frontier as a tree of running sums, popped several at a time.
 //!
-//! A tree of fan-out [`FAN`] has the frontier's nodes as its leaves; beside each child stands the sum of the weights of all children
-//! before it. A uniform number below the sum of all finds its leaf from the root down: at each level the last child that
-//! begins at or before it, which is a count over [`FAN`] sums. A new weight changes the sums behind it at each level. Both are a few
-//! compares and additions of whole vectors, the same for any weights: no clean-ups, nothing to fill, hardly a branch to guess; and
-//! the tree of a frontier of 1,000 fits the nearest cache many times over.
+//! A tree of fan-out [`FAN`] has the frontier's nodes as its leaves; beside each child stands the
+//! sum of the weights of all children before it. A uniform number below the sum of all finds its
+//! leaf from the root down: at each level the last child that begins at or before it, which is a
+//! count over [`FAN`] sums. A new weight changes the sums behind it at each level. Both are a few
+//! compares and additions of whole vectors, the same for any weights: no clean-ups, nothing to
+//! fill, hardly a branch to guess; and the tree of a frontier of 1,000 fits the nearest cache many
+//! times over.
 //!
-//! One pop would wait for the other, though, for where a number leads hangs on all that was popped before. So numbers are looked
-//! up in *rounds* of [`ROUND`], all in the tree as it stands, and what they pop is put into the tree when the round is over. The
-//! distribution stays exact, since where on the line of numbers a leaf's weight lies does not matter, as long as it is as much as its weight. During a round
-//! a leaf that was given a new weight keeps of its own stretch as much as the least weight it had meanwhile; what it weighs beyond has
-//! a stretch in a reserve behind the sum of all. Numbers are drawn below the end of the reserve, and one that is on no leaf's stretch is passed over.
-//! The reserve is an eighth of the sum, so that is one in nine; and a round ends when the reserve is full, whatever numbers are left.
+//! One pop would wait for the other, though, for where a number leads hangs on all that was popped
+//! before. So numbers are looked up in *rounds* of [`ROUND`], all in the tree as it stands, and
+//! what they pop is put into the tree when the round is over. The distribution stays exact, since
+//! where on the line of numbers a leaf's weight lies does not matter, as long as it is as much as
+//! its weight. During a round a leaf that was given a new weight keeps of its own stretch as much
+//! as the least weight it had meanwhile; what it weighs beyond has a stretch in a reserve behind
+//! the sum of all. Numbers are drawn below the end of the reserve, and one that is on no leaf's
+//! stretch is passed over. The reserve is an eighth of the sum, so that is one in nine; and a round
+//! ends when the reserve is full, whatever numbers are left.
 //!
-//! This is where we deviate from paper 003, whose Dashboard (`dashboard.rs`) takes O(1) reads a pop, and stores in proportion to the weight of
-//! the node that joins: on power laws that is several hundred. Here both are the logarithm of `m` to the base of the fan-out, times the
+//! This is where we deviate from paper 003, whose Dashboard (`dashboard.rs`) takes O(1) reads a
+//! pop, and stores in proportion to the weight of the node that joins: on power laws that is
+//! several hundred. Here both are the logarithm of `m` to the base of the fan-out, times the
 //! fan-out over the width of a vector.
 //!
 //! Memory: 12 bytes a node, and a bit.
@@ -118,7 +124,8 @@ impl Sums {
         }
     }
 
-    /// The leaf whose stretch a number is on, in the tree as it stands; anything where the number is in the reserve.
+    /// The leaf whose stretch a number is on, in the tree as it stands; anything where the number
+    /// is in the reserve.
     #[inline(always)]
     fn find<S: Simd>(&self, number: u32) -> Found {
         let mut within = number.min(self.laid - 1);
@@ -246,7 +253,8 @@ mod tests {
     use super::{super::simd::Portable, *};
     use crate::subgraph::testing::fits;
 
-    /// What must hold at any time in a round: the frontier is `weights`, and each of its nodes has as many numbers.
+    /// What must hold at any time in a round: the frontier is `weights`, and each of its nodes has
+    /// as many numbers.
     fn check(sums: &Sums, weights: &[u32]) {
         assert_eq!(sums.total, weights.iter().map(|&w| u64::from(w)).sum::<u64>());
         if sums.next == ROUND {

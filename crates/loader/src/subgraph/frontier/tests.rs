@@ -37,7 +37,8 @@ fn walks_are_distributed_as_the_references() {
     let mut scratch = FrontierScratch::default();
     for cap in [2, 100] {
         let count = |walk: &mut dyn FnMut(u64) -> Vec<u32>| {
-            // two roots and two steps: every outcome is a kind of its own (a walk that ends early, too)
+            // two roots and two steps: every outcome is a kind of its own (a walk that ends early,
+            // too)
             let mut counts = vec![0; 7 * 7 * 7 * 7];
             for run in 0..RUNS {
                 let nodes = walk(run);

@@ -8,7 +8,8 @@ pub(super) fn below(word: u64, n: u64) -> u64 {
     ((u128::from(word) * u128::from(n)) >> 64) as u64
 }
 
-/// The words of a [`keyed::Stream`], made many at a time, since they are a function of a counter: the compiler makes vectors of it.
+/// The words of a [`keyed::Stream`], made many at a time, since they are a function of a counter:
+/// the compiler makes vectors of it.
 #[derive(Clone, Debug)]
 pub(super) struct Words {
     state: u64,

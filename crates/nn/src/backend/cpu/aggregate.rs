@@ -1,5 +1,5 @@
-//! Aggregation over the edges of a block: sum, mean and stored weights, and their transposes (as gathers over
-//! the transposed block).
+//! Aggregation over the edges of a block: sum, mean and stored weights, and their transposes (as
+//! gathers over the transposed block).
 
 use graphmill_core::Block;
 

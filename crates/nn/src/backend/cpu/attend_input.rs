@@ -1,7 +1,8 @@
 //! Attention over input rows (GAT, aggregate first).
 //!
-//! A row is read once for its dot products with every head's vector and soon after, from the inner caches,
-//! for the sums: all is done destination by destination, in runs of destinations whose rows fit there.
+//! A row is read once for its dot products with every head's vector and soon after, from the inner
+//! caches, for the sums: all is done destination by destination, in runs of destinations whose rows
+//! fit there.
 
 use std::ops::Range;
 
@@ -48,7 +49,8 @@ pub(super) fn attend_input(op: AttendInput) {
     }
 }
 
-/// `weights` are those of the source and of the target; the outputs score, attention, attention used and sums.
+/// `weights` are those of the source and of the target; the outputs score, attention, attention
+/// used and sums.
 fn forward<T: Element>(
     job: Input<T>,
     (of_source, of_target): (&[f32], &[f32]),

@@ -1,5 +1,5 @@
-//! The gradients of attention over input rows ([`super::attend_input`]): of the heads' vectors, in the same runs of
-//! destinations, and of the rows, as a gather over the transposed block.
+//! The gradients of attention over input rows ([`super::attend_input`]): of the heads' vectors, in
+//! the same runs of destinations, and of the rows, as a gather over the transposed block.
 
 use std::ops::Range;
 
@@ -47,7 +47,8 @@ pub(super) fn backward(op: AttendInputBackward) {
     }
 }
 
-/// `given` are score, attention and attention used; the outputs the gradients of score, source and target.
+/// `given` are score, attention and attention used; the outputs the gradients of score, source and
+/// target.
 fn back<T: Element>(
     job: Input<T>,
     slope: f32,
@@ -96,8 +97,8 @@ pub(super) fn transposed(op: AttendInputTransposed) {
 
 kernel! {
 
-    /// The gradients of the scores of some destinations, to `edges` and `own`; what they contribute to those of
-    /// the heads' vectors (source, then target: `H x F` each) is added to `sums`.
+    /// The gradients of the scores of some destinations, to `edges` and `own`; what they contribute
+    /// to those of the heads' vectors (source, then target: `H x F` each) is added to `sums`.
     fn back_rows[T: Element](
         s: S,
         job: Input<'_, T>,
@@ -151,8 +152,8 @@ kernel! {
     }
 }
 
-/// From the gradients of the attention that was used, in `edges` and `own`, to those of the scores; returns the
-/// latter's sums. `of_edges` and `of_own` are score, attention, and attention used.
+/// From the gradients of the attention that was used, in `edges` and `own`, to those of the scores;
+/// returns the latter's sums. `of_edges` and `of_own` are score, attention, and attention used.
 #[inline(always)]
 fn score_gradients<const N: usize>(
     heads: usize,

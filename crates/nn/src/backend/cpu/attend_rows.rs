@@ -1,8 +1,9 @@
-//! What attention over input rows does with a row: dot products with every head's vector, and sums for several
-//! heads that stay in registers together, so that a loaded row serves them all.
+//! What attention over input rows does with a row: dot products with every head's vector, and sums
+//! for several heads that stay in registers together, so that a loaded row serves them all.
 //!
-//! Loops over arrays of vectors go by index, and nothing here is a closure: iterator adapters and closures are
-//! not always inlined into functions compiled for the instructions that `S` stands for.
+//! Loops over arrays of vectors go by index, and nothing here is a closure: iterator adapters and
+//! closures are not always inlined into functions compiled for the instructions that `S` stands
+//! for.
 
 use std::ops::Range;
 
@@ -128,7 +129,8 @@ pub(super) fn add_row<S: Simd, T: Element>(s: S, a: f32, x: &[T], out: &mut [f32
     }
 }
 
-/// `out[h] = (out[h] if add) + sum over the entries of destination v of weight[e, h] x[u]`, `out` of `H x F`.
+/// `out[h] = (out[h] if add) + sum over the entries of destination v of weight[e, h] x[u]`, `out`
+/// of `H x F`.
 #[inline(always)]
 pub(super) fn add_entries<S: Simd, T: Element>(
     s: S,

@@ -1,5 +1,6 @@
-//! Attention over the edges of a block (GAT): the softmax of each destination's entries, the weighted sum, and
-//! their gradients. An attention matrix has a row per edge, then one per destination for itself.
+//! Attention over the edges of a block (GAT): the softmax of each destination's entries, the
+//! weighted sum, and their gradients. An attention matrix has a row per edge, then one per
+//! destination for itself.
 
 use std::ops::Range;
 
@@ -14,8 +15,8 @@ use super::{
 };
 use crate::backend::ops::{Attend, AttendBackward, EdgeSoftmax, EdgeSoftmaxBackward};
 
-/// `$call` for all heads, `$n` (a constant) at a time from `$h` on: their values lie side by side, and loops
-/// over a constant number of them become vectors.
+/// `$call` for all heads, `$n` (a constant) at a time from `$h` on: their values lie side by side,
+/// and loops over a constant number of them become vectors.
 macro_rules! for_heads {
     ($heads:expr, ($h:ident, $n:ident) => $call:expr) => {{
         let mut $h = 0;
@@ -125,7 +126,8 @@ kernel! {
     }
 }
 
-/// Leaky ReLU of the scores of heads `h..h + N` of a destination's entries, less the largest of them.
+/// Leaky ReLU of the scores of heads `h..h + N` of a destination's entries, less the largest of
+/// them.
 #[inline(always)]
 fn less_largest<const N: usize>(heads: usize, h: usize, slope: f32, edges: &mut [f32], own: &mut [f32]) {
     let mut max = [f32::NEG_INFINITY; N];
@@ -240,8 +242,8 @@ struct Logits<'a> {
 }
 
 impl Logits<'_> {
-    /// The gradients of the logits of some destinations, to `edges` and `own`, and their sums over each
-    /// destination.
+    /// The gradients of the logits of some destinations, to `edges` and `own`, and their sums over
+    /// each destination.
     fn gradients(&self, rows: Range<usize>, edges: &mut [f32], own: &mut [f32], sums: &mut [f32]) {
         let &Self { block, heads, source, target, slope, alpha, alpha_grad } = self;
         let base = block.indptr[rows.start] as usize;
@@ -322,7 +324,8 @@ pub(super) fn attend_backward(op: AttendBackward) {
 }
 
 kernel! {
-    /// The dot products of the destinations' rows of `grad` with their entries' rows of `z`, head by head.
+    /// The dot products of the destinations' rows of `grad` with their entries' rows of `z`, head
+    /// by head.
     fn dot_rows[](
         s: S,
         block: &Block,

@@ -16,11 +16,13 @@ use crate::{
 ///
 /// Blocks of rows small enough for the cache are read twice, for their means and then their squared
 /// deviations; blocks are merged by Chan, Golub and LeVeque's formula (*Updating formulae and a
-/// pairwise algorithm for computing sample variances*, 1979), which keeps the digits that `E[x^2] - E[x]^2` loses.
+/// pairwise algorithm for computing sample variances*, 1979), which keeps the digits that
+/// `E[x^2] - E[x]^2` loses.
 fn statistics(x: View, stats: &mut [f32]) {
     let (isa, rows, cols, data) = (Isa::current(), x.num_rows(), x.num_cols(), x.host());
     let chunks = Chunks::new(rows, 2 * BLOCK);
-    // per chunk: means, sums of squared deviations, and the running block's sums (in f32, two kinds)
+    // per chunk: means, sums of squared deviations, and the running block's sums (in f32, two
+    // kinds)
     let stride = 3 * cols;
     let mut scratch = scratch::take(chunks.count().max(1) * stride);
     scratch[..2 * cols].fill(0.0);

@@ -10,12 +10,12 @@ use super::{
 };
 use crate::{View, ViewMut, backend::ops::shape};
 
-/// Rows summed in f32 before the sum is added in f64: few, for exactness, and little enough to stay in the
-/// second cache when they are read twice.
+/// Rows summed in f32 before the sum is added in f64: few, for exactness, and little enough to stay
+/// in the second cache when they are read twice.
 pub(super) const BLOCK: usize = 128;
 
-/// Calls `f` on blocks of at most [`BLOCK`] rows (with their `parts` and `width` zeroed sums to add to) and
-/// returns the sums over all of them, the first `width` values of what it returns.
+/// Calls `f` on blocks of at most [`BLOCK`] rows (with their `parts` and `width` zeroed sums to add
+/// to) and returns the sums over all of them, the first `width` values of what it returns.
 pub(super) fn sums<P: Parts>(
     rows: usize,
     width: usize,
@@ -101,8 +101,8 @@ impl Term for Values<'_> {
     }
 }
 
-/// Adds `rows` rows of terms to `sums`, for use in kernels. The sums of as many columns as possible stay in
-/// registers; in memory every row would wait for the last one's stores.
+/// Adds `rows` rows of terms to `sums`, for use in kernels. The sums of as many columns as possible
+/// stay in registers; in memory every row would wait for the last one's stores.
 #[inline(always)]
 pub(super) fn add_columns<S: Simd, T: Term>(s: S, term: T, rows: usize, sums: &mut [f32]) {
     let mut at = 0;

@@ -4,11 +4,13 @@
 //! alone, so the result cannot depend on the number of threads:
 //!
 //! - by rows of the result, and
-//! - where a weight gradient reduces over many rows into a small result, by the inner dimension: every part
-//!   gets a result of its own, and these are added in order. The library alone does not gain from a second
-//!   thread there (256 x 100k x 47: 166 and 164 GFLOP/s), and short sums are also the more exact ones.
+//! - where a weight gradient reduces over many rows into a small result, by the inner dimension:
+//!   every part gets a result of its own, and these are added in order. The library alone does not
+//!   gain from a second thread there (256 x 100k x 47: 166 and 164 GFLOP/s), and short sums are
+//!   also the more exact ones.
 //!
-//! A machine without instructions for bf16 rounds the factors to it and multiplies in f32: the same products, slower.
+//! A machine without instructions for bf16 rounds the factors to it and multiplies in f32: the same
+//! products, slower.
 
 use std::ops::Range;
 
@@ -33,8 +35,9 @@ use crate::{
 
 /// Multiplications in a piece of work: about a tenth of a millisecond.
 const GRAIN: usize = 8 << 20;
-/// Rows of the result in a piece, where pieces of [`GRAIN`] would have fewer and there are so many pieces: every call packs the other
-/// factor anew, which took a quarter of the time of 8000 x 512 x 512 in pieces of 48 rows.
+/// Rows of the result in a piece, where pieces of [`GRAIN`] would have fewer and there are so many
+/// pieces: every call packs the other factor anew, which took a quarter of the time of 8000 x 512 x
+/// 512 in pieces of 48 rows.
 const ROWS: usize = 192;
 const PIECES: usize = 32;
 /// Inner length from which a cut along it pays, and the shortest part.
@@ -99,7 +102,8 @@ pub(super) fn gemm(precision: Precision, op: Gemm) {
     gemm_then(precision, op, |_, _| {});
 }
 
-/// [`gemm`], and then `finish` on every run of rows of `c` (which are never cut), as soon as it is there.
+/// [`gemm`], and then `finish` on every run of rows of `c` (which are never cut), as soon as it is
+/// there.
 pub(super) fn gemm_then(precision: Precision, op: Gemm, finish: impl Fn(Range<usize>, &mut [f32]) + Sync) {
     let [m, n, k] = op.size();
     let Gemm { a: (a, side_a), b: (b, side_b), beta, c } = op;

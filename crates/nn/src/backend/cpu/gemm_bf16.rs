@@ -1,24 +1,28 @@
-//! Dense products in bf16, by the instructions of AVX-512 BF16: factors are rounded on the way in, sums are f32.
+//! Dense products in bf16, by the instructions of AVX-512 BF16: factors are rounded on the way in,
+//! sums are f32.
 //!
-//! `vdpbf16ps` multiplies *pairs*: two bf16 that are neighbours along the inner dimension, 32 bits. Factors are
-//! packed into such pairs:
+//! `vdpbf16ps` multiplies *pairs*: two bf16 that are neighbours along the inner dimension, 32 bits.
+//! Factors are packed into such pairs:
 //!
-//! - the right factor once, in panels of 16 columns: `[block][panel][pair][16]`, where a block is [`DEPTH`] pairs
-//!   of the inner dimension;
-//! - of the left factor, [`ROWS`] rows at a time, into the innermost cache, where they meet all panels;
-//! - a tile of the result, 12 rows by 2 panels (8 by 3 where three are left: 47 classes; 24 by 1), stays in
-//!   24 registers for a whole block.
+//! - the right factor once, in panels of 16 columns: `[block][panel][pair][16]`, where a block is
+//!   [`DEPTH`] pairs of the inner dimension;
+//! - of the left factor, [`ROWS`] rows at a time, into the innermost cache, where they meet all
+//!   panels;
+//! - a tile of the result, 12 rows by 2 panels (8 by 3 where three are left: 47 classes; 24 by 1),
+//!   stays in 24 registers for a whole block.
 //!
-//! Where the left factor is transposed (a weight gradient), the inner dimension is long and the result small: the
-//! inner dimension is cut into parts, each with a result of its own, and these are added in order. Both
-//! factors' rows are packed two by two, [`LONG_DEPTH`] pairs at a time, which the second cache holds.
+//! Where the left factor is transposed (a weight gradient), the inner dimension is long and the
+//! result small: the inner dimension is cut into parts, each with a result of its own, and these
+//! are added in order. Both factors' rows are packed two by two, [`LONG_DEPTH`] pairs at a time,
+//! which the second cache holds.
 //!
-//! Sums run over one block; blocks and then parts are added to each other, so that no sum is long. (Goto and van de
-//! Geijn, *Anatomy of High-Performance Matrix Multiplication*, ACM TOMS 2008, without its outermost loop: `n` is
-//! at most some hundreds here.)
+//! Sums run over one block; blocks and then parts are added to each other, so that no sum is long.
+//! (Goto and van de Geijn, *Anatomy of High-Performance Matrix Multiplication*, ACM TOMS 2008,
+//! without its outermost loop: `n` is at most some hundreds here.)
 //!
-//! N.B. The same code with single f32 in place of pairs, and `vfmadd`, was 0-7 % faster than the `gemm` crate where a
-//! plain product is 256 wide, 8-10 % slower on weight gradients and 26-33 % on 47 columns: f32 stays with the crate.
+//! N.B. The same code with single f32 in place of pairs, and `vfmadd`, was 0-7 % faster than the
+//! `gemm` crate where a plain product is 256 wide, 8-10 % slower on weight gradients and 26-33 % on
+//! 47 columns: f32 stays with the crate.
 
 use std::{
     arch::x86_64::*,
@@ -39,8 +43,8 @@ use crate::backend::Side;
 const ROWS: usize = 24;
 /// Pairs in a block of the inner dimension.
 const DEPTH: usize = 256;
-/// From one packed row of the left factor to the next, in pairs: not a power of two, or the rows would fall
-/// on the same lines of the cache.
+/// From one packed row of the left factor to the next, in pairs: not a power of two, or the rows
+/// would fall on the same lines of the cache.
 const STRIDE: usize = DEPTH + 16;
 /// Pairs in a block where the left factor is transposed.
 const LONG_DEPTH: usize = 128;
@@ -98,7 +102,8 @@ fn by_rows(
     });
 }
 
-/// `c[i] = beta c[i] + a[i]^T b`, where `a[i]` has `widths[i]` columns and `b` has `n`; no dimension is 0.
+/// `c[i] = beta c[i] + a[i]^T b`, where `a[i]` has `widths[i]` columns and `b` has `n`; no
+/// dimension is 0.
 ///
 /// # Panics
 /// The machine lacks the instructions, or a factor is of another length.
@@ -173,8 +178,8 @@ unsafe fn along(low: __m512, high: __m512) -> __m512i {
 /// Packs the `len` values at `x` into pairs, and asks for those `ahead` of them.
 ///
 /// # Safety
-/// The machine has the instructions; the values may be read, and `out` has room for `len` values, rounded up to a
-/// multiple of 32.
+/// The machine has the instructions; the values may be read, and `out` has room for `len` values,
+/// rounded up to a multiple of 32.
 #[inline(always)]
 unsafe fn pack_along(x: *const f32, len: usize, ahead: usize, out: *mut u32) {
     for at in (0..len).step_by(32) {
@@ -190,12 +195,12 @@ unsafe fn pack_along(x: *const f32, len: usize, ahead: usize, out: *mut u32) {
     }
 }
 
-/// Packs `depth` rows of `cols` values into pairs of values below each other, in panels of `P` columns:
-/// `[panel][pair][P]`.
+/// Packs `depth` rows of `cols` values into pairs of values below each other, in panels of `P`
+/// columns: `[panel][pair][P]`.
 ///
 /// # Safety
-/// The machine has the instructions; the rows may be read from `x` on, and `out` has room for `cols`, rounded up to
-/// panels, times the pairs of `depth`.
+/// The machine has the instructions; the rows may be read from `x` on, and `out` has room for
+/// `cols`, rounded up to panels, times the pairs of `depth`.
 #[inline(always)]
 unsafe fn pack_across<const P: usize>(x: *const f32, depth: usize, cols: usize, out: *mut u32) {
     let count = depth.div_ceil(2);
@@ -281,8 +286,8 @@ unsafe fn multiply(a: &[f32], b: &[u32], k: usize, n: usize, beta: f32, c: &mut 
         for start in (0..k).step_by(2 * DEPTH) {
             let depth = (2 * DEPTH).min(k - start);
             let count = depth.div_ceil(2);
-            // SAFETY: `start + depth <= k`, so that the values are inside each row; a packed row has room for a block;
-            // the panels of a block are `count * panels * 16` pairs.
+            // SAFETY: `start + depth <= k`, so that the values are inside each row; a packed row
+            // has room for a block; the panels of a block are `count * panels * 16` pairs.
             unsafe {
                 for r in 0..rows {
                     pack_along(a[r * k + start..].as_ptr(), depth, ROWS * k, left.add(r * STRIDE));
@@ -303,8 +308,8 @@ struct Columns<'a> {
     width: usize,
 }
 
-/// `c` = the product of `a` transposed and `b` over the rows `range` of both. `packed` is room for [`LONG_DEPTH`] pairs of
-/// both factors' columns, rounded up to [`ROWS`] and 16.
+/// `c` = the product of `a` transposed and `b` over the rows `range` of both. `packed` is room for
+/// [`LONG_DEPTH`] pairs of both factors' columns, rounded up to [`ROWS`] and 16.
 ///
 /// # Safety
 /// The machine has the instructions.
@@ -367,17 +372,19 @@ struct Tile {
     n_left: usize,
 }
 
-/// Packed rows of the left factor with all panels of a block: the first `rows` (at most [`ROWS`]) rows of `c`.
+/// Packed rows of the left factor with all panels of a block: the first `rows` (at most [`ROWS`])
+/// rows of `c`.
 ///
 /// # Safety
-/// The machine has the instructions. `a` holds [`ROWS`] rows of pairs: `ROW` from row to row, `PAIR` from pair to pair;
-/// `b` the panels of all columns; `c` the rows.
+/// The machine has the instructions. `a` holds [`ROWS`] rows of pairs: `ROW` from row to row,
+/// `PAIR` from pair to pair; `b` the panels of all columns; `c` the rows.
 #[inline(always)]
 unsafe fn all_panels<const ROW: usize, const PAIR: usize>(job: Tile, rows: usize) {
     let panels = job.n.div_ceil(16);
     let mut j = 0;
     while j < panels {
-        // SAFETY: the panels from `j` on are inside, as many as a tile takes, and so are their columns of `c`.
+        // SAFETY: the panels from `j` on are inside, as many as a tile takes, and so are their
+        // columns of `c`.
         unsafe {
             let (b, c) = (job.b.add(j * job.count * 16), job.c.add(j * 16));
             let job = Tile { b, c, n_left: job.n - j * 16, ..job };
@@ -412,7 +419,8 @@ unsafe fn all_panels<const ROW: usize, const PAIR: usize>(job: Tile, rows: usize
 #[inline(always)]
 unsafe fn tiles<const R: usize, const V: usize, const ROW: usize, const PAIR: usize>(job: Tile, rows: usize) {
     for r in (0..rows).step_by(R) {
-        // SAFETY: the caller's promise; `R` divides `ROWS`, so that all rows of the tile are in `a`.
+        // SAFETY: the caller's promise; `R` divides `ROWS`, so that all rows of the tile are in
+        // `a`.
         unsafe {
             let (a, c) = (job.a.add(r * ROW), job.c.add(r * job.n));
             tile::<R, V, ROW, PAIR>(Tile { a, c, ..job }, (rows - r).min(R));
@@ -426,8 +434,8 @@ unsafe fn tiles<const R: usize, const V: usize, const ROW: usize, const PAIR: us
 /// As for [`tiles`].
 #[inline(always)]
 unsafe fn tile<const R: usize, const V: usize, const ROW: usize, const PAIR: usize>(job: Tile, rows: usize) {
-    // SAFETY: the caller's promise; lanes beyond the last column are off; the casts are between types of 512 bits that
-    // any value fits.
+    // SAFETY: the caller's promise; lanes beyond the last column are off; the casts are between
+    // types of 512 bits that any value fits.
     unsafe {
         let mut acc = [[_mm512_setzero_ps(); V]; R];
         for p in 0..job.count {

@@ -1,7 +1,8 @@
-//! Dense products head by head: each head's columns of the factors and of the result are matrices inside
-//! larger ones, so nothing is copied.
+//! Dense products head by head: each head's columns of the factors and of the result are matrices
+//! inside larger ones, so nothing is copied.
 //!
-//! Cut as [`super::gemm`] cuts, by shape alone. With several heads in f32 at every precision: the factors are small.
+//! Cut as [`super::gemm`] cuts, by shape alone. With several heads in f32 at every precision: the
+//! factors are small.
 
 use super::{
     gemm::{Factor, gemm, product},

@@ -1,4 +1,5 @@
-//! Rows seen as `heads` runs of columns: dot products with one vector per head, and means over heads.
+//! Rows seen as `heads` runs of columns: dot products with one vector per head, and means over
+//! heads.
 
 use super::{
     columns,

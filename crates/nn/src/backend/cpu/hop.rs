@@ -12,8 +12,8 @@ use crate::backend::{
     ops::{Hop, HopTransposed},
 };
 
-/// A sum over edges for the columns from `first` on. Those before are `src[ids[v]]`, or `src[v]` where there are no ids, in
-/// the first `stay` rows, and zeros in the others.
+/// A sum over edges for the columns from `first` on. Those before are `src[ids[v]]`, or `src[v]`
+/// where there are no ids, in the first `stay` rows, and zeros in the others.
 #[derive(Clone, Copy)]
 pub(super) struct Columns<'a, W> {
     sum: Sum<'a, W>,

@@ -58,8 +58,8 @@ thread_local! {
     static FORCED: Cell<Option<Level>> = const { Cell::new(None) };
 }
 
-/// Runs `f` with the operations that it calls on this thread held to `level`: for tests and measurements.
-/// (Dense products choose for themselves.)
+/// Runs `f` with the operations that it calls on this thread held to `level`: for tests and
+/// measurements. (Dense products choose for themselves.)
 ///
 /// # Panics
 /// The machine lacks the instructions ([`Level::is_available`]).
@@ -92,8 +92,9 @@ impl Isa {
     }
 }
 
-/// `kernel! { fn name[generics](s: S, arg: type, ...) -> out { body } }` defines `fn name(isa, arg, ...)`,
-/// in whose body `s` is the [`Simd`](super::simd::Simd) value of type `S`. Generics must follow from the arguments.
+/// `kernel! { fn name[generics](s: S, arg: type, ...) -> out { body } }` defines
+/// `fn name(isa, arg, ...)`, in whose body `s` is the [`Simd`](super::simd::Simd) value of type
+/// `S`. Generics must follow from the arguments.
 macro_rules! kernel {
     ($(
         $(#[$meta:meta])*

@@ -109,7 +109,8 @@ kernel! {
         let mut loss = 0.0;
         for first in (0..label.len()).step_by(GROUP) {
             let last = (first + GROUP).min(label.len());
-            // per row: sum of exponentials, weight, and the label's distance below the largest logit
+            // per row: sum of exponentials, weight, and the label's distance below the largest
+            // logit
             let (mut sums, mut weights, mut gaps) = ([1.0f32; GROUP], [0.0f32; GROUP], [0.0f32; GROUP]);
             for r in first..last {
                 let (x, grad) = (&logits[r * cols..][..cols], &mut grad[r * cols..][..cols]);

@@ -4,12 +4,13 @@ use super::simd::Simd;
 
 /// 1.5 * 2^23: adding it rounds a small number to an integer and leaves that in the low bits.
 const ROUND: f32 = 12_582_912.0;
-/// ln 2 in two parts, the first with so few bits that its small multiples are exact (Cody and Waite, 1980).
+/// ln 2 in two parts, the first with so few bits that its small multiples are exact (Cody and
+/// Waite, 1980).
 const LN2_HIGH: f32 = 0.693_359_4;
 const LN2_LOW: f32 = (std::f64::consts::LN_2 - 0.693_359_375) as f32;
 
-/// `(q, p)` with `e^x = p + p q`, `p` a power of two and `e^r - 1 = q` for the rest `|r| <= ln(2) / 2`.
-/// The argument is held to [-87, 88].
+/// `(q, p)` with `e^x = p + p q`, `p` a power of two and `e^r - 1 = q` for the rest
+/// `|r| <= ln(2) / 2`. The argument is held to [-87, 88].
 #[inline(always)]
 fn exp_parts<S: Simd>(s: S, x: S::F) -> (S::F, S::F) {
     let x = s.min(s.splat(88.0), s.max(s.splat(-87.0), x));

@@ -83,8 +83,8 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// Whether this machine has instructions for it. Where it has none, the factors are rounded and multiplied in f32:
-    /// the same products but for the order of sums, slower than in f32.
+    /// Whether this machine has instructions for it. Where it has none, the factors are rounded and
+    /// multiplied in f32: the same products but for the order of sums, slower than in f32.
     pub fn is_native(self) -> bool {
         match self {
             Self::F32 => true,

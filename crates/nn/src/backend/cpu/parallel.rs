@@ -6,7 +6,8 @@
 
 use std::ops::Range;
 
-/// Values per piece of work: enough to hide what a hand-over to another thread costs (about a microsecond).
+/// Values per piece of work: enough to hide what a hand-over to another thread costs (about a
+/// microsecond).
 const GRAIN: usize = 32 * 1024;
 
 /// Outputs that can be cut between two rows.
@@ -28,7 +29,8 @@ impl<T: Send> Parts for Rows<'_, T> {
     }
 }
 
-/// A run of `width` values per edge of each row, where `indptr` (one longer than there are rows) counts edges.
+/// A run of `width` values per edge of each row, where `indptr` (one longer than there are rows)
+/// counts edges.
 pub(crate) struct Runs<'a> {
     pub(crate) data: &'a mut [f32],
     pub(crate) indptr: &'a [u32],
@@ -67,7 +69,8 @@ impl<A: Parts, B: Parts, C: Parts> Parts for (A, B, C) {
     }
 }
 
-/// Calls `f` on pieces of `0..count` and of `parts`, in parallel; `width` is the work per row, in values.
+/// Calls `f` on pieces of `0..count` and of `parts`, in parallel; `width` is the work per row, in
+/// values.
 pub(crate) fn rows<P: Parts>(count: usize, width: usize, parts: P, f: impl Fn(Range<usize>, P) + Sync) {
     if count > 0 {
         halve(0..count, (GRAIN / width.max(1)).max(1), parts, &f);
@@ -84,8 +87,8 @@ fn halve<P: Parts>(range: Range<usize>, grain: usize, parts: P, f: &(impl Fn(Ran
     rayon::join(|| halve(range.start..mid, grain, a, f), || halve(mid..range.end, grain, b, f));
 }
 
-/// As [`rows`], for rows of very different numbers of edges: cuts halve the edges. `width` is the work per
-/// edge. A single row is never cut.
+/// As [`rows`], for rows of very different numbers of edges: cuts halve the edges. `width` is the
+/// work per edge. A single row is never cut.
 pub(crate) fn runs<P: Parts>(indptr: &[u32], width: usize, parts: P, f: impl Fn(Range<usize>, P) + Sync) {
     if indptr.len() > 1 {
         halve_edges(0..indptr.len() - 1, indptr, (GRAIN / width.max(1)).max(1), parts, &f);

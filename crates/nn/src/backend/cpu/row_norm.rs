@@ -101,7 +101,8 @@ kernel! {
         }
     }
 
-    /// Adds the columns of the gradient, then those of its product with the normalised rows, to `sums`.
+    /// Adds the columns of the gradient, then those of its product with the normalised rows, to
+    /// `sums`.
     fn layer_norm_back_rows[](
         s: S, x: &[f32], gamma: &[f32], eps: f32, stats: &[f32], grad: &mut [f32], sums: &mut [f32],
     ) {

@@ -14,8 +14,8 @@ use crate::{
     matrix::Table,
 };
 
-/// Calls `f` with the first index and the values of pieces of `data`, in parallel; `inputs` is how many
-/// values are read for each.
+/// Calls `f` with the first index and the values of pieces of `data`, in parallel; `inputs` is how
+/// many values are read for each.
 pub(super) fn elements(data: &mut [f32], inputs: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
     parallel::rows(data.len(), 1 + inputs, Rows { data, width: 1 }, |range, part| f(range.start, part.data));
 }

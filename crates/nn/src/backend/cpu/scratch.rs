@@ -5,7 +5,8 @@ use std::{
     sync::Mutex,
 };
 
-/// What was given back. One lock per operation that reduces over rows, which takes microseconds at least.
+/// What was given back. One lock per operation that reduces over rows, which takes microseconds at
+/// least.
 static POOL: Mutex<Vec<Vec<f64>>> = Mutex::new(Vec::new());
 
 /// Borrowed memory, given back when dropped.

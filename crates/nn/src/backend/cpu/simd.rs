@@ -1,8 +1,8 @@
 //! Vectors of f32 and u32 behind one trait, so that every kernel is written once.
 //!
 //! A value of an implementing type is the proof that the machine has those instructions: the types
-//! of [`x86`](super::simd_x86) can only be made `unsafe`ly, after detection. That makes all methods but those
-//! on raw pointers safe to call.
+//! of [`x86`](super::simd_x86) can only be made `unsafe`ly, after detection. That makes all methods
+//! but those on raw pointers safe to call.
 //!
 //! Everything is `inline(always)`: the functions must dissolve into a caller compiled with the
 //! right target features (see [`super::level`]), or they would be compiled without them.
@@ -28,11 +28,13 @@ pub(crate) trait Simd: Copy + Send + Sync {
     /// # Safety
     /// `LANES` values may be written at `x`.
     unsafe fn store_full(self, x: *mut f32, v: Self::F);
-    /// The first lanes come from `x`, of which at most `LANES` values are read, the others from `fill`.
+    /// The first lanes come from `x`, of which at most `LANES` values are read, the others from
+    /// `fill`.
     fn load_part(self, x: &[f32], fill: Self::F) -> Self::F;
     /// Writes the first lanes to `x`, at most `LANES`.
     fn store_part(self, x: &mut [f32], v: Self::F);
-    /// The first lanes come from `x`, of which at most `LANES` values are read, the others are zeros.
+    /// The first lanes come from `x`, of which at most `LANES` values are read, the others are
+    /// zeros.
     fn load_f16(self, x: &[f16]) -> Self::F;
     /// As [`Simd::load_f16`].
     fn load_bf16(self, x: &[bf16]) -> Self::F;
@@ -115,7 +117,8 @@ pub(crate) trait Simd: Copy + Send + Sync {
 
 /// What a feature table may hold: read as f32.
 pub(crate) trait Element: bytemuck::Pod + Send + Sync {
-    /// The first lanes come from `x`, of which at most [`Simd::LANES`] values are read, the others are zeros.
+    /// The first lanes come from `x`, of which at most [`Simd::LANES`] values are read, the others
+    /// are zeros.
     fn load<S: Simd>(s: S, x: &[Self]) -> S::F;
 
     /// All lanes come from `x`, which is long enough.

@@ -116,7 +116,8 @@ impl Simd for Avx512 {
     // transposes while it adds: a third of the instructions of four sums
     #[inline(always)]
     fn sum4(self, a: [__m512; 4]) -> [f32; 4] {
-        // SAFETY: `self` proves that the machine has the instructions; both types are 16 bytes of f32.
+        // SAFETY: `self` proves that the machine has the instructions; both types are 16 bytes of
+        // f32.
         unsafe {
             let low = _mm512_add_ps(_mm512_unpacklo_ps(a[0], a[1]), _mm512_unpackhi_ps(a[0], a[1]));
             let high = _mm512_add_ps(_mm512_unpacklo_ps(a[2], a[3]), _mm512_unpackhi_ps(a[2], a[3]));

@@ -1,14 +1,18 @@
-//! Weighted sums of rows a slice of columns at a time, so that the slice of all rows summed stays in a core's cache.
+//! Weighted sums of rows a slice of columns at a time, so that the slice of all rows summed stays
+//! in a core's cache.
 //!
-//! Zeng et al., *Accurate, Efficient and Scalable Training of Graph Neural Networks*, JPDC 2021, section 5.3, algorithm 7: the
-//! graph is not partitioned (`Q_v = 1`), the columns are (`Q_f` slices), and slices next to each other go to the same thread
-//! (section 6.2). The bytes that move from memory are the rows, once, and the edges, once a slice.
+//! Zeng et al., *Accurate, Efficient and Scalable Training of Graph Neural Networks*, JPDC 2021,
+//! section 5.3, algorithm 7: the graph is not partitioned (`Q_v = 1`), the columns are (`Q_f`
+//! slices), and slices next to each other go to the same thread (section 6.2). The bytes that move
+//! from memory are the rows, once, and the edges, once a slice.
 //!
-//! Two things differ. A slice is first copied so that its rows lie together: rows of a matrix by rows are a multiple of some
-//! power of two apart, so their slices would share a few sets of the cache and evict each other (the paper stores features
-//! by columns). And where a thread has no slice left, it takes rows from another's.
+//! Two things differ. A slice is first copied so that its rows lie together: rows of a matrix by
+//! rows are a multiple of some power of two apart, so their slices would share a few sets of the
+//! cache and evict each other (the paper stores features by columns). And where a thread has no
+//! slice left, it takes rows from another's.
 //!
-//! Every value is summed in the order in which [`Sum::run`] sums it: the same bits, whatever the slices.
+//! Every value is summed in the order in which [`Sum::run`] sums it: the same bits, whatever the
+//! slices.
 
 use std::{marker::PhantomData, ops::Range};
 
@@ -20,12 +24,14 @@ use super::{
     sum::{Sum, Weight, run_of_row},
 };
 
-/// Values in a cache line. Slices begin on one where rows do, so that no two threads write to the same.
+/// Values in a cache line. Slices begin on one where rows do, so that no two threads write to the
+/// same.
 pub(super) const LINE: usize = 16;
 
 /// Rows ahead to ask for while a slice is copied: each is a few lines, far from the last.
 const COPY_AHEAD: usize = 16;
-/// The same of the sums written. (The rows summed are close enough: asking for those costs more than waiting.)
+/// The same of the sums written. (The rows summed are close enough: asking for those costs more
+/// than waiting.)
 const SUMS_AHEAD: usize = 8;
 
 impl<W: Weight, T: Element> Sum<'_, W, T> {
@@ -83,7 +89,8 @@ pub(super) struct Shared<'a> {
     rows: PhantomData<&'a mut [f32]>,
 }
 
-// SAFETY: the pointer stands for an exclusive borrow of plain values, and threads take disjoint parts of it (`Shared::part`).
+// SAFETY: the pointer stands for an exclusive borrow of plain values, and threads take disjoint
+// parts of it (`Shared::part`).
 unsafe impl Sync for Shared<'_> {}
 
 impl Shared<'_> {
@@ -101,7 +108,8 @@ impl Shared<'_> {
     #[allow(clippy::mut_from_ref, reason = "disjoint parts of one exclusive borrow, as the caller promises")]
     unsafe fn part(&self, row: usize, columns: Range<usize>) -> &mut [f32] {
         assert!(columns.start <= columns.end && columns.end <= self.cols && row < self.len / self.cols);
-        // SAFETY: the part lies within the `len` values, by the line above; the caller promises that it is the only one.
+        // SAFETY: the part lies within the `len` values, by the line above; the caller promises
+        // that it is the only one.
         unsafe {
             std::slice::from_raw_parts_mut(self.data.add(row * self.cols + columns.start), columns.len())
         }
@@ -112,13 +120,15 @@ kernel! {
     fn sum_slice[W: Weight](s: S, job: &Sum<'_, W, f32>, rows: Range<usize>, columns: Range<usize>, out: &Shared<'_>) {
         for v in rows {
             out.prefetch(v + SUMS_AHEAD, columns.clone());
-            // SAFETY: a row is in one piece of one slice's rows only, and slices have no column in common.
+            // SAFETY: a row is in one piece of one slice's rows only, and slices have no column in
+            // common.
             let out = unsafe { out.part(v, columns.clone()) };
             run_of_row(s, job, v, 0, 0, 0, out);
         }
     }
 
-    /// Columns of the rows `rows` of a matrix of `cols` columns to rows of `width`; what is beyond stays as it was.
+    /// Columns of the rows `rows` of a matrix of `cols` columns to rows of `width`; what is beyond
+    /// stays as it was.
     fn copy_slice[T: Element](
         s: S, src: &[T], cols: usize, columns: Range<usize>, rows: Range<usize>, width: usize, out: &mut [f32],
     ) {

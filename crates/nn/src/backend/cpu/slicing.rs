@@ -1,26 +1,29 @@
-//! Whether aggregation goes a slice of columns at a time ([`super::slices`]), and how wide slices are: whatever the cost
-//! model below says is faster.
+//! Whether aggregation goes a slice of columns at a time ([`super::slices`]), and how wide slices
+//! are: whatever the cost model below says is faster.
 //!
-//! Costs are clock cycles. A row is `F / 16` cache lines (f32), a slice's row `w / 16`; `S` rows are read, `D` written, over
-//! `E` edges. What a line costs depends on the cache it comes from: of `b` bytes read at random, a cache of `C` bytes holds
-//! the share `min(1, C / b)`.
+//! Costs are clock cycles. A row is `F / 16` cache lines (f32), a slice's row `w / 16`; `S` rows
+//! are read, `D` written, over `E` edges. What a line costs depends on the cache it comes from: of
+//! `b` bytes read at random, a cache of `C` bytes holds the share `min(1, C / b)`.
 //!
 //! ```text
 //! rows      E F/16 read(S F) + D F/16 write
 //! slices    E F/16 (sum(S w) + EDGE / (w/16)) + (S + D)/2 F/16 (copy + ROW / (w/16))
 //! ```
 //!
-//! The constants were measured on one core of an AMD EPYC 9005 (Zen 5: 1 MiB of second-level cache, 32 MiB of third), in
-//! cycles of that core, over subgraphs of 2,000 to 32,000 nodes of degrees around 15 and 50 and 128 to 1024 columns
-//! (`cargo bench -p graphmill-nn --bench propagation`). `Q_f = max(threads, bytes / cache)` of the paper is what comes out for
-//! features far beyond the last level; where that holds them, somewhat wider slices are faster than those that fit the second
-//! level, and below some ten megabytes none are: the last level feeds the plain loop nearly as fast.
+//! The constants were measured on one core of an AMD EPYC 9005 (Zen 5: 1 MiB of second-level cache,
+//! 32 MiB of third), in cycles of that core, over subgraphs of 2,000 to 32,000 nodes of degrees
+//! around 15 and 50 and 128 to 1024 columns (`cargo bench -p graphmill-nn --bench propagation`).
+//! `Q_f = max(threads, bytes / cache)` of the paper is what comes out for features far beyond the
+//! last level; where that holds them, somewhat wider slices are faster than those that fit the
+//! second level, and below some ten megabytes none are: the last level feeds the plain loop nearly
+//! as fast.
 
 use std::cell::Cell;
 
 use super::{caches::Caches, slices::LINE};
 
-/// A line read from the second level, from the last, from memory: by the loop over whole rows, which asks for rows ahead.
+/// A line read from the second level, from the last, from memory: by the loop over whole rows,
+/// which asks for rows ahead.
 const READ: [f64; 3] = [2.3, 3.2, 7.6];
 /// The same from a slice, which lies close.
 const SUM: [f64; 3] = [1.5, 2.8, 7.6];
@@ -32,7 +35,8 @@ const WRITE: [f64; 2] = [6.0, 20.0];
 const COPY: [f64; 2] = [10.3, 35.0];
 /// A row once more for each slice: its loop over the edges ends at a place hard to predict.
 const ROW: f64 = 30.0;
-/// The share of the last level that is there for rows and sums together; for slices, which sums go past.
+/// The share of the last level that is there for rows and sums together; for slices, which sums go
+/// past.
 const SHARE: f64 = 0.9;
 const SLICE_SHARE: f64 = 0.4;
 /// In cache lines. Wider slices move more bytes and were never faster.
@@ -54,8 +58,8 @@ thread_local! {
     static FORCED: Cell<Slicing> = const { Cell::new(Slicing::Auto) };
 }
 
-/// Runs `f` with the aggregations that it calls on this thread held to `slicing`: for tests and measurements. The numbers
-/// are the same, to the bit.
+/// Runs `f` with the aggregations that it calls on this thread held to `slicing`: for tests and
+/// measurements. The numbers are the same, to the bit.
 pub fn with_slicing<T>(slicing: Slicing, f: impl FnOnce() -> T) -> T {
     /// Undoes it, also where `f` panics.
     struct Restore(Slicing);
@@ -101,8 +105,8 @@ impl Work {
         (cost < self.whole(caches)).then_some(lines * LINE)
     }
 
-    /// The shares of `bytes` that come from the second level, the last (of which `last` bytes are there for them), and
-    /// memory.
+    /// The shares of `bytes` that come from the second level, the last (of which `last` bytes are
+    /// there for them), and memory.
     fn shares(caches: Caches, bytes: f64, last: f64) -> [f64; 3] {
         let second = (caches.l2 as f64 / bytes).min(1.0);
         let last = (last / bytes).min(1.0).max(second);

@@ -1,8 +1,9 @@
 //! Sparse rows: their products with a dense matrix, and what turns them into dense rows.
 //!
-//! `X W` is the sum of the rows of `W` that the columns of a row of `X` name, weighted by its values: an aggregation over a
-//! block whose destinations are the rows and whose sources are the columns. `X^T Y` is the same over the transposed lists.
-//! Both cost `2 stored O` operations, against `2 R F O` of a dense product.
+//! `X W` is the sum of the rows of `W` that the columns of a row of `X` name, weighted by its
+//! values: an aggregation over a block whose destinations are the rows and whose sources are the
+//! columns. `X^T Y` is the same over the transposed lists. Both cost `2 stored O` operations,
+//! against `2 R F O` of a dense product.
 
 use super::{
     parallel::{self, Rows, Runs},

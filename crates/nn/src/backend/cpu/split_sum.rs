@@ -1,5 +1,5 @@
-//! Products with a long inner dimension: it is split into parts, each with a result of its own, and the
-//! results are added in order. Shared by the products in f32 and in bf16.
+//! Products with a long inner dimension: it is split into parts, each with a result of its own, and
+//! the results are added in order. Shared by the products in f32 and in bf16.
 
 use super::{
     level::{Isa, kernel},
@@ -15,8 +15,8 @@ pub(super) fn parts(k: usize, len: usize) -> usize {
     k.div_ceil(len).next_multiple_of(4).min(32)
 }
 
-/// Computes `c = beta c +` the sum of `partials`, `size` values each, in their order, for the values
-/// from `first` on.
+/// Computes `c = beta c +` the sum of `partials`, `size` values each, in their order, for the
+/// values from `first` on.
 pub(super) fn add_parts(partials: &[f32], size: usize, first: usize, beta: f32, c: &mut [f32]) {
     let isa = Isa::current();
     parallel::rows(c.len(), partials.len() / size, Rows { data: c, width: 1 }, |range, c| {

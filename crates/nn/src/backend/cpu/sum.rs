@@ -14,7 +14,8 @@ use super::{
 };
 use crate::backend::OwnWeight;
 
-/// The coefficients of edges. `e` is the place in [`Sum::indices`], `u` the row found there, `h` of `heads` the head.
+/// The coefficients of edges. `e` is the place in [`Sum::indices`], `u` the row found there, `h` of
+/// `heads` the head.
 pub(super) trait Weight: Copy + Send + Sync {
     /// All are 1.
     const UNIT: bool = false;
@@ -109,7 +110,8 @@ pub(super) enum OwnValue<'a> {
 }
 
 /// `out[v] = beta out[v] + sum over edges e of v of weight(e) src[indices[e]] + own(v) src[own row]`,
-/// where each row is `heads` runs with weights of their own. Rows of 16-bit floats are widened in registers.
+/// where each row is `heads` runs with weights of their own. Rows of 16-bit floats are widened in
+/// registers.
 #[derive(Clone, Copy)]
 pub(super) struct Sum<'a, W, T = f32> {
     pub(super) indptr: &'a [u32],
@@ -158,14 +160,15 @@ impl<W: Weight, T: Element> Sum<'_, W, T> {
         });
     }
 
-    /// How many edges ahead to ask for rows of `cols` values: some 8 KiB, in rows. 0 is not at all: for
-    /// inputs that the inner caches hold.
+    /// How many edges ahead to ask for rows of `cols` values: some 8 KiB, in rows. 0 is not at all:
+    /// for inputs that the inner caches hold.
     pub(super) fn ahead(src: &[T], cols: usize) -> usize {
         if size_of_val(src) < 256 * 1024 { 0 } else { (8192 / (cols * size_of::<T>())).clamp(2, 32) }
     }
 }
 
-/// How many destinations ahead to ask for their own rows of a global block, which lie anywhere in the table.
+/// How many destinations ahead to ask for their own rows of a global block, which lie anywhere in
+/// the table.
 pub(super) const OWN_AHEAD: usize = 4;
 
 kernel! {
@@ -188,7 +191,8 @@ kernel! {
     }
 }
 
-/// The columns `at..at + out.len()` of output row `v`, all of one head. Rows are asked for `ahead` edges ahead.
+/// The columns `at..at + out.len()` of output row `v`, all of one head. Rows are asked for `ahead`
+/// edges ahead.
 #[inline(always)]
 pub(super) fn run_of_row<S: Simd, W: Weight, T: Element>(
     s: S,

@@ -130,7 +130,8 @@ pub struct AggregateMax<'a> {
     pub src: View<'a>,
     /// Result, `D x F`.
     pub dst: ViewMut<'a>,
-    /// Position of each winning edge, the first of equals, resized to `D x F`; `u32::MAX` without edges.
+    /// Position of each winning edge, the first of equals, resized to `D x F`; `u32::MAX` without
+    /// edges.
     pub arg: &'a mut ArgMax,
 }
 

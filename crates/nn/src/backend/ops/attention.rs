@@ -1,7 +1,7 @@
 //! Attention (GAT) over transformed rows.
 //!
-//! `Z` is `S x (H O)`: `H` heads of `O` columns each. Every destination also attends to its own row, so an
-//! attention matrix is `(E + D) x H`: entries of the edges, then the destinations' own.
+//! `Z` is `S x (H O)`: `H` heads of `O` columns each. Every destination also attends to its own
+//! row, so an attention matrix is `(E + D) x H`: entries of the edges, then the destinations' own.
 
 use graphmill_core::Block;
 

@@ -1,14 +1,15 @@
-//! Operations as structs: the inputs and outputs of each as named fields, with its formula, its shapes and
-//! the check of both.
+//! Operations as structs: the inputs and outputs of each as named fields, with its formula, its
+//! shapes and the check of both.
 //!
-//! A layer builds one and runs it: `Aggregate { block, weights, src, beta: 0.0, dst }.run(backend)`. `run`
-//! checks the shapes, once for all backends, and calls the backend's method of the same name, which takes
-//! the struct. Operations of at most two plain arguments, whose order cannot be confused, stay methods of
-//! their trait: [`fill`](super::ElementOps::fill), [`scale`](super::ElementOps::scale),
+//! A layer builds one and runs it:
+//! `Aggregate { block, weights, src, beta: 0.0, dst }.run(backend)`. `run` checks the shapes, once
+//! for all backends, and calls the backend's method of the same name, which takes the struct.
+//! Operations of at most two plain arguments, whose order cannot be confused, stay methods of their
+//! trait: [`fill`](super::ElementOps::fill), [`scale`](super::ElementOps::scale),
 //! [`copy`](super::ElementOps::copy), [`dot`](super::ElementOps::dot),
 //! [`squares`](super::ElementOps::squares),
-//! [`add_column_sums`](super::ElementOps::add_column_sums), [`softmax`](super::LossOps::softmax) and
-//! [`sigmoid`](super::LossOps::sigmoid).
+//! [`add_column_sums`](super::ElementOps::add_column_sums), [`softmax`](super::LossOps::softmax)
+//! and [`sigmoid`](super::LossOps::sigmoid).
 //!
 //! # Shapes
 //! One alphabet everywhere:
@@ -23,12 +24,12 @@
 //! | `F`, `O` | widths of input and output rows |
 //! | `H` | heads |
 //!
-//! A block is local or global unless a field says otherwise. With a factor `beta` of 0 the old result is not
-//! read. Gradients are overwritten unless a field says that they are added to.
+//! A block is local or global unless a field says otherwise. With a factor `beta` of 0 the old
+//! result is not read. Gradients are overwritten unless a field says that they are added to.
 //!
 //! # Panics
-//! Shapes that do not fit are a bug in a layer, not an input error, and a kernel behind `unsafe` must never
-//! see them: [`Checked`] is the proof that backends ask for.
+//! Shapes that do not fit are a bug in a layer, not an input error, and a kernel behind `unsafe`
+//! must never see them: [`Checked`] is the proof that backends ask for.
 //!
 //! [`Block::num_grad_src`]: graphmill_core::Block::num_grad_src
 

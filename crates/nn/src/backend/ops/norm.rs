@@ -96,8 +96,8 @@ impl Operation for BatchNormBackward<'_> {
     }
 }
 
-/// `out = gamma (x - mean) / sqrt(var + eps) + beta`, with mean and variance of each row: layer normalisation
-/// (Ba, Kiros and Hinton, 2016).
+/// `out = gamma (x - mean) / sqrt(var + eps) + beta`, with mean and variance of each row: layer
+/// normalisation (Ba, Kiros and Hinton, 2016).
 #[derive(Debug)]
 pub struct LayerNormForward<'a> {
     /// Input rows, `R x F`.
@@ -173,8 +173,8 @@ impl Operation for L2NormForward<'_> {
 
 /// The gradient of [`L2NormForward`] from its output, in place.
 ///
-/// Rows of norm up to 1e-12 get 0: the exact value, 1e12 times the gradient, would wreck the parameters
-/// before them.
+/// Rows of norm up to 1e-12 get 0: the exact value, 1e12 times the gradient, would wreck the
+/// parameters before them.
 #[derive(Debug)]
 pub struct L2NormBackward<'a> {
     /// Output of the forward pass, `R x F`.

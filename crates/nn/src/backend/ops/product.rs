@@ -6,7 +6,8 @@ use crate::{
     backend::{Activation, Dropout, Side},
 };
 
-/// Rows and columns of a product of factors with these rows, columns and sides, and the terms of each sum.
+/// Rows and columns of a product of factors with these rows, columns and sides, and the terms of
+/// each sum.
 fn size(a: ([usize; 2], Side), b: ([usize; 2], Side)) -> [usize; 3] {
     let oriented = |([rows, cols], side): ([usize; 2], Side)| match side {
         Side::Plain => [rows, cols],
@@ -18,7 +19,8 @@ fn size(a: ([usize; 2], Side), b: ([usize; 2], Side)) -> [usize; 3] {
     [rows, cols, terms]
 }
 
-/// `c = beta c + op(a) op(b)`: `R x F` times `F x O` to `R x O`, each factor as it is or transposed.
+/// `c = beta c + op(a) op(b)`: `R x F` times `F x O` to `R x O`, each factor as it is or
+/// transposed.
 ///
 /// With `a` transposed the sum is over its rows (a weight gradient).
 ///
@@ -51,8 +53,8 @@ impl Operation for Gemm<'_> {
     }
 }
 
-/// `c[h] = beta c[h] + op(a[h]) op(b[h])`: [`Gemm`] head by head, where every matrix is `H` runs of columns
-/// side by side.
+/// `c[h] = beta c[h] + op(a[h]) op(b[h])`: [`Gemm`] head by head, where every matrix is `H` runs of
+/// columns side by side.
 ///
 /// # Panics
 /// Both factors are transposed, or columns do not make `H` heads.
@@ -91,8 +93,8 @@ impl Operation for HeadGemm<'_> {
     }
 }
 
-/// `c[i] = beta c[i] + a[i]^T b`: the gradients (`F x O` each) of two weights whose products were added, so
-/// that a backend prepares `b`, the gradient of the sum, only once.
+/// `c[i] = beta c[i] + a[i]^T b`: the gradients (`F x O` each) of two weights whose products were
+/// added, so that a backend prepares `b`, the gradient of the sum, only once.
 #[derive(Debug)]
 pub struct WeightGradients<'a> {
     /// Inputs of the two products, `R x F` each, perhaps of different widths.
@@ -123,8 +125,8 @@ impl Operation for WeightGradients<'_> {
     }
 }
 
-/// `out = dropout(activation(beta out + x w + bias))`: [`Gemm`] and then [`super::EpilogueForward`], which a
-/// backend may do while rows are still in its caches.
+/// `out = dropout(activation(beta out + x w + bias))`: [`Gemm`] and then
+/// [`super::EpilogueForward`], which a backend may do while rows are still in its caches.
 #[derive(Debug)]
 pub struct Dense<'a> {
     /// Input rows, `R x F`, perhaps sparse.

@@ -28,8 +28,9 @@ pub fn head_width(cols: usize, heads: usize) -> usize {
     cols / heads
 }
 
-/// The vectors of a block agree with its sizes. The values of `indices` are the sampler's promise; kernels
-/// check them where they read. If the arrays are on a device alone, its backend checks their lengths.
+/// The vectors of a block agree with its sizes. The values of `indices` are the sampler's promise;
+/// kernels check them where they read. If the arrays are on a device alone, its backend checks
+/// their lengths.
 pub(super) fn block(b: &Block) {
     assert!(b.dst_ids.is_some() || b.num_dst <= b.num_src, "destinations are a prefix of the sources");
     if b.drawn_on_device().is_some() {

@@ -69,6 +69,10 @@ impl<A: Parts, B: Parts, C: Parts> Parts for (A, B, C) {
     }
 }
 
+/// Work on a piece. A trait object, so that the code of cutting and joining exists once for each type
+/// of parts and not once for each operation.
+type Body<'a, P> = &'a (dyn Fn(Range<usize>, P) + Sync);
+
 /// Calls `f` on pieces of `0..count` and of `parts`, in parallel; `width` is the work per row, in
 /// values.
 pub(crate) fn rows<P: Parts>(count: usize, width: usize, parts: P, f: impl Fn(Range<usize>, P) + Sync) {
@@ -77,7 +81,7 @@ pub(crate) fn rows<P: Parts>(count: usize, width: usize, parts: P, f: impl Fn(Ra
     }
 }
 
-fn halve<P: Parts>(range: Range<usize>, grain: usize, parts: P, f: &(impl Fn(Range<usize>, P) + Sync)) {
+fn halve<P: Parts>(range: Range<usize>, grain: usize, parts: P, f: Body<P>) {
     if range.len() <= grain {
         return f(range, parts);
     }
@@ -95,13 +99,7 @@ pub(crate) fn runs<P: Parts>(indptr: &[u32], width: usize, parts: P, f: impl Fn(
     }
 }
 
-fn halve_edges<P: Parts>(
-    range: Range<usize>,
-    indptr: &[u32],
-    grain: usize,
-    parts: P,
-    f: &(impl Fn(Range<usize>, P) + Sync),
-) {
+fn halve_edges<P: Parts>(range: Range<usize>, indptr: &[u32], grain: usize, parts: P, f: Body<P>) {
     // a row counts as an edge too: it is written
     let cost = |row: usize| indptr[row] as usize + row;
     let (start, end) = (cost(range.start), cost(range.end));
@@ -175,7 +173,7 @@ impl Chunks {
         chunks: Range<usize>,
         parts: P,
         results: &mut [T],
-        f: &(impl Fn(Range<usize>, P, &mut [T]) + Sync),
+        f: &(dyn Fn(Range<usize>, P, &mut [T]) + Sync),
     ) {
         let first = chunks.start * self.len;
         if chunks.len() == 1 {

@@ -42,7 +42,7 @@ Sampling is relabelled on both sides, ours one batch per thread, as training dra
 at its best
 setting in epochs and aggregation (`--malloc thp`).
 
-Not like for like (book/src/results/all.md has the section 'What is not like for like'):
+Not like for like (book/src/results/fairness.md):
 
 - Aggregation: DGL's block numbers sources by global id, ours as first seen. Do not quote its
   ratios.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Loader throughput beside PyTorch Geometric's, DGL's and GraphBolt's, in one run, at equal threads: what book/src/results/all.md quotes.
+"""Loader throughput beside PyTorch Geometric's, DGL's and GraphBolt's, in one run, at equal threads: figures of book/src/results/peers.md.
 
 Each line alternates whole epochs of all loaders over the same graph, tensors, seeds and fanouts, and takes the best of some rounds of each. What a batch costs the
 consumer is in all: rows of features and labels are gathered, and touched as tensors. With one thread a peer works in the process itself. With more it is measured both in the

@@ -28,7 +28,7 @@ use crate::{
 
 /// Super-batches that are tried where no length is given: longer ones cost more than a point of
 /// accuracy on a graph where half of the rows are reused in the first few hundred updates
-/// (book/src/results/all.md, "Layered", W2).
+/// (book/src/results/strategies.md, "W2").
 const LENGTHS: [u64; 3] = [2, 4, 8];
 /// The longest of them where rows do not follow the parameters in any direction: longer ones cost
 /// attention more than a point, too.

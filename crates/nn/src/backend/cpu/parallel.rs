@@ -73,6 +73,9 @@ impl<A: Parts, B: Parts, C: Parts> Parts for (A, B, C) {
 /// of parts and not once for each operation.
 type Body<'a, P> = &'a (dyn Fn(Range<usize>, P) + Sync);
 
+/// Work on a chunk and its share of the results, as [`Body`].
+type Reduction<'a, P, T> = &'a (dyn Fn(Range<usize>, P, &mut [T]) + Sync);
+
 /// Calls `f` on pieces of `0..count` and of `parts`, in parallel; `width` is the work per row, in
 /// values.
 pub(crate) fn rows<P: Parts>(count: usize, width: usize, parts: P, f: impl Fn(Range<usize>, P) + Sync) {
@@ -168,13 +171,7 @@ impl Chunks {
         }
     }
 
-    fn halve<P: Parts, T: Send>(
-        self,
-        chunks: Range<usize>,
-        parts: P,
-        results: &mut [T],
-        f: &(dyn Fn(Range<usize>, P, &mut [T]) + Sync),
-    ) {
+    fn halve<P: Parts, T: Send>(self, chunks: Range<usize>, parts: P, results: &mut [T], f: Reduction<P, T>) {
         let first = chunks.start * self.len;
         if chunks.len() == 1 {
             return f(first..(first + self.len).min(self.rows), parts, results);

@@ -27,6 +27,8 @@ pub type Values = serde_json::Map<String, Json>;
 pub struct Key {
     /// Its name in files; the flag is the same with dashes.
     pub name: String,
+    /// Earlier names, which files, the command line and Python still accept.
+    pub former: Vec<String>,
     /// The placeholder of its value in help texts: `N`, `NAME`, ...
     pub value: String,
     /// The heading that it stands under in help texts, if the struct names one.
@@ -49,6 +51,7 @@ pub fn keys<A: Args>() -> Vec<Key> {
         let value = arg.get_value_names().and_then(|names| names.first());
         Key {
             name: arg.get_id().to_string(),
+            former: arg.get_all_aliases().unwrap_or_default().iter().map(|a| a.replace('-', "_")).collect(),
             value: if is_switch { "BOOL".into() } else { value.map_or("VALUE".into(), |v| v.to_string()) },
             heading: arg.get_help_heading().map(str::to_string),
             details: arg

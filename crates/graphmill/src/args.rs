@@ -62,9 +62,13 @@ pub(crate) fn required<'a>(matches: &'a ArgMatches, name: &str) -> &'a Path {
 /// Adds the training options ([`options::keys`]) of those names as flags. The short help shows
 /// common ones.
 pub(crate) fn with_training_options(mut command: Command, names: &[&str]) -> Command {
-    for key in options::keys().into_iter().filter(|key| names.contains(&key.name)) {
+    let keys = options::keys();
+    let current: Vec<&str> = keys.iter().map(|key| key.name).collect();
+    for key in keys.into_iter().filter(|key| names.contains(&key.name)) {
+        let former = key.former().iter().filter(|name| !current.contains(&name.as_str()));
         let mut arg = Arg::new(key.name)
             .long(key.flag())
+            .aliases(former.map(|name| name.replace('_', "-")))
             .value_name(key.value)
             .help(key.help())
             .long_help(key.long_help())

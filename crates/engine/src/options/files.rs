@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 use super::{
     groups,
-    keys::{Key, keys, suggestion},
+    keys::{Key, key, keys, suggestion},
 };
 use crate::{Error, Result, TrainConfig};
 
@@ -30,13 +30,16 @@ impl TrainConfig {
             text.parse().map_err(|e: toml::de::Error| Error::format(path, place(text, &e), e.message()))?;
         let mut values = Values::new();
         let mut set = Vec::new();
-        let known: Vec<&str> = keys().iter().map(|key| key.name).collect();
         for (name, value) in table {
-            let spelled = name.replace('-', "_");
-            let Some(key) = known.iter().copied().find(|known| *known == spelled) else {
+            let Some(key) = key(&name).map(|key| key.name) else {
+                let known: Vec<&str> = keys().iter().map(|key| key.name).collect();
                 let message = format!("no such option{}", suggestion(&name, &known));
                 return Err(Error::format(path, name, message));
             };
+            if set.contains(&key) {
+                let message = format!("the file sets {key} twice; remove one of its names");
+                return Err(Error::format(path, name, message));
+            }
             let value = serde_json::to_value(&value).map_err(|e| Error::format(path, key, e.to_string()))?;
             values.insert(key.into(), value);
             set.push(key);

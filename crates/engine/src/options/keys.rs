@@ -83,6 +83,11 @@ impl Key {
         self.name.replace('_', "-")
     }
 
+    /// Earlier names, with underscores, which files, the command line and Python still accept.
+    pub fn former(&self) -> &[String] {
+        &self.declared.former
+    }
+
     /// Sets the option from a word.
     ///
     /// # Errors
@@ -162,10 +167,12 @@ pub fn by_flag(fault: &Fault) -> String {
     }
 }
 
-/// The option of that name, written with dashes or underscores.
+/// Option of a name or an earlier name, written with dashes or underscores.
 pub fn key(name: &str) -> Option<Key> {
     let name = name.replace('-', "_");
-    keys().into_iter().find(|key| key.name == name)
+    let keys = keys();
+    let by_former = || keys.iter().find(|key| key.former().contains(&name));
+    keys.iter().find(|key| key.name == name).or_else(by_former).cloned()
 }
 
 /// The end of a message that no option is called `name`: the one that was probably meant.

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""PyTorch Geometric's GraphSAGE and GCN on an NVIDIA device, with the minibatches that its users make: seeds a second, as a line of JSON.
+"""Measures training of PyTorch Geometric's GraphSAGE and GCN on an NVIDIA device, with minibatches
+as its users make them. Prints seeds per second as a line of JSON.
 
-Neighbours are drawn by PyTorch Geometric's NeighborLoader where pyg-lib or torch-sparse is installed. Where neither is, which is what an
-installation without compiled extensions has, they are drawn on the device by PyTorch's own operations (with replacement, as many per
-node, duplicates removed by torch.unique): `sampling` says which. Features stay in page-locked host memory; rows are gathered there
-and copied, as PyTorch Geometric's examples do. `scripts/gpu-check` calls this; arguments have the names of `graphmill train`.
+If pyg-lib or torch-sparse is installed, PyTorch Geometric's NeighborLoader draws the neighbours.
+An installation without compiled extensions has neither; then operations of PyTorch draw them on
+the device: with replacement, as many per node, and torch.unique removes duplicates. `sampling` in
+the output names the method. Features stay in page-locked host memory; rows are gathered there and
+copied, as in PyTorch Geometric's examples. `scripts/gpu-check` calls this script; its arguments
+have the names of `graphmill train`.
 """
 import argparse
 import json
@@ -60,7 +63,7 @@ class Net(torch.nn.Module):
 
 
 def loader_batches():
-    """(input nodes, edges, seeds) by NeighborLoader; raises ImportError where nothing draws for it."""
+    """(input nodes, edges, seeds) by NeighborLoader; raises ImportError if it has no sampler."""
     from torch_geometric.data import Data
     from torch_geometric.loader import NeighborLoader
     from torch_geometric.typing import WITH_PYG_LIB, WITH_TORCH_SPARSE
@@ -77,7 +80,7 @@ def loader_batches():
 
 
 def tensor_batches():
-    """The same by PyTorch's operations, the topology on the device."""
+    """The same by operations of PyTorch, with the graph on the device."""
     pointers, neighbours = indptr.to(device), indices.to(device)
     order = train[torch.randperm(len(train))].to(device)
     for seeds in order.split(A.batch_size):

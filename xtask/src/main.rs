@@ -30,6 +30,7 @@
 //!   size, depth and degree.
 
 mod accuracy;
+mod bench;
 mod bench_peers;
 mod cuda;
 mod fuzz;
@@ -96,6 +97,7 @@ fn main() -> Result<()> {
         ["setup"] => mpi::setup(),
         ["test", "python", ref words @ ..] => python::test(words),
         ["accuracy", datasets, ref names @ ..] => accuracy::run(datasets.as_ref(), names),
+        ["bench", ref words @ ..] => bench::run(words),
         ["bench-peers", ref words @ ..] => bench_peers::run(words),
         ["cuda", "compile"] => cuda::compile(),
         ["cuda", "check"] => cuda::check(),

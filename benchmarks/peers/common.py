@@ -75,6 +75,13 @@ def dgl_graph(dataset, bits):
     return graph
 
 
+def dgl_sampler(fanout, bits):
+    """Neighbour sampler of DGL; the fused path of 2.1.0 corrupts the memory of 32-bit graphs."""
+    import dgl
+
+    return dgl.dataloading.NeighborSampler(fanout[::-1], fused=bits == 64)
+
+
 def pyg_data(dataset):
     """Graph of PyTorch Geometric: edges from source to destination."""
     import torch

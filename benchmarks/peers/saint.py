@@ -185,7 +185,8 @@ def main():
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, options.epochs * steps)
     epochs, best = [], (-1.0, 0.0)
     for epoch in range(1, options.epochs + 1):
-        record = {"epoch": epoch, "seconds": train_epoch(model, data, loader, optimizer, schedule), "valid_score": None}
+        record = {"epoch": epoch, "seconds": train_epoch(model, data, loader, optimizer, schedule)}
+        record.update(valid_score=None, eval_seconds=0.0)
         if epoch % options.eval_every == 0 or epoch == options.epochs:
             clock = time.perf_counter()
             model.eval()

@@ -12,7 +12,7 @@ import argparse
 import statistics
 import time
 
-from common import array, dgl_graph, emit, pyg_data, pyg_sampler, set_threads
+from common import array, dgl_graph, dgl_sampler, emit, pyg_data, pyg_sampler, set_threads
 
 SYSTEMS = ["dgl", "dgl-fused", "graphbolt", "pyg", "pyg-sparse"]
 
@@ -31,7 +31,6 @@ import torch
 
 
 def sampler_of_dgl():
-    import dgl
     import dgl.dataloading.neighbor_sampler as module
 
     graph = dgl_graph(options.dataset, options.ids)
@@ -39,7 +38,7 @@ def sampler_of_dgl():
         module.get_num_threads = lambda: 2
 
     def make(fanout):
-        sampler = dgl.dataloading.NeighborSampler(fanout[::-1])
+        sampler = dgl_sampler(fanout, options.ids)
 
         def draw(seeds):
             _, _, blocks = sampler.sample(graph, seeds)

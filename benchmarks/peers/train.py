@@ -15,7 +15,7 @@ import argparse
 import time
 from contextlib import nullcontext
 
-from common import array, dgl_graph, emit, features, pyg_data, pyg_sampler, set_threads, skip
+from common import array, dgl_graph, dgl_sampler, emit, features, pyg_data, pyg_sampler, set_threads, skip
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("dataset")
@@ -70,7 +70,7 @@ class Dgl:
 
         self.dgl = dgl
         self.graph = dgl_graph(options.dataset, options.ids)
-        self.sampler = dgl.dataloading.NeighborSampler(fanout[::-1])
+        self.sampler = dgl_sampler(fanout, options.ids)
         self.convolution = {
             "sage": lambda i, o, last: nn.SAGEConv(i, o, "mean"),
             "gcn": lambda i, o, last: nn.GraphConv(i, o, norm="both", allow_zero_in_degree=True),
@@ -193,7 +193,7 @@ epochs = []
 for epoch in range(1, options.epochs + 1):
     order = lambda: torch.randperm(len(train), generator=generator)
     loss, seconds, batches = train_epoch(system, model, optimizer, train, order)
-    record = {"epoch": epoch, "loss": loss, "seconds": seconds, "batches": batches, "valid_score": None}
+    record = {"epoch": epoch, "loss": loss, "seconds": seconds, "batches": batches, "valid_score": None, "eval_seconds": 0.0}
     if options.eval_every and epoch % options.eval_every == 0:
         clock = time.perf_counter()
         record["valid_score"], record["test_score"] = scores(system, model, (valid, test))

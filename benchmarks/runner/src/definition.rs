@@ -11,7 +11,7 @@
 //! [[sweep]]                             # the product of its lists; several tables are concatenated
 //! threads = [1, 2]
 //!
-//! [[measure]]                           # `benchmarks/runner/src/figure.rs` describes paths
+//! [[measure]]                           # `benchmarks/runner/src/figure.rs` describes values
 //! name = "epoch"
 //! unit = "s"
 //! better = "lower"
@@ -22,7 +22,7 @@
 //! command = "graphmill train {w1} --out {run} --threads {threads} --json --quiet"
 //! ```
 //!
-//! `{name}` stands for a parameter of the point, a dataset of `data` (its directory, made if it is
+//! A parameter `runs` limits the rounds of its point. `{name}` stands for a parameter of the point, a dataset of `data` (its directory, made if it is
 //! missing), `{round}` (from 0), `{run}` (a new directory, removed afterwards), `{datasets}` (the
 //! directory of `--datasets`) or `{out}` (within `data`, the directory to write).
 
@@ -65,6 +65,9 @@ pub(crate) struct Definition {
     pub(crate) concurrent: bool,
     #[serde(default)]
     pub(crate) statistic: Statistic,
+    /// Parameters in the table, instead of all that vary.
+    #[serde(default)]
+    pub(crate) columns: Vec<String>,
     /// Column of ratios of the first measure: `A / B`, where one of them may be `side`.
     #[serde(default)]
     pub(crate) ratio: Option<String>,
@@ -131,14 +134,14 @@ pub(crate) struct Measure {
     pub(crate) unit: String,
     #[serde(default)]
     pub(crate) better: Better,
-    /// Path of the figure; empty if only some sides have one, in [`Side::values`].
+    /// Expression of the figure; empty if only some sides have one, in [`Side::values`].
     #[serde(default)]
     pub(crate) value: String,
-    /// Path of a divisor, or a number.
-    #[serde(default)]
-    pub(crate) over: String,
     #[serde(default = "one")]
     pub(crate) scale: f64,
+    /// True if some documents do not have the figure.
+    #[serde(default)]
+    pub(crate) optional: bool,
     /// True for one value for each step: not in the table, only in charts.
     #[serde(default)]
     pub(crate) series: bool,
@@ -176,7 +179,7 @@ pub(crate) struct Side {
     /// Environment variables of the process.
     #[serde(default)]
     pub(crate) env: BTreeMap<String, String>,
-    /// Paths of measures that differ from [`Measure::value`].
+    /// Expressions of measures that differ from [`Measure::value`].
     #[serde(default)]
     pub(crate) values: BTreeMap<String, String>,
     /// Restriction to points whose parameters have one of these values.
@@ -328,21 +331,25 @@ impl Definition {
                 ensure!(side(name), "chart {}: no side {name}", chart.file);
             }
         }
-        self.points(Variant::Full)?;
+        self.points(Variant::Full, &[])?;
         Ok(())
     }
 
     /// Every point: the products of the sweeps, then those of the file, each with the constants.
+    /// `set` replaces constants.
     ///
     /// # Errors
-    /// A value is of the wrong type, or the file cannot be read.
-    pub(crate) fn points(&self, variant: Variant) -> Result<Vec<Parameters>> {
-        let empty = Table::new();
-        let overrides = match variant {
-            Variant::Full => &empty,
-            Variant::Short => &self.short,
-            Variant::Quick => &self.quick,
+    /// A value is of the wrong type, a constant is unknown, or the file cannot be read.
+    pub(crate) fn points(&self, variant: Variant, set: &[(String, String)]) -> Result<Vec<Parameters>> {
+        let mut overrides = match variant {
+            Variant::Full => Table::new(),
+            Variant::Short => self.short.clone(),
+            Variant::Quick => self.quick.clone(),
         };
+        for (name, value) in set {
+            ensure!(self.set.contains_key(name), "--set {name}: no constant of {} has this name", self.name);
+            overrides.insert(name.clone(), Value::String(value.clone()));
+        }
         let mut constants = Parameters::new();
         let values = self.set.iter().chain(overrides.iter().filter(|(name, _)| self.set.contains_key(*name)));
         for (name, value) in values {
@@ -451,12 +458,14 @@ mod tests {
     fn sweeps_are_products_and_variants_override_values() {
         let definition: Definition = toml::from_str(SMALL).unwrap();
         definition.check().unwrap();
-        let points = definition.points(Variant::Full).unwrap();
+        let points = definition.points(Variant::Full, &[]).unwrap();
         let brief: Vec<String> =
             points.iter().map(|p| p.values().cloned().collect::<Vec<_>>().join(" ")).collect();
         assert_eq!(brief, ["4 5 gcn 10 1", "4 5 gcn 10 2", "4 10 sage 10 1", "4 10 sage 10 2", "4 gat 10"]);
-        let quick = definition.points(Variant::Quick).unwrap();
+        let quick = definition.points(Variant::Quick, &[("dim".into(), "8".into())]).unwrap();
         assert_eq!(quick.len(), 3);
+        assert!(quick.iter().all(|point| point["dim"] == "8"));
+        assert!(definition.points(Variant::Full, &[("depth".into(), "1".into())]).is_err());
         assert!(quick.iter().all(|p| p["size"] == "1" && p.get("threads").is_none_or(|t| t == "2")));
         assert!(definition.side[1].is_at(&points[0]) && !definition.side[1].is_at(&points[4]));
     }

@@ -2,31 +2,36 @@
 //!
 //! A path is a JSON pointer (`~1` for a slash) whose parts may also select several values: `*` all
 //! elements of a list, `2:` those from the third on, `-1` the last one, `case=copy` those whose
-//! field `case` is `copy`. A word before the path reduces several numbers to one: `min`, `max`,
-//! `median`, `mean`, `sum`; without it there must be exactly one.
+//! field `case` is `copy`; `sample+train` at the end is the sum of two fields. A word before the path reduces several numbers to one: `min`, `max`,
+//! `median`, `mean`, `sum`; without it there must be exactly one. Figures and numbers can be added
+//! and divided: `sum /hops/* + /rows / 8` is the sum of all hops and of rows, divided by 8.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::{
-    definition::{Measure, Reach},
+    definition::Reach,
     statistics::{mean, median},
 };
 
-/// Evaluates a measure's path, divisor and scale.
+/// Evaluates an expression in a document.
 ///
 /// # Errors
-/// The document does not have the figure.
-pub(crate) fn figure(measure: &Measure, path: &str, document: &Value) -> Result<f64> {
-    let over = match measure.over.as_str() {
-        "" => 1.0,
-        over => over.parse().or_else(|_| evaluate(over, document))?,
-    };
-    Ok(evaluate(path, document)? * measure.scale / over)
+/// The document does not have the figure, or the expression is malformed.
+pub(crate) fn evaluate(text: &str, document: &Value) -> Result<f64> {
+    let mut factors = text.split(" / ").map(|sum| {
+        let terms = sum.split(" + ").map(|text| term(text, document));
+        terms.sum::<Result<f64>>()
+    });
+    let first = factors.next().unwrap_or(Ok(f64::NAN))?;
+    factors.try_fold(first, |quotient, divisor| Ok(quotient / divisor?))
 }
 
-/// Evaluates `[REDUCTION] PATH`.
-fn evaluate(text: &str, document: &Value) -> Result<f64> {
+/// Evaluates `[REDUCTION] PATH` or a number.
+fn term(text: &str, document: &Value) -> Result<f64> {
+    if let Ok(number) = text.parse() {
+        return Ok(number);
+    }
     let (reduction, path) = text.split_once(' ').filter(|_| !text.starts_with('/')).unwrap_or(("", text));
     let values = numbers(path, document);
     ensure!(!values.is_empty(), "{path}: not in the output");
@@ -44,8 +49,13 @@ fn evaluate(text: &str, document: &Value) -> Result<f64> {
     })
 }
 
-/// Numbers at a path.
+/// Numbers at a path; `a+b` at its end adds up two fields.
 pub(crate) fn numbers(path: &str, document: &Value) -> Vec<f64> {
+    let (parent, last) = path.rsplit_once('/').unwrap_or_default();
+    if last.contains('+') && !last.contains('=') {
+        let sum = |value: &Value| last.split('+').map(|field| value[field].as_f64()).sum::<Option<f64>>();
+        return select(parent, document).into_iter().filter_map(sum).collect();
+    }
     select(path, document).into_iter().filter_map(Value::as_f64).collect()
 }
 
@@ -65,7 +75,8 @@ fn step<'d>(value: &'d Value, part: &str) -> Vec<&'d Value> {
         let fits = |value: &&Value| match &value[field] {
             Value::String(text) => text == wanted,
             Value::Null => false,
-            other => other.to_string() == wanted,
+            Value::Bool(flag) => wanted.parse() == Ok(*flag),
+            other => other.as_f64().is_some() && other.as_f64() == wanted.parse().ok(),
         };
         return match value {
             Value::Array(elements) => elements.iter().filter(fits).collect(),
@@ -132,7 +143,10 @@ mod tests {
         assert_eq!(value("min /epochs/1:/s").unwrap(), 2.0);
         assert_eq!(value("median /epochs/*/s").unwrap(), 4.0);
         assert_eq!(value("sum /epochs/*/s").unwrap(), 11.0);
+        assert_eq!(value("sum /epochs/*/s + /epochs/0/s / 2 / /epochs/1/s").unwrap(), 4.0);
+        assert_eq!(value("8 / max /epochs/*/s").unwrap(), 1.6);
         assert_eq!(value("/epochs/1/s").unwrap(), 2.0);
+        assert_eq!(value("/results/case=b/median+n").unwrap(), 5.0);
         assert!(value("/epochs/-1/s").is_err(), "null is not a number");
         assert!(value("/results/case=a/median").unwrap_err().to_string().contains("2 values"));
         assert!(value("/x").is_err() && value("most /epochs/*/s").is_err());

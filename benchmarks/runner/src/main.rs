@@ -18,7 +18,11 @@ mod run;
 mod statistics;
 mod table;
 
-use std::{env, path::PathBuf, process::Command};
+use std::{
+    env, fs,
+    path::PathBuf,
+    process::{Command, ExitCode},
+};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
@@ -52,6 +56,9 @@ struct Arguments {
     /// Measure only points whose parameter contains this text
     #[arg(long, value_name = "PARAMETER=TEXT")]
     only: Vec<String>,
+    /// Value of a constant of the definition
+    #[arg(long, value_name = "CONSTANT=VALUE")]
+    set: Vec<String>,
     /// Measure only these sides
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     sides: Vec<String>,
@@ -63,8 +70,17 @@ struct Arguments {
     binary: Option<PathBuf>,
 }
 
-fn main() -> Result<()> {
-    let mut arguments = Arguments::parse();
+fn main() -> ExitCode {
+    match run(Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(mut arguments: Arguments) -> Result<()> {
     let words = std::mem::take(&mut arguments.words);
     match words[0].as_str() {
         "list" => list(),
@@ -103,19 +119,16 @@ fn measure(names: &[String], arguments: &Arguments) -> Result<()> {
         (_, true) => Variant::Short,
         _ => Variant::Full,
     };
-    let only = arguments.only.iter().map(|text| {
-        let (name, text) = text.split_once('=').context("--only PARAMETER=TEXT")?;
-        Ok((name.to_string(), text.to_string()))
-    });
-    let only = only.collect::<Result<Vec<_>>>()?;
-    let partial = !only.is_empty() || !arguments.sides.is_empty();
+    let (only, set) = (pairs(&arguments.only, "--only")?, pairs(&arguments.set, "--set")?);
+    let partial = !(only.is_empty() && set.is_empty() && arguments.sides.is_empty());
     let mut failed = Vec::new();
     for definition in &definitions {
         let options = Options {
             variant,
             rounds: arguments.rounds.map(usize::from),
-            datasets: arguments.datasets.clone(),
+            datasets: arguments.datasets.as_ref().map(fs::canonicalize).transpose().context("--datasets")?,
             only: only.clone(),
+            set: set.clone(),
             sides: arguments.sides.clone(),
             out: run::output(arguments.out.as_deref(), &definition.name, variant, partial),
             programs: programs(arguments, definition)?,
@@ -132,12 +145,21 @@ fn measure(names: &[String], arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+/// Pairs of a name and a value.
+fn pairs(texts: &[String], option: &str) -> Result<Vec<(String, String)>> {
+    let pair = |text: &String| {
+        let (name, value) = text.split_once('=').with_context(|| format!("{option} {text}: NAME=VALUE"))?;
+        Ok((name.to_string(), value.to_string()))
+    };
+    texts.iter().map(pair).collect()
+}
+
 /// Our programs: those beside the runner, built with the definition's features.
 fn programs(arguments: &Arguments, definition: &Definition) -> Result<Programs> {
     let here = env::current_exe()?;
     let kernels = here.with_file_name("graphmill-kernels");
     if let Some(graphmill) = &arguments.binary {
-        return Ok(Programs { graphmill: graphmill.clone(), kernels });
+        return Ok(Programs { graphmill: fs::canonicalize(graphmill).context("--binary")?, kernels });
     }
     let features: Vec<String> =
         definition.features.iter().map(|feature| format!("graphmill/{feature}")).collect();

@@ -86,7 +86,7 @@ impl Programs {
             Err(reason) => return Ok(Outcome::Skipped(reason)),
         };
         let (mut output, mut errors) = (tempfile::tempfile()?, tempfile::tempfile()?);
-        command.envs(environment).stdout(output.try_clone()?).stderr(errors.try_clone()?);
+        command.current_dir(root()).envs(environment).stdout(output.try_clone()?).stderr(errors.try_clone()?);
         let clock = Instant::now();
         let mut child = command.spawn().with_context(|| format!("{line}: cannot be started"))?;
         let (status, peak) = wait(&mut child)?;

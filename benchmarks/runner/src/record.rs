@@ -34,6 +34,9 @@ pub(crate) struct Record {
     pub(crate) rounds: usize,
     pub(crate) statistic: Statistic,
     pub(crate) ratio: Option<String>,
+    /// Parameters in the table; all that vary if empty.
+    #[serde(default)]
+    pub(crate) columns: Vec<String>,
     pub(crate) measures: Vec<MeasureRecord>,
     pub(crate) points: Vec<PointRecord>,
 }
@@ -141,6 +144,7 @@ impl Record {
             rounds,
             statistic: definition.statistic,
             ratio: definition.ratio.clone(),
+            columns: definition.columns.clone(),
             measures: measures.collect(),
             points: Vec::new(),
         })

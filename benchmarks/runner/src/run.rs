@@ -39,6 +39,8 @@ pub(crate) struct Options {
     pub(crate) datasets: Option<PathBuf>,
     /// Points to measure: those whose parameter contains the text.
     pub(crate) only: Vec<(String, String)>,
+    /// Values of constants instead of the definition's.
+    pub(crate) set: Vec<(String, String)>,
     /// Sides to measure; all if empty.
     pub(crate) sides: Vec<String>,
     /// File to write, if any.
@@ -68,7 +70,7 @@ struct Session<'d> {
 /// The definition cannot be expanded, or its record cannot be written. Failed runs are in the
 /// record.
 pub(crate) fn measure(definition: &Definition, options: &Options) -> Result<Record> {
-    let mut points = definition.points(options.variant)?;
+    let mut points = definition.points(options.variant, &options.set)?;
     points.retain(|point| {
         options.only.iter().all(|(name, text)| point.get(name).is_some_and(|value| value.contains(text)))
     });
@@ -123,6 +125,10 @@ impl Session<'_> {
                     return Ok(());
                 }
                 let (round, point) = (job / self.points.len(), job % self.points.len());
+                let limit = self.points[point].get("runs").and_then(|runs| runs.parse().ok());
+                if limit.is_some_and(|limit: usize| round >= limit) {
+                    continue;
+                }
                 if point == 0 && workers == 1 {
                     lock(&self.outcomes).clear();
                 }
@@ -217,7 +223,10 @@ impl Session<'_> {
         if measure.series {
             return Ok(figure::numbers(&path, document).iter().map(|value| value * measure.scale).collect());
         }
-        Ok(vec![figure::figure(measure, &path, document)?])
+        match figure::evaluate(&path, document) {
+            Err(_) if measure.optional => Ok(Vec::new()),
+            value => Ok(vec![measure.scale * value?]),
+        }
     }
 
     /// Runs a side and returns its command line.
@@ -235,7 +244,7 @@ impl Session<'_> {
             name => self.named(name, round, point, &mut skipped),
         });
         let line = match filled {
-            Ok(line) => line,
+            Ok(line) => line.split_whitespace().collect::<Vec<_>>().join(" "),
             Err(error) => return (side.command.clone(), Err(error)),
         };
         if let Some(reason) = skipped {
@@ -338,53 +347,107 @@ fn versions(record: &mut Record, side: &str, document: &Value) {
     }
 }
 
-/// Checks that every text of a definition can be filled, with placeholders for paths, and returns
-/// the command lines of all sides and datasets at all points.
-///
-/// # Errors
-/// A placeholder is unknown.
-#[cfg(test)]
-pub(crate) fn command_lines(definition: &Definition, variant: Variant) -> Result<Vec<String>> {
-    fn named(
-        definition: &Definition,
-        point: &Parameters,
-        name: &str,
-        lines: &mut Vec<String>,
-    ) -> Result<String> {
-        if let Some(value) = point.get(name) {
-            return Ok(value.clone());
-        }
-        if let Some(make) = definition.data.get(name) {
-            let line = fill(make, &mut |name| named(definition, point, name, lines))?;
-            lines.push(line);
-            return Ok(format!("DATA-{name}"));
-        }
-        match name {
-            "run" | "out" => Ok(name.to_uppercase()),
-            "round" => Ok("0".into()),
-            "datasets" => Ok("DATASETS".into()),
-            other => bail!("{{{other}}} is unknown"),
-        }
-    }
-    let mut lines = Vec::new();
-    for point in definition.points(variant)? {
-        for side in definition.side.iter().filter(|side| side.is_at(&point)) {
-            let texts = side.env.values().chain(&side.network).chain([&side.command]);
-            let mut filled = String::new();
-            for text in texts {
-                filled = fill(text, &mut |name| named(definition, &point, name, &mut lines))
-                    .with_context(|| text.clone())?;
-            }
-            lines.push(filled);
-        }
-    }
-    lines.sort();
-    lines.dedup();
-    Ok(lines)
-}
-
 /// Path that a run writes to: `--out`, or the record unless the figures are meaningless.
 pub(crate) fn output(out: Option<&Path>, name: &str, variant: Variant, partial: bool) -> Option<PathBuf> {
     let default = || (variant != Variant::Quick && !partial).then(|| Record::path(name));
     out.map(Path::to_path_buf).or_else(default)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+    use crate::definition::load;
+
+    /// Command lines of all sides and datasets at all points, with placeholders for paths.
+    fn command_lines(definition: &Definition, variant: Variant) -> Result<Vec<String>> {
+        fn named(
+            definition: &Definition,
+            point: &Parameters,
+            name: &str,
+            lines: &mut Vec<String>,
+        ) -> Result<String> {
+            if let Some(value) = point.get(name) {
+                return Ok(value.clone());
+            }
+            if let Some(make) = definition.data.get(name) {
+                let line = fill(make, &mut |name| named(definition, point, name, lines))?;
+                lines.push(line);
+                return Ok(format!("DATA-{name}"));
+            }
+            match name {
+                "run" | "out" => Ok(name.to_uppercase()),
+                "round" => Ok("0".into()),
+                "datasets" => Ok("DATASETS".into()),
+                other => bail!("{{{other}}} is unknown"),
+            }
+        }
+        let mut lines = Vec::new();
+        for point in definition.points(variant, &[])? {
+            for side in definition.side.iter().filter(|side| side.is_at(&point)) {
+                let texts = side.env.values().chain(&side.network).chain([&side.command]);
+                let mut filled = String::new();
+                for text in texts {
+                    filled = fill(text, &mut |name| named(definition, &point, name, &mut lines))
+                        .with_context(|| text.clone())?;
+                }
+                lines.push(filled);
+            }
+        }
+        lines.sort();
+        lines.dedup();
+        Ok(lines)
+    }
+
+    #[test]
+    fn command_lines_of_all_definitions_have_known_options() {
+        // Beside the tests' own directory; a build of this package alone does not have it.
+        let directory = std::env::current_exe().unwrap();
+        let graphmill = directory.ancestors().nth(2).unwrap().join("graphmill");
+        for definition in load(&[]).unwrap() {
+            let variants = [Variant::Full, Variant::Short, Variant::Quick];
+            let lines: Vec<String> = variants
+                .into_iter()
+                .flat_map(|variant| command_lines(&definition, variant).unwrap())
+                .collect();
+            assert!(!lines.is_empty(), "{}", definition.name);
+            let mut shapes = std::collections::BTreeSet::new();
+            for line in lines {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                let words = words.strip_prefix(&["mpirun"]).map_or(&words[..], |words| &words[1..]);
+                match words[0] {
+                    "dgl" | "pyg" => {
+                        assert!(root().join("benchmarks/peers").join(words[1]).exists(), "{line}")
+                    }
+                    "graphmill" => {
+                        let options: Vec<&str> = words[1..2]
+                            .iter()
+                            .copied()
+                            .chain(words.iter().copied().filter(|word| word.starts_with("--")))
+                            .collect();
+                        // One line for each set of options is enough.
+                        if !graphmill.exists() || !shapes.insert(options.join(" ")) {
+                            continue;
+                        }
+                        let output =
+                            Command::new(&graphmill).args(&words[1..]).arg("--help").output().unwrap();
+                        let error = String::from_utf8_lossy(&output.stderr);
+                        assert!(output.status.success(), "{}: {line}: {error}", definition.name);
+                    }
+                    "kernels" => {}
+                    other => panic!("{line}: no program {other}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn directories_of_datasets_depend_on_their_command() {
+        assert_eq!(hash("a"), hash("a"));
+        assert_ne!(hash("graphmill generate sbm"), hash("graphmill generate kronecker"));
+        let quick = output(None, "epochs", Variant::Quick, false);
+        assert!(quick.is_none() && output(None, "epochs", Variant::Full, true).is_none());
+        assert!(output(None, "epochs", Variant::Full, false).is_some());
+    }
 }

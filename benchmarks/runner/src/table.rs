@@ -68,8 +68,11 @@ pub(crate) fn markdown(record: &Record) -> String {
     out + "\n"
 }
 
-/// Names of the parameters that differ between the points.
+/// Names of the chosen parameters, or of those that differ between the points.
 fn varying(record: &Record) -> Vec<&str> {
+    if !record.columns.is_empty() {
+        return record.columns.iter().map(String::as_str).collect();
+    }
     let names: BTreeSet<&str> =
         record.points.iter().flat_map(|point| point.parameters.keys()).map(String::as_str).collect();
     let varies = |name: &&str| {

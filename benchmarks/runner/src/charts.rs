@@ -65,14 +65,14 @@ fn caption(record: &Record) -> String {
     format!("{}. {}", record.command, record.caption())
 }
 
-/// Sides of a chart in its order.
+/// Sides of a chart in its order: those with values unless it names them.
 fn sides<'r>(chart: &'r Chart, points: &[&'r PointRecord]) -> Vec<&'r str> {
     if !chart.sides.is_empty() {
         return chart.sides.iter().map(String::as_str).collect();
     }
     let mut names: Vec<&str> = Vec::new();
     for side in points.iter().flat_map(|point| &point.sides) {
-        if !names.contains(&side.name.as_str()) {
+        if !names.contains(&side.name.as_str()) && side.values.contains_key(&chart.y) {
             names.push(&side.name);
         }
     }
@@ -263,8 +263,7 @@ mod tests {
     fn bars_have_a_panel_for_each_value_and_a_key_for_each_side() {
         let bars = chart("file = 'f'\ntitle = 'a < b'\nkind = 'bars'\nx = 'model'\ny = 'epoch'");
         let svg = svg(&bars, &record()).unwrap();
-        // Two values in each of two panels, and a key of three sides.
-        assert_eq!(svg.matches("class=\"bar\"").count(), 4 + 3);
+        assert_eq!(svg.matches("class=\"bar\"").count(), 4 + 3, "two sides in two panels, and the key");
         assert!(svg.contains("a &lt; b") && svg.contains("gcn") && svg.contains("commit abc"));
         assert!(!svg.contains("NaN") && svg.contains("prefers-color-scheme:dark"));
     }

@@ -3,28 +3,29 @@
 //! ```toml
 //! title = "Epochs"
 //! claim = "what the figures are meant to show"
-//! ratio = "graphmill / side"            # the first measure: times as good
-//! set = { batch = 1024 }                # values of {batch} in all texts
-//! quick = { batch = 64 }                # overrides of `set` and of sweeps with --quick
+//! ratio = "graphmill / side"      # of the first measure: how many times as good
+//! set = { batch = 1024 }          # values of {batch} in all texts
+//! quick = { batch = 64 }          # overrides of `set` and of sweeps with --quick
 //! data.w1 = "graphmill generate kronecker {out} --scale 20"
 //!
-//! [[sweep]]                             # the product of its lists; several tables are concatenated
+//! [[sweep]]                       # the product of its lists; several tables are concatenated
 //! threads = [1, 2]
 //!
-//! [[measure]]                           # `benchmarks/runner/src/figure.rs` describes values
+//! [[measure]]                     # `benchmarks/runner/src/figure.rs` describes values
 //! name = "epoch"
 //! unit = "s"
 //! better = "lower"
 //! value = "median /epochs/1:/seconds"
 //!
-//! [[side]]                              # graphmill, kernels, mpirun N graphmill, dgl or pyg
+//! [[side]]                        # graphmill, kernels, mpirun N graphmill, dgl or pyg
 //! name = "graphmill"
 //! command = "graphmill train {w1} --out {run} --threads {threads} --json --quiet"
 //! ```
 //!
-//! A parameter `runs` limits the rounds of its point. `{name}` stands for a parameter of the point, a dataset of `data` (its directory, made if it is
+//! `{name}` stands for a parameter of the point, a dataset of `data` (its directory, made if it is
 //! missing), `{round}` (from 0), `{run}` (a new directory, removed afterwards), `{datasets}` (the
-//! directory of `--datasets`) or `{out}` (within `data`, the directory to write).
+//! directory of `--datasets`) or `{out}` (within `data`, the directory to write). A parameter
+//! `runs` limits the rounds of its point.
 
 use std::{
     collections::BTreeMap,

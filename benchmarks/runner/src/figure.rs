@@ -2,11 +2,12 @@
 //!
 //! A path is a JSON pointer (`~1` for a slash) whose parts may also select several values: `*` all
 //! elements of a list, `2:` those from the third on, `-1` the last one, `case=copy` those whose
-//! field `case` is `copy`; `sample+train` at the end is the sum of two fields. A word before the path reduces several numbers to one: `min`, `max`,
-//! `median`, `mean`, `sum`; without it there must be exactly one. Figures and numbers can be added
-//! and divided: `sum /hops/* + /rows / 8` is the sum of all hops and of rows, divided by 8.
+//! field `case` is `copy`; `sample+train` at the end is the sum of two fields. A word before the
+//! path reduces several numbers to one: `min`, `max`, `median`, `mean`, `sum`; without it there
+//! must be exactly one. Figures and numbers can be added and divided: `sum /hops/* + /rows / 8` is
+//! the sum of all hops and of rows, divided by 8.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use serde_json::Value;
 
 use crate::{
@@ -106,19 +107,15 @@ fn history(reach: &Reach, document: &Value) -> Vec<(f64, f64)> {
     found
 }
 
-/// Seconds until a document's scores reach the target; `others` are the documents of the sides
-/// whose best score is the target.
-///
-/// # Errors
-/// The target is never reached.
-pub(crate) fn reach(reach: &Reach, document: &Value, target: Option<f64>, others: &[&Value]) -> Result<f64> {
+/// Seconds until a document's scores reach the target, or `None` if they never do. Without a fixed
+/// `target` it is derived from the best score of `others`.
+pub(crate) fn reach(reach: &Reach, document: &Value, target: Option<f64>, others: &[&Value]) -> Option<f64> {
     let best = || {
         let scores = others.iter().flat_map(|document| history(reach, document)).map(|(_, score)| score);
         scores.fold(f64::NEG_INFINITY, f64::max) - reach.below
     };
     let target = target.unwrap_or_else(best);
-    let reached = history(reach, document).into_iter().find(|&(_, score)| score >= target);
-    Ok(reached.with_context(|| format!("never reached {target:.4}"))?.0)
+    Some(history(reach, document).into_iter().find(|&(_, score)| score >= target)?.0)
 }
 
 #[cfg(test)]
@@ -167,9 +164,9 @@ mod tests {
         let epoch = |score: Value| json!({"score": score, "train": 1.0, "eval": 0.5});
         let document = json!({"e": [epoch(json!(0.5)), epoch(Value::Null), epoch(json!(0.8))]});
         let other = json!({"e": [epoch(json!(0.85))]});
-        assert_eq!(reach(&rule, &document, Some(0.6), &[]).unwrap(), 4.5);
-        assert_eq!(reach(&rule, &document, None, &[&other]).unwrap(), 4.5);
-        assert_eq!(reach(&rule, &document, None, &[]).unwrap(), 1.5, "any score passes");
-        assert!(reach(&rule, &document, Some(0.9), &[]).is_err());
+        assert_eq!(reach(&rule, &document, Some(0.6), &[]), Some(4.5));
+        assert_eq!(reach(&rule, &document, None, &[&other]), Some(4.5));
+        assert_eq!(reach(&rule, &document, None, &[]), Some(1.5), "any score passes");
+        assert_eq!(reach(&rule, &document, Some(0.9), &[]), None);
     }
 }

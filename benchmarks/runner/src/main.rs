@@ -2,8 +2,8 @@
 //!
 //! - `cargo xtask bench list` lists the definitions and groups.
 //! - `cargo xtask bench setup [dgl] [pyg]` creates the peers' Python environments.
-//! - `cargo xtask bench NAME...` measures definitions or groups, prints a Markdown table of each and
-//!   writes `benchmarks/record/NAME.json`.
+//! - `cargo xtask bench NAME...` measures definitions or groups, prints a Markdown table of each
+//!   and writes `benchmarks/record/NAME.json`.
 //! - `cargo xtask bench show [NAME...]` prints the tables of records.
 //! - `cargo xtask bench charts` draws `book/src/figures/*.svg` from the records.
 

@@ -62,7 +62,8 @@ pub(crate) struct SideRecord {
     pub(crate) name: String,
     /// Command of the first round.
     pub(crate) command: String,
-    /// Values by measure and round; a round of a series has several.
+    /// Values by measure and round; a round of a series has several, and one in which a score was
+    /// never reached has none.
     pub(crate) values: BTreeMap<String, Vec<Vec<f64>>>,
     /// Reasons for missing values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -129,13 +130,12 @@ impl Record {
             minus: measure.minus.clone(),
         });
         let commit = output("git", &["describe", "--always", "--abbrev=12", "--dirty", "--exclude=*"]);
-        let arguments: Vec<String> = std::env::args().skip(1).collect();
         Ok(Self {
             name: definition.name.clone(),
             title: definition.title.clone(),
             claim: definition.claim.clone(),
             fairness: definition.fairness.clone(),
-            command: format!("cargo xtask bench {}", arguments.join(" ")),
+            command: command(std::env::args().skip(1)),
             commit,
             date: output("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"]),
             machine: Machine::read(),
@@ -187,9 +187,43 @@ impl SideRecord {
     }
 }
 
+/// Command line without the directories of this machine.
+fn command(mut words: impl Iterator<Item = String>) -> String {
+    let mut line = "cargo xtask bench".to_string();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--out" | "--binary" => _ = words.next(),
+            "--datasets" => {
+                words.next();
+                line += " --datasets DIR";
+            }
+            word => line += &format!(" {word}"),
+        }
+    }
+    line
+}
+
 /// First line of a program's output, or `unknown`.
 fn output(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).current_dir(root()).output();
     let text = output.map_or(String::new(), |output| String::from_utf8_lossy(&output.stdout).into_owned());
     text.lines().next().unwrap_or("unknown").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recorded_commands_do_not_name_directories() {
+        let words = "epochs --rounds 3 --out x.json --datasets /data --binary y".split(' ').map(String::from);
+        assert_eq!(command(words), "cargo xtask bench epochs --rounds 3 --datasets DIR");
+    }
+
+    #[test]
+    fn machines_are_described() {
+        let machine = Machine::read();
+        assert!(machine.cores > 0 && machine.memory_bytes > 1 << 20);
+        assert!(machine.brief().contains(&machine.cpu));
+    }
 }

@@ -163,7 +163,7 @@ impl Session<'_> {
             let mut record = lock(&self.record);
             let kept = &mut record.points[point].sides[at];
             if kept.command.is_empty() {
-                kept.command = command;
+                kept.command = self.portable(&command);
             }
             match outcome {
                 Ok(Outcome::Document(document)) => {
@@ -176,7 +176,7 @@ impl Session<'_> {
                 }
                 Err(error) => {
                     eprintln!("  {}: {error:#}", side.name);
-                    kept.errors.push(format!("round {round}: {error:#}"));
+                    kept.errors.push(self.portable(&format!("round {round}: {error:#}")));
                 }
             }
         }
@@ -187,8 +187,8 @@ impl Session<'_> {
                 self.definition.side.iter().find(|side| side.name == kept.name).expect("it has a record");
             for measure in &self.definition.measure {
                 match self.value(measure, side, point, document, &documents) {
-                    Ok(values) if values.is_empty() => {}
-                    Ok(values) => kept.values.entry(measure.name.clone()).or_default().push(values),
+                    Ok(None) => {}
+                    Ok(Some(values)) => kept.values.entry(measure.name.clone()).or_default().push(values),
                     Err(error) => kept.errors.push(format!("round {round}: {}: {error:#}", measure.name)),
                 }
             }
@@ -196,7 +196,17 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Value of a measure, or values of a series; none if this side does not have the measure.
+    /// Text without the directories of this machine.
+    fn portable(&self, text: &str) -> String {
+        let text = text.replace(&format!("{}/", root().display()), "");
+        match &self.options.datasets {
+            Some(datasets) => text.replace(&datasets.display().to_string(), "DATASETS"),
+            None => text,
+        }
+    }
+
+    /// Value of a measure, or values of a series; `None` if this side does not have the measure, and
+    /// nothing if a score was never reached.
     fn value(
         &self,
         measure: &Measure,
@@ -204,28 +214,30 @@ impl Session<'_> {
         point: usize,
         document: &Value,
         documents: &HashMap<&str, Value>,
-    ) -> Result<Vec<f64>> {
-        let path = side.values.get(&measure.name).unwrap_or(&measure.value);
+    ) -> Result<Option<Vec<f64>>> {
+        let value = side.values.get(&measure.name).unwrap_or(&measure.value);
         let mut parameter = |name: &str| {
             self.points[point].get(name).cloned().with_context(|| format!("no parameter {name}"))
         };
         if let Some(rule) = &measure.reach {
             let target =
-                rule.target.as_ref().map(|target| fill(target, &mut parameter)?.parse().context("target"));
+                rule.target.as_ref().map(|text| fill(text, &mut parameter)?.parse().context("target"));
             let others: Vec<&Value> =
                 rule.best_of.iter().filter_map(|name| documents.get(name.as_str())).collect();
-            return Ok(vec![figure::reach(rule, document, target.transpose()?, &others)?]);
+            let seconds = figure::reach(rule, document, target.transpose()?, &others);
+            return Ok(Some(seconds.into_iter().collect()));
         }
-        let path = fill(path, &mut parameter)?;
-        if path.is_empty() {
-            return Ok(Vec::new());
+        let value = fill(value, &mut parameter)?;
+        if value.is_empty() {
+            return Ok(None);
         }
         if measure.series {
-            return Ok(figure::numbers(&path, document).iter().map(|value| value * measure.scale).collect());
+            let values = figure::numbers(&value, document);
+            return Ok(Some(values.iter().map(|value| measure.scale * value).collect()));
         }
-        match figure::evaluate(&path, document) {
-            Err(_) if measure.optional => Ok(Vec::new()),
-            value => Ok(vec![measure.scale * value?]),
+        match figure::evaluate(&value, document) {
+            Err(_) if measure.optional => Ok(None),
+            value => Ok(Some(vec![measure.scale * value?])),
         }
     }
 
@@ -355,7 +367,7 @@ pub(crate) fn output(out: Option<&Path>, name: &str, variant: Variant, partial: 
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::{collections::BTreeSet, process::Command};
 
     use super::*;
     use crate::definition::load;
@@ -405,6 +417,8 @@ mod tests {
         // Beside the tests' own directory; a build of this package alone does not have it.
         let directory = std::env::current_exe().unwrap();
         let graphmill = directory.ancestors().nth(2).unwrap().join("graphmill");
+        // Options of each subcommand that a line has been run with.
+        let mut seen = BTreeSet::new();
         for definition in load(&[]).unwrap() {
             let variants = [Variant::Full, Variant::Short, Variant::Quick];
             let lines: Vec<String> = variants
@@ -412,7 +426,6 @@ mod tests {
                 .flat_map(|variant| command_lines(&definition, variant).unwrap())
                 .collect();
             assert!(!lines.is_empty(), "{}", definition.name);
-            let mut shapes = std::collections::BTreeSet::new();
             for line in lines {
                 let words: Vec<&str> = line.split_whitespace().collect();
                 let words = words.strip_prefix(&["mpirun"]).map_or(&words[..], |words| &words[1..]);
@@ -421,13 +434,9 @@ mod tests {
                         assert!(root().join("benchmarks/peers").join(words[1]).exists(), "{line}")
                     }
                     "graphmill" => {
-                        let options: Vec<&str> = words[1..2]
-                            .iter()
-                            .copied()
-                            .chain(words.iter().copied().filter(|word| word.starts_with("--")))
-                            .collect();
-                        // One line for each set of options is enough.
-                        if !graphmill.exists() || !shapes.insert(options.join(" ")) {
+                        let options = words[2..].iter().filter(|word| word.starts_with("--"));
+                        let new = options.filter(|word| seen.insert(format!("{} {word}", words[1]))).count();
+                        if new == 0 || !graphmill.exists() {
                             continue;
                         }
                         let output =

@@ -25,7 +25,7 @@ pub(crate) fn markdown(record: &Record) -> String {
     }
     let mut out = format!("## {}\n\n{}\n\n", record.title, record.claim);
     out += &format!(
-        "{} rounds, {}. `{}`. {}.\n",
+        "{} rounds, {}. `{}`. {}. Load average before: {}.\n",
         record.rounds,
         match record.statistic {
             Statistic::Median => "median (min .. max)",
@@ -33,7 +33,8 @@ pub(crate) fn markdown(record: &Record) -> String {
             Statistic::Min => "minimum (min .. max)",
         },
         record.command,
-        record.caption()
+        record.caption(),
+        record.machine.load
     );
     if !record.fairness.is_empty() {
         out += &format!("Fairness: {}.\n", record.fairness.join("; "));
@@ -49,7 +50,7 @@ pub(crate) fn markdown(record: &Record) -> String {
             cells.push(side.name.clone());
             for (at, measure) in measures.iter().enumerate() {
                 let values = side.values(&measure.name);
-                cells.push(if values.is_empty() { missing(side) } else { record.statistic.format(&values) });
+                cells.push(cell(record, measure, side, &values));
                 if let Some(ratio) = record.ratio.iter().find(|_| at == 0) {
                     cells.push(ratio_of(record, ratio, measure, point, side).unwrap_or_default());
                 }
@@ -86,11 +87,18 @@ fn row(cells: &[String]) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-fn missing(side: &SideRecord) -> String {
-    match (&side.skipped, side.errors.is_empty()) {
-        (Some(_), _) => "skipped".into(),
-        (None, false) => "failed".into(),
-        (None, true) => String::new(),
+/// Values of a measure, or the reason for missing ones.
+fn cell(record: &Record, measure: &MeasureRecord, side: &SideRecord, values: &[f64]) -> String {
+    let rounds = side.values.get(&measure.name).map_or(0, Vec::len);
+    match (values, &side.skipped) {
+        ([], Some(_)) => "skipped".into(),
+        ([], None) if rounds > 0 => "never".into(),
+        ([], None) if !side.errors.is_empty() => "failed".into(),
+        ([], None) => String::new(),
+        (values, _) if values.len() < rounds => {
+            format!("{}, {} of {rounds} rounds", record.statistic.format(values), values.len())
+        }
+        (values, _) => record.statistic.format(values),
     }
 }
 
@@ -167,12 +175,16 @@ pub(crate) mod tests {
 
     #[test]
     fn tables_have_varying_parameters_ratios_differences_and_reasons() {
-        let text = markdown(&record());
+        let mut record = record();
+        record.points[1].sides[0].values.insert("epoch".into(), vec![Vec::new(), vec![2.0]]);
+        record.points[1].sides[1].values.insert("epoch".into(), vec![Vec::new()]);
+        let text = markdown(&record);
         let expected = [
             "| model | side | epoch, s | graphmill / side | minus dgl |",
             "| gcn | graphmill | 2.00 (1.00 .. 3.00) | 1.00 | -2.00 (-3.00 .. -1.00) |",
             "| gcn | dgl | 4.00 (4.00 .. 4.00) | 2.00 | 0.00 (0.00 .. 0.00) |",
-            "| sage | dgl | 1.00 (1.00 .. 1.00) | 0.50 | 0.00 (0.00 .. 0.00) |",
+            "| sage | graphmill | 2.00, 1 of 2 rounds | 1.00 |  |",
+            "| sage | dgl | never |  |  |",
             "| sage | pyg | skipped |  |  |",
             "- pyg: not installed",
             "commit abc, 2026-01-02",

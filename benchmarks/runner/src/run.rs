@@ -205,7 +205,7 @@ impl Session<'_> {
         }
     }
 
-    /// Value of a measure, or values of a series; `None` if this side does not have the measure, and
+    /// Value of a measure, or values of a series: `None` if this side lacks the measure, and
     /// nothing if a score was never reached.
     fn value(
         &self,

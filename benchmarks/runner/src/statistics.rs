@@ -48,7 +48,8 @@ impl Statistic {
             let decimals = match value.abs() {
                 x if x >= 100.0 => 0,
                 x if x >= 1.0 || x == 0.0 => 2,
-                _ => 4,
+                x if x >= 1e-3 => 4,
+                _ => return format!("{value:.1e}"),
             };
             format!("{value:.decimals$}")
         };
@@ -81,6 +82,7 @@ mod tests {
         assert_eq!(Statistic::Median.format(&[3.0, 1.0, 2.0]), "2.00 (1.00 .. 3.00)");
         assert_eq!(Statistic::Median.format(&[1_234_567.0]), "1.23 M");
         assert_eq!(Statistic::Mean.format(&[1.0, 3.0]), "2.00 ± 1.41");
+        assert_eq!(Statistic::Median.format(&[-0.000_012]), "-1.2e-5");
         assert_eq!(Statistic::Mean.format(&[2.5]), "2.50 ± 0.00");
         assert_eq!(Statistic::Min.format(&[0.5, 0.25]), "0.2500 (0.2500 .. 0.5000)");
         assert_eq!(median(&[4.0, 1.0]), 2.5);

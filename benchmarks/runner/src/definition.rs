@@ -483,6 +483,15 @@ mod tests {
     }
 
     #[test]
+    fn groups_and_definitions_have_different_names() {
+        let all = load(&[]).unwrap();
+        let names: Vec<&String> = all.iter().map(|definition| &definition.name).collect();
+        assert!(all.iter().flat_map(|definition| &definition.groups).all(|group| !names.contains(&group)));
+        let published = load(&["publish".into()]).unwrap();
+        assert!(published.len() > 5 && published.len() < all.len());
+    }
+
+    #[test]
     fn unknown_sides_and_measures_are_refused() {
         for (from, to) in [("b / side", "c / side"), ("\"m\", value", "\"m\", minus = \"c\", value")] {
             let definition: Definition = toml::from_str(&SMALL.replace(from, to)).unwrap();

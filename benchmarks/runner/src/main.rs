@@ -1,7 +1,8 @@
 //! `cargo xtask bench`: runs the benchmarks of `benchmarks/definitions` and draws their charts.
 //!
 //! - `cargo xtask bench list` lists the definitions and groups.
-//! - `cargo xtask bench setup [dgl] [pyg]` creates the peers' Python environments.
+//! - `cargo xtask bench setup [dgl] [pyg]` creates the peers' Python environments in
+//!   `target/peers`. `GRAPHMILL_PEERS_DGL` and `GRAPHMILL_PEERS_PYG` name other interpreters.
 //! - `cargo xtask bench NAME...` measures definitions or groups, prints a Markdown table of each
 //!   and writes `benchmarks/record/NAME.json`.
 //! - `cargo xtask bench show [NAME...]` prints the tables of records.
@@ -41,7 +42,8 @@ struct Arguments {
     /// list, setup, show, charts, or the names of definitions or groups
     #[arg(required = true)]
     words: Vec<String>,
-    /// Run tiny graphs once as a smoke test; the figures are meaningless
+    /// Run tiny graphs once as a smoke test; the figures are meaningless. With setup: leave out
+    /// extensions that are compiled
     #[arg(long)]
     quick: bool,
     /// Run the shorter variants
@@ -84,7 +86,7 @@ fn run(mut arguments: Arguments) -> Result<()> {
     let words = std::mem::take(&mut arguments.words);
     match words[0].as_str() {
         "list" => list(),
-        "setup" => peers::setup(&words[1..]),
+        "setup" => peers::setup(&words[1..], !arguments.quick),
         "show" => show(&words[1..]),
         "charts" => charts::draw(),
         _ => measure(&words, &arguments),

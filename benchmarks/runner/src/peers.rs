@@ -52,11 +52,12 @@ impl Peer {
     }
 }
 
-/// Creates the environments with the pinned versions, or updates them.
+/// Creates the environments with the pinned versions, or updates them; `compile` adds extensions
+/// that are compiled here.
 ///
 /// # Errors
 /// A name is unknown, or Python or a package is missing.
-pub(crate) fn setup(names: &[String]) -> Result<()> {
+pub(crate) fn setup(names: &[String], compile: bool) -> Result<()> {
     let named = |name: &String| Peer::named(name).with_context(|| format!("{name}: known are dgl and pyg"));
     let chosen = names.iter().map(named).collect::<Result<Vec<_>>>()?;
     for peer in if chosen.is_empty() { Peer::ALL.to_vec() } else { chosen } {
@@ -79,8 +80,10 @@ pub(crate) fn setup(names: &[String]) -> Result<()> {
         install(&requirements(""), &[])?;
         // Extensions are compiled against the installed PyTorch: some ten minutes of two cores.
         let compiled = requirements("-compiled");
-        if compiled.exists() {
-            install(&compiled, &["--no-build-isolation", "--no-deps"])?;
+        if compile && compiled.exists() {
+            install(&compiled, &["--no-build-isolation", "--no-deps"]).context(
+                "without these extensions PyTorch Geometric does not sample; pass --quick to do so",
+            )?;
         }
         eprintln!("{}: {}", peer.name(), directory.display());
     }

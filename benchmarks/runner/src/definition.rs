@@ -424,10 +424,13 @@ impl Side {
 /// names.
 ///
 /// # Errors
-/// `value` fails, or braces do not match.
+/// `value` fails, braces do not match, or a value contains itself.
 pub(crate) fn fill(text: &str, value: &mut dyn FnMut(&str) -> Result<String>) -> Result<String> {
     let mut text = text.to_string();
+    let mut replaced = 0;
     while let Some(end) = text.find('}') {
+        replaced += 1;
+        ensure!(replaced < 1000, "{text}: a placeholder contains itself");
         let start = text[..end].rfind('{').with_context(|| format!("{text}: a brace is not closed"))?;
         let with = value(&text[start + 1..end])?;
         text.replace_range(start..=end, &with);
@@ -480,6 +483,7 @@ mod tests {
         };
         assert_eq!(fill("x {{workload}} {w1}", &mut value).unwrap(), "x /data/w1 /data/w1");
         assert!(fill("{y}", &mut value).is_err() && fill("{w1", &mut value).is_err());
+        assert!(fill("{x}", &mut |_| Ok("{x}".into())).is_err());
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub(crate) struct Record {
     pub(crate) fairness: Vec<String>,
     /// Command that made the record.
     pub(crate) command: String,
-    /// Commit of the working tree, with `-dirty` if it had changes.
+    /// Commit of the working tree, with `-dirty` if it had changes other than records and charts.
     pub(crate) commit: String,
     /// Date and time, UTC.
     pub(crate) date: String,
@@ -129,14 +129,13 @@ impl Record {
             series: measure.series,
             minus: measure.minus.clone(),
         });
-        let commit = output("git", &["describe", "--always", "--abbrev=12", "--dirty", "--exclude=*"]);
         Ok(Self {
             name: definition.name.clone(),
             title: definition.title.clone(),
             claim: definition.claim.clone(),
             fairness: definition.fairness.clone(),
             command: command(std::env::args().skip(1)),
-            commit,
+            commit: commit(),
             date: output("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"]),
             machine: Machine::read(),
             versions: BTreeMap::from([("rustc".into(), output("rustc", &["--version"]).into())]),
@@ -185,6 +184,13 @@ impl SideRecord {
     pub(crate) fn values(&self, measure: &str) -> Vec<f64> {
         self.values.get(measure).into_iter().flatten().flatten().copied().collect()
     }
+}
+
+fn commit() -> String {
+    let commit = output("git", &["rev-parse", "--short=12", "HEAD"]);
+    let changes = ["status", "--porcelain", "-uno", "--", ".", ":!benchmarks/record", ":!book/src/figures"];
+    let is_clean = matches!(output("git", &changes).as_str(), "" | "unknown");
+    if is_clean { commit } else { commit + "-dirty" }
 }
 
 /// Command line without the directories of this machine.

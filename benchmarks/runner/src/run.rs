@@ -55,8 +55,7 @@ struct Session<'d> {
     points: Vec<Parameters>,
     rounds: usize,
     record: Mutex<Record>,
-    /// Outcomes of the current rounds by round and command line: several points may read the same
-    /// output.
+    /// Outcomes of the current round by command line: several points may read the same output.
     outcomes: Mutex<HashMap<String, Outcome>>,
     /// Locked while a dataset is made.
     datasets: Mutex<()>,
@@ -129,7 +128,7 @@ impl Session<'_> {
                 if limit.is_some_and(|limit: usize| round >= limit) {
                     continue;
                 }
-                if point == 0 && workers == 1 {
+                if point == 0 {
                     lock(&self.outcomes).clear();
                 }
                 self.point(round, point)?;
@@ -263,13 +262,13 @@ impl Session<'_> {
             return (side.command.clone(), Ok(Outcome::Skipped(reason)));
         }
         let key = format!("{round} {line} {:?} {:?}", side.env, side.network);
-        if let Some(outcome) = lock(&self.outcomes).get(&key).filter(|_| !self.definition.concurrent) {
+        if let Some(outcome) = lock(&self.outcomes).get(&key) {
             return (line, Ok(outcome.clone()));
         }
         eprintln!("{} {}/{}: {line}", self.definition.name, round + 1, self.rounds);
         let outcome = self.execute(&line.replace(RUN, &run.display().to_string()), side, round, point);
         let _ = fs::remove_dir_all(&run);
-        if let Ok(outcome) = &outcome {
+        if let Some(outcome) = outcome.as_ref().ok().filter(|_| !self.definition.concurrent) {
             lock(&self.outcomes).insert(key, outcome.clone());
         }
         (line, outcome)

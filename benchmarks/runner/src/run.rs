@@ -255,7 +255,7 @@ impl Session<'_> {
             name => self.named(name, round, point, &mut skipped),
         });
         let line = match filled {
-            Ok(line) => line.split_whitespace().collect::<Vec<_>>().join(" "),
+            Ok(line) => words(&line),
             Err(error) => return (side.command.clone(), Err(error)),
         };
         if let Some(reason) = skipped {
@@ -312,7 +312,7 @@ impl Session<'_> {
                 let make = make.with_context(|| {
                     format!("{{{name}}}: neither a parameter nor a dataset of {}", self.definition.name)
                 })?;
-                let line = fill(make, &mut |name| self.named(name, round, point, skipped))?;
+                let line = words(&fill(make, &mut |name| self.named(name, round, point, skipped))?);
                 if skipped.is_some() {
                     return Ok(String::new());
                 }
@@ -339,6 +339,11 @@ impl Session<'_> {
         }
         Ok(directory)
     }
+}
+
+/// Words separated by one space each.
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// FNV-1a hash: the same directory names in every build.

@@ -1,0 +1,235 @@
+//! Records of measurements: `benchmarks/record/NAME.json`.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::definition::{Better, Definition, Parameters, Statistic, Variant, root};
+
+/// Results of a definition with all that is necessary to print or draw them again.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) name: String,
+    pub(crate) title: String,
+    pub(crate) claim: String,
+    pub(crate) fairness: Vec<String>,
+    /// Command that made the record.
+    pub(crate) command: String,
+    /// Commit of the working tree, with `-dirty` if it had changes other than records and charts.
+    pub(crate) commit: String,
+    /// Date and time, UTC.
+    pub(crate) date: String,
+    pub(crate) machine: Machine,
+    /// Versions that the sides reported.
+    pub(crate) versions: BTreeMap<String, Value>,
+    pub(crate) variant: Variant,
+    pub(crate) rounds: usize,
+    pub(crate) statistic: Statistic,
+    pub(crate) ratio: Option<String>,
+    /// Parameters in the table; all that vary if empty.
+    #[serde(default)]
+    pub(crate) columns: Vec<String>,
+    pub(crate) measures: Vec<MeasureRecord>,
+    pub(crate) points: Vec<PointRecord>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct MeasureRecord {
+    pub(crate) name: String,
+    pub(crate) unit: String,
+    pub(crate) better: Better,
+    pub(crate) series: bool,
+    pub(crate) minus: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PointRecord {
+    pub(crate) parameters: Parameters,
+    pub(crate) sides: Vec<SideRecord>,
+}
+
+/// Results of one side at one point.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct SideRecord {
+    pub(crate) name: String,
+    /// Command of the first round.
+    pub(crate) command: String,
+    /// Values by measure and round; a round of a series has several, and one in which a score was
+    /// never reached has none.
+    pub(crate) values: BTreeMap<String, Vec<Vec<f64>>>,
+    /// Reasons for missing values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) skipped: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) errors: Vec<String>,
+}
+
+/// Machine and its state at the start.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Machine {
+    pub(crate) cpu: String,
+    pub(crate) cores: usize,
+    pub(crate) memory_bytes: u64,
+    pub(crate) kernel: String,
+    pub(crate) governor: String,
+    pub(crate) transparent_hugepage: String,
+    /// Load average of the last minute: more than 0.1 means that other work ran.
+    pub(crate) load: f64,
+}
+
+impl Machine {
+    /// Describes this machine; what it does not report is `unknown`.
+    pub(crate) fn read() -> Self {
+        let file = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let or_unknown =
+            |text: &str| if text.is_empty() { "unknown".into() } else { text.trim().to_string() };
+        let field = |text: &str, name: &str| {
+            let line = text.lines().find(|line| line.starts_with(name));
+            line.and_then(|line| line.split_once(':')).map_or(String::new(), |(_, value)| value.trim().into())
+        };
+        let kilobytes = field(&file("/proc/meminfo"), "MemTotal");
+        let kilobytes = kilobytes.split(' ').next().and_then(|number| number.parse::<u64>().ok());
+        let load = file("/proc/loadavg");
+        Self {
+            cpu: or_unknown(&field(&file("/proc/cpuinfo"), "model name")),
+            cores: thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: 1024 * kilobytes.unwrap_or(0),
+            kernel: or_unknown(&file("/proc/sys/kernel/osrelease")),
+            governor: or_unknown(&file("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
+            transparent_hugepage: or_unknown(&file("/sys/kernel/mm/transparent_hugepage/enabled")),
+            load: load.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0.0),
+        }
+    }
+
+    /// One line for captions.
+    pub(crate) fn brief(&self) -> String {
+        let gib = self.memory_bytes as f64 / f64::from(1 << 30);
+        format!("{} cores of {}, {gib:.0} GiB, Linux {}", self.cores, self.cpu, self.kernel)
+    }
+}
+
+impl Record {
+    /// Record of a definition without any values.
+    ///
+    /// # Errors
+    /// A point of the definition is malformed.
+    pub(crate) fn new(definition: &Definition, variant: Variant, rounds: usize) -> Result<Self> {
+        let measures = definition.measure.iter().map(|measure| MeasureRecord {
+            name: measure.name.clone(),
+            unit: measure.unit.clone(),
+            better: measure.better,
+            series: measure.series,
+            minus: measure.minus.clone(),
+        });
+        Ok(Self {
+            name: definition.name.clone(),
+            title: definition.title.clone(),
+            claim: definition.claim.clone(),
+            fairness: definition.fairness.clone(),
+            command: command(std::env::args().skip(1)),
+            commit: commit(),
+            date: output("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"]),
+            machine: Machine::read(),
+            versions: BTreeMap::from([("rustc".into(), output("rustc", &["--version"]).into())]),
+            variant,
+            rounds,
+            statistic: definition.statistic,
+            ratio: definition.ratio.clone(),
+            columns: definition.columns.clone(),
+            measures: measures.collect(),
+            points: Vec::new(),
+        })
+    }
+
+    /// Default path of a definition's record.
+    pub(crate) fn path(name: &str) -> PathBuf {
+        root().join("benchmarks/record").join(format!("{name}.json"))
+    }
+
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// The file is missing or is not a record.
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        serde_json::from_str(&text).with_context(|| path.display().to_string())
+    }
+
+    /// Writes the record.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn write(&self, path: &Path) -> Result<()> {
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        fs::write(path, text).with_context(|| path.display().to_string())
+    }
+
+    /// One line for captions: machine, commit and date.
+    pub(crate) fn caption(&self) -> String {
+        let date = self.date.split('T').next().unwrap_or_default();
+        format!("{}; commit {}, {date}", self.machine.brief(), self.commit)
+    }
+}
+
+impl SideRecord {
+    /// Values of a measure that is not a series, one for each round.
+    pub(crate) fn values(&self, measure: &str) -> Vec<f64> {
+        self.values.get(measure).into_iter().flatten().flatten().copied().collect()
+    }
+}
+
+fn commit() -> String {
+    let commit = output("git", &["rev-parse", "--short=12", "HEAD"]);
+    let changes = ["status", "--porcelain", "-uno", "--", ".", ":!benchmarks/record", ":!book/src/figures"];
+    let is_clean = matches!(output("git", &changes).as_str(), "" | "unknown");
+    if is_clean { commit } else { commit + "-dirty" }
+}
+
+/// Command line without the directories of this machine.
+fn command(mut words: impl Iterator<Item = String>) -> String {
+    let mut line = "cargo xtask bench".to_string();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--out" | "--binary" => _ = words.next(),
+            "--datasets" => {
+                words.next();
+                line += " --datasets DIR";
+            }
+            word => line += &format!(" {word}"),
+        }
+    }
+    line
+}
+
+/// First line of a program's output, or `unknown`.
+fn output(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).current_dir(root()).output();
+    let text = output.map_or(String::new(), |output| String::from_utf8_lossy(&output.stdout).into_owned());
+    text.lines().next().unwrap_or("unknown").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recorded_commands_do_not_name_directories() {
+        let words = "epochs --rounds 3 --out x.json --datasets /data --binary y".split(' ').map(String::from);
+        assert_eq!(command(words), "cargo xtask bench epochs --rounds 3 --datasets DIR");
+    }
+
+    #[test]
+    fn machines_are_described() {
+        let machine = Machine::read();
+        assert!(machine.cores > 0 && machine.memory_bytes > 1 << 20);
+        assert!(machine.brief().contains(&machine.cpu));
+    }
+}

@@ -72,8 +72,8 @@ impl Bar {
         due
     }
 
-    /// Shows the parts that fit behind the bar, the first ones with priority, and the utilisation of
-    /// the stages below it.
+    /// Shows the parts that fit behind the bar, the first ones with priority, and below it the
+    /// utilisation of the stages.
     fn show(&self, parts: &[String]) {
         let columns = columns();
         let len = self.start.as_ref().map_or(1, |start| start.batches.to_string().len());

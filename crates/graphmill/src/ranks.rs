@@ -56,8 +56,8 @@ pub(crate) fn partition(config: &TrainConfig) -> Result<Option<PartitionDir>> {
     match launch() {
         Some(Launch { size, rank, .. }) if size > 1 && config.dataset.is_empty() => {
             Err(Error::usage(format!(
-                "{size} processes were started, but rank {rank} has no dataset; pass the partitioned DATASET, \
-                 also with --resume if the run directory is on another machine"
+                "{size} processes were started, but rank {rank} has no dataset; pass the partitioned \
+                 DATASET, also with --resume if the run directory is on another machine"
             )))
         }
         Some(Launch { size, .. }) if size > 1 => Err(Error::usage(format!(

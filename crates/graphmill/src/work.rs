@@ -1,5 +1,5 @@
-//! Progress of imports, generators and downloads on standard error: a bar for the current stage with
-//! its rate and remaining time, and a line for every stage that took more than two seconds. If
+//! Progress of imports, generators and downloads on standard error: a bar for the current stage
+//! with its rate and remaining time, and a line for every stage that took more than two seconds. If
 //! standard error is not a terminal, only notes are printed.
 
 use std::{

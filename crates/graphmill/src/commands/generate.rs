@@ -238,7 +238,9 @@ fn set<T: FromStr>(matches: &ArgMatches, name: &str, value: &mut T) -> Result<()
 fn list<const N: usize>(matches: &ArgMatches, name: &str) -> Result<Option<[f64; N]>, Error> {
     let Some(word) = matches.get_one::<String>(name) else { return Ok(None) };
     let numbers: Vec<f64> = word.split(',').filter_map(|x| x.trim().parse().ok()).collect();
-    <[f64; N]>::try_from(numbers)
-        .map(Some)
-        .map_err(|_| Error::usage(format!("--{name}: '{word}' is not {N} numbers separated by commas; graphmill generate --help has an example")))
+    <[f64; N]>::try_from(numbers).map(Some).map_err(|_| {
+        Error::usage(format!(
+            "--{name}: '{word}' is not {N} numbers separated by commas; graphmill generate --help has an example"
+        ))
+    })
 }

@@ -119,7 +119,7 @@ fn with_parts_of_edges(command: Command) -> Command {
         .arg(part(
             "labels",
             "Labels, CSV or .npy",
-            "One column of classes, or a column of zeros and ones per label. An empty line or -1 means no label",
+            "One column of classes, or a column of zeros and ones per label. An empty line or -1 is no label",
         ))
         .arg(part(
             "label-pairs",

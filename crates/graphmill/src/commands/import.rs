@@ -132,8 +132,8 @@ fn with_parts_of_edges(command: Command) -> Command {
         .arg(part("test", "Test nodes, text or .npy", "One id per line; as .npy also a mask"))
         .arg(args::flag(
             "compact-ids",
-            "Renumber arbitrary integer ids as 0, 1, 2, ...",
-            "Use it if ids have gaps: nodes are numbered by ascending id, and feature rows follow that order",
+            "Renumber arbitrary integer ids from 0, in ascending order",
+            "Use it if ids have gaps; feature rows follow the ascending ids, too",
         ))
         .arg(args::option(
             "num-nodes",

@@ -85,10 +85,11 @@ mod tests {
     fn every_short_help_fits_a_line() {
         let cli = cli();
         for (command, arg) in arguments(&cli).iter().filter(|(_, arg)| !arg.is_hide_short_help_set()) {
-            let help = arg.get_help().unwrap_or_else(|| panic!("{command} {arg}: no help")).to_string();
+            let id = arg.get_id();
+            let help = arg.get_help().unwrap_or_else(|| panic!("{command} {id}: no help")).to_string();
             let line = help.split(" [default: ").next().unwrap_or_default();
-            assert!(line.chars().count() <= SHORT_HELP && !line.contains('\n'), "{command} {arg}: {line}");
-            assert!(!line.is_empty() && !line.ends_with('.'), "{command} {arg}: {line}");
+            assert!(line.chars().count() <= SHORT_HELP && !line.contains('\n'), "{command} {id}: {line}");
+            assert!(!line.is_empty() && !line.ends_with('.'), "{command} {id}: {line}");
         }
         for command in cli.get_subcommands() {
             let about = command.get_about().expect("a summary").to_string();

@@ -24,7 +24,7 @@ use crate::{
         neighbors::{Edges, Neighbors},
         subgraphs::Subgraphs,
     },
-    order::Order,
+    order::InputOrder,
     prefetch::Prefetch,
     source::{self, Epoch, Inputs, Of},
     table::Table,
@@ -337,12 +337,12 @@ pub(super) fn num_batches(options: Option<&Bound<'_, PyDict>>) -> PyResult<usize
     Ok(ordering(options)?.num_batches())
 }
 
-fn ordering(options: Option<&Bound<'_, PyDict>>) -> PyResult<Order> {
+fn ordering(options: Option<&Bound<'_, PyDict>>) -> PyResult<InputOrder> {
     let get = |name: &str| -> PyResult<Bound<'_, PyAny>> {
         let found = options.map(|options| options.get_item(name)).transpose()?.flatten();
         found.ok_or_else(|| PyValueError::new_err(format!("'{name}' is missing")))
     };
-    let order = Order {
+    let order = InputOrder {
         inputs: get("inputs")?.extract()?,
         batch_size: get("batch_size")?.extract()?,
         shuffle: get("shuffle")?.extract()?,

@@ -18,8 +18,8 @@ pub struct Drawn {
     pub tree: Option<Vec<u32>>,
     /// Position of each seed in the list, if the seeds do not come first.
     pub roots: Option<Vec<u32>>,
-    /// Number of nodes that each hop added, where the seeds are the first hop; `None` if hops are not
-    /// counted.
+    /// Number of nodes that each hop added, where the seeds are the first hop; `None` if hops are
+    /// not counted.
     pub nodes_per_hop: Option<Vec<usize>>,
     /// Number of edges that each hop added.
     pub edges_per_hop: Option<Vec<usize>>,

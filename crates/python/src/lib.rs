@@ -7,11 +7,11 @@
 //!
 //! The modules outside `bind` do not depend on Python: a [`source::Source`] makes
 //! [`batch::Batch`]es from a [`topology::Topology`] and tables of rows ([`table::Table`]), each a
-//! function of (seed, epoch, number) alone, and [`prefetch`] makes them ahead of time, in order. The
-//! conventions are PyTorch Geometric's: node lists start with the seeds, a node is expanded in the
-//! hop after the one that discovered it, and an edge's number is its position in the user's edge
-//! list. `bind` (feature `python`) exports all of it to Python; the package's Python files give it
-//! the names and signatures that users know.
+//! function of (seed, epoch, number) alone, and [`prefetch`] makes them ahead of time, in order.
+//! The conventions are PyTorch Geometric's: node lists start with the seeds, a node is expanded in
+//! the hop after the one that discovered it, and an edge's number is its position in the user's
+//! edge list. `bind` (feature `python`) exports all of it to Python; the package's Python files
+//! give it the names and signatures that users know.
 
 pub mod batch;
 pub mod blocks;

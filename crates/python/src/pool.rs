@@ -43,8 +43,8 @@ impl Pool {
         self.0.max_free == max_free && self.0.process == process::id()
     }
 
-    /// Takes `bytes` bytes of unspecified contents: the smallest free block that is large enough and
-    /// at most four times as large, or a new one with an eighth to spare.
+    /// Takes `bytes` bytes of unspecified contents: the smallest free block that is large enough
+    /// and at most four times as large, or a new one with an eighth to spare.
     pub fn take(&self, bytes: usize) -> Lease {
         let lines = bytes.div_ceil(LINE);
         let mut blocks = self.0.blocks.lock().unwrap_or_else(PoisonError::into_inner);

@@ -87,9 +87,9 @@ impl Rows {
     /// Rows of `row_bytes` bytes from `start`.
     ///
     /// # Safety
-    /// `num_rows * row_bytes` bytes from `start` on are initialised and readable while `owner` lives.
-    /// They are not written while a batch is made; a user's program that writes to its array anyway
-    /// gets torn rows, as from every loader that reads arrays in place.
+    /// `num_rows * row_bytes` bytes from `start` on are initialised and readable while `owner`
+    /// lives. They are not written while a batch is made; a user's program that writes to its array
+    /// anyway gets torn rows, as from every loader that reads arrays in place.
     pub unsafe fn new(
         start: *const u8,
         row_bytes: usize,

@@ -93,8 +93,8 @@ impl Tiered {
         let traffic = self.rows.read_to(&distinct, Places::InOrder, &mut out[..distinct.len() * dim])?;
         *self.lock() += traffic;
         if distinct.len() < ids.len() {
-            // a source never lies behind its copy, so copying from the end overwrites no row that is
-            // still needed
+            // a source never lies behind its copy, so copying from the end overwrites no row that
+            // is still needed
             for (i, &position) in of_rows.iter().enumerate().rev() {
                 out.copy_within(position * dim..(position + 1) * dim, i * dim);
             }

@@ -9,7 +9,8 @@ use graphmill_core::{Buffer, Graph, prefetch::prefetch};
 #[derive(Clone, Debug, Default)]
 pub struct Topology {
     graph: Graph,
-    /// Number in the user's list of the edge at each position of [`Graph::indices`]; `None` if equal.
+    /// Number in the user's list of the edge at each position of [`Graph::indices`]; `None` if
+    /// equal.
     numbers: Option<Buffer<u32>>,
 }
 
@@ -21,7 +22,8 @@ impl From<Graph> for Topology {
 
 impl Topology {
     /// Builds the topology of edges `src[e]` to `dst[e]` between `num_nodes` nodes, in any order.
-    /// Repeated edges stay, and the edges of a row keep the order of the list. O(V + E), one thread.
+    /// Repeated edges stay, and the edges of a row keep the order of the list. O(V + E), one
+    /// thread.
     ///
     /// # Errors
     /// The lists differ in length or have 2^32 edges or more, or an id is out of range.

@@ -121,7 +121,7 @@ def test_edge_lists_are_imported_and_reported(tmp_path):
     assert graphmill.Dataset(tmp_path / "twice").import_report is None
     for bad, error, message in [
         ({"colour": 1}, TypeError, "no option 'colour'"),
-        ({"undirected": 1}, TypeError, "undirected: True or False"),
+        ({"undirected": 1}, TypeError, "undirected: expected True or False"),
         ({"num_nodes": "many"}, ValueError, "num_nodes 'many'"),
         ({"split": "somehow"}, ValueError, "split 'somehow'"),
     ]:

@@ -395,7 +395,8 @@ def import_dataset(
 ) -> Dataset:
     """Imports a graph in another library's format as a dataset directory, and opens it.
 
-    The directory appears whole or not at all. An interrupted import resumes when it is called again.
+    The directory appears whole or not at all. A killed import resumes when it is called again; Ctrl-C
+    cancels it and removes the partial work.
 
     Args:
         format: A format of ``graphmill import``: ``"npz"``, ``"planetoid"``, ``"ogb"``,

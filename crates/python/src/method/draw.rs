@@ -12,8 +12,8 @@
 //! - Without replacement, by weight: an exponential variable per edge with the weight as its rate;
 //!   the `k` smallest are drawn.
 //!
-//! An edge of weight 0 is never drawn. A fanout of -1 takes whole rows, also with replacement, as in
-//! PyG.
+//! An edge of weight 0 is never drawn. A fanout of -1 takes whole rows, also with replacement, as
+//! in PyG.
 //!
 //! # Source
 //!
@@ -22,8 +22,8 @@
 //!
 //! # Cost
 //!
-//! For a row of `d` edges: O(k) uniform, O(k log d) by weight with replacement, O(d log k) by weight
-//! without replacement.
+//! For a row of `d` edges: O(k) uniform, O(k log d) by weight with replacement, O(d log k) by
+//! weight without replacement.
 
 use std::{cmp::Ordering, collections::BinaryHeap, sync::Arc};
 
@@ -115,8 +115,8 @@ impl Draws {
         !self.replace && self.weights.is_none()
     }
 
-    /// Appends the drawn positions of the row `start..end` of the graph's edges to `out`, relative to
-    /// `start`.
+    /// Appends the drawn positions of the row `start..end` of the graph's edges to `out`, relative
+    /// to `start`.
     pub fn draw(
         &self,
         (start, end): (u64, u64),

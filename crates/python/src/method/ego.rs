@@ -2,8 +2,8 @@
 //!
 //! # Algorithm
 //!
-//! Draws neighbours over `depth` hops in a tree per seed, takes all edges within each tree, and sorts
-//! nodes and edges by seed.
+//! Draws neighbours over `depth` hops in a tree per seed, takes all edges within each tree, and
+//! sorts nodes and edges by seed.
 //!
 //! # Source
 //!

@@ -1,10 +1,10 @@
-//! Neighbours over several hops, as PyTorch Geometric draws them: a node is expanded once, in the hop
-//! after its discovery, so that the destinations of a hop are the nodes that the previous hop added.
-//! (Message-flow blocks expand all nodes in every hop.)
+//! Neighbours over several hops, as PyTorch Geometric draws them: a node is expanded once, in the
+//! hop after its discovery, so that the destinations of a hop are the nodes that the previous hop
+//! added. (Message-flow blocks expand all nodes in every hop.)
 //!
 //! The draws of a node are those of the engine's samplers: a function of (seed, epoch, batch, hop,
-//! node). With `disjoint` every seed has its own tree, whose draws also depend on the position of the
-//! seed.
+//! node). With `disjoint` every seed has its own tree, whose draws also depend on the position of
+//! the seed.
 
 use graphmill_core::{NodeId, keyed, prefetch::prefetch};
 use graphmill_loader::{BatchKey, sampler::neighbor::draw_offsets};
@@ -217,8 +217,8 @@ impl Neighbors {
 }
 
 /// Reads the edges at the drawn `offsets` of the rows of `chunk`, whose first node is at `place` in
-/// the list: overwrites `ids` with their sources, and appends their destinations and positions among
-/// the graph's edges.
+/// the list: overwrites `ids` with their sources, and appends their destinations and positions
+/// among the graph's edges.
 fn collect(
     topology: &Topology,
     chunk: &[NodeId],
@@ -257,8 +257,8 @@ fn first_places(numbers: &[u32], distinct: usize) -> Vec<u32> {
     first
 }
 
-/// Replaces the edges by all edges among the nodes of `out`, or of each of its trees. Repetitions of
-/// a seed get no edges.
+/// Replaces the edges by all edges among the nodes of `out`, or of each of its trees. Repetitions
+/// of a seed get no edges.
 fn induce_from(
     topology: &Topology,
     seeds: &[u32],

@@ -27,8 +27,8 @@ impl Subgraphs {
     /// Estimates the normalization of nodes and edges (GraphSAINT, section 3.2) from as many
     /// subgraphs as have `coverage` x `V` nodes in total. For a node: 1 / (`V` x the fraction of
     /// subgraphs with the node). For an edge, by the user's numbers: subgraphs with its destination
-    /// divided by subgraphs with the edge. Counts of 0 become 0.1, and the norm of an edge is at most
-    /// 10^4, as in PyG. Parallel; independent of the number of threads.
+    /// divided by subgraphs with the edge. Counts of 0 become 0.1, and the norm of an edge is at
+    /// most 10^4, as in PyG. Parallel; independent of the number of threads.
     ///
     /// # Errors
     /// A subgraph cannot be drawn, or `progress` cancels the work.

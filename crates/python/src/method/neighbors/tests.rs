@@ -80,7 +80,8 @@ proptest! {
         prop_assert_eq!(drawn.tree.clone(), disjoint.then(|| nodes.iter().map(|node| node.0).collect()));
         // every other rule draws the same whole rows
         let weights = Weights::new(&topology, &vec![0.5; list.len()]).unwrap();
-        for draws in [Draws { replace: true, weights: None }, Draws { replace: false, weights: Some(weights) }] {
+        let weighted = Draws { replace: false, weights: Some(weights) };
+        for draws in [Draws { replace: true, weights: None }, weighted] {
             let other = draw(&Neighbors { draws, ..method.clone() }, &topology, &seeds);
             prop_assert_eq!(edges(&other), edges(&drawn));
         }
@@ -88,7 +89,10 @@ proptest! {
 
     #[test]
     fn drawn_edges_exist_and_have_the_right_number(
-        (n, list, seeds) in lists(), fanout in prop::collection::vec(0usize..5, 1..4), disjoint: bool, replace: bool,
+        (n, list, seeds) in lists(),
+        fanout in prop::collection::vec(0usize..5, 1..4),
+        disjoint: bool,
+        replace: bool,
     ) {
         let topology = topology(n, &list);
         let draws = Draws { replace, weights: None };
@@ -101,7 +105,7 @@ proptest! {
         let mut times: HashMap<(u64, u64), usize> = HashMap::new();
         for [u, v, e] in edges(&drawn) {
             let (from, to) = list[e as usize];
-            prop_assert_eq!((i64::from(drawn.nodes[u as usize]), i64::from(drawn.nodes[v as usize])), (from, to));
+            prop_assert_eq!([u, v].map(|i| i64::from(drawn.nodes[i as usize])), [from, to]);
             *times.entry((v, e)).or_default() += 1;
             if let Some(tree) = &drawn.tree {
                 prop_assert_eq!(tree[u as usize], tree[v as usize]);
@@ -151,7 +155,9 @@ proptest! {
         let mut expected = Vec::new();
         for tree in 0..trees as u32 {
             let inside: HashSet<u32> = (induced.nodes.iter().enumerate())
-                .filter(|(i, _)| induced.tree.as_ref().is_none_or(|of| of[*i] == tree)).map(|(_, &v)| v).collect();
+                .filter(|(i, _)| induced.tree.as_ref().is_none_or(|of| of[*i] == tree))
+                .map(|(_, &v)| v)
+                .collect();
             let among = |&(u, v): &(i64, i64)| inside.contains(&(u as u32)) && inside.contains(&(v as u32));
             expected.extend((0..).zip(&list).filter(|(_, edge)| among(edge)).map(|(e, _)| e));
         }
@@ -161,7 +167,7 @@ proptest! {
         prop_assert_eq!(found, expected);
         for [u, v, e] in edges(&induced) {
             let (from, to) = list[e as usize];
-            prop_assert_eq!((i64::from(induced.nodes[u as usize]), i64::from(induced.nodes[v as usize])), (from, to));
+            prop_assert_eq!([u, v].map(|i| i64::from(induced.nodes[i as usize])), [from, to]);
         }
     }
 
@@ -176,7 +182,7 @@ proptest! {
         }
         for [u, v, e] in edges(&drawn) {
             let (from, to) = list[e as usize];
-            prop_assert_eq!((i64::from(drawn.nodes[u as usize]), i64::from(drawn.nodes[v as usize])), (from, to));
+            prop_assert_eq!([u, v].map(|i| i64::from(drawn.nodes[i as usize])), [from, to]);
             prop_assert_eq!(tree[u as usize], tree[v as usize]);
         }
     }

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Writes book/src/reference/python.md from the docstrings of the installed package; `--check` compares them instead."""
+"""Writes book/src/reference/python.md from the docstrings of the installed package.
+
+With `--check` it compares them instead.
+"""
 
 import inspect
 import re

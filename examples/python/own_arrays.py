@@ -1,4 +1,6 @@
-"""Trains on your own NumPy arrays without a framework: a logistic regression on means of neighbours' features, with a test accuracy of at least 0.70.
+"""Trains a logistic regression on means of neighbours' features, in NumPy, on your own arrays.
+
+Reaches a test accuracy of at least 0.70.
 
     pip install graphmill
     python own_arrays.py

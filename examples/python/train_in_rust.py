@@ -1,4 +1,6 @@
-"""Trains entirely in Rust, from Python, to a test accuracy of at least 0.88. Needs only NumPy.
+"""Trains entirely in Rust, from Python. Needs only NumPy.
+
+Reaches a test accuracy of at least 0.88.
 
     pip install graphmill
     python train_in_rust.py

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Compares loader throughput with PyTorch Geometric, DGL and GraphBolt, in one run at equal threads (book/src/results/all.md).
+"""Compares loader throughput with PyTorch Geometric, DGL and GraphBolt, at equal threads.
+
+book/src/results/all.md quotes the results.
 
 Each line alternates whole epochs of all loaders over the same graph, tensors, seeds and fanouts,
 and takes the best of several rounds of each. All of a batch's cost to the consumer counts: rows of
@@ -10,7 +12,8 @@ epoch), and its better epoch counts. Installed peers take part: PyTorch Geometri
 `graphmill.NeighborLoader`, DGL and GraphBolt with `graphmill.dgl.DataLoader`, which expands every
 node in every layer, as they do.
 
-    python loaders.py [--scale 18] [--degree 16] [--dim 100] [--rounds 3] [--batches 24] [--threads 1 2] [--json]
+    python loaders.py [--scale 18] [--degree 16] [--dim 100] [--rounds 3] [--batches 24]
+                      [--threads 1 2] [--json]
 """
 
 import argparse
@@ -152,7 +155,7 @@ def main():
                         # the first epoch warms up
                         if turn > 0:
                             best[peer] = max(best.get(peer, found), found)
-                # end worker processes here, so that those of the next line are not forked beside them
+                # end worker processes here, before those of the next line are forked
                 del loader, loaders
                 gc.collect()
                 speed, edges, _ = best.pop("graphmill")

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Compares an epoch of a PyTorch Geometric script with its own loader and with graphmill's, and the time that each spends waiting for batches.
+"""Compares an epoch of a PyTorch Geometric script with its own loader and with graphmill's.
+
+Prints the time of the epoch and of waiting for batches.
 
     python script.py [--epochs 3] [--threads 2]
 """
@@ -19,7 +21,7 @@ import graphmill
 
 
 def epochs(loader, data, count):
-    """Seconds of the fastest epoch, its seconds of waiting for batches, and the final test accuracy."""
+    """Seconds of the fastest epoch and of its waiting for batches, and the final test accuracy."""
     torch.manual_seed(0)
     model = GraphSAGE(data.num_features, 64, 2, 10)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.005)

@@ -1,4 +1,4 @@
-"""Fixtures and helpers. `test_pyg.py` and `test_accuracy.py` are skipped if torch or torch_geometric is missing."""
+"""Fixtures and helpers. `test_pyg.py` and `test_accuracy.py` need torch and torch_geometric."""
 
 import importlib.util
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Invalid input raises a Python exception of the right type that names the argument and the position."""
+"""Invalid input raises an exception of the right type that names the argument and the position."""
 
 import numpy as np
 import pytest

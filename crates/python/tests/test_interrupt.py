@@ -1,4 +1,4 @@
-"""Ctrl-C while Rust works: the call ends soon with KeyboardInterrupt and leaves nothing half-written."""
+"""Ctrl-C while Rust works: KeyboardInterrupt follows soon, and nothing is left half-written."""
 
 import os
 import signal
@@ -18,7 +18,10 @@ SOON = 10
 
 
 def interrupt(code, where, ready="started"):
-    """Runs ``code`` in a new process, sends SIGINT half a second after it prints ``ready``, and asserts that it ends soon with KeyboardInterrupt."""
+    """Runs ``code`` in a new process and sends SIGINT half a second after it prints ``ready``.
+
+    Asserts that the process then ends soon, with KeyboardInterrupt.
+    """
     # background jobs of a shell ignore the signal, and their children inherit that
     prologue = f"""
     import signal

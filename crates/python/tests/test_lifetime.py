@@ -141,7 +141,8 @@ def interrupt(code):
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
 def test_ctrl_c_ends_an_epoch():
-    # the batch takes many seconds: the consumer waits in Rust when the signal arrives, and must not wait for the thread
+    # the batch takes many seconds: the consumer waits in Rust when the signal arrives, and must not
+    # wait for the thread
     code, out, err = interrupt("""
         import numpy as np, graphmill, threading, time
         n = 3000

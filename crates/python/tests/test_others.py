@@ -53,7 +53,7 @@ def test_saint_subgraphs_are_induced(make, most):
 
 
 def test_saint_norms_make_sums_unbiased(tmp_path):
-    """The sum over a subgraph's nodes weighted by `node_norm` has the mean of the graph as its expectation."""
+    """Sums over a subgraph's nodes, weighted by `node_norm`, estimate the mean over the graph."""
     data = undirected()
     options = dict(num_steps=400, sample_coverage=2000, save_dir=tmp_path, **OPTIONS)
     loader = graphmill.GraphSAINTNodeSampler(data, 30, **options)

@@ -1,4 +1,7 @@
-"""The neighbour loader behaves like PyTorch Geometric's. book/src/reference/pyg-tests.md maps the tests to PyTorch Geometric's own."""
+"""The neighbour loader behaves like PyTorch Geometric's.
+
+book/src/reference/pyg-tests.md maps the tests to PyTorch Geometric's own.
+"""
 
 import pickle
 
@@ -86,7 +89,7 @@ def test_full_neighbourhoods_give_the_outputs_of_the_whole_graph(subgraph_type):
 
 
 def test_full_neighbourhoods_match_pytorch_geometric():
-    """Nodes, edges, their order within a node and all fields, if PyTorch Geometric has a sampler."""
+    """Nodes, edges, their order within a node, and all fields are equal."""
     pytest.importorskip("torch_sparse")
     data = make()
     data.y, data.name, data.level = torch.arange(100) % 3, "a graph", torch.tensor(4.0)

@@ -40,7 +40,7 @@ pub(crate) fn command() -> Command {
         .arg(args::json())
 }
 
-/// Exports the dataset and prints what the format cannot hold.
+/// Exports the dataset and lists the parts that the format cannot hold.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let format = matches.get_one::<String>("format").expect("required");

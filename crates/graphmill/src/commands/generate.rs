@@ -240,7 +240,7 @@ fn list<const N: usize>(matches: &ArgMatches, name: &str) -> Result<Option<[f64;
     let numbers: Vec<f64> = word.split(',').filter_map(|x| x.trim().parse().ok()).collect();
     <[f64; N]>::try_from(numbers).map(Some).map_err(|_| {
         Error::usage(format!(
-            "--{name}: '{word}' is not {N} numbers separated by commas; graphmill generate --help has an example"
+            "--{name}: '{word}' is not {N} numbers separated by commas; see graphmill generate --help"
         ))
     })
 }

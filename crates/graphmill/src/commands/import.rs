@@ -151,7 +151,7 @@ fn with_parts_of_edges(command: Command) -> Command {
         .next_help_heading(None::<&str>)
 }
 
-/// Imports the graph and prints the dataset and what changed on the way.
+/// Imports the graph and prints its sizes and the import report.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let format = matches.get_one::<String>("format").expect("required");

@@ -1,5 +1,5 @@
 //! `graphmill partition DATASET [DST] --parts K`: assigns a dataset's nodes to several machines and
-//! reports what training over them would cost.
+//! reports the cost of training over them.
 
 use std::path::Path;
 

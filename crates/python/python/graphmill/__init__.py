@@ -1,4 +1,4 @@
-"""Fast loaders for PyTorch Geometric and DGL scripts, and training of graph neural networks in Rust.
+"""Fast loaders for PyTorch Geometric and DGL, and training of graph neural networks in Rust.
 
 - :class:`NeighborLoader`, :class:`ShaDowKHopSampler`, :class:`GraphSAINTNodeSampler`,
   :class:`GraphSAINTEdgeSampler`, :class:`GraphSAINTRandomWalkSampler`, :class:`ClusterData` and

@@ -45,8 +45,10 @@ def is_pyg(data: Any) -> bool:
 
 
 def edges_of_scipy(matrix: Any) -> tuple[np.ndarray, np.ndarray | None, int]:
-    """Edges of a sparse adjacency matrix (``A[i, j]`` is from ``i`` to ``j``), their weights, or ``None`` if
-    all are 1, and the number of nodes. Duplicate entries are summed and zeros dropped, as in SciPy."""
+    """Edges of a sparse adjacency matrix, their weights (``None`` if all are 1) and its number of nodes.
+
+    ``A[i, j]`` is an edge from ``i`` to ``j``. Duplicates are summed and zeros dropped, as in SciPy.
+    """
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"edge_index: expected a square sparse matrix, not shape {matrix.shape}")
     if matrix.dtype.kind not in "biuf":
@@ -61,8 +63,10 @@ def edges_of_scipy(matrix: Any) -> tuple[np.ndarray, np.ndarray | None, int]:
 
 
 def array_of(value: Any, name: str) -> np.ndarray:
-    """Converts a tensor, an array or a sequence to an array. Contiguous tensors and arrays in the
-    processor's memory are not copied."""
+    """Converts a tensor, an array or a sequence to an array.
+
+    Contiguous tensors and arrays in the processor's memory are not copied.
+    """
     if is_tensor(value):
         value = value.detach()
         if value.device.type != "cpu":
@@ -95,8 +99,10 @@ def options_of(options: dict[str, Any]) -> str:
 
 
 def draw_seed(generator: Any = None) -> int:
-    """Draws a seed from torch's generator if torch is imported, so that ``torch.manual_seed`` decides,
-    and else from NumPy's."""
+    """Draws a seed from torch's generator if torch is imported, and else from NumPy's.
+
+    So ``torch.manual_seed`` decides in a script that uses torch.
+    """
     torch = sys.modules.get("torch")
     if torch is not None:
         return int(torch.randint(2**62, (), generator=generator))

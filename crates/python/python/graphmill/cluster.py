@@ -26,8 +26,8 @@ class ClusterData:
         output: As for :class:`graphmill.NeighborLoader`.
 
     Raises:
-        TypeError, ValueError: As for :class:`graphmill.NeighborLoader`; or there are no parts, or more
-            parts than nodes.
+        TypeError, ValueError: As for :class:`graphmill.NeighborLoader`; or there are no parts, or
+            more parts than nodes.
     """
 
     def __init__(self, data: Any, num_parts: int | None = None, *, method: str = "metis", partition: Any = None, output: str = "auto", **ignored: Any):
@@ -67,8 +67,8 @@ class ClusterData:
 class ClusterLoader(Loader):
     """Loader of unions of ``batch_size`` parts: ``torch_geometric.loader.ClusterLoader``.
 
-    A batch has all edges among the nodes of its parts (Chiang et al., KDD 2019), the rows of all values
-    with one per node or edge, ``edge_index``, ``n_id`` and ``e_id``.
+    A batch has all edges among the nodes of its parts (Chiang et al., KDD 2019), the rows of all
+    values with one per node or edge, ``edge_index``, ``n_id`` and ``e_id``.
 
     Args:
         cluster_data: The graph and its parts.
@@ -90,7 +90,7 @@ class ClusterLoader(Loader):
     def _open(self) -> None:
         data = self.cluster_data.data
         self._graph = open_graph(data)
-        # an epoch reads every row once, so no row is hotter than another, and the cheapest metric will do
+        # an epoch reads every row once, so all are equally hot, and the cheapest metric will do
         self._tier_graph(self._graph, data, self.cluster_data.nodes, fanout=[1], cache="degree")
         self._output = Output(self._graph, self.cluster_data._how, self._pin)
         self._reseed()

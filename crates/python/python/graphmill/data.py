@@ -16,9 +16,9 @@ from .dataset import Dataset
 class Data:
     """A graph or a minibatch: named values, as attributes and by ``[]``.
 
-    As input of a loader it needs ``edge_index`` (``2 x E``: sources, destinations) and, without ``x``,
-    also ``num_nodes``. Arrays with a row per node (or edge) are gathered for the nodes (or edges) of a
-    batch. As a batch it has the fields of PyTorch Geometric's ``Data``.
+    As input of a loader it needs ``edge_index`` (``2 x E``: sources, destinations) and, without
+    ``x``, also ``num_nodes``. Arrays with a row per node (or edge) are gathered for the nodes (or
+    edges) of a batch. As a batch it has the fields of PyTorch Geometric's ``Data``.
     """
 
     def __init__(self, **values: Any):
@@ -88,8 +88,8 @@ class Graph:
 def open_graph(data: Any) -> Graph:
     """Splits a user's graph into its parts.
 
-    The graph is a :class:`graphmill.Dataset`, PyTorch Geometric's ``Data``, a :class:`Data`, or a dict
-    with its names.
+    The graph is a :class:`graphmill.Dataset`, PyTorch Geometric's ``Data``, a :class:`Data`, or a
+    dict with its names.
     """
     if isinstance(data, Dataset):
         return _of_dataset(data)

@@ -88,19 +88,21 @@ class Dataset:
 
         Args:
             edge_index: Sources and destinations (``2 x E``). Edges are sorted by destination, then
-                source. Or a sparse matrix of SciPy (``V x V``, any format): ``A[i, j]`` is an edge from
-                ``i`` to ``j``, and its value the edge's weight unless all values are 1; duplicate
-                entries are summed, and entries of value 0 are not edges.
+                source. Or a sparse matrix of SciPy (``V x V``, any format): ``A[i, j]`` is an edge
+                from ``i`` to ``j``, and its value the edge's weight unless all values are 1;
+                duplicate entries are summed, and entries of value 0 are not edges.
             indptr, indices: Compressed rows or columns instead of ``edge_index``, by ``layout``.
             layout: ``"csc"``: ``indptr`` and ``indices`` hold the in-neighbours of each node, like
                 :attr:`indptr` and :attr:`indices`; ``"csr"``: its out-neighbours, like SciPy's
                 ``csr_matrix``.
             num_nodes: Number of nodes ``V``. Default: the length of ``x``, ``y`` or ``indptr``.
-            x: Features (``V x F``) as float32 or float16; others are converted to float32. They must be
-                unscaled: arrays do not record how they were normalized. Features of a dataset that
-                was imported with ``normalize`` are already standardized, and :func:`predict` would
-                scale them a second time; pass it that dataset itself, or train on these arrays.
-            y: Classes (``V``; -1 if unknown), or zeros and ones (``V x C``) for several labels per node.
+            x: Features (``V x F``) as float32 or float16; others are converted to float32. They
+                must be unscaled: arrays do not record how they were normalized. Features of a
+                dataset that was imported with ``normalize`` are already standardized, and
+                :func:`predict` would scale them a second time; pass it that dataset itself, or
+                train on these arrays.
+            y: Classes (``V``; -1 if unknown), or zeros and ones (``V x C``) for several labels per
+                node.
             num_classes: Number of classes ``C``. Default: one more than the largest class.
             train_mask, val_mask, test_mask: Masks (``V``) or ids; they must not overlap.
             edge_weight: Weights of the edges (``E``), at least 0.
@@ -111,8 +113,8 @@ class Dataset:
 
         Raises:
             TypeError: An array has a wrong type.
-            ValueError: Arrays disagree in length, an id is out of range, features are not finite, or
-                parts of the split overlap.
+            ValueError: Arrays disagree in length, an id is out of range, features are not finite,
+                or parts of the split overlap.
         """
         if (edge_index is None) == (indptr is None or indices is None):
             raise ValueError("give either edge_index, or indptr and indices")
@@ -315,8 +317,8 @@ class Dataset:
         ``reverse_edges_added``, ``self_loops_removed``, ``self_loops_kept``,
         ``duplicate_edges_merged``, ``duplicate_edges_summed``, ``nodes_dropped``, ``edges_dropped``
         and ``missing_labels`` are counts, ``ignored_columns`` and ``ignored_parts`` lists of names,
-        ``normalization`` describes the scaling of the features, and ``other`` holds counts of a single
-        format.
+        ``normalization`` describes the scaling of the features, and ``other`` holds counts of a
+        single format.
         """
         report = self._native.import_report()
         return None if report is None else json.loads(report)
@@ -365,8 +367,8 @@ def generate(
     The same options give the same dataset.
 
     Args:
-        generator: ``"sbm"`` (a block model with labels to learn) or ``"kronecker"`` (a skewed graph,
-            like R-MAT).
+        generator: ``"sbm"`` (a block model with labels to learn) or ``"kronecker"`` (a skewed
+            graph, like R-MAT).
         out: Directory to write. ``None`` generates in memory.
         replace: Replaces a dataset at ``out``.
         memory: Memory budget in bytes, with ``out``.
@@ -395,8 +397,8 @@ def import_dataset(
 ) -> Dataset:
     """Imports a graph in another library's format as a dataset directory, and opens it.
 
-    The directory appears whole or not at all. A killed import resumes when it is called again; Ctrl-C
-    cancels it and removes the partial work.
+    The directory appears whole or not at all. A killed import resumes when it is called again;
+    Ctrl-C cancels it and removes the partial work.
 
     Args:
         format: A format of ``graphmill import``: ``"npz"``, ``"planetoid"``, ``"ogb"``,

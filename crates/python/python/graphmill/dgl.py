@@ -1,4 +1,4 @@
-"""Message-flow blocks for users of DGL: ``dgl.dataloading``'s ``DataLoader`` and GraphBolt's ``MiniBatch``."""
+"""Message-flow blocks for users of DGL: its ``DataLoader`` and GraphBolt's ``MiniBatch``."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Block(NamedTuple):
     """Message-flow graph of one layer. The destinations are the first of the sources.
 
     ``indptr`` (``D + 1``) and ``indices`` (``E``) hold the sources of each destination's edges;
-    ``edge_weight`` (``E``) their weights, or ``None`` without weights. ``srcdata`` and ``dstdata`` hold
-    values of the sources and the destinations by name: ``"_ID"``, ``"feat"`` in the first block,
-    ``"label"`` in the last.
+    ``edge_weight`` (``E``) their weights, or ``None`` without weights. ``srcdata`` and ``dstdata``
+    hold values of the sources and the destinations by name: ``"_ID"``, ``"feat"`` in the first
+    block, ``"label"`` in the last.
     """
 
     num_src: int
@@ -64,8 +64,8 @@ class NeighborSampler:
     """Sampler of neighbours: ``dgl.dataloading.NeighborSampler``, and the engine's other samplers.
 
     Args:
-        fanouts: In-neighbours per node for each layer, **the farthest from the seeds first**, as in DGL
-            (PyTorch Geometric's order is the reverse); -1 takes all.
+        fanouts: In-neighbours per node for each layer, **the farthest from the seeds first**, as in
+            DGL (PyTorch Geometric's order is the reverse); -1 takes all.
         sampler: ``"neighbor"``, ``"labor"``, ``"weighted"``, ``"random-walk"`` or ``"full"``.
         **options: Options of the sampler, as of ``graphmill train``: ``replace``,
             ``labor_iterations``, ``walks``, ...
@@ -85,8 +85,8 @@ class MultiLayerFullNeighborSampler(NeighborSampler):
 class DataLoader(Loader):
     """Loader of blocks: ``dgl.dataloading.DataLoader``.
 
-    Yields ``(input_nodes, output_nodes, blocks)``, where ``blocks[0]`` is the farthest from the seeds;
-    with ``as_minibatch`` a :class:`MiniBatch`.
+    Yields ``(input_nodes, output_nodes, blocks)``, where ``blocks[0]`` is the farthest from the
+    seeds; with ``as_minibatch`` a :class:`MiniBatch`.
 
     Args:
         dataset: A :class:`graphmill.Dataset`, or a ``torch_geometric.data.Data``.
@@ -94,8 +94,8 @@ class DataLoader(Loader):
         sampler: Sampler of the neighbours.
         with_features: Gathers the rows of the input nodes as ``blocks[0].srcdata["feat"]``.
         as_minibatch: Yields :class:`MiniBatch` instead of tuples.
-        output: ``"torch"``, ``"numpy"``, ``"dgl"`` (blocks are ``DGLBlock``), or ``"auto"``: tensors if
-            torch is installed, else NumPy arrays.
+        output: ``"torch"``, ``"numpy"``, ``"dgl"`` (blocks are ``DGLBlock``), or ``"auto"``:
+            tensors if torch is installed, else NumPy arrays.
         use_ddp: Takes ``rank`` and ``world_size`` from ``torch.distributed``.
         device: Device that tensors are copied to.
         **kwargs: Arguments of :class:`graphmill.Loader`.
@@ -179,8 +179,8 @@ class MiniBatch(NamedTuple):
     """A minibatch with the fields of GraphBolt's.
 
     ``seeds`` (``B``), their ``labels``, ``input_nodes`` (``N``), their ``node_features`` by name,
-    ``blocks`` (the farthest from the seeds first) and ``indexes`` (``B``, positions of the seeds among
-    the inputs).
+    ``blocks`` (the farthest from the seeds first) and ``indexes`` (``B``, positions of the seeds
+    among the inputs).
     """
 
     seeds: Any

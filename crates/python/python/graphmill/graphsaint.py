@@ -13,26 +13,27 @@ from .loader import Loader
 
 
 class GraphSAINTSampler(Loader):
-    """Base class of the GraphSAINT samplers: subgraphs of drawn sets of nodes (Zeng et al., ICLR 2020).
+    """Base class of the GraphSAINT samplers, which draw sets of nodes (Zeng et al., ICLR 2020).
 
-    A batch has the rows of all values with one per node or edge, ``edge_index`` (all edges among the
-    drawn nodes), ``n_id`` (ascending), ``e_id``, and with ``sample_coverage`` the weights ``node_norm``
-    (``N``) of the loss and ``edge_norm`` (``M``) of the sums, as in section 3.2 of the paper.
+    A batch has the rows of all values with one per node or edge, ``edge_index`` (all edges among
+    the drawn nodes), ``n_id`` (ascending), ``e_id``, and with ``sample_coverage`` the weights
+    ``node_norm`` (``N``) of the loss and ``edge_norm`` (``M``) of the sums, as in section 3.2 of
+    the paper.
 
     Args:
         data: Graph, as for :class:`graphmill.NeighborLoader`.
         batch_size: Draws per subgraph: nodes, edges or walks.
         num_steps: Subgraphs per epoch.
-        sample_coverage: Average number of times that each node is drawn to estimate ``node_norm`` and
-            ``edge_norm``, before the first epoch; 0 omits both.
+        sample_coverage: Average number of times that each node is drawn to estimate ``node_norm``
+            and ``edge_norm``, before the first epoch; 0 omits both.
         save_dir: Directory that stores the estimates for later loaders.
         log: Accepted for compatibility; nothing is logged.
         walk_length: Steps per walk.
         output, pin_memory, **kwargs: As for :class:`graphmill.NeighborLoader`.
 
     Raises:
-        TypeError, ValueError: As for :class:`graphmill.NeighborLoader`; or the sampler cannot draw from
-            this graph.
+        TypeError, ValueError: As for :class:`graphmill.NeighborLoader`; or the sampler cannot draw
+            from this graph.
     """
 
     _sampler: str
@@ -133,8 +134,8 @@ class GraphSAINTNodeSampler(GraphSAINTSampler):
 class GraphSAINTEdgeSampler(GraphSAINTSampler):
     """Subgraphs of the ends of ``batch_size`` edges.
 
-    An edge is drawn by the sum of the inverse degrees of its ends, as in the paper (PyTorch Geometric
-    adds the degrees). Takes the arguments of :class:`GraphSAINTSampler`.
+    An edge is drawn by the sum of the inverse degrees of its ends, as in the paper (PyTorch
+    Geometric adds the degrees). Takes the arguments of :class:`GraphSAINTSampler`.
     """
 
     _sampler = "saint-edge"

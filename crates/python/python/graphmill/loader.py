@@ -12,7 +12,7 @@ import numpy as np
 from . import _graphmill
 from ._frameworks import array_of, draw_seed, is_tensor, options_of
 
-#: Arguments of torch's DataLoader without effect here, because threads of this process make the batches.
+#: Arguments of torch's DataLoader without effect here: threads of this process make the batches.
 IGNORED = (
     "collate_fn",
     "dataset",
@@ -31,7 +31,7 @@ TIERS = ("cache", "cache_ratio", "host_budget", "devices", "host_cache", "placem
 
 
 def input_nodes_of(nodes: Any, num_nodes: int) -> tuple[np.ndarray, np.ndarray | None]:
-    """Ids of the input nodes, and their ``input_id``: the ids for a mask, ``None`` for positions."""
+    """Ids of the input nodes, and their ``input_id``: ids for a mask, ``None`` for positions."""
     if nodes is None:
         return np.arange(num_nodes, dtype=np.int64), None
     if isinstance(nodes, tuple) and nodes and isinstance(nodes[0], str):
@@ -54,7 +54,7 @@ def input_nodes_of(nodes: Any, num_nodes: int) -> tuple[np.ndarray, np.ndarray |
 
 
 def hops_of(num_neighbors: Sequence[int]) -> list[int]:
-    """Fanouts for the engine's samplers, which draw at least one neighbour over at least one hop."""
+    """Fanouts for the engine's samplers: at least one hop, of at least one neighbour."""
     return [k if k == -1 else max(k, 1) for k in num_neighbors] or [1]
 
 
@@ -69,7 +69,7 @@ def threads_of(num_threads: int | None, num_workers: int) -> int:
 
 
 class Loader:
-    """Iterates over minibatches that threads in Rust make ahead of time; each ``iter()`` is an epoch.
+    """Iterates over minibatches that threads in Rust make ahead of time; ``iter()`` is an epoch.
 
     Batches are a function of ``seed``, the epoch number and the batch number: they do not depend on
     the number of threads or on where an epoch was resumed. ``iter()`` starts the next epoch;
@@ -84,28 +84,29 @@ class Loader:
             ``torch.manual_seed`` decides; without torch from NumPy's.
         num_threads: Threads that make batches. ``None`` takes ``num_workers``, or half the cores if
             that is 0.
-        num_workers: Number of threads if ``num_threads`` is not given, so that scripts run unchanged.
-            Worker processes are never started.
+        num_workers: Number of threads if ``num_threads`` is not given, so that scripts run
+            unchanged. Worker processes are never started.
         prefetch_factor: Batches made ahead per thread. Default 2.
-        rank, world_size: Position of this process among those that share the inputs: each gets every
-            ``world_size``-th input of the epoch's order, and all get equally many (like
+        rank, world_size: Position of this process among those that share the inputs: each gets
+            every ``world_size``-th input of the epoch's order, and all get equally many (like
             ``torch.utils.data.DistributedSampler``).
         sampler: Iterable of positions among the inputs, read in each epoch instead of ``shuffle``,
             ``rank`` and ``world_size``.
         transform: Function of a batch; its result is yielded.
         pin_memory: Copies tensors to pinned memory if CUDA is available.
-        host_budget: Host memory for the feature rows of a :class:`graphmill.Dataset` in a directory,
-            in bytes or like ``"4G"``. Larger features are cached up to the budget, and the rest is
-            read from disk. This option and those below are the options of ``graphmill train`` of the
-            same names; they never change a batch. Without them rows are read in place, in memory or
-            from the mapped file.
-        cache_ratio: Fraction of the rows in the nearest cache, from 0 to 1. Default: as many as fit.
+        host_budget: Host memory for the feature rows of a :class:`graphmill.Dataset` in a
+            directory, in bytes or like ``"4G"``. Larger features are cached up to the budget, and
+            the rest is read from disk. This option and those below are the options of ``graphmill
+            train`` of the same names; they never change a batch. Without them rows are read in
+            place, in memory or from the mapped file.
+        cache_ratio: Fraction of the rows in the nearest cache, from 0 to 1. Default: as many as
+            fit.
         cache: Contents of that cache: the hottest rows by a metric (``"degree"``,
             ``"reverse-pagerank"``, ``"analytic"``, ``"presc:K"``, ``"posterior:K"``, ...) for this
             loader's inputs, neighbours and batches; or rows that follow the reads (``"fifo"``,
             ``"lru"``, ``"lfu"``, ``"sieve"``, ``"s3-fifo"``, ...). ``"auto"`` is ``"posterior:2"``.
-        devices: ``"virtual:N"`` puts the caches of N simulated devices before the host, to count the
-            rows that would be read from each tier.
+        devices: ``"virtual:N"`` puts the caches of N simulated devices before the host, to count
+            the rows that would be read from each tier.
         host_cache, placement: With simulated devices, the contents of the host's cache and the
             distribution of rows over the devices.
     """
@@ -198,7 +199,7 @@ class Loader:
     def __iter__(self) -> Iterator[Any]:
         running = _Epoch(self, self._epoch, self._first)
         self._epoch, self._first = self._epoch + 1, 0
-        # a strong reference back from the loader would keep the threads until the next garbage collection
+        # a strong reference back would keep the threads until the next garbage collection
         self._place, self._running = running.place, weakref.ref(running)
         return running
 
@@ -216,7 +217,8 @@ class Loader:
         """Makes the next ``iter()`` continue from :meth:`state_dict`, with the same batches.
 
         Raises:
-            ValueError: The state comes from a loader with another batch size or number of processes.
+            ValueError: The state comes from a loader with another batch size or number of
+                processes.
         """
         for name in ("batch_size", "world_size"):
             if state.get(name, getattr(self, name)) != getattr(self, name):
@@ -231,7 +233,7 @@ class Loader:
         raise NotImplementedError
 
     def _open_tiers(self, data: Any, inputs: np.ndarray | None, **sampling: Any) -> Any:
-        """Opens the tiers of the feature rows of ``data``, if configured; ``sampling`` describes the reads."""
+        """Opens the tiers of the rows of ``data``, if configured, for the reads of ``sampling``."""
         if not self._tier_options:
             return None
         native = getattr(data, "_native", None)
@@ -258,10 +260,10 @@ class Loader:
         Batches made ahead of time count.
 
         Returns:
-            For each of ``"device"``, ``"peer"``, ``"host"`` and ``"disk"`` the ``rows`` read from it, the
-            ``bytes`` read for them and the ``seconds`` that threads spent; and ``hit_rate``, the
-            fraction of the rows that the nearest cache served, or ``None`` before the first read.
-            ``None`` without tiers.
+            For each of ``"device"``, ``"peer"``, ``"host"`` and ``"disk"`` the ``rows`` read from
+            it, the ``bytes`` read for them and the ``seconds`` that threads spent; and
+            ``hit_rate``, the fraction of the rows that the nearest cache served, or ``None`` before
+            the first read. ``None`` without tiers.
         """
         return None if self._tiers is None else self._tiers.traffic()
 

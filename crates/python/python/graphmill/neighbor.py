@@ -13,47 +13,49 @@ from .loader import Loader, hops_of, input_nodes_of
 
 
 class NeighborLoader(Loader):
-    """Samples neighbours of seed nodes over several hops: ``torch_geometric.loader.NeighborLoader``.
+    """Samples neighbours over several hops: ``torch_geometric.loader.NeighborLoader``.
 
     A batch is a ``torch_geometric.data.Data`` if PyTorch Geometric is installed, and otherwise a
-    :class:`graphmill.Data` with the same fields. With ``B`` seeds, ``N`` nodes and ``M`` edges they are:
+    :class:`graphmill.Data` with the same fields. With ``B`` seeds, ``N`` nodes and ``M`` edges they
+    are:
 
-    - ``n_id`` (``N``): ids of the nodes, the seeds first, then hop by hop in the order of discovery.
-    - ``edge_index`` (``2 x M``): sources (neighbours) and targets as positions in ``n_id``. ``e_id``
-      (``M``): positions of the edges in ``data.edge_index``.
-    - ``x``, ``y`` and all other values of ``data`` with a row per node or edge: the rows of ``n_id`` or
-      ``e_id``.
-    - ``batch_size``: ``B``. ``input_id`` (``B``): positions of the seeds in ``input_nodes``; ids if that
-      is a mask.
+    - ``n_id`` (``N``): ids of the nodes, the seeds first, then hop by hop in the order of
+      discovery.
+    - ``edge_index`` (``2 x M``): sources (neighbours) and targets as positions in ``n_id``.
+      ``e_id`` (``M``): positions of the edges in ``data.edge_index``.
+    - ``x``, ``y`` and all other values of ``data`` with a row per node or edge: the rows of
+      ``n_id`` or ``e_id``.
+    - ``batch_size``: ``B``. ``input_id`` (``B``): positions of the seeds in ``input_nodes``; ids if
+      that is a mask.
     - ``num_sampled_nodes``, ``num_sampled_edges``: numbers that each hop added, as lists; not with
       ``subgraph_type="induced"``.
     - ``batch`` (``N``): seed of each node, with ``disjoint``.
 
     Args:
-        data: A ``torch_geometric.data.Data``, a :class:`graphmill.Dataset`, a :class:`graphmill.Data`, or
-            a dict with its names. Tensors and arrays are read in place: they must not change during
-            an epoch.
-        num_neighbors: In-neighbours to sample per node, for each hop from the seeds outward; at most
-            10^6, and -1 takes all.
+        data: A ``torch_geometric.data.Data``, a :class:`graphmill.Dataset`, a
+            :class:`graphmill.Data`, or a dict with its names. Tensors and arrays are read in place:
+            they must not change during an epoch.
+        num_neighbors: In-neighbours to sample per node, for each hop from the seeds outward; at
+            most 10^6, and -1 takes all.
         input_nodes: Seeds: ids, a mask, or ``None`` for all nodes.
         replace: Samples with replacement.
         subgraph_type: ``"directional"``: the sampled edges; ``"bidirectional"``: those in both
             directions, each once; ``"induced"``: all edges among the sampled nodes.
         disjoint: Samples a separate neighbourhood for each seed.
-        weight_attr: Name of an edge attribute (``E``, at least 0) by which neighbours are drawn. Edges
-            of weight 0 are never drawn, unless all neighbours are taken.
+        weight_attr: Name of an edge attribute (``E``, at least 0) by which neighbours are drawn.
+            Edges of weight 0 are never drawn, unless all neighbours are taken.
         transform: Function of a batch; its result is yielded.
         input_id: Values of ``input_id`` instead of the seeds' positions.
-        output: ``"pyg"``, ``"torch"`` (tensors in a :class:`graphmill.Data`), ``"numpy"``, or ``"auto"``:
-            the first of them that is installed.
+        output: ``"pyg"``, ``"torch"`` (tensors in a :class:`graphmill.Data`), ``"numpy"``, or
+            ``"auto"``: the first of them that is installed.
         pin_memory: Copies tensors to pinned memory if CUDA is available.
-        **kwargs: Arguments of :class:`graphmill.Loader`: ``batch_size``, ``shuffle``, ``drop_last``,
-            ``seed``, ``num_threads``, ...
+        **kwargs: Arguments of :class:`graphmill.Loader`: ``batch_size``, ``shuffle``,
+            ``drop_last``, ``seed``, ``num_threads``, ...
 
     Raises:
         TypeError: An array has a wrong type, or an argument is unknown.
-        ValueError: An array has a wrong shape, an id is out of range, a weight is negative, or a number
-            is out of range.
+        ValueError: An array has a wrong shape, an id is out of range, a weight is negative, or a
+            number is out of range.
         NotImplementedError: The arguments ask for temporal sampling or several node types.
 
     Example:

@@ -15,7 +15,7 @@ def is_shown(progress: bool | None, stream: TextIO) -> bool:
 
 @contextlib.contextmanager
 def watch(progress: bool | None) -> Iterator[Callable[[str], None] | None]:
-    """Yields a function that shows progress messages (JSON), or ``None`` if progress is not shown."""
+    """Yields a function that shows progress messages (JSON), or ``None`` to show nothing."""
     stream = sys.stderr
     if not is_shown(progress, stream):
         yield None

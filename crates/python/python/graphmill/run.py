@@ -66,8 +66,8 @@ def train(
     ``resume=True`` continues from there to the same numbers.
 
     Args:
-        dataset: A dataset or its directory. ``None`` takes the built-in demo, or with ``resume`` the
-            dataset of the run.
+        dataset: A dataset or its directory. ``None`` takes the built-in demo, or with ``resume``
+            the dataset of the run.
         out: Run directory to write (configuration, epochs, checkpoint, best model). ``None`` writes
             nothing.
         resume: Continues the run in ``out``.
@@ -119,14 +119,14 @@ def evaluate(
 
     Args:
         run: Run directory.
-        dataset: Dataset to score on. ``None`` takes the run's dataset, unless that was in memory and
-            so was not stored.
+        dataset: Dataset to score on. ``None`` takes the run's dataset, unless that was in memory
+            and so was not stored.
         last: Scores the last checkpoint instead of the best model.
 
     Returns:
-        ``metric``, ``test`` (its value on the test nodes), ``same_dataset`` (true if the dataset is the
-        run's, by its checksum), ``rescaled`` (how features of another dataset were scaled to match the
-        run's) and ``parts``, each with ``part``, ``nodes`` and ``scores``.
+        ``metric``, ``test`` (its value on the test nodes), ``same_dataset`` (true if the dataset is
+        the run's, by its checksum), ``rescaled`` (how features of another dataset were scaled to
+        match the run's) and ``parts``, each with ``part``, ``nodes`` and ``scores``.
 
     Raises:
         ValueError, OSError: The run does not exist, or its model does not fit the dataset.
@@ -150,8 +150,8 @@ def predict(
         run: Run directory.
         nodes: Node ids (``N``), or ``None`` for all nodes.
         kind: ``"classes"`` (``N``, int64; with several labels per node ``N x C`` zeros and ones),
-            ``"probabilities"`` (``N x C``, float32) or ``"embeddings"`` (``N x H``, float32: rows of
-            the last hidden layer).
+            ``"probabilities"`` (``N x C``, float32) or ``"embeddings"`` (``N x H``, float32: rows
+            of the last hidden layer).
         dataset: Dataset to predict on. ``None`` takes the run's dataset, unless that was in memory
             and so was not stored.
         last: Uses the last checkpoint instead of the best model.
@@ -161,7 +161,8 @@ def predict(
         One row per node, in the order of ``nodes``.
 
     Warns:
-        UserWarning: Features of another dataset were scaled to match the run's; the message says how.
+        UserWarning: Features of another dataset were scaled to match the run's; the message says
+            how.
 
     Raises:
         ValueError, OSError: The run does not exist, its model does not fit the dataset, or an id is
@@ -222,8 +223,8 @@ def hotness_report(
         **options: Options of the run to predict, as in :func:`train`.
 
     Returns:
-        ``results``: a record per combination with ``policy``, ``sampler``, ``ratio`` (fraction of the
-        rows that the cache holds) and ``hit_rate`` (fraction of the reads that it serves);
+        ``results``: a record per combination with ``policy``, ``sampler``, ``ratio`` (fraction of
+        the rows that the cache holds) and ``hit_rate`` (fraction of the reads that it serves);
         ``samplers``: reads of each sampler.
 
     Raises:
@@ -249,15 +250,16 @@ def partition(
         parts: Number of parts, at most 65535.
         method: ``"bgl"``, ``"metis"``, ``"fennel"``, ``"ldg"``, ``"hash"`` or ``"random"``.
         seed: Seed of the random draws.
-        slack: Allowed excess of a part's nodes over the mean. Default 0.1: at most 1.1 times the mean.
+        slack: Allowed excess of a part's nodes over the mean. Default 0.1: at most 1.1 times the
+            mean.
         train_slack: Allowed excess of a part's training nodes over the mean. Default 0.05.
 
     Returns:
         Part of each node (``V``, uint32).
 
     Raises:
-        ValueError: The method is unknown, there are more parts than nodes, or the method does not use
-            a given limit.
+        ValueError: The method is unknown, there are more parts than nodes, or the method does not
+            use a given limit.
     """
     given = _open(dataset)
     how = {"method": method, "parts": parts, "seed": seed, "slack": slack, "train_slack": train_slack}
@@ -282,8 +284,8 @@ def partition_report(
         dataset: A dataset, its directory, or ``None`` for the built-in demo.
         parts: Number of parts, at most 65535.
         methods: Methods to compare, as in :func:`partition`.
-        out: Directory to write the partition to, for training on several machines; needs exactly one
-            method. ``None`` writes nothing.
+        out: Directory to write the partition to, for training on several machines; needs exactly
+            one method. ``None`` writes nothing.
         seed: Seed of the random draws.
         slack: Allowed excess of a part's nodes over the mean. Default 0.1.
         train_slack: Allowed excess of a part's training nodes over the mean. Default 0.05.

@@ -14,10 +14,10 @@ from .loader import Loader, hops_of, input_nodes_of
 class ShaDowKHopSampler(Loader):
     """Loader of a separate ego network per seed: ``torch_geometric.loader.ShaDowKHopSampler``.
 
-    A batch (Zeng et al., NeurIPS 2021) has ``x`` and all other values with a row per node (of ``n_id``)
-    or edge, ``edge_index`` (``2 x M``, all edges within each network), ``batch`` (``N``, ascending: seed of
-    each node), ``ptr`` (``B + 1``, start of each network), ``root_n_id`` (``B``, positions of the seeds),
-    ``n_id``, ``e_id``, and ``y`` of the seeds.
+    A batch (Zeng et al., NeurIPS 2021) has ``x`` and all other values with a row per node (of
+    ``n_id``) or edge, ``edge_index`` (``2 x M``, all edges within each network), ``batch`` (``N``,
+    ascending: seed of each node), ``ptr`` (``B + 1``, start of each network), ``root_n_id`` (``B``,
+    positions of the seeds), ``n_id``, ``e_id``, and ``y`` of the seeds.
 
     Args:
         data: Graph, as for :class:`graphmill.NeighborLoader`.

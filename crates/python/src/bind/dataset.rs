@@ -378,7 +378,7 @@ impl Progress for MessageProgress {
 }
 
 /// Runs `work`, which creates a dataset in memory or in the directory `path`, and reports its
-/// progress to `observe`. Ctrl-C cancels it and removes what it has written.
+/// progress to `observe`. Ctrl-C cancels it and removes its output.
 fn create(
     py: Python<'_>,
     observe: Option<Py<PyAny>>,

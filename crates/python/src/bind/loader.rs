@@ -359,7 +359,7 @@ fn ordering(options: Option<&Bound<'_, PyDict>>) -> PyResult<InputOrder> {
     };
     if order.batch_size == 0 || order.rank >= order.world_size {
         return Err(error::value(format!(
-            "batch_size {}, rank {} of world_size {}: batch_size must be at least 1 and rank below world_size",
+            "batch_size {}, rank {} of world_size {}: use a batch_size from 1, and a rank below world_size",
             order.batch_size, order.rank, order.world_size
         )));
     }

@@ -27,7 +27,7 @@ fn table(entries: &[Entry], exact: bool, import: bool) -> String {
         (n, true) => count(n),
         (n, false) => rounded(n),
     };
-    // (heading, whether the column is aligned to the right)
+    // (heading, true if the column is aligned to the right)
     let mut columns = vec![
         ("name", false),
         ("task", false),

@@ -92,9 +92,10 @@ fn with_node_options(command: Command) -> Command {
             "split",
             "RULE",
             "Train, valid and test nodes [default: the source's split]",
-            "given or given:K takes the source's first or K-th split; planetoid:TRAIN,VALID draws nodes per \
-             class; random:A,B,C draws fractions of the labelled nodes; graphs:TRAIN/VALID/TEST assigns \
-             whole graphs by name. Such as --split random:0.6,0.2,0.2",
+            "given takes the source's first split, given:K its split number K, from 0; planetoid:TRAIN,VALID \
+             draws nodes per class; random:A,B,C draws fractions of the labelled nodes; \
+             graphs:TRAIN/VALID/TEST assigns whole graphs, such as graphs:1,2/3/4. Another example: --split \
+             random:0.6,0.2,0.2",
         ))
         .arg(args::option(
             "split-seed",
@@ -110,11 +111,11 @@ fn with_node_options(command: Command) -> Command {
         .arg(args::option("name", "NAME", "Name of the dataset [default: the source's name]", ""))
 }
 
-/// Adds the options of the format `edges`: its other files, and its ids.
+/// Adds the options of the format `edges`: its other files and its ids.
 fn with_parts_of_edges(command: Command) -> Command {
     let part = |name, short: &'static str, more: &str| args::path_option(name, "FILE", short, more);
     command
-        .next_help_heading("Parts of 'edges'")
+        .next_help_heading("Options of the format edges")
         .arg(part("features", "Feature rows, CSV or .npy", "One row per node, in the order of the ids"))
         .arg(part(
             "labels",
@@ -126,26 +127,26 @@ fn with_parts_of_edges(command: Command) -> Command {
             "Labels as lines node,class, instead of --labels",
             "Several lines may name the same node",
         ))
-        .arg(part("nodes", "Node ids, one per line; they set the number of nodes", ""))
+        .arg(part("nodes", "Node ids, one per line; they set the number of nodes", "Also for parquet"))
         .arg(part("train", "Training nodes, text or .npy", "One id per line; as .npy also a mask"))
         .arg(part("valid", "Validation nodes, text or .npy", "One id per line; as .npy also a mask"))
         .arg(part("test", "Test nodes, text or .npy", "One id per line; as .npy also a mask"))
         .arg(args::flag(
             "compact-ids",
             "Renumber arbitrary integer ids from 0, in ascending order",
-            "Use it if ids have gaps; feature rows follow the ascending ids, too",
+            "Use it if ids have gaps; feature rows follow the ascending ids, too. Also for parquet",
         ))
         .arg(args::option(
             "num-nodes",
             "N",
             "Number of nodes, if no file states it",
-            "Needed if the nodes with the highest ids have no edges, such as --num-nodes 2708",
+            "Needed if the highest ids have no edges, such as --num-nodes 2708. Also for parquet",
         ))
         .arg(args::option(
             "first-id",
             "N",
             "Id of the first node, in all files [default: 0]",
-            "Set it to 1 for files of programs that count from 1",
+            "Set it to 1 for files of programs that count from 1. Also for parquet",
         ))
         .arg(args::option("flavour", "NAME", "Layout of the edge file [default: auto]", FLAVOURS))
         .next_help_heading(None::<&str>)

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Writes book/src/reference/python.md from the docstrings of the installed package; with `--check` says whether it is as they are."""
+"""Writes book/src/reference/python.md from the docstrings of the installed package.
+
+With `--check` it compares them instead.
+"""
 
 import inspect
 import re
@@ -10,7 +13,11 @@ import graphmill
 from graphmill import dgl, loader
 
 PAGE = Path(__file__).parents[2] / "book/src/reference/python.md"
-#: heading, what stands under it
+INTRODUCTION = """\
+This page is for users of the Python package: it lists every class and function with its arguments.
+The [tutorial](../tutorials/python.md) shows them at work. `python crates/python/reference.py`
+generates the page from the docstrings."""
+#: headings, and the classes and functions under each
 PARTS = [
     ("Loaders", [graphmill.NeighborLoader, loader.Loader, graphmill.ShaDowKHopSampler, graphmill.graphsaint.GraphSAINTSampler,
                  graphmill.GraphSAINTNodeSampler, graphmill.GraphSAINTEdgeSampler, graphmill.GraphSAINTRandomWalkSampler,
@@ -23,7 +30,7 @@ PARTS = [
 
 
 def plain(text):
-    """A docstring as Markdown."""
+    """Converts a docstring to Markdown."""
     text = re.sub(r":(?:class|func|meth|mod):`~?(?:graphmill\.)?([^`]*)`", r"`\1`", inspect.cleandoc(text)).replace("``", "`")
     lines, block = [], False
     for line in text.splitlines():
@@ -45,20 +52,20 @@ def plain(text):
 
 
 def signature(thing):
-    """Name and arguments, without types."""
+    """Name and arguments of a function or class, without types."""
     try:
         parameters = inspect.signature(thing).parameters.values()
     except (TypeError, ValueError):
         return thing.__name__
-    told = [str(p.replace(annotation=inspect.Parameter.empty)).replace("=<factory>", "") for p in parameters]
+    words = [str(p.replace(annotation=inspect.Parameter.empty)).replace("=<factory>", "") for p in parameters]
     kinds = [p.kind for p in parameters]
     if inspect.Parameter.KEYWORD_ONLY in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
-        told.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
-    return f"{thing.__name__}({', '.join(told)})"
+        words.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
+    return f"{thing.__name__}({', '.join(words)})"
 
 
 def members(thing):
-    """Public methods and properties of a class that have something to say."""
+    """Public methods and properties of a class, with their docstrings."""
     for name, value in vars(thing).items():
         function = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
         if name.startswith("_") or not getattr(function, "__doc__", None) or issubclass(thing, tuple) and name in ("count", "index"):
@@ -70,7 +77,8 @@ def members(thing):
 
 
 def page():
-    lines = ["# Python: reference", "", "Made from the docstrings by `python crates/python/reference.py`.", ""]
+    """The whole page."""
+    lines = ["# Python: reference", "", INTRODUCTION, ""]
     for heading, things in PARTS:
         lines += [f"## {heading}", ""]
         for thing in things:
@@ -83,5 +91,5 @@ def page():
 
 if __name__ == "__main__":
     if "--check" in sys.argv:
-        sys.exit(PAGE.read_text() != page() and "book/src/reference/python.md is not as the docstrings are: run crates/python/reference.py")
+        sys.exit(PAGE.read_text() != page() and "book/src/reference/python.md differs from the docstrings; run python crates/python/reference.py")
     PAGE.write_text(page())

@@ -1,4 +1,6 @@
-"""GraphSAINT with PyTorch Geometric, of whose example only the sampler is replaced: a test accuracy of at least 0.80.
+"""Trains GraphSAINT with PyTorch Geometric, with only the sampler replaced.
+
+Reaches a test accuracy of at least 0.80.
 
     pip install graphmill torch torch_geometric
     python pyg_graphsaint.py

@@ -7,33 +7,107 @@ use std::{
 };
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use graphmill_core::options::Values;
+use graphmill_core::{options::Values, table::Entry};
 use graphmill_engine::{Dataset, Error, TrainConfig, config, options};
 use rayon::ThreadPoolBuilder;
 
+/// Characters of a line of the short help.
+pub(crate) const SHORT_HELP: usize = 70;
+
+/// Sets the help of `arg`: `-h` prints the line `short`, `--help` also `more`. A default at the end
+/// of `short` comes last in both.
+pub(crate) fn explain(arg: Arg, short: impl Into<String>, more: &str) -> Arg {
+    let short = short.into();
+    if more.is_empty() {
+        return arg.help(short);
+    }
+    let (line, default) = short.find(" [default: ").map_or((&short[..], ""), |at| short.split_at(at));
+    let long = format!("{line}. {more}{default}");
+    arg.long_help(long).help(short)
+}
+
+/// `--NAME VALUE`.
+pub(crate) fn option(name: &'static str, value: &'static str, short: impl Into<String>, more: &str) -> Arg {
+    explain(Arg::new(name).long(name).value_name(value).allow_hyphen_values(true), short, more)
+}
+
+/// `--NAME`, which is set or not.
+pub(crate) fn flag(name: &'static str, short: &'static str, more: &str) -> Arg {
+    explain(Arg::new(name).long(name).action(ArgAction::SetTrue), short, more)
+}
+
+/// `--NAME PATH`.
+pub(crate) fn path_option(name: &'static str, value: &'static str, short: &'static str, more: &str) -> Arg {
+    explain(path(name, value, short).long(name), short, more)
+}
+
+/// Sets the help of an argument that takes a name of `table`: `-h` lists as many names as fit into
+/// the line, `--help` all of them with their summaries, and then `more`.
+pub(crate) fn explain_names<'a, T: 'static>(
+    arg: Arg,
+    what: &str,
+    table: impl IntoIterator<Item = &'a Entry<T>>,
+    more: &str,
+) -> Arg {
+    const REST: &str = ", ... (see --help)";
+    let rows: Vec<(&str, &str)> = table.into_iter().map(|entry| (entry.name, entry.summary)).collect();
+    let names: Vec<&str> = rows.iter().map(|(name, _)| *name).collect();
+    let fits = |count: &usize| {
+        let rest = if *count < names.len() { REST.len() } else { 0 };
+        what.len() + 2 + names[..*count].join(", ").len() + rest <= SHORT_HELP
+    };
+    let count = (1..=names.len()).rev().find(fits).unwrap_or(1);
+    let rest = if count < names.len() { REST } else { "" };
+    let mut long = format!("{what}:");
+    for (name, summary) in rows {
+        long += &format!("\n- {name}: {summary}");
+    }
+    if !more.is_empty() {
+        long += &format!("\n{more}");
+    }
+    arg.help(format!("{what}: {}{rest}", names[..count].join(", "))).long_help(long)
+}
+
 /// `--json`.
 pub(crate) fn json() -> Arg {
-    Arg::new("json")
-        .long("json")
-        .action(ArgAction::SetTrue)
-        .help("Write one JSON document to standard output and nothing else there")
+    flag(
+        "json",
+        "Print one JSON document to standard output",
+        "Use it in scripts: standard output holds the document and nothing else, errors included, as \
+         {\"error\": \"...\"}. Progress and notes go to standard error",
+    )
+}
+
+/// `--force`, for commands that write a dataset.
+pub(crate) fn force() -> Arg {
+    flag(
+        "force",
+        "Replace the dataset in DST",
+        "The old dataset is replaced in one step once the new one is complete, so an interrupted command \
+         keeps it. A directory that holds anything but a dataset is never replaced",
+    )
 }
 
 /// `--threads`, for commands other than `train`.
 pub(crate) fn threads() -> Arg {
-    Arg::new("threads")
-        .long("threads")
-        .value_name("N")
-        .value_parser(value_parser!(u64).range(0..=4096))
-        .allow_negative_numbers(true)
-        .default_value("0")
-        .help("Threads; 0 takes all cores")
+    let arg = Arg::new("threads").long("threads").value_name("N");
+    let arg = arg.value_parser(value_parser!(u64).range(0..=4096));
+    explain(
+        arg.allow_negative_numbers(true).default_value("0"),
+        "Number of threads; 0 for all cores",
+        "Lower it to leave cores to other programs, such as --threads 4. From 0 to 4096; results do not \
+         depend on it",
+    )
 }
 
-/// `--memory`, for work that goes through the disk.
+/// `--memory`, for work that spills to disk.
 pub(crate) fn memory() -> Arg {
-    Arg::new("memory").long("memory").value_name("BYTES").allow_hyphen_values(true).help(
-        "Memory to stay within, such as 4G; what does not fit goes to disk meanwhile [default: half of what is available]",
+    option(
+        "memory",
+        "BYTES",
+        "Memory budget; larger work spills to disk [default: half the free]",
+        "Lower it if other programs need the memory, such as --memory 4G. Suffixes K, M, G and T are powers \
+         of 1024; at least 64M are used. Results do not depend on it",
     )
 }
 
@@ -44,22 +118,36 @@ pub(crate) fn get_memory(matches: &ArgMatches) -> Result<Option<u64>, Error> {
     Ok(Some(bytes.0))
 }
 
-/// A path, by position.
+/// A positional path.
 pub(crate) fn path(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     Arg::new(name).value_name(value).value_parser(value_parser!(PathBuf)).help(help)
 }
 
-/// The path given for `name`.
+/// The positional DATASET.
+pub(crate) fn dataset() -> Arg {
+    explain(
+        path("dataset", "DATASET", ""),
+        "Dataset directory",
+        "`graphmill import`, `generate` and `reorder` write such directories",
+    )
+}
+
+/// The positional RUN.
+pub(crate) fn run_dir() -> Arg {
+    explain(path("run", "RUN", ""), "Run directory", "`graphmill train --out RUN` writes it").required(true)
+}
+
+/// The path given for `name`, if any.
 pub(crate) fn get_path<'a>(matches: &'a ArgMatches, name: &str) -> Option<&'a Path> {
     matches.get_one::<PathBuf>(name).map(PathBuf::as_path)
 }
 
-/// The path given for `name`, which the command line requires.
-pub(crate) fn required<'a>(matches: &'a ArgMatches, name: &str) -> &'a Path {
-    get_path(matches, name).expect("clap has checked that it is there")
+/// The path given for `name`, a required argument.
+pub(crate) fn required_path<'a>(matches: &'a ArgMatches, name: &str) -> &'a Path {
+    get_path(matches, name).expect("clap rejects a command line without it")
 }
 
-/// Adds the training options ([`options::keys`]) of those names as flags. The short help shows
+/// Adds the training options ([`options::keys`]) called `names` as flags. The short help shows the
 /// common ones.
 pub(crate) fn with_training_options(mut command: Command, names: &[&str]) -> Command {
     let keys = options::keys();
@@ -85,7 +173,7 @@ pub(crate) fn with_training_options(mut command: Command, names: &[&str]) -> Com
     command.after_help("More options: --help")
 }
 
-/// Applies the training options that were given, of those `names`, to `config`; returns which.
+/// Applies the given training options among `names` to `config`; returns the names of those given.
 pub(crate) fn apply_training_options(
     matches: &ArgMatches,
     config: &mut TrainConfig,
@@ -102,8 +190,8 @@ pub(crate) fn apply_training_options(
     Ok(given)
 }
 
-/// The training options that were given, of those `names`, over the defaults, settled and checked;
-/// and which they are.
+/// The defaults with the given training options among `names`, settled and checked, and the names
+/// of those given.
 pub(crate) fn training_options(
     matches: &ArgMatches,
     names: &[&str],
@@ -115,9 +203,11 @@ pub(crate) fn training_options(
     Ok((config, given))
 }
 
-/// Makes rayon's global pool that many threads wide (0: one per core, or as `RAYON_NUM_THREADS`
-/// says). This thread is one of several, so that a parallel operation of a few microseconds need
-/// not be handed to another; not the only one, which others would wait for while it waits for them.
+/// Builds rayon's global pool with `threads` threads; 0 takes `RAYON_NUM_THREADS`, or one per core.
+///
+/// The calling thread joins a pool of several threads, so that a parallel operation of a few
+/// microseconds need not be handed to another thread. It does not join a pool of one: other threads
+/// would wait for a caller that waits for them.
 pub(crate) fn use_threads(threads: usize) -> anyhow::Result<()> {
     let threads = match threads {
         0 if std::env::var_os("RAYON_NUM_THREADS").is_none() => {
@@ -129,12 +219,43 @@ pub(crate) fn use_threads(threads: usize) -> anyhow::Result<()> {
     Ok(if threads > 1 { pool.use_current_thread() } else { pool }.build_global()?)
 }
 
-/// Makes the pool as `--threads` says.
+/// Builds rayon's global pool with the number of threads of `--threads`.
 pub(crate) fn use_thread_option(matches: &ArgMatches) -> anyhow::Result<()> {
     use_threads(matches.get_one::<u64>("threads").map_or(0, |&n| n as usize))
 }
 
-/// Opens a dataset directory; a file or a missing directory gets a hint.
+/// Opens a dataset directory.
+///
+/// # Errors
+/// The path is a file or does not exist, or the dataset is damaged; the message says how to fix it.
 pub(crate) fn open_dataset(path: &Path) -> Result<Dataset, Error> {
     Ok(Dataset::open(path)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_help_lists_the_names_that_fit_a_line() {
+        let table: Vec<Entry<()>> = ["first", "second", "third", "fourth"]
+            .map(|name| Entry { name, summary: "a summary", source: "", options: &[], make: () })
+            .into();
+        let help = |what: &str| {
+            let arg = explain_names(Arg::new("name"), what, &table, "More");
+            (arg.get_help().unwrap().to_string(), arg.get_long_help().unwrap().to_string())
+        };
+        let (short, long) = help("Name");
+        assert_eq!(short, "Name: first, second, third, fourth");
+        assert!(long.starts_with("Name:\n- first: a summary\n") && long.ends_with("\nMore"), "{long}");
+        let (short, _) = help("A much longer description of the argument");
+        assert_eq!(short, "A much longer description of the argument: first, ... (see --help)");
+    }
+
+    #[test]
+    fn defaults_stand_behind_both_helps() {
+        let arg = option("size", "N", "Size [default: 3]", "From 1 to 5");
+        assert_eq!(arg.get_help().unwrap().to_string(), "Size [default: 3]");
+        assert_eq!(arg.get_long_help().unwrap().to_string(), "Size. From 1 to 5 [default: 3]");
+    }
 }

@@ -1,12 +1,12 @@
-//! Graph neural networks on graphs that do not fit an accelerator's memory, or the machine's.
+//! Trains graph neural networks on graphs that do not fit a device's memory, or the machine's.
 //!
-//! Arrays in, a trained model and its predictions out:
+//! From arrays to a trained model and its predictions:
 //!
 //! ```
 //! use graphmill::prelude::*;
 //!
 //! # fn main() -> graphmill::Result<()> {
-//! // two rings of 50 nodes; a node's class is its ring, and its feature is a constant and noise
+//! // two rings of 50 nodes; a node's class is its ring, its features are a constant and a noisy ring
 //! let edges = (0..100).map(|v| (v, v / 50 * 50 + (v + 1) % 50));
 //! let rows = (0..100).flat_map(|v| [1.0, (v / 50) as f32 + (v * 37 % 11) as f32 / 5.0 - 1.0]);
 //! let data = DatasetBuilder::new(100)
@@ -37,23 +37,23 @@
 //! | [`graph`] | graphs, blocks, matrices, keyed randomness | `graphmill-core` |
 //!
 //! Each crate can be used alone: a loader under another framework needs neither models nor
-//! training. The examples (`examples/01-train.rs` to `06-features-beyond-memory.rs` of the
-//! repository) each add one idea to the program above.
+//! training. The examples in the repository, `examples/01-train.rs` to
+//! `06-features-beyond-memory.rs`, each add one idea to the program above.
 //!
 //! # Features
 //!
 //! | feature | default | adds |
 //! | --- | --- | --- |
 //! | `cli` | yes | the `graphmill` command; without it a library has fewer dependencies |
-//! | `parquet` | yes | Parquet tables: import, predictions |
-//! | `cuda` | yes | NVIDIA devices; their libraries are looked for at run time |
-//! | `metis` | with `cli` | partitions by METIS (C sources) |
-//! | `download` | with `cli` | known public datasets (an HTTP client) |
+//! | `parquet` | yes | Parquet tables, for imports and predictions |
+//! | `cuda` | yes | NVIDIA devices; their libraries are loaded at run time |
+//! | `metis` | with `cli` | the partitioner METIS (compiles its C sources) |
+//! | `download` | with `cli` | downloads of public datasets (an HTTP client) |
 //! | `mpi` | no | training on several machines over MPI |
 //! | `testing` | no | conformance tests for samplers, layers, cache policies and strategies of other crates |
 //!
-//! A program needs `cargo add graphmill --no-default-features`, the command
-//! `cargo install graphmill`.
+//! `cargo add graphmill --no-default-features` adds the library to a program; `cargo install
+//! graphmill` installs the command.
 
 pub use graphmill_core as graph;
 pub use graphmill_data as dataset;
@@ -65,7 +65,7 @@ pub use graphmill_report as report;
 
 pub use graphmill_engine::{Error, Result, TrainConfig, TrainedModel, fit as train, fit_with as train_with};
 
-/// Names that most programs use: `use graphmill::prelude::*;`.
+/// The names that most programs use: `use graphmill::prelude::*;`.
 pub mod prelude {
     pub use graphmill_core::{Block, Features, Graph, Labels, NodeId, Split};
     pub use graphmill_data::{Dataset, DatasetBuilder};
@@ -81,7 +81,7 @@ pub mod prelude {
 
 /// Conformance tests for samplers, layers, cache policies and strategies of other crates (feature
 /// `testing`). Each takes the row that a crate registers, or the options that name a strategy, and
-/// panics with the rule that is broken.
+/// panics with the broken rule.
 #[cfg(feature = "testing")]
 pub mod testing {
     pub use graphmill_engine::testing::check_strategy;

@@ -1,4 +1,4 @@
-//! `graphmill`: glue between the command line and the library. One file per command.
+//! The `graphmill` command: a thin layer over the library, with a file per subcommand.
 
 mod args;
 mod commands;
@@ -10,7 +10,7 @@ mod work;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // A reader that goes away (`graphmill info X | head`) ends us quietly, as it ends other tools.
+    // a closed pipe (`graphmill info X | head`) ends the process without a message
     #[cfg(unix)]
     output::end_on_closed_pipe();
     let command = commands::cli();
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let code = output::failure(&error, json && ranks::is_first());
-            // what is wrong has been told: now the others need not wait
+            // the error is reported, so the other ranks need not wait
             ranks::abort(&error.to_string());
             code
         }

@@ -1,5 +1,6 @@
-//! What goes where: results to standard output, messages to standard error, and with `--json` one
-//! document on standard output and nothing else there. Exit status 0 done, 1 failed, 2 wrong usage.
+//! Output of the command: results on standard output, messages on standard error, and with `--json`
+//! one document on standard output and nothing else there. Exit status: 0 done, 1 failed, 2 wrong
+//! usage.
 
 use std::{io::Write, process::ExitCode};
 
@@ -14,7 +15,7 @@ pub(crate) fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a dataset holds, as far as that is known without reading it: some of what `info` tells.
+/// Sizes of a dataset that are known without reading it: a subset of the fields of `info`.
 pub(crate) fn counts(dataset: &Dataset) -> serde_json::Value {
     serde_json::json!({
         "name": dataset.name,
@@ -38,19 +39,19 @@ pub(crate) fn text(value: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Notes on standard error that a run is used with other data than it was trained on, and what was
-/// done to its features.
+/// Prints a note to standard error if dataset `name` is not the one that the run was trained on
+/// (`same` is false), and how its features were rescaled.
 pub(crate) fn note_dataset(name: &str, same: Option<bool>, rescaled: Option<&str>) {
     let mut to = std::io::stderr();
     if same == Some(false) {
-        let _ = writeln!(to, "note: {name} is not the dataset that the run was trained on");
+        let _ = writeln!(to, "note: the run was trained on another dataset than {name}");
     }
-    if let Some(what) = rescaled {
-        let _ = writeln!(to, "note: features of {name}: {what}");
+    if let Some(how) = rescaled {
+        let _ = writeln!(to, "note: features of {name}: {how}");
     }
 }
 
-/// Reports what the command line got wrong.
+/// Prints help and version, or reports a command line that does not parse.
 pub(crate) fn usage(error: &clap::Error, json: bool) -> ExitCode {
     if !error.use_stderr() {
         let _ = error.print(); // help and version
@@ -66,9 +67,9 @@ pub(crate) fn usage(error: &clap::Error, json: bool) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Reports a failed command: 2 where an argument was wrong, 1 otherwise.
+/// Reports a failed command; the exit status is 2 if an argument was wrong and 1 otherwise.
 pub(crate) fn failure(error: &anyhow::Error, json: bool) -> ExitCode {
-    let message = told(error);
+    let message = format_error(error);
     if json {
         let _ = self::json(&serde_json::json!({ "error": message }));
     }
@@ -77,8 +78,8 @@ pub(crate) fn failure(error: &anyhow::Error, json: bool) -> ExitCode {
     ExitCode::from(if wrong_usage { 2 } else { 1 })
 }
 
-/// The message with its causes; our own errors already tell theirs.
-fn told(error: &anyhow::Error) -> String {
+/// The message with its causes; this project's own errors already contain theirs.
+fn format_error(error: &anyhow::Error) -> String {
     let mut message = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !message.contains(&cause) {
@@ -88,7 +89,7 @@ fn told(error: &anyhow::Error) -> String {
     message
 }
 
-/// Restores the default answer to a closed pipe, which Rust's start-up code sets to "ignore".
+/// Restores the default action on a closed pipe, which Rust's start-up code sets to "ignore".
 #[cfg(unix)]
 pub(crate) fn end_on_closed_pipe() {
     // SAFETY: called once, before any thread exists; SIG_DFL installs no handler.

@@ -1,6 +1,6 @@
-//! Progress on standard error, for people: one bar for the batches of the epoch in hand with a line
-//! about how busy the stages are, and one line per finished epoch. Quiet where standard error is no
-//! terminal.
+//! Progress of training on standard error: a bar for the batches of the current epoch, a line with
+//! the utilisation of each stage, and a line per finished epoch. Nothing is printed if standard
+//! error is not a terminal.
 
 use std::{
     io::IsTerminal,
@@ -16,14 +16,14 @@ use graphmill_engine::{
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Least time between two looks at how busy the stages are: numbers that change faster cannot be
-/// read.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
+/// Shortest time between two updates of the stages' utilisation: numbers that change faster cannot
+/// be read.
+const UTILISATION_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Seconds of an epoch after which shares of them say something.
-const SETTLED: f64 = 0.5;
+/// Seconds of an epoch after which the utilisation is shown; shares of less time are noise.
+const MIN_UTILISATION_SECONDS: f64 = 0.5;
 
-/// Columns of the epoch's number, and of the batch's.
+/// Columns of the epoch number and of the batch number.
 const PREFIX: usize = 12;
 const POSITION: usize = 6;
 
@@ -32,7 +32,7 @@ pub(crate) fn on_stderr(quiet: bool) -> Box<dyn Observer> {
     if quiet || !std::io::stderr().is_terminal() { Box::new(Quiet) } else { Box::new(Bar::new()) }
 }
 
-/// Draws.
+/// Observer that draws a progress bar.
 struct Bar {
     bar: ProgressBar,
     start: Option<Start>,
@@ -41,9 +41,10 @@ struct Bar {
     epochs_done: usize,
     /// Columns of the bar itself.
     width: usize,
-    /// What each worker did, as it was shown last, and when.
+    /// Utilisation of each worker as it was last shown.
     workers: Vec<WorkerRecord>,
-    looked: Option<Instant>,
+    /// Time of the last update of `workers`.
+    updated: Option<Instant>,
 }
 
 impl Bar {
@@ -58,22 +59,22 @@ impl Bar {
             epochs_done: 0,
             width,
             workers: Vec::new(),
-            looked: None,
+            updated: None,
         }
     }
 
-    /// Whether it is time for another look at the workers; then it is now.
-    fn looks(&mut self) -> bool {
-        let due = self.looked.is_none_or(|looked| looked.elapsed() >= BETWEEN_LOOKS);
+    /// Returns true if `workers` is due for an update, and records it as made.
+    fn updates_workers(&mut self) -> bool {
+        let due = self.updated.is_none_or(|updated| updated.elapsed() >= UTILISATION_INTERVAL);
         if due {
-            self.looked = Some(Instant::now());
+            self.updated = Some(Instant::now());
         }
         due
     }
 
-    /// Behind the bar what fits of these, the first the most important; under it how busy the
-    /// stages are.
-    fn say(&self, parts: &[String]) {
+    /// Shows the parts that fit behind the bar, the first ones with priority, and below it the
+    /// utilisation of the stages.
+    fn show(&self, parts: &[String]) {
         let columns = columns();
         let len = self.start.as_ref().map_or(1, |start| start.batches.to_string().len());
         let before = PREFIX + 1 + self.width + 1 + POSITION + 1 + len + 1;
@@ -99,10 +100,10 @@ impl Observer for Bar {
         self.bar.set_style(style.progress_chars("━╸─"));
         self.bar.set_length(start.batches);
         if start.from != (0, 0) {
-            self.note(&format!("resuming in epoch {}, after {} batches", start.from.0 + 1, start.from.1));
+            self.note(&format!("resuming in epoch {} after {} batches", start.from.0 + 1, start.from.1));
         }
         self.note(&format!(
-            "{} training nodes, {} batches an epoch, {} parameters",
+            "{} training nodes, {} batches per epoch, {} parameters",
             start.seeds, start.batches, start.parameters
         ));
         self.began = Instant::now();
@@ -125,18 +126,18 @@ impl Observer for Bar {
         ];
         parts.extend(self.best.map(|best| format!("best {best:.4}")));
         parts.push(format!("{} seeds/s", count(rate as u64)));
-        if progress.seconds >= SETTLED
-            && self.looks()
+        if progress.seconds >= MIN_UTILISATION_SECONDS
+            && self.updates_workers()
             && let Some(start) = &self.start
         {
             self.workers = workers(&start.timeline.busy(), progress.seconds);
         }
-        self.say(&parts);
+        self.show(&parts);
         Ok(())
     }
 
     fn evaluate(&mut self, nodes: usize) {
-        self.say(&[format!("scoring {} nodes", count(nodes as u64))]);
+        self.show(&[format!("scoring {} nodes", count(nodes as u64))]);
     }
 
     fn epoch(&mut self, record: &EpochRecord) -> Result<()> {
@@ -147,7 +148,7 @@ impl Observer for Bar {
             self.best = record.valid_score;
         }
         self.epochs_done += 1;
-        if self.looks() {
+        if self.updates_workers() {
             self.workers.clone_from(&record.workers);
         }
         let line = format!(
@@ -158,7 +159,7 @@ impl Observer for Bar {
             record.seconds,
             count((record.seeds as f64 / record.seconds.max(1e-9)) as u64)
         );
-        // a thousand-epoch run on a small graph needs no thousand lines
+        // improvements, and about 50 other lines, however many epochs the run has
         let every = self.start.as_ref().map_or(1, |start| (start.epochs / 50).max(1));
         if better || self.epochs_done.is_multiple_of(every) {
             self.bar.println(line);
@@ -177,15 +178,14 @@ impl Drop for Bar {
     }
 }
 
-/// Columns that a line may take: one less than there are, since some terminals go on to the next
-/// line behind the last.
+/// Columns of a line: one less than the terminal has, because some terminals wrap after the last.
 fn columns() -> usize {
     terminal_size::terminal_size_of(std::io::stderr())
         .map_or(80, |(width, _)| width.0 as usize)
         .saturating_sub(1)
 }
 
-/// The parts that fit into so many columns, side by side; those in front are asked first.
+/// The parts that fit side by side into `columns`; earlier parts have priority.
 fn fitting(parts: &[String], columns: usize) -> String {
     let mut text = String::new();
     for part in parts {
@@ -197,8 +197,8 @@ fn fitting(parts: &[String], columns: usize) -> String {
     text
 }
 
-/// How busy each stage's workers are and which stage holds the others up, in as many words as fit;
-/// nothing where nothing is known, or nothing fits.
+/// Utilisation of each stage's workers and the bottleneck, in the longest form that fits; `None` if
+/// no worker is known or no form fits.
 fn stages(workers: &[WorkerRecord], columns: usize) -> Option<String> {
     let shares = Stage::ALL.into_iter().zip(utilisation(workers));
     let shares = shares.filter_map(|(stage, share)| Some(format!("{} {:.0}%", stage.name(), share? * 100.0)));
@@ -220,7 +220,7 @@ pub(crate) fn clock(seconds: f64) -> String {
 
 /// Seconds since 1970 as `yyyymmdd-hhmmss` in UTC.
 pub(crate) fn utc(seconds: u64) -> String {
-    // civil date from day number: Hinnant's algorithm over 400-year eras that start on 1 March
+    // civil date of a day number by Hinnant's algorithm, over 400-year eras that start on 1 March
     let (days, rest) = ((seconds / 86_400) as i64 + 719_468, seconds % 86_400);
     let (era, doe) = (days / 146_097, days % 146_097);
     let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_left_out() {
+    fn parts_that_do_not_fit_are_left_out() {
         let parts = ["loss 0.1234", "1:23 left", "best 0.9876", "12,345 seeds/s"].map(str::to_string);
         assert_eq!(fitting(&parts, 60), "loss 0.1234  1:23 left  best 0.9876  12,345 seeds/s");
         assert_eq!(fitting(&parts, 40), "loss 0.1234  1:23 left  best 0.9876");
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_busiest_stage_is_named_in_as_many_words_as_fit() {
+    fn the_bottleneck_takes_the_longest_form_that_fits() {
         let busy =
             |worker: &str, seconds| graphmill_engine::timeline::Busy { worker: worker.into(), seconds };
         let sampler = busy("sampler 0", [3.4, 1.2, 0.0, 0.0, 0.0]);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn times_read_well() {
+    fn seconds_become_clock_and_calendar_times() {
         assert_eq!(clock(3725.0), "1:02:05");
         assert_eq!(utc(0), "19700101-000000");
         assert_eq!(utc(1_582_979_696), "20200229-123456");

@@ -1,4 +1,4 @@
-//! This process among those that `mpirun` started with it.
+//! Ranks: this process among those that `mpirun` started together.
 
 use std::{
     env,
@@ -11,39 +11,43 @@ use graphmill_data::partition::PartitionDir;
 use graphmill_distributed::{Messenger, MessengerOptions, local};
 use graphmill_engine::{Error, Result, TrainConfig};
 
-/// The post of this process, once it has joined the others.
-static POST: OnceLock<Arc<Messenger>> = OnceLock::new();
+/// Messenger of this process, once it has joined the other ranks.
+static MESSENGER: OnceLock<Arc<Messenger>> = OnceLock::new();
 
-/// How launchers tell a process which one it is, how many there are, and how many on this machine.
+/// Environment variables of each launcher: rank, number of ranks, number of ranks on this machine.
 const LAUNCHERS: [[&str; 3]; 2] = [
     ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"],
     ["PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"],
 ];
 
-/// What the launcher says.
+/// Position of this process among those that the launcher started.
 #[derive(Clone, Copy, Debug)]
 struct Launch {
     rank: usize,
+    /// Number of ranks.
     size: usize,
-    /// On this machine.
-    beside: usize,
+    /// Number of ranks on this machine.
+    local_size: usize,
 }
 
+/// Reads the launcher's environment; `None` if no launcher started this process.
 fn launch() -> Option<Launch> {
     let number = |name: &str| env::var(name).ok()?.parse().ok();
-    LAUNCHERS.iter().find_map(|[rank, size, beside]| {
+    LAUNCHERS.iter().find_map(|[rank, size, local_size]| {
         let size = number(size)?;
-        Some(Launch { rank: number(rank)?, size, beside: number(beside).unwrap_or(1) })
+        Some(Launch { rank: number(rank)?, size, local_size: number(local_size).unwrap_or(1) })
     })
 }
 
-/// Whether this is the process that speaks for all: the first, or the only one.
+/// Returns true for the first or only process, which prints the results.
 pub(crate) fn is_first() -> bool {
     launch().is_none_or(|launch| launch.rank == 0)
 }
 
-/// The partitioned dataset that the options name; none where they name another kind. Where several
-/// processes were started, there has to be one.
+/// Opens the partitioned dataset that the options name; `None` if the dataset is not partitioned.
+///
+/// # Errors
+/// The partition cannot be opened, or several processes were started on another kind of dataset.
 pub(crate) fn partition(config: &TrainConfig) -> Result<Option<PartitionDir>> {
     let dir = Path::new(&config.dataset);
     if !config.dataset.is_empty() && dir.join("partition.json").is_file() {
@@ -52,66 +56,68 @@ pub(crate) fn partition(config: &TrainConfig) -> Result<Option<PartitionDir>> {
     match launch() {
         Some(Launch { size, rank, .. }) if size > 1 && config.dataset.is_empty() => {
             Err(Error::usage(format!(
-                "{size} processes were started, and rank {rank} does not know the dataset: name the partitioned DATASET; --resume needs it too \
-             where the run directory is on another machine"
+                "{size} processes were started, but rank {rank} has no dataset; pass the partitioned \
+                 DATASET, also with --resume if the run directory is on another machine"
             )))
         }
         Some(Launch { size, .. }) if size > 1 => Err(Error::usage(format!(
-            "{size} processes were started, but the dataset is not partitioned: graphmill partition DATASET DST --parts {size}, and \
-             train DST"
+            "{size} processes were started, but the dataset is not partitioned; run graphmill partition \
+             DATASET DST --parts {size}, then train DST"
         ))),
         _ => Ok(None),
     }
 }
 
-/// Threads of this process where the options leave it open: its share of those of the machine.
+/// Number of threads of this process: as configured, or its share of the machine's cores.
 pub(crate) fn threads(config: &TrainConfig) -> usize {
     match launch() {
-        Some(Launch { beside, .. }) if config.threads == 0 => {
+        Some(Launch { local_size, .. }) if config.threads == 0 => {
             let cores = std::thread::available_parallelism().map_or(1, usize::from);
-            (cores / beside.max(1)).max(1)
+            (cores / local_size.max(1)).max(1)
         }
         _ => config.threads,
     }
 }
 
-/// Joins the processes that were started together, or is the only rank.
+/// Joins the other ranks; without a launcher this process is the only rank.
 pub(crate) fn join(config: &TrainConfig) -> Result<Arc<Messenger>> {
     let patience = Duration::try_from_secs_f64(config.peer_timeout)
         .map_err(|error| Error::usage(format!("--peer-timeout {}: {error}", config.peer_timeout)))?;
     let options = MessengerOptions { patience, ..MessengerOptions::default() };
-    let post = match launch() {
-        Some(launch) if launch.size > 1 => several(options, launch)?,
+    let messenger = match launch() {
+        Some(launch) if launch.size > 1 => join_ranks(options, launch)?,
         _ => Messenger::start(options, || Ok(local(1).remove(0)))?,
     };
-    Ok(POST.get_or_init(|| post).clone())
+    Ok(MESSENGER.get_or_init(|| messenger).clone())
 }
 
 #[cfg(feature = "mpi")]
-fn several(options: MessengerOptions, launch: Launch) -> Result<Arc<Messenger>> {
-    let post = Messenger::start(options, graphmill_distributed::transport::mpi::Mpi::join)?;
-    if (post.rank(), post.size()) != (launch.rank, launch.size) {
+fn join_ranks(options: MessengerOptions, launch: Launch) -> Result<Arc<Messenger>> {
+    let messenger = Messenger::start(options, graphmill_distributed::transport::mpi::Mpi::join)?;
+    if (messenger.rank(), messenger.size()) != (launch.rank, launch.size) {
         return Err(Error::usage(format!(
-            "the launcher says that this is rank {} of {}, MPI that it is {} of {}: start it with the mpirun of the MPI that it was built with",
+            "the launcher started rank {} of {}, but MPI reports rank {} of {}; use the mpirun of the MPI \
+             that graphmill was built with",
             launch.rank,
             launch.size,
-            post.rank(),
-            post.size()
+            messenger.rank(),
+            messenger.size()
         )));
     }
-    Ok(post)
+    Ok(messenger)
 }
 
 #[cfg(not(feature = "mpi"))]
-fn several(_: MessengerOptions, Launch { size, .. }: Launch) -> Result<Arc<Messenger>> {
+fn join_ranks(_: MessengerOptions, Launch { size, .. }: Launch) -> Result<Arc<Messenger>> {
     Err(Error::usage(format!(
-        "{size} processes were started, but this graphmill was built without MPI: cargo build --release --features mpi"
+        "{size} processes were started, but this graphmill was built without MPI; build it with cargo build \
+         --release --features mpi"
     )))
 }
 
-/// Ends the other processes too, where there are some.
+/// Ends the other ranks, if any, with the reason `why`.
 pub(crate) fn abort(why: &str) {
-    if let Some(post) = POST.get() {
-        post.abort(why);
+    if let Some(messenger) = MESSENGER.get() {
+        messenger.abort(why);
     }
 }

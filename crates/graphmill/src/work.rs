@@ -1,6 +1,6 @@
-//! Progress of long work (imports, generators, downloads) on standard error: one bar for the
-//! current stage with its rate and remaining time, and one line for every stage that took more than
-//! two seconds. Without a terminal only notes appear.
+//! Progress of imports, generators and downloads on standard error: a bar for the current stage
+//! with its rate and remaining time, and a line for every stage that took more than two seconds. If
+//! standard error is not a terminal, only notes are printed.
 
 use std::{
     io::IsTerminal,
@@ -19,7 +19,7 @@ use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::progress::clock;
 
-/// Progress on standard error; `quiet` hides notes too.
+/// Progress on standard error; `quiet` hides notes, too.
 pub(crate) fn on_stderr(quiet: bool) -> Box<dyn Progress> {
     if quiet {
         Box::new(Quiet)
@@ -30,7 +30,8 @@ pub(crate) fn on_stderr(quiet: bool) -> Box<dyn Progress> {
     }
 }
 
-/// `progress` until the first Ctrl-C or SIGTERM cancels the work; the second ends the process.
+/// Wraps `progress` so that the first Ctrl-C or SIGTERM cancels the work and the second ends the
+/// process.
 ///
 /// # Errors
 /// Another signal handler is installed.
@@ -39,14 +40,14 @@ pub(crate) fn until_signal(progress: Box<dyn Progress>) -> anyhow::Result<Box<dy
         if SIGNALLED.swap(true, Relaxed) {
             std::process::exit(1);
         }
-        eprintln!("stopping; once more stops at once");
+        eprintln!("stopping; repeat to stop at once");
     })?;
     Ok(Box::new(UntilSignal(progress)))
 }
 
 static SIGNALLED: AtomicBool = AtomicBool::new(false);
 
-/// Another progress, cancelled by a signal.
+/// Progress that a signal cancels.
 struct UntilSignal(Box<dyn Progress>);
 
 impl Progress for UntilSignal {
@@ -71,10 +72,10 @@ impl Progress for UntilSignal {
     }
 }
 
-/// A stage that took less than this is not worth a line.
-const WORTH_A_LINE: Duration = Duration::from_secs(2);
+/// Duration from which a finished stage gets a line.
+const MIN_PRINTED_STAGE: Duration = Duration::from_secs(2);
 
-/// Notes only, for log files.
+/// Progress that prints notes only, for log files.
 struct Notes;
 
 impl Progress for Notes {
@@ -83,28 +84,30 @@ impl Progress for Notes {
     }
 }
 
-/// A bar on the terminal.
+/// Progress bar on the terminal.
 struct Bar {
     bar: ProgressBar,
     stage: Mutex<Option<Stage>>,
 }
 
+/// The current stage.
 struct Stage {
-    what: String,
+    name: String,
     total: Option<u64>,
     unit: Unit,
     began: Instant,
     done: u64,
-    /// Part of `done` that an earlier run did.
+    /// Share of `done` that an earlier run had completed.
     resumed: u64,
 }
 
 impl Stage {
-    /// Amount done per second by this run.
+    /// Amount per second in this run.
     fn rate(&self) -> f64 {
         self.done.saturating_sub(self.resumed) as f64 / self.began.elapsed().as_secs_f64().max(1e-9)
     }
 
+    /// Amount, rate and remaining time.
     fn message(&self) -> String {
         let left = self.total.map(|total| total.saturating_sub(self.done) as f64 / self.rate().max(1e-9));
         let left = left
@@ -113,11 +116,12 @@ impl Stage {
         format!("{}  {}{left}", amount(self.done, self.unit), speed(self.rate(), self.unit))
     }
 
+    /// Line of the finished stage.
     fn line(&self) -> String {
         let seconds = self.began.elapsed().as_secs_f64();
         format!(
             "{:>24}  {}  {}  {}",
-            self.what,
+            self.name,
             amount(self.done, self.unit),
             speed(self.rate(), self.unit),
             clock(seconds)
@@ -141,10 +145,11 @@ fn speed(rate: f64, unit: Unit) -> String {
 }
 
 impl Bar {
-    /// Ends the current stage.
+    /// Ends `stage` and prints its line if it took long enough.
     fn end(&self, stage: &mut Option<Stage>) {
-        if let Some(stage) =
-            stage.take().filter(|stage| stage.began.elapsed() >= WORTH_A_LINE && stage.done > stage.resumed)
+        if let Some(stage) = stage
+            .take()
+            .filter(|stage| stage.began.elapsed() >= MIN_PRINTED_STAGE && stage.done > stage.resumed)
         {
             self.bar.println(stage.line());
         }
@@ -155,7 +160,7 @@ impl Progress for Bar {
     fn stage(&self, what: &str, total: Option<u64>, unit: Unit) {
         let Ok(mut stage) = self.stage.lock() else { return };
         self.end(&mut stage);
-        *stage = Some(Stage { what: what.into(), total, unit, began: Instant::now(), done: 0, resumed: 0 });
+        *stage = Some(Stage { name: what.into(), total, unit, began: Instant::now(), done: 0, resumed: 0 });
         let template = match total {
             Some(_) => "{prefix:>24.cyan.bold} {bar:24.cyan/238} {percent:>3} %  {msg}",
             None => "{prefix:>24.cyan.bold} {msg}",
@@ -206,10 +211,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stage_shows_its_rate_and_remaining_time() {
+    fn stages_show_rate_and_remaining_time() {
         let began = Instant::now().checked_sub(Duration::from_secs(10)).unwrap();
         let stage =
-            |unit, total| Stage { what: "reading".into(), total, unit, began, done: 10 << 20, resumed: 0 };
+            |unit, total| Stage { name: "reading".into(), total, unit, began, done: 10 << 20, resumed: 0 };
         assert!(stage(Unit::Bytes, Some(20 << 20)).message().starts_with("10.00 MiB  1"));
         assert!(stage(Unit::Bytes, Some(20 << 20)).message().ends_with("0:10 left"));
         let resumed = Stage { resumed: 5 << 20, ..stage(Unit::Bytes, Some(20 << 20)) };

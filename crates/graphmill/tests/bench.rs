@@ -6,10 +6,10 @@ mod common;
 use common::Sandbox;
 use serde_json::Value;
 
-/// Small enough for a test; the limits take most of the time.
+/// Options that keep a bench short; the machine's limits take most of its time.
 const SMALL: &str = "--scale 10 --repeat 1 --fanout 4,3 --batch-size 64 --hidden 8 --dim 12 --threads 2";
 
-/// The results of `bench`, each checked for the promised fields.
+/// Runs `bench` and returns its results, each checked for the promised fields.
 fn results(sandbox: &Sandbox, args: &str) -> Vec<Value> {
     let report = sandbox.ok_json(&format!("bench {args}"));
     assert_eq!((&report["threads"], &report["repeat"]), (&2.into(), &1.into()));
@@ -26,7 +26,7 @@ fn results(sandbox: &Sandbox, args: &str) -> Vec<Value> {
     results
 }
 
-/// The cases of a bench that begin so.
+/// The results of a bench whose case starts with `begin`.
 fn cases<'a>(results: &'a [Value], bench: &str, begin: &str) -> Vec<&'a Value> {
     let begins = |row: &&Value| row["bench"] == bench && row["case"].as_str().unwrap().starts_with(begin);
     results.iter().filter(begins).collect()
@@ -47,7 +47,7 @@ fn every_bench_has_cases_and_limits() {
     for case in ["local f32 F=12", "transposed f32 F=12", "global f32 F=12"] {
         assert_eq!(cases(&all, "aggregate", case).len(), 1, "{case}");
     }
-    // products in bf16 come on top, where the processor has the instructions
+    // 6 more products in bf16, if the processor has the instructions
     let in_bf16 = cases(&all, "gemm", "bf16 ").len();
     assert!(in_bf16 == 0 || in_bf16 == 6, "{in_bf16}");
     for (bench, rows) in
@@ -60,17 +60,20 @@ fn every_bench_has_cases_and_limits() {
     let epoch = cases(&all, "epoch", "sage 4,3 hidden 8: ");
     assert_eq!(epoch.len(), 8);
     assert!(epoch[0]["limit"].as_f64().is_some_and(|limit| limit > 0.0), "{}", epoch[0]);
-    assert!(!std::fs::read_dir(sandbox.path("")).unwrap().any(|_| true), "nothing is written");
+    assert!(!std::fs::read_dir(sandbox.path("")).unwrap().any(|_| true), "a bench leaves no files");
 }
 
 #[test]
-fn a_dataset_and_any_model() {
+fn a_dataset_and_any_model_can_be_measured() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
     let args = "epoch data --model gat --hidden 8 --heads 2 --fanout 3,2 --repeat 1 --threads 2";
     let gat = results(&sandbox, args);
     assert!(gat.iter().any(|row| row["case"] == "gat 3,2 hidden 8: train"));
-    assert!(cases(&gat, "epoch", "gat").iter().all(|row| row["limit"].is_null()), "no model of its cost");
+    assert!(
+        cases(&gat, "epoch", "gat").iter().all(|row| row["limit"].is_null()),
+        "a layer without a cost model has no limit"
+    );
     let text = sandbox.ok("bench gather --scale 10 --dim 4 --repeat 1 --threads 1");
     for word in ["R-MAT of scale 10: 1024 nodes", "1 threads", "f32 F=4", "GB/s", "limit", "█"] {
         assert!(text.contains(word), "'{word}' is not in\n{text}");
@@ -78,7 +81,7 @@ fn a_dataset_and_any_model() {
 }
 
 #[test]
-fn wrong_usage_says_what_is_known() {
+fn wrong_usage_lists_the_known_names() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
     for (args, says) in [

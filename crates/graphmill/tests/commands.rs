@@ -1,4 +1,4 @@
-//! The way of a user through every command, and the fields that each promises in its JSON.
+//! Every command in the order of a user's work, and the promised fields of its JSON.
 
 mod common;
 
@@ -6,21 +6,21 @@ use common::Sandbox;
 use graphmill_data::npy;
 use serde_json::Value;
 
-/// Asserts that `value` has the fields of `shape`, each of the kind of the one there: a promise
-/// says at least this.
-fn promises(value: &Value, shape: Value, place: &str) {
+/// Asserts that `value`, found at `path`, has the fields of `shape`, each of the kind that `shape`
+/// names. Further fields are allowed.
+fn assert_fields(value: &Value, shape: Value, path: &str) {
     match shape {
         Value::Object(fields) => {
             for (name, shape) in fields {
-                let field = value.get(&name).unwrap_or_else(|| panic!("{place}.{name} is missing: {value}"));
-                promises(field, shape, &format!("{place}.{name}"));
+                let field = value.get(&name).unwrap_or_else(|| panic!("{path}.{name} is missing: {value}"));
+                assert_fields(field, shape, &format!("{path}.{name}"));
             }
         }
         Value::Array(shapes) => {
-            let items = value.as_array().unwrap_or_else(|| panic!("{place} is no list: {value}"));
-            assert!(!items.is_empty(), "{place} is empty");
+            let items = value.as_array().unwrap_or_else(|| panic!("{path} is not a list: {value}"));
+            assert!(!items.is_empty(), "{path} is empty");
             for (i, item) in items.iter().enumerate() {
-                promises(item, shapes[0].clone(), &format!("{place}[{i}]"));
+                assert_fields(item, shapes[0].clone(), &format!("{path}[{i}]"));
             }
         }
         Value::String(kind) => {
@@ -30,21 +30,21 @@ fn promises(value: &Value, shape: Value, place: &str) {
                 "fraction" => value.as_f64().is_some_and(|x| (0.0..=1.0).contains(&x)),
                 "text" => value.is_string(),
                 "truth" => value.is_boolean(),
-                kind => panic!("no such kind: {kind}"),
+                kind => panic!("unknown kind: {kind}"),
             };
-            assert!(fits, "{place} is no {kind}: {value}");
+            assert!(fits, "{path} is not a {kind}: {value}");
         }
-        other => panic!("no shape: {other}"),
+        other => panic!("not a shape: {other}"),
     }
 }
 
-/// The promised fields of `summary.json`, and the output of `train --json`.
+/// The promised fields of `summary.json` and of `train --json`.
 fn summary() -> Value {
     let tier = || serde_json::json!({"rows": "count", "bytes": "count"});
     serde_json::json!({
         "graphmill": "text",
-        "dataset": {"name": "text", "nodes": "count", "edges": "count", "feature_dim": "count", "classes": "count",
-                    "multilabel": "truth"},
+        "dataset": {"name": "text", "nodes": "count", "edges": "count", "feature_dim": "count",
+                    "classes": "count", "multilabel": "truth"},
         "config": {"model": "text", "hidden": "count", "lr": "number", "seed": "count", "fanout": ["number"]},
         "epochs": [{
             "epoch": "count", "loss": "number", "valid_score": "fraction", "seconds": "number",
@@ -62,7 +62,7 @@ fn summary() -> Value {
 }
 
 #[test]
-fn from_a_generated_graph_to_predictions() {
+fn a_generated_graph_is_trained_scored_and_predicted_on() {
     let sandbox = Sandbox::new();
     let generated = sandbox
         .ok_json("generate sbm data --nodes 2000 --classes 4 --feature-dim 16 --signal 0.4 --p-in 0.8");
@@ -70,29 +70,33 @@ fn from_a_generated_graph_to_predictions() {
         "name": "text", "nodes": "count", "edges": "count", "feature_dim": "count", "classes": "count",
         "multilabel": "truth", "train": "count", "valid": "count", "test": "count",
     });
-    promises(&generated, info.clone(), "generate");
+    assert_fields(&generated, info.clone(), "generate");
     let shown = sandbox.ok_json("info data");
-    promises(&shown, info, "info");
+    assert_fields(&shown, info, "info");
     assert_eq!(shown["nodes"], 2000);
     assert_eq!((&shown["train"], &shown["valid"], &shown["test"]), (&1000.into(), &500.into(), &500.into()));
     assert!(sandbox.ok("info data").contains("homophily"));
 
     let trained =
         sandbox.ok_json("train data --hidden 32 --fanout 5,5 --epochs 4 --batch-size 200 --out run");
-    promises(&trained, summary(), "train");
+    assert_fields(&trained, summary(), "train");
     assert_eq!(trained["epochs"].as_array().unwrap().len(), 4);
     assert_eq!(trained["epochs"][0]["seeds"], 1000);
     assert!(trained["peak_rss_bytes"].as_u64().unwrap() > 1 << 20);
     let test = trained["test"]["score"].as_f64().unwrap();
-    assert!(test > 0.5, "four classes and a strong signal: {test}");
-    assert_eq!(sandbox.json("run/summary.json"), trained, "one and the same document");
+    assert!(test > 0.5, "accuracy with four classes and a strong signal: {test}");
+    assert_eq!(
+        sandbox.json("run/summary.json"),
+        trained,
+        "standard output and the file hold the same document"
+    );
     assert_eq!(sandbox.epochs("run").len(), 4);
 
     let scores = sandbox.ok_json("eval run");
     assert_eq!((&scores["metric"], &scores["test"]), (&trained["test"]["metric"], &trained["test"]["score"]));
     let parts = serde_json::json!([{"part": "text", "nodes": "count", "scores": {"accuracy": "fraction",
         "f1-micro": "fraction", "f1-macro": "fraction", "roc-auc": "fraction"}}]);
-    promises(&scores["parts"], parts, "eval");
+    assert_fields(&scores["parts"], parts, "eval");
     assert_eq!(scores["parts"][1]["scores"]["accuracy"], trained["best"]["valid_score"]);
     assert!(sandbox.ok("eval run").contains("accuracy"));
 
@@ -109,7 +113,7 @@ fn from_a_generated_graph_to_predictions() {
         assert!((row.iter().sum::<f32>() - 1.0).abs() < 1e-5 && row.iter().all(|&p| p >= 0.0), "{row:?}");
         assert!(row.iter().all(|&p| p <= row[class as usize]), "the class is the likeliest: {row:?}");
     }
-    // the same as tables, and on standard output
+    // CSV in a file and on standard output, and Parquet
     let csv = sandbox.ok("predict run --probabilities --out -");
     sandbox.ok("predict run --probabilities --out probabilities.csv");
     assert_eq!(String::from_utf8(sandbox.read("probabilities.csv")).unwrap(), csv);
@@ -129,7 +133,7 @@ fn from_a_generated_graph_to_predictions() {
     assert_eq!(shape, [2000, 32]);
     assert!(embeddings.iter().all(|x| x.is_finite()));
 
-    // a list of nodes, as text and as an array: their rows, in the list's order
+    // rows of a list of nodes, as text and as an array, in the list's order
     sandbox.write("nodes.txt", "# three nodes\n7\n1999 # the last\n\n7\n");
     npy::write(sandbox.path("nodes.npy"), &[7u32, 1999, 7], &[3]).unwrap();
     for nodes in ["nodes.txt", "nodes.npy"] {
@@ -149,13 +153,13 @@ fn from_a_generated_graph_to_predictions() {
 }
 
 #[test]
-fn several_labels_and_other_models() {
+fn every_model_trains_on_several_labels_per_node() {
     let sandbox = Sandbox::new();
     sandbox.multi_label_dataset("data");
     for model in ["sage", "gcn", "gat", "gin"] {
         let args = format!("train data --model {model} --hidden 16 --fanout 5,5 --epochs 2 --out {model}");
         let trained = sandbox.ok_json(&args);
-        promises(&trained, summary(), model);
+        assert_fields(&trained, summary(), model);
         assert_eq!(
             (&trained["dataset"]["multilabel"], &trained["test"]["metric"]),
             (&true.into(), &"f1-micro".into())
@@ -175,38 +179,39 @@ fn several_labels_and_other_models() {
 }
 
 #[test]
-fn the_demo_runs_without_any_dataset() {
+fn train_without_a_dataset_uses_the_demo_graph() {
     let sandbox = Sandbox::new();
     let trained = sandbox.ok_json("train --epochs 1 --hidden 16 --fanout 3,3");
-    promises(&trained, summary(), "demo");
+    assert_fields(&trained, summary(), "demo");
     assert_eq!((&trained["dataset"]["name"], &trained["dataset"]["nodes"]), (&"demo".into(), &50_000.into()));
     sandbox.ok("train --epochs 1 --hidden 16 --fanout 3,3");
     let runs: Vec<_> =
         std::fs::read_dir(sandbox.path("runs")).unwrap().map(|run| run.unwrap().file_name()).collect();
-    assert_eq!(runs.len(), 2, "a directory for every run, named by itself: {runs:?}");
+    assert_eq!(runs.len(), 2, "every run gets its own directory: {runs:?}");
     assert!(runs.iter().all(|run| run.to_str().unwrap().starts_with("demo-")), "{runs:?}");
     let run = format!("runs/{}", runs[0].to_str().unwrap());
     assert!(sandbox.ok(&format!("eval {run}")).contains("test"));
 }
 
 #[test]
-fn a_run_is_repeated_from_its_own_configuration() {
+fn config_toml_repeats_a_run_exactly() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
-    sandbox.ok("train data --model gin --hidden 16 --fanout 4,3 --epochs 2 --lr 0.01 --seed 9 --input-layer --out first");
+    let options = "--model gin --hidden 16 --fanout 4,3 --epochs 2 --lr 0.01 --seed 9 --input-layer";
+    sandbox.ok(&format!("train data {options} --out first"));
     sandbox.ok("train --config first/config.toml --out second");
     sandbox.results("first").assert_same(&sandbox.results("second"), "repeated");
     assert_eq!(sandbox.read("first/config.toml"), sandbox.read("second/config.toml"));
 }
 
-/// The demo graph must not take the place of a dataset that was in memory.
+/// The demo graph must not replace a dataset that was in memory.
 #[test]
-fn the_options_of_a_run_in_memory_need_a_dataset() {
+fn options_of_a_run_in_memory_require_a_dataset() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
     sandbox.ok("train data --hidden 8 --epochs 1 --out run");
     let config = String::from_utf8(sandbox.read("run/config.toml")).unwrap();
-    let place = config.lines().find(|line| line.starts_with("dataset = ")).unwrap();
+    let line = config.lines().find(|line| line.starts_with("dataset = ")).unwrap();
     let mut origin = sandbox.json("run/dataset.json");
     (origin["source"], origin["path"]) = ("memory".into(), serde_json::Value::Null);
     sandbox.write("run/dataset.json", origin.to_string());
@@ -221,14 +226,14 @@ fn the_options_of_a_run_in_memory_need_a_dataset() {
         );
         assert!(!sandbox.path("other").exists());
     };
-    let memory = config.replace(place, "dataset = \"<in memory>\"");
+    let memory = config.replace(line, "dataset = \"<in memory>\"");
     sandbox.write("run/config.toml", &memory);
     refused("run/config.toml");
     sandbox.write("elsewhere.toml", &memory);
     refused("elsewhere.toml");
     sandbox.ok("train data --config elsewhere.toml --out again");
-    // as older versions wrote it: with the record beside it, and with the checkpoint alone
-    sandbox.write("run/config.toml", config.replace(place, "dataset = \"\""));
+    // as older versions wrote it: with the records beside it, and with the checkpoint alone
+    sandbox.write("run/config.toml", config.replace(line, "dataset = \"\""));
     refused("run/config.toml");
     std::fs::remove_file(sandbox.path("run/dataset.json")).unwrap();
     refused("run/config.toml");
@@ -237,7 +242,7 @@ fn the_options_of_a_run_in_memory_need_a_dataset() {
 }
 
 #[test]
-fn the_command_line_wins_over_the_file_and_the_file_over_the_defaults() {
+fn flags_override_the_file_and_the_file_overrides_the_defaults() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
     sandbox.write(
@@ -260,7 +265,7 @@ fn the_command_line_wins_over_the_file_and_the_file_over_the_defaults() {
 }
 
 #[test]
-fn an_edge_list_is_imported_and_trained_on() {
+fn an_imported_edge_list_trains() {
     let sandbox = Sandbox::new();
     let (mut edges, mut features, mut labels) = (String::new(), String::new(), String::new());
     for v in 0..60 {
@@ -293,7 +298,7 @@ fn an_edge_list_is_imported_and_trained_on() {
 }
 
 #[test]
-fn without_validation_or_test_nodes_the_last_epoch_is_the_best() {
+fn the_last_epoch_is_best_without_validation_nodes() {
     let sandbox = Sandbox::new();
     sandbox.ok("generate sbm data --nodes 500 --feature-dim 8 --split 0.5,0,0");
     let trained = sandbox.ok_json("train data --hidden 8 --fanout 3,3 --epochs 3 --out run");
@@ -304,7 +309,7 @@ fn without_validation_or_test_nodes_the_last_epoch_is_the_best() {
 }
 
 #[test]
-fn results_go_to_standard_output_and_nothing_else_does() {
+fn standard_output_holds_results_only() {
     let sandbox = Sandbox::new();
     let generated = sandbox.run("generate kronecker data --scale 9 --feature-dim 4 --classes 3").succeeded();
     assert!(generated.stdout.starts_with("data: 512 nodes"), "{}", generated.stdout);
@@ -347,19 +352,19 @@ fn short_help_is_one_screen() {
 }
 
 #[test]
-fn a_bounded_run_says_what_it_scored_and_eval_scores_the_same() {
+fn bounded_runs_report_what_they_scored_and_eval_agrees() {
     let sandbox = Sandbox::new();
     sandbox.ok("generate sbm data --nodes 3000 --classes 4 --feature-dim 8 --feature-type f16");
     assert_eq!(sandbox.ok_json("info data --verify")["feature_type"], "f16");
     let bounds = "--max-batches 2 --batch-size 100 --eval-nodes 50";
     let text = sandbox.ok(&format!("train data --out run --epochs 2 --hidden 8 {bounds}"));
-    assert!(text.contains("scores are of 50 of 750 validation and 50 of 750 test nodes"), "{text}");
+    assert!(text.contains("scored 50 of 750 validation nodes and 50 of 750 test nodes"), "{text}");
     let summary = sandbox.json("run/summary.json");
     assert!(summary["epochs"].as_array().unwrap().iter().all(|epoch| epoch["seeds"] == 200), "{summary}");
     let scores = sandbox.ok_json("eval run");
     assert_eq!(scores["test"], summary["test"]["score"]);
     assert!(scores["parts"].as_array().unwrap().iter().all(|part| part["nodes"] == 50), "{scores}");
-    // as many as there are is all of them
+    // a bound of all nodes scores the same as no bound
     let all = |eval: &str, out: &str| {
         sandbox.ok_json(&format!("train data --out {out} --epochs 1 --hidden 8 {eval}"))["test"]["score"]
             .clone()

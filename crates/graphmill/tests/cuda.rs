@@ -1,15 +1,15 @@
-//! `--devices cuda:0`: what a machine without a device says, and whole runs on the device for
-//! tests, which runs the same kernels on the processor.
+//! `--devices cuda:0`: the error on a machine without a device, and whole runs on the shim, which
+//! runs the same kernels on the processor.
 
 mod common;
 
 use common::{Outcome, Sandbox};
 use serde_json::Value;
 
-/// Small enough for threads that are fibers.
+/// Options small enough for the shim, whose device threads are fibers.
 const SMALL: &str = "--hidden 16 --fanout 4,3 --batch-size 500 --seed 3 --dropout 0.2";
 
-/// Runs the program with devices that are the processor.
+/// Runs the program on the shim.
 fn on_shim(sandbox: &Sandbox, args: &str) -> Outcome {
     let output = sandbox.command(args).env("GRAPHMILL_DEVICE", "shim").output().expect("the program starts");
     Outcome {
@@ -21,21 +21,21 @@ fn on_shim(sandbox: &Sandbox, args: &str) -> Outcome {
 }
 
 fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+    value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"))
 }
 
-/// Trains on the processor and on `devices`.
+/// Trains on the processor and on `devices`, and asserts agreement; returns the run on `devices`.
 fn agrees(sandbox: &Sandbox, devices: &str, options: &str) -> Value {
     agrees_with(sandbox, "cpu", devices, options)
 }
 
-/// Trains on `others` and on `devices`: losses differ by rounding, and scores by what that makes of
-/// few nodes.
+/// Trains on `others` and on `devices`, and asserts agreement: losses differ by rounding, scores by
+/// its effect on a few nodes. Returns the run on `devices`.
 fn agrees_with(sandbox: &Sandbox, others: &str, devices: &str, options: &str) -> Value {
     let small =
         if options.contains("--sampler saint") { SMALL.replace("--fanout 4,3", "") } else { SMALL.into() };
     let args = |devices: &str| format!("train data {small} --epochs 2 {options} --devices {devices} --json");
-    // each simulated device has a cache of its own
+    // simulated devices do not share their caches
     let expected = sandbox.run(&args(others).replace("--placement interleave", "")).succeeded().json();
     let got = on_shim(sandbox, &args(devices)).succeeded().json();
     let epochs = |run: &Value| run["epochs"].as_array().expect("epochs").clone();
@@ -55,7 +55,7 @@ fn agrees_with(sandbox: &Sandbox, others: &str, devices: &str, options: &str) ->
 }
 
 #[test]
-fn a_machine_without_a_driver_says_so() {
+fn a_missing_driver_is_reported() {
     if std::path::Path::new("/dev/nvidiactl").exists() {
         return;
     }
@@ -67,7 +67,7 @@ fn a_machine_without_a_driver_says_so() {
 }
 
 #[test]
-fn a_device_that_is_not_one_is_wrong_usage() {
+fn unknown_devices_are_wrong_usage() {
     let sandbox = Sandbox::new();
     let failed = sandbox.run("train --devices cuda:zero --epochs 1");
     assert_eq!(failed.status, Some(2), "{}", failed.stderr);
@@ -77,7 +77,7 @@ fn a_device_that_is_not_one_is_wrong_usage() {
 }
 
 #[test]
-fn models_train_as_on_the_processor() {
+fn models_agree_with_the_processor() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
     for model in ["sage", "gcn", "gat --heads 2", "gin --norm batch"] {
@@ -86,7 +86,7 @@ fn models_train_as_on_the_processor() {
 }
 
 #[test]
-fn a_part_of_the_rows_on_the_device_gives_the_same() {
+fn a_cache_of_some_rows_on_the_device_changes_no_result() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
     let run = agrees(&sandbox, "cuda:0", "--cache-ratio 0.25 --cache degree");
@@ -107,7 +107,7 @@ fn strategies_and_samplers_run_on_devices() {
     agrees(&sandbox, "cuda:0", "--strategy pipelined");
     agrees(&sandbox, "cuda:0", "--sampler saint-rw --max-batches 2");
     agrees_with(&sandbox, "virtual:1", "cuda:0", "--strategy layered --max-batches 3 --super-batch 1");
-    // two devices, of which one samples: synchronous updates are those of one trainer
+    // two devices, one of which samples: synchronous updates equal those of one trainer
     agrees(&sandbox, "cuda:0,1", "--strategy factored --num-samplers 1 --switching off");
 }
 
@@ -126,10 +126,10 @@ fn several_devices_sum_their_gradients() {
     }
 }
 
-/// Sums over devices are those of copies in the order of batches: on the processor, where all round
-/// alike, to the bit.
+/// All-reduced gradients equal copies summed in the order of the batches: to the bit on the
+/// processor, where both round the same way.
 #[test]
-fn gradients_are_summed_alike_whatever_sums_them() {
+fn every_all_reduce_gives_the_same_gradients() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
     let base =
@@ -144,28 +144,30 @@ fn gradients_are_summed_alike_whatever_sums_them() {
             let args =
                 format!("{base} {options} --devices {devices} --all-reduce {by} --out {by}-{i} --json");
             let run = on_shim(&sandbox, &args).succeeded().json();
-            run["all_reduce"].as_str().expect("what summed").to_string()
+            run["all_reduce"].as_str().expect("the all-reduce").to_string()
         };
         assert_eq!(run(by), "the shim, by rank", "{options}");
         assert_eq!(run("peer"), "copies between devices, in the order of the batches");
         sandbox.results(&format!("{by}-{i}")).assert_same(&sandbox.results(&format!("peer-{i}")), options);
     }
-    // three batches on two devices: another order than that of the batches, and the same one every
-    // time
-    let dealt = "--strategy time-sharing --batches-per-update 3 --devices cuda:0,1 --all-reduce nccl";
-    for out in ["dealt", "dealt-again"] {
-        on_shim(&sandbox, &format!("{base} {dealt} --out {out}")).succeeded();
+    // three batches on two devices: the order of the sum is not that of the batches, but repeats
+    let uneven = "--strategy time-sharing --batches-per-update 3 --devices cuda:0,1 --all-reduce nccl";
+    for out in ["uneven", "uneven-again"] {
+        on_shim(&sandbox, &format!("{base} {uneven} --out {out}")).succeeded();
     }
-    sandbox.results("dealt").assert_same(&sandbox.results("dealt-again"), dealt);
-    // sums of three depend on their order, which only copies promise
+    sandbox.results("uneven").assert_same(&sandbox.results("uneven-again"), uneven);
+    // a sum of three depends on its order, which only copies guarantee
     let args = format!("{base} --strategy time-sharing --devices cuda:0,1,2 --json");
     let run = on_shim(&sandbox, &args).succeeded().json();
-    assert!(run["all_reduce"].as_str().expect("what summed").starts_with("copies between devices"), "{run}");
+    assert!(
+        run["all_reduce"].as_str().expect("the all-reduce").starts_with("copies between devices"),
+        "{run}"
+    );
 }
 
-/// Who asks for sums over devices where there are none is told why, and what to do.
+/// `--all-reduce` without gradients of several devices is refused with the reason and a remedy.
 #[test]
-fn sums_of_nothing_are_refused() {
+fn all_reduce_without_several_gradients_is_refused() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
     let one_trains = "--strategy factored --num-samplers 1 --switching off --devices cuda:0,1";
@@ -184,10 +186,9 @@ fn sums_of_nothing_are_refused() {
     }
 }
 
-/// Whichever Trainer fails, or the sum itself: the run ends with that error, and no thread waits
-/// for what never comes.
+/// The run ends with the error of a failed Trainer or all-reduce, and no thread waits forever.
 #[test]
-fn a_trainer_that_fails_ends_the_others() {
+fn a_failed_trainer_ends_the_others() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
     let settings = [
@@ -200,11 +201,11 @@ fn a_trainer_that_fails_ends_the_others() {
         let mut command = sandbox.command(&args);
         let output =
             command.env("GRAPHMILL_DEVICE", "shim").env(name, value).output().expect("the program starts");
-        let told = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(output.status.code(), Some(1), "{name}={value}: {told}");
-        assert!(told.contains(words), "{name}={value}: {told}");
-        // whichever kernel it was, one that draws among them: nobody asked for too large a batch
-        assert!(!told.contains("--fanout"), "{name}={value}: {told}");
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{name}={value}: {stdout}");
+        assert!(stdout.contains(words), "{name}={value}: {stdout}");
+        // a failed kernel of a sampler is not reported as too large a batch
+        assert!(!stdout.contains("--fanout"), "{name}={value}: {stdout}");
     }
 }
 
@@ -225,7 +226,7 @@ fn benches_measure_a_device_beside_its_own_limits() {
 }
 
 #[test]
-fn runs_on_a_device_are_the_same_bits_and_go_on() {
+fn runs_on_a_device_repeat_and_resume_to_the_same_bits() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
     let args = format!("train data {SMALL} --devices cuda:0");
@@ -234,13 +235,13 @@ fn runs_on_a_device_are_the_same_bits_and_go_on() {
     sandbox.results("one").assert_same(&sandbox.results("two"), "twice on a device");
     on_shim(&sandbox, &format!("{args} --epochs 1 --out three")).succeeded();
     on_shim(&sandbox, &format!("{args} --epochs 2 --out three --resume")).succeeded();
-    sandbox.results("one").assert_same(&sandbox.results("three"), "gone on with");
-    // and what a device trained, the processor scores
+    sandbox.results("one").assert_same(&sandbox.results("three"), "resumed");
+    // the processor scores a model that a device trained
     sandbox.ok("eval one");
 }
 
 #[test]
-fn full_batches_are_captured_and_the_same_bits() {
+fn captured_full_batches_give_the_same_bits() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
     let full =
@@ -262,7 +263,7 @@ fn full_batches_are_captured_and_the_same_bits() {
         );
         assert_eq!(graphs.get("refused"), None, "{options}");
     }
-    // batches that are drawn anew are launched
+    // sampled batches are launched, not captured
     let run = on_shim(&sandbox, &format!("train data {SMALL} --epochs 3 --devices cuda:0 --json"))
         .succeeded()
         .json();
@@ -270,7 +271,7 @@ fn full_batches_are_captured_and_the_same_bits() {
 }
 
 #[test]
-fn memory_that_is_short_is_said() {
+fn exhausted_device_memory_is_reported() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
     let failed =

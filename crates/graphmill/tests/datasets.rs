@@ -1,4 +1,4 @@
-//! `graphmill datasets`, from the list to a dataset that imports.
+//! `graphmill datasets`, from the list to an imported dataset.
 
 mod common;
 #[path = "../../data/tests/server/mod.rs"]
@@ -8,7 +8,7 @@ use common::Sandbox;
 use server::{Reply, Server};
 
 #[test]
-fn the_list_and_the_sheets_are_for_programs_too() {
+fn the_list_and_the_sheets_have_json_forms() {
     let sandbox = Sandbox::new();
     let list = sandbox.run("datasets --json").succeeded().json();
     let entries = list["datasets"].as_array().unwrap();
@@ -60,7 +60,7 @@ fn the_list_and_the_sheets_are_for_programs_too() {
 }
 
 #[test]
-fn what_is_downloaded_imports_by_the_printed_command() {
+fn the_printed_command_imports_a_download() {
     let sandbox = Sandbox::new();
     let edges = "# FromNodeId ToNodeId\n10\t20\n20\t30\n30\t40\n";
     let server = Server::start(move |request, number| {
@@ -98,15 +98,15 @@ fn what_is_downloaded_imports_by_the_printed_command() {
 
 #[cfg(unix)]
 #[test]
-fn a_download_that_is_interrupted_goes_on() {
+fn an_interrupted_download_resumes() {
     use std::{io::Read, process::Stdio, thread, time::Duration};
     let sandbox = Sandbox::new();
     let bytes: Vec<u8> = b"1 2\n".repeat(50_000);
     let whole = bytes.clone();
     let server = Server::start(move |request, number| {
         let reply = Reply::file(request, &bytes, "\"a\"");
-        // long enough for the signal to come first, and then the connection ends and the wish is
-        // seen
+        // the connection stays open until the signal has arrived, and then ends, so that the
+        // download checks for it
         if number == 0 { Reply { silent: Duration::from_secs(2), ..reply.cut(100_000) } } else { reply }
     });
     let args = format!("datasets download web-Google here --mirror {}", server.url);
@@ -121,9 +121,9 @@ fn a_download_that_is_interrupted_goes_on() {
     // SAFETY: kill(2) takes plain numbers; the process is our child, not yet waited for.
     unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
     assert_eq!(child.wait().unwrap().code(), Some(1));
-    let mut told = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
-    assert!(told.contains("interrupted; the received data is kept"), "{told}");
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert!(stderr.contains("interrupted; the received data is kept"), "{stderr}");
     assert!(part.exists());
     sandbox.ok(&args);
     assert_eq!(server.ranges(), [None, Some(100_000)]);

@@ -1,17 +1,17 @@
-//! The same seed gives the same bits, whatever the number of threads.
+//! The same seed gives the same bits for any number of threads.
 
 mod common;
 
 use common::Sandbox;
 
-/// Whether the sampler among the options has fan-outs.
-fn draws_neighbors(options: &str) -> bool {
+/// Returns true if the sampler in `options` takes a fanout.
+fn takes_fanout(options: &str) -> bool {
     let sampler =
         options.split("--sampler ").nth(1).map_or("neighbor", |rest| rest.split(' ').next().unwrap());
     ["neighbor", "weighted", "labor", "random-walk"].contains(&sampler)
 }
 
-/// Trains with 1, 2 and 3 threads and compares everything that was computed.
+/// Trains with 1, 2 and 3 threads and compares all results and predictions.
 fn same_for_any_number_of_threads(options: &str, multi_label: bool) {
     let sandbox = Sandbox::new();
     if multi_label {
@@ -25,27 +25,27 @@ fn same_for_any_number_of_threads(options: &str, multi_label: bool) {
         let run = format!("run{threads}");
         let sized = options.contains("--batch-size") || options.contains("--sampler cluster");
         let batch = if sized { "" } else { "--batch-size 300" };
-        let fanout = if draws_neighbors(options) { "--fanout 8,5" } else { "" };
+        let fanout = if takes_fanout(options) { "--fanout 8,5" } else { "" };
         let size = format!("--hidden 32 {fanout} {batch} --epochs 2 --seed 5");
         sandbox.ok(&format!("train data {size} {options} --threads {threads} --out {run}"));
-        let say = |kind: &str| {
+        let predict = |kind: &str| {
             let file = format!("{run}{kind}.npy");
             sandbox.ok(&format!("predict {run} {kind} --threads {threads} --out {file}"));
             sandbox.read(&file)
         };
-        (sandbox.results(&run), ["", "--probabilities", "--embeddings"].map(say))
+        (sandbox.results(&run), ["", "--probabilities", "--embeddings"].map(predict))
     };
-    let (one, says) = train(1);
+    let (one, predictions) = train(1);
     for threads in [2, 3] {
-        let (other, also) = train(threads);
+        let (other, others) = train(threads);
         let what = format!("{threads} threads against 1, {options}");
         one.assert_same(&other, &what);
-        assert!(says == also, "predictions: {what}");
+        assert!(predictions == others, "predictions: {what}");
     }
 }
 
 #[test]
-fn sage_reading_the_feature_table_in_place() {
+fn sage_on_the_feature_table_in_place() {
     same_for_any_number_of_threads("--fused on", false);
 }
 
@@ -71,7 +71,7 @@ fn pinsage() {
 
 #[test]
 fn mixhop() {
-    // two hops are one layer of order 2, or two of order 1
+    // two hops: one layer of order 2, or two layers of order 1
     same_for_any_number_of_threads("--model mixhop --head-layers 1", false);
     same_for_any_number_of_threads("--model mixhop --hops 1 --norm layer", false);
 }
@@ -101,7 +101,7 @@ fn sparse_features() {
 }
 
 #[test]
-fn input_layer_head_residual() {
+fn input_layer_head_and_residual() {
     same_for_any_number_of_threads(
         "--input-layer --head-layers 2 --residual linear --norm layer --schedule cosine --warmup 1",
         false,
@@ -119,7 +119,7 @@ fn all_training_nodes_at_once() {
 }
 
 #[test]
-fn another_seed_gives_another_run() {
+fn another_seed_gives_other_results() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
     for seed in [1, 2] {
@@ -129,8 +129,7 @@ fn another_seed_gives_another_run() {
     assert_ne!(sandbox.read("run1/best.safetensors"), sandbox.read("run2/best.safetensors"));
 }
 
-/// Reading rows in place draws the same neighbours and computes the same, in another order of
-/// summation.
+/// Reading rows in place draws the same neighbours and sums the same rows in another order.
 #[test]
 fn fused_and_gathered_agree() {
     let sandbox = Sandbox::new();
@@ -167,7 +166,7 @@ fn subgraphs() {
         "--sampler forest-fire --coverage 0 --model gat",
         "--sampler cluster --parts 20 --parts-per-batch 4",
     ] {
-        // the parts of cluster have a size of their own
+        // cluster has no batch size: its parts determine it
         let batch = if options.contains("--parts") { "" } else { "--batch-size 700" };
         same_for_any_number_of_threads(&format!("{options} {batch}"), false);
     }
@@ -199,7 +198,7 @@ fn strategies() {
     }
 }
 
-/// Whatever the strategy, if one batch makes an update.
+/// All strategies give the same weights if each batch makes an update.
 #[test]
 fn strategies_agree() {
     let sandbox = Sandbox::new();

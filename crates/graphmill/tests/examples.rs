@@ -1,4 +1,4 @@
-//! Every numbered example runs. They are modules here, so that one program is linked for all.
+//! Every numbered example runs. They are modules of this test, so that only one program is linked.
 
 #![allow(unreachable_pub, reason = "an example's main is public for this test")]
 
@@ -21,7 +21,7 @@ mod own_training_loop;
 mod features_beyond_memory;
 
 #[test]
-fn arrays_become_a_model_and_predictions() {
+fn arrays_are_trained_and_predicted_on() {
     train::main().unwrap();
 }
 
@@ -41,11 +41,11 @@ fn a_cache_policy_is_registered() {
 }
 
 #[test]
-fn a_loop_of_its_own_trains() {
+fn an_own_training_loop_trains() {
     own_training_loop::main().unwrap();
 }
 
 #[test]
-fn features_stay_in_a_file() {
+fn features_beyond_memory_train() {
     features_beyond_memory::main().unwrap();
 }

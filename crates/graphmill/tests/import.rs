@@ -1,5 +1,5 @@
-//! Imports that are stopped, have no sandbox, or are not wanted where they are asked for: nothing is
-//! half written, and the next run goes on or starts clean.
+//! Imports that are killed, run out of disk space or cannot write to their target: nothing is half
+//! written, and the next import resumes or starts clean.
 
 mod common;
 
@@ -13,11 +13,12 @@ use common::Sandbox;
 use graphmill_core::keyed::Stream;
 use serde_json::Value;
 
-/// More edges than 64 MiB, the least budget, keep in memory.
+/// More edges than fit into 64 MiB, the smallest memory budget.
 const EDGES: usize = 3_000_000;
 
 const COMMAND: &str = "import edges edges.txt data --memory 1M --undirected";
 
+/// Writes a random edge list of [`EDGES`] edges.
 fn edges(sandbox: &Sandbox) {
     let mut stream = Stream::new(11);
     let mut text = String::with_capacity(14 * EDGES);
@@ -27,7 +28,7 @@ fn edges(sandbox: &Sandbox) {
     sandbox.write("edges.txt", text);
 }
 
-/// What stands in the directory of the sandbox beside the source.
+/// Names in the sandbox, except the source and the expected dataset.
 fn names(sandbox: &Sandbox) -> Vec<String> {
     let entries = fs::read_dir(sandbox.path("")).unwrap();
     let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
@@ -36,7 +37,7 @@ fn names(sandbox: &Sandbox) -> Vec<String> {
     names
 }
 
-/// Runs the import and kills it as soon as `when` says so.
+/// Runs the import and kills it as soon as `when` returns true.
 fn kill(sandbox: &Sandbox, command: &str, when: impl Fn() -> bool) {
     let mut child = sandbox.command(command).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
     while !when() && child.try_wait().unwrap().is_none() {
@@ -47,7 +48,7 @@ fn kill(sandbox: &Sandbox, command: &str, when: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_killed_import_goes_on_to_the_same_bytes() {
+fn a_killed_import_resumes_to_the_same_bytes() {
     let sandbox = Sandbox::new();
     edges(&sandbox);
     sandbox.ok("import edges edges.txt expected --undirected --name edges");
@@ -62,7 +63,7 @@ fn a_killed_import_goes_on_to_the_same_bytes() {
         let both = there == ["data", "data.importing"];
         assert!(both || there.is_empty() || there == ["data.importing"] || there == ["data"], "{there:?}");
         if sandbox.path("data").exists() {
-            // done before it was killed, perhaps but for removing the directory beside
+            // finished before it was killed, except perhaps for removing the scratch directory
             assert_same(&sandbox, "data", "expected");
             break;
         }
@@ -77,7 +78,7 @@ fn a_killed_import_goes_on_to_the_same_bytes() {
 }
 
 #[test]
-fn an_import_killed_while_the_dataset_is_written_goes_on() {
+fn an_import_killed_while_writing_the_dataset_resumes() {
     let sandbox = Sandbox::new();
     edges(&sandbox);
     sandbox.ok("import edges edges.txt expected --undirected --name edges");
@@ -87,18 +88,17 @@ fn an_import_killed_while_the_dataset_is_written_goes_on() {
         let there = names(&sandbox);
         assert!(there == ["data.importing"] || there == ["data"] || there.len() == 2, "{there:?}");
         if !sandbox.path("data").exists() {
-            let told = sandbox.run(COMMAND).succeeded().stderr;
-            assert!(told.contains("resuming"), "{told}");
+            let stderr = sandbox.run(COMMAND).succeeded().stderr;
+            assert!(stderr.contains("resuming"), "{stderr}");
         } else if sandbox.path("data.importing").exists() {
-            // killed after all was done, but for removing the directory beside
+            // finished before it was killed, except for removing the scratch directory
             sandbox.ok(&format!("{COMMAND} --force"));
         }
         assert_eq!(names(&sandbox), ["data"]);
         assert_same(&sandbox, "data", "expected");
         fs::remove_dir_all(sandbox.path("data")).unwrap();
     }
-    // a dataset that was to be replaced is there, the old one or the new one, whenever the process
-    // goes
+    // a dataset to be replaced exists at every moment, either the old one or the new one
     sandbox.ok("import edges edges.txt data --no-self-loops");
     for part in ["finished", "replaced.json", "replaced"] {
         let part = sandbox.path(format!("data.importing/scratch-{part}"));
@@ -111,9 +111,9 @@ fn an_import_killed_while_the_dataset_is_written_goes_on() {
     assert_same(&sandbox, "data", "expected");
 }
 
-/// Weights of edges that stand several times are added up, whichever process has read them.
+/// Weights of duplicate edges are summed, even if a killed import read some of them.
 #[test]
-fn a_killed_import_of_weights_goes_on_to_the_same_bytes() {
+fn a_killed_import_of_weights_resumes_to_the_same_bytes() {
     let sandbox = Sandbox::new();
     let mut stream = Stream::new(12);
     let lines: String = (0..700_000)
@@ -141,15 +141,15 @@ fn a_killed_import_of_weights_goes_on_to_the_same_bytes() {
         assert_same(&sandbox, "data", "expected");
         fs::remove_dir_all(sandbox.path("data")).unwrap();
     }
-    assert!(stopped > 0, "every import was done before it was killed");
+    assert!(stopped > 0, "every import finished before it was killed");
 }
 
-/// The lines behind the first, which describes the dataset.
+/// The lines of the report: all but the first, which describes the dataset.
 fn report_lines(stdout: &str) -> Vec<&str> {
     stdout.lines().skip(1).collect()
 }
 
-/// The lines that stand for a report with merged weights, as the command writes them.
+/// Lines that the command prints for a report with summed weights.
 fn lines_of(report: &Value) -> Vec<String> {
     vec![
         format!("edges of the source: {}", report["source_edges"]),
@@ -163,10 +163,9 @@ fn lines_of(report: &Value) -> Vec<String> {
     ]
 }
 
-/// Reports do not depend on the budget of memory, on threads, or on an import that was killed and
-/// resumed.
+/// Reports do not depend on the memory budget, on threads, or on kills and resumes.
 #[test]
-fn reports_are_the_same_however_the_edges_were_sorted() {
+fn reports_do_not_depend_on_memory_threads_or_kills() {
     let sandbox = Sandbox::new();
     edges(&sandbox);
     let import = |to: &str, options: &str| {
@@ -217,13 +216,13 @@ fn merged_and_ignored_rows_are_printed() {
     sandbox.write("clean.csv", "0\n1\n");
     let stdout = sandbox.ok("import edges clean.txt clean --labels clean.csv");
     assert_eq!(stdout.lines().count(), 1, "{stdout}");
-    // every label keeps its node, and a missing one may not train
+    // a training node without a label is refused
     sandbox.write("train.txt", "0\n1\n");
     let refused = sandbox.run("import edges e third --train train.txt");
     assert!(refused.stderr.contains("node 1 is in 'train' but has no label; label it"), "{}", refused.stderr);
 }
 
-/// Both hold the same files.
+/// Asserts that two datasets have the same files with the same bytes.
 fn assert_same(sandbox: &Sandbox, data: &str, expected: &str) {
     let list = |dir: &str| {
         let entries = fs::read_dir(sandbox.path(dir)).unwrap();
@@ -241,7 +240,7 @@ fn assert_same(sandbox: &Sandbox, data: &str, expected: &str) {
 }
 
 #[test]
-fn another_import_in_the_same_place_starts_clean() {
+fn an_import_with_other_options_starts_clean() {
     let sandbox = Sandbox::new();
     edges(&sandbox);
     let mut child = sandbox.command(COMMAND).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
@@ -249,7 +248,7 @@ fn another_import_in_the_same_place_starts_clean() {
     while !sandbox.path("data.importing/scratch-edges.bin").exists() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(1));
     }
-    // while it works, nobody else may
+    // a second process cannot work in the same directory
     let second = sandbox.run(COMMAND);
     assert!(
         second.status == Some(0) || second.stderr.contains("another process is working"),
@@ -260,19 +259,19 @@ fn another_import_in_the_same_place_starts_clean() {
     child.wait().unwrap();
     sandbox.ok("import edges edges.txt other --no-self-loops");
     let directed = sandbox.run("import edges edges.txt data --no-self-loops --force").succeeded();
-    assert!(!directed.stderr.contains("resuming"), "other options are other work: {}", directed.stderr);
+    assert!(!directed.stderr.contains("resuming"), "other options must not resume: {}", directed.stderr);
     assert!(sandbox.read("data/indices.npy") == sandbox.read("other/indices.npy"));
     assert_eq!(names(&sandbox), ["data", "other"]);
 }
 
-/// A file may not grow beyond so many blocks: a full disk as far as a process can make one.
+/// A limit on the size of files stands in for a full disk.
 #[cfg(unix)]
 #[test]
-fn a_full_disk_is_told_and_leaves_nothing() {
+fn a_full_disk_is_reported_and_leaves_no_files() {
     let sandbox = Sandbox::new();
     edges(&sandbox);
     let program = env!("CARGO_BIN_EXE_graphmill");
-    // blocks of 512 or 1024 bytes: the spill stops early, or the labels of the finished dataset do
+    // blocks of 512 or 1024 bytes: the spill fails, or the labels of the finished dataset do
     for limit in [4_000, 24_000] {
         let script = format!("trap '' XFSZ; ulimit -f {limit}; exec {program} {COMMAND}");
         let output = std::process::Command::new("sh")
@@ -280,70 +279,74 @@ fn a_full_disk_is_told_and_leaves_nothing() {
             .current_dir(sandbox.path(""))
             .output()
             .unwrap();
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{told}");
-        assert!(told.contains("error: data") && told.contains("cannot write"), "{told}");
-        assert!(names(&sandbox).is_empty(), "{told}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains("error: data") && stderr.contains("cannot write"), "{stderr}");
+        assert!(names(&sandbox).is_empty(), "{stderr}");
     }
     sandbox.ok(COMMAND);
 }
 
 #[test]
-fn a_place_that_cannot_be_written_is_told_before_anything_is_read() {
+fn unwritable_targets_are_reported_before_reading() {
     let sandbox = Sandbox::new();
     sandbox.write("edges.txt", "0 1\n");
     sandbox.write("file", "");
-    let told = sandbox.run("import edges edges.txt file/data");
-    assert_eq!(told.status, Some(1));
-    assert!(told.stderr.contains("file/data"), "{}", told.stderr);
+    let outcome = sandbox.run("import edges edges.txt file/data");
+    assert_eq!(outcome.status, Some(1));
+    assert!(outcome.stderr.contains("file/data"), "{}", outcome.stderr);
     sandbox.write("data.importing/mine.txt", "");
-    let told = sandbox.run("import edges edges.txt data");
-    assert!(told.stderr.contains("'mine.txt', which no import wrote"), "{}", told.stderr);
-    let told = sandbox.run("import edges edges.txt data2 --memory lots");
-    assert_eq!(told.status, Some(2));
-    assert!(told.stderr.contains("--memory: 'lots' is not a size"), "{}", told.stderr);
+    let outcome = sandbox.run("import edges edges.txt data");
+    assert!(outcome.stderr.contains("'mine.txt', which no import wrote"), "{}", outcome.stderr);
+    let outcome = sandbox.run("import edges edges.txt data2 --memory lots");
+    assert_eq!(outcome.status, Some(2));
+    assert!(outcome.stderr.contains("--memory: 'lots' is not a size"), "{}", outcome.stderr);
     assert!(!sandbox.path("data2").exists() && !sandbox.path("data2.importing").exists());
 }
 
-/// Places that not even the superuser may write to.
+/// Targets that not even the superuser can write to.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_read_only_place_is_told_before_anything_is_read() {
+fn read_only_targets_are_reported_before_reading() {
     let sandbox = Sandbox::new();
     sandbox.write("edges.txt", "0 1\n");
-    let told = sandbox.run("import edges edges.txt /proc/data");
-    assert_eq!(told.status, Some(1));
-    assert!(told.stderr.contains("/proc/data.importing: cannot create the directory"), "{}", told.stderr);
+    let outcome = sandbox.run("import edges edges.txt /proc/data");
+    assert_eq!(outcome.status, Some(1));
+    assert!(
+        outcome.stderr.contains("/proc/data.importing: cannot create the directory"),
+        "{}",
+        outcome.stderr
+    );
     assert_eq!(names(&sandbox), Vec::<String>::new());
-    // a mount of its own, where the machine lets a test have one
+    // a read-only mount, if this machine allows tests to mount
     fs::create_dir(sandbox.path("mount")).unwrap();
     let mount = "mount --bind mount mount && mount -o remount,bind,ro mount && ! touch mount/probe";
     let program = env!("CARGO_BIN_EXE_graphmill");
-    for (import, place) in [
+    for (import, directory) in [
         ("import edges edges.txt mount/data", "mount/data.importing"),
         ("generate sbm mount/data", "mount/data.generating"),
     ] {
         let script = format!("({mount}) 2> mount.txt || exit 77; exec {program} {import}");
-        let told = std::process::Command::new("unshare")
+        let output = std::process::Command::new("unshare")
             .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script])
             .current_dir(sandbox.path(""))
             .output();
-        let Ok(told) = told else { return };
-        let text = String::from_utf8_lossy(&told.stderr);
-        match told.status.code() {
+        let Ok(output) = output else { return };
+        let text = String::from_utf8_lossy(&output.stderr);
+        match output.status.code() {
             Some(77) => return,
             _ if text.starts_with("unshare:") => return,
             code => assert_eq!(code, Some(1), "{text}"),
         }
-        assert!(text.contains(place) && text.contains("Read-only file system"), "{text}");
+        assert!(text.contains(directory) && text.contains("Read-only file system"), "{text}");
         assert_eq!(fs::read_dir(sandbox.path("mount")).unwrap().count(), 0);
     }
 }
 
 #[test]
-fn what_does_not_fit_on_the_disk_is_refused_before_it_begins() {
+fn imports_larger_than_the_disk_are_refused_before_reading() {
     let sandbox = Sandbox::new();
-    // the header of an array of 2^46 edges, all of it a hole in the file
+    // an array of 2^46 edges in a sparse file
     let header = "{'descr': '|u1', 'fortran_order': False, 'shape': (70368744177664, 2), }";
     let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
     bytes.extend((118u16).to_le_bytes());
@@ -351,16 +354,16 @@ fn what_does_not_fit_on_the_disk_is_refused_before_it_begins() {
     sandbox.write("edges.npy", &bytes);
     let file = fs::File::options().write(true).open(sandbox.path("edges.npy")).unwrap();
     if file.set_len(bytes.len() as u64 + (1 << 47)).is_err() {
-        return; // a file system without files of that size
+        return; // the file system does not support files of that size
     }
-    let told = sandbox.run("import edges edges.npy data --num-nodes 200");
-    assert_eq!(told.status, Some(1), "{}", told.stderr);
-    assert!(told.stderr.contains("are free") && told.stderr.contains("disk"), "{}", told.stderr);
+    let outcome = sandbox.run("import edges edges.npy data --num-nodes 200");
+    assert_eq!(outcome.status, Some(1), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("are free") && outcome.stderr.contains("disk"), "{}", outcome.stderr);
     assert!(!sandbox.path("data").exists() && !sandbox.path("data.importing").exists());
 }
 
 #[test]
-fn an_import_killed_in_its_first_moments_goes_on() {
+fn an_import_killed_in_its_first_milliseconds_resumes() {
     let sandbox = Sandbox::new();
     sandbox.write("edges.txt", (0..2000).map(|v| format!("{v}\t{}\n", v * 7 % 2000)).collect::<String>());
     let command = "import edges edges.txt data --undirected --name edges";
@@ -377,7 +380,7 @@ fn an_import_killed_in_its_first_moments_goes_on() {
 }
 
 #[test]
-fn of_processes_that_start_at_once_one_works_and_the_others_say_so() {
+fn one_of_several_simultaneous_imports_works_and_the_others_are_refused() {
     let sandbox = Sandbox::new();
     sandbox.write("edges.txt", (0..2000).map(|v| format!("{v}\t{}\n", v * 7 % 2000)).collect::<String>());
     for _ in 0..5 {
@@ -389,12 +392,12 @@ fn of_processes_that_start_at_once_one_works_and_the_others_say_so() {
         let mut done = 0;
         for process in processes {
             let outcome = process.wait_with_output().unwrap();
-            let told = String::from_utf8(outcome.stderr).unwrap();
-            let late = told.contains("data: directory: ") && told.contains("--force");
+            let stderr = String::from_utf8(outcome.stderr).unwrap();
+            let late = stderr.contains("data: directory: ") && stderr.contains("--force");
             match outcome.status.code() {
                 Some(0) => done += 1,
-                Some(1) if told.contains("another process is working here") || late => {}
-                status => panic!("{status:?}: {told}"),
+                Some(1) if stderr.contains("another process is working here") || late => {}
+                status => panic!("{status:?}: {stderr}"),
             }
         }
         assert_eq!((done, names(&sandbox)), (1, vec!["data".to_string()]));
@@ -402,9 +405,9 @@ fn of_processes_that_start_at_once_one_works_and_the_others_say_so() {
     }
 }
 
-/// Without its statistics an export that is imported again is normalized twice by `predict`.
+/// Without the statistics, `predict` would normalize an export that is imported again twice.
 #[test]
-fn a_normalized_dataset_is_the_same_after_an_export() {
+fn normalized_datasets_survive_export_and_import() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
     sandbox.ok("export data npz raw.npz");

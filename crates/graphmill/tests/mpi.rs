@@ -1,5 +1,5 @@
-//! `mpirun graphmill train` on a partitioned dataset: the same losses as one process, and an end
-//! where a rank dies or hangs.
+//! `mpirun graphmill train` on a partitioned dataset: it gives the losses of one process, and ends
+//! if a rank dies or hangs.
 #![cfg(feature = "mpi")]
 
 use std::{
@@ -18,11 +18,11 @@ use graphmill_data::{
 use serde_json::Value;
 
 const GRAPHMILL: &str = env!("CARGO_BIN_EXE_graphmill");
-/// However busy the machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit of a run, long enough for a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A dataset, and the same in four parts.
-fn datasets(place: &Path) -> [PathBuf; 2] {
+/// Saves a dataset whole and in four parts, in `dir`.
+fn datasets(dir: &Path) -> [PathBuf; 2] {
     let options = GenerateOptions {
         nodes: 3000,
         degree: Some(10.0),
@@ -34,7 +34,7 @@ fn datasets(place: &Path) -> [PathBuf; 2] {
     let of: Vec<u16> = (0..3000u64).map(|v| (keyed::key(&[v]) % 4) as u16).collect();
     let book = PartitionBook::new(4, of).unwrap();
     let what = Description { method: "hash", seed: 0, options: Value::Null, statistics: Value::Null };
-    let [whole, parts] = ["whole", "parts"].map(|name| place.join(name));
+    let [whole, parts] = ["whole", "parts"].map(|name| dir.join(name));
     data.save(&whole).unwrap();
     write(&data, &book, &what, &parts, &progress::Quiet).unwrap();
     [whole, parts]
@@ -43,12 +43,14 @@ fn datasets(place: &Path) -> [PathBuf; 2] {
 const TRAIN: &str =
     "--layers 2 --hidden 16 --fanout 6,4 --batch-size 250 --dropout 0 --lr 0.01 --fused off --json";
 
+/// Arguments of a training run.
 fn train(dataset: &Path, out: &Path, more: &str) -> Vec<String> {
     let words = ["train", dataset.to_str().unwrap(), "--out", out.to_str().unwrap()];
     let words = words.into_iter().chain(TRAIN.split(' ')).chain(more.split_whitespace());
     words.map(str::to_string).collect()
 }
 
+/// The command that starts `ranks` processes.
 fn mpirun(ranks: usize, arguments: &[String]) -> Command {
     let mut command = Command::new("mpirun");
     command.args(["--oversubscribe", "-n", &ranks.to_string(), GRAPHMILL]).args(arguments);
@@ -57,6 +59,7 @@ fn mpirun(ranks: usize, arguments: &[String]) -> Command {
     command
 }
 
+/// Losses of a run's epochs.
 fn losses(output: &Output) -> Vec<f64> {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -64,11 +67,11 @@ fn losses(output: &Output) -> Vec<f64> {
     epochs.iter().map(|epoch| epoch["loss"].as_f64().unwrap()).collect()
 }
 
-/// Waits for the end, or kills what does not come to one.
+/// Waits for the process to end; kills it at the time limit.
 fn end(mut child: Child) -> Output {
     let began = Instant::now();
     while child.try_wait().unwrap().is_none() {
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > TIMEOUT {
             child.kill().unwrap();
             panic!("the run hangs");
         }
@@ -77,8 +80,8 @@ fn end(mut child: Child) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// A process of the run that has this run directory, but not the first one.
-fn a_rank(out: &Path) -> i32 {
+/// Process id of rank 2 of the run with the run directory `out`.
+fn pid_of_rank_2(out: &Path) -> i32 {
     let ranks = fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let path = entry.unwrap().path();
         let pid: i32 = path.file_name()?.to_str()?.parse().ok()?;
@@ -94,25 +97,25 @@ fn a_rank(out: &Path) -> i32 {
     ranks.last().expect("the run has a rank 2")
 }
 
-/// Starts a long run and does that to a rank of it, behind its second epoch.
-fn disturb(signal: &str, parts: &Path, out: &Path) -> Output {
+/// Starts a long run and sends `signal` to a rank after the second epoch.
+fn signal_a_rank(signal: &str, parts: &Path, out: &Path) -> Output {
     let mut child = mpirun(4, &train(parts, out, "--epochs 100000 --peer-timeout 2 --checkpoint-batches 1"));
     let child = child.spawn().unwrap();
     let began = Instant::now();
     while fs::read_to_string(out.join("metrics.jsonl")).map_or(0, |text| text.lines().count()) < 2 {
-        assert!(began.elapsed() < PATIENCE, "the run does not begin");
+        assert!(began.elapsed() < TIMEOUT, "the run does not start");
         thread::sleep(Duration::from_millis(20));
     }
-    let killed = Command::new("kill").args([signal, &a_rank(out).to_string()]).status().unwrap();
+    let killed = Command::new("kill").args([signal, &pid_of_rank_2(out).to_string()]).status().unwrap();
     assert!(killed.success());
     end(child)
 }
 
 #[test]
-fn four_processes_learn_what_one_does_and_go_on_after_one_has_died_or_hangs() {
-    let place = tempfile::tempdir().unwrap();
-    let [whole, parts] = datasets(place.path());
-    let at = |name: &str| place.path().join(name);
+fn four_ranks_match_one_and_resume_after_a_rank_dies_or_hangs() {
+    let dir = tempfile::tempdir().unwrap();
+    let [whole, parts] = datasets(dir.path());
+    let at = |name: &str| dir.path().join(name);
 
     let alone = Command::new(GRAPHMILL).args(train(&whole, &at("one"), "--epochs 4")).output().unwrap();
     let together = end(mpirun(4, &train(&parts, &at("four"), "--epochs 4")).spawn().unwrap());
@@ -120,37 +123,40 @@ fn four_processes_learn_what_one_does_and_go_on_after_one_has_died_or_hangs() {
     assert_eq!(one.len(), four.len());
     assert!(one.iter().zip(&four).all(|(a, b)| (a - b).abs() < 1e-3), "{one:?} and {four:?}");
 
-    let died = disturb("-KILL", &parts, &at("died"));
+    let died = signal_a_rank("-KILL", &parts, &at("died"));
     assert!(!died.status.success());
-    let hangs = disturb("-STOP", &parts, &at("hangs"));
-    let told = String::from_utf8_lossy(&hangs.stderr);
+    let hangs = signal_a_rank("-STOP", &parts, &at("hangs"));
+    let stderr = String::from_utf8_lossy(&hangs.stderr);
     assert!(!hangs.status.success());
-    assert!(told.contains("rank 2: it was silent for 2.0 seconds"), "{told}");
+    assert!(stderr.contains("rank 2: it was silent for 2.0 seconds"), "{stderr}");
     for name in ["died", "hangs"] {
         let ranks = if name == "died" { 4 } else { 2 };
-        let dir = at(name);
-        let kept = fs::read_to_string(dir.join("metrics.jsonl")).unwrap().lines().count();
+        let run = at(name);
+        let recorded = fs::read_to_string(run.join("metrics.jsonl")).unwrap().lines().count();
         let words = [
             "train",
             "--resume",
             "--json",
             "--epochs",
-            &(kept + 1).to_string(),
+            &(recorded + 1).to_string(),
             "--out",
-            dir.to_str().unwrap(),
+            run.to_str().unwrap(),
         ];
         let resumed = end(mpirun(ranks, &words.map(str::to_string)).spawn().unwrap());
         let resumed = losses(&resumed);
-        assert_eq!(resumed.len(), kept + 1);
+        assert_eq!(resumed.len(), recorded + 1);
         assert!(resumed.iter().zip(&four).all(|(a, b)| (a - b).abs() < 1e-3), "{resumed:?} and {four:?}");
     }
 }
 
 #[test]
-fn several_processes_need_a_partitioned_dataset() {
-    let place = tempfile::tempdir().unwrap();
-    let [whole, _] = datasets(place.path());
-    let output = end(mpirun(2, &train(&whole, &place.path().join("out"), "--epochs 1")).spawn().unwrap());
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && told.contains("graphmill partition DATASET DST --parts 2"), "{told}");
+fn several_ranks_require_a_partitioned_dataset() {
+    let dir = tempfile::tempdir().unwrap();
+    let [whole, _] = datasets(dir.path());
+    let output = end(mpirun(2, &train(&whole, &dir.path().join("out"), "--epochs 1")).spawn().unwrap());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && stderr.contains("graphmill partition DATASET DST --parts 2"),
+        "{stderr}"
+    );
 }

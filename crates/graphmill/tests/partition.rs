@@ -1,4 +1,4 @@
-//! Partitioning as users meet it: figures by method, and parts that open alone in other commands.
+//! `graphmill partition`: statistics by method, and parts that other commands open as datasets.
 
 mod common;
 
@@ -11,42 +11,42 @@ use graphmill_engine::checkpoint::{Checkpoint, save_tensors, tensors::Tensor};
 const RUN: &str = "--parts 3 --fanout 5,5 --batch-size 64";
 
 #[test]
-fn a_partition_is_told_of_and_its_parts_are_datasets() {
+fn parts_are_reported_and_open_as_datasets() {
     let sandbox = Sandbox::new();
     let data = sandbox.dataset("data");
-    let told = sandbox.ok_json(&format!("partition data new --method bgl {RUN}"));
-    assert_eq!((told["method"].as_str(), told["parts"].as_u64()), (Some("bgl"), Some(3)));
-    for place in ["/edge_cut", "/balance/nodes", "/balance/train", "/cross_requests/per_epoch", "/seconds"] {
-        assert!(told.pointer(place).is_some_and(serde_json::Value::is_number), "{place}: {told}");
+    let report = sandbox.ok_json(&format!("partition data new --method bgl {RUN}"));
+    assert_eq!((report["method"].as_str(), report["parts"].as_u64()), (Some("bgl"), Some(3)));
+    for field in ["/edge_cut", "/balance/nodes", "/balance/train", "/cross_requests/per_epoch", "/seconds"] {
+        assert!(report.pointer(field).is_some_and(serde_json::Value::is_number), "{field}: {report}");
     }
     let dir = PartitionDir::open(sandbox.path("new")).unwrap();
     assert_eq!((dir.parts(), dir.num_nodes(), dir.method()), (3, data.num_nodes(), "bgl"));
-    assert_eq!(dir.statistics()["edge_cut"], told["edge_cut"]);
+    assert_eq!(dir.statistics()["edge_cut"], report["edge_cut"]);
     for part in 0..3 {
         let nodes = dir.part(part).unwrap().dataset.num_nodes();
         let info = sandbox.ok_json(&format!("info new/part-000{part}"));
         assert_eq!(info["nodes"].as_u64(), Some(nodes as u64));
     }
-    // the same bytes again, whatever the threads
+    // the same bytes for any number of threads
     sandbox.ok(&format!("partition data again --method bgl --threads 1 {RUN}"));
     assert_eq!(sandbox.read("new/book.npy"), sandbox.read("again/book.npy"));
 }
 
 #[test]
-fn all_methods_are_compared_and_drawn() {
+fn all_methods_are_compared_and_plotted() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
-    let told = sandbox.ok_json(&format!("partition data --method all --batches 2 --plot plot.svg {RUN}"));
-    let results = told["results"].as_array().unwrap();
+    let report = sandbox.ok_json(&format!("partition data --method all --batches 2 --plot plot.svg {RUN}"));
+    let results = report["results"].as_array().unwrap();
     let names: Vec<&str> = results.iter().filter_map(|result| result["method"].as_str()).collect();
     assert_eq!(names, ["random", "hash", "ldg", "fennel", "metis", "bgl"]);
     assert!(String::from_utf8(sandbox.read("plot.svg")).unwrap().starts_with("<svg"));
     assert!(sandbox.ok(&format!("partition data --method ldg,bgl {RUN}")).contains("edge cut"));
 }
 
-/// Parts of their own draw other batches, so that a run is neither of the two.
+/// A partitioned dataset draws other batches than the whole one or another partition of it.
 #[test]
-fn a_run_is_resumed_on_the_partition_it_was_trained_on() {
+fn runs_resume_only_on_their_own_partition() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
     for (name, seed) in [("parts", 1), ("others", 2)] {
@@ -70,17 +70,17 @@ fn a_run_is_resumed_on_the_partition_it_was_trained_on() {
     refused("parts --resume --epochs 2 --out whole", ["the undivided dataset", "with the partition"]);
     sandbox.ok("eval whole");
     assert_eq!(sandbox.ok_json("eval divided --dataset data")["same_dataset"], true);
-    // where it lies does not matter
+    // the partition may have moved
     std::fs::rename(sandbox.path("parts"), sandbox.path("moved")).unwrap();
     sandbox.ok("train moved --resume --epochs 2 --out divided");
-    // checkpoints of older versions do not name the partition, but their options do
-    age(&sandbox.path("divided/checkpoint"));
+    // older checkpoints do not name the partition, but the run's options do
+    strip_partition(&sandbox.path("divided/checkpoint"));
     refused("data --resume --epochs 3 --out divided", ["the partition", "the undivided dataset"]);
     sandbox.ok("train --resume --epochs 3 --out divided");
 }
 
-/// Takes the partition out of a run's checkpoint.
-fn age(dir: &Path) {
+/// Removes the partition from a run's checkpoint, as older versions wrote it.
+fn strip_partition(dir: &Path) {
     let saved = Checkpoint::<serde_json::Value>::load(dir).unwrap().unwrap();
     let Checkpoint { model, best, optimizer, optimizer_steps, history, mut state, .. } = saved;
     assert!(state.as_object_mut().unwrap().remove("partition").unwrap().is_string());

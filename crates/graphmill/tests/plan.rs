@@ -1,11 +1,11 @@
-//! Plans: from a dataset and from a profile, the promised fields, the paper's figures.
+//! `graphmill plan`: plans from a dataset and from a profile, promised fields, the paper's figures.
 
 mod common;
 
 use common::Sandbox;
 
 #[test]
-fn a_plan_is_made_of_a_dataset_and_again_of_its_profile() {
+fn a_recorded_profile_repeats_the_plan() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
     let plan = sandbox
@@ -16,7 +16,7 @@ fn a_plan_is_made_of_a_dataset_and_again_of_its_profile() {
     for row in strategies {
         assert!(row["epoch_seconds"].as_f64().unwrap() > 0.0, "{row}");
         assert!(row["samplers"].as_u64().unwrap() >= 1 && row["trainers"].is_u64(), "{row}");
-        assert_eq!(row["cache_ratio"], 1.0, "a device holds this dataset: {row}");
+        assert_eq!(row["cache_ratio"], 1.0, "this dataset fits on a device: {row}");
         assert!(row["bottleneck"].is_string(), "{row}");
     }
     let factored = &strategies[3];
@@ -24,7 +24,7 @@ fn a_plan_is_made_of_a_dataset_and_again_of_its_profile() {
     assert!(names.contains(&plan["recommended"].as_str().unwrap()));
     assert_eq!(plan["profile"]["batches"], 8);
 
-    // the profile alone gives the same plan, always
+    // the profile alone gives the same plan
     sandbox.write("profile.json", plan["profile"].to_string());
     assert_eq!(sandbox.ok_json("plan --profile profile.json --hardware v100x8"), plan);
     sandbox.write(
@@ -32,18 +32,18 @@ fn a_plan_is_made_of_a_dataset_and_again_of_its_profile() {
         "devices = { count = 2, memory = '64K', speed = 1.0 }\nlink = { bandwidth = 1e9 }\n\
          host = { cores = 2, memory = '1G' }\n",
     );
-    let told = sandbox.ok("plan --profile profile.json --hardware small.toml");
-    assert!(told.starts_with("small: 2 devices of"), "{told}");
-    assert!(told.contains("factored      does not fit: a Sampler has"), "{told}");
-    assert!(told.contains("nothing fits this machine"), "{told}");
+    let text = sandbox.ok("plan --profile profile.json --hardware small.toml");
+    assert!(text.starts_with("small: 2 devices of"), "{text}");
+    assert!(text.contains("factored      does not fit: a Sampler has"), "{text}");
+    assert!(text.contains("nothing fits this machine"), "{text}");
 }
 
 #[test]
-fn the_paper_s_figures_are_told_with_their_errors() {
+fn the_papers_figures_are_predicted_with_their_errors() {
     let sandbox = Sandbox::new();
-    let told = sandbox.ok_json("plan --paper fgnn");
-    assert_eq!(told["cells"].as_array().unwrap().len(), 12);
-    assert!(told["cells"][2]["testbed"]["error"].as_f64().unwrap().abs() < 0.15);
+    let report = sandbox.ok_json("plan --paper fgnn");
+    assert_eq!(report["cells"].as_array().unwrap().len(), 12);
+    assert!(report["cells"][2]["testbed"]["error"].as_f64().unwrap().abs() < 0.15);
     let text = sandbox.ok("plan --paper fgnn");
     assert!(text.contains("the formula gives 8 of 12") && text.contains("error, in the mean"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! Reordering as users meet it: the dataset stays what it was, and says what its nodes were called.
+//! `graphmill reorder`: the dataset stays the same graph and keeps the original node ids.
 
 mod common;
 
@@ -6,28 +6,28 @@ use common::Sandbox;
 use graphmill_core::Labels;
 use graphmill_data::{Dataset, npy};
 
-/// The class of every node.
+/// Class of every node.
 fn classes(dataset: &Dataset) -> &[i32] {
-    let Labels::Single { class, .. } = &dataset.labels else { panic!("one class a node") };
+    let Labels::Single { class, .. } = &dataset.labels else { panic!("the dataset has one class per node") };
     class
 }
 
 #[test]
-fn a_dataset_is_reordered_told_of_and_trained_on() {
+fn a_reordered_dataset_keeps_its_graph_and_its_original_ids() {
     let sandbox = Sandbox::new();
     let data = sandbox.dataset("data");
-    let told = sandbox.ok_json("reorder data new --by degree");
+    let report = sandbox.ok_json("reorder data new --by degree");
     assert_eq!(
-        (told["by"].as_str(), told["nodes"].as_u64()),
+        (report["by"].as_str(), report["nodes"].as_u64()),
         (Some("degree"), Some(data.num_nodes() as u64))
     );
     for stage in ["open", "order", "topology", "features", "labels", "finish"] {
-        assert!(told["stages"][stage].as_f64().is_some_and(|s| s >= 0.0), "{stage}: {told}");
+        assert!(report["stages"][stage].as_f64().is_some_and(|s| s >= 0.0), "{stage}: {report}");
     }
     let new = Dataset::open(sandbox.path("new")).unwrap();
     let ids = new.original_ids.as_ref().unwrap();
     assert!(classes(&new).iter().zip(&ids[..]).all(|(&c, &v)| c == classes(&data)[v as usize]));
-    // again, and in place: the ids are those of the first dataset
+    // reordered again in place: the original ids are still those of the first dataset
     sandbox.ok("reorder new new --by random --seed 5 --force");
     let newer = Dataset::open(sandbox.path("new")).unwrap();
     let again = newer.original_ids.as_ref().unwrap();
@@ -43,22 +43,22 @@ fn a_dataset_is_reordered_told_of_and_trained_on() {
     let exported = sandbox.ok_json("export new npz new.npz");
     assert!(exported["left_out"].to_string().contains("before they were reordered"));
     sandbox.ok("train new --hidden 8 --fanout 3,3 --epochs 1 --out run");
-    // answers are in the dataset's ids, or in those of the first
+    // predictions by the dataset's ids, or by the original ones
     let predicted = |args: &str| {
         sandbox.ok(&format!("predict run --out classes.npy {args}"));
         npy::open(sandbox.path("classes.npy")).unwrap().read_as_i64().unwrap()
     };
-    let (by_new, by_first) = (predicted(""), predicted("--original-ids"));
-    assert!(again.iter().zip(&by_new).all(|(&first, &class)| by_first[first as usize] == class));
+    let (by_new, by_original) = (predicted(""), predicted("--original-ids"));
+    assert!(again.iter().zip(&by_new).all(|(&original, &class)| by_original[original as usize] == class));
     sandbox.write("some", format!("7\n{}\n", again[3]));
-    assert_eq!(predicted("--original-ids --nodes some"), [by_first[7], by_new[3]]);
+    assert_eq!(predicted("--original-ids --nodes some"), [by_original[7], by_new[3]]);
     sandbox.ok("train data --hidden 8 --fanout 3,3 --epochs 1 --out plain");
     let refused = sandbox.run("predict plain --out none.npy --original-ids");
     assert!(refused.status == Some(1) && refused.stderr.contains("was not reordered"), "{}", refused.stderr);
 }
 
 #[test]
-fn the_same_bytes_for_any_number_of_threads() {
+fn orders_do_not_depend_on_the_number_of_threads() {
     let sandbox = Sandbox::new();
     sandbox.sparse_dataset("data");
     for by in ["degree", "bfs", "rcm", "random"] {

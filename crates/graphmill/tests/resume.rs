@@ -1,5 +1,5 @@
-//! A run that is killed or interrupted at any moment and resumed ends with the same bits as one
-//! that was left alone.
+//! A run that is killed or interrupted at any moment and resumed ends with the same bits as an
+//! uninterrupted one.
 
 #![cfg(unix)]
 
@@ -14,7 +14,7 @@ use std::{
 
 use common::{Sandbox, copy_dir};
 
-/// The next number of a short random sequence (xorshift).
+/// Next number of a random sequence (xorshift).
 fn draw(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -22,7 +22,7 @@ fn draw(state: &mut u64) -> u64 {
     *state
 }
 
-/// Kills a run again and again, at moments drawn anew every time.
+/// Kills a run several times at random moments and compares its results with an uninterrupted run.
 fn survives_being_killed(options: &str) {
     let sandbox = Sandbox::new();
     if options.contains("--sparse") {
@@ -41,7 +41,7 @@ fn survives_being_killed(options: &str) {
     let mut killed = 0;
     for attempt in 0.. {
         assert!(attempt < 100, "no end after {killed} kills, seed {seed}");
-        // a run killed before it had written its configuration has not begun
+        // a run killed before it wrote its configuration starts from scratch
         let begun = sandbox.path("run/config.toml").exists();
         let how = if begun { "--resume".to_string() } else { format!("data {options}") };
         let began = Instant::now();
@@ -58,7 +58,7 @@ fn survives_being_killed(options: &str) {
         let output = child.wait_with_output().unwrap();
         match output.status.code() {
             None => killed += 1,
-            // too fast for the first blow: the whole run had been slowed down by others
+            // finished before the first kill, because other work had slowed down the whole run
             Some(0) if killed == 0 => {
                 whole = began.elapsed();
                 fs::remove_dir_all(sandbox.path("run")).unwrap();
@@ -86,19 +86,19 @@ fn a_killed_run_with_sparse_features_ends_with_the_same_bits() {
     survives_being_killed("--sparse on --input-dropout 0.3");
 }
 
-/// How many epochs the run has recorded.
+/// Number of epochs that the run has recorded.
 fn recorded(sandbox: &Sandbox) -> usize {
     fs::read_to_string(sandbox.path("run/metrics.jsonl")).map_or(0, |text| text.lines().count())
 }
 
-/// Waits until a run has recorded more than so many epochs, and asks it to stop as Ctrl-C does.
+/// Waits until a run has recorded more than `epochs` epochs, and interrupts it as Ctrl-C does.
 fn interrupt(sandbox: &Sandbox, child: &Child, epochs: usize) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while recorded(sandbox) <= epochs {
-        assert!(Instant::now() < deadline, "the run does not get on");
+        assert!(Instant::now() < deadline, "the run makes no progress");
         sleep(Duration::from_millis(1));
     }
-    // SAFETY: the child has not been waited for, so the id is still its own.
+    // SAFETY: the child has not been waited for, so no other process has its id.
     assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) }, 0);
 }
 
@@ -109,17 +109,18 @@ fn a_killed_run_of_another_strategy_ends_with_the_same_bits() {
 }
 
 #[test]
-fn ctrl_c_ends_after_the_batch_and_resumes_to_the_same_bits() {
+fn ctrl_c_stops_after_the_batch_and_resumes_to_the_same_bits() {
     ctrl_c("--strategy sequential");
 }
 
 #[test]
-fn ctrl_c_with_workers() {
+fn ctrl_c_stops_workers_and_resumes_to_the_same_bits() {
     ctrl_c("--strategy pipelined");
     ctrl_c("--strategy pipelined --allocation 1,1,1 --queue 4");
     ctrl_c("--strategy factored --devices virtual:2");
 }
 
+/// Interrupts a run three times and compares its results with an uninterrupted run.
 fn ctrl_c(options: &str) {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
@@ -127,8 +128,7 @@ fn ctrl_c(options: &str) {
     sandbox.ok(&format!("{options} --out whole"));
     let mut how = format!("{options} --out run --json");
     for _ in 0..3 {
-        // one epoch more than there were: then it is the child that writes, and it listens to
-        // signals
+        // one more epoch was recorded by this child, so its signal handler is installed
         let epochs = recorded(&sandbox);
         let child =
             sandbox.command(&how).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
@@ -154,7 +154,7 @@ fn ctrl_c(options: &str) {
 }
 
 #[test]
-fn a_finished_run_resumes_to_itself_and_goes_on_with_more_epochs() {
+fn finished_runs_resume_to_themselves_or_to_more_epochs() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
     let options = "train data --hidden 16 --fanout 5,5 --batch-size 200";
@@ -166,13 +166,13 @@ fn a_finished_run_resumes_to_itself_and_goes_on_with_more_epochs() {
     sandbox.ok("train --resume --out run --epochs 4 --threads 1");
     sandbox.ok("train data --resume --out run --epochs 5");
     sandbox.results("whole").assert_same(&sandbox.results("run"), "2, then 4, then 5 epochs");
-    // fewer epochs than there are: nothing is lost
+    // fewer epochs than recorded: nothing is lost
     sandbox.ok("train --resume --out run --epochs 3");
     sandbox.results("whole").assert_same(&sandbox.results("run"), "asked for fewer epochs");
 }
 
 #[test]
-fn a_run_stopped_early_resumes_to_itself() {
+fn early_stopped_runs_resume_to_themselves() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
     sandbox.ok("train data --hidden 8 --fanout 5,5 --lr 0.05 --epochs 200 --patience 3 --out run");
@@ -183,7 +183,7 @@ fn a_run_stopped_early_resumes_to_itself() {
 }
 
 #[test]
-fn what_would_change_the_numbers_cannot_change() {
+fn options_that_change_results_are_refused_on_resume() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
     sandbox.ok("train data --hidden 16 --epochs 1 --out run");
@@ -206,7 +206,7 @@ fn what_would_change_the_numbers_cannot_change() {
 }
 
 #[test]
-fn damage_is_named_and_nothing_is_touched() {
+fn damaged_checkpoints_are_named_and_left_alone() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
     sandbox.ok("train data --hidden 16 --epochs 2 --out run");
@@ -232,13 +232,13 @@ fn damage_is_named_and_nothing_is_touched() {
             let outcome = sandbox.run(&format!("train --resume --out {run} --epochs 4"));
             assert_eq!(outcome.status, Some(1), "{name}: {}", outcome.stderr);
             assert!(outcome.stderr.contains(&name), "{name}: {}", outcome.stderr);
-            assert!(outcome.stderr.contains("train again"), "the mend: {}", outcome.stderr);
+            assert!(outcome.stderr.contains("train again"), "the remedy: {}", outcome.stderr);
             assert!(!outcome.stderr.contains("panicked"), "{}", outcome.stderr);
-            assert_eq!(sandbox.read(&name), bytes, "what is left stays as it is");
+            assert_eq!(sandbox.read(&name), bytes, "the damaged file is unchanged");
             assert_eq!(sandbox.epochs(&run), sandbox.epochs("run"));
         }
     }
-    // a line of the metrics that the checkpoint speaks of
+    // a damaged line of the metrics within the checkpoint's epochs
     sandbox.write("run/metrics.jsonl", "{\"epoch\": 1\n");
     let outcome = sandbox.run("train --resume --out run --epochs 4");
     assert_eq!(outcome.status, Some(1));
@@ -246,7 +246,7 @@ fn damage_is_named_and_nothing_is_touched() {
 }
 
 #[test]
-fn a_run_is_found_from_anywhere() {
+fn runs_work_from_any_working_directory() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
     sandbox.ok("train data --hidden 16 --epochs 1 --out here/run");
@@ -266,7 +266,7 @@ fn a_run_is_found_from_anywhere() {
 }
 
 #[test]
-fn a_best_model_newer_than_the_checkpoint_is_written_again() {
+fn a_best_model_newer_than_the_checkpoint_is_replaced() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
     let options = "train data --hidden 16 --fanout 5,5 --lr 0.001";
@@ -275,7 +275,7 @@ fn a_best_model_newer_than_the_checkpoint_is_written_again() {
     sandbox.ok(&format!("{options} --epochs 6 --out longer"));
     let newer = sandbox.read("longer/best.safetensors");
     assert_ne!(newer, before.weights[0], "it improves");
-    // a copy from a later epoch, and none at all; resumed with fewer epochs than the checkpoint has
+    // a best model of a later epoch, and a missing one; resumed with fewer epochs than recorded
     for bytes in [Some(newer), None] {
         match bytes {
             Some(bytes) => sandbox.write("run/best.safetensors", bytes),
@@ -288,7 +288,7 @@ fn a_best_model_newer_than_the_checkpoint_is_written_again() {
 }
 
 #[test]
-fn a_moved_dataset_is_the_same_dataset() {
+fn moved_datasets_are_recognized() {
     let sandbox = Sandbox::new();
     let data = sandbox.dataset("data");
     sandbox.ok("train data --hidden 16 --epochs 2 --out whole");
@@ -311,16 +311,16 @@ fn a_moved_dataset_is_the_same_dataset() {
     assert_eq!(sandbox.ok_json("eval run --dataset moved"), scores);
     assert_eq!(sandbox.ok_json("predict run --dataset moved --out new.npy")["same_dataset"], true);
     sandbox.ok("train moved --resume --out run --epochs 2");
-    sandbox.results("run").assert_same(&sandbox.results("whole"), "gone on with from another place");
+    sandbox.results("run").assert_same(&sandbox.results("whole"), "resumed on the moved dataset");
     assert_eq!(sandbox.json("run/dataset.json")["path"], sandbox.path("moved").to_str().unwrap());
     sandbox.ok("eval run");
-    // data of the same widths may be predicted on, and is told apart
+    // other data of the same widths may be predicted on, and is reported as other
     let mut other = data.clone();
     other.split.test = data.split.test[1..].to_vec().into();
     other.save(sandbox.path("other")).unwrap();
     assert_eq!(sandbox.ok_json("eval run --dataset other")["same_dataset"], false);
     assert_eq!(sandbox.ok_json("predict run --dataset other --out new.npy")["same_dataset"], false);
-    // but not in silence, in the place of the run's own
+    // but it may not silently replace the run's own dataset
     other.save_replacing(sandbox.path("moved")).unwrap();
     for command in ["eval run", "predict run --out other.npy"] {
         let outcome = sandbox.run(command);
@@ -332,13 +332,13 @@ fn a_moved_dataset_is_the_same_dataset() {
 }
 
 #[test]
-fn another_dataset_in_the_same_place_is_refused() {
+fn another_dataset_at_the_same_path_is_refused() {
     let sandbox = Sandbox::new();
     let data = sandbox.dataset("data");
     sandbox.ok("train data --hidden 16 --epochs 1 --out run");
     let before = sandbox.results("run");
     let summary = sandbox.json("run/summary.json");
-    let then = summary["dataset"]["checksum"].as_str().expect("of the manifest");
+    let then = summary["dataset"]["checksum"].as_str().expect("the checksum of the manifest");
     let mut other = data.clone();
     other.split.train = data.split.train[1..].to_vec().into();
     other.save_replacing(sandbox.path("data")).unwrap();
@@ -349,7 +349,7 @@ fn another_dataset_in_the_same_place_is_refused() {
         assert!(outcome.stderr.contains(word), "'{word}' not in {}", outcome.stderr);
     }
     before.assert_same(&sandbox.results("run"), "refused");
-    // imported again, but the same
+    // the same dataset, written again
     data.save_replacing(sandbox.path("data")).unwrap();
     sandbox.ok("train --resume --out run --epochs 2");
 }

@@ -1,10 +1,10 @@
-//! Hit rates without training, runs whose features do not fit, and orders by hotness.
+//! `graphmill hotness`, runs with features beyond a memory budget, and orders by hotness.
 
 mod common;
 
 use common::Sandbox;
 
-/// A block model in `data`, of 2,000 nodes and 16 features.
+/// A sandbox with the dataset `data`: a block model of 2,000 nodes and 16 features.
 fn sandbox() -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.ok("generate sbm data --nodes 2000 --classes 4 --feature-dim 16 --seed 3");
@@ -12,19 +12,19 @@ fn sandbox() -> Sandbox {
 }
 
 #[test]
-fn hit_rates_are_told_drawn_and_the_same_for_any_number_of_threads() {
+fn hit_rates_are_reported_plotted_and_independent_of_threads() {
     let sandbox = sandbox();
-    let words = "hotness data --policies degree,presc:2,optimal,sieve --samplers neighbor,saint-rw --ratios 0,0.1,1 --fanout 4,3 \
-                 --batch-size 100";
-    let told = sandbox.ok_json(&format!("{words} --plot hits.svg --threads 1"));
-    let rows = told["results"].as_array().unwrap();
+    let command = "hotness data --policies degree,presc:2,optimal,sieve --samplers neighbor,saint-rw \
+                   --ratios 0,0.1,1 --fanout 4,3 --batch-size 100";
+    let report = sandbox.ok_json(&format!("{command} --plot hits.svg --threads 1"));
+    let rows = report["results"].as_array().unwrap();
     assert_eq!(rows.len(), 2 * 4 * 3);
     for row in rows {
         let (ratio, rate) = (row["ratio"].as_f64().unwrap(), row["hit_rate"].as_f64().unwrap());
         assert!((0.0..=1.0).contains(&rate) && (ratio > 0.0 || rate == 0.0), "{row}");
         assert!(row["policy"].is_string() && row["sampler"].is_string());
     }
-    assert_eq!(told, sandbox.ok_json(&format!("{words} --threads 3")));
+    assert_eq!(report, sandbox.ok_json(&format!("{command} --threads 3")));
     assert!(String::from_utf8(sandbox.read("hits.svg")).unwrap().starts_with("<svg"));
     let text = sandbox.ok("hotness data");
     assert!(
@@ -34,7 +34,7 @@ fn hit_rates_are_told_drawn_and_the_same_for_any_number_of_threads() {
 }
 
 #[test]
-fn features_beyond_a_budget_stay_on_the_disk_and_nothing_else_changes() {
+fn features_beyond_a_budget_stay_on_disk_and_change_no_result() {
     let sandbox = sandbox();
     let train = "train data --hidden 8 --fanout 4,3 --batch-size 100 --epochs 2 --fused off";
     let plain = sandbox.ok_json(&format!("{train} --out plain"));
@@ -44,20 +44,21 @@ fn features_beyond_a_budget_stay_on_the_disk_and_nothing_else_changes() {
         ("fifo", "--cache fifo --cache-ratio 0.2"),
         (
             "device",
-            "--devices virtual:2 --cache-ratio 0.1 --cache degree --host-budget 64K --placement replicate:0.5",
+            "--devices virtual:2 --cache-ratio 0.1 --cache degree --host-budget 64K \
+             --placement replicate:0.5",
         ),
     ] {
         let tiers = tiers.to_string();
-        let told = sandbox.ok_json(&format!("{} {tiers} --out {name}", train.replace("--fused off", "")));
-        for (a, b) in told["epochs"].as_array().unwrap().iter().zip(plain["epochs"].as_array().unwrap()) {
+        let summary = sandbox.ok_json(&format!("{} {tiers} --out {name}", train.replace("--fused off", "")));
+        for (a, b) in summary["epochs"].as_array().unwrap().iter().zip(plain["epochs"].as_array().unwrap()) {
             assert_eq!((&a["loss"], &a["valid_score"]), (&b["loss"], &b["valid_score"]), "{name}");
             let rate = a["hit_rate"].as_f64().unwrap();
             assert!(rate > 0.1 && rate < 1.0, "{name}: {rate}");
             assert!(a["traffic"]["disk"]["rows"].as_u64().unwrap() > 0, "{name}");
             assert!(a["traffic"]["disk"]["seconds"].as_f64().unwrap() > 0.0, "{name}");
         }
-        assert_eq!(told["test"], plain["test"], "{name}");
-        // what was trained over tiers is judged over them
+        assert_eq!(summary["test"], plain["test"], "{name}");
+        // eval reads through the tiers of the run
         assert_eq!(sandbox.ok_json(&format!("eval {name}"))["test"], sandbox.ok_json("eval plain")["test"]);
     }
     sandbox.ok("predict half --out half.npy");
@@ -66,14 +67,14 @@ fn features_beyond_a_budget_stay_on_the_disk_and_nothing_else_changes() {
 }
 
 #[test]
-fn a_dataset_is_reordered_by_what_training_reads() {
+fn datasets_are_reordered_by_the_rows_that_training_reads() {
     let sandbox = sandbox();
     sandbox.ok("reorder data hot --by presc:2 --fanout 4,3 --batch-size 100");
     let rates = |data: &str| {
-        let told = sandbox.ok_json(&format!(
+        let report = sandbox.ok_json(&format!(
             "hotness {data} --policies optimal --ratios 0.1 --fanout 4,3 --batch-size 100"
         ));
-        told["results"][0]["hit_rate"].as_f64().unwrap()
+        report["results"][0]["hit_rate"].as_f64().unwrap()
     };
     let (before, after) = (rates("data"), rates("hot"));
     assert!((before - after).abs() < 0.05, "the same graph, other draws: {before} {after}");

@@ -1,5 +1,5 @@
-//! What a person sees of a run besides its results: the trace, TensorBoard's files, the report, and
-//! that runs from before there were any of these go on.
+//! Views of a run: the trace, TensorBoard's event files and the report, also of runs of older
+//! versions that have none of them.
 
 mod common;
 
@@ -10,14 +10,14 @@ use serde_json::Value;
 
 const OPTIONS: &str = "train data --hidden 8 --fanout 3,3 --batch-size 500";
 
-/// The names in a directory.
+/// Names of the files in a directory.
 fn names(sandbox: &Sandbox, dir: &str) -> Vec<String> {
     let entries = fs::read_dir(sandbox.path(dir)).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
 #[test]
-fn a_run_leaves_a_trace_event_files_and_a_report_of_its_workers_where_asked() {
+fn traces_and_event_files_are_written_on_request() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
     sandbox.ok(&format!("{OPTIONS} --epochs 2 --out plain"));
@@ -36,7 +36,7 @@ fn a_run_leaves_a_trace_event_files_and_a_report_of_its_workers_where_asked() {
     let html = String::from_utf8(sandbox.read("run/report.html")).unwrap();
     assert!(html.contains("Utilisation") && html.contains("The bottleneck") && html.contains("Memory"));
 
-    // a resumed run has a trace of its own, and one more event file
+    // a resumed run starts a new trace and adds an event file
     sandbox.ok("train --resume --out run --epochs 3");
     let events = sandbox.json("run/trace.json")["traceEvents"].as_array().unwrap().clone();
     let of_batches =
@@ -47,7 +47,7 @@ fn a_run_leaves_a_trace_event_files_and_a_report_of_its_workers_where_asked() {
 }
 
 #[test]
-fn a_run_from_before_workers_were_recorded_is_reported_and_goes_on() {
+fn older_runs_without_worker_records_are_reported_and_resume() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
     sandbox.ok(&format!("{OPTIONS} --epochs 2 --out run"));
@@ -76,6 +76,6 @@ fn a_run_from_before_workers_were_recorded_is_reported_and_goes_on() {
     assert!(html.contains("Training loss") && !html.contains("Utilisation"));
     sandbox.ok("train --resume --out run --epochs 3 --tensorboard");
     let html = String::from_utf8(sandbox.read("run/report.html")).unwrap();
-    assert!(html.contains("Utilisation"), "of the last epoch");
+    assert!(html.contains("Utilisation"), "the report shows the workers of the last epoch");
     assert_eq!(names(&sandbox, "run/tensorboard").len(), 1);
 }

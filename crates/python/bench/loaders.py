@@ -1,13 +1,19 @@
 #!/usr/bin/env python3
-"""Loader throughput beside PyTorch Geometric's, DGL's and GraphBolt's, in one run, at equal threads: figures of book/src/results/peers.md.
+"""Compares loader throughput with PyTorch Geometric, DGL and GraphBolt, at equal threads.
 
-Each line alternates whole epochs of all loaders over the same graph, tensors, seeds and fanouts, and takes the best of some rounds of each. What a batch costs the
-consumer is in all: rows of features and labels are gathered, and touched as tensors. With one thread a peer works in the process itself. With more it is measured both in the
-process with that many threads and with as many persistent worker processes, started and warmed up before (our threads are started anew every epoch), and its better
-epoch counts. Peers are those that are installed: PyTorch Geometric is compared with `graphmill.NeighborLoader`, DGL and GraphBolt with
-`graphmill.dgl.DataLoader`, which draws as they do (every node again in every layer).
+book/src/results/peers.md quotes the results.
 
-    python loaders.py [--scale 18] [--degree 16] [--dim 100] [--rounds 3] [--batches 24] [--threads 1 2] [--json]
+Each line alternates whole epochs of all loaders over the same graph, tensors, seeds and fanouts,
+and takes the best of several rounds of each. All of a batch's cost to the consumer counts: rows of
+features and labels are gathered, and read as tensors. With one thread a peer works in this process.
+With more threads it is measured both in this process with that many threads and with as many
+persistent worker processes, which are started and warmed up in advance (our threads start in every
+epoch), and its better epoch counts. Installed peers take part: PyTorch Geometric is compared with
+`graphmill.NeighborLoader`, DGL and GraphBolt with `graphmill.dgl.DataLoader`, which expands every
+node in every layer, as they do.
+
+    python loaders.py [--scale 18] [--degree 16] [--dim 100] [--rounds 3] [--batches 24]
+                      [--threads 1 2] [--json]
 """
 
 import argparse
@@ -44,7 +50,7 @@ def of_graphbolt(batch):
 
 
 def measure(loader, read):
-    """Seeds a second of a whole epoch, from `iter()` to the last batch, and edges of a batch."""
+    """Seeds per second of a whole epoch, from `iter()` to the last batch, and edges per batch."""
     seeds = edges = batches = 0
     began = time.perf_counter()
     for batch in loader:
@@ -55,32 +61,32 @@ def measure(loader, read):
 
 
 def settings(threads):
-    """Worker processes of a peer: none, and one for each thread."""
+    """Worker processes of a peer: none, and one per thread."""
     return [("", {}), *([(f", {threads} workers", {"num_workers": threads, "persistent_workers": True})] if threads > 1 else [])]
 
 
 def pyg(dataset):
-    """PyTorch Geometric's loader and ours in its place."""
+    """Loaders of PyTorch Geometric and of this package."""
     import torch_geometric.typing
     from torch_geometric.loader import NeighborLoader
 
     data = dataset.to_pyg()
-    # an ordinary tensor, as a script has it
+    # an ordinary tensor, as in a script
     data.x = data.x.clone()
     del data.edge_weight
     sampler = "pyg-lib" if torch_geometric.typing.WITH_PYG_LIB else "torch-sparse"
 
     def make(nodes, fanout, batch_size, threads):
         common = dict(num_neighbors=fanout, input_nodes=nodes, batch_size=batch_size, shuffle=True)
-        for told, workers in settings(threads):
-            yield "pyg", f"pyg{told}", NeighborLoader(data, **workers, **common), of_pyg
+        for suffix, workers in settings(threads):
+            yield "pyg", f"pyg{suffix}", NeighborLoader(data, **workers, **common), of_pyg
         yield "graphmill", "graphmill", graphmill.NeighborLoader(data, num_threads=threads, **common), of_pyg
 
     return {"torch_geometric": torch_geometric.__version__, "sampler": sampler}, make
 
 
 def dgl(dataset):
-    """DGL's loader, GraphBolt's pipeline and our blocks in their place."""
+    """DGL's loader, GraphBolt's pipeline and the blocks of this package."""
     import dgl
     import dgl.graphbolt as gb
 
@@ -94,15 +100,15 @@ def dgl(dataset):
 
     def make(nodes, fanout, batch_size, threads):
         far_first = fanout[::-1]
-        for told, workers in settings(threads):
+        for suffix, workers in settings(threads):
             sampler = dgl.dataloading.NeighborSampler(far_first, prefetch_node_feats=["feat"], prefetch_labels=["label"])
-            yield "dgl", f"dgl{told}", dgl.dataloading.DataLoader(graph, nodes, sampler, batch_size=batch_size, shuffle=True, **workers), of_blocks
+            yield "dgl", f"dgl{suffix}", dgl.dataloading.DataLoader(graph, nodes, sampler, batch_size=batch_size, shuffle=True, **workers), of_blocks
             for width, sampled in sampling.items():
                 seeds = nodes.int() if width else nodes
                 items = gb.ItemSet((seeds, y[nodes]), names=("seed_nodes", "labels"))
                 pipe = gb.ItemSampler(items, batch_size=batch_size, shuffle=True).sample_neighbor(sampled, far_first)
                 pipe = pipe.fetch_feature(rows, node_feature_keys=["feat"])
-                yield "graphbolt", f"graphbolt{width}{told}", gb.DataLoader(pipe, **workers), of_graphbolt
+                yield "graphbolt", f"graphbolt{width}{suffix}", gb.DataLoader(pipe, **workers), of_graphbolt
         sampler = graphmill.dgl.NeighborSampler(far_first)
         ours = graphmill.dgl.DataLoader(dataset, nodes, sampler, batch_size=batch_size, shuffle=True, num_threads=threads)
         yield "graphmill", "graphmill", ours, of_blocks
@@ -112,13 +118,13 @@ def dgl(dataset):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--scale", type=int, default=18, help="2^scale nodes of a Kronecker graph")
+    parser.add_argument("--scale", type=int, default=18, help="generate a Kronecker graph of 2^SCALE nodes")
     parser.add_argument("--degree", type=float, default=16)
     parser.add_argument("--dim", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--batches", type=int, default=24, help="of an epoch, at most")
+    parser.add_argument("--batches", type=int, default=24, help="maximum number of batches per epoch")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--cases", type=int, nargs="+", default=range(len(CASES)), help="lines of the table, from 0 on")
+    parser.add_argument("--cases", type=int, nargs="+", default=range(len(CASES)), help="lines of the table to measure, from 0")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     families = [family for name, family in (("torch_geometric", pyg), ("dgl", dgl)) if _frameworks.find(name) is not None]
@@ -134,7 +140,7 @@ def main():
         heading = {"graph": str(dataset), "torch": torch.__version__, **versions}
         if not options.json:
             print(", ".join(f"{name} {value}" for name, value in heading.items()))
-            print("| fanout | batch | threads | peer, its best setting | its seeds/s | graphmill seeds/s | ratio | edges a batch, of both |\n|---|---|---|---|---|---|---|---|")
+            print("| fanout | batch | threads | peer (best setting) | peer seeds/s | graphmill seeds/s | ratio | edges per batch (peer and graphmill) |\n|---|---|---|---|---|---|---|---|")
         for number in options.cases:
             fanout, batch_size = CASES[number]
             for threads in options.threads:
@@ -149,7 +155,7 @@ def main():
                         # the first epoch warms up
                         if turn > 0:
                             best[peer] = max(best.get(peer, found), found)
-                # worker processes end here, not in those of the next line, which are forked
+                # end worker processes here, before those of the next line are forked
                 del loader, loaders
                 gc.collect()
                 speed, edges, _ = best.pop("graphmill")

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""An epoch of a PyTorch Geometric script with its own loader and with ours, and what share of it the loader took, in one run.
+"""Compares an epoch of a PyTorch Geometric script with its own loader and with graphmill's.
+
+Prints the time of the epoch and of waiting for batches.
 
     python script.py [--epochs 3] [--threads 2]
 """
@@ -19,7 +21,7 @@ import graphmill
 
 
 def epochs(loader, data, count):
-    """The fastest of some epochs: seconds in all, and of these how many the loop waited for batches; and the test accuracy at the end."""
+    """Seconds of the fastest epoch and of its waiting for batches, and the final test accuracy."""
     torch.manual_seed(0)
     model = GraphSAGE(data.num_features, 64, 2, 10)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
@@ -46,7 +48,7 @@ def epochs(loader, data, count):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of torch")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="threads of torch")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     data = graphmill.Dataset.demo().to_pyg()
@@ -56,7 +58,7 @@ def main():
         "torch_geometric, 2 workers": Theirs(data, num_workers=2, persistent_workers=True, **common),
         "graphmill, 1 thread": graphmill.NeighborLoader(data, num_threads=1, **common),
     }
-    print("| loader | epoch, s | of that waiting for batches, s | test accuracy |\n|---|---|---|---|")
+    print("| loader | epoch, s | waiting for batches, s | test accuracy |\n|---|---|---|---|")
     for name, loader in cases.items():
         seconds, waited, accuracy = epochs(loader, data, options.epochs)
         print(f"| {name} | {seconds:.2f} | {waited:.2f} | {accuracy:.4f} |", flush=True)

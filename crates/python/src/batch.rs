@@ -1,31 +1,32 @@
-//! A minibatch as users get it: whole arrays of 64-bit ids, and gathered rows.
+//! Minibatches as users get them: arrays of 64-bit ids, and gathered rows.
 
 use crate::pool::{Lease, Pool};
 
-/// What a method draws: a list of nodes, and edges by places in that list. A workspace: cleared and
-/// filled again.
+/// Result of a method: a list of nodes, and edges as positions in that list. Reused between
+/// batches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drawn {
-    /// The nodes' ids, the seeds first.
+    /// Ids of the nodes, the seeds first.
     pub nodes: Vec<u32>,
-    /// Place of each edge's source.
+    /// Position of each edge's source.
     pub src: Vec<u32>,
-    /// Place of each edge's destination.
+    /// Position of each edge's destination.
     pub dst: Vec<u32>,
-    /// The user's number of each edge.
+    /// Number of each edge in the user's list.
     pub edges: Vec<u64>,
-    /// Which tree each node is of, where every seed has one of its own.
+    /// Tree of each node, if every seed has its own tree.
     pub tree: Option<Vec<u32>>,
-    /// Where each seed is in the list, where they are not the first.
+    /// Position of each seed in the list, if the seeds do not come first.
     pub roots: Option<Vec<u32>>,
-    /// How many nodes each hop added, the seeds being the first hop; where that is told.
+    /// Number of nodes that each hop added, where the seeds are the first hop; `None` if hops are
+    /// not counted.
     pub nodes_per_hop: Option<Vec<usize>>,
-    /// How many edges each hop added.
+    /// Number of edges that each hop added.
     pub edges_per_hop: Option<Vec<usize>>,
 }
 
 impl Drawn {
-    /// Empties it and keeps its memory.
+    /// Empties the lists and keeps their memory.
     pub fn clear(&mut self) {
         let Self { nodes, src, dst, edges, tree, roots, nodes_per_hop, edges_per_hop } = self;
         [nodes, src, dst].into_iter().for_each(Vec::clear);
@@ -36,48 +37,48 @@ impl Drawn {
 
 /// A minibatch. Arrays of ids are `i64`.
 pub struct Batch {
-    /// Its number in the epoch.
+    /// Number of the batch in the epoch.
     pub number: u64,
-    /// Places of the seeds among the inputs (`B`).
+    /// Positions of the seeds among the inputs (`B`).
     pub inputs: Lease,
     /// Global ids of the nodes (`N`).
     pub nodes: Lease,
-    /// Sources, then destinations of the edges, as places in `nodes` (`2 x M`).
+    /// Sources, then destinations of the edges, as positions in `nodes` (`2 x M`).
     pub edge_index: Lease,
-    /// The user's numbers of the edges (`M`).
+    /// Numbers of the edges in the user's list (`M`).
     pub edges: Lease,
-    /// Which tree each node is of (`N`).
+    /// Tree of each node (`N`).
     pub tree: Option<Lease>,
-    /// Where each seed is in `nodes` (`B`).
+    /// Position of each seed in `nodes` (`B`).
     pub roots: Option<Lease>,
     /// Rows of each table.
     pub tables: Vec<Lease>,
-    /// Nodes that each hop added.
+    /// Number of nodes that each hop added.
     pub nodes_per_hop: Option<Vec<usize>>,
-    /// Edges that each hop added.
+    /// Number of edges that each hop added.
     pub edges_per_hop: Option<Vec<usize>>,
 }
 
 impl Batch {
-    /// `B`.
+    /// Number of seeds `B`.
     pub fn num_seeds(&self) -> usize {
         self.inputs.of::<i64>().len()
     }
 
-    /// `N`.
+    /// Number of nodes `N`.
     pub fn num_nodes(&self) -> usize {
         self.nodes.of::<i64>().len()
     }
 
-    /// `M`.
+    /// Number of edges `M`.
     pub fn num_edges(&self) -> usize {
         self.edges.of::<i64>().len()
     }
 }
 
-/// Values widened to `i64`, in memory of the pool.
+/// Concatenates the lists as `i64`, in memory of the pool.
 pub(crate) fn wide<T: Copy + Into<u64>>(pool: &Pool, lists: &[&[T]]) -> Lease {
-    let mut lease = pool.lend(8 * lists.iter().map(|list| list.len()).sum::<usize>());
+    let mut lease = pool.take(8 * lists.iter().map(|list| list.len()).sum::<usize>());
     let values = lists.iter().flat_map(|list| list.iter());
     lease.of_mut::<i64>().iter_mut().zip(values).for_each(|(to, &value)| *to = value.into() as i64);
     lease

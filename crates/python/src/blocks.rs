@@ -1,5 +1,4 @@
-//! Minibatches as message-flow blocks, by any of the engine's samplers: what DGL's users call
-//! blocks.
+//! Minibatches as message-flow blocks, drawn by any of the engine's samplers, for users of DGL.
 
 use std::{ops::Range, sync::Arc};
 
@@ -12,60 +11,60 @@ use graphmill_loader::{
 use crate::{
     batch::wide,
     fault::Fault,
-    pool::{Kept, Lease, Pool},
+    pool::{LastPool, Lease, Pool},
     prefetch::{Make, Prefetch},
     source::Epoch,
     table::Table,
     topology::check,
 };
 
-/// One layer's block. Arrays are `i64`.
+/// Block of one layer. Arrays are `i64`.
 pub struct BlockArrays {
-    /// `D`, the first of the sources.
+    /// Number of destinations `D`, the first of the sources.
     pub num_dst: usize,
-    /// `S`.
+    /// Number of sources `S`.
     pub num_src: usize,
-    /// Where each destination's edges begin (`D + 1`).
+    /// Start of each destination's edges (`D + 1`).
     pub indptr: Lease,
     /// Source of each edge.
     pub indices: Lease,
-    /// Weight of each edge (`f32`), where the sampler gives weights.
+    /// Weight of each edge (`f32`), if the sampler gives weights.
     pub weights: Option<Lease>,
 }
 
 /// A minibatch of blocks.
 pub struct BlockBatch {
-    /// Its number in the epoch.
+    /// Number of the batch in the epoch.
     pub number: u64,
-    /// Places of the seeds among the inputs (`B`).
+    /// Positions of the seeds among the inputs (`B`).
     pub inputs: Lease,
     /// Global ids of the seeds (`B`).
     pub seeds: Lease,
     /// Global ids of the first block's sources.
     pub input_nodes: Lease,
-    /// The farthest from the seeds first.
+    /// Blocks, the farthest from the seeds first.
     pub blocks: Vec<BlockArrays>,
     /// Rows of the input nodes.
     pub features: Option<Lease>,
 }
 
-/// Everything but which batches are wanted.
+/// Dataset, sampler and inputs of block batches; [`BlockSource::start`] chooses the batches.
 pub struct BlockSource {
     data: Arc<Dataset>,
     sampler: Box<dyn MinibatchSampler>,
     inputs: Vec<u32>,
     features: Option<Table>,
     seed: u64,
-    pool: Kept,
+    pool: LastPool,
 }
 
-/// A thread's memory.
+/// Reusable memory of a thread.
 struct Work {
     space: Workspace,
     memory: Seeds,
 }
 
-/// Options of a run that describe a sampler of blocks.
+/// Names of the training options that configure a sampler of blocks.
 pub fn options() -> Vec<&'static str> {
     let not = ["batch_size", "max_batches", "order", "order_sequences", "parts", "parts_per_batch"];
     let draws = draws().into_iter().filter(|name| !not.contains(name));
@@ -73,11 +72,11 @@ pub fn options() -> Vec<&'static str> {
 }
 
 impl BlockSource {
-    /// Blocks around `inputs`, drawn by the sampler that `config` describes, with the rows of
+    /// Prepares blocks around `inputs`, drawn by the sampler in `config`, with the rows of
     /// `features`.
     ///
     /// # Errors
-    /// An input is no node or comes twice; an impossible sampler, or one that draws subgraphs.
+    /// An input is out of range or given twice; the sampler is invalid or draws subgraphs.
     pub fn new(
         data: Arc<Dataset>,
         inputs: Vec<u32>,
@@ -89,29 +88,29 @@ impl BlockSource {
         sorted.sort_unstable();
         if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(format!(
-                "node {} comes twice among the input nodes: a block's seeds are distinct",
+                "node {} comes twice among the input nodes; the seeds of blocks must be distinct",
                 twice[0]
             ));
         }
         let sampler = build::sampler(config, &data).map_err(|e| e.to_string())?;
         if sampler.properties().subgraphs.is_some() {
             return Err(format!(
-                "sampler {}: it draws subgraphs, which have no blocks; use the GraphSAINT loaders",
+                "sampler {}: subgraphs have no blocks; use the GraphSAINT loaders",
                 config.sampler
             ));
         }
-        Ok(Arc::new(Self { data, sampler, inputs, features, seed: config.seed, pool: Kept::default() }))
+        Ok(Arc::new(Self { data, sampler, inputs, features, seed: config.seed, pool: LastPool::default() }))
     }
 
-    /// How many inputs there are.
+    /// Number of inputs.
     pub fn num_inputs(&self) -> usize {
         self.inputs.len()
     }
 
-    /// The batches of an epoch, as [`crate::source::Source::start`].
+    /// Starts making the batches of an epoch, like [`crate::source::Source::start`].
     ///
     /// # Errors
-    /// An input's number is too large; the system has no more threads.
+    /// An input's number is out of range, or a thread cannot be started.
     pub fn start(
         self: &Arc<Self>,
         epoch: Epoch,
@@ -120,7 +119,7 @@ impl BlockSource {
     ) -> Result<Prefetch<BlockBatch>, String> {
         let Epoch { epoch, order, batch_size, batches } = epoch;
         if let Some(i) = order.iter().find(|&&i| i >= self.inputs.len() as u64) {
-            return Err(format!("input {i}, but there are {} inputs", self.inputs.len()));
+            return Err(format!("input {i} is out of range: there are {} inputs", self.inputs.len()));
         }
         let (order, batch_size) = (Arc::new(order), batch_size.max(1));
         let pool = self.pool.pool((ahead + threads + 2) * (4 + 3 * self.sampler.properties().num_layers));
@@ -139,13 +138,15 @@ impl BlockSource {
         Prefetch::start(batches, (0..threads).map(worker).collect(), ahead.max(threads))
     }
 
+    /// Memory of a new thread.
     fn work(&self) -> Work {
         let mut space = Workspace::new(self.data.num_nodes());
-        // every thread has a batch of its own
+        // each thread makes its own batch, so a batch itself is not parallel
         space.set_parallel(false);
         Work { space, memory: Seeds::default() }
     }
 
+    /// Makes one batch.
     fn make(
         &self,
         epoch: u64,
@@ -163,7 +164,7 @@ impl BlockSource {
         let features = match &self.features {
             None => None,
             Some(table) => {
-                let mut lease = pool.lend(batch.input_nodes.len() * table.row_bytes());
+                let mut lease = pool.take(batch.input_nodes.len() * table.row_bytes());
                 table.gather_nodes(&batch.input_nodes, lease.bytes_mut())?;
                 Some(lease)
             }
@@ -174,7 +175,7 @@ impl BlockSource {
             indptr: wide(pool, &[&block.indptr]),
             indices: wide(pool, &[&block.indices]),
             weights: (!block.edge_weight.is_empty()).then(|| {
-                let mut lease = pool.lend(4 * block.edge_weight.len());
+                let mut lease = pool.take(4 * block.edge_weight.len());
                 lease.of_mut().copy_from_slice(&block.edge_weight);
                 lease
             }),
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_the_samplers_for_any_threads() {
+    fn blocks_do_not_depend_on_threads() {
         for sampler in ["neighbor", "labor", "random-walk", "full"] {
             let source = source(sampler).unwrap();
             let run = |threads| {

@@ -1,13 +1,13 @@
-//! Why a batch could not be made.
+//! Errors of making a batch.
 
 use std::fmt;
 
-/// What went wrong, by what it is to Python.
+/// Error of making a batch, by the exception that Python raises.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A wrong value: `ValueError`.
+    /// Invalid value: `ValueError`.
     Value(String),
-    /// A file that the system does not read: `OSError`.
+    /// Unreadable file: `OSError`.
     File(String),
 }
 

@@ -1,16 +1,17 @@
-//! What the Python package is made of.
+//! Rust side of the Python package.
 //!
 //! ```text
-//!   order ─► method (neighbours, ego networks, subgraphs) ─► gather ─► batch        threads that work ahead: prefetch
+//!   order ─► method (neighbours, ego networks, subgraphs) ─► gather ─► batch
+//!            └───────────── on the threads of `prefetch`, ahead of the consumer
 //! ```
 //!
-//! The plain modules know no Python: a [`source::Source`] makes [`batch::Batch`]es of a
-//! [`topology::Topology`] and tables of rows ([`table::Table`]), each a function of (seed, epoch,
-//! number) alone, and [`prefetch`] makes them ahead of whoever asks, in order. The conventions are
-//! PyTorch Geometric's: node lists begin with the seeds, a node is expanded in the hop that it was
-//! first seen in, and edges are known by their places in the user's edge list. `bind` (feature
-//! `python`) hands all of it to Python; the package's own files beside this crate give it the names
-//! and signatures that users know.
+//! The modules outside `bind` do not depend on Python: a [`source::Source`] makes
+//! [`batch::Batch`]es from a [`topology::Topology`] and tables of rows ([`table::Table`]), each a
+//! function of (seed, epoch, number) alone, and [`prefetch`] makes them ahead of time, in order.
+//! The conventions are PyTorch Geometric's: node lists start with the seeds, a node is expanded in
+//! the hop after the one that discovered it, and an edge's number is its position in the user's
+//! edge list. `bind` (feature `python`) exports all of it to Python; the package's Python files
+//! give it the names and signatures that users know.
 
 pub mod batch;
 pub mod blocks;

@@ -1,45 +1,45 @@
-//! Which inputs come when, and which of them are this process's: as torch's `DataLoader` under a
-//! `DistributedSampler`.
+//! Order of the inputs in an epoch and their distribution over processes, like torch's `DataLoader`
+//! with a `DistributedSampler`.
 
 use graphmill_core::keyed::{self, Stream};
 
-/// What an epoch's order is made from.
+/// Parameters of an epoch's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Order {
-    /// How many inputs there are.
+pub struct InputOrder {
+    /// Number of inputs.
     pub inputs: usize,
-    /// Inputs of a batch, at least 1.
+    /// Inputs per batch, at least 1.
     pub batch_size: usize,
-    /// Whether each epoch has an order of its own.
+    /// True to draw a new order for every epoch.
     pub shuffle: bool,
-    /// Whether what does not fill a batch is left out (and what does not fill all ranks alike).
+    /// True to drop the inputs that do not fill a batch, or do not divide evenly over the ranks.
     pub drop_last: bool,
-    /// The run's seed.
+    /// Seed of the run.
     pub seed: u64,
-    /// Which of the processes that share the inputs this is.
+    /// Rank of this process among those that share the inputs.
     pub rank: usize,
-    /// How many of them there are, at least 1. Each gets as many inputs: where they do not come out
-    /// even, the first inputs come again.
+    /// Number of these processes, at least 1. All get equally many inputs: if they do not divide
+    /// evenly, the first inputs are repeated.
     pub world_size: usize,
 }
 
-impl Order {
-    /// How many inputs this process gets.
+impl InputOrder {
+    /// Number of inputs of this process.
     pub fn len(&self) -> usize {
         if self.drop_last { self.inputs / self.world_size } else { self.inputs.div_ceil(self.world_size) }
     }
 
-    /// Whether it gets none.
+    /// Returns true if this process gets no inputs.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many batches this process gets.
+    /// Number of batches of this process.
     pub fn num_batches(&self) -> usize {
         if self.drop_last { self.len() / self.batch_size } else { self.len().div_ceil(self.batch_size) }
     }
 
-    /// The inputs of an epoch, by number, in their order. O(inputs).
+    /// Numbers of this process's inputs in an epoch, in order. O(inputs).
     pub fn epoch(&self, epoch: u64) -> Vec<u64> {
         let mut all: Vec<u64> = (0..self.inputs as u64).collect();
         if self.shuffle {
@@ -52,7 +52,7 @@ impl Order {
     }
 }
 
-/// What the order's key has that no other has.
+/// Part of the key that distinguishes these draws from all others.
 const SHUFFLE: u64 = u64::from_be_bytes(*b"shuffle!");
 
 #[cfg(test)]
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn ranks_share_every_epoch_evenly() {
-        let order = Order {
+        let order = InputOrder {
             inputs: 10,
             batch_size: 3,
             shuffle: true,
@@ -73,8 +73,8 @@ mod tests {
         let whole = order.epoch(2);
         assert_ne!(whole, order.epoch(3));
         assert_eq!(order.num_batches(), 4);
-        assert_eq!(Order { drop_last: true, ..order }.num_batches(), 3);
-        let of = |rank, drop_last| Order { rank, world_size: 4, drop_last, ..order };
+        assert_eq!(InputOrder { drop_last: true, ..order }.num_batches(), 3);
+        let of = |rank, drop_last| InputOrder { rank, world_size: 4, drop_last, ..order };
         let mut all = Vec::new();
         for rank in 0..4 {
             assert_eq!(of(rank, false).epoch(2).len(), 3);
@@ -85,12 +85,12 @@ mod tests {
         dropped.sort();
         all.sort();
         assert_eq!(all, dropped);
-        // the first come again
+        // the first inputs are repeated
         assert_eq!(of(3, false).epoch(2), [whole[3], whole[7], whole[1]]);
         let mut sorted = whole;
         sorted.sort();
         assert_eq!(sorted, (0..10).collect::<Vec<_>>());
-        assert!(Order { inputs: 0, world_size: 3, ..order }.epoch(0).is_empty());
-        assert_eq!(Order { shuffle: false, ..order }.epoch(7), (0..10).collect::<Vec<_>>());
+        assert!(InputOrder { inputs: 0, world_size: 3, ..order }.epoch(0).is_empty());
+        assert_eq!(InputOrder { shuffle: false, ..order }.epoch(7), (0..10).collect::<Vec<_>>());
     }
 }

@@ -1,9 +1,9 @@
-//! Memory of batches that is used again.
+//! Pool of memory for the arrays of batches.
 //!
-//! A fresh block of some megabytes costs a page fault for every 4 KiB, several times what filling
-//! it does. A batch's arrays therefore come from a pool, and go back to it when the last array or
-//! tensor that views them is dropped, wherever that happens. In a process that was forked from the
-//! pool's they do not: who holds the pool's lock there may not exist.
+//! A fresh block of some megabytes costs a page fault for every 4 KiB, which takes several times as
+//! long as filling it. The arrays of a batch therefore come from a pool, and return to it when the
+//! last array or tensor that views them is dropped, on any thread. In a process forked from the
+//! pool's they do not return: the thread that holds the pool's lock may not exist there.
 
 use std::{
     process,
@@ -12,40 +12,40 @@ use std::{
 
 use bytemuck::{Pod, Zeroable};
 
-/// The unit of memory: a cache line, so that every array is aligned for any type.
+/// Unit of memory: a cache line, so that every array is aligned for any type.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct Line([u8; LINE]);
 
 const LINE: usize = 64;
 
-/// Hands out memory and takes it back. Clones share it.
+/// Pool of memory blocks. Clones share the blocks.
 #[derive(Clone, Default)]
 pub struct Pool(Arc<Free>);
 
 #[derive(Default)]
 struct Free {
     blocks: Mutex<Vec<Vec<Line>>>,
-    /// Blocks that are kept.
-    most: usize,
-    /// The process that it was made in.
+    /// Maximum number of free blocks.
+    max_free: usize,
+    /// Process that created the pool.
     process: u32,
 }
 
 impl Pool {
-    /// One that keeps at most so many blocks that nobody uses.
-    pub fn new(most: usize) -> Self {
-        Self(Arc::new(Free { most, process: process::id(), ..Free::default() }))
+    /// Creates a pool that keeps at most `max_free` free blocks.
+    pub fn new(max_free: usize) -> Self {
+        Self(Arc::new(Free { max_free, process: process::id(), ..Free::default() }))
     }
 
-    /// Whether it was made by [`Pool::new`] with that number in this process.
-    fn is_of(&self, most: usize) -> bool {
-        self.0.most == most && self.0.process == process::id()
+    /// Returns true if this process created the pool, with `max_free`.
+    fn matches(&self, max_free: usize) -> bool {
+        self.0.max_free == max_free && self.0.process == process::id()
     }
 
-    /// `bytes` bytes that hold anything: the smallest free block that is large enough and no more
-    /// than four times as large, or a new one with an eighth to spare.
-    pub fn lend(&self, bytes: usize) -> Lease {
+    /// Takes `bytes` bytes of unspecified contents: the smallest free block that is large enough
+    /// and at most four times as large, or a new one with an eighth to spare.
+    pub fn take(&self, bytes: usize) -> Lease {
         let lines = bytes.div_ceil(LINE);
         let mut blocks = self.0.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = |block: &Vec<Line>| block.len() >= lines && block.len() / 4 <= lines.max(64);
@@ -58,23 +58,23 @@ impl Pool {
     }
 }
 
-/// The pool of the epochs so far: the next one starts with memory that has been touched.
+/// Pool of the last epoch, from which the next one takes memory that has been touched.
 #[derive(Default)]
-pub struct Kept(Mutex<Option<Pool>>);
+pub struct LastPool(Mutex<Option<Pool>>);
 
-impl Kept {
-    /// The pool, or a new one where it keeps another number of blocks, is another process's, or
-    /// somebody else is asking.
-    pub fn pool(&self, most: usize) -> Pool {
-        let Ok(mut kept) = self.0.try_lock() else { return Pool::new(most) };
-        match &*kept {
-            Some(pool) if pool.is_of(most) => pool.clone(),
-            _ => kept.insert(Pool::new(most)).clone(),
+impl LastPool {
+    /// The pool; or a new one if the pool keeps another number of blocks, was created by another
+    /// process, or is locked by another thread.
+    pub fn pool(&self, max_free: usize) -> Pool {
+        let Ok(mut last) = self.0.try_lock() else { return Pool::new(max_free) };
+        match &*last {
+            Some(pool) if pool.matches(max_free) => pool.clone(),
+            _ => last.insert(Pool::new(max_free)).clone(),
         }
     }
 }
 
-/// A run of bytes that goes back to its pool when it is dropped.
+/// Bytes that return to their pool when dropped.
 pub struct Lease {
     block: Vec<Line>,
     bytes: usize,
@@ -82,12 +82,12 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// The bytes.
+    /// The bytes, shared.
     pub fn bytes(&self) -> &[u8] {
         &bytemuck::cast_slice(&self.block)[..self.bytes]
     }
 
-    /// The bytes.
+    /// The bytes, exclusive.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut bytemuck::cast_slice_mut(&mut self.block)[..self.bytes]
     }
@@ -95,15 +95,15 @@ impl Lease {
     /// The bytes as values.
     ///
     /// # Panics
-    /// The length is no multiple of the value's.
+    /// The length is not a multiple of the value's size.
     pub fn of<T: Pod>(&self) -> &[T] {
         bytemuck::cast_slice(self.bytes())
     }
 
-    /// The bytes as values.
+    /// The bytes as exclusive values.
     ///
     /// # Panics
-    /// The length is no multiple of the value's.
+    /// The length is not a multiple of the value's size.
     pub fn of_mut<T: Pod>(&mut self) -> &mut [T] {
         bytemuck::cast_slice_mut(self.bytes_mut())
     }
@@ -116,8 +116,8 @@ impl Drop for Lease {
         }
         let mut blocks = self.home.0.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         blocks.push(std::mem::take(&mut self.block));
-        if blocks.len() > self.home.0.most {
-            // the one that came back first is the least likely to fit what comes now
+        if blocks.len() > self.home.0.max_free {
+            // the block that returned first is the least likely to fit the next arrays
             let old = blocks.remove(0);
             drop(blocks);
             drop(old);
@@ -130,35 +130,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_comes_back_and_is_bounded() {
+    fn memory_returns_to_the_pool_and_is_bounded() {
         let pool = Pool::new(2);
-        let first = pool.lend(100_000);
+        let first = pool.take(100_000);
         let at = first.bytes().as_ptr();
         drop(first);
-        // a little more still fits, much less does not waste it
-        let mut second = pool.lend(105_000);
+        // a slightly larger array fits the block; a much smaller one does not waste it
+        let mut second = pool.take(105_000);
         assert_eq!(second.bytes().as_ptr(), at);
         assert_eq!((second.of::<u64>().len(), at.align_offset(LINE)), (13_125, 0));
         second.of_mut::<i64>()[0] = -1;
         assert_eq!(second.bytes()[7], 255);
         drop(second);
-        assert_ne!(pool.lend(1000).bytes().as_ptr(), at);
-        let many: Vec<Lease> = (0..5).map(|_| pool.lend(10)).collect();
+        assert_ne!(pool.take(1000).bytes().as_ptr(), at);
+        let many: Vec<Lease> = (0..5).map(|_| pool.take(10)).collect();
         drop(many);
         assert_eq!(pool.0.blocks.lock().unwrap().len(), 2);
-        assert!(pool.lend(0).bytes().is_empty());
+        assert!(pool.take(0).bytes().is_empty());
     }
 
     #[test]
-    fn the_next_epoch_has_the_memory_of_the_last() {
-        let kept = Kept::default();
-        let lease = kept.pool(3).lend(100_000);
+    fn the_next_epoch_reuses_memory_of_the_last() {
+        let last = LastPool::default();
+        let lease = last.pool(3).take(100_000);
         let at = lease.bytes().as_ptr();
         drop(lease);
-        assert_eq!(kept.pool(3).lend(100_000).bytes().as_ptr(), at);
-        // of another size: a pool of its own, and the old one is gone
-        let other = kept.pool(4);
+        assert_eq!(last.pool(3).take(100_000).bytes().as_ptr(), at);
+        // another number of blocks replaces the pool
+        let other = last.pool(4);
         assert!(other.0.blocks.lock().unwrap().is_empty());
-        assert!(Arc::ptr_eq(&other.0, &kept.pool(4).0));
+        assert!(Arc::ptr_eq(&other.0, &last.pool(4).0));
     }
 }

@@ -1,10 +1,10 @@
-//! Threads that make numbered values ahead of whoever takes them, in order.
+//! Threads that make numbered values ahead of the consumer, in order.
 //!
-//! At most `ahead` values beyond the one that is wanted next are made or in the making, whoever is
-//! slow; which thread makes a value says nothing about it. Threads end when the last value was
-//! made, when one failed, or when this is dropped. That waits for them, but not long: a thread that
-//! is busy with a huge value ends behind it. A process that is forked meanwhile has no such
-//! threads: there nothing can be taken, and nobody is waited for.
+//! At most `ahead` values from the next one on are finished or in progress; a value does not depend
+//! on the thread that makes it. The threads end after the last value, after an error, or when the
+//! [`Prefetch`] is dropped. Dropping waits for them, but only up to [`GRACE`]: a thread that is
+//! busy with a huge value ends after finishing it. A forked process has no such threads: there,
+//! taking a value is an error, and dropping does not wait.
 
 use std::{
     collections::VecDeque,
@@ -17,41 +17,42 @@ use std::{
 
 use crate::fault::Fault;
 
-/// How long whoever drops a prefetcher waits for its threads.
+/// Time limit of dropping a prefetcher, which waits for its threads.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Makes the value of a number. Each thread has one of its own.
+/// Makes the value of a number. Each thread owns one.
 pub type Make<T> = Box<dyn FnMut(u64) -> Result<T, Fault> + Send>;
 
-/// See the module's text.
+/// Consumer's end of the threads that make values ahead of time.
 pub struct Prefetch<T> {
     shared: Arc<Shared<T>>,
     threads: Vec<JoinHandle<()>>,
-    /// The process that has them.
+    /// Process that started the threads.
     process: u32,
 }
 
 struct Shared<T> {
     state: Mutex<State<T>>,
-    /// A value is there.
+    /// Signals that a value is finished.
     made: Condvar,
-    /// There is room for one more.
-    room: Condvar,
-    /// A thread has ended.
+    /// Signals that one more value may be started.
+    has_capacity: Condvar,
+    /// Signals that a thread has ended.
     ended: Condvar,
 }
 
 struct State<T> {
-    /// The values from `next` on, each there, in the making or not begun.
+    /// Values from `next` on, `None` while in progress.
     window: VecDeque<Option<Result<T, Fault>>>,
-    /// Who is taken next.
+    /// Number of the value taken next.
     next: u64,
-    /// Who is begun next.
+    /// Number of the value started next.
     begun: u64,
     end: u64,
+    /// Maximum number of values finished or in progress.
     ahead: u64,
     stop: bool,
-    /// Threads.
+    /// Number of running threads.
     alive: usize,
 }
 
@@ -61,23 +62,23 @@ impl<T> Shared<T> {
     }
 }
 
-/// What [`Prefetch::take`] finds.
+/// Result of [`Prefetch::take`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Taken<T> {
     /// The next value.
     Value(T),
-    /// It is still in the making.
+    /// The next value is not finished yet.
     NotYet,
-    /// There are no more.
+    /// All values have been taken.
     End,
 }
 
 impl<T: Send + 'static> Prefetch<T> {
-    /// Starts making the values `numbers`, one thread for each of `makers`, at most `ahead` (and 1
-    /// at least) before they are taken.
+    /// Starts making the values of `numbers` with one thread per maker, at most `ahead` of them (at
+    /// least 1) before they are taken.
     ///
     /// # Errors
-    /// The system has no more threads.
+    /// A thread cannot be started.
     pub fn start(numbers: std::ops::Range<u64>, makers: Vec<Make<T>>, ahead: usize) -> Result<Self, String> {
         let state = State {
             window: VecDeque::new(),
@@ -88,8 +89,8 @@ impl<T: Send + 'static> Prefetch<T> {
             stop: false,
             alive: 0,
         };
-        let [made, room, ended] = std::array::from_fn(|_| Condvar::new());
-        let shared = Arc::new(Shared { state: Mutex::new(state), made, room, ended });
+        let [made, has_capacity, ended] = std::array::from_fn(|_| Condvar::new());
+        let shared = Arc::new(Shared { state: Mutex::new(state), made, has_capacity, ended });
         let mut this = Self { shared, threads: Vec::new(), process: process::id() };
         for make in makers {
             let shared = this.shared.clone();
@@ -103,20 +104,21 @@ impl<T: Send + 'static> Prefetch<T> {
                 Ok(thread) => this.threads.push(thread),
                 Err(error) => {
                     this.shared.lock().alive -= 1;
-                    return Err(format!("cannot start a thread: {error}; give fewer num_threads"));
+                    return Err(format!("cannot start a thread: {error}; use fewer num_threads"));
                 }
             }
         }
         Ok(this)
     }
 
-    /// The next value, waiting for it no longer than `patience`.
+    /// Takes the next value, waiting at most `timeout`.
     ///
     /// # Errors
-    /// What the value's maker returned; there are no more values then. This is another process.
-    pub fn take(&self, patience: Duration) -> Result<Taken<T>, Fault> {
+    /// The value's maker failed, and no values follow; or this is a forked process.
+    pub fn take(&self, timeout: Duration) -> Result<Taken<T>, Fault> {
         if self.process != process::id() {
-            let message = "this process was forked from the one that makes the batches: start an iterator of its own here";
+            let message =
+                "this process was forked from the one that makes the batches; start a new iterator here";
             return Err(Fault::Value(message.into()));
         }
         let mut state = self.shared.lock();
@@ -128,7 +130,7 @@ impl<T: Send + 'static> Prefetch<T> {
             let (waited, _) = self
                 .shared
                 .made
-                .wait_timeout_while(state, patience, wait)
+                .wait_timeout_while(state, timeout, wait)
                 .unwrap_or_else(PoisonError::into_inner);
             state = waited;
         }
@@ -140,11 +142,11 @@ impl<T: Send + 'static> Prefetch<T> {
             state.begun = state.end;
         }
         drop(state);
-        self.shared.room.notify_all();
+        self.shared.has_capacity.notify_all();
         value.map(Taken::Value)
     }
 
-    /// The number of the value that is taken next.
+    /// Number of the value taken next.
     pub fn next(&self) -> u64 {
         self.shared.lock().next
     }
@@ -153,31 +155,31 @@ impl<T: Send + 'static> Prefetch<T> {
 impl<T> Drop for Prefetch<T> {
     fn drop(&mut self) {
         if self.process != process::id() {
-            // there is nobody to join, and the lock may be one that nobody gives back
+            // the threads do not exist here, and the lock may never be released
             return self.threads.drain(..).for_each(std::mem::forget);
         }
         let mut state = self.shared.lock();
         state.stop = true;
-        self.shared.room.notify_all();
+        self.shared.has_capacity.notify_all();
         let wait = |state: &mut State<T>| state.alive > 0;
         let (state, waited) =
             self.shared.ended.wait_timeout_while(state, GRACE, wait).unwrap_or_else(PoisonError::into_inner);
         drop(state);
         if !waited.timed_out() {
             for thread in self.threads.drain(..) {
-                // a maker's panic was made an error; there is no other
+                // panics of makers are caught, so join cannot fail
                 let _ = thread.join();
             }
         }
     }
 }
 
-/// One thread: takes the next number while there is room, and makes its value.
+/// Body of a thread: takes the next number within `ahead` and makes its value.
 fn work<T>(shared: &Shared<T>, mut make: Make<T>) {
     loop {
         let mut state = shared.lock();
         while !state.stop && state.begun < state.end && state.begun >= state.next + state.ahead {
-            state = shared.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = shared.has_capacity.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if state.stop || state.begun >= state.end {
             return;
@@ -187,15 +189,18 @@ fn work<T>(shared: &Shared<T>, mut make: Make<T>) {
         state.window.push_back(None);
         drop(state);
         let value = catch_unwind(AssertUnwindSafe(|| make(number))).unwrap_or_else(|panic| {
-            let what =
+            let message =
                 panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-            Err(Fault::Value(format!("batch {number}: a fault in graphmill: {}", what.unwrap_or("unknown"))))
+            Err(Fault::Value(format!(
+                "batch {number}: internal error: {}; please report it",
+                message.unwrap_or("unknown")
+            )))
         });
         let mut state = shared.lock();
-        // those before it in the window have been taken since; after an error nobody waits for it
+        // earlier values may have been taken since; after an error no consumer waits for this one
         if number >= state.next {
-            let place = (number - state.next) as usize;
-            if let Some(slot) = state.window.get_mut(place) {
+            let index = (number - state.next) as usize;
+            if let Some(slot) = state.window.get_mut(index) {
                 *slot = Some(value);
             }
         }
@@ -222,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_in_order_and_no_further_ahead_than_allowed() {
+    fn values_come_in_order_and_within_the_window() {
         for threads in [1, 2, 5] {
             let (taken, most) = (Arc::new(AtomicU64::new(3)), Arc::new(AtomicU64::new(0)));
             let (seen, far) = (taken.clone(), most.clone());
@@ -239,7 +244,7 @@ mod tests {
                 taken.store(number + 1, SeqCst);
             }
             assert_eq!(values.take(LONG), Ok(Taken::End));
-            // counted before `taken` moved on: one more
+            // a maker may start before `taken` is updated, which allows one more
             assert!(most.load(SeqCst) <= 4, "{}", most.load(SeqCst));
         }
     }
@@ -262,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn dropping_ends_the_threads_and_what_was_made() {
+    fn dropping_ends_the_threads_and_drops_the_values() {
         let alive = Arc::new(AtomicUsize::new(0));
         struct Counted(Arc<AtomicUsize>);
         impl Drop for Counted {

@@ -1,4 +1,4 @@
-//! What batches are made of and how: everything but which inputs, and who asks.
+//! Source of batches: topology, tables and method. The caller chooses the inputs of each batch.
 
 use std::{ops::Range, sync::Arc};
 
@@ -7,57 +7,57 @@ use graphmill_loader::BatchKey;
 use crate::{
     batch::{Batch, Drawn, wide},
     fault::Fault,
-    method::{Method, Room},
-    pool::{Kept, Pool},
+    method::{Method, Scratch},
+    pool::{LastPool, Pool},
     prefetch::{Make, Prefetch},
     table::Table,
     topology::{Topology, check},
 };
 
-/// Free blocks that the pool keeps for each batch that may be under way, beside its tables.
+/// Arrays of a batch in addition to its tables, for which the pool keeps free blocks.
 const ARRAYS: usize = 6;
 
-/// Whose rows of a table a batch gets.
+/// Owner of a table's rows: decides which rows a batch gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
-    /// Its nodes'.
+    /// The nodes of the batch.
     Nodes,
-    /// Its edges'.
+    /// The edges of the batch.
     Edges,
-    /// Its seeds'.
+    /// The seeds of the batch.
     Seeds,
 }
 
-/// What is asked for input by input: nodes, or runs of them (the parts of a partition).
+/// Inputs of batches: nodes, or runs of nodes (the parts of a partition).
 pub struct Inputs {
     nodes: Vec<u32>,
-    /// Where each input's nodes begin, and the end; `None`: each is one node.
+    /// Start of each input's nodes, and the end; `None` if each input is one node.
     starts: Option<Vec<usize>>,
 }
 
 impl Inputs {
-    /// One node each.
+    /// Inputs of one node each.
     pub fn nodes(nodes: Vec<u32>) -> Self {
         Self { nodes, starts: None }
     }
 
-    /// A run of nodes each: `nodes[starts[i]..starts[i + 1]]`, `starts` ascending and within
-    /// `nodes`.
+    /// Inputs of a run of nodes each: `nodes[starts[i]..starts[i + 1]]`, where `starts` ascends and
+    /// stays within `nodes`.
     pub fn runs(nodes: Vec<u32>, starts: Vec<usize>) -> Self {
         Self { nodes, starts: Some(starts) }
     }
 
-    /// How many there are.
+    /// Number of inputs.
     pub fn len(&self) -> usize {
         self.starts.as_ref().map_or(self.nodes.len(), |starts| starts.len().saturating_sub(1))
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no inputs.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The nodes of some inputs.
+    /// Overwrites `out` with the nodes of the inputs `numbers`.
     fn fill(&self, numbers: &[u64], out: &mut Vec<u32>) {
         out.clear();
         match &self.starts {
@@ -69,40 +69,40 @@ impl Inputs {
     }
 }
 
-/// See the module's text.
+/// Source of batches: topology, inputs, tables and method.
 pub struct Source {
     topology: Arc<Topology>,
     inputs: Inputs,
     tables: Vec<(Of, Table)>,
     method: Box<dyn Method>,
     seed: u64,
-    pool: Kept,
+    pool: LastPool,
 }
 
-/// A thread's memory.
+/// Reusable memory of a thread.
 struct Work {
-    room: Room,
+    scratch: Scratch,
     drawn: Drawn,
     seeds: Vec<u32>,
 }
 
-/// Which batches of an epoch, of which inputs.
+/// Batches of an epoch and their inputs.
 pub struct Epoch {
-    /// Its number.
+    /// Number of the epoch.
     pub epoch: u64,
-    /// The inputs in their order, by number; empty where the method picks nodes by itself.
+    /// Numbers of the inputs, in order; empty if the method chooses nodes itself.
     pub order: Vec<u64>,
-    /// Inputs of a batch, at least 1.
+    /// Inputs per batch, at least 1.
     pub batch_size: usize,
-    /// The batches.
+    /// Numbers of the batches to make.
     pub batches: Range<u64>,
 }
 
 impl Source {
-    /// Batches of `inputs` of a topology, with the rows of `tables`, drawn under `seed`.
+    /// Prepares batches of `inputs` with the rows of `tables`, drawn by `method` under `seed`.
     ///
     /// # Errors
-    /// An input is no node; a table has not a row per node, or edge.
+    /// An input is out of range, or a table does not have a row per node or edge.
     pub fn new(
         topology: Arc<Topology>,
         inputs: Inputs,
@@ -119,24 +119,24 @@ impl Source {
                 return Err(format!("table {i} has {} rows for {rows} {what}", table.num_rows()));
             }
         }
-        Ok(Arc::new(Self { topology, inputs, tables, method, seed, pool: Kept::default() }))
+        Ok(Arc::new(Self { topology, inputs, tables, method, seed, pool: LastPool::default() }))
     }
 
-    /// How many inputs there are.
+    /// Number of inputs.
     pub fn num_inputs(&self) -> usize {
         self.inputs.len()
     }
 
-    /// How many batches an epoch has, where the method picks nodes by itself.
+    /// Number of batches in an epoch, if the method chooses nodes itself.
     pub fn batches(&self) -> Option<u64> {
         self.method.batches()
     }
 
-    /// The batches of an epoch, made by that many threads and at most `ahead` before they are asked
-    /// for.
+    /// Starts making the batches of an epoch on `threads` threads, at most `ahead` of them before
+    /// they are taken.
     ///
     /// # Errors
-    /// An input's number is too large; the system has no more threads.
+    /// An input's number is out of range, or a thread cannot be started.
     pub fn start(
         self: &Arc<Self>,
         epoch: Epoch,
@@ -161,31 +161,34 @@ impl Source {
         Prefetch::start(batches, (0..threads).map(worker).collect(), ahead.max(threads))
     }
 
-    /// One batch, on the calling thread.
+    /// Makes one batch on the calling thread.
     ///
     /// # Errors
-    /// An input's number is too large, or the batch has more edges than fit.
+    /// An input's number is out of range, or the batch has too many edges.
     pub fn one(&self, epoch: u64, number: u64, inputs: &[u64]) -> Result<Batch, Fault> {
         self.check(inputs)?;
         self.make(BatchKey { seed: self.seed, epoch, batch: number }, inputs, &Pool::new(0), &mut self.work())
     }
 
+    /// Checks that the numbers are inputs.
     fn check(&self, order: &[u64]) -> Result<(), String> {
         match order.iter().find(|&&i| i >= self.inputs.len() as u64) {
-            Some(i) => Err(format!("input {i}, but there are {} inputs", self.inputs.len())),
+            Some(i) => Err(format!("input {i} is out of range: there are {} inputs", self.inputs.len())),
             None => Ok(()),
         }
     }
 
+    /// Memory of a new thread.
     fn work(&self) -> Work {
-        let room = Room::new(self.topology.graph().num_nodes());
-        Work { room, drawn: Drawn::default(), seeds: Vec::new() }
+        let scratch = Scratch::new(self.topology.graph().num_nodes());
+        Work { scratch, drawn: Drawn::default(), seeds: Vec::new() }
     }
 
+    /// Makes one batch.
     fn make(&self, key: BatchKey, inputs: &[u64], pool: &Pool, work: &mut Work) -> Result<Batch, Fault> {
-        let Work { room, drawn, seeds } = work;
+        let Work { scratch, drawn, seeds } = work;
         self.inputs.fill(inputs, seeds);
-        self.method.draw(&self.topology, key, seeds, room, drawn)?;
+        self.method.draw(&self.topology, key, seeds, scratch, drawn)?;
         let edges = wide(pool, &[&drawn.edges]);
         let mut tables = Vec::with_capacity(self.tables.len());
         for (of, table) in &self.tables {
@@ -194,7 +197,7 @@ impl Source {
                 Of::Edges => drawn.edges.len(),
                 Of::Seeds => seeds.len(),
             };
-            let mut lease = pool.lend(rows * table.row_bytes());
+            let mut lease = pool.take(rows * table.row_bytes());
             match of {
                 Of::Nodes => table.gather_nodes(&drawn.nodes, lease.bytes_mut())?,
                 Of::Seeds => table.gather_nodes(seeds, lease.bytes_mut())?,
@@ -224,7 +227,7 @@ mod tests {
     use graphmill_core::Buffer;
 
     use super::*;
-    use crate::{method::neighbors::Neighbors, order::Order, prefetch::Taken, table::Rows};
+    use crate::{method::neighbors::Neighbors, order::InputOrder, prefetch::Taken, table::Rows};
 
     fn source() -> Arc<Source> {
         let edges: Vec<[i64; 2]> = (0..2000).map(|e| [e * 7919 % 300, e * 104_729 % 300]).collect();
@@ -241,7 +244,7 @@ mod tests {
         Source::new(topology, Inputs::nodes((10..210).collect()), tables, Box::new(method), 4).unwrap()
     }
 
-    /// All that a batch holds.
+    /// Contents of a batch, as bytes.
     fn bytes(batch: &Batch) -> Vec<u8> {
         let Batch { inputs, nodes, edge_index, edges, tables, .. } = batch;
         [inputs, nodes, edge_index, edges]
@@ -252,9 +255,9 @@ mod tests {
     }
 
     #[test]
-    fn epochs_are_the_same_for_any_threads_and_from_any_batch() {
+    fn epochs_do_not_depend_on_threads_or_the_first_batch() {
         let source = source();
-        let order = Order {
+        let order = InputOrder {
             inputs: 200,
             batch_size: 16,
             shuffle: true,
@@ -283,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_belong_to_what_was_drawn() {
+    fn rows_belong_to_the_drawn_nodes_and_edges() {
         let batch = source().one(0, 0, &[5, 6, 50]).unwrap();
         let nodes: &[i64] = batch.nodes.of();
         assert_eq!(nodes[..3], [15, 16, 60]);

@@ -1,4 +1,4 @@
-//! Rows that are gathered for a batch: node features, labels, edge attributes.
+//! Tables whose rows are gathered for a batch: node features, labels, edge attributes.
 
 use std::{any::Any, slice, sync::Arc};
 
@@ -8,22 +8,22 @@ use graphmill_loader::{Feature, feature::Places};
 
 use crate::{fault::Fault, tiered::Tiered};
 
-/// Rows that are asked for ahead of being copied.
-const AHEAD: usize = 8;
+/// Number of rows between a prefetch and its copy.
+const PREFETCH_DISTANCE: usize = 8;
 
 /// A table of rows.
 #[derive(Clone)]
 pub enum Table {
-    /// In memory, of any type.
+    /// Rows in memory, of any type.
     Rows(Rows),
-    /// Of a dataset in memory, as `f32`, however it keeps them.
+    /// Rows of a dataset in memory, converted to `f32`.
     Feature(Arc<dyn Feature>),
-    /// Of a dataset, in tiers.
+    /// Rows of a dataset in tiers.
     Tiered(Arc<Tiered>),
 }
 
 impl Table {
-    /// Rows.
+    /// Number of rows.
     pub fn num_rows(&self) -> usize {
         match self {
             Self::Rows(rows) => rows.num_rows,
@@ -32,7 +32,7 @@ impl Table {
         }
     }
 
-    /// Bytes of a row of the result.
+    /// Bytes of a gathered row.
     pub fn row_bytes(&self) -> usize {
         match self {
             Self::Rows(rows) => rows.row_bytes,
@@ -41,13 +41,13 @@ impl Table {
         }
     }
 
-    /// Copies the rows of `ids` to `out`, one behind the other. O(len x row).
+    /// Copies the rows of `ids` to `out`, consecutively. O(`ids` x row bytes).
     ///
     /// # Errors
     /// The rows cannot be read.
     ///
     /// # Panics
-    /// An id is beyond the table, or `out` is of another size: neither comes from users.
+    /// An id is out of range, or `out` has the wrong size; callers have checked both.
     pub fn gather_nodes(&self, ids: &[u32], out: &mut [u8]) -> Result<(), Fault> {
         match self {
             Self::Rows(rows) => rows.gather(ids, |&id| id as usize, out),
@@ -59,7 +59,7 @@ impl Table {
         Ok(())
     }
 
-    /// As [`Table::gather_nodes`], of edges. Features are of nodes: of those there is nothing.
+    /// Copies rows of edges, like [`Table::gather_nodes`]; only [`Table::Rows`] has rows of edges.
     pub fn gather_edges(&self, ids: &[i64], out: &mut [u8]) {
         if let Self::Rows(rows) = self {
             rows.gather(ids, |&id| id as usize, out);
@@ -67,13 +67,13 @@ impl Table {
     }
 }
 
-/// Rows of bytes that somebody else owns.
+/// Rows of bytes in memory that another object owns.
 #[derive(Clone)]
 pub struct Rows {
     start: *const u8,
     row_bytes: usize,
     num_rows: usize,
-    /// Keeps the memory where it is.
+    /// Keeps the memory alive and in place.
     _owner: Arc<dyn Any + Send + Sync>,
 }
 
@@ -84,12 +84,12 @@ unsafe impl Send for Rows {}
 unsafe impl Sync for Rows {}
 
 impl Rows {
-    /// The rows at `start`.
+    /// Rows of `row_bytes` bytes from `start`.
     ///
     /// # Safety
-    /// `num_rows * row_bytes` bytes from `start` on are initialised and can be read for as long as
-    /// `owner` lives. Nobody writes to them while a batch is made; who does anyway gets rows that
-    /// are torn, as from every loader that reads a user's array.
+    /// `num_rows * row_bytes` bytes from `start` on are initialised and readable while `owner`
+    /// lives. They are not written while a batch is made; a user's program that writes to its array
+    /// anyway gets torn rows, as from every loader that reads arrays in place.
     pub unsafe fn new(
         start: *const u8,
         row_bytes: usize,
@@ -99,25 +99,25 @@ impl Rows {
         Self { start, row_bytes, num_rows, _owner: owner }
     }
 
-    /// The rows of a buffer of `dim` values each.
+    /// Rows of `dim` values each of a buffer.
     pub fn of<T: Pod + Send + Sync>(buffer: &Buffer<T>, dim: usize) -> Self {
         let values: &[T] = buffer;
         let num_rows = values.len() / dim.max(1);
-        // SAFETY: a buffer's values stay where they are while a clone of it lives, and nobody
-        // writes to them.
+        // SAFETY: a buffer's values stay in place while a clone of it lives, and are never written.
         unsafe { Self::new(values.as_ptr().cast(), dim * size_of::<T>(), num_rows, Arc::new(buffer.clone())) }
     }
 
+    /// All rows.
     fn bytes(&self) -> &[u8] {
         if self.num_rows * self.row_bytes == 0 {
             return &[];
         }
-        // SAFETY: `new`'s caller said so, and they live as long as `self`.
+        // SAFETY: the caller of `new` guarantees the bytes, which live as long as `self`.
         unsafe { slice::from_raw_parts(self.start, self.num_rows * self.row_bytes) }
     }
 
     fn gather<I>(&self, ids: &[I], at: impl Fn(&I) -> usize, out: &mut [u8]) {
-        // short rows of a size known beforehand are loads and stores
+        // short rows of constant size compile to loads and stores
         match self.row_bytes {
             0 => {}
             1 => self.gather_of::<1, I>(ids, at, out),
@@ -126,8 +126,8 @@ impl Rows {
             width => {
                 let bytes = self.bytes();
                 for (i, (id, to)) in ids.iter().zip(out.chunks_exact_mut(width)).enumerate() {
-                    if let Some(ahead) = ids.get(i + AHEAD) {
-                        // long rows are left to the hardware
+                    if let Some(ahead) = ids.get(i + PREFETCH_DISTANCE) {
+                        // the hardware prefetches the rest of long rows
                         let start = at(ahead) * width;
                         (start..start + width).step_by(64).take(16).for_each(|byte| prefetch(bytes, byte));
                     }
@@ -141,7 +141,7 @@ impl Rows {
         let rows = self.bytes().as_chunks::<WIDTH>().0;
         let out = out.as_chunks_mut::<WIDTH>().0;
         for (i, (id, to)) in ids.iter().zip(out).enumerate() {
-            if let Some(ahead) = ids.get(i + 2 * AHEAD) {
+            if let Some(ahead) = ids.get(i + 2 * PREFETCH_DISTANCE) {
                 prefetch(rows, at(ahead));
             }
             *to = rows[at(id)];

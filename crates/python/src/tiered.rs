@@ -1,4 +1,4 @@
-//! Rows of a dataset that come from several tiers, and what that costs.
+//! Rows of a dataset from several tiers, with their traffic.
 
 use std::{
     cell::RefCell,
@@ -15,39 +15,38 @@ use rustc_hash::FxHashMap;
 
 use crate::fault::Fault;
 
-/// See the module's text.
+/// Rows of a dataset in tiers, and the traffic of all reads.
 pub struct Tiered {
     rows: Arc<dyn Feature>,
-    /// Whether the dataset stores f16: tiers give f32, of which its values are some, so they are
-    /// narrowed without loss.
+    /// True if the dataset stores f16: tiers return f32, which is narrowed back without loss.
     is_half: bool,
     traffic: Mutex<Traffic>,
-    /// The process that it was opened in.
+    /// Process that opened the tiers.
     process: u32,
 }
 
 thread_local! {
-    /// Rows before they are narrowed.
+    /// Rows before narrowing.
     static WIDE: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Tiered {
-    /// The rows of `rows`, as f16 where that is what the dataset stores.
+    /// Wraps `rows`; gathers f16 if the dataset stores it (`is_half`).
     pub fn new(rows: Arc<dyn Feature>, is_half: bool) -> Self {
         Self { rows, is_half, traffic: Mutex::default(), process: process::id() }
     }
 
-    /// Rows.
+    /// Number of rows.
     pub fn num_rows(&self) -> usize {
         self.rows.num_rows()
     }
 
-    /// Bytes of a row of a batch.
+    /// Bytes of a gathered row.
     pub fn row_bytes(&self) -> usize {
         self.rows.dim() * if self.is_half { size_of::<f16>() } else { size_of::<f32>() }
     }
 
-    /// What all reads have cost so far.
+    /// Traffic of all reads so far.
     pub fn traffic(&self) -> Traffic {
         *self.lock()
     }
@@ -56,14 +55,14 @@ impl Tiered {
         self.traffic.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Copies the rows of `ids` (each a row of the table) to `out`, one behind the other.
+    /// Copies the rows of `ids` to `out`, consecutively. Every id is a row of the table.
     ///
     /// # Errors
-    /// A tier cannot be read. This is another process: its tiers' threads are not here.
+    /// A tier cannot be read, or this is a forked process, which lacks the threads of the tiers.
     pub fn gather(&self, ids: &[u32], out: &mut [u8]) -> Result<(), Fault> {
         if self.process != process::id() {
             return Err(Fault::Value(
-                "rows in tiers were opened in the process that this one was forked from: make a loader of its own here".into(),
+                "this process was forked from the one that opened the tiers; create a new loader here".into(),
             ));
         }
         if !self.is_half {
@@ -78,26 +77,26 @@ impl Tiered {
         })
     }
 
-    /// Tiers are asked for every row once: a node that comes again (in several trees, or among the
-    /// seeds) is copied.
+    /// Reads every distinct row once; rows of repeated nodes (in several trees, or among the seeds)
+    /// are copied.
     fn read(&self, ids: &[u32], out: &mut [f32]) -> Result<(), Fault> {
-        let mut places = FxHashMap::with_capacity_and_hasher(ids.len(), Default::default());
+        let mut positions = FxHashMap::with_capacity_and_hasher(ids.len(), Default::default());
         let mut distinct = Vec::with_capacity(ids.len());
-        let place_of = |&id: &u32| {
-            *places.entry(id).or_insert_with(|| {
+        let position_of = |&id: &u32| {
+            *positions.entry(id).or_insert_with(|| {
                 distinct.push(id);
                 distinct.len() - 1
             })
         };
-        let of_rows: Vec<usize> = ids.iter().map(place_of).collect();
+        let of_rows: Vec<usize> = ids.iter().map(position_of).collect();
         let dim = self.rows.dim();
         let traffic = self.rows.read_to(&distinct, Places::InOrder, &mut out[..distinct.len() * dim])?;
         *self.lock() += traffic;
         if distinct.len() < ids.len() {
-            // a row's place is never behind the row, so from the end on no row is written before it
-            // was copied
-            for (i, &place) in of_rows.iter().enumerate().rev() {
-                out.copy_within(place * dim..(place + 1) * dim, i * dim);
+            // a source never lies behind its copy, so copying from the end overwrites no row that
+            // is still needed
+            for (i, &position) in of_rows.iter().enumerate().rev() {
+                out.copy_within(position * dim..(position + 1) * dim, i * dim);
             }
         }
         Ok(())
@@ -114,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    /// A table of 40 rows behind a cache of ten whose rows come and go.
+    /// A table of 40 rows behind an LRU cache of ten.
     fn tiered(features: &Features, is_half: bool) -> Tiered {
         let make = graphmill_loader::policy::TABLE.get("lru").unwrap().make;
         let kind = features.data.kind().unwrap();
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_come_again_are_read_once() {
+    fn repeated_rows_are_read_once() {
         let table: Vec<f32> = (0..120).map(|i| i as f32 / 4.0).collect();
         let rows = tiered(&Features::f32(3, table.clone()), false);
         let ids = [7, 7, 3, 39, 7, 0, 3, 3, 1];
@@ -134,13 +133,13 @@ mod tests {
                 ids.iter().flat_map(|&id| table[3 * id as usize..][..3].to_vec()).collect();
             assert_eq!(out, expected, "{round}");
         }
-        // the cache and what is behind it are both the host's here
+        // the cache and the table behind it are both host tiers
         assert_eq!((rows.traffic().total().rows, rows.num_rows(), rows.row_bytes()), (15, 40, 12));
         rows.gather(&[], bytemuck::cast_slice_mut::<f32, u8>(&mut [])).unwrap();
     }
 
     #[test]
-    fn halves_stay_halves() {
+    fn f16_rows_stay_f16() {
         let table: Vec<f16> = (0..120).map(|i| f16::from_f32(i as f32 / 7.0)).collect();
         let rows = tiered(&Features { dim: 3, data: FeatureData::F16(table.clone().into()) }, true);
         for ids in [&[5u32, 39, 5][..], &[1], &[30, 31, 32, 33]] {

@@ -1,15 +1,16 @@
-//! Who hears from whom, as the user stored it: edges keep the numbers that they have in the user's
-//! list.
+//! Topology of the user's graph: in-neighbours of each node, and the number of each edge in the
+//! user's list.
 
 use std::fmt::Display;
 
 use graphmill_core::{Buffer, Graph, prefetch::prefetch};
 
-/// A graph, and which edge of the user's list each of its edges is.
+/// A graph, and the number of each of its edges in the user's list.
 #[derive(Clone, Debug, Default)]
 pub struct Topology {
     graph: Graph,
-    /// The user's number of the edge at each place of [`Graph::indices`]; `None`: the same.
+    /// Number in the user's list of the edge at each position of [`Graph::indices`]; `None` if
+    /// equal.
     numbers: Option<Buffer<u32>>,
 }
 
@@ -20,19 +21,19 @@ impl From<Graph> for Topology {
 }
 
 impl Topology {
-    /// Of edges `src[e]` to `dst[e]` between `num_nodes` nodes, in any order, repeated ones kept.
-    /// Within a row edges stay in the order of the list. O(V + E), one thread.
+    /// Builds the topology of edges `src[e]` to `dst[e]` between `num_nodes` nodes, in any order.
+    /// Repeated edges stay, and the edges of a row keep the order of the list. O(V + E), one
+    /// thread.
     ///
     /// # Errors
-    /// The lists differ in length or hold 2^32 edges or more; an id is negative or not below
-    /// `num_nodes`.
+    /// The lists differ in length or have 2^32 edges or more, or an id is out of range.
     pub fn from_edges<I: Id>(num_nodes: usize, src: &[I], dst: &[I]) -> Result<Self, String> {
         if src.len() != dst.len() {
             return Err(format!("{} edge sources for {} destinations", src.len(), dst.len()));
         }
         if src.len() > u32::MAX as usize {
             return Err(format!(
-                "{} edges: an edge list has fewer than 2^32; open a dataset directory instead",
+                "{} edges: an edge list must have fewer than 2^32; open a dataset directory instead",
                 src.len()
             ));
         }
@@ -56,18 +57,16 @@ impl Topology {
         Ok(Self { graph, numbers: (!is_sorted).then(|| numbers.into()) })
     }
 
-    /// Of compressed columns: `indices[indptr[v]..indptr[v + 1]]` send to `v`. An edge's number is
-    /// its place in `indices`.
+    /// Builds the topology of compressed columns: `indices[indptr[v]..indptr[v + 1]]` are the
+    /// in-neighbours of `v`. An edge's number is its position in `indices`.
     ///
     /// # Errors
-    /// `indptr` does not run from 0 to the number of edges, or decreases; an id is out of range.
+    /// `indptr` does not ascend from 0 to the number of edges, or an id is out of range.
     pub fn from_columns<P: Id, I: Id>(indptr: &[P], indices: &[I]) -> Result<Self, String> {
-        let num_nodes = indptr
-            .len()
-            .checked_sub(1)
-            .ok_or("indptr is empty: it has one entry more than there are nodes")?;
+        let num_nodes =
+            indptr.len().checked_sub(1).ok_or("indptr is empty: it must have one entry more than nodes")?;
         if let Some((v, bad)) = indptr.iter().enumerate().find(|(_, p)| p.number() < 0) {
-            return Err(format!("indptr[{v}] is {bad}: row starts are not negative"));
+            return Err(format!("indptr[{v}] is {bad}: row starts must not be negative"));
         }
         check(num_nodes, "indices", indices)?;
         let indptr: Vec<u64> = indptr.iter().map(|p| p.number() as u64).collect();
@@ -80,19 +79,19 @@ impl Topology {
         &self.graph
     }
 
-    /// Replaces places among the graph's edges by the user's numbers.
+    /// Replaces positions among the graph's edges by numbers in the user's list.
     pub fn number(&self, places: &mut [u64]) {
-        const AHEAD: usize = 16;
+        const PREFETCH_DISTANCE: usize = 16;
         let Some(numbers) = &self.numbers else { return };
         for i in 0..places.len() {
-            if let Some(&ahead) = places.get(i + AHEAD) {
+            if let Some(&ahead) = places.get(i + PREFETCH_DISTANCE) {
                 prefetch(numbers, ahead as usize);
             }
             places[i] = u64::from(numbers[places[i] as usize]);
         }
     }
 
-    /// Values of the user's edges, in the order of the graph's.
+    /// Reorders values of the user's edges to the order of the graph's edges.
     pub fn arrange<T: Copy>(&self, of_edges: &[T]) -> Vec<T> {
         match &self.numbers {
             None => of_edges.to_vec(),
@@ -101,9 +100,9 @@ impl Topology {
     }
 }
 
-/// A signed or unsigned whole number as arrays hold them.
+/// Integer type of ids in arrays.
 pub trait Id: Copy + Display + Send + Sync {
-    /// Its value. A `u64` beyond the largest `i64` is negative, and so never an id.
+    /// Value as `i64`. A `u64` above `i64::MAX` becomes negative, and so is never a valid id.
     fn number(self) -> i64;
 }
 
@@ -131,16 +130,16 @@ impl Id for u64 {
     }
 }
 
-/// That all of `ids` are nodes.
+/// Checks that all `ids` are below `num_nodes`.
 ///
 /// # Errors
-/// The first that is not, by its place in the array called `what`.
+/// The first id out of range, with its position in the array called `what`.
 pub fn check<I: Id>(num_nodes: usize, what: &str, ids: &[I]) -> Result<(), String> {
     let outside = |id: &I| id.number() < 0 || id.number() as u64 >= num_nodes as u64;
     match ids.iter().position(outside) {
         None => Ok(()),
         Some(at) => {
-            Err(format!("{what}[{at}] is {}, but there are {num_nodes} nodes: ids run from 0 on", ids[at]))
+            Err(format!("{what}[{at}] is {}, but there are {num_nodes} nodes; ids start at 0", ids[at]))
         }
     }
 }
@@ -150,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn edges_keep_their_numbers() {
+    fn edges_keep_the_numbers_of_the_users_list() {
         let (src, dst) = ([3i64, 1, 0, 1, 1], [2i64, 0, 2, 2, 0]);
         let topology = Topology::from_edges(4, &src, &dst).unwrap();
         let graph = topology.graph();
@@ -160,18 +159,18 @@ mod tests {
         assert_eq!(places, [1, 4, 0, 2, 3]);
         assert!(places.iter().zip(graph.indices()).all(|(&e, &u)| src[e as usize] == i64::from(u)));
         assert_eq!(topology.arrange(&[10, 11, 12, 13, 14]), [11, 14, 10, 12, 13]);
-        // a list in the graph's own order is not numbered
+        // a list in the graph's own order needs no numbers
         assert!(Topology::from_edges(4, &[1, 2], &[0, 3]).unwrap().numbers.is_none());
         let same = Topology::from_columns(&[0, 2, 2, 5, 5], &[1u32, 1, 3, 0, 1]).unwrap();
         assert_eq!((same.graph().indptr(), same.graph().indices()), (graph.indptr(), graph.indices()));
     }
 
     #[test]
-    fn what_is_no_node_is_named() {
-        let said = |src: &[i64], dst: &[i64]| Topology::from_edges(3, src, dst).unwrap_err();
-        assert!(said(&[0, -1], &[0, 1]).contains("edge_index[0][1] is -1"));
-        assert!(said(&[0], &[3]).contains("edge_index[1][0] is 3, but there are 3 nodes"));
-        assert!(said(&[0, 1], &[0]).contains("2 edge sources for 1 destinations"));
+    fn ids_out_of_range_are_named() {
+        let error = |src: &[i64], dst: &[i64]| Topology::from_edges(3, src, dst).unwrap_err();
+        assert!(error(&[0, -1], &[0, 1]).contains("edge_index[0][1] is -1"));
+        assert!(error(&[0], &[3]).contains("edge_index[1][0] is 3, but there are 3 nodes"));
+        assert!(error(&[0, 1], &[0]).contains("2 edge sources for 1 destinations"));
         assert!(Topology::from_columns::<i64, i64>(&[], &[]).unwrap_err().contains("empty"));
         assert!(Topology::from_columns(&[0i64, -1], &[0i32]).unwrap_err().contains("indptr[1] is -1"));
         assert!(Topology::from_columns(&[0u64, u64::MAX], &[0i32]).unwrap_err().contains("indptr[1]"));

@@ -1,4 +1,4 @@
-"""What the tests share. Those of `test_pyg*.py` need torch and torch_geometric and are skipped, with the reason, where these are not installed."""
+"""Fixtures and helpers. `test_pyg.py` and `test_accuracy.py` need torch and torch_geometric."""
 
 import importlib.util
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 import graphmill
 
 HAS_PYG = importlib.util.find_spec("torch") is not None and importlib.util.find_spec("torch_geometric") is not None
-#: the repository
+#: root of the repository
 ROOT = Path(__file__).parents[3]
 
 
@@ -18,7 +18,7 @@ def random_edges(nodes, edges, seed=0):
 
 
 def make_data(nodes=100, edges=500, seed=0):
-    """A graph whose features and edge attributes tell whose they are."""
+    """A graph whose features and edge attributes identify their node or edge."""
     return graphmill.Data(
         edge_index=random_edges(nodes, edges, seed),
         x=np.arange(2 * nodes, dtype=np.float32).reshape(-1, 2),
@@ -34,7 +34,7 @@ def data():
 
 @pytest.fixture(scope="session")
 def sbm():
-    """A dataset that models learn in seconds."""
+    """A dataset that a model learns in seconds."""
     return graphmill.generate(nodes=4000, classes=5, dim=16, degree=12, signal=0.5, p_in=0.7, seed=3)
 
 
@@ -44,5 +44,5 @@ def loader_of(data, num_neighbors=(3, 2), **options):
 
 
 def bytes_of(batch):
-    """All that a batch of arrays holds."""
+    """Contents of a batch of arrays, as bytes."""
     return {name: value.tobytes() if isinstance(value, np.ndarray) else value for name, value in batch}

@@ -1,4 +1,4 @@
-"""The same model learns as well by either loader."""
+"""The same model reaches the same accuracy with either loader."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from conftest import HAS_PYG
 
 if not HAS_PYG:
     pytest.skip("torch and torch_geometric are not installed", allow_module_level=True)
-pytest.importorskip("torch_sparse", reason="their loader needs a sampler: torch_sparse or pyg_lib")
+pytest.importorskip("torch_sparse", reason="PyTorch Geometric's loader needs torch_sparse or pyg_lib")
 
 import torch
 import torch.nn.functional as F
@@ -32,7 +32,7 @@ def accuracy(loader, data, seed):
     return right[data.test_mask].float().mean().item()
 
 
-def test_accuracy_is_equal_within_noise(sbm):
+def test_both_loaders_reach_the_same_accuracy(sbm):
     torch.set_num_threads(1)
     data = sbm.to_pyg()
     ours, theirs = ([accuracy(loader, data, seed) for seed in range(4)] for loader in (Ours, Theirs))

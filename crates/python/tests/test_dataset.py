@@ -1,4 +1,4 @@
-"""Datasets: arrays in and out, directories, generators, importers."""
+"""Datasets: arrays, directories, generators and importers."""
 
 import pickle
 from pathlib import Path
@@ -15,14 +15,14 @@ def arrays(**more):
     return dict(edge_index=data.edge_index, x=data.x, y=data.y, train_mask=[0, 1, 2], val_mask=np.arange(20) == 5, **more)
 
 
-def test_arrays_come_back():
+def test_datasets_return_their_arrays():
     given = arrays(test_mask=[9, 7])
     dataset = graphmill.Dataset.from_arrays(**given, name="mine")
     assert (dataset.num_nodes, dataset.num_edges, dataset.num_features, dataset.num_classes) == (20, 60, 2, 7)
     assert (dataset.x == given["x"]).all() and (dataset.y == given["y"]).all() and dataset.y.dtype == np.int64
     assert (dataset.train.tolist(), dataset.valid.tolist(), dataset.test.tolist()) == ([0, 1, 2], [5], [7, 9])
     assert np.flatnonzero(dataset.test_mask).tolist() == [7, 9]
-    # the same edges, by destination
+    # the same edges, sorted by destination
     order = np.lexsort(given["edge_index"])
     assert (dataset.edge_index == given["edge_index"][:, order]).all()
     again = graphmill.Dataset.from_arrays(indptr=dataset.indptr, indices=dataset.indices, layout="csc")
@@ -42,7 +42,7 @@ def test_arrays_are_views_that_outlive_the_dataset():
     assert (indices == expected[0]).all() and (x == expected[1]).all()
 
 
-def test_kinds_of_features_labels_and_weights():
+def test_types_of_features_labels_and_weights():
     given = arrays()
     half = graphmill.Dataset.from_arrays(**{**given, "x": given["x"].astype(np.float16)})
     assert half.x.dtype == np.float16
@@ -61,7 +61,7 @@ def test_kinds_of_features_labels_and_weights():
     assert both.edge_index.tolist() == [[1, 0, 2, 1], [0, 1, 1, 2]]
 
 
-def test_directories(tmp_path):
+def test_datasets_are_saved_opened_and_pickled(tmp_path):
     dataset = graphmill.Dataset.from_arrays(**arrays(), metric="f1-micro")
     dataset.save(tmp_path / "it")
     opened = graphmill.Dataset(tmp_path / "it", verify=True)
@@ -79,7 +79,7 @@ def test_directories(tmp_path):
         graphmill.Dataset(tmp_path / "it")
 
 
-def test_generators(tmp_path):
+def test_generated_datasets_depend_only_on_their_options(tmp_path):
     one = graphmill.generate("sbm", nodes=300, classes=3, dim=4, seed=5)
     two = graphmill.generate("sbm", tmp_path / "it", nodes=300, classes=3, dim=4, seed=5, progress=False)
     assert (one.num_nodes, one.num_features, one.num_classes) == (300, 4, 3)
@@ -95,8 +95,8 @@ def test_generators(tmp_path):
             graphmill.generate(**bad)
 
 
-def test_tables_in_parquet_are_imported(tmp_path):
-    # a seed of the fuzzing targets: options, then the files
+def test_parquet_tables_are_imported(tmp_path):
+    # a seed of the fuzz targets: options, then the files
     seed = Path(__file__).parents[3] / "fuzz/seeds/import_parquet/made-plain"
     data = seed.read_bytes()
     (tmp_path / "edges.parquet").write_bytes(data[data.index(b"PAR1") : data.rindex(b"PAR1") + 4])
@@ -107,7 +107,7 @@ def test_tables_in_parquet_are_imported(tmp_path):
         graphmill.import_dataset("parquet", tmp_path / "no.parquet", tmp_path / "other")
 
 
-def test_imports(tmp_path):
+def test_edge_lists_are_imported_and_reported(tmp_path):
     (tmp_path / "edges.txt").write_text("0 1\n1 2\n2 0\n3 1\n")
     np.save(tmp_path / "x.npy", np.arange(8, dtype=np.float32).reshape(4, 2))
     options = {"features": tmp_path / "x.npy", "undirected": True, "name": "small"}
@@ -121,7 +121,7 @@ def test_imports(tmp_path):
     assert graphmill.Dataset(tmp_path / "twice").import_report is None
     for bad, error, message in [
         ({"colour": 1}, TypeError, "no option 'colour'"),
-        ({"undirected": 1}, TypeError, "undirected: True or False"),
+        ({"undirected": 1}, TypeError, "undirected: expected True or False"),
         ({"num_nodes": "many"}, ValueError, "num_nodes 'many'"),
         ({"split": "somehow"}, ValueError, "split 'somehow'"),
     ]:
@@ -132,7 +132,7 @@ def test_imports(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["csr_array", "csc_array", "coo_array", "lil_matrix", "csr_matrix", "dok_array"])
-def test_a_sparse_matrix_of_scipy_means_what_it_means_there(kind):
+def test_scipy_entries_are_edges_from_row_to_column(kind):
     sparse = __import__("scipy.sparse").sparse
     dense = np.array([[0, 1, 1], [0, 0, 0], [1, 0, 0]], np.float32)  # 0 -> 1, 0 -> 2, 2 -> 0
     dataset = graphmill.Dataset.from_arrays(getattr(sparse, kind)(dense))
@@ -143,7 +143,7 @@ def test_a_sparse_matrix_of_scipy_means_what_it_means_there(kind):
     assert {(int(u), int(v)): float(w) for u, v, w in edges} == {(0, 1): 3.0, (0, 2): 3.0, (2, 0): 0.5}
 
 
-def test_a_sparse_adjacency_is_refused_with_what_takes_it():
+def test_loaders_refuse_scipy_matrices_with_a_remedy():
     sparse = __import__("scipy.sparse").sparse
     data = {"edge_index": sparse.csr_array(np.eye(4)), "num_nodes": 4, "x": np.eye(4, dtype=np.float32)}
     for make in (lambda: graphmill.NeighborLoader(data, num_neighbors=[2]), lambda: graphmill.ClusterData(data, 2)):
@@ -153,7 +153,7 @@ def test_a_sparse_adjacency_is_refused_with_what_takes_it():
     assert len(next(iter(loader)).n_id) > 0
 
 
-def test_entries_of_scipy_are_summed_and_zeros_are_no_edges():
+def test_scipy_duplicates_are_summed_and_zeros_dropped():
     sparse = __import__("scipy.sparse").sparse
     entries = ([1.0, 2.0, 0.0, 1.0], ([0, 0, 1, 2], [1, 1, 2, 0]))
     dataset = graphmill.Dataset.from_arrays(sparse.coo_array(entries, shape=(4, 4)))
@@ -164,11 +164,11 @@ def test_entries_of_scipy_are_summed_and_zeros_are_no_edges():
         graphmill.Dataset.from_arrays(sparse.csr_array((2, 3)))
     with pytest.raises(ValueError, match="values of a sparse edge_index are the weights"):
         graphmill.Dataset.from_arrays(sparse.csr_array((2, 2)), edge_weight=[])
-    with pytest.raises(TypeError, match="x: a dense array is expected"):
+    with pytest.raises(TypeError, match="x: expected a dense array"):
         graphmill.Dataset.from_arrays(sparse.csr_array((2, 2)), x=sparse.csr_array((2, 2)))
 
 
-def test_compressed_rows_are_not_taken_for_columns():
+def test_csr_and_csc_layouts_give_the_same_edges():
     sparse = __import__("scipy.sparse").sparse
     matrix = sparse.csr_array(np.array([[0, 1, 1], [0, 0, 0], [1, 0, 0]]))
     edges = {(0, 1), (0, 2), (2, 0)}

@@ -1,4 +1,4 @@
-"""What the documentation shows, runs: docstrings, the Python blocks of the tutorials, the examples."""
+"""Code in the documentation runs: docstrings, Python blocks of the tutorials, examples."""
 
 import doctest
 import importlib
@@ -39,7 +39,7 @@ def test_everything_public_is_documented():
 def run(code, where):
     if NEEDS_PYG.search(code) and not HAS_PYG:
         pytest.skip("torch and torch_geometric are not installed")
-    # torch's threads wait for each other: on a machine that does something else at the same time one is faster than two
+    # threads of torch wait for each other, so that one is faster than two on a busy machine
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-W", "ignore", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, cwd=where, env=environment)
@@ -52,7 +52,7 @@ def test_pages(name, tmp_path):
     text = (ROOT / f"book/src/tutorials/{name}.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     assert blocks
-    # of a page all blocks, in order, are one program
+    # the blocks of a page form one program
     run("\n".join(blocks), tmp_path)
 
 
@@ -65,6 +65,6 @@ def test_examples(path, tmp_path):
         assert reached >= float(claim[1].rstrip(".")), out
 
 
-def test_the_reference_is_as_the_docstrings_are():
+def test_the_reference_page_matches_the_docstrings():
     done = subprocess.run([sys.executable, ROOT / "crates/python/reference.py", "--check"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

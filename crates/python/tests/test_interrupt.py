@@ -1,4 +1,4 @@
-"""Ctrl-C while Rust works: the call ends soon with KeyboardInterrupt, and nothing half-written stays."""
+"""Ctrl-C while Rust works: KeyboardInterrupt follows soon, and nothing is left half-written."""
 
 import os
 import signal
@@ -13,13 +13,16 @@ import graphmill
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT to a process")
 
-#: Seconds after which a call ends that was interrupted. Whole calls below take several times as long.
+#: Seconds within which an interrupted call ends. The calls below take several times as long.
 SOON = 10
 
 
 def interrupt(code, where, ready="started"):
-    """Runs ``code`` in a process of its own, sends it SIGINT half a second after it printed ``ready``, and returns what it then printed."""
-    # a test run in the background ignores the signal, and so would its children
+    """Runs ``code`` in a new process and sends SIGINT half a second after it prints ``ready``.
+
+    Asserts that the process then ends soon, with KeyboardInterrupt.
+    """
+    # background jobs of a shell ignore the signal, and their children inherit that
     prologue = f"""
     import signal
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -33,7 +36,7 @@ def interrupt(code, where, ready="started"):
         except KeyboardInterrupt:
             print("KeyboardInterrupt", flush=True)
         else:
-            print("ended by itself", flush=True)
+            print("finished", flush=True)
     """
     text = textwrap.dedent(prologue) + textwrap.dedent(code)
     process = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=where)
@@ -42,23 +45,23 @@ def interrupt(code, where, ready="started"):
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
         began = time.perf_counter()
-        told, errors = process.communicate(timeout=100)
+        output, errors = process.communicate(timeout=100)
         seconds = time.perf_counter() - began
     finally:
         process.kill()
     assert process.returncode == 0, errors
-    assert told.strip() == "KeyboardInterrupt", told
+    assert output.strip() == "KeyboardInterrupt", output
     assert seconds < SOON, seconds
 
 
 @pytest.mark.parametrize("out", ["", "'it', memory=1 << 26, "], ids=["memory", "directory"])
 def test_generate(tmp_path, out):
-    # seconds of work, and under a gigabyte of disk at its end
+    # seconds of work, and less than a gigabyte of disk space
     interrupt(f"interrupted(lambda: graphmill.generate('kronecker', {out}scale=20, degree=64, dim=4, progress=False))", tmp_path)
     assert os.listdir(tmp_path) == []
 
 
-def test_generate_in_the_place_of_a_dataset_leaves_that(tmp_path):
+def test_an_interrupted_replacement_keeps_the_old_dataset(tmp_path):
     made = graphmill.generate(out=tmp_path / "it", nodes=100, dim=2, seed=1, progress=False)
     before = made.x.copy()
     interrupt("interrupted(lambda: graphmill.generate('kronecker', 'it', replace=True, scale=20, degree=64, dim=4))", tmp_path)
@@ -67,7 +70,7 @@ def test_generate_in_the_place_of_a_dataset_leaves_that(tmp_path):
 
 
 def test_import_dataset(tmp_path):
-    # a hundred million edges, in a file that takes no room on the disk
+    # a hundred million edges in a sparse file
     code = """
     np.lib.format.open_memmap("edges.npy", "w+", np.int32, (100_000_000, 2))
     interrupted(lambda: graphmill.import_dataset("edges", "edges.npy", "out", memory=1 << 26, progress=False))
@@ -88,7 +91,7 @@ def test_import_dataset(tmp_path):
     ],
     ids=["hotness", "hotness_report", "partition_report", "train", "coverage", "tiers"],
 )
-def test_what_only_computes(tmp_path, work):
+def test_computations(tmp_path, work):
     code = f"""
     data = graphmill.Dataset.demo()
     data.save("demo")

@@ -1,4 +1,4 @@
-"""Memory, threads, signals and forks."""
+"""Memory, threads, signals and forks of loaders."""
 
 import os
 import signal
@@ -41,7 +41,7 @@ def test_memory_is_flat_over_ten_thousand_batches():
     run(1000)
     before = resident()
     run(10_000)
-    # a leak of a batch's smallest array (50 ids) in each would be 4 MB, of its features 100 MB
+    # leaking the smallest array of each batch (50 ids) would take 4 MB, its features 100 MB
     assert resident() - before < 3e6, f"{(resident() - before) / 1e6:.1f} MB more"
 
 
@@ -61,7 +61,7 @@ def test_threads_end_with_their_epoch(data):
     next(iterator)
     loader.close()
     assert native_threads() == before and list(iterator) == []
-    # dropped with its loader, by a frame that an exception leaves
+    # dropped with its loader when an exception leaves the frame
     with pytest.raises(ZeroDivisionError):
         for _ in loader_of(data, **options):
             1 / 0
@@ -115,22 +115,22 @@ def test_forked_processes_neither_hang_nor_crash():
                 except ValueError as error:
                     assert "forked" in str(error)
                 del iterator, batch
-                # one of its own works
+                # a new iterator works in the child
                 assert len(list(loader)) == 100
                 os._exit(0)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
             next(iterator)
-        print("well")
+        print("done")
     """)
-    assert done.stdout == "well\n", done.stderr
+    assert done.stdout == "done\n", done.stderr
 
 
 def interrupt(code):
-    """Runs code that prints a line, sends SIGINT then, and returns its exit status and output."""
-    # a test run in the background of a shell ignores the signal, and so would its children
-    heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    """Runs code that prints "ready", then sends SIGINT; returns the exit status and the output."""
+    # background jobs of a shell ignore the signal, and their children inherit that
+    prologue = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     child = subprocess.Popen(
-        [sys.executable, "-c", heed + textwrap.dedent(code)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", prologue + textwrap.dedent(code)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert child.stdout.readline() == "ready\n", child.stderr.read()
     time.sleep(0.3)
@@ -141,7 +141,8 @@ def interrupt(code):
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
 def test_ctrl_c_ends_an_epoch():
-    # the batch takes many seconds: the consumer waits in Rust when the signal comes, and does not wait for the thread
+    # the batch takes many seconds: the consumer waits in Rust when the signal arrives, and must not
+    # wait for the thread
     code, out, err = interrupt("""
         import numpy as np, graphmill, threading, time
         n = 3000
@@ -173,8 +174,8 @@ def test_ctrl_c_ends_training_with_a_checkpoint(tmp_path):
     assert list((tmp_path / "run").glob("checkpoint*"))
 
 
-def test_the_interpreters_lock_is_free_while_rust_works():
-    """Another Python thread goes on counting while the consumer waits for a slow batch."""
+def test_rust_releases_the_interpreters_lock():
+    """Another Python thread keeps counting while the consumer waits for a slow batch."""
     n = 1500
     data = {"edge_index": np.random.default_rng(0).integers(0, n, (2, 400_000)), "num_nodes": n}
     ticks, stop = [], threading.Event()
@@ -195,5 +196,5 @@ def test_the_interpreters_lock_is_free_while_rust_works():
     assert seconds < 0.1 or gaps.max() < seconds / 2, (seconds, gaps.max())
 
 
-def test_the_module_says_its_version():
+def test_the_version_has_three_parts():
     assert graphmill.__version__.count(".") == 2

@@ -1,4 +1,4 @@
-"""The neighbour loader by itself: arrays in, arrays out."""
+"""The neighbour loader on arrays, without other frameworks."""
 
 import pickle
 from collections import Counter
@@ -11,7 +11,7 @@ from conftest import bytes_of, loader_of, make_data
 
 
 def plain(edge_index, hops, seeds):
-    """All neighbours over some hops, the plainest way."""
+    """All neighbours over some hops, by plain loops."""
     nodes, begin, edges = list(seeds), 0, []
     for _ in range(hops):
         end = len(nodes)
@@ -26,7 +26,7 @@ def plain(edge_index, hops, seeds):
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3])
-def test_all_neighbours_are_those_of_the_plain_version(data, hops):
+def test_full_neighbourhoods_match_plain_loops(data, hops):
     for start, batch in zip(range(0, 100, 16), loader_of(data, [-1] * hops)):
         nodes, edges = plain(data.edge_index, hops, range(start, min(start + 16, 100)))
         assert batch.n_id.tolist() == nodes
@@ -36,7 +36,7 @@ def test_all_neighbours_are_those_of_the_plain_version(data, hops):
         assert sum(batch.num_sampled_nodes) == len(nodes) and sum(batch.num_sampled_edges) == len(edges)
 
 
-def test_fields_have_the_types_and_owners_that_are_promised(data):
+def test_fields_have_the_promised_types_and_are_writable(data):
     batch = next(iter(loader_of(data)))
     for name in ("n_id", "e_id", "edge_index", "input_id"):
         assert batch[name].dtype == np.int64 and batch[name].flags.writeable
@@ -58,7 +58,7 @@ def test_batches_do_not_depend_on_threads(data, options):
     assert epoch(seed=1) != first
 
 
-def test_every_epoch_is_another_and_the_same_again(data):
+def test_epochs_differ_and_repeat(data):
     def epochs(loader):
         return [[batch.n_id.tolist() for batch in loader] for _ in range(3)]
 
@@ -72,12 +72,12 @@ def test_every_epoch_is_another_and_the_same_again(data):
     assert sorted(seeds) == list(range(100))
 
 
-def test_numpys_seed_decides_where_none_is_given(data):
+def test_numpys_seed_decides_if_none_is_given(data):
     def draw():
         np.random.seed(5)
         return loader_of(data, seed=None).seed
 
-    # with torch imported it is torch's
+    # if torch is imported, its seed decides
     import sys
 
     if "torch" not in sys.modules:
@@ -85,7 +85,7 @@ def test_numpys_seed_decides_where_none_is_given(data):
         assert loader_of(data, seed=None).seed != loader_of(data, seed=None).seed
 
 
-def test_fanouts_bound_and_are_uniform(data):
+def test_fanouts_are_bounds_and_draws_are_uniform(data):
     fan = graphmill.Data(edge_index=np.stack([np.arange(1, 41), np.zeros(40, int)]), num_nodes=41)
     counts = Counter()
     for batch in loader_of(fan, [4], input_nodes=[0] * 2000, batch_size=1):
@@ -99,7 +99,7 @@ def test_fanouts_bound_and_are_uniform(data):
     assert len(twice.e_id) == 60 and len(set(twice.e_id.tolist())) < 60
 
 
-def test_weights_draw_neighbours():
+def test_neighbours_are_drawn_by_weight():
     data = graphmill.Data(edge_index=np.array([[1, 2, 3, 0], [0, 0, 0, 1]]), num_nodes=4, edge_w=np.array([0.0, 1.0, 3.0, 1.0]))
     counts = Counter()
     for batch in loader_of(data, [1], input_nodes=[0] * 1000, weight_attr="edge_w", batch_size=1):
@@ -112,7 +112,7 @@ def test_weights_draw_neighbours():
 
 
 @pytest.mark.parametrize("disjoint", [False, True])
-def test_subgraph_types(data, disjoint):
+def test_subgraph_types_select_the_edges(data, disjoint):
     one = next(iter(loader_of(data, disjoint=disjoint)))
     both = next(iter(loader_of(data, disjoint=disjoint, subgraph_type="bidirectional")))
     induced = next(iter(loader_of(data, disjoint=disjoint, subgraph_type="induced")))
@@ -129,14 +129,14 @@ def test_subgraph_types(data, disjoint):
     assert "num_sampled_nodes" not in induced
 
 
-def test_disjoint_trees_know_their_seed(data):
+def test_disjoint_nodes_have_their_seed(data):
     batch = next(iter(loader_of(data, [-1, -1], input_nodes=[5, 6, 5], disjoint=True)))
     assert batch.n_id[:3].tolist() == [5, 6, 5] and batch.batch[:3].tolist() == [0, 1, 2]
     of = [sorted(batch.n_id[batch.batch == i].tolist()) for i in range(3)]
     assert of[0] == of[2] and of[0] == sorted(plain(data.edge_index, 2, [5])[0])
 
 
-def test_input_nodes_in_every_form(data):
+def test_input_nodes_may_be_masks_lists_arrays_or_ranges(data):
     mask = np.zeros(100, bool)
     mask[[3, 50, 99]] = True
     forms = [mask, [3, 50, 99], np.array([3, 50, 99], np.int32), np.array([3, 50, 99], np.uint8), range(3, 100, 48)]
@@ -148,13 +148,13 @@ def test_input_nodes_in_every_form(data):
     own = next(iter(loader_of(data, input_nodes=[3, 50], input_id=[8, 9])))
     assert own.input_id.tolist() == [8, 9]
     assert len(loader_of(data, input_nodes=[])) == 0 and list(loader_of(data, input_nodes=[])) == []
-    # the same node more than once
+    # a repeated node
     twice = next(iter(loader_of(data, [-1], input_nodes=[7, 7, 8])))
     assert twice.n_id[:3].tolist() == [7, 7, 8] and (twice.x == data.x[twice.n_id]).all()
     assert (twice.n_id[twice.edge_index] == data.edge_index[:, twice.e_id]).all()
 
 
-def test_lengths_and_last_batches(data):
+def test_length_counts_the_last_batch_unless_dropped(data):
     assert (len(loader_of(data)), len(loader_of(data, drop_last=True))) == (7, 6)
     assert [batch.batch_size for batch in loader_of(data)] == [16] * 6 + [4]
     assert [batch.batch_size for batch in loader_of(data, drop_last=True)] == [16] * 6
@@ -173,7 +173,7 @@ def test_ranks_share_an_epoch(data):
         len(loader_of(data, rank=3, world_size=3))
 
 
-def test_a_sampler_says_the_order(data):
+def test_a_sampler_sets_the_order(data):
     loader = loader_of(data, sampler=[9, 3, 5], batch_size=2)
     assert len(loader) == 2 and [b.n_id[: b.batch_size].tolist() for b in loader] == [[9, 3], [5]]
     with pytest.raises(ValueError, match="sampler and shuffle"):
@@ -181,7 +181,7 @@ def test_a_sampler_says_the_order(data):
 
 
 @pytest.mark.parametrize("stop", [0, 1, 4, 7])
-def test_an_epoch_is_taken_up_in_the_middle(data, stop):
+def test_an_epoch_resumes_in_the_middle(data, stop):
     loader = loader_of(data, shuffle=True)
     list(loader)
     expected = [bytes_of(batch) for batch in loader]
@@ -200,7 +200,7 @@ def test_an_epoch_is_taken_up_in_the_middle(data, stop):
         loader_of(data, batch_size=8).load_state_dict(state)
 
 
-def test_a_loader_is_pickled_where_it_stands(data):
+def test_a_pickled_loader_resumes_at_its_position(data):
     loader = loader_of(data, shuffle=True, weight_attr="edge_attr", num_threads=2)
     expected = [bytes_of(batch) for batch in loader]
     loader.set_epoch(0)
@@ -221,20 +221,20 @@ def test_two_iterators_do_not_disturb_each_other(data):
 
 
 def test_batches_outlive_their_loader(data):
-    kept = [batch for batch in loader_of(data, num_threads=2)]
-    told = [bytes_of(batch) for batch in kept]
-    # other batches must not be made in memory that is still in use
+    batches = [batch for batch in loader_of(data, num_threads=2)]
+    before = [bytes_of(batch) for batch in batches]
+    # other batches must not reuse memory that is still referenced
     for _ in range(3):
         list(loader_of(data, seed=9))
-    assert [bytes_of(batch) for batch in kept] == told
-    view = kept[0].x[1:3]
+    assert [bytes_of(batch) for batch in batches] == before
+    view = batches[0].x[1:3]
     expected = view.copy()
-    del kept
+    del batches
     list(loader_of(data, seed=9))
     assert (view == expected).all()
 
 
-def test_one_batch_of_places(data):
+def test_calling_a_loader_samples_the_given_positions(data):
     loader = loader_of(data, input_nodes=[5, 6, 7])
     assert loader([0]).n_id[0] == 5 and loader([-1, 1]).n_id[:2].tolist() == [7, 6]
     with pytest.raises(ValueError, match="3 inputs"):
@@ -255,7 +255,7 @@ def test_transforms_change_batches_and_may_fail(data):
         assert (batch.double == 2 * data.x[batch.n_id]).all()
     with pytest.raises(KeyError, match="third"):
         next(iterator)
-    # what the loader made is not lost
+    # the batches that were made ahead are not lost
     assert next(iterator).n_id[0] == 48
 
 
@@ -269,7 +269,7 @@ def test_rows_of_every_type_are_gathered():
         assert batch[name].dtype == value.dtype and (batch[name] == value[batch.n_id]).all(), name
 
 
-def test_strided_and_read_only_arrays_are_taken(data):
+def test_strided_and_read_only_arrays_are_accepted(data):
     x = np.arange(400, dtype=np.float32).reshape(100, 4)
     x.flags.writeable = False
     edges = np.asfortranarray(data.edge_index)
@@ -281,7 +281,7 @@ def test_strided_and_read_only_arrays_are_taken(data):
         assert other.n_id.tolist() == batch.n_id.tolist()
 
 
-def test_a_dataset_is_a_source(sbm):
+def test_datasets_are_accepted(sbm):
     whole = sbm.edge_index
     for batch in loader_of(sbm, input_nodes=sbm.train_mask, batch_size=500):
         assert (batch.x == sbm.x[batch.n_id]).all() and (batch.y == sbm.y[batch.n_id]).all()

@@ -1,4 +1,4 @@
-"""GraphSAINT, ShaDow and Cluster loaders, and DGL's blocks."""
+"""GraphSAINT, ShaDow and Cluster loaders, and blocks for DGL."""
 
 import pickle
 
@@ -53,13 +53,13 @@ def test_saint_subgraphs_are_induced(make, most):
 
 
 def test_saint_norms_make_sums_unbiased(tmp_path):
-    """A subgraph's mean over nodes, weighed by `node_norm`, is on average the graph's."""
+    """Sums over a subgraph's nodes, weighted by `node_norm`, estimate the mean over the graph."""
     data = undirected()
     options = dict(num_steps=400, sample_coverage=2000, save_dir=tmp_path, **OPTIONS)
     loader = graphmill.GraphSAINTNodeSampler(data, 30, **options)
     sums = [(batch.node_norm * batch.x[:, 0]).sum() for batch in loader]
     assert abs(np.mean(sums) - data.x[:, 0].mean()) < 5 * np.std(sums) / 20
-    # an edge weighs by how often its destination came up for each time that it did
+    # the norm of an edge: draws of its destination per draw of the edge
     batch = next(iter(loader))
     assert (batch.edge_norm >= 0.999).all()
     assert len(list(tmp_path.iterdir())) == 1
@@ -69,7 +69,7 @@ def test_saint_norms_make_sums_unbiased(tmp_path):
 
 
 @pytest.mark.parametrize("replace", [False, True])
-def test_shadow_networks_are_by_themselves(replace):
+def test_shadow_networks_are_disjoint(replace):
     data = undirected()
     loader = graphmill.ShaDowKHopSampler(data, 2, 3, node_idx=[5, 6, 50], replace=replace, batch_size=2, **OPTIONS)
     assert len(loader) == 2
@@ -101,13 +101,13 @@ def test_clusters_hold_every_node_once():
     assert [b.n_id.tolist() for b in loader] != [b.n_id.tolist() for b in batches]
     own = graphmill.ClusterData(data, partition=np.arange(100) % 3, output="numpy")
     assert own[1].n_id.tolist() == list(range(1, 100, 3))
-    for bad, message in [({"partition": [0, 1]}, "100 whole numbers"), ({"num_parts": 0}, "parts 0"), ({}, "either")]:
+    for bad, message in [({"partition": [0, 1]}, "expected 100 integers"), ({"num_parts": 0}, "parts 0"), ({}, "either")]:
         with pytest.raises(ValueError, match=message):
             graphmill.ClusterData(data, **bad)
 
 
 def dense(block):
-    """A block as a matrix of how often each source is drawn for each destination."""
+    """A block as a matrix of the number of times that each source is drawn for each destination."""
     matrix = np.zeros((block.num_dst, block.num_src), int)
     sources, destinations = block.edges()
     np.add.at(matrix, (destinations, sources), 1)
@@ -115,7 +115,7 @@ def dense(block):
 
 
 @pytest.mark.parametrize("sampler", ["neighbor", "labor", "full"])
-def test_blocks_are_the_neighbours(sbm, sampler):
+def test_blocks_contain_drawn_neighbours(sbm, sampler):
     # the farthest layer first, as in DGL
     how = dgl.NeighborSampler([2, 5], sampler=sampler)
     loader = dgl.DataLoader(sbm, None, how, batch_size=100, shuffle=True, output="numpy", seed=1, num_threads=2)

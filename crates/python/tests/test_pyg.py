@@ -1,4 +1,7 @@
-"""The neighbour loader's contract with PyTorch Geometric. book/src/reference/pyg-tests.md says which of its own tests each stands for."""
+"""The neighbour loader behaves like PyTorch Geometric's.
+
+book/src/reference/pyg-tests.md maps the tests to PyTorch Geometric's own.
+"""
 
 import pickle
 
@@ -68,7 +71,7 @@ def graph_conv(in_channels, out_channels):
 
 
 @pytest.mark.parametrize("subgraph_type", ["directional", "bidirectional", "induced"])
-def test_all_neighbours_give_what_the_whole_graph_gives(subgraph_type):
+def test_full_neighbourhoods_give_the_outputs_of_the_whole_graph(subgraph_type):
     torch.manual_seed(1)
     edge_index, weight = to_undirected(torch.from_numpy(random_edges(300, 700)), torch.rand(700))
     data = Data(x=torch.randn(300, 12), edge_index=edge_index, edge_weight=weight)
@@ -85,15 +88,15 @@ def test_all_neighbours_give_what_the_whole_graph_gives(subgraph_type):
         assert batch.num_edges == int(mask.sum())
 
 
-def test_the_same_as_theirs_where_nothing_is_drawn():
-    """Nodes, edges, their order within a node and all fields, where their sampler can be had."""
+def test_full_neighbourhoods_match_pytorch_geometric():
+    """Nodes, edges, their order within a node, and all fields are equal."""
     pytest.importorskip("torch_sparse")
     data = make()
     data.y, data.name, data.level = torch.arange(100) % 3, "a graph", torch.tensor(4.0)
     options = dict(num_neighbors=[-1, -1], batch_size=7, input_nodes=torch.arange(40))
     for ours, theirs in zip(NeighborLoader(data, **options), Theirs(data, **options), strict=True):
-        told = {"num_sampled_nodes", "num_sampled_edges"}
-        assert set(ours.keys()) - told == set(theirs.keys()) - told
+        counts = {"num_sampled_nodes", "num_sampled_edges"}
+        assert set(ours.keys()) - counts == set(theirs.keys()) - counts
         seeds = ours.batch_size
         assert ours.n_id[:seeds].tolist() == theirs.n_id[:seeds].tolist() and ours.n_id.sort()[0].equal(theirs.n_id.sort()[0])
         assert ours.e_id.sort()[0].equal(theirs.e_id.sort()[0])
@@ -142,8 +145,8 @@ def test_disjoint_batches():
             assert batch.n_id[batch.batch == tree].sort()[0].tolist() == nodes.tolist()
 
 
-def test_arrays_of_numpy_in_data(tmp_path):
-    """A memory-mapped table of features is read where it is."""
+def test_numpy_arrays_in_data_are_read_in_place(tmp_path):
+    """A memory-mapped feature table is not copied."""
     x = np.memmap(tmp_path / "x.npy", dtype=np.float32, mode="w+", shape=(100, 32))
     x[:] = np.random.default_rng(0).standard_normal((100, 32))
     data = make()
@@ -159,14 +162,14 @@ def test_attributes_of_every_kind():
     data.strided, data.learned = torch.randn(4, 100).t(), torch.randn(100, 2, requires_grad=True)
     data.complex_ = torch.randn(100, dtype=torch.cfloat)
     data.edge_brain = torch.randn(500, 2).bfloat16()
-    data.note, data.vector, data.num_things = "kept", torch.arange(3), 7
+    data.note, data.vector, data.num_things = "text", torch.arange(3), 7
     batch = next(iter(NeighborLoader(data, [3, 2], batch_size=10)))
     for name in ("half", "brain", "deep", "mask", "strided", "complex_"):
         assert torch.equal(batch[name], data[name][batch.n_id]) and batch[name].dtype == data[name].dtype, name
     assert torch.equal(batch.learned, data.learned.detach()[batch.n_id])
     assert torch.equal(batch.edge_brain, data.edge_brain[batch.e_id])
-    assert (batch.note, batch.vector.tolist(), batch.num_things) == ("kept", [0, 1, 2], 7)
-    # the whole is as it was
+    assert (batch.note, batch.vector.tolist(), batch.num_things) == ("text", [0, 1, 2], 7)
+    # the graph itself is unchanged
     assert data.num_nodes == 100 and "n_id" not in data and "batch_size" not in data
 
 
@@ -193,7 +196,7 @@ def test_torchs_seed_decides():
     assert NeighborLoader(data, [2], generator=generator).seed == NeighborLoader(data, [2], generator=again).seed
 
 
-def test_tensors_are_views_of_what_rust_made():
+def test_tensors_are_views_of_rusts_memory():
     batch = next(iter(NeighborLoader(make(), [5], batch_size=50)))
     x = batch.x
     address, expected = x.data_ptr(), x.clone()
@@ -219,14 +222,14 @@ def test_pickling_and_lightning_arguments():
 @pytest.mark.parametrize(
     ("data", "error", "message"),
     [
-        (HeteroData(), TypeError, "one kind of nodes and edges"),
+        (HeteroData(), TypeError, "one node type and one edge type"),
         (Data(x=torch.zeros(3, 2)), ValueError, "'edge_index' is missing"),
         (Data(edge_index=torch.tensor([[0], [5]]), x=torch.zeros(3, 2)), ValueError, r"edge_index\[1\]\[0\] is 5"),
         (Data(edge_index=torch.tensor([[-1], [0]]), num_nodes=3), ValueError, "is -1"),
         (Data(edge_index=torch.zeros(2, 3), num_nodes=3), TypeError, "float32"),
     ],
 )
-def test_what_cannot_be_sampled(data, error, message):
+def test_invalid_data_is_refused(data, error, message):
     with pytest.raises(error, match=message):
         NeighborLoader(data, [2])
 
@@ -260,7 +263,7 @@ def test_blocks_are_tensors(sbm):
     assert len(sources) == len(destinations) == blocks[0].num_edges()
 
 
-def test_datasets_and_data_become_each_other(sbm):
+def test_datasets_convert_to_pyg_and_back(sbm):
     data = sbm.to_pyg()
     assert data.validate() and data.num_edges == sbm.num_edges
     again = graphmill.Dataset.from_pyg(data)

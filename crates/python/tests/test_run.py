@@ -1,4 +1,4 @@
-"""Training, scoring and predicting from Python."""
+"""Training, evaluation and prediction from Python."""
 
 import io
 import warnings
@@ -18,7 +18,7 @@ def test_training_learns_saves_predicts_and_resumes(sbm, tmp_path):
     assert len(run.epochs) == 3 and [record.epoch for record in seen] == [1, 2, 3]
     assert seen[0].loss > seen[2].loss and run.test.score > 0.6
     assert run.config.hidden == 16 and run.to_dict()["test"]["metric"] == "accuracy"
-    # the same numbers in memory and for other threads
+    # the same numbers without a run directory and with other threads
     other = graphmill.train(sbm, threads=2, **OPTIONS)
     assert [e.loss for e in other.epochs] == [e.loss for e in run.epochs] and other.test.score == run.test.score
 
@@ -35,7 +35,7 @@ def test_training_learns_saves_predicts_and_resumes(sbm, tmp_path):
     assert [e.loss for e in more.epochs][:3] == [e.loss for e in run.epochs] and len(more.epochs) == 4
     for error, message, wrong in [
         (ValueError, "4000", lambda: graphmill.predict(tmp_path / "run", [4000], dataset=sbm)),
-        (TypeError, "whole numbers", lambda: graphmill.predict(tmp_path / "run", [0.5], dataset=sbm)),
+        (TypeError, "integers", lambda: graphmill.predict(tmp_path / "run", [0.5], dataset=sbm)),
         (ValueError, "kind 'colours'", lambda: graphmill.predict(tmp_path / "run", kind="colours", dataset=sbm)),
         (ValueError, "run", lambda: graphmill.train(sbm, out=tmp_path / "run", **OPTIONS)),
     ]:
@@ -60,7 +60,7 @@ def test_options_are_checked_by_their_python_names(sbm):
     assert known["batch_size"].default == 1024 and "Seeds" in known["batch_size"].help and "dataset" not in known
 
 
-def test_what_a_callback_raises_ends_the_run(sbm):
+def test_an_exception_in_a_callback_ends_the_run(sbm):
     def callback(record):
         raise LookupError(f"epoch {record.epoch}")
 
@@ -68,7 +68,7 @@ def test_what_a_callback_raises_ends_the_run(sbm):
         graphmill.train(sbm, callback=callback, **{**OPTIONS, "epochs": 1000})
 
 
-def test_hotness(sbm):
+def test_hotness_scores_and_reports(sbm):
     degree = graphmill.hotness(sbm)
     out = np.bincount(sbm.indices, minlength=sbm.num_nodes)
     assert degree.shape == (4000,) and np.corrcoef(degree, out)[0, 1] > 0.99
@@ -80,7 +80,7 @@ def test_hotness(sbm):
 
 
 @pytest.mark.parametrize("method", ["bgl", "metis", "hash"])
-def test_partitions(sbm, method, tmp_path):
+def test_partitions_and_reports_agree(sbm, method, tmp_path):
     parts = graphmill.partition(sbm, 4, method=method)
     assert parts.shape == (4000,) and set(parts.tolist()) == {0, 1, 2, 3}
     assert parts.tolist() == graphmill.partition(sbm, 4, method=method).tolist()
@@ -101,8 +101,8 @@ def test_partitions(sbm, method, tmp_path):
 
 def test_progress_is_one_line(sbm, monkeypatch, capsys):
     graphmill.train(sbm, progress=True, **OPTIONS)
-    told = capsys.readouterr().err
-    assert "epoch 3/3  loss" in told and "valid accuracy" in told and told.count("\n") == 3
+    shown = capsys.readouterr().err
+    assert "epoch 3/3  loss" in shown and "valid accuracy" in shown and shown.count("\n") == 3
     graphmill.train(sbm, **OPTIONS)
     assert capsys.readouterr().err == ""
     line = progress.Line(io.StringIO())
@@ -113,7 +113,7 @@ def test_progress_is_one_line(sbm, monkeypatch, capsys):
     assert progress.bar(1, 4, 8) == "[##......]"
 
 
-def test_a_run_on_arrays_is_never_used_with_another_graph(tmp_path):
+def test_runs_in_memory_require_their_own_dataset(tmp_path):
     own = graphmill.generate("sbm", nodes=300, classes=10, dim=48, seed=1)
     graphmill.train(own, out=tmp_path / "run", epochs=1, hidden=8, progress=False)
     for use in (graphmill.evaluate, graphmill.predict):
@@ -132,7 +132,7 @@ def test_a_run_on_arrays_is_never_used_with_another_graph(tmp_path):
     assert len(graphmill.train(own, out=tmp_path / "run", resume=True, epochs=2, progress=False).epochs) == 2
 
 
-def test_rescaled_features_are_warned_of(tmp_path):
+def test_rescaled_features_raise_a_warning(tmp_path):
     rng = np.random.default_rng(0)
     x, y = rng.normal(3, 5, (200, 4)).astype(np.float32), rng.integers(0, 3, 200)
     edges = np.unique(rng.integers(0, 200, (600, 2)), axis=0)
@@ -145,12 +145,12 @@ def test_rescaled_features_are_warned_of(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         expected = graphmill.predict(tmp_path / "run", kind="probabilities")
-    with pytest.warns(UserWarning, match="means and deviations of the run's training data") as told:
+    with pytest.warns(UserWarning, match="means and deviations of the run's training data") as caught:
         found = graphmill.predict(tmp_path / "run", dataset=raw, kind="probabilities")
-    assert np.abs(found - expected).max() < 1e-5 and told[0].filename == __file__
+    assert np.abs(found - expected).max() < 1e-5 and caught[0].filename == __file__
 
 
-def test_a_run_on_a_directory_finds_it(tmp_path):
+def test_runs_find_their_dataset_directory(tmp_path):
     graphmill.generate("sbm", out=tmp_path / "data", nodes=300, seed=1)
     graphmill.train(tmp_path / "data", out=tmp_path / "run", epochs=1, hidden=8, progress=False)
     assert graphmill.evaluate(tmp_path / "run").same_dataset is True
@@ -161,7 +161,7 @@ def test_a_run_on_a_directory_finds_it(tmp_path):
     assert graphmill.evaluate(tmp_path / "run", tmp_path / "moved").same_dataset is True
 
 
-def test_options_that_a_run_does_not_read_are_refused():
+def test_unused_options_are_refused():
     with pytest.raises(ValueError, match="inductive true: sampler neighbor does not use it; use sampler saint"):
         graphmill.train(inductive=True, epochs=1)
     with pytest.raises(TypeError, match="no such option 'epochs'"):
@@ -172,7 +172,7 @@ def test_options_that_a_run_does_not_read_are_refused():
         graphmill.hotness(metric="degree", fanout=[5, 5])
 
 
-def test_what_arrays_lack_is_named_as_in_python():
+def test_errors_name_python_keywords():
     dataset = graphmill.Dataset.from_arrays(np.array([[0], [1]]), x=np.ones((2, 3)), y=[0, 1])
     with pytest.raises(ValueError, match="no training nodes: .*from_arrays train_mask="):
         graphmill.train(dataset, epochs=1)

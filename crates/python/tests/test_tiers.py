@@ -1,4 +1,4 @@
-"""Feature rows of a dataset through caches and from the disk: the same batches as without."""
+"""Feature rows through caches and from disk: the same batches as without tiers."""
 
 import pickle
 
@@ -14,14 +14,14 @@ ROWS, DIM = 3000, 20
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
-    """A dataset in a directory, of f32 rows."""
+    """A dataset in a directory, with f32 rows."""
     path = tmp_path_factory.mktemp("tiers") / "f32"
     return graphmill.generate(out=path, nodes=ROWS, classes=4, dim=DIM, degree=8, degree_exponent=2.2, seed=2, progress=False)
 
 
 @pytest.fixture(scope="module")
 def halves(stored, tmp_path_factory):
-    """The same of f16 rows."""
+    """The same dataset with f16 rows."""
     path = tmp_path_factory.mktemp("tiers") / "f16"
     parts = {"train_mask": stored.train, "val_mask": stored.valid, "test_mask": stored.test}
     arrays = {"indptr": stored.indptr, "indices": stored.indices, "layout": "csc", "x": stored.x.astype(np.float16), "y": stored.y}
@@ -60,27 +60,27 @@ def test_batches_are_those_without_tiers(stored, chain):
         for expected, batch in zip(plain, tiered, strict=True):
             assert bytes_of(batch) == bytes_of(expected)
             rows += len(batch.n_id)
-    told = tiered.traffic()
-    assert set(told) == {"device", "peer", "host", "disk", "hit_rate"} and told["hit_rate"] is not None
-    assert sum(told[tier]["rows"] for tier in ("device", "peer", "host", "disk")) == rows
-    assert told["host"]["bytes"] == told["host"]["rows"] * DIM * 4
-    devices, held = chain.get("devices"), chain.get("cache_ratio")
+    traffic = tiered.traffic()
+    assert set(traffic) == {"device", "peer", "host", "disk", "hit_rate"} and traffic["hit_rate"] is not None
+    assert sum(traffic[tier]["rows"] for tier in ("device", "peer", "host", "disk")) == rows
+    assert traffic["host"]["bytes"] == traffic["host"]["rows"] * DIM * 4
+    devices, ratio = chain.get("devices"), chain.get("cache_ratio")
     if devices is None:
-        assert told["device"]["rows"] == told["peer"]["rows"] == 0
-        assert told["hit_rate"] == told["host"]["rows"] / rows
+        assert traffic["device"]["rows"] == traffic["peer"]["rows"] == 0
+        assert traffic["hit_rate"] == traffic["host"]["rows"] / rows
     else:
-        assert told["device"]["rows"] > 0 and told["peer"]["rows"] > 0 and told["disk"]["rows"] > 0
+        assert traffic["device"]["rows"] > 0 and traffic["peer"]["rows"] > 0 and traffic["disk"]["rows"] > 0
         assert "2 devices hold" in tiered.tiers
     if chain in ({"cache_ratio": 0.0}, {"host_budget": 1}):
-        assert told["host"]["rows"] == 0 and told["disk"]["bytes"] >= rows * DIM * 4
-    elif held == 1.0 or chain == {"host_budget": "1G"}:
-        assert told["hit_rate"] == 1.0 and told["disk"]["rows"] == 0
+        assert traffic["host"]["rows"] == 0 and traffic["disk"]["bytes"] >= rows * DIM * 4
+    elif ratio == 1.0 or chain == {"host_budget": "1G"}:
+        assert traffic["hit_rate"] == 1.0 and traffic["disk"]["rows"] == 0
     else:
-        assert 0 < told["hit_rate"] < 1
+        assert 0 < traffic["hit_rate"] < 1
     assert "the host holds" in tiered.tiers
 
 
-def test_a_cache_of_the_hottest_rows_serves_more_than_its_part(stored):
+def test_hottest_rows_have_a_higher_hit_rate_than_random_ones(stored):
     options = {"input_nodes": stored.train, "batch_size": 64, "shuffle": True, "num_neighbors": [4, 3], "cache_ratio": 0.1}
     rates = {}
     for cache in ("random", "degree", "presc:2", "auto"):
@@ -92,7 +92,7 @@ def test_a_cache_of_the_hottest_rows_serves_more_than_its_part(stored):
 
 
 @pytest.mark.parametrize("chain", [{"cache_ratio": 0.2, "cache": "lru"}, {"host_budget": ROWS * DIM, "cache": "degree"}], ids=name_of)
-def test_halves_stay_halves(halves, chain):
+def test_f16_rows_stay_f16(halves, chain):
     options = {"input_nodes": halves.train, "batch_size": 64, "num_neighbors": [4, 3]}
     tiered = loader_of(halves, **options, **chain)
     for expected, batch in zip(loader_of(halves, **options), tiered, strict=True):
@@ -120,14 +120,14 @@ LRU = {"cache_ratio": 0.1, "cache": "lru"}
     ids=["disjoint", "repeated", "induced", "no hops", "shadow", "saint-node", "saint-rw", "cluster"],
 )
 @pytest.mark.parametrize("chain", [LRU, {"cache_ratio": 0.2}], ids=name_of)
-def test_every_loader_takes_tiers(stored, make, chain):
+def test_every_loader_supports_tiers(stored, make, chain):
     tiered = make(stored, **chain)
     for expected, batch in zip(make(stored), tiered, strict=True):
         assert bytes_of(batch) == bytes_of(expected)
     assert tiered.traffic()["host"]["rows"] + tiered.traffic()["disk"]["rows"] > 0
 
 
-def test_blocks_take_tiers(stored):
+def test_blocks_support_tiers(stored):
     sampler = dgl.NeighborSampler([3, 4])
     options = {"batch_size": 100, "seed": 0, "output": "numpy"}
     tiered = dgl.DataLoader(stored, stored.train, sampler, cache_ratio=0.2, **options)
@@ -152,13 +152,13 @@ def test_epochs_are_resumed_and_loaders_pickled(stored):
     assert [bytes_of(batch) for batch in other] == rest
     assert copied.tiers == loader.tiers and [bytes_of(batch) for batch in copied] == rest
     assert copied.traffic()["disk"]["rows"] > 0
-    # of another seed
+    # another seed gives other batches
     state["seed"] += 1
     other.load_state_dict(state)
     assert [bytes_of(batch) for batch in other] != rest
 
 
-def test_what_tiers_cannot_be_is_refused(stored, tmp_path):
+def test_invalid_tier_options_are_refused(stored, tmp_path):
     in_memory = graphmill.generate(nodes=100, classes=2, dim=4, seed=0)
     for data, options, error, message in [
         (stored, {"cache_ratio": 2}, ValueError, "cache_ratio"),
@@ -169,7 +169,7 @@ def test_what_tiers_cannot_be_is_refused(stored, tmp_path):
         (stored, {"devices": "cuda:0"}, ValueError, "devices cuda:0"),
         (stored, {"device_budget": 5}, TypeError, "device_budget"),
         (in_memory, {"cache_ratio": 0.1}, ValueError, "in memory only"),
-        (make_data(), {"cache_ratio": 0.1}, TypeError, "cache_ratio: tiers hold the rows of a graphmill.Dataset, not of a Data"),
+        (make_data(), {"cache_ratio": 0.1}, TypeError, "cache_ratio: tiers need a graphmill.Dataset, not a Data"),
     ]:
         with pytest.raises(error, match=message):
             loader_of(data, **options)
@@ -178,11 +178,11 @@ def test_what_tiers_cannot_be_is_refused(stored, tmp_path):
         loader_of(graphmill.Dataset(tmp_path / "bare"), cache_ratio=0.1)
 
 
-def test_a_file_that_goes_bad_is_an_os_error_or_a_value_error(stored, tmp_path):
+def test_a_damaged_file_raises_os_error_or_value_error(stored, tmp_path):
     stored.save(tmp_path / "it")
     dataset = graphmill.Dataset(tmp_path / "it")
     loader = loader_of(dataset, input_nodes=dataset.train, cache_ratio=0.0)
-    # the file is open: that it became shorter is noticed when rows beyond its end are read
+    # the file is open, so that truncation is noticed when rows beyond its end are read
     with open(tmp_path / "it/features.npy", "r+b") as file:
         file.truncate(4096)
     with pytest.raises((OSError, ValueError), match="features.npy"):

@@ -1,43 +1,69 @@
-//! `graphmill bench BENCH [DATASET]`: each hot path alone, with the machine's limit beside it.
+//! `graphmill bench BENCH [DATASET]`: times each hot path of training beside the machine's limit.
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use graphmill_engine::bench;
 
 use crate::{args, output};
 
-/// The arguments.
+/// The subcommand with its arguments.
 pub(crate) fn command() -> Command {
     let d = bench::Options::default();
-    let number = |name: &'static str, value: &'static str, range, help: String| {
-        Arg::new(name)
-            .long(name)
-            .value_name(value)
-            .value_parser(value_parser!(u64).range(range))
-            .allow_negative_numbers(true)
-            .help(help)
+    let number = |name: &'static str, value: &'static str, range, short: String, more: &str| {
+        let arg = Arg::new(name).long(name).value_name(value).value_parser(value_parser!(u64).range(range));
+        args::explain(arg.allow_negative_numbers(true), short, more)
     };
+    let bench = Arg::new("bench").value_name("BENCH").required(true);
     let command = Command::new("bench")
-        .about("Measure the hot paths of training alone, beside what the machine can do")
-        .arg(Arg::new("bench").value_name("BENCH").required(true).help(format!("all; {}", bench::known())))
-        .arg(args::path("dataset", "DATASET", "Directory of the dataset [default: a generated R-MAT graph]"))
+        .about("Measure each hot path of training beside the machine's limit")
+        .after_long_help(
+            "Examples:\n  \
+             graphmill bench all                  every bench on a generated graph\n  \
+             graphmill bench sample data          the samplers on a dataset of your own\n  \
+             graphmill bench gather --dim 256     copies of wide feature rows",
+        )
+        .arg(args::explain(
+            bench,
+            "Name of a bench, or all (--help lists them)",
+            &format!("Known: {}", bench::known()),
+        ))
+        .arg(args::explain(
+            args::path("dataset", "DATASET", ""),
+            "Dataset directory [default: a generated R-MAT graph]",
+            "Give one to measure its degrees and feature width; results of the generated graph compare \
+             between machines",
+        ))
         .arg(
-            number("scale", "S", 1..=28, format!("2^S nodes of the generated graph [default: {}]", d.scale))
-                .conflicts_with("dataset"),
+            number(
+                "scale",
+                "S",
+                1..=28,
+                format!("Generate a graph of 2^S nodes [default: {}]", d.scale),
+                "Raise it until the graph exceeds the processor's caches, as real graphs do. From 1 to 28, \
+                 such as --scale 22",
+            )
+            .conflicts_with("dataset"),
         )
         .arg(number(
             "dim",
             "F",
             1..=1 << 16,
-            "Width of the generated features, and of rows that are gathered and aggregated [default: 100; aggregate: 100, \
-             128 and 256]"
-                .into(),
+            "Feature width [default: 100; aggregate: 100, 128 and 256]".into(),
+            "Set it to the width of your own features: of the generated graph, and of the rows that gather \
+             and aggregate read. From 1 to 65536, such as --dim 768",
         ))
-        .arg(number("repeat", "N", 1..=1000, format!("Runs of each case [default: {}]", d.repeat)))
+        .arg(number(
+            "repeat",
+            "N",
+            1..=1000,
+            format!("Measured runs of each case [default: {}]", d.repeat),
+            "Raise it on a busy machine: the median of more runs varies less. From 1 to 1000, such as \
+             --repeat 15",
+        ))
         .arg(args::json());
     args::with_training_options(command, &bench::options())
 }
 
-/// Measures.
+/// Runs the benches and prints their table.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let name = matches.get_one::<String>("bench").expect("required");
     let (train, given) = args::training_options(matches, &bench::options())?;

@@ -1,51 +1,69 @@
-//! `graphmill datasets`: which public datasets there are, and `graphmill datasets download NAME`:
-//! their files, here.
+//! `graphmill datasets` lists public datasets; `graphmill datasets download NAME` downloads one.
 
 mod text;
 
 use std::io::IsTerminal;
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command};
 use graphmill_data::download::{Check, Entry, Got, Options, catalogue};
 use graphmill_engine::Error;
 use serde::Serialize;
 
 use crate::{args, output, work};
 
-/// The arguments.
+/// The subcommand with its arguments.
 pub(crate) fn command() -> Command {
     let download = Command::new("download")
-        .about("Fetch a dataset's files, check and unpack them; a second run goes on where the first ended")
-        .arg(Arg::new("name").value_name("NAME").required(true).help("The dataset, as the list has it"))
-        .arg(args::path("dir", "DIR", "Directory for the files [default: NAME-raw]"))
-        .arg(
-            Arg::new("mirror")
-                .long("mirror")
-                .value_name("URL")
-                .help("Fetch URL/NAME/FILE instead: any web server on a directory of downloads"),
+        .about("Download a dataset's files, verify and unpack them")
+        .long_about(
+            "Download a dataset's files, verify and unpack them.\n\n\
+             An interrupted download resumes when the same command runs again. The last line printed is the \
+             command that imports the files.",
         )
-        .arg(
-            Arg::new("no-verify")
-                .long("no-verify")
-                .action(ArgAction::SetTrue)
-                .help("Take files whose length or checksum is not the known one"),
-        )
+        .after_long_help("Example:\n  graphmill datasets download cora")
+        .arg(args::explain(
+            Arg::new("name").value_name("NAME").required(true),
+            "Name of the dataset",
+            "As graphmill datasets lists it; case does not matter",
+        ))
+        .arg(args::explain(
+            args::path("dir", "DIR", ""),
+            "Directory for the files [default: NAME-raw]",
+            "Created if missing",
+        ))
+        .arg(args::option(
+            "mirror",
+            "URL",
+            "Web server to use instead of the original sources",
+            "Files come from URL/NAME/FILE: any web server on a directory of earlier downloads, such as \
+             --mirror http://10.0.0.2:8000",
+        ))
+        .arg(args::flag(
+            "no-verify",
+            "Accept files whose length or checksum differs",
+            "Use it only if the source has published a newer version of a file",
+        ))
         .arg(args::json());
     Command::new("datasets")
-        .about("List public datasets and how to import them; with a NAME, all about it")
+        .about("List and download public datasets")
         .after_help(
-            "datasets                      the list\n\
-             datasets NAME                 files, sizes, licence, citation, scores and the import command\n\
-             datasets download NAME [DIR]  the files, checked and unpacked, and then what imports them",
+            "Examples:\n  \
+             graphmill datasets                   list all datasets\n  \
+             graphmill datasets cora              files, sizes, licence, citation, import command\n  \
+             graphmill datasets download cora     download, verify and unpack the files",
         )
         .args_conflicts_with_subcommands(true)
         .disable_help_subcommand(true)
-        .arg(Arg::new("name").value_name("NAME").help("A dataset of the list"))
+        .arg(args::explain(
+            Arg::new("name").value_name("NAME"),
+            "Show one dataset",
+            "Its files, sizes, licence, citation, published scores and import command",
+        ))
         .arg(args::json())
         .subcommand(download)
 }
 
-/// Lists, shows or fetches.
+/// Lists the datasets, shows one or downloads one.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     if let Some(("download", matches)) = matches.subcommand() {
         return download(matches);
@@ -54,17 +72,21 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     match matches.get_one::<String>("name") {
         Some(name) => {
             let entry = find(name)?;
-            if json { output::json(&Shown::of(entry)) } else { output::text(&text::details(entry, width())) }
+            if json {
+                output::json(&EntryDocument::new(entry))
+            } else {
+                output::text(&text::details(entry, width()))
+            }
         }
         None if json => {
-            let datasets: Vec<_> = catalogue::all().iter().map(Shown::of).collect();
+            let datasets: Vec<_> = catalogue::all().iter().map(EntryDocument::new).collect();
             output::json(&serde_json::json!({ "datasets": datasets }))
         }
         None => output::text(&text::list(catalogue::all(), width())),
     }
 }
 
-/// The columns of the terminal that standard output is; `None` where it is a file or a pipe.
+/// Columns of the terminal on standard output; `None` for a file or a pipe.
 fn width() -> Option<usize> {
     let out = std::io::stdout();
     if !out.is_terminal() {
@@ -73,13 +95,14 @@ fn width() -> Option<usize> {
     Some(terminal_size::terminal_size_of(out).map_or(80, |(width, _)| usize::from(width.0)))
 }
 
+/// The dataset of the catalogue called `name`.
 fn find(name: &str) -> Result<&'static Entry, Error> {
     catalogue::find(name).map_err(|error| Error::usage(error.to_string()))
 }
 
-/// A dataset with what follows from its figures.
+/// JSON of a catalogue entry, with its derived sizes and commands.
 #[derive(Serialize)]
-struct Shown {
+struct EntryDocument {
     #[serde(flatten)]
     entry: &'static Entry,
     download_bytes: Option<u64>,
@@ -88,8 +111,8 @@ struct Shown {
     import: String,
 }
 
-impl Shown {
-    fn of(entry: &'static Entry) -> Self {
+impl EntryDocument {
+    fn new(entry: &'static Entry) -> Self {
         Self {
             entry,
             download_bytes: entry.download_bytes(),
@@ -100,14 +123,14 @@ impl Shown {
     }
 }
 
-/// Where the files go if nobody says where.
+/// Default directory of a download.
 fn default_dir(entry: &Entry) -> String {
     format!("{}-raw", entry.name)
 }
 
-/// What a download reports.
+/// Result of a download.
 #[derive(Serialize)]
-struct Done {
+struct Download {
     name: &'static str,
     directory: String,
     files: Vec<Got>,
@@ -122,36 +145,37 @@ fn download(matches: &ArgMatches) -> anyhow::Result<()> {
         mirror.as_ref().filter(|url| !url.starts_with("http://") && !url.starts_with("https://"))
     {
         return Err(
-            Error::usage(format!("--mirror {url}: an address begins with http:// or https://")).into()
+            Error::usage(format!("--mirror {url}: the address must start with http:// or https://")).into()
         );
     }
     let dir =
         args::get_path(matches, "dir").map_or_else(|| default_dir(entry).into(), |dir| dir.to_path_buf());
     let directory = dir.to_str().map(str::to_string);
-    let directory =
-        directory.ok_or_else(|| Error::usage(format!("{dir:?}: the directory's path must be UTF-8")))?;
+    let directory = directory.ok_or_else(|| {
+        Error::usage(format!("{dir:?}: the directory's path must be valid UTF-8; choose another"))
+    })?;
     let options = Options { mirror, verify: !matches.get_flag("no-verify"), ..Options::default() };
     let progress = work::until_signal(work::on_stderr(false))?;
     let report = graphmill_data::download::download(entry, &dir, &options, &*progress)?;
     drop(progress);
     let import = text::line(&entry.import(&directory));
-    let done = Done {
+    let done = Download {
         name: &entry.name,
         directory,
         files: report.files,
         unpacked_bytes: report.unpacked_bytes,
         import,
     };
-    if matches.get_flag("json") { output::json(&done) } else { output::text(&told(&done)) }
+    if matches.get_flag("json") { output::json(&done) } else { output::text(&format_download(&done)) }
 }
 
-/// A finished download, for a person.
-fn told(done: &Done) -> String {
+/// Text of a finished download.
+fn format_download(done: &Download) -> String {
     let bytes: u64 = done.files.iter().map(|file| file.bytes).sum();
     let count = |check| done.files.iter().filter(|file| file.checked == check).count();
     let verified = [
         (count(Check::Published), "verified against published checksums"),
-        (count(Check::Recorded), "verified against those of the first download"),
+        (count(Check::Recorded), "verified against checksums of the first download"),
         (count(Check::Nothing), "not verified"),
     ];
     let verified: Vec<_> =
@@ -178,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_import_command_is_one() {
+    fn every_import_command_parses() {
         for entry in catalogue::all() {
             let known = TABLE.iter().any(|format| format.name == entry.format);
             assert!(known, "{}: {}", entry.name, entry.format);
@@ -193,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn every_download_command_is_one() {
+    fn every_download_command_parses() {
         for entry in catalogue::all() {
             let words = ["graphmill", "datasets", "download", &entry.name];
             let matches = crate::commands::cli().try_get_matches_from(words).unwrap();

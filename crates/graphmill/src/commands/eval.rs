@@ -1,34 +1,47 @@
-//! `graphmill eval RUN`: every score of a run's best model, on every part of the split.
+//! `graphmill eval RUN`: scores a run's best model on each part of the split, by every metric.
 
-use clap::{Arg, ArgMatches, Command};
+use clap::{ArgMatches, Command};
 use graphmill_core::progress::Quiet;
 use graphmill_engine::saved::SavedRun;
 
 use crate::{args, output};
 
-/// The arguments.
+/// The subcommand with its arguments.
 pub(crate) fn command() -> Command {
     Command::new("eval")
-        .about("Score a run's best model on the train, valid and test nodes, with full neighbours")
-        .arg(args::path("run", "RUN", "Run directory").required(true))
-        .arg(
-            args::path("dataset", "DATASET", "Another dataset to score on [default: the run's]")
-                .long("dataset"),
+        .about("Score a run's best model on the train, valid and test nodes")
+        .long_about(
+            "Score a run's best model on the train, valid and test nodes.\n\n\
+             Prints every metric for each part of the split. Inference takes all neighbours of each node, so \
+             scores do not depend on sampling.",
         )
-        .arg(
-            Arg::new("last")
-                .long("last")
-                .action(clap::ArgAction::SetTrue)
-                .help("Score the last checkpoint, not the best model"),
+        .after_long_help(
+            "Examples:\n  \
+             graphmill eval runs/cora                    scores of the best epoch\n  \
+             graphmill eval runs/cora --last             scores of the last checkpoint\n  \
+             graphmill eval runs/cora --dataset newer    scores on other data of the same widths",
         )
+        .arg(args::run_dir())
+        .arg(args::path_option(
+            "dataset",
+            "DATASET",
+            "Score on another dataset [default: the run's]",
+            "Use it if the run's dataset has moved, or to test the model on newer data. Its features must \
+             have the width that the model reads; stored normalization statistics are applied",
+        ))
+        .arg(args::flag(
+            "last",
+            "Score the last checkpoint instead of the best model",
+            "The best model is that of the epoch with the best validation score",
+        ))
         .arg(args::threads())
         .arg(args::json())
 }
 
-/// Scores.
+/// Scores the model and prints the table.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
-    let run = SavedRun::open(args::required(matches, "run"), matches.get_flag("last"))?;
+    let run = SavedRun::open(args::required_path(matches, "run"), matches.get_flag("last"))?;
     let dataset = run.dataset(args::get_path(matches, "dataset"))?;
     let scores = run.scores(&dataset, &Quiet)?;
     if matches.get_flag("json") {

@@ -1,35 +1,46 @@
-//! `graphmill export DATASET FORMAT DST`: a dataset goes back to one of the field's formats.
+//! `graphmill export DATASET FORMAT DST`: writes a dataset in another library's format.
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command};
 use graphmill_core::table;
 use graphmill_data::dataset::export::{self, ExportOptions, TABLE};
 use graphmill_engine::Error;
 
 use crate::{args, output};
 
-/// The arguments.
+/// The subcommand with its arguments.
 pub(crate) fn command() -> Command {
-    let flag = |name: &'static str, help: &'static str| {
-        Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
-    };
-    let known =
-        TABLE.iter().map(|entry| format!("{}: {}", entry.name, entry.summary)).collect::<Vec<_>>().join("; ");
+    let format = Arg::new("format").value_name("FORMAT").required(true);
     Command::new("export")
-        .about("Export a dataset to one of the field's formats")
-        .arg(args::path("dataset", "DATASET", "Directory of the dataset").required(true))
-        .arg(Arg::new("format").value_name("FORMAT").required(true).help(known))
+        .about("Export a dataset to another library's format")
+        .after_long_help(
+            "Examples:\n  \
+             graphmill export data npz data.npz --compress\n  \
+             graphmill export data edges list --undirected-once",
+        )
+        .arg(args::dataset().required(true))
+        .arg(args::explain_names(format, "Format of DST", TABLE, ""))
         .arg(args::path("dst", "DST", "File or directory to write").required(true))
-        .arg(flag("undirected-once", "Write each edge of a symmetric graph once (edges)"))
-        .arg(flag(
-            "compress",
-            "Deflate the members (npz), gzip the list (edges; a name in .gz asks for it too)",
+        .arg(args::flag(
+            "undirected-once",
+            "Write each edge of a symmetric graph once (edges)",
+            "Use it for readers that add the reverse edges themselves: the file is half the size",
         ))
-        .arg(flag("force", "Replace an export that is there"))
+        .arg(args::flag(
+            "compress",
+            "Compress the output with Deflate (npz) or gzip (edges)",
+            "Smaller files, slower to write and read. An edge list whose name ends in .gz is compressed \
+             without this option",
+        ))
+        .arg(args::flag(
+            "force",
+            "Replace an existing export",
+            "The old one is replaced in one step once the new one is complete",
+        ))
         .arg(args::threads())
         .arg(args::json())
 }
 
-/// Exports.
+/// Exports the dataset and lists the parts that the format cannot hold.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let format = matches.get_one::<String>("format").expect("required");
@@ -40,9 +51,9 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         compress: matches.get_flag("compress"),
     };
     options.check(format).map_err(|error| Error::usage(error.to_string()))?;
-    let dst = args::required(matches, "dst");
+    let dst = args::required_path(matches, "dst");
     export::check_target(format, dst, options.replace)?;
-    let dataset = args::open_dataset(args::required(matches, "dataset"))?;
+    let dataset = args::open_dataset(args::required_path(matches, "dataset"))?;
     let lost = export::export(format, &dataset, dst, &options)?;
     if matches.get_flag("json") {
         let edges = dataset.graph.num_edges();

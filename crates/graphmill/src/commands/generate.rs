@@ -1,8 +1,8 @@
-//! `graphmill generate kronecker|sbm DST`: a graph made up on the spot, saved as a dataset.
+//! `graphmill generate GENERATOR DST`: generates a synthetic graph and saves it as a dataset.
 
 use std::str::FromStr;
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command};
 use graphmill_core::table;
 use graphmill_data::{
     dataset::Work,
@@ -13,82 +13,151 @@ use graphmill_engine::Error;
 
 use crate::{args, output, work};
 
-/// The arguments.
+/// The subcommand with its arguments.
 pub(crate) fn command() -> Command {
-    let option = |name: &'static str, value: &'static str, help: String| {
-        Arg::new(name).long(name).value_name(value).help(help).allow_hyphen_values(true)
-    };
     let d = GenerateOptions::default();
+    let generator = Arg::new("generator").value_name("GENERATOR").required(true);
+    let command = Command::new("generate")
+        .about("Generate a synthetic dataset: graph, features, labels and a split")
+        .after_long_help(
+            "Examples:\n  \
+             graphmill generate sbm data                           50,000 nodes to learn on\n  \
+             graphmill generate sbm hard --p-in 0.3 --signal 0.05  a weaker signal\n  \
+             graphmill generate kronecker big --scale 24           16.8 million nodes, skewed degrees",
+        )
+        .arg(args::explain_names(generator, "Generator", TABLE, ""))
+        .arg(args::path("dst", "DST", "Dataset directory to write").required(true));
+    let command = with_attribute_options(with_graph_options(command, &d), &d);
+    command.arg(args::force()).arg(args::memory()).arg(args::threads()).arg(args::json())
+}
+
+/// Adds the options of nodes, edges and degrees; `d` has the defaults.
+fn with_graph_options(command: Command, d: &GenerateOptions) -> Command {
     let [[a, b], [c, e]] = d.initiator;
-    let known =
-        TABLE.iter().map(|entry| format!("{}: {}", entry.name, entry.summary)).collect::<Vec<_>>().join("; ");
-    Command::new("generate")
-        .about("Generate a graph with features, labels and a split")
-        .arg(Arg::new("generator").value_name("GENERATOR").required(true).help(known))
-        .arg(args::path("dst", "DST", "Directory to write").required(true))
-        .arg(option("nodes", "N", format!("Nodes (sbm) [default: {}]", d.nodes)))
-        .arg(option("scale", "S", format!("2^S nodes (kronecker) [default: {}]", d.scale)))
-        .arg(option(
+    command
+        .arg(args::option(
+            "nodes",
+            "N",
+            format!("Number of nodes (sbm) [default: {}]", d.nodes),
+            "From 1 to 4294967295, such as --nodes 1000000",
+        ))
+        .arg(args::option(
+            "scale",
+            "S",
+            format!("Number of nodes, as 2^S (kronecker) [default: {}]", d.scale),
+            "Each step doubles the graph, such as --scale 20 for a million nodes",
+        ))
+        .arg(args::option(
             "initiator",
             "A,B,C,D",
             format!("2x2 initiator, row by row (kronecker) [default: {a},{b},{c},{e}]"),
+            "A larger A concentrates edges on few nodes. Numbers from 0; only their proportions matter if \
+             --edges or --degree is given. Graph500 has 0.57,0.19,0.19,0.05",
         ))
-        .arg(option("edges", "N", "Edges to draw [default: by --degree]".into()))
-        .arg(option("degree", "X", "Average in-degree [default: the initiator's expectation, or 16]".into()))
-        .arg(Arg::new("directed").long("directed").action(ArgAction::SetTrue).help("Keep edges one way"))
-        .arg(
-            Arg::new("ordered-ids")
-                .long("ordered-ids")
-                .action(ArgAction::SetTrue)
-                .help("Leave the node ids as generated: the first have the highest degrees (kronecker)"),
-        )
-        .arg(option("classes", "N", format!("Classes [default: {}]", d.classes)))
-        .arg(option(
+        .arg(args::option(
+            "edges",
+            "N",
+            "Number of edges to draw [default: by --degree]",
+            "An undirected edge counts once. Duplicates are stored once, so somewhat fewer remain. Give \
+             either --edges or --degree, such as --edges 5000000",
+        ))
+        .arg(args::option(
+            "degree",
+            "X",
+            "Average in-degree [default: by the initiator, or 16 (sbm)]",
+            "Raise it to make neighbourhoods, and so minibatches, larger. A number from 0, such as \
+             --degree 50",
+        ))
+        .arg(args::flag(
+            "directed",
+            "Store each edge in one direction",
+            "By default an edge makes both of its ends in-neighbours of each other",
+        ))
+        .arg(args::flag(
+            "ordered-ids",
+            "Keep the ids as generated, highest degrees first (kronecker)",
+            "By default nodes are renumbered at random, as ids of real graphs say nothing about degrees",
+        ))
+        .arg(args::option(
             "degree-exponent",
             "X",
-            format!("Power law of the degrees (sbm) [default: {}]", d.degree_exponent),
+            format!("Exponent of the degrees' power law (sbm) [default: {}]", d.degree_exponent),
+            "A larger one makes degrees more even. Above 1; social networks lie between 2 and 3",
         ))
-        .arg(option("p-in", "P", format!("Share of edges inside a class (sbm) [default: {}]", d.p_in)))
-        .arg(option("feature-dim", "N", format!("Features per node [default: {}]", d.dim)).alias("dim"))
-        .arg(option("feature-type", "TYPE", "How features are stored: f32 or f16 [default: f32]".into()))
-        .arg(option(
+        .arg(args::option(
+            "p-in",
+            "P",
+            format!("Fraction of edges inside a class (sbm) [default: {}]", d.p_in),
+            "A larger one makes neighbours more informative. From 0 to 1, such as --p-in 0.8",
+        ))
+        .arg(args::option(
+            "communities",
+            "N",
+            "Number of communities (sbm) [default: one per class]",
+            "Each community has one class, and edges stay inside it as --p-in says. Use more of them than \
+             classes for a graph of many clusters, such as --communities 500",
+        ))
+}
+
+/// Adds the options of features, labels and the split; `d` has the defaults.
+fn with_attribute_options(command: Command, d: &GenerateOptions) -> Command {
+    command
+        .arg(args::option(
+            "classes",
+            "N",
+            format!("Number of classes [default: {}]", d.classes),
+            "More classes make the task harder. From 1, such as --classes 40",
+        ))
+        .arg(
+            args::option(
+                "feature-dim",
+                "N",
+                format!("Features per node [default: {}]", d.dim),
+                "Raise it to make feature rows the bottleneck. From 0 (no features), such as \
+                 --feature-dim 768",
+            )
+            .alias("dim"),
+        )
+        .arg(args::option(
+            "feature-type",
+            "TYPE",
+            "Storage type of the features: f32 or f16 [default: f32]",
+            "f16 takes half the disk and memory",
+        ))
+        .arg(args::option(
             "signal",
             "X",
             format!("Strength of the class in the features (sbm) [default: {}]", d.signal),
+            "Length of a class's mean feature vector in units of the noise, per feature. Lower it until a \
+             model needs the neighbours, such as --signal 0.05",
         ))
-        .arg(option(
+        .arg(args::option(
             "label-noise",
             "P",
-            format!("Share of labels replaced at random (sbm) [default: {}]", d.label_noise),
+            format!("Fraction of labels replaced at random (sbm) [default: {}]", d.label_noise),
+            "It bounds the accuracy that a model can reach. From 0 to 1, such as --label-noise 0.1",
         ))
-        .arg(option(
+        .arg(args::option(
             "split",
             "A,B,C",
-            format!("Shares that train, validate and test [default: {},{},{}]", d.train, d.valid, d.test),
+            format!("Train, valid and test fractions [default: {},{},{}]", d.train, d.valid, d.test),
+            "Lower the first for sparse labels, such as --split 0.01,0.1,0.89. The sum is at most 1",
         ))
-        .arg(option(
-            "communities",
-            "N",
-            "Communities, each of one class (sbm) [default: as many as classes]".into(),
-        ))
-        .arg(option(
+        .arg(args::option(
             "train-communities",
             "N",
-            "Draw training nodes from so many communities alone (sbm) [default: all]".into(),
+            "Communities with training nodes (sbm) [default: all]",
+            "Lower it for a graph of which only a part is labelled, such as --train-communities 10",
         ))
-        .arg(option("seed", "N", format!("Seed [default: {}]", d.seed)))
-        .arg(
-            Arg::new("force")
-                .long("force")
-                .action(ArgAction::SetTrue)
-                .help("Replace a dataset that is there"),
-        )
-        .arg(args::memory())
-        .arg(args::threads())
-        .arg(args::json())
+        .arg(args::option(
+            "seed",
+            "N",
+            format!("Seed of the generator [default: {}]", d.seed),
+            "The same seed and options give the same bytes. A whole number from 0, such as --seed 7",
+        ))
 }
 
-/// Generates.
+/// Generates the dataset and prints its sizes.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let name = matches.get_one::<String>("generator").expect("required");
@@ -99,11 +168,12 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         replace: matches.get_flag("force"),
         progress: work::on_stderr(matches.get_flag("json")),
     };
-    let dataset =
-        generate_to(name, args::required(matches, "dst"), &options, work).map_err(|error| match error {
+    let dataset = generate_to(name, args::required_path(matches, "dst"), &options, work).map_err(
+        |error| match error {
             graphmill_core::Error::Invalid(message) => Error::usage(message),
             other => other.into(),
-        })?;
+        },
+    )?;
     if matches.get_flag("json") {
         output::json(&stats::info(&dataset))
     } else {
@@ -111,7 +181,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     }
 }
 
-/// Reads the options that were given.
+/// The defaults with the given options.
 fn options(matches: &ArgMatches) -> Result<GenerateOptions, Error> {
     let mut o = GenerateOptions::default();
     set(matches, "nodes", &mut o.nodes)?;
@@ -127,8 +197,9 @@ fn options(matches: &ArgMatches) -> Result<GenerateOptions, Error> {
     set(matches, "seed", &mut o.seed)?;
     if let Some(word) = matches.get_one::<String>("feature-type") {
         let known = FeatureType::ALL.into_iter().find(|(name, _)| name == word);
-        (_, o.feature_type) =
-            known.ok_or_else(|| Error::usage(format!("--feature-type: '{word}' is neither f32 nor f16")))?;
+        (_, o.feature_type) = known.ok_or_else(|| {
+            Error::usage(format!("--feature-type: '{word}' is not a feature type; use f32 or f16"))
+        })?;
     }
     if matches.contains_id("edges") {
         let mut edges = 0;
@@ -151,20 +222,25 @@ fn options(matches: &ArgMatches) -> Result<GenerateOptions, Error> {
     Ok(o)
 }
 
-/// Parses one value into place, where it was given.
+/// Parses option `name` into `value`, if given.
 fn set<T: FromStr>(matches: &ArgMatches, name: &str, value: &mut T) -> Result<(), Error> {
     if let Some(word) = matches.get_one::<String>(name) {
-        *value =
-            word.parse().map_err(|_| Error::usage(format!("--{name}: '{word}' is not a possible number")))?;
+        *value = word.parse().map_err(|_| {
+            Error::usage(format!(
+                "--{name}: '{word}' is not a valid number; graphmill generate --help has its range"
+            ))
+        })?;
     }
     Ok(())
 }
 
-/// Parses `N` numbers separated by commas.
+/// Parses option `name` as `N` numbers separated by commas.
 fn list<const N: usize>(matches: &ArgMatches, name: &str) -> Result<Option<[f64; N]>, Error> {
     let Some(word) = matches.get_one::<String>(name) else { return Ok(None) };
     let numbers: Vec<f64> = word.split(',').filter_map(|x| x.trim().parse().ok()).collect();
-    <[f64; N]>::try_from(numbers)
-        .map(Some)
-        .map_err(|_| Error::usage(format!("--{name}: '{word}' is not {N} numbers separated by commas")))
+    <[f64; N]>::try_from(numbers).map(Some).map_err(|_| {
+        Error::usage(format!(
+            "--{name}: '{word}' is not {N} numbers separated by commas; see graphmill generate --help"
+        ))
+    })
 }

@@ -1,49 +1,87 @@
-//! `graphmill hotness DATASET`: how many rows caches would serve, without training.
+//! `graphmill hotness DATASET`: hit rates of caches, by policy and size, without training.
 
-use clap::{Arg, ArgMatches, Command};
+use clap::{ArgMatches, Command};
 use graphmill_core::progress::Quiet;
 use graphmill_data::atomic;
 use graphmill_engine::{Error, hotness};
 
 use crate::{args, output};
 
-/// Policies where none are named: the metrics.
+/// Default of `--policies`: the hotness metrics.
 const POLICIES: &str =
     "random,degree,reverse-pagerank,weighted-reverse-pagerank,analytic,presc:1,presc:2,posterior:2,optimal";
 
-/// The arguments.
+/// The subcommand with its arguments.
 pub(crate) fn command() -> Command {
-    let list = |name: &'static str, value: &'static str, default: &'static str, help: String| {
-        Arg::new(name)
-            .long(name)
-            .value_name(value)
-            .default_value(default)
-            .allow_hyphen_values(true)
-            .help(help)
+    let list = |name, value, default: &'static str, short: &'static str, more: &str| {
+        args::option(name, value, short, more).default_value(default)
     };
     let command = Command::new("hotness")
-        .about("Compare what caches would serve, by policy, sampler and size, without training")
-        .arg(args::path("dataset", "DATASET", "Directory of the dataset").required(true))
-        .arg(list("policies", "A,B", POLICIES, format!("What is held: {}", hotness::known())))
-        .arg(list("samplers", "A,B", "neighbor", "What asks for rows".into()))
-        .arg(list("ratios", "R,R", "0.01,0.05,0.1,0.25", "Parts of the rows that are held".into()))
-        .arg(list("epochs", "N", "2", "Epochs whose reads are counted".into()))
-        .arg(args::path("plot", "FILE.svg", "Draw the hit rates").long("plot"))
+        .about("Compare cache hit rates by policy, sampler and size")
+        .long_about(
+            "Compare cache hit rates by policy, sampler and size.\n\n\
+             Draws the minibatches of a few epochs without training and counts the feature rows that a cache \
+             of each size would have served.",
+        )
+        .after_long_help(
+            "Examples:\n  \
+             graphmill hotness data                             all hotness metrics, four cache sizes\n  \
+             graphmill hotness data --policies degree,presc:1,lru --ratios 0.05\n  \
+             graphmill hotness data --samplers neighbor,labor --plot hits.svg",
+        )
+        .arg(args::dataset().required(true))
+        .arg(list(
+            "policies",
+            "A,B",
+            POLICIES,
+            "Cache policies to compare [default: hotness metrics]",
+            &format!(
+                "A static cache holds the hottest rows by a metric, a dynamic one follows the reads; random \
+                 and optimal are the bounds of static ones. Known: {}. The default is {POLICIES}",
+                hotness::known()
+            ),
+        )
+        .hide_default_value(true))
+        .arg(list(
+            "samplers",
+            "A,B",
+            "neighbor",
+            "Samplers whose reads are counted",
+            "Name several if you choose a sampler as well, such as --samplers neighbor,labor,saint-rw",
+        ))
+        .arg(list(
+            "ratios",
+            "R,R",
+            "0.01,0.05,0.1,0.25",
+            "Cache sizes, as fractions of the rows",
+            "Take the fractions that fit your devices. From 0 to 1, such as --ratios 0.02,0.2",
+        ))
+        .arg(list(
+            "epochs",
+            "N",
+            "2",
+            "Epochs whose reads are counted",
+            "Raise it on small graphs, whose hit rates vary between epochs. From 1, such as --epochs 5",
+        ))
+        .arg(args::path_option("plot", "FILE.svg", "Draw the hit rates as an SVG chart", ""))
         .arg(args::json());
     args::with_training_options(command, &hotness::options())
 }
 
-/// Compares.
+/// Counts the hits and prints the table.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let (train, given) = args::training_options(matches, &hotness::options())?;
     args::use_threads(train.threads)?;
     let words = |name: &str| -> Vec<String> {
-        let list = matches.get_one::<String>(name).expect("it has a default");
+        let list = matches.get_one::<String>(name).expect("the option has a default");
         list.split(',').map(str::trim).filter(|word| !word.is_empty()).map(String::from).collect()
     };
     let ratio = |word: &String| {
-        word.parse()
-            .map_err(|_| Error::usage(format!("--ratios {word}: numbers from 0 to 1, as in 0.01,0.1")))
+        word.parse().map_err(|_| {
+            Error::usage(format!(
+                "--ratios: '{word}' is not a fraction; write numbers from 0 to 1, such as 0.01,0.1"
+            ))
+        })
     };
     let epochs = &words("epochs").concat();
     let options = hotness::Options {
@@ -53,10 +91,10 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         ratios: words("ratios").iter().map(ratio).collect::<Result<_, _>>()?,
         epochs: epochs
             .parse()
-            .map_err(|_| Error::usage(format!("--epochs {epochs}: a whole number from 1")))?,
+            .map_err(|_| Error::usage(format!("--epochs: '{epochs}' is not a whole number from 1")))?,
     };
     options.refuse_unused(&given)?;
-    let data = args::open_dataset(args::required(matches, "dataset"))?;
+    let data = args::open_dataset(args::required_path(matches, "dataset"))?;
     let report = hotness::run(&options, &data, &Quiet)?;
     if let Some(file) = args::get_path(matches, "plot") {
         let svg = hotness::plot::svg(&report);

@@ -1,8 +1,8 @@
-//! `graphmill import FORMAT SRC DST`: a graph in one of the field's formats becomes a dataset.
+//! `graphmill import FORMAT SRC DST`: converts a graph in another library's format to a dataset.
 
 use std::{str::FromStr, time::Instant};
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command};
 use graphmill_core::{memory, table};
 use graphmill_data::dataset::{
     Work,
@@ -13,63 +13,153 @@ use serde_json::json;
 
 use crate::{args, output, work};
 
-/// The help of `--flavour`.
-const FLAVOURS: &str = "How the edges are written: plain, snap, metis, webgraph, gnnlab or auto (by the name's ending, .graph, .metis and .graph-txt, a comment '# Nodes: N Edges: M', or a GNNLab directory's files) [default: auto]";
+/// The long help of `--flavour`.
+const FLAVOURS: &str = "Known: plain, snap, metis, webgraph, gnnlab. auto recognizes .graph and .metis \
+                        (metis), .graph-txt (webgraph), a comment '# Nodes: N Edges: M' (snap) and the \
+                        files of a GNNLab directory; all else is plain";
 
-/// The arguments.
+/// The subcommand with its arguments.
 pub(crate) fn command() -> Command {
-    let flag = |name: &'static str, help: &'static str| {
-        Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
-    };
-    let option = |name: &'static str, value: &'static str, help: &'static str| {
-        Arg::new(name).long(name).value_name(value).help(help).allow_hyphen_values(true)
-    };
-    let file = |name: &'static str, help: &'static str| {
-        args::path(name, "FILE", help).long(name).help_heading("Parts of 'edges'")
-    };
-    let known =
-        TABLE.iter().map(|entry| format!("{}: {}", entry.name, entry.summary)).collect::<Vec<_>>().join("; ");
-    Command::new("import")
-        .about("Import a graph in one of the field's formats")
-        .arg(Arg::new("format").value_name("FORMAT").required(true).help(known))
+    let format = Arg::new("format").value_name("FORMAT").required(true);
+    let command = Command::new("import")
+        .about("Import a graph from another library's format")
+        .long_about(
+            "Import a graph from another library's format.\n\n\
+             Graphs larger than memory are sorted on disk; the disk space that this takes is reported before \
+             anything is read. A killed import resumes when the same command runs again.",
+        )
+        .after_long_help(
+            "Examples:\n  \
+             graphmill import ogb ogbn_arxiv arxiv\n  \
+             graphmill import npz amazon.npz amazon --split random:0.6,0.2,0.2\n  \
+             graphmill import edges edges.csv data --features x.npy --labels y.csv --undirected\n\n\
+             graphmill datasets NAME prints the command for a public dataset",
+        )
+        .arg(args::explain_names(format, "Format of SRC", TABLE, ""))
         .arg(args::path("src", "SRC", "File or directory to read").required(true))
-        .arg(args::path("dst", "DST", "Directory to write").required(true))
-        .arg(flag("undirected", "Store every edge both ways"))
-        .arg(flag("no-self-loops", "Drop edges from a node to itself"))
-        .arg(flag("keep-duplicates", "Keep several edges between the same two nodes"))
-        .arg(flag("largest-component", "Keep the largest weakly connected component alone"))
-        .arg(option("normalize", "HOW", "Features: none, rows (divide by their sum) or standard (mean 0 and deviation 1 of the training nodes; sparse features are scaled without centring, unless --dense-features) [default: none]"))
-        .arg(flag("dense-features", "Store features as a dense table even if sparse rows take fewer bytes"))
-        .arg(option("split", "RULE", "given, given:K, planetoid:TRAIN,VALID (nodes per class), random:A,B,C (fractions) or graphs:TRAIN/VALID/TEST (names of several graphs) [default: the first that is given]"))
-        .arg(option("split-seed", "N", "Seed of planetoid and random splits [default: 0]"))
-        .arg(option("metric", "NAME", "Score the dataset is judged by").value_parser(METRICS.to_vec()))
-        .arg(option("name", "NAME", "What to call it [default: the source's name]"))
-        .arg(option("weights", "COLUMN", "Edge weights: a column by its name or number, from 1 (of parquet and graphbolt a name; beside edges.npy an array's path), auto (a column called weight, or the format's own place) or none [default: auto]"))
-        .arg(file("features", "Feature rows, CSV or .npy"))
-        .arg(file("labels", "Labels, CSV or .npy"))
-        .arg(file("label-pairs", "Labels as rows node,class, in the place of --labels"))
-        .arg(file("nodes", "Ids, one a row: how many nodes there are"))
-        .arg(file("train", "Training nodes, text or .npy"))
-        .arg(file("valid", "Validation nodes, text or .npy"))
-        .arg(file("test", "Test nodes, text or .npy"))
-        .arg(flag("compact-ids", "Ids are any whole numbers: number the nodes by ascending id").help_heading("Parts of 'edges'"))
-        .arg(option("num-nodes", "N", "How many nodes there are, where no file says so").help_heading("Parts of 'edges'"))
-        .arg(option("first-id", "N", "Id of the first node, in all files [default: 0]").help_heading("Parts of 'edges'"))
-        .arg(option("flavour", "NAME", FLAVOURS).help_heading("Parts of 'edges'"))
-        .arg(args::memory())
-        .arg(flag("force", "Replace a dataset that is there"))
-        .arg(args::threads())
-        .arg(args::json())
+        .arg(args::path("dst", "DST", "Dataset directory to write").required(true));
+    let command = with_parts_of_edges(with_node_options(with_edge_options(command)));
+    command.arg(args::memory()).arg(args::force()).arg(args::threads()).arg(args::json())
 }
 
-/// Imports.
+/// Adds the options of the graph's edges and features.
+fn with_edge_options(command: Command) -> Command {
+    command
+        .arg(args::flag(
+            "undirected",
+            "Store every edge in both directions",
+            "Use it if the source lists each undirected edge once. An edge listed both ways stays one edge \
+             each way",
+        ))
+        .arg(args::flag("no-self-loops", "Drop edges from a node to itself", ""))
+        .arg(args::flag(
+            "keep-duplicates",
+            "Keep parallel edges instead of merging them",
+            "By default edges between the same two nodes become one, and their weights are summed",
+        ))
+        .arg(args::flag(
+            "largest-component",
+            "Keep only the largest weakly connected component",
+            "Its nodes are renumbered in their old order; the report counts what was dropped",
+        ))
+        .arg(args::option(
+            "normalize",
+            "HOW",
+            "Feature scaling: none, rows or standard [default: none]",
+            "rows divides each row by its sum (bags of words); standard gives each column mean 0 and \
+             deviation 1 over the training nodes (columns of different scale). Sparse features are scaled \
+             without centring, unless --dense-features",
+        ))
+        .arg(args::flag(
+            "dense-features",
+            "Store features as a dense table even if mostly zero",
+            "By default features are stored as sparse rows if those take fewer bytes",
+        ))
+        .arg(args::option(
+            "weights",
+            "COLUMN",
+            "Edge weights: a column, auto or none [default: auto]",
+            "auto takes a column called weight, or the format's own array. Otherwise a column's name or its \
+             number from 1 (parquet and graphbolt: a name; beside edges.npy: the path of an array), such as \
+             --weights 3",
+        ))
+}
+
+/// Adds the options of splits, labels and the dataset as a whole.
+fn with_node_options(command: Command) -> Command {
+    command
+        .arg(args::option(
+            "split",
+            "RULE",
+            "Train, valid and test nodes [default: the source's split]",
+            "given takes the source's first split, given:K its split number K, from 0; planetoid:TRAIN,VALID \
+             draws nodes per class; random:A,B,C draws fractions of the labelled nodes; \
+             graphs:TRAIN/VALID/TEST assigns whole graphs, such as graphs:1,2/3/4. Another example: --split \
+             random:0.6,0.2,0.2",
+        ))
+        .arg(args::option(
+            "split-seed",
+            "N",
+            "Seed of planetoid and random splits [default: 0]",
+            "Change it to repeat an experiment on other splits. A whole number from 0",
+        ))
+        .arg(args::explain(
+            Arg::new("metric").long("metric").value_name("NAME").value_parser(METRICS.to_vec()),
+            "Metric that validation and test scores use",
+            "By default it follows from the labels and the source",
+        ))
+        .arg(args::option("name", "NAME", "Name of the dataset [default: the source's name]", ""))
+}
+
+/// Adds the options of the format `edges`: its other files and its ids.
+fn with_parts_of_edges(command: Command) -> Command {
+    let part = |name, short: &'static str, more: &str| args::path_option(name, "FILE", short, more);
+    command
+        .next_help_heading("Options of the format edges")
+        .arg(part("features", "Feature rows, CSV or .npy", "One row per node, in the order of the ids"))
+        .arg(part(
+            "labels",
+            "Labels, CSV or .npy",
+            "One column of classes, or a column of zeros and ones per label. An empty line or -1 is no label",
+        ))
+        .arg(part(
+            "label-pairs",
+            "Labels as lines node,class, instead of --labels",
+            "Several lines may name the same node",
+        ))
+        .arg(part("nodes", "Node ids, one per line; they set the number of nodes", "Also for parquet"))
+        .arg(part("train", "Training nodes, text or .npy", "One id per line; as .npy also a mask"))
+        .arg(part("valid", "Validation nodes, text or .npy", "One id per line; as .npy also a mask"))
+        .arg(part("test", "Test nodes, text or .npy", "One id per line; as .npy also a mask"))
+        .arg(args::flag(
+            "compact-ids",
+            "Renumber arbitrary integer ids from 0, in ascending order",
+            "Use it if ids have gaps; feature rows follow the ascending ids, too. Also for parquet",
+        ))
+        .arg(args::option(
+            "num-nodes",
+            "N",
+            "Number of nodes, if no file states it",
+            "Needed if the highest ids have no edges, such as --num-nodes 2708. Also for parquet",
+        ))
+        .arg(args::option(
+            "first-id",
+            "N",
+            "Id of the first node, in all files [default: 0]",
+            "Set it to 1 for files of programs that count from 1. Also for parquet",
+        ))
+        .arg(args::option("flavour", "NAME", "Layout of the edge file [default: auto]", FLAVOURS))
+        .next_help_heading(None::<&str>)
+}
+
+/// Imports the graph and prints its sizes and the import report.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let format = matches.get_one::<String>("format").expect("required");
     table::find("format", TABLE, format).map_err(Error::name)?;
     let options = options(matches)?;
     options.check(format).map_err(|error| Error::usage(error.to_string()))?;
-    let (src, dst) = (args::required(matches, "src"), args::required(matches, "dst"));
+    let (src, dst) = (args::required_path(matches, "src"), args::required_path(matches, "dst"));
     let began = Instant::now();
     let work = Work {
         memory: args::get_memory(matches)?,
@@ -78,17 +168,17 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     };
     let Imported { dataset, report } = import::import_to(format, src, dst, &options, work)?;
     if matches.get_flag("json") {
-        let mut told = output::counts(&dataset);
-        told["seconds"] = json!(began.elapsed().as_secs_f64());
-        told["peak_rss_bytes"] = json!(memory::peak());
-        told["report"] = json!(report);
-        output::json(&told)
+        let mut document = output::counts(&dataset);
+        document["seconds"] = json!(began.elapsed().as_secs_f64());
+        document["peak_rss_bytes"] = json!(memory::peak());
+        document["report"] = json!(report);
+        output::json(&document)
     } else {
         output::text(&format!("{dataset}\n{report}"))
     }
 }
 
-/// The options that were given.
+/// The given import options.
 pub(super) fn options(matches: &ArgMatches) -> Result<ImportOptions, Error> {
     let path = |name| args::get_path(matches, name).map(|path| path.to_path_buf());
     Ok(ImportOptions {
@@ -117,7 +207,7 @@ pub(super) fn options(matches: &ArgMatches) -> Result<ImportOptions, Error> {
     })
 }
 
-/// The value of an option, where it was given.
+/// The value of option `name`, if given.
 fn parsed<T: FromStr<Err: std::fmt::Display>>(matches: &ArgMatches, name: &str) -> Result<Option<T>, Error> {
     let word = matches.get_one::<String>(name);
     word.map(|word| word.parse().map_err(|error| Error::usage(format!("--{name} {word}: {error}"))))

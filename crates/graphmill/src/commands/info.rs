@@ -1,29 +1,30 @@
-//! `graphmill info DATASET`: what is in a dataset.
+//! `graphmill info DATASET`: statistics of a dataset.
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{ArgMatches, Command};
 use graphmill_data::{Dataset, stats};
 
 use crate::{args, output};
 
-/// The arguments.
+/// The subcommand with its arguments.
 pub(crate) fn command() -> Command {
     Command::new("info")
         .about("Show a dataset's sizes, degrees, homophily and components")
-        .arg(args::path("dataset", "DATASET", "Directory of the dataset").required(true))
-        .arg(
-            Arg::new("verify")
-                .long("verify")
-                .action(ArgAction::SetTrue)
-                .help("Read and verify every byte, features larger than a quarter of the memory included"),
-        )
+        .after_long_help("Examples:\n  graphmill info data\n  graphmill info data --verify --json")
+        .arg(args::dataset().required(true))
+        .arg(args::flag(
+            "verify",
+            "Read every byte and compare the checksums",
+            "Opening a dataset verifies all files but features larger than a quarter of the memory. Use this \
+             option after a copy or a disk failure: it reads those, too",
+        ))
         .arg(args::threads())
         .arg(args::json())
 }
 
-/// Shows.
+/// Opens the dataset and prints its statistics.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
-    let path = args::required(matches, "dataset");
+    let path = args::required_path(matches, "dataset");
     let dataset =
         if matches.get_flag("verify") { Dataset::open_verified(path)? } else { args::open_dataset(path)? };
     let info = stats::info(&dataset);

@@ -1,4 +1,4 @@
-//! One file per command, and the table of them.
+//! The table of subcommands; each has a file.
 
 mod bench;
 mod datasets;
@@ -17,13 +17,15 @@ mod train;
 
 use clap::{ArgMatches, Command};
 
-/// A command: its arguments, and what it does.
+/// A subcommand.
 struct Entry {
+    /// Builds the subcommand with its arguments.
     command: fn() -> Command,
+    /// Runs it.
     run: fn(&ArgMatches) -> anyhow::Result<()>,
 }
 
-/// Every command there is.
+/// The subcommands, in the order of the help.
 const TABLE: &[Entry] = &[
     Entry { command: train::command, run: train::run },
     Entry { command: datasets::command, run: datasets::run },
@@ -45,45 +47,53 @@ const TABLE: &[Entry] = &[
 pub(crate) fn cli() -> Command {
     Command::new("graphmill")
         .version(env!("CARGO_PKG_VERSION"))
-        .about("Trains graph neural networks on graphs larger than the accelerator's memory")
+        .about("Train graph neural networks on graphs larger than memory")
+        .after_help(
+            "Start with:\n  \
+             graphmill train                      train on a built-in demo graph\n  \
+             graphmill datasets                   list public datasets\n  \
+             graphmill import edges SRC DST       import your own graph\n\n\
+             graphmill COMMAND -h lists the common options of a command, --help explains all",
+        )
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommands(TABLE.iter().map(|entry| with_short_help((entry.command)())))
+        .subcommands(TABLE.iter().map(|entry| (entry.command)()))
 }
 
-/// Characters of an option's text in the short help.
-const SHORT: usize = 70;
-
-/// Gives the arguments whose text is long a short one for `-h`; `--help` has both.
-fn with_short_help(command: Command) -> Command {
-    let command = command.mut_args(|arg| {
-        let text = arg.get_help().map(ToString::to_string).unwrap_or_default();
-        if arg.get_long_help().is_some() || text.len() <= SHORT {
-            return arg;
-        }
-        arg.help(first_sentence(&text)).long_help(text)
-    });
-    command.mut_subcommands(with_short_help)
-}
-
-/// The first sentence or clause of a text, at most [`SHORT`] characters long.
-fn first_sentence(text: &str) -> String {
-    let end = [". ", "; ", ": "].iter().filter_map(|mark| text.find(mark)).min().unwrap_or(text.len());
-    let sentence = text[..end].split(" [default: ").next().unwrap_or_default();
-    if sentence.len() <= SHORT {
-        return sentence.into();
-    }
-    let clauses = sentence.match_indices([',', '(']).map(|(at, _)| at);
-    let words = sentence.match_indices(' ').map(|(at, _)| at);
-    let fits = |at: &usize| (SHORT / 3..SHORT).contains(at);
-    let cut = clauses.rev().find(fits).or_else(|| words.rev().find(fits)).unwrap_or(sentence.len());
-    sentence[..cut].trim_end().into()
-}
-
-/// Runs the command that was asked for.
+/// Runs the given subcommand.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
-    let (name, matches) = matches.subcommand().expect("clap requires a command");
-    let entry =
-        TABLE.iter().find(|entry| (entry.command)().get_name() == name).expect("clap knows only the table's");
+    let (name, matches) = matches.subcommand().expect("clap rejects a command line without a subcommand");
+    let entry = TABLE
+        .iter()
+        .find(|entry| (entry.command)().get_name() == name)
+        .expect("clap rejects subcommands outside the table");
     (entry.run)(matches)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::SHORT_HELP;
+
+    /// Arguments of a command and its subcommands, by the name of their command.
+    fn arguments(command: &Command) -> Vec<(String, clap::Arg)> {
+        let own = command.get_arguments().map(|arg| (command.get_name().to_string(), arg.clone()));
+        own.chain(command.get_subcommands().flat_map(arguments)).collect()
+    }
+
+    #[test]
+    fn every_short_help_fits_a_line() {
+        let cli = cli();
+        for (command, arg) in arguments(&cli).iter().filter(|(_, arg)| !arg.is_hide_short_help_set()) {
+            let id = arg.get_id();
+            let help = arg.get_help().unwrap_or_else(|| panic!("{command} {id}: no help")).to_string();
+            let line = help.split(" [default: ").next().unwrap_or_default();
+            assert!(line.chars().count() <= SHORT_HELP && !line.contains('\n'), "{command} {id}: {line}");
+            assert!(!line.is_empty() && !line.ends_with('.'), "{command} {id}: {line}");
+        }
+        for command in cli.get_subcommands() {
+            let about = command.get_about().expect("a summary").to_string();
+            assert!(about.chars().count() <= SHORT_HELP, "{}: {about}", command.get_name());
+        }
+    }
 }

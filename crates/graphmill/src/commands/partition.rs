@@ -1,5 +1,5 @@
-//! `graphmill partition DATASET [DST] --parts K`: a dataset dealt to several machines, and what
-//! training over them would cost.
+//! `graphmill partition DATASET [DST] --parts K`: assigns a dataset's nodes to several machines and
+//! reports the cost of training over them.
 
 use std::path::Path;
 
@@ -10,41 +10,80 @@ use serde_json::json;
 
 use crate::{args, output, work};
 
-/// The arguments.
+/// The subcommand with its arguments.
 pub(crate) fn command() -> Command {
-    let known: Vec<String> =
-        methods::TABLE.iter().map(|entry| format!("{}: {}", entry.name, entry.summary)).collect();
-    let number = |name: &'static str, value: &'static str, default: &'static str, help: &'static str| {
-        Arg::new(name)
-            .long(name)
-            .value_name(value)
-            .default_value(default)
-            .allow_hyphen_values(true)
-            .help(help)
+    let number = |name, value, default: &'static str, short: &'static str, more: &str| {
+        args::option(name, value, short, more).default_value(default)
     };
+    let method = Arg::new("method").long("method").value_name("NAME").default_value("bgl");
     let command = Command::new("partition")
-        .about("Deal a dataset's nodes to parts, one a machine, and tell what training over them would ask of each other")
-        .arg(args::path("dataset", "DATASET", "Directory of the dataset").required(true))
-        .arg(args::path("dst", "DST", "Directory to write; without it the figures alone are told"))
-        .arg(
-            Arg::new("method")
-                .long("method")
-                .value_name("NAME")
-                .default_value("bgl")
-                .help(format!("{}; several as A,B or all, without DST", known.join("; "))),
+        .about("Partition a dataset for training on several machines")
+        .long_about(
+            "Partition a dataset for training on several machines.\n\n\
+             Assigns every node to a part, writes each part as a directory that one machine opens alone, and \
+             reports the edge cut, the balance and the requests that parts send each other in an epoch.",
         )
-        .arg(number("parts", "K", "2", "How many parts"))
-        .arg(number("slack", "R", "0.1", "How far a part's nodes may be above the mean"))
-        .arg(number("train-slack", "R", "0.05", "How far a part's training nodes may be above the mean"))
-        .arg(number("seed", "N", "0", "Seed of what is drawn"))
-        .arg(number("batches", "N", "0", "Minibatches that are drawn to count requests, 0 for an epoch"))
-        .arg(args::path("plot", "FILE.svg", "Draw the figures").long("plot"))
+        .after_long_help(
+            "Examples:\n  \
+             graphmill partition data parts --parts 4          write four parts\n  \
+             graphmill partition data --method all --parts 4   compare all methods, write nothing\n  \
+             mpirun -n 4 graphmill train parts                 train on them",
+        )
+        .arg(args::dataset().required(true))
+        .arg(args::explain(
+            args::path("dst", "DST", ""),
+            "Directory to write the parts to",
+            "Without it the statistics are printed and nothing is written",
+        ))
+        .arg(args::explain_names(
+            method,
+            "Method",
+            methods::TABLE.iter(),
+            "Without DST several may be compared, such as --method hash,bgl or --method all",
+        ))
+        .arg(number(
+            "parts",
+            "K",
+            "2",
+            "Number of parts, one per machine",
+            "From 1 to 65535, such as --parts 8",
+        ))
+        .arg(number(
+            "slack",
+            "R",
+            "0.1",
+            "Allowed excess of a part's nodes over the mean",
+            "Raise it for a smaller edge cut and less even parts. From 0; 0.1 allows 1.1 times the mean",
+        ))
+        .arg(number(
+            "train-slack",
+            "R",
+            "0.05",
+            "Allowed excess of a part's training nodes over the mean",
+            "The machine with most training nodes sets the pace of an epoch. From 0; 0.05 allows 1.05 times \
+             the mean",
+        ))
+        .arg(number(
+            "seed",
+            "N",
+            "0",
+            "Seed of the random draws",
+            "The same seed and options give the same parts. A whole number from 0",
+        ))
+        .arg(number(
+            "batches",
+            "N",
+            "0",
+            "Minibatches drawn to count requests; 0 for a whole epoch",
+            "Lower it on large graphs, whose epochs take long to draw, such as --batches 100",
+        ))
+        .arg(args::path_option("plot", "FILE.svg", "Draw the statistics as an SVG chart", ""))
         .arg(args::threads())
         .arg(args::json());
     args::with_training_options(command, &partition::options())
 }
 
-/// Partitions.
+/// Partitions the dataset and prints the statistics.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let seed = parsed(matches, "seed", "a whole number from 0")?;
@@ -77,7 +116,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         batches: parsed(matches, "batches", "a whole number from 0")?,
     };
     let dst: Option<&Path> = args::get_path(matches, "dst");
-    let dataset = args::open_dataset(args::required(matches, "dataset"))?;
+    let dataset = args::open_dataset(args::required_path(matches, "dataset"))?;
     let is_json = matches.get_flag("json");
     let progress = work::on_stderr(is_json);
     let report = partition::run(&options, &dataset, dst, &*progress)?;
@@ -88,24 +127,27 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     }
     match &report.results[..] {
         _ if !is_json => output::text(&report.to_string()),
-        // one method is told as itself
+        // the document of one method is not a list
         [outcome] => {
-            let mut told = json!(outcome);
-            told["dataset"] = json!(report.dataset);
-            output::json(&told)
+            let mut document = json!(outcome);
+            document["dataset"] = json!(report.dataset);
+            output::json(&document)
         }
         _ => output::json(&report),
     }
 }
 
+/// The value of option `name`, as text.
 fn word<'m>(matches: &'m ArgMatches, name: &str) -> &'m str {
-    matches.get_one::<String>(name).expect("it has a default")
+    matches.get_one::<String>(name).expect("the option has a default")
 }
 
+/// Error for a value of option `name` that is not `expected`.
 fn wrong(matches: &ArgMatches, name: &str, expected: &str) -> Error {
-    Error::usage(format!("--{name} {}: {expected}", word(matches, name)))
+    Error::usage(format!("--{name} {}: expected {expected}", word(matches, name)))
 }
 
+/// The value of option `name`; `expected` describes valid ones.
 fn parsed<T: std::str::FromStr>(matches: &ArgMatches, name: &str, expected: &str) -> Result<T, Error> {
     word(matches, name).parse().map_err(|_| wrong(matches, name, expected))
 }

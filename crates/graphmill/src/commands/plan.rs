@@ -1,5 +1,4 @@
-//! `graphmill plan DATASET --hardware NAME|FILE`: what an epoch would take on a machine, by
-//! strategy.
+//! `graphmill plan DATASET --hardware NAME|FILE`: predicts epoch times on a machine, by strategy.
 
 use std::path::Path;
 
@@ -11,59 +10,77 @@ use graphmill_plan::{self as plan, Hardware, Profile};
 
 use crate::{args, output};
 
-/// The arguments.
+/// The subcommand with its arguments.
 pub(crate) fn command() -> Command {
     let word = |name: &'static str, value: &'static str| Arg::new(name).long(name).value_name(value);
     let command = Command::new("plan")
-        .about("Predict an epoch on a machine by strategy, from a few minibatches here, and recommend one")
-        .arg(
-            args::path("dataset", "DATASET", "Directory of the dataset")
-                .required_unless_present_any(["profile", "paper"]),
+        .about("Predict epoch times on another machine and the best strategy")
+        .long_about(
+            "Predict epoch times on another machine and the best strategy.\n\n\
+             Measures a few minibatches here, scales them to the other machine's devices, links and memory, \
+             and predicts an epoch for each strategy.",
         )
-        .arg(
-            word("hardware", "NAME|FILE")
-                .required_unless_present_any(["paper", "partition"])
-                .help(format!("The machine: a TOML or JSON file, or one of {}", Hardware::known())),
+        .after_long_help(
+            "Examples:\n  \
+             graphmill plan data --hardware v100x8\n  \
+             graphmill plan data --hardware machine.toml --model gat --hidden 128\n  \
+             graphmill plan data --partition parts --network 125M,50us",
         )
+        .arg(args::dataset().required_unless_present_any(["profile", "paper"]))
+        .arg(args::explain(
+            word("hardware", "NAME|FILE").required_unless_present_any(["paper", "partition"]),
+            "Machine to predict for: a known name or a file",
+            &format!("Known: {}. A TOML or JSON file describes another machine", Hardware::known()),
+        ))
         .arg(
-            args::path(
+            args::path_option(
                 "profile",
                 "FILE",
-                "Take the profile from a TOML or JSON file instead of this machine",
+                "Use a recorded profile instead of measuring here",
+                "TOML or JSON, such as the field profile of --json. The same profile gives the same plan",
             )
-            .long("profile")
             .conflicts_with("dataset"),
         )
         .arg(
-            args::path("partition", "DIR", "Predict for as many machines as this partition of the dataset has parts")
-                .long("partition")
-                .requires("dataset")
-                .conflicts_with("hardware"),
+            args::path_option(
+                "partition",
+                "DIR",
+                "Predict for one machine per part of this partition",
+                "The directory that graphmill partition wrote. The machines are like this one, joined by \
+                 --network",
+            )
+            .requires("dataset")
+            .conflicts_with("hardware"),
         )
-        .arg(
-            word("network", "LINK").requires("partition").conflicts_with("hardware").default_value("12.5G,20us").help(
-                "Each machine's link, with --partition: bytes a second each way and a latency, such as 125M,50us",
-            ),
-        )
-        .arg(
+        .arg(args::explain(
+            word("network", "LINK")
+                .requires("partition")
+                .conflicts_with("hardware")
+                .default_value("12.5G,20us"),
+            "Link of each machine, with --partition",
+            "Bytes a second each way and a latency, such as 125M,50us for gigabit Ethernet",
+        ))
+        .arg(args::explain(
             word("paper", "NAME")
                 .value_parser(["fgnn", "bgl"])
-                .conflicts_with_all(["dataset", "hardware", "profile"])
-                .help("fgnn: predict that paper's own figures, and tell how far off they are; bgl: its largest graph on 4 to 64 machines"),
-        )
+                .conflicts_with_all(["dataset", "hardware", "profile"]),
+            "Predict the figures of a paper instead",
+            "fgnn compares predictions with the paper's own measurements and prints the error; bgl predicts \
+             its largest graph on 4 to 64 machines",
+        ))
         .arg(args::json());
     args::with_training_options(command, &plan::options())
 }
 
-/// Predicts.
+/// Predicts and prints the plan.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let json = matches.get_flag("json");
     let (config, given) = args::training_options(matches, &plan::options())?;
     for source in ["paper", "profile"] {
         if let (true, Some(option)) = (matches.contains_id(source), given.first()) {
             return Err(Error::usage(format!(
-                "--{}: --{source} holds the figures of a run, so that nothing is measured here; give a dataset \
-                 instead, or leave it out",
+                "--{}: --{source} already holds the measurements of a run, so the option would have no \
+                 effect; pass a dataset instead of --{source}, or leave the option out",
                 option.replace('_', "-")
             ))
             .into());
@@ -84,19 +101,21 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         return over_machines(matches, parts, &config, &given);
     }
     plan::refuse_unused(&config, &given)?;
-    let hardware = Hardware::find(matches.get_one::<String>("hardware").expect("clap requires it"))?;
+    let hardware = Hardware::find(
+        matches.get_one::<String>("hardware").expect("clap rejects a command line without it"),
+    )?;
     let profile = match args::get_path(matches, "profile") {
         Some(file) => Profile::open(file)?,
         None => {
             args::use_threads(config.threads)?;
-            plan::measure(&config, &args::open_dataset(args::required(matches, "dataset"))?)?
+            plan::measure(&config, &args::open_dataset(args::required_path(matches, "dataset"))?)?
         }
     };
     let report = plan::plan(hardware, profile)?;
     if json { output::json(&report) } else { output::text(&report.to_string()) }
 }
 
-/// Predicts for several machines.
+/// Predicts for several machines with a part each, and prints the plan.
 fn over_machines(
     matches: &ArgMatches,
     parts: &Path,
@@ -104,14 +123,14 @@ fn over_machines(
     given: &[&str],
 ) -> anyhow::Result<()> {
     if given.contains(&"cache") {
-        let reason = "machines without a cache are predicted; leave it out";
+        let reason = "predictions for several machines assume no cache; leave the option out";
         return Err(Error::usage(format!("--cache {}: {reason}", config.cache)).into());
     }
     config.refuse_unused(given)?;
-    let word = matches.get_one::<String>("network").expect("it has a default");
+    let word = matches.get_one::<String>("network").expect("the option has a default");
     let network = word.parse::<LinkOptions>().map_err(|error| Error::usage(format!("--network {error}")))?;
     args::use_threads(config.threads)?;
-    let data = args::open_dataset(args::required(matches, "dataset"))?;
+    let data = args::open_dataset(args::required_path(matches, "dataset"))?;
     let report = plan::machines::plan(config, &data, &PartitionDir::open(parts)?, network)?;
     if matches.get_flag("json") { output::json(&report) } else { output::text(&report.to_string()) }
 }

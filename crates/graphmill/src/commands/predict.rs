@@ -1,6 +1,6 @@
-//! `graphmill predict RUN --out FILE`: classes, probabilities or embeddings of nodes as a table.
+//! `graphmill predict RUN --out FILE`: writes classes, probabilities or embeddings of nodes.
 
-use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
+use clap::{ArgGroup, ArgMatches, Command};
 use graphmill_core::progress::Quiet;
 use graphmill_engine::{
     Error,
@@ -10,58 +10,78 @@ use graphmill_engine::{
 
 use crate::{args, output};
 
-/// The arguments.
+/// The subcommand with its arguments.
 pub(crate) fn command() -> Command {
-    let flag = |name: &'static str, help: &'static str| {
-        Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
-    };
     Command::new("predict")
-        .about("Write what a run's best model says of nodes, with full neighbours, to a file")
-        .arg(args::path("run", "RUN", "Run directory").required(true))
-        .arg(
-            args::path("nodes", "FILE", "Node ids of the dataset (of a reordered one its new ids), one a line, or a .npy of integers [default: all nodes, in order]")
-                .long("nodes"),
+        .about("Write a run's predictions or embeddings to a file")
+        .long_about(
+            "Write a run's predictions or embeddings to a file.\n\n\
+             The best model predicts the class of each node, with all of its neighbours: N classes, or N x C \
+             zeros and ones if the dataset has several labels per node. Tables start with the node's id; \
+             .npy files hold the values alone.",
         )
-        .arg(
-            args::path("dataset", "DATASET", "Another dataset to predict on [default: the run's]")
-                .long("dataset"),
+        .after_long_help(
+            "Examples:\n  \
+             graphmill predict runs/cora --out classes.csv\n  \
+             graphmill predict runs/cora --out p.npy --probabilities --nodes ids.txt\n  \
+             graphmill predict runs/cora --out - | head",
         )
-        .arg(flag(
-            "original-ids",
-            "Of a reordered dataset: nodes by the ids they had before, in --nodes and in the order of the rows",
+        .arg(args::run_dir())
+        .arg(args::path_option(
+            "nodes",
+            "FILE",
+            "Nodes to predict [default: all, in order]",
+            "One id per line, or a .npy of integers; rows come in the file's order. Ids of a reordered \
+             dataset are its new ones, unless --original-ids",
         ))
-        .arg(flag("probabilities", "Write N x C probabilities (f32) in place of classes"))
-        .arg(flag("embeddings", "Write N x H last hidden rows (f32) in place of classes"))
+        .arg(args::path_option(
+            "dataset",
+            "DATASET",
+            "Predict on another dataset [default: the run's]",
+            "Use it if the run's dataset has moved, or for newer data. Its features must have the width that \
+             the model reads; stored normalization statistics are applied",
+        ))
+        .arg(args::flag(
+            "original-ids",
+            "Use the node ids from before graphmill reorder",
+            "They apply to --nodes and to the order of the rows",
+        ))
+        .arg(args::flag("probabilities", "Write N x C probabilities (f32) instead of classes", ""))
+        .arg(args::flag(
+            "embeddings",
+            "Write N x H embeddings (f32) instead of classes",
+            "The rows of the last hidden layer, for search, clustering or another model",
+        ))
         .group(ArgGroup::new("kind").args(["probabilities", "embeddings"]))
-        .arg(flag("last", "Use the last checkpoint, not the best model"))
+        .arg(args::flag(
+            "last",
+            "Use the last checkpoint instead of the best model",
+            "The best model is that of the epoch with the best validation score",
+        ))
         .arg(
-            args::path(
-                "out",
-                "FILE",
-                "The file to write, in the format of its ending",
+            args::explain(
+                args::path("out", "FILE", "").long("out"),
+                format!("File to write, by its ending ({}); - for CSV to stdout", known()),
+                "The file appears whole or not at all, such as --out classes.parquet",
             )
-            .long("out")
             .allow_hyphen_values(true)
-            .help(format!(
-                "The file to write, in the format of its ending ({}), or - for CSV on standard output: N classes, \
-                 or N x C zeros and ones for multi-label; but for .npy after the node's id",
-                known()
-            ))
             .required(true),
         )
         .arg(args::threads())
         .arg(args::json())
 }
 
-/// Predicts.
+/// Writes the predictions and prints their shape.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
-    let out = args::required(matches, "out");
+    let out = args::required_path(matches, "out");
     let is_json = matches.get_flag("json");
     if Target::new(out)?.is_standard_output() && is_json {
-        return Err(Error::usage("--out -: standard output holds the document of --json; name a file").into());
+        return Err(
+            Error::usage("--out -: --json prints its document to standard output; name a file").into()
+        );
     }
-    let run = SavedRun::open(args::required(matches, "run"), matches.get_flag("last"))?;
+    let run = SavedRun::open(args::required_path(matches, "run"), matches.get_flag("last"))?;
     let dataset = run.dataset(args::get_path(matches, "dataset"))?;
     let kind = if matches.get_flag("embeddings") {
         Kind::Embeddings

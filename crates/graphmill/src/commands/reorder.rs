@@ -1,8 +1,8 @@
-//! `graphmill reorder DATASET DST --by NAME`: the same dataset with its nodes renumbered.
+//! `graphmill reorder DATASET DST --by NAME`: renumbers the nodes of a dataset.
 
 use std::time::Instant;
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command};
 use graphmill_core::{
     NodeId, memory, node_order,
     progress::Quiet,
@@ -18,36 +18,49 @@ use serde_json::json;
 
 use crate::{args, output, work};
 
-/// The arguments.
+/// The subcommand with its arguments.
 pub(crate) fn command() -> Command {
-    let orders: Vec<String> =
-        reorder::TABLE.iter().map(|entry| format!("{}: {}", entry.name, entry.summary)).collect();
-    let known = format!("{}; or the hottest first by {}", orders.join("; "), hotness::metrics());
+    let by = Arg::new("by").long("by").value_name("NAME").required(true);
     let command = Command::new("reorder")
-        .about("Renumber a dataset's nodes so that what is read together lies together; the original ids are kept")
-        .arg(args::path("dataset", "DATASET", "Directory of the dataset").required(true))
-        .arg(args::path("dst", "DST", "Directory to write").required(true))
-        .arg(Arg::new("by").long("by").value_name("NAME").required(true).help(known))
-        .arg(
-            Arg::new("seed")
-                .long("seed")
-                .value_name("N")
-                .allow_hyphen_values(true)
-                .help("Seed of what is drawn (random) [default: 0]"),
+        .about("Renumber nodes so that rows read together lie together")
+        .long_about(
+            "Renumber nodes so that rows read together lie together.\n\n\
+             Features on disk are then read in fewer and longer pieces. The dataset keeps the original ids: \
+             graphmill predict --original-ids answers in them.",
         )
-        .arg(
-            Arg::new("force")
-                .long("force")
-                .action(ArgAction::SetTrue)
-                .help("Replace a dataset that is there; it may be the one that is read"),
+        .after_long_help(
+            "Examples:\n  \
+             graphmill reorder data hot --by presc:1 --fanout 15,10   hottest rows first\n  \
+             graphmill reorder data bfs --by bfs                      neighbours close together",
         )
+        .arg(args::dataset().required(true))
+        .arg(
+            args::path("dst", "DST", "Dataset directory to write; may be DATASET with --force")
+                .required(true),
+        )
+        .arg(args::explain_names(
+            by,
+            "Order of the nodes",
+            reorder::TABLE,
+            &format!(
+                "Or a hotness metric, hottest nodes first, by what training with the options below reads: {}",
+                hotness::metrics()
+            ),
+        ))
+        .arg(args::option(
+            "seed",
+            "N",
+            "Seed of --by random and of sampled hotness [default: 0]",
+            "A whole number from 0",
+        ))
+        .arg(args::force())
         .arg(args::memory())
         .arg(args::threads())
         .arg(args::json());
     args::with_training_options(command, &draws())
 }
 
-/// Reorders.
+/// Reorders the dataset and prints its sizes.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let by = matches.get_one::<String>("by").expect("required");
@@ -56,7 +69,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     given.extend(seed.map(|_| "seed"));
     let seed = seed.unwrap_or_default();
     let order = order(by, seed, train, &given)?;
-    let dst = args::required(matches, "dst");
+    let dst = args::required_path(matches, "dst");
     let work = Work {
         memory: args::get_memory(matches)?,
         replace: matches.get_flag("force"),
@@ -64,28 +77,31 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     };
     native::check_target(dst, work.replace)?;
     let began = Instant::now();
-    let dataset = args::open_dataset(args::required(matches, "dataset"))?;
+    let dataset = args::open_dataset(args::required_path(matches, "dataset"))?;
     let opened = began.elapsed().as_secs_f64();
     let what = format!("{by}, seed {seed}");
     let (reordered, seconds) = reorder::reorder_to(&dataset, dst, &what, order, work)?;
     if !matches.get_flag("json") {
         return output::text(&format!("{reordered}\n"));
     }
-    let mut told = output::counts(&reordered);
-    told["by"] = json!(by);
-    told["seconds"] = json!(began.elapsed().as_secs_f64());
+    let mut document = output::counts(&reordered);
+    document["by"] = json!(by);
+    document["seconds"] = json!(began.elapsed().as_secs_f64());
     let mut stages = json!(seconds);
     stages["open"] = json!(opened);
-    told["stages"] = stages;
-    told["peak_rss_bytes"] = json!(memory::peak());
-    output::json(&told)
+    document["stages"] = stages;
+    document["peak_rss_bytes"] = json!(memory::peak());
+    output::json(&document)
 }
 
-/// Makes an order of a dataset.
+/// Computes an order of a dataset's nodes.
 type Make = Box<dyn FnOnce(&Dataset) -> graphmill_core::Result<Vec<NodeId>>>;
 
-/// What `--by` names: an order of the graph's own, or a hotness of what training with these options
-/// reads.
+/// The order that `--by` names: one of the graph alone, or the hotness of the rows that training
+/// with `train` reads.
+///
+/// # Errors
+/// The order is unknown or does not use one of the options `given`.
 fn order(by: &str, seed: u64, train: TrainConfig, given: &[&str]) -> Result<Make, Error> {
     if let Ok(entry) = table::find("order", reorder::TABLE, by) {
         let reads = |entry: &Entry<OrderKind>, option: &str| entry.make.is_random && option == "seed";
@@ -93,8 +109,8 @@ fn order(by: &str, seed: u64, train: TrainConfig, given: &[&str]) -> Result<Make
             let readers = reorder::TABLE.iter().filter(|entry| reads(entry, option));
             let readers = readers.map(|entry| format!("--by {} or ", entry.name));
             return Err(Error::usage(format!(
-                "--{}: --by {by} does not depend on it; use {}--by presc:1 for an order by what minibatches read, \
-                 or leave it out",
+                "--{}: --by {by} does not use it; pass {}--by presc:1, an order by the rows that minibatches \
+                 read, or leave it out",
                 option.replace('_', "-"),
                 readers.collect::<String>()
             )));
@@ -119,5 +135,5 @@ fn order(by: &str, seed: u64, train: TrainConfig, given: &[&str]) -> Result<Make
 /// The value of `--seed`, if it was given.
 fn seed(matches: &ArgMatches) -> Result<Option<u64>, Error> {
     let Some(word) = matches.get_one::<String>("seed") else { return Ok(None) };
-    word.parse().map(Some).map_err(|_| Error::usage(format!("--seed: '{word}' is not a possible number")))
+    word.parse().map(Some).map_err(|_| Error::usage(format!("--seed: '{word}' is not a whole number from 0")))
 }

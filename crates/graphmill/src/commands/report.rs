@@ -1,21 +1,27 @@
-//! `graphmill report RUN`: writes a run's `report.html` anew.
+//! `graphmill report RUN`: rewrites a run's `report.html`.
 
 use clap::{ArgMatches, Command};
 use graphmill_report::write_report;
 
 use crate::{args, output};
 
-/// The arguments.
+/// The subcommand with its arguments.
 pub(crate) fn command() -> Command {
     Command::new("report")
-        .about("Write a run's report.html anew from what it recorded")
-        .arg(args::path("run", "RUN", "Run directory").required(true))
+        .about("Rewrite a run's report.html from its records")
+        .long_about(
+            "Rewrite a run's report.html from its records.\n\n\
+             graphmill train writes the report at the end of a run. Use this command after an interruption, \
+             or to draw an older run with this version.",
+        )
+        .after_long_help("Example:\n  graphmill report runs/cora")
+        .arg(args::run_dir())
         .arg(args::json())
 }
 
-/// Reports.
+/// Writes the report and prints its path.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
-    let path = write_report(args::required(matches, "run"))?;
+    let path = write_report(args::required_path(matches, "run"))?;
     if matches.get_flag("json") {
         output::json(&serde_json::json!({ "report": path }))
     } else {

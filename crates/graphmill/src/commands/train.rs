@@ -1,4 +1,4 @@
-//! `graphmill train`: a graph in, a trained, evaluated, saved model out.
+//! `graphmill train`: trains, evaluates and saves a model.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{ArgMatches, Command};
 use graphmill_data::{dataset::native::is_too_large_to_verify, partition::PartitionDir};
 use graphmill_engine::{
     Error, RunContext, RunDir, TrainConfig,
@@ -23,25 +23,56 @@ use graphmill_report::Recorder;
 
 use crate::{args, output, progress, ranks};
 
-/// The arguments.
+/// The subcommand with its arguments.
 pub(crate) fn command() -> Command {
     let command = Command::new("train")
-        .about("Train a model; with no dataset, on the built-in demo graph")
-        .arg(args::path("dataset", "DATASET", "Directory of the dataset [default: the built-in demo graph]"))
-        .arg(args::path("config", "FILE", "Read options from a TOML file first").long("config"))
-        .arg(args::path("out", "DIR", "Run directory to write [default: runs/NAME-TIME]").long("out"))
-        .arg(
-            Arg::new("resume")
-                .long("resume")
-                .action(ArgAction::SetTrue)
-                .help("Go on with the run in --out where its last checkpoint left it"),
+        .about("Train and evaluate a model; without DATASET, on a demo graph")
+        .long_about(
+            "Train and evaluate a model; without DATASET, on a built-in demo graph.\n\n\
+             Writes a run directory with the options, the metrics of each epoch, checkpoints, the best model \
+             and report.html. An interrupted run resumes to the same bits.",
         )
-        .arg(Arg::new("quiet").long("quiet").short('q').action(ArgAction::SetTrue).help("No progress bars"))
+        .after_long_help(
+            "Examples:\n  \
+             graphmill train                                        the demo, in seconds\n  \
+             graphmill train data --model gat --fanout 10,5 --epochs 20\n  \
+             graphmill train data --host-budget 8G                  features beyond memory stay on disk\n  \
+             graphmill train --resume --out runs/cora --epochs 40   resume, and train longer\n  \
+             mpirun -n 4 graphmill train parts                      on several machines",
+        )
+        .arg(args::explain(
+            args::path("dataset", "DATASET", ""),
+            "Dataset directory [default: a built-in demo graph]",
+            "`graphmill import`, `generate`, `reorder` and `partition` write such directories",
+        ))
+        .arg(args::path_option(
+            "config",
+            "FILE",
+            "Read options from a TOML file; flags override it",
+            "Each run directory has one, config.toml, so that --config runs/cora/config.toml repeats a run",
+        ))
+        .arg(args::path_option(
+            "out",
+            "DIR",
+            "Run directory to write [default: runs/NAME-TIME]",
+            "Name it to find the run again, such as --out runs/cora. An existing run is only continued with \
+             --resume, never replaced",
+        ))
+        .arg(args::flag(
+            "resume",
+            "Resume the run in --out from its last checkpoint",
+            "The results are those of a run that was never interrupted. More --epochs continue a finished \
+             run; options that would change the results are refused",
+        ))
+        .arg(
+            args::flag("quiet", "Show no progress", "Progress is shown only if standard error is a terminal")
+                .short('q'),
+        )
         .arg(args::json());
     args::with_training_options(command, &options::names())
 }
 
-/// Trains.
+/// Trains on one process, or hands over to the ranks of a partitioned dataset.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let out = args::get_path(matches, "out");
     let resume = matches.get_flag("resume");
@@ -58,17 +89,16 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let mut observer = Recorder::new(&config, Some(&run), progress);
     observer.note(&format!("{dataset}"));
     if !config.dataset.is_empty() && is_too_large_to_verify(dataset.features.bytes() as u64) {
-        observer
-            .note("features are too large to be verified on every run: graphmill info --verify reads them");
+        observer.note("features are too large to verify on every run; graphmill info --verify reads them");
     }
     let stop = || stop.load(Ordering::Relaxed) > 0;
-    let job = RunContext { run: Some(&run), resume, observer: &mut observer, stop: &stop };
-    let outcome = graphmill_engine::train(&config, &dataset, job);
+    let context = RunContext { run: Some(&run), resume, observer: &mut observer, stop: &stop };
+    let outcome = graphmill_engine::train(&config, &dataset, context);
     drop(observer);
-    tell(matches, outcome, &run)
+    print_outcome(matches, outcome, &run)
 }
 
-/// Trains on a partitioned dataset, as one of several processes or alone.
+/// Trains on a partitioned dataset, as one of several processes or as the only one.
 fn over_ranks(
     matches: &ArgMatches,
     config: &TrainConfig,
@@ -76,8 +106,8 @@ fn over_ranks(
     stop: &AtomicUsize,
 ) -> anyhow::Result<()> {
     let (out, resume) = (args::get_path(matches, "out"), matches.get_flag("resume"));
-    let post = ranks::join(config)?;
-    let run = (post.rank() == 0).then(|| directory(out, resume, dir.source())).transpose()?;
+    let messenger = ranks::join(config)?;
+    let run = (messenger.rank() == 0).then(|| directory(out, resume, dir.source())).transpose()?;
     let progress = progress::on_stderr(matches.get_flag("quiet") || run.is_none());
     let mut observer = Recorder::new(config, run.as_ref(), progress);
     observer.note(&format!(
@@ -87,19 +117,19 @@ fn over_ranks(
         dir.num_edges(),
         dir.parts(),
         dir.method(),
-        post.size()
+        messenger.size()
     ));
     let stop = || stop.load(Ordering::Relaxed) > 0;
-    let job = RunContext { run: run.as_ref(), resume, observer: &mut observer, stop: &stop };
-    let outcome = over_ranks::train(config, dir, post, job);
+    let context = RunContext { run: run.as_ref(), resume, observer: &mut observer, stop: &stop };
+    let outcome = over_ranks::train(config, dir, messenger, context);
     drop(observer);
     match run {
-        Some(run) => tell(matches, outcome, &run),
+        Some(run) => print_outcome(matches, outcome, &run),
         None => Ok(outcome.map(drop)?),
     }
 }
 
-/// The run directory to write.
+/// Creates or reopens the run directory.
 fn directory(out: Option<&Path>, resume: bool, name: &str) -> Result<RunDir, Error> {
     match out {
         Some(dir) if resume => RunDir::reopen(dir),
@@ -108,12 +138,11 @@ fn directory(out: Option<&Path>, resume: bool, name: &str) -> Result<RunDir, Err
     }
 }
 
-/// Tells what became of a run.
-fn tell(matches: &ArgMatches, outcome: Result<Summary, Error>, run: &RunDir) -> anyhow::Result<()> {
+/// Prints the summary of a run; an interruption becomes an error that says how to resume.
+fn print_outcome(matches: &ArgMatches, outcome: Result<Summary, Error>, run: &RunDir) -> anyhow::Result<()> {
     let summary = outcome.map_err(|error| match &error {
         Error::Interrupted { .. } => {
-            let mend = format!("go on with: graphmill train --resume --out {}", run.path().display());
-            anyhow::anyhow!("{error}; {mend}")
+            anyhow::anyhow!("{error}; resume with: graphmill train --resume --out {}", run.path().display())
         }
         _ => error.into(),
     })?;
@@ -124,7 +153,8 @@ fn tell(matches: &ArgMatches, outcome: Result<Summary, Error>, run: &RunDir) -> 
     }
 }
 
-/// Defaults, then the file, then the command line; a resumed run starts from its own file.
+/// The options of the run: defaults, overridden by the file, overridden by the command line. A
+/// resumed run starts from the file in its run directory.
 fn configure(matches: &ArgMatches, out: Option<&Path>, resume: bool) -> anyhow::Result<TrainConfig> {
     let mut config = TrainConfig::default();
     let mut given = Vec::new();
@@ -132,7 +162,7 @@ fn configure(matches: &ArgMatches, out: Option<&Path>, resume: bool) -> anyhow::
     let mut of_file = Vec::new();
     if resume {
         let Some(out) = out else {
-            return Err(Error::usage("--resume goes on with the run in --out DIR: name it").into());
+            return Err(Error::usage("--resume needs the run directory; pass it as --out DIR").into());
         };
         let file = RunDir::config_path(out);
         if file.exists() {
@@ -152,8 +182,9 @@ fn configure(matches: &ArgMatches, out: Option<&Path>, resume: bool) -> anyhow::
     given.extend(&of_command_line);
     if let Some(path) = args::get_path(matches, "dataset") {
         let text = path.to_str().map(str::to_string);
-        config.dataset =
-            text.ok_or_else(|| Error::usage(format!("{path:?}: a dataset's path must be UTF-8")))?;
+        config.dataset = text.ok_or_else(|| {
+            Error::usage(format!("{path:?}: a dataset's path must be valid UTF-8; rename it"))
+        })?;
     }
     locate(&mut config);
     config.settle(&given)?;
@@ -168,8 +199,8 @@ fn configure(matches: &ArgMatches, out: Option<&Path>, resume: bool) -> anyhow::
     Ok(config)
 }
 
-/// Refuses the options in `file` if they are of a run on a dataset in memory, as files of older
-/// versions do not say themselves.
+/// Refuses the options in `file` if their run trained on a dataset in memory. Files of older
+/// versions do not record that, so the records beside the file are read.
 fn refuse_in_memory(file: &Path, config: &TrainConfig) -> anyhow::Result<()> {
     let run = file.parent().unwrap_or(Path::new(""));
     let is_of_run = config.dataset.is_empty() && file.file_name() == RunDir::config_path(run).file_name();
@@ -180,15 +211,15 @@ fn refuse_in_memory(file: &Path, config: &TrainConfig) -> anyhow::Result<()> {
         _ => return Ok(()),
     };
     Err(Error::usage(format!(
-        "--config {}: it is of a run that was trained on a dataset in memory{was}, which is not stored; name the \
-         dataset: graphmill train DATASET --config {}",
+        "--config {}: its run trained on a dataset in memory{was}, which was not stored; name the dataset: \
+         graphmill train DATASET --config {}",
         file.display(),
         file.display()
     ))
     .into())
 }
 
-/// Makes the dataset's path absolute: the run is to find it again from any working directory.
+/// Makes the dataset's path absolute, so that the run finds it from any working directory.
 fn locate(config: &mut TrainConfig) {
     if config.dataset.is_empty() || config.is_in_memory() {
         return;
@@ -199,21 +230,21 @@ fn locate(config: &mut TrainConfig) {
     }
 }
 
-/// Counts Ctrl-C and SIGTERM: the first asks the run to stop after the batch in hand, the second
-/// ends the process.
+/// Counts Ctrl-C and SIGTERM: the first stops the run after the current batch, the second ends the
+/// process.
 fn stop_on_signals() -> anyhow::Result<Arc<AtomicUsize>> {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let counter = asked.clone();
+    let signals = Arc::new(AtomicUsize::new(0));
+    let counter = signals.clone();
     ctrlc::set_handler(move || {
         if counter.fetch_add(1, Ordering::Relaxed) > 0 {
             std::process::exit(1);
         }
-        eprintln!("stopping after this batch; once more stops at once");
+        eprintln!("stopping after this batch; repeat to stop at once");
     })?;
-    Ok(asked)
+    Ok(signals)
 }
 
-/// `runs/NAME-TIME`, the time in UTC; with a number behind where that is taken.
+/// Creates `runs/NAME-TIME`, the time in UTC; if it exists, with a number appended.
 fn default_dir(name: &str) -> Result<RunDir, Error> {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let name: String = name.chars().map(|c| if c.is_alphanumeric() || c == '-' { c } else { '_' }).collect();
@@ -230,7 +261,7 @@ fn default_dir(name: &str) -> Result<RunDir, Error> {
     tried
 }
 
-/// What a person wants to know at the end.
+/// Summary of a finished run as text.
 fn describe(summary: &Summary, dir: &Path) -> String {
     let mut text = String::new();
     let score = |x: Option<f64>| x.map_or("-".to_string(), |x| format!("{x:.4}"));
@@ -246,14 +277,14 @@ fn describe(summary: &Summary, dir: &Path) -> String {
     let (valid, test) = (summary.dataset.valid, summary.dataset.test);
     if scored > 0 && scored < valid.max(test) {
         text += &format!(
-            "scores are of {} of {valid} validation and {} of {test} test nodes (--eval-nodes)\n",
+            "scored {} of {valid} validation nodes and {} of {test} test nodes (--eval-nodes)\n",
             scored.min(valid),
             scored.min(test)
         );
     }
     let seconds: f64 = summary.epochs.iter().map(|epoch| epoch.seconds).sum();
     text += &format!(
-        "{} epochs in {seconds:.1} s of training, {:.1} s in all, {:.2} GiB peak memory\n",
+        "{} epochs in {seconds:.1} s of training, {:.1} s in total, {:.2} GiB peak memory\n",
         summary.epochs.len(),
         summary.seconds,
         summary.peak_rss_bytes as f64 / f64::from(1 << 30),

@@ -1,7 +1,7 @@
-//! What the tests of the command line share: a sandbox of its own for every test, the program run in
-//! it, and small datasets.
+//! Helpers for the tests of the command line: a temporary directory per test in which the program
+//! runs, and small datasets.
 
-#![allow(dead_code, reason = "every test file uses a part")]
+#![allow(dead_code, reason = "each test file uses some of them")]
 
 use std::{
     fs,
@@ -17,10 +17,10 @@ use graphmill_data::{
 };
 use serde_json::Value;
 
-/// Temporary directory in which a test runs the program; deleted when the test ends.
+/// Temporary directory in which a test runs the program, deleted when the test ends.
 pub(crate) struct Sandbox(tempfile::TempDir);
 
-/// What a run of the program left behind.
+/// Exit status and output of a run of the program.
 pub(crate) struct Outcome {
     pub(crate) args: String,
     pub(crate) status: Option<i32>,
@@ -29,28 +29,30 @@ pub(crate) struct Outcome {
 }
 
 impl Sandbox {
+    /// Creates an empty directory.
     pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().expect("a temporary directory"))
     }
 
-    /// A path in here.
+    /// Path of a file in the sandbox.
     pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.0.path().join(name)
     }
 
-    /// Writes a file in here, with the directories it needs.
+    /// Writes a file of the sandbox and its parent directories.
     pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
         let path = self.path(name);
         fs::create_dir_all(path.parent().expect("a name")).unwrap();
         fs::write(path, bytes).unwrap();
     }
 
+    /// Bytes of a file of the sandbox.
     pub(crate) fn read(&self, name: impl AsRef<Path>) -> Vec<u8> {
         let path = self.path(name);
         fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
     }
 
-    /// A JSON file in here.
+    /// Contents of a JSON file of the sandbox.
     pub(crate) fn json(&self, name: impl AsRef<Path>) -> Value {
         serde_json::from_slice(&self.read(name)).expect("JSON")
     }
@@ -60,7 +62,7 @@ impl Sandbox {
         let mut command = Command::new(env!("CARGO_BIN_EXE_graphmill"));
         command.args(args.split_whitespace().map(|word| if word == "''" { "" } else { word }));
         command.current_dir(self.0.path()).stdin(Stdio::null()).env("RUST_BACKTRACE", "0");
-        // the tests' own servers are here, whatever proxy the machine uses
+        // the tests' own servers run on this machine, so no proxy may be used for them
         command.env("NO_PROXY", "127.0.0.1").env("no_proxy", "127.0.0.1");
         command
     }
@@ -76,24 +78,24 @@ impl Sandbox {
         }
     }
 
-    /// Runs the program, which must succeed; what it wrote to standard output.
+    /// Runs the program, which must succeed; returns its standard output.
     pub(crate) fn ok(&self, args: &str) -> String {
         self.run(args).succeeded().stdout
     }
 
-    /// Runs the program with `--json`, which must succeed: the one document on standard output.
+    /// Runs the program with `--json`, which must succeed; returns the document.
     pub(crate) fn ok_json(&self, args: &str) -> Value {
         self.run(&format!("{args} --json")).succeeded().json()
     }
 
-    /// Saves a small block model: 5 classes, 24 features, 1500 nodes to train on.
+    /// Saves a small block model: 5 classes, 24 features, 1500 training nodes.
     pub(crate) fn dataset(&self, name: &str) -> Dataset {
         let dataset = small();
         dataset.save(self.path(name)).unwrap();
         dataset
     }
 
-    /// The same with one feature value in eight, and those sparse.
+    /// Saves the same graph with an eighth of the feature values, stored as sparse rows.
     pub(crate) fn sparse_dataset(&self, name: &str) -> Dataset {
         let mut dataset = small();
         let FeatureData::F32(rows) = &dataset.features.data else { unreachable!() };
@@ -103,7 +105,7 @@ impl Sandbox {
         dataset
     }
 
-    /// The same with two or three labels per node.
+    /// Saves the same graph with two or three labels per node.
     pub(crate) fn multi_label_dataset(&self, name: &str) -> Dataset {
         let mut dataset = small();
         let Labels::Single { class, classes } = &dataset.labels else { unreachable!() };
@@ -119,13 +121,13 @@ impl Sandbox {
         dataset
     }
 
-    /// The epochs that a run has recorded, without what depends on the clock.
+    /// Recorded epochs of a run, without the fields that depend on the clock.
     pub(crate) fn epochs(&self, run: &str) -> Vec<Value> {
         let text = String::from_utf8(self.read(format!("{run}/metrics.jsonl"))).unwrap();
         text.lines().map(|line| timeless(serde_json::from_str(line).expect("a line of JSON"))).collect()
     }
 
-    /// Every result of a finished run that must not depend on threads, kills and clocks.
+    /// Results of a finished run that must not depend on threads, kills or the clock.
     pub(crate) fn results(&self, run: &str) -> Results {
         let summary = self.json(format!("{run}/summary.json"));
         let files = ["best.safetensors", "checkpoint/model.safetensors", "checkpoint/optimizer.safetensors"];
@@ -138,14 +140,14 @@ impl Sandbox {
         }
     }
 
-    /// A `.npy` file of 32-bit floats: its shape and values.
+    /// Shape and values of a `.npy` file of 32-bit floats.
     pub(crate) fn floats(&self, name: &str) -> (Vec<usize>, Vec<f32>) {
         let array = npy::open(self.path(name)).unwrap();
         (array.shape.clone(), array.read_as::<f32>().unwrap())
     }
 }
 
-/// See [`Sandbox::results`].
+/// Results of a run that must not depend on threads, kills or the clock.
 #[derive(PartialEq)]
 pub(crate) struct Results {
     pub(crate) epochs: Vec<Value>,
@@ -156,7 +158,7 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    /// Asserts equality, part by part: a message with the weights in it helps nobody.
+    /// Asserts equality part by part, so that a failure does not print the weights.
     pub(crate) fn assert_same(&self, other: &Self, what: &str) {
         assert_eq!(self.epochs, other.epochs, "metrics.jsonl: {what}");
         assert_eq!(self.of_summary, other.of_summary, "epochs of summary.json: {what}");
@@ -171,7 +173,7 @@ impl Results {
 }
 
 impl Outcome {
-    /// Panics, with all that was said, unless the program succeeded.
+    /// Panics with the output unless the program succeeded.
     pub(crate) fn succeeded(self) -> Self {
         assert_eq!(self.status, Some(0), "graphmill {}\n{}{}", self.args, self.stdout, self.stderr);
         self
@@ -184,6 +186,7 @@ impl Outcome {
     }
 }
 
+/// The block model of [`Sandbox::dataset`].
 fn small() -> Dataset {
     let options = GenerateOptions {
         nodes: 3000,
@@ -197,6 +200,7 @@ fn small() -> Dataset {
     generate("sbm", &options).unwrap()
 }
 
+/// Removes the fields of an epoch's record that depend on the clock.
 fn timeless(mut epoch: Value) -> Value {
     let fields = epoch.as_object_mut().expect("an object");
     let of_the_clock =
@@ -205,7 +209,7 @@ fn timeless(mut epoch: Value) -> Value {
     for name in of_the_clock {
         fields.remove(name).unwrap_or_else(|| panic!("'{name}' is missing"));
     }
-    // who did what where devices compete for batches
+    // devices compete for batches, so their shares vary
     fields.remove("devices");
     for (name, tier) in fields["traffic"].as_object_mut().expect("an object") {
         let tier = tier.as_object_mut().expect("an object");
@@ -214,7 +218,7 @@ fn timeless(mut epoch: Value) -> Value {
     epoch
 }
 
-/// Copies a directory of files and directories.
+/// Copies a directory recursively.
 pub(crate) fn copy_dir(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {

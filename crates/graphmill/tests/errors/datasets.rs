@@ -8,7 +8,7 @@ use server::{Reply, Server};
 use crate::{FAILED, USAGE, common::Sandbox, refused};
 
 #[test]
-fn wrong_usage() {
+fn wrong_arguments_are_wrong_usage() {
     let sandbox = Sandbox::new();
     refused(
         &sandbox,
@@ -31,13 +31,13 @@ fn wrong_usage() {
 }
 
 #[test]
-fn what_only_a_person_can_fetch() {
+fn datasets_without_direct_downloads_explain_the_manual_way() {
     let says = ["ppi-saint cannot be fetched", "drive.google.com", "import that"];
     refused(&Sandbox::new(), "datasets download ppi-saint", FAILED, &says, "ppi-saint-raw");
 }
 
 #[test]
-fn servers_that_have_it_not() {
+fn missing_and_wrong_files_on_a_server_are_refused() {
     let sandbox = Sandbox::new();
     let x = "cora-raw/ind.cora.x";
     let server = Server::start(|_, _| Reply::status(404));
@@ -57,7 +57,7 @@ fn servers_that_have_it_not() {
 }
 
 #[test]
-fn directories_that_cannot_be_used() {
+fn unusable_directories_are_refused() {
     let sandbox = Sandbox::new();
     sandbox.write("file", "text");
     refused(&sandbox, "datasets download cora file", FAILED, &["file: cannot create the directory"], "");
@@ -76,8 +76,8 @@ fn directories_that_cannot_be_used() {
 
 #[cfg(unix)]
 #[test]
-fn a_directory_that_cannot_be_written_to() {
-    let Some(sandbox) = crate::locked() else { return };
+fn unwritable_directories_are_refused() {
+    let Some(sandbox) = crate::sandbox_with_locked_dir() else { return };
     refused(
         &sandbox,
         "datasets download cora locked/new",
@@ -92,5 +92,5 @@ fn a_directory_that_cannot_be_written_to() {
         &["locked/ind.cora.x.part: cannot create"],
         "",
     );
-    crate::permit(&sandbox, "locked", 0o755);
+    crate::set_mode(&sandbox, "locked", 0o755);
 }

@@ -1,23 +1,23 @@
-//! `graphmill eval`, and with it what every command finds that opens a run.
+//! `graphmill eval`, and the errors of every command that opens a run.
 
 use std::fs;
 
 use graphmill_core::Features;
 use graphmill_data::Dataset;
 
-use crate::{FAILED, USAGE, common::copy_dir, furnished, refused};
+use crate::{FAILED, USAGE, common::copy_dir, refused, sandbox_with_run};
 
 #[test]
-fn wrong_usage() {
-    let sandbox = furnished();
+fn wrong_arguments_are_wrong_usage() {
+    let sandbox = sandbox_with_run();
     refused(&sandbox, "eval", USAGE, &["<RUN>"], "");
     refused(&sandbox, "eval run --threads -1", USAGE, &["--threads"], "");
     refused(&sandbox, "eval run --threads x", USAGE, &["--threads"], "");
 }
 
 #[test]
-fn paths_that_are_not_what_they_should_be() {
-    let sandbox = furnished();
+fn wrong_paths_are_refused() {
+    let sandbox = sandbox_with_run();
     for (args, says) in [
         ("eval nowhere", vec!["nowhere", "not a run directory"]),
         ("eval data", vec!["data", "not a run directory"]),
@@ -29,16 +29,16 @@ fn paths_that_are_not_what_they_should_be() {
 
 #[cfg(unix)]
 #[test]
-fn without_permission_nothing_is_read() {
-    let Some(sandbox) = crate::locked() else { return };
-    crate::permit(&sandbox, "run/best.safetensors", 0o000);
+fn unreadable_models_are_reported() {
+    let Some(sandbox) = crate::sandbox_with_locked_dir() else { return };
+    crate::set_mode(&sandbox, "run/best.safetensors", 0o000);
     refused(&sandbox, "eval run", FAILED, &["best.safetensors"], "");
-    crate::permit(&sandbox, "locked", 0o755);
+    crate::set_mode(&sandbox, "locked", 0o755);
 }
 
 #[test]
 fn another_dataset_must_fit_the_model() {
-    let sandbox = furnished();
+    let sandbox = sandbox_with_run();
     let base = Dataset::open(sandbox.path("data")).unwrap();
     let save = |name: &str, features: Features| {
         Dataset { name: name.to_string(), features, ..base.clone() }.save(sandbox.path(name)).unwrap();
@@ -56,8 +56,8 @@ fn another_dataset_must_fit_the_model() {
 }
 
 #[test]
-fn a_damaged_run_names_the_file() {
-    let sandbox = furnished();
+fn errors_of_a_damaged_run_name_the_file() {
+    let sandbox = sandbox_with_run();
     let bad = |name: &str, file: &str, change: fn(&mut Vec<u8>)| {
         copy_dir(&sandbox.path("run"), &sandbox.path(name));
         let mut bytes = sandbox.read(format!("run/{file}"));
@@ -67,7 +67,7 @@ fn a_damaged_run_names_the_file() {
     bad("cut", "best.safetensors", |bytes| bytes.truncate(60));
     bad("empty", "best.safetensors", Vec::clear);
     bad("huge", "best.safetensors", |bytes| bytes[..8].copy_from_slice(&u64::MAX.to_le_bytes()));
-    bad("text", "best.safetensors", |bytes| *bytes = b"this is no file of weights".to_vec());
+    bad("text", "best.safetensors", |bytes| *bytes = b"not a file of weights".to_vec());
     bad("long", "best.safetensors", |bytes| bytes.push(0));
     for run in ["cut", "empty", "huge", "text", "long"] {
         let says = format!("{run}/best.safetensors: ");

@@ -1,10 +1,10 @@
 //! `graphmill export`.
 
-use crate::{FAILED, USAGE, common::Sandbox, furnished, refused};
+use crate::{FAILED, USAGE, common::Sandbox, refused, sandbox_with_run};
 
 #[test]
-fn wrong_usage() {
-    let sandbox = furnished();
+fn wrong_arguments_are_wrong_usage() {
+    let sandbox = sandbox_with_run();
     refused(&sandbox, "export", USAGE, &["<DATASET>"], "");
     refused(&sandbox, "export data npz", USAGE, &["<DST>"], "");
     refused(&sandbox, "export data gml new", USAGE, &["gml", "npz", "edges"], "new");
@@ -14,8 +14,8 @@ fn wrong_usage() {
 }
 
 #[test]
-fn paths_that_are_not_what_they_should_be() {
-    let sandbox = furnished();
+fn wrong_paths_are_refused() {
+    let sandbox = sandbox_with_run();
     sandbox.write("file", "text");
     sandbox.write("dir/thesis.tex", "mine");
     for (args, says) in [
@@ -37,8 +37,8 @@ fn paths_that_are_not_what_they_should_be() {
 }
 
 #[test]
-fn a_damaged_dataset_is_not_exported() {
-    let sandbox = furnished();
+fn damaged_datasets_are_not_exported() {
+    let sandbox = sandbox_with_run();
     let mut bytes = sandbox.read("data/indices.npy");
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
@@ -49,14 +49,14 @@ fn a_damaged_dataset_is_not_exported() {
 }
 
 #[test]
-fn what_is_exported_is_imported_again() {
+fn exports_import_to_the_same_bytes() {
     let sandbox = Sandbox::new();
     let dataset = sandbox.multi_label_dataset("data");
-    let told = sandbox.ok_json("export data npz a.npz --compress");
-    assert_eq!(told["edges"], dataset.graph.num_edges());
+    let report = sandbox.ok_json("export data npz a.npz --compress");
+    assert_eq!(report["edges"], dataset.graph.num_edges());
     sandbox.ok("export data edges list --undirected-once --compress");
-    let told = sandbox.run("export data edges list.txt.gz").succeeded();
-    assert!(told.stderr.contains("left out: features"), "{}", told.stderr);
+    let outcome = sandbox.run("export data edges list.txt.gz").succeeded();
+    assert!(outcome.stderr.contains("left out: features"), "{}", outcome.stderr);
     refused(&sandbox, "export data edges list", FAILED, &["list: ", "--force"], "");
     sandbox.ok("export data edges list --force");
     sandbox.ok("import npz a.npz again");

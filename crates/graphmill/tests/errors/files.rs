@@ -1,4 +1,4 @@
-//! Files that are wrong on purpose, and small right ones to start from.
+//! Invalid files for the tests, and small valid ones to start from.
 
 use std::{
     fs,
@@ -15,8 +15,8 @@ use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
 use crate::common::Sandbox;
 
-/// Changes a file of a dataset and signs it again, as a program that writes the format wrongly
-/// would.
+/// Changes a file of a dataset and its manifest, and updates the checksums, as a faulty writer of
+/// the format would.
 pub(crate) fn forge(
     dir: &Path,
     file: &str,
@@ -46,7 +46,7 @@ pub(crate) fn last(value: [u8; 4]) -> impl Fn(&mut Vec<u8>) {
     }
 }
 
-/// Puts a longer shape into the header of a `.npy` file, in the place of the spaces at its end.
+/// Replaces the shape in the header of a `.npy` file by a longer one, which uses up the padding.
 pub(crate) fn declare(bytes: &mut Vec<u8>, old: &str, new: &str) {
     let at = bytes.windows(old.len()).position(|text| text == old.as_bytes()).expect("the old shape");
     bytes.splice(at..at + old.len(), new.bytes());
@@ -54,7 +54,7 @@ pub(crate) fn declare(bytes: &mut Vec<u8>, old: &str, new: &str) {
     bytes.drain(newline - (new.len() - old.len())..newline);
 }
 
-/// Three nodes as an edge list with everything beside it.
+/// Writes three nodes as an edge list with features, labels and a split.
 pub(crate) fn edge_list(sandbox: &Sandbox) {
     sandbox.write("edges/edges.csv", "0,1\n1,2\n2,0\n");
     sandbox.write("edges/features.csv", "1,0\n0,1\n1,1\n");
@@ -64,7 +64,7 @@ pub(crate) fn edge_list(sandbox: &Sandbox) {
     sandbox.write("edges/test.txt", "2\n");
 }
 
-/// An array as the member of a `.npz`.
+/// An array as a member of a `.npz` archive.
 pub(crate) fn member<T: Element>(
     sandbox: &Sandbox,
     name: &str,
@@ -75,7 +75,7 @@ pub(crate) fn member<T: Element>(
     (format!("{name}.npy"), sandbox.read("member.npy"))
 }
 
-/// A `.npz` archive.
+/// A `.npz` archive of the members.
 pub(crate) fn archive(members: &[(String, Vec<u8>)]) -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     for (name, bytes) in members {
@@ -86,7 +86,7 @@ pub(crate) fn archive(members: &[(String, Vec<u8>)]) -> Vec<u8> {
     zip.finish().unwrap().into_inner()
 }
 
-/// A cycle of three nodes as CSR, the names of its arrays prefixed.
+/// A cycle of three nodes as the arrays of a CSR matrix, their names prefixed.
 pub(crate) fn cycle(
     sandbox: &Sandbox,
     prefix: &str,

@@ -1,6 +1,6 @@
 //! `graphmill generate`.
 
-use crate::{FAILED, USAGE, common::Sandbox, furnished, refused};
+use crate::{FAILED, USAGE, common::Sandbox, refused, sandbox_with_run};
 
 #[test]
 fn unknown_names_list_the_known_ones() {
@@ -44,8 +44,8 @@ fn impossible_numbers_are_wrong_usage() {
 }
 
 #[test]
-fn paths_that_are_not_what_they_should_be() {
-    let sandbox = furnished();
+fn wrong_paths_are_refused() {
+    let sandbox = sandbox_with_run();
     sandbox.write("file", "text");
     let before = sandbox.results("run");
     for (args, says) in [
@@ -56,15 +56,15 @@ fn paths_that_are_not_what_they_should_be() {
     ] {
         refused(&sandbox, &format!("generate sbm {args}"), FAILED, &says, "new");
     }
-    before.assert_same(&sandbox.results("run"), "nothing was touched");
+    before.assert_same(&sandbox.results("run"), "the run is unchanged");
     assert_eq!(sandbox.read("file"), b"text");
     sandbox.ok("info data");
 }
 
 #[cfg(unix)]
 #[test]
-fn without_permission_nothing_happens() {
-    let Some(sandbox) = crate::locked() else { return };
+fn missing_permissions_leave_everything_unchanged() {
+    let Some(sandbox) = crate::sandbox_with_locked_dir() else { return };
     refused(&sandbox, "generate sbm locked/new --nodes 100", FAILED, &["locked/new"], "locked/new");
-    crate::permit(&sandbox, "locked", 0o755);
+    crate::set_mode(&sandbox, "locked", 0o755);
 }

@@ -8,12 +8,12 @@ use crate::{
     FAILED, USAGE,
     common::Sandbox,
     files::{archive, cycle, declare, edge_list, member},
-    furnished, refused,
+    refused, sandbox_with_run,
 };
 
 #[test]
 fn unknown_names_list_the_known_ones() {
-    let sandbox = furnished();
+    let sandbox = sandbox_with_run();
     refused(&sandbox, "import nonsense data new", USAGE, &["npz, graphsaint", "planetoid", "edges"], "new");
     let args = "import edges data new --metric nonsense";
     refused(&sandbox, args, USAGE, &["nonsense", "accuracy, f1-micro"], "new");
@@ -24,7 +24,7 @@ fn unknown_names_list_the_known_ones() {
 
 #[test]
 fn missing_and_clashing_arguments_are_wrong_usage() {
-    let sandbox = furnished();
+    let sandbox = sandbox_with_run();
     for (args, says) in [
         ("import edges data", "<DST>"),
         ("import npz data new --num-nodes 3", "num-nodes"),
@@ -35,8 +35,8 @@ fn missing_and_clashing_arguments_are_wrong_usage() {
 }
 
 #[test]
-fn paths_that_are_not_what_they_should_be() {
-    let sandbox = furnished();
+fn wrong_paths_are_refused() {
+    let sandbox = sandbox_with_run();
     sandbox.write("file", "text");
     let before = sandbox.results("run");
     refused(&sandbox, "import edges file data", FAILED, &["data", "--force"], "new");
@@ -46,13 +46,13 @@ fn paths_that_are_not_what_they_should_be() {
         refused(&sandbox, &format!("import {format} nowhere new"), FAILED, &["nowhere"], "new");
         refused(&sandbox, &format!("import {format} run new"), FAILED, &["run"], "new");
     }
-    before.assert_same(&sandbox.results("run"), "nothing was touched");
+    before.assert_same(&sandbox.results("run"), "the run is unchanged");
     assert_eq!(sandbox.read("file"), b"text");
     sandbox.ok("info data");
 }
 
 #[test]
-fn an_edge_list_names_the_line() {
+fn errors_of_an_edge_list_name_the_line() {
     let sandbox = Sandbox::new();
     edge_list(&sandbox);
     sandbox.ok("import edges edges good");
@@ -118,7 +118,7 @@ fn a_header_with_a_huge_shape_is_refused_at_once() {
 }
 
 #[test]
-fn an_npz_names_the_member() {
+fn errors_of_an_npz_name_the_member() {
     let sandbox = Sandbox::new();
     let with = |indices, indptr, shape, labels: &[i64], features: &[f32]| {
         let mut members = cycle(&sandbox, "adj_", indices, indptr, shape);
@@ -156,7 +156,7 @@ fn an_npz_names_the_member() {
         let says = [&["a.npz"], says].concat();
         refused(&sandbox, "import npz a.npz new", FAILED, &says, "new");
     }
-    // a flipped bit is an error, or it has changed nothing that is read
+    // a flipped bit is an error, or lies in bytes that are not read
     for at in (0..good.len()).step_by(97) {
         let mut bad = good.clone();
         bad[at] ^= 1;
@@ -168,15 +168,15 @@ fn an_npz_names_the_member() {
 }
 
 #[test]
-fn a_graphsaint_directory_names_the_file() {
+fn errors_of_a_graphsaint_directory_name_the_file() {
     let sandbox = Sandbox::new();
-    let furnish = || {
+    let write_source = || {
         sandbox.write("saint/adj_full.npz", archive(&cycle(&sandbox, "", [1, 2, 0], [0, 1, 2, 3], [3, 3])));
         npy::write(sandbox.path("saint/feats.npy"), &[1f64, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2]).unwrap();
         sandbox.write("saint/class_map.json", r#"{"0": 1, "1": 0, "2": 1}"#);
         sandbox.write("saint/role.json", r#"{"tr": [0], "va": [1], "te": [2]}"#);
     };
-    furnish();
+    write_source();
     sandbox.ok("import graphsaint saint good");
     let cases: &[(&str, &[u8], &[&str])] = &[
         ("adj_full.npz", b"PK", &["adj_full.npz"]),
@@ -192,24 +192,24 @@ fn a_graphsaint_directory_names_the_file() {
         ("role.json", b"{\"tr\": [0], \"va\": [0]}", &["node 0 is in 'valid' and in 'train'"]),
     ];
     for (file, bytes, says) in cases {
-        furnish();
+        write_source();
         sandbox.write(&format!("saint/{file}"), bytes);
         refused(&sandbox, "import graphsaint saint new", FAILED, says, "new");
     }
     for (shape, data) in [([2, 2], vec![1f32; 4]), ([3, 1], vec![1.0, f32::NAN, 0.0])] {
-        furnish();
+        write_source();
         npy::write(sandbox.path("saint/feats.npy"), &data, &shape).unwrap();
         refused(&sandbox, "import graphsaint saint new", FAILED, &["feats.npy"], "new");
     }
     for file in ["adj_full.npz", "feats.npy", "class_map.json", "role.json"] {
-        furnish();
+        write_source();
         fs::remove_file(sandbox.path(format!("saint/{file}"))).unwrap();
         refused(&sandbox, "import graphsaint saint new", FAILED, &[file, "cannot open"], "new");
     }
 }
 
 #[test]
-fn a_planetoid_directory_names_the_file() {
+fn errors_of_a_planetoid_directory_name_the_file() {
     let sandbox = Sandbox::new();
     let parts = ["x", "tx", "allx", "y", "ty", "ally", "graph"];
     for bytes in
@@ -224,9 +224,9 @@ fn a_planetoid_directory_names_the_file() {
 }
 
 #[test]
-fn an_ogb_directory_names_the_file_and_the_line() {
+fn errors_of_an_ogb_directory_name_the_file_and_the_line() {
     let sandbox = Sandbox::new();
-    let furnish = || {
+    let write_source = || {
         sandbox.write("ogbn_toy/raw/num-node-list.csv", "3\n");
         sandbox.write("ogbn_toy/raw/num-edge-list.csv", "2\n");
         sandbox.write("ogbn_toy/raw/edge.csv", "0,1\n1,2\n");
@@ -234,7 +234,7 @@ fn an_ogb_directory_names_the_file_and_the_line() {
         sandbox.write("ogbn_toy/raw/node-label.csv", "0\n1\n1\n");
         sandbox.write("ogbn_toy/split/time/train.csv", "0\n");
     };
-    furnish();
+    write_source();
     sandbox.ok("import ogb ogbn_toy good");
     let cases: &[(&str, &str, &[&str])] = &[
         ("raw/edge.csv", "0,1\n1,3\n", &["edge.csv: line 2", "3 nodes"]),
@@ -246,7 +246,7 @@ fn an_ogb_directory_names_the_file_and_the_line() {
         ("split/time/train.csv", "7\n", &["train.csv", "node 7"]),
     ];
     for (file, text, says) in cases {
-        furnish();
+        write_source();
         sandbox.write(&format!("ogbn_toy/{file}"), text);
         refused(&sandbox, "import ogb ogbn_toy new", FAILED, says, "new");
     }
@@ -254,16 +254,16 @@ fn an_ogb_directory_names_the_file_and_the_line() {
 }
 
 #[test]
-fn graphsage_files_name_the_file_and_the_line() {
+fn errors_of_graphsage_files_name_the_file_and_the_line() {
     let sandbox = Sandbox::new();
-    let furnish = || {
+    let write_source = || {
         let nodes =
             r#""nodes": [{"id": "a", "val": false, "test": false}, {"id": "b", "val": true, "test": false}]"#;
         sandbox.write("sage/x-G.json", format!("{{{nodes}, \"links\": [{{\"source\": 0, \"target\": 1}}]}}"));
         sandbox.write("sage/x-id_map.json", r#"{"a": 1, "b": 0}"#);
         sandbox.write("sage/x-class_map.json", r#"{"a": 0, "b": 1}"#);
     };
-    furnish();
+    write_source();
     sandbox.ok("import graphsage sage/x good");
     let cases: &[(&str, &str, &[&str])] = &[
         ("x-G.json", "{\"nodes\": [\n{}], \"links\": []}", &["x-G.json: line 2", "id"]),
@@ -276,14 +276,14 @@ fn graphsage_files_name_the_file_and_the_line() {
         ("x-class_map.json", r#"{"q": 1}"#, &["x-class_map.json: line 1", "'q' is not a node"]),
     ];
     for (file, text, says) in cases {
-        furnish();
+        write_source();
         sandbox.write(&format!("sage/{file}"), text);
         refused(&sandbox, "import graphsage sage new", FAILED, says, "new");
     }
 }
 
 #[test]
-fn a_graphbolt_description_names_the_line_and_the_field() {
+fn errors_of_a_graphbolt_description_name_the_line_and_the_field() {
     let sandbox = Sandbox::new();
     let yaml = "graph:\n  nodes: [{num: 3}]\n  edges: [{format: csv, path: edges.csv}]\n";
     let features = "feature_data: [{domain: node, name: feat, format: torch, path: feat.pt}]\n";
@@ -304,7 +304,7 @@ fn a_graphbolt_description_names_the_line_and_the_field() {
 }
 
 #[test]
-fn graphs_are_told_by_name() {
+fn splits_by_graph_use_the_graphs_names() {
     let sandbox = Sandbox::new();
     for (part, id) in [("train", 1i64), ("valid", 2), ("test", 3)] {
         sandbox.write(&format!("ppi/{part}_graph.json"), r#"{"nodes": [{"id": 0}, {"id": 1}], "links": []}"#);

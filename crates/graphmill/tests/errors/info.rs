@@ -1,4 +1,4 @@
-//! `graphmill info`, and with it what every command finds that opens a dataset.
+//! `graphmill info`, and the errors of every command that opens a dataset.
 
 use std::fs;
 
@@ -8,20 +8,20 @@ use crate::{
     FAILED, USAGE,
     common::{Sandbox, copy_dir},
     files::{declare, forge, last},
-    furnished, refused,
+    refused, sandbox_with_run,
 };
 
 #[test]
-fn wrong_usage() {
-    let sandbox = furnished();
+fn wrong_arguments_are_wrong_usage() {
+    let sandbox = sandbox_with_run();
     refused(&sandbox, "info", USAGE, &["<DATASET>"], "");
     refused(&sandbox, "info data --threads -1", USAGE, &["--threads"], "");
     refused(&sandbox, "info data --threads x", USAGE, &["--threads"], "");
 }
 
 #[test]
-fn paths_that_are_not_what_they_should_be() {
-    let sandbox = furnished();
+fn wrong_paths_are_refused() {
+    let sandbox = sandbox_with_run();
     sandbox.write("file", "text");
     for (args, says) in [
         ("info nowhere", vec!["nowhere"]),
@@ -34,16 +34,16 @@ fn paths_that_are_not_what_they_should_be() {
 
 #[cfg(unix)]
 #[test]
-fn without_permission_nothing_is_read() {
-    let Some(sandbox) = crate::locked() else { return };
-    crate::permit(&sandbox, "data/features.npy", 0o000);
+fn unreadable_files_are_reported() {
+    let Some(sandbox) = crate::sandbox_with_locked_dir() else { return };
+    crate::set_mode(&sandbox, "data/features.npy", 0o000);
     refused(&sandbox, "info data", FAILED, &["features.npy: cannot open"], "");
-    crate::permit(&sandbox, "locked", 0o755);
+    crate::set_mode(&sandbox, "locked", 0o755);
 }
 
 #[test]
 fn a_damaged_dataset_names_the_file() {
-    let sandbox = furnished();
+    let sandbox = sandbox_with_run();
     let names: Vec<_> = fs::read_dir(sandbox.path("data")).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert!(names.len() >= 8);
     for name in names {
@@ -71,7 +71,7 @@ fn a_damaged_dataset_names_the_file() {
 }
 
 #[test]
-fn a_dataset_that_contradicts_itself_names_the_place() {
+fn errors_of_an_inconsistent_dataset_name_the_position() {
     let sandbox = Sandbox::new();
     let data = sandbox.dataset("data");
     let nodes = data.num_nodes();
@@ -136,7 +136,7 @@ fn a_dataset_that_contradicts_itself_names_the_place() {
         let name = format!("bad{i}");
         copy_dir(&sandbox.path("data"), &sandbox.path(&name));
         if file == "graphmill.json" {
-            // sign the manifest alone: any array will do
+            // only the manifest changes; the array named here stays the same
             forge(&sandbox.path(&name), "train.npy", |_| {}, describe);
         } else {
             forge(&sandbox.path(&name), file, change, describe);

@@ -1,6 +1,6 @@
-//! Bad input to every command: one clear error that names the thing and the place, exit status 1 (2
+//! Bad input to every command: one error that names the file and the position, exit status 1 (2
 //! for wrong usage), nothing half-written, no panic; with `--json` one document and nothing else. A
-//! file per command; what is wrong with a dataset is in `info`, with a run in `eval`.
+//! file per command; damaged datasets are in `info`, damaged runs in `eval`.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -23,8 +23,8 @@ use common::{Outcome, Sandbox};
 const FAILED: i32 = 1;
 const USAGE: i32 = 2;
 
-/// Runs the program twice, with and without `--json`, and checks everything an error promises.
-/// `absent` must not exist afterwards.
+/// Runs the program with and without `--json`, and asserts the exit `status`, that the error
+/// contains all of `says`, and that it is the only output. `absent` must not exist afterwards.
 fn refused(sandbox: &Sandbox, args: &str, status: i32, says: &[&str], absent: &str) {
     let check = |outcome: &Outcome, text: &str| {
         assert_eq!(outcome.status, Some(status), "graphmill {args}\n{}{}", outcome.stdout, outcome.stderr);
@@ -42,8 +42,8 @@ fn refused(sandbox: &Sandbox, args: &str, status: i32, says: &[&str], absent: &s
     let outcome = sandbox.run(args);
     assert_eq!(outcome.stdout, "", "graphmill {args}");
     assert!(outcome.stderr.starts_with("error: "), "graphmill {args}\n{}", outcome.stderr);
-    let about = outcome.stderr.lines().filter(|line| line.starts_with("error: ")).count();
-    assert_eq!(about, 1, "graphmill {args}\n{}", outcome.stderr);
+    let errors = outcome.stderr.lines().filter(|line| line.starts_with("error: ")).count();
+    assert_eq!(errors, 1, "graphmill {args}\n{}", outcome.stderr);
     check(&outcome, &outcome.stderr);
 
     let outcome = sandbox.run(&format!("{args} --json"));
@@ -54,26 +54,25 @@ fn refused(sandbox: &Sandbox, args: &str, status: i32, says: &[&str], absent: &s
 }
 
 /// A sandbox with the dataset `data` and the finished run `run`.
-fn furnished() -> Sandbox {
+fn sandbox_with_run() -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
     sandbox.ok("train data --hidden 8 --fanout 3,3 --epochs 1 --out run");
     sandbox
 }
 
-/// A sandbox with a directory `locked` that nothing can be written to; none where this user may do
-/// everything.
+/// A sandbox with a read-only directory `locked`; `None` if this user ignores permissions.
 #[cfg(unix)]
-fn locked() -> Option<Sandbox> {
-    let sandbox = furnished();
+fn sandbox_with_locked_dir() -> Option<Sandbox> {
+    let sandbox = sandbox_with_run();
     std::fs::create_dir(sandbox.path("locked")).unwrap();
-    permit(&sandbox, "locked", 0o555);
+    set_mode(&sandbox, "locked", 0o555);
     std::fs::write(sandbox.path("locked/probe"), "").is_err().then_some(sandbox)
 }
 
-/// Sets who may do what with a file.
+/// Sets the permissions of a file.
 #[cfg(unix)]
-fn permit(sandbox: &Sandbox, name: &str, mode: u32) {
+fn set_mode(sandbox: &Sandbox, name: &str, mode: u32) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(sandbox.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
 }

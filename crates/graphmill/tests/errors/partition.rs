@@ -1,4 +1,4 @@
-//! What can be wrong with a partitioning.
+//! `graphmill partition`.
 
 use super::*;
 

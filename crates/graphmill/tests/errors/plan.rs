@@ -1,4 +1,4 @@
-//! What can be wrong with a plan.
+//! `graphmill plan`.
 
 use super::*;
 

@@ -2,11 +2,11 @@
 
 use graphmill_data::npy;
 
-use crate::{FAILED, USAGE, furnished, refused};
+use crate::{FAILED, USAGE, refused, sandbox_with_run};
 
 #[test]
-fn wrong_usage() {
-    let sandbox = furnished();
+fn wrong_arguments_are_wrong_usage() {
+    let sandbox = sandbox_with_run();
     refused(&sandbox, "predict run", USAGE, &["--out"], "");
     let args = "predict run --out new.npy --embeddings --probabilities";
     refused(&sandbox, args, USAGE, &["--probabilities"], "new.npy");
@@ -19,7 +19,7 @@ fn wrong_usage() {
             ".parquet",
             "- for CSV",
         ];
-        // before anything else: there is no such run
+        // checked before the run, which does not exist
         refused(&sandbox, &format!("predict nowhere --out {out}"), USAGE, &says, out);
     }
     let outcome = sandbox.run("predict run --out - --json");
@@ -29,8 +29,8 @@ fn wrong_usage() {
 }
 
 #[test]
-fn paths_that_are_not_what_they_should_be() {
-    let sandbox = furnished();
+fn wrong_paths_are_refused() {
+    let sandbox = sandbox_with_run();
     std::fs::create_dir(sandbox.path("data.npy")).unwrap();
     for (args, says) in [
         ("nowhere --out new.npy", vec!["nowhere", "not a run directory"]),
@@ -46,16 +46,16 @@ fn paths_that_are_not_what_they_should_be() {
 
 #[cfg(unix)]
 #[test]
-fn without_permission_nothing_happens() {
-    let Some(sandbox) = crate::locked() else { return };
+fn missing_permissions_leave_everything_unchanged() {
+    let Some(sandbox) = crate::sandbox_with_locked_dir() else { return };
     let args = "predict run --out locked/new.npy";
     refused(&sandbox, args, FAILED, &["locked/new.npy: cannot write"], "locked/new.npy");
-    crate::permit(&sandbox, "locked", 0o755);
+    crate::set_mode(&sandbox, "locked", 0o755);
 }
 
 #[test]
-fn a_list_of_nodes_names_the_line() {
-    let sandbox = furnished();
+fn errors_of_a_list_of_nodes_name_the_line() {
+    let sandbox = sandbox_with_run();
     npy::write(sandbox.path("out.npy"), &[0i64, 3000], &[2]).unwrap();
     npy::write(sandbox.path("negative.npy"), &[0i64, -1], &[2]).unwrap();
     npy::write(sandbox.path("real.npy"), &[0.5f32], &[1]).unwrap();

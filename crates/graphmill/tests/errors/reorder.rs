@@ -1,4 +1,4 @@
-//! What can be wrong with a reordering.
+//! `graphmill reorder`.
 
 use graphmill_data::Dataset;
 

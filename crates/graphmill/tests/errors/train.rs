@@ -3,11 +3,11 @@
 use graphmill_core::{Buffer, Labels};
 use graphmill_data::Dataset;
 
-use crate::{FAILED, USAGE, common::Sandbox, furnished, refused};
+use crate::{FAILED, USAGE, common::Sandbox, refused, sandbox_with_run};
 
 #[test]
 fn unknown_names_list_the_known_ones() {
-    let sandbox = furnished();
+    let sandbox = sandbox_with_run();
     for (flag, known) in [
         ("model", "sage, gcn, gat, gin, mixhop, pinsage"),
         ("sampler", "neighbor, full"),
@@ -31,7 +31,7 @@ fn unknown_names_list_the_known_ones() {
 }
 
 #[test]
-fn what_sparse_rows_cannot_be_is_refused() {
+fn options_that_sparse_rows_do_not_support_are_refused() {
     let sandbox = Sandbox::new();
     sandbox.sparse_dataset("data");
     for (option, says) in [
@@ -39,7 +39,7 @@ fn what_sparse_rows_cannot_be_is_refused() {
         ("--feature-precision bf16", &["--feature-precision bf16", "--sparse off"]),
     ] {
         refused(&sandbox, &format!("train data --sparse on {option} --out new"), USAGE, says, "new");
-        // left to itself it takes the dense table
+        // --sparse auto takes the dense table instead
         sandbox
             .ok(&format!("train data {option} --hidden 32 --epochs 1 --out run{}", option.replace(' ', "")));
     }
@@ -50,8 +50,8 @@ fn what_sparse_rows_cannot_be_is_refused() {
 }
 
 #[test]
-fn what_no_sampler_can_draw_by_is_refused() {
-    let sandbox = furnished();
+fn invalid_sampler_options_are_refused() {
+    let sandbox = sandbox_with_run();
     for (options, says) in [
         ("frontier --fused on", &["--fused on: --sampler frontier does not use it", "neighbor"][..]),
         ("frontier --coverage -1", &["--coverage -1"]),
@@ -70,7 +70,7 @@ fn what_no_sampler_can_draw_by_is_refused() {
     ] {
         refused(&sandbox, &format!("train data --sampler {options} --out new"), USAGE, says, "new");
     }
-    // more nodes than there are: all of them
+    // sizes beyond the graph take all nodes
     for sampler in ["saint-node", "saint-edge", "saint-rw", "frontier", "forest-fire"] {
         let frontier = if sampler == "frontier" { "--frontier-size 40000" } else { "" };
         let size = format!("--batch-size 100000 {frontier} --coverage 1");
@@ -80,7 +80,7 @@ fn what_no_sampler_can_draw_by_is_refused() {
 
 #[test]
 fn impossible_numbers_name_their_flag() {
-    let sandbox = furnished();
+    let sandbox = sandbox_with_run();
     for option in [
         "--epochs 0",
         "--epochs -1",
@@ -148,7 +148,7 @@ fn impossible_numbers_name_their_flag() {
 
 #[test]
 fn missing_and_clashing_arguments_are_wrong_usage() {
-    let sandbox = furnished();
+    let sandbox = sandbox_with_run();
     for (args, says) in [
         ("train --resume", "--out"),
         ("train data data", "data"),
@@ -159,8 +159,8 @@ fn missing_and_clashing_arguments_are_wrong_usage() {
 }
 
 #[test]
-fn paths_that_are_not_what_they_should_be() {
-    let sandbox = furnished();
+fn wrong_paths_are_refused() {
+    let sandbox = sandbox_with_run();
     sandbox.write("file", "text");
     let before = sandbox.results("run");
     for (args, says) in [
@@ -178,24 +178,24 @@ fn paths_that_are_not_what_they_should_be() {
     ] {
         refused(&sandbox, &format!("train {args}"), FAILED, &says, "new");
     }
-    before.assert_same(&sandbox.results("run"), "nothing was touched");
+    before.assert_same(&sandbox.results("run"), "the run is unchanged");
     assert_eq!(sandbox.read("file"), b"text");
     sandbox.ok("info data");
 }
 
 #[cfg(unix)]
 #[test]
-fn without_permission_nothing_happens() {
-    let Some(sandbox) = crate::locked() else { return };
+fn missing_permissions_leave_everything_unchanged() {
+    let Some(sandbox) = crate::sandbox_with_locked_dir() else { return };
     let args = "train --epochs 1 --out locked/new";
     refused(&sandbox, args, FAILED, &["locked/new: cannot create"], "locked/new");
-    crate::permit(&sandbox, "data/features.npy", 0o000);
+    crate::set_mode(&sandbox, "data/features.npy", 0o000);
     refused(&sandbox, "train data --out new", FAILED, &["features.npy: cannot open"], "new");
-    crate::permit(&sandbox, "locked", 0o755);
+    crate::set_mode(&sandbox, "locked", 0o755);
 }
 
 #[test]
-fn a_dataset_that_cannot_be_trained_on_says_what_it_lacks() {
+fn untrainable_datasets_are_refused_with_the_missing_part() {
     let sandbox = Sandbox::new();
     let base = sandbox.dataset("data");
     let save = |name: &str, change: fn(&mut Dataset)| {
@@ -222,7 +222,7 @@ fn a_dataset_that_cannot_be_trained_on_says_what_it_lacks() {
 
 #[test]
 fn a_loss_that_is_not_finite_ends_the_run() {
-    let sandbox = furnished();
+    let sandbox = sandbox_with_run();
     let args = "train data --lr 1e30 --optimizer sgd --epochs 5 --hidden 8 --quiet --out";
     for json in ["", " --json"] {
         let outcome = sandbox.run(&format!("{args} new{}{json}", json.len()));
@@ -235,8 +235,8 @@ fn a_loss_that_is_not_finite_ends_the_run() {
 }
 
 #[test]
-fn a_configuration_file_names_the_place() {
-    let sandbox = furnished();
+fn errors_of_a_configuration_file_name_the_position() {
+    let sandbox = sandbox_with_run();
     for (text, says) in [
         ("hiden = 8\n", ["c.toml: hiden", "no such option", "hidden"]),
         ("epochs = 1\nhidden = \n", ["c.toml: line 2", "", ""]),

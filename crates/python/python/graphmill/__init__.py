@@ -1,14 +1,17 @@
-"""Loaders that run PyTorch Geometric scripts several times faster, and training of graph neural networks in Rust.
+"""Fast loaders for PyTorch Geometric and DGL, and training of graph neural networks in Rust.
 
-- :class:`NeighborLoader`, :class:`ShaDowKHopSampler`, :class:`GraphSAINTNodeSampler`, :class:`GraphSAINTEdgeSampler`,
-  :class:`GraphSAINTRandomWalkSampler`, :class:`ClusterData` and :class:`ClusterLoader` take the arguments of the classes of that name in
-  ``torch_geometric.loader`` and yield what they yield.
-- :mod:`graphmill.dgl` gives message-flow blocks as DGL's ``DataLoader`` does, and minibatches with the fields of GraphBolt's.
-- :class:`Dataset` is a graph with features, labels and a split, in memory or in a directory; :func:`generate` and
-  :func:`import_dataset` make such.
-- :func:`train`, :func:`evaluate`, :func:`predict`, :func:`hotness` and :func:`partition` are the commands of that name.
+- :class:`NeighborLoader`, :class:`ShaDowKHopSampler`, :class:`GraphSAINTNodeSampler`,
+  :class:`GraphSAINTEdgeSampler`, :class:`GraphSAINTRandomWalkSampler`, :class:`ClusterData` and
+  :class:`ClusterLoader` take the arguments of the classes of the same name in
+  ``torch_geometric.loader`` and yield the same batches.
+- :mod:`graphmill.dgl` yields message-flow blocks like DGL's ``DataLoader``, and minibatches with
+  the fields of GraphBolt's.
+- :class:`Dataset` is a graph with features, labels and a split, in memory or in a directory;
+  :func:`generate` and :func:`import_dataset` create datasets.
+- :func:`train`, :func:`evaluate`, :func:`predict`, :func:`hotness` and :func:`partition` are the
+  commands of the same name.
 
-PyTorch and PyTorch Geometric are used where they are installed. Without them batches hold NumPy arrays.
+PyTorch and PyTorch Geometric are optional. Without them batches hold NumPy arrays.
 """
 
 from . import dgl

@@ -1,4 +1,4 @@
-"""PyTorch and PyTorch Geometric, where they are: neither is imported before somebody needs it."""
+"""Access to PyTorch, PyTorch Geometric and SciPy, which are imported only when needed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 
 def find(name: str) -> Any | None:
-    """The module of that name, or ``None`` where it is not installed."""
+    """Imports a module; ``None`` if it is not installed."""
     module = sys.modules.get(name)
     if module is not None:
         return module
@@ -26,32 +26,34 @@ def find(name: str) -> Any | None:
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether that is a tensor, without importing torch for the question."""
+    """Returns true for a tensor, without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 
 
 def is_scipy(value: Any) -> bool:
-    """Whether that is a sparse matrix or array of SciPy, without importing it for the question."""
+    """Returns true for a sparse matrix or array of SciPy, without importing it."""
     sparse = sys.modules.get("scipy.sparse")
     return sparse is not None and sparse.issparse(value)
 
 
 def is_pyg(data: Any) -> bool:
-    """Tells whether the object is PyTorch Geometric's, without importing it."""
+    """Returns true for an object of PyTorch Geometric, without importing it."""
     return type(data).__module__.split(".")[0] == "torch_geometric" or any(
         base.__module__.split(".")[0] == "torch_geometric" for base in type(data).__mro__
     )
 
 
 def edges_of_scipy(matrix: Any) -> tuple[np.ndarray, np.ndarray | None, int]:
-    """The edges of a sparse adjacency matrix, ``A[i, j]`` from ``i`` to ``j``, their weights where not all are 1, and the number of nodes.
-    Entries at the same place are summed, and zeros are no edges, as in SciPy's own sums and products."""
+    """Edges of a sparse adjacency matrix, their weights (``None`` if all are 1) and its number of nodes.
+
+    ``A[i, j]`` is an edge from ``i`` to ``j``. Duplicates are summed and zeros dropped, as in SciPy.
+    """
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise ValueError(f"edge_index: a square sparse matrix is expected, not shape {matrix.shape}")
+        raise ValueError(f"edge_index: expected a square sparse matrix, not shape {matrix.shape}")
     if matrix.dtype.kind not in "biuf":
-        raise TypeError(f"edge_index: a sparse matrix of real numbers is expected, not of {matrix.dtype}")
-    # a bool has no sum: an edge is there or not
+        raise TypeError(f"edge_index: expected a sparse matrix of real numbers, not of {matrix.dtype}")
+    # bools have no sum: an edge exists or not
     entries = matrix.tocsr(copy=True)
     entries.sum_duplicates()
     entries.eliminate_zeros()
@@ -61,30 +63,32 @@ def edges_of_scipy(matrix: Any) -> tuple[np.ndarray, np.ndarray | None, int]:
 
 
 def array_of(value: Any, name: str) -> np.ndarray:
-    """The values of a tensor, an array or a sequence as an array; no copy of the first two where they lie one behind the other in the
-    processor's memory."""
+    """Converts a tensor, an array or a sequence to an array.
+
+    Contiguous tensors and arrays in the processor's memory are not copied.
+    """
     if is_tensor(value):
         value = value.detach()
         if value.device.type != "cpu":
-            raise ValueError(f"{name}: a tensor in the processor's memory is expected, not on {value.device}")
+            raise ValueError(f"{name}: expected a tensor on the CPU, not on {value.device}; pass {name}.cpu()")
         if value.layout != sys.modules["torch"].strided:
-            raise TypeError(f"{name}: a dense tensor is expected, not {value.layout}")
+            raise TypeError(f"{name}: expected a dense tensor, not {value.layout}")
         value = value.contiguous().numpy()
     if is_scipy(value):
-        remedy = "give its toarray()"
+        remedy = "pass its toarray()"
         if name == "edge_index":
-            remedy = "graphmill.Dataset.from_arrays(matrix, x=...) takes an adjacency, and its dataset takes this place"
-        raise TypeError(f"{name}: a dense array is expected, not a sparse matrix; {remedy}")
+            remedy = "pass graphmill.Dataset.from_arrays(matrix, x=...) as the graph"
+        raise TypeError(f"{name}: expected a dense array, not a sparse matrix; {remedy}")
     try:
         array = np.ascontiguousarray(value)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
-    # a scalar becomes a vector there
+    # ascontiguousarray turns a scalar into a vector
     return array if np.ndim(value) else array.reshape(())
 
 
 def options_of(options: dict[str, Any]) -> str:
-    """Options of a run as JSON."""
+    """Encodes options of a run as JSON."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, np.generic):
@@ -95,7 +99,10 @@ def options_of(options: dict[str, Any]) -> str:
 
 
 def draw_seed(generator: Any = None) -> int:
-    """A seed from torch's generator where torch has been imported (so that ``torch.manual_seed`` decides), or else from NumPy's."""
+    """Draws a seed from torch's generator if torch is imported, and else from NumPy's.
+
+    So ``torch.manual_seed`` decides in a script that uses torch.
+    """
     torch = sys.modules.get("torch")
     if torch is not None:
         return int(torch.randint(2**62, (), generator=generator))

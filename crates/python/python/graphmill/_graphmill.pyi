@@ -1,4 +1,4 @@
-"""The extension module: the package's own business. Users see the names of `graphmill`."""
+"""Types of the extension module, which is internal: users import the names of `graphmill`."""
 
 from os import PathLike
 from typing import Any, Callable, Iterator

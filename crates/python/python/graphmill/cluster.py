@@ -13,19 +13,21 @@ from .loader import Loader
 
 
 class ClusterData:
-    """A graph whose nodes are dealt into parts: ``torch_geometric.loader.ClusterData``.
+    """A graph partitioned into clusters: ``torch_geometric.loader.ClusterData``.
 
-    ``len()`` is the number of parts, ``[i]`` the subgraph of a part with all edges within it.
+    ``len()`` is the number of parts, and ``[i]`` the subgraph of a part with all edges within it.
 
     Args:
-        data: As of :class:`graphmill.NeighborLoader`.
-        num_parts: How many, at most 65535.
-        method: How they are made: ``"metis"`` as there, or another of :func:`graphmill.partition`.
-        partition: Part of each node (``V``, from 0 on), in the place of ``num_parts``.
-        output: As of :class:`graphmill.NeighborLoader`.
+        data: Graph, as for :class:`graphmill.NeighborLoader`.
+        num_parts: Number of parts, at most 65535.
+        method: Partitioner: ``"metis"`` like PyTorch Geometric, or another of
+            :func:`graphmill.partition`.
+        partition: Part of each node (``V``, from 0), instead of ``num_parts``.
+        output: As for :class:`graphmill.NeighborLoader`.
 
     Raises:
-        TypeError, ValueError: As of :class:`graphmill.NeighborLoader`; no parts, or more than nodes.
+        TypeError, ValueError: As for :class:`graphmill.NeighborLoader`; or there are no parts, or
+            more parts than nodes.
     """
 
     def __init__(self, data: Any, num_parts: int | None = None, *, method: str = "metis", partition: Any = None, output: str = "auto", **ignored: Any):
@@ -43,12 +45,12 @@ class ClusterData:
         else:
             parts = array_of(partition, "partition")
             if parts.shape != (graph.num_nodes,) or parts.dtype.kind not in "iu":
-                raise ValueError(f"partition: {graph.num_nodes} whole numbers are expected, not shape {parts.shape} of {parts.dtype}")
+                raise ValueError(f"partition: expected {graph.num_nodes} integers, not shape {parts.shape} of {parts.dtype}")
             if parts.size and (parts.min() < 0 or parts.max() >= graph.num_nodes):
-                raise ValueError(f"partition: parts are numbered from 0 on, not from {parts.min()} to {parts.max()}")
+                raise ValueError(f"partition: expected parts from 0 to {graph.num_nodes - 1}, not from {parts.min()} to {parts.max()}")
         sizes = np.bincount(parts)
         self.nodes = np.argsort(parts, kind="stable").astype(np.uint32)
-        # parts that have no nodes are left out
+        # empty parts are dropped
         self.starts = [0, *np.cumsum(sizes[sizes > 0]).tolist()]
         self.num_parts = len(self.starts) - 1
 
@@ -63,21 +65,23 @@ class ClusterData:
 
 
 class ClusterLoader(Loader):
-    """Unions of ``batch_size`` parts with all edges among their nodes (Chiang et al., KDD 2019): ``torch_geometric.loader.ClusterLoader``.
+    """Loader of unions of ``batch_size`` parts: ``torch_geometric.loader.ClusterLoader``.
 
-    A batch has the rows of all that has one for each node or edge, ``edge_index``, ``n_id`` and ``e_id``.
+    A batch has all edges among the nodes of its parts (Chiang et al., KDD 2019), the rows of all
+    values with one per node or edge, ``edge_index``, ``n_id`` and ``e_id``.
 
     Args:
         cluster_data: The graph and its parts.
-        **kwargs: Those of :class:`graphmill.Loader`; ``batch_size`` counts parts.
+        pin_memory: Copies tensors to pinned memory if CUDA is available.
+        **kwargs: Arguments of :class:`graphmill.Loader`; ``batch_size`` counts parts.
 
     Raises:
-        TypeError, ValueError: As of :class:`graphmill.Loader`.
+        TypeError, ValueError: As for :class:`graphmill.Loader`.
     """
 
     def __init__(self, cluster_data: ClusterData, *, pin_memory: bool = False, **kwargs: Any):
         if not isinstance(cluster_data, ClusterData):
-            raise TypeError(f"a graphmill.ClusterData is expected, not {type(cluster_data).__name__}")
+            raise TypeError(f"cluster_data: expected a graphmill.ClusterData, not {type(cluster_data).__name__}")
         super().__init__(**kwargs)
         self.cluster_data = cluster_data
         self._pin = pin_memory
@@ -86,7 +90,7 @@ class ClusterLoader(Loader):
     def _open(self) -> None:
         data = self.cluster_data.data
         self._graph = open_graph(data)
-        # an epoch asks for every row once: none is hotter than another, so what is quickest to know does
+        # an epoch reads every row once, so all are equally hot, and the cheapest metric will do
         self._tier_graph(self._graph, data, self.cluster_data.nodes, fanout=[1], cache="degree")
         self._output = Output(self._graph, self.cluster_data._how, self._pin)
         self._reseed()

@@ -1,4 +1,4 @@
-"""What loaders read, and what they yield where PyTorch Geometric is not installed."""
+"""Graphs that loaders read, and the batches that they yield without PyTorch Geometric."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from .dataset import Dataset
 class Data:
     """A graph or a minibatch: named values, as attributes and by ``[]``.
 
-    As input of a loader it needs ``edge_index`` (``2 x E``: sources, destinations) and, where it has no ``x``, ``num_nodes``. Arrays with
-    a row for each node (or edge) are gathered for the nodes (or edges) of a batch. As a batch it has the fields of the class of that name of
-    PyTorch Geometric.
+    As input of a loader it needs ``edge_index`` (``2 x E``: sources, destinations) and, without
+    ``x``, also ``num_nodes``. Arrays with a row per node (or edge) are gathered for the nodes (or
+    edges) of a batch. As a batch it has the fields of PyTorch Geometric's ``Data``.
     """
 
     def __init__(self, **values: Any):
         self.__dict__.update({name: value for name, value in values.items() if value is not None})
 
     def keys(self) -> list[str]:
-        """The names that have a value."""
+        """Names of the values."""
         return list(self.__dict__)
 
     def __getitem__(self, name: str) -> Any:
@@ -49,29 +49,29 @@ class Data:
 
     @property
     def num_edges(self) -> int:
-        """Edges."""
+        """Number of edges."""
         return self.__dict__["edge_index"].shape[1] if "edge_index" in self.__dict__ else 0
 
     def __repr__(self) -> str:
-        def told(value: Any) -> str:
+        def shown(value: Any) -> str:
             shape = getattr(value, "shape", None)
             return str(value) if shape is None else str(list(shape))
 
-        return f"Data({', '.join(f'{name}={told(value)}' for name, value in self)})"
+        return f"Data({', '.join(f'{name}={shown(value)}' for name, value in self)})"
 
 
 @dataclass
 class Graph:
-    """A user's graph, taken apart."""
+    """Parts of a user's graph."""
 
     topology: _graphmill.Topology
-    #: name, "nodes" or "edges", array with the rows or a native dataset
+    #: name; "nodes" or "edges"; array of the rows, or a native dataset
     tables: list[tuple[str, str, Any]] = field(default_factory=list)
-    #: name to what makes a tensor of a gathered array, where it is not just that
+    #: by name, the conversion of a gathered tensor to its own type, if it needs one
     views: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
-    #: name, "nodes" or "edges": what is left to PyTorch Geometric to index
+    #: name; "nodes" or "edges": values that PyTorch Geometric indexes
     foreign: list[tuple[str, str]] = field(default_factory=list)
-    #: what a batch is copied from: PyTorch Geometric's data, or None
+    #: PyTorch Geometric's data that batches are copied from, or None
     template: Any = None
     has_num_nodes: bool = False
     edge_weights: dict[str, Any] = field(default_factory=dict)
@@ -86,8 +86,11 @@ class Graph:
 
 
 def open_graph(data: Any) -> Graph:
-    """Takes a user's graph apart: a :class:`graphmill.Dataset`, PyTorch Geometric's ``Data``, a :class:`Data`, or a mapping of its
-    names."""
+    """Splits a user's graph into its parts.
+
+    The graph is a :class:`graphmill.Dataset`, PyTorch Geometric's ``Data``, a :class:`Data`, or a
+    dict with its names.
+    """
     if isinstance(data, Dataset):
         return _of_dataset(data)
     if is_pyg(data):
@@ -97,15 +100,15 @@ def open_graph(data: Any) -> Graph:
     if isinstance(data, Data):
         return _of_arrays(data)
     raise TypeError(
-        f"data: a graphmill.Dataset, a torch_geometric.data.Data, a graphmill.Data or a dict is expected, not {type(data).__name__}"
+        f"data: expected a graphmill.Dataset, a torch_geometric.data.Data, a graphmill.Data or a dict, not {type(data).__name__}"
     )
 
 
 def topology_of(edge_index: Any, num_nodes: int) -> _graphmill.Topology:
-    """The topology of an edge list of shape ``2 x E``."""
+    """Topology of an edge list (``2 x E``)."""
     edges = array_of(edge_index, "edge_index")
     if edges.ndim != 2 or edges.shape[0] != 2:
-        raise ValueError(f"edge_index: shape (2, E) is expected, not {edges.shape}")
+        raise ValueError(f"edge_index: expected shape (2, E), not {edges.shape}")
     return _graphmill.Topology.from_edges(num_nodes, edges[0], edges[1])
 
 
@@ -131,7 +134,7 @@ def _of_arrays(data: Data) -> Graph:
     if nodes is None:
         known = [data[name] for name in ("x", "y") if name in data]
         if not known:
-            raise ValueError("data: give num_nodes, or node features x")
+            raise ValueError("data: the number of nodes is unknown; give num_nodes or x")
         nodes = len(known[0])
     graph = Graph(topology_of(data["edge_index"], int(nodes)), has_num_nodes="x" not in data)
     for name, value in data:
@@ -142,7 +145,7 @@ def _of_arrays(data: Data) -> Graph:
 
 
 def _whose(name: str, value: Any, graph: Graph) -> str | None:
-    """Whether an array has a row for each node, or for each edge: as PyTorch Geometric decides it."""
+    """"nodes" or "edges" if an array has a row for each of them, by PyTorch Geometric's rules."""
     if value.ndim == 0:
         return None
     rows, nodes, edges = value.shape[0], graph.num_nodes, graph.num_edges
@@ -153,12 +156,12 @@ def _whose(name: str, value: Any, graph: Graph) -> str | None:
 
 def _of_pyg(data: Any) -> Graph:
     if type(data).__name__ == "HeteroData" or not hasattr(data, "_store"):
-        raise TypeError("data: graphs with one kind of nodes and edges (torch_geometric.data.Data) are sampled, not " + type(data).__name__)
+        raise TypeError("data: expected a graph with one node type and one edge type (torch_geometric.data.Data), not " + type(data).__name__)
     if data.edge_index is None:
-        raise ValueError("data: 'edge_index' is missing; of 'adj_t' make it by data.edge_index = torch.stack(data.adj_t.t().coo()[:2])")
+        raise ValueError("data: 'edge_index' is missing; with 'adj_t', set data.edge_index = torch.stack(data.adj_t.t().coo()[:2])")
     store, nodes = data._store, data.num_nodes
     if nodes is None:
-        raise ValueError("data: its number of nodes is not known; set data.num_nodes")
+        raise ValueError("data: the number of nodes is unknown; set data.num_nodes")
     graph = Graph(topology_of(data.edge_index, int(nodes)), template=data, has_num_nodes="num_nodes" in store)
     for name, value in store.items():
         if name in ("edge_index", "num_nodes"):
@@ -178,38 +181,39 @@ def _of_pyg(data: Any) -> Graph:
 
 
 def _add(graph: Graph, name: str, value: Any, whose: str | None) -> None:
-    """Adds an array or tensor to those that are gathered."""
+    """Adds an array or tensor to the gathered tables."""
     if whose is None:
         return
     if whose == "edges":
         graph.edge_weights[name] = value
     torch = find("torch") if is_tensor(value) else None
     if torch is not None and value.dtype in _without_numpy(torch):
-        # NumPy has no such type: its bits travel as whole numbers
+        # NumPy lacks the type, so its bits are gathered as integers
         dtype, bits = value.dtype, {1: torch.uint8, 2: torch.int16}[value.element_size()]
         value = value.detach().contiguous().view(bits)
         graph.views[name] = lambda tensor: tensor.view(dtype)
     array = array_of(value, name)
     if array.dtype.hasobject:
-        raise TypeError(f"{name}: an array of numbers is expected, not of {array.dtype}")
+        raise TypeError(f"{name}: expected an array of numbers, not of {array.dtype}")
     graph.tables.append((name, whose, array))
 
 
 def _without_numpy(torch: Any) -> set[Any]:
+    """Types of torch that NumPy lacks."""
     names = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
     return {getattr(torch, name) for name in names if hasattr(torch, name)}
 
 
 class Output:
-    """Makes users' batches of arrays."""
+    """Converts arrays to batches."""
 
     def __init__(self, graph: Graph, kind: str = "auto", pin_memory: bool = False):
         if kind not in ("auto", "pyg", "torch", "numpy"):
-            raise ValueError(f"output '{kind}': auto, pyg, torch or numpy")
+            raise ValueError(f"output '{kind}': use auto, pyg, torch or numpy")
         torch = find("torch") if kind != "numpy" else None
         pyg = find("torch_geometric") if kind in ("auto", "pyg") and torch is not None else None
         if kind == "pyg" and pyg is None or kind == "torch" and torch is None:
-            raise ImportError(f"output '{kind}': it is not installed")
+            raise ImportError(f"output '{kind}': its package is not installed; use output='auto'")
         self.graph = graph
         self.torch = torch
         self.pin = pin_memory and torch is not None and torch.cuda.is_available()
@@ -221,16 +225,16 @@ class Output:
                 self.index_select = find("torch_geometric.loader.utils").index_select
 
     def value(self, array: np.ndarray | None) -> Any:
-        """An array as batches hold it: a tensor over the same memory, where there is torch."""
+        """The array itself, or with torch a tensor over the same memory."""
         if array is None or self.torch is None:
             return array
         tensor = self.torch.from_numpy(array)
         return tensor.pin_memory() if self.pin else tensor
 
     def batch(self, n_id: np.ndarray, edge_index: np.ndarray, e_id: np.ndarray, tables: list[np.ndarray]) -> Any:
-        """A batch with all that is gathered."""
+        """Creates a batch with all gathered rows."""
         graph = self.graph
-        # batches of PyTorch Geometric start as a copy of the whole, which shares its values
+        # batches of PyTorch Geometric start as a shallow copy of the whole graph
         out = copy.copy(self.template) if self.pyg is not None else Data()
         out["edge_index"] = self.value(edge_index)
         for (name, _, _), array in zip(graph.tables, tables):

@@ -17,35 +17,40 @@ from .progress import watch
 
 
 def sources_of(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    """The source of each edge of compressed rows."""
+    """Source of each edge of a CSR matrix."""
     if indptr.dtype.kind not in "iu" or indptr.ndim != 1 or not len(indptr):
-        raise ValueError(f"indptr: one dimension of whole numbers is expected, not shape {indptr.shape} of {indptr.dtype}")
+        raise ValueError(f"indptr: expected one dimension of integers, not shape {indptr.shape} of {indptr.dtype}")
     indptr = indptr.astype(np.int64)
     for v in np.flatnonzero(indptr < 0)[:1]:
-        raise ValueError(f"indptr[{v}] is {indptr[v]}: row starts are not negative")
+        raise ValueError(f"indptr[{v}] is {indptr[v]}: row starts must not be negative")
     counts = np.diff(indptr)
     if indptr[0] != 0 or indptr[-1] != len(indices) or (counts < 0).any():
-        raise ValueError(f"indptr: ascending row starts from 0 to {len(indices)}, the length of indices, are expected")
+        raise ValueError(f"indptr: expected ascending row starts from 0 to {len(indices)}, the length of indices")
     return np.repeat(np.arange(len(counts)), counts)
 
 
 class Dataset:
     """A graph with features, labels and a split, in memory or mapped from a directory.
 
-    Arrays are views of what Rust holds, without a copy, and read-only: ``indptr`` (``V + 1``), ``indices`` (``E``, the in-neighbours of each node),
-    ``x`` (``V x F``), ``edge_weight`` (``E``), ``train``, ``valid`` and ``test`` (ids, ascending). Edges are numbered by their place in ``indices``: so are ``edge_index``
-    and a loader's ``e_id``.
+    Arrays are read-only views of Rust's memory, without a copy: ``indptr`` (``V + 1``), ``indices``
+    (``E``, the in-neighbours of each node), ``x`` (``V x F``), ``edge_weight`` (``E``), ``train``,
+    ``valid`` and ``test`` (ids, ascending). An edge's number is its position in ``indices``;
+    ``edge_index`` and a loader's ``e_id`` use the same numbers.
 
-    ``Dataset(path)`` opens a directory as ``graphmill generate`` and ``graphmill import`` write it; ``verify`` reads and checks all of it first.
+    ``Dataset(path)`` opens a directory that ``graphmill generate`` or ``graphmill import`` wrote.
+
+    Args:
+        path: Dataset directory.
+        verify: Reads every byte and compares the checksums first.
 
     Raises:
         OSError: A file cannot be read.
-        ValueError: A file is not what it should be.
+        ValueError: A file is damaged or inconsistent.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, verify: bool = False):
         if not os.path.isdir(path):
-            raise FileNotFoundError(f"{os.fspath(path)}: there is no such directory; graphmill.import_dataset() and generate() make datasets")
+            raise FileNotFoundError(f"{os.fspath(path)}: no such directory; graphmill.import_dataset() and generate() create datasets")
         self._native = _graphmill.Dataset.open(os.fspath(path), verify)
 
     @classmethod
@@ -56,7 +61,7 @@ class Dataset:
 
     @classmethod
     def demo(cls) -> Dataset:
-        """The built-in demo: 50,000 nodes in ten classes, made in a tenth of a second."""
+        """The built-in demo: 50,000 nodes in ten classes, generated in a tenth of a second."""
         return cls._of(_graphmill.Dataset.demo())
 
     @classmethod
@@ -79,28 +84,37 @@ class Dataset:
         metric: str | None = None,
         name: str = "arrays",
     ) -> Dataset:
-        """A dataset of arrays or tensors, which are copied.
+        """Creates a dataset from arrays or tensors, which are copied.
 
         Args:
-            edge_index: ``2 x E``: sources, destinations. Edges are sorted by destination, then source. Or a sparse matrix of SciPy
-                (``V x V``, any format): ``A[i, j]`` is an edge from ``i`` to ``j``, and its value the edge's weight where not all are 1;
-                entries at the same place are summed, and those of value 0 are no edges.
-            indptr, indices: In its place compressed rows or columns, as ``layout`` says.
-            layout: ``"csc"``: ``indptr`` and ``indices`` hold the in-neighbours of each node, as :attr:`indptr` and
-                :attr:`indices` do; ``"csr"``: the out-neighbours, as those of SciPy's ``csr_matrix`` do.
-            num_nodes: ``V``; by default that of ``x``, ``y`` or ``indptr``.
-            x: ``V x F`` of float32 or float16 (others are converted to float32), as the source has them: arrays do not say how they
-                were normalized. Those of a dataset that was imported with ``normalize`` are standardized already, and a run on it would
-                bring them to its scale a second time; give :func:`predict` that dataset itself, or train on these arrays.
-            y: ``V`` classes (-1 where unknown), or ``V x C`` zeros and ones where nodes have several.
+            edge_index: Sources and destinations (``2 x E``). Edges are sorted by destination, then
+                source. Or a sparse matrix of SciPy (``V x V``, any format): ``A[i, j]`` is an edge
+                from ``i`` to ``j``, and its value the edge's weight unless all values are 1;
+                duplicate entries are summed, and entries of value 0 are not edges.
+            indptr, indices: Compressed rows or columns instead of ``edge_index``, by ``layout``.
+            layout: ``"csc"``: ``indptr`` and ``indices`` hold the in-neighbours of each node, like
+                :attr:`indptr` and :attr:`indices`; ``"csr"``: its out-neighbours, like SciPy's
+                ``csr_matrix``.
+            num_nodes: Number of nodes ``V``. Default: the length of ``x``, ``y`` or ``indptr``.
+            x: Features (``V x F``) as float32 or float16; others are converted to float32. They
+                must be unscaled: arrays do not record how they were normalized. Features of a
+                dataset that was imported with ``normalize`` are already standardized, and
+                :func:`predict` would scale them a second time; pass it that dataset itself, or
+                train on these arrays.
+            y: Classes (``V``; -1 if unknown), or zeros and ones (``V x C``) for several labels per
+                node.
+            num_classes: Number of classes ``C``. Default: one more than the largest class.
             train_mask, val_mask, test_mask: Masks (``V``) or ids; they must not overlap.
-            edge_weight: ``E``, at least 0.
-            undirected: Whether every edge is stored both ways, without duplicates and self-loops.
-            metric: The score that it is judged by: "accuracy", "f1-micro", "f1-macro", "roc-auc" or "average-precision".
+            edge_weight: Weights of the edges (``E``), at least 0.
+            undirected: Stores every edge in both directions, without duplicates and self-loops.
+            metric: Metric of the scores: "accuracy", "f1-micro", "f1-macro", "roc-auc" or
+                "average-precision".
+            name: Name of the dataset.
 
         Raises:
-            TypeError: An array of a wrong type.
-            ValueError: Arrays that disagree, an id that is no node, features that are not finite, parts that overlap.
+            TypeError: An array has a wrong type.
+            ValueError: Arrays disagree in length, an id is out of range, features are not finite,
+                or parts of the split overlap.
         """
         if (edge_index is None) == (indptr is None or indices is None):
             raise ValueError("give either edge_index, or indptr and indices")
@@ -110,7 +124,7 @@ class Dataset:
                 "layout='csr' (out-neighbours of each node, as in scipy.sparse.csr_matrix)"
             )
         if edge_index is not None and layout is not None:
-            raise ValueError(f"layout {layout!r}: it is that of indptr and indices; leave it out with edge_index")
+            raise ValueError(f"layout {layout!r}: only indptr and indices have a layout; leave it out with edge_index")
         if is_scipy(edge_index):
             if edge_weight is not None:
                 raise ValueError("edge_weight: the values of a sparse edge_index are the weights; leave it out")
@@ -120,7 +134,7 @@ class Dataset:
             num_nodes = nodes
         x = None if x is None else array_of(x, "x")
         if x is not None and (x.ndim != 2 or x.dtype.kind not in "fiub"):
-            raise TypeError(f"x: two dimensions of numbers are expected, not shape {x.shape} of {x.dtype}")
+            raise TypeError(f"x: expected two dimensions of numbers, not shape {x.shape} of {x.dtype}")
         if x is not None and x.dtype not in (np.float32, np.float16):
             x = x.astype(np.float32)
         y = None if y is None else array_of(y, "y")
@@ -128,37 +142,37 @@ class Dataset:
             y = np.ascontiguousarray(y[:, 0])
         if y is not None and y.ndim == 2:
             if not np.isin(y, (0, 1)).all():
-                raise ValueError("y: a matrix of labels holds zeros and ones")
+                raise ValueError("y: a matrix of labels must hold only zeros and ones")
             y = y.astype(np.uint8)
         elif y is not None:
             if y.dtype.kind not in "iu" or y.ndim != 1:
-                raise TypeError(f"y: whole numbers are expected, not shape {y.shape} of {y.dtype}")
+                raise TypeError(f"y: expected integers, not shape {y.shape} of {y.dtype}")
             y = y.astype(np.int64)
         columns = layout == "csc"
         if layout is not None:
             src, dst = array_of(indptr, "indptr"), array_of(indices, "indices")
             num_nodes = len(src) - 1 if num_nodes is None else num_nodes
             if num_nodes != len(src) - 1:
-                raise ValueError(f"indptr: {len(src)} entries for {num_nodes} nodes: one more than nodes are expected")
+                raise ValueError(f"indptr: expected {num_nodes + 1} entries, one more than nodes, not {len(src)}")
             if columns and undirected:
-                raise ValueError("undirected: compressed columns are taken as they are; give edge_index")
+                raise ValueError("undirected: reverse edges cannot be added to compressed columns; pass edge_index instead")
             if not columns:
                 src = sources_of(src, dst)
         else:
             edges = array_of(edge_index, "edge_index")
             if edges.ndim != 2 or edges.shape[0] != 2:
-                raise ValueError(f"edge_index: shape (2, E) is expected, not {edges.shape}")
+                raise ValueError(f"edge_index: expected shape (2, E), not {edges.shape}")
             src, dst = edges
         if num_nodes is None:
             known = [len(a) for a in (x, y) if a is not None]
             if not known:
-                raise ValueError("give num_nodes, x or y: edges do not tell how many nodes there are")
+                raise ValueError("give num_nodes, x or y: edges do not determine the number of nodes")
             num_nodes = known[0]
         weight = None
         if edge_weight is not None:
             weight = array_of(edge_weight, "edge_weight").astype(np.float32)
             if weight.shape != (len(dst),):
-                raise ValueError(f"edge_weight: shape ({len(dst)},) is expected, not {weight.shape}")
+                raise ValueError(f"edge_weight: expected shape ({len(dst)},), not {weight.shape}")
         parts = [
             np.zeros(0, np.int64) if part is None else input_nodes_of(part, num_nodes)[0]
             for part in (train_mask, val_mask, test_mask)
@@ -172,9 +186,9 @@ class Dataset:
 
     @classmethod
     def from_pyg(cls, data: Any, *, metric: str | None = None, name: str = "pyg") -> Dataset:
-        """The dataset of a ``torch_geometric.data.Data`` with ``x``, ``y`` and masks."""
+        """Creates a dataset from a ``torch_geometric.data.Data`` with ``x``, ``y`` and masks."""
         if not is_pyg(data):
-            raise TypeError(f"a torch_geometric.data.Data is expected, not {type(data).__name__}")
+            raise TypeError(f"data: expected a torch_geometric.data.Data, not {type(data).__name__}")
         get = data.to_dict().get
         names = ("x", "y", "train_mask", "val_mask", "test_mask")
         return cls.from_arrays(
@@ -183,14 +197,17 @@ class Dataset:
         )  # fmt: skip
 
     def to_pyg(self) -> Any:
-        """The same as a ``torch_geometric.data.Data``. ``x`` shares its memory with the dataset where it is dense float32: do not write to it."""
+        """Converts the dataset to a ``torch_geometric.data.Data``.
+
+        Dense float32 ``x`` shares the memory of the dataset: do not write to it.
+        """
         torch, pyg = find("torch"), find("torch_geometric.data")
         if torch is None or pyg is None:
-            raise ImportError("to_pyg() needs torch and torch_geometric")
+            raise ImportError("to_pyg() needs torch and torch_geometric; install them with pip")
 
         def tensor(array: np.ndarray | None) -> Any:
             with warnings.catch_warnings():
-                # that a tensor over read-only memory must not be written to is said above
+                # torch warns about tensors over read-only memory; the docstring does, too
                 warnings.simplefilter("ignore", UserWarning)
                 return None if array is None else torch.from_numpy(array)
 
@@ -207,52 +224,56 @@ class Dataset:
         )
 
     def save(self, path: str | os.PathLike[str], *, replace: bool = False) -> None:
-        """Writes it as a directory, which appears whole or not at all.
+        """Writes the dataset as a directory, which appears whole or not at all.
+
+        Args:
+            path: Directory to write.
+            replace: Replaces a dataset at ``path``.
 
         Raises:
-            OSError: It cannot be written.
-            ValueError: There is something already, and ``replace`` is not given.
+            OSError: The directory cannot be written.
+            ValueError: The directory exists, and ``replace`` is not given.
         """
         self._native.save(os.fspath(path), replace)
 
-    name = property(lambda self: self._native.name, doc="What it is called.")
-    path = property(lambda self: self._native.path, doc="The directory that it was opened from or written to, or ``None``.")
-    metric = property(lambda self: self._native.metric, doc="The score that it is judged by, where that is known.")
-    num_nodes = property(lambda self: self._native.num_nodes, doc="``V``.")
-    num_edges = property(lambda self: self._native.num_edges, doc="``E``, every stored direction counted.")
-    num_features = property(lambda self: self._native.num_features, doc="``F``; 0 where there are none.")
-    num_classes = property(lambda self: self._native.num_classes, doc="``C``; 0 where there are no labels.")
-    is_multilabel = property(lambda self: self._native.is_multilabel, doc="Whether nodes have several labels.")
+    name = property(lambda self: self._native.name, doc="Name of the dataset.")
+    path = property(lambda self: self._native.path, doc="Directory that it was opened from or written to, or ``None``.")
+    metric = property(lambda self: self._native.metric, doc="Metric of the scores, or ``None`` if unknown.")
+    num_nodes = property(lambda self: self._native.num_nodes, doc="Number of nodes ``V``.")
+    num_edges = property(lambda self: self._native.num_edges, doc="Number of edges ``E``; every stored direction counts.")
+    num_features = property(lambda self: self._native.num_features, doc="Number of features ``F``; 0 without features.")
+    num_classes = property(lambda self: self._native.num_classes, doc="Number of classes ``C``; 0 without labels.")
+    is_multilabel = property(lambda self: self._native.is_multilabel, doc="True if nodes have several labels.")
 
     @property
     def indptr(self) -> np.ndarray:
-        """Where each node's in-neighbours begin (``V + 1``, uint64)."""
+        """Start of each node's in-neighbours in ``indices`` (``V + 1``, uint64)."""
         return self._native.indptr()
 
     @property
     def indices(self) -> np.ndarray:
-        """In-neighbours, node after node (``E``, uint32)."""
+        """In-neighbours of all nodes, node by node (``E``, uint32)."""
         return self._native.indices()
 
     @cached_property
     def edge_index(self) -> np.ndarray:
-        """Sources and destinations (``2 x E``, int64): made when first asked for."""
+        """Sources and destinations (``2 x E``, int64), computed on first access."""
         destinations = np.repeat(np.arange(self.num_nodes), np.diff(self.indptr.view(np.int64)))
         return np.stack([self.indices.astype(np.int64), destinations])
 
     @property
     def edge_weight(self) -> np.ndarray | None:
-        """Weight of each edge (``E``, float32)."""
+        """Weight of each edge (``E``, float32), or ``None``."""
         return self._native.edge_weight()
 
     @cached_property
     def x(self) -> np.ndarray | None:
-        """Features (``V x F``); of sparse rows a dense copy, made when first asked for."""
+        """Features (``V x F``); sparse rows are copied to a dense array on first access."""
         return self._native.x()
 
     @cached_property
     def y(self) -> np.ndarray | None:
-        """Class of each node (``V``, int64; -1 where unknown), or memberships (``V x C``, uint8)."""
+        """Class of each node (``V``, int64; -1 if unknown), or its labels (``V x C``, uint8)."""
         y = self._native.y()
         return y.astype(np.int64) if y is not None and y.ndim == 1 else y
 
@@ -280,20 +301,24 @@ class Dataset:
     val_mask = cached_property(lambda self: self._mask("valid"))
     test_mask = cached_property(lambda self: self._mask("test"))
     for _mask_of in (train_mask, val_mask, test_mask):
-        _mask_of.__doc__ = "Which nodes are of the part (``V``, bool)."
+        _mask_of.__doc__ = "Mask of the nodes in the part (``V``, bool)."
         del _mask_of
 
     @property
     def original_ids(self) -> np.ndarray | None:
-        """What nodes were called before the dataset was reordered (``V``), or ``None``."""
+        """Ids of the nodes before the dataset was reordered (``V``), or ``None``."""
         return self._native.original_ids()
 
     @property
     def import_report(self) -> dict[str, Any] | None:
-        """Counts of what :func:`import_dataset` merged, dropped, added or ignored, or ``None`` for a dataset that it did not return.
+        """Counts of merged, dropped, added and ignored items of an import.
 
-        ``source_edges``, ``reverse_edges_added``, ``self_loops_removed``, ``self_loops_kept``, ``duplicate_edges_merged``, ``duplicate_edges_summed``,
-        ``nodes_dropped``, ``edges_dropped`` and ``missing_labels`` are counts, ``ignored_columns`` and ``ignored_parts`` lists of names, ``normalization`` says what was done to the features, and ``other`` holds counts of a single format.
+        ``None`` for a dataset that :func:`import_dataset` did not return. ``source_edges``,
+        ``reverse_edges_added``, ``self_loops_removed``, ``self_loops_kept``,
+        ``duplicate_edges_merged``, ``duplicate_edges_summed``, ``nodes_dropped``, ``edges_dropped``
+        and ``missing_labels`` are counts, ``ignored_columns`` and ``ignored_parts`` lists of names,
+        ``normalization`` describes the scaling of the features, and ``other`` holds counts of a
+        single format.
         """
         report = self._native.import_report()
         return None if report is None else json.loads(report)
@@ -337,18 +362,22 @@ def generate(
     progress: bool | None = None,
     **options: Any,
 ) -> Dataset:
-    """Generates a dataset, the same for the same options: in memory, or with ``out`` as a directory, which may be larger than memory.
+    """Generates a dataset in memory, or as a directory that may be larger than memory.
+
+    The same options give the same dataset.
 
     Args:
-        generator: ``"sbm"`` (a block model that models can learn) or ``"kronecker"`` (a graph like R-MAT).
-        out: The directory to write.
-        replace: Whether a dataset that is there is replaced.
-        memory: Bytes of memory to keep to (with ``out``).
-        progress: Whether progress is shown; ``None``: where there is a terminal or a notebook.
-        **options: As of ``graphmill generate``: ``nodes``, ``scale``, ``degree``, ``classes``, ``dim``, ``signal``, ``p_in``, ``seed``, ...
+        generator: ``"sbm"`` (a block model with labels to learn) or ``"kronecker"`` (a skewed
+            graph, like R-MAT).
+        out: Directory to write. ``None`` generates in memory.
+        replace: Replaces a dataset at ``out``.
+        memory: Memory budget in bytes, with ``out``.
+        progress: Shows progress. ``None`` shows it on a terminal or in a notebook.
+        **options: Options of ``graphmill generate``: ``nodes``, ``scale``, ``degree``, ``classes``,
+            ``dim``, ``signal``, ``p_in``, ``seed``, ...
 
     Raises:
-        ValueError: No such generator or option, or options that nothing can be made of.
+        ValueError: The generator or an option is unknown, or a value is out of range.
         OSError: The directory cannot be written.
     """
     out = None if out is None else os.fspath(out)
@@ -366,23 +395,28 @@ def import_dataset(
     progress: bool | None = None,
     **options: Any,
 ) -> Dataset:
-    """Imports a graph in one of the field's formats as a dataset directory, which appears whole or not at all, and opens it.
+    """Imports a graph in another library's format as a dataset directory, and opens it.
+
+    The directory appears whole or not at all. A killed import resumes when it is called again;
+    Ctrl-C cancels it and removes the partial work.
 
     Args:
-        format: ``"npz"``, ``"planetoid"``, ``"ogb"``, ``"graphsaint"``, ``"graphbolt"``, ``"edges"``, ...: as of ``graphmill import``.
-        src: The file or directory to read.
-        out: The directory to write.
-        replace: Whether a dataset that is there is replaced.
-        memory: Bytes of memory to keep to.
-        progress: Whether progress is shown; ``None``: where there is a terminal or a notebook.
-        **options: As of ``graphmill import``: ``undirected``, ``largest_component``, ``normalize``, ``split``, ``features``, ...
+        format: A format of ``graphmill import``: ``"npz"``, ``"planetoid"``, ``"ogb"``,
+            ``"graphsaint"``, ``"graphbolt"``, ``"edges"``, ...
+        src: File or directory to read.
+        out: Directory to write.
+        replace: Replaces a dataset at ``out``.
+        memory: Memory budget in bytes.
+        progress: Shows progress. ``None`` shows it on a terminal or in a notebook.
+        **options: Options of ``graphmill import``: ``undirected``, ``largest_component``,
+            ``normalize``, ``split``, ``features``, ...
 
     Returns:
-        The dataset; its ``import_report`` counts what was merged, dropped, added or ignored.
+        The dataset. Its ``import_report`` counts merged, dropped, added and ignored items.
 
     Raises:
-        TypeError: No such option.
-        ValueError: No such format, a wrong value, or a source that is not what it should be.
+        TypeError: An option is unknown.
+        ValueError: The format is unknown, a value is out of range, or the source is invalid.
         OSError: A file cannot be read or written.
     """
     words = [(name, os.fspath(v) if isinstance(v, os.PathLike) else str(v)) for name, v in options.items() if v is not None]

@@ -1,4 +1,4 @@
-"""Message-flow blocks, for users of DGL: ``DataLoader`` as ``dgl.dataloading`` has it, ``MiniBatch`` as GraphBolt has it."""
+"""Message-flow blocks for users of DGL: its ``DataLoader`` and GraphBolt's ``MiniBatch``."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from .loader import Loader, input_nodes_of
 
 
 class Block(NamedTuple):
-    """One layer's block: who hears from whom. Destinations are the first of the sources.
+    """Message-flow graph of one layer. The destinations are the first of the sources.
 
-    ``indptr`` (``D + 1``) and ``indices`` (``E``): the sources of each destination's edges. ``edge_weight`` (``E``), where the sampler gives weights.
-    ``srcdata``, ``dstdata``: what belongs to the sources and the destinations, by name (``"_ID"``, and of the first block ``"feat"``, of the last ``"label"``).
+    ``indptr`` (``D + 1``) and ``indices`` (``E``) hold the sources of each destination's edges;
+    ``edge_weight`` (``E``) their weights, or ``None`` without weights. ``srcdata`` and ``dstdata``
+    hold values of the sources and the destinations by name: ``"_ID"``, ``"feat"`` in the first
+    block, ``"label"`` in the last.
     """
 
     num_src: int
@@ -28,15 +30,15 @@ class Block(NamedTuple):
     dstdata: dict[str, Any]
 
     def num_src_nodes(self) -> int:
-        """``S``."""
+        """Number of sources ``S``."""
         return self.num_src
 
     def num_dst_nodes(self) -> int:
-        """``D``."""
+        """Number of destinations ``D``."""
         return self.num_dst
 
     def num_edges(self) -> int:
-        """``E``."""
+        """Number of edges ``E``."""
         return len(self.indices)
 
     def edges(self) -> tuple[Any, Any]:
@@ -48,10 +50,10 @@ class Block(NamedTuple):
         return self.indices, destinations if is_array else torch.from_numpy(destinations)
 
     def to_dgl(self) -> Any:
-        """The same as a ``DGLBlock``, where DGL is installed."""
+        """Converts the block to a ``DGLBlock``; needs DGL."""
         dgl = find("dgl")
         if dgl is None:
-            raise ImportError("to_dgl() needs dgl")
+            raise ImportError("to_dgl() needs dgl; install it with pip")
         block = dgl.create_block(("csc", (self.indptr, self.indices, [])), self.num_src, self.num_dst)
         block.srcdata.update(self.srcdata)
         block.dstdata.update(self.dstdata)
@@ -59,12 +61,14 @@ class Block(NamedTuple):
 
 
 class NeighborSampler:
-    """Which neighbours: ``dgl.dataloading.NeighborSampler``, and all other samplers of the engine.
+    """Sampler of neighbours: ``dgl.dataloading.NeighborSampler``, and the engine's other samplers.
 
     Args:
-        fanouts: In-neighbours of a node for each layer, **the farthest from the seeds first**, as in DGL (PyTorch Geometric's order is the reverse); -1 takes all.
+        fanouts: In-neighbours per node for each layer, **the farthest from the seeds first**, as in
+            DGL (PyTorch Geometric's order is the reverse); -1 takes all.
         sampler: ``"neighbor"``, ``"labor"``, ``"weighted"``, ``"random-walk"`` or ``"full"``.
-        **options: Of that sampler, as of ``graphmill train``: ``replace``, ``labor_iterations``, ``walks``, ...
+        **options: Options of the sampler, as of ``graphmill train``: ``replace``,
+            ``labor_iterations``, ``walks``, ...
     """
 
     def __init__(self, fanouts: Sequence[int], *, sampler: str = "neighbor", **options: Any):
@@ -72,27 +76,32 @@ class NeighborSampler:
 
 
 class MultiLayerFullNeighborSampler(NeighborSampler):
-    """All neighbours over ``num_layers`` layers."""
+    """Sampler of all neighbours over ``num_layers`` layers."""
 
     def __init__(self, num_layers: int):
         super().__init__([-1] * num_layers, sampler="full")
 
 
 class DataLoader(Loader):
-    """Minibatches of blocks: ``dgl.dataloading.DataLoader``.
+    """Loader of blocks: ``dgl.dataloading.DataLoader``.
 
-    Yields ``(input_nodes, output_nodes, blocks)``, ``blocks[0]`` the farthest from the seeds. With ``as_minibatch`` each is a :class:`MiniBatch`.
+    Yields ``(input_nodes, output_nodes, blocks)``, where ``blocks[0]`` is the farthest from the
+    seeds; with ``as_minibatch`` a :class:`MiniBatch`.
 
     Args:
         dataset: A :class:`graphmill.Dataset`, or a ``torch_geometric.data.Data``.
-        nids: The seeds, distinct: ids, a mask, or ``None`` for the training nodes.
-        sampler: The sampler.
-        with_features: Whether ``blocks[0].srcdata["feat"]`` holds the rows of the input nodes.
-        output: ``"torch"``, ``"numpy"``, ``"dgl"`` (blocks are ``DGLBlock``), or ``"auto"``: tensors where torch is installed.
-        **kwargs: Those of :class:`graphmill.Loader`.
+        nids: Distinct seeds: ids, a mask, or ``None`` for the training nodes.
+        sampler: Sampler of the neighbours.
+        with_features: Gathers the rows of the input nodes as ``blocks[0].srcdata["feat"]``.
+        as_minibatch: Yields :class:`MiniBatch` instead of tuples.
+        output: ``"torch"``, ``"numpy"``, ``"dgl"`` (blocks are ``DGLBlock``), or ``"auto"``:
+            tensors if torch is installed, else NumPy arrays.
+        use_ddp: Takes ``rank`` and ``world_size`` from ``torch.distributed``.
+        device: Device that tensors are copied to.
+        **kwargs: Arguments of :class:`graphmill.Loader`.
 
     Raises:
-        TypeError, ValueError: An impossible sampler, ids that are no nodes or come twice.
+        TypeError, ValueError: The sampler is invalid, or an id is out of range or given twice.
     """
 
     def __init__(
@@ -114,9 +123,9 @@ class DataLoader(Loader):
             self.rank, self.world_size = distributed.get_rank(), distributed.get_world_size()
         self.dataset = Dataset.from_pyg(dataset) if is_pyg(dataset) else dataset
         if not isinstance(self.dataset, Dataset):
-            raise TypeError(f"dataset: a graphmill.Dataset is expected, not {type(dataset).__name__}")
+            raise TypeError(f"dataset: expected a graphmill.Dataset, not {type(dataset).__name__}")
         if output not in ("auto", "torch", "numpy", "dgl"):
-            raise ValueError(f"output '{output}': auto, torch, numpy or dgl")
+            raise ValueError(f"output '{output}': use auto, torch, numpy or dgl")
         self.output = output
         self.sampler_options, self.with_features, self.as_minibatch = sampler, with_features, as_minibatch
         self.device = device
@@ -167,8 +176,12 @@ class DataLoader(Loader):
 
 
 class MiniBatch(NamedTuple):
-    """A minibatch with the fields of GraphBolt's: ``seeds`` (``B``), their ``labels``, ``input_nodes`` (``N``), ``node_features`` of these by name, ``blocks``
-    (the farthest from the seeds first), ``indexes`` (``B``, the seeds' places among the inputs)."""
+    """A minibatch with the fields of GraphBolt's.
+
+    ``seeds`` (``B``), their ``labels``, ``input_nodes`` (``N``), their ``node_features`` by name,
+    ``blocks`` (the farthest from the seeds first) and ``indexes`` (``B``, positions of the seeds
+    among the inputs).
+    """
 
     seeds: Any
     labels: Any
@@ -179,20 +192,20 @@ class MiniBatch(NamedTuple):
 
     @property
     def sampled_subgraphs(self) -> list[Any]:
-        """The blocks."""
+        """The blocks, under GraphBolt's name."""
         return self.blocks
 
     @property
     def compacted_seeds(self) -> Any:
-        """Places of the seeds among the nodes of the last block: they are the first."""
+        """Positions of the seeds among the nodes of the last block: the first ``B``."""
         places = np.arange(len(self.seeds))
         return places if isinstance(self.seeds, np.ndarray) else find("torch").from_numpy(places)
 
     def num_layers(self) -> int:
-        """``L``."""
+        """Number of layers ``L``."""
         return len(self.blocks)
 
 
 def minibatches(dataset: Any, nids: Any, sampler: NeighborSampler, **kwargs: Any) -> Iterator[MiniBatch]:
-    """An epoch of :class:`MiniBatch`: a :class:`DataLoader` with ``as_minibatch``."""
+    """Iterates over an epoch of :class:`MiniBatch`: a :class:`DataLoader` with ``as_minibatch``."""
     return iter(DataLoader(dataset, nids, sampler, as_minibatch=True, **kwargs))

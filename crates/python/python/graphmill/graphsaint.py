@@ -13,22 +13,27 @@ from .loader import Loader
 
 
 class GraphSAINTSampler(Loader):
-    """Subgraphs of drawn sets of nodes (Zeng et al., ICLR 2020): what the three samplers share.
+    """Base class of the GraphSAINT samplers, which draw sets of nodes (Zeng et al., ICLR 2020).
 
-    A batch has the rows of all that has one for each node or edge, ``edge_index`` (all edges among the drawn nodes), ``n_id`` (ascending), ``e_id``, and with
-    ``sample_coverage`` the weights ``node_norm`` (``N``) for the loss and ``edge_norm`` (``M``) for the sums, as of the paper's section 3.2.
+    A batch has the rows of all values with one per node or edge, ``edge_index`` (all edges among
+    the drawn nodes), ``n_id`` (ascending), ``e_id``, and with ``sample_coverage`` the weights
+    ``node_norm`` (``N``) of the loss and ``edge_norm`` (``M``) of the sums, as in section 3.2 of
+    the paper.
 
     Args:
-        data: As of :class:`graphmill.NeighborLoader`.
-        batch_size: Draws of a subgraph: nodes, edges, or walks.
-        num_steps: Subgraphs of an epoch.
-        sample_coverage: How often each node comes up on average in the subgraphs that are drawn beforehand to count ``node_norm`` and ``edge_norm``; 0 leaves both out.
-        save_dir: A directory to keep these in, for the next time.
-        log: Accepted; nothing is logged.
-        output, pin_memory, **kwargs: As of :class:`graphmill.NeighborLoader`.
+        data: Graph, as for :class:`graphmill.NeighborLoader`.
+        batch_size: Draws per subgraph: nodes, edges or walks.
+        num_steps: Subgraphs per epoch.
+        sample_coverage: Average number of times that each node is drawn to estimate ``node_norm``
+            and ``edge_norm``, before the first epoch; 0 omits both.
+        save_dir: Directory that stores the estimates for later loaders.
+        log: Accepted for compatibility; nothing is logged.
+        walk_length: Steps per walk.
+        output, pin_memory, **kwargs: As for :class:`graphmill.NeighborLoader`.
 
     Raises:
-        TypeError, ValueError: As of :class:`graphmill.NeighborLoader`; sampler that the graph is no good for.
+        TypeError, ValueError: As for :class:`graphmill.NeighborLoader`; or the sampler cannot draw
+            from this graph.
     """
 
     _sampler: str
@@ -51,7 +56,7 @@ class GraphSAINTSampler(Loader):
         super().__init__(batch_size=batch_size, **{**kwargs, "shuffle": False})
         if num_steps < 1 or walk_length < 1 or sample_coverage < 0:
             raise ValueError(
-                f"num_steps {num_steps}, walk_length {walk_length}, sample_coverage {sample_coverage}: at least 1, 1 and 0"
+                f"num_steps {num_steps}, walk_length {walk_length}, sample_coverage {sample_coverage}: use at least 1, 1 and 0"
             )
         self.data, self.num_steps, self.walk_length = data, int(num_steps), int(walk_length)
         self.sample_coverage, self.save_dir = int(sample_coverage), save_dir
@@ -90,20 +95,20 @@ class GraphSAINTSampler(Loader):
         self._source = self._make(0)
 
     def _norms(self) -> tuple[np.ndarray, np.ndarray]:
-        """Normalisation, counted or as it was kept."""
+        """Normalization of nodes and edges, estimated or loaded from ``save_dir``."""
         if self.save_dir is None:
             return self._make(self.sample_coverage).norms()
         name = f"{type(self).__name__.lower()}_{self.batch_size}_{self.walk_length}_{self.sample_coverage}_{self.seed}.npz"
         path = os.path.join(os.fspath(self.save_dir), name)
         if os.path.exists(path):
-            with np.load(path) as kept:
-                norms = kept["node_norm"], kept["edge_norm"]
+            with np.load(path) as stored:
+                norms = stored["node_norm"], stored["edge_norm"]
             if (len(norms[0]), len(norms[1])) == (self._graph.num_nodes, self._graph.num_edges):
                 return norms
         norms = self._make(self.sample_coverage).norms()
-        beside = f"{path}.{os.getpid()}.npz"
-        np.savez(beside, node_norm=norms[0], edge_norm=norms[1])
-        os.replace(beside, path)
+        temporary = f"{path}.{os.getpid()}.npz"
+        np.savez(temporary, node_norm=norms[0], edge_norm=norms[1])
+        os.replace(temporary, path)
         return norms
 
     def _num_batches(self, order: np.ndarray | None) -> int:
@@ -118,14 +123,20 @@ class GraphSAINTSampler(Loader):
 
 
 class GraphSAINTNodeSampler(GraphSAINTSampler):
-    """Subgraphs of ``batch_size`` nodes drawn by degree, with replacement. Arguments: those of :class:`GraphSAINTSampler`."""
+    """Subgraphs of ``batch_size`` nodes drawn by degree, with replacement.
+
+    Takes the arguments of :class:`GraphSAINTSampler`.
+    """
 
     _sampler = "saint-node"
 
 
 class GraphSAINTEdgeSampler(GraphSAINTSampler):
-    """Subgraphs of the ends of ``batch_size`` edges, drawn by the sum of the inverse degrees of their ends, as the paper says (PyTorch Geometric's adds the degrees).
-    Arguments: those of :class:`GraphSAINTSampler`."""
+    """Subgraphs of the ends of ``batch_size`` edges.
+
+    An edge is drawn by the sum of the inverse degrees of its ends, as in the paper (PyTorch
+    Geometric adds the degrees). Takes the arguments of :class:`GraphSAINTSampler`.
+    """
 
     _sampler = "saint-edge"
 
@@ -134,7 +145,10 @@ class GraphSAINTEdgeSampler(GraphSAINTSampler):
 
 
 class GraphSAINTRandomWalkSampler(GraphSAINTSampler):
-    """Subgraphs of the nodes that ``batch_size`` random walks of ``walk_length`` steps meet. Other arguments: those of :class:`GraphSAINTSampler`."""
+    """Subgraphs of the nodes on ``batch_size`` random walks of ``walk_length`` steps.
+
+    Takes the other arguments of :class:`GraphSAINTSampler`.
+    """
 
     _sampler = "saint-rw"
 

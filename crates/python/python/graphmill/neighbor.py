@@ -13,38 +13,50 @@ from .loader import Loader, hops_of, input_nodes_of
 
 
 class NeighborLoader(Loader):
-    """Samples neighbours of minibatches of nodes over several hops: ``torch_geometric.loader.NeighborLoader``, several times faster.
+    """Samples neighbours over several hops: ``torch_geometric.loader.NeighborLoader``.
 
-    A batch is a ``torch_geometric.data.Data`` where PyTorch Geometric is installed, and otherwise a :class:`graphmill.Data` with the same
-    fields. With ``B`` seeds, ``N`` nodes and ``M`` edges they are:
+    A batch is a ``torch_geometric.data.Data`` if PyTorch Geometric is installed, and otherwise a
+    :class:`graphmill.Data` with the same fields. With ``B`` seeds, ``N`` nodes and ``M`` edges they
+    are:
 
-    - ``n_id`` (``N``): the nodes' ids, the seeds first, then hop by hop as they were first seen.
-    - ``edge_index`` (``2 x M``): sources (neighbours) and targets as places in ``n_id``. ``e_id`` (``M``): the edges' places in ``data.edge_index``.
-    - ``x``, ``y`` and all else of ``data`` that has a row for each node or edge: the rows of ``n_id`` or ``e_id``.
-    - ``batch_size``: ``B``. ``input_id`` (``B``): the seeds' places in ``input_nodes`` (of a mask: their ids).
-    - ``num_sampled_nodes``, ``num_sampled_edges``: how many each hop added (lists; not with ``subgraph_type="induced"``).
-    - ``batch`` (``N``): the seed that each node was sampled for (with ``disjoint``).
+    - ``n_id`` (``N``): ids of the nodes, the seeds first, then hop by hop in the order of
+      discovery.
+    - ``edge_index`` (``2 x M``): sources (neighbours) and targets as positions in ``n_id``.
+      ``e_id`` (``M``): positions of the edges in ``data.edge_index``.
+    - ``x``, ``y`` and all other values of ``data`` with a row per node or edge: the rows of
+      ``n_id`` or ``e_id``.
+    - ``batch_size``: ``B``. ``input_id`` (``B``): positions of the seeds in ``input_nodes``; ids if
+      that is a mask.
+    - ``num_sampled_nodes``, ``num_sampled_edges``: numbers that each hop added, as lists; not with
+      ``subgraph_type="induced"``.
+    - ``batch`` (``N``): seed of each node, with ``disjoint``.
 
     Args:
-        data: A ``torch_geometric.data.Data``, a :class:`graphmill.Dataset`, a :class:`graphmill.Data`, or a dict with its names. Tensors and
-            arrays are read where they are: they must not change while an epoch runs.
-        num_neighbors: For each hop from the seeds outward how many in-neighbours of a node to sample, at most 10^6; -1 takes all.
-        input_nodes: The nodes that batches are made around: ids, a mask, or ``None`` for all.
-        replace: Whether a neighbour may be drawn again.
-        subgraph_type: ``"directional"``: the sampled edges; ``"bidirectional"``: those, both ways, each once; ``"induced"``: all
-            edges among the sampled nodes.
-        disjoint: Whether each seed has its own copy of its neighbourhood.
-        weight_attr: Name of an edge attribute (``E``, at least 0) by which neighbours are drawn. Edges that weigh 0 are not drawn, unless all neighbours are taken.
-        transform: Called with each batch; what it returns is yielded.
-        input_id: Values for ``input_id`` in the place of the seeds' places.
-        output: ``"pyg"``, ``"torch"`` (tensors in a :class:`graphmill.Data`), ``"numpy"``, or ``"auto"``: the first that is installed.
-        pin_memory: Whether tensors are copied to pinned memory (where CUDA is available).
-        **kwargs: Those of :class:`graphmill.Loader`: ``batch_size``, ``shuffle``, ``drop_last``, ``seed``, ``num_threads``, ...
+        data: A ``torch_geometric.data.Data``, a :class:`graphmill.Dataset`, a
+            :class:`graphmill.Data`, or a dict with its names. Tensors and arrays are read in place:
+            they must not change during an epoch.
+        num_neighbors: In-neighbours to sample per node, for each hop from the seeds outward; at
+            most 10^6, and -1 takes all.
+        input_nodes: Seeds: ids, a mask, or ``None`` for all nodes.
+        replace: Samples with replacement.
+        subgraph_type: ``"directional"``: the sampled edges; ``"bidirectional"``: those in both
+            directions, each once; ``"induced"``: all edges among the sampled nodes.
+        disjoint: Samples a separate neighbourhood for each seed.
+        weight_attr: Name of an edge attribute (``E``, at least 0) by which neighbours are drawn.
+            Edges of weight 0 are never drawn, unless all neighbours are taken.
+        transform: Function of a batch; its result is yielded.
+        input_id: Values of ``input_id`` instead of the seeds' positions.
+        output: ``"pyg"``, ``"torch"`` (tensors in a :class:`graphmill.Data`), ``"numpy"``, or
+            ``"auto"``: the first of them that is installed.
+        pin_memory: Copies tensors to pinned memory if CUDA is available.
+        **kwargs: Arguments of :class:`graphmill.Loader`: ``batch_size``, ``shuffle``,
+            ``drop_last``, ``seed``, ``num_threads``, ...
 
     Raises:
-        TypeError: An array of a wrong type, or an argument that there is not.
-        ValueError: An array of a wrong shape, an id that is no node, weights that are none, an impossible number.
-        NotImplementedError: Sampling by time, or of graphs of several kinds of nodes.
+        TypeError: An array has a wrong type, or an argument is unknown.
+        ValueError: An array has a wrong shape, an id is out of range, a weight is negative, or a
+            number is out of range.
+        NotImplementedError: The arguments ask for temporal sampling or several node types.
 
     Example:
         >>> import numpy as np, graphmill
@@ -86,14 +98,14 @@ class NeighborLoader(Loader):
             ("neighbor_sampler", neighbor_sampler),
         ):
             if value is not None:
-                raise NotImplementedError(f"NeighborLoader: {name} is not supported; use torch_geometric's for it")
+                raise NotImplementedError(f"NeighborLoader: {name} is not supported; use torch_geometric's NeighborLoader for it")
         if isinstance(num_neighbors, dict) or hasattr(num_neighbors, "get_mapped_values"):
-            raise NotImplementedError("num_neighbors: a list with a number for each hop is expected; one kind of edges is sampled")
+            raise NotImplementedError("num_neighbors: expected a list with a number per hop; several edge types are not supported")
         super().__init__(transform=transform, **kwargs)
         self.data = data
         self.num_neighbors = [int(k) for k in num_neighbors]
         self.replace = bool(replace)
-        # an enumeration of torch_geometric's, or its value
+        # an enum of torch_geometric, or its value
         self.subgraph_type = str(getattr(subgraph_type, "value", subgraph_type))
         if not directed:
             self.subgraph_type = "induced"
@@ -110,10 +122,10 @@ class NeighborLoader(Loader):
         if weight_attr is not None:
             if weight_attr not in self._graph.edge_weights:
                 known = ", ".join(sorted(self._graph.edge_weights)) or "none"
-                raise ValueError(f"weight_attr '{weight_attr}': no such edge attribute; there are: {known}")
+                raise ValueError(f"weight_attr '{weight_attr}': no such edge attribute; known: {known}")
             weights = array_of(self._graph.edge_weights[weight_attr], weight_attr)
             if weights.ndim != 1 or weights.dtype.kind not in "fiu":
-                raise TypeError(f"weight_attr '{weight_attr}': a number for each edge is expected, not shape {weights.shape} of {weights.dtype}")
+                raise TypeError(f"weight_attr '{weight_attr}': expected a number per edge, not shape {weights.shape} of {weights.dtype}")
             self._weights = weights.astype(np.float64)
         self._tier()
         self._reseed()
@@ -143,7 +155,7 @@ class NeighborLoader(Loader):
         )
 
     def __call__(self, index: Any) -> Any:
-        """The batch around the input nodes at these places."""
+        """Samples the batch of the input nodes at the given positions."""
         places = [int(i) for i in np.asarray(index).ravel()]
         batch = self._yield(self._source.one(self._epoch, 0, [i + len(self.input_nodes) if i < 0 else i for i in places]))
         return batch if self.transform is None else self.transform(batch)

@@ -9,13 +9,13 @@ from typing import Any, Callable, Iterator, TextIO
 
 
 def is_shown(progress: bool | None, stream: TextIO) -> bool:
-    """Whether progress is shown: as told, or where somebody looks."""
+    """Returns ``progress``, or by default true on a terminal or in a notebook."""
     return bool(progress) if progress is not None else stream.isatty() or "ipykernel" in sys.modules
 
 
 @contextlib.contextmanager
 def watch(progress: bool | None) -> Iterator[Callable[[str], None] | None]:
-    """What is told how far long work is, as JSON; ``None`` where nobody looks."""
+    """Yields a function that shows progress messages (JSON), or ``None`` to show nothing."""
     stream = sys.stderr
     if not is_shown(progress, stream):
         yield None
@@ -28,7 +28,7 @@ def watch(progress: bool | None) -> Iterator[Callable[[str], None] | None]:
 
 
 class Line:
-    """Writes what it is told in one line."""
+    """Shows progress messages in one line, rewritten in place."""
 
     def __init__(self, stream: TextIO):
         self.stream, self.width = stream, 0
@@ -62,18 +62,18 @@ class Line:
             self.print(f"epoch {record['epoch']}/{epochs}  loss {record['loss']:.4f}{score}  {record['seconds']:.1f} s")
 
     def write(self, text: str) -> None:
-        """Puts a text in the place of the one that is there."""
+        """Replaces the text of the line."""
         print("\r" + text.ljust(self.width), end="", file=self.stream, flush=True)
         self.width = len(text)
 
     def print(self, text: str) -> None:
-        """Leaves a text and begins a new line."""
+        """Prints a text that stays, and starts a new line."""
         self.write(text)
         print(file=self.stream, flush=True)
         self.width = 0
 
     def end(self) -> None:
-        """Takes away what is not meant to stay."""
+        """Clears the line."""
         if self.width:
             self.write("")
             print("\r", end="", file=self.stream, flush=True)
@@ -81,11 +81,11 @@ class Line:
 
 
 def bar(done: int, total: int, width: int = 20) -> str:
-    """Done and to do as a bar."""
+    """Progress bar of ``width`` characters."""
     full = width * done // max(total, 1)
     return "[" + "#" * full + "." * (width - full) + "]"
 
 
 def share(done: int, total: int | None) -> str:
-    """Done out of the total, where that is known."""
+    """Percentage of the total, or the amount if the total is unknown."""
     return f"{done:,}" if not total else f"{100 * done / total:.0f} %"

@@ -1,4 +1,4 @@
-"""The commands as functions."""
+"""Commands as functions: training, evaluation, prediction, hotness and partitioning."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .progress import watch
 
 
 class Record(SimpleNamespace):
-    """What a run or a command found: the names of the command's JSON as attributes."""
+    """Result of a run or a command, with the fields of the command's JSON as attributes."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as nested dictionaries."""
+        """Nested dictionaries with the same fields."""
 
         def plain(value: Any) -> Any:
             if isinstance(value, Record):
@@ -33,7 +33,7 @@ class Record(SimpleNamespace):
 
 def _run(path: str | os.PathLike[str]) -> str:
     if not os.path.isdir(path):
-        raise FileNotFoundError(f"{os.fspath(path)}: there is no such run directory; graphmill.train(out=...) writes one")
+        raise FileNotFoundError(f"{os.fspath(path)}: no such run directory; graphmill.train(out=...) writes one")
     return os.fspath(path)
 
 
@@ -48,7 +48,7 @@ def _open(dataset: Any) -> Dataset:
         return dataset
     if isinstance(dataset, (str, os.PathLike)):
         return Dataset(dataset)
-    raise TypeError(f"dataset: a graphmill.Dataset or the path of its directory is expected, not {type(dataset).__name__}")
+    raise TypeError(f"dataset: expected a graphmill.Dataset or the path of its directory, not {type(dataset).__name__}")
 
 
 def train(
@@ -60,27 +60,33 @@ def train(
     callback: Callable[[Record], Any] | None = None,
     **options: Any,
 ) -> Record:
-    """Trains a model in Rust, evaluates it, and with ``out`` saves it.
+    """Trains and evaluates a model in Rust, and saves it if ``out`` is given.
 
-    Ctrl-C stops after the batch in hand, writes a checkpoint and raises ``KeyboardInterrupt``; ``resume=True`` goes on from there to the same numbers.
+    Ctrl-C stops after the current batch, writes a checkpoint and raises ``KeyboardInterrupt``;
+    ``resume=True`` continues from there to the same numbers.
 
     Args:
-        dataset: A dataset, its directory, or ``None`` for the built-in demo; with ``resume``, ``None`` for the run's own.
-        out: The run directory to write (configuration, epochs, checkpoint, best model); none by default.
-        resume: Whether to go on with the run in ``out``.
-        progress: Whether progress is shown; ``None``: where there is a terminal or a notebook.
-        callback: Called with the record of every epoch (``epoch``, ``loss``, ``valid_score``, ``seconds``, ...); what it raises ends the run.
-        **options: As of ``graphmill train``: ``model``, ``fanout``, ``hidden``, ``epochs``, ``lr``, ``sampler``, ``seed``, ...; :func:`options` lists them.
+        dataset: A dataset or its directory. ``None`` takes the built-in demo, or with ``resume``
+            the dataset of the run.
+        out: Run directory to write (configuration, epochs, checkpoint, best model). ``None`` writes
+            nothing.
+        resume: Continues the run in ``out``.
+        progress: Shows progress. ``None`` shows it on a terminal or in a notebook.
+        callback: Called with the record of every epoch (``epoch``, ``loss``, ``valid_score``,
+            ``seconds``, ...). An exception that it raises ends the run.
+        **options: Options of ``graphmill train``: ``model``, ``fanout``, ``hidden``, ``epochs``,
+            ``lr``, ``sampler``, ``seed``, ...; :func:`options` lists them.
 
     Returns:
-        The run's summary: ``epochs`` (a record each), ``best.epoch``, ``best.valid_score``, ``test.metric``, ``test.score``, ``seconds``, ``config``.
+        Summary of the run: ``epochs`` (a record each), ``best.epoch``, ``best.valid_score``,
+        ``test.metric``, ``test.score``, ``seconds``, ``config``.
 
     Raises:
-        TypeError: No such option.
-        ValueError: An impossible value, or a dataset that cannot be trained on.
+        TypeError: An option is unknown.
+        ValueError: A value is out of range, or the dataset cannot be trained on.
         OSError: A file cannot be read or written.
         RuntimeError: The loss is not finite.
-        KeyboardInterrupt: Ctrl-C.
+        KeyboardInterrupt: Ctrl-C was pressed.
 
     Example:
         >>> import graphmill
@@ -89,7 +95,7 @@ def train(
         (2, 'accuracy')
     """
     if resume and out is None:
-        raise ValueError("resume goes on with the run in out: name it")
+        raise ValueError("resume=True needs the run directory; pass it as out=...")
     with watch(progress) as line:
 
         def observe(message: str) -> None:
@@ -100,27 +106,30 @@ def train(
                 if event.event == "epoch":
                     callback(event.record)
 
-        told = None if line is None and callback is None else observe
+        observer = None if line is None and callback is None else observe
         path = None if out is None else os.fspath(out)
         native = None if dataset is None else _open(dataset)._native
-        return _record(_graphmill.train(native, options_of(options), path, resume, told))
+        return _record(_graphmill.train(native, options_of(options), path, resume, observer))
 
 
 def evaluate(
     run: str | os.PathLike[str], dataset: Dataset | str | os.PathLike[str] | None = None, *, last: bool = False
 ) -> Record:
-    """Every metric of a run's model on every part of the split.
+    """Scores a run's model by every metric on every part of the split.
 
     Args:
-        run: The run directory.
-        dataset: Another dataset than the run's; or the same, where the run's was in memory and is not stored with it.
-        last: Whether its last checkpoint is judged rather than its best model.
+        run: Run directory.
+        dataset: Dataset to score on. ``None`` takes the run's dataset, unless that was in memory
+            and so was not stored.
+        last: Scores the last checkpoint instead of the best model.
 
     Returns:
-        ``metric``, ``test`` (that metric's value there), ``same_dataset`` (whether it is the run's, by its checksum), ``rescaled`` (how features of another dataset were brought to the scale of the run's) and ``parts``, each with ``part``, ``nodes`` and ``scores``.
+        ``metric``, ``test`` (its value on the test nodes), ``same_dataset`` (true if the dataset is
+        the run's, by its checksum), ``rescaled`` (how features of another dataset were scaled to
+        match the run's) and ``parts``, each with ``part``, ``nodes`` and ``scores``.
 
     Raises:
-        ValueError, OSError: There is no such run, or its model does not fit the dataset.
+        ValueError, OSError: The run does not exist, or its model does not fit the dataset.
     """
     native = None if dataset is None else _open(dataset)._native
     return _record(_graphmill.evaluate(_run(run), native, last))
@@ -135,22 +144,29 @@ def predict(
     last: bool = False,
     original_ids: bool = False,
 ) -> np.ndarray:
-    """What a run's model says of nodes, by all their neighbours.
+    """Predictions of a run's model for nodes, computed with all of their neighbours.
 
     Args:
-        run: The run directory.
-        nodes: Ids (``N``), or ``None`` for all nodes.
-        kind: ``"classes"`` (``N``, int64; with several labels ``N x C`` zeros and ones), ``"probabilities"`` (``N x C``, float32) or
-            ``"embeddings"`` (``N x H``, float32: the last hidden rows).
-        dataset: Another dataset than the run's; or the same, where the run's was in memory and is not stored with it.
-        last: Whether its last checkpoint is asked rather than its best model.
-        original_ids: Whether ids are those from before the dataset was reordered.
+        run: Run directory.
+        nodes: Node ids (``N``), or ``None`` for all nodes.
+        kind: ``"classes"`` (``N``, int64; with several labels per node ``N x C`` zeros and ones),
+            ``"probabilities"`` (``N x C``, float32) or ``"embeddings"`` (``N x H``, float32: rows
+            of the last hidden layer).
+        dataset: Dataset to predict on. ``None`` takes the run's dataset, unless that was in memory
+            and so was not stored.
+        last: Uses the last checkpoint instead of the best model.
+        original_ids: Interprets ids as those from before the dataset was reordered.
+
+    Returns:
+        One row per node, in the order of ``nodes``.
 
     Warns:
-        UserWarning: Features of another dataset were brought to the scale of the run's, and how.
+        UserWarning: Features of another dataset were scaled to match the run's; the message says
+            how.
 
     Raises:
-        ValueError, OSError: There is no such run, its model does not fit the dataset, or an id is no node.
+        ValueError, OSError: The run does not exist, its model does not fit the dataset, or an id is
+            out of range.
     """
     native = None if dataset is None else _open(dataset)._native
     with tempfile.TemporaryDirectory(prefix="graphmill-") as scratch:
@@ -158,7 +174,7 @@ def predict(
         if nodes is not None:
             ids = array_of(nodes if is_tensor(nodes) else np.asarray(nodes), "nodes")
             if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
-                raise TypeError(f"nodes: one dimension of whole numbers is expected, not shape {ids.shape} of {ids.dtype}")
+                raise TypeError(f"nodes: expected one dimension of integers, not shape {ids.shape} of {ids.dtype}")
             listed = os.path.join(scratch, "nodes.npy")
             np.save(listed, ids.astype(np.int64))
         out = os.path.join(scratch, "predictions.npy")
@@ -169,15 +185,20 @@ def predict(
 
 
 def hotness(dataset: Dataset | str | os.PathLike[str] | None = None, metric: str = "degree", **options: Any) -> np.ndarray:
-    """How often each node's row will be asked for, by a metric (``V``, float64): higher is hotter.
+    """Predicted read frequency of each node's feature row, by a metric: higher is hotter.
 
     Args:
         dataset: A dataset, its directory, or ``None`` for the built-in demo.
-        metric: ``"degree"``, ``"reverse-pagerank"``, ``"analytic"``, ``"presc:K"`` (``K`` epochs of sampling), ``"optimal"``, ...
-        **options: Of the run that it is for, as in :func:`train`: ``sampler``, ``fanout``, ``batch_size``, ``epochs``, ...
+        metric: ``"degree"``, ``"reverse-pagerank"``, ``"analytic"``, ``"presc:K"`` (``K`` epochs of
+            sampling), ``"optimal"``, ...
+        **options: Options of the run to predict, as in :func:`train`: ``sampler``, ``fanout``,
+            ``batch_size``, ``epochs``, ...
+
+    Returns:
+        A score per node (``V``, float64).
 
     Raises:
-        TypeError, ValueError: No such metric or option, or an impossible value.
+        TypeError, ValueError: The metric or an option is unknown, or a value is out of range.
     """
     return _graphmill.hotness(_open(dataset)._native, metric, options_of(options))
 
@@ -191,14 +212,23 @@ def hotness_report(
     epochs: int = 2,
     **options: Any,
 ) -> Record:
-    """What caches of some sizes would serve, by policy and sampler, without training.
+    """Hit rates of caches by policy, sampler and size, without training.
+
+    Args:
+        dataset: A dataset, its directory, or ``None`` for the built-in demo.
+        policies: Cache policies, as of ``graphmill hotness --policies``.
+        samplers: Samplers whose reads are counted.
+        ratios: Cache sizes, as fractions of the rows.
+        epochs: Number of epochs whose reads are counted.
+        **options: Options of the run to predict, as in :func:`train`.
 
     Returns:
-        ``results``: a record for each with ``policy``, ``sampler``, ``ratio`` (part of the rows held) and ``hit_rate`` (rows served out of those asked for);
-        ``samplers``: what each asks for.
+        ``results``: a record per combination with ``policy``, ``sampler``, ``ratio`` (fraction of
+        the rows that the cache holds) and ``hit_rate`` (fraction of the reads that it serves);
+        ``samplers``: reads of each sampler.
 
     Raises:
-        TypeError, ValueError: No such policy, sampler or option, or an impossible value.
+        TypeError, ValueError: A policy, sampler or option is unknown, or a value is out of range.
     """
     native, given = _open(dataset)._native, options_of(options)
     return _record(_graphmill.hotness_report(native, list(policies), list(samplers), list(ratios), epochs, given))
@@ -213,18 +243,23 @@ def partition(
     slack: float | None = None,
     train_slack: float | None = None,
 ) -> np.ndarray:
-    """Deals the nodes of a graph to parts, one for each machine: the part of each node (``V``, uint32).
+    """Assigns the nodes of a graph to parts, one per machine.
 
     Args:
         dataset: A dataset, its directory, or ``None`` for the built-in demo.
-        parts: How many, at most 65535.
+        parts: Number of parts, at most 65535.
         method: ``"bgl"``, ``"metis"``, ``"fennel"``, ``"ldg"``, ``"hash"`` or ``"random"``.
-        seed: Of what is drawn.
-        slack: How far above the mean a part's nodes may be, 0.1 by default: at most 1.1 times.
-        train_slack: The same of training nodes, 0.05 by default.
+        seed: Seed of the random draws.
+        slack: Allowed excess of a part's nodes over the mean. Default 0.1: at most 1.1 times the
+            mean.
+        train_slack: Allowed excess of a part's training nodes over the mean. Default 0.05.
+
+    Returns:
+        Part of each node (``V``, uint32).
 
     Raises:
-        ValueError: No such method, more parts than nodes, or a limit that the method does not keep to.
+        ValueError: The method is unknown, there are more parts than nodes, or the method does not
+            use a given limit.
     """
     given = _open(dataset)
     how = {"method": method, "parts": parts, "seed": seed, "slack": slack, "train_slack": train_slack}
@@ -243,14 +278,28 @@ def partition_report(
     batches: int = 0,
     **options: Any,
 ) -> Record:
-    """What partitions by some methods are like: the command ``graphmill partition``. With ``out`` that of the one method is written there, for training over several machines.
+    """Statistics of partitions by several methods, like ``graphmill partition``.
+
+    Args:
+        dataset: A dataset, its directory, or ``None`` for the built-in demo.
+        parts: Number of parts, at most 65535.
+        methods: Methods to compare, as in :func:`partition`.
+        out: Directory to write the partition to, for training on several machines; needs exactly
+            one method. ``None`` writes nothing.
+        seed: Seed of the random draws.
+        slack: Allowed excess of a part's nodes over the mean. Default 0.1.
+        train_slack: Allowed excess of a part's training nodes over the mean. Default 0.05.
+        batches: Minibatches drawn to count requests between parts; 0 draws a whole epoch.
+        **options: Options of the run to predict, as in :func:`train`.
 
     Returns:
-        ``results``: a record for each method with ``edge_cut``, ``balance``, ``locality``, ``cross_requests`` and ``seconds``.
+        ``results``: a record per method with ``edge_cut``, ``balance``, ``locality``,
+        ``cross_requests`` and ``seconds``.
 
     Raises:
-        TypeError, ValueError: No such method or option, an impossible value, or several methods and ``out``.
-        OSError: It cannot be written.
+        TypeError, ValueError: A method or option is unknown, a value is out of range, or ``out`` is
+            given with several methods.
+        OSError: The partition cannot be written.
     """
     how = {"methods": list(methods), "parts": parts, "seed": seed, "slack": slack, "train_slack": train_slack, "batches": batches}
     path = None if out is None else os.fspath(out)
@@ -258,7 +307,7 @@ def partition_report(
 
 
 def options() -> dict[str, Record]:
-    """Every option of :func:`train` by name, with its ``default`` and ``help``."""
+    """Options of :func:`train` by name, each with its ``kind``, ``default`` and ``help``."""
     return {
         name: Record(kind=kind, default=json.loads(default), help=text)
         for name, kind, default, text in _graphmill.options()

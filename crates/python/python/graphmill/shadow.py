@@ -12,22 +12,23 @@ from .loader import Loader, hops_of, input_nodes_of
 
 
 class ShaDowKHopSampler(Loader):
-    """The ego network of every seed by itself (Zeng et al., NeurIPS 2021): ``torch_geometric.loader.ShaDowKHopSampler``.
+    """Loader of a separate ego network per seed: ``torch_geometric.loader.ShaDowKHopSampler``.
 
-    A batch has ``x`` and all else that has a row for each node (of ``n_id``) or edge, ``edge_index`` (``2 x M``, all edges within each network),
-    ``batch`` (``N``, ascending: the seed of each node), ``ptr`` (``B + 1``, where each network begins), ``root_n_id`` (``B``, the seeds' places),
-    ``n_id``, ``e_id``, and ``y`` of the seeds.
+    A batch (Zeng et al., NeurIPS 2021) has ``x`` and all other values with a row per node (of
+    ``n_id``) or edge, ``edge_index`` (``2 x M``, all edges within each network), ``batch`` (``N``,
+    ascending: seed of each node), ``ptr`` (``B + 1``, start of each network), ``root_n_id`` (``B``,
+    positions of the seeds), ``n_id``, ``e_id``, and ``y`` of the seeds.
 
     Args:
-        data: As of :class:`graphmill.NeighborLoader`.
-        depth: Hops.
-        num_neighbors: In-neighbours of a node to sample; -1 takes all.
-        node_idx: The seeds: ids, a mask, or ``None`` for all.
-        replace: Whether a neighbour may be drawn again.
-        output, pin_memory, **kwargs: As of :class:`graphmill.NeighborLoader`.
+        data: Graph, as for :class:`graphmill.NeighborLoader`.
+        depth: Number of hops.
+        num_neighbors: In-neighbours to sample per node; -1 takes all.
+        node_idx: Seeds: ids, a mask, or ``None`` for all nodes.
+        replace: Samples with replacement.
+        output, pin_memory, **kwargs: As for :class:`graphmill.NeighborLoader`.
 
     Raises:
-        TypeError, ValueError: As of :class:`graphmill.NeighborLoader`.
+        TypeError, ValueError: As for :class:`graphmill.NeighborLoader`.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class ShaDowKHopSampler(Loader):
 
     def _open(self) -> None:
         graph = self._graph = open_graph(self.data)
-        # labels are asked of the seeds alone
+        # labels are gathered for the seeds only
         graph.tables = [(name, "seeds" if name == "y" and whose == "nodes" else whose, rows) for name, whose, rows in graph.tables]
         self._output = Output(graph, *self._how)
         self._nodes = input_nodes_of(self.node_idx, graph.num_nodes)[0]

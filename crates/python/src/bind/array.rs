@@ -1,4 +1,4 @@
-//! NumPy arrays in and out without a copy.
+//! Conversion of NumPy arrays from and to Rust memory, without copies.
 
 use std::{any::Any, ffi::c_int, ptr, sync::Arc};
 
@@ -20,30 +20,30 @@ use crate::{
     topology::{Id, check},
 };
 
-/// Keeps memory alive that an array views.
+/// Owner of memory that an array views.
 #[pyclass(frozen, module = "graphmill._graphmill")]
-struct Keep {
+struct MemoryOwner {
     _memory: Box<dyn Any + Send + Sync>,
 }
 
-/// An array of `shape` over memory that `keep` owns.
+/// Creates an array of `shape` over memory that `owner` owns.
 ///
 /// # Safety
-/// From `start` on there are initialised values of `descr`, as many as `shape` says, in C order and
-/// aligned, for as long as `keep` lives. If `writable`, nobody else reads or writes them.
+/// From `start` on there are as many initialised values of `descr` as `shape` needs, in C order and
+/// aligned, while `owner` lives. If `writable`, nothing else reads or writes them.
 pub(super) unsafe fn view<'py>(
     py: Python<'py>,
     start: *const u8,
     descr: Bound<'py, PyArrayDescr>,
     shape: &[usize],
     writable: bool,
-    keep: Box<dyn Any + Send + Sync>,
+    owner: Box<dyn Any + Send + Sync>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let keep = Bound::new(py, Keep { _memory: keep })?;
+    let owner = Bound::new(py, MemoryOwner { _memory: owner })?;
     let mut dims: Vec<npy_intp> = shape.iter().map(|&d| d as npy_intp).collect();
     let flags = if writable { npyffi::NPY_ARRAY_WRITEABLE } else { 0 };
-    // SAFETY: the caller vouches for the memory; NumPy takes over the references to `descr` and
-    // `keep`, and copies the dimensions.
+    // SAFETY: the caller guarantees the memory; NumPy takes over the references to `descr` and
+    // `owner`, and copies the dimensions.
     unsafe {
         let kind = npyffi::get_type_object(py, npyffi::NpyTypes::PyArray_Type);
         let (descr, count) = (descr.into_dtype_ptr(), dims.len() as c_int);
@@ -61,14 +61,14 @@ pub(super) unsafe fn view<'py>(
             ptr::null_mut(),
         );
         let array = Bound::from_owned_ptr_or_err(py, array)?;
-        if PY_ARRAY_API.PyArray_SetBaseObject(py, array.as_ptr().cast(), keep.into_ptr()) < 0 {
+        if PY_ARRAY_API.PyArray_SetBaseObject(py, array.as_ptr().cast(), owner.into_ptr()) < 0 {
             return Err(PyErr::fetch(py));
         }
         Ok(array)
     }
 }
 
-/// The array of a lease's values, which goes back to its pool with the array's last view.
+/// Creates an array of a lease's values; the lease returns to its pool with the array's last view.
 pub(super) fn of_lease<'py>(
     py: Python<'py>,
     lease: Lease,
@@ -77,20 +77,23 @@ pub(super) fn of_lease<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let bytes = lease.bytes();
     if shape.iter().product::<usize>() * descr.itemsize() != bytes.len() {
-        return Err(PyValueError::new_err(format!("{} bytes are no array of shape {shape:?}", bytes.len())));
+        return Err(PyValueError::new_err(format!(
+            "{} bytes do not fit an array of shape {shape:?}",
+            bytes.len()
+        )));
     }
     let start = bytes.as_ptr();
-    // SAFETY: as many bytes as were just counted, on the heap, where they stay when the lease
-    // moves; it is this array's alone.
+    // SAFETY: the number of bytes was just checked; they are on the heap, stay in place when the
+    // lease moves, and belong to this array alone.
     unsafe { view(py, start, descr, shape, true, Box::new(lease)) }
 }
 
-/// The array of a lease's 64-bit ids.
+/// Creates an array of a lease's 64-bit ids.
 pub(super) fn of_ids<'py>(py: Python<'py>, lease: Lease, shape: &[usize]) -> PyResult<Bound<'py, PyAny>> {
     of_lease(py, lease, i64::get_dtype(py), shape)
 }
 
-/// A read-only array of a buffer's values.
+/// Creates a read-only array of a buffer's values.
 pub(super) fn of_buffer<'py, T: Element + Pod + Send + Sync>(
     py: Python<'py>,
     buffer: &Buffer<T>,
@@ -99,111 +102,108 @@ pub(super) fn of_buffer<'py, T: Element + Pod + Send + Sync>(
     let values: &[T] = buffer;
     if shape.iter().product::<usize>() != values.len() {
         return Err(PyValueError::new_err(format!(
-            "{} values are no array of shape {shape:?}",
+            "{} values do not fit an array of shape {shape:?}",
             values.len()
         )));
     }
-    // SAFETY: as many values as were just counted; a clone of the buffer keeps them where they are,
-    // and nobody writes to them.
+    // SAFETY: the number of values was just checked; a clone of the buffer keeps them in place, and
+    // they are never written.
     unsafe { view(py, values.as_ptr().cast(), T::get_dtype(py), shape, false, Box::new(buffer.clone())) }
 }
 
-/// The rows of an array, whatever its type: along its first axis.
+/// Rows of an array of any type, along its first axis.
 pub(super) struct Table {
     pub(super) rows: Rows,
     pub(super) descr: Py<PyArrayDescr>,
-    /// The shape of a row.
+    /// Shape of a row.
     pub(super) shape: Vec<usize>,
 }
 
-/// Takes an array's rows as they are.
+/// Takes the rows of an array without a copy.
 ///
 /// # Errors
-/// It is no array, has no axis, is not contiguous, or holds Python objects.
+/// The object is not an array, or the array has no axis, is not contiguous or holds Python objects.
 pub(super) fn table(name: &str, given: &Bound<'_, PyAny>) -> PyResult<Table> {
     let Ok(array) = given.cast::<PyUntypedArray>() else {
         return Err(PyTypeError::new_err(format!(
-            "{name}: a NumPy array is expected, not {}",
+            "{name}: expected a NumPy array, not {}",
             given.get_type()
         )));
     };
     let descr = array.dtype();
     let Some((&rows, shape)) = array.shape().split_first() else {
         return Err(PyValueError::new_err(format!(
-            "{name}: an array with a row for each node or edge is expected, not a scalar"
+            "{name}: expected an array with a row per node or edge, not a scalar"
         )));
     };
     if descr.has_object() {
-        return Err(PyTypeError::new_err(format!("{name}: an array of numbers is expected, not of {descr}")));
+        return Err(PyTypeError::new_err(format!("{name}: expected an array of numbers, not of {descr}")));
     }
     if !array.is_c_contiguous() {
         return Err(PyValueError::new_err(format!(
-            "{name}: rows must lie one behind the other: pass numpy.ascontiguousarray(...)"
+            "{name}: the rows are not contiguous; pass numpy.ascontiguousarray(...)"
         )));
     }
     let row_bytes = shape.iter().product::<usize>() * descr.itemsize();
     // SAFETY: the object is an array, whose pointer is valid while it lives.
     let start = unsafe { (*array.as_array_ptr()).fields.data }.cast::<u8>().cast_const();
-    // SAFETY: a contiguous array of that shape; a reference to it keeps its memory where it is
-    // (NumPy refuses to resize an array that others refer to).
+    // SAFETY: the array is contiguous and has that shape; a reference to it keeps its memory in
+    // place (NumPy refuses to resize a referenced array).
     let rows = unsafe { Rows::new(start, row_bytes, rows, Arc::new(given.clone().unbind())) };
     Ok(Table { rows, descr: descr.unbind(), shape: shape.to_vec() })
 }
 
-/// Calls `$body` with the values of a one-dimensional array of whole numbers as a slice, of
-/// whichever type it is.
+/// Evaluates `$body` with the values of a one-dimensional integer array as a slice of its type.
 macro_rules! with_ids {
     ($name:expr, $given:expr, |$ids:ident| $body:expr) => {{
         let given: &Bound<'_, PyAny> = $given;
         if let Ok(array) = given.cast::<PyArray1<i64>>() {
             let array =
                 array.try_readonly().map_err(|e| crate::bind::error::value(format!("{}: {e}", $name)))?;
-            let $ids = array.as_slice().map_err(|_| crate::bind::array::gaps($name))?;
+            let $ids = array.as_slice().map_err(|_| crate::bind::array::not_contiguous($name))?;
             $body
         } else if let Ok(array) = given.cast::<PyArray1<i32>>() {
             let array =
                 array.try_readonly().map_err(|e| crate::bind::error::value(format!("{}: {e}", $name)))?;
-            let $ids = array.as_slice().map_err(|_| crate::bind::array::gaps($name))?;
+            let $ids = array.as_slice().map_err(|_| crate::bind::array::not_contiguous($name))?;
             $body
         } else if let Ok(array) = given.cast::<PyArray1<u32>>() {
             let array =
                 array.try_readonly().map_err(|e| crate::bind::error::value(format!("{}: {e}", $name)))?;
-            let $ids = array.as_slice().map_err(|_| crate::bind::array::gaps($name))?;
+            let $ids = array.as_slice().map_err(|_| crate::bind::array::not_contiguous($name))?;
             $body
         } else if let Ok(array) = given.cast::<PyArray1<u64>>() {
             let array =
                 array.try_readonly().map_err(|e| crate::bind::error::value(format!("{}: {e}", $name)))?;
-            let $ids = array.as_slice().map_err(|_| crate::bind::array::gaps($name))?;
+            let $ids = array.as_slice().map_err(|_| crate::bind::array::not_contiguous($name))?;
             $body
         } else {
-            return Err(crate::bind::array::no_ids($name, given));
+            return Err(crate::bind::array::not_ids($name, given));
         }
     }};
 }
 pub(super) use with_ids;
 
-/// What is wrong with an array that is not contiguous.
-pub(super) fn gaps(name: &str) -> PyErr {
-    PyValueError::new_err(format!(
-        "{name}: values must lie one behind the other: pass numpy.ascontiguousarray(...)"
-    ))
+/// Error for an array that is not contiguous.
+pub(super) fn not_contiguous(name: &str) -> PyErr {
+    PyValueError::new_err(format!("{name}: the values are not contiguous; pass numpy.ascontiguousarray(...)"))
 }
 
-/// What is wrong with an array that holds no ids.
-pub(super) fn no_ids(name: &str, given: &Bound<'_, PyAny>) -> PyErr {
+/// Error for an array that does not hold ids.
+pub(super) fn not_ids(name: &str, given: &Bound<'_, PyAny>) -> PyErr {
     let what = match given.cast::<PyUntypedArray>() {
         Ok(array) => format!("{} dimensions of {}", array.ndim(), array.dtype()),
         Err(_) => given.get_type().to_string(),
     };
     PyTypeError::new_err(format!(
-        "{name}: one dimension of int64, int32, uint32 or uint64 is expected, not {what}"
+        "{name}: expected one dimension of int64, int32, uint32 or uint64, not {what}"
     ))
 }
 
-/// Node ids of an array, each below `num_nodes`.
+/// Copies the node ids of an array, each below `num_nodes`.
 ///
 /// # Errors
-/// It is no array of whole numbers, or one of them is no node.
+/// The object is not an integer array, or an id is out of range.
 pub(super) fn nodes(name: &str, given: &Bound<'_, PyAny>, num_nodes: usize) -> PyResult<Vec<u32>> {
     with_ids!(name, given, |ids| {
         check(num_nodes, name, ids).map_err(super::error::value)?;

@@ -1,4 +1,4 @@
-//! Message-flow blocks, as DGL's users know them.
+//! Message-flow blocks for users of DGL.
 
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ use crate::{
     prefetch::Prefetch,
 };
 
-/// Blocks around some nodes of a dataset.
+/// Source of blocks around some nodes of a dataset.
 #[pyclass(frozen, module = "graphmill._graphmill")]
 pub(super) struct BlockSource {
     source: Arc<blocks::BlockSource>,
-    /// Type and width of feature rows, where batches have them.
+    /// Type and width of feature rows, if batches have them.
     rows: Option<(Arc<Py<PyArrayDescr>>, usize)>,
 }
 
 #[pymethods]
 impl BlockSource {
-    /// `options` are those of `train` that describe a sampler; features come through `tiers`, where
-    /// there are some.
+    /// Creates a source. `options` are the options of `train` that configure a sampler; features
+    /// are gathered through `tiers`, if given.
     #[new]
     fn new(
         py: Python<'_>,
@@ -38,8 +38,7 @@ impl BlockSource {
     ) -> PyResult<Self> {
         let mut config = TrainConfig::default();
         let mut given = configure(&mut config, options, &blocks::options())?;
-        // every sampler of this module has fan-outs, those that take all neighbours as many as
-        // layers
+        // every sampler here takes fanouts; those of all neighbours read only the number of layers
         given.retain(|name| *name != "fanout");
         config.refuse_unused(&given).map_err(error::engine)?;
         let inputs = array::nodes("input nodes", inputs, dataset.data.num_nodes())?;
@@ -62,7 +61,7 @@ impl BlockSource {
         self.source.num_inputs()
     }
 
-    /// Batches of an epoch, by the keyword arguments of [`Schedule`].
+    /// Starts an epoch, by the keyword arguments of [`Schedule`].
     #[pyo3(signature = (**schedule))]
     fn start(&self, py: Python<'_>, schedule: Option<Schedule<'_>>) -> PyResult<BlockBatches> {
         let (epoch, threads, ahead) = Schedule::given(schedule)?;
@@ -71,7 +70,7 @@ impl BlockSource {
     }
 }
 
-/// Batches under way: an iterator.
+/// Iterator over the batches of an epoch.
 #[pyclass(module = "graphmill._graphmill")]
 pub(super) struct BlockBatches {
     batches: Option<Prefetch<BlockBatch>>,
@@ -95,7 +94,7 @@ impl BlockBatches {
         }
     }
 
-    /// Ends the threads.
+    /// Ends the threads that make the batches.
     fn close(&mut self, py: Python<'_>) {
         let batches = self.batches.take();
         py.detach(|| drop(batches));
@@ -103,8 +102,8 @@ impl BlockBatches {
 }
 
 impl BlockBatches {
-    /// Number, inputs, seeds, input nodes, blocks (destinations, sources, indptr, indices,
-    /// weights), features.
+    /// Converts a batch to (number, inputs, seeds, input nodes, blocks, features), where a block is
+    /// (destinations, sources, indptr, indices, weights).
     fn tuple<'py>(&self, py: Python<'py>, batch: BlockBatch) -> PyResult<Bound<'py, PyTuple>> {
         let ids = |lease: crate::pool::Lease| {
             let count = lease.bytes().len() / 8;

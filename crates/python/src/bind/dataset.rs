@@ -1,4 +1,4 @@
-//! Datasets: opened, made of arrays, generated, imported; their arrays as NumPy's.
+//! Datasets from directories, arrays, generators and importers, with their arrays as NumPy arrays.
 
 use std::{
     path::PathBuf,
@@ -33,22 +33,22 @@ use crate::{
     topology::{self, Id},
 };
 
-/// Everything that a training run reads.
+/// Graph, features, labels and split of a training run.
 #[pyclass(frozen, module = "graphmill._graphmill", name = "Dataset")]
 pub(super) struct Dataset {
     pub(super) data: Arc<data::Dataset>,
-    /// Where it was opened or written.
+    /// Directory that it was opened from or written to.
     pub(super) path: Option<PathBuf>,
-    /// The report of the import that made it, as JSON.
+    /// Report of its import, as JSON.
     report: Option<String>,
 }
 
-/// An array, or nothing.
+/// Result of a getter of an optional array.
 type Array<'py> = PyResult<Option<Bound<'py, PyAny>>>;
 
 #[pymethods]
 impl Dataset {
-    /// Opens a dataset directory; `verify` reads and checks all of it.
+    /// Opens a dataset directory; `verify` reads every byte and compares the checksums.
     #[staticmethod]
     fn open(py: Python<'_>, path: PathBuf, verify: bool) -> PyResult<Self> {
         let open = || if verify { data::Dataset::open_verified(&path) } else { data::Dataset::open(&path) };
@@ -56,7 +56,7 @@ impl Dataset {
         Ok(Self { data, path: Some(path), report: None })
     }
 
-    /// The built-in demo.
+    /// Generates the built-in demo.
     #[staticmethod]
     fn demo(py: Python<'_>) -> PyResult<Self> {
         Ok(Self {
@@ -66,9 +66,12 @@ impl Dataset {
         })
     }
 
-    /// Of arrays: edges `src[e]` to `dst[e]`, or compressed columns `(indptr, indices)`.
+    /// Creates a dataset of arrays: edges `src[e]` to `dst[e]`, or compressed columns `(indptr,
+    /// indices)`.
     #[staticmethod]
-    #[pyo3(signature = (name, num_nodes, *, src, dst, columns, x, y, classes, parts, weight, undirected, metric))]
+    #[pyo3(signature = (
+        name, num_nodes, *, src, dst, columns, x, y, classes, parts, weight, undirected, metric
+    ))]
     #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
     fn from_arrays(
         py: Python<'_>,
@@ -127,7 +130,7 @@ impl Dataset {
         Ok(Self { data: Arc::new(data), path: None, report: None })
     }
 
-    /// Writes it as a directory.
+    /// Writes the dataset as a directory.
     fn save(&self, py: Python<'_>, path: PathBuf, replace: bool) -> PyResult<()> {
         let save = || if replace { self.data.save_replacing(&path) } else { self.data.save(&path) };
         py.detach(save).map_err(error::graph)
@@ -183,18 +186,18 @@ impl Dataset {
     }
 
     fn indptr<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.lent(py, self.data.graph.indptr())
+        self.view_of(py, self.data.graph.indptr())
     }
 
     fn indices<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.lent(py, self.data.graph.indices())
+        self.view_of(py, self.data.graph.indices())
     }
 
     fn edge_weight<'py>(&self, py: Python<'py>) -> Array<'py> {
-        self.data.graph.edge_weight().map(|weight| self.lent(py, weight)).transpose()
+        self.data.graph.edge_weight().map(|weight| self.view_of(py, weight)).transpose()
     }
 
-    /// Feature rows; sparse ones as a new dense table.
+    /// Feature rows; sparse rows are copied to a dense table.
     fn x<'py>(&self, py: Python<'py>) -> Array<'py> {
         let shape = [self.data.num_nodes(), self.data.features.dim];
         Ok(match &self.data.features.data {
@@ -208,7 +211,7 @@ impl Dataset {
         })
     }
 
-    /// Classes (`V`), or memberships (`V x C`).
+    /// Classes (`V`), or labels (`V x C` zeros and ones).
     fn y<'py>(&self, py: Python<'py>) -> Array<'py> {
         match &self.data.labels {
             Labels::Single { classes: 0, .. } => Ok(None),
@@ -219,20 +222,20 @@ impl Dataset {
         }
     }
 
-    /// The nodes of "train", "valid" or "test".
+    /// Nodes of the part "train", "valid" or "test".
     fn part<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         match self.data.split.parts().into_iter().find(|(part, _)| *part == name) {
             Some((_, nodes)) => array::of_buffer(py, nodes, &[nodes.len()]),
-            None => Err(error::value(format!("part '{name}': train, valid or test"))),
+            None => Err(error::value(format!("part '{name}': use train, valid or test"))),
         }
     }
 
-    /// What nodes were called before the dataset was reordered.
+    /// Ids of the nodes before the dataset was reordered.
     fn original_ids<'py>(&self, py: Python<'py>) -> Array<'py> {
         self.data.original_ids.as_ref().map(|ids| array::of_buffer(py, ids, &[ids.len()])).transpose()
     }
 
-    /// The report of the import that made the dataset, as JSON.
+    /// Report of the import that wrote the dataset, as JSON.
     fn import_report(&self) -> Option<&str> {
         self.report.as_deref()
     }
@@ -243,13 +246,13 @@ impl Dataset {
 }
 
 impl Dataset {
-    /// A read-only array over values that the dataset owns.
-    fn lent<'py, T: Element + bytemuck::Pod>(
+    /// Creates a read-only array over values that the dataset owns.
+    fn view_of<'py, T: Element + bytemuck::Pod>(
         &self,
         py: Python<'py>,
         values: &[T],
     ) -> PyResult<Bound<'py, PyAny>> {
-        // SAFETY: a clone of the dataset keeps its buffers, which nobody writes to, where they are.
+        // SAFETY: a clone of the dataset keeps its buffers in place, and they are never written.
         unsafe {
             array::view(
                 py,
@@ -262,7 +265,7 @@ impl Dataset {
         }
     }
 
-    /// Rows for batches: dense ones as they are, sparse ones as `f32`.
+    /// Rows for batches: dense rows in their own type, sparse rows as `f32`.
     pub(super) fn features(&self, py: Python<'_>) -> PyResult<(Table, Vec<usize>, Py<PyArrayDescr>)> {
         let dim = self.data.features.dim;
         let (table, descr) = match &self.data.features.data {
@@ -276,6 +279,7 @@ impl Dataset {
     }
 }
 
+/// Topology of compressed columns.
 fn topology_of(indptr: &Bound<'_, PyAny>, indices: &Bound<'_, PyAny>) -> PyResult<Topology> {
     let made = with_ids!("indptr", indptr, |indptr| with_ids!("indices", indices, |indices| {
         topology::Topology::from_columns(indptr, indices)
@@ -283,7 +287,7 @@ fn topology_of(indptr: &Bound<'_, PyAny>, indices: &Bound<'_, PyAny>) -> PyResul
     Ok(Topology(Arc::new(made.map_err(error::value)?)))
 }
 
-/// Features of a two-dimensional array of f32 or f16: a copy.
+/// Copies the features of a two-dimensional array of f32 or f16.
 fn features_of(x: &Bound<'_, PyAny>) -> PyResult<Features> {
     if let Ok(rows) = x.cast::<PyArray2<f32>>() {
         let dim = rows.shape()[1];
@@ -297,16 +301,15 @@ fn features_of(x: &Bound<'_, PyAny>) -> PyResult<Features> {
         let values: Vec<half::f16> = values.as_array().iter().copied().collect();
         return Ok(Features { dim, data: FeatureData::F16(values.into()) });
     }
-    Err(PyTypeError::new_err("x: two dimensions of float32 or float16 are expected"))
+    Err(PyTypeError::new_err("x: expected two dimensions of float32 or float16"))
 }
 
-/// Labels of nodes that have none.
+/// Labels of nodes without labels.
 fn unlabelled(nodes: usize) -> Labels {
     Labels::Single { class: vec![-1; nodes].into(), classes: 0 }
 }
 
-/// Classes of a vector of whole numbers, -1 where unknown, or memberships of a matrix of zeros and
-/// ones.
+/// Classes of an integer vector (-1 if unknown), or labels of a matrix of zeros and ones.
 fn labels_of(y: &Bound<'_, PyAny>, classes: Option<usize>) -> PyResult<Labels> {
     if let Ok(rows) = y.cast::<PyArray2<u8>>() {
         let classes = rows.shape()[1];
@@ -317,42 +320,43 @@ fn labels_of(y: &Bound<'_, PyAny>, classes: Option<usize>) -> PyResult<Labels> {
         let narrow = |(v, id): (usize, _)| {
             let class = Id::number(id);
             i32::try_from(class).ok().filter(|&c| c >= -1).ok_or_else(|| {
-                error::value(format!("y[{v}] is {class}: classes run from 0 on, -1 is unknown"))
+                error::value(format!("y[{v}] is {class}: classes start at 0, and -1 means unknown"))
             })
         };
         ids.iter().copied().enumerate().map(narrow).collect::<PyResult<_>>()?
     });
-    let most = class.iter().copied().max().unwrap_or(-1);
-    Ok(Labels::Single { class: class.into(), classes: classes.unwrap_or((most + 1) as usize) })
+    let max = class.iter().copied().max().unwrap_or(-1);
+    Ok(Labels::Single { class: class.into(), classes: classes.unwrap_or((max + 1) as usize) })
 }
 
-/// Tells Python how far long work is, and the work when to stop.
-struct Told {
-    /// Where messages go, and when the last one of many went.
+/// Progress that sends messages to Python and cancels the work when the flag is set.
+struct MessageProgress {
+    /// Receiver of the messages, and the time of the last `done` message.
     to: Mutex<(Sender<String>, Instant)>,
     stop: Arc<AtomicBool>,
-    /// Whether nobody looks: only stopping counts.
+    /// True to send no messages.
     quiet: bool,
 }
 
-impl Told {
-    fn say(&self, event: serde_json::Value) {
+impl MessageProgress {
+    /// Sends an event as JSON.
+    fn send(&self, event: serde_json::Value) {
         if !self.quiet {
             let to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
-            // nobody listens any more: the work is told to stop by other means
+            // a closed channel is ignored: the flag stops the work
             let _ = to.0.send(event.to_string());
         }
     }
 }
 
-impl Progress for Told {
+impl Progress for MessageProgress {
     fn stage(&self, what: &str, total: Option<u64>, unit: Unit) {
         let unit = match unit {
             Unit::Bytes => "bytes",
             Unit::Edges => "edges",
             Unit::Rows => "rows",
         };
-        self.say(serde_json::json!({ "event": "stage", "what": what, "total": total, "unit": unit }));
+        self.send(serde_json::json!({ "event": "stage", "what": what, "total": total, "unit": unit }));
     }
 
     fn done(&self, amount: u64) {
@@ -360,12 +364,12 @@ impl Progress for Told {
         if to.1.elapsed().as_millis() >= 100 {
             to.1 = Instant::now();
             drop(to);
-            self.say(serde_json::json!({ "event": "done", "amount": amount }));
+            self.send(serde_json::json!({ "event": "done", "amount": amount }));
         }
     }
 
     fn note(&self, message: &str) {
-        self.say(serde_json::json!({ "event": "note", "message": message }));
+        self.send(serde_json::json!({ "event": "note", "message": message }));
     }
 
     fn is_stopped(&self) -> bool {
@@ -373,27 +377,28 @@ impl Progress for Told {
     }
 }
 
-/// Does long work that makes a dataset, in the directory `path` where there is one, telling
-/// `observe`. Ctrl-C ends it; what it had written is removed then.
-fn long(
+/// Runs `work`, which creates a dataset in memory or in the directory `path`, and reports its
+/// progress to `observe`. Ctrl-C cancels it and removes its output.
+fn create(
     py: Python<'_>,
     observe: Option<Py<PyAny>>,
     path: Option<PathBuf>,
     work: impl FnOnce(Box<dyn Progress>) -> core::Result<(data::Dataset, Option<ImportReport>)> + Send,
 ) -> PyResult<Dataset> {
     let quiet = observe.is_none();
-    let tell = |py: Python<'_>, message: &str| {
-        observe.as_ref().map_or(Ok(()), |tell| tell.call1(py, (message,)).map(drop))
+    let report = |py: Python<'_>, message: &str| {
+        observe.as_ref().map_or(Ok(()), |observe| observe.call1(py, (message,)).map(drop))
     };
-    let worker =
-        move |stop, sender| work(Box::new(Told { to: Mutex::new((sender, Instant::now())), stop, quiet }));
-    let done = wait::run(py, worker, tell)?;
+    let worker = move |stop, sender| {
+        work(Box::new(MessageProgress { to: Mutex::new((sender, Instant::now())), stop, quiet }))
+    };
+    let done = wait::run(py, worker, report)?;
     let (data, report) = done.map_err(error::graph)?;
     let report = report.map(|report| serde_json::to_string(&report)).transpose().map_err(error::value)?;
     Ok(Dataset { data: Arc::new(data), path, report })
 }
 
-/// Generates a dataset by options as JSON, into memory or a directory.
+/// Generates a dataset in memory or in a directory; `options` is JSON.
 #[pyfunction]
 #[pyo3(signature = (generator, options, out, replace, memory, observe))]
 pub(super) fn generate(
@@ -406,7 +411,7 @@ pub(super) fn generate(
     observe: Option<Py<PyAny>>,
 ) -> PyResult<Dataset> {
     let options: GenerateOptions = serde_json::from_str(options).map_err(error::value)?;
-    long(py, observe, out.clone(), |progress| match &out {
+    create(py, observe, out.clone(), |progress| match &out {
         Some(out) => {
             generate_to(generator, out, &options, Work { memory, replace, progress }).map(|data| (data, None))
         }
@@ -414,7 +419,7 @@ pub(super) fn generate(
     })
 }
 
-/// Imports a dataset, with options as pairs of words.
+/// Imports a dataset; `options` are pairs of a name and a value.
 #[pyfunction]
 #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
 #[pyo3(signature = (format, src, out, options, replace, memory, observe))]
@@ -429,13 +434,13 @@ pub(super) fn import_dataset(
     observe: Option<Py<PyAny>>,
 ) -> PyResult<Dataset> {
     let options = import_options(&options)?;
-    long(py, observe, Some(out.clone()), |progress| {
+    create(py, observe, Some(out.clone()), |progress| {
         import_to(format, &src, &out, &options, Work { memory, replace, progress })
             .map(|imported| (imported.dataset, Some(imported.report)))
     })
 }
 
-/// Reads the options of an import.
+/// Parses the options of an import.
 fn import_options(given: &[(String, String)]) -> PyResult<ImportOptions> {
     fn parsed<T: FromStr<Err: std::fmt::Display>>(name: &str, word: &str) -> PyResult<T> {
         word.parse().map_err(|e| error::value(format!("{name} '{word}': {e}")))
@@ -445,7 +450,7 @@ fn import_options(given: &[(String, String)]) -> PyResult<ImportOptions> {
         let flag = || match word.as_str() {
             "True" => Ok(true),
             "False" => Ok(false),
-            _ => Err(PyTypeError::new_err(format!("{name}: True or False is expected, not '{word}'"))),
+            _ => Err(PyTypeError::new_err(format!("{name}: expected True or False, not '{word}'"))),
         };
         let path = || Some(PathBuf::from(word));
         match name.as_str() {

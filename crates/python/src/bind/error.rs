@@ -1,4 +1,4 @@
-//! Our errors as Python's.
+//! Conversion of errors to Python exceptions.
 
 use graphmill_engine::{
     Error,
@@ -11,12 +11,12 @@ use pyo3::{
 
 use crate::fault::Fault;
 
-/// A wrong value.
+/// `ValueError` for an invalid value.
 pub(super) fn value(message: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(unflagged(&message.to_string()))
 }
 
-/// What ended a batch.
+/// Exception for a batch that could not be made.
 pub(super) fn fault(fault: Fault) -> PyErr {
     match fault {
         Fault::Value(message) => value(message),
@@ -24,7 +24,7 @@ pub(super) fn fault(fault: Fault) -> PyErr {
     }
 }
 
-/// What a graph's or dataset's error is to Python.
+/// Exception for an error of a graph or dataset.
 pub(super) fn graph(error: graphmill_core::Error) -> PyErr {
     match error {
         graphmill_core::Error::Io { .. } => PyOSError::new_err(error.to_string()),
@@ -36,7 +36,7 @@ pub(super) fn graph(error: graphmill_core::Error) -> PyErr {
     }
 }
 
-/// What an engine's error is to Python.
+/// Exception for an error of the engine.
 pub(super) fn engine(error: Error) -> PyErr {
     let message = unflagged(&error.to_string());
     match error {
@@ -48,10 +48,10 @@ pub(super) fn engine(error: Error) -> PyErr {
     }
 }
 
-/// A message about the command line as one about keyword arguments: `--batch-size 0` is
+/// Rewrites a message about the command line for keyword arguments: `--batch-size 0` becomes
 /// `batch_size 0`.
 fn unflagged(message: &str) -> String {
-    // what stands for more than an option
+    // phrases of more than an option
     let phrases = [
         (PLACE, "dataset= takes a graphmill.Dataset or its directory"),
         (ANY_PLACE, "(dataset=)"),

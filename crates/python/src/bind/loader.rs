@@ -1,4 +1,4 @@
-//! Batches of any method.
+//! Sources of batches, for every method.
 
 use std::sync::Arc;
 
@@ -24,13 +24,13 @@ use crate::{
         neighbors::{Edges, Neighbors},
         subgraphs::Subgraphs,
     },
-    order::Order,
+    order::InputOrder,
     prefetch::Prefetch,
     source::{self, Epoch, Inputs, Of},
     table::Table,
 };
 
-/// Batches `first..last` of an epoch over the inputs in `order`: keyword arguments.
+/// Keyword arguments of `start`: the batches `first..last` of an epoch over the inputs in `order`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct Schedule<'py> {
@@ -44,26 +44,26 @@ pub(super) struct Schedule<'py> {
 }
 
 impl Schedule<'_> {
-    /// The epoch, its threads, and the batches that these make ahead.
+    /// Converts the arguments to the epoch, the number of threads and the batches made ahead.
     pub(super) fn given(given: Option<Self>) -> PyResult<(Epoch, usize, usize)> {
         let missing = || PyTypeError::new_err("start() needs keyword arguments");
         let Self { epoch, order, batch_size, first, last, threads, ahead } = given.ok_or_else(missing)?;
         let order = order.try_readonly().map_err(error::value)?;
-        let order = order.as_slice().map_err(|_| array::gaps("order"))?.to_vec();
+        let order = order.as_slice().map_err(|_| array::not_contiguous("order"))?.to_vec();
         Ok((Epoch { epoch, order, batch_size, batches: first..last }, threads, ahead))
     }
 }
 
-/// Everything but which batches are wanted.
+/// Source of batches: graph, inputs, tables and method.
 #[pyclass(frozen, module = "graphmill._graphmill")]
 pub(super) struct Source {
     source: Arc<source::Source>,
     layout: Arc<Vec<Column>>,
-    /// Of nodes, of edges.
+    /// Normalization of nodes and of edges.
     norms: Option<(Vec<f32>, Vec<f32>)>,
 }
 
-/// How a table's rows look in Python.
+/// Layout of a table's rows in Python.
 struct Column {
     of: Of,
     descr: Py<PyArrayDescr>,
@@ -72,9 +72,11 @@ struct Column {
 
 #[pymethods]
 impl Source {
-    /// Neighbours by hops, as PyG draws them. A fanout of -1 takes all.
+    /// Draws neighbours over several hops, as PyG does. A fanout of -1 takes all.
     #[staticmethod]
-    #[pyo3(signature = (topology, inputs, tables, *, seed, fanout, replace, edges, disjoint, weights = None, starts = None))]
+    #[pyo3(signature = (
+        topology, inputs, tables, *, seed, fanout, replace, edges, disjoint, weights = None, starts = None
+    ))]
     #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
     fn neighbors(
         py: Python<'_>,
@@ -93,18 +95,21 @@ impl Source {
             -1 => Ok(None),
             0..=1_000_000 => Ok(Some(k as usize)),
             _ => {
-                Err(error::value(format!("num_neighbors {k}: give 0 to 1000000 for each hop, or -1 for all")))
+                Err(error::value(format!("num_neighbors {k}: use 0 to 1000000 for each hop, or -1 for all")))
             }
         };
         let fanout: Vec<Option<usize>> = fanout.into_iter().map(each).collect::<PyResult<_>>()?;
         if fanout.len() > 64 {
-            return Err(error::value(format!("num_neighbors: {} hops, at most 64 are drawn", fanout.len())));
+            return Err(error::value(format!(
+                "num_neighbors: {} hops, but at most 64 are supported",
+                fanout.len()
+            )));
         }
         let weights = match weights {
             None => None,
             Some(array) => {
                 let array = array.try_readonly().map_err(error::value)?;
-                let values = array.as_slice().map_err(|_| array::gaps("weight_attr"))?;
+                let values = array.as_slice().map_err(|_| array::not_contiguous("weight_attr"))?;
                 Some(py.detach(|| Weights::new(&topology.0, values)).map_err(error::value)?)
             }
         };
@@ -114,7 +119,7 @@ impl Source {
             "induced" => Edges::Induced,
             other => {
                 return Err(error::value(format!(
-                    "subgraph_type '{other}': directional, bidirectional or induced"
+                    "subgraph_type '{other}': use directional, bidirectional or induced"
                 )));
             }
         };
@@ -122,7 +127,7 @@ impl Source {
         Self::new(py, topology, inputs, starts, tables, Box::new(method), seed)
     }
 
-    /// The ego network of every seed by itself.
+    /// Draws a separate ego network for every seed.
     #[staticmethod]
     #[pyo3(signature = (topology, inputs, tables, *, seed, depth, fanout, replace))]
     #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
@@ -139,14 +144,14 @@ impl Source {
         let k = usize::try_from(fanout).ok();
         if k.is_none() && fanout != -1 || depth > 64 {
             return Err(error::value(format!(
-                "num_neighbors {fanout}, depth {depth}: -1 or a number, and at most 64"
+                "num_neighbors {fanout}, depth {depth}: use -1 or at least 0, and at most 64 hops"
             )));
         }
         Self::new(py, topology, inputs, None, tables, Box::new(Ego::new(depth, k, replace)), seed)
     }
 
-    /// Subgraphs of drawn nodes: `options` are `budget`, `walk_length`, ...; `coverage` counts how
-    /// often each node and edge comes up.
+    /// Draws subgraphs of sets of nodes; a positive `coverage` also estimates the normalization of
+    /// nodes and edges.
     #[staticmethod]
     #[pyo3(signature = (topology, tables, *, seed, sampler, batches, roots, budget, walk_length, coverage))]
     #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
@@ -178,7 +183,7 @@ impl Source {
         Ok(Self { norms, ..Self::new(py, topology, &none, None, tables, Box::new(method), seed)? })
     }
 
-    /// Normalisation of nodes and edges, where it was counted.
+    /// Normalization of nodes and edges, if it was estimated.
     fn norms<'py>(&self, py: Python<'py>) -> Option<[Bound<'py, PyArray1<f32>>; 2]> {
         self.norms.as_ref().map(|(nodes, edges)| [nodes, edges].map(|norm| PyArray1::from_slice(py, norm)))
     }
@@ -188,7 +193,7 @@ impl Source {
         self.source.num_inputs()
     }
 
-    /// Batches of an epoch, by the keyword arguments of [`Schedule`].
+    /// Starts an epoch, by the keyword arguments of [`Schedule`].
     #[pyo3(signature = (**schedule))]
     fn start(&self, py: Python<'_>, schedule: Option<Schedule<'_>>) -> PyResult<Batches> {
         let (epoch, threads, ahead) = Schedule::given(schedule)?;
@@ -196,7 +201,7 @@ impl Source {
         Ok(Batches { batches: Some(batches), layout: self.layout.clone() })
     }
 
-    /// One batch of some inputs, made on this thread.
+    /// Makes one batch of the given inputs on this thread.
     fn one<'py>(
         &self,
         py: Python<'py>,
@@ -225,7 +230,7 @@ impl Source {
             Some(starts) if starts.is_sorted() && starts.last().is_some_and(|&end| end <= nodes.len()) => {
                 Inputs::runs(nodes, starts)
             }
-            Some(_) => return Err(error::value("starts ascend to at most the number of nodes")),
+            Some(_) => return Err(error::value("starts must ascend to at most the number of nodes")),
         };
         let (mut of_kinds, mut layout) = (Vec::new(), Vec::new());
         for item in tables {
@@ -236,7 +241,7 @@ impl Source {
                 "seeds" => Of::Seeds,
                 other => {
                     return Err(PyValueError::new_err(format!(
-                        "{name}: of nodes, edges or seeds, not '{other}'"
+                        "{name}: expected rows of nodes, edges or seeds, not of '{other}'"
                     )));
                 }
             };
@@ -257,7 +262,7 @@ impl Source {
     }
 }
 
-/// Batches under way: an iterator.
+/// Iterator over the batches of an epoch.
 #[pyclass(module = "graphmill._graphmill")]
 pub(super) struct Batches {
     batches: Option<Prefetch<Batch>>,
@@ -281,15 +286,15 @@ impl Batches {
         }
     }
 
-    /// Ends the threads.
+    /// Ends the threads that make the batches.
     fn close(&mut self, py: Python<'_>) {
         let batches = self.batches.take();
         py.detach(|| drop(batches));
     }
 }
 
-/// A batch as arrays: number, inputs, nodes, edge_index, edges, tree, roots, tables, nodes and
-/// edges per hop.
+/// Converts a batch to (number, inputs, nodes, edge_index, edges, tree, roots, tables, nodes per
+/// hop, edges per hop).
 fn tuple<'py>(py: Python<'py>, batch: Batch, layout: &[Column]) -> PyResult<Bound<'py, PyTuple>> {
     let (seeds, nodes, edges) = (batch.num_seeds(), batch.num_nodes(), batch.num_edges());
     let ids = |lease, n: usize| array::of_ids(py, lease, &[n]);
@@ -318,7 +323,7 @@ fn tuple<'py>(py: Python<'py>, batch: Batch, layout: &[Column]) -> PyResult<Boun
         .into_pyobject(py)
 }
 
-/// An epoch's inputs of this process, by number.
+/// Numbers of this process's inputs in an epoch, in order.
 #[pyfunction]
 #[pyo3(signature = (epoch, **options))]
 pub(super) fn order<'py>(
@@ -330,19 +335,20 @@ pub(super) fn order<'py>(
     Ok(py.detach(|| order.epoch(epoch)).into_pyarray(py))
 }
 
-/// How many batches this process gets.
+/// Number of batches of this process.
 #[pyfunction]
 #[pyo3(signature = (**options))]
 pub(super) fn num_batches(options: Option<&Bound<'_, PyDict>>) -> PyResult<usize> {
     Ok(ordering(options)?.num_batches())
 }
 
-fn ordering(options: Option<&Bound<'_, PyDict>>) -> PyResult<Order> {
+/// Parses the keyword arguments of an order.
+fn ordering(options: Option<&Bound<'_, PyDict>>) -> PyResult<InputOrder> {
     let get = |name: &str| -> PyResult<Bound<'_, PyAny>> {
         let found = options.map(|options| options.get_item(name)).transpose()?.flatten();
         found.ok_or_else(|| PyValueError::new_err(format!("'{name}' is missing")))
     };
-    let order = Order {
+    let order = InputOrder {
         inputs: get("inputs")?.extract()?,
         batch_size: get("batch_size")?.extract()?,
         shuffle: get("shuffle")?.extract()?,
@@ -353,7 +359,7 @@ fn ordering(options: Option<&Bound<'_, PyDict>>) -> PyResult<Order> {
     };
     if order.batch_size == 0 || order.rank >= order.world_size {
         return Err(error::value(format!(
-            "batch_size {}, rank {} of world_size {}: at least 1, and ranks run from 0 to world_size - 1",
+            "batch_size {}, rank {} of world_size {}: use a batch_size from 1, and a rank below world_size",
             order.batch_size, order.rank, order.world_size
         )));
     }

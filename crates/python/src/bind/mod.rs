@@ -1,9 +1,9 @@
-//! The extension module `graphmill._graphmill`. Its names are the package's own business: users see
-//! those of the Python files.
+//! The extension module `graphmill._graphmill`. Its names are internal: users see those of the
+//! package's Python files.
 //!
-//! Every call that takes long lets go of the interpreter's lock meanwhile. Faults are Python
-//! exceptions: `ValueError` for a wrong value, `TypeError` for an array of a wrong kind, `OSError`
-//! for files, `KeyboardInterrupt` where Ctrl-C ended it.
+//! Long calls release the interpreter's lock. Errors are Python exceptions: `ValueError` for an
+//! invalid value, `TypeError` for an array of a wrong type, `OSError` for files,
+//! `KeyboardInterrupt` after Ctrl-C.
 
 mod array;
 mod blocks;

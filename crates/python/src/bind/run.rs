@@ -1,5 +1,5 @@
-//! The commands as functions: options and results as JSON, which the package's Python makes objects
-//! of.
+//! Commands as functions: options and results are JSON, which the package's Python files convert to
+//! objects.
 
 use std::{
     path::{Path, PathBuf},
@@ -27,24 +27,27 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{array, dataset::Dataset, error, topology::Topology, wait};
 
-/// Sends what happens as JSON, batches at most ten times a second.
-struct Told {
+/// Observer that sends events as JSON, batches at most ten times a second.
+struct MessageObserver {
     to: Sender<String>,
+    /// Time of the last batch event.
     last: Instant,
 }
 
-impl Told {
-    fn say(&self, event: Json) {
-        // nobody listens any more: the run is told to stop by other means
+impl MessageObserver {
+    /// Sends an event as JSON.
+    fn send(&self, event: Json) {
+        // a closed channel is ignored: the flag stops the run
         let _ = self.to.send(event.to_string());
     }
 }
 
-impl Observer for Told {
+impl Observer for MessageObserver {
     fn start(&mut self, start: &Start) -> Result<()> {
-        self.say(json!({
+        self.send(json!({
             "event": "start", "epochs": start.epochs, "batches": start.batches, "seeds": start.seeds,
-            "from_epoch": start.from.0, "from_batch": start.from.1, "metric": start.metric, "parameters": start.parameters,
+            "from_epoch": start.from.0, "from_batch": start.from.1, "metric": start.metric,
+            "parameters": start.parameters,
         }));
         Ok(())
     }
@@ -55,30 +58,33 @@ impl Observer for Told {
         }
         self.last = Instant::now();
         let Progress { epoch, batches, seeds, loss, seconds } = *progress;
-        self.say(json!({
-            "event": "batch", "epoch": epoch, "batches": batches, "seeds": seeds, "loss": loss, "seconds": seconds,
+        self.send(json!({
+            "event": "batch", "epoch": epoch, "batches": batches, "seeds": seeds, "loss": loss,
+            "seconds": seconds,
         }));
         Ok(())
     }
 
     fn evaluate(&mut self, nodes: usize) {
-        self.say(json!({ "event": "evaluate", "nodes": nodes }));
+        self.send(json!({ "event": "evaluate", "nodes": nodes }));
     }
 
     fn epoch(&mut self, record: &EpochRecord) -> Result<()> {
         if let Ok(record) = serde_json::to_value(record) {
-            self.say(json!({ "event": "epoch", "record": record }));
+            self.send(json!({ "event": "epoch", "record": record }));
         }
         Ok(())
     }
 
     fn note(&mut self, message: &str) {
-        self.say(json!({ "event": "note", "message": message }));
+        self.send(json!({ "event": "note", "message": message }));
     }
 }
 
-/// Sets options of those `allowed` names from a JSON object over those in `config`, and checks
-/// them; returns which were given.
+/// Sets options in `config` from a JSON object and checks them; returns the names of those given.
+///
+/// # Errors
+/// An option is not among `allowed`, or a value is invalid.
 pub(super) fn configure(
     config: &mut TrainConfig,
     options: &str,
@@ -100,13 +106,13 @@ pub(super) fn configure(
     Ok(names)
 }
 
-/// Names the dataset's directory, where it has one.
+/// Records the directory of the dataset in `config`, or that it has none.
 pub(super) fn locate(config: &mut TrainConfig, dataset: &Dataset) {
     let path = dataset.path.as_deref().and_then(|path| std::path::absolute(path).ok());
     config.dataset = path.as_deref().and_then(Path::to_str).unwrap_or_default().to_string();
 }
 
-/// Runs `work` on as many threads as the configuration says.
+/// Runs `work` on a pool of `threads` threads, or on the current pool if 0.
 fn on_threads<T: Send>(threads: usize, work: impl FnOnce() -> T + Send) -> Result<T> {
     if threads == 0 {
         return Ok(work());
@@ -116,13 +122,13 @@ fn on_threads<T: Send>(threads: usize, work: impl FnOnce() -> T + Send) -> Resul
     Ok(pool.install(work))
 }
 
-/// The dataset of the run in `dir`.
+/// Opens the dataset of the run in `dir`.
 fn of_run(dir: &Path, config: &TrainConfig) -> Result<graphmill_engine::Dataset> {
     Origin::open_of(Origin::of_run(dir, config)?.as_ref(), dir, config)
 }
 
-/// Trains, and returns the summary as JSON. Without a dataset a resumed run takes its own, a new
-/// one the demo.
+/// Trains and returns the summary as JSON. Without a dataset, a resumed run takes its own, and a
+/// new run takes the demo.
 #[pyfunction]
 #[pyo3(signature = (dataset, options, out, resume, observe))]
 pub(super) fn train(
@@ -160,24 +166,24 @@ pub(super) fn train(
         Some(dir) => Some(RunDir::create(dir).map_err(error::engine)?),
         None => None,
     };
-    let tell = |py: Python<'_>, message: &str| {
-        observe.as_ref().map_or(Ok(()), |tell| tell.call1(py, (message,)).map(drop))
+    let report = |py: Python<'_>, message: &str| {
+        observe.as_ref().map_or(Ok(()), |observe| observe.call1(py, (message,)).map(drop))
     };
     let work = move |stop: Arc<AtomicBool>, to| {
         let train = || {
-            let told = Told { to, last: Instant::now() };
-            let mut observer = Recorder::new(&config, run.as_ref(), Box::new(told));
+            let messages = MessageObserver { to, last: Instant::now() };
+            let mut observer = Recorder::new(&config, run.as_ref(), Box::new(messages));
             let stop = || stop.load(Relaxed);
-            let job = RunContext { run: run.as_ref(), resume, observer: &mut observer, stop: &stop };
-            graphmill_engine::train(&config, &data, job)
+            let context = RunContext { run: run.as_ref(), resume, observer: &mut observer, stop: &stop };
+            graphmill_engine::train(&config, &data, context)
         };
         on_threads(config.threads, train)?
     };
-    let summary = wait::run(py, work, tell)?.map_err(error::engine)?;
+    let summary = wait::run(py, work, report)?.map_err(error::engine)?;
     serde_json::to_string(&summary).map_err(error::value)
 }
 
-/// Every metric of a run's model on every part of the split, as JSON.
+/// Scores a run's model by every metric on every part of the split; returns JSON.
 #[pyfunction]
 #[pyo3(signature = (run, dataset, last))]
 pub(super) fn evaluate(
@@ -197,7 +203,7 @@ pub(super) fn evaluate(
     serde_json::to_string(&scores.map_err(error::engine)?).map_err(error::value)
 }
 
-/// Writes what a run's model says of nodes into a file, and returns what was written as JSON.
+/// Writes predictions of a run's model to a file; returns their description as JSON.
 #[pyfunction]
 #[pyo3(signature = (run, dataset, nodes, kind, last, original_ids, out))]
 #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
@@ -215,7 +221,9 @@ pub(super) fn predict(
         "classes" => Kind::Classes,
         "probabilities" => Kind::Probabilities,
         "embeddings" => Kind::Embeddings,
-        other => return Err(error::value(format!("kind '{other}': classes, probabilities or embeddings"))),
+        other => {
+            return Err(error::value(format!("kind '{other}': use classes, probabilities or embeddings")));
+        }
     };
     let data = dataset.map(|dataset| dataset.data.clone());
     let written = wait::quietly(py, move |progress| {
@@ -233,7 +241,7 @@ pub(super) fn predict(
     serde_json::to_string(&written.map_err(error::engine)?).map_err(error::value)
 }
 
-/// The score of every node by a metric of hotness.
+/// Scores every node by a hotness metric.
 #[pyfunction]
 #[pyo3(signature = (dataset, metric, options))]
 pub(super) fn hotness<'py>(
@@ -252,7 +260,7 @@ pub(super) fn hotness<'py>(
     Ok(scores.map_err(error::engine)?.into_pyarray(py))
 }
 
-/// What caches would serve, as JSON.
+/// Hit rates of caches, as JSON.
 #[pyfunction]
 #[pyo3(signature = (dataset, policies, samplers, ratios, epochs, options))]
 pub(super) fn hotness_report(
@@ -275,7 +283,7 @@ pub(super) fn hotness_report(
     serde_json::to_string(&report.map_err(error::engine)?).map_err(error::value)
 }
 
-/// Deals the nodes of a graph to parts: the part of each.
+/// Assigns the nodes of a graph to parts; returns the part of each node.
 #[pyfunction]
 #[pyo3(signature = (topology, train, *, method, **options))]
 pub(super) fn partition<'py>(
@@ -297,8 +305,8 @@ pub(super) fn partition<'py>(
     Ok(made.map_err(error::graph)?.into_pyarray(py))
 }
 
-/// What partitions by some methods are like, as JSON; the one of a single method is written to
-/// `out`.
+/// Statistics of partitions by several methods, as JSON. The partition of a single method is
+/// written to `out`.
 #[pyfunction]
 #[pyo3(signature = (dataset, *, methods, batches, options, out, **partition))]
 pub(super) fn partition_report(
@@ -334,7 +342,7 @@ pub(super) struct PartitionOptions {
     train_slack: Option<f64>,
 }
 
-/// Options of partitioners; a limit that none of these `methods` keeps to is refused.
+/// Checks the options of partitioners; a limit that none of the `methods` uses is refused.
 fn checked(methods: &[String], options: Option<PartitionOptions>) -> PyResult<parting::Options> {
     let missing = || PyTypeError::new_err("parts, seed, slack and train_slack are needed");
     let PartitionOptions { parts, seed, slack, train_slack } = options.ok_or_else(missing)?;
@@ -347,13 +355,14 @@ fn checked(methods: &[String], options: Option<PartitionOptions>) -> PyResult<pa
     let slack = slack.unwrap_or(default.slack);
     let train_slack = train_slack.unwrap_or(default.train_slack);
     if parts == 0 || !(slack >= 0.0 && train_slack >= 0.0) {
-        let message = format!("parts {parts}, slack {slack}, train_slack {train_slack}: at least 1, 0 and 0");
+        let message =
+            format!("parts {parts}, slack {slack}, train_slack {train_slack}: use at least 1, 0 and 0");
         return Err(error::value(message));
     }
     Ok(parting::Options { parts, seed, slack, train_slack })
 }
 
-/// Every option of a run: name, kind of value, default as JSON, help.
+/// All options of a run: name, kind of value, default as JSON, help.
 #[pyfunction]
 pub(super) fn options() -> Vec<(&'static str, &'static str, String, String)> {
     let config = TrainConfig::default();

@@ -1,4 +1,4 @@
-//! A dataset's rows in tiers: caches in memory, the disk behind them.
+//! Feature rows of a dataset in tiers: caches in memory over the disk.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{table::Table, tiered::Tiered};
 
-/// Rows that a loader gathers through tiers.
+/// Feature rows that a loader gathers through tiers.
 #[pyclass(frozen, module = "graphmill._graphmill")]
 pub(super) struct Tiers {
     rows: Arc<Tiered>,
@@ -28,8 +28,9 @@ pub(super) struct Tiers {
 
 #[pymethods]
 impl Tiers {
-    /// Opens them by options of `train`, those `given` by the caller among them, for batches around
-    /// `inputs` (the training nodes where there are none), with whose hotness caches are filled.
+    /// Opens the tiers that `options` of `train` configure; `given` lists the options that the user
+    /// set. Caches are filled by the hotness of batches around `inputs`, or around the training
+    /// nodes if that is `None`.
     #[new]
     fn new(
         py: Python<'_>,
@@ -54,7 +55,10 @@ impl Tiers {
         }
         let (dim, is_half) = (data.features.dim, matches!(data.features.data, FeatureData::F16(_)));
         if dim == 0 {
-            return Err(error::value(format!("dataset {}: it has no features to hold in tiers", data.name)));
+            return Err(error::value(format!(
+                "dataset {}: it has no features, so tiers have nothing to hold; leave out the tier options",
+                data.name
+            )));
         }
         let opened = wait::quietly(py, move |progress| tiers::open(&config, &data, progress))?;
         let tiers::Tiers { feature, description, has_devices } = opened.map_err(error::engine)?;
@@ -62,13 +66,13 @@ impl Tiers {
         Ok(Self { rows, dim, is_half, description, has_devices })
     }
 
-    /// Which tiers there are, in words.
+    /// Description of the tiers.
     #[getter]
     fn description(&self) -> &str {
         &self.description
     }
 
-    /// Rows, bytes and seconds of each tier, and the nearest one's share.
+    /// Rows, bytes and seconds of each tier, and the hit rate of the nearest.
     fn traffic<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let traffic = self.rows.traffic();
         let all = PyDict::new(py);
@@ -85,7 +89,7 @@ impl Tiers {
 }
 
 impl Tiers {
-    /// The rows, the shape of one, and the type of its values.
+    /// The rows, the shape of a row, and the type of its values.
     pub(super) fn table(&self, py: Python<'_>) -> (Table, Vec<usize>, Py<PyArrayDescr>) {
         let descr = if self.is_half { half::f16::get_dtype(py) } else { f32::get_dtype(py) };
         (Table::Tiered(self.rows.clone()), vec![self.dim], descr.unbind())

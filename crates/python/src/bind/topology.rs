@@ -1,4 +1,4 @@
-//! Edges between nodes, of which loaders make batches.
+//! Topologies: the edges that loaders draw from.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use pyo3::prelude::*;
 use super::{array, array::with_ids, error};
 use crate::topology;
 
-/// Edges between nodes.
+/// Edges between the nodes of a graph.
 #[pyclass(frozen, module = "graphmill._graphmill")]
 pub(super) struct Topology(pub(super) Arc<topology::Topology>);
 
 #[pymethods]
 impl Topology {
-    /// Topology of an edge list: `src[e]` to `dst[e]`.
+    /// Builds the topology of edges `src[e]` to `dst[e]`.
     #[staticmethod]
     fn from_edges(
         py: Python<'_>,
@@ -23,15 +23,15 @@ impl Topology {
         dst: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
         let made = with_ids!("edge_index[0]", src, |src| {
-            // both rows are of one array, so users cannot make another type for the second
+            // both rows come from one array, so their types are equal
             let dst = same_as(src, dst)?;
-            let dst = dst.as_slice().map_err(|_| array::gaps("edge_index[1]"))?;
+            let dst = dst.as_slice().map_err(|_| array::not_contiguous("edge_index[1]"))?;
             py.detach(|| topology::Topology::from_edges(num_nodes, src, dst))
         });
         Ok(Self(Arc::new(made.map_err(error::value)?)))
     }
 
-    /// Topology of compressed columns.
+    /// Builds the topology of compressed columns.
     #[staticmethod]
     fn from_columns(py: Python<'_>, indptr: &Bound<'_, PyAny>, indices: &Bound<'_, PyAny>) -> PyResult<Self> {
         let made = with_ids!("indptr", indptr, |indptr| with_ids!("indices", indices, |indices| {
@@ -51,11 +51,11 @@ impl Topology {
     }
 }
 
-/// An array of the type of `of`.
+/// Casts an array to the element type of `of`.
 fn same_as<'py, T: numpy::Element>(
     _of: &[T],
     given: &Bound<'py, PyAny>,
 ) -> PyResult<numpy::PyReadonlyArray1<'py, T>> {
-    let array = given.cast::<PyArray1<T>>().map_err(|_| array::no_ids("edge_index[1]", given))?;
+    let array = given.cast::<PyArray1<T>>().map_err(|_| array::not_ids("edge_index[1]", given))?;
     array.try_readonly().map_err(|e| error::value(format!("edge_index[1]: {e}")))
 }

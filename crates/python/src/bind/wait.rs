@@ -1,5 +1,4 @@
-//! Waiting without keeping the interpreter from anything: its lock is let go, and Ctrl-C is
-//! noticed.
+//! Waiting for Rust threads: the interpreter's lock is released, and Ctrl-C is noticed.
 
 use std::{
     sync::{
@@ -16,16 +15,16 @@ use pyo3::{exceptions::PyRuntimeError, prelude::*};
 
 use crate::prefetch::{Prefetch, Taken};
 
-/// How often signals are looked for.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// Time between two checks for signals.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The next value of a prefetcher, or none at its end.
+/// Takes the next value of a prefetcher; `None` at its end.
 ///
 /// # Errors
-/// A value that could not be made; Ctrl-C.
+/// The value could not be made, or Ctrl-C was pressed.
 pub(super) fn next<T: Send + 'static>(py: Python<'_>, values: &Prefetch<T>) -> PyResult<Option<T>> {
     loop {
-        match py.detach(|| values.take(PATIENCE)).map_err(super::error::fault)? {
+        match py.detach(|| values.take(SIGNAL_INTERVAL)).map_err(super::error::fault)? {
             Taken::Value(value) => return Ok(Some(value)),
             Taken::End => return Ok(None),
             Taken::NotYet => py.check_signals()?,
@@ -33,16 +32,16 @@ pub(super) fn next<T: Send + 'static>(py: Python<'_>, values: &Prefetch<T>) -> P
     }
 }
 
-/// Does `work` on a thread of its own, which sends messages and looks at a flag that says whether
-/// to stop. This one passes the messages on to `tell` and looks for signals. After an error of
-/// either the flag is set, and `work` waited for.
+/// Runs `work` on a new thread, which sends messages and checks a flag that asks it to stop. The
+/// calling thread passes the messages to `report` and checks for signals. If either fails, it sets
+/// the flag and waits for `work`.
 ///
 /// # Errors
-/// What `tell` raised, or Ctrl-C; `work` panicked.
+/// `report` raised an exception, Ctrl-C was pressed, or `work` panicked.
 pub(super) fn run<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(Arc<AtomicBool>, Sender<String>) -> T + Send,
-    tell: impl Fn(Python<'_>, &str) -> PyResult<()> + Send + Sync,
+    report: impl Fn(Python<'_>, &str) -> PyResult<()> + Send + Sync,
 ) -> PyResult<T> {
     let (sender, messages) = channel();
     py.detach(move || {
@@ -50,48 +49,48 @@ pub(super) fn run<T: Send>(
         thread::scope(|scope| {
             let flag = stop.clone();
             let worker = scope.spawn(move || work(flag, sender));
-            let error = pass_on(&messages, &stop, &tell);
+            let error = forward(&messages, &stop, &report);
             let done = worker
                 .join()
-                .map_err(|_| PyRuntimeError::new_err("a fault in graphmill: see the message above"))?;
+                .map_err(|_| PyRuntimeError::new_err("internal error in graphmill; see the message above"))?;
             error.map_or(Ok(done), Err)
         })
     })
 }
 
-/// [`run`] of work that says nothing and is told by a watcher that it is to stop.
+/// Runs `work` like [`run`], with a progress receiver that only cancels it.
 ///
 /// # Errors
-/// Ctrl-C; `work` panicked.
+/// Ctrl-C was pressed, or `work` panicked.
 pub(super) fn quietly<T: Send>(py: Python<'_>, work: impl FnOnce(&dyn Progress) -> T + Send) -> PyResult<T> {
     let work = |stop, sender| {
-        let done = work(&Stops(stop));
-        // its end is what the other thread waits for
+        let done = work(&StopFlag(stop));
+        // the calling thread waits until the sender is dropped
         drop(sender);
         done
     };
     run(py, work, |_, _| Ok(()))
 }
 
-/// Says nothing, and when to stop.
-pub(super) struct Stops(pub(super) Arc<AtomicBool>);
+/// Progress that reports nothing and cancels the work when the flag is set.
+pub(super) struct StopFlag(pub(super) Arc<AtomicBool>);
 
-impl Progress for Stops {
+impl Progress for StopFlag {
     fn is_stopped(&self) -> bool {
         self.0.load(Relaxed)
     }
 }
 
-/// Until the worker has let go of its sender.
-fn pass_on(
+/// Passes messages to `report` until the worker drops its sender; returns the first error.
+fn forward(
     messages: &Receiver<String>,
     stop: &AtomicBool,
-    tell: &(impl Fn(Python<'_>, &str) -> PyResult<()> + Sync),
+    report: &(impl Fn(Python<'_>, &str) -> PyResult<()> + Sync),
 ) -> Option<PyErr> {
     let mut first = None;
     loop {
-        let got = match messages.recv_timeout(PATIENCE) {
-            Ok(message) => Python::attach(|py| tell(py, &message).and_then(|()| py.check_signals())),
+        let got = match messages.recv_timeout(SIGNAL_INTERVAL) {
+            Ok(message) => Python::attach(|py| report(py, &message).and_then(|()| py.check_signals())),
             Err(RecvTimeoutError::Timeout) => Python::attach(|py| py.check_signals()),
             Err(RecvTimeoutError::Disconnected) => return first,
         };

@@ -1,10 +1,10 @@
-//! Drawn edges, both ways.
+//! Drawn edges in both directions.
 
 use crate::batch::Drawn;
 
-/// Adds the way back of every edge, drops repeated ones, and sorts by destination, then source
-/// (PyG's `to_bidirectional`). An edge that was drawn itself keeps its number; one that was not has
-/// that of the way there. O(M log M).
+/// Adds the reverse of every edge, drops duplicates, and sorts by destination, then source (PyG's
+/// `to_bidirectional`). A drawn edge keeps its number; an added edge has the number of its reverse.
+/// O(M log M).
 pub(super) fn both_ways(out: &mut Drawn) {
     let Drawn { src, dst, edges, .. } = out;
     let there = src.iter().zip(&*dst).map(|(&u, &v)| u64::from(v) << 32 | u64::from(u));

@@ -1,15 +1,29 @@
-//! Which places of a node's row are drawn: one node at a time, by plain loops. (Uniform draws
-//! without replacement have a faster way, [`graphmill_loader::sampler::neighbor::draw_offsets`];
-//! where both apply they draw alike.)
+//! Draws of a node's edges, one node at a time, by plain loops.
 //!
-//! - Without replacement and weights: Floyd's algorithm; a row of at most `k` edges is taken whole.
-//! - With replacement: `k` independent draws, however short the row.
-//! - By weight with replacement: a search in the running sums of the weights, made once.
-//! - By weight without replacement: of each edge an exponential variable of its weight's rate, the
-//!   `k` smallest (Efraimidis and Spirakis, IPL 2006). O(d log k).
+//! Uniform draws without replacement have a faster implementation,
+//! [`graphmill_loader::sampler::neighbor::draw_offsets`], which draws the same edges.
 //!
-//! An edge that weighs 0 is never drawn. A fanout of -1 takes whole rows, with replacement too, as
+//! # Algorithm
+//!
+//! - Without replacement, uniform: Floyd's algorithm; a row of at most `k` edges is taken whole.
+//! - With replacement, uniform: `k` independent draws, even from a shorter row.
+//! - With replacement, by weight: `k` binary searches in the running sums of the weights, which are
+//!   computed once.
+//! - Without replacement, by weight: an exponential variable per edge with the weight as its rate;
+//!   the `k` smallest are drawn.
+//!
+//! An edge of weight 0 is never drawn. A fanout of -1 takes whole rows, also with replacement, as
 //! in PyG.
+//!
+//! # Source
+//!
+//! Efraimidis and Spirakis, *Weighted random sampling with a reservoir*, Information Processing
+//! Letters 2006.
+//!
+//! # Cost
+//!
+//! For a row of `d` edges: O(k) uniform, O(k log d) by weight with replacement, O(d log k) by
+//! weight without replacement.
 
 use std::{cmp::Ordering, collections::BinaryHeap, sync::Arc};
 
@@ -18,34 +32,35 @@ use rustc_hash::FxHashSet;
 
 use crate::topology::Topology;
 
-/// Up to this many draws equal ones are found by a scan.
-const SCAN: usize = 48;
+/// Maximum number of draws whose duplicates are found by a linear scan instead of a hash set.
+const MAX_SCAN: usize = 48;
 
-/// What edges weigh, in the graph's order.
+/// Weights of the edges, in the graph's order.
 #[derive(Clone, Debug)]
 pub struct Weights {
     weights: Arc<[f64]>,
-    /// Running sums over all edges, `E + 1`.
+    /// Running sums of each row, `E + 1` entries.
     sums: Arc<[f64]>,
 }
 
 impl Weights {
-    /// `of_edges`: in the order of the user's list.
+    /// Prepares the weights `of_edges`, given in the order of the user's list.
     ///
     /// # Errors
-    /// Not a weight per edge, or one that is negative or not finite, or their sum is not finite.
+    /// The number of weights differs from the edges, or a weight or a row's sum is not finite, or a
+    /// weight is negative.
     pub fn new(topology: &Topology, of_edges: &[f64]) -> Result<Self, String> {
         let edges = topology.graph().num_edges();
         if of_edges.len() != edges {
             return Err(format!("{} edge weights for {edges} edges", of_edges.len()));
         }
         if let Some(e) = of_edges.iter().position(|w| !(w.is_finite() && *w >= 0.0)) {
-            return Err(format!("edge {e} weighs {}: weights are finite and at least 0", of_edges[e]));
+            return Err(format!("edge {e} weighs {}: weights must be finite and at least 0", of_edges[e]));
         }
         let weights = topology.arrange(of_edges);
         let mut sums = Vec::with_capacity(edges + 1);
         sums.push(0.0);
-        // every row's sums begin anew: what other rows weigh does not cost it digits
+        // sums restart in every row, so that the weights of other rows cost no precision
         for ends in topology.graph().indptr().windows(2) {
             let mut sum = 0.0;
             for &weight in &weights[ends[0] as usize..ends[1] as usize] {
@@ -53,30 +68,30 @@ impl Weights {
                 sums.push(sum);
             }
             if !sum.is_finite() {
-                return Err("the weights of a node's edges have no finite sum: scale them down".into());
+                return Err("the weights of a node's edges have no finite sum; scale them down".into());
             }
         }
         Ok(Self { weights: weights.into(), sums: sums.into() })
     }
 }
 
-/// How a node's edges are drawn.
+/// Rule by which a node's edges are drawn.
 #[derive(Clone, Debug, Default)]
 pub struct Draws {
-    /// Whether an edge may be drawn again.
+    /// True to draw with replacement.
     pub replace: bool,
-    /// What edges weigh; `None`: all the same.
+    /// Weights of the edges; `None` for uniform draws.
     pub weights: Option<Weights>,
 }
 
-/// Memory that is used again.
+/// Buffers reused between draws.
 #[derive(Default)]
-pub struct Room {
+pub struct Scratch {
     heap: BinaryHeap<Key>,
     taken: FxHashSet<u32>,
 }
 
-/// An edge's key, and where it is in the row.
+/// Key of an edge, and its position in the row.
 #[derive(PartialEq)]
 struct Key(f64, u32);
 
@@ -95,53 +110,53 @@ impl PartialOrd for Key {
 }
 
 impl Draws {
-    /// Whether all edges weigh the same and are drawn once at most.
+    /// Returns true for uniform draws without replacement.
     pub fn is_plain(&self) -> bool {
         !self.replace && self.weights.is_none()
     }
 
-    /// Appends the drawn places of the row `start..end` of the graph's edges to `out`, counted from
-    /// `start`.
+    /// Appends the drawn positions of the row `start..end` of the graph's edges to `out`, relative
+    /// to `start`.
     pub fn draw(
         &self,
         (start, end): (u64, u64),
         fanout: Option<usize>,
         mut stream: Stream,
-        room: &mut Room,
+        scratch: &mut Scratch,
         out: &mut Vec<u32>,
     ) {
         let degree = end - start;
         let Some(k) = fanout.filter(|&k| self.replace || (k as u64) < degree || self.weights.is_some())
         else {
-            // whole; of weighted rows what weighs something
-            let weighs = |&e: &u32| {
+            // the whole row; of weighted rows the edges with positive weight
+            let has_weight = |&e: &u32| {
                 self.weights
                     .as_ref()
                     .is_none_or(|w| fanout.is_none() || w.weights[start as usize + e as usize] > 0.0)
             };
-            return out.extend((0..degree as u32).filter(weighs));
+            return out.extend((0..degree as u32).filter(has_weight));
         };
         if degree == 0 || k == 0 {
             return;
         }
         match &self.weights {
             None if self.replace => out.extend((0..k).map(|_| stream.below(degree) as u32)),
-            None => floyd(degree, k, stream, room, out),
+            None => floyd(degree, k, stream, scratch, out),
             Some(weights) if self.replace => {
                 let sums = &weights.sums[start as usize + 1..end as usize + 1];
                 let all = sums[sums.len() - 1];
                 if all > 0.0 {
-                    // rounding may bring the product up to the sum itself
+                    // rounding may raise the product to the sum itself
                     let last = sums.partition_point(|&sum| sum < all) as u32;
                     let each = |_| {
-                        let aim = stream.uniform() * all;
-                        (sums.partition_point(|&sum| sum <= aim) as u32).min(last)
+                        let target = stream.uniform() * all;
+                        (sums.partition_point(|&sum| sum <= target) as u32).min(last)
                     };
                     out.extend((0..k).map(each));
                 }
             }
             Some(weights) => {
-                let heap = &mut room.heap;
+                let heap = &mut scratch.heap;
                 heap.clear();
                 for (e, &weight) in (0..).zip(&weights.weights[start as usize..end as usize]) {
                     let key = Key(-(1.0 - stream.uniform()).ln() / weight, e);
@@ -162,17 +177,17 @@ impl Draws {
     }
 }
 
-/// `k < degree` distinct numbers below `degree`, as [`graphmill_loader::sampler::neighbor`] draws
-/// them.
-fn floyd(degree: u64, k: usize, mut stream: Stream, room: &mut Room, out: &mut Vec<u32>) {
+/// Draws `k < degree` distinct numbers below `degree`, the same as
+/// [`graphmill_loader::sampler::neighbor`].
+fn floyd(degree: u64, k: usize, mut stream: Stream, scratch: &mut Scratch, out: &mut Vec<u32>) {
     let from = out.len();
-    room.taken.clear();
+    scratch.taken.clear();
     for j in degree - k as u64..degree {
         let t = stream.below(j + 1) as u32;
-        let taken = if k <= SCAN { out[from..].contains(&t) } else { !room.taken.insert(t) };
+        let taken = if k <= MAX_SCAN { out[from..].contains(&t) } else { !scratch.taken.insert(t) };
         let t = if taken { j as u32 } else { t };
-        if taken && k > SCAN {
-            room.taken.insert(t);
+        if taken && k > MAX_SCAN {
+            scratch.taken.insert(t);
         }
         out.push(t);
     }
@@ -187,19 +202,20 @@ mod tests {
         Topology::from_edges(degree, &src, &vec![0i64; degree]).unwrap()
     }
 
-    /// How often each place is drawn in `times` draws of `k`, and the fewest and most a time.
+    /// Number of times that each position is drawn in `times` draws of `k`, and the fewest and most
+    /// positions of a draw.
     fn counts(draws: &Draws, degree: usize, k: Option<usize>, times: u64) -> (Vec<u32>, usize, usize) {
-        let (mut counts, mut room, mut out) = (vec![0; degree], Room::default(), Vec::new());
+        let (mut counts, mut scratch, mut out) = (vec![0; degree], Scratch::default(), Vec::new());
         let (mut fewest, mut most) = (usize::MAX, 0);
         for key in 0..times {
             out.clear();
-            draws.draw((0, degree as u64), k, Stream::new(key), &mut room, &mut out);
+            draws.draw((0, degree as u64), k, Stream::new(key), &mut scratch, &mut out);
             (fewest, most) = (fewest.min(out.len()), most.max(out.len()));
             if !draws.replace {
                 let mut sorted = out.clone();
                 sorted.sort();
                 sorted.dedup();
-                assert_eq!(sorted.len(), out.len(), "drawn twice");
+                assert_eq!(sorted.len(), out.len(), "a position was drawn twice");
             }
             out.iter().for_each(|&e| counts[e as usize] += 1);
         }
@@ -207,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_are_of_the_right_number_and_distribution() {
+    fn draws_have_the_right_number_and_distribution() {
         let weights = [0.0, 1.0, 2.0, 4.0, 0.0, 1.0];
         let weighted =
             |replace| Draws { replace, weights: Some(Weights::new(&topology(6), &weights).unwrap()) };
@@ -216,7 +232,7 @@ mod tests {
         let near = |counts: &[u32], expected: &[f64]| {
             for (&count, &expected) in counts.iter().zip(expected) {
                 let expected = expected * times as f64;
-                // six sigma of a binomial
+                // six standard deviations of a binomial
                 assert!(
                     (f64::from(count) - expected).abs() <= 6.0 * expected.sqrt(),
                     "{counts:?}, not {expected}"
@@ -234,7 +250,7 @@ mod tests {
         let (of, fewest, most) = counts(&weighted(true), 6, Some(3), times);
         assert_eq!((fewest, most), (3, 3));
         near(&of, &weights.map(|w| 3.0 * w / 8.0));
-        // the first of two without replacement is by weight, the second by the weights of the rest
+        // without replacement, the first is drawn by weight, the second by the remaining weights
         let (of, fewest, most) = counts(&weighted(false), 6, Some(2), times);
         assert_eq!((fewest, most), (2, 2));
         let second = |v: usize| -> f64 {
@@ -252,11 +268,11 @@ mod tests {
     }
 
     #[test]
-    fn weights_that_are_none_are_refused() {
-        let said = |weights: &[f64]| Weights::new(&topology(3), weights).unwrap_err();
-        assert!(said(&[1.0]).contains("1 edge weights for 3 edges"));
-        assert!(said(&[1.0, -1.0, 0.0]).contains("edge 1 weighs -1"));
-        assert!(said(&[1.0, 1.0, f64::NAN]).contains("edge 2 weighs NaN"));
-        assert!(said(&[f64::MAX; 3]).contains("finite sum"));
+    fn invalid_weights_are_refused() {
+        let error = |weights: &[f64]| Weights::new(&topology(3), weights).unwrap_err();
+        assert!(error(&[1.0]).contains("1 edge weights for 3 edges"));
+        assert!(error(&[1.0, -1.0, 0.0]).contains("edge 1 weighs -1"));
+        assert!(error(&[1.0, 1.0, f64::NAN]).contains("edge 2 weighs NaN"));
+        assert!(error(&[f64::MAX; 3]).contains("finite sum"));
     }
 }

@@ -1,22 +1,34 @@
-//! The ego network of every seed by itself: what ShaDow trains on (Zeng et al., *Decoupling the
-//! depth and scope of graph neural networks*, NeurIPS 2021).
+//! A separate ego network for every seed, on which ShaDow trains.
+//!
+//! # Algorithm
+//!
+//! Draws neighbours over `depth` hops in a tree per seed, takes all edges within each tree, and
+//! sorts nodes and edges by seed.
+//!
+//! # Source
+//!
+//! Zeng et al., *Decoupling the depth and scope of graph neural networks*, NeurIPS 2021.
+//!
+//! # Cost
+//!
+//! O(sum of the drawn nodes' in-degrees + N log N + M log M) for `N` drawn nodes and `M` edges.
 
 use graphmill_loader::BatchKey;
 
 use super::{
-    Method, Room,
+    Method, Scratch,
     draw::Draws,
     neighbors::{Edges, Neighbors},
 };
 use crate::{batch::Drawn, topology::Topology};
 
-/// Draws neighbours around each seed and takes all edges among them. Nodes come seed by seed, so
-/// that each network is a run of the list.
+/// Method that draws the ego network of each seed. Nodes come seed by seed, so that each network is
+/// contiguous in the list.
 #[derive(Clone, Debug)]
 pub struct Ego(Neighbors);
 
 impl Ego {
-    /// `fanout` neighbours of every node over `depth` hops; `None`: all.
+    /// Draws `fanout` neighbours of every node over `depth` hops; `None` takes all.
     pub fn new(depth: usize, fanout: Option<usize>, replace: bool) -> Self {
         let draws = Draws { replace, weights: None };
         Self(Neighbors { fanout: vec![fanout; depth], draws, edges: Edges::Induced, disjoint: true })
@@ -29,12 +41,12 @@ impl Method for Ego {
         topology: &Topology,
         key: BatchKey,
         seeds: &[u32],
-        room: &mut Room,
+        scratch: &mut Scratch,
         out: &mut Drawn,
     ) -> Result<(), String> {
-        self.0.draw(topology, key, seeds, room, out)?;
+        self.0.draw(topology, key, seeds, scratch, out)?;
         let Some(tree) = out.tree.take() else { return Ok(()) };
-        // by tree, first seen first: stable
+        // a stable sort by tree keeps the order of discovery
         let mut order: Vec<u32> = (0..out.nodes.len() as u32).collect();
         order.sort_by_key(|&i| tree[i as usize]);
         let mut place = vec![0; order.len()];

@@ -1,4 +1,4 @@
-//! From seeds to nodes and edges.
+//! Methods that draw the nodes and edges of a minibatch from its seeds.
 
 pub mod bidirectional;
 pub mod draw;
@@ -12,53 +12,53 @@ use rustc_hash::FxHashMap;
 
 use crate::{batch::Drawn, topology::Topology};
 
-/// Draws a minibatch.
+/// Method of drawing minibatches.
 pub trait Method: Send + Sync {
-    /// Overwrites `out` by what is drawn for `seeds` (each below `V`): a function of the topology,
-    /// the key and the seeds alone.
+    /// Draws the nodes and edges for `seeds` (each below `V`) into `out`, which is overwritten. The
+    /// result is a function of the topology, the key and the seeds alone.
     ///
     /// # Errors
-    /// There are more edges than fit.
+    /// The batch has 2^32 edges or more.
     fn draw(
         &self,
         topology: &Topology,
         key: BatchKey,
         seeds: &[u32],
-        room: &mut Room,
+        scratch: &mut Scratch,
         out: &mut Drawn,
     ) -> Result<(), String>;
 
-    /// How many batches an epoch has, where it picks its nodes by itself and there are no seeds.
+    /// Number of batches in an epoch, if the method chooses nodes itself instead of taking seeds.
     fn batches(&self) -> Option<u64> {
         None
     }
 }
 
-/// Memory that a thread lends to a method and gets back.
-pub struct Room {
+/// Scratch buffers of a method, one set per thread.
+pub struct Scratch {
     relabel: Relabel,
-    scratch: HopScratch,
+    hop: HopScratch,
     induce: Induce,
     block: Block,
     subgraph: subgraph::SubgraphScratch,
-    draw: draw::Room,
+    draw: draw::Scratch,
     indptr: Vec<u32>,
     offsets: Vec<u32>,
     ids: Vec<u32>,
-    /// Places of nodes by tree and id.
+    /// Positions of nodes by tree (upper 32 bits) and id.
     places: FxHashMap<u64, u32>,
 }
 
-impl Room {
-    /// For a graph of `num_nodes` nodes.
+impl Scratch {
+    /// Creates buffers for a graph of `num_nodes` nodes.
     pub fn new(num_nodes: usize) -> Self {
         Self {
             relabel: Relabel::new(num_nodes),
-            scratch: HopScratch::default(),
+            hop: HopScratch::default(),
             induce: Induce::default(),
             block: Block::default(),
             subgraph: subgraph::SubgraphScratch::default(),
-            draw: draw::Room::default(),
+            draw: draw::Scratch::default(),
             indptr: Vec::new(),
             offsets: Vec::new(),
             ids: Vec::new(),
@@ -67,11 +67,11 @@ impl Room {
     }
 }
 
-/// Overwrites the edges of `out` by all those among its nodes, which are distinct: destination
-/// after destination, sources in the graph's order. O(in-degrees of the nodes).
-fn induce(topology: &Topology, room: &mut Room, out: &mut Drawn) -> Result<(), String> {
+/// Replaces the edges of `out` by all edges among its nodes, which are distinct: destination by
+/// destination, sources in the graph's order. O(sum of the nodes' in-degrees).
+fn induce(topology: &Topology, scratch: &mut Scratch, out: &mut Drawn) -> Result<(), String> {
     let Drawn { nodes, src, dst, edges, .. } = out;
-    let Room { induce, block, .. } = room;
+    let Scratch { induce, block, .. } = scratch;
     edges.clear();
     induce.block(topology.graph(), nodes, block, |place| edges.push(place)).map_err(|e| e.to_string())?;
     topology.number(edges);

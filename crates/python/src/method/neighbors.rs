@@ -1,42 +1,43 @@
-//! k-hop neighbours as PyTorch Geometric draws them: a node is expanded once, in the hop after it
-//! was first seen in, so that every hop's destinations are the nodes that the hop before added.
-//! (Message-flow blocks expand all nodes again.)
+//! Neighbours over several hops, as PyTorch Geometric draws them: a node is expanded once, in the
+//! hop after its discovery, so that the destinations of a hop are the nodes that the previous hop
+//! added. (Message-flow blocks expand all nodes in every hop.)
 //!
 //! The draws of a node are those of the engine's samplers: a function of (seed, epoch, batch, hop,
-//! node). With `disjoint` every seed has a tree of its own, whose draws depend on its place among
-//! the seeds as well.
+//! node). With `disjoint` every seed has its own tree, whose draws also depend on the position of
+//! the seed.
 
 use graphmill_core::{NodeId, keyed, prefetch::prefetch};
 use graphmill_loader::{BatchKey, sampler::neighbor::draw_offsets};
 
-use super::{Method, Room, bidirectional, draw::Draws, induce};
+use super::{Method, Scratch, bidirectional, draw::Draws, induce};
 use crate::{batch::Drawn, topology::Topology};
 
-/// Destinations drawn at a time: their rows' places stay in the nearer caches until they are read.
+/// Destinations drawn at a time: few enough that the drawn positions stay in the processor's cache
+/// until they are read.
 const RUN: usize = 256;
 
-/// Which edges among the drawn nodes a batch has.
+/// Edges of a batch among the drawn nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Edges {
-    /// Those that were drawn.
+    /// The drawn edges.
     #[default]
     Directional,
-    /// Those that were drawn, both ways.
+    /// The drawn edges in both directions.
     Bidirectional,
-    /// All.
+    /// All edges.
     Induced,
 }
 
-/// See the module's text.
+/// Method that draws neighbours over several hops.
 #[derive(Clone, Debug, Default)]
 pub struct Neighbors {
-    /// Neighbours per node and hop, from the seeds outward; `None`: all.
+    /// Neighbours per node and hop, from the seeds outward; `None` for all.
     pub fanout: Vec<Option<usize>>,
-    /// How they are drawn.
+    /// Rule by which they are drawn.
     pub draws: Draws,
-    /// Which edges a batch has.
+    /// Edges of a batch.
     pub edges: Edges,
-    /// Whether every seed has a tree of its own.
+    /// True to give every seed its own tree.
     pub disjoint: bool,
 }
 
@@ -46,14 +47,14 @@ impl Method for Neighbors {
         topology: &Topology,
         key: BatchKey,
         seeds: &[u32],
-        room: &mut Room,
+        scratch: &mut Scratch,
         out: &mut Drawn,
     ) -> Result<(), String> {
         out.clear();
         if self.disjoint {
-            self.trees(topology, key, seeds, room, out)
+            self.trees(topology, key, seeds, scratch, out)
         } else {
-            self.shared(topology, key, seeds, room, out)
+            self.shared(topology, key, seeds, scratch, out)
         }?;
         match self.edges {
             Edges::Directional => Ok(()),
@@ -63,30 +64,30 @@ impl Method for Neighbors {
             }
             Edges::Induced => {
                 (out.nodes_per_hop, out.edges_per_hop) = (None, None);
-                induce_from(topology, seeds, room, out)
+                induce_from(topology, seeds, scratch, out)
             }
         }
     }
 }
 
-/// The key of a hop's draws: the engine's.
+/// Key of a hop's draws, the same as the engine's.
 fn of_hop(key: BatchKey, hop: usize) -> u64 {
     keyed::key(&[key.seed, key.epoch, key.batch, hop as u64])
 }
 
 impl Neighbors {
-    /// One numbering for all seeds. A seed that comes twice is in the list twice, and edges go from
-    /// its first place.
+    /// Draws with one numbering for all seeds. A repeated seed is listed repeatedly, and edges use
+    /// its first position.
     fn shared(
         &self,
         topology: &Topology,
         key: BatchKey,
         seeds: &[u32],
-        room: &mut Room,
+        scratch: &mut Scratch,
         out: &mut Drawn,
     ) -> Result<(), String> {
         let graph = topology.graph();
-        let Room { relabel, scratch, draw, indptr, offsets, ids, .. } = room;
+        let Scratch { relabel, hop: hop_scratch, draw, indptr, offsets, ids, .. } = scratch;
         let Drawn { nodes, src, dst, edges, .. } = out;
         let (mut per_hop, mut edges_per_hop) = (vec![seeds.len()], Vec::new());
         relabel.start(&[]);
@@ -97,7 +98,7 @@ impl Neighbors {
         let repeated = seeds.len() - distinct;
         let first = (repeated > 0).then(|| first_places(ids, distinct));
 
-        // the nodes that the hop before added; at first the seeds as they were given
+        // the nodes that the previous hop added; in the first hop the seeds as given
         let mut begin = 0;
         let mut chunk = Vec::with_capacity(RUN);
         for (hop, &fanout) in self.fanout.iter().enumerate() {
@@ -109,7 +110,7 @@ impl Neighbors {
                 chunk.extend_from_slice(if hop == 0 { &seeds[run] } else { &nodes[run] });
                 if self.draws.is_plain() && fanout != Some(0) {
                     let k = fanout.unwrap_or(usize::MAX);
-                    draw_offsets(graph, k, of_hop, &chunk, scratch, (indptr, offsets))
+                    draw_offsets(graph, k, of_hop, &chunk, hop_scratch, (indptr, offsets))
                         .map_err(|e| e.to_string())?;
                 } else {
                     let stream = |v: u32, _| {
@@ -117,7 +118,7 @@ impl Neighbors {
                     };
                     self.each(topology, fanout, &chunk, stream, draw, (indptr, offsets))?;
                 }
-                // later nodes stand behind the repeated seeds
+                // later nodes come after the repeated seeds
                 let place = (if hop == 0 { from } else { from + repeated }) as u32;
                 let drawn = edges.len();
                 collect(topology, &chunk, place, (indptr, offsets), (ids, dst, edges));
@@ -127,7 +128,7 @@ impl Neighbors {
             }
             if u32::try_from(edges.len() + nodes.len()).is_err() {
                 return Err(format!(
-                    "{} edges in a batch: at most 2^32 fit; make batch_size or num_neighbors smaller",
+                    "{} edges in a batch, but at most 2^32 fit; lower batch_size or num_neighbors",
                     edges.len()
                 ));
             }
@@ -145,16 +146,16 @@ impl Neighbors {
         Ok(())
     }
 
-    /// A tree for every seed: nodes are numbered hop by hop over all trees.
+    /// Draws a tree for every seed; nodes are numbered hop by hop over all trees.
     fn trees(
         &self,
         topology: &Topology,
         key: BatchKey,
         seeds: &[u32],
-        room: &mut Room,
+        scratch: &mut Scratch,
         out: &mut Drawn,
     ) -> Result<(), String> {
-        let Room { draw, indptr, offsets, ids, places, .. } = room;
+        let Scratch { draw, indptr, offsets, ids, places, .. } = scratch;
         let Drawn { nodes, src, dst, edges, .. } = out;
         let (mut per_hop, mut edges_per_hop) = (vec![seeds.len()], Vec::new());
         let mut tree: Vec<u32> = (0..seeds.len() as u32).collect();
@@ -190,14 +191,14 @@ impl Neighbors {
         Ok(())
     }
 
-    /// Draws for one node after the other: overwrites `indptr` and `offsets`.
+    /// Draws for one node after the other into `indptr` and `offsets`, which are overwritten.
     fn each(
         &self,
         topology: &Topology,
         fanout: Option<usize>,
         chunk: &[NodeId],
         stream: impl Fn(u32, usize) -> keyed::Stream,
-        room: &mut super::draw::Room,
+        scratch: &mut super::draw::Scratch,
         (indptr, offsets): (&mut Vec<u32>, &mut Vec<u32>),
     ) -> Result<(), String> {
         let rows = topology.graph().indptr();
@@ -206,19 +207,18 @@ impl Neighbors {
         indptr.push(0);
         for (i, &v) in chunk.iter().enumerate() {
             let row = (rows[v as usize], rows[v as usize + 1]);
-            self.draws.draw(row, fanout, stream(v, i), room, offsets);
+            self.draws.draw(row, fanout, stream(v, i), scratch, offsets);
             let end = u32::try_from(offsets.len());
-            indptr.push(
-                end.map_err(|_| "a batch of 2^32 edges or more: make batch_size or num_neighbors smaller")?,
-            );
+            indptr
+                .push(end.map_err(|_| "a batch has 2^32 edges or more; lower batch_size or num_neighbors")?);
         }
         Ok(())
     }
 }
 
 /// Reads the edges at the drawn `offsets` of the rows of `chunk`, whose first node is at `place` in
-/// the list: overwrites `ids` by their sources, and appends destinations and places among the
-/// graph's edges.
+/// the list: overwrites `ids` with their sources, and appends their destinations and positions
+/// among the graph's edges.
 fn collect(
     topology: &Topology,
     chunk: &[NodeId],
@@ -246,7 +246,7 @@ fn collect(
     }));
 }
 
-/// Where each distinct seed is first, from the numbers that all got.
+/// First position of each distinct seed, from the numbers of all seeds.
 fn first_places(numbers: &[u32], distinct: usize) -> Vec<u32> {
     let mut first = Vec::with_capacity(distinct);
     for (place, &number) in (0..).zip(numbers) {
@@ -257,24 +257,29 @@ fn first_places(numbers: &[u32], distinct: usize) -> Vec<u32> {
     first
 }
 
-/// All edges among the nodes of `out`, or of each of its trees. Seeds that were given again have
-/// none.
-fn induce_from(topology: &Topology, seeds: &[u32], room: &mut Room, out: &mut Drawn) -> Result<(), String> {
+/// Replaces the edges by all edges among the nodes of `out`, or of each of its trees. Repetitions
+/// of a seed get no edges.
+fn induce_from(
+    topology: &Topology,
+    seeds: &[u32],
+    scratch: &mut Scratch,
+    out: &mut Drawn,
+) -> Result<(), String> {
     if let Some(tree) = out.tree.take() {
-        induce_trees(topology, &tree, room, out);
+        induce_trees(topology, &tree, scratch, out);
         out.tree = Some(tree);
         return Ok(());
     }
-    room.relabel.start(&[]);
+    scratch.relabel.start(&[]);
     let (mut numbers, mut distinct) = (seeds.to_vec(), Vec::new());
-    room.relabel.relabel(&mut numbers, &[], &mut distinct);
+    scratch.relabel.relabel(&mut numbers, &[], &mut distinct);
     let repeated = seeds.len() - distinct.len();
     if repeated == 0 {
-        return induce(topology, room, out);
+        return induce(topology, scratch, out);
     }
     let first = first_places(&numbers, distinct.len());
     out.nodes.splice(..seeds.len(), distinct);
-    induce(topology, room, out)?;
+    induce(topology, scratch, out)?;
     for place in out.src.iter_mut().chain(&mut out.dst) {
         *place = first.get(*place as usize).copied().unwrap_or(*place + repeated as u32);
     }
@@ -282,15 +287,16 @@ fn induce_from(topology: &Topology, seeds: &[u32], room: &mut Room, out: &mut Dr
     Ok(())
 }
 
-/// All edges within each tree; `room.places` knows where its nodes are.
-fn induce_trees(topology: &Topology, tree: &[u32], room: &mut Room, out: &mut Drawn) {
+/// Replaces the edges by all edges within each tree; `scratch.places` has the positions of its
+/// nodes.
+fn induce_trees(topology: &Topology, tree: &[u32], scratch: &mut Scratch, out: &mut Drawn) {
     let Drawn { nodes, src, dst, edges, .. } = out;
     [&mut *src, &mut *dst].into_iter().for_each(Vec::clear);
     edges.clear();
     let graph = topology.graph();
     for (to, (&v, &of)) in (0..).zip(nodes.iter().zip(tree)) {
         for (place, u) in (graph.indptr()[v as usize]..).zip(graph.in_neighbors(v)) {
-            if let Some(&from) = room.places.get(&(u64::from(of) << 32 | u64::from(*u))) {
+            if let Some(&from) = scratch.places.get(&(u64::from(of) << 32 | u64::from(*u))) {
                 src.push(from);
                 dst.push(to);
                 edges.push(place);

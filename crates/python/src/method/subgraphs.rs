@@ -1,38 +1,37 @@
-//! Subgraphs of drawn sets of nodes (GraphSAINT), and how often each node and edge is in one.
+//! Subgraphs of drawn sets of nodes (GraphSAINT), and the normalization of their nodes and edges.
 
 use graphmill_core::{NodeId, progress::Progress};
 use graphmill_loader::{BatchKey, subgraph::SubgraphSampler};
 use rayon::prelude::*;
 
-use super::{Method, Room, induce};
+use super::{Method, Scratch, induce};
 use crate::{batch::Drawn, topology::Topology};
 
-/// The epoch that counting draws in: no run comes that far.
+/// Epoch of the draws that estimate the normalization; no run reaches it.
 const COUNTING: u64 = u64::MAX;
-/// Subgraphs drawn between two looks at how many nodes have come up: the same for any number of
-/// threads.
+/// Subgraphs drawn between two checks of the number of drawn nodes, independent of the threads.
 const GROUP: u64 = 32;
 
-/// Draws sets of nodes and takes all edges among them.
+/// Method that draws sets of nodes and takes all edges among them.
 pub struct Subgraphs {
     sampler: Box<dyn SubgraphSampler>,
     batches: u64,
 }
 
 impl Subgraphs {
-    /// `batches` of them an epoch.
+    /// Draws `batches` subgraphs per epoch.
     pub fn new(sampler: Box<dyn SubgraphSampler>, batches: u64) -> Self {
         Self { sampler, batches }
     }
 
-    /// How subgraphs stand for the graph (GraphSAINT, section 3.2), from as many as hold `coverage`
-    /// times `V` nodes: of every node 1 / (`V` x the share of subgraphs that it is in), and of
-    /// every edge, by the user's numbers, how often its destination was in a subgraph for each time
-    /// that it was. What never came up counts as a tenth of a time, and no edge weighs more than
-    /// 10^4, as in PyG. Parallel; the same numbers for any number of threads.
+    /// Estimates the normalization of nodes and edges (GraphSAINT, section 3.2) from as many
+    /// subgraphs as have `coverage` x `V` nodes in total. For a node: 1 / (`V` x the fraction of
+    /// subgraphs with the node). For an edge, by the user's numbers: subgraphs with its destination
+    /// divided by subgraphs with the edge. Counts of 0 become 0.1, and the norm of an edge is at
+    /// most 10^4, as in PyG. Parallel; independent of the number of threads.
     ///
     /// # Errors
-    /// A subgraph cannot be drawn, or `progress` ends the work.
+    /// A subgraph cannot be drawn, or `progress` cancels the work.
     pub fn norms(
         &self,
         topology: &Topology,
@@ -49,10 +48,16 @@ impl Subgraphs {
             let group: Result<Vec<Drawn>, String> = (drawn..drawn + GROUP)
                 .into_par_iter()
                 .map_init(
-                    || Room::new(nodes),
-                    |room, batch| {
+                    || Scratch::new(nodes),
+                    |scratch, batch| {
                         let mut out = Drawn::default();
-                        self.draw(topology, BatchKey { seed, epoch: COUNTING, batch }, &[], room, &mut out)?;
+                        self.draw(
+                            topology,
+                            BatchKey { seed, epoch: COUNTING, batch },
+                            &[],
+                            scratch,
+                            &mut out,
+                        )?;
                         Ok(out)
                     },
                 )
@@ -68,7 +73,7 @@ impl Subgraphs {
                 subgraph.edges.iter().for_each(|&e| of_edges[e as usize] += 1);
             }
             if seen == before {
-                return Err("subgraphs have no nodes: there is nothing to count".into());
+                return Err("the subgraphs have no nodes, so the normalization cannot be estimated".into());
             }
         }
         let times = |count: u32| f64::from(count).max(0.1);
@@ -93,14 +98,14 @@ impl Method for Subgraphs {
         topology: &Topology,
         key: BatchKey,
         _seeds: &[u32],
-        room: &mut Room,
+        scratch: &mut Scratch,
         out: &mut Drawn,
     ) -> Result<(), String> {
         out.clear();
         self.sampler
-            .sample(topology.graph(), key, &mut room.subgraph, &mut out.nodes)
+            .sample(topology.graph(), key, &mut scratch.subgraph, &mut out.nodes)
             .map_err(|e| e.to_string())?;
-        induce(topology, room, out)
+        induce(topology, scratch, out)
     }
 
     fn batches(&self) -> Option<u64> {

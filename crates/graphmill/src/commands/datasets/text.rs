@@ -1,10 +1,10 @@
-//! Datasets for people: the list as a table that fits the terminal, and one dataset's sheet.
+//! Text of `graphmill datasets`: the list as a table that fits the terminal, and a dataset's sheet.
 
 use graphmill_core::units::count;
 use graphmill_data::download::{Entry, catalogue::Task};
 
-/// The list. `width` is the terminal's, `None` for a file or a pipe, which gets every column in
-/// full.
+/// Table of all datasets. `width` is the terminal's, or `None` for a file or a pipe, which gets
+/// every column in full.
 ///
 /// A terminal gets the first of these that fits: every column; without the import command; with
 /// rounded figures.
@@ -14,19 +14,20 @@ pub(super) fn list(entries: &[Entry], width: Option<usize>) -> String {
     let full = [(true, true), (true, false)].map(|(exact, import)| table(entries, exact, import));
     let mut text = full.into_iter().find(fits).unwrap_or_else(|| table(entries, false, false));
     if width.is_some() {
-        text += "\ngraphmill datasets NAME           all about one, with its import command\n\
-                 graphmill datasets download NAME  fetch its files\n";
+        text += "\ngraphmill datasets NAME           show one dataset and its import command\n\
+                 graphmill datasets download NAME  download its files\n";
     }
     text
 }
 
+/// The table; `exact` figures or rounded ones, with the `import` command or without.
 fn table(entries: &[Entry], exact: bool, import: bool) -> String {
     let figure = |n: u64| match (n, exact) {
         (0, _) => "-".to_string(),
         (n, true) => count(n),
         (n, false) => rounded(n),
     };
-    // (heading, aligned to the right)
+    // (heading, true if the column is aligned to the right)
     let mut columns = vec![
         ("name", false),
         ("task", false),
@@ -72,46 +73,46 @@ fn table(entries: &[Entry], exact: bool, import: bool) -> String {
     text
 }
 
-/// What is to be fetched, in short.
+/// Size of a download in short.
 fn download(entry: &Entry) -> String {
     match (&entry.manual, entry.download_bytes()) {
-        (Some(_), _) => "by hand".into(),
+        (Some(_), _) => "manual".into(),
         (None, Some(bytes)) if is_exact(entry) => size(bytes),
         (None, Some(bytes)) => format!("~{}", about(bytes)),
         (None, None) => "?".into(),
     }
 }
 
-/// All about one dataset.
+/// Sheet of one dataset.
 pub(super) fn details(entry: &Entry, width: Option<usize>) -> String {
     let width = width.unwrap_or(100).clamp(40, 100);
     let mut text = format!("{}: {}\n", entry.name, entry.title);
-    let mut say = |name: &str, value: &str| text += &paragraph(name, value, width);
-    say("from", &format!("{}, {}", entry.collection, entry.home));
-    say("nodes", &count(entry.nodes));
-    let direction = if entry.directed { "directed" } else { "undirected, counted once" };
-    say("edges", &format!("{}, {direction}", count(entry.edges)));
-    say("features", &if entry.features == 0 { "none".into() } else { count(entry.features) });
-    say(
+    let mut row = |name: &str, value: &str| text += &paragraph(name, value, width);
+    row("from", &format!("{}, {}", entry.collection, entry.home));
+    row("nodes", &count(entry.nodes));
+    let direction = if entry.directed { "directed" } else { "undirected, each counted once" };
+    row("edges", &format!("{}, {direction}", count(entry.edges)));
+    row("features", &if entry.features == 0 { "none".into() } else { count(entry.features) });
+    row(
         "classes",
         &match entry.task {
-            Task::Single => format!("{}, one a node", entry.classes),
-            Task::Multi => format!("{} labels, several a node", entry.classes),
-            Task::None => "none: a graph for sampling, caching and partitioning".into(),
+            Task::Single => format!("{}, one per node", entry.classes),
+            Task::Multi => format!("{} labels, several per node", entry.classes),
+            Task::None => "none: a graph to sample, cache and partition".into(),
         },
     );
     for (name, value) in
         [("scored by", &entry.metric), ("published", &entry.published), ("note", &entry.note)]
     {
         if let Some(value) = value {
-            say(name, value);
+            row(name, value);
         }
     }
-    say("licence", &entry.licence);
-    say("cite", &entry.citation);
-    say("disk", &disk(entry));
+    row("licence", &entry.licence);
+    row("cite", &entry.citation);
+    row("disk", &disk(entry));
     match &entry.manual {
-        Some(how) => say("by hand", how),
+        Some(how) => row("manual", how),
         None => text += &files(entry),
     }
     let dir = super::default_dir(entry);
@@ -122,23 +123,23 @@ pub(super) fn details(entry: &Entry, width: Option<usize>) -> String {
     text + &format!("{}\n", line(&entry.import(&dir)))
 }
 
-/// How much room it takes, and for what.
+/// Disk space of the download, the unpacked files and the imported dataset.
 fn disk(entry: &Entry) -> String {
     let fetched = match entry.download_bytes() {
-        Some(bytes) if is_exact(entry) => format!("{} to fetch", size(bytes)),
-        Some(bytes) => format!("about {} to fetch", about(bytes)),
-        None => "the files' sizes are not known".into(),
+        Some(bytes) if is_exact(entry) => format!("{} to download", size(bytes)),
+        Some(bytes) => format!("about {} to download", about(bytes)),
+        None => "download size unknown".into(),
     };
     let unpacked = entry.unpacked.map_or(String::new(), |bytes| format!(", about {} unpacked", about(bytes)));
     format!("{fetched}{unpacked}, about {} imported", about(entry.imported_bytes()))
 }
 
-/// Whether the length of every file is known, and not only about.
+/// Returns true if the exact length of every file is known.
 fn is_exact(entry: &Entry) -> bool {
     entry.files.iter().all(|file| file.bytes.is_some())
 }
 
-/// The files, their addresses once where they lie together.
+/// The files; their common address only once, if they have one.
 fn files(entry: &Entry) -> String {
     let base = entry.files.first().and_then(|file| file.url.strip_suffix(&file.name)).unwrap_or_default();
     let together =
@@ -150,7 +151,7 @@ fn files(entry: &Entry) -> String {
         let length = match (file.bytes, file.about) {
             (Some(bytes), _) => size(bytes),
             (None, Some(bytes)) => format!("about {}", about(bytes)),
-            (None, None) => "size not known".into(),
+            (None, None) => "size unknown".into(),
         };
         let checked = if file.sha256.is_some() { "checksum known" } else { "no checksum published" };
         text += &format!("{:11}{:<longest$}  {length}, {checked}\n", "", file.name);
@@ -161,7 +162,7 @@ fn files(entry: &Entry) -> String {
     text
 }
 
-/// A name and a text beside it, broken between words.
+/// A name with a text beside it, wrapped at `width` columns between words.
 fn paragraph(name: &str, value: &str, width: usize) -> String {
     let mut text = format!("{name:<10}");
     let mut column = 10;
@@ -178,7 +179,7 @@ fn paragraph(name: &str, value: &str, width: usize) -> String {
     text
 }
 
-/// A command line for a shell.
+/// The command line `graphmill WORDS`, quoted for a shell.
 pub(super) fn line(words: &[String]) -> String {
     let plain = |word: &str| {
         !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:,=+@%".contains(c))
@@ -189,22 +190,22 @@ pub(super) fn line(words: &[String]) -> String {
     std::iter::once("graphmill".to_string()).chain(quoted).collect::<Vec<_>>().join(" ")
 }
 
-/// Bytes in powers of ten, as disks are sold, in three digits.
+/// Bytes in decimal units, as disks are sold, with three digits.
 pub(super) fn size(bytes: u64) -> String {
     scaled(bytes, 3, &["B", "kB", "MB", "GB", "TB", "PB", "EB"], " ")
 }
 
-/// Bytes that are known about, in two digits.
+/// Approximate bytes, with two digits.
 fn about(bytes: u64) -> String {
     scaled(bytes, 2, &["B", "kB", "MB", "GB", "TB", "PB", "EB"], " ")
 }
 
-/// A count in three digits.
+/// A count with three digits.
 fn rounded(n: u64) -> String {
     scaled(n, 3, &["", "k", "M", "G", "T", "P", "E"], "")
 }
 
-/// `n` in at least `digits` digits and the unit that keeps it below a thousand.
+/// `n` with at least `digits` digits, in the unit that keeps it below a thousand.
 fn scaled(n: u64, digits: usize, units: &[&str], space: &str) -> String {
     let (mut value, mut unit) = (n as f64, 0);
     // 999.5 would be written as 1000
@@ -230,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_and_counts_read_well() {
+    fn sizes_and_counts_have_three_digits_and_a_unit() {
         assert_eq!(
             [0, 999, 1000, 83_058_288, 999_999].map(size),
             ["0 B", "999 B", "1.00 kB", "83.1 MB", "1.00 MB"]
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_line_survives_a_shell() {
+    fn command_lines_are_quoted_for_a_shell() {
         let words = ["import", "npz", "my dir/a.npz", "it's", ""].map(String::from);
         assert_eq!(line(&words), r"graphmill import npz 'my dir/a.npz' 'it'\''s' ''");
     }
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn every_sheet_tells_how_to_get_the_dataset() {
+    fn every_sheet_has_the_import_command_and_the_files() {
         for entry in catalogue::all() {
             let text = details(entry, Some(80));
             let import = line(&entry.import(&format!("{}-raw", entry.name)));

@@ -17,14 +17,14 @@ fn topology(nodes: usize, list: &List) -> Topology {
 
 fn draw(method: &dyn Method, topology: &Topology, seeds: &[u32]) -> Drawn {
     let mut out = Drawn { nodes: vec![9; 9], ..Drawn::default() };
-    let mut room = Room::new(topology.graph().num_nodes());
-    // a workspace that was used before
-    method.draw(topology, BatchKey { batch: 8, ..KEY }, seeds, &mut room, &mut out).unwrap();
-    method.draw(topology, KEY, seeds, &mut room, &mut out).unwrap();
+    let mut scratch = Scratch::new(topology.graph().num_nodes());
+    // the buffers are dirty from another batch
+    method.draw(topology, BatchKey { batch: 8, ..KEY }, seeds, &mut scratch, &mut out).unwrap();
+    method.draw(topology, KEY, seeds, &mut scratch, &mut out).unwrap();
     out
 }
 
-/// The plainest version: lists and a map. Whole rows only.
+/// Reference by plain loops, for whole rows only.
 fn plain(list: &List, hops: usize, seeds: &[u32], disjoint: bool) -> (Vec<(u32, u32)>, Vec<[u64; 3]>) {
     // nodes are (tree, id)
     let tree = |i: usize| if disjoint { i as u32 } else { 0 };
@@ -67,7 +67,7 @@ fn lists() -> impl Strategy<Value = (usize, List, Vec<u32>)> {
 
 proptest! {
     #[test]
-    fn whole_rows_are_those_of_the_plain_version((n, list, seeds) in lists(), hops in 0usize..4, disjoint: bool) {
+    fn whole_rows_match_plain_loops((n, list, seeds) in lists(), hops in 0usize..4, disjoint: bool) {
         let topology = topology(n, &list);
         let method = Neighbors { fanout: vec![None; hops], disjoint, ..Neighbors::default() };
         let drawn = draw(&method, &topology, &seeds);
@@ -78,17 +78,21 @@ proptest! {
         prop_assert_eq!((per_hop.len(), per_hop.iter().sum()), (hops + 1, nodes.len()));
         prop_assert_eq!(drawn.edges_per_hop.iter().flatten().sum::<usize>(), drawn.edges.len());
         prop_assert_eq!(drawn.tree.clone(), disjoint.then(|| nodes.iter().map(|node| node.0).collect()));
-        // every other way of drawing whole rows is that one
+        // every other rule draws the same whole rows
         let weights = Weights::new(&topology, &vec![0.5; list.len()]).unwrap();
-        for draws in [Draws { replace: true, weights: None }, Draws { replace: false, weights: Some(weights) }] {
+        let weighted = Draws { replace: false, weights: Some(weights) };
+        for draws in [Draws { replace: true, weights: None }, weighted] {
             let other = draw(&Neighbors { draws, ..method.clone() }, &topology, &seeds);
             prop_assert_eq!(edges(&other), edges(&drawn));
         }
     }
 
     #[test]
-    fn drawn_edges_exist_and_are_as_many_as_asked_for(
-        (n, list, seeds) in lists(), fanout in prop::collection::vec(0usize..5, 1..4), disjoint: bool, replace: bool,
+    fn drawn_edges_exist_and_have_the_right_number(
+        (n, list, seeds) in lists(),
+        fanout in prop::collection::vec(0usize..5, 1..4),
+        disjoint: bool,
+        replace: bool,
     ) {
         let topology = topology(n, &list);
         let draws = Draws { replace, weights: None };
@@ -101,7 +105,7 @@ proptest! {
         let mut times: HashMap<(u64, u64), usize> = HashMap::new();
         for [u, v, e] in edges(&drawn) {
             let (from, to) = list[e as usize];
-            prop_assert_eq!((i64::from(drawn.nodes[u as usize]), i64::from(drawn.nodes[v as usize])), (from, to));
+            prop_assert_eq!([u, v].map(|i| i64::from(drawn.nodes[i as usize])), [from, to]);
             *times.entry((v, e)).or_default() += 1;
             if let Some(tree) = &drawn.tree {
                 prop_assert_eq!(tree[u as usize], tree[v as usize]);
@@ -122,7 +126,7 @@ proptest! {
     }
 
     #[test]
-    fn induced_and_bidirectional_edges_are_all_and_both_ways(
+    fn induced_and_bidirectional_edges_are_complete(
         (n, list, seeds) in lists(), disjoint: bool,
     ) {
         let topology = topology(n, &list);
@@ -151,7 +155,9 @@ proptest! {
         let mut expected = Vec::new();
         for tree in 0..trees as u32 {
             let inside: HashSet<u32> = (induced.nodes.iter().enumerate())
-                .filter(|(i, _)| induced.tree.as_ref().is_none_or(|of| of[*i] == tree)).map(|(_, &v)| v).collect();
+                .filter(|(i, _)| induced.tree.as_ref().is_none_or(|of| of[*i] == tree))
+                .map(|(_, &v)| v)
+                .collect();
             let among = |&(u, v): &(i64, i64)| inside.contains(&(u as u32)) && inside.contains(&(v as u32));
             expected.extend((0..).zip(&list).filter(|(_, edge)| among(edge)).map(|(e, _)| e));
         }
@@ -161,12 +167,12 @@ proptest! {
         prop_assert_eq!(found, expected);
         for [u, v, e] in edges(&induced) {
             let (from, to) = list[e as usize];
-            prop_assert_eq!((i64::from(induced.nodes[u as usize]), i64::from(induced.nodes[v as usize])), (from, to));
+            prop_assert_eq!([u, v].map(|i| i64::from(induced.nodes[i as usize])), [from, to]);
         }
     }
 
     #[test]
-    fn ego_networks_are_runs_of_the_list((n, list, seeds) in lists(), depth in 0usize..3) {
+    fn ego_networks_are_contiguous((n, list, seeds) in lists(), depth in 0usize..3) {
         let topology = topology(n, &list);
         let drawn = draw(&Ego::new(depth, Some(2), false), &topology, &seeds);
         let (tree, roots) = (drawn.tree.clone().unwrap(), drawn.roots.clone().unwrap());
@@ -176,21 +182,21 @@ proptest! {
         }
         for [u, v, e] in edges(&drawn) {
             let (from, to) = list[e as usize];
-            prop_assert_eq!((i64::from(drawn.nodes[u as usize]), i64::from(drawn.nodes[v as usize])), (from, to));
+            prop_assert_eq!([u, v].map(|i| i64::from(drawn.nodes[i as usize])), [from, to]);
             prop_assert_eq!(tree[u as usize], tree[v as usize]);
         }
     }
 }
 
 #[test]
-fn draws_are_the_engines() {
+fn draws_match_the_engines_samplers() {
     let list: List = (0..4000).map(|e| (e * 7919 % 100, e * 31 % 100)).collect();
     let topology = topology(100, &list);
     let seeds: Vec<u32> = (0..60).collect();
     let method = Neighbors { fanout: vec![Some(5)], ..Neighbors::default() };
     let fast = draw(&method, &topology, &seeds);
-    // a second hop of none takes the plain loops' way to the same nodes
-    let mut room = crate::method::draw::Room::default();
+    // a second hop of fanout 0 uses the plain loops, and gives the same nodes
+    let mut scratch = crate::method::draw::Scratch::default();
     let mut expected = Vec::new();
     for &v in &seeds {
         let stream =
@@ -201,7 +207,7 @@ fn draws_are_the_engines() {
             (indptr[v as usize], indptr[v as usize + 1]),
             Some(5),
             stream,
-            &mut room,
+            &mut scratch,
             &mut offsets,
         );
         expected.extend(offsets.iter().map(|&offset| indptr[v as usize] + u64::from(offset)));

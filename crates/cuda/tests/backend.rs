@@ -374,7 +374,7 @@ fn blocks_of_threads_share_the_edges_of_long_rows() {
         (EdgeWeight::One, OwnWeight::Constant(0.5)),
         (EdgeWeight::Mean, OwnWeight::Stored),
         (EdgeWeight::Stored, OwnWeight::None),
-        (EdgeWeight::Normalised, OwnWeight::None),
+        (EdgeWeight::Normalized, OwnWeight::None),
     ] {
         let weighting = AggregationWeights { edge, own };
         for cols in [3, 8, 150, 132] {

@@ -147,8 +147,8 @@ fn forward(work: &Work, first: usize, op: Aggregate) -> Result<()> {
     let from = work.table(src)?;
     let to = work.place(dst.reborrow(), beta != 0.0)?;
     let weights = address(resident.edge_weight.as_ref());
-    let is_weighted = matches!(weighting.edge, EdgeWeight::Stored | EdgeWeight::Normalised);
-    let normalised = (weighting.edge == EdgeWeight::Normalised && rows > 0)
+    let is_weighted = matches!(weighting.edge, EdgeWeight::Stored | EdgeWeight::Normalized);
+    let normalized = (weighting.edge == EdgeWeight::Normalized && rows > 0)
         .then(|| scales(work, resident, weights))
         .transpose()?;
     let own_rows = address(resident.dst_ids.as_ref());
@@ -160,7 +160,7 @@ fn forward(work: &Work, first: usize, op: Aggregate) -> Result<()> {
         of_edge: if is_weighted { weights } else { NOWHERE },
         of_source: NOWHERE,
         mean: weighting.edge == EdgeWeight::Mean,
-        of_row: address(normalised.as_ref()),
+        of_row: address(normalized.as_ref()),
         own_rows,
         num_own: rows,
         own: own(work, resident, weighting.own)?,
@@ -189,11 +189,11 @@ fn backward(work: &Work, first: usize, op: AggregateTransposed) -> Result<()> {
     let from = work.read(dst_grad)?;
     let to = work.place(src_grad, beta != 0.0)?;
     let weights = address(resident.edge_weight.as_ref());
-    let is_weighted = matches!(weighting.edge, EdgeWeight::Stored | EdgeWeight::Normalised);
+    let is_weighted = matches!(weighting.edge, EdgeWeight::Stored | EdgeWeight::Normalized);
     let of_source = match weighting.edge {
         EdgeWeight::One | EdgeWeight::Stored => None,
         EdgeWeight::Mean => Some(scales(work, resident, NOWHERE)?),
-        EdgeWeight::Normalised => Some(scales(work, resident, weights)?),
+        EdgeWeight::Normalized => Some(scales(work, resident, weights)?),
     };
     let sum = Sum {
         indptr: back.indptr.address(),

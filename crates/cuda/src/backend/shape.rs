@@ -26,7 +26,7 @@ pub(super) fn local<'a>(b: &Block, on_device: &'a Resident) -> &'a ResidentTrans
 
 /// The block has the weights that are asked for.
 pub(super) fn weights(on_device: &Resident, weights: AggregationWeights) {
-    if matches!(weights.edge, EdgeWeight::Stored | EdgeWeight::Normalised) && on_device.num_edges > 0 {
+    if matches!(weights.edge, EdgeWeight::Stored | EdgeWeight::Normalized) && on_device.num_edges > 0 {
         assert!(on_device.edge_weight.is_some(), "a block's edge weights");
     }
     if matches!(weights.own, OwnWeight::Stored) && on_device.num_dst > 0 {

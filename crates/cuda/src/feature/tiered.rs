@@ -1,4 +1,4 @@
-//! The hottest rows on devices, the others in host memory, in one view.
+//! Static tiers: the hottest rows on devices, the others in host memory.
 
 use std::{sync::Arc, time::Instant};
 
@@ -11,31 +11,31 @@ use graphmill_loader::{
 use super::stored::{self, Stored};
 use crate::{Buffer, Device, Queue, arguments, driver::Address, peers, pool::QueuePool};
 
-/// Where a row is that no device holds.
+/// Mark of a row that is not on a device.
 const COLD: u32 = u32::MAX;
 
-/// Rows on devices as one of them reads them. The maps never change, so that readers need no lock.
+/// Rows on devices, as read by one of them. The maps are immutable, so readers need no lock.
 pub struct Tiered {
     stored: Arc<Stored>,
     pool: QueuePool,
-    /// Where each row is (`V`), unless all are on the device in their order.
+    /// Location of each row (`V`), or `None` if all are on the device in order.
     places: Option<Buffer>,
-    /// The rows that each device holds.
+    /// Rows of each device.
     shards: Arc<Vec<Buffer>>,
-    /// Their addresses.
+    /// Addresses of the shards.
     table: Buffer,
-    /// Which of the devices reads.
+    /// Index of the reading device.
     own: usize,
 }
 
 impl Tiered {
-    /// For each of `devices`, the rows of `held` on the devices that it says (see
-    /// [`graphmill_loader::feature::cached::placed`]), and all of `stored` in host memory. A device
-    /// reads the host's memory for rows of another whose memory it cannot. Takes 4 `V` bytes of
-    /// each device beside the rows; none where one holds all.
+    /// Creates a reader per device, with the rows of `held` on their assigned devices (see
+    /// [`graphmill_loader::feature::cached::placed`]) and all of `stored` in host memory. A device
+    /// reads a row from host memory if it cannot read the memory of the device that has it. Besides
+    /// the rows, this takes 4 `V` bytes of each device, or 0 if one device has all rows.
     ///
     /// # Errors
-    /// A device has not as much memory, a row is held that is not there, or a driver fails.
+    /// Memory is insufficient, an assigned row does not exist, or a driver fails.
     pub fn new(devices: &[Arc<Device>], stored: &Arc<Stored>, held: &Placed) -> Result<Vec<Self>> {
         stored.check(&held.ids)?;
         let (count, rows) = (devices.len(), stored.num_rows());
@@ -63,13 +63,13 @@ impl Tiered {
         pools.into_iter().enumerate().map(one).collect()
     }
 
-    /// Bytes of rows on the device that reads.
+    /// Bytes of rows on the reading device.
     pub fn device_bytes(&self) -> u64 {
         DeviceMemory::bytes(&self.shards[self.own]) as u64
     }
 
-    /// The rows on the device, and what they cost.
-    /// `asked` is where the ids are there, if they are.
+    /// Gathers the rows on the device and returns their traffic. `asked` is the device address of
+    /// the ids, if they are there.
     fn rows(&self, queue: &Arc<Queue>, ids: &[NodeId], asked: Option<Address>) -> Result<(Buffer, Traffic)> {
         let began = Instant::now();
         if asked.is_none() {
@@ -98,8 +98,8 @@ impl Tiered {
             out.address(),
             found.address()
         ];
-        // SAFETY: all rows asked for are there, by the maps of this very table, and there is room
-        // for as many
+        // SAFETY: the maps of this table contain all requested rows, and the result has this many
+        // rows
         unsafe {
             self.pool.device().driver().fill(found.address(), 0, 6, queue.stream())?;
             queue.run("tier_gather", ids.len(), arguments)?;
@@ -112,13 +112,13 @@ impl Tiered {
     }
 }
 
-/// The device that holds a slot.
+/// Device that has a slot.
 fn owner(held: &Placed, slot: usize) -> usize {
     held.owners.get(slot).map_or(0, |&owner| owner.into())
 }
 
-/// Where device `own` of `count` finds each of `rows` rows: the holder's number, and `count` times
-/// the row there.
+/// Location of each of `rows` rows for device `own` of `count`: the number of the device that has
+/// it, plus `count` times its row there.
 fn places(held: &Placed, rows: usize, count: usize, own: usize, shared: bool) -> Result<Vec<u32>> {
     let mut places = vec![COLD; rows];
     let mut next = vec![held.everywhere.min(held.ids.len()); count];
@@ -133,14 +133,14 @@ fn places(held: &Placed, rows: usize, count: usize, own: usize, shared: bool) ->
         if holder == own || shared {
             let place = u32::try_from(row * count + holder).ok().filter(|place| *place != COLD);
             places[v as usize] = place.ok_or_else(|| {
-                Error::invalid("more than 2^32 - 1 rows on devices: choose a smaller --cache-ratio")
+                Error::invalid("more than 2^32 - 1 rows on devices; use a smaller --cache-ratio")
             })?;
         }
     }
     Ok(places)
 }
 
-/// A copy of these rows on the device.
+/// Copies these rows to the device.
 fn load(queue: &Arc<Queue>, stored: &Stored, ids: &[NodeId]) -> Result<Buffer> {
     let copying = stored.copying();
     let (asked, rows) = (queue.upload(ids)?, queue.take(ids.len() * copying.row_bytes)?);
@@ -153,7 +153,7 @@ fn load(queue: &Arc<Queue>, stored: &Stored, ids: &[NodeId]) -> Result<Buffer> {
         copying.group,
         rows.address()
     ];
-    // SAFETY: the rows are there, and there is room for as many
+    // SAFETY: the rows exist, and the result has this many rows
     unsafe { queue.run("tier_load", ids.len(), arguments)? };
     queue.synchronize()?;
     Ok(rows)

@@ -138,7 +138,7 @@ impl Hop<'_> {
                     queue.run("sample_few", rows * group as usize, arguments)?;
                 }
                 Draw::Distinct => self.many(nodes, at, out, slots)?,
-                Draw::Again | Draw::Alias => {
+                Draw::WithReplacement | Draw::Alias => {
                     #[rustfmt::skip]
                     let arguments = arguments![
                         graph, parts, ids, sizes, at, fanout, mode, self.key, entries, mask, dense, out

@@ -39,7 +39,7 @@ enum Draw {
     /// Uniformly, without replacement.
     Distinct,
     /// Uniformly, with replacement.
-    Again,
+    WithReplacement,
     /// With replacement, in proportion to weights, by alias tables.
     Alias,
     /// The nodes that short walks visit most.
@@ -51,7 +51,7 @@ impl Draw {
     fn mode(self) -> u32 {
         match self {
             Self::Distinct | Self::Walks { .. } => 0,
-            Self::Again => 1,
+            Self::WithReplacement => 1,
             Self::Alias => 2,
         }
     }

@@ -509,7 +509,7 @@ fn training_matches_the_reference_and_downloads_only_losses() {
         let new = || Model::new(&config, 7, CLASSES, 3).unwrap();
         let mut model = new();
         let sizes = [SEEDS, 25, 40, 60];
-        let weighted = model.wants_symmetric_weights();
+        let weighted = model.needs_symmetric_weights();
         let blocks: Vec<Block> = (0..model.num_layers())
             .rev()
             .map(|l| block(sizes[l], sizes[l + 1], weighted, l as u64))

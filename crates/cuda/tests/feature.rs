@@ -137,8 +137,8 @@ proptest! {
         let stored = Stored::new(&all[0], &data, dim).unwrap();
         let placements = [Placement::Shard, Placement::Interleave, Placement::Replicate(0.4)];
         let placement = placements[usize::from(placement)];
-        let held = placed(&ranking(rows, seed), slots, devices, placement);
-        let tiers = Tiered::new(&all, &stored, &held).unwrap();
+        let assigned = placed(&ranking(rows, seed), slots, devices, placement);
+        let tiers = Tiered::new(&all, &stored, &assigned).unwrap();
         prop_assert_eq!(tiers.len(), devices);
         for (own, tier) in tiers.iter().enumerate() {
             prop_assert_eq!((tier.dim(), tier.num_rows()), (dim, rows));
@@ -146,11 +146,11 @@ proptest! {
                 let ids: Vec<NodeId> = ids.iter().map(|v| v % rows as NodeId).collect();
                 let mut expected = [0; 3];
                 for v in &ids {
-                    let slot = held.ids.iter().position(|u| u == v);
+                    let slot = assigned.ids.iter().position(|u| u == v);
                     let tier = match slot {
                         None => 2,
-                        Some(slot) if devices == 1 || slot < held.everywhere => 0,
-                        Some(slot) => usize::from(usize::from(held.owners[slot]) != own),
+                        Some(slot) if devices == 1 || slot < assigned.everywhere => 0,
+                        Some(slot) => usize::from(usize::from(assigned.owners[slot]) != own),
                     };
                     expected[tier] += 1;
                 }
@@ -223,7 +223,7 @@ impl Model {
         let slots = self.holder.len();
         let (mut hits, mut missing) = (0, Vec::new());
         for &v in ids {
-            match self.holder.iter().position(|held| *held == Some(v)) {
+            match self.holder.iter().position(|assigned| *assigned == Some(v)) {
                 Some(slot) => {
                     self.used[slot] = true;
                     hits += 1;
@@ -250,8 +250,8 @@ fn caches_may_hold_all_rows() {
     let (data, wide) = table(500, 16, TableType::F32);
     let device = device(0, Order::Shuffled(4));
     let stored = Stored::new(&device, &data, 16).unwrap();
-    let held = placed(&ranking(500, 3), 500, 1, Placement::Interleave);
-    let tier = Tiered::new(&[device], &stored, &held).unwrap().pop().unwrap();
+    let assigned = placed(&ranking(500, 3), 500, 1, Placement::Interleave);
+    let tier = Tiered::new(&[device], &stored, &assigned).unwrap().pop().unwrap();
     assert_eq!(tier.device_bytes(), 500 * 64);
     let ids: Vec<NodeId> = (0..700).map(|i| i * 37 % 500).collect();
     assert_eq!(read(&tier, &wide, &ids), [700, 0, 0]);
@@ -266,8 +266,8 @@ fn missing_rows_are_errors() {
     let cache = Dynamic::new(&device, &stored, 2, Policy::Fifo).unwrap();
     let error = cache.gather(&[1, 5], &mut Matrix::default()).unwrap_err().to_string();
     assert!(error.contains("row 5") && error.contains("5 rows"), "{error}");
-    let held = placed(&[7], 1, 1, Placement::Interleave);
-    assert!(Tiered::new(&[device], &stored, &held).is_err());
+    let assigned = placed(&[7], 1, 1, Placement::Interleave);
+    assert!(Tiered::new(&[device], &stored, &assigned).is_err());
 }
 
 #[test]
@@ -293,8 +293,8 @@ fn ids_on_the_device_are_not_copied() {
     let device = device(0, Order::Shuffled(2));
     let queue = Queue::new(&device).unwrap();
     let stored = Stored::new(&device, &data, 8).unwrap();
-    let held = placed(&ranking(90, 3), 30, 1, Placement::Interleave);
-    let tier = Tiered::new(std::slice::from_ref(&device), &stored, &held).unwrap().pop().unwrap();
+    let assigned = placed(&ranking(90, 3), 30, 1, Placement::Interleave);
+    let tier = Tiered::new(std::slice::from_ref(&device), &stored, &assigned).unwrap().pop().unwrap();
     let cache = Dynamic::new(&device, &stored, 20, Policy::Fifo).unwrap();
     for first in 0..3 {
         let ids: Vec<NodeId> = (0..40).map(|i| (first * 13 + i * 7) % 90).collect();

@@ -71,7 +71,7 @@ struct Batch {
 impl Batch {
     fn new(model: &Model, seeds: usize) -> Self {
         let sizes = [seeds, 2 * seeds + 1, 3 * seeds, 5 * seeds];
-        let weighted = model.wants_symmetric_weights();
+        let weighted = model.needs_symmetric_weights();
         let blocks: Vec<Block> = (0..model.num_layers())
             .rev()
             .map(|l| block(sizes[l], sizes[l + 1], weighted, (seeds + l) as u64))

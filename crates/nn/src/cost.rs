@@ -14,8 +14,8 @@
 //! forward             gather(E, D, F) + gemm(D, F, O)    gemm(S, F, O) + gather(E, D, O)
 //! weights' gradient   gemm(F, D, O)                      gather(E, S, O) + gemm(F, S, O)
 //! input's gradient    gemm(D, O, F) + gather(E, S, F)    gemm(S, O, F)
-//! transposing         TRANSPOSE_BYTES (S + E), if the          TRANSPOSE_BYTES (S + E)
-//!                     input's gradient is wanted
+//! transposing         TRANSPOSE_BYTES (S + E), if the    TRANSPOSE_BYTES (S + E)
+//!                     input's gradient is requested
 //! ```
 //!
 //! Work that both orders share (own rows, bias) is left out.

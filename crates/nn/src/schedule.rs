@@ -120,8 +120,8 @@ impl FloorOptions {
         if (0.0..=base).contains(&self.min_lr) {
             return Ok(self.min_lr / base);
         }
-        let wanted = format!("must be between 0 and the learning rate, {base}; lower it or raise --lr");
-        Err(Error::config("min_lr", self.min_lr, wanted))
+        let reason = format!("must be between 0 and the learning rate, {base}; lower it or raise --lr");
+        Err(Error::config("min_lr", self.min_lr, reason))
     }
 }
 
@@ -173,8 +173,8 @@ pub static TABLE: Table<Make> = Table::new(
                 let given = own.get::<PeriodOptions>().schedule_epochs;
                 let epochs = if given == 0 { basis.epochs } else { given as f64 };
                 if basis.warmup >= epochs {
-                    let wanted = format!("must be shorter than the descent of {epochs} epochs; reduce it");
-                    return Err(Error::config("warmup", basis.warmup, wanted));
+                    let reason = format!("must be shorter than the descent of {epochs} epochs; reduce it");
+                    return Err(Error::config("warmup", basis.warmup, reason));
                 }
                 Ok(Shape::Cosine { epochs, floor: own.get::<FloorOptions>().floor(basis.lr)? })
             },

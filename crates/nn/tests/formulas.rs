@@ -367,9 +367,9 @@ fn mixhop_concatenates_powers_of_the_normalized_adjacency() {
 fn batch_norm_running_statistics_match_pytorch() {
     let mut norm = BatchNorm::new(2);
     let x = Matrix::from_slice(4, 2, &[1., 2., 3., 2., 5., 2., 7., 2.]);
-    let (mut kept, mut out) = ([Matrix::default(), Matrix::default()], Matrix::zeros(4, 2));
-    norm.forward(&pass(true), x.view(), &mut kept, out.view_mut());
-    norm.backward(&pass(true), x.view(), &mut kept, Matrix::zeros(4, 2).view_mut());
+    let (mut saved, mut out) = ([Matrix::default(), Matrix::default()], Matrix::zeros(4, 2));
+    norm.forward(&pass(true), x.view(), &mut saved, out.view_mut());
+    norm.backward(&pass(true), x.view(), &mut saved, Matrix::zeros(4, 2).view_mut());
     // means 4 and 2, unbiased variances 20/3 and 0
     let mut running = Vec::new();
     norm.visit(&mut |p| {
@@ -380,7 +380,7 @@ fn batch_norm_running_statistics_match_pytorch() {
     let expected = [0.4, 0.2, 0.9 + 0.1 * 20.0 / 3.0, 0.9];
     assert!(running.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{running:?}");
     // evaluation uses them
-    norm.forward(&pass(false), x.view(), &mut kept, out.view_mut());
+    norm.forward(&pass(false), x.view(), &mut saved, out.view_mut());
     let first = (1.0 - 0.4) / (expected[2] + 1e-5f32).sqrt();
     assert!((out.view().host()[0] - first).abs() < 1e-6);
 }

@@ -150,7 +150,7 @@ fn gradients(
 fn models_match_finite_differences_in_every_order() {
     for config in configs() {
         let mut model = model(&config);
-        let mut blocks = blocks(model.num_layers(), model.wants_symmetric_weights());
+        let mut blocks = blocks(model.num_layers(), model.needs_symmetric_weights());
         let x = random(blocks[0].num_src, F, 1);
         let c = random(4, C, 2);
         let mut first: Option<Vec<(String, Matrix)>> = None;
@@ -195,7 +195,7 @@ fn global_bottom_blocks_match_local_ones() {
     let mut seen = 0;
     for config in configs() {
         let mut model = model(&config);
-        let mut blocks = blocks(model.num_layers(), model.wants_symmetric_weights());
+        let mut blocks = blocks(model.num_layers(), model.needs_symmetric_weights());
         let x = random(blocks[0].num_src, F, 3);
         let c = random(4, C, 4);
         for orders in all_orders(&model) {
@@ -313,7 +313,7 @@ fn chunked_evaluation_matches_full_neighbour_minibatches() {
                 p.value.view_mut().host().iter_mut().enumerate().for_each(|(i, v)| *v = 0.5 + 0.1 * i as f32);
             }
         });
-        let graph = square(11, model.wants_symmetric_weights());
+        let graph = square(11, model.needs_symmetric_weights());
         let x = random(11, F, 5);
         let mut orders = all_orders(&model);
         orders.push(model.inference_orders(11, graph.num_edges()));
@@ -344,7 +344,7 @@ fn training_without_dropout_matches_evaluation() {
         let mut config = ModelConfig { dropout: 0.0, input_dropout: 0.0, ..config };
         config.own.get_mut::<GatOptions>().attention_dropout = 0.0;
         let model = model(&config);
-        let graph = [square(11, model.wants_symmetric_weights())];
+        let graph = [square(11, model.needs_symmetric_weights())];
         let x = random(11, F, 6);
         let orders = model.orders(&[BlockShape::from(&graph[0])]);
         let [mut train, mut evaluate] = [Activations::default(), Activations::default()];
@@ -526,7 +526,7 @@ fn models_declare_their_requirements_to_the_loader() {
     use ProductOrder::{AggregateFirst, TransformFirst};
     let of = |config: &ModelConfig| Model::new(config, F, C, 0).unwrap();
     let sage = of(&named("sage"));
-    assert!(!sage.wants_symmetric_weights() && of(&named("gcn")).wants_symmetric_weights());
+    assert!(!sage.needs_symmetric_weights() && of(&named("gcn")).needs_symmetric_weights());
     assert!(sage.can_read_table(&[AggregateFirst, TransformFirst]));
     assert!(!sage.can_read_table(&[TransformFirst, AggregateFirst]));
     assert!(!of(&ModelConfig { input_layer: true, ..named("sage") }).can_read_table(&[AggregateFirst; 2]));

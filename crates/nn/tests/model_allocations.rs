@@ -82,7 +82,7 @@ fn training_steps_do_not_allocate_in_steady_state() {
         for config in [&base, &full, &l2] {
             let config = ModelConfig { model: s(name), ..config.clone() }.with(SageOptions { aggregator });
             let mut model = Model::new(&config, 10, 5, 1).unwrap();
-            let weighted = model.wants_symmetric_weights();
+            let weighted = model.needs_symmetric_weights();
             let batches = [1.0, 0.5].map(|part: f64| {
                 let size = |n: f64| (n * part) as usize;
                 let blocks = [
@@ -141,7 +141,7 @@ fn reused_rows_do_not_allocate_in_steady_state() {
     for name in ["sage", "gcn", "gat"] {
         for config in [&base, &full, &l2] {
             let mut model = Model::new(&ModelConfig { model: s(name), ..config.clone() }, 10, 5, 1).unwrap();
-            let weighted = model.wants_symmetric_weights();
+            let weighted = model.needs_symmetric_weights();
             let orders = [ProductOrder::AggregateFirst; 2];
             let batches = [40, 25].map(|computed| {
                 let mut blocks =
@@ -155,17 +155,17 @@ fn reused_rows_do_not_allocate_in_steady_state() {
             });
             let (x, slots) = (random(90, 10, 3), (3..15).collect::<Vec<u32>>());
             let mut rows = Matrix::zeros(40, model.layer_out_dim(0));
-            let mut kept: Vec<Matrix> =
+            let mut saved: Vec<Matrix> =
                 model.aggregate_dims(&orders).into_iter().map(|dim| Matrix::zeros(40, dim)).collect();
-            assert!(!kept.is_empty(), "{name}");
-            let basis: Vec<Matrix> = kept.iter().map(|kept| random(4, kept.num_cols(), 5)).collect();
-            let (mut copies, mut coordinates) = (kept.clone(), Matrix::zeros(40, 4));
+            assert!(!saved.is_empty(), "{name}");
+            let basis: Vec<Matrix> = saved.iter().map(|saved| random(4, saved.num_cols(), 5)).collect();
+            let (mut copies, mut coordinates) = (saved.clone(), Matrix::zeros(40, 4));
             let (mut acts, mut scratch) = (Activations::default(), Activations::default());
             let mut steps = || {
                 for (blocks, whole) in &batches {
                     let (x, bottom) = (x.view(), &blocks[0]);
                     let input = LayerInput { order: orders[0], block: bottom, x, transformed: &[] };
-                    let to = BottomRows { rows: &mut rows, at: 0, aggregates: &mut kept, aggregates_at: 0 };
+                    let to = BottomRows { rows: &mut rows, at: 0, aggregates: &mut saved, aggregates_at: 0 };
                     model.bottom_rows(&pass(true), &input, &mut scratch, to);
                     let mut step = |model: &mut Model, blocks: &[Block], reused: Reused| {
                         model.zero_grad(&Reference);
@@ -174,11 +174,11 @@ fn reused_rows_do_not_allocate_in_steady_state() {
                         acts.logits_and_grad().1.host().fill(0.1);
                         model.backward_step(&pass(true), &input, &mut acts, &mut |_, _| {});
                     };
-                    for (blocks, kept) in [(blocks, &[][..]), (whole, &kept[..])] {
+                    for (blocks, saved) in [(blocks, &[][..]), (whole, &saved[..])] {
                         step(
                             &mut model,
                             blocks,
-                            Reused { rows: rows.view(), slots: &slots, aggregates: kept, projected: None },
+                            Reused { rows: rows.view(), slots: &slots, aggregates: saved, projected: None },
                         );
                     }
                     for copy in &mut copies {

@@ -93,7 +93,7 @@ struct Batch {
 fn batch(model: &Model) -> Batch {
     let sizes = [4, 9, 14, 20];
     let layers = model.num_layers();
-    let block = |l| random_block(sizes[l], sizes[l + 1], model.wants_symmetric_weights(), l as u64);
+    let block = |l| random_block(sizes[l], sizes[l + 1], model.needs_symmetric_weights(), l as u64);
     let exact: Vec<Block> = (0..layers).rev().map(block).collect();
     let computed = exact[0].num_dst - H;
     let mut reusing = exact.clone();
@@ -125,7 +125,7 @@ fn rows_of(block: &Block, ids: &[u32]) -> Block {
 /// Table of the rows left out, in another order, at [`SLOTS`], and of their aggregates.
 struct Table {
     rows: Matrix,
-    kept: Vec<Matrix>,
+    saved: Vec<Matrix>,
 }
 
 const SLOTS: [u32; H] = [4, 2, 1];
@@ -139,21 +139,22 @@ impl Table {
             table.view_mut().host().fill(f32::NAN);
             table
         };
-        let mut table = Self { rows: nan(model.layer_out_dim(0)), kept: dims.into_iter().map(nan).collect() };
+        let mut table =
+            Self { rows: nan(model.layer_out_dim(0)), saved: dims.into_iter().map(nan).collect() };
         let mut scratch = Activations::default();
         // two rows at once, and one alone
         for (at, ids) in [(1, vec![computed + 2, computed + 1]), (4, vec![computed])] {
             let block = rows_of(&batch.exact[0], &ids);
-            let (rows, kept) = (&mut table.rows, &mut table.kept[..]);
+            let (rows, saved) = (&mut table.rows, &mut table.saved[..]);
             let input = LayerInput { order: orders[0], block: &block, x: batch.x.view(), transformed: &[] };
-            let to = BottomRows { rows, at, aggregates: kept, aggregates_at: at };
+            let to = BottomRows { rows, at, aggregates: saved, aggregates_at: at };
             model.bottom_rows(&pass(true), &input, &mut scratch, to);
         }
         table
     }
 
     fn reused(&self) -> Reused<'_> {
-        Reused { rows: self.rows.view(), slots: &SLOTS, aggregates: &self.kept, projected: None }
+        Reused { rows: self.rows.view(), slots: &SLOTS, aggregates: &self.saved, projected: None }
     }
 }
 
@@ -357,7 +358,7 @@ fn constant_rows_match_finite_differences_of_the_rest() {
                 checked += check(&format!("{config:?} {name}"), grad.view(), |i, delta| {
                     moved_loss(&mut model, &orders, &batch, (name, i, delta), |_| Table {
                         rows: table.rows.clone(),
-                        kept: Vec::new(),
+                        saved: Vec::new(),
                     })
                 });
             }
@@ -395,16 +396,16 @@ fn local_and_global_blocks_save_the_same_rows() {
             let table = Table::new(&model, &orders, &batch, true);
             let block = &batch.exact[0];
             let mut rows = Matrix::zeros(block.num_dst, model.layer_out_dim(0));
-            let mut kept: Vec<Matrix> = model
+            let mut saved: Vec<Matrix> = model
                 .aggregate_dims(&orders)
                 .into_iter()
                 .map(|dim| Matrix::zeros(block.num_dst, dim))
                 .collect();
             let mut scratch = Activations::default();
             let input = LayerInput { order: orders[0], block, x: batch.x.view(), transformed: &[] };
-            let to = BottomRows { rows: &mut rows, at: 0, aggregates: &mut kept, aggregates_at: 0 };
+            let to = BottomRows { rows: &mut rows, at: 0, aggregates: &mut saved, aggregates_at: 0 };
             model.bottom_rows(&pass(true), &input, &mut scratch, to);
-            let pairs = std::iter::once((&rows, &table.rows)).chain(kept.iter().zip(&table.kept));
+            let pairs = std::iter::once((&rows, &table.rows)).chain(saved.iter().zip(&table.saved));
             for (local, global) in pairs {
                 for (v, slot) in (block.num_dst - H..).zip(SLOTS.map(|slot| slot as usize)) {
                     let (a, b) = (local.rows(v..v + 1), global.rows(slot..slot + 1));

@@ -197,7 +197,7 @@ fn orders(model: &Model, blocks: &[Block]) -> Vec<ProductOrder> {
 fn sparse_steps_match_dense_rows_and_finite_differences() {
     for config in configs() {
         let mut model = Model::new(&config, F, C, 7).unwrap();
-        let blocks = blocks(config.layers, model.wants_symmetric_weights());
+        let blocks = blocks(config.layers, model.needs_symmetric_weights());
         let x = holey(blocks[0].num_src, F, 1);
         let (_, rows) = sparse(&x);
         let c = random(4, C, 2);

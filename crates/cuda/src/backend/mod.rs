@@ -136,10 +136,10 @@ impl Backend for Cuda {
         self.attempt(|_| {
             let replay = self.queue.device().replay();
             let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
-            let wanted = replay.wanted();
-            if wanted > 0 {
+            let required = replay.required_table_bytes();
+            if required > 0 {
                 // the previous table is freed after the graphs that read it
-                *late = Some(self.queue.scratch(wanted)?);
+                *late = Some(self.queue.scratch(required)?);
             }
             self.queue.sort_free_memory();
             replay.begin(self.queue.stream(), late.as_ref().map(|late| (late.address(), late.len())))

@@ -85,10 +85,10 @@ impl Dynamic {
         self.slots
     }
 
-    /// Gathers the rows on the device, returns their traffic, and admits missing rows. `asked` is
-    /// the device address of the ids, if they are there.
-    fn rows(&self, ids: &[NodeId], asked: Option<Address>) -> Result<(Buffer, Traffic)> {
-        if asked.is_none() {
+    /// Gathers the rows on the device, returns their traffic, and admits missing rows. `device_ids`
+    /// is the device address of the ids, if they are there.
+    fn rows(&self, ids: &[NodeId], device_ids: Option<Address>) -> Result<(Buffer, Traffic)> {
+        if device_ids.is_none() {
             self.stored.check(ids)?;
         }
         if ids.len() > i32::MAX as usize {
@@ -101,8 +101,8 @@ impl Dynamic {
         let began = Instant::now();
         let (queue, count) = (&self.queue, ids.len());
         let driver = queue.device().driver();
-        let copied = if asked.is_none() { Some(queue.upload(ids)?) } else { None };
-        let ids_at = asked.or(copied.as_ref().map(Buffer::address)).unwrap_or(Address(0));
+        let copied = if device_ids.is_none() { Some(queue.upload(ids)?) } else { None };
+        let ids_at = device_ids.or(copied.as_ref().map(Buffer::address)).unwrap_or(Address(0));
         let (found, to) = (queue.scratch(4 * count)?, queue.scratch(4 * count)?);
         let first = queue.scratch(4 * (count + 1))?;
         let out = queue.take(4 * count * self.dim())?;
@@ -201,8 +201,8 @@ impl DeviceFeature for Dynamic {
         out: &mut Matrix,
     ) -> Result<Traffic> {
         let here = on_device.device() == self.queue.device().number() && on_device.bytes() >= 4 * ids.len();
-        let asked = here.then(|| Address(on_device.address()));
-        stored::gather(ids, self.dim(), out, || self.rows(ids, asked))
+        let device_ids = here.then(|| Address(on_device.address()));
+        stored::gather(ids, self.dim(), out, || self.rows(ids, device_ids))
     }
 
     fn place_blocks(&self, blocks: &[Block]) -> Result<()> {

@@ -29,22 +29,22 @@ pub struct Tiered {
 }
 
 impl Tiered {
-    /// Creates a reader per device, with the rows of `held` on their assigned devices (see
+    /// Creates a reader per device, with the rows of `assigned` on their assigned devices (see
     /// [`graphmill_loader::feature::cached::placed`]) and all of `stored` in host memory. A device
     /// reads a row from host memory if it cannot read the memory of the device that has it. Besides
     /// the rows, this takes 4 `V` bytes of each device, or 0 if one device has all rows.
     ///
     /// # Errors
     /// Memory is insufficient, an assigned row does not exist, or a driver fails.
-    pub fn new(devices: &[Arc<Device>], stored: &Arc<Stored>, held: &Placed) -> Result<Vec<Self>> {
-        stored.check(&held.ids)?;
+    pub fn new(devices: &[Arc<Device>], stored: &Arc<Stored>, assigned: &Placed) -> Result<Vec<Self>> {
+        stored.check(&assigned.ids)?;
         let (count, rows) = (devices.len(), stored.num_rows());
-        let whole = count == 1 && held.ids.len() == rows;
+        let whole = count == 1 && assigned.ids.len() == rows;
         let shared = peers::read_each_other(devices)?;
         let pools: Vec<QueuePool> = devices.iter().map(QueuePool::new).collect();
         let shard = |(device, pool): (usize, &QueuePool)| {
-            let of_device = |slot: &usize| *slot < held.everywhere || owner(held, *slot) == device;
-            let ids = (0..held.ids.len()).filter(of_device).map(|slot| held.ids[slot]);
+            let of_device = |slot: &usize| *slot < assigned.everywhere || owner(assigned, *slot) == device;
+            let ids = (0..assigned.ids.len()).filter(of_device).map(|slot| assigned.ids[slot]);
             let ids: Vec<NodeId> = if whole { (0..rows as NodeId).collect() } else { ids.collect() };
             pool.with(|queue| load(queue, stored, &ids))
         };
@@ -52,7 +52,7 @@ impl Tiered {
         let addresses: Vec<u64> = shards.iter().map(|rows| rows.address().0).collect();
         let one = |(own, pool): (usize, QueuePool)| {
             let (places, table) = pool.with(|queue| -> Result<_> {
-                let places = if whole { None } else { Some(places(held, rows, count, own, shared)?) };
+                let places = if whole { None } else { Some(places(assigned, rows, count, own, shared)?) };
                 let places = places.map(|places| queue.upload(&places)).transpose()?;
                 let table = queue.upload(&addresses)?;
                 queue.synchronize()?;
@@ -68,22 +68,27 @@ impl Tiered {
         DeviceMemory::bytes(&self.shards[self.own]) as u64
     }
 
-    /// Gathers the rows on the device and returns their traffic. `asked` is the device address of
-    /// the ids, if they are there.
-    fn rows(&self, queue: &Arc<Queue>, ids: &[NodeId], asked: Option<Address>) -> Result<(Buffer, Traffic)> {
+    /// Gathers the rows on the device and returns their traffic. `device_ids` is the device address
+    /// of the ids, if they are there.
+    fn rows(
+        &self,
+        queue: &Arc<Queue>,
+        ids: &[NodeId],
+        device_ids: Option<Address>,
+    ) -> Result<(Buffer, Traffic)> {
         let began = Instant::now();
-        if asked.is_none() {
+        if device_ids.is_none() {
             self.stored.check(ids)?;
         }
         let copying = self.stored.copying();
         let dim = self.stored.dim();
-        let copied = if asked.is_none() { Some(queue.upload(ids)?) } else { None };
-        let asked = asked.or(copied.as_ref().map(Buffer::address)).unwrap_or(Address(0));
+        let copied = if device_ids.is_none() { Some(queue.upload(ids)?) } else { None };
+        let device_ids = device_ids.or(copied.as_ref().map(Buffer::address)).unwrap_or(Address(0));
         let out = queue.take(4 * ids.len() * dim)?;
         let found = queue.scratch(24)?;
         let places = self.places.as_ref().map_or(Address(0), Buffer::address);
         let arguments = arguments![
-            asked,
+            device_ids,
             ids.len(),
             places,
             self.table.address(),
@@ -113,20 +118,20 @@ impl Tiered {
 }
 
 /// Device that has a slot.
-fn owner(held: &Placed, slot: usize) -> usize {
-    held.owners.get(slot).map_or(0, |&owner| owner.into())
+fn owner(assigned: &Placed, slot: usize) -> usize {
+    assigned.owners.get(slot).map_or(0, |&owner| owner.into())
 }
 
 /// Location of each of `rows` rows for device `own` of `count`: the number of the device that has
 /// it, plus `count` times its row there.
-fn places(held: &Placed, rows: usize, count: usize, own: usize, shared: bool) -> Result<Vec<u32>> {
+fn places(assigned: &Placed, rows: usize, count: usize, own: usize, shared: bool) -> Result<Vec<u32>> {
     let mut places = vec![COLD; rows];
-    let mut next = vec![held.everywhere.min(held.ids.len()); count];
-    for (slot, &v) in held.ids.iter().enumerate() {
-        let (holder, row) = if slot < held.everywhere {
+    let mut next = vec![assigned.everywhere.min(assigned.ids.len()); count];
+    for (slot, &v) in assigned.ids.iter().enumerate() {
+        let (holder, row) = if slot < assigned.everywhere {
             (own, slot)
         } else {
-            let holder = owner(held, slot);
+            let holder = owner(assigned, slot);
             next[holder] += 1;
             (holder, next[holder] - 1)
         };
@@ -143,9 +148,9 @@ fn places(held: &Placed, rows: usize, count: usize, own: usize, shared: bool) ->
 /// Copies these rows to the device.
 fn load(queue: &Arc<Queue>, stored: &Stored, ids: &[NodeId]) -> Result<Buffer> {
     let copying = stored.copying();
-    let (asked, rows) = (queue.upload(ids)?, queue.take(ids.len() * copying.row_bytes)?);
+    let (device_ids, rows) = (queue.upload(ids)?, queue.take(ids.len() * copying.row_bytes)?);
     let arguments = arguments![
-        asked.address(),
+        device_ids.address(),
         ids.len(),
         stored.mapped().address(),
         copying.row_bytes,
@@ -193,8 +198,8 @@ impl DeviceFeature for Tiered {
         out: &mut Matrix,
     ) -> Result<Traffic> {
         let here = on_device.device() == self.pool.device().number() && on_device.bytes() >= 4 * ids.len();
-        let asked = here.then(|| Address(on_device.address()));
-        self.pool.with(|queue| stored::gather(ids, self.dim(), out, || self.rows(queue, ids, asked)))
+        let device_ids = here.then(|| Address(on_device.address()));
+        self.pool.with(|queue| stored::gather(ids, self.dim(), out, || self.rows(queue, ids, device_ids)))
     }
 
     fn place_blocks(&self, blocks: &[Block]) -> Result<()> {

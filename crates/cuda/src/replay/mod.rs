@@ -114,7 +114,7 @@ impl Replay {
 
     /// Table size in bytes for the late-bound values of all segments seen, or 0 if the current
     /// table suffices.
-    pub(crate) fn wanted(&self) -> usize {
+    pub(crate) fn required_table_bytes(&self) -> usize {
         let state = self.state();
         let most = state.known.iter().map(|known| known.segment.late().len()).max().unwrap_or(0);
         if most > state.table.1 && state.counts.refused.is_none() { most } else { 0 }

@@ -137,9 +137,9 @@ impl DeviceSampler {
 
     /// Copies of the tables on the device, created on first use.
     fn symmetric(&self, weights: &SymmetricWeights) -> Result<Arc<Symmetric>> {
-        let mut kept = self.symmetric.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kept) = kept.as_ref().filter(|kept| Arc::ptr_eq(&kept.of, weights.inv_sqrt())) {
-            return Ok(kept.clone());
+        let mut cached = self.symmetric.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cached) = cached.as_ref().filter(|cached| Arc::ptr_eq(&cached.of, weights.inv_sqrt())) {
+            return Ok(cached.clone());
         }
         let queue = Queue::new(self.pool.device())?;
         let made = Arc::new(Symmetric {
@@ -148,7 +148,7 @@ impl DeviceSampler {
             degrees: weights.degrees().map(|degrees| queue.upload(degrees)).transpose()?,
         });
         queue.synchronize()?;
-        *kept = Some(made.clone());
+        *cached = Some(made.clone());
         Ok(made)
     }
 

@@ -60,8 +60,8 @@ pub(super) fn hops(own: &OwnOptions) -> usize {
 ///
 /// ```text
 /// hop 1      t = x [W_0 | ... | W_K]                         S x (K+1) parts
-/// hop i      the parts k > K - i become A t_k, the others stay the destinations' own rows
-/// hop K      + b, and what a model does after a layer
+/// hop i      the parts k > K - i become A t_k, the others are the destinations' own rows
+/// hop K      + b, then the model's norm, activation and dropout
 /// ```
 ///
 /// so part `k` is multiplied by `A` in the last `k` hops. Over a sampled subgraph, all hops read

@@ -54,14 +54,14 @@ impl Param {
         param
     }
 
-    /// [`Param::glorot`] for a dense layer, which [`Param::spread`] rescales.
+    /// [`Param::glorot`] for a dense layer, which [`Param::rescale`] rescales.
     pub(super) fn dense(name: &'static str, rows: usize, cols: usize, fan_out: usize, key: u64) -> Self {
         Self { fans: Some([rows, fan_out]), ..Self::glorot(name, rows, cols, rows, fan_out, key) }
     }
 
     /// Rescales the initial weights of a dense layer, drawn by [`Param::glorot`], to the bound of
     /// `init`. Other parameters are unchanged.
-    pub(crate) fn spread(&mut self, init: Init) {
+    pub(crate) fn rescale(&mut self, init: Init) {
         let Some([fan_in, fan_out]) = self.fans.map(|fans| fans.map(|fan| fan as f64)) else { return };
         let by = (init.bound(fan_in, fan_out) / Init::Glorot.bound(fan_in, fan_out)) as f32;
         self.value.view_mut().host().iter_mut().for_each(|x| *x *= by);

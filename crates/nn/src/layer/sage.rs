@@ -151,8 +151,8 @@ impl Layer for Sage {
             }
             ProductOrder::TransformFirst => self.own.backward_product(pass, own, grad),
         }
-        let wanted = x_grad.as_deref_mut();
-        self.mean.backward_input(pass, input, Self::weights(input.block), grad, mean, wanted);
+        let needed = x_grad.as_deref_mut();
+        self.mean.backward_input(pass, input, Self::weights(input.block), grad, mean, needed);
         if let Some(x_grad) = x_grad {
             self.own.input_grad(pass, grad, 1.0, x_grad.rows_mut(0..input.block.num_dst));
         }

@@ -32,7 +32,7 @@ pub enum Truth<'a> {
 /// let input = Input::new(&logits, 2, Truth::Single(&[0, 0, 1]));
 /// let accuracy = metric::by_name("accuracy").unwrap();
 /// assert_eq!(accuracy(&input), Some(2.0 / 3.0));
-/// assert_eq!(accuracy(&input.of(&[0, 2])), Some(1.0));
+/// assert_eq!(accuracy(&input.select(&[0, 2])), Some(1.0));
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
@@ -60,7 +60,7 @@ impl<'a> Input<'a> {
     }
 
     /// Restricts the input to these rows of both logits and truth, for logits of all nodes.
-    pub fn of(self, rows: &'a [NodeId]) -> Self {
+    pub fn select(self, rows: &'a [NodeId]) -> Self {
         Self { selection: Selection::Both(rows), ..self }
     }
 
@@ -198,7 +198,7 @@ mod tests {
         let accuracy = by_name("accuracy").unwrap();
         let logits = [1.0, 0.0, 0.0, 1.0, 1.0, 0.0];
         let truth = Truth::Single(&[0, 0, 0, 1]);
-        assert_eq!(accuracy(&Input::new(&logits, 2, truth).of(&[0, 2])), Some(1.0));
+        assert_eq!(accuracy(&Input::new(&logits, 2, truth).select(&[0, 2])), Some(1.0));
         // row 0 is node 3, row 1 node 2, row 2 node 0
         assert_eq!(accuracy(&Input::new(&logits, 2, truth).against(&[3, 2, 0])), Some(1.0 / 3.0));
     }

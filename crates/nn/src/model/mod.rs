@@ -122,7 +122,7 @@ impl Model {
             Self { input_dropout, input, stages, below_last, head, activation, dropout, names: Vec::new() };
         model.names = model.make_names();
         // a factor of 1 for the default initialization
-        model.visit_mut(&mut |_, p| p.spread(config.init));
+        model.visit_mut(&mut |_, p| p.rescale(config.init));
         Ok(model)
     }
 
@@ -235,7 +235,7 @@ impl Model {
     }
 
     /// Returns true if the loader must fill the blocks' symmetric-normalization weights.
-    pub fn wants_symmetric_weights(&self) -> bool {
+    pub fn needs_symmetric_weights(&self) -> bool {
         self.aggregation() == Aggregation::Symmetric
     }
 

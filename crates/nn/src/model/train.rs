@@ -231,7 +231,7 @@ impl Model {
         reused: Option<Reused>,
         acts: &mut Activations,
     ) {
-        let wanted = self.needs_input_grad(l);
+        let needed = self.needs_input_grad(l);
         let (below, this) = acts.stages.split_at_mut(l);
         let (x, x_grad) = match below.last_mut() {
             Some(StageActs { rows: Rows { out, grad }, .. }) => (out.view(), grad),
@@ -242,7 +242,7 @@ impl Model {
         };
         let StageActs { rows: Rows { out, grad }, saved } = &mut this[0];
         let (pass, input) = (pass.part(l as u64), LayerInput { x, ..*input });
-        let grads = LayerGrads { y: out.view(), grad, x_grad: wanted.then_some(x_grad) };
+        let grads = LayerGrads { y: out.view(), grad, x_grad: needed.then_some(x_grad) };
         self.stages[l].backward(&pass, &input, reused, saved, grads);
     }
 

@@ -126,8 +126,8 @@ impl<const N: usize> Slots<N> {
         let slot = self.0[index].get_or_insert_with(|| Slot {
             matrices: std::array::from_fn(|_| Matrix::zeros(shape.0, shape.1)),
         });
-        let held = (slot.matrices[0].num_rows(), slot.matrices[0].num_cols());
-        assert_eq!(held, shape, "parameter {index} '{}' changed its shape", param.name);
+        let allocated = (slot.matrices[0].num_rows(), slot.matrices[0].num_cols());
+        assert_eq!(allocated, shape, "parameter {index} '{}' changed its shape", param.name);
         &mut slot.matrices
     }
 

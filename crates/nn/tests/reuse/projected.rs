@@ -91,13 +91,13 @@ impl ProjectedTable {
         let mut scratch = Activations::default();
         for (at, ids) in [(1, vec![computed + 2, computed + 1]), (4, vec![computed])] {
             let block = rows_of(&batch.exact[0], &ids);
-            let mut kept: Vec<Matrix> = dims.iter().map(|&dim| Matrix::zeros(ids.len(), dim)).collect();
+            let mut saved: Vec<Matrix> = dims.iter().map(|&dim| Matrix::zeros(ids.len(), dim)).collect();
             let (pass, x) = (pass(true), batch.x.view());
             let input = LayerInput { order: orders[0], block: &block, x, transformed: &[] };
-            let to = BottomRows { rows: &mut rows, at, aggregates: &mut kept, aggregates_at: 0 };
+            let to = BottomRows { rows: &mut rows, at, aggregates: &mut saved, aggregates_at: 0 };
             model.bottom_rows(&pass, &input, &mut scratch, to);
             let to = ProjectedRows { rows: &mut rows, coordinates: &mut coordinates, at };
-            model.project_rows(&pass, &basis, &kept, &mut scratch, to);
+            model.project_rows(&pass, &basis, &saved, &mut scratch, to);
         }
         Self { rows, coordinates, basis }
     }
@@ -159,7 +159,7 @@ fn expected_rows(then: &Model, now: &Model, config: &ModelConfig, table: &Table,
     };
     let mut rows = table.rows.clone();
     for slot in SLOTS.map(|slot| slot as usize) {
-        let mut rest = side_by_side(&table.kept, slot);
+        let mut rest = side_by_side(&table.saved, slot);
         let (stored, whole) = (rows.rows_mut(slot..slot + 1), times(&rest, &then_weight));
         let mut projection = vec![0.0; rest.len()];
         for i in 0..basis[0].num_rows() {
@@ -178,7 +178,7 @@ fn expected_rows(then: &Model, now: &Model, config: &ModelConfig, table: &Table,
             *x = (old[i] + new[i] + now_bias[i] + residual) as f32;
         }
     }
-    Table { rows, kept: Vec::new() }
+    Table { rows, saved: Vec::new() }
 }
 
 fn output(model: &Model, orders: &[ProductOrder], batch: &Batch, reused: Reused) -> (Matrix, Matrix) {
@@ -294,9 +294,9 @@ fn fixed_projections_have_the_gradients_of_constants() {
     for (config, model, orders) in projectable() {
         let mut batch = batch(&model);
         let projected = ProjectedTable::new(&model, &orders, &batch, 3);
-        let kept = Table::new(&model, &orders, &batch, true);
+        let saved = Table::new(&model, &orders, &batch, true);
         let mut now = later(&model, true);
-        let constants = expected_rows(&model, &now, &config, &kept, &projected.basis);
+        let constants = expected_rows(&model, &now, &config, &saved, &projected.basis);
         let what = format!("{config:?} {orders:?}");
         let (x, reused) = (batch.x.view(), projected.reused(false));
         let (_, grads) = reusing(&mut now, &orders, &batch.reusing, x, reused, &batch.c);

@@ -41,7 +41,7 @@ impl Shim {
     /// Maps memory of the device or of the host.
     pub(super) fn map(&self, bytes: usize, device: bool) -> Result<Address> {
         let guard = locked(&self.options).guard;
-        let wanted = bytes.max(1);
+        let requested = bytes.max(1);
         let free = self.properties.memory.saturating_sub(self.used.load(Ordering::Relaxed));
         let full = || Error::OutOfMemory {
             device: self.name(),
@@ -49,14 +49,14 @@ impl Shim {
             free,
             budget: self.properties.memory,
         };
-        if device && wanted as u64 > free {
+        if device && requested as u64 > free {
             return Err(full());
         }
         // host memory starts at a page, as with a driver
         let alignment = if device { 16 } else { 4096 };
-        let guarded = guard && wanted <= MAX_GUARDED;
+        let guarded = guard && requested <= MAX_GUARDED;
         let page = 4096.max(page_size());
-        let padded = wanted.next_multiple_of(alignment).next_multiple_of(page);
+        let padded = requested.next_multiple_of(alignment).next_multiple_of(page);
         let size = if guarded { padded + page } else { padded };
         // SAFETY: new anonymous memory, at an address chosen by the system.
         let base = unsafe {
@@ -75,7 +75,7 @@ impl Shim {
         let at = if guarded {
             // SAFETY: the last page of the new mapping, whose address is not yet shared.
             unsafe { libc::mprotect(base.byte_add(padded), page, libc::PROT_NONE) };
-            base as usize + padded - wanted.next_multiple_of(alignment)
+            base as usize + padded - requested.next_multiple_of(alignment)
         } else {
             base as usize
         };
@@ -83,10 +83,10 @@ impl Shim {
             // SAFETY: the new mapping up to the guard: at least `padded` bytes from `base` on,
             // aligned as pages are.
             unsafe { std::slice::from_raw_parts_mut(base.cast::<u32>(), padded / 4) }.fill(UNWRITTEN);
-            self.used.fetch_add(wanted as u64, Ordering::Relaxed);
+            self.used.fetch_add(requested as u64, Ordering::Relaxed);
         }
         let region = Region {
-            bytes: wanted,
+            bytes: requested,
             device: device.then_some(self.index),
             base: base as usize,
             size,

@@ -141,9 +141,9 @@ pub(super) fn samplers(
     let devices: Vec<Arc<Device>> = gpus.iter().map(|gpu| gpu.device.clone()).collect();
     Ok(match graphmill_cuda::sampler::make(&devices, name, options, source, budget)? {
         SamplerPlacement::OnDevices(each) => {
-            let note = each
-                .first()
-                .map(|sampler| format!("neighbours are drawn on the device, the graph {}", sampler.placement()));
+            let note = each.first().map(|sampler| {
+                format!("neighbours are drawn on the device, the graph {}", sampler.placement())
+            });
             let each =
                 each.into_iter().map(|sampler| Arc::new(sampler) as Arc<dyn MinibatchSampler>).collect();
             Samplers { each, note }

@@ -1,9 +1,9 @@
-//! Writes the table of compiled kernels that the library embeds; with the feature `shim`, compiles
-//! the kernels for the processor.
+//! Writes the table of compiled kernels that the library embeds; with the feature `shim`, also
+//! compiles the kernels for the CPU.
 
 use std::{env, fmt::Write as _, fs, io, path::PathBuf};
 
-/// Advice that ends every error about the bundle.
+/// Advice at the end of every error about the bundle.
 const FIX: &str = "restore ptx.zip and ptx.sha256 from version control, or run cargo xtask cuda compile";
 
 fn main() -> io::Result<()> {
@@ -25,7 +25,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Turns the list of checksums into Rust's table of modules: name, SHA-256 and kernels.
+/// Converts the list of checksums to Rust's table of modules: name, SHA-256 and kernels.
 ///
 /// A line has a SHA-256, a size in bytes and a name: `ptx.zip`, then each `MODULE.ptx`, followed by
 /// its kernels as `MODULE.ptx/KERNEL`.
@@ -54,7 +54,7 @@ fn ptx_table(checksums: &str) -> Result<String, String> {
     Ok(table)
 }
 
-/// The kernels as C++.
+/// Kernels as C++.
 #[cfg(feature = "shim")]
 mod shim {
     use std::{
@@ -63,34 +63,34 @@ mod shim {
         path::{Path, PathBuf},
     };
 
-    /// What every kernel is declared by.
+    /// Start of every kernel's declaration.
     const KERNEL: &str = "extern \"C\" __global__ void";
 
-    /// One unit for each file of kernels, with their table, and one with all tables.
+    /// Compiles one unit per file of kernels, with its table, and one with all tables.
     pub(super) fn compile(root: &Path, out: &Path) -> io::Result<()> {
         let mut sources = files(&root.join("kernels"), "cu")?;
         sources.extend(files(&root.join("shim"), "cu")?);
         let mut build = cc::Build::new();
         build.cpp(true).std("c++17").opt_level(2).define("GRAPHMILL_SHIM", None).define("NDEBUG", None);
         build.include(root.join("kernels")).include(root.join("shim"));
-        // no fused multiply-adds and no assumptions about aliasing; arrays are reached without
-        // asking whether they need initialising
+        // no fused multiply-adds and no assumptions about aliasing; arrays are accessed without a
+        // check for initialization
         for flag in ["-ffp-contract=off", "-fno-strict-aliasing", "-fno-extern-tls-init", "-U_FORTIFY_SOURCE"]
         {
             build.flag(flag);
         }
-        // large frames touch every page, and so the shut one behind a fiber's stack
+        // large frames touch every page, and so also the guard page of a fiber's stack
         build.flag("-fstack-clash-protection");
         build.flag("-fsanitize=alignment,bounds,shift-exponent,integer-divide-by-zero");
-        // kernels may have parameters that only some of their variants need; a device's compiler
-        // does not mind either
+        // some variants of a kernel leave parameters unused; a device's compiler does not warn
+        // either
         build.flag("-Wno-unused-parameter").flag("-Wno-unknown-pragmas");
         let mut list = String::from("#include \"shim.h\"\n");
         let mut names = Vec::new();
         for source in &sources {
             let name = stem(source);
             let kernels = kernels(&fs::read_to_string(source)?);
-            // a namespace for each file: functions of the same name in two of them do not meet
+            // a namespace per file, so that functions of equal names in two files do not collide
             let mut unit = format!(
                 "#include \"shim.h\"\nnamespace kernels_{name} {{\n\
                  extern thread_local unsigned char dynamic_shared[] __asm__(\"shim_dynamic_shared\");\n\
@@ -111,7 +111,7 @@ mod shim {
         let count = names.len();
         writeln!(list, "static const shim_kernel* const files[] = {{{}}};", names.join(", "))
             .expect("a string takes all");
-        // the kernel of this name, or none
+        // the kernel of this name, or null
         write!(
             list,
             "extern \"C\" const shim_kernel* shim_find(const char* name) {{\n    \
@@ -127,7 +127,7 @@ mod shim {
         stand_ins(&build, root, out)
     }
 
-    /// Libraries that stand in for the vendor's, each in a directory of its own.
+    /// Builds libraries that replace the vendor's, each in a separate directory.
     fn stand_ins(build: &cc::Build, root: &Path, out: &Path) -> io::Result<()> {
         for (name, version, kernels) in [("cuda", 1, true), ("cublas", 12, false), ("nccl", 2, false)] {
             let directory = out.join(name);
@@ -148,7 +148,7 @@ mod shim {
         Ok(())
     }
 
-    /// The files of a directory with this extension, by name.
+    /// Files of a directory with this extension, sorted by name.
     fn files(directory: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(directory)? {
@@ -161,12 +161,12 @@ mod shim {
         Ok(found)
     }
 
-    /// A name that a path of these directories certainly has.
+    /// Stem of a path in these directories.
     fn stem(path: &Path) -> &str {
         path.file_stem().and_then(|name| name.to_str()).expect("files of this directory have plain names")
     }
 
-    /// The names of a source's kernels.
+    /// Names of a source's kernels.
     fn kernels(source: &str) -> Vec<String> {
         let mut found = Vec::new();
         let code: Vec<_> = source.lines().filter(|line| !line.trim_start().starts_with("//")).collect();

@@ -1,17 +1,18 @@
 // Aggregation over the edges of a block: weighted sums and maxima of rows, and their gradients.
 //
-// A group of lanes makes some columns of one row: V of them a lane. It reads the row's edges `lanes` at a time, coalesced, hands
-// them round by shuffles, and has the rows of four edges on their way at once. Rows of many edges are left to a second kernel, whose
-// blocks share one row's edges (long_rows.cuh).
+// A group of lanes computes some columns of one row, V columns per lane. It reads the row's edges
+// `lanes` at a time, coalesced, distributes them by shuffles, and loads the rows of four edges
+// concurrently. Rows of many edges are left to a second kernel, whose blocks share one row's edges
+// (long_rows.cuh).
 #include "long_rows.cuh"
 
-// The coefficients of a weighted sum, apart from a row's own.
+// Coefficients of a weighted sum, except those of own rows.
 struct Coefficients {
-    // Where an edge's weight is, if not at the edge's own position; or null.
+    // Position of each edge's weight, or null if it is the edge's own position.
     const uint32_t* position;
-    // By edge, or null: 1.
+    // Weight by edge, or null for 1.
     const float* of_edge;
-    // By row that is read, or null: 1.
+    // Weight by source row, or null for 1.
     const float* of_source;
 };
 
@@ -23,8 +24,9 @@ static __device__ inline float coefficient(const Coefficients& by, uint32_t at, 
     return by.of_source != nullptr ? weight * __ldg(by.of_source + row) : weight;
 }
 
-// Adds the rows of four edges, the lanes' j-th and on, to a sum: four loads are under way together. `LAST`: of those below `count` alone;
-// beyond them the last one's row is read again, and not added.
+// Adds the rows of four edges, from the lanes' j-th on, to a sum, with four concurrent loads. With
+// `LAST`, only edges below `count` are added; beyond them, the last row is loaded again and not
+// added.
 template <int V, bool WEIGHTED, bool LAST, typename T>
 static __device__ inline void sum_round(const Group& group, Values<V>& sum, uint32_t row, float weight, uint32_t j, uint32_t count,
                                         const T* column, uint64_t cols, bool inside) {
@@ -48,7 +50,8 @@ static __device__ inline void sum_round(const Group& group, Values<V>& sum, uint
     }
 }
 
-// The weighted sum of V columns of the rows that the edges begin..end name. Lanes that are not `inside` read no rows.
+// Weighted sum of V columns of the rows named by the edges begin..end. Lanes that are not `inside`
+// do not read rows.
 template <int V, bool WEIGHTED, typename T>
 static __device__ inline Values<V> sum_edges(const Group& group, uint32_t begin, uint32_t end, const uint32_t* indices,
                                              const Coefficients& by, const T* column, uint64_t cols, bool inside) {
@@ -78,17 +81,18 @@ static __device__ inline Values<V> sum_edges(const Group& group, uint32_t begin,
     return sum_edges<V, false>(group, begin, end, indices, by, column, cols, inside);
 }
 
-// What a row's sum is multiplied by, and its own row.
+// Factor of a row's sum, and its own row.
 struct Finish {
-    // 1: the sum becomes a mean.
+    // 1 if the sum becomes a mean.
     uint32_t mean;
     // Factor of each row's sum, or null.
     const float* of_row;
-    // Source row of each row, or null: the row's own number.
+    // Source row of each row, or null if it has the same number.
     const uint32_t* own_rows;
-    // How many rows have an own row.
+    // Number of rows with an own row.
     uint64_t num_own;
-    // Weight of each row's own row; or null: the constant, and what `own_shared` points to if it is not null.
+    // Weight of each row's own row; if null, the constant plus the value at `own_shared`, if that
+    // is not null.
     const float* own_weight;
     float own_constant;
     const float* own_shared;
@@ -140,7 +144,7 @@ static __device__ inline void aggregate_rows(const uint32_t* indptr, const uint3
     }
 }
 
-// The rows that were left out: groups sum runs of the edges, which are added in their order.
+// The long rows: groups sum runs of the edges, which are added in order.
 template <int V, typename T>
 static __device__ inline void aggregate_long(const uint32_t* indptr, const uint32_t* indices, const Coefficients& by,
                                              const Finish& finish, const T* src, uint64_t cols, uint64_t first, float beta,
@@ -163,7 +167,8 @@ static __device__ inline void aggregate_long(const uint32_t* indptr, const uint3
     }
 }
 
-// The parameters up to `own_shared` are those of Coefficients and Finish; columns `first..cols` of the rows of `dst` are made.
+// The parameters up to `own_shared` are those of Coefficients and Finish; computes columns
+// `first..cols` of the rows of `dst`.
 #define AGGREGATE_PARAMETERS(type) \
     const uint32_t *indptr, const uint32_t *indices, const uint32_t *position, const float *of_edge, const float *of_source, \
         uint32_t mean, const float *of_row, const uint32_t *own_rows, uint64_t num_own, const float *own_weight, \
@@ -174,7 +179,7 @@ static __device__ inline void aggregate_long(const uint32_t* indptr, const uint3
     const Finish finish = {mean, of_row, own_rows, num_own, own_weight, own_constant, own_shared}; \
     aggregate_rows<V>(indptr, indices, by, finish, src, cols, first, beta, dst, lanes, rows, long_from)
 #define ROWS uint64_t rows, uint32_t long_from
-// The others.
+// The long rows.
 #define AGGREGATE_LONG(V) \
     __shared__ float room[LONG_THREADS * V]; \
     const Coefficients by = {position, of_edge, of_source}; \
@@ -218,7 +223,8 @@ extern "C" __global__ void __launch_bounds__(LONG_THREADS) aggregate_bf16_4_long
     AGGREGATE_LONG(4);
 }
 
-// scales[v] = 1 / max(edges of v, 1) where `weight` is null, else 1 / max(the sum of their weights, 1).
+// scales[v] = 1 / max(edges of v, 1) if `weight` is null, else 1 / max(the sum of their weights,
+// 1).
 extern "C" __global__ void aggregate_scales(const uint32_t* indptr, const float* weight, uint64_t rows, uint32_t lanes,
                                             float* scales) {
     const Group group = group_of(lanes);
@@ -236,7 +242,8 @@ extern "C" __global__ void aggregate_scales(const uint32_t* indptr, const float*
     }
 }
 
-// The columns before `first` of dst become those of the rows' own rows of src; 0 where a row has none.
+// Copies the columns before `first` from the rows' own rows in src to dst; 0 for rows without an
+// own row.
 extern "C" __global__ void aggregate_keep(const uint32_t* own_rows, uint64_t num_own, const float* src, uint64_t cols,
                                           uint64_t first, float* dst, uint64_t rows) {
     const Group group = group_of(32);
@@ -248,13 +255,13 @@ extern "C" __global__ void aggregate_keep(const uint32_t* own_rows, uint64_t num
     }
 }
 
-// The largest of V columns of rows, and the edges that they are of.
+// Maxima of V columns of rows, and the edges that attain them.
 template <int V> struct Maximum {
     Values<V> best;
     uint32_t winner[V];
 };
 
-// Of the rows that the edges from..to name, and of that of the edge `begin`, which comes first: the first of equals.
+// Maxima over the edges from..to and the edge `begin`, which comes first: the first among equals.
 template <int V>
 static __device__ inline Maximum<V> maximum_of(const uint32_t* indices, const float* column, uint64_t cols, uint32_t begin,
                                                uint32_t from, uint32_t to) {
@@ -264,7 +271,7 @@ static __device__ inline Maximum<V> maximum_of(const uint32_t* indices, const fl
         most.winner[i] = begin;
     }
     for (uint32_t first = from; first < to; first += 4) {
-        // beyond the last edge that one is read again, and wins no more
+        // beyond the last edge, that edge is read again and cannot exceed itself
         Values<V> x[4];
         for (uint32_t j = 0; j < 4; j++) {
             x[j] = load<V>(column + (uint64_t)__ldg(indices + min(first + j, to - 1)) * cols);
@@ -288,7 +295,8 @@ template <int V> static __device__ inline void store_maximum(float* dst, uint32_
     }
 }
 
-// Maxima over the edges; arg receives the first winning edge's position, or 2^32 - 1. Rows of `long_from` edges or more are left out.
+// Maxima over the edges; arg receives the position of the first edge that attains each, or 2^32 -
+// 1. Skips rows of `long_from` edges or more.
 template <int V>
 static __device__ inline void maximum_rows(const uint32_t* indptr, const uint32_t* indices, const float* src, uint64_t cols,
                                            float* dst, uint32_t* arg, uint32_t lanes, uint64_t rows, uint32_t long_from) {
@@ -316,7 +324,7 @@ static __device__ inline void maximum_rows(const uint32_t* indptr, const uint32_
     }
 }
 
-// The rows that were left out.
+// The long rows.
 template <int V>
 static __device__ inline void maximum_long(const uint32_t* indptr, const uint32_t* indices, const float* src, uint64_t cols,
                                            float* dst, uint32_t* arg, uint32_t lanes, LISTED, Maximum<V>* room) {
@@ -367,7 +375,7 @@ extern "C" __global__ void __launch_bounds__(LONG_THREADS) aggregate_max_4_long(
     maximum_long<4>(indptr, indices, src, cols, dst, arg, lanes, long_count, long_rows, room);
 }
 
-// The sum of grad[v] over the transposed edges from..to where they won, of one column.
+// Sum of grad[v] over the transposed edges from..to that attained the maximum, for one column.
 static __device__ inline float sum_of_won(const uint32_t* dst, const uint32_t* edge, const uint32_t* arg, const float* grad,
                                           uint64_t cols, uint64_t at, uint32_t from, uint32_t to) {
     float sum = 0.0f;
@@ -396,8 +404,8 @@ static __device__ inline float sum_of_won(const uint32_t* dst, const uint32_t* e
     const uint32_t *indptr, const uint32_t *dst, const uint32_t *edge, const uint32_t *arg, const float *grad, uint64_t cols, \
         float *out, uint32_t lanes
 
-// out[u] = the sum of grad[v] over the edges e = (u, v) where they won: the transposed edge runs are `indptr`, `dst` and `edge`. Rows of
-// `long_from` edges or more are left out.
+// out[u] = the sum of grad[v] over the edges e = (u, v) that attained the maximum; the transposed
+// edge runs are `indptr`, `dst` and `edge`. Skips rows of `long_from` edges or more.
 extern "C" __global__ void aggregate_max_back(MAXIMUM_BACK_PARAMETERS, uint64_t rows, uint32_t long_from) {
     const Group group = group_of(lanes);
     const uint64_t chunks = (cols + lanes - 1) / lanes;
@@ -412,7 +420,7 @@ extern "C" __global__ void aggregate_max_back(MAXIMUM_BACK_PARAMETERS, uint64_t 
     }
 }
 
-// The rows that were left out.
+// The long rows.
 extern "C" __global__ void __launch_bounds__(LONG_THREADS) aggregate_max_back_long(MAXIMUM_BACK_PARAMETERS, LISTED) {
     __shared__ float room[LONG_THREADS];
     const Group group = group_of(lanes);

@@ -1,10 +1,12 @@
-// Attention over input rows, which all heads share: tables of f32 and of 16-bit floats. See attention.cuh for entries.
+// Attention over input rows, which all heads share: tables of f32 and of 16-bit floats. See
+// attention.cuh for entries.
 #include "attention.cuh"
 
-// Heads whose sums a lane holds.
+// Heads whose sums a lane holds in registers.
 #define HEADS 4
 
-// out[entry, h] = x[row] . weight(v, ., h) + start(v, h): a warp makes the entries of one destination.
+// out[entry, h] = x[row] . weight(v, ., h) + start(v, h): a warp computes the entries of one
+// destination.
 template <typename T, typename Weight, typename Start>
 static __device__ inline void entry_dots(const Edges& edges, const T* x, uint64_t cols, uint32_t heads, uint64_t rows, float* out,
                                          Weight weight, Start start) {
@@ -68,7 +70,8 @@ static __device__ inline void input_dots(const Edges& edges, const T* x, uint64_
         [](const Group&, uint64_t, uint32_t, uint32_t, float*) {});
 }
 
-// sums[i] = the sum over v's entries from..to of used[entry, h0 + i] x[row, c] of V columns, for `count` heads.
+// sums[i] = the sum over v's entries from..to of used[entry, h0 + i] x[row, c] of V columns, for
+// `count` heads.
 template <int V, typename T>
 static __device__ inline void sum_input_rows(const Edges& edges, const Entries& run, uint64_t v, uint32_t from, uint32_t to, const T* x,
                                              uint64_t cols, uint64_t c, const float* used, uint32_t heads, uint32_t h0,
@@ -112,7 +115,7 @@ static __device__ inline void input_rows(const Edges& edges, const T* x, uint64_
     }
 }
 
-// The rows that were left out.
+// The long rows.
 template <int V, typename T>
 static __device__ inline void input_rows_long(const Edges& edges, const T* x, uint64_t cols, const float* used, uint32_t heads,
                                               float* out, uint32_t lanes, LISTED, float* room) {
@@ -145,8 +148,9 @@ static __device__ inline void input_rows_long(const Edges& edges, const T* x, ui
 #define ROWS_PARAMETERS(type) \
     EDGES, const type *x, uint64_t cols, const float *used, uint32_t heads, float *out, uint32_t lanes
 
-// The first stage of the gradients of `source` and `target`: partial[run] holds both, one behind the other, by c and h. Blocks of 256
-// threads, of 32 columns (x), a run of destinations (y) and HEADS heads (z).
+// First stage of the gradients of `source` and `target`: partial[run] holds both, one after the
+// other, by c and h. Blocks of 256 threads, of 32 columns (x), a run of destinations (y) and HEADS
+// heads (z).
 template <typename T>
 static __device__ inline void input_weight_sums(const Edges& edges, const T* x, uint64_t cols, const float* score_grad,
                                                 uint32_t heads, uint64_t rows, double* partial,
@@ -297,7 +301,7 @@ extern "C" __global__ void input_weight_sums_bf16(EDGES, const Bfloat* x, uint64
     EDGES, const float *used, uint32_t heads, const float *grad, uint64_t cols, const float *by_source, const float *source, \
         const float *by_target, const float *target, float *x_grad, uint32_t lanes
 
-// The sum over u's entries from..to and the heads of used[entry, h] grad[v, h, c].
+// Sum over u's entries from..to and the heads of used[entry, h] grad[v, h, c].
 static __device__ inline float sum_of_used(const Edges& edges, const Entries& run, uint64_t u, uint32_t from, uint32_t to,
                                            const float* used, uint32_t heads, const float* grad, uint64_t cols, uint64_t c) {
     float sum = 0.0f;
@@ -311,8 +315,8 @@ static __device__ inline float sum_of_used(const Edges& edges, const Entries& ru
     return sum;
 }
 
-// What the gradients of u's scores, summed by source and by destination (the first num_own rows), add to column c: times the weights
-// that made them.
+// Contribution to column c of the gradients of u's scores, summed by source and by destination (the
+// first num_own rows): times the weights of the scores.
 static __device__ inline float of_scores(uint64_t u, uint64_t num_own, uint32_t heads, uint64_t c, const float* by_source,
                                          const float* source, const float* by_target, const float* target) {
     float sum = 0.0f;
@@ -325,7 +329,7 @@ static __device__ inline float of_scores(uint64_t u, uint64_t num_own, uint32_t 
     return sum;
 }
 
-// x_grad[u, c] over the transposed edges: the sum of both.
+// x_grad[u, c] over the transposed edges: the sum of both terms.
 extern "C" __global__ void input_back(BACK_PARAMETERS, uint64_t rows, uint32_t long_from) {
     const Edges edges = EDGES_OF;
     const Group group = group_of(lanes);
@@ -341,7 +345,7 @@ extern "C" __global__ void input_back(BACK_PARAMETERS, uint64_t rows, uint32_t l
     }
 }
 
-// The rows that were left out.
+// The long rows.
 extern "C" __global__ void __launch_bounds__(LONG_THREADS) input_back_long(BACK_PARAMETERS, LISTED) {
     __shared__ float room[LONG_THREADS];
     const Edges edges = EDGES_OF;

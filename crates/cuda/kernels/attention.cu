@@ -1,4 +1,5 @@
-// Attention over a block (GAT): logits by heads, softmax over edges, weighted sums, and their gradients. See attention.cuh for entries.
+// Attention over a block (GAT): logits by heads, softmax over edges, weighted sums, and their
+// gradients. See attention.cuh for entries.
 #include "attention.cuh"
 
 // ---------------------------------------------------------------- dots of heads
@@ -33,7 +34,7 @@ extern "C" __global__ void head_dot_back(const float* grad, uint64_t rows, uint3
     }
 }
 
-// The first stage of the column sums of grad[r, head of c] z[r, c].
+// First stage of the column sums of grad[r, head of c] z[r, c].
 extern "C" __global__ void head_dot_sums(const float* grad, const float* z, uint64_t rows, uint32_t heads, uint64_t width,
                                          double* partial) {
     const uint64_t cols = heads * width;
@@ -72,7 +73,8 @@ extern "C" __global__ void head_mean_back(const float* grad, uint64_t rows, uint
 
 // ---------------------------------------------------------------- softmax over entries
 
-// The softmax over one row's entries of leaky(logit(entry, v, h)) for one head; lanes of the team keep to their own entries.
+// Softmax over one row's entries of leaky(logit(entry, v, h)) for one head; each lane of the team
+// processes its own entries.
 template <typename Team, typename Logit>
 static __device__ inline void softmax_row(const Team& team, const Edges& edges, uint64_t v, uint32_t h, uint32_t heads, float slope,
                                           float* alpha, float* used, const Mask& mask, Logit logit) {
@@ -141,8 +143,9 @@ extern "C" __global__ void __launch_bounds__(LONG_THREADS) score_softmax_long(SC
     each_long(long_count, long_rows, heads, room, [=](const Whole& block, uint64_t v, uint32_t h) { SCORES_ROW(block, v, h); });
 }
 
-// The gradient of one row's leaky logits for one head from that of what the softmax gave: `used` is that after dropout, `used_grad` its
-// gradient, which may be where the result goes. Its sum over the entries goes to `sums`, if that is not null.
+// Gradient of one row's leaky logits for one head, from that of the softmax: `used` is the softmax
+// after dropout, and `used_grad` its gradient, which the result may overwrite. Its sum over the
+// entries goes to `sums`, if that is not null.
 template <typename Team, typename Positive>
 static __device__ inline void softmax_back_row(const Team& team, const Edges& edges, uint64_t v, uint32_t h, uint32_t heads,
                                                float slope, const float* alpha, const float* used, const float* used_grad,
@@ -241,7 +244,7 @@ extern "C" __global__ void __launch_bounds__(LONG_THREADS) sum_entries_long(SUM_
 
 // ---------------------------------------------------------------- sums weighted by entries
 
-// The sum over v's entries from..to of alpha[entry, head of c] x[row, c], for V columns.
+// Sum over v's entries from..to of alpha[entry, head of c] x[row, c], for V columns.
 template <int V>
 static __device__ inline Values<V> attend_entries(const Edges& edges, const Entries& run, uint64_t v, uint32_t from, uint32_t to,
                                                   const float* alpha, uint32_t heads, uint64_t width, const float* x, uint64_t c) {
@@ -249,7 +252,7 @@ static __device__ inline Values<V> attend_entries(const Edges& edges, const Entr
     const uint64_t cols = heads * width;
     Values<V> sum = zeros<V>();
     for (uint32_t j = from; j < to; j += 4) {
-        // beyond the last entry that one is read again, and not added
+        // beyond the last entry, that entry is read again and not added
         float weight[4];
         Values<V> values[4];
         for (uint32_t i = 0; i < 4; i++) {
@@ -284,7 +287,7 @@ static __device__ inline void attend(const Edges& edges, const float* alpha, uin
     }
 }
 
-// The rows that were left out.
+// The long rows.
 template <int V>
 static __device__ inline void attend_long(const Edges& edges, const float* alpha, uint32_t heads, uint64_t width, const float* x,
                                           float* out, uint32_t lanes, LISTED, float* room) {
@@ -337,7 +340,7 @@ static __device__ inline void attend_dot(const Group& group, const Edges& edges,
                                          const float* z, float* out) {
     const float* mine = grad + (v * heads + h) * width;
     for (uint32_t j = from; j < to; j += 4) {
-        // beyond the last entry that one's dot is made again
+        // beyond the last entry, that entry's dot product is computed again
         Entry entry[4];
         float dot[4] = {};
         for (int i = 0; i < 4; i++) {
@@ -363,14 +366,14 @@ static __device__ inline void attend_dot(const Group& group, const Edges& edges,
 
 #define DOTS_PARAMETERS \
     EDGES, const float *grad, uint32_t heads, uint64_t width, const float *z, float *out, uint32_t lanes
-// A group of lanes makes the entries of one destination and head.
+// A group of lanes computes the entries of one destination and head.
 #define DOTS(V) \
     const Edges edges = EDGES_OF; \
     each_short(edges, rows, heads, long_from, lanes, [=](const Group& group, uint64_t v, uint32_t h) { \
         const Entries run = entries_of(edges, v); \
         attend_dot<V>(group, edges, run, v, h, 0, run.all, grad, heads, width, z, out); \
     })
-// The groups of a block share them.
+// The groups of a block share the entries.
 #define DOTS_LONG(V) \
     const Edges edges = EDGES_OF; \
     each_long(long_count, long_rows, heads, nullptr, [=](const Whole&, uint64_t v, uint32_t h) { \

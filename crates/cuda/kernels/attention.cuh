@@ -1,27 +1,27 @@
-// The entries of an attention over a block: a destination's edges and then itself, entry E + v, whose source is its own row. Matrices of
-// entries are (E + D) x heads.
+// Entries of an attention matrix over a block: a destination's edges, then its own entry E + v,
+// whose source is its own row. Matrices of entries are (E + D) x heads.
 #pragma once
 
 #include "columns.cuh"
 #include "long_rows.cuh"
 
-// The edges of a block and its destinations' own rows; or those of its transpose.
+// Edges of a block and its destinations' own rows; or those of its transpose.
 struct Edges {
-    // Edge run of each row.
+    // Edge range of each row.
     const uint32_t* indptr;
     // Row at the other end of each edge.
     const uint32_t* indices;
-    // Entry of each edge, or null: its position.
+    // Entry of each edge, or null if it is the edge's position.
     const uint32_t* entry;
-    // Row at the other end of a row's own entry, or null: the row's number.
+    // Row at the other end of a row's own entry, or null if it has the same number.
     const uint32_t* own_rows;
-    // E.
+    // Number of edges, E.
     uint64_t count;
-    // How many rows have an own entry.
+    // Number of rows with an own entry.
     uint64_t num_own;
 };
 
-// One row's run of entries, its own one last.
+// Range of one row's entries, with its own entry last.
 struct Entries {
     uint32_t begin;
     uint32_t edges;
@@ -36,7 +36,7 @@ static __device__ inline Entries entries_of(const Edges& edges, uint64_t v) {
     return run;
 }
 
-// The number of an entry, and the row at its other end.
+// Number of an entry, and the row at its other end.
 struct Entry {
     uint64_t at;
     uint64_t row;
@@ -55,7 +55,7 @@ static __device__ inline Entry entry_at(const Edges& edges, const Entries& run, 
         uint64_t num_own
 #define EDGES_OF {indptr, indices, entry, own_rows, num_edges, num_own}
 
-// ---------------------------------------------------------------- teams: a group of lanes, or a block for a long row
+// ------------------------------------ teams: a group of lanes, or a block for a long row
 
 static __device__ inline float team_sum(const Group& group, float value) { return group_sum(group, value); }
 static __device__ inline float team_max(const Group& group, float value) { return group_max(group, value); }
@@ -64,11 +64,11 @@ static __device__ inline float team_max(const Group& group, float value) { retur
 struct Whole {
     uint32_t lane;
     uint32_t lanes;
-    // A value for each warp, shared by the block.
+    // One value per warp, shared by the block.
     float* room;
 };
 
-// One value of each warp, in the lanes of every warp; beyond them `nothing`.
+// The values of all warps, in the lanes of every warp; `nothing` beyond them.
 static __device__ inline float from_warps(const Whole& team, const Group& warp, float value, float nothing) {
     __syncthreads();
     if (warp.lane == 0) {
@@ -78,7 +78,7 @@ static __device__ inline float from_warps(const Whole& team, const Group& warp, 
     return warp.lane < LONG_THREADS / 32 ? team.room[warp.lane] : nothing;
 }
 
-// The sum of the block's values, in one fixed order; every thread has it.
+// Sum of the block's values, in one fixed order; every thread receives it.
 static __device__ inline float team_sum(const Whole& team, float value) {
     const Group warp = group_of(32);
     return group_sum(warp, from_warps(team, warp, group_sum(warp, value), 0.0f));
@@ -88,7 +88,7 @@ static __device__ inline float team_max(const Whole& team, float value) {
     return group_max(warp, from_warps(team, warp, group_max(warp, value), __uint_as_float(0xff800000u)));
 }
 
-// Every head of the rows of fewer than `long_from` edges, a group of lanes each.
+// Every head of the rows of fewer than `long_from` edges, one group of lanes each.
 template <typename F>
 static __device__ inline void each_short(const Edges& edges, uint64_t rows, uint32_t heads, uint32_t long_from, uint32_t lanes, F make) {
     const Group group = group_of(lanes);
@@ -100,7 +100,7 @@ static __device__ inline void each_short(const Edges& edges, uint64_t rows, uint
     }
 }
 
-// Every head of the rows that were listed, a block each.
+// Every head of the listed long rows, one block each.
 template <typename F>
 static __device__ inline void each_long(LISTED, uint32_t heads, float* room, F make) {
     const Whole block = {threadIdx.x, LONG_THREADS, room};

@@ -1,14 +1,16 @@
-// A cache of feature rows whose rows come and go, batch after batch. A batch is looked up, its hits are copied, its misses are given slots in the
-// order of their places, and are read from the host once: to the result and to their slots. Nothing depends on the order of threads.
+// Dynamic cache of feature rows. Per batch, rows are looked up, hits are copied, and misses are
+// assigned slots in the order of their positions and read from the host once: to the result and to
+// their slots. The results do not depend on the order of threads.
 //
-// slot_of[v] is the slot of row v or MISS; while a batch is under way, of a row that is missing, CLAIM and the first place in the batch that asks for it.
+// slot_of[v] is the slot of row v or MISS; during a batch, for a missing row, CLAIM and the first
+// position in the batch that requests it.
 #include "common.cuh"
 #include "stored.cuh"
 
 #define MISS 0xffffffffu
 #define CLAIM 0x80000000u
 
-// found[i]: the slot of ids[i] or MISS. Marks slots that are hit as used, where `used` is not null.
+// found[i]: the slot of ids[i] or MISS. Marks hit slots as used, if `used` is not null.
 extern "C" __global__ void cache_look_up(const uint32_t* ids, uint64_t count, uint32_t* slot_of, uint32_t* used, uint32_t* found) {
     for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < count; i += (uint64_t)gridDim.x * blockDim.x) {
         const uint32_t v = ids[i];
@@ -25,7 +27,8 @@ extern "C" __global__ void cache_look_up(const uint32_t* ids, uint64_t count, ui
     }
 }
 
-// first[i]: 1 where place i is the first that asks for a missing row. hits[0] grows by the places that were found.
+// first[i]: 1 if position i is the first that requests a missing row. hits[0] grows by the number
+// of found positions.
 extern "C" __global__ void cache_first(const uint32_t* ids, uint64_t count, const uint32_t* slot_of, const uint32_t* found,
                                        uint32_t* first, uint64_t* hits) {
     __shared__ uint32_t here;
@@ -46,15 +49,16 @@ extern "C" __global__ void cache_first(const uint32_t* ids, uint64_t count, cons
     }
 }
 
-// free[q]: 1 where the q-th slot from the hand on is not in use.
+// free[q]: 1 if the q-th slot from the hand on is not in use.
 extern "C" __global__ void cache_unused(const uint32_t* used, uint64_t slots, const uint32_t* hand, uint32_t* free) {
     for (uint64_t q = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; q < slots; q += (uint64_t)gridDim.x * blockDim.x) {
         free[q] = used[(hand[0] + q) % slots] == 0 ? 1 : 0;
     }
 }
 
-// The slots in the order in which the hand takes them: those not in use, then, on its second way round, those that were. `before` are the prefix sums
-// of cache_unused, `missing` the rows that want one. What the hand passes is no longer in use. hand[1]: where it comes to rest.
+// Slots in the order in which the hand takes them: those not in use, then, in its second round,
+// those in use. `before` are the prefix sums of cache_unused, and `missing` is the number of rows
+// to admit. The hand clears the use flags that it passes. hand[1]: its final position.
 extern "C" __global__ void cache_victims(uint32_t* used, uint64_t slots, const uint32_t* before, const uint32_t* missing,
                                          uint32_t* hand, uint32_t* victims) {
     const uint64_t unused = before[slots];
@@ -69,7 +73,7 @@ extern "C" __global__ void cache_victims(uint32_t* used, uint64_t slots, const u
                 hand[1] = slot + 1 == slots ? 0 : slot + 1;
             }
         }
-        // it goes by while slots are wanted that it has not come to
+        // the hand passes a slot if more slots are needed than it has found before
         if (!free && before[q] < wanted) {
             used[slot] = 0;
         }
@@ -79,8 +83,9 @@ extern "C" __global__ void cache_victims(uint32_t* used, uint64_t slots, const u
     }
 }
 
-// Gives slots to the missing rows: `before` are the prefix sums of cache_first. Where they go `round`, of more rows than slots the last stay, and
-// hand[1] is the slot that is next; otherwise the first rows get the `victims`. to[i]: the slot that place i fills, or MISS.
+// Assigns slots to the missing rows: `before` are the prefix sums of cache_first. If `round`, the
+// slots are taken in turn; of more rows than slots, the last ones stay, and hand[1] is the next
+// slot. Otherwise the first rows get the `victims`. to[i]: the slot that position i fills, or MISS.
 extern "C" __global__ void cache_admit(const uint32_t* ids, uint64_t count, const uint32_t* before, uint64_t slots,
                                        uint32_t round, const uint32_t* victims, uint32_t* slot_of, uint32_t* holder, uint32_t* hand, uint32_t* to) {
     const uint64_t missing = before[count];
@@ -109,7 +114,7 @@ extern "C" __global__ void cache_admit(const uint32_t* ids, uint64_t count, cons
     }
 }
 
-// out (count x dim): the rows that were found. A warp takes 32 rows, `group` lanes a row.
+// out (count x dim): the found rows. A warp copies 32 rows, `group` lanes per row.
 extern "C" __global__ void cache_hits(const uint32_t* found, uint64_t count, const unsigned char* rows, uint64_t row_bytes,
                                       uint32_t unit, uint32_t group, uint32_t kind, uint64_t dim, float* out) {
     const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
@@ -121,7 +126,8 @@ extern "C" __global__ void cache_hits(const uint32_t* found, uint64_t count, con
     }
 }
 
-// out: the rows that were not found, which fill their slots too. The hand goes where it was found to go.
+// out: the rows that were not found, which also fill their slots. The hand moves to its final
+// position.
 extern "C" __global__ void cache_misses(const uint32_t* ids, const uint32_t* found, const uint32_t* to, uint64_t count,
                                         const unsigned char* host, unsigned char* rows, uint64_t row_bytes, uint32_t unit,
                                         uint32_t group, uint32_t kind, uint64_t dim, float* out, uint32_t* hand) {

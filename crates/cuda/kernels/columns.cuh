@@ -1,4 +1,5 @@
-// Sums over rows, in two stages of fixed order: blocks sum runs of rows, and then the runs' sums are added.
+// Sums over rows, in two stages of fixed order: blocks sum runs of rows, then the runs' sums are
+// added.
 #pragma once
 
 #include "warp.cuh"
@@ -7,7 +8,7 @@
 #define COLUMNS 32
 #define COLUMN_WARPS 8
 
-// The run of rows of this block.
+// Run of rows of this block.
 struct Run {
     uint64_t from;
     uint64_t to;
@@ -19,7 +20,8 @@ static __device__ inline Run run_of_block(uint64_t rows) {
     return {from, min(rows, from + share)};
 }
 
-// Adds the sums of the block's warps: partial[run, n, column], a run's N sums of `width` columns behind each other. All threads come here.
+// Adds the sums of the block's warps: partial[run, n, column], with a run's N sums of `width`
+// columns one after the other. All threads must call it.
 template <int N>
 static __device__ inline void add_warps(const double (&sums)[N], uint64_t column, uint64_t width, double* partial,
                                         double (&room)[COLUMN_WARPS][N][COLUMNS]) {
@@ -40,7 +42,8 @@ static __device__ inline void add_warps(const double (&sums)[N], uint64_t column
     }
 }
 
-// The first stage: N sums of each column of term(row, column, sums). Blocks of 256 threads, of 32 columns (x) and a run of rows (y).
+// First stage: N sums of each column of term(row, column, sums). Blocks of 256 threads, of 32
+// columns (x) and a run of rows (y).
 template <int N, typename Term>
 static __device__ inline void sum_columns(uint64_t rows, uint64_t cols, double* partial, Term term) {
     __shared__ double room[COLUMN_WARPS][N][COLUMNS];

@@ -1,5 +1,5 @@
-// What every kernel file starts with: integer types of fixed width, limits, and 16-bit floats. Works under
-// NVRTC, whose built-ins it needs alone, and under the host shim.
+// Common header of all kernel files: integer types of fixed width, limits, and 16-bit floats. Works
+// under NVRTC, with its built-ins alone, and under the host shim.
 #pragma once
 
 #ifdef GRAPHMILL_SHIM
@@ -23,8 +23,8 @@ typedef unsigned long long uint64_t;
 // All lanes of a warp.
 #define ALL_LANES 0xffffffffu
 
-// Arguments that another run of the same launch may have others of: where `late` is not null, word i there is in the place of the
-// argument, which is then that of the run that was captured.
+// Late-bound arguments, which may differ in each replay of the same launch: if `late` is not null,
+// its word i replaces the argument, which then has the value of the captured run.
 static __device__ inline uint64_t late_word(const uint64_t* late, uint32_t i, uint64_t argument) {
     return late == nullptr ? argument : late[i];
 }
@@ -32,7 +32,7 @@ static __device__ inline float late_float(const uint64_t* late, uint32_t i, floa
     return late == nullptr ? argument : __uint_as_float((uint32_t)late[i]);
 }
 
-// The value of an IEEE 754 binary16 number; exact.
+// Value of an IEEE 754 binary16 number; exact.
 __device__ inline float from_half(unsigned short bits) {
 #ifdef GRAPHMILL_SHIM
     const uint32_t sign = (uint32_t)(bits & 0x8000u) << 16;
@@ -40,7 +40,7 @@ __device__ inline float from_half(unsigned short bits) {
     if ((bits & 0x7c00u) == 0x7c00u) {
         return __uint_as_float(sign | 0x7f800000u | rest);
     }
-    // the exponents' biases are 112 apart; subnormal numbers come out right, too
+    // the exponents' biases differ by 112; subnormal numbers are converted correctly, too
     return __uint_as_float(sign | __float_as_uint(__uint_as_float(rest) * 0x1p112f));
 #else
     float value;
@@ -49,7 +49,7 @@ __device__ inline float from_half(unsigned short bits) {
 #endif
 }
 
-// The nearest IEEE 754 binary16 number, the even one of two; infinity from 65520 on.
+// Nearest IEEE 754 binary16 number, ties to even; infinity from 65520 on.
 __device__ inline unsigned short to_half(float value) {
 #ifdef GRAPHMILL_SHIM
     const uint32_t bits = __float_as_uint(value);
@@ -62,7 +62,7 @@ __device__ inline unsigned short to_half(float value) {
         return (unsigned short)(sign | 0x7c00u);
     }
     if (rest < 0x38800000u) {
-        // a subnormal one: the sum's last bit is its, so that the addition rounds
+        // a subnormal result: the sum's last bit is the result's, so the addition rounds
         return (unsigned short)(sign | (__float_as_uint(__uint_as_float(rest) + 0.5f) - 0x3f000000u));
     }
     return (unsigned short)(sign | ((rest - 0x38000000u + 0xfffu + (rest >> 13 & 1u)) >> 13));
@@ -73,10 +73,10 @@ __device__ inline unsigned short to_half(float value) {
 #endif
 }
 
-// The value of a bfloat16 number; exact.
+// Value of a bfloat16 number; exact.
 __device__ inline float from_bf16(unsigned short bits) { return __uint_as_float((uint32_t)bits << 16); }
 
-// The nearest bfloat16 number, the even one of two.
+// Nearest bfloat16 number, ties to even.
 __device__ inline unsigned short to_bf16(float value) {
     const uint32_t bits = __float_as_uint(value);
     if ((bits & 0x7fffffffu) > 0x7f800000u) {

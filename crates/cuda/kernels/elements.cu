@@ -1,14 +1,14 @@
-// What follows a product, and back: bias, activation and dropout. Sums of columns.
+// Bias, activation and dropout after a product, and their gradients; column sums.
 #include "columns.cuh"
 
-// As graphmill_nn::backend::Activation numbers them.
+// Numbers of graphmill_nn::backend::Activation.
 #define IDENTITY 0
 #define RELU 1
 #define ELU 2
 #define LEAKY_RELU 3
 
 static __device__ inline float activate(uint32_t activation, float x) {
-    // in this form a NaN stays one
+    // this form preserves NaN
     if (activation == IDENTITY || x > 0.0f) {
         return x;
     }
@@ -18,7 +18,7 @@ static __device__ inline float activate(uint32_t activation, float x) {
     return activation == ELU ? expm1f(x) : 0.01f * x;
 }
 
-// The derivative where the output is y.
+// Derivative at output y.
 static __device__ inline float slope_at(uint32_t activation, float y) {
     if (activation == IDENTITY || y > 0.0f) {
         return 1.0f;
@@ -64,7 +64,7 @@ extern "C" __global__ void epilogue_forward_4(float* x, uint64_t rows, uint64_t 
     epilogue<4>(x, rows, cols, bias, activation, Mask{late_word(late, 0, key), threshold, scale}, lanes);
 }
 
-// The gradient's element at (r, c), whose row has that key.
+// Gradient of the element at (r, c), for a row with that key.
 static __device__ inline float gradient_at(float grad, float y, uint32_t activation, const Mask& mask, uint32_t key, uint64_t c) {
     if (mask.threshold == 0) {
         return grad * slope_at(activation, y);
@@ -102,7 +102,7 @@ extern "C" __global__ void epilogue_backward_4(const float* y, float* grad, uint
     epilogue_back<4>(y, grad, rows, cols, activation, Mask{late_word(late, 0, key), threshold, scale}, lanes);
 }
 
-// The same, and the first stage of the result's column sums.
+// The same, with the first stage of the result's column sums.
 extern "C" __global__ void epilogue_backward_sums(const float* y, float* grad, uint64_t rows, uint64_t cols, uint32_t activation,
                                                   uint64_t key, uint32_t threshold, float scale, double* partial,
                                                   const uint64_t* late) {
@@ -117,14 +117,15 @@ extern "C" __global__ void epilogue_backward_sums(const float* y, float* grad, u
     });
 }
 
-// The first stage of the column sums of x.
+// First stage of the column sums of x.
 extern "C" __global__ void columns_values(const float* x, uint64_t rows, uint64_t cols, double* partial) {
     sum_columns<1>(rows, cols, partial,
                    [=](uint64_t r, uint64_t c, double* sums) { sums[0] += (double)__ldg(x + r * cols + c); });
 }
 
-// The second stage, of `runs` sums of `width` columns each: the first `cols` columns' sums, over `count`, go to `out`, the others' to
-// `rest`; where `keeps`, they are added there. Blocks of 256 threads, of 32 columns.
+// Second stage, of `runs` sums of `width` columns each: the sums of the first `cols` columns,
+// divided by `count`, go to `out`, the others to `rest`; if `keeps`, they are added to the old
+// values. Blocks of 256 threads, of 32 columns.
 extern "C" __global__ void columns_total(const double* partial, uint64_t runs, uint64_t width, uint64_t cols, uint64_t count,
                                          uint32_t keeps, float* out, float* rest) {
     __shared__ double room[COLUMN_WARPS][COLUMNS];

@@ -1,5 +1,6 @@
-// Rows of many edges: `list_long_rows` lists them, an operation's first kernel leaves them out, and its second gives each a block of
-// threads, whose groups share the edges. Results do not depend on the order of the list.
+// Rows of many edges: `list_long_rows` lists them, an operation's first kernel skips them, and its
+// second kernel assigns a block of threads to each, whose groups share the edges. Results do not
+// depend on the order of the list.
 #pragma once
 
 #include "warp.cuh"
@@ -7,16 +8,16 @@
 // Threads of a block that shares a row.
 #define LONG_THREADS 512
 
-// What was listed; the last parameters of the second kernels.
+// The list; the last parameters of the second kernels.
 #define LISTED const uint32_t *long_count, const uint32_t *long_rows
 
-// A run of edges.
+// A range of edges.
 struct Share {
     uint32_t from;
     uint32_t to;
 };
 
-// Which of the block's groups this one is.
+// Index of the group within the block.
 static __device__ inline uint32_t group_in_block(const Group& group) { return threadIdx.x / group.lanes; }
 
 // The group's part of the edges begin..end.
@@ -27,8 +28,8 @@ static __device__ inline Share share_of_group(const Group& group, uint32_t begin
     return {from, min(end, from + run)};
 }
 
-// The sum of the groups' values, in the groups' order, which the first group has. All threads of the block come here; `room` has place
-// for V values of each.
+// Sum of the groups' values, in the groups' order, returned to the first group. All threads of the
+// block must call it; `room` is scratch for V values of each group.
 template <int V> static __device__ inline Values<V> sum_of_groups(const Group& group, Values<V> sum, float* room) {
     __syncthreads();
     for (int k = 0; k < V; k++) {

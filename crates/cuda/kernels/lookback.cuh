@@ -1,14 +1,15 @@
-// Sums over all tiles before one, while other blocks make theirs: a decoupled look-back (Merrill and Garland, "Single-pass Parallel Prefix Scan
-// with Decoupled Look-back", 2016). Tiles are dealt in their order to the blocks that come for one, so that those before it are done, or are being
-// made by blocks that run: no order of blocks waits for ever. Words of tiles, and what is dealt, are 0 in the beginning.
+// Sums over all tiles before one, while other blocks compute theirs: a decoupled look-back (Merrill
+// and Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back", 2016). Blocks take
+// tiles in order, so earlier tiles are done or are being computed by running blocks, and no order
+// of blocks can deadlock. The tiles' words and the counter of taken tiles are initially 0.
 #pragma once
 
-// What a tile's word holds beside a sum: its own, or that of all tiles up to it.
+// Kind of sum in a tile's word: its own, or that of all tiles up to it.
 #define LOOK_OWN (1ull << 62)
 #define LOOK_ALL (2ull << 62)
 #define LOOK_SUM (LOOK_OWN - 1)
 
-// The next tile, for the whole block. `room` is shared. All threads come here.
+// Takes the next tile for the whole block. `room` is shared scratch. All threads must call it.
 __device__ inline uint64_t deal_tile(uint64_t* dealt, uint64_t* room) {
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -18,7 +19,7 @@ __device__ inline uint64_t deal_tile(uint64_t* dealt, uint64_t* room) {
     return *room;
 }
 
-// A word that another block writes, once it is no longer 0.
+// Waits until a word that another block writes is not 0.
 __device__ inline uint64_t look_at(const uint64_t* word) {
     uint64_t found;
     do {
@@ -27,7 +28,8 @@ __device__ inline uint64_t look_at(const uint64_t* word) {
     return found;
 }
 
-// The sum of all tiles before this one, whose own is `sum`. `words` has one for each tile; `room` is shared. All threads come here, and have it.
+// Sum of all tiles before this one, whose own sum is `sum`. `words` has a word per tile; `room` is
+// shared scratch. All threads must call it, and receive the sum.
 __device__ inline uint64_t sum_before(uint64_t* words, uint64_t tile, uint64_t sum, uint64_t* room) {
     if (threadIdx.x < 32) {
         const uint32_t lane = threadIdx.x;
@@ -35,7 +37,7 @@ __device__ inline uint64_t sum_before(uint64_t* words, uint64_t tile, uint64_t s
         if (lane == 0) {
             atomicExch(words + tile, (tile == 0 ? LOOK_ALL : LOOK_OWN) | sum);
         }
-        // 32 tiles at a time, the nearest first, up to one that knows what is before it
+        // 32 tiles at a time, the nearest first, up to a tile with the sum of all before it
         for (uint64_t end = tile; end > 0;) {
             const uint64_t word = end > lane ? look_at(words + (end - 1 - lane)) : LOOK_ALL;
             const uint32_t know = __ballot_sync(ALL_LANES, (word & LOOK_ALL) != 0);
@@ -58,8 +60,9 @@ __device__ inline uint64_t sum_before(uint64_t* words, uint64_t tile, uint64_t s
     return *room;
 }
 
-// The sum of all tiles before this one, which is not the first, for each thread by itself: words of tiles are `stride` apart, `word` is this tile's own.
-// What it knows then, with its own sum, it says.
+// Sum of all tiles before this one, which is not the first, computed by each thread separately:
+// words of tiles are `stride` apart, and `word` is this tile's own. Writes the result plus its own
+// sum to that word.
 __device__ inline uint64_t sum_before_alone(uint64_t* word, uint64_t stride, uint64_t sum) {
     atomicExch(word, LOOK_OWN | sum);
     uint64_t before = 0;

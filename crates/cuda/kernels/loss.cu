@@ -9,8 +9,8 @@ static __device__ inline float row_max(const Group& group, const float* row, uin
     return group_max(group, largest);
 }
 
-// losses[block] = the sum over the block's rows of weight[r] * -log softmax(logits[r])[label[r]]; grad is that of `scale` times it.
-// `weight` may be null: 1. A label of -1 takes no part.
+// losses[block] = the sum over the block's rows of weight[r] * -log softmax(logits[r])[label[r]];
+// grad is the gradient of `scale` times it. A null `weight` means 1. Rows of label -1 are ignored.
 extern "C" __global__ void softmax_loss(const float* logits, uint64_t rows, uint64_t cols, const int32_t* label,
                                         const float* weight, float scale, float* grad, double* losses) {
     __shared__ double room[32];
@@ -56,7 +56,8 @@ static __device__ inline float logistic(float x, float* small) {
     return x > 0.0f ? above : *small * above;
 }
 
-// losses[block] = the sum over the block's rows of weight[r] * (log(1 + e^x) - t x); grad is that of `scale` times it.
+// losses[block] = the sum over the block's rows of weight[r] * (log(1 + e^x) - t x); grad is the
+// gradient of `scale` times it.
 extern "C" __global__ void sigmoid_loss(const float* logits, uint64_t rows, uint64_t cols, const uint8_t* target,
                                         const float* weight, float scale, float* grad, double* losses) {
     __shared__ double room[32];
@@ -79,7 +80,7 @@ extern "C" __global__ void sigmoid_loss(const float* logits, uint64_t rows, uint
     }
 }
 
-// Each row's softmax, in place.
+// Softmax of each row, in place.
 extern "C" __global__ void softmax_rows(float* x, uint64_t rows, uint64_t cols) {
     const Group group = group_of(32);
     for (uint64_t r = group.index; r < rows; r += group.count) {

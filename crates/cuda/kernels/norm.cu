@@ -1,7 +1,7 @@
-// Normalisation over rows (batch) and of rows (layer, L2).
+// Normalization of columns (batch norm) and of rows (layer norm, L2).
 #include "columns.cuh"
 
-// The first stage of the sums of (x - mean)^2 of each column.
+// First stage of the sums of (x - mean)^2 of each column.
 extern "C" __global__ void columns_squares(const float* x, uint64_t rows, uint64_t cols, const float* mean, double* partial) {
     sum_columns<1>(rows, cols, partial, [=](uint64_t r, uint64_t c, double* sums) {
         const double gap = (double)__ldg(x + r * cols + c) - (double)__ldg(mean + c);
@@ -9,7 +9,7 @@ extern "C" __global__ void columns_squares(const float* x, uint64_t rows, uint64
     });
 }
 
-// The first stage of the column sums of grad, and of grad times x normalised; stats is 2 x cols.
+// First stage of the column sums of grad, and of grad times normalized x; stats is 2 x cols.
 extern "C" __global__ void batch_norm_sums(const float* x, const float* grad, uint64_t rows, uint64_t cols, const float* stats,
                                            float eps, double* partial) {
     sum_columns<2>(rows, cols, partial, [=](uint64_t r, uint64_t c, double* sums) {
@@ -32,7 +32,7 @@ extern "C" __global__ void batch_norm_apply(const float* x, uint64_t rows, uint6
     }
 }
 
-// The gradient in place; sums is 2 x cols: what batch_norm_sums began.
+// The gradient, in place; sums is 2 x cols, from batch_norm_sums.
 extern "C" __global__ void batch_norm_back(const float* x, uint64_t rows, uint64_t cols, const float* gamma, float eps,
                                            const float* stats, const float* sums, float* grad, uint32_t lanes) {
     const Group group = group_of(lanes);
@@ -47,7 +47,7 @@ extern "C" __global__ void batch_norm_back(const float* x, uint64_t rows, uint64
     }
 }
 
-// Each row normalised; its mean and variance go to stats.
+// Normalizes each row; its mean and variance go to stats.
 extern "C" __global__ void layer_norm_forward(const float* x, uint64_t rows, uint64_t cols, const float* gamma, const float* beta,
                                               float eps, float* stats, float* out) {
     const Group group = group_of(32);
@@ -76,7 +76,7 @@ extern "C" __global__ void layer_norm_forward(const float* x, uint64_t rows, uin
     }
 }
 
-// The first stage of the column sums of grad, and of grad times the row normalised; stats is rows x 2.
+// First stage of the column sums of grad, and of grad times the normalized row; stats is rows x 2.
 extern "C" __global__ void layer_norm_sums(const float* x, const float* grad, uint64_t rows, uint64_t cols, const float* stats,
                                            float eps, double* partial) {
     sum_columns<2>(rows, cols, partial, [=](uint64_t r, uint64_t c, double* sums) {
@@ -87,7 +87,7 @@ extern "C" __global__ void layer_norm_sums(const float* x, const float* grad, ui
     });
 }
 
-// The gradient of each row, in place.
+// Gradient of each row, in place.
 extern "C" __global__ void layer_norm_back(const float* x, uint64_t rows, uint64_t cols, const float* gamma, float eps,
                                            const float* stats, float* grad) {
     const Group group = group_of(32);
@@ -112,7 +112,7 @@ extern "C" __global__ void layer_norm_back(const float* x, uint64_t rows, uint64
     }
 }
 
-// Each row over its length, which goes to norms.
+// Divides each row by its length, which goes to norms.
 extern "C" __global__ void l2_norm_forward(const float* x, uint64_t rows, uint64_t cols, float* norms, float* out) {
     const Group group = group_of(32);
     for (uint64_t r = group.index; r < rows; r += group.count) {
@@ -132,7 +132,7 @@ extern "C" __global__ void l2_norm_forward(const float* x, uint64_t rows, uint64
     }
 }
 
-// The gradient from the output y, in place.
+// Gradient from the output y, in place.
 extern "C" __global__ void l2_norm_back(const float* y, uint64_t rows, uint64_t cols, const float* norms, float* grad) {
     const Group group = group_of(32);
     for (uint64_t r = group.index; r < rows; r += group.count) {

@@ -1,7 +1,7 @@
 // Updates of parameters.
 #include "warp.cuh"
 
-// Adam, or AdamW where `decoupled`, on `count` values.
+// Adam, or AdamW if `decoupled`, on `count` values.
 extern "C" __global__ void adam_update(const float* grad, float* m, float* v, float* value, uint64_t count, float lr, float beta1,
                                        float beta2, float eps, float decay, uint32_t decoupled, float correction1,
                                        float correction2, const uint64_t* late) {
@@ -24,7 +24,7 @@ extern "C" __global__ void adam_update(const float* grad, float* m, float* v, fl
     }
 }
 
-// SGD with momentum, Nesterov's where `nesterov`, on `count` values.
+// SGD with momentum, in Nesterov's form if `nesterov`, on `count` values.
 extern "C" __global__ void sgd_update(const float* grad, float* velocity, float* value, uint64_t count, float lr, float momentum,
                                       uint32_t nesterov, float decay, const uint64_t* late) {
     lr = late_float(late, 0, lr);

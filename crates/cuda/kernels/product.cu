@@ -1,19 +1,20 @@
-// Dense products in f32, for where the vendor's library is missing.
+// Dense products in f32, used if the vendor's library is missing.
 #include "common.cuh"
 
-// Rows and columns of a block's tile of the result, and how much of the sum is in shared memory at once.
+// Rows and columns of a block's tile of the result, and length of the sum in shared memory.
 #define TILE 64
 #define DEPTH 16
 
-// c = beta c + op(a) op(b), all row-major: op(a) is m x k, op(b) k x n; rows are lda, ldb, ldc values apart. Blocks of 256 threads make
-// tiles of 64 x 64, each thread 4 x 4 of it. blockIdx.x is the tile's row, blockIdx.y its column; blockIdx.z the product of a batch,
-// whose matrices are stride_a, stride_b and stride_c values apart, times `splits`, plus the part of the sum. With several parts each goes to its own
-// m x n of `partial`, which product_sum adds.
+// c = beta c + op(a) op(b), all row-major: op(a) is m x k, op(b) k x n; rows are lda, ldb, ldc
+// values apart. Blocks of 256 threads compute tiles of 64 x 64, each thread 4 x 4 of it. blockIdx.x
+// is the tile's row, blockIdx.y its column, and blockIdx.z the product of a batch, whose matrices
+// are stride_a, stride_b and stride_c values apart, times `splits`, plus the part of the sum. With
+// several parts, each goes to its own m x n of `partial`, which product_sum adds.
 extern "C" __global__ void __launch_bounds__(256) product_tiles(
     uint64_t m, uint64_t n, uint64_t k, const float* a, uint64_t lda, uint32_t transpose_a, uint64_t stride_a, const float* b,
     uint64_t ldb, uint32_t transpose_b, uint64_t stride_b, float beta, float* c, uint64_t ldc, uint64_t stride_c, uint32_t splits,
     float* partial) {
-    // a row more: stores of a column go to different banks
+    // an additional row, so that stores of a column go to different banks
     __shared__ float of_a[DEPTH][TILE + 4];
     __shared__ float of_b[DEPTH][TILE + 4];
     const uint32_t batch = blockIdx.z / splits;
@@ -31,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(256) product_tiles(
     float sum[4][4] = {};
     for (uint64_t l0 = from; l0 < to; l0 += DEPTH) {
         for (uint32_t at = threadIdx.x; at < TILE * DEPTH; at += 256) {
-            // neighbouring threads read neighbouring values of a stored row
+            // adjacent threads read adjacent values of a stored row
             const uint32_t i = transpose_a != 0 ? at % TILE : at / DEPTH;
             const uint32_t l = transpose_a != 0 ? at / TILE : at % DEPTH;
             const uint64_t r = row + i;
@@ -80,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(256) product_tiles(
     }
 }
 
-// c = beta c + the parts of a sum, in their order: `partial` is batch x splits x m x n.
+// c = beta c + the parts of a sum, in order: `partial` is batch x splits x m x n.
 extern "C" __global__ void product_sum(uint64_t m, uint64_t n, uint32_t batch, uint32_t splits, const float* partial, float beta,
                                        float* c, uint64_t ldc, uint64_t stride_c) {
     const uint64_t each = m * n;

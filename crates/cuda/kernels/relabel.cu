@@ -1,5 +1,6 @@
-// Unique nodes in first-seen order: slots of the batch's table (table.cuh) become local ids. The first edges of new nodes are numbered in their order, in
-// one pass over the edges: the others wait for what the first says.
+// Unique nodes in order of first occurrence: slots of the batch's table (table.cuh) become local
+// ids. The first edges of new nodes are numbered in order, in one pass over the edges: other edges
+// wait for the number of the first.
 #include "common.cuh"
 #include "lookback.cuh"
 #include "table.cuh"
@@ -8,7 +9,7 @@
 #define NUMBER_TILE 2048
 #define NUMBER_EACH 256
 
-// Puts the first `count` nodes of a batch, whose local ids are their places.
+// Inserts the first `count` nodes of a batch, whose local ids are their positions.
 extern "C" __global__ void relabel_nodes(TABLE, const uint32_t* nodes, uint64_t count) {
     const Table table = TABLE_OF;
     for (uint64_t at = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; at < count; at += (uint64_t)gridDim.x * blockDim.x) {
@@ -16,8 +17,9 @@ extern "C" __global__ void relabel_nodes(TABLE, const uint32_t* nodes, uint64_t 
     }
 }
 
-// Slots become local ids, and new nodes are written behind those there are. sizes[0]: how many there are; sizes[1]: how many edges; sizes[2] becomes how
-// many nodes there are then. Blocks of 256 threads; `dealt` and a word for each tile behind it are 0.
+// Replaces slots by local ids, and appends new nodes to the existing ones. sizes[0]: the number of
+// nodes before; sizes[1]: the number of edges; sizes[2] becomes the number of nodes after. Blocks
+// of 256 threads; `dealt` and a word for each tile after it are 0.
 extern "C" __global__ void relabel_number(uint64_t* entries, uint32_t* indices, uint32_t* nodes, uint64_t* sizes, uint64_t* dealt) {
     __shared__ uint64_t room[2];
     __shared__ uint32_t warps[NUMBER_TILE / NUMBER_EACH];
@@ -66,7 +68,8 @@ extern "C" __global__ void relabel_number(uint64_t* entries, uint32_t* indices, 
             }
             next += (uint32_t)__popc(new_ones[j]);
         }
-        // the first edges of this tile have said their numbers; those of tiles before will, whoever makes them
+        // the first edges of this tile have their numbers; those of earlier tiles will, whichever
+        // block computes them
         __syncthreads();
 #pragma unroll
         for (uint32_t j = 0; j < 8; j++) {

@@ -1,7 +1,7 @@
-// Rows and elements: gathers, copies with a factor, sums of products, sparse rows.
+// Rows and elements: gathers, scaled copies, sums of products, sparse rows.
 #include "warp.cuh"
 
-// dst[i] = src[ids[i]]: a group of lanes moves four rows at a time.
+// dst[i] = src[ids[i]]: a group of lanes copies four rows at a time.
 template <int V, typename T>
 static __device__ inline void gather(const T* src, uint64_t cols, const uint32_t* ids, uint64_t rows, float* dst,
                                      uint32_t lanes) {
@@ -50,8 +50,8 @@ extern "C" __global__ void gather_bf16_4(const Bfloat* src, uint64_t cols, const
     gather<4>(src, cols, ids, rows, dst, lanes);
 }
 
-// Each element x of `count` becomes change(x, its position); four at a time, the rest one by one. Addresses are multiples of 16 bytes
-// where `wide`.
+// Replaces each of `count` elements x by change(x, its position); four at a time, then the rest one
+// by one. Addresses are multiples of 16 bytes if `wide`.
 template <typename F>
 static __device__ inline void each(float* x, uint64_t count, uint32_t wide, F change) {
     const uint64_t thread = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -107,7 +107,7 @@ extern "C" __global__ void dot_values(const float* x, const float* y, uint64_t c
     }
 }
 
-// The sum of `count` values, which thread 0 of the one block has.
+// Sum of `count` values, returned to thread 0 of the single block.
 static __device__ inline double sum_values(const double* values, uint64_t count, double* room) {
     double sum = 0.0;
     for (uint64_t i = threadIdx.x; i < count; i += blockDim.x) {
@@ -116,7 +116,7 @@ static __device__ inline double sum_values(const double* values, uint64_t count,
     return block_sum(sum, room);
 }
 
-// total = factor * the sum of `count` values, and what it was where `onto`. One block.
+// total = factor * the sum of `count` values, plus the old value if `onto`. One block.
 extern "C" __global__ void total_of(const double* values, uint64_t count, float factor, uint32_t onto, double* total) {
     __shared__ double room[32];
     const double sum = sum_values(values, count, room);
@@ -134,7 +134,8 @@ extern "C" __global__ void add_total(const double* values, uint64_t count, float
     }
 }
 
-// dst[i, columns[k]] += alpha values[k] over the values k stored of row i, whose columns differ.
+// dst[i, columns[k]] += alpha values[k] over the stored values k of row i, whose columns are
+// distinct.
 extern "C" __global__ void add_sparse(const uint64_t* indptr, const uint32_t* columns, const float* values, float alpha,
                                       uint64_t rows, uint64_t cols, float* dst) {
     const Group group = group_of(32);

@@ -1,13 +1,15 @@
-// The in-neighbours that destinations draw: the same as graphmill_loader::sampler's, draw by draw. A draw is a word of the keyed stream of its
-// destination, whose number in that stream is the draw's, so that every lane makes its own.
+// In-neighbours drawn by destinations: the same as those of graphmill_loader::sampler, draw by
+// draw. A draw is a word of the keyed stream of its destination, indexed by the draw's number, so
+// that every lane computes its own.
 #include "common.cuh"
 #include "keyed.cuh"
 #include "table.cuh"
 #include "topology.cuh"
 
-// A batch's sizes are the device's: of what follows, sizes[0] is how many destinations there are and sizes[1] how many edges. Where there is a table, sources
-// are put there and become slots (table.cuh).
-// All neighbours, in order. A thread an edge: rows of any length cost alike.
+// A batch's sizes are on the device: in the following kernels, sizes[0] is the number of
+// destinations and sizes[1] the number of edges. If there is a table, sources are inserted into it
+// and become slots (table.cuh).
+// All neighbours, in order. One thread per edge, so rows of any length cost the same per edge.
 extern "C" __global__ void sample_copy(const uint64_t* shards, uint32_t parts, const uint32_t* nodes, const uint64_t* sizes,
                                        const uint32_t* indptr, TABLE, uint32_t* out) {
     const Table table = TABLE_OF;
@@ -18,8 +20,10 @@ extern "C" __global__ void sample_copy(const uint64_t* shards, uint32_t parts, c
     }
 }
 
-// Up to 32 neighbours without replacement: `group` lanes a row (a power of two, `fanout` at least), a lane a draw. Floyd's choice: a draw that
-// came before is replaced by its turn's own number, which cannot have come before; the turns are taken one after the other, in registers.
+// Up to 32 neighbours without replacement: `group` lanes per row (a power of two, at least
+// `fanout`), one lane per draw. Floyd's algorithm: a draw that repeats an earlier one is replaced
+// by the number of its turn, which cannot have been drawn before; the turns are processed in order,
+// in registers.
 extern "C" __global__ void sample_few(const uint64_t* shards, uint32_t parts, const uint32_t* nodes, const uint64_t* sizes,
                                       const uint32_t* indptr, uint32_t fanout, uint32_t group, uint64_t key, TABLE, uint32_t* out) {
     const Table table = TABLE_OF;
@@ -30,7 +34,7 @@ extern "C" __global__ void sample_few(const uint64_t* shards, uint32_t parts, co
     const uint32_t before = ((1u << lane) - 1) << shift;
     const uint64_t groups = (uint64_t)gridDim.x * blockDim.x / group;
     const uint64_t first = (blockIdx.x * (uint64_t)blockDim.x + threadIdx.x) / group;
-    // whole warps go on together
+    // whole warps continue together
     const uint64_t rounds = (rows + groups - 1) / groups;
     for (uint64_t round = 0; round < rounds; round++) {
         const uint64_t i = first + round * groups;
@@ -64,8 +68,9 @@ extern "C" __global__ void sample_few(const uint64_t* shards, uint32_t parts, co
     }
 }
 
-// As sample_few for any fanout: a warp a row, 32 draws at a time, which look for earlier ones in a table of the warp's own: `slots` words (a power
-// of two, twice the fanout at least) of `tables`, 0 where nothing is and one more than an offset otherwise.
+// As sample_few, for any fanout: one warp per row, 32 draws at a time, which look for earlier ones
+// in a table of the warp: `slots` words (a power of two, at least twice the fanout) of `tables`, 0
+// if empty and otherwise one more than an offset.
 extern "C" __global__ void sample_many(const uint64_t* shards, uint32_t parts, const uint32_t* nodes, const uint64_t* sizes,
                                        const uint32_t* indptr, uint32_t fanout, uint64_t key, uint32_t* tables, uint32_t slots, TABLE,
                                        uint32_t* out) {
@@ -107,7 +112,7 @@ extern "C" __global__ void sample_many(const uint64_t* shards, uint32_t parts, c
             for (uint32_t next = 1; next < 32; next++) {
                 const uint32_t draw = __shfl_sync(ALL_LANES, own, next);
                 const uint32_t same = __ballot_sync(ALL_LANES, here && own == draw);
-                // a draw that was replaced already is no lower lane's
+                // a draw that was replaced already does not belong to a lower lane
                 if (lane == next && (same & ((1u << lane) - 1)) != 0) {
                     own = turn;
                 }
@@ -124,7 +129,7 @@ extern "C" __global__ void sample_many(const uint64_t* shards, uint32_t parts, c
     }
 }
 
-// With replacement: a thread a draw. Rows have `fanout` edges, or none.
+// With replacement: one thread per draw. Rows have `fanout` edges, or 0.
 extern "C" __global__ void sample_again(const uint64_t* shards, uint32_t parts, const uint32_t* nodes, const uint64_t* sizes,
                                         const uint32_t* indptr, uint32_t fanout, uint32_t mode, uint64_t key, TABLE, uint32_t* out) {
     const Table table = TABLE_OF;
@@ -141,7 +146,7 @@ extern "C" __global__ void sample_again(const uint64_t* shards, uint32_t parts, 
         const uint64_t word = keyed_word(keyed_node(key, v), draw);
         uint32_t offset = (uint32_t)__umul64hi(word, row.length);
         if (mode == BY_ALIAS) {
-            // the upper half of the product is the cell, the lower one the place within it
+            // the upper half of the product is the cell, the lower half the position in it
             const uint32_t place = (uint32_t)((word * row.length) >> 32);
             const uint2 cell = __ldg(row.cells + offset);
             offset = place < cell.x ? offset : cell.y;
@@ -150,8 +155,9 @@ extern "C" __global__ void sample_again(const uint64_t* shards, uint32_t parts, 
     }
 }
 
-// The symmetric normalisation's weights: destinations' own, and those of their edges. `degrees` are the nodes' in-degrees, where they are not the graph's
-// own. Where `known`, the edges' weights say already how many neighbours each stands for.
+// Weights of the symmetric normalization: the destinations' own, and those of their edges.
+// `degrees` are the nodes' in-degrees, if they are not those of the graph. If `known`, the edges'
+// weights already give the number of neighbours that each represents.
 extern "C" __global__ void sample_weights(const uint64_t* shards, uint32_t parts, const uint32_t* nodes, const uint64_t* sizes,
                                           const uint32_t* indptr, TABLE, const uint32_t* indices, const float* inv_sqrt,
                                           const uint32_t* degrees, uint32_t known, float* own_weights, float* weights) {
@@ -177,7 +183,7 @@ extern "C" __global__ void sample_weights(const uint64_t* shards, uint32_t parts
     }
 }
 
-// Tells the host, in its own memory: `count` sizes, and the nodes, of which there are sizes[last].
+// Writes to host memory: `count` sizes, and the nodes, whose number is sizes[last].
 extern "C" __global__ void sample_tell(const uint64_t* sizes, uint64_t count, uint64_t last, const uint32_t* nodes, uint64_t* sizes_to,
                                        uint32_t* nodes_to) {
     const uint64_t thread = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x, threads = (uint64_t)gridDim.x * blockDim.x;

@@ -1,9 +1,10 @@
-// Exclusive prefix sums of 32-bit counts, of any length, in place: sums of tiles, their prefix sums, and the tiles themselves. Nobody waits
-// for another block, so that every order of blocks will do.
+// Exclusive prefix sums of 32-bit counts, of any length, in place: sums of tiles, their prefix
+// sums, and the tiles themselves. Blocks never wait for each other, so any order of blocks is
+// valid.
 #include "common.cuh"
 #include "scan.cuh"
 
-// Values of a thread, and of a tile of 256 threads.
+// Values per thread, and per tile of 256 threads.
 #define SCAN_EACH 8
 #define SCAN_TILE 2048
 
@@ -23,7 +24,7 @@ extern "C" __global__ void scan_sums(const uint32_t* values, uint64_t count, uin
     }
 }
 
-// Replaces the sums by what stands before each; total[0]: all. One block.
+// Replaces the sums by the sums before each; total[0]: the sum of all. One block.
 extern "C" __global__ void __launch_bounds__(1024) scan_tiles(uint64_t* tiles, uint64_t count, uint64_t* total) {
     __shared__ uint64_t warps[33];
     uint64_t before = 0;
@@ -41,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(1024) scan_tiles(uint64_t* tiles, u
     }
 }
 
-// Replaces the values by what stands before each; values[count]: all.
+// Replaces the values by the sums before each; values[count]: the sum of all.
 extern "C" __global__ void scan_values(uint32_t* values, uint64_t count, const uint64_t* tiles, const uint64_t* total) {
     __shared__ uint64_t warps[33];
     for (uint64_t tile = blockIdx.x; tile * SCAN_TILE < count; tile += gridDim.x) {

@@ -1,8 +1,8 @@
 // Prefix sums over a block.
 #pragma once
 
-// What stands before each thread's value in a block of up to 1024 threads, and in `total` the sum of all. Reached by all threads; `warps`
-// is shared memory of 33 values.
+// Sum before each thread's value in a block of up to 1024 threads; `total` receives the sum of all.
+// All threads must call it; `warps` is shared scratch of 33 values.
 __device__ inline uint64_t block_before(uint64_t value, uint64_t* warps, uint64_t* total) {
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, count = (blockDim.x + 31) / 32;
     uint64_t sum = value;

@@ -1,8 +1,8 @@
-// Kernels that test what runs kernels: a machine's driver, or the host shim.
+// Kernels that test their execution by a driver or by the host shim.
 #include "common.cuh"
 #include "lookback.cuh"
 
-// The value of a warp's lanes, summed in one fixed order; lane 0 has it.
+// Sum of the values of a warp's lanes, in one fixed order, returned to lane 0.
 __device__ inline float warp_sum(float value) {
     for (int step = 16; step > 0; step /= 2) {
         value += __shfl_down_sync(ALL_LANES, value, step);
@@ -10,8 +10,8 @@ __device__ inline float warp_sum(float value) {
     return value;
 }
 
-// sums[block] = the sum of the block's share of `count` values. Blocks of a multiple of 32 threads, 1024 at
-// most.
+// sums[block] = the sum of the block's share of `count` values. Blocks of a multiple of 32 threads,
+// at most 1024.
 extern "C" __global__ void selftest_sum(const float* values, uint64_t count, float* sums) {
     __shared__ float of_warps[32];
     float sum = 0.0f;
@@ -34,7 +34,8 @@ extern "C" __global__ void selftest_sum(const float* values, uint64_t count, flo
     }
 }
 
-// sums[i] = values[0] + .. + values[i], within each warp's 32 values. Blocks of a multiple of 32 threads.
+// sums[i] = values[0] + .. + values[i], within each warp's 32 values. Blocks of a multiple of 32
+// threads.
 extern "C" __global__ void selftest_warp_scan(const uint32_t* values, uint32_t count, uint32_t* sums) {
     const uint32_t lane = threadIdx.x % 32;
     for (uint32_t first = blockIdx.x * blockDim.x; first < count; first += gridDim.x * blockDim.x) {
@@ -61,8 +62,8 @@ extern "C" __global__ void selftest_reverse(uint32_t* words) {
     mine[threadIdx.x] = block[blockDim.x - 1 - threadIdx.x];
 }
 
-// counts[0] += how many words are odd, counts[1] the same by ballots; least and most of them in counts[2] and
-// counts[3].
+// counts[0] += the number of odd words, counts[1] the same by ballots; counts[2] and counts[3]: the
+// minimum and maximum of the words.
 extern "C" __global__ void selftest_count(const uint32_t* words, uint32_t count, uint64_t* counts) {
     for (uint32_t first = blockIdx.x * blockDim.x; first < count; first += gridDim.x * blockDim.x) {
         const uint32_t at = first + threadIdx.x;
@@ -79,7 +80,7 @@ extern "C" __global__ void selftest_count(const uint32_t* words, uint32_t count,
     }
 }
 
-// halves[i], and the values of those again; bf16 alike.
+// halves[i], and their values converted back; the same for bf16.
 extern "C" __global__ void selftest_floats(const float* values, uint32_t count, uint16_t* halves,
                                            float* of_halves, uint16_t* bf16s, float* of_bf16s) {
     for (uint32_t at = blockIdx.x * blockDim.x + threadIdx.x; at < count; at += gridDim.x * blockDim.x) {
@@ -90,8 +91,8 @@ extern "C" __global__ void selftest_floats(const float* values, uint32_t count, 
     }
 }
 
-// before[0] and before[1]: the sum of the tiles before `tile`, whose own is `sum`, as a block finds it and as a thread does. `words` and `others` hold
-// those of the tiles before, and 0 behind them.
+// before[0] and before[1]: the sum of the tiles before `tile`, whose own sum is `sum`, as computed
+// by a block and by a thread. `words` and `others` hold those of the earlier tiles, followed by 0.
 extern "C" __global__ void selftest_look_back(uint64_t* words, uint64_t* others, uint64_t tile, uint64_t sum, uint64_t* before) {
     __shared__ uint64_t room;
     const uint64_t found = sum_before(words, tile, sum, &room);

@@ -1,4 +1,5 @@
-// Where the edges of each destination start: how many it draws, and how many those before it do, in one pass.
+// Edge range of each destination: the number of its draws, and those of all destinations before it,
+// in one pass.
 #include "common.cuh"
 #include "lookback.cuh"
 #include "topology.cuh"
@@ -7,8 +8,10 @@
 #define STARTS_TILE 1024
 #define STARTS_EACH 128
 
-// indptr[i]: the edges of the nodes before nodes[i], of sizes[0]; indptr[sizes[0]] and sizes[1]: all. Where `counted`, indptr holds how many edges each
-// has. Blocks of 256 threads; `dealt` and a word for each tile behind it are 0. Sums beyond 32 bits wrap in indptr.
+// indptr[i]: the edges of the nodes before nodes[i], of sizes[0] nodes; indptr[sizes[0]] and
+// sizes[1]: all edges. If `counted`, indptr initially holds the number of edges of each node.
+// Blocks of 256 threads; `dealt` and a word for each tile after it are 0. Sums beyond 32 bits wrap
+// in indptr.
 extern "C" __global__ void sample_starts(const uint64_t* shards, uint32_t parts, const uint32_t* nodes, uint32_t fanout, uint32_t mode,
                                          uint32_t counted, uint32_t* indptr, uint64_t* sizes, uint64_t* dealt) {
     __shared__ uint64_t room[2];

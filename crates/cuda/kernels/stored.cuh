@@ -1,11 +1,11 @@
-// Feature rows that are copied by a few lanes each: 16, 4 or 2 bytes a lane, whichever divides rows and addresses, so that a warp asks for
-// whole lines of 128 bytes.
+// Feature rows, each copied by a few lanes: 16, 4 or 2 bytes per lane, whichever divides rows and
+// addresses, so that a warp requests whole lines of 128 bytes.
 #pragma once
 
 #define ROWS_F32 0
 #define ROWS_F16 1
 
-// The value of 16 stored bits.
+// Value of 16 stored bits.
 __device__ inline float rows_wide(uint32_t bits, uint32_t kind) {
     return kind == ROWS_F16 ? from_half((unsigned short)bits) : from_bf16((unsigned short)bits);
 }
@@ -39,8 +39,9 @@ __device__ inline void rows_put(unsigned short word, uint64_t at, float* to, uin
     to[at] = rows_wide(word, kind);
 }
 
-// Copies the `units` of a row: as f32 to `to`, and as they are to `keep`; either may be null. `group` lanes take part. Four reads of a lane are
-// under way together. Reads begin at a line: the first lanes have none where the row begins within one.
+// Copies the `units` of a row: as f32 to `to`, and unchanged to `keep`; either may be null. `group`
+// lanes take part, with four concurrent reads per lane. Reads begin at a line: if the row begins
+// within one, the first lanes do not read from it.
 template <typename Unit>
 __device__ inline void rows_copy_units(const Unit* from, uint64_t units, uint32_t lane, uint32_t group, float* to, Unit* keep,
                                        uint32_t kind) {
@@ -69,8 +70,9 @@ __device__ inline void rows_copy_units(const Unit* from, uint64_t units, uint32_
     }
 }
 
-// Copies up to 32 rows, whose addresses (0: none) are the warp's lanes' own; row i goes to `to + i * dim`, and to lane i's `keep` where that is
-// not null. Where a row is one read of a few lanes, four reads of a lane are of four rows. All lanes take part.
+// Copies up to 32 rows, whose addresses (0: none) are in the warp's lanes; row i goes to
+// `to + i * dim`, and to lane i's `keep` if that is not null. If a row is one read of a few lanes,
+// each lane reads four rows concurrently. All lanes must call it.
 template <typename Unit>
 __device__ inline void rows_copy_warp(uint64_t from, uint64_t keep, uint64_t units, uint32_t group, float* to, uint64_t dim,
                                       uint32_t kind) {
@@ -116,7 +118,7 @@ __device__ inline void rows_copy_warp(uint64_t from, uint64_t keep, uint64_t uni
     }
 }
 
-// As above by the unit's bytes.
+// As above, by the unit's bytes.
 __device__ inline void rows_copy(uint64_t from, uint64_t keep, uint64_t row_bytes, uint32_t unit, uint32_t group, float* to,
                                  uint64_t dim, uint32_t kind) {
     if (unit == 16) {

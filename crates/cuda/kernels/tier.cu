@@ -1,11 +1,13 @@
-// Feature rows from wherever they are: this device's memory, its peers' or the host's, read in place by one kernel.
+// Feature rows in any tier: this device's memory, its peers' or the host's, read in place by one
+// kernel.
 #include "common.cuh"
 #include "stored.cuh"
 
-// Where a row is that no device holds.
+// Mark of a row that is not on a device.
 #define COLD 0xffffffffu
 
-// Copies rows of the host, as they are, to the device: row i is that of ids[i]. A warp takes 32 rows, `group` lanes a row.
+// Copies rows from the host, unchanged, to the device: row i is that of ids[i]. A warp copies 32
+// rows, `group` lanes per row.
 extern "C" __global__ void tier_load(const uint32_t* ids, uint64_t count, const unsigned char* host, uint64_t row_bytes,
                                      uint32_t unit, uint32_t group, unsigned char* rows) {
     const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
@@ -17,9 +19,10 @@ extern "C" __global__ void tier_load(const uint32_t* ids, uint64_t count, const 
     }
 }
 
-// out (count x dim): the rows of `ids`. places[v]: where row v is, the device's number and `devices` times its row there, or COLD; without
-// `places` all are on this device in their order. shards[d]: the rows of device d. Adds to found[0..3] the rows of this device, of its peers
-// and of the host.
+// out (count x dim): the rows of `ids`. places[v]: the location of row v, the device's number plus
+// `devices` times its row there, or COLD; without `places`, all rows are on this device in order.
+// shards[d]: the rows of device d. Adds to found[0..3] the numbers of rows from this device, its
+// peers and the host.
 extern "C" __global__ void tier_gather(const uint32_t* ids, uint64_t count, const uint32_t* places, const uint64_t* shards,
                                        uint32_t devices, uint32_t own, const unsigned char* host, uint64_t row_bytes,
                                        uint32_t unit, uint32_t group, uint32_t kind, uint64_t dim, float* out, uint64_t* found) {

@@ -1,18 +1,20 @@
-// A graph's rows as the sampling kernels read them: in the device's memory, in that of its peers, or in host memory, which are all
-// addresses here.
+// Rows of a graph as read by the sampling kernels: in the device's memory, in that of its peers, or
+// in host memory. Kernels see addresses only.
 #pragma once
 
-// Addresses of a part.
+// Addresses per part.
 #define TOPOLOGY_ADDRESSES 3
 
-// The row of a node: its in-neighbours, and their alias cells (threshold, other) where there are such tables.
+// Row of a node: its in-neighbours, and their alias cells (threshold, other) if there are alias
+// tables.
 struct Row {
     const uint32_t* list;
     const uint2* cells;
     uint64_t length;
 };
 
-// Node v is row v / parts of part v mod parts. `shards` holds of each part the addresses of its row starts (u64), its lists and its cells.
+// Node v is row v / parts of part v mod parts. `shards` holds, for each part, the addresses of its
+// row starts (u64), its lists and its cells.
 __device__ inline Row row_of(const uint64_t* shards, uint32_t parts, uint32_t v) {
     uint32_t part = 0;
     if (parts > 1) {
@@ -31,7 +33,7 @@ __device__ inline Row row_of(const uint64_t* shards, uint32_t parts, uint32_t v)
     return row;
 }
 
-// The destination of edge e: the last of `rows` whose run starts at or before it.
+// Destination of edge e: the last of `rows` whose range starts at or before it.
 __device__ inline uint32_t row_of_edge(const uint32_t* indptr, uint64_t rows, uint32_t e) {
     uint64_t low = 0, high = rows;
     while (high - low > 1) {
@@ -45,16 +47,16 @@ __device__ inline uint32_t row_of_edge(const uint32_t* indptr, uint64_t rows, ui
     return (uint32_t)low;
 }
 
-// How edges are counted.
+// Methods of counting edges.
 #define DISTINCT 0
 #define AGAIN 1
 #define BY_ALIAS 2
-// The fanout that takes all.
+// Fanout that draws all neighbours.
 #define TAKES_ALL 0xffffffffu
-// `other` of the cells of rows in which nothing can be drawn.
+// `other` in the cells of rows in which no neighbour can be drawn.
 #define NOTHING 0xffffffffu
 
-// How many edges a row gets.
+// Number of edges of a row.
 __device__ inline uint32_t edges_of(Row row, uint32_t fanout, uint32_t mode) {
     if (mode == DISTINCT || fanout == TAKES_ALL) {
         return row.length < fanout ? (uint32_t)row.length : fanout;

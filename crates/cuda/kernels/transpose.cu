@@ -1,5 +1,6 @@
-// A block's edges by source, destinations ascending within each: a stable radix sort of the edges by their sources, eight bits a pass. Stable is
-// what makes the result one and the same: within a tile a warp's edges come one warp after the other, 32 after 32, and of those lane after lane.
+// Edges of a block by source, with destinations ascending within each: a stable radix sort of the
+// edges by their sources, eight bits per pass. Stability makes the result unique: within a tile,
+// edges are ordered by warp, by groups of 32, and by lane.
 #include "common.cuh"
 #include "lookback.cuh"
 #include "scan.cuh"
@@ -10,7 +11,8 @@
 #define SORT_TILE 2048
 #define SORT_EACH 256
 
-// counts[256 pass + d]: how many keys have digit d in that pass, added to what is there. sizes[1]: how many edges.
+// counts[256 pass + d]: the number of keys with digit d in that pass, added to the old value.
+// sizes[1]: the number of edges.
 extern "C" __global__ void transpose_count(const uint32_t* keys, const uint64_t* sizes, uint32_t passes, uint64_t* counts) {
     __shared__ uint32_t own[4][DIGITS];
     const uint64_t edges = sizes[1];
@@ -32,9 +34,10 @@ extern "C" __global__ void transpose_count(const uint32_t* keys, const uint64_t*
     }
 }
 
-// A pass: moves keys and values to where they belong, by `counts` of the pass' digits and by what the tiles before have of each. Without `values` a key's
-// value is its place; where `dst` is not null, the last pass, it gets the destinations of the values, which are edges. `dealt` and a word for each digit of
-// each tile behind it are 0.
+// One pass: moves keys and values to their positions, given by `counts` of the pass' digits and by
+// the counts of earlier tiles. Without `values`, a key's value is its position; if `dst` is not
+// null, in the last pass, it receives the destinations of the values, which are edges. `dealt` and
+// a word for each digit of each tile after it are 0.
 extern "C" __global__ void transpose_place(const uint32_t* keys, const uint32_t* values, const uint64_t* sizes, uint32_t shift,
                                            const uint64_t* counts, uint64_t* dealt, uint32_t* keys_to, uint32_t* values_to,
                                            const uint32_t* indptr, uint32_t* dst) {
@@ -58,7 +61,7 @@ extern "C" __global__ void transpose_place(const uint32_t* keys, const uint32_t*
             }
         }
         __syncthreads();
-        // of this thread's digit: this tile's, and all before
+        // for this thread's digit: the counts of this tile, and of all tiles before
         uint64_t own = 0, before = 0;
         for (uint32_t w = 0; w < 8; w++) {
             own += next[w][threadIdx.x];
@@ -83,7 +86,7 @@ extern "C" __global__ void transpose_place(const uint32_t* keys, const uint32_t*
             const bool here = at < edges;
             const uint32_t key = here ? keys[at] : 0;
             const uint32_t digit = (key >> shift) % DIGITS;
-            // the lanes with the same digit
+            // lanes with the same digit
             uint32_t same = __ballot_sync(ALL_LANES, here);
             if (same == 0) {
                 break;
@@ -114,7 +117,8 @@ extern "C" __global__ void transpose_place(const uint32_t* keys, const uint32_t*
     }
 }
 
-// starts[u]: the first of the sorted keys that is u or more, for u up to sizes[2]. sizes[1]: how many keys.
+// starts[u]: the first of the sorted keys that is at least u, for u up to sizes[2]. sizes[1]: the
+// number of keys.
 extern "C" __global__ void transpose_starts(const uint32_t* keys, const uint64_t* sizes, uint32_t* starts) {
     const uint64_t edges = sizes[1], sources = sizes[2];
     for (uint64_t u = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; u <= sources; u += (uint64_t)gridDim.x * blockDim.x) {

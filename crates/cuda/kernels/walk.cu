@@ -1,20 +1,22 @@
-// PinSAGE's neighbourhoods: the nodes that short random walks visit most, and how often. The same walks as graphmill_loader::sampler::random_walk.
+// PinSAGE's neighbourhoods: the nodes that short random walks visit most, with their numbers of
+// visits. The walks are those of graphmill_loader::sampler::random_walk.
 #include "common.cuh"
 #include "keyed.cuh"
 #include "table.cuh"
 #include "topology.cuh"
 
-// A visit of no node.
+// Mark of a visit that did not reach a node.
 #define NOBODY 0xffffffffu
 
-// What the layers make of visits.
+// Weights that the layers derive from visits.
 #define VISITS 0
 #define SHARES 1
 #define DEGREE_SHARES 2
 
-// The up to `width` nodes that the walks of each destination visit most, lower ids first among equals, and their visits: at i * width of `nodes_to`
-// and `visits_to`, and how many in counts[i]. A warp a destination of sizes[0]; dynamic shared memory of 8 bytes for each of a warp's visits.
-// `restart` are the bits of a double.
+// The up to `width` most visited nodes of each destination's walks, lower ids first among equals,
+// and their visits: at i * width of `nodes_to` and `visits_to`, and their number in counts[i]. One
+// warp per destination, of sizes[0]; dynamic shared memory of 8 bytes for each of a warp's visits.
+// `restart` holds the bits of a double.
 extern "C" __global__ void walk_draw(const uint64_t* shards, uint32_t parts, const uint32_t* nodes, const uint64_t* sizes, uint32_t walks,
                                      uint32_t length, uint64_t restart, uint64_t key, uint32_t width, uint32_t* nodes_to,
                                      uint32_t* visits_to, uint32_t* counts) {
@@ -22,7 +24,7 @@ extern "C" __global__ void walk_draw(const uint64_t* shards, uint32_t parts, con
     const uint64_t rows = sizes[0];
     const uint32_t lane = threadIdx.x % 32, all = walks * length;
     uint32_t* visited = (uint32_t*)dynamic_shared + 2 * all * (threadIdx.x / 32);
-    // of a node's first visit how many it has, of the others 0
+    // the number of visits at a node's first visit, 0 at the others
     uint32_t* times = visited + all;
     const double ends = __longlong_as_double((long long)restart);
     const uint64_t warps = (uint64_t)gridDim.x * blockDim.x / 32;
@@ -85,7 +87,7 @@ extern "C" __global__ void walk_draw(const uint64_t* shards, uint32_t parts, con
     }
 }
 
-// Edges and their weights, one row behind the other. A thread a destination's place.
+// Edges and their weights, row after row. One thread per entry of a destination.
 extern "C" __global__ void walk_edges(const uint64_t* shards, uint32_t parts, const uint32_t* nodes, const uint64_t* sizes,
                                       const uint32_t* indptr, uint32_t width, const uint32_t* nodes_from,
                                       const uint32_t* visits_from, uint32_t makes, TABLE, uint32_t* indices, float* weights) {

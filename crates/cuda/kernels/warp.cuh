@@ -1,4 +1,5 @@
-// What the operations' kernels share: groups of lanes that work on one row, vectors of values, and sums in a fixed order.
+// Shared code of the operations' kernels: groups of lanes that work on one row, vectors of values,
+// and sums in a fixed order.
 #pragma once
 
 #include "common.cuh"
@@ -20,7 +21,7 @@ static __device__ inline float value_of(float x) { return x; }
 static __device__ inline float value_of(Half x) { return from_half(x.bits); }
 static __device__ inline float value_of(Bfloat x) { return from_bf16(x.bits); }
 
-// V values, which nothing writes while the kernel runs. Addresses are multiples of V elements.
+// Loads V values that are constant while the kernel runs. Addresses are multiples of V elements.
 template <int V> static __device__ inline Values<V> load(const float* from) {
     Values<V> x;
     if constexpr (V == 4) {
@@ -45,7 +46,7 @@ template <int V, typename T> static __device__ inline Values<V> load_short(const
 template <int V> static __device__ inline Values<V> load(const Half* from) { return load_short<V>(from); }
 template <int V> static __device__ inline Values<V> load(const Bfloat* from) { return load_short<V>(from); }
 
-// V values of memory that the kernel writes, too.
+// Loads V values of memory that the kernel also writes.
 template <int V> static __device__ inline Values<V> read(const float* from) {
     Values<V> x;
     if constexpr (V == 4) {
@@ -82,15 +83,15 @@ template <int V> static __device__ inline void add(Values<V>& sum, float weight,
 
 // Lanes of a warp, a power of two of them, that work together.
 struct Group {
-    // How many.
+    // Number of lanes.
     uint32_t lanes;
-    // Which of them this one is.
+    // Index of this lane in the group.
     uint32_t lane;
-    // All of them, in the warp.
+    // Mask of the group's lanes in the warp.
     uint32_t mask;
-    // Which group of the grid this one is.
+    // Index of the group in the grid.
     uint64_t index;
-    // How many groups the grid has.
+    // Number of groups in the grid.
     uint64_t count;
 };
 
@@ -106,7 +107,7 @@ static __device__ inline Group group_of(uint32_t lanes) {
     return group;
 }
 
-// The sum of the group's values, in one fixed order; every lane has it.
+// Sum of the group's values, in one fixed order; every lane receives it.
 template <typename T> static __device__ inline T group_sum(const Group& group, T value) {
     for (uint32_t step = group.lanes / 2; step > 0; step /= 2) {
         value += __shfl_xor_sync(group.mask, value, (int)step, 32);
@@ -128,8 +129,8 @@ static __device__ inline uint32_t from_lane(const Group& group, uint32_t value, 
     return __shfl_sync(group.mask, value, (int)lane, (int)group.lanes);
 }
 
-// The sum of the block's values, in one fixed order; thread 0 has it. All threads come here; 1024 at most, in whole warps. `room` is
-// shared by the block.
+// Sum of the block's values, in one fixed order, returned to thread 0. All threads must call it: at
+// most 1024, in whole warps. `room` is scratch shared by the block.
 static __device__ inline double block_sum(double value, double* room) {
     Group warp = group_of(32);
     value = group_sum(warp, value);
@@ -147,7 +148,7 @@ static __device__ inline double block_sum(double value, double* room) {
     return sum;
 }
 
-// Inverted dropout, as graphmill_nn::backend::Dropout says. The threshold is 0 where nothing is dropped.
+// Inverted dropout, as in graphmill_nn::backend::Dropout. The threshold is 0 without dropout.
 struct Mask {
     uint64_t key;
     uint32_t threshold;
@@ -169,7 +170,7 @@ static __device__ inline uint32_t mask_hash(uint32_t row_key, uint32_t column) {
     return x ^ x >> 16;
 }
 
-// beta * old + x, without reading what is there where beta is 0.
+// beta * old + x, without reading the old value if beta is 0.
 template <int V> static __device__ inline void store_onto(float* to, float beta, Values<V> x) {
     if (beta != 0.0f) {
         add(x, beta, read<V>(to));

@@ -1,4 +1,4 @@
-// A stand-in for cuBLAS, for tests of what calls it: products of matrices that are stored by columns.
+// Stand-in for cuBLAS, for tests of its callers: products of column-major matrices.
 #include <dlfcn.h>
 
 #include <cstddef>
@@ -18,7 +18,7 @@ const float& at(const float* matrix, bool transposed, int64_t leading, int64_t r
     return transposed ? matrix[column + row * leading] : matrix[row + column * leading];
 }
 
-// Whether the stand-in for the driver captures the stream's work, and has kept this for later.
+// Returns true if the driver's stand-in is capturing the stream, and has stored this work.
 bool is_kept(void* stream, std::function<int()> work) {
     using Keep = bool (*)(void*, std::function<int()>*);
     static void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
@@ -63,7 +63,7 @@ int cublasGemmStridedBatchedEx(Handle* handle, int transpose_a, int transpose_b,
     if (!types || !sizes || algorithm != -1) {
         return INVALID_VALUE;
     }
-    // scalars are of the host, and read now
+    // scalars are in host memory, and read now
     const float by = *(const float*)alpha, keep = *(const float*)beta;
     const auto multiply = [=] {
         for (int64_t one = 0; one < batch; one++) {

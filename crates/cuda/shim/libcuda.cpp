@@ -1,9 +1,9 @@
-// A stand-in for the vendor's driver, for tests of what calls it: a library of that name, with the same
-// functions, whose two devices are the shim's. It is stricter than the driver where it can be: calls need a
-// current context, streams and events must have been made, and blocks ask for much shared memory only after
-// they were allowed to.
+// Stand-in for the vendor's driver, for tests of its callers: a library of that name, with the same
+// functions, whose two devices are simulated by the shim. It is stricter than the driver where
+// possible: calls require a current context, streams and events must have been created, and blocks
+// may use large shared memory only after it was allowed.
 //
-// The environment sets what it answers: GRAPHMILL_STAND_IN holds words of `version=N`, `init=STATUS`,
+// The environment configures it: GRAPHMILL_STAND_IN holds words of `version=N`, `init=STATUS`,
 // `devices=N`, `capability=N`, `refuse-read-only`, `broken-jit`, `no-peers` and `no-graphs`.
 #include "shim.h"
 
@@ -71,7 +71,7 @@ std::set<std::string*> modules;
 std::map<void*, Function> functions;
 std::map<void*, Capture> captures;
 std::set<Work*> graphs, ready;
-// Whether NCCL's stand-in starts kernels that wait for each other.
+// True while NCCL's stand-in starts kernels that wait for each other.
 std::atomic<bool> grouping{false};
 
 std::string setting(const char* name) {
@@ -90,7 +90,7 @@ int number(const char* name, int otherwise) {
     return value.empty() ? otherwise : atoi(value.c_str());
 }
 bool is_stream(void* stream) { return streams.count(stream) != 0; }
-// Keeps work of a stream that is being captured; false where it is not.
+// Stores work of a stream that is being captured; returns false if it is not.
 bool keep(void* stream, std::function<int()> work) {
     const auto found = captures.find(stream);
     if (found == captures.end()) {
@@ -99,7 +99,8 @@ bool keep(void* stream, std::function<int()> work) {
     found->second.work.push_back(std::move(work));
     return true;
 }
-// Spoils the captures that a call must not meet: of that stream, of all, or of this thread.
+// Invalidates the captures that a call must not interrupt: of that stream, of all streams, or of
+// this thread.
 bool spoils(bool (*meets)(void*, const Capture&, void*), void* stream) {
     bool any = false;
     for (auto& [of, capture] : captures) {
@@ -124,7 +125,7 @@ bool of_thread(void*, const Capture& capture, void*) { return capture.by == std:
     if (spoils(meets, stream)) { \
         return CAPTURE_UNSUPPORTED; \
     }
-// What may wait for a device must not come between kernels that wait for each other.
+// Calls that may wait for a device must not fall between kernels that wait for each other.
 #define NOT_IN_GROUP \
     if (grouping) { \
         fprintf(stderr, "%s while a group of kernels is started\n", __func__); \
@@ -368,7 +369,7 @@ int cuEventElapsedTime_v2(float* milliseconds, void* from, void* to) {
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stream) {
     ENTER
     NEED(is_stream(stream), INVALID_HANDLE)
-    // the host's memory would be read again whenever the graph runs
+    // a graph would read the host's memory again in each launch
     NOT_CAPTURED(of_stream, stream)
     memcpy((void*)to, from, bytes);
     return SUCCESS;
@@ -403,7 +404,7 @@ int cuModuleLoadDataEx(void** module, const void* image, unsigned count, const i
     NOT_IN_GROUP
     if (!setting("broken-jit").empty()) {
         for (unsigned i = 0; i + 1 < count; i++) {
-            // the buffer of errors, and its size behind it
+            // the error buffer, followed by its size
             if (options[i] == 5 && options[i + 1] == 6) {
                 snprintf((char*)values[i], (size_t)values[i + 1], "ptxas says no");
             }
@@ -473,7 +474,7 @@ int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
 int cuStreamBeginCapture_v2(void* stream, int mode) {
     ENTER
     NEED(is_stream(stream) && captures.count(stream) == 0, INVALID_HANDLE)
-    // other threads go on
+    // other threads continue
     NEED(mode == 1, INVALID_VALUE)
     NEED(setting("no-graphs").empty(), NOT_SUPPORTED)
     captures[stream] = {std::this_thread::get_id(), {}};
@@ -522,13 +523,14 @@ int cuGraphExecDestroy(Work* graph) {
     return SUCCESS;
 }
 
-// For NCCL's: whether it starts kernels that wait for each other.
+// For NCCL's stand-in: set while it starts kernels that wait for each other.
 void stand_in_group(bool begins) {
     std::lock_guard<std::mutex> guard(lock);
     grouping = begins;
 }
 
-// For the other stand-ins: whether the stream is being captured, and keeps this work of theirs.
+// For the other stand-ins: returns true if the stream is being captured, and stores this work of
+// theirs.
 bool stand_in_keep(void* stream, std::function<int()>* work) {
     std::lock_guard<std::mutex> guard(lock);
     return keep(stream, *work);

@@ -1,8 +1,9 @@
-// A stand-in for NCCL, for tests of what calls it: sums over the ranks of one process, in the order of ranks, when a group ends. It is as
-// strict as the library should be: a collective that not all ranks are part of would hang, and is an error here. When a group ends the driver's
-// stand-in is told that kernels are started which wait for each other.
+// Stand-in for NCCL, for tests of its callers: sums over the ranks of one process, in the order of
+// ranks, when a group ends. It is as strict as the library should be: a collective without all
+// ranks would hang, and is an error here. When a group ends, it notifies the driver's stand-in that
+// kernels which wait for each other are being started.
 //
-// GRAPHMILL_STAND_IN may hold `nccl-fails=CALL`, the name of a call behind `nccl`.
+// GRAPHMILL_STAND_IN may hold `nccl-fails=CALL`, the name of a call without `nccl`.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -35,7 +36,8 @@ bool fails(const char* call) {
     return words != nullptr && strstr(words, (std::string("nccl-fails=") + call).c_str()) != nullptr;
 }
 
-// Tells the stand-in for the driver that kernels which wait for each other are being started, which takes a while.
+// Notifies the driver's stand-in that kernels which wait for each other are being started, which
+// takes a while.
 void tell_driver(bool begins) {
     using Tell = void (*)(bool);
     static void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);

@@ -1,6 +1,6 @@
-// Runs a grid of kernels on the processor that calls. Blocks run one after another; a block's threads are
-// fibers that give way only where they wait for each other, so a thread that waits for nobody runs to its end
-// at once. Every calling thread has fibers of its own: launches of several of them do not meet.
+// Runs a grid of kernels on the calling thread. Blocks run one after another; a block's threads are
+// fibers that yield only when they wait for each other, so a thread that never waits runs to its
+// end at once. Every calling thread has its own fibers, so concurrent launches are independent.
 #include "shim.h"
 
 #include <csetjmp>
@@ -24,7 +24,7 @@ constexpr uint32_t NOT_A_NUMBER = 0x7fc0deadu;
 constexpr size_t STACK = 128 * 1024;
 constexpr int NOBODY = -1;
 
-// An order of things that nothing orders: as numbered, backwards, or by a seed.
+// An order of otherwise unordered items: ascending, descending, or by a seed.
 enum Order : uint32_t { FORWARD, REVERSE, SHUFFLED };
 
 struct Fiber {
@@ -43,7 +43,7 @@ struct Warp {
 
 struct Failure {
     char message[400];
-    // the address that was touched where nothing is, or 0
+    // address of an access outside all allocations, or 0
     uint64_t address;
 };
 
@@ -55,7 +55,7 @@ struct State {
     unsigned threads = 0, warps = 0, waiting = 0, ended = 0, turn = 0;
     int current = NOBODY;
     Warp warp[MOST_THREADS / 32];
-    // of threads that have begun
+    // number of threads that have begun
     Fiber* fiber[MOST_THREADS] = {};
     unsigned warp_order[MOST_THREADS / 32];
     unsigned lane_order[32];
@@ -91,7 +91,7 @@ void put_in_order(unsigned* items, unsigned count, Order order, uint64_t seed) {
     }
 }
 
-// The i-th block of an order of `count`. A shuffle steps by a number that shares no factor with the count.
+// The i-th block in an order of `count`. A shuffle uses a step coprime to the count.
 uint64_t block_at(uint64_t i, uint64_t count, Order order, uint64_t seed) {
     if (order != SHUFFLED) {
         return order == REVERSE ? count - 1 - i : i;
@@ -115,7 +115,7 @@ void begin_thread(int thread) {
     _longjmp(state->main.at, 1);
 }
 
-// A warp none of whose lanes can go on, though some wait for others.
+// Returns a warp whose lanes cannot continue, although some wait for others.
 [[noreturn]] void fail_together(const Warp& warp) {
     const unsigned lane = (unsigned)__builtin_ctz(warp.together);
     const unsigned mask = warp.mask[lane];
@@ -132,7 +132,7 @@ void begin_thread(int thread) {
         what, mask, mask & ~warp.together ? mask & ~warp.together : mask);
 }
 
-// The next thread that can run; nobody where all have ended.
+// The next runnable thread, or none if all have ended.
 int pick() {
     State& s = *state;
     for (;;) {
@@ -179,7 +179,8 @@ Fiber* idle_fiber() {
         if (stack == MAP_FAILED) {
             shim_fail("no memory for the stack of another thread");
         }
-        // the lowest page stays shut: a stack that grows into it ends the process, not another stack
+        // the lowest page is a guard: a stack overflow ends the process instead of corrupting
+        // another stack
         mprotect(stack, (size_t)sysconf(_SC_PAGESIZE), PROT_NONE);
         s.fibers.push_back(std::make_unique<Fiber>());
         s.fibers.back()->stack = (unsigned char*)stack;
@@ -208,7 +209,7 @@ __attribute__((noinline)) void change(Fiber* from, Fiber* to) {
     setcontext(&context);
 }
 
-// Goes on with a thread: where it waited, or from its start on an idle fiber.
+// Resumes a thread: where it waited, or from its start on an idle fiber.
 void go_on(Fiber* from, int thread) {
     State& s = *state;
     Fiber* to = s.fiber[thread] != nullptr ? s.fiber[thread] : idle_fiber();
@@ -216,7 +217,7 @@ void go_on(Fiber* from, int thread) {
     change(from, to);
 }
 
-// What a fiber does: one thread after another, from their starts.
+// Loop of a fiber: runs one thread after another, from their starts.
 void fiber_main() {
     State& s = *state;
     for (;;) {
@@ -242,7 +243,7 @@ void fiber_main() {
     }
 }
 
-// The thread that runs waits; others go on.
+// Suspends the current thread and resumes others.
 void wait() {
     State& s = *state;
     const int thread = s.current;
@@ -271,18 +272,19 @@ struct sigaction before_segv, before_bus;
 
 void on_fault(int signal, siginfo_t* info, void*) {
     if (state != nullptr && state->inside) {
-        // the stack of signals is small: what is said is put together behind the jump
+        // the signal stack is small, so the message is composed after the jump
         state->failure->address = (uint64_t)info->si_addr;
         give_up();
     }
-    // not ours: what was there before is asked, as the instruction faults again
+    // a fault outside the shim: restore the previous handler, which runs when the instruction
+    // faults again
     sigaction(signal, signal == SIGSEGV ? &before_segv : &before_bus, nullptr);
 }
 
 bool watch_faults() {
     struct sigaction action = {};
     action.sa_sigaction = on_fault;
-    // the handler is left by a jump; on a stack of its own, it sees fibers overflow theirs, too
+    // a jump leaves the handler; on its separate stack it also receives stack overflows of fibers
     action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
     sigaction(SIGSEGV, &action, &before_segv);
     sigaction(SIGBUS, &action, &before_bus);
@@ -298,7 +300,7 @@ thread_local dim3 gridDim;
 extern thread_local unsigned char dynamic_shared[] __asm__("shim_dynamic_shared");
 alignas(128) thread_local unsigned char dynamic_shared[MOST_SHARED + BEHIND_SHARED];
 
-// Writes which thread it is that failed, and why.
+// Writes the number of the failed thread, and the reason.
 static void tell(Failure& failure, const char* format, va_list arguments) {
     const int length = snprintf(failure.message, sizeof(failure.message),
                                 "block (%u, %u, %u), thread (%u, %u, %u): ", blockIdx.x, blockIdx.y,
@@ -368,7 +370,7 @@ extern "C" uint64_t shim_together(enum shim_together kind, unsigned mask, uint64
     return warp.value[lane];
 }
 
-// Where a check of the compiler failed; what it passes begins with this.
+// Position of a failed compiler check; the arguments of the checks begin with this.
 struct shim_place {
     const char* file;
     uint32_t line, column;
@@ -379,7 +381,7 @@ static void fail_at(const void* place, const char* what) {
     const char* file = slash == nullptr ? at.file : slash + 1;
     shim_fail("%s:%u: %s", file, at.line, what);
 }
-// The compiler's checks call these by name.
+// The compiler's checks call these functions by name.
 extern "C" void __ubsan_handle_type_mismatch_v1(void* place, uintptr_t) {
     fail_at(place, "an address that is not a multiple of its type's alignment");
 }
@@ -395,7 +397,8 @@ extern "C" void __ubsan_handle_divrem_overflow(void* place, uintptr_t, uintptr_t
 
 extern "C" unsigned shim_most_shared() { return MOST_SHARED; }
 
-// Runs all blocks; false where the launch failed, and why. Orders are numbers of `Order`.
+// Runs all blocks; returns false, with the reason, if the launch failed. Orders are numbers of
+// `Order`.
 extern "C" bool shim_launch(const shim_kernel* kernel, const uint32_t grid[3], const uint32_t block[3],
                             uint32_t shared, void** arguments, uint32_t thread_order, uint32_t block_order,
                             uint64_t seed, Failure* failure) {
@@ -446,7 +449,7 @@ extern "C" bool shim_launch(const shim_kernel* kernel, const uint32_t grid[3], c
         tell(*failure, "touches the address %p, where no memory of a device is", (void*)failure->address);
     }
     if (s.failed) {
-        // the others stopped in the middle: they begin anew
+        // the others stopped in the middle, so they are restarted
         for (auto& fiber : s.fibers) {
             fiber->started = false;
         }

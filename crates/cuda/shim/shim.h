@@ -1,9 +1,9 @@
-// CUDA C++'s built-ins for a processor's C++ compiler: kernels compile unchanged, and a block's threads run
-// one at a time, as fibers. What a device must have is checked: barriers that all threads reach, masks of
-// lanes that are there, addresses that are aligned.
+// CUDA C++'s built-ins for a host C++ compiler: kernels compile unchanged, and a block's threads
+// run one at a time, as fibers. It checks what a device requires: barriers reached by all threads,
+// masks of existing lanes, aligned addresses.
 //
-// Not seen: data races (but see the orders that a launch takes), and what the device's memory model lets
-// others see.
+// It does not detect data races (but see the orders of a launch), nor effects of a device's memory
+// model.
 #pragma once
 
 #include <cfloat>
@@ -55,21 +55,21 @@ struct dim3 {
     unsigned x, y, z;
 };
 
-// Of the thread that runs, its block and its grid.
+// Indices and sizes of the current thread, its block and its grid.
 extern thread_local uint3 threadIdx;
 extern thread_local uint3 blockIdx;
 extern thread_local dim3 blockDim;
 extern thread_local dim3 gridDim;
 static constexpr int warpSize = 32;
 
-// What lanes of a warp do together.
+// Operations among the lanes of a warp.
 enum shim_together { SHIM_SYNC, SHIM_SHUFFLE, SHIM_BALLOT };
-// Waits for the lanes of the mask. A shuffle gives the value of lane `source`, a ballot the lanes whose value
-// is not 0.
+// Waits for the lanes of the mask. A shuffle returns the value of lane `source`, a ballot the lanes
+// whose value is not 0.
 extern "C" uint64_t shim_together(enum shim_together kind, unsigned mask, uint64_t value, unsigned source);
 // Waits for the block.
 extern "C" void shim_barrier();
-// The lane that runs.
+// Index of the current lane.
 extern "C" unsigned shim_lane();
 // Ends the launch with this message.
 extern "C" [[noreturn]] void shim_fail(const char* format, ...);
@@ -124,7 +124,7 @@ template <typename T> static inline T __ldca(const T* at) { return *at; }
 template <typename T> static inline void __stcs(T* at, T value) { *at = value; }
 template <typename T> static inline void __stcg(T* at, T value) { *at = value; }
 
-// The value becomes change(value); what it was.
+// Replaces the value by change(value), and returns the old value.
 template <typename T, typename F> static inline T shim_update(T* at, F change) {
     T found, next;
     __atomic_load(at, &found, __ATOMIC_RELAXED);
@@ -136,7 +136,8 @@ template <typename T, typename F> static inline T shim_update(T* at, F change) {
 template <typename T> struct shim_same {
     typedef T type;
 };
-// Types that a device has these atomics for; `unsigned long` and `unsigned long long` are one there.
+// Types for which a device has these atomics; `unsigned long` and `unsigned long long` are one type
+// there.
 template <typename T>
 static constexpr bool shim_atomic =
     std::is_same<T, int>::value || std::is_same<T, unsigned>::value ||
@@ -201,7 +202,7 @@ using std::isfinite;
 using std::isinf;
 using std::isnan;
 static inline float rsqrtf(float value) { return 1.0f / sqrtf(value); }
-// names that the C library declares, too
+// names that the C library also declares
 #define __expf(value) expf(value)
 #define __logf(value) logf(value)
 #define __powf(base, exponent) powf(base, exponent)
@@ -218,8 +219,8 @@ static inline float __int2float_rn(int value) { return (float)value; }
 static inline int __float2int_rn(float value) { return (int)rintf(value); }
 static inline unsigned __float2uint_rn(float value) { return (unsigned)rintf(value); }
 
-// The kernels of a file: a name, how many parameters, a function that calls it with the values that pointers
-// point to, and one that copies those values, to 8 bytes each.
+// Kernels of a file: name, number of parameters, a function that calls the kernel with the values
+// that pointers point to, and one that copies those values, to 8 bytes each.
 struct shim_kernel {
     const char* name;
     unsigned parameters;

@@ -1,4 +1,4 @@
-//! Sums of matrices over several devices, in place: what gradients of Trainers become.
+//! In-place sums of matrices over several devices, for the gradients of Trainers.
 
 use std::sync::Arc;
 
@@ -10,62 +10,66 @@ use crate::{
     queue::Memory,
 };
 
-/// Devices that sum, each with the stream that its values are made in.
+/// Devices that sum, each with the stream that computes its values.
 pub struct AllReduce {
-    // goes before the streams and devices that it works on
+    // dropped before the streams and devices that it uses
     library: Box<dyn Collective>,
     queues: Vec<Arc<Queue>>,
 }
 
 impl AllReduce {
-    /// Sums over the devices of these streams, which are of several devices; ranks are places in
-    /// this list.
+    /// Creates sums over the devices of these streams, which belong to several devices. A rank is
+    /// an index into this list.
     ///
     /// # Errors
-    /// There is no library for it, or it fails.
+    /// No library is available, or it fails.
     pub fn new(queues: Vec<Arc<Queue>>) -> Result<Self> {
-        let first = queues.first().ok_or_else(|| Error::Unavailable("no device sums".into()))?.device();
+        let first =
+            queues.first().ok_or_else(|| Error::Unavailable("no devices to sum over".into()))?.device();
         let devices: Vec<usize> = queues.iter().map(|queue| queue.device().index()).collect();
         Ok(Self { library: first.driver().collective(&devices)?, queues })
     }
 
-    /// The library's name and version.
+    /// Name and version of the library.
     pub fn name(&self) -> &str {
         self.library.name()
     }
 
-    /// How many devices.
+    /// Number of devices.
     pub fn num_ranks(&self) -> usize {
         self.queues.len()
     }
 
-    /// Replaces matrix `i` of every rank by the sum of those of all, of one shape. Behind what the
-    /// streams were given so far; nobody waits.
+    /// Replaces matrix `i` of every rank by the sum over all ranks; all have one shape. Runs after
+    /// the work already queued in the streams, without blocking.
     ///
     /// # Errors
-    /// A matrix has no place on its device, or the library fails: no matrix is of use then.
+    /// A matrix does not fit on its device, or the library fails; all matrices are then invalid.
     ///
     /// # Panics
-    /// Ranks have other numbers of matrices, or of other shapes: a bug in the caller.
+    /// Ranks have different numbers of matrices, or different shapes: a bug in the caller.
     pub fn sum(&self, ranks: Vec<Vec<ViewMut>>) -> Result<()> {
-        assert_eq!(ranks.len(), self.queues.len(), "matrices of every rank");
+        assert_eq!(ranks.len(), self.queues.len(), "one list of matrices per rank");
         let count = |view: &ViewMut| view.num_rows() * view.num_cols();
         let counts: Vec<usize> = ranks[0].iter().map(count).collect();
         let mut places: Vec<(Vec<Address>, Stream)> = Vec::with_capacity(ranks.len());
         for (of_rank, queue) in ranks.into_iter().zip(&self.queues) {
-            assert!(of_rank.iter().map(count).eq(counts.iter().copied()), "matrices of one shape each");
+            assert!(of_rank.iter().map(count).eq(counts.iter().copied()), "matrices of equal shapes");
             let memory = Memory(queue.clone());
             let place = |view: ViewMut| view.on_device(&memory, true).map(Address);
             let all: Option<Vec<Address>> = of_rank.into_iter().map(place).collect();
             let Some(all) = all else {
                 queue.device().check()?;
-                return Err(Error::Unavailable(format!("{}: a sum has no place", queue.device().name())));
+                return Err(Error::Unavailable(format!(
+                    "{}: not enough memory for a sum; use a smaller --batch-size or --hidden",
+                    queue.device().name()
+                )));
             };
-            queue.device().replay().settle(queue.stream())?;
+            queue.device().replay().flush_stream(queue.stream())?;
             places.push((all, queue.stream()));
         }
-        // SAFETY: every address is of as many values of its rank's device, which its stream has
-        // made before and no other changes
+        // SAFETY: every address is valid for that many values of its rank's device, which its
+        // stream has written before and no other stream changes
         unsafe { self.library.sum(&places, &counts) }
     }
 }

@@ -1,4 +1,4 @@
-//! Blocks on a device: the arrays of [`Block`], put there or drawn there.
+//! Blocks on a device: the arrays of [`Block`], copied or drawn there.
 
 use std::{any::Any, sync::Arc};
 
@@ -9,47 +9,47 @@ use graphmill_core::{
 
 use crate::{Buffer, Queue, Result};
 
-/// The arrays of a block. Lengths are as [`Block`] has them.
+/// Arrays of a block, with the lengths of [`Block`].
 #[derive(Debug)]
 pub struct Resident {
-    /// `D`.
+    /// Destinations, `D`.
     pub num_dst: usize,
-    /// `E`.
+    /// Edges, `E`.
     pub num_edges: usize,
-    /// `D + 1`, u32.
+    /// Edge range of each destination, `D + 1`, u32.
     pub indptr: Buffer,
-    /// `E`, u32.
+    /// Source of each edge, `E`, u32.
     pub indices: Buffer,
-    /// `D`, u32; only of a global block.
+    /// Own row of each destination, `D`, u32; only for a global block.
     pub dst_ids: Option<Buffer>,
-    /// `E`, f32.
+    /// Weight of each edge, `E`, f32.
     pub edge_weight: Option<Buffer>,
-    /// `D`, f32.
+    /// Weight of each own row, `D`, f32.
     pub self_weight: Option<Buffer>,
     /// The same edges by source.
     pub transposed: Option<ResidentTransposed>,
 }
 
-/// The arrays of a block's transpose.
+/// Arrays of a block's transpose.
 #[derive(Debug)]
 pub struct ResidentTransposed {
-    /// Sources that want a gradient.
+    /// Sources that receive a gradient.
     pub num_src: usize,
-    /// Their edges.
+    /// Edges of those sources.
     pub num_edges: usize,
-    /// Of those sources and one more, u32.
+    /// Edge range of each of those sources, `num_src + 1`, u32.
     pub indptr: Buffer,
-    /// Destination of each of their edges, u32.
+    /// Destination of each edge, u32.
     pub dst: Buffer,
-    /// Position of each among the block's edges, u32.
+    /// Position of each edge in the block, u32.
     pub edge: Buffer,
 }
 
 impl Resident {
-    /// A copy of a block of the host.
+    /// Copies a block from the host.
     ///
     /// # Errors
-    /// There is not enough memory, or the driver fails.
+    /// Memory is insufficient, or the driver fails.
     pub fn put(queue: &Arc<Queue>, block: &Block) -> Result<Self> {
         let some = |values: &[f32]| (!values.is_empty()).then(|| queue.upload(values)).transpose();
         let back = &block.transposed;
@@ -74,10 +74,10 @@ impl Resident {
         })
     }
 
-    /// The block on the queue's device: what is there, or a copy.
+    /// The block on the queue's device: the existing arrays, or a copy.
     ///
     /// # Errors
-    /// As [`Resident::put`].
+    /// As for [`Resident::put`].
     pub fn of(queue: &Arc<Queue>, block: &Block) -> Result<Arc<dyn DeviceBlock>> {
         let mut failed = None;
         let put = |block: &Block| match Self::put(queue, block) {
@@ -92,7 +92,7 @@ impl Resident {
             (Some(found), _) => Ok(found),
             (None, Some(error)) => Err(error),
             (None, None) => {
-                // drawn on another device: by way of the host
+                // drawn on another device: copied through the host
                 let mut copy = block.clone();
                 copy.fetch();
                 Ok(Arc::new(Self::put(queue, &copy)?))

@@ -1,5 +1,4 @@
-//! A device: its driver, its kernels, the part of its memory that may be used, and its first
-//! failure.
+//! A device: its driver, its kernels, its memory budget, and its first failure.
 
 use std::{
     collections::HashMap,
@@ -15,55 +14,56 @@ use crate::{
     replay::{Counts, PARAMETERS, Replay},
 };
 
-/// Threads of a block of most kernels.
+/// Threads per block of most kernels.
 pub const THREADS: u32 = 256;
-/// Bytes of a device that are left to its driver, at most.
-const DRIVERS_OWN: u64 = 1 << 30;
-/// Lanes of a warp.
+/// Maximum number of bytes reserved for the driver.
+const DRIVER_RESERVE: u64 = 1 << 30;
+/// Lanes per warp.
 pub const WARP: u32 = 32;
 
-/// Memory of a device that is kept for later.
+/// Unused memory of a device that is cached for later.
 pub(crate) trait MemoryCache: Send + Sync {
-    /// Gives unused memory back to the driver.
+    /// Returns unused memory to the driver.
     ///
     /// # Errors
     /// A kernel failed.
     fn trim(&self) -> Result<()>;
 }
 
-/// A device of this process.
+/// Device of this process.
 pub struct Device {
-    /// Of all devices of this process.
+    /// Number among all devices of this process.
     number: usize,
-    /// Of the driver's devices.
+    /// Number among the driver's devices.
     index: usize,
     name: String,
     driver: Replay,
-    /// Bytes that may be taken from the driver.
+    /// Bytes that may be allocated from the driver.
     budget: u64,
     taken: AtomicU64,
     most: AtomicU64,
     kernels: RwLock<HashMap<&'static str, Kernel>>,
     failure: OnceLock<Error>,
-    /// Those of its queues, which keep freed memory.
+    /// Its queues, which cache freed memory.
     caches: Mutex<Vec<Weak<dyn MemoryCache>>>,
-    /// Which other devices it reads.
+    /// Other devices, with true if this device can read their memory.
     reached: Mutex<HashMap<usize, bool>>,
-    /// The stream that trains: what others made ready for it is freed when it is done.
+    /// The compute stream: memory prepared for it is reused after its work is done.
     pub(crate) compute: Mutex<Option<Stream>>,
 }
 
 impl Device {
-    /// Device `index` of a driver, of whose memory at most `budget` bytes are used (0: all that is
-    /// free).
+    /// Opens device `index` of a driver, with a memory budget of `budget` bytes (0: all free
+    /// memory).
     ///
     /// # Errors
     /// The driver fails.
     pub fn new(driver: Arc<dyn Driver>, index: usize, budget: u64) -> Result<Arc<Self>> {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let (free, _) = driver.memory()?;
-        // what the driver and its libraries take later: code of kernels, workspaces of products
-        let free = free - (free / 32).min(DRIVERS_OWN);
+        // memory that the driver and its libraries allocate later: kernel code, workspaces of
+        // products
+        let free = free - (free / 32).min(DRIVER_RESERVE);
         let budget = if budget == 0 { free } else { budget.min(free) };
         Ok(Arc::new(Self {
             number: NUMBER.fetch_add(1, Relaxed),
@@ -81,43 +81,43 @@ impl Device {
         }))
     }
 
-    /// Its number among all devices of this process.
+    /// Number among all devices of this process.
     pub fn number(&self) -> usize {
         self.number
     }
 
-    /// Its number among the driver's devices.
+    /// Number among the driver's devices.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// Its name: `cuda:0`.
+    /// Name, such as `cuda:0`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it is.
+    /// Properties of the device.
     pub fn properties(&self) -> &Properties {
         self.driver.properties()
     }
 
-    /// Its driver.
+    /// Driver of the device.
     pub fn driver(&self) -> &dyn Driver {
         &self.driver
     }
 
-    /// The driver as who records the steps of a stream.
+    /// The driver, with the recording of a stream's steps.
     pub(crate) fn replay(&self) -> &Replay {
         &self.driver
     }
 
-    /// What became of the steps that came again.
+    /// Counts of replayed steps.
     pub fn replayed(&self) -> Counts {
         self.driver.counts()
     }
 
-    /// Whether it reads the memory of another device of this process itself. Asked of the driver
-    /// once a pair.
+    /// Returns true if this device can read the memory of another device of this process. The
+    /// driver is queried once per pair.
     pub(crate) fn reaches(&self, other: &Self) -> bool {
         if self.number == other.number {
             return true;
@@ -126,17 +126,17 @@ impl Device {
         *reached.entry(other.number).or_insert_with(|| self.driver.enable_peer(other.index).unwrap_or(false))
     }
 
-    /// Bytes that may be used in all.
+    /// Memory budget in bytes.
     pub fn budget(&self) -> u64 {
         self.budget
     }
 
-    /// Bytes taken from the driver now, and the most that ever were.
+    /// Bytes allocated from the driver now, and their maximum so far.
     pub fn taken(&self) -> (u64, u64) {
         (self.taken.load(Relaxed), self.most.load(Relaxed))
     }
 
-    /// Memory from the driver, within the budget.
+    /// Allocates memory from the driver, within the budget.
     pub(crate) fn take(&self, bytes: u64) -> Result<Address> {
         let fits = |taken: u64| taken.checked_add(bytes).filter(|&all| all <= self.budget);
         let before = self.taken.fetch_update(Relaxed, Relaxed, fits).map_err(|taken| Error::OutOfMemory {
@@ -151,24 +151,24 @@ impl Device {
         })
     }
 
-    /// Gives memory of [`Device::take`] back.
+    /// Frees memory of [`Device::take`].
     ///
     /// # Safety
-    /// Nothing that is queued or will be uses it.
+    /// No queued or later work uses it.
     pub(crate) unsafe fn give(&self, at: Address, bytes: u64) {
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.driver.free(at) };
         self.taken.fetch_sub(bytes, Relaxed);
     }
 
-    /// Trims this memory with [`Device::trim`] from now on.
+    /// Registers a cache that [`Device::trim`] empties.
     pub(crate) fn add_cache(&self, cache: Weak<dyn MemoryCache>) {
         let mut caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
         caches.retain(|cache| cache.strong_count() > 0);
         caches.push(cache);
     }
 
-    /// Gives unused memory that queues keep back to the driver.
+    /// Returns unused memory that queues cache to the driver.
     ///
     /// # Errors
     /// A kernel failed.
@@ -177,7 +177,7 @@ impl Device {
         caches.iter().filter_map(Weak::upgrade).try_for_each(|cache| cache.trim())
     }
 
-    /// A stream that trained and goes.
+    /// Unregisters a compute stream that is being destroyed.
     pub(crate) fn forget_stream(&self, stream: Stream) {
         let mut compute = self.compute.lock().unwrap_or_else(PoisonError::into_inner);
         if *compute == Some(stream) {
@@ -185,23 +185,25 @@ impl Device {
         }
     }
 
-    /// Remembers the first failure.
+    /// Stores the first failure.
     pub(crate) fn fail(&self, error: Error) {
         let _ = self.failure.set(error);
     }
 
-    /// Whether something failed: what follows does nothing.
+    /// Returns true if an operation failed; later operations are no-ops.
     pub(crate) fn has_failed(&self) -> bool {
         self.failure.get().is_some()
     }
 
+    /// Returns the first failure of work that cannot return it directly.
+    ///
     /// # Errors
-    /// The first failure of work that has no result to say so.
+    /// The first failure.
     pub fn check(&self) -> Result<()> {
         self.failure.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// The stream whose work is behind whatever was made ready for it.
+    /// The compute stream, if any.
     pub(crate) fn compute_stream(&self) -> Option<Stream> {
         *self.compute.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -220,11 +222,11 @@ impl Device {
     /// Queues a kernel.
     ///
     /// # Errors
-    /// The driver refuses it.
+    /// The driver rejects it.
     ///
     /// # Safety
-    /// `arguments` are what the kernel's signature says: addresses of as much live memory as it
-    /// reads and writes for this shape, which stays until the stream has run it.
+    /// `arguments` match the kernel's signature: addresses are valid for all memory that the kernel
+    /// accesses with this shape, until the stream has run it.
     pub unsafe fn launch(
         &self,
         name: &'static str,
@@ -244,9 +246,9 @@ impl Device {
             *value = argument.bits();
             late |= u32::from(matches!(argument, Argument::Late(_))) << i;
         }
-        // where late values are comes last
+        // the address of the late-bound values is the last parameter
         let count = arguments.len() + usize::from(late != 0);
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.driver.launch(kernel, shape, &mut values[..count], late, stream) }
     }
 }
@@ -257,22 +259,22 @@ impl std::fmt::Debug for Device {
     }
 }
 
-/// The value of a kernel's parameter.
+/// Value of a kernel's parameter.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "the type is the parameter's")]
+#[allow(missing_docs, reason = "each variant is the type of a parameter")]
 pub enum Argument {
     Pointer(Address),
     U64(u64),
     U32(u32),
     I32(i32),
     F32(f32),
-    /// One that is another from step to step: see [`Late`].
+    /// A late-bound value: see [`Late`].
     Late(u64),
 }
 
-/// A value that is another whenever the same launch comes again. A kernel that takes such values
-/// has one more parameter, the last: where they are, a word of 64 bits each in the order of the
-/// parameters, or null, where they are those that it was started with (`kernels/common.cuh`).
+/// Late-bound kernel argument, which may differ each time the same launch is replayed. A kernel
+/// with such arguments has one more parameter, the last: the address of their values, a 64-bit word
+/// each in parameter order, or null if they are those of the launch itself (`kernels/common.cuh`).
 #[derive(Clone, Copy, Debug)]
 pub struct Late<T>(pub T);
 
@@ -301,7 +303,7 @@ impl From<u64> for Argument {
     }
 }
 
-/// A count or a size: 64 bits.
+/// A count or size, in 64 bits.
 impl From<usize> for Argument {
     fn from(x: usize) -> Self {
         Self::U64(x as u64)
@@ -338,8 +340,8 @@ impl From<Late<f32>> for Argument {
     }
 }
 
-/// The arguments of a kernel, each by its type: `usize` and `u64` are 64 bits wide there, `u32`,
-/// `i32` and `f32` 32.
+/// Builds a kernel's arguments from typed values: `usize` and `u64` are 64 bits wide in the kernel;
+/// `u32`, `i32` and `f32` are 32.
 #[macro_export]
 macro_rules! arguments {
     ($($value:expr),* $(,)?) => { &[$($crate::device::Argument::from($value)),*] };

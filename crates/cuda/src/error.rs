@@ -1,41 +1,43 @@
-//! What can go wrong on a device.
+//! Errors of devices.
 
-/// What went wrong, where, and what to do.
+/// Error of a device: what failed, where, and how to fix it.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
     /// No device can be used.
     #[error("{0}")]
     Unavailable(String),
-    /// Its memory, or the part of it that may be used, is full.
+    /// The device's memory budget is exhausted.
     #[error(
-        "{device} is out of memory: {bytes} bytes more, {free} of {budget} are free; use a smaller --batch-size, --hidden or --cache-ratio"
+        "{device} is out of memory: {bytes} bytes requested, {free} of {budget} are free; use a smaller \
+         --batch-size, --hidden or --cache-ratio"
     )]
     OutOfMemory {
-        /// Which device.
+        /// Name of the device.
         device: String,
-        /// What was asked for.
+        /// Requested bytes.
         bytes: u64,
-        /// What was left.
+        /// Remaining bytes.
         free: u64,
-        /// What may be used.
+        /// Memory budget in bytes.
         budget: u64,
     },
     /// A call of the driver failed.
     #[error("{device}: {call} failed: {message}")]
     Driver {
-        /// Which device.
+        /// Name of the device.
         device: String,
-        /// The call.
+        /// Name of the call.
         call: &'static str,
-        /// The driver's answer.
+        /// Message of the driver.
         message: String,
     },
-    /// The bundle of PTX that the library embeds is damaged.
+    /// The embedded bundle of PTX is damaged.
     #[error(
-        "{module}.ptx cannot be unpacked: {why}; install Graphmill again, or, in a checkout, run cargo xtask cuda compile and build again"
+        "{module}.ptx cannot be unpacked: {why}; install Graphmill again, or, in a checkout, run \
+         cargo xtask cuda compile and build again"
     )]
     DamagedPtx {
-        /// Module that was to be unpacked.
+        /// Module that failed to unpack.
         module: String,
         /// Kind of damage.
         why: String,

@@ -1,10 +1,9 @@
-//! NVIDIA devices: the operations of layers, tiers of features and samplers. Everything about CUDA
-//! lives here.
+//! NVIDIA devices: operations of layers, feature tiers and samplers. All CUDA code is in this
+//! crate.
 //!
-//! Nothing of CUDA is needed to build this crate. Kernels are CUDA C++ (`kernels/`); their PTX
-//! (`ptx.zip`) is part of the library, and the driver of the machine makes the device's own code of
-//! it. Driver and libraries are found at run time; where they are not, [`Error::Unavailable`] says
-//! what is missing.
+//! Building this crate requires no CUDA installation. Kernels are CUDA C++ (`kernels/`); the
+//! library embeds their PTX (`ptx.zip`), which the machine's driver compiles for the device. Driver
+//! and libraries are loaded at run time; if one is missing, [`Error::Unavailable`] names it.
 //!
 //! ```no_run
 //! use graphmill_cuda::{Cuda, driver::Arithmetic, open};

@@ -1,4 +1,4 @@
-//! Host memory that devices read in place: locked where it is, or a locked copy.
+//! Host memory that devices read in place: locked in place, or a locked copy.
 
 use std::{any::Any, sync::Arc};
 
@@ -7,82 +7,82 @@ use crate::{
     driver::{Address, HostMemory},
 };
 
-/// Memory smaller than this is copied. What is smaller shares its first and last page with memory
-/// of others, which the driver might take for locked too, and which would then be read later than
-/// whoever copies it expects; larger memory is mapped for itself.
-const SHARES_PAGES: usize = 32 << 20;
+/// Minimum size of memory that is locked in place. Smaller memory may share its first and last page
+/// with other allocations, which the driver might then treat as locked too and read after their
+/// owner expects; larger memory has its own mapping.
+const MIN_IN_PLACE: usize = 32 << 20;
 
-/// Page-locked host memory with the values that were given.
+/// Page-locked host memory.
 pub struct Mapped {
     device: Arc<Device>,
     address: Address,
     bytes: usize,
-    held: Held,
+    backing: Backing,
 }
 
-enum Held {
-    /// Memory of somebody else's, who is kept.
+enum Backing {
+    /// Memory of an owner, which is kept alive.
     InPlace(*const u8, #[allow(dead_code, reason = "it keeps the memory")] Box<dyn Any + Send + Sync>),
     Copy(HostMemory),
-    Nothing,
+    Empty,
 }
 
-// SAFETY: the memory is only read once it is made, and whoever owns it may be sent and shared
+// SAFETY: the memory is immutable after construction, and its owner is `Send` and `Sync`
 unsafe impl Send for Mapped {}
 // SAFETY: as above
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
-    /// Locks the `bytes` that `owner` keeps alive and unchanged, or copies them where the system
-    /// does not lock such memory, or they are few.
+    /// Locks `bytes` in place, or copies them if the system cannot lock their memory or they are
+    /// few. `owner` keeps them alive and unchanged.
     ///
     /// # Errors
-    /// There is not as much memory for the copy.
+    /// Memory for the copy is insufficient.
     pub fn new(device: &Arc<Device>, bytes: &[u8], owner: impl Any + Send + Sync) -> Result<Self> {
         let driver = device.driver();
         let in_place = || {
-            // SAFETY: the owner keeps the memory, and is kept until it is taken back
+            // SAFETY: the owner keeps the memory alive, and lives until it is unregistered
             unsafe { driver.register(bytes.as_ptr(), bytes.len()) }.ok()
         };
-        let (address, held) = if bytes.is_empty() {
-            (Address(0), Held::Nothing)
-        } else if let Some(address) = (bytes.len() >= SHARES_PAGES).then(in_place).flatten() {
-            (address, Held::InPlace(bytes.as_ptr(), Box::new(owner)))
+        let (address, backing) = if bytes.is_empty() {
+            (Address(0), Backing::Empty)
+        } else if let Some(address) = (bytes.len() >= MIN_IN_PLACE).then(in_place).flatten() {
+            (address, Backing::InPlace(bytes.as_ptr(), Box::new(owner)))
         } else {
             let memory = driver.allocate_host(bytes.len())?;
-            // SAFETY: as many bytes were just allocated there, and nobody else has them yet
+            // SAFETY: this many bytes were just allocated there, and no other reference exists
             unsafe { memory.pointer.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-            (memory.address, Held::Copy(memory))
+            (memory.address, Backing::Copy(memory))
         };
-        Ok(Self { device: device.clone(), address, bytes: bytes.len(), held })
+        Ok(Self { device: device.clone(), address, bytes: bytes.len(), backing })
     }
 
-    /// Where devices read it.
+    /// Device address of the memory.
     pub fn address(&self) -> Address {
         self.address
     }
 
-    /// How many bytes.
+    /// Number of bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether it is a copy.
+    /// Returns true if the memory is a copy.
     pub fn is_copy(&self) -> bool {
-        matches!(self.held, Held::Copy(_))
+        matches!(self.backing, Backing::Copy(_))
     }
 }
 
 impl Drop for Mapped {
     fn drop(&mut self) {
         let driver = self.device.driver();
-        match &self.held {
-            // SAFETY: it was locked by this driver, and who reads it waits for the device before
-            // giving it up
-            Held::InPlace(at, _) => unsafe { driver.unregister(*at) },
-            // SAFETY: as above, of memory that was allocated
-            Held::Copy(memory) => unsafe { driver.free_host(*memory) },
-            Held::Nothing => {}
+        match &self.backing {
+            // SAFETY: this driver registered it, and its readers wait for the device before they
+            // drop it
+            Backing::InPlace(at, _) => unsafe { driver.unregister(*at) },
+            // SAFETY: as above, for allocated memory
+            Backing::Copy(memory) => unsafe { driver.free_host(*memory) },
+            Backing::Empty => {}
         }
     }
 }

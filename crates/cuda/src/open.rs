@@ -1,16 +1,17 @@
-//! Devices by their numbers.
+//! Devices by number.
 
 use std::sync::Arc;
 
 use crate::{Device, Result, driver::nvidia};
 
-/// The NVIDIA device of that number, of whose memory at most `budget` bytes are used (0: all that
-/// is free).
+/// Opens the NVIDIA device of this number with a memory budget of `budget` bytes (0: all free
+/// memory).
 ///
-/// With the feature `shim`, and `GRAPHMILL_DEVICE=shim` in the environment, a device for tests.
+/// With the feature `shim`, and `GRAPHMILL_DEVICE=shim` in the environment, opens a simulated
+/// device.
 ///
 /// # Errors
-/// There is no driver or no such device.
+/// The driver or the device does not exist.
 pub fn open(index: usize, budget: u64) -> Result<Arc<Device>> {
     #[cfg(feature = "shim")]
     if std::env::var_os("GRAPHMILL_DEVICE").is_some_and(|name| name == "shim") {

@@ -1,10 +1,10 @@
-//! Devices that read each other's memory.
+//! Devices with access to each other's memory.
 
 use std::sync::Arc;
 
 use crate::{Device, Result};
 
-/// Whether each reads the memory of all others.
+/// Returns true if every device can read the memory of all others.
 ///
 /// # Errors
 /// A driver fails.

@@ -1,4 +1,4 @@
-//! A queue for each of those who work side by side.
+//! Pool of queues, one per concurrent worker.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use graphmill_core::ObjectPool;
 
 use crate::{Device, Queue, Result};
 
-/// Queues of a device, recycled.
+/// Reusable queues of a device.
 #[derive(Debug)]
 pub(crate) struct QueuePool {
     device: Arc<Device>,
@@ -22,7 +22,7 @@ impl QueuePool {
         &self.device
     }
 
-    /// Works in a queue that nobody else works in meanwhile.
+    /// Runs `work` with a queue that no other thread uses meanwhile.
     pub(crate) fn with<R, E: From<crate::Error>>(
         &self,
         work: impl FnOnce(&Arc<Queue>) -> Result<R, E>,

@@ -1,8 +1,8 @@
-//! A stream with memory of its own: what is freed there is used again there, in the stream's order,
-//! so nobody waits for the device.
+//! A stream with its own memory pool. Freed memory is reused in the stream's order, so an
+//! allocation never waits for the device.
 //!
-//! What leaves the queue, rows and blocks that the stream which trains reads, is used again when
-//! that stream was seen to be done with it.
+//! Memory that leaves the queue, such as rows and blocks that the compute stream reads, is reused
+//! after the compute stream has finished with it.
 
 use std::{
     any::Any,
@@ -18,33 +18,34 @@ use crate::{
     driver::{Address, Event, Shape, Stream},
 };
 
-/// Memory is asked for in multiples of this.
+/// Memory is allocated in multiples of this size.
 const GRAIN: u64 = 512;
-/// Large memory in multiples of this: a table that fills a device is not rounded beyond it.
+/// Large memory is allocated in multiples of this size, so that a table that fills a device is not
+/// rounded beyond it.
 const LARGE_GRAIN: u64 = 2 << 20;
 
 /// A stream and its memory. Sizes are rounded up so that at most an eighth is wasted, and freed
-/// memory is kept for the next of its size.
+/// memory is reused for allocations of its rounded size.
 pub struct Queue {
     device: Arc<Device>,
     stream: Stream,
-    room: Mutex<Room>,
+    free_memory: Mutex<FreeMemory>,
 }
 
-/// Memory that nobody holds.
+/// Freed memory of a queue.
 #[derive(Default)]
-struct Room {
-    /// By size.
+struct FreeMemory {
+    /// Reusable memory, by size.
     free: BTreeMap<u64, Vec<Address>>,
-    /// What the stream that trains may still read, until the event.
+    /// Memory that the compute stream may read until the event.
     pending: VecDeque<(Event, u64, Address)>,
-    /// Events to be recorded anew.
+    /// Events to record again.
     events: Vec<Event>,
 }
 
-impl Room {
-    /// Makes free what the stream that trains is done with; all of it, where that is known.
-    fn settle(&mut self, device: &Device, all: bool) -> Result<()> {
+impl FreeMemory {
+    /// Makes memory reusable that the compute stream has finished with, or all of it if `all`.
+    fn reclaim(&mut self, device: &Device, all: bool) -> Result<()> {
         while let Some(&(event, size, at)) = self.pending.front() {
             if !all && !device.driver().is_done(event)? {
                 break;
@@ -58,7 +59,7 @@ impl Room {
 }
 
 impl Queue {
-    /// A stream of the device.
+    /// Creates a stream of the device.
     ///
     /// # Errors
     /// The driver fails.
@@ -68,13 +69,13 @@ impl Queue {
 
     fn with_urgency(device: &Arc<Device>, urgent: bool) -> Result<Arc<Self>> {
         let stream = device.driver().stream(urgent)?;
-        let queue = Arc::new(Self { device: device.clone(), stream, room: Mutex::default() });
+        let queue = Arc::new(Self { device: device.clone(), stream, free_memory: Mutex::default() });
         let cache: Weak<Self> = Arc::downgrade(&queue);
         device.add_cache(cache);
         Ok(queue)
     }
 
-    /// The stream that trains, before all others: see [`Device`].
+    /// Creates the compute stream, which has priority over all others: see [`Device`].
     ///
     /// # Errors
     /// The driver fails.
@@ -84,12 +85,12 @@ impl Queue {
         Ok(queue)
     }
 
-    /// Its device.
+    /// Device of the queue.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
-    /// Its stream.
+    /// Stream of the queue.
     pub fn stream(&self) -> Stream {
         self.stream
     }
@@ -97,14 +98,14 @@ impl Queue {
     /// Waits until all its work is done.
     ///
     /// # Errors
-    /// A kernel failed, or something before.
+    /// A kernel or an earlier operation failed.
     pub fn synchronize(&self) -> Result<()> {
         self.device.driver().synchronize(self.stream)?;
         self.device.check()
     }
 
-    /// Queues a kernel over `threads` threads, as many blocks of [`THREADS`] as that takes
-    /// (bounded: kernels stride).
+    /// Launches a kernel over `threads` threads, in as many blocks of [`THREADS`] as needed, up to
+    /// a maximum (kernels stride).
     ///
     /// # Errors
     /// See [`Device::launch`].
@@ -115,11 +116,11 @@ impl Queue {
         let most = 32 * self.device.properties().multiprocessors as usize;
         let blocks = threads.div_ceil(THREADS as usize).min(most.max(1)) as u32;
         let shape = Shape { grid: [blocks, 1, 1], block: [THREADS, 1, 1], shared: 0 };
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.launch(name, shape, arguments) }
     }
 
-    /// Queues a kernel.
+    /// Launches a kernel.
     ///
     /// # Errors
     /// See [`Device::launch`].
@@ -127,38 +128,38 @@ impl Queue {
     /// # Safety
     /// See [`Device::launch`].
     pub unsafe fn launch(&self, name: &'static str, shape: Shape, arguments: &[Argument]) -> Result<()> {
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.device.launch(name, shape, arguments, self.stream) }
     }
 
-    /// Memory for the work of this stream and of the one that trains, of unspecified values. None
-    /// is taken for 0 bytes.
+    /// Allocates memory of unspecified content for this stream and the compute stream. 0 bytes are
+    /// not allocated.
     ///
     /// # Errors
-    /// There is not as much.
+    /// Memory is insufficient.
     pub fn take(self: &Arc<Self>, bytes: usize) -> Result<Buffer> {
         self.buffer(bytes, false)
     }
 
-    /// Memory for the work of this stream alone.
+    /// Allocates memory for this stream alone.
     ///
     /// # Errors
-    /// There is not as much.
+    /// Memory is insufficient.
     pub fn scratch(self: &Arc<Self>, bytes: usize) -> Result<Buffer> {
         self.buffer(bytes, true)
     }
 
     fn buffer(self: &Arc<Self>, bytes: usize, is_scratch: bool) -> Result<Buffer> {
         let size = rounded(bytes as u64);
-        let kept = {
-            let mut room = self.room();
-            room.settle(&self.device, false)?;
-            room.free.get_mut(&size).and_then(Vec::pop)
+        let reused = {
+            let mut memory = self.free_memory();
+            memory.reclaim(&self.device, false)?;
+            memory.free.get_mut(&size).and_then(Vec::pop)
         };
-        let at = match kept {
+        let at = match reused {
             Some(at) => at,
             None if size == 0 => Address(0),
-            // what all queues keep unused is given back before the device counts as full
+            // unused memory of all queues is returned before the device counts as full
             None => self.device.take(size).or_else(|_| {
                 self.device.trim()?;
                 self.device.take(size)
@@ -167,16 +168,16 @@ impl Queue {
         Ok(Buffer { queue: self.clone(), at, bytes, size, is_scratch })
     }
 
-    /// A copy of values of the host.
+    /// Copies values from the host.
     ///
     /// # Errors
-    /// There is not enough memory, or the driver fails.
+    /// Memory is insufficient, or the driver fails.
     pub fn upload<T: bytemuck::NoUninit>(self: &Arc<Self>, values: &[T]) -> Result<Buffer> {
         let bytes: &[u8] = bytemuck::cast_slice(values);
         let buffer = self.take(bytes.len())?;
         if !bytes.is_empty() {
-            // SAFETY: as many bytes as were just taken; the source has been read, or is locked,
-            // when this returns
+            // SAFETY: the buffer has this many bytes; the source has been read, or is locked, when
+            // this returns
             unsafe {
                 self.device.driver().upload(bytes.as_ptr(), buffer.address(), bytes.len(), self.stream)?
             };
@@ -184,13 +185,13 @@ impl Queue {
         Ok(buffer)
     }
 
-    /// Copies values from the device, after all work queued so far. Waits.
+    /// Copies values from the device after all work queued so far, and waits for them.
     ///
     /// # Errors
     /// The driver fails.
     ///
     /// # Safety
-    /// As many values are there.
+    /// This many values are at `from`.
     pub unsafe fn download<T: bytemuck::AnyBitPattern + bytemuck::NoUninit>(
         &self,
         from: Address,
@@ -198,49 +199,49 @@ impl Queue {
     ) -> Result<()> {
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(to);
         if !bytes.is_empty() {
-            // SAFETY: the caller's promise; the target lives until the stream is done
+            // SAFETY: by the caller's guarantee; the target lives until the stream is done
             unsafe { self.device.driver().download(from, bytes.as_mut_ptr(), bytes.len(), self.stream)? };
         }
         self.device.driver().synchronize(self.stream)
     }
 
-    /// Orders free memory by its address: who takes the same from the same memory gets it at the
-    /// same places.
-    pub(crate) fn arrange(&self) {
-        self.room().free.values_mut().for_each(|all| all.sort_unstable());
+    /// Sorts free memory by address, so that the same sequence of allocations gives the same
+    /// addresses.
+    pub(crate) fn sort_free_memory(&self) {
+        self.free_memory().free.values_mut().for_each(|all| all.sort_unstable());
     }
 
-    fn room(&self) -> MutexGuard<'_, Room> {
-        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    fn free_memory(&self) -> MutexGuard<'_, FreeMemory> {
+        self.free_memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is given to this stream from now on waits for the work of the one that trains.
-    fn follow(&self) -> Result<()> {
+    /// Makes later work of this stream wait for the work of the compute stream.
+    fn wait_for_compute(&self) -> Result<()> {
         let Some(compute) = self.device.compute_stream().filter(|&compute| compute != self.stream) else {
             return Ok(());
         };
         let driver = self.device.driver();
         let event = driver.event(false)?;
         let followed = driver.record(event, compute).and_then(|()| driver.wait(self.stream, event));
-        // SAFETY: the driver keeps an event until who waits for it has it
+        // SAFETY: the driver keeps an event until its waiters are done
         unsafe { driver.destroy_event(event) };
         followed
     }
 }
 
-/// Waits for the work of this stream and of the one that trains.
+/// Waits for the work of this stream and of the compute stream.
 impl MemoryCache for Queue {
     fn trim(&self) -> Result<()> {
-        // held while the streams are waited for: what is freed meanwhile may still be read
-        let mut room = self.room();
+        // locked while the streams are waited for, because memory freed meanwhile may still be read
+        let mut memory = self.free_memory();
         self.device.driver().synchronize(self.stream)?;
         if let Some(compute) = self.device.compute_stream() {
             self.device.driver().synchronize(compute)?;
         }
-        room.settle(&self.device, true)?;
-        for (size, all) in std::mem::take(&mut room.free) {
+        memory.reclaim(&self.device, true)?;
+        for (size, all) in std::mem::take(&mut memory.free) {
             for at in all {
-                // SAFETY: nobody holds it, and all work that used it is done
+                // SAFETY: the memory is not in use, and all work that used it is done
                 unsafe { self.device.give(at, size) };
             }
         }
@@ -250,16 +251,16 @@ impl MemoryCache for Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // what cannot be waited for is lost with the device
+        // memory that cannot be waited for is lost with the device
         if self.trim().is_ok() {
             let driver = self.device.driver();
-            let room = self.room.get_mut().unwrap_or_else(PoisonError::into_inner);
-            for event in room.events.drain(..) {
-                // SAFETY: the queue goes, and nothing waits for it
+            let memory = self.free_memory.get_mut().unwrap_or_else(PoisonError::into_inner);
+            for event in memory.events.drain(..) {
+                // SAFETY: the queue is being dropped, and nothing waits for the event
                 unsafe { driver.destroy_event(event) };
             }
             self.device.forget_stream(self.stream);
-            // SAFETY: its work is done, and no one has it any more
+            // SAFETY: its work is done, and the stream is not used again
             unsafe { driver.destroy_stream(self.stream) };
         }
     }
@@ -271,49 +272,49 @@ impl std::fmt::Debug for Queue {
     }
 }
 
-/// Up to the next of eight steps between two powers of two, and to whole grains.
+/// Rounds up to the next of eight steps between two powers of two, and to whole grains.
 fn rounded(bytes: u64) -> u64 {
     let step = (bytes.next_power_of_two() / 16).clamp(GRAIN, LARGE_GRAIN);
     bytes.div_ceil(step) * step
 }
 
-/// Memory of a queue. Dropping it lets the queue use it again, after what is queued so far.
+/// Memory of a queue. After a drop, the queue reuses it behind the work queued so far.
 #[derive(Debug)]
 pub struct Buffer {
     queue: Arc<Queue>,
     at: Address,
     bytes: usize,
     size: u64,
-    /// Whether no other stream reads it.
+    /// True if no other stream reads it.
     is_scratch: bool,
 }
 
 impl Buffer {
-    /// Where it is.
+    /// Address of the memory.
     pub fn address(&self) -> Address {
         self.at
     }
 
-    /// How many bytes.
+    /// Number of bytes.
     pub(crate) fn len(&self) -> usize {
         self.bytes
     }
 
-    /// The queue it is of.
+    /// Queue that owns the memory.
     pub fn queue(&self) -> &Arc<Queue> {
         &self.queue
     }
 
-    /// Copies values to the host, after all work of the queue so far. Waits.
+    /// Copies values to the host after all work of the queue so far, and waits for them.
     ///
     /// # Errors
     /// The driver fails.
     ///
     /// # Panics
-    /// There are not as many.
+    /// The memory has fewer values.
     pub fn download<T: bytemuck::AnyBitPattern + bytemuck::NoUninit>(&self, to: &mut [T]) -> Result<()> {
         assert!(size_of_val(to) <= self.bytes, "{} bytes of {}", size_of_val(to), self.bytes);
-        // SAFETY: it was just seen that they are there
+        // SAFETY: the assertion above ensures this many values
         unsafe { self.queue.download(self.at, to) }
     }
 }
@@ -324,15 +325,15 @@ impl Drop for Buffer {
             return;
         }
         let Queue { device, stream: home, .. } = &*self.queue;
-        let mut room = self.queue.room();
+        let mut memory = self.queue.free_memory();
         let other = device.compute_stream().filter(|compute| !self.is_scratch && compute != home);
         let Some(compute) = other else {
-            return room.free.entry(self.size).or_default().push(self.at);
+            return memory.free.entry(self.size).or_default().push(self.at);
         };
-        let event = room.events.pop().map_or_else(|| device.driver().event(false), Ok);
+        let event = memory.events.pop().map_or_else(|| device.driver().event(false), Ok);
         match event.and_then(|event| device.driver().record(event, compute).map(|()| event)) {
-            Ok(event) => room.pending.push_back((event, self.size, self.at)),
-            Err(error) => device.fail(error), // it is not used again
+            Ok(event) => memory.pending.push_back((event, self.size, self.at)),
+            Err(error) => device.fail(error), // the memory is not reused
         }
     }
 }
@@ -356,8 +357,8 @@ impl DeviceMemory for Buffer {
             return;
         }
         let (driver, to) = (self.queue.device.driver(), self.at.offset(at));
-        // SAFETY: it was just seen that they fit; the source has been read, or is locked, when this
-        // returns
+        // SAFETY: the assertion above ensures that the bytes fit; the source has been read, or is
+        // locked, when this returns
         let done = unsafe { driver.upload(from.as_ptr(), to, from.len(), self.queue.stream) };
         done.unwrap_or_else(|error| self.queue.device.fail(error));
     }
@@ -367,9 +368,9 @@ impl DeviceMemory for Buffer {
         if to.is_empty() || self.queue.device.has_failed() {
             return;
         }
-        // the stream that trains may have written it
-        let done = self.queue.follow().and_then(|()| {
-            // SAFETY: it was just seen that they are there
+        // the compute stream may have written it
+        let done = self.queue.wait_for_compute().and_then(|()| {
+            // SAFETY: the assertion above ensures this many bytes
             unsafe { self.queue.download(self.at.offset(at), to) }
         });
         done.unwrap_or_else(|error| self.queue.device.fail(error));
@@ -382,11 +383,11 @@ impl DeviceMemory for Buffer {
         if device.has_failed() || bytes == 0 || !device.reaches(there) {
             return bytes == 0;
         }
-        // the other stream is done with them before this one reads, and this one before the other
-        // writes again
-        let copied = other.queue.follow().and_then(|()| other.queue.synchronize()).and_then(|()| {
-            // SAFETY: both are that large; the source stays until the copy is done, which is waited
-            // for
+        // the other stream finishes with the bytes before this one reads, and this one before the
+        // other writes again
+        let copied = other.queue.wait_for_compute().and_then(|()| other.queue.synchronize()).and_then(|()| {
+            // SAFETY: both have this size; the source is valid until the copy is done, which is
+            // waited for
             unsafe { device.driver().copy(other.at, self.at, bytes, self.queue.stream)? };
             self.queue.synchronize()
         });
@@ -399,7 +400,7 @@ impl DeviceMemory for Buffer {
     }
 }
 
-/// Memory of a queue for matrices.
+/// Memory of a queue as an allocator for matrices.
 #[derive(Clone, Debug)]
 pub struct Memory(pub Arc<Queue>);
 
@@ -434,7 +435,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn at_most_an_eighth_is_wasted() {
+    fn rounding_wastes_at_most_an_eighth() {
         assert_eq!([0, 1, 512, 513].map(rounded), [0, 512, 512, 1024]);
         assert_eq!(rounded(69 << 30), 69 << 30);
         assert_eq!(rounded((69 << 30) + 1), (69 << 30) + LARGE_GRAIN);

@@ -7,18 +7,18 @@ use crate::{
     driver::{Address, Shape},
 };
 
-/// Values of a tile (`kernels/scan.cu`).
+/// Values per tile (`kernels/scan.cu`).
 const TILE: usize = 2048;
 
-/// Replaces the `count` values (u32) at `values` by the sums of those before each, and the one
-/// behind them by the sum of all, which also goes to `total` as u64. Sums beyond 32 bits wrap, but
-/// for the total. O(count), three kernels.
+/// Replaces the `count` values (u32) at `values` by the sums of the values before each, and the
+/// value after them by the total, which is also written to `total` as u64. Sums beyond 32 bits
+/// wrap, except for the total. O(count), three kernels.
 ///
 /// # Errors
-/// There is not enough memory, or the driver fails.
+/// Memory is insufficient, or the driver fails.
 ///
 /// # Safety
-/// `values` has room for `count + 1` values of the queue's device, and `total` for one of 64 bits.
+/// `values` has `count + 1` values on the queue's device, and `total` one of 64 bits.
 pub(crate) unsafe fn exclusive(
     queue: &Arc<Queue>,
     values: Address,
@@ -29,7 +29,7 @@ pub(crate) unsafe fn exclusive(
     let sums = queue.scratch(8 * tiles)?;
     let one = Shape { grid: [1, 1, 1], block: [1024, 1, 1], shared: 0 };
     let threads = (tiles * TILE / 8).max(1);
-    // SAFETY: a sum for each tile; the caller's promise for the rest
+    // SAFETY: there is a sum for each tile; by the caller's guarantee for the rest
     unsafe {
         queue.run("scan_sums", tiles * TILE / 8, arguments![values, count, sums.address()])?;
         queue.launch("scan_tiles", one, arguments![sums.address(), tiles, total])?;

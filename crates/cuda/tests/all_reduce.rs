@@ -1,4 +1,4 @@
-//! Sums over several devices: of the processor, or, with `GRAPHMILL_TEST_DEVICE`, NVIDIA's where
+//! Sums over several devices: simulated ones, or, with `GRAPHMILL_TEST_DEVICE`, NVIDIA devices if
 //! there are two and NCCL.
 
 mod device;
@@ -9,7 +9,7 @@ use graphmill_core::keyed::{Stream, key};
 use graphmill_cuda::{AllReduce, Cuda, Device, Error, driver::Arithmetic, driver::shim::Options};
 use graphmill_nn::{Backend, Matrix, backend::ElementOps};
 
-/// Whether there are so many devices and something that sums over them.
+/// Backends of this many devices and their sums, if both are available.
 fn sums_over(count: usize) -> Option<(Vec<Cuda>, AllReduce)> {
     if device::count() < count {
         return None;
@@ -36,7 +36,7 @@ fn random(rows: usize, cols: usize, seed: u64) -> Matrix {
 }
 
 #[test]
-fn every_rank_gets_the_sums_of_a_fixed_order() {
+fn every_rank_receives_sums_in_rank_order() {
     for count in 1..=4 {
         let Some((cudas, all)) = sums_over(count) else { return };
         assert_eq!(all.num_ranks(), count);
@@ -54,7 +54,7 @@ fn every_rank_gets_the_sums_of_a_fixed_order() {
                 sum
             })
             .collect();
-        // what is queued before is part of the sums, whoever records it
+        // work queued before is part of the sums, even if it is recorded
         for (cuda, rank) in cudas.iter().zip(&mut ranks) {
             cuda.begin_replayable_step();
             rank.iter_mut().for_each(|matrix| cuda.scale(2.0, matrix.view_mut()));
@@ -71,7 +71,7 @@ fn every_rank_gets_the_sums_of_a_fixed_order() {
                 let is_shim = std::env::var_os("GRAPHMILL_TEST_DEVICE").is_none();
                 let got = matrix.view().host();
                 if is_shim || count <= 2 {
-                    // two numbers have one sum
+                    // the sum of two numbers does not depend on their order
                     assert_eq!(got, expected);
                 }
                 assert!(got.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-5), "{count} devices");
@@ -84,9 +84,9 @@ fn every_rank_gets_the_sums_of_a_fixed_order() {
 }
 
 #[test]
-#[should_panic(expected = "matrices of one shape each")]
-fn other_shapes_are_a_bug() {
-    let Some((_cudas, all)) = sums_over(2) else { panic!("matrices of one shape each") };
+#[should_panic(expected = "matrices of equal shapes")]
+fn unequal_shapes_panic() {
+    let Some((_cudas, all)) = sums_over(2) else { panic!("matrices of equal shapes") };
     let (mut one, mut other) = (random(2, 3, 1), random(3, 3, 2));
     let _ = all.sum(vec![vec![one.view_mut()], vec![other.view_mut()]]);
 }

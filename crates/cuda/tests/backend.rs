@@ -1,5 +1,5 @@
-//! The operations on a device, here the processor, against the reference backend's and, in other
-//! orders of threads and blocks, against their own bits; and whole models.
+//! Operations on a simulated device against the reference backend, and against themselves in other
+//! orders of threads and blocks; and whole models.
 
 mod counting;
 mod device;
@@ -34,13 +34,13 @@ use graphmill_nn::{
 use operations::{OPERATIONS, Shape};
 use proptest::prelude::*;
 
-/// A backend on a processor that runs threads in this order.
+/// Backend on a simulated device with this order of threads.
 fn backend(order: Threads) -> Cuda {
     let device = device::device(0, Options { memory: 1 << 30, guard: true, order, ..Options::default() });
     Cuda::new(&device, Arithmetic::F32).unwrap()
 }
 
-/// Fails where an operation's outputs differ by more than its tolerance.
+/// Asserts that the outputs of every operation agree within its tolerance.
 fn compare(shape: impl Fn(&str) -> Shape) {
     let cuda = backend(Threads::Forward);
     for &(name, tolerance, run) in OPERATIONS {
@@ -51,7 +51,7 @@ fn compare(shape: impl Fn(&str) -> Shape) {
         cuda.check().unwrap_or_else(|error| panic!("{name}, {shape:?}: {error}"));
         assert_eq!(got.len(), expected.len(), "{name}");
         for (i, (x, y)) in got.iter().zip(&expected).enumerate() {
-            // written so that a NaN fails
+            // written so that NaN fails
             let close = (x - y).abs() <= tolerance * largest;
             assert!(close, "{name}, {shape:?}: output {i} is {x}, should be {y}");
         }
@@ -62,7 +62,7 @@ fn shapes() -> impl Strategy<Value = Shape> {
     let width = prop_oneof![1usize..20, prop::sample::select(vec![31, 32, 33, 64, 65, 100, 128, 129])];
     ((0usize..40, width, 0usize..20), (1usize..6, 0usize..24, 0usize..20, 0usize..9), any::<u64>()).prop_map(
         |((rows, cols, inner), (heads, dst, extra_src, degree), seed)| {
-            // destinations without any source have no edges
+            // without sources, destinations have no edges
             Shape { rows, cols, inner, heads, dst, extra_src, degree, seed }
         },
     )
@@ -85,19 +85,19 @@ fn wide_rows_agree_with_the_reference() {
 }
 
 #[test]
-fn nothing_agrees_with_the_reference() {
+fn empty_inputs_agree_with_the_reference() {
     let nothing = Shape { rows: 0, cols: 3, inner: 0, heads: 1, dst: 0, extra_src: 0, degree: 0, seed: 0 };
     compare(|_| nothing);
     compare(|_| Shape { rows: 4, inner: 2, dst: 5, ..nothing });
     compare(|_| Shape { rows: 1, inner: 1, dst: 1, extra_src: 1, degree: 2, cols: 1, ..nothing });
 }
 
-/// Big enough for every sum to be cut and for a destination whose edges a block of threads shares;
-/// everything ends unevenly.
+/// Large enough to split every sum, and for a destination whose edges a block of threads shares;
+/// all sizes are uneven.
 const BIG: Shape =
     Shape { rows: 601, cols: 37, inner: 70, heads: 3, dst: 31, extra_src: 77, degree: 140, seed: 5 };
 
-/// As [`BIG`]; products are cut later than other operations.
+/// [`BIG`], with other sizes for products, which are split later than other operations.
 fn big(name: &str) -> Shape {
     if name.starts_with("gemm") { Shape { rows: 1301, heads: 2, ..BIG } } else { BIG }
 }
@@ -108,7 +108,7 @@ fn large_inputs_agree_with_the_reference() {
 }
 
 #[test]
-fn any_order_of_threads_gives_the_same_bits() {
+fn results_do_not_depend_on_the_order_of_threads() {
     let orders = [Threads::Forward, Threads::Reverse, Threads::Shuffled(1), Threads::Shuffled(2)];
     let all = orders.map(backend);
     for &(name, _, run) in OPERATIONS {
@@ -129,16 +129,16 @@ fn random(rows: usize, cols: usize, seed: u64) -> Matrix {
     Matrix::from_slice(rows, cols, &data)
 }
 
-/// The largest difference.
+/// Largest absolute difference.
 fn distance(x: &Matrix, y: &Matrix) -> f32 {
     assert_eq!((x.num_rows(), x.num_cols()), (y.num_rows(), y.num_cols()));
     let gaps = x.view().host().iter().zip(y.view().host()).map(|(a, b)| (a - b).abs());
-    // NaN must not be lost in the maximum
+    // a NaN must survive the maximum
     gaps.fold(0.0, |most, gap| if gap <= most { most } else { gap })
 }
 
 #[test]
-fn sparse_rows_are_read_as_dense_ones() {
+fn sparse_rows_match_dense_rows() {
     let (rows, cols, width) = (70, 40, 33);
     let mut x = random(rows, cols, 1);
     x.view_mut().host().iter_mut().filter(|x| **x < 0.6).for_each(|x| *x = 0.0);
@@ -181,7 +181,7 @@ fn sparse_rows_are_read_as_dense_ones() {
     assert_eq!(out.view().host(), [x.rows(5..6).host(), x.rows(4..5).host()].concat());
 }
 
-/// A local block whose destinations have 0, 1, 2, 3, 0, 1 .. random in-neighbours, transposed.
+/// A transposed local block whose destinations have 0, 1, 2, 3, 0, 1, ... random in-neighbours.
 fn block(num_dst: usize, num_src: usize, weighted: bool, seed: u64) -> Block {
     let mut stream = Stream::new(key(&[seed, 2]));
     let mut block = Block { num_dst, num_src, indptr: vec![0], ..Block::default() };
@@ -211,7 +211,7 @@ fn long_rows() -> Block {
     block
 }
 
-/// All close, by how large they may be.
+/// Asserts that all matrices are close, relative to their size.
 fn assert_close(found: &[Matrix], expected: &[Matrix], what: &str) {
     for (i, (x, y)) in found.iter().zip(expected).enumerate() {
         let largest = y.view().host().iter().fold(1.0, |m: f32, x| m.max(x.abs()));
@@ -222,11 +222,11 @@ fn assert_close(found: &[Matrix], expected: &[Matrix], what: &str) {
 const ORDERS: [Threads; 4] = [Threads::Forward, Threads::Reverse, Threads::Shuffled(1), Threads::Shuffled(3)];
 
 #[test]
-fn blocks_of_threads_share_the_edges_of_long_rows_in_maxima() {
+fn maxima_over_long_rows_match_the_reference() {
     let block = long_rows();
     for cols in [3, 8, 150, 132] {
         let (mut src, grad) = (random(5, cols, 1), random(3, cols, 2));
-        // some are equal: the first edge wins
+        // some values are equal: the first edge must be chosen
         src.view_mut().host().iter_mut().for_each(|x| *x = (2.0 * *x).round());
         let run = |backend: &dyn Backend| {
             let (mut dst, mut back, mut arg) = (random(3, cols, 3), random(5, cols, 4), ArgMax::default());
@@ -252,7 +252,7 @@ fn blocks_of_threads_share_the_edges_of_long_rows_in_maxima() {
 }
 
 #[test]
-fn blocks_of_threads_share_the_edges_of_long_rows_in_attention() {
+fn attention_over_long_rows_matches_the_reference() {
     let block = long_rows();
     let entries = block.num_edges() + block.num_dst;
     for (heads, width) in [(1, 7), (3, 8), (2, 50)] {
@@ -357,7 +357,7 @@ fn blocks_of_threads_share_the_edges_of_long_rows_in_attention() {
 }
 
 #[test]
-fn squares_come_back_once() {
+fn squares_are_downloaded_once() {
     let driver = Counting::new(device::driver(0, Options { memory: 1 << 28, ..Options::default() }));
     let cuda = Cuda::new(&Device::new(driver.clone(), 0, 0).unwrap(), Arithmetic::F32).unwrap();
     let all = [random(70, 40, 1), random(1, 1, 2), random(3000, 9, 3)];
@@ -368,13 +368,13 @@ fn squares_come_back_once() {
 }
 
 #[test]
-fn blocks_of_threads_share_the_edges_of_long_rows() {
+fn sums_over_long_rows_match_the_reference() {
     let block = long_rows();
     for (edge, own) in [
         (EdgeWeight::One, OwnWeight::Constant(0.5)),
         (EdgeWeight::Mean, OwnWeight::Stored),
         (EdgeWeight::Stored, OwnWeight::None),
-        (EdgeWeight::Normalised, OwnWeight::None),
+        (EdgeWeight::Normalized, OwnWeight::None),
     ] {
         let weighting = AggregationWeights { edge, own };
         for cols in [3, 8, 150, 132] {
@@ -409,7 +409,7 @@ fn blocks_of_threads_share_the_edges_of_long_rows() {
     }
 }
 
-/// What a model trains on.
+/// Training batch of a model.
 struct Batch {
     blocks: Vec<Block>,
     orders: Vec<ProductOrder>,
@@ -417,13 +417,13 @@ struct Batch {
     label: Vec<i32>,
 }
 
-/// The moments of Adam, by parameter.
+/// Moments of Adam, by parameter.
 type Moments = Vec<[Matrix; 2]>;
 
 const CLASSES: usize = 5;
 const SEEDS: usize = 12;
 
-/// One step of training; the loss.
+/// Runs one training step and returns the loss.
 fn step(backend: &dyn Backend, model: &mut Model, moments: &mut Moments, batch: &Batch, t: i32) -> f64 {
     let Batch { blocks, orders, x, label } = batch;
     let pass = Pass { backend, training: true, key: 42 + t as u64 };
@@ -463,7 +463,7 @@ fn step(backend: &dyn Backend, model: &mut Model, moments: &mut Moments, batch: 
     loss
 }
 
-/// A model's losses and parameters after some steps.
+/// Losses and parameters of a model after several steps.
 fn train(
     backend: &dyn Backend,
     model: &mut Model,
@@ -488,7 +488,7 @@ fn train(
 }
 
 #[test]
-fn models_train_as_on_the_reference_and_only_losses_come_back() {
+fn training_matches_the_reference_and_downloads_only_losses() {
     let named =
         |model: &str| ModelConfig { model: model.into(), hidden: 8, dropout: 0.3, ..ModelConfig::default() };
     let configs = [
@@ -509,7 +509,7 @@ fn models_train_as_on_the_reference_and_only_losses_come_back() {
         let new = || Model::new(&config, 7, CLASSES, 3).unwrap();
         let mut model = new();
         let sizes = [SEEDS, 25, 40, 60];
-        let weighted = model.wants_symmetric_weights();
+        let weighted = model.needs_symmetric_weights();
         let blocks: Vec<Block> = (0..model.num_layers())
             .rev()
             .map(|l| block(sizes[l], sizes[l + 1], weighted, l as u64))
@@ -536,7 +536,7 @@ fn models_train_as_on_the_reference_and_only_losses_come_back() {
 }
 
 #[test]
-fn the_first_failure_stays() {
+fn the_first_error_is_sticky() {
     let device = device::device(0, Options { memory: 1 << 20, ..Options::default() });
     let cuda = Cuda::new(&device, Arithmetic::F32).unwrap();
     let mut x = Matrix::zeros(4, 4);

@@ -1,5 +1,4 @@
-//! Rows from devices are those of the table, byte by byte, and what is said about where they came
-//! from is true.
+//! Rows from devices equal those of the table, byte by byte, and the reported traffic is correct.
 
 mod device;
 
@@ -31,7 +30,7 @@ fn device(index: usize, order: Order) -> Arc<Device> {
     device::device(index, Options { order, ..Options::default() })
 }
 
-/// Rows of which each value says where it stands, and what they are as f32.
+/// Table whose values encode their position, and its values as f32.
 fn table(rows: usize, dim: usize, kind: TableType) -> (TableData, Vec<f32>) {
     let value = |i: usize| keyed::mix(i as u64) as u16 & 0x3fff;
     match kind {
@@ -64,7 +63,7 @@ fn orders() -> impl Strategy<Value = Order> {
     prop_oneof![Just(Order::Forward), Just(Order::Reverse), any::<u64>().prop_map(Order::Shuffled)]
 }
 
-/// Widths of rows for units of 16, 4 and 2 bytes, shorter and longer than a warp's reach.
+/// Widths of rows for units of 16, 4 and 2 bytes, shorter and longer than one pass of a warp.
 fn dims() -> impl Strategy<Value = usize> {
     prop_oneof![
         Just(1usize),
@@ -91,7 +90,7 @@ fn ranking(rows: usize, seed: u64) -> Vec<NodeId> {
     all
 }
 
-/// Reads a batch in all the ways there are; rows by tier.
+/// Reads a batch by every method and returns its rows by tier.
 fn read(feature: &dyn Feature, wide: &[f32], ids: &[NodeId]) -> [u64; 3] {
     let dim = feature.dim();
     let expected = rows_of(wide, dim, ids);
@@ -126,7 +125,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn tiers_of_one_device_and_of_several_give_the_tables_rows(
+    fn tiers_return_the_rows_of_the_table(
         (rows, dim, kind) in (1usize..90, dims(), kinds()),
         (seed, order) in (any::<u64>(), orders()),
         (slots, devices, placement) in (0usize..100, 1usize..4, 0u8..3),
@@ -136,9 +135,10 @@ proptest! {
         let devices = devices.min(device::count());
         let all: Vec<Arc<Device>> = (0..devices).map(|i| device(i, order)).collect();
         let stored = Stored::new(&all[0], &data, dim).unwrap();
-        let placement = [Placement::Shard, Placement::Interleave, Placement::Replicate(0.4)][usize::from(placement)];
-        let held = placed(&ranking(rows, seed), slots, devices, placement);
-        let tiers = Tiered::new(&all, &stored, &held).unwrap();
+        let placements = [Placement::Shard, Placement::Interleave, Placement::Replicate(0.4)];
+        let placement = placements[usize::from(placement)];
+        let assigned = placed(&ranking(rows, seed), slots, devices, placement);
+        let tiers = Tiered::new(&all, &stored, &assigned).unwrap();
         prop_assert_eq!(tiers.len(), devices);
         for (own, tier) in tiers.iter().enumerate() {
             prop_assert_eq!((tier.dim(), tier.num_rows()), (dim, rows));
@@ -146,11 +146,11 @@ proptest! {
                 let ids: Vec<NodeId> = ids.iter().map(|v| v % rows as NodeId).collect();
                 let mut expected = [0; 3];
                 for v in &ids {
-                    let slot = held.ids.iter().position(|u| u == v);
+                    let slot = assigned.ids.iter().position(|u| u == v);
                     let tier = match slot {
                         None => 2,
-                        Some(slot) if devices == 1 || slot < held.everywhere => 0,
-                        Some(slot) => usize::from(usize::from(held.owners[slot]) != own),
+                        Some(slot) if devices == 1 || slot < assigned.everywhere => 0,
+                        Some(slot) => usize::from(usize::from(assigned.owners[slot]) != own),
                     };
                     expected[tier] += 1;
                 }
@@ -161,7 +161,7 @@ proptest! {
     }
 
     #[test]
-    fn first_in_first_out_finds_what_the_processors_policy_does(
+    fn fifo_hits_match_the_policy_on_the_cpu(
         (rows, dim, kind) in (1usize..90, dims(), kinds()),
         (slots, order) in (0usize..100, orders()),
         batches in batches(90),
@@ -187,7 +187,7 @@ proptest! {
     }
 
     #[test]
-    fn a_hand_passes_what_was_used_once(
+    fn sieve_keeps_rows_used_since_the_last_pass(
         (rows, dim, kind) in (1usize..40, dims(), kinds()),
         (slots, order) in (0usize..24, orders()),
         batches in prop::collection::vec(prop::collection::vec(0u32..40, 0..14), 1..14),
@@ -206,7 +206,7 @@ proptest! {
     }
 }
 
-/// The hand's way, step by step.
+/// Model of the hand, step by step.
 struct Model {
     holder: Vec<Option<NodeId>>,
     used: Vec<bool>,
@@ -218,12 +218,12 @@ impl Model {
         Self { holder: vec![None; slots], used: vec![false; slots], hand: 0 }
     }
 
-    /// How many of the rows were there.
+    /// Admits a batch and returns its number of hits.
     fn batch(&mut self, ids: &[NodeId]) -> u64 {
         let slots = self.holder.len();
         let (mut hits, mut missing) = (0, Vec::new());
         for &v in ids {
-            match self.holder.iter().position(|held| *held == Some(v)) {
+            match self.holder.iter().position(|assigned| *assigned == Some(v)) {
                 Some(slot) => {
                     self.used[slot] = true;
                     hits += 1;
@@ -246,12 +246,12 @@ impl Model {
 }
 
 #[test]
-fn all_rows_may_be_on_the_device() {
+fn caches_may_hold_all_rows() {
     let (data, wide) = table(500, 16, TableType::F32);
     let device = device(0, Order::Shuffled(4));
     let stored = Stored::new(&device, &data, 16).unwrap();
-    let held = placed(&ranking(500, 3), 500, 1, Placement::Interleave);
-    let tier = Tiered::new(&[device], &stored, &held).unwrap().pop().unwrap();
+    let assigned = placed(&ranking(500, 3), 500, 1, Placement::Interleave);
+    let tier = Tiered::new(&[device], &stored, &assigned).unwrap().pop().unwrap();
     assert_eq!(tier.device_bytes(), 500 * 64);
     let ids: Vec<NodeId> = (0..700).map(|i| i * 37 % 500).collect();
     assert_eq!(read(&tier, &wide, &ids), [700, 0, 0]);
@@ -259,26 +259,26 @@ fn all_rows_may_be_on_the_device() {
 }
 
 #[test]
-fn rows_that_are_not_there_are_refused() {
+fn missing_rows_are_errors() {
     let (data, _) = table(5, 4, TableType::F16);
     let device = device(0, Order::Forward);
     let stored = Stored::new(&device, &data, 4).unwrap();
     let cache = Dynamic::new(&device, &stored, 2, Policy::Fifo).unwrap();
     let error = cache.gather(&[1, 5], &mut Matrix::default()).unwrap_err().to_string();
     assert!(error.contains("row 5") && error.contains("5 rows"), "{error}");
-    let held = placed(&[7], 1, 1, Placement::Interleave);
-    assert!(Tiered::new(&[device], &stored, &held).is_err());
+    let assigned = placed(&[7], 1, 1, Placement::Interleave);
+    assert!(Tiered::new(&[device], &stored, &assigned).is_err());
 }
 
 #[test]
-fn memory_that_cannot_be_locked_is_copied() {
-    // what is smaller than 32 MiB may share its pages
+fn unlockable_memory_is_copied() {
+    // memory below 32 MiB may share its pages
     let small = Stored::new(&device(0, Order::Forward), &table(40, 6, TableType::F32).0, 6).unwrap();
     assert!(small.mapped().is_copy());
     let (data, wide) = table(1_400_000, 6, TableType::F32);
     let device = device(0, Order::Forward);
     let first = Stored::new(&device, &data, 6).unwrap();
-    // the second finds it locked
+    // the second one finds it already locked
     let second = Stored::new(&device, &data, 6).unwrap();
     assert!(!first.mapped().is_copy() && second.mapped().is_copy());
     let cache = Dynamic::new(&device, &second, 4, Policy::Sieve).unwrap();
@@ -288,13 +288,13 @@ fn memory_that_cannot_be_locked_is_copied() {
 }
 
 #[test]
-fn ids_that_a_device_drew_need_no_copy() {
+fn ids_on_the_device_are_not_copied() {
     let (data, wide) = table(90, 8, TableType::F32);
     let device = device(0, Order::Shuffled(2));
     let queue = Queue::new(&device).unwrap();
     let stored = Stored::new(&device, &data, 8).unwrap();
-    let held = placed(&ranking(90, 3), 30, 1, Placement::Interleave);
-    let tier = Tiered::new(std::slice::from_ref(&device), &stored, &held).unwrap().pop().unwrap();
+    let assigned = placed(&ranking(90, 3), 30, 1, Placement::Interleave);
+    let tier = Tiered::new(std::slice::from_ref(&device), &stored, &assigned).unwrap().pop().unwrap();
     let cache = Dynamic::new(&device, &stored, 20, Policy::Fifo).unwrap();
     for first in 0..3 {
         let ids: Vec<NodeId> = (0..40).map(|i| (first * 13 + i * 7) % 90).collect();

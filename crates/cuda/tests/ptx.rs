@@ -17,7 +17,7 @@ use zip::ZipArchive;
 const KERNEL: &str = "extern \"C\" __global__ void";
 /// Declaration of a kernel in PTX.
 const ENTRY: &str = ".visible .entry ";
-/// Advice that ends every failure.
+/// Advice at the end of every failure.
 const FIX: &str = "run cargo xtask cuda compile";
 
 /// Directory of the crate.
@@ -26,7 +26,7 @@ fn root() -> &'static Path {
 }
 
 #[test]
-fn every_kernel_of_the_sources_has_been_compiled() {
+fn every_kernel_of_the_sources_is_compiled() {
     let mut files = BTreeSet::new();
     let mut all = BTreeSet::new();
     for entry in fs::read_dir(root().join("kernels")).unwrap() {
@@ -64,7 +64,7 @@ fn every_kernel_of_the_sources_has_been_compiled() {
 }
 
 #[test]
-fn modules_are_for_the_oldest_devices_and_drivers() {
+fn modules_target_the_oldest_supported_devices_and_drivers() {
     for module in MODULES {
         let text = module.text().unwrap();
         assert!(text.contains(".target sm_80"), "{}", module.name);

@@ -1,8 +1,9 @@
-//! Steps that come again: captured once and replayed, with the bits of those that are launched; and
-//! what ends a graph.
+//! Repeated steps: captured once and replayed, with the bits of launched steps; and the conditions
+//! that invalidate graphs.
 //!
-//! The device for tests refuses what NVIDIA's driver refuses while work is captured, and spoils the
-//! capture: taking or giving memory, waiting, copies from the host. That a run's steps are captured
+//! The simulated device rejects the same calls during a capture as NVIDIA's driver, and invalidates
+//! the capture: allocations, frees, waits, copies from the host. A successful capture therefore
+//! proves that a step makes no such calls.
 //! at all shows that nothing of it happens.
 
 mod counting;
@@ -41,7 +42,7 @@ fn random(rows: usize, cols: usize, seed: u64) -> Matrix {
     Matrix::from_slice(rows, cols, &data)
 }
 
-/// A destination of many edges, and many of few.
+/// One destination with many edges, and many with few.
 fn block(num_dst: usize, num_src: usize, weighted: bool, seed: u64) -> Block {
     let mut draws = Draws::new(key(&[seed, 2]));
     let mut block = Block { num_dst, num_src, indptr: vec![0], ..Block::default() };
@@ -59,7 +60,7 @@ fn block(num_dst: usize, num_src: usize, weighted: bool, seed: u64) -> Block {
     block
 }
 
-/// What a model trains on.
+/// Training batch of a model.
 struct Batch {
     blocks: Vec<Block>,
     orders: Vec<ProductOrder>,
@@ -70,7 +71,7 @@ struct Batch {
 impl Batch {
     fn new(model: &Model, seeds: usize) -> Self {
         let sizes = [seeds, 2 * seeds + 1, 3 * seeds, 5 * seeds];
-        let weighted = model.wants_symmetric_weights();
+        let weighted = model.needs_symmetric_weights();
         let blocks: Vec<Block> = (0..model.num_layers())
             .rev()
             .map(|l| block(sizes[l], sizes[l + 1], weighted, (seeds + l) as u64))
@@ -81,7 +82,7 @@ impl Batch {
     }
 }
 
-/// A model that learns, as the engine has it: its matrices are kept from step to step.
+/// A training model as in the engine: its matrices are reused from step to step.
 struct Learner<'a> {
     backend: &'a dyn Backend,
     model: Model,
@@ -101,7 +102,7 @@ impl<'a> Learner<'a> {
         }
     }
 
-    /// One step, as one that comes again if `again`; the bits of its loss.
+    /// Runs one step, replayable if `again`, and returns the bits of its loss.
     fn step(&mut self, batch: &Batch, again: bool) -> u64 {
         if again {
             self.backend.begin_replayable_step();
@@ -109,7 +110,7 @@ impl<'a> Learner<'a> {
         let Self { backend, model, optimizer, acts, steps } = self;
         *steps += 1;
         let backend = *backend;
-        // keys, rates and labels differ from step to step
+        // keys, rates and labels differ between steps
         let pass = Pass { backend, training: true, key: 42 + *steps };
         let mut label = batch.label.clone();
         label.rotate_left(*steps as usize % 3);
@@ -135,7 +136,7 @@ impl<'a> Learner<'a> {
         loss.to_bits()
     }
 
-    /// The bits of all parameters.
+    /// Bits of all parameters.
     fn parameters(&self) -> Vec<u32> {
         let mut bits = Vec::new();
         self.model.visit(&mut |_, param| {
@@ -197,7 +198,7 @@ fn replayed_steps_have_the_bits_of_launched_ones() {
 }
 
 #[test]
-fn another_batch_is_captured_anew() {
+fn each_batch_is_captured_separately() {
     let sizes = [12, 12, 12, 12, 20, 20, 20, 20, 12, 12, 20];
     let run = |again: bool| {
         let (driver, device) = device(Options::default());
@@ -216,13 +217,13 @@ fn another_batch_is_captured_anew() {
     let (launched, replayed) = (run(false), run(true));
     assert_eq!((&launched.0, &launched.1), (&replayed.0, &replayed.1));
     let Counts { captured, launched, refused, .. } = replayed.2;
-    // forward and backward of both, and what is the same whatever the batch is
+    // forward and backward of both batches, and the segments that do not depend on the batch
     assert!(captured >= 4 && launched > 4, "{captured} captured, {launched} launched");
     assert_eq!(refused, None);
 }
 
 #[test]
-fn memory_that_somebody_holds_is_not_a_graphs() {
+fn graphs_never_use_memory_of_others() {
     let run = |again: bool| {
         let (_, device) = device(Options::default());
         let cuda = cuda(&device);
@@ -233,24 +234,24 @@ fn memory_that_somebody_holds_is_not_a_graphs() {
         for step in 0..12 {
             all.push(learner.step(&batch, again && step > 0));
             if step % 3 == 2 {
-                // what steps work in is taken, filled, kept for a while and given back
+                // memory that steps use is allocated, filled, held for a while and freed
                 held = [4, 64, 400, 700, 1500, 3000].map(|bytes| cuda.queue().take(bytes).unwrap()).into();
                 for buffer in &held {
                     let (queue, at) =
                         (cuda.queue(), graphmill_core::accelerator::DeviceMemory::address(buffer));
                     let words = graphmill_core::accelerator::DeviceMemory::bytes(buffer) / 4;
-                    // SAFETY: as many words were just taken
+                    // SAFETY: this many words were just allocated
                     unsafe { device.driver().fill(Address(at), 7, words, queue.stream()).unwrap() };
                 }
             } else if step % 3 == 1 {
                 for buffer in held.drain(..) {
                     let mut word = [0u32];
                     buffer.download(&mut word).unwrap();
-                    assert_eq!(word, [7], "a step wrote to memory that is not its own");
+                    assert_eq!(word, [7], "a step wrote to memory of another owner");
                 }
             }
             if step == 7 {
-                // all that is free goes back to the driver
+                // all free memory is returned to the driver
                 device.trim().unwrap();
             }
         }
@@ -262,7 +263,7 @@ fn memory_that_somebody_holds_is_not_a_graphs() {
 }
 
 #[test]
-fn others_take_and_give_memory_meanwhile() {
+fn other_threads_may_allocate_and_free_during_replay() {
     let (_, device) = device(Options::default());
     let cuda = cuda(&device);
     let mut learner = Learner::new(&cuda, &named("sage"), "adam");
@@ -280,7 +281,7 @@ fn others_take_and_give_memory_meanwhile() {
         over.store(true, Relaxed);
         losses
     });
-    assert_eq!(device.replayed().refused, None, "a capture met what it must not");
+    assert_eq!(device.replayed().refused, None, "another thread's call invalidated a capture");
     let (_, quiet) = self::device(Options::default());
     let quiet = self::cuda(&quiet);
     let mut alone = Learner::new(&quiet, &named("sage"), "adam");
@@ -288,7 +289,7 @@ fn others_take_and_give_memory_meanwhile() {
     assert_eq!(losses, expected);
 }
 
-/// Says that a test is over, also where it fails.
+/// Signals the end of a test, even after a panic.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -298,7 +299,7 @@ impl Drop for Over<'_> {
 }
 
 #[test]
-fn memory_that_others_free_is_no_part_of_a_capture() {
+fn frees_by_other_threads_are_not_captured() {
     let (driver, device) = device(Options::default());
     driver.go_slowly();
     let cuda = cuda(&device);
@@ -309,7 +310,7 @@ fn memory_that_others_free_is_no_part_of_a_capture() {
         scope.spawn(|| {
             let queue = Queue::new(&device).unwrap();
             while !over.load(Relaxed) {
-                // an event of the stream that trains says when it may be used again
+                // an event of the compute stream marks when the memory may be reused
                 drop(queue.take(5000).unwrap());
             }
         });
@@ -319,11 +320,11 @@ fn memory_that_others_free_is_no_part_of_a_capture() {
         });
     });
     device.check().unwrap();
-    assert_eq!(device.replayed().refused, None, "a capture met what it must not");
+    assert_eq!(device.replayed().refused, None, "another thread's call invalidated a capture");
 }
 
 #[test]
-fn a_device_that_does_not_capture_launches() {
+fn devices_without_capture_launch_each_command() {
     if std::env::var_os("GRAPHMILL_TEST_DEVICE").is_some() {
         return;
     }
@@ -337,15 +338,15 @@ fn a_device_that_does_not_capture_launches() {
     };
     let (refused, off) = (run(false, true), run(true, false));
     assert_eq!((&refused.0, &refused.1), (&off.0, &off.1));
-    let why = refused.2.refused.expect("why steps are not captured");
-    assert!(why.contains("begin_capture failed: this device does not capture"), "{why}");
+    let why = refused.2.refused.expect("a reason why steps are not captured");
+    assert!(why.contains("begin_capture failed: this device does not support capture"), "{why}");
     assert_eq!((refused.2.captured, refused.2.replayed), (0, 0));
     assert_eq!(off.2, Counts::default());
 }
 
 #[test]
-fn commands_that_are_refused_are_told_behind_the_step() {
-    // a real one might be lost to all tests behind this
+fn failed_commands_are_reported_after_the_step() {
+    // a real device might be unusable in later tests
     if std::env::var_os("GRAPHMILL_TEST_DEVICE").is_some() {
         return;
     }
@@ -354,7 +355,7 @@ fn commands_that_are_refused_are_told_behind_the_step() {
     let mut x = random(4, 4, 1);
     cuda.scale(1.0, x.view_mut());
     cuda.begin_replayable_step();
-    // SAFETY: refused before anything is written: the address is nobody's
+    // SAFETY: rejected before anything is written, because the address is outside all allocations
     unsafe { device.driver().fill(Address(12), 1, 1, cuda.queue().stream()).unwrap() };
     cuda.scale(2.0, x.view_mut());
     cuda.check().unwrap();
@@ -362,11 +363,11 @@ fn commands_that_are_refused_are_told_behind_the_step() {
     assert!(cuda.check().unwrap_err().to_string().contains("fill failed"));
 }
 
-/// Asks something of a driver while a stream is captured; whether that was refused.
-type Meets<'a> = &'a dyn Fn(&dyn Driver, Stream) -> bool;
+/// Calls a driver during a capture and returns true if the call was rejected.
+type CallInCapture<'a> = &'a dyn Fn(&dyn Driver, Stream) -> bool;
 
 #[test]
-fn what_a_capture_must_not_meet_spoils_it() {
+fn forbidden_calls_invalidate_a_capture() {
     if std::env::var_os("GRAPHMILL_TEST_DEVICE").is_some() {
         return;
     }
@@ -374,9 +375,9 @@ fn what_a_capture_must_not_meet_spoils_it() {
     let stream = driver.stream(false).unwrap();
     let at = driver.allocate(64).unwrap();
     let event = driver.event(false).unwrap();
-    let capture = |meets: Meets| {
+    let capture = |meets: CallInCapture| {
         driver.begin_capture(stream).unwrap();
-        // SAFETY: as many words are there
+        // SAFETY: this many words are there
         unsafe { driver.fill(at, 3, 16, stream).unwrap() };
         let met = meets(&*driver, stream);
         (met, driver.end_capture(stream))
@@ -385,17 +386,17 @@ fn what_a_capture_must_not_meet_spoils_it() {
     let graph = graph.unwrap();
     let word = || {
         let mut word = 0u32;
-        // SAFETY: a word is there, and one is read
+        // SAFETY: one word is there and one is read
         unsafe { driver.download(at, (&raw mut word).cast(), 4, stream).unwrap() };
         word
     };
-    assert_ne!(word(), 3, "nothing is done before it runs");
-    // SAFETY: the memory is there
+    assert_ne!(word(), 3, "a capture must not run its work");
+    // SAFETY: the memory is allocated
     unsafe { driver.launch_graph(graph, stream).unwrap() };
     assert_eq!(word(), 3);
     let mut host = [0u8; 4];
     let target = host.as_mut_ptr();
-    let refused: [Meets; 5] = [
+    let refused: [CallInCapture; 5] = [
         &|driver, stream| driver.synchronize(stream).is_err(),
         &|driver, stream| driver.record(event, stream).is_err(),
         &|driver, _| driver.allocate(16).is_err(),
@@ -407,11 +408,11 @@ fn what_a_capture_must_not_meet_spoils_it() {
     for (i, meets) in refused.iter().enumerate() {
         let (met, graph) = capture(meets);
         assert!(met && graph.is_err(), "{i}");
-        // and the stream takes work again
+        // the stream accepts work again
         driver.synchronize(stream).unwrap();
     }
-    // SAFETY: nobody names it again
+    // SAFETY: the graph is not used again
     unsafe { driver.destroy_graph(graph) };
-    // SAFETY: it was destroyed, which is an error
+    // SAFETY: the graph was destroyed, which is an error
     assert!(unsafe { driver.launch_graph(graph, stream) }.is_err());
 }

@@ -1,5 +1,5 @@
-//! Samplers on a device draw what the processor's draw under the same key: blocks and input nodes,
-//! element by element.
+//! Samplers on a device draw the same blocks and input nodes as those on the CPU under the same
+//! key, element by element.
 
 mod counting;
 mod device;
@@ -11,7 +11,7 @@ use graphmill_core::{Graph, NodeId, block::Aggregation, keyed, options::OwnOptio
 use graphmill_cuda::{
     Device,
     driver::shim::{Options, Order},
-    sampler::{self, DeviceSampler, Made, Place},
+    sampler::{self, DeviceSampler, SamplerPlacement, TopologyPlacement},
 };
 use graphmill_loader::{
     BatchKey, BlockLayout, MinibatchSampler, Seeds, Workspace,
@@ -23,7 +23,7 @@ use graphmill_loader::{
 };
 use proptest::prelude::*;
 
-/// Draws by weight with replacement.
+/// Options of weighted draws with replacement.
 fn again() -> OwnOptions {
     OwnOptions::default().with(WeightedOptions { replace: true, ..WeightedOptions::default() })
 }
@@ -32,7 +32,7 @@ fn device(index: usize, order: Order) -> Arc<Device> {
     device::device(index, Options { order, ..Options::default() })
 }
 
-/// Nodes of these in-degrees, whose neighbours are anyone, some of them again and again.
+/// Graph of nodes with these in-degrees and arbitrary, partly repeated neighbours.
 fn graph(degrees: &[usize], seed: u64) -> Graph {
     let mut indptr = vec![0u64];
     for &degree in degrees {
@@ -47,7 +47,7 @@ fn graph(degrees: &[usize], seed: u64) -> Graph {
     Graph::new(indptr.into(), indices.into()).unwrap()
 }
 
-/// The same with weights, some of them 0.
+/// The same graph with weights, some of them 0.
 fn weighted(graph: Graph, zeros: bool) -> Graph {
     let weight = |e: u64| if zeros && e.is_multiple_of(5) { 0.0 } else { (e * e % 17 + 1) as f32 * 0.3 };
     let weights: Vec<f32> = (0..graph.num_edges() as u64).map(weight).collect();
@@ -55,7 +55,7 @@ fn weighted(graph: Graph, zeros: bool) -> Graph {
 }
 
 fn seeds(nodes: usize, count: usize) -> Vec<NodeId> {
-    // a step that shares no factor with the number of nodes
+    // a step coprime to the number of nodes
     let step = (1..).map(|i| 7 * i + 5).find(|step| gcd(*step, nodes) == 1).unwrap();
     (0..count.min(nodes)).map(|i| (i * step % nodes) as NodeId).collect()
 }
@@ -73,12 +73,12 @@ fn on_devices(
 ) -> Vec<DeviceSampler> {
     let source = Source { graph, train: &[] };
     match sampler::make(devices, name, options, &source, budget).unwrap() {
-        Made::OnDevices(samplers) => samplers,
-        Made::OnHost(why) => panic!("drawn on the host: {why}"),
+        SamplerPlacement::OnDevices(samplers) => samplers,
+        SamplerPlacement::OnHost(why) => panic!("drawn on the host: {why}"),
     }
 }
 
-/// Draws batches on both sides.
+/// Draws batches on both sides and compares them.
 fn compare(
     sampler: &DeviceSampler,
     name: &str,
@@ -143,7 +143,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn uniform_draws_are_the_processors(
+    fn uniform_draws_match_the_cpu(
         degrees in degrees(),
         fanout in fanouts(),
         count in 0usize..40,
@@ -162,13 +162,13 @@ proptest! {
         };
         let seeds = seeds(graph.num_nodes(), count);
         for sampler in on_devices(&[device], "neighbor", &options, &graph, u64::MAX) {
-            prop_assert_eq!(sampler.place(), Place::Device);
+            prop_assert_eq!(sampler.placement(), TopologyPlacement::Device);
             compare(&sampler, "neighbor", &options, &graph, form, &seeds);
         }
     }
 
     #[test]
-    fn weighted_draws_are_the_processors(
+    fn weighted_draws_match_the_cpu(
         degrees in degrees(),
         fanout in prop::collection::vec(1i64..40, 1..3),
         (seed, order) in (any::<u64>(), orders()),
@@ -189,7 +189,7 @@ proptest! {
     }
 
     #[test]
-    fn walks_are_the_processors(
+    fn walks_match_the_cpu(
         degrees in degrees(),
         fanout in prop::collection::vec(prop_oneof![1i64..8, Just(-1i64)], 1..3),
         (walks, length, restart) in (1usize..40, 1usize..5, 0.0f64..1.0),
@@ -201,13 +201,16 @@ proptest! {
         let weights = SymmetricWeights::new(&graph);
         let options = SamplerOptions {
             fanout: fanout.into(),
-            own: OwnOptions::default().with(WalkOptions { walks, restart }).with(WalkLength { walk_length: length }),
+            own: OwnOptions::default()
+                .with(WalkOptions { walks, restart })
+                .with(WalkLength { walk_length: length }),
             ..SamplerOptions::default()
         };
         let seeds = seeds(graph.num_nodes(), 12);
         for sampler in on_devices(&[device], "random-walk", &options, &graph, u64::MAX) {
-            for aggregation in [Aggregation::Other, Aggregation::Mean, Aggregation::Sum, Aggregation::Symmetric] {
-                let symmetric = (symmetric && aggregation == Aggregation::Symmetric).then_some(&weights);
+            use Aggregation::{Mean, Other, Sum, Symmetric};
+            for aggregation in [Other, Mean, Sum, Symmetric] {
+                let symmetric = (symmetric && aggregation == Symmetric).then_some(&weights);
                 let form = BlockLayout { fused, transposed: 1, symmetric, aggregation };
                 compare(&sampler, "random-walk", &options, &graph, form, &seeds);
             }
@@ -215,7 +218,7 @@ proptest! {
     }
 }
 
-/// A few long rows among short ones.
+/// Graph with a few long rows among short ones.
 fn with_hubs() -> Graph {
     let degree = |v: usize| match v {
         3 => 9000,
@@ -227,15 +230,15 @@ fn with_hubs() -> Graph {
 }
 
 #[test]
-fn long_rows_and_large_fanouts_are_drawn_exactly() {
+fn long_rows_and_large_fanouts_match_the_cpu() {
     let graph = with_hubs();
     for (fanout, order) in [
         (vec![10, 15], Order::Forward),
         (vec![32, 33], Order::Reverse),
         (vec![300, 4], Order::Shuffled(3)),
         (vec![4000, 2], Order::Forward),
-        // the second may have more edges than the host takes memory for: it waits, and the table
-        // grows
+        // the second hop may have more edges than the uncounted maximum: the host waits, and the
+        // table grows
         (vec![2, 4000, 3], Order::Reverse),
         (vec![-1], Order::Shuffled(9)),
     ] {
@@ -250,7 +253,7 @@ fn long_rows_and_large_fanouts_are_drawn_exactly() {
 }
 
 #[test]
-fn the_same_is_drawn_wherever_the_graph_is() {
+fn draws_do_not_depend_on_the_placement_of_the_graph() {
     let graph = weighted(with_hubs(), true);
     let all: Vec<Arc<Device>> =
         (0..device::count().min(3)).map(|i| device(i, Order::Shuffled(i as u64))).collect();
@@ -265,24 +268,24 @@ fn the_same_is_drawn_wherever_the_graph_is() {
         let bytes = 8 * graph.indptr().len() as u64 + 4 * graph.num_edges() as u64;
         let half = if name == "weighted" { bytes + 8 * graph.num_edges() as u64 } else { bytes } / 2;
         for (devices, budget, place) in [
-            (1, u64::MAX, Place::Device),
-            (1, half, Place::Host),
-            (3, half, Place::Shards(3)),
-            (2, 100, Place::Host),
+            (1, u64::MAX, TopologyPlacement::Device),
+            (1, half, TopologyPlacement::Host),
+            (3, half, TopologyPlacement::Shards(3)),
+            (2, 100, TopologyPlacement::Host),
         ] {
             let Some(devices) = all.get(..devices) else { continue };
             let samplers = on_devices(devices, name, options, &graph, budget);
             assert_eq!(samplers.len(), devices.len());
             for sampler in samplers {
-                assert_eq!(sampler.place(), place);
+                assert_eq!(sampler.placement(), place);
                 compare(&sampler, name, options, &graph, form, &seeds);
             }
         }
     }
-    assert_eq!(Place::Shards(3).to_string(), "in the memory of 3 devices, row by row");
+    assert_eq!(TopologyPlacement::Shards(3).to_string(), "in the memory of 3 devices, row by row");
 }
 
-/// Kernels, copies and fills, and waits of a batch; the same for every batch.
+/// Numbers of kernels, of copies and fills, and of waits per batch, equal for every batch.
 fn costs(
     name: &str,
     options: &SamplerOptions,
@@ -307,41 +310,42 @@ fn costs(
         let after = so_far();
         all.push([0, 1, 2].map(|i| after[i] - before[i]));
     }
-    // the first takes page-locked memory, and tables of weights; the others nothing
+    // the first batch allocates page-locked memory and tables of weights; later ones allocate
+    // nothing
     assert_eq!(all[1], all[2]);
     all[2]
 }
 
 #[test]
-fn the_host_waits_for_a_batch_once() {
+fn the_host_waits_once_per_batch() {
     let graph = graph(&(0..3000).map(|v| v % 37).collect::<Vec<_>>(), 5);
     let seeds = seeds(3000, 64);
     let drawn = |fanout: &[i64], form: BlockLayout| {
         let options = SamplerOptions { fanout: fanout.into(), ..SamplerOptions::default() };
         costs("neighbor", &options, &graph, form, &seeds)
     };
-    // all but the bottom layer want a gradient of their sources. A hop: counted, drawn, numbered,
-    // and zeros for these; where it is transposed a count, two digits and starts. A batch: the
-    // seeds and their number, the table, its seeds and a copy, what the host is told
+    // all layers except the bottom one need a gradient of their sources. Per hop: count, draw,
+    // number, and zeros for these; if transposed, a count, two digits and starts. Per batch: the
+    // seeds and their number, the table, its seeds and a copy, and the sizes and nodes for the host
     let form = |transposed| BlockLayout { transposed, ..BlockLayout::default() };
     assert_eq!(drawn(&[25, 10], form(0b10)), [1 + 3 + 4 + 3 + 1, 2 + 2 + 2, 1]);
     assert_eq!(drawn(&[15, 10, 5], form(0b110)), [1 + 7 + 7 + 3 + 1, 2 + 2 + 3, 1]);
-    // weights, in one kernel more a hop
+    // weights, in one more kernel per hop
     let weights = SymmetricWeights::new(&graph);
     let symmetric = BlockLayout { symmetric: Some(&weights), ..form(0b10) };
     assert_eq!(drawn(&[25, 10], symmetric), [1 + 8 + 4 + 1, 2 + 2 + 2, 1]);
     // the bottom hop of a fused batch is not numbered
     assert_eq!(drawn(&[25, 10], BlockLayout { fused: true, ..form(0b10) }), [1 + 7 + 2 + 1, 2 + 2 + 2, 1]);
     assert_eq!(drawn(&[25], BlockLayout { fused: true, ..form(0) }), [2 + 1, 2 + 1, 1]);
-    // who takes all neighbours has the host wait for their number (a copy), and makes a table as
-    // large
+    // with a fanout of all neighbours, the host waits for their number (a copy), and the table is
+    // sized by it
     assert_eq!(drawn(&[10, -1], form(0b10)), [1 + 7 + 1 + 3 + 1, 2 + 2 + 1 + (1 + 1 + 2 + 1), 2]);
 }
 
 #[test]
-fn a_counted_hop_of_few_edges_leaves_room_for_those_after_it() {
-    // few nodes have neighbours: the second hop draws less than what the first one made room for,
-    // the third more
+fn counted_hops_reserve_memory_for_later_hops() {
+    // few nodes have neighbours: the second hop draws fewer nodes than the first one reserved, the
+    // third more
     let degrees: Vec<usize> = (0..4000).map(|v| if v % 16 == 0 { 8 } else { 0 }).collect();
     let graph = graph(&degrees, 29);
     let seeds = seeds(4000, 60);
@@ -353,7 +357,7 @@ fn a_counted_hop_of_few_edges_leaves_room_for_those_after_it() {
 }
 
 #[test]
-fn degrees_may_be_those_of_a_larger_graph() {
+fn degrees_of_a_larger_graph_are_supported() {
     let graph = graph(&(0..200).map(|v| v % 9).collect::<Vec<_>>(), 8);
     let degrees: Vec<u32> = (0..200).map(|v| v % 9 + 2).collect();
     let weights = SymmetricWeights::of_degrees(degrees.into());
@@ -366,7 +370,7 @@ fn degrees_may_be_those_of_a_larger_graph() {
 }
 
 #[test]
-fn what_a_device_does_not_draw_is_said() {
+fn unsupported_draws_fall_back_to_the_cpu_with_a_reason() {
     let graph = weighted(graph(&[3, 4, 5], 1), true);
     let device = device(0, Order::Forward);
     let source = Source { graph: &graph, train: &[] };
@@ -385,8 +389,8 @@ fn what_a_device_does_not_draw_is_said() {
         ("random-walk", with(3, long), "512"),
     ] {
         match sampler::make(std::slice::from_ref(&device), name, &options, &source, u64::MAX).unwrap() {
-            Made::OnHost(said) => assert!(said.contains(why), "{name}: {said}"),
-            Made::OnDevices(_) => panic!("{name} on a device"),
+            SamplerPlacement::OnHost(said) => assert!(said.contains(why), "{name}: {said}"),
+            SamplerPlacement::OnDevices(_) => panic!("{name} on a device"),
         }
     }
     let error = sampler::make(&[device], "neighbor", &with(0, again()), &source, u64::MAX).unwrap_err();
@@ -394,7 +398,7 @@ fn what_a_device_does_not_draw_is_said() {
 }
 
 #[test]
-fn another_graph_and_batches_in_two_steps_are_drawn_by_the_processor() {
+fn other_graphs_and_split_batches_are_drawn_on_the_cpu() {
     let (own, other) = (graph(&[2; 40], 1), graph(&[3; 50], 2));
     let device = device(0, Order::Forward);
     let options = SamplerOptions { fanout: [2, 2].into(), ..SamplerOptions::default() };
@@ -412,7 +416,7 @@ fn another_graph_and_batches_in_two_steps_are_drawn_by_the_processor() {
 }
 
 #[test]
-fn batches_of_several_threads_do_not_meet() {
+fn concurrent_batches_are_independent() {
     let graph = with_hubs();
     let device = device(0, Order::Forward);
     let options = SamplerOptions { fanout: [6, 5].into(), ..SamplerOptions::default() };

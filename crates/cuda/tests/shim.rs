@@ -1,5 +1,5 @@
-//! What runs kernels on the processor: that it runs them right in every order, and that it reports
-//! what a device must not be given.
+//! The simulated device: it runs kernels correctly in every order, and reports calls that a real
+//! device must not receive.
 
 use std::{ffi::c_void, sync::Arc};
 
@@ -14,7 +14,7 @@ use half::{bf16, f16};
 
 const ORDERS: [Order; 4] = [Order::Forward, Order::Reverse, Order::Shuffled(1), Order::Shuffled(2)];
 
-/// A device that runs in this order.
+/// Simulated device with this order.
 fn device(order: Order) -> Arc<Shim> {
     shim::open(0, Options { memory: 1 << 24, guard: true, order, ..Options::default() })
 }
@@ -22,7 +22,7 @@ fn device(order: Order) -> Arc<Shim> {
 fn upload<T: bytemuck::Pod>(device: &Shim, values: &[T]) -> Address {
     let bytes: &[u8] = bytemuck::cast_slice(values);
     let at = device.allocate(bytes.len()).unwrap();
-    // SAFETY: as many bytes as were just allocated.
+    // SAFETY: this many bytes were just allocated.
     unsafe { device.upload(bytes.as_ptr(), at, bytes.len(), Stream(0)).unwrap() };
     at
 }
@@ -30,12 +30,12 @@ fn upload<T: bytemuck::Pod>(device: &Shim, values: &[T]) -> Address {
 fn download<T: bytemuck::Pod>(device: &Shim, at: Address, count: usize) -> Vec<T> {
     let mut values = vec![T::zeroed(); count];
     let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut values);
-    // SAFETY: the driver refuses addresses of less memory.
+    // SAFETY: the driver rejects addresses outside allocations.
     unsafe { device.download(at, bytes.as_mut_ptr(), bytes.len(), Stream(0)).unwrap() };
     values
 }
 
-/// Starts a kernel with values that are 4 or 8 bytes long.
+/// Launches a kernel with values of 4 or 8 bytes.
 fn launch(
     device: &Shim,
     name: &str,
@@ -54,7 +54,7 @@ fn launch(
         })
         .collect();
     let shape = Shape { grid: [blocks, 1, 1], block: [threads, 1, 1], shared };
-    // SAFETY: the tests give what the kernels take.
+    // SAFETY: the tests pass the arguments of the kernels.
     unsafe { device.launch(device.kernel(name)?, shape, &mut arguments, Stream(0)) }
 }
 
@@ -66,7 +66,7 @@ enum Value {
 }
 use Value::{At, Long, Word};
 
-/// What a launch was refused for.
+/// Error message of a rejected launch.
 fn refusal(result: Result<(), Error>) -> String {
     match result.unwrap_err() {
         Error::Driver { message, .. } => message,
@@ -75,7 +75,7 @@ fn refusal(result: Result<(), Error>) -> String {
 }
 
 #[test]
-fn sums_of_blocks_are_the_same_in_every_order() {
+fn block_sums_do_not_depend_on_the_order() {
     let values: Vec<f32> =
         (0..100_003_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 8) as f32 / 1e6).collect();
     let exact: f64 = values.iter().map(|&value| f64::from(value)).sum();
@@ -95,14 +95,14 @@ fn sums_of_blocks_are_the_same_in_every_order() {
     }
 }
 
-/// Blocks run one after the other here, so that a block only ever meets tiles that know all before
-/// them. Others are put there by hand.
+/// Blocks run one after the other here, so a block only ever sees tiles with known totals. Other
+/// states are written by hand.
 #[test]
-fn tiles_that_know_only_themselves_are_looked_past() {
+fn look_back_passes_tiles_with_local_sums_only() {
     const OWN: u64 = 1 << 62;
     const ALL: u64 = 2 << 62;
     for tiles in [0usize, 1, 2, 31, 32, 33, 64, 65, 100] {
-        // those behind this one know their own sum alone
+        // the tiles after this one have only their local sums
         for known in [0, 1, tiles / 2, tiles.saturating_sub(33), tiles.saturating_sub(1)] {
             let sums: Vec<u64> = (0..tiles as u64).map(|tile| tile * tile % 13 + (tile << 20)).collect();
             let mut before = 0;
@@ -129,7 +129,7 @@ fn tiles_that_know_only_themselves_are_looked_past() {
 }
 
 #[test]
-fn warps_scan() {
+fn warp_scans_are_correct() {
     let values: Vec<u32> = (0..1000_u32).map(|i| i * i % 17).collect();
     let expected: Vec<u32> = values
         .chunks(32)
@@ -149,7 +149,7 @@ fn warps_scan() {
 }
 
 #[test]
-fn blocks_reverse_through_shared_memory() {
+fn shared_memory_is_shared_by_a_block() {
     for (order, threads) in ORDERS.into_iter().zip([1, 33, 256, 1024_u32]) {
         let device = device(order);
         let at = upload(&device, &(0..5 * threads).collect::<Vec<_>>());
@@ -161,7 +161,7 @@ fn blocks_reverse_through_shared_memory() {
 }
 
 #[test]
-fn ballots_and_atomics_count() {
+fn ballots_and_atomics_are_correct() {
     let words: Vec<u32> = (3..1234_u32).map(|i| i.wrapping_mul(0x9e37_79b9)).collect();
     let odd = words.iter().filter(|&word| word % 2 == 1).count() as u64;
     let (least, most) = (*words.iter().min().unwrap(), *words.iter().max().unwrap());
@@ -177,8 +177,8 @@ fn ballots_and_atomics_count() {
 
 #[test]
 fn sixteen_bit_floats_round_to_nearest_even() {
-    // every half, its neighbours in f32 and what lies in the middle between it and the next; then
-    // all magnitudes
+    // every half, its neighbours in f32 and the midpoint between it and the next; then all
+    // magnitudes
     let mut values: Vec<f32> = (0..=u16::MAX)
         .flat_map(|bits| {
             let bits = f16::from_bits(bits).to_f32().to_bits();
@@ -213,7 +213,7 @@ fn sixteen_bit_floats_round_to_nearest_even() {
 }
 
 #[test]
-fn orders_differ_where_threads_race() {
+fn orders_expose_races() {
     let last = |order| {
         let device = device(order);
         let at = device.allocate(4).unwrap();
@@ -238,13 +238,13 @@ fn barriers_and_shuffles_that_miss_threads_are_reported() {
         assert!(message.contains("wait at __syncthreads"), "{message}");
         let message = refusal(launch(&device, "faulty_shuffle", 1, 32, 0, &[At(words)]));
         assert!(message.contains("names lanes that have ended (0xaaaaaaaa)"), "{message}");
-        // the shim goes on after a fault
+        // the shim continues after a fault
         launch(&device, "selftest_reverse", 1, 32, 128, &[At(words)]).unwrap();
     }
 }
 
 #[test]
-fn a_warp_that_is_not_full_has_no_other_lanes() {
+fn shuffles_with_missing_lanes_are_reported() {
     let device = device(Order::Forward);
     let (values, sums) = (upload(&device, &[1.0_f32; 16]), device.allocate(4).unwrap());
     let message = refusal(launch(&device, "selftest_sum", 1, 16, 0, &[At(values), Long(16), At(sums)]));
@@ -271,24 +271,24 @@ fn addresses_are_checked() {
     unsafe { device.free(words) };
     let message = refusal(launch(&device, "faulty_read", 1, 1, 0, &[At(words), Word(0), At(found)]));
     assert!(message.contains("touches the address"), "{message}");
-    // SAFETY: refused before anything is touched.
+    // SAFETY: rejected before any access.
     let copied = unsafe { device.copy(found, words, 4, Stream(0)) };
     assert!(refusal(copied).contains("4 bytes at"));
 }
 
 #[test]
-fn launches_that_no_device_takes_are_refused() {
+fn invalid_launches_are_rejected() {
     let device = device(Order::Forward);
-    assert!(refusal(launch(&device, "no_such_kernel", 1, 1, 0, &[])).contains("no kernel"));
+    assert!(refusal(launch(&device, "no_such_kernel", 1, 1, 0, &[])).contains("unknown kernel"));
     assert!(refusal(launch(&device, "faulty_race", 1, 1, 0, &[])).contains("0 arguments for 1 parameters"));
     for (blocks, threads, shared) in [(0, 1, 0), (1, 0, 0), (1, 1025, 0), (1, 32, 1 << 20)] {
         let message = refusal(launch(&device, "faulty_barrier", blocks, threads, shared, &[]));
-        assert!(message.contains("no device runs the shape"), "{message}");
+        assert!(message.contains("no device supports the shape"), "{message}");
     }
 }
 
 #[test]
-fn memory_has_a_budget_and_starts_unwritten() {
+fn memory_has_a_budget_and_starts_as_nan() {
     for guard in [true, false] {
         let device =
             shim::open(1, Options { memory: 1000, guard, order: Order::Forward, ..Options::default() });
@@ -314,7 +314,7 @@ fn memory_has_a_budget_and_starts_unwritten() {
 fn registered_memory_is_read_in_place() {
     let device = device(Order::Forward);
     let words = [5_u32, 6, 7];
-    // SAFETY: the words outlive what is done with them here.
+    // SAFETY: the words outlive their use here.
     let at = unsafe { device.register(words.as_ptr().cast(), 12).unwrap() };
     let found = device.allocate(4).unwrap();
     launch(&device, "faulty_read", 1, 1, 0, &[At(at), Word(2), At(found)]).unwrap();
@@ -324,7 +324,7 @@ fn registered_memory_is_read_in_place() {
 }
 
 #[test]
-fn threads_launch_at_once() {
+fn threads_launch_concurrently() {
     let device = device(Order::Shuffled(3));
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -342,7 +342,7 @@ fn threads_launch_at_once() {
 }
 
 #[test]
-fn events_tell_the_time() {
+fn events_measure_time() {
     let device = device(Order::Forward);
     let stream = device.stream(false).unwrap();
     let [from, to] = [device.event(true).unwrap(), device.event(true).unwrap()];

@@ -1,9 +1,8 @@
-//! What calls the vendor's libraries, against libraries that stand in for them: the order of calls
-//! and of their arguments, contexts, errors. What the vendor's own libraries do is tested where
-//! there is a device.
+//! Calls into the vendor's libraries, against stand-in libraries: the order of calls and of their
+//! arguments, contexts, errors. The vendor's own libraries are tested on machines with a device.
 //!
-//! A library is found once in a process, so every test runs in a process of its own: itself, with
-//! the environment it needs.
+//! A library is loaded once per process, so every test runs in a separate process: this program
+//! again, with the environment of the test.
 
 use std::{
     env,
@@ -22,8 +21,8 @@ use graphmill_cuda::{
     queue::Memory,
 };
 
-/// Whether this is the process that a test runs in; runs it where it is not. `words` are what the
-/// stand-in is told.
+/// Returns true in the process of a test; otherwise runs that process. `words` configure the
+/// stand-in.
 fn is_own_process(name: &str, cuda: bool, cublas: &str, words: &str) -> bool {
     if env::var_os("GRAPHMILL_STAND_IN").is_some() {
         return true;
@@ -40,12 +39,12 @@ fn is_own_process(name: &str, cuda: bool, cublas: &str, words: &str) -> bool {
     false
 }
 
-/// The directory of a stand-in.
+/// Directory of a stand-in.
 fn library(name: &str) -> &'static str {
     if name == "CUDA" { env!("GRAPHMILL_STAND_IN_CUDA") } else { env!("GRAPHMILL_STAND_IN_CUBLAS") }
 }
 
-/// A product of one value and one.
+/// A product of two single values.
 const ONE: Product = Product {
     m: 1,
     n: 1,
@@ -64,30 +63,30 @@ const ONE: Product = Product {
     arithmetic: Arithmetic::F32,
 };
 
-/// Why a device is refused.
+/// Reason why a device is unavailable.
 fn refusal(index: usize) -> String {
-    let Err(Error::Unavailable(why)) = nvidia::open(index) else { panic!("it is not refused") };
+    let Err(Error::Unavailable(why)) = nvidia::open(index) else { panic!("the device opened") };
     why
 }
 
 fn upload(device: &dyn Driver, values: &[f32], stream: Stream) -> Address {
     let at = device.allocate(4 * values.len()).unwrap();
-    // SAFETY: as many bytes as were just allocated.
+    // SAFETY: this many bytes were just allocated.
     unsafe { device.upload(values.as_ptr().cast(), at, 4 * values.len(), stream).unwrap() };
     at
 }
 
 fn download<T: bytemuck::Pod>(device: &dyn Driver, at: Address, count: usize, stream: Stream) -> Vec<T> {
     let mut values = vec![T::zeroed(); count];
-    // SAFETY: the tests ask for what they have allocated.
+    // SAFETY: the tests read only their allocations.
     unsafe { device.download(at, values.as_mut_ptr().cast(), size_of::<T>() * count, stream).unwrap() };
     device.synchronize(stream).unwrap();
     values
 }
 
 #[test]
-fn work_is_done() {
-    if !is_own_process("work_is_done", true, "", "") {
+fn queued_work_runs() {
+    if !is_own_process("queued_work_runs", true, "", "") {
         return;
     }
     assert_eq!(nvidia::count().unwrap(), 2);
@@ -102,7 +101,7 @@ fn work_is_done() {
     let threads = 1024_u32;
     let words = device.allocate(4 * threads as usize).unwrap();
     let host = device.allocate_host(4 * threads as usize).unwrap();
-    // SAFETY: memory of these sizes; it was zeroed, and nobody else has it.
+    // SAFETY: memory of these sizes; it was zeroed, and no other reference exists.
     let numbers = unsafe { std::slice::from_raw_parts_mut(host.pointer.cast::<u32>(), threads as usize) };
     assert!(numbers.iter().all(|&number| number == 0));
     numbers.iter_mut().zip(0..).for_each(|(number, i)| *number = i);
@@ -112,7 +111,7 @@ fn work_is_done() {
         assert_eq!(download::<u32>(&*device, words, 1, stream), [7]);
         device.upload(host.pointer, words, 4 * threads as usize, stream).unwrap();
         let kernel = device.kernel("selftest_reverse").unwrap();
-        // more than all kernels may have, and less again
+        // above the default limit of kernels, and below it again
         for shared in [160 << 10, 4 * threads, 100 << 10] {
             let shape = Shape { grid: [1; 3], block: [threads, 1, 1], shared };
             let mut at = words;
@@ -125,7 +124,7 @@ fn work_is_done() {
     let reversed: Vec<u32> = (0..threads).rev().collect();
     assert_eq!(download::<u32>(&*device, words, threads as usize, stream), reversed);
 
-    // SAFETY: registered memory outlives what is done with it; the rest as above.
+    // SAFETY: registered memory outlives its use; the rest as above.
     unsafe {
         let mine = [1_u32, 2, 3];
         let at = device.register(mine.as_ptr().cast(), 12).unwrap();
@@ -144,12 +143,12 @@ fn work_is_done() {
     );
     assert!(device.enable_peer(2).is_err());
     let error = device.kernel("no_such_kernel").unwrap_err().to_string();
-    assert_eq!(error, "cuda:1: cuModuleGetFunction failed: there is no kernel \"no_such_kernel\"");
+    assert_eq!(error, "cuda:1: cuModuleGetFunction failed: unknown kernel \"no_such_kernel\"");
 }
 
 #[test]
-fn captured_work_is_done_when_it_is_launched() {
-    if !is_own_process("captured_work_is_done_when_it_is_launched", true, library("CUBLAS"), "") {
+fn captured_work_runs_when_launched() {
+    if !is_own_process("captured_work_runs_when_launched", true, library("CUBLAS"), "") {
         return;
     }
     let device = nvidia::open(0).unwrap();
@@ -163,7 +162,7 @@ fn captured_work_is_done_when_it_is_launched() {
     let numbers: Vec<f32> = (0..1024).map(|i| i as f32).collect();
     // SAFETY: memory of these sizes; the kernel takes one pointer.
     let graph = unsafe {
-        // a stream's first product makes the library's handle, which cannot be captured
+        // a stream's first product creates the library's handle, which cannot be captured
         assert!(device.product(&product, stream).unwrap());
         let staged = upload(&*device, &numbers, stream);
         device.begin_capture(stream).unwrap();
@@ -175,29 +174,29 @@ fn captured_work_is_done_when_it_is_launched() {
         assert!(device.product(&product, stream).unwrap());
         device.end_capture(stream).unwrap()
     };
-    assert_eq!(download::<f32>(&*device, c, 1, stream), [11.0], "captured work is not done");
+    assert_eq!(download::<f32>(&*device, c, 1, stream), [11.0], "a capture must not run its work");
     for times in 1..=2 {
-        // SAFETY: all memory is there
+        // SAFETY: all memory is allocated
         unsafe { device.launch_graph(graph, stream).unwrap() };
         let got = download::<f32>(&*device, words, 1024, stream);
         assert_eq!((&got[..3], got[1023]), (&[0.0, 0.0, 1021.0][..], 0.0));
         assert_eq!(download::<f32>(&*device, c, 1, stream), [11.0 + 6.0 * times as f32]);
     }
-    // waiting spoils it, and the stream takes work again
+    // a wait invalidates the capture, and the stream accepts work again
     device.begin_capture(stream).unwrap();
     assert!(device.synchronize(stream).is_err());
     let error = device.end_capture(stream).unwrap_err().to_string();
     assert!(error.contains("cuStreamEndCapture failed"), "{error}");
     device.synchronize(stream).unwrap();
-    // SAFETY: nobody names it again
+    // SAFETY: the graph is not used again
     unsafe { device.destroy_graph(graph) };
-    // SAFETY: refused
+    // SAFETY: rejected
     assert!(unsafe { device.launch_graph(graph, stream) }.is_err());
 }
 
 #[test]
-fn a_driver_that_does_not_capture_is_told() {
-    if is_own_process("a_driver_that_does_not_capture_is_told", true, "", "no-graphs") {
+fn drivers_without_capture_are_reported() {
+    if is_own_process("drivers_without_capture_are_reported", true, "", "no-graphs") {
         let device = nvidia::open(0).unwrap();
         let stream = device.stream(false).unwrap();
         let error = device.begin_capture(stream).unwrap_err().to_string();
@@ -224,8 +223,8 @@ fn sums() -> (Arc<AllReduce>, graphmill_cuda::Result<[Vec<f32>; 2]>) {
 }
 
 #[test]
-fn nccl_sums() {
-    if is_own_process("nccl_sums", true, "", "nccl") {
+fn nccl_sums_over_devices() {
+    if is_own_process("nccl_sums_over_devices", true, "", "nccl") {
         let (all, summed) = sums();
         assert_eq!((all.name(), all.num_ranks()), ("NCCL 2.27.5", 2));
         let expected = vec![1.5, 0.0, 3.001];
@@ -234,16 +233,12 @@ fn nccl_sums() {
 }
 
 #[test]
-fn memory_is_not_given_back_between_the_kernels_of_a_group() {
-    if !is_own_process(
-        "memory_is_not_given_back_between_the_kernels_of_a_group",
-        true,
-        library("CUBLAS"),
-        "nccl",
-    ) {
+fn memory_is_not_freed_between_the_kernels_of_a_group() {
+    if !is_own_process("memory_is_not_freed_between_the_kernels_of_a_group", true, library("CUBLAS"), "nccl")
+    {
         return;
     }
-    // the stand-ins end the process where it is
+    // the stand-ins abort the process if it is
     let (all, summed) = sums();
     summed.unwrap();
     let over = AtomicBool::new(false);
@@ -255,7 +250,7 @@ fn memory_is_not_given_back_between_the_kernels_of_a_group() {
                 let stream = device.stream(false).unwrap();
                 let [a, b, c] = [[2.0], [3.0], [5.0]].map(|values| upload(&*device, &values, stream));
                 let host = device.allocate_host(64).unwrap();
-                // SAFETY: memory of this thread's, whose work is done when it is given back
+                // SAFETY: memory of this thread, freed after its work is done
                 unsafe {
                     assert!(device.product(&Product { a, b, c, ..ONE }, stream).unwrap());
                     device.register(mine.as_ptr(), 100).unwrap();
@@ -276,21 +271,16 @@ fn memory_is_not_given_back_between_the_kernels_of_a_group() {
 }
 
 #[test]
-fn a_stream_that_goes_takes_what_its_products_work_in_along() {
-    if !is_own_process(
-        "a_stream_that_goes_takes_what_its_products_work_in_along",
-        true,
-        library("CUBLAS"),
-        "",
-    ) {
+fn destroyed_streams_free_their_workspace() {
+    if !is_own_process("destroyed_streams_free_their_workspace", true, library("CUBLAS"), "") {
         return;
     }
     let device = nvidia::open(0).unwrap();
     for _ in 0..20 {
-        // the name of one that went may be another's: its handle must not be
+        // a new stream may have the name of a destroyed one, but must not have its handle
         let stream = device.stream(false).unwrap();
         let [a, b, c] = [[2.0], [3.0], [5.0]].map(|values| upload(&*device, &values, stream));
-        // SAFETY: one value each, given back when the work is done
+        // SAFETY: one value each, freed after the work is done
         unsafe {
             assert!(device.product(&Product { a, b, c, ..ONE }, stream).unwrap());
             assert_eq!(download::<f32>(&*device, c, 1, stream), [6.0]);
@@ -301,18 +291,18 @@ fn a_stream_that_goes_takes_what_its_products_work_in_along() {
         }
     }
     let (free, all) = device.memory().unwrap();
-    assert_eq!(free, all, "a workspace was left");
+    assert_eq!(free, all, "a workspace was not freed");
 }
 
 #[test]
-fn what_nccl_refuses_is_told() {
+fn nccl_errors_are_reported() {
     for call in ["AllReduce", "GroupEnd"] {
         let words = format!("nccl-fails={call}");
-        if is_own_process("what_nccl_refuses_is_told", true, "", &words) {
+        if is_own_process("nccl_errors_are_reported", true, "", &words) {
             let (all, summed) = sums();
             let error = summed.unwrap_err().to_string();
             assert!(error.starts_with("NCCL: nccl") && error.ends_with("failed: invalid usage"), "{error}");
-            // whose work is under way is not known any more
+            // the state of pending work is unknown after a failure
             let empty = all.sum(vec![Vec::new(), Vec::new()]).unwrap_err().to_string();
             assert!(empty.contains("an earlier call failed"), "{empty}");
             return;
@@ -321,21 +311,24 @@ fn what_nccl_refuses_is_told() {
 }
 
 #[test]
-fn communicators_that_are_refused_are_told() {
-    if is_own_process("communicators_that_are_refused_are_told", true, "", "nccl-fails=CommInitAll") {
-        let Err(error) = nvidia::open(0).unwrap().collective(&[0, 1]) else { panic!("it is not refused") };
+fn failed_communicators_are_reported() {
+    if is_own_process("failed_communicators_are_reported", true, "", "nccl-fails=CommInitAll") {
+        let Err(error) = nvidia::open(0).unwrap().collective(&[0, 1]) else { panic!("it did not fail") };
         assert_eq!(error.to_string(), "NCCL: ncclCommInitAll failed: invalid usage");
     }
 }
 
 #[test]
-fn without_nccl_that_is_told() {
-    if is_own_process("without_nccl_that_is_told", true, "", "none") {
+fn a_missing_nccl_is_reported() {
+    if is_own_process("a_missing_nccl_is_reported", true, "", "none") {
         match nvidia::open(0).unwrap().collective(&[0, 1]) {
             Err(Error::Unavailable(why)) => {
-                assert!(why.contains("no NCCL was found (libnccl.so.2); GRAPHMILL_CUDA_PATH"), "{why}");
+                assert!(
+                    why.contains("no NCCL was found (libnccl.so.2); install it, or set GRAPHMILL_CUDA_PATH"),
+                    "{why}"
+                );
             }
-            // this machine has the library, and no device for it
+            // this machine has the library but no device for it
             Err(_) => {}
             Ok(_) => panic!("sums over devices that do not exist"),
         }
@@ -343,8 +336,8 @@ fn without_nccl_that_is_told() {
 }
 
 #[test]
-fn other_threads_have_the_context() {
-    if !is_own_process("other_threads_have_the_context", true, "", "refuse-read-only no-peers") {
+fn every_thread_uses_the_device_context() {
+    if !is_own_process("every_thread_uses_the_device_context", true, "", "refuse-read-only no-peers") {
         return;
     }
     let devices: Vec<Arc<dyn Driver>> = (0..2).map(|index| nvidia::open(index).unwrap()).collect();
@@ -363,7 +356,7 @@ fn other_threads_have_the_context() {
         }
     });
     let mine = [1_u8; 100];
-    // SAFETY: the memory outlives this.
+    // SAFETY: the memory outlives its registration.
     unsafe {
         devices[0].register(mine.as_ptr(), 100).unwrap();
         assert!(
@@ -378,18 +371,18 @@ fn other_threads_have_the_context() {
 }
 
 #[test]
-fn products_are_those_of_rows() {
-    if !is_own_process("products_are_those_of_rows", true, library("CUBLAS"), "") {
+fn row_major_products_match_their_definition() {
+    if !is_own_process("row_major_products_match_their_definition", true, library("CUBLAS"), "") {
         return;
     }
     check_products();
 }
 
 #[test]
-fn libraries_are_found_in_named_directories() {
+fn libraries_load_from_configured_directories() {
     if env::var_os("GRAPHMILL_CUDA_PATH").is_none() {
         let mut command = Command::new(env::current_exe().unwrap());
-        command.args(["libraries_are_found_in_named_directories", "--exact"]);
+        command.args(["libraries_load_from_configured_directories", "--exact"]);
         command.env("GRAPHMILL_STAND_IN", "").env("LD_LIBRARY_PATH", library("CUDA"));
         let output =
             command.env("GRAPHMILL_CUDA_PATH", format!("/nowhere:{}", library("CUBLAS"))).output().unwrap();
@@ -400,7 +393,7 @@ fn libraries_are_found_in_named_directories() {
     check_products();
 }
 
-/// Products of all kinds against their definition.
+/// Compares products of all kinds with their definition.
 fn check_products() {
     let device = nvidia::open(0).unwrap();
     let stream = device.stream(false).unwrap();
@@ -477,14 +470,14 @@ fn check_products() {
         strides: [0; 3],
         arithmetic: Arithmetic::F32,
     };
-    // SAFETY: refused before anything is read.
+    // SAFETY: rejected before anything is read.
     let error = unsafe { device.product(&wrong, stream).unwrap_err() };
     assert_eq!(error.to_string(), "cuda:0: cublasGemmEx failed: CUBLAS_STATUS_INVALID_VALUE");
 }
 
 #[test]
-fn without_the_library_products_are_left_to_kernels() {
-    if !is_own_process("without_the_library_products_are_left_to_kernels", true, "", "") {
+fn products_without_cublas_use_kernels() {
+    if !is_own_process("products_without_cublas_use_kernels", true, "", "") {
         return;
     }
     let device = nvidia::open(0).unwrap();
@@ -512,8 +505,8 @@ fn without_the_library_products_are_left_to_kernels() {
 }
 
 #[test]
-fn a_missing_driver_is_told() {
-    if is_own_process("a_missing_driver_is_told", false, "/nowhere", "") && nvidia::count().is_err() {
+fn a_missing_driver_is_reported() {
+    if is_own_process("a_missing_driver_is_reported", false, "/nowhere", "") && nvidia::count().is_err() {
         assert_eq!(
             refusal(0),
             "--devices cuda:0: no NVIDIA driver was found (libcuda.so.1); install one, or use --devices cpu"
@@ -522,7 +515,7 @@ fn a_missing_driver_is_told() {
 }
 
 #[test]
-fn a_library_that_is_no_driver_is_told() {
+fn a_library_that_is_not_a_driver_is_reported() {
     // cuBLAS' stand-in, under the driver's name
     let directory = env::temp_dir().join(format!("graphmill-stand-in-{}", std::process::id()));
     if env::var_os("GRAPHMILL_STAND_IN").is_none() {
@@ -530,22 +523,18 @@ fn a_library_that_is_no_driver_is_told() {
         std::fs::copy(format!("{}/libcublas.so", library("CUBLAS")), directory.join("libcuda.so")).unwrap();
     }
     let path = directory.to_str().unwrap();
-    if is_own_process("a_library_that_is_no_driver_is_told", false, path, "") {
-        assert!(
-            refusal(0).contains("the NVIDIA driver has no cuInit: install one of version 570"),
-            "{}",
-            refusal(0)
-        );
+    if is_own_process("a_library_that_is_not_a_driver_is_reported", false, path, "") {
+        assert!(refusal(0).contains("the NVIDIA driver lacks cuInit; install version 570"), "{}", refusal(0));
         return;
     }
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
 #[test]
-fn an_old_driver_is_told() {
-    if is_own_process("an_old_driver_is_told", true, "", "version=12040") {
+fn an_old_driver_is_reported() {
+    if is_own_process("an_old_driver_is_reported", true, "", "version=12040") {
         assert!(
-            refusal(1).contains("one for CUDA 12.4, the kernels need 12.8: install version 570"),
+            refusal(1).contains("supports CUDA 12.4, the kernels need 12.8; install version 570"),
             "{}",
             refusal(1)
         );
@@ -553,30 +542,30 @@ fn an_old_driver_is_told() {
 }
 
 #[test]
-fn a_driver_without_devices_is_told() {
-    if is_own_process("a_driver_without_devices_is_told", true, "", "init=100") {
-        assert!(refusal(0).contains("sees no device"), "{}", refusal(0));
+fn a_driver_without_devices_is_reported() {
+    if is_own_process("a_driver_without_devices_is_reported", true, "", "init=100") {
+        assert!(refusal(0).contains("reports no devices"), "{}", refusal(0));
     }
 }
 
 #[test]
-fn a_driver_that_fails_is_told() {
-    if is_own_process("a_driver_that_fails_is_told", true, "", "init=999") {
+fn a_failing_driver_is_reported() {
+    if is_own_process("a_failing_driver_is_reported", true, "", "init=999") {
         assert!(refusal(0).contains("cuInit: CUDA_ERROR_UNKNOWN"), "{}", refusal(0));
     }
 }
 
 #[test]
-fn an_old_device_is_told() {
-    if is_own_process("an_old_device_is_told", true, "", "capability=75 devices=1") {
+fn an_old_device_is_reported() {
+    if is_own_process("an_old_device_is_reported", true, "", "capability=75 devices=1") {
         assert!(refusal(0).contains("stand-in 0 has compute capability 7.5"), "{}", refusal(0));
-        assert!(refusal(1).contains("sees 1 devices"), "{}", refusal(1));
+        assert!(refusal(1).contains("reports 1 devices"), "{}", refusal(1));
     }
 }
 
 #[test]
-fn what_the_drivers_compiler_says_is_told() {
-    if is_own_process("what_the_drivers_compiler_says_is_told", true, "", "broken-jit") {
+fn compiler_messages_of_the_driver_are_reported() {
+    if is_own_process("compiler_messages_of_the_driver_are_reported", true, "", "broken-jit") {
         let error = nvidia::open(0).unwrap().kernel("selftest_sum").unwrap_err().to_string();
         assert!(error.contains("selftest.ptx: ") && error.ends_with("ptxas says no"), "{error}");
     }

@@ -143,7 +143,7 @@ pub fn features(config: &TrainConfig, data: &Dataset, residence: MemoryPlacement
 
 /// The symmetric weights, where the model wants them.
 pub fn symmetric(model: &Model, data: &Dataset) -> Option<Arc<SymmetricWeights>> {
-    model.wants_symmetric_weights().then(|| Arc::new(SymmetricWeights::new(&data.graph)))
+    model.needs_symmetric_weights().then(|| Arc::new(SymmetricWeights::new(&data.graph)))
 }
 
 /// The sampler, with what it makes beforehand of the dataset's graph and training nodes.

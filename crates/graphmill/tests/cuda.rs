@@ -192,9 +192,9 @@ fn a_failed_trainer_ends_the_others() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
     let settings = [
-        ("GRAPHMILL_SHIM_SUMS", "2", "sum failed: this sum fails"),
-        ("GRAPHMILL_SHIM_FAILS", "1:150", "this device fails"),
-        ("GRAPHMILL_SHIM_FAILS", "0:250", "this device fails"),
+        ("GRAPHMILL_SHIM_SUMS", "2", "sum failed: simulated failure of a sum"),
+        ("GRAPHMILL_SHIM_FAILS", "1:150", "simulated failure of the device"),
+        ("GRAPHMILL_SHIM_FAILS", "0:250", "simulated failure of the device"),
     ];
     for (name, value, words) in settings {
         let args = format!("train data {SMALL} --epochs 4 --strategy time-sharing --devices cuda:0,1 --json");

@@ -1,9 +1,8 @@
-//! The speed of the CPU kernels that training spends its time in, at the sizes of one large
-//! minibatch.
+//! Speed of the CPU kernels that dominate training, at the sizes of one large minibatch.
 //!
 //! `cargo bench -p graphmill-nn --bench kernels [-- NAME]` prints, for one and for all threads, the
-//! best time of a few runs as GFLOP/s or as GB/s of what a kernel must read and write, next to what
-//! copying memory reaches.
+//! best time of a few runs as GFLOP/s, or as GB/s of the bytes that a kernel must read and write,
+//! and a memory copy for comparison.
 
 use std::{hint::black_box, time::Instant};
 
@@ -19,7 +18,7 @@ use graphmill_nn::backend::{
 use graphmill_nn::{Matrix, View, layer::gather_rows, matrix::TableData};
 use half::bf16;
 
-/// What is measured, but where a row says another precision.
+/// Backend of all rows, unless a row names another precision.
 const CPU: Cpu = Cpu { precision: Precision::F32 };
 /// Rows of a dense operation.
 const ROWS: usize = 100_000;
@@ -30,8 +29,8 @@ fn random(rows: usize, cols: usize) -> Matrix {
     Matrix::from_slice(rows, cols, &data)
 }
 
-/// 20 000 destinations with 10 edges each out of 200 000 sources: at random, or numbered as first
-/// seen.
+/// 20 000 destinations with 10 edges each out of 200 000 sources, at random or numbered in order of
+/// first occurrence.
 fn block(first_seen: bool) -> Block {
     let mut stream = Stream::new(1);
     let mut block = Block { num_dst: 20_000, num_src: 200_000, ..Block::default() };
@@ -79,7 +78,7 @@ impl Bench {
         self.time(name, "GB/s ", 4.0 * values as f64, run);
     }
 
-    /// A product of two factors, each with its side.
+    /// Times a product of two factors, each with its side.
     fn gemm(&self, name: &str, (a, side_a): (View, Side), (b, side_b): (View, Side), c: &mut Matrix) {
         let terms = if side_a == Side::Plain { a.num_cols() } else { a.num_rows() };
         let work = 2.0 * c.num_rows() as f64 * c.num_cols() as f64 * terms as f64;
@@ -92,9 +91,9 @@ impl Bench {
     }
 }
 
-/// What the first layer does with a batch of rows, gathered from a table: product and its gradient,
-/// with dense rows and with sparse ones, of which a few in a hundred values are not zero. Where the
-/// two cross is `--sparse auto`'s rule.
+/// First layer on a batch of rows gathered from a table: the product and its gradient, with dense
+/// rows and with sparse rows of a few percent of non-zeros. The crossover of the two is the rule of
+/// `--sparse auto`.
 fn sparse_rows(bench: &Bench) {
     use Side::{Plain, Transposed};
     const ROWS: usize = 4000;

@@ -1,10 +1,11 @@
-//! Which factor of `A X W` to multiply first, on sampled subgraphs: both orders' times beside the
-//! cost model's choice.
+//! Product order of `A X W` on sampled subgraphs: times of both orders, and the cost model's
+//! choice.
 //!
-//! `cargo bench -p graphmill-nn --bench orders [-- THREADS]` prints, for a GraphSAGE layer `F` to
-//! `O` over a square block of `n` nodes, the best forward and backward pass of some rounds in
-//! either order, their ratio, what the model of `graphmill_nn::cost` takes the ratio for, and which
-//! order it chooses. Degrees are exponentially distributed, sources uniform.
+//! `cargo bench -p graphmill-nn --bench orders [-- THREADS]` prints, for a GraphSAGE layer of
+//! widths `F` and `O` over a square block of `n` nodes, the best forward and backward pass of
+//! several rounds in either order, their ratio, the ratio predicted by `graphmill_nn::cost`, and a
+//! mark if the model chooses the slower order. Degrees are exponentially distributed, sources
+//! uniform.
 
 use std::time::Instant;
 
@@ -39,7 +40,8 @@ fn main() {
                 let ratio = times[1] / times[0];
                 let wrong = (costs[1] < costs[0]) != (ratio < 1.0);
                 println!(
-                    "n {n:>5} d {degree:>3} {f:>5} -> {o:>4} {name:<6} {:>7.2} / {:>7.2}   ratio {ratio:>5.2}, by the model {:>5.2}{}",
+                    "n {n:>5} d {degree:>3} {f:>5} -> {o:>4} {name:<6} {:>7.2} / {:>7.2}   \
+                     ratio {ratio:>5.2}, by the model {:>5.2}{}",
                     1e3 * times[0],
                     1e3 * times[1],
                     costs[1] / costs[0],
@@ -50,7 +52,7 @@ fn main() {
     }
 }
 
-/// Seconds in either order, the best of some rounds in turn.
+/// Seconds in either order: the best of several rounds that alternate between them.
 fn measure(block: &Block, f: usize, o: usize, purpose: Purpose) -> [f64; 2] {
     let n = block.num_dst;
     let backend = Cpu::default();

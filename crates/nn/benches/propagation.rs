@@ -1,12 +1,11 @@
-//! Aggregation on sampled subgraphs: a slice of columns at a time against whole rows.
+//! Aggregation on sampled subgraphs: slices of columns against whole rows.
 //!
 //! `cargo bench -p graphmill-nn --bench propagation [-- THREADS]` prints, for one thread and for
-//! two, the best time of some runs each way, the core's cycles for it (all threads; a busy machine
-//! disturbs them less than time), and the bytes that moved from memory, beside the bound of Zeng et
-//! al., JPDC 2021, theorem 2: whatever the partition, every feature is read once, `8 n f` bytes of
-//! their f64 and `4 n f` of our f32. Cycles and bytes are hardware counters; where the system has
-//! none the columns say so. Degrees are exponentially distributed, sources uniform: a subgraph
-//! without any locality.
+//! two, the best time of several runs per method, its cycles over all threads (a busy machine
+//! disturbs them less than time), and the bytes moved from memory, beside the bound of Zeng et al.,
+//! JPDC 2021, theorem 2: for any partition, every feature is read once, `8 n f` bytes of their f64
+//! and `4 n f` of our f32. Cycles and bytes are hardware counters; the columns report if the system
+//! has none. Degrees are exponentially distributed, sources uniform: a subgraph without locality.
 
 use std::time::Instant;
 
@@ -36,16 +35,16 @@ const SHAPES: [[usize; 3]; 12] = [
     [32_000, 50, 512],
 ];
 
-const WAYS: [(&str, Slicing); 5] = [
+const METHODS: [(&str, Slicing); 5] = [
     ("whole rows", Slicing::Rows),
-    ("as chosen", Slicing::Auto),
+    ("cost model", Slicing::Auto),
     ("slices of 32", Slicing::Columns(32)),
     ("slices of 64", Slicing::Columns(64)),
     ("slices of 128", Slicing::Columns(128)),
 ];
 
-/// Rounds over all ways, and runs of each in a round: the first of a round finds other ways' rows
-/// in the caches.
+/// Rounds over all methods, and runs of each in a round: the first run of a round finds other
+/// methods' rows in the caches.
 const ROUNDS: usize = 8;
 const RUNS: usize = 3;
 
@@ -54,12 +53,12 @@ fn main() {
     let largest = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index2/size");
     println!("second-level cache: {}", largest.as_deref().map_or("unknown", str::trim));
     for threads in only.map_or(vec![1, 2], |threads| vec![threads]) {
-        // counters are handed down to threads made after them
+        // threads created later inherit the counters
         let mut counters = Counters::new();
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
         for [n, degree, cols] in SHAPES {
             for backward in [false, true] {
-                // one shape backward says what there is to say
+                // one shape suffices for the backward pass
                 if !backward || [n, degree, cols] == SHAPES[0] {
                     compare(&pool, &mut counters, n, degree, cols, backward);
                 }
@@ -68,7 +67,7 @@ fn main() {
     }
 }
 
-/// The best of what was counted: seconds, cycles, bytes from memory.
+/// Best measurements: seconds, cycles, bytes from memory.
 type Best = [f64; 3];
 
 fn compare(
@@ -84,10 +83,10 @@ fn compare(
     let mut stream = Stream::new(2);
     let data: Vec<f32> = (0..n * cols).map(|_| stream.uniform() as f32 - 0.5).collect();
     let (x, mut out) = (Matrix::from_slice(n, cols, &data), Matrix::zeros(n, cols));
-    let mut best = [[f64::INFINITY; 3]; WAYS.len()];
+    let mut best = [[f64::INFINITY; 3]; METHODS.len()];
     let mut expected: Vec<f32> = Vec::new();
     for _ in 0..ROUNDS {
-        for (best, (name, slicing)) in best.iter_mut().zip(WAYS) {
+        for (best, (name, slicing)) in best.iter_mut().zip(METHODS) {
             for _ in 0..RUNS {
                 let counted = counters.during(|| {
                     pool.install(|| {
@@ -127,7 +126,8 @@ fn compare(
     let slices = (bound / (1 << 20) as f64).ceil().max(pool.current_num_threads() as f64);
     let model = bound + slices * (8 * edges + 4 * n) as f64;
     println!(
-        "\n{} thread(s), n = {n}, {:.1} edges a node, f = {cols}{}; bound {:.1} MB, algorithm 7 with 1 MiB of cache {:.1} MB",
+        "\n{} thread(s), n = {n}, {:.1} edges a node, f = {cols}{}; bound {:.1} MB, \
+         algorithm 7 with 1 MiB of cache {:.1} MB",
         pool.current_num_threads(),
         edges as f64 / n as f64,
         if backward { ", backward" } else { "" },
@@ -135,7 +135,7 @@ fn compare(
         model / 1e6
     );
     let first = best[0];
-    for (best, (name, _)) in best.iter().zip(WAYS) {
+    for (best, (name, _)) in best.iter().zip(METHODS) {
         let [seconds, cycles, bytes] = *best;
         print!("  {name:<14}{:8.2} ms {:5.2} x", 1e3 * seconds, first[0] / seconds);
         print!("{:7.1} GB/s gathered", (4 * edges * cols) as f64 / seconds / 1e9);
@@ -147,7 +147,7 @@ fn compare(
         if bytes.is_finite() {
             print!("{:8.1} MB from memory, {:5.2} of the bound", bytes / 1e6, bytes / bound);
         } else {
-            print!("  (no counter of memory)");
+            print!("  (no memory counter)");
         }
         println!();
     }
@@ -182,10 +182,11 @@ impl Counters {
         let cycles = Self::counter(Hardware::CPU_CYCLES);
         let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let lines = if info.contains("AuthenticAMD") {
-            // L2_FILL_RSP_SRC (event 0x165), from memory near or far (umask 0x48): Zen 4 and later
+            // L2_FILL_RSP_SRC (event 0x165), from local or remote memory (umask 0x48): Zen 4 and
+            // later
             Self::counter(Raw::new(0x1_0000_4865))
         } else {
-            // misses of the last level, where the processor counts them under the common name
+            // misses of the last level, if the processor counts them under the generic name
             Self::counter(Hardware::CACHE_MISSES)
         };
         Self { cycles, lines }

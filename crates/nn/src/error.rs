@@ -1,24 +1,24 @@
-//! The one error type of this crate.
+//! The error type of this crate.
 
 use graphmill_core::options::{Fault, Values};
 
-/// What is wrong with a model's description.
+/// Error in the description of a model, or failure of a device.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A name that no table holds, with the known ones, or a fault of the floor below.
+    /// An unknown name, with the known ones, or an error of `graphmill_core`.
     #[error(transparent)]
     Graph(#[from] graphmill_core::Error),
-    /// A number outside its range, or two choices that exclude each other.
+    /// A number outside its range, or a combination of choices that the model does not support.
     #[error("{field} = {value}: {message}")]
     Config {
-        /// The field of the configuration.
+        /// Name of the configuration field.
         field: String,
-        /// What it was set to.
+        /// Value of the field.
         value: String,
-        /// What is wrong and what to do.
+        /// The reason, and how to fix it.
         message: String,
     },
-    /// A device failed, or its memory is full.
+    /// A device failed or ran out of memory.
     #[error("{0}")]
     Device(String),
 }
@@ -27,7 +27,7 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// A fault of an option, whose value is among these.
+    /// The error for a fault in one of `values`.
     pub(crate) fn option(values: &Values, fault: Fault) -> Self {
         let field = fault.option.unwrap_or_default();
         let value = values.get(&field).map(ToString::to_string).unwrap_or_default();
@@ -35,7 +35,7 @@ impl Error {
         Self::config(field, value, message)
     }
 
-    /// A configuration that cannot be.
+    /// The error for a configuration field with an invalid value.
     pub fn config(field: impl Into<String>, value: impl ToString, message: impl Into<String>) -> Self {
         Self::Config { field: field.into(), value: value.to_string(), message: message.into() }
     }

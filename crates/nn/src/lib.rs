@@ -1,9 +1,9 @@
-//! Graph neural network layers over message-flow blocks, and their gradients.
+//! Graph neural network layers over message-flow blocks, with their gradients.
 //!
-//! Layers are first-class values with an explicit forward and backward, written once against
-//! [`Backend`] (operations on row-major f32 matrices). There is no recorded tape, because
-//! strategies place single layers on devices and choose the order of `(A X) W` or `A (X W)` per
-//! layer by cost. Nothing here knows how a minibatch was made.
+//! A layer is a value with an explicit forward and backward pass, written once against [`Backend`]
+//! (operations on row-major f32 matrices). No tape is recorded, because strategies place single
+//! layers on devices and choose the order `(A X) W` or `A (X W)` per layer by cost. This crate does
+//! not depend on how a minibatch was made.
 //!
 //! ```
 //! use graphmill_core::Block;
@@ -11,7 +11,7 @@
 //!
 //! let config = ModelConfig { model: "sage".into(), layers: 1, ..ModelConfig::default() };
 //! let model = Model::new(&config, 4, 3, 1)?; // 4 features, 3 classes
-//! // two destinations; node 2 is an in-neighbour of both
+//! // two destinations, both with node 2 as an in-neighbour
 //! let block = Block { num_dst: 2, num_src: 3, indptr: vec![0, 1, 2], indices: vec![2, 2], ..Block::default() };
 //! let orders = model.orders(&[BlockShape::from(&block)]);
 //! let (backend, mut acts) = (Cpu::default(), Activations::default());

@@ -1,4 +1,4 @@
-//! Row-major matrices; they live with the data at rest ([`graphmill_core::matrix`]) because
-//! loaders fill them and layers read them.
+//! Row-major matrices, re-exported from [`graphmill_core::matrix`], because loaders fill them and
+//! layers read them.
 
 pub use graphmill_core::matrix::{Matrix, Sparse, Table, TableData, TableType, View, ViewMut};

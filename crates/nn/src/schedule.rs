@@ -1,8 +1,8 @@
-//! Learning rate schedules, and when to stop.
+//! Learning rate schedules and early stopping.
 //!
-//! [`Schedule::lr`] is a pure function of how far the run is, so that a resumed run goes on where
-//! it was. `plateau` alone also depends on the scores seen; that and [`EarlyStop`] have a small
-//! state to be kept with the checkpoint.
+//! [`Schedule::lr`] is a pure function of the run's progress, so a resumed run continues at the
+//! same rate. Only `plateau` also depends on the scores seen; its state and that of [`EarlyStop`]
+//! are small and saved in the checkpoint.
 
 use std::ops::Bound;
 
@@ -15,46 +15,45 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// How the learning rate goes on after the warm-up; every factor is relative to the base rate.
+/// Learning rate after the warm-up; every factor is relative to the base rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shape {
-    /// 1.
+    /// Always 1.
     Constant,
     /// `factor ^ floor(epoch / every)`.
     Step {
         /// Epochs between two reductions.
         every: u32,
-        /// Factor of each.
+        /// Factor of each reduction.
         factor: f64,
     },
-    /// `floor + (1 - floor) (1 + cos(pi t)) / 2`, where `t` runs from 0 at the end of the warm-up
+    /// `floor + (1 - floor) (1 + cos(pi t)) / 2`, where `t` rises from 0 at the end of the warm-up
     /// to 1 after `epochs` epochs and stays there (Loshchilov and Hutter, *SGDR*, ICLR 2017,
     /// equation 5, without restarts).
     Cosine {
-        /// When the floor is reached, counted from the start of the run.
+        /// Epoch at which the floor is reached, counted from the start of the run.
         epochs: f64,
-        /// The last factor.
+        /// Final factor.
         floor: f64,
     },
-    /// `max(factor ^ reductions, floor)`: a reduction after more than `patience` scores in a row
-    /// that were not better than the best, and then again. Better is by more than [`THRESHOLD`] of
-    /// the best; a tie is not, nor is a score that is no number: as PyTorch's `ReduceLROnPlateau`
-    /// has it with its defaults.
+    /// `max(factor ^ reductions, floor)`. A reduction follows more than `patience` scores in a row
+    /// that do not improve on the best one; then the count starts again. An improvement exceeds the
+    /// best score by more than [`THRESHOLD`] of it, so ties and NaN are not improvements: PyTorch's
+    /// `ReduceLROnPlateau` with its defaults.
     Plateau {
         /// Factor of each reduction.
         factor: f64,
-        /// Scores that are let pass.
+        /// Scores without improvement that are tolerated.
         patience: u32,
-        /// The least factor.
+        /// Lowest factor.
         floor: f64,
     },
 }
 
-/// By how much of the best a score must be better for `plateau` (PyTorch's default).
+/// Relative improvement that `plateau` requires of a score (PyTorch's default).
 pub const THRESHOLD: f64 = 1e-4;
 
-/// Epochs between steps, and scored epochs of patience, unless `--schedule-epochs` gives another
-/// number.
+/// Epochs between steps, and scored epochs of patience, unless `--schedule-epochs` sets them.
 const EPOCHS: usize = 10;
 
 /// Options of schedules that count epochs.
@@ -72,7 +71,7 @@ pub struct PeriodOptions {
 impl OptionSet for PeriodOptions {}
 
 impl PeriodOptions {
-    /// The number of epochs between steps, or of patience.
+    /// Number of epochs between steps, or of patience.
     fn count(self) -> u32 {
         let epochs = if self.schedule_epochs == 0 { EPOCHS } else { self.schedule_epochs };
         u32::try_from(epochs).unwrap_or(u32::MAX)
@@ -116,48 +115,48 @@ impl OptionSet for FloorOptions {
 }
 
 impl FloorOptions {
-    /// The least factor of the learning rate `base`.
+    /// Lowest factor for the base learning rate `base`.
     fn floor(self, base: f64) -> Result<f64> {
         if (0.0..=base).contains(&self.min_lr) {
             return Ok(self.min_lr / base);
         }
-        let wanted = format!("must be between 0 and the learning rate, {base}");
-        Err(Error::config("min_lr", self.min_lr, wanted))
+        let reason = format!("must be between 0 and the learning rate, {base}; lower it or raise --lr");
+        Err(Error::config("min_lr", self.min_lr, reason))
     }
 }
 
-/// The numbers that all schedules have.
+/// Numbers that all schedules share.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Basis {
     /// Learning rate after the warm-up.
     pub lr: f64,
-    /// Epochs of linear warm-up, may be a fraction; 0 for none.
+    /// Epochs of linear warm-up, possibly fractional; 0 for none.
     pub warmup: f64,
     /// Epochs of the run.
     pub epochs: f64,
 }
 
-/// Makes a shape.
+/// Constructor of a shape.
 pub type Make = fn(&Basis, &OwnOptions) -> Result<Shape>;
 
 const PERIOD: OptionGroup = OptionGroup::of::<PeriodOptions>();
 const FACTOR: OptionGroup = OptionGroup::of::<FactorOptions>();
 const FLOOR: OptionGroup = OptionGroup::of::<FloorOptions>();
 
-/// The shapes.
+/// Table of the shapes.
 pub static TABLE: Table<Make> = Table::new(
     "schedule",
     &[
         Entry {
             name: "constant",
-            summary: "the same throughout",
+            summary: "constant rate",
             source: "",
             options: &[],
             make: |_, _| Ok(Shape::Constant),
         },
         Entry {
             name: "step",
-            summary: "times a factor every so many epochs",
+            summary: "multiplied by a factor every N epochs",
             source: "",
             options: &[PERIOD, FACTOR],
             make: |_, own| {
@@ -167,22 +166,22 @@ pub static TABLE: Table<Make> = Table::new(
         },
         Entry {
             name: "cosine",
-            summary: "half a cosine wave down to a floor at the last epoch",
+            summary: "half a cosine wave, down to a floor at the last epoch",
             source: "Loshchilov and Hutter, ICLR 2017, equation 5",
             options: &[PERIOD, FLOOR],
             make: |basis, own| {
                 let given = own.get::<PeriodOptions>().schedule_epochs;
                 let epochs = if given == 0 { basis.epochs } else { given as f64 };
                 if basis.warmup >= epochs {
-                    let wanted = format!("must be shorter than the {epochs} epochs of the whole descent");
-                    return Err(Error::config("warmup", basis.warmup, wanted));
+                    let reason = format!("must be shorter than the descent of {epochs} epochs; reduce it");
+                    return Err(Error::config("warmup", basis.warmup, reason));
                 }
                 Ok(Shape::Cosine { epochs, floor: own.get::<FloorOptions>().floor(basis.lr)? })
             },
         },
         Entry {
             name: "plateau",
-            summary: "times a factor whenever the validation score has not improved for a while",
+            summary: "multiplied by a factor when the validation score stops improving",
             source: "PyTorch's ReduceLROnPlateau",
             options: &[PERIOD, FACTOR, FLOOR],
             make: |basis, own| {
@@ -196,20 +195,21 @@ pub static TABLE: Table<Make> = Table::new(
     ],
 );
 
-/// Counts how long a score has not improved. Larger is better; one that is not finite never is.
+/// Counter of scores without improvement. Larger is better; a non-finite score never improves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Patience {
-    /// The best score so far.
+    /// Best score so far.
     pub best: Option<f64>,
-    /// The loss that came with it.
+    /// Loss of the best score.
     pub loss: Option<f64>,
-    /// Scores since.
+    /// Scores since the best one.
     pub waited: u32,
 }
 
 impl Patience {
-    /// Takes a score and the loss on the same nodes; whether it is the best so far: a higher score,
-    /// or the same with a lower loss (on few nodes many epochs score the same).
+    /// Records a score and the loss on the same nodes. Returns true if it is the best so far: a
+    /// higher score, or an equal one with a lower loss (on few nodes, many epochs have equal
+    /// scores).
     pub fn observe(&mut self, score: f64, loss: f64) -> bool {
         let lower = loss < self.loss.unwrap_or(f64::INFINITY);
         let better =
@@ -225,18 +225,18 @@ impl Patience {
     }
 }
 
-/// What a schedule remembers of the scores; kept with the checkpoint.
+/// State of a schedule, saved in the checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// The best score so far.
+    /// Best score so far.
     pub best: Option<f64>,
-    /// Scores since it, or since the last reduction.
+    /// Scores since the best one or the last reduction.
     pub waited: u32,
     /// Reductions so far.
     pub reductions: u32,
 }
 
-/// A base learning rate, a warm-up and a shape.
+/// Learning rate schedule: a base rate, a warm-up and a shape.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Schedule {
     base: f64,
@@ -246,18 +246,18 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// The schedule called `name`.
+    /// Creates the schedule called `name`.
     ///
     /// # Errors
-    /// No such name, or a value out of range.
+    /// The name is unknown, or a value is out of range.
     pub fn new(name: &str, basis: &Basis, own: &OwnOptions) -> Result<Self> {
         let entry = TABLE.find(name)?;
         let &Basis { lr, warmup, .. } = basis;
         if !(lr > 0.0 && lr.is_finite()) {
-            return Err(Error::config("lr", lr, "must be positive"));
+            return Err(Error::config("lr", lr, "must be positive, for example 0.01"));
         }
         if !(warmup >= 0.0 && warmup.is_finite()) {
-            return Err(Error::config("warmup", warmup, "must be 0 or more epochs"));
+            return Err(Error::config("warmup", warmup, "must be 0 or more epochs; 0 disables the warm-up"));
         }
         for group in entry.options {
             own.check(*group).map_err(|fault| Error::option(&own.write(*group), fault))?;
@@ -266,8 +266,8 @@ impl Schedule {
         Ok(Self { base: lr, warmup, shape, state: State::default() })
     }
 
-    /// The learning rate of batch `batch` of `batches` in epoch `epoch`, all counted from 0. The
-    /// warm-up rises with every batch and is not 0 at the first.
+    /// Learning rate of batch `batch` of `batches` in epoch `epoch`, all counted from 0. The
+    /// warm-up rises with every batch, and its first rate is above 0.
     pub fn lr(&self, epoch: u32, batch: usize, batches: usize) -> f64 {
         let batches = batches.max(1) as f64;
         let before = f64::from(epoch) + batch as f64 / batches;
@@ -285,12 +285,12 @@ impl Schedule {
         self.base * warm * factor
     }
 
-    /// Takes the validation score of an epoch; whether the learning rate was reduced for it. Only
-    /// `plateau` looks.
+    /// Records the validation score of an epoch. Returns true if it reduced the learning rate,
+    /// which happens only for `plateau`.
     pub fn observe(&mut self, score: f64) -> bool {
         let Shape::Plateau { factor, patience, floor } = self.shape else { return false };
         let state = &mut self.state;
-        // for losses, which come negated, the same rule is PyTorch's mode 'min'
+        // losses come negated, which gives the rule of PyTorch's mode 'min'
         let better = |best: f64| score > best + THRESHOLD * best.abs();
         if score.is_finite() && state.best.is_none_or(better) {
             state.best = Some(score);
@@ -307,40 +307,40 @@ impl Schedule {
         reduce
     }
 
-    /// What to keep with a checkpoint.
+    /// State to save in a checkpoint.
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// Takes up what a checkpoint kept.
+    /// Restores the state of a checkpoint.
     pub fn set_state(&mut self, state: State) {
         self.state = state;
     }
 }
 
-/// Stops a run whose validation score has not improved for `patience` epochs in a row (Prechelt,
+/// Stops a run when its validation score has not improved for `patience` epochs in a row (Prechelt,
 /// *Early stopping, but when?*, 1998, criterion UP with strips of one epoch).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EarlyStop {
     /// Epochs to wait; 0 never stops.
     pub patience: u32,
-    /// The best score and the epochs since: kept with the checkpoint.
+    /// Best score and the epochs since, saved in the checkpoint.
     pub state: Patience,
 }
 
 impl EarlyStop {
-    /// Waits `patience` epochs; 0 never stops.
+    /// Creates a rule that waits `patience` epochs; 0 never stops.
     pub fn new(patience: u32) -> Self {
         Self { patience, state: Patience::default() }
     }
 
-    /// Takes the validation score and loss of an epoch; whether it is the best so far
+    /// Records the validation score and loss of an epoch. Returns true if it is the best so far
     /// ([`Patience::observe`]).
     pub fn observe(&mut self, score: f64, loss: f64) -> bool {
         self.state.observe(score, loss)
     }
 
-    /// Whether to stop now.
+    /// Returns true if the run should stop.
     pub fn stops(&self) -> bool {
         self.patience > 0 && self.state.waited >= self.patience
     }
@@ -381,7 +381,7 @@ mod tests {
         Schedule::new(name, &Basis { lr, warmup, epochs }, &own)
     }
 
-    /// The factors at the starts of the first `n` epochs.
+    /// Factors at the starts of the first `n` epochs.
     fn by_epoch(of: &Schedule, n: u32) -> Vec<f64> {
         (0..n).map(|epoch| of.lr(epoch, 0, 1)).collect()
     }
@@ -394,14 +394,14 @@ mod tests {
     }
 
     #[test]
-    fn constant_and_step() {
+    fn constant_stays_and_step_multiplies() {
         let options = Options { every: 2, factor: 0.1, ..Options::default() };
         close(&by_epoch(&schedule("constant", 0.5, &options).unwrap(), 3), &[0.5, 0.5, 0.5]);
         close(&by_epoch(&schedule("step", 1.0, &options).unwrap(), 5), &[1.0, 1.0, 0.1, 0.1, 0.01]);
     }
 
     #[test]
-    fn cosine_falls_to_its_floor() {
+    fn cosine_ends_at_its_floor() {
         let options = Options { epochs: 4.0, min_lr: 0.2, ..Options::default() };
         let schedule = schedule("cosine", 1.0, &options).unwrap();
         let half = 0.5 * std::f64::consts::FRAC_1_SQRT_2;
@@ -409,13 +409,13 @@ mod tests {
             &by_epoch(&schedule, 6),
             &[1.0, 0.2 + 0.8 * (0.5 + half), 0.6, 0.2 + 0.8 * (0.5 - half), 0.2, 0.2],
         );
-        // by batch: half way through epoch 1 is 3/8 of the way
+        // by batch: the middle of epoch 1 is 3/8 of the descent
         let expected = 0.2 + 0.4 * (1.0 + (0.375 * std::f64::consts::PI).cos());
         close(&[schedule.lr(1, 5, 10)], &[expected]);
     }
 
     #[test]
-    fn warm_up_rises_by_batch_in_front_of_any_shape() {
+    fn warm_up_rises_per_batch_for_every_shape() {
         let options = Options { warmup: 1.5, epochs: 3.5, every: 1, patience: 1, ..Options::default() };
         for entry in &TABLE {
             let schedule = schedule(entry.name, 1.0, &options).unwrap();
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn plateau_waits_reduces_and_stops_at_its_floor() {
+    fn plateau_reduces_after_its_patience_down_to_its_floor() {
         let options = Options { factor: 0.5, patience: 1, min_lr: 0.3, ..Options::default() };
         let mut first = schedule("plateau", 1.0, &options).unwrap();
         let scores = [0.5, 0.6, 0.6, f64::NAN, 0.7, 0.1, 0.1, 0.1, 0.1];
@@ -436,7 +436,7 @@ mod tests {
         assert_eq!(reduced, [false, false, false, true, false, false, true, false, false]);
         close(&[first.lr(9, 0, 1)], &[0.3]);
 
-        // a resumed schedule goes on like the other
+        // a resumed schedule continues like the uninterrupted one
         let mut whole = schedule("plateau", 1.0, &options).unwrap();
         whole.observe(0.5);
         whole.observe(0.4);
@@ -446,7 +446,7 @@ mod tests {
         assert_eq!(resumed, whole);
     }
 
-    /// `torch.optim.lr_scheduler.ReduceLROnPlateau`, line by line, with its defaults but for factor
+    /// `torch.optim.lr_scheduler.ReduceLROnPlateau`, line by line, with all defaults except factor
     /// and patience.
     fn torch(mode: &str, factor: f64, patience: u32, metrics: &[f64]) -> Vec<f64> {
         let (mut best, mut bad, mut lr) =
@@ -472,13 +472,13 @@ mod tests {
     }
 
     #[test]
-    fn plateau_reduces_where_pytorch_does() {
-        // ties, steps around the threshold, NaN first and in between, falls, and a recovery
+    fn plateau_matches_pytorch() {
+        // ties, steps around the threshold, NaN first and in the middle, falls, and a recovery
         let scores =
             [f64::NAN, 0.5, 0.5, 0.50004, 0.50006, 0.50006, f64::NAN, 0.4, 0.4, 0.9, 0.1, 0.1, 0.1, 0.1, 0.1];
         for patience in 0..4 {
             for (mode, sign) in [("max", 1.0), ("min", -1.0)] {
-                // as a loss: what is good is small
+                // as a loss: smaller is better
                 let metrics = scores.map(|score| if mode == "max" { score } else { 1.3 - score });
                 let shape = Shape::Plateau { factor: 0.5, patience, floor: 0.0 };
                 let mut schedule = Schedule { base: 1.0, warmup: 0.0, shape, state: State::default() };
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn early_stopping_waits_its_patience() {
+    fn early_stopping_waits_for_its_patience() {
         let mut stop = EarlyStop::new(2);
         let seen: Vec<_> =
             [0.1, 0.3, 0.3, 0.2, 0.4].iter().map(|&score| (stop.observe(score, 1.0), stop.stops())).collect();
@@ -502,25 +502,25 @@ mod tests {
         let mut ties = EarlyStop::new(2);
         assert!(
             ties.observe(0.5, 1.0) && ties.observe(0.5, 0.9) && !ties.observe(0.5, 0.9),
-            "ties go by the loss"
+            "a tie is decided by the loss"
         );
         assert!(!(0..100).any(|_| never.observe(f64::NAN, 0.0) || never.stops()));
     }
 
     #[test]
-    fn values_out_of_range_say_what_is_wanted() {
+    fn errors_name_the_field_the_value_and_the_range() {
         let options = Options::default();
         let message = |name, lr, options: Options| schedule(name, lr, &options).unwrap_err().to_string();
-        assert_eq!(message("constant", -1.0, options), "lr = -1: must be positive");
+        assert_eq!(message("constant", -1.0, options), "lr = -1: must be positive, for example 0.01");
         let by_default = schedule("step", 0.1, &options).unwrap();
-        assert_eq!(by_default.shape, Shape::Step { every: 10, factor: 0.5 }, "0 epochs are none given");
+        assert_eq!(by_default.shape, Shape::Step { every: 10, factor: 0.5 }, "0 epochs select the default");
         assert!(
             message("plateau", 0.1, Options { factor: 1.5, ..options }).starts_with("schedule_factor = 1.5")
         );
         assert!(message("plateau", 0.1, Options { min_lr: 0.2, ..options }).starts_with("min_lr = 0.2"));
         assert_eq!(
             message("cosine", 0.1, Options { warmup: 12.0, ..options }),
-            "warmup = 12: must be shorter than the 10 epochs of the whole descent"
+            "warmup = 12: must be shorter than the descent of 10 epochs; reduce it"
         );
         assert_eq!(
             message("linear", 0.1, options),

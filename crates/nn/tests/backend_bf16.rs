@@ -1,5 +1,5 @@
 //! Dense products in bf16 against their definition: both factors rounded to bf16, products and sums
-//! in f64. What is left between them is the rounding of f32 sums.
+//! in f64. The remaining difference is the rounding of f32 sums.
 
 use graphmill_core::keyed::Stream;
 use graphmill_nn::{
@@ -15,8 +15,8 @@ use half::bf16;
 
 const CPU: Cpu = Cpu { precision: Precision::Bf16 };
 
-/// `(m, n, k)`: one of everything, uneven ends of tiles (12, 8, 24 and 4 rows), panels (16 columns)
-/// and pairs, nothing to add, more than one block of the inner dimension.
+/// `(m, n, k)`: dimensions of 1, partial tiles (12, 8, 24 and 4 rows), panels (16 columns) and
+/// pairs, empty sums, more than one block of the inner dimension.
 const SHAPES: [(usize, usize, usize); 14] = [
     (1, 1, 1),
     (1, 47, 3),
@@ -57,11 +57,11 @@ impl Factors {
         Self { a, side_a, b, side_b, c: matrix(m, n, Plain) }
     }
 
-    /// The product by the backend.
+    /// Product computed by the backend.
     fn run(&self, beta: f32) -> Vec<f32> {
         let mut c = self.c.clone();
         if beta == 0.0 {
-            // what is overwritten must not be read
+            // overwritten values must not be read
             c.view_mut().host().fill(f32::NAN);
         }
         Gemm { a: (self.a.view(), self.side_a), b: (self.b.view(), self.side_b), beta, c: c.view_mut() }
@@ -69,7 +69,7 @@ impl Factors {
         c.view().host().to_vec()
     }
 
-    /// The product by its definition, and the sum of the terms' magnitudes.
+    /// Product by its definition, and the sum of the terms' magnitudes.
     fn expected(&self, beta: f32) -> Vec<(f64, f64)> {
         let rounded =
             |x: &Matrix| -> Vec<f64> { x.view().host().iter().map(|&x| bf16::from_f32(x).into()).collect() };
@@ -104,7 +104,7 @@ fn levels() -> impl Iterator<Item = Level> {
 }
 
 #[test]
-fn products_are_those_of_rounded_factors() {
+fn products_equal_those_of_rounded_factors() {
     for shape in SHAPES {
         for (side_a, side_b) in [(Plain, Plain), (Plain, Transposed), (Transposed, Plain)] {
             let factors = Factors::new(shape, side_a, side_b);
@@ -114,7 +114,7 @@ fn products_are_those_of_rounded_factors() {
                     let got = with_level(level, || factors.run(beta));
                     assert_eq!(got.len(), expected.len());
                     for (i, (&x, &(y, size))) in got.iter().zip(&expected).enumerate() {
-                        // written so that a NaN fails
+                        // written so that NaN fails
                         let close = (f64::from(x) - y).abs() <= 4e-6 * size;
                         assert!(
                             close,
@@ -128,7 +128,7 @@ fn products_are_those_of_rounded_factors() {
 }
 
 #[test]
-fn any_number_of_threads_gives_the_same_bits() {
+fn results_do_not_depend_on_the_number_of_threads() {
     for (shape, side) in [((9001, 67, 45), Plain), ((67, 45, 9001), Transposed)] {
         let factors = Factors::new(shape, side, Plain);
         for level in levels() {
@@ -145,7 +145,7 @@ fn any_number_of_threads_gives_the_same_bits() {
 }
 
 #[test]
-fn rows_do_not_depend_on_the_rows_around_them() {
+fn rows_do_not_depend_on_other_rows() {
     let factors = Factors::new((401, 47, 100), Plain, Plain);
     let all = factors.run(0.0);
     let mut some = Matrix::zeros(30, 47);
@@ -160,13 +160,13 @@ fn rows_do_not_depend_on_the_rows_around_them() {
 }
 
 #[test]
-fn what_follows_a_product_is_the_same_in_one_operation_and_in_two() {
+fn fused_epilogues_match_separate_operations() {
     let mut inputs = Stream::new(9);
     let mut random = |rows: usize, cols: usize| {
         let values: Vec<f32> = (0..rows * cols).map(|_| inputs.uniform() as f32 - 0.5).collect();
         Matrix::from_slice(rows, cols, &values)
     };
-    // several pieces, the last of them short
+    // several tasks, the last of them short
     let (x, w, bias, y) = (random(1001, 90), random(90, 130), random(1, 130), random(1001, 130));
     let dropout = Dropout { p: 0.3, key: 7 };
     let (mut one, mut two) = (y.clone(), y);
@@ -187,13 +187,13 @@ fn what_follows_a_product_is_the_same_in_one_operation_and_in_two() {
 }
 
 #[test]
-fn two_weight_gradients_at_once_are_those_of_two_products() {
+fn joint_weight_gradients_match_separate_products() {
     let mut stream = Stream::new(10);
     let mut random = |rows: usize, cols: usize| {
         let values: Vec<f32> = (0..rows * cols).map(|_| stream.uniform() as f32 - 0.5).collect();
         Matrix::from_slice(rows, cols, &values)
     };
-    // one block, several parts, nothing to add, nothing to add to
+    // one block, several parts, empty sums, empty results
     for (k, widths, n) in
         [(7, [3, 30], 17), (9001, [100, 25], 47), (0, [2, 3], 4), (5, [0, 3], 4), (5, [2, 3], 0)]
     {

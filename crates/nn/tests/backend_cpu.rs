@@ -1,5 +1,5 @@
-//! The CPU backend against the reference backend, on every set of instructions that this machine
-//! has, and against itself with other numbers of threads.
+//! The CPU backend against the reference backend, on every instruction set of this machine, and
+//! against itself with other numbers of threads.
 
 mod operations;
 
@@ -10,7 +10,7 @@ use graphmill_nn::backend::{
 use operations::{OPERATIONS, Shape};
 use proptest::prelude::*;
 
-/// Fails where an operation's outputs differ by more than its tolerance.
+/// Asserts that the outputs of every operation agree within its tolerance.
 fn compare(shape: impl Fn(&str) -> Shape) {
     for &(name, tolerance, run) in OPERATIONS {
         let shape = shape(name);
@@ -20,7 +20,7 @@ fn compare(shape: impl Fn(&str) -> Shape) {
             let got = with_level(level, || run(&Cpu::default(), shape));
             assert_eq!(got.len(), expected.len(), "{name}");
             for (i, (x, y)) in got.iter().zip(&expected).enumerate() {
-                // written so that a NaN fails
+                // written so that NaN fails
                 let close = (x - y).abs() <= tolerance * largest;
                 assert!(close, "{name} on {level:?}, {shape:?}: output {i} is {x}, should be {y}");
             }
@@ -38,7 +38,7 @@ fn width() -> impl Strategy<Value = usize> {
 fn shapes() -> impl Strategy<Value = Shape> {
     ((0usize..50, width(), 0usize..20), (1usize..5, 0usize..30, 0usize..20, 0usize..9), any::<u64>())
         .prop_map(|((rows, cols, inner), (heads, dst, extra_src, degree), seed)| {
-            // destinations without any source have no edges
+            // without sources, destinations have no edges
             Shape { rows, cols, inner, heads, dst, extra_src, degree, seed }
         })
 }
@@ -60,31 +60,30 @@ fn wide_rows_agree_with_the_reference() {
 }
 
 #[test]
-fn nothing_agrees_with_the_reference() {
+fn empty_inputs_agree_with_the_reference() {
     let nothing = Shape { rows: 0, cols: 3, inner: 0, heads: 1, dst: 0, extra_src: 0, degree: 0, seed: 0 };
     compare(|_| nothing);
     compare(|_| Shape { rows: 4, inner: 2, dst: 5, ..nothing });
     compare(|_| Shape { rows: 1, inner: 1, dst: 1, extra_src: 1, degree: 2, cols: 1, ..nothing });
 }
 
-/// Big enough for every operation to be cut into pieces; chunks, blocks and vectors all end
-/// unevenly.
+/// Large enough to split every operation into tasks; chunks, blocks and vectors all end unevenly.
 const BIG: Shape =
     Shape { rows: 2301, cols: 67, inner: 45, heads: 3, dst: 1201, extra_src: 777, degree: 19, seed: 5 };
 
-/// As [`BIG`]; products are cut later than other operations.
+/// [`BIG`], with more rows for products, which are split later than other operations.
 fn big(name: &str) -> Shape {
     if name.starts_with("gemm") { Shape { rows: 9001, ..BIG } } else { BIG }
 }
 
 #[test]
 fn large_inputs_agree_with_the_reference() {
-    // sums of thousands of terms: the tolerances are relative to them, as the largest output is one
+    // sums of thousands of terms: the tolerances are relative to the largest output
     compare(big);
 }
 
 #[test]
-fn any_number_of_threads_gives_the_same_bits() {
+fn results_do_not_depend_on_the_number_of_threads() {
     let pools: Vec<_> = [1, 2, 3]
         .map(|n| rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap())
         .into_iter()

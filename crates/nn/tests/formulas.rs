@@ -1,4 +1,4 @@
-//! Every layer against its paper's formula, written once more over a dense adjacency matrix in f64.
+//! Every layer against its paper's formula over a dense adjacency matrix in f64.
 
 mod support;
 
@@ -86,7 +86,7 @@ fn sage_max_pool(block: &Block, x: &Dense, p: &Params) -> Dense {
     max.times(&p["neigh.weight"]).plus(&own)
 }
 
-/// The block is square and its graph symmetric: its weights are those of the adjacency matrix.
+/// GCN on a square block of a symmetric graph, whose weights are those of the adjacency matrix.
 fn gcn(block: &Block, x: &Dense, p: &Params) -> Dense {
     let n = block.num_dst;
     let a = adjacency(block).plus(&Dense::new(n, n, |r, c| f64::from(r == c)));
@@ -109,7 +109,7 @@ fn gat(heads: usize, concat: bool, block: &Block, x: &Dense, p: &Params) -> Dens
                 let s = dot("source", u) + dot("target", v);
                 if s > 0.0 { s } else { 0.2 * s }
             };
-            // repeated edges are several messages, and v sends itself one more
+            // repeated edges are separate messages, and v sends one to itself
             let count = |u: usize| a.0[v][u] + f64::from(u == v);
             let sum: f64 = (0..block.num_src).map(|u| count(u) * score(u).exp()).sum();
             for c in columns.clone() {
@@ -143,7 +143,7 @@ fn gin(batch_norm: bool, block: &Block, x: &Dense, p: &Params) -> Dense {
     inner.map(|x| x.max(0.0)).times(&p["mlp.1.weight"]).plus(&p["mlp.1.bias"])
 }
 
-/// Weights are the block's, or all 1.
+/// PinSAGE with the block's weights, or all 1.
 fn pinsage(classifies: bool, block: &Block, x: &Dense, p: &Params) -> Dense {
     let elu = |x: f64| if x > 0.0 { x } else { x.exp() - 1.0 };
     let pooled = x.times(&p["pool.weight"]).plus(&p["pool.bias"]).map(elu);
@@ -238,13 +238,13 @@ fn heads(heads: usize) -> OwnOptions {
 }
 
 #[test]
-fn sage_is_the_mean_and_the_own_row() {
+fn sage_combines_the_mean_and_the_own_row() {
     assert_formula("sage", &config(), &random_block(9, 14, false, 1), sage_mean);
 }
 
 #[test]
-fn sage_with_stored_weights_sums_with_them() {
-    // weights of 1 / degree are the mean again
+fn sage_uses_stored_weights() {
+    // weights of 1 / degree give the mean again
     let mut block = random_block(9, 14, false, 1);
     for v in 0..block.num_dst {
         for e in block.edges(v) {
@@ -256,14 +256,14 @@ fn sage_with_stored_weights_sums_with_them() {
 }
 
 #[test]
-fn sage_max_pool_is_the_maximum_of_dense_rows() {
+fn sage_max_pool_takes_the_maximum_of_dense_rows() {
     let own = OwnOptions::default().with(SageOptions { aggregator: Aggregator::MaxPool });
     let config = LayerConfig { own, ..config() };
     assert_formula("sage", &config, &random_block(9, 14, false, 2), sage_max_pool);
 }
 
 #[test]
-fn gcn_is_the_normalised_adjacency() {
+fn gcn_multiplies_by_the_normalized_adjacency() {
     assert_formula("gcn", &config(), &symmetric_block(8), gcn);
 }
 
@@ -276,7 +276,7 @@ fn gat_attends_to_neighbours_and_itself() {
 }
 
 #[test]
-fn gin_is_an_mlp_of_the_sum() {
+fn gin_applies_an_mlp_to_the_sum() {
     for batch_norm in [false, true] {
         let config = LayerConfig { batch_norm, ..config() };
         assert_formula("gin", &config, &random_block(9, 14, false, 4), |b, x, p| gin(batch_norm, b, x, p));
@@ -284,7 +284,7 @@ fn gin_is_an_mlp_of_the_sum() {
 }
 
 #[test]
-fn pinsage_is_a_mean_by_importance_and_the_own_row_of_length_1() {
+fn pinsage_normalizes_the_weighted_mean_and_own_row() {
     for classifies in [false, true] {
         let config = LayerConfig { classifies, activation: Activation::Elu, ..config() };
         for weighted in [false, true] {
@@ -297,7 +297,7 @@ fn pinsage_is_a_mean_by_importance_and_the_own_row_of_length_1() {
 }
 
 #[test]
-fn rows_of_zeros_stay_zeros_in_pinsage() {
+fn zero_rows_remain_zero_in_pinsage() {
     let mut layer = (layer::TABLE.find("pinsage").unwrap().make.make)(&config()).unwrap();
     let block = random_block(5, 8, true, 6);
     let (x, saved) = (Matrix::zeros(8, 5), &mut Saved::default());
@@ -311,7 +311,8 @@ fn rows_of_zeros_stay_zeros_in_pinsage() {
     layer.visit(&mut |p| assert!(p.grad.view().host().iter().all(|g| g.is_finite())));
 }
 
-/// The hops of one MixHop layer on a square block against powers of the dense matrix, formed.
+/// Compares the hops of one MixHop layer on a square block with explicit powers of the dense
+/// matrix.
 fn assert_mixhop(hops: usize, out_dim: usize, classifies: bool) {
     let block = symmetric_block(8);
     let x = random(8, 5, 30);
@@ -355,7 +356,7 @@ fn assert_mixhop(hops: usize, out_dim: usize, classifies: bool) {
 }
 
 #[test]
-fn mixhop_is_powers_of_the_normalised_adjacency_side_by_side() {
+fn mixhop_concatenates_powers_of_the_normalized_adjacency() {
     for hops in 1..=4 {
         assert_mixhop(hops, 10, false);
         assert_mixhop(hops, 3, true);
@@ -363,12 +364,12 @@ fn mixhop_is_powers_of_the_normalised_adjacency_side_by_side() {
 }
 
 #[test]
-fn batch_norm_keeps_running_statistics_as_pytorch_does() {
+fn batch_norm_running_statistics_match_pytorch() {
     let mut norm = BatchNorm::new(2);
     let x = Matrix::from_slice(4, 2, &[1., 2., 3., 2., 5., 2., 7., 2.]);
-    let (mut kept, mut out) = ([Matrix::default(), Matrix::default()], Matrix::zeros(4, 2));
-    norm.forward(&pass(true), x.view(), &mut kept, out.view_mut());
-    norm.backward(&pass(true), x.view(), &mut kept, Matrix::zeros(4, 2).view_mut());
+    let (mut saved, mut out) = ([Matrix::default(), Matrix::default()], Matrix::zeros(4, 2));
+    norm.forward(&pass(true), x.view(), &mut saved, out.view_mut());
+    norm.backward(&pass(true), x.view(), &mut saved, Matrix::zeros(4, 2).view_mut());
     // means 4 and 2, unbiased variances 20/3 and 0
     let mut running = Vec::new();
     norm.visit(&mut |p| {
@@ -379,13 +380,13 @@ fn batch_norm_keeps_running_statistics_as_pytorch_does() {
     let expected = [0.4, 0.2, 0.9 + 0.1 * 20.0 / 3.0, 0.9];
     assert!(running.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{running:?}");
     // evaluation uses them
-    norm.forward(&pass(false), x.view(), &mut kept, out.view_mut());
+    norm.forward(&pass(false), x.view(), &mut saved, out.view_mut());
     let first = (1.0 - 0.4) / (expected[2] + 1e-5f32).sqrt();
     assert!((out.view().host()[0] - first).abs() < 1e-6);
 }
 
 #[test]
-fn every_name_makes_a_layer_with_an_order() {
+fn every_layer_supports_an_order() {
     for entry in &layer::TABLE {
         let layer = make(entry.name, &config());
         assert_eq!((layer.spec().in_dim, layer.spec().out_dim), (5, 6));
@@ -402,7 +403,7 @@ fn heads_must_divide_the_width() {
         (layer::TABLE.find("gat").unwrap().make.make)(config).err().map(|e| e.to_string())
     };
     let message = make(&LayerConfig { own: heads(4), ..config() }).unwrap();
-    assert_eq!(message, "heads = 4: 6 columns cannot be divided among them; choose a divisor");
+    assert_eq!(message, "heads = 4: does not divide 6 columns; use a divisor");
     assert!(make(&LayerConfig { own: heads(0), ..config() }).is_some());
     assert!(make(&LayerConfig { own: heads(4), concat: false, ..config() }).is_none());
 }

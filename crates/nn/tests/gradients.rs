@@ -1,5 +1,5 @@
-//! Every backward pass against finite differences of its forward pass, and the conformance of every
-//! layer of the table.
+//! Every backward pass against finite differences of its forward pass, and the conformance tests
+//! for every layer of the table.
 
 mod support;
 
@@ -17,7 +17,7 @@ fn epilogues() -> [Epilogue; 2] {
     [Epilogue::NONE, Epilogue { activation: Activation::Elu, dropout }]
 }
 
-/// Calls `assert` with every layer of the table in every form.
+/// Calls `assert` with every layer of the table in every variant.
 fn every_layer(assert: impl Fn(&mut Case)) {
     for mut case in layer::TABLE.iter().flat_map(conformance::cases) {
         assert(&mut case);
@@ -30,22 +30,22 @@ fn layers_match_finite_differences() {
 }
 
 #[test]
-fn both_orders_are_the_same_function() {
+fn both_orders_compute_the_same_function() {
     every_layer(Case::assert_orders_agree);
 }
 
 #[test]
-fn global_and_local_blocks_are_the_same_function() {
+fn global_and_local_blocks_give_the_same_results() {
     every_layer(Case::assert_global_blocks_agree);
 }
 
 #[test]
-fn a_gradient_of_the_first_sources_is_the_same_as_among_all() {
+fn restricted_gradients_match_unrestricted_ones() {
     every_layer(Case::assert_restricted_gradients_agree);
 }
 
 #[test]
-fn a_layer_that_transforms_first_says_that_it_needs_all_gradients() {
+fn transform_first_layers_reject_restricted_blocks() {
     every_layer(Case::assert_restriction_is_refused);
 }
 
@@ -60,22 +60,22 @@ fn saved_aggregates_give_the_gradients_behind_the_aggregation() {
 }
 
 #[test]
-fn gradients_add_up() {
+fn gradients_accumulate() {
     every_layer(Case::assert_gradients_add_up);
 }
 
 #[test]
-fn a_block_without_rows_is_no_trouble() {
+fn empty_blocks_give_zero_gradients() {
     every_layer(Case::assert_empty_blocks);
 }
 
 #[test]
-fn layers_read_the_own_rows_that_their_spec_says() {
+fn layers_read_own_rows_only_if_their_spec_declares_it() {
     every_layer(Case::assert_own_rows_are_declared);
 }
 
 #[test]
-fn any_number_of_threads_gives_the_same_bits() {
+fn results_do_not_depend_on_the_number_of_threads() {
     every_layer(Case::assert_threads_agree);
 }
 

@@ -1,4 +1,4 @@
-//! Whole models: gradients, evaluation in chunks against minibatches, names, errors.
+//! Whole models: gradients, chunked evaluation against minibatches, names, errors.
 
 mod support;
 
@@ -20,7 +20,7 @@ fn named(model: &str) -> ModelConfig {
         .with(GatOptions { heads: 2, ..GatOptions::default() })
 }
 
-/// Models with every part switched on somewhere.
+/// Models that together enable every option.
 fn configs() -> Vec<ModelConfig> {
     let sage = ModelConfig { activation: "elu".parse().unwrap(), ..named("sage") };
     let gcn = ModelConfig { activation: "elu".parse().unwrap(), ..named("gcn") };
@@ -105,7 +105,7 @@ fn model(config: &ModelConfig) -> Model {
     let mut seed = 50;
     model.visit_mut(&mut |_, p| {
         if p.value.num_rows() == 1 {
-            seed += 1; // move what starts at zero or one
+            seed += 1; // move parameters away from zero and one
             Add { alpha: 0.2, x: random(1, p.value.num_cols(), seed).view(), y: p.value.view_mut() }
                 .run(pass(true).backend);
         }
@@ -113,7 +113,7 @@ fn model(config: &ModelConfig) -> Model {
     model
 }
 
-/// Blocks of a batch of 4 seeds for so many layers.
+/// Blocks of a batch of 4 seeds for the given number of layers.
 fn blocks(layers: usize, weighted: bool) -> Vec<Block> {
     let sizes = [4, 9, 14, 20];
     (0..layers).rev().map(|l| random_block(sizes[l], sizes[l + 1], weighted, l as u64)).collect()
@@ -150,13 +150,13 @@ fn gradients(
 fn models_match_finite_differences_in_every_order() {
     for config in configs() {
         let mut model = model(&config);
-        let mut blocks = blocks(model.num_layers(), model.wants_symmetric_weights());
+        let mut blocks = blocks(model.num_layers(), model.needs_symmetric_weights());
         let x = random(blocks[0].num_src, F, 1);
         let c = random(4, C, 2);
         let mut first: Option<Vec<(String, Matrix)>> = None;
         for orders in all_orders(&model) {
             for (l, block) in blocks.iter_mut().enumerate() {
-                block.transposed = Default::default(); // only what is said to be needed is there
+                block.transposed = Default::default(); // only required transposes are present
                 if model.needs_transposed(&orders, l) {
                     block.transpose();
                 }
@@ -191,11 +191,11 @@ fn models_match_finite_differences_in_every_order() {
 }
 
 #[test]
-fn the_bottom_block_may_be_global_where_the_model_says_so() {
+fn global_bottom_blocks_match_local_ones() {
     let mut seen = 0;
     for config in configs() {
         let mut model = model(&config);
-        let mut blocks = blocks(model.num_layers(), model.wants_symmetric_weights());
+        let mut blocks = blocks(model.num_layers(), model.needs_symmetric_weights());
         let x = random(blocks[0].num_src, F, 3);
         let c = random(4, C, 4);
         for orders in all_orders(&model) {
@@ -217,13 +217,13 @@ fn the_bottom_block_may_be_global_where_the_model_says_so() {
     assert!(seen >= 6, "{seen}");
 }
 
-/// A graph of `n` nodes as one square block, with GCN's weights where asked for.
+/// A graph of `n` nodes as one square block, with GCN's weights if `weighted`.
 fn square(n: usize, weighted: bool) -> Block {
     random_block(n, n, weighted, 9)
 }
 
-/// The blocks of all in-neighbours of the nodes `0..seeds` over so many layers, and the input
-/// nodes.
+/// Blocks of all in-neighbours of the nodes `0..seeds` over the given number of layers, and the
+/// input nodes.
 fn full_blocks(graph: &Block, seeds: usize, layers: usize) -> (Vec<Block>, Vec<usize>) {
     let mut nodes: Vec<usize> = (0..seeds).collect();
     let mut blocks = Vec::new();
@@ -248,7 +248,7 @@ fn full_blocks(graph: &Block, seeds: usize, layers: usize) -> (Vec<Block>, Vec<u
     (blocks, nodes)
 }
 
-/// The global block of the nodes in `chunk`.
+/// Global block of the nodes in `chunk`.
 fn chunk_block(graph: &Block, chunk: std::ops::Range<usize>) -> Block {
     let edges = graph.indptr[chunk.start] as usize..graph.indptr[chunk.end] as usize;
     let weighted = !graph.edge_weight.is_empty();
@@ -264,7 +264,7 @@ fn chunk_block(graph: &Block, chunk: std::ops::Range<usize>) -> Block {
     }
 }
 
-/// The scores of all nodes, computed layer by layer in chunks of three nodes, as an evaluator does.
+/// Scores of all nodes, computed layer by layer in chunks of three nodes, as in evaluation.
 fn infer_all(model: &Model, orders: &[ProductOrder], graph: &Block, x: &Matrix) -> Matrix {
     let (pass, n) = (pass(false), graph.num_dst);
     let chunks = || (0..n).step_by(3).map(|at| at..n.min(at + 3));
@@ -304,22 +304,22 @@ fn infer_all(model: &Model, orders: &[ProductOrder], graph: &Block, x: &Matrix) 
 }
 
 #[test]
-fn chunks_of_all_neighbours_give_what_a_minibatch_of_all_neighbours_gives() {
+fn chunked_evaluation_matches_full_neighbour_minibatches() {
     for config in configs() {
         let mut model = model(&config);
         model.visit_mut(&mut |_, p| {
             if !p.trainable {
-                // running statistics of some training: positive
+                // positive, as running statistics after training are
                 p.value.view_mut().host().iter_mut().enumerate().for_each(|(i, v)| *v = 0.5 + 0.1 * i as f32);
             }
         });
-        let graph = square(11, model.wants_symmetric_weights());
+        let graph = square(11, model.needs_symmetric_weights());
         let x = random(11, F, 5);
         let mut orders = all_orders(&model);
         orders.push(model.inference_orders(11, graph.num_edges()));
         for orders in orders {
             let all = infer_all(&model, &orders, &graph, &x);
-            // one square block that stands for every layer
+            // one square block for every layer
             let mut acts = Activations::default();
             model.forward(&pass(false), &orders, std::slice::from_ref(&graph), x.view(), &mut acts);
             assert!(distance(acts.logits(), all.view()) < 1e-5, "{config:?} {orders:?}");
@@ -336,15 +336,15 @@ fn chunks_of_all_neighbours_give_what_a_minibatch_of_all_neighbours_gives() {
 }
 
 #[test]
-fn training_without_dropout_is_evaluation() {
+fn training_without_dropout_matches_evaluation() {
     for config in configs() {
         if config.norm == NormKind::Batch {
-            continue; // the batch's own statistics are another function
+            continue; // training uses the batch's statistics
         }
         let mut config = ModelConfig { dropout: 0.0, input_dropout: 0.0, ..config };
         config.own.get_mut::<GatOptions>().attention_dropout = 0.0;
         let model = model(&config);
-        let graph = [square(11, model.wants_symmetric_weights())];
+        let graph = [square(11, model.needs_symmetric_weights())];
         let x = random(11, F, 6);
         let orders = model.orders(&[BlockShape::from(&graph[0])]);
         let [mut train, mut evaluate] = [Activations::default(), Activations::default()];
@@ -378,7 +378,7 @@ fn dropout_masks_depend_on_the_pass_and_differ_between_layers() {
 }
 
 #[test]
-fn names_are_stable() {
+fn parameter_names_are_stable() {
     let config = ModelConfig {
         norm: "batch".parse().unwrap(),
         residual: "linear".parse().unwrap(),
@@ -414,7 +414,7 @@ fn names_are_stable() {
 }
 
 #[test]
-fn names_are_unique_in_every_model() {
+fn parameter_names_are_unique() {
     for config in configs() {
         let mut names = Vec::new();
         let model = model(&config);
@@ -427,7 +427,7 @@ fn names_are_unique_in_every_model() {
 }
 
 #[test]
-fn the_seed_and_nothing_else_decides_the_weights() {
+fn initial_weights_depend_on_the_seed_alone() {
     let values = |seed| {
         let model = Model::new(&ModelConfig { layers: 3, ..named("gat") }, F, C, seed).unwrap();
         let mut all: Vec<Vec<f32>> = Vec::new();
@@ -447,7 +447,7 @@ fn the_seed_and_nothing_else_decides_the_weights() {
             assert!((variance - 2.0 / 500.0).abs() < 1e-4, "{variance}");
         }
     });
-    // fan-in: the same draws, with variance 1 / (3 fan_in); attention stays as it was
+    // fan-in: the same draws, with variance 1 / (3 fan_in); attention vectors are unchanged
     let config =
         ModelConfig { hidden: 200, ..named("gat") }.with(GatOptions { heads: 1, ..GatOptions::default() });
     let weights = |init: &str| {
@@ -469,7 +469,7 @@ fn the_seed_and_nothing_else_decides_the_weights() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_a_mend() {
+fn invalid_configurations_are_rejected_with_advice() {
     let fail = |change: &dyn Fn(&mut ModelConfig)| {
         let mut config = ModelConfig::default();
         change(&mut config);
@@ -483,7 +483,7 @@ fn what_cannot_be_is_refused_with_a_mend() {
     assert_eq!("x".parse::<Activation>(), Err("'x': relu, elu, leaky-relu or identity".into()));
     assert_eq!("x".parse::<Aggregator>(), Err("'x': mean or max-pool".into()));
     assert_eq!("x".parse::<ResidualKind>(), Err("'x': none, identity or linear".into()));
-    assert_eq!(fail(&|c| c.layers = 0), "layers = 0: at least 1 is needed");
+    assert_eq!(fail(&|c| c.layers = 0), "layers = 0: must be at least 1");
     assert!(fail(&|c| c.hidden = 0).starts_with("hidden = 0"));
     assert!(fail(&|c| c.dropout = 1.0).starts_with("dropout = 1"));
     assert!(fail(&|c| c.dropout = f32::NAN).starts_with("dropout = NaN"));
@@ -510,23 +510,23 @@ fn what_cannot_be_is_refused_with_a_mend() {
         (c.model, c.hidden) = ("mixhop".into(), 3);
         c.own.get_mut::<MixHopOptions>().hops = 3;
     });
-    assert_eq!(few, "hidden = 3: a column at least for each of the 4 powers from 0 to 3; widen");
+    assert_eq!(few, "hidden = 3: must be at least 4, a column for each power from 0 to 3");
     assert!(fail(&|c| (c.model, c.residual) = ("mixhop".into(), ResidualKind::Linear)).contains("power 0"));
     let residual = fail(&|c| c.residual = ResidualKind::Identity);
     assert_eq!(
         residual,
-        "residual = identity: layer 0 makes rows of 256 from rows of 5; use 'linear', or an input layer"
+        "residual = identity: layer 0 changes the width from 5 to 256; use 'linear' or an input layer"
     );
     assert!(Model::new(&ModelConfig::default(), 0, C, 0).is_err());
     assert!(Model::new(&ModelConfig::default(), F, 0, 0).is_err());
 }
 
 #[test]
-fn what_the_loader_is_asked_for() {
+fn models_declare_their_requirements_to_the_loader() {
     use ProductOrder::{AggregateFirst, TransformFirst};
     let of = |config: &ModelConfig| Model::new(config, F, C, 0).unwrap();
     let sage = of(&named("sage"));
-    assert!(!sage.wants_symmetric_weights() && of(&named("gcn")).wants_symmetric_weights());
+    assert!(!sage.needs_symmetric_weights() && of(&named("gcn")).needs_symmetric_weights());
     assert!(sage.can_read_table(&[AggregateFirst, TransformFirst]));
     assert!(!sage.can_read_table(&[TransformFirst, AggregateFirst]));
     assert!(!of(&ModelConfig { input_layer: true, ..named("sage") }).can_read_table(&[AggregateFirst; 2]));
@@ -556,7 +556,7 @@ fn what_the_loader_is_asked_for() {
 }
 
 #[test]
-fn a_copy_is_a_copy() {
+fn cloned_models_are_independent() {
     for config in configs() {
         let mut model = model(&config);
         let copy = model.clone();

@@ -1,4 +1,4 @@
-//! After a warm-up, training steps on batches of shapes already seen allocate nothing.
+//! Training steps on batches of known shapes allocate nothing after a warm-up.
 
 mod support;
 
@@ -20,8 +20,8 @@ use graphmill_nn::{
 };
 use support::{pass, random, random_block};
 
-/// Counts this thread's requests for memory. Requests for zeroed memory are left out: the reference
-/// backend makes them for its own f64 sums (`vec![0.0; n]`), a model never does.
+/// Counts this thread's allocations. Zeroed allocations are excluded, because the reference backend
+/// makes them for its f64 sums (`vec![0.0; n]`) and a model never does.
 struct Counting;
 
 thread_local! {
@@ -32,27 +32,27 @@ fn count() {
     COUNT.set(COUNT.get() + 1);
 }
 
-// SAFETY: every call goes to the system's allocator unchanged; counting allocates nothing.
+// SAFETY: every call is forwarded unchanged to the system's allocator; counting does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: by the caller's guarantee.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: by the caller's guarantee.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: by the caller's guarantee.
         unsafe { System.dealloc(at, layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: by the caller's guarantee.
         unsafe { System.realloc(at, layout, size) }
     }
 }
@@ -61,7 +61,7 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 #[test]
-fn a_step_allocates_nothing_in_the_steady_state() {
+fn training_steps_do_not_allocate_in_steady_state() {
     let s = String::from;
     let base = ModelConfig { hidden: 16, ..ModelConfig::default() };
     let full = ModelConfig {
@@ -72,7 +72,7 @@ fn a_step_allocates_nothing_in_the_steady_state() {
         input_dropout: 0.1,
         ..base.clone()
     };
-    // a value in every row
+    // one value in every row
     let (ends, columns) = ((0..=90).collect::<Vec<u64>>(), (0..90).map(|i| i % 10).collect::<Vec<u32>>());
     let rows = SparseRows::new(10, ends.into(), columns.into(), vec![1.5; 90].into()).unwrap();
     let (table, ids) = (Matrix::sparse_table(rows), (0..90).rev().collect::<Vec<u32>>());
@@ -82,7 +82,7 @@ fn a_step_allocates_nothing_in_the_steady_state() {
         for config in [&base, &full, &l2] {
             let config = ModelConfig { model: s(name), ..config.clone() }.with(SageOptions { aggregator });
             let mut model = Model::new(&config, 10, 5, 1).unwrap();
-            let weighted = model.wants_symmetric_weights();
+            let weighted = model.needs_symmetric_weights();
             let batches = [1.0, 0.5].map(|part: f64| {
                 let size = |n: f64| (n * part) as usize;
                 let blocks = [
@@ -118,7 +118,7 @@ fn a_step_allocates_nothing_in_the_steady_state() {
                     }
                 };
                 steps();
-                assert!(COUNT.get() > 0, "the counter counts");
+                assert!(COUNT.get() > 0, "the warm-up allocates");
                 COUNT.set(0);
                 steps();
                 assert_eq!(COUNT.get(), 0, "{config:?} {sparse}");
@@ -128,7 +128,7 @@ fn a_step_allocates_nothing_in_the_steady_state() {
 }
 
 #[test]
-fn reusing_rows_allocates_nothing_in_the_steady_state() {
+fn reused_rows_do_not_allocate_in_steady_state() {
     let s = String::from;
     let base = ModelConfig { hidden: 16, ..ModelConfig::default() };
     let full = ModelConfig {
@@ -141,7 +141,7 @@ fn reusing_rows_allocates_nothing_in_the_steady_state() {
     for name in ["sage", "gcn", "gat"] {
         for config in [&base, &full, &l2] {
             let mut model = Model::new(&ModelConfig { model: s(name), ..config.clone() }, 10, 5, 1).unwrap();
-            let weighted = model.wants_symmetric_weights();
+            let weighted = model.needs_symmetric_weights();
             let orders = [ProductOrder::AggregateFirst; 2];
             let batches = [40, 25].map(|computed| {
                 let mut blocks =
@@ -155,17 +155,17 @@ fn reusing_rows_allocates_nothing_in_the_steady_state() {
             });
             let (x, slots) = (random(90, 10, 3), (3..15).collect::<Vec<u32>>());
             let mut rows = Matrix::zeros(40, model.layer_out_dim(0));
-            let mut kept: Vec<Matrix> =
+            let mut saved: Vec<Matrix> =
                 model.aggregate_dims(&orders).into_iter().map(|dim| Matrix::zeros(40, dim)).collect();
-            assert!(!kept.is_empty(), "{name}");
-            let basis: Vec<Matrix> = kept.iter().map(|kept| random(4, kept.num_cols(), 5)).collect();
-            let (mut room, mut coordinates) = (kept.clone(), Matrix::zeros(40, 4));
+            assert!(!saved.is_empty(), "{name}");
+            let basis: Vec<Matrix> = saved.iter().map(|saved| random(4, saved.num_cols(), 5)).collect();
+            let (mut copies, mut coordinates) = (saved.clone(), Matrix::zeros(40, 4));
             let (mut acts, mut scratch) = (Activations::default(), Activations::default());
             let mut steps = || {
                 for (blocks, whole) in &batches {
                     let (x, bottom) = (x.view(), &blocks[0]);
                     let input = LayerInput { order: orders[0], block: bottom, x, transformed: &[] };
-                    let to = BottomRows { rows: &mut rows, at: 0, aggregates: &mut kept, aggregates_at: 0 };
+                    let to = BottomRows { rows: &mut rows, at: 0, aggregates: &mut saved, aggregates_at: 0 };
                     model.bottom_rows(&pass(true), &input, &mut scratch, to);
                     let mut step = |model: &mut Model, blocks: &[Block], reused: Reused| {
                         model.zero_grad(&Reference);
@@ -174,21 +174,21 @@ fn reusing_rows_allocates_nothing_in_the_steady_state() {
                         acts.logits_and_grad().1.host().fill(0.1);
                         model.backward_step(&pass(true), &input, &mut acts, &mut |_, _| {});
                     };
-                    for (blocks, kept) in [(blocks, &[][..]), (whole, &kept[..])] {
+                    for (blocks, saved) in [(blocks, &[][..]), (whole, &saved[..])] {
                         step(
                             &mut model,
                             blocks,
-                            Reused { rows: rows.view(), slots: &slots, aggregates: kept, projected: None },
+                            Reused { rows: rows.view(), slots: &slots, aggregates: saved, projected: None },
                         );
                     }
-                    for room in &mut room {
-                        room.resize(bottom.num_dst, room.num_cols());
+                    for copy in &mut copies {
+                        copy.resize(bottom.num_dst, copy.num_cols());
                     }
                     let pass = pass(true);
-                    let to = BottomRows { rows: &mut rows, at: 0, aggregates: &mut room, aggregates_at: 0 };
+                    let to = BottomRows { rows: &mut rows, at: 0, aggregates: &mut copies, aggregates_at: 0 };
                     model.bottom_rows(&pass, &input, &mut scratch, to);
                     let to = ProjectedRows { rows: &mut rows, coordinates: &mut coordinates, at: 0 };
-                    model.project_rows(&pass, &basis, &room, &mut scratch, to);
+                    model.project_rows(&pass, &basis, &copies, &mut scratch, to);
                     for (blocks, learns) in [(blocks, false), (whole, true)] {
                         let projected = Projected { coordinates: coordinates.view(), basis: &basis, learns };
                         let (rows, projected) = (rows.view(), Some(projected));
@@ -197,7 +197,7 @@ fn reusing_rows_allocates_nothing_in_the_steady_state() {
                 }
             };
             steps();
-            assert!(COUNT.get() > 0, "the counter counts");
+            assert!(COUNT.get() > 0, "the warm-up allocates");
             COUNT.set(0);
             steps();
             assert_eq!(COUNT.get(), 0, "{config:?}");

@@ -1,4 +1,4 @@
-//! The gradients of a block's first sources are, to the bit, what they are among all.
+//! Gradients of a block's first sources equal those among all sources, to the bit.
 
 mod support;
 
@@ -21,13 +21,13 @@ const S: usize = 60;
 const COLS: usize = 36;
 const HEADS: usize = 4;
 
-/// The gradients of the sources that each operation gives.
+/// Gradients of the sources from each operation.
 fn gradients(backend: &dyn Backend, block: &Block) -> Vec<Matrix> {
     let entries = block.num_edges() + block.num_dst;
     let of_sources = |cols| random(block.num_grad_src(), cols, 1);
     let grad = random(D, COLS, 2);
     let mut out = Vec::new();
-    for edge in [EdgeWeight::One, EdgeWeight::Mean, EdgeWeight::Stored, EdgeWeight::Normalised] {
+    for edge in [EdgeWeight::One, EdgeWeight::Mean, EdgeWeight::Stored, EdgeWeight::Normalized] {
         for own in [OwnWeight::None, OwnWeight::Constant(1.5), OwnWeight::Stored] {
             for beta in [0.0, 0.5] {
                 let mut to = of_sources(COLS);
@@ -112,7 +112,7 @@ fn compare(what: &str, backend: &dyn Backend) {
 }
 
 #[test]
-fn every_operation_gives_the_first_rows_alone() {
+fn restricted_gradients_match_the_first_rows() {
     compare("reference", &Reference);
     for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
         for slicing in [Slicing::Auto, Slicing::Columns(16)] {
@@ -124,8 +124,8 @@ fn every_operation_gives_the_first_rows_alone() {
 }
 
 #[test]
-#[should_panic(expected = "sources that want a gradient")]
-fn destinations_always_want_a_gradient() {
+#[should_panic(expected = "sources that receive a gradient")]
+fn restrictions_must_include_the_destinations() {
     let mut block = random_block(D, S, true, 13);
     block.grad_src = Some(D - 1);
     block.transpose();

@@ -1,5 +1,5 @@
-//! Rows of the bottom layer that are reused: against exact passes, finite differences, and passes
-//! without any.
+//! Reused rows of the bottom layer: against exact passes, finite differences, and passes without
+//! reuse.
 
 #[path = "reuse/projected.rs"]
 mod projected;
@@ -16,11 +16,11 @@ use support::{Checked, all_orders, check, distance, dot, nudge, pass, random, ra
 
 const F: usize = 5;
 const CLASSES: usize = 3;
-/// Reused rows.
+/// Number of reused rows.
 const H: usize = 3;
 
 fn named(model: &str) -> ModelConfig {
-    // smooth, so that differences say something everywhere
+    // a smooth activation, so that finite differences are meaningful everywhere
     ModelConfig {
         model: model.into(),
         hidden: 4,
@@ -51,7 +51,7 @@ fn configs() -> Vec<ModelConfig> {
             });
             all.push(ModelConfig { residual: "linear".parse().unwrap(), input_layer: true, ..base.clone() });
             if name != "gin" {
-                // its own norm's statistics are those of the rows it computes
+                // the statistics of its inner norm are those of the computed rows
                 all.push(ModelConfig { norm: "batch".parse().unwrap(), ..base });
             }
         }
@@ -72,7 +72,7 @@ fn model(config: &ModelConfig) -> Model {
     let mut seed = 50;
     model.visit_mut(&mut |_, p| {
         if p.value.num_rows() == 1 {
-            seed += 1; // move what starts at zero or one
+            seed += 1; // move parameters away from zero and one
             Add { alpha: 0.2, x: random(1, p.value.num_cols(), seed).view(), y: p.value.view_mut() }
                 .run(pass(true).backend);
         }
@@ -80,19 +80,20 @@ fn model(config: &ModelConfig) -> Model {
     model
 }
 
-/// A batch whose bottom layer computes all rows, and the same with the last `H` of them left out.
+/// A batch whose bottom layer computes all rows, and the same batch with the last `H` rows left
+/// out.
 struct Batch {
     exact: Vec<Block>,
     reusing: Vec<Block>,
     x: Matrix,
-    /// The gradient of the scores.
+    /// Gradient of the scores.
     c: Matrix,
 }
 
 fn batch(model: &Model) -> Batch {
     let sizes = [4, 9, 14, 20];
     let layers = model.num_layers();
-    let block = |l| random_block(sizes[l], sizes[l + 1], model.wants_symmetric_weights(), l as u64);
+    let block = |l| random_block(sizes[l], sizes[l + 1], model.needs_symmetric_weights(), l as u64);
     let exact: Vec<Block> = (0..layers).rev().map(block).collect();
     let computed = exact[0].num_dst - H;
     let mut reusing = exact.clone();
@@ -102,7 +103,7 @@ fn batch(model: &Model) -> Batch {
     Batch { x: random(exact[0].num_src, F, 1), c: random(4, CLASSES, 2), exact, reusing }
 }
 
-/// The global block of some destinations of a local one.
+/// Global block of some destinations of a local block.
 fn rows_of(block: &Block, ids: &[u32]) -> Block {
     let mut rows = Block {
         num_dst: ids.len(),
@@ -121,11 +122,10 @@ fn rows_of(block: &Block, ids: &[u32]) -> Block {
     rows
 }
 
-/// A table in which the rows left out stand in another order, at [`SLOTS`], and what they were made
-/// from.
+/// Table of the rows left out, in another order, at [`SLOTS`], and of their aggregates.
 struct Table {
     rows: Matrix,
-    kept: Vec<Matrix>,
+    saved: Vec<Matrix>,
 }
 
 const SLOTS: [u32; H] = [4, 2, 1];
@@ -139,21 +139,22 @@ impl Table {
             table.view_mut().host().fill(f32::NAN);
             table
         };
-        let mut table = Self { rows: nan(model.layer_out_dim(0)), kept: dims.into_iter().map(nan).collect() };
+        let mut table =
+            Self { rows: nan(model.layer_out_dim(0)), saved: dims.into_iter().map(nan).collect() };
         let mut scratch = Activations::default();
-        // two at once, and one alone
+        // two rows at once, and one alone
         for (at, ids) in [(1, vec![computed + 2, computed + 1]), (4, vec![computed])] {
             let block = rows_of(&batch.exact[0], &ids);
-            let (rows, kept) = (&mut table.rows, &mut table.kept[..]);
+            let (rows, saved) = (&mut table.rows, &mut table.saved[..]);
             let input = LayerInput { order: orders[0], block: &block, x: batch.x.view(), transformed: &[] };
-            let to = BottomRows { rows, at, aggregates: kept, aggregates_at: at };
+            let to = BottomRows { rows, at, aggregates: saved, aggregates_at: at };
             model.bottom_rows(&pass(true), &input, &mut scratch, to);
         }
         table
     }
 
     fn reused(&self) -> Reused<'_> {
-        Reused { rows: self.rows.view(), slots: &SLOTS, aggregates: &self.kept, projected: None }
+        Reused { rows: self.rows.view(), slots: &SLOTS, aggregates: &self.saved, projected: None }
     }
 }
 
@@ -207,7 +208,7 @@ fn exact(model: &mut Model, orders: &[ProductOrder], batch: &Batch) -> (Matrix, 
     (scores, named_gradients(model))
 }
 
-/// Attention that is the same for all: then the weights' gradient goes through the sums alone.
+/// Makes attention uniform, so that the weights' gradient passes through the sums alone.
 fn make_attention_even(model: &mut Model) {
     model.visit_mut(&mut |name, p| {
         if is_attention(name) {
@@ -220,7 +221,7 @@ fn is_attention(name: &str) -> bool {
     name == "conv.0.source" || name == "conv.0.target"
 }
 
-/// The loss with one parameter moved, `table` making the reused rows.
+/// Loss with one parameter moved; `table` computes the reused rows.
 fn moved_loss(
     model: &mut Model,
     orders: &[ProductOrder],
@@ -244,7 +245,7 @@ fn moved_loss(
 }
 
 #[test]
-fn rows_made_with_the_same_parameters_give_the_scores_of_an_exact_pass() {
+fn rows_of_current_parameters_give_exact_scores() {
     for config in configs().iter().filter(|config| config.dropout == 0.0) {
         let mut model = model(config);
         let batch = batch(&model);
@@ -260,7 +261,7 @@ fn rows_made_with_the_same_parameters_give_the_scores_of_an_exact_pass() {
 }
 
 #[test]
-fn kept_aggregates_give_the_gradients_of_an_exact_pass() {
+fn saved_aggregates_give_exact_gradients() {
     let mut seen = 0;
     for config in configs().iter().filter(|config| config.dropout == 0.0) {
         let mut model = model(config);
@@ -289,7 +290,7 @@ fn kept_aggregates_give_the_gradients_of_an_exact_pass() {
 }
 
 #[test]
-fn kept_aggregates_match_finite_differences_of_rows_that_follow_the_weights() {
+fn saved_aggregates_match_finite_differences() {
     for config in configs().iter().filter(|config| config.dropout > 0.0) {
         let mut model = model(config);
         make_attention_even(&mut model);
@@ -316,7 +317,7 @@ fn kept_aggregates_match_finite_differences_of_rows_that_follow_the_weights() {
 }
 
 #[test]
-fn constants_match_finite_differences_of_the_rest() {
+fn constant_rows_match_finite_differences_of_the_rest() {
     let mut restricted = 0;
     for config in configs() {
         let mut model = model(&config);
@@ -357,7 +358,7 @@ fn constants_match_finite_differences_of_the_rest() {
                 checked += check(&format!("{config:?} {name}"), grad.view(), |i, delta| {
                     moved_loss(&mut model, &orders, &batch, (name, i, delta), |_| Table {
                         rows: table.rows.clone(),
-                        kept: Vec::new(),
+                        saved: Vec::new(),
                     })
                 });
             }
@@ -369,7 +370,7 @@ fn constants_match_finite_differences_of_the_rest() {
 }
 
 #[test]
-fn without_slots_nothing_changes() {
+fn empty_reuse_is_bit_identical_to_no_reuse() {
     for config in configs() {
         let mut model = model(&config);
         let batch = batch(&model);
@@ -387,7 +388,7 @@ fn without_slots_nothing_changes() {
 }
 
 #[test]
-fn a_local_block_keeps_what_a_global_one_does() {
+fn local_and_global_blocks_save_the_same_rows() {
     for config in configs().iter().filter(|config| config.dropout == 0.0) {
         let model = model(config);
         let batch = batch(&model);
@@ -395,16 +396,16 @@ fn a_local_block_keeps_what_a_global_one_does() {
             let table = Table::new(&model, &orders, &batch, true);
             let block = &batch.exact[0];
             let mut rows = Matrix::zeros(block.num_dst, model.layer_out_dim(0));
-            let mut kept: Vec<Matrix> = model
+            let mut saved: Vec<Matrix> = model
                 .aggregate_dims(&orders)
                 .into_iter()
                 .map(|dim| Matrix::zeros(block.num_dst, dim))
                 .collect();
             let mut scratch = Activations::default();
             let input = LayerInput { order: orders[0], block, x: batch.x.view(), transformed: &[] };
-            let to = BottomRows { rows: &mut rows, at: 0, aggregates: &mut kept, aggregates_at: 0 };
+            let to = BottomRows { rows: &mut rows, at: 0, aggregates: &mut saved, aggregates_at: 0 };
             model.bottom_rows(&pass(true), &input, &mut scratch, to);
-            let pairs = std::iter::once((&rows, &table.rows)).chain(kept.iter().zip(&table.kept));
+            let pairs = std::iter::once((&rows, &table.rows)).chain(saved.iter().zip(&table.saved));
             for (local, global) in pairs {
                 for (v, slot) in (block.num_dst - H..).zip(SLOTS.map(|slot| slot as usize)) {
                     let (a, b) = (local.rows(v..v + 1), global.rows(slot..slot + 1));
@@ -416,7 +417,7 @@ fn a_local_block_keeps_what_a_global_one_does() {
 }
 
 #[test]
-fn reused_rows_have_masks_of_their_own() {
+fn reused_rows_have_separate_dropout_masks() {
     for name in ["gcn", "pinsage"] {
         for residual in ["none", "linear"] {
             let config = ModelConfig {
@@ -429,7 +430,7 @@ fn reused_rows_have_masks_of_their_own() {
             let model = model(&config);
             let batch = batch(&model);
             let orders = &all_orders(&model)[0];
-            // the same rows as are computed: what differs is the mask
+            // reused rows equal computed rows, so any difference is due to the mask
             let mut acts = Activations::default();
             let table = Table::new(&model, orders, &batch, false);
             let pass = pass(true);
@@ -448,7 +449,7 @@ fn reused_rows_have_masks_of_their_own() {
 }
 
 #[test]
-fn the_bottom_parameters_are_those_that_rows_depend_on() {
+fn bottom_parameters_are_those_that_rows_depend_on() {
     for config in configs() {
         let mut model = model(&config);
         let batch = batch(&model);
@@ -479,7 +480,7 @@ fn the_bottom_parameters_are_those_that_rows_depend_on() {
     }
 }
 
-/// A step that reuses rows while block 1 hands their gradients no further.
+/// Runs a step that reuses rows while block 1 leaves out their gradients.
 fn restricted_step(config: &ModelConfig, keep: bool) {
     let mut model = model(config);
     let mut batch = batch(&model);
@@ -491,13 +492,13 @@ fn restricted_step(config: &ModelConfig, keep: bool) {
 }
 
 #[test]
-#[should_panic(expected = "saved aggregates need the gradients of all rows")]
-fn kept_aggregates_are_not_left_without_their_gradients() {
+#[should_panic(expected = "saved aggregates require the gradients of all rows")]
+fn saved_aggregates_require_all_gradients() {
     restricted_step(&named("gcn"), true);
 }
 
 #[test]
-#[should_panic(expected = "the norm of layer 0 needs the gradients of all rows")]
-fn a_norm_with_parameters_is_not_left_without_its_gradients() {
+#[should_panic(expected = "the norm of layer 0 requires the gradients of all rows")]
+fn norms_with_parameters_require_all_gradients() {
     restricted_step(&ModelConfig { norm: "layer".parse().unwrap(), ..named("gcn") }, false);
 }

@@ -1,5 +1,5 @@
-//! Aggregation a slice of columns at a time against whole rows: the same bits, for any width and
-//! any number of threads.
+//! Aggregation by slices of columns against whole rows: the same bits, for any width and any number
+//! of threads.
 
 mod support;
 
@@ -15,7 +15,7 @@ use graphmill_nn::{
 use support::{random, random_block};
 
 const WEIGHTINGS: [AggregationWeights; 6] = [
-    AggregationWeights { edge: EdgeWeight::Normalised, own: OwnWeight::None },
+    AggregationWeights { edge: EdgeWeight::Normalized, own: OwnWeight::None },
     AggregationWeights::MEAN,
     AggregationWeights::STORED,
     AggregationWeights { edge: EdgeWeight::One, own: OwnWeight::Constant(1.5) },
@@ -23,7 +23,7 @@ const WEIGHTINGS: [AggregationWeights; 6] = [
     AggregationWeights { edge: EdgeWeight::Stored, own: OwnWeight::None },
 ];
 
-/// Both directions with every weighting, as bits.
+/// Bits of both directions with every weighting.
 fn run(block: &Block, cols: usize, slicing: Slicing) -> Vec<u32> {
     let (x, grad) = (random(block.num_src, cols, 1), random(block.num_dst, cols, 2));
     let mut bits = Vec::new();
@@ -49,7 +49,7 @@ fn run(block: &Block, cols: usize, slicing: Slicing) -> Vec<u32> {
 }
 
 #[test]
-fn any_width_gives_the_bits_of_whole_rows() {
+fn slices_of_any_width_match_whole_rows() {
     for (dst, src, cols) in [(40, 90, 67), (33, 33, 16), (7, 12, 5), (50, 50, 300), (1, 1, 33), (0, 3, 40)] {
         let block = random_block(dst, src, true, 3);
         for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
@@ -63,8 +63,8 @@ fn any_width_gives_the_bits_of_whole_rows() {
 }
 
 #[test]
-fn any_number_of_threads_gives_the_same_bits() {
-    // large enough to be cut into pieces, within slices too
+fn results_do_not_depend_on_the_number_of_threads() {
+    // large enough for several tasks, also within slices
     let block = random_block(1201, 1978, true, 4);
     let rows = run(&block, 133, Slicing::Rows);
     for threads in [1, 2, 3, 5] {
@@ -76,9 +76,8 @@ fn any_number_of_threads_gives_the_same_bits() {
 }
 
 #[test]
-fn what_is_chosen_alone_gives_the_bits_of_whole_rows() {
-    // 10 MB of rows of 14 edges each: slices are faster, and chosen, where caches are as they
-    // mostly are
+fn automatic_slicing_matches_whole_rows() {
+    // 10 MB of rows with 14 edges each: with usual cache sizes, slices are faster and chosen
     let mut block = random_block(5000, 5000, true, 5);
     block.indptr = (0..=5000).map(|v| 14 * v).collect();
     block.indices = (0..70_000_u32).map(|e| e * 7919 % 5000).collect();

@@ -1,5 +1,5 @@
-//! Sparse feature rows against the same rows with their zeros: every operation that reads them, and
-//! whole models.
+//! Sparse feature rows against the equal dense rows: every operation that reads them, and whole
+//! models.
 
 mod support;
 
@@ -19,7 +19,7 @@ use support::{Checked, check, distance, dot, nudge, pass, random, random_block};
 const F: usize = 9;
 const C: usize = 3;
 
-/// Normal values of which seven in ten are zero; row 1 and column 2 are empty.
+/// Normal values with seven zeros in ten; row 1 and column 2 are empty.
 fn holey(rows: usize, cols: usize, seed: u64) -> Matrix {
     let (mut x, gaps) = (random(rows, cols, seed), random(rows, cols, seed + 1));
     for (i, (x, gap)) in x.view_mut().host().iter_mut().zip(gaps.view().host()).enumerate() {
@@ -30,7 +30,7 @@ fn holey(rows: usize, cols: usize, seed: u64) -> Matrix {
     x
 }
 
-/// The same rows, sparse: as a table, and gathered and transposed.
+/// The same rows as sparse matrices: as a table, and gathered and transposed.
 fn sparse(x: &Matrix) -> (Matrix, Matrix) {
     let table = Matrix::sparse_table(SparseRows::from_dense(x.num_cols(), x.view().host()).unwrap());
     let mut gathered = Matrix::default();
@@ -92,7 +92,7 @@ fn operations_read_sparse_rows_as_dense_ones() {
             Add { alpha: 0.5, x: gathered.view(), y: sum.view_mut() }.run(&*backend);
             Add { alpha: 0.5, x: x.view(), y: expected.view_mut() }.run(&Reference);
             assert!(distance(sum.view(), expected.view()) < 1e-6);
-            // the same elements are dropped as of the dense rows
+            // dropout drops the same elements as in the dense rows
             let dropout = Dropout { p: 0.4, key: 8 };
             let stored = gathered.view().sparse().unwrap().values.len();
             let (mut values, mut dropped) = (Matrix::zeros(stored, 1), x.clone());
@@ -194,10 +194,10 @@ fn orders(model: &Model, blocks: &[Block]) -> Vec<ProductOrder> {
 }
 
 #[test]
-fn a_step_is_that_of_the_dense_rows_and_matches_finite_differences() {
+fn sparse_steps_match_dense_rows_and_finite_differences() {
     for config in configs() {
         let mut model = Model::new(&config, F, C, 7).unwrap();
-        let blocks = blocks(config.layers, model.wants_symmetric_weights());
+        let blocks = blocks(config.layers, model.needs_symmetric_weights());
         let x = holey(blocks[0].num_src, F, 1);
         let (_, rows) = sparse(&x);
         let c = random(4, C, 2);
@@ -233,7 +233,7 @@ fn a_step_is_that_of_the_dense_rows_and_matches_finite_differences() {
 }
 
 #[test]
-fn the_same_bits_come_from_any_number_of_threads() {
+fn results_do_not_depend_on_the_number_of_threads() {
     let config = ModelConfig { hidden: 24, input_dropout: 0.4, layers: 1, head_layers: 1, ..named("sage") };
     let mut model = Model::new(&config, 300, C, 7).unwrap();
     let block = [random_block(2000, 3000, false, 1)];

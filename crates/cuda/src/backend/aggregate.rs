@@ -14,15 +14,15 @@ use super::{
 };
 use crate::{Buffer, Result, arguments, block::Resident, device::Argument, driver::Address};
 
-/// A weighted sum of rows over edges, and their own rows.
+/// Weighted sum of rows over edges, with their own rows.
 struct Sum {
-    /// Edge run of each row.
+    /// Edge range of each row.
     indptr: Address,
-    /// Row that is read, of each edge.
+    /// Source row of each edge.
     indices: Address,
-    /// How many edges.
+    /// Number of edges.
     edges: usize,
-    /// Where the weight of each edge is; nowhere: at its own position.
+    /// Position of each edge's weight; null if it is the edge's own position.
     position: Address,
     of_edge: Address,
     of_source: Address,
@@ -31,19 +31,19 @@ struct Sum {
     own_rows: Address,
     num_own: usize,
     own: Own,
-    /// First column that is summed.
+    /// First aggregated column.
     first: usize,
 }
 
-/// The weights of rows' own rows.
+/// Weights of own rows.
 struct Own {
-    /// Where that of each is; nowhere: the constant and the value at `shared`, the same for all.
+    /// Weight of each row; null if all use the constant and the value at `shared`.
     of_row: Address,
     constant: f32,
     shared: Address,
 }
 
-/// The names of a kernel and of its second part.
+/// Names of a kernel and of its variant for long rows.
 fn names(kind: TableType, vector: usize) -> [&'static str; 2] {
     match (kind, vector) {
         (TableType::F32, 4) => ["aggregate_f32_4", "aggregate_f32_4_long"],
@@ -56,7 +56,7 @@ fn names(kind: TableType, vector: usize) -> [&'static str; 2] {
 }
 
 impl Sum {
-    /// Of the columns from `first` on of `rows` rows.
+    /// Sums the columns from `first` on of `rows` rows.
     fn run(
         &self,
         work: &Work,
@@ -108,22 +108,22 @@ impl Sum {
     }
 }
 
-const NOWHERE: Address = Address(0);
+const NULL: Address = Address(0);
 
-/// Factors of the destinations' sums: 1 / max(the sum of their weights, 1) of `weight`s, else 1 /
-/// (their edges).
+/// Factors of the destinations' sums: 1 / max(sum of their `weight`s, 1), or 1 / (number of edges)
+/// without weights.
 fn scales(work: &Work, block: &Resident, weight: Address) -> Result<Buffer> {
     let scales = work.scratch::<f32>(block.num_dst)?;
     let lanes = edge_lanes(block.num_edges, block.num_dst);
     let arguments = arguments![block.indptr.address(), weight, block.num_dst, lanes, scales.address()];
-    // SAFETY: a scale for each destination; weights are by edge
+    // SAFETY: one scale per destination; weights are by edge
     unsafe { work.groups("aggregate_scales", block.num_dst, lanes, arguments)? };
     Ok(scales)
 }
 
-/// The weights of destinations' own rows.
+/// Weights of the destinations' own rows.
 fn own(work: &Work, block: &Resident, weight: OwnWeight) -> Result<Own> {
-    let none = Own { of_row: NOWHERE, constant: 0.0, shared: NOWHERE };
+    let none = Own { of_row: NULL, constant: 0.0, shared: NULL };
     Ok(match weight {
         OwnWeight::None => none,
         OwnWeight::Constant(constant) => Own { constant, ..none },
@@ -136,7 +136,7 @@ pub(super) fn aggregate(work: &Work, op: Aggregate) -> Result<()> {
     forward(work, 0, op)
 }
 
-/// Columns from `first` on; those before are the own rows'.
+/// Aggregates the columns from `first` on and copies the own rows' columns before.
 fn forward(work: &Work, first: usize, op: Aggregate) -> Result<()> {
     let Aggregate { block, weights: weighting, src, beta, mut dst } = op;
     let resident = work.block(block)?;
@@ -147,8 +147,8 @@ fn forward(work: &Work, first: usize, op: Aggregate) -> Result<()> {
     let from = work.table(src)?;
     let to = work.place(dst.reborrow(), beta != 0.0)?;
     let weights = address(resident.edge_weight.as_ref());
-    let is_weighted = matches!(weighting.edge, EdgeWeight::Stored | EdgeWeight::Normalised);
-    let normalised = (weighting.edge == EdgeWeight::Normalised && rows > 0)
+    let is_weighted = matches!(weighting.edge, EdgeWeight::Stored | EdgeWeight::Normalized);
+    let normalized = (weighting.edge == EdgeWeight::Normalized && rows > 0)
         .then(|| scales(work, resident, weights))
         .transpose()?;
     let own_rows = address(resident.dst_ids.as_ref());
@@ -156,11 +156,11 @@ fn forward(work: &Work, first: usize, op: Aggregate) -> Result<()> {
         indptr: resident.indptr.address(),
         indices: resident.indices.address(),
         edges: resident.num_edges,
-        position: NOWHERE,
-        of_edge: if is_weighted { weights } else { NOWHERE },
-        of_source: NOWHERE,
+        position: NULL,
+        of_edge: if is_weighted { weights } else { NULL },
+        of_source: NULL,
         mean: weighting.edge == EdgeWeight::Mean,
-        of_row: address(normalised.as_ref()),
+        of_row: address(normalized.as_ref()),
         own_rows,
         num_own: rows,
         own: own(work, resident, weighting.own)?,
@@ -170,7 +170,7 @@ fn forward(work: &Work, first: usize, op: Aggregate) -> Result<()> {
     if first == 0 {
         return Ok(());
     }
-    assert_eq!(from.0, TableType::F32, "a table of 16-bit floats: gather its rows first");
+    assert_eq!(from.0, TableType::F32, "tables of 16-bit floats must be gathered first");
     sum.keep(work, from.1, cols, to, rows)
 }
 
@@ -178,7 +178,7 @@ pub(super) fn aggregate_transposed(work: &Work, op: AggregateTransposed) -> Resu
     backward(work, 0, op)
 }
 
-/// The gradient of [`forward`].
+/// Gradient of [`forward`].
 fn backward(work: &Work, first: usize, op: AggregateTransposed) -> Result<()> {
     let AggregateTransposed { block, weights: weighting, dst_grad, beta, src_grad } = op;
     let resident = work.block(block)?;
@@ -189,22 +189,22 @@ fn backward(work: &Work, first: usize, op: AggregateTransposed) -> Result<()> {
     let from = work.read(dst_grad)?;
     let to = work.place(src_grad, beta != 0.0)?;
     let weights = address(resident.edge_weight.as_ref());
-    let is_weighted = matches!(weighting.edge, EdgeWeight::Stored | EdgeWeight::Normalised);
+    let is_weighted = matches!(weighting.edge, EdgeWeight::Stored | EdgeWeight::Normalized);
     let of_source = match weighting.edge {
         EdgeWeight::One | EdgeWeight::Stored => None,
-        EdgeWeight::Mean => Some(scales(work, resident, NOWHERE)?),
-        EdgeWeight::Normalised => Some(scales(work, resident, weights)?),
+        EdgeWeight::Mean => Some(scales(work, resident, NULL)?),
+        EdgeWeight::Normalized => Some(scales(work, resident, weights)?),
     };
     let sum = Sum {
         indptr: back.indptr.address(),
         indices: back.dst.address(),
         edges: back.num_edges,
         position: back.edge.address(),
-        of_edge: if is_weighted { weights } else { NOWHERE },
+        of_edge: if is_weighted { weights } else { NULL },
         of_source: address(of_source.as_ref()),
         mean: false,
-        of_row: NOWHERE,
-        own_rows: NOWHERE,
+        of_row: NULL,
+        own_rows: NULL,
         num_own: block.num_dst,
         own: own(work, resident, weighting.own)?,
         first,

@@ -11,10 +11,10 @@ use super::{
 };
 use crate::{Result, arguments, device::Late};
 
-/// Heads of a block of threads.
+/// Heads per block of threads.
 const HEADS: usize = 4;
 
-/// The variant of a kernel, or of two, for tables of this type.
+/// The variant of a kernel, or of a pair of kernels, for tables of this type.
 fn variant<N: Copy>(kind: TableType, names: [N; 3]) -> N {
     match kind {
         TableType::F32 => names[0],
@@ -123,7 +123,7 @@ pub(super) fn attend_input_backward(work: &Work, op: AttendInputBackward) -> Res
     let partial = Partial::new(work, runs, 2 * split)?;
     let name = variant(kind, ["input_weight_sums_f32", "input_weight_sums_f16", "input_weight_sums_bf16"]);
     let arguments = [&edges[..], arguments![x, cols, score_grad, of_heads, rows, partial.address()]].concat();
-    // SAFETY: see above; there is a sum for each column of each run
+    // SAFETY: see above; one sum per column of each run
     unsafe { work.blocks(name, [across, runs, heads.div_ceil(HEADS)], &arguments)? };
     partial.total(work, Total { count: 1, keeps: false, out: grads, split })
 }
@@ -142,7 +142,7 @@ pub(super) fn attend_input_transposed(work: &Work, op: AttendInputTransposed) ->
     let (of_source, of_target) = (by_source.address(), by_target.address());
     let transposed = edges_back(resident, back);
     let by = |indptr, edges, rows| {
-        // SAFETY: a block and its transpose have as many edges and rows
+        // SAFETY: a block and its transpose have these numbers of edges and rows
         unsafe { work.list_rows(indptr, edges, rows) }.map(|listed| (listed, edge_lanes(edges, rows)))
     };
     let (sources, edge_lanes) = by(back.indptr.address(), back.num_edges, rows)?;

@@ -17,7 +17,7 @@ use crate::{
     driver::Address,
 };
 
-/// What kernels are told of a block's edges first.
+/// Leading kernel arguments that describe a block's edges.
 pub(super) fn edges(block: &Resident) -> [Argument; 6] {
     [
         block.indptr.address().into(),
@@ -29,7 +29,7 @@ pub(super) fn edges(block: &Resident) -> [Argument; 6] {
     ]
 }
 
-/// The same of its transpose.
+/// Leading kernel arguments that describe the edges of its transpose.
 pub(super) fn edges_back(block: &Resident, back: &ResidentTransposed) -> [Argument; 6] {
     let [indptr, dst, edge] = [&back.indptr, &back.dst, &back.edge].map(Buffer::address);
     let (edges, own) = (block.num_edges.into(), block.num_dst.into());
@@ -58,7 +58,7 @@ pub(super) fn head_dot_backward(work: &Work, op: HeadDotBackward) -> Result<()> 
     // SAFETY: the shapes were checked
     unsafe { work.groups("head_dot_back", rows * heads as usize, lanes, arguments)? };
     let arguments = arguments![grad, z, rows, heads, width, partial.address()];
-    // SAFETY: as above; there is a sum for each column of each run
+    // SAFETY: as above; one sum per column of each run
     unsafe { work.blocks("head_dot_sums", [across, runs, 1], arguments)? };
     partial.add_to(work, a_grad)
 }
@@ -111,13 +111,13 @@ pub(super) fn edge_softmax_backward(work: &Work, op: EdgeSoftmaxBackward) -> Res
         work.fill(target_grad.offset(4 * rows * heads), 0.0, (sources - rows) * heads)?;
     }
     let source_grad = work.write(source_grad)?;
-    // SAFETY: a transpose has as many edges and sources
+    // SAFETY: a transpose has this number of edges and sources
     let listed = unsafe { work.list_rows(back.indptr.address(), back.num_edges, sources)? };
     let lanes = edge_lanes(back.num_edges, sources);
     sum_entries(work, edges_back(resident, back), &listed, lanes, scratch, heads, source_grad)
 }
 
-/// The sums over rows' entries of a value of each.
+/// Sums a value of each entry over the rows' entries.
 pub(super) fn sum_entries(
     work: &Work,
     of: [Argument; 6],
@@ -134,7 +134,7 @@ pub(super) fn sum_entries(
 
 /// Sums of rows `x` over entries, weighted by heads.
 struct Attention {
-    /// A block's edges or its transpose's.
+    /// Edges of a block or of its transpose.
     of: [Argument; 6],
     alpha: Address,
     heads: usize,
@@ -143,7 +143,7 @@ struct Attention {
 }
 
 impl Attention {
-    /// The sums of these rows' entries.
+    /// Sums over these rows' entries.
     fn sum(&self, work: &Work, rows: &Rows, out: Address) -> Result<()> {
         let &Self { of, alpha, heads, width, x } = self;
         let (names, vector) = if wide(width, &[(x, 4), (out, 4)]) {
@@ -167,7 +167,7 @@ pub(super) fn attend(work: &Work, op: Attend) -> Result<()> {
     shape::block(block, resident);
     let heads = alpha.num_cols();
     let (alpha, x, out) = (work.read(alpha)?, work.read(z)?, work.write(out)?);
-    // SAFETY: a block has as many edges and destinations
+    // SAFETY: a block has this number of edges and destinations
     let rows = unsafe { work.list_rows(resident.indptr.address(), resident.num_edges, block.num_dst)? };
     Attention { of: edges(resident), alpha, heads, width, x }.sum(work, &rows, out)
 }

@@ -1,4 +1,4 @@
-//! What follows a product, and back; sums of columns.
+//! Epilogues of products, and their gradients; column sums.
 
 use graphmill_core::{View, ViewMut};
 use graphmill_nn::backend::{
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{Result, arguments, device::Late, driver::Address};
 
-/// As kernels number activations.
+/// Number of an activation in the kernels.
 fn number(activation: Activation) -> u32 {
     match activation {
         Activation::Identity => 0,
@@ -68,7 +68,7 @@ pub(super) fn epilogue_backward(work: &Work, op: EpilogueBackward) -> Result<()>
     let arguments = arguments![
         y, grad, rows, cols, activation, Late(dropout.key), threshold, scale, partial.address()
     ];
-    // SAFETY: the shapes were checked, and there is a sum for each column of each run
+    // SAFETY: the shapes were checked, and there is one sum per column of each run
     unsafe { work.blocks("epilogue_backward_sums", [across, runs, 1], arguments)? };
     partial.add_to(work, bias_grad)
 }
@@ -79,11 +79,11 @@ pub(super) fn add_column_sums(work: &Work, x: View, out: ViewMut) -> Result<()> 
     sum_columns(work, x, (rows, cols), Total { count: 1, keeps: true, out: [out; 2], split: cols })
 }
 
-/// The column sums of `x`, of this shape.
+/// Computes the column sums of `x`, which has this shape.
 pub(super) fn sum_columns(work: &Work, x: Address, (rows, cols): (usize, usize), to: Total) -> Result<()> {
     let [across, runs] = columns::grid(rows, cols);
     let partial = Partial::new(work, runs, cols)?;
-    // SAFETY: the caller has as many values there, and there is a sum for each column of each run
+    // SAFETY: the caller ensures that many values, and there is one sum per column of each run
     unsafe {
         work.blocks("columns_values", [across, runs, 1], arguments![x, rows, cols, partial.address()])?
     };

@@ -1,5 +1,5 @@
-//! Losses with their gradients, softmax and sigmoid. A loss stays on the device until somebody asks
-//! for it.
+//! Losses with their gradients, softmax and sigmoid. A loss stays on the device until the host
+//! reads it.
 
 use graphmill_core::{View, ViewMut};
 use graphmill_nn::backend::ops::{SigmoidCrossEntropy, SoftmaxCrossEntropy, shape};
@@ -10,12 +10,12 @@ use super::{
 };
 use crate::{Buffer, Result, arguments};
 
-/// Rows of a block.
+/// Rows per block of threads.
 const ROWS: usize = 8;
-/// Blocks of a loss, at most: it depends on no device, and so does the sum.
+/// Maximum number of blocks of a loss: independent of the device, so that the sum is too.
 const BLOCKS: usize = 1024;
 
-/// A kernel of losses: `targets` are by row, or by logit.
+/// Runs a loss kernel; `targets` are by row or by logit.
 fn loss(
     work: &Work,
     name: &'static str,
@@ -34,7 +34,7 @@ fn loss(
     let losses = work.scratch::<f64>(blocks)?;
     let (logits, grad, weight) = (work.read(logits)?, work.write(grad)?, address(weight.as_ref()));
     let arguments = arguments![logits, rows, cols, targets.address(), weight, scale, grad, losses.address()];
-    // SAFETY: the operation checked the shapes, and there is a loss for each block
+    // SAFETY: the operation checked the shapes, and there is one loss per block
     unsafe { work.blocks(name, [blocks, 1, 1], arguments)? };
     values::total(work, &losses, blocks, scale).map(Some)
 }
@@ -51,12 +51,12 @@ pub(super) fn sigmoid_cross_entropy(work: &Work, op: SigmoidCrossEntropy) -> Res
 
 pub(super) fn softmax(work: &Work, x: ViewMut) -> Result<()> {
     let (rows, cols) = shape::of(x.as_view());
-    // SAFETY: the view's shape
+    // SAFETY: the view has this shape
     unsafe { work.groups("softmax_rows", rows, 32, arguments![work.change(x)?, rows, cols]) }
 }
 
 pub(super) fn sigmoid(work: &Work, x: ViewMut) -> Result<()> {
     let count = x.num_rows() * x.num_cols();
-    // SAFETY: the view's shape
+    // SAFETY: the view has this shape
     unsafe { work.queue.run("sigmoid_values", count, arguments![work.change(x)?, count]) }
 }

@@ -1,8 +1,8 @@
-//! The operations on a device.
+//! Operations on a device.
 //!
-//! Each is a few kernels in the backend's stream, and nothing waits for them but those whose result
-//! is the host's: [`Backend::resolve_loss`], [`ElementOps::dot`] and [`ElementOps::squares`]. Sums
-//! are in one fixed order: the same bits for every run.
+//! Each operation is a few kernels in the backend's stream. Only operations whose result is on the
+//! host wait for them: [`Backend::resolve_loss`], [`ElementOps::dot`] and [`ElementOps::squares`].
+//! Sums have one fixed order, so every run gives the same bits.
 //!
 //! | file | operations |
 //! |---|---|
@@ -12,12 +12,12 @@
 //! | `attend_input` | attention over input rows |
 //! | `rows` | gathers, sums and copies; sparse rows |
 //! | `elements` | bias, activation and dropout; column sums |
-//! | `columns` | how columns are summed |
-//! | `norm` | normalisations |
+//! | `columns` | the two stages of column sums |
+//! | `norm` | normalizations |
 //! | `loss` | losses |
 //! | `update` | optimiser steps |
 //! | `shape` | lengths of a block's arrays on the device |
-//! | `work` | addresses, and how kernels are started |
+//! | `work` | addresses, and kernel launches |
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -50,22 +50,23 @@ mod shape;
 mod update;
 mod work;
 
-/// The operations on a device. What fails there is remembered: later operations do nothing, and
-/// [`Backend::check`] tells.
+/// Operations on a device. The first error is sticky: later operations are no-ops, and
+/// [`Backend::check`] returns it.
 #[derive(Debug)]
 pub struct Cuda {
     queue: Arc<Queue>,
     arithmetic: Arithmetic,
-    /// The loss that nobody has asked for yet.
+    /// Loss that has not been read yet.
     loss: Mutex<Option<Buffer>>,
-    /// What differs from step to step, of steps that come again: where graphs read it.
+    /// Table of late-bound values of replayable steps, which graphs read.
     late: Mutex<Option<Buffer>>,
-    /// Whether such steps become graphs.
+    /// If true, replayable steps become graphs.
     graphs: bool,
 }
 
 impl Cuda {
-    /// On this device's stream that trains, with dense products in that arithmetic.
+    /// Creates a backend on this device's compute stream, with dense products in the given
+    /// arithmetic.
     ///
     /// # Errors
     /// The driver fails.
@@ -73,24 +74,24 @@ impl Cuda {
         Ok(Self::on(&Queue::compute(device)?, arithmetic))
     }
 
-    /// In a queue that is there.
+    /// Creates a backend on an existing queue.
     pub fn on(queue: &Arc<Queue>, arithmetic: Arithmetic) -> Self {
         let (loss, late) = Default::default();
         Self { queue: queue.clone(), arithmetic, loss, late, graphs: true }
     }
 
-    /// The same, whose steps that come again become graphs or do not ([`crate::replay`]).
+    /// Enables or disables graphs for replayable steps ([`crate::replay`]).
     #[must_use]
     pub fn with_graphs(self, graphs: bool) -> Self {
         Self { graphs, ..self }
     }
 
-    /// Where the operations are queued.
+    /// Queue of the operations.
     pub fn queue(&self) -> &Arc<Queue> {
         &self.queue
     }
 
-    /// Nothing, where something failed before.
+    /// Runs an operation, or nothing if an earlier one failed.
     fn attempt<T: Default>(&self, operation: impl FnOnce(&Work) -> Result<T>) -> T {
         let device = self.queue.device();
         if device.has_failed() {
@@ -104,7 +105,7 @@ impl Cuda {
 }
 
 impl Cuda {
-    /// A loss that is asked for later ([`Backend::resolve_loss`]).
+    /// Runs a loss whose value is read later ([`Backend::resolve_loss`]).
     fn late(&self, operation: impl FnOnce(&Work) -> Result<Option<Buffer>>) -> f64 {
         let loss = self.attempt(operation);
         *self.loss.lock().unwrap_or_else(PoisonError::into_inner) = loss;
@@ -135,12 +136,12 @@ impl Backend for Cuda {
         self.attempt(|_| {
             let replay = self.queue.device().replay();
             let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
-            let wanted = replay.wanted();
-            if wanted > 0 {
-                // the one that was is free behind the graphs that read it
-                *late = Some(self.queue.scratch(wanted)?);
+            let required = replay.required_table_bytes();
+            if required > 0 {
+                // the previous table is freed after the graphs that read it
+                *late = Some(self.queue.scratch(required)?);
             }
-            self.queue.arrange();
+            self.queue.sort_free_memory();
             replay.begin(self.queue.stream(), late.as_ref().map(|late| (late.address(), late.len())))
         });
     }

@@ -1,4 +1,4 @@
-//! Normalisations.
+//! Normalizations.
 
 use graphmill_core::ViewMut;
 use graphmill_nn::backend::ops::{
@@ -22,7 +22,7 @@ pub(super) fn batch_norm(work: &Work, op: BatchNormForward) -> Result<()> {
     let [across, runs] = columns::grid(rows, cols);
     let partial = Partial::new(work, runs, cols)?;
     let arguments = arguments![from, rows, cols, to, partial.address()];
-    // SAFETY: the shapes were checked, and there is a sum for each column of each run
+    // SAFETY: the shapes were checked, and there is one sum per column of each run
     unsafe { work.blocks("columns_squares", [across, runs, 1], arguments)? };
     partial.total(work, mean_of(to.offset(4 * cols)))?;
     batch_norm_apply(work, BatchNormApply { x, gamma, beta, eps, stats: stats.as_view(), out })
@@ -37,7 +37,7 @@ pub(super) fn batch_norm_apply(work: &Work, op: BatchNormApply) -> Result<()> {
     unsafe { work.groups("batch_norm_apply", rows, lanes, arguments) }
 }
 
-/// A gradient of normalised rows, on the device.
+/// Gradient of normalized rows, on the device.
 struct Gradient {
     x: Address,
     grad: Address,
@@ -47,8 +47,8 @@ struct Gradient {
     eps: f32,
 }
 
-/// The column sums of a gradient and of its product with normalised rows, on the device; added to
-/// those of `beta` and `gamma`.
+/// Column sums of a gradient and of its product with normalized rows, on the device; added to the
+/// gradients of `beta` and `gamma`.
 fn sums(
     work: &Work,
     name: &'static str,
@@ -61,7 +61,7 @@ fn sums(
     let sums = work.scratch::<f32>(2 * cols)?;
     let (beta_sums, gamma_sums) = (sums.address(), sums.address().offset(4 * cols));
     let arguments = arguments![x, grad, rows, cols, stats, eps, partial.address()];
-    // SAFETY: the shapes were checked, and there is a sum for each column of each run
+    // SAFETY: the shapes were checked, and there is one sum per column of each run
     unsafe { work.blocks(name, [across, runs, 1], arguments)? };
     let out = [beta_sums, gamma_sums];
     partial.total(work, Total { count: 1, keeps: false, out, split: cols })?;

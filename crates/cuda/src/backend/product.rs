@@ -1,5 +1,5 @@
-//! Dense products: the vendor's library where there is one, else tiles of our own. Sparse factors
-//! are made dense.
+//! Dense products by the vendor's library if available, else by our tiled kernel. Sparse factors
+//! are converted to dense ones.
 
 use graphmill_core::View;
 use graphmill_nn::backend::{
@@ -18,12 +18,12 @@ use crate::{
 
 /// Rows and columns of a block's tile.
 const TILE: usize = 64;
-/// Blocks that keep a large device busy. It depends on no device, and so do the results.
+/// Number of blocks that occupy a large device, independent of the device so that results are too.
 const BLOCKS: usize = 512;
-/// How much of a sum a block makes, at least, where it is cut.
+/// Minimum number of terms per block if a sum is split.
 const DEPTH: usize = 256;
 
-/// A factor on the device: where it is, what holds it if it was made for the product.
+/// Factor on the device: its address, and its buffer if it was created for the product.
 struct Factor {
     at: Address,
     _made: Option<Buffer>,
@@ -46,7 +46,7 @@ pub(super) fn head_gemm(work: &Work, arithmetic: Arithmetic, op: HeadGemm) -> Re
     let [m, n, k] = op.size();
     let HeadGemm { heads, a: (a, side_a), b: (b, side_b), beta, c } = op;
     let (lda, ldb, ldc) = (a.num_cols(), b.num_cols(), c.num_cols());
-    // what few values make stays exact
+    // products of sparse factors stay in f32
     let arithmetic = if a.is_sparse() { Arithmetic::F32 } else { arithmetic };
     let (a, b) = (factor(work, a)?, factor(work, b)?);
     let product = Product {
@@ -74,7 +74,7 @@ pub(super) fn head_gemm(work: &Work, arithmetic: Arithmetic, op: HeadGemm) -> Re
     if done { Ok(()) } else { tiles(work, &product) }
 }
 
-/// The product by our own kernel.
+/// Computes the product with our own kernel.
 fn tiles(work: &Work, product: &Product) -> Result<()> {
     let &Product { m, n, k, a, lda, b, ldb, beta, c, ldc, batch, strides, .. } = product;
     let (across, down) = (n.div_ceil(TILE), m.div_ceil(TILE));
@@ -88,7 +88,7 @@ fn tiles(work: &Work, product: &Product) -> Result<()> {
         m, n, k, a, lda, transpose_a, stride_a, b, ldb, transpose_b, stride_b, beta, c, ldc, stride_c,
         splits as u32, partial,
     ];
-    // SAFETY: the shapes were checked by the caller, and `partial` holds every part of the sums
+    // SAFETY: the caller checked the shapes, and `partial` holds every part of the sums
     unsafe { work.blocks("product_tiles", [down, across, batch * splits], arguments)? };
     if splits == 1 {
         return Ok(());

@@ -9,9 +9,10 @@ use graphmill_nn::backend::{
 use super::work::{Work, lanes, wide};
 use crate::{Buffer, Result, arguments, device::Late, driver::Address};
 
-/// Rows that a group of lanes moves at a time.
+/// Rows that a group of lanes copies at a time.
 const ROWS: usize = 4;
-/// Blocks of a sum over all values, at most: it depends on no device, and so does the sum.
+/// Maximum number of blocks of a sum over all values: independent of the device, so that the sum is
+/// too.
 const SUMS: usize = 512;
 
 pub(super) fn gather(work: &Work, op: Gather) -> Result<()> {
@@ -20,7 +21,11 @@ pub(super) fn gather(work: &Work, op: Gather) -> Result<()> {
         return densify(work, src, ids.iter().map(|&v| v as usize), dst);
     }
     let (rows, cols) = (ids.len(), src.num_cols());
-    assert!(ids.iter().all(|&v| (v as usize) < src.num_rows()), "a row beyond the {}", src.num_rows());
+    assert!(
+        ids.iter().all(|&v| (v as usize) < src.num_rows()),
+        "a row id is beyond the table's {} rows",
+        src.num_rows()
+    );
     let (kind, from) = work.table(src)?;
     let ids = work.queue.upload(ids)?;
     let to = work.write(dst)?;
@@ -38,14 +43,14 @@ pub(super) fn gather(work: &Work, op: Gather) -> Result<()> {
     unsafe { work.groups(name, rows.div_ceil(ROWS), lanes, arguments) }
 }
 
-/// `dst` becomes these sparse rows, with their zeros.
+/// Writes these sparse rows to `dst` as dense rows.
 fn densify(work: &Work, x: View, rows: impl Iterator<Item = usize>, mut dst: ViewMut) -> Result<()> {
     fill(work, 0.0, dst.reborrow())?;
     let cols = x.num_cols();
     add_rows(work, 1.0, x, rows, cols, work.change(dst)?)
 }
 
-/// `dst[i] += alpha x[rows[i]]` of sparse rows.
+/// Computes `dst[i] += alpha x[rows[i]]` for sparse rows.
 fn add_rows(
     work: &Work,
     alpha: f32,
@@ -56,7 +61,7 @@ fn add_rows(
 ) -> Result<()> {
     let (mut indptr, mut columns, mut values) = (vec![0u64], Vec::new(), Vec::new());
     for i in rows {
-        let (of_row, stored) = x.sparse_row(i).expect("sparse rows");
+        let (of_row, stored) = x.sparse_row(i).expect("rows are sparse");
         columns.extend_from_slice(of_row);
         values.extend_from_slice(stored);
         indptr.push(columns.len() as u64);
@@ -66,15 +71,16 @@ fn add_rows(
         [work.queue.upload(&indptr)?, work.queue.upload(&columns)?, work.queue.upload(&values)?];
     let arguments =
         arguments![indptr.address(), columns.address(), values.address(), alpha, count, cols, dst];
-    // SAFETY: columns of sparse rows are below `cols`, and the caller has as many rows there
+    // SAFETY: columns of sparse rows are below `cols`, and the caller ensures that many rows at
+    // `dst`
     unsafe { work.groups("add_sparse", count, 32, arguments) }
 }
 
-/// Sparse rows as dense ones in memory of the device.
+/// Copies sparse rows to the device as dense rows.
 pub(super) fn dense(work: &Work, x: View) -> Result<Buffer> {
     let (rows, cols) = shape::of(x);
     let buffer = work.scratch::<f32>(rows * cols)?;
-    // SAFETY: it is as large
+    // SAFETY: the buffer has this size
     unsafe { work.fill(buffer.address(), 0.0, rows * cols)? };
     add_rows(work, 1.0, x, 0..rows, cols, buffer.address())?;
     Ok(buffer)
@@ -91,21 +97,21 @@ pub(super) fn add(work: &Work, op: Add) -> Result<()> {
     add_values(work, alpha, x, y, rows * cols)
 }
 
-/// `y = y + alpha x` of so many values.
+/// Computes `y = y + alpha x` for `count` values.
 pub(super) fn add_values(work: &Work, alpha: f32, x: Address, y: Address, count: usize) -> Result<()> {
     let wide = u32::from(wide(0, &[(x, 4), (y, 4)]));
-    // SAFETY: the caller has as many values in both
+    // SAFETY: the caller ensures that many values in both
     unsafe { work.queue.run("add_values", count.div_ceil(4), arguments![alpha, x, y, count, wide]) }
 }
 
-/// In host memory: the stored values are there, and the operations that read the result read it
+/// Runs in host memory, because the stored values and the operations that read the result are
 /// there.
 pub(super) fn drop_stored(op: DropStored) {
     let DropStored { x, dropout, out } = op;
     let (threshold, scale) = (dropout.threshold(), dropout.scale());
     let mut out = out.host().iter_mut();
     for r in 0..x.num_rows() {
-        let (columns, values) = x.sparse_row(r).expect("sparse rows");
+        let (columns, values) = x.sparse_row(r).expect("rows are sparse");
         let key = dropout.row_key(r);
         for ((&c, &value), out) in columns.iter().zip(values).zip(&mut out) {
             *out = if mask_hash(key, c) < threshold { 0.0 } else { value * scale };
@@ -116,7 +122,7 @@ pub(super) fn drop_stored(op: DropStored) {
 pub(super) fn fill(work: &Work, value: f32, x: ViewMut) -> Result<()> {
     let count = x.num_rows() * x.num_cols();
     let x = work.write(x)?;
-    // SAFETY: as many values are there
+    // SAFETY: the view has this many values
     unsafe { work.fill(x, value, count) }
 }
 
@@ -126,10 +132,10 @@ pub(super) fn scale(work: &Work, alpha: f32, x: ViewMut) -> Result<()> {
     scale_values(work, alpha, x, count)
 }
 
-/// `x = alpha x` of so many values.
+/// Computes `x = alpha x` for `count` values.
 pub(super) fn scale_values(work: &Work, alpha: f32, x: Address, count: usize) -> Result<()> {
     let wide = u32::from(wide(0, &[(x, 4)]));
-    // SAFETY: the caller has as many values there
+    // SAFETY: the caller ensures that many values
     unsafe { work.queue.run("scale_values", count.div_ceil(4), arguments![Late(alpha), x, count, wide]) }
 }
 
@@ -140,7 +146,7 @@ pub(super) fn copy(work: &Work, src: View, dst: ViewMut) -> Result<()> {
     if bytes == 0 {
         return Ok(());
     }
-    // SAFETY: both are as large
+    // SAFETY: both have this size
     unsafe { work.queue.device().driver().copy(from, to, bytes, work.queue.stream()) }
 }
 
@@ -149,14 +155,14 @@ pub(super) fn dot(work: &Work, x: View, y: View) -> Result<f64> {
     number(&total(work, &sums, blocks, 1.0)?)
 }
 
-/// The sums, one a block of threads, that make a dot, and how many.
+/// Partial sums of a dot product, one per block of threads, and their number.
 fn dot_sums(work: &Work, x: View, y: View) -> Result<(Buffer, usize)> {
     shape::same(x, y);
     let count = x.num_rows() * x.num_cols();
     let blocks = count.div_ceil(1024).min(SUMS);
     let sums = work.scratch::<f64>(blocks)?;
     let arguments = arguments![work.read(x)?, work.read(y)?, count, sums.address()];
-    // SAFETY: both have as many values, and there is a sum for each block
+    // SAFETY: both have equally many values, and there is one sum per block
     unsafe { work.blocks("dot_values", [blocks, 1, 1], arguments)? };
     Ok((sums, blocks))
 }
@@ -165,13 +171,13 @@ pub(super) fn add_dot(work: &Work, op: AddDot) -> Result<()> {
     let AddDot { x, y, out } = op;
     let (sums, blocks) = dot_sums(work, x, y)?;
     let arguments = arguments![sums.address(), blocks, work.change(out)?];
-    // SAFETY: as many sums are there, and one value
+    // SAFETY: that many sums are there, and one value
     unsafe { work.blocks("add_total", [1; 3], arguments) }
 }
 
 pub(super) fn squares(work: &Work, matrices: &mut Matrices) -> Result<f64> {
     let squares = work.scratch::<f64>(1)?;
-    // SAFETY: one f64 is there, which is 0 where both of its halves are
+    // SAFETY: one f64 is there, which is 0 if both of its halves are
     unsafe { work.fill(squares.address(), 0.0, 2)? };
     let mut result = Ok(());
     matrices(&mut |x| {
@@ -187,21 +193,21 @@ pub(super) fn squares(work: &Work, matrices: &mut Matrices) -> Result<f64> {
     number(&squares)
 }
 
-/// The sum of so many values, times a factor: an f64 on the device.
+/// Sum of `count` values times a factor: an f64 on the device.
 pub(super) fn total(work: &Work, values: &Buffer, count: usize, factor: f32) -> Result<Buffer> {
     let total = work.scratch::<f64>(1)?;
     total_at(work, values, count, factor, false, total.address())?;
     Ok(total)
 }
 
-/// The same, at an address; added to what is there if `onto`.
+/// Writes that sum to an address; added to the old value if `onto`.
 fn total_at(work: &Work, values: &Buffer, count: usize, factor: f32, onto: bool, at: Address) -> Result<()> {
     let arguments = arguments![values.address(), count, factor, u32::from(onto), at];
-    // SAFETY: the callers have as many values there, and one f64
+    // SAFETY: the callers ensure that many values, and one f64
     unsafe { work.blocks("total_of", [1; 3], arguments) }
 }
 
-/// A number of the device. Waits for it.
+/// Reads a number from the device, and waits for it.
 pub(super) fn number(of: &Buffer) -> Result<f64> {
     let mut result = [0.0f64];
     of.download(&mut result)?;

@@ -1,6 +1,6 @@
-//! The arrays of a block on the device against its sizes, as far as [`Checked`] operations leave
-//! them: they may be there alone, so their lengths are taken there. The values of `indices` are the
-//! sampler's promise.
+//! Checks of a block's arrays on the device against its sizes. [`Checked`] operations leave these
+//! to the backend, because the arrays may be on the device alone. The sampler guarantees the values
+//! of `indices`.
 //!
 //! [`Checked`]: graphmill_nn::backend::ops::Checked
 
@@ -9,24 +9,24 @@ use graphmill_nn::backend::{AggregationWeights, EdgeWeight, OwnWeight};
 
 use crate::block::{Resident, ResidentTransposed};
 
-/// The arrays agree with the block's sizes.
+/// Asserts that the arrays match the block's sizes.
 pub(super) fn block(b: &Block, on_device: &Resident) {
     assert_eq!(on_device.num_dst, b.num_dst, "a block's destinations on the device");
     assert_eq!(on_device.num_edges, b.num_edges(), "a block's edges on the device");
     assert_eq!(on_device.dst_ids.is_some(), b.dst_ids.is_some(), "a block's kind on the device");
 }
 
-/// The transpose of a block, which is local and has one.
+/// Transpose of a block, which must be local and transposed.
 pub(super) fn local<'a>(b: &Block, on_device: &'a Resident) -> &'a ResidentTransposed {
     block(b, on_device);
-    let back = on_device.transposed.as_ref().expect("a gradient needs a local, transposed block");
+    let back = on_device.transposed.as_ref().expect("a gradient requires a local, transposed block");
     assert_eq!(back.num_src, b.num_grad_src(), "a block's transpose");
     back
 }
 
-/// The block has the weights that are asked for.
+/// Asserts that the block has the required weights.
 pub(super) fn weights(on_device: &Resident, weights: AggregationWeights) {
-    if matches!(weights.edge, EdgeWeight::Stored | EdgeWeight::Normalised) && on_device.num_edges > 0 {
+    if matches!(weights.edge, EdgeWeight::Stored | EdgeWeight::Normalized) && on_device.num_edges > 0 {
         assert!(on_device.edge_weight.is_some(), "a block's edge weights");
     }
     if matches!(weights.own, OwnWeight::Stored) && on_device.num_dst > 0 {

@@ -19,7 +19,7 @@ pub(super) fn adam(work: &Work, op: AdamUpdate) -> Result<()> {
         grad, m, v, value, count, Late(lr), beta1, beta2, eps, weight_decay, decoupled, Late(correction1),
         Late(correction2),
     ];
-    // SAFETY: all have as many values
+    // SAFETY: all have equally many values
     unsafe { work.queue.run("adam_update", count, arguments) }
 }
 
@@ -30,6 +30,6 @@ pub(super) fn sgd(work: &Work, op: SgdUpdate) -> Result<()> {
     let (grad, velocity, value) = (work.read(grad)?, work.change(velocity)?, work.change(value)?);
     let arguments =
         arguments![grad, velocity, value, count, Late(lr), momentum, u32::from(nesterov), weight_decay];
-    // SAFETY: all have as many values
+    // SAFETY: all have equally many values
     unsafe { work.queue.run("sgd_update", count, arguments) }
 }

@@ -1,5 +1,5 @@
-//! What every operation needs: addresses of its matrices, its block on the device, and how its
-//! kernels are started.
+//! Context of an operation: addresses of its matrices, its block on the device, and kernel
+//! launches.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use crate::{
     queue::Memory,
 };
 
-/// One operation at work.
+/// Context of one operation.
 pub(super) struct Work<'a> {
     pub(super) queue: &'a Arc<Queue>,
     memory: Memory,
 }
 
-/// A block's arrays on the device.
+/// Arrays of a block on the device.
 pub(super) struct OnDevice(Arc<dyn DeviceBlock>);
 
 impl OnDevice {
@@ -38,43 +38,43 @@ impl<'a> Work<'a> {
         Self { queue, memory: Memory(queue.clone()) }
     }
 
-    /// What the device remembers where it had no memory.
+    /// First error of the device, or a failed allocation.
     fn refusal(&self) -> Error {
         let device = self.queue.device();
         device.check().err().unwrap_or_else(|| Error::Driver {
             device: device.name().into(),
             call: "allocate",
-            message: "a matrix has no place on the device".into(),
+            message: "not enough memory for a matrix".into(),
         })
     }
 
-    /// The values' type and where they are.
+    /// Type and address of the values.
     pub(super) fn table(&self, x: View) -> Result<(TableType, Address)> {
         let (kind, at) = x.on_device(&self.memory).ok_or_else(|| self.refusal())?;
         Ok((kind, Address(at)))
     }
 
-    /// Where the values are.
+    /// Address of values to read.
     ///
     /// # Panics
-    /// They are 16-bit floats, which only operations that read a table take: a bug in the caller.
+    /// The values are 16-bit floats, which only operations on tables support: a bug in the caller.
     pub(super) fn read(&self, x: View) -> Result<Address> {
         let (kind, at) = self.table(x)?;
-        assert_eq!(kind, TableType::F32, "a table of 16-bit floats: gather its rows first");
+        assert_eq!(kind, TableType::F32, "tables of 16-bit floats must be gathered first");
         Ok(at)
     }
 
-    /// Where values are written that were not read.
+    /// Address of values to overwrite.
     pub(super) fn write(&self, x: ViewMut) -> Result<Address> {
         self.place(x, false)
     }
 
-    /// Where values are changed.
+    /// Address of values to update.
     pub(super) fn change(&self, x: ViewMut) -> Result<Address> {
         self.place(x, true)
     }
 
-    /// Where values are written, and read before if `keeps`.
+    /// Address of values to write, and to read first if `keeps`.
     pub(super) fn place(&self, x: ViewMut, keeps: bool) -> Result<Address> {
         x.on_device(&self.memory, keeps).map(Address).ok_or_else(|| self.refusal())
     }
@@ -84,12 +84,12 @@ impl<'a> Work<'a> {
         Ok(OnDevice(Resident::of(self.queue, block)?))
     }
 
-    /// Memory for so many values.
+    /// Allocates scratch for `values` values.
     pub(super) fn scratch<T>(&self, values: usize) -> Result<Buffer> {
         self.queue.take(values * size_of::<T>())
     }
 
-    /// Starts a kernel for so many groups of `lanes` lanes.
+    /// Launches a kernel for `groups` groups of `lanes` lanes.
     ///
     /// # Errors
     /// See [`crate::Device::launch`].
@@ -103,11 +103,11 @@ impl<'a> Work<'a> {
         lanes: u32,
         arguments: &[Argument],
     ) -> Result<()> {
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.queue.run(name, groups.saturating_mul(lanes as usize), arguments) }
     }
 
-    /// Starts a kernel of blocks of 256 threads.
+    /// Launches a kernel in blocks of 256 threads.
     ///
     /// # Errors
     /// See [`crate::Device::launch`].
@@ -121,7 +121,7 @@ impl<'a> Work<'a> {
         arguments: &[Argument],
     ) -> Result<()> {
         let shape = Shape { grid: grid.map(|blocks| blocks as u32), block: [THREADS, 1, 1], shared: 0 };
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.queue.launch(name, shape, arguments) }
     }
 
@@ -131,45 +131,45 @@ impl<'a> Work<'a> {
     /// The driver fails.
     ///
     /// # Safety
-    /// As many are there.
+    /// `values` values are at `at`.
     pub(super) unsafe fn fill(&self, at: Address, value: f32, values: usize) -> Result<()> {
         if values == 0 {
             return Ok(());
         }
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.queue.device().driver().fill(at, value.to_bits(), values, self.queue.stream()) }
     }
 }
 
-/// Edges from which on a whole block of threads shares a row.
-const LONG: usize = 128;
-/// Its threads.
+/// Number of edges from which a whole block of threads shares a row.
+const LONG_ROW: usize = 128;
+/// Threads of such a block.
 const LONG_THREADS: u32 = 512;
 
-/// So many rows, of which those of many edges are listed on the device: `kernels/long_rows.cuh`.
+/// Rows of a kernel. Long rows are listed on the device: see `kernels/long_rows.cuh`.
 pub(super) struct Rows {
     count: usize,
-    /// How many are long at most, and with room for these, how many and which.
+    /// Maximum number of long rows, with buffers for their number and for the list.
     long: Option<(usize, Buffer, Buffer)>,
 }
 
 impl Work<'_> {
-    /// So many rows, which have so many edges in all.
+    /// Lists the long ones of `count` rows with `edges` edges in total.
     ///
     /// # Errors
     /// The driver fails.
     ///
     /// # Safety
-    /// `indptr` has a value for each row and one more, and they say no more edges than that.
+    /// `indptr` has `count + 1` values, and counts at most `edges` edges.
     pub(super) unsafe fn list_rows(&self, indptr: Address, edges: usize, count: usize) -> Result<Rows> {
-        let most = (edges / LONG).min(count);
+        let most = (edges / LONG_ROW).min(count);
         if most == 0 {
             return Ok(Rows { count, long: None });
         }
         let (listed, list) = (self.scratch::<u32>(1)?, self.scratch::<u32>(most)?);
-        let arguments = arguments![indptr, count, LONG as u32, listed.address(), list.address()];
-        // SAFETY: one word is there; the caller's promise, and the list has a place for every row
-        // that is long
+        let arguments = arguments![indptr, count, LONG_ROW as u32, listed.address(), list.address()];
+        // SAFETY: one word is there; by the caller's guarantee, and the list has an entry for every
+        // long row
         unsafe {
             self.fill(listed.address(), 0.0, 1)?;
             self.queue.run("list_long_rows", count, arguments)?;
@@ -177,9 +177,9 @@ impl Work<'_> {
         Ok(Rows { count, long: Some((most, listed, list)) })
     }
 
-    /// Starts an operation's kernel for rows, of so many items each, a group of lanes an item, and
-    /// its second one for the rows that are long, a block an item. Both have these arguments first;
-    /// then follow those of the one or the other.
+    /// Launches an operation's kernel for rows of `items` items each, with a group of lanes per
+    /// item, and its second kernel for the long rows, with a block per item. `arguments` come first
+    /// in both, followed by arguments specific to each.
     ///
     /// # Errors
     /// See [`crate::Device::launch`].
@@ -194,9 +194,9 @@ impl Work<'_> {
         lanes: u32,
         arguments: &[Argument],
     ) -> Result<()> {
-        let long_from = if rows.long.is_some() { LONG as u32 } else { u32::MAX };
+        let long_from = if rows.long.is_some() { LONG_ROW as u32 } else { u32::MAX };
         let of_all = [arguments, &arguments![rows.count, long_from][..]].concat();
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.groups(name, rows.count * items, lanes, &of_all)? };
         let Some((most, listed, list)) = &rows.long else { return Ok(()) };
         let blocks = (most * items).min(8 * self.queue.device().properties().multiprocessors as usize);
@@ -205,28 +205,28 @@ impl Work<'_> {
         }
         let shape = Shape { grid: [blocks as u32, 1, 1], block: [LONG_THREADS, 1, 1], shared: 0 };
         let of_long = [arguments, &arguments![listed.address(), list.address()][..]].concat();
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.queue.launch(long_name, shape, &of_long) }
     }
 }
 
-/// Where a buffer is; nowhere without one.
+/// Address of a buffer, or null.
 pub(super) fn address(buffer: Option<&Buffer>) -> Address {
     buffer.map_or(Address(0), Buffer::address)
 }
 
-/// Whether rows of so many values of 4 bytes, or 2, can be read four values at a time from this
-/// address on.
+/// Returns true if rows of `cols` values of 4 or 2 bytes can be read four values at a time from
+/// these addresses.
 pub(super) fn wide(cols: usize, addresses: &[(Address, usize)]) -> bool {
     cols.is_multiple_of(4) && addresses.iter().all(|&(at, width)| at.0.is_multiple_of(4 * width as u64))
 }
 
-/// How many lanes make a row of so many columns, `vector` of them each.
+/// Number of lanes for a row of `cols` columns, `vector` columns per lane.
 pub(super) fn lanes(cols: usize, vector: usize) -> u32 {
     (cols.div_ceil(vector).clamp(4, WARP as usize) as u32).next_power_of_two()
 }
 
-/// How many lanes go through the edges of a row, of so many in all.
+/// Number of lanes that share the edges of a row, if `rows` rows have `edges` edges in total.
 pub(super) fn edge_lanes(edges: usize, rows: usize) -> u32 {
     lanes(edges / rows.max(1) + 1, 1)
 }

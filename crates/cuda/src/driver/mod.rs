@@ -1,9 +1,9 @@
-//! What the crate asks of a device: memory, copies, streams, kernels. There are two answers, the
-//! vendor's driver ([`nvidia`]) and, for tests, the processor (`shim`, with the feature of that
-//! name), which runs the same kernels.
+//! Interface of a device driver: memory, copies, streams, kernels. It has two implementations: the
+//! vendor's driver ([`nvidia`]) and, for tests, the CPU (`shim`, with the feature of that name),
+//! which runs the same kernels.
 //!
-//! Everything above this trait is the same for both, so tests without a device cover all of it but
-//! the vendor's own code.
+//! Everything above this trait is the same for both, so tests without a device cover all code
+//! except the vendor's.
 
 pub mod nvidia;
 #[cfg(feature = "shim")]
@@ -13,81 +13,81 @@ use std::ffi::c_void;
 
 use crate::Result;
 
-/// An address in a device's memory, or in host memory as a device sees it.
+/// Address in a device's memory, or in host memory as seen by a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address(pub u64);
 
 impl Address {
-    /// So many bytes behind this one.
+    /// The address `bytes` bytes after this one.
     pub fn offset(self, bytes: usize) -> Self {
         Self(self.0 + bytes as u64)
     }
 }
 
-/// A queue of work, done in order.
+/// Queue of work that runs in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stream(pub u64);
 
-/// A moment in a stream.
+/// Point in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Event(pub u64);
 
-/// A kernel that was looked up.
+/// Kernel found by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Kernel(pub u64);
 
-/// Work that was captured, to be done again and again.
+/// Captured work that can be launched repeatedly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Graph(pub u64);
 
 /// Page-locked host memory that a device reads and writes in place.
 #[derive(Clone, Copy, Debug)]
 pub struct HostMemory {
-    /// Where the processor sees it.
+    /// Address on the host.
     pub pointer: *mut u8,
-    /// Where the device does.
+    /// Address on the device.
     pub address: Address,
 }
 
-/// What a device is.
+/// Properties of a device.
 #[derive(Clone, Debug)]
 pub struct Properties {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Bytes of its memory.
+    /// Bytes of memory.
     pub memory: u64,
-    /// How many multiprocessors.
+    /// Number of multiprocessors.
     pub multiprocessors: u32,
-    /// Major and minor number of what it can compute.
+    /// Compute capability: major and minor number.
     pub capability: (u32, u32),
-    /// Bytes of shared memory that one block may ask for.
+    /// Maximum bytes of shared memory per block.
     pub shared: u32,
 }
 
-/// How many threads a kernel is started with.
+/// Number of threads of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Blocks, each way.
+    /// Blocks in each dimension.
     pub grid: [u32; 3],
-    /// Threads of a block, each way.
+    /// Threads per block in each dimension.
     pub block: [u32; 3],
-    /// Bytes of dynamic shared memory of a block.
+    /// Bytes of dynamic shared memory per block.
     pub shared: u32,
 }
 
-/// The type of a matrix' values in a product.
+/// Precision of a product's factors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arithmetic {
     /// 32-bit floats throughout.
     F32,
-    /// Factors rounded to 10 bits of mantissa, sums in f32.
+    /// Factors rounded to a mantissa of 10 bits, sums in f32.
     Tf32,
     /// Factors rounded to bf16, sums in f32.
     Bf16,
 }
 
-/// `c = beta c + op(a) op(b)`, row-major f32: `c` is `m x n`, `op(a)` `m x k`, `op(b)` `k x n`;
-/// rows of stored matrices are `lda`, `ldb` and `ldc` values apart. `batch` such products lie
+/// `c = beta c + op(a) op(b)`, row-major f32: `c` is `m x n`, `op(a)` `m x k`, `op(b)` `k x n`.
+/// Rows of stored matrices are `lda`, `ldb` and `ldc` values apart, and `batch` such products are
 /// `strides` values (of `a`, `b`, `c`) apart.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the formula names them")]
@@ -109,7 +109,7 @@ pub struct Product {
     pub arithmetic: Arithmetic,
 }
 
-/// A library that sums over several devices of one process.
+/// Library that sums over several devices of one process.
 ///
 /// ```
 /// # #[cfg(feature = "shim")]
@@ -123,27 +123,27 @@ pub struct Product {
 /// # Ok::<(), graphmill_cuda::Error>(())
 /// ```
 pub trait Collective: Send + Sync {
-    /// Its name and version.
+    /// Name and version.
     fn name(&self) -> &str;
 
-    /// Replaces runs of f32 values of every rank by their sums over all ranks, in place: run `i` is
-    /// of `counts[i]` values, from the `i`-th address of each rank on. Only queues work in the
-    /// ranks' streams. All ranks get the same bits.
+    /// Replaces f32 values of every rank by their sums over all ranks, in place: sum `i` covers
+    /// `counts[i]` values from the `i`-th address of each rank on. Only queues work in the ranks'
+    /// streams. All ranks receive the same bits.
     ///
     /// # Errors
     /// The library fails.
     ///
     /// # Safety
-    /// Addresses are of as many values of live memory of the rank's device, which stays until the
-    /// rank's stream has done the work.
+    /// Each address is valid for that many values on the rank's device until the rank's stream has
+    /// done the work.
     unsafe fn sum(&self, ranks: &[(Vec<Address>, Stream)], counts: &[usize]) -> Result<()>;
 }
 
-/// A device's driver. Calls that name a stream only queue work there.
+/// Driver of a device. Calls that name a stream only queue work there.
 ///
 /// # Safety
-/// Of the unsafe calls: addresses and lengths are those of live memory of this driver, which stays
-/// until the stream has done the work, and what a kernel is given is what its signature says.
+/// For the unsafe calls: addresses and lengths are valid for this driver until the stream has done
+/// the work, and arguments match the kernel's signature.
 ///
 /// ```
 /// # #[cfg(feature = "shim")]
@@ -165,98 +165,98 @@ pub trait Collective: Send + Sync {
 /// # Ok::<(), graphmill_cuda::Error>(())
 /// ```
 pub trait Driver: Send + Sync {
-    /// What the device is.
+    /// Properties of the device.
     fn properties(&self) -> &Properties;
 
-    /// Bytes that are free, and all.
+    /// Free bytes, and all bytes.
     ///
     /// # Errors
-    /// The driver fails, as in all that follows.
+    /// The driver fails, as in all following methods.
     fn memory(&self) -> Result<(u64, u64)>;
 
-    /// Memory on the device, aligned to 256 bytes.
+    /// Allocates device memory, aligned to 256 bytes.
     ///
     /// # Errors
-    /// There is not as much ([`crate::Error::OutOfMemory`]).
+    /// Memory is insufficient ([`crate::Error::OutOfMemory`]).
     fn allocate(&self, bytes: usize) -> Result<Address>;
 
-    /// Gives memory of [`Driver::allocate`] back, when all queued work is done.
+    /// Frees memory of [`Driver::allocate`] after all queued work is done.
     ///
     /// # Safety
-    /// See the trait's.
+    /// See the trait.
     unsafe fn free(&self, at: Address);
 
-    /// Page-locked host memory that the device reads and writes in place. Zeros.
+    /// Allocates zeroed, page-locked host memory that the device reads and writes in place.
     ///
     /// # Errors
-    /// There is not as much.
+    /// Memory is insufficient.
     fn allocate_host(&self, bytes: usize) -> Result<HostMemory>;
 
-    /// Gives memory of [`Driver::allocate_host`] back.
+    /// Frees memory of [`Driver::allocate_host`].
     ///
     /// # Safety
-    /// See the trait's.
+    /// See the trait.
     unsafe fn free_host(&self, memory: HostMemory);
 
-    /// Page-locks host memory of somebody else and maps it for the device to read; the address that
-    /// the device reads it at.
+    /// Page-locks existing host memory, maps it for the device to read, and returns its device
+    /// address.
     ///
     /// # Errors
-    /// The system does not lock such memory (a file's mapping, say).
+    /// The system cannot lock this memory (for example a mapped file).
     ///
     /// # Safety
-    /// The memory stays until [`Driver::unregister`].
+    /// The memory is valid until [`Driver::unregister`].
     unsafe fn register(&self, at: *const u8, bytes: usize) -> Result<Address>;
 
-    /// Takes [`Driver::register`] back.
+    /// Reverts [`Driver::register`].
     ///
     /// # Safety
-    /// See the trait's.
+    /// See the trait.
     unsafe fn unregister(&self, at: *const u8);
 
-    /// A new stream; of several with work, an `urgent` one goes first.
+    /// Creates a stream; `urgent` streams run before others.
     ///
     /// # Errors
     /// See above.
     fn stream(&self, urgent: bool) -> Result<Stream>;
 
-    /// Gives a stream back, when all its work is done.
+    /// Destroys a stream after all its work is done.
     ///
     /// # Safety
-    /// Nobody names it again.
+    /// The stream is not used again.
     unsafe fn destroy_stream(&self, stream: Stream);
 
-    /// Waits until a stream has done all its work.
+    /// Waits until all work of a stream is done.
     ///
     /// # Errors
     /// A kernel failed.
     fn synchronize(&self, stream: Stream) -> Result<()>;
 
-    /// A new event; only a `timed` one is for [`Driver::seconds_between`].
+    /// Creates an event; [`Driver::seconds_between`] requires `timed` events.
     ///
     /// # Errors
     /// See above.
     fn event(&self, timed: bool) -> Result<Event>;
 
-    /// Gives an event back.
+    /// Destroys an event.
     ///
     /// # Safety
-    /// Nobody names it again.
+    /// The event is not used again.
     unsafe fn destroy_event(&self, event: Event);
 
-    /// Whether the work before a recorded event is done. Does not wait.
+    /// Returns true if the work before a recorded event is done. Does not wait.
     ///
     /// # Errors
     /// See above.
     fn is_done(&self, event: Event) -> Result<bool>;
 
-    /// The event becomes what the stream has been given so far.
+    /// Records the work queued in the stream so far in the event.
     ///
     /// # Errors
     /// See above.
     fn record(&self, event: Event, stream: Stream) -> Result<()>;
 
-    /// What is given to the stream from now on waits for the event.
+    /// Makes later work of the stream wait for the event.
     ///
     /// # Errors
     /// See above.
@@ -268,32 +268,32 @@ pub trait Driver: Send + Sync {
     /// See above.
     fn seconds_between(&self, from: Event, to: Event) -> Result<f64>;
 
-    /// Copies from host to device. Memory that is not page-locked has been read when this returns.
+    /// Copies from host to device. Memory that is not page-locked may be reused when this returns.
     ///
     /// # Errors
     /// See above.
     ///
     /// # Safety
-    /// See the trait's.
+    /// See the trait.
     unsafe fn upload(&self, from: *const u8, to: Address, bytes: usize, stream: Stream) -> Result<()>;
 
-    /// Copies from device to host; what arrives is there after [`Driver::synchronize`].
+    /// Copies from device to host; the data is complete after [`Driver::synchronize`].
     ///
     /// # Errors
     /// See above.
     ///
     /// # Safety
-    /// See the trait's.
+    /// See the trait.
     unsafe fn download(&self, from: Address, to: *mut u8, bytes: usize, stream: Stream) -> Result<()>;
 
-    /// Copies on the device, or from one to another that was given access
+    /// Copies within the device, or between devices with access to each other
     /// ([`Driver::enable_peer`]).
     ///
     /// # Errors
     /// See above.
     ///
     /// # Safety
-    /// See the trait's.
+    /// See the trait.
     unsafe fn copy(&self, from: Address, to: Address, bytes: usize, stream: Stream) -> Result<()>;
 
     /// Sets 32-bit words.
@@ -302,23 +302,23 @@ pub trait Driver: Send + Sync {
     /// See above.
     ///
     /// # Safety
-    /// See the trait's.
+    /// See the trait.
     unsafe fn fill(&self, at: Address, word: u32, words: usize, stream: Stream) -> Result<()>;
 
-    /// Looks a kernel up by the name in its source.
+    /// Finds a kernel by its name in the source.
     ///
     /// # Errors
-    /// There is no such kernel: a bug.
+    /// The kernel does not exist: a bug.
     fn kernel(&self, name: &str) -> Result<Kernel>;
 
-    /// Starts a kernel; `arguments` point to the values of its parameters, which are copied before
-    /// this returns.
+    /// Launches a kernel; `arguments` point to the values of its parameters, which are copied
+    /// before this returns.
     ///
     /// # Errors
     /// See above.
     ///
     /// # Safety
-    /// See the trait's.
+    /// See the trait.
     unsafe fn launch(
         &self,
         kernel: Kernel,
@@ -327,56 +327,58 @@ pub trait Driver: Send + Sync {
         stream: Stream,
     ) -> Result<()>;
 
-    /// Whether the vendor's library is there, and takes such a product.
+    /// Returns true if the vendor's library is available and supports this product.
     fn multiplies(&self, product: &Product) -> bool;
 
-    /// A dense product by the vendor's library; false where there is none, and nothing was done.
+    /// Computes a dense product by the vendor's library. Returns false, without any effect, if it
+    /// is not available.
     ///
     /// # Errors
     /// See above.
     ///
     /// # Safety
-    /// See the trait's.
+    /// See the trait.
     unsafe fn product(&self, product: &Product, stream: Stream) -> Result<bool>;
 
-    /// Lets this device read the memory of that number; false where the hardware does not.
+    /// Enables reads of the memory of device `other`. Returns false if the hardware does not
+    /// support it.
     ///
     /// # Errors
     /// See above.
     fn enable_peer(&self, other: usize) -> Result<bool>;
 
-    /// What sums over the devices of these numbers, which have the ranks of their places.
+    /// Creates sums over the devices of these numbers; ranks are indices into the list.
     ///
     /// # Errors
-    /// There is no library for it ([`crate::Error::Unavailable`]), or it fails.
+    /// No library is available ([`crate::Error::Unavailable`]), or it fails.
     fn collective(&self, devices: &[usize]) -> Result<Box<dyn Collective>>;
 
-    /// What this thread gives to the stream from now on is not done but captured: kernels, copies
-    /// on the device, words that are set, products. Nobody waits for the stream meanwhile, or for
-    /// the whole device.
+    /// Captures what this thread queues in the stream from now on instead of running it: kernels,
+    /// copies on the device, fills, products. During a capture, no thread may wait for the stream
+    /// or for the whole device.
     ///
     /// # Errors
-    /// The driver does not capture.
+    /// The driver does not support capture.
     fn begin_capture(&self, stream: Stream) -> Result<()>;
 
-    /// What was captured, by the same thread. The stream takes work again, also where this fails.
+    /// Ends the capture, on the same thread. The stream accepts work again, even if this fails.
     ///
     /// # Errors
-    /// Something cannot be captured, or done again.
+    /// An operation cannot be captured or replayed.
     fn end_capture(&self, stream: Stream) -> Result<Graph>;
 
-    /// Does captured work, with the addresses and values that it was captured with.
+    /// Runs captured work, with the addresses and values of the capture.
     ///
     /// # Errors
     /// See above.
     ///
     /// # Safety
-    /// See the trait's, of all that was captured.
+    /// See the trait, for all captured work.
     unsafe fn launch_graph(&self, graph: Graph, stream: Stream) -> Result<()>;
 
-    /// Gives a graph back, when it has run.
+    /// Destroys a graph after it has run.
     ///
     /// # Safety
-    /// Nobody names it again.
+    /// The graph is not used again.
     unsafe fn destroy_graph(&self, graph: Graph);
 }

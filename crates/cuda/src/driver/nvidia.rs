@@ -1,9 +1,9 @@
-//! The vendor's driver, by its library, which is looked for at run time.
+//! The vendor's driver, whose library is loaded at run time.
 //!
-//! `libcuda.so.1` comes with the machine's driver. cuBLAS is used for dense products where it is
-//! found: on the loader's path, or in a directory that `GRAPHMILL_CUDA_PATH` names (several are
-//! separated by colons), such as `nvidia/cublas/lib` of a Python environment's packages; where it
-//! is not, the crate's own kernel multiplies.
+//! `libcuda.so.1` is part of the machine's driver. Dense products use cuBLAS if it is found on the
+//! loader's path or in a directory of `GRAPHMILL_CUDA_PATH` (separated by colons), such as
+//! `nvidia/cublas/lib` of a Python environment's packages; otherwise they use the crate's own
+//! kernel.
 
 mod blas;
 mod device;
@@ -25,32 +25,34 @@ use super::{
 };
 use crate::{Error, Result, ptx};
 
-/// The oldest devices that the kernels are for.
-const OLDEST: (u32, u32) = (8, 0);
-/// How many devices the machine has.
+/// Lowest compute capability that the kernels support.
+const MIN_CAPABILITY: (u32, u32) = (8, 0);
+/// Number of devices of the machine.
 ///
 /// # Errors
-/// There is no driver, or it is too old, or sees no device.
+/// No driver is found, it is too old, or it reports no devices.
 pub fn count() -> Result<usize> {
     library::devices().map_err(|why| Error::Unavailable(format!("--devices cuda: {why}")))
 }
 
-/// The device of this number, as the driver numbers those that `CUDA_VISIBLE_DEVICES` lets it see.
+/// Opens the device of this number, as the driver numbers the devices that `CUDA_VISIBLE_DEVICES`
+/// allows.
 ///
 /// # Errors
-/// There is no such device, no driver, or one that is too old.
+/// The device does not exist, or the driver or device is missing or too old.
 pub fn open(index: usize) -> Result<Arc<dyn Driver>> {
     let unavailable = |why: String| Error::Unavailable(format!("--devices cuda:{index}: {why}"));
     let count = library::devices().map_err(unavailable)?;
     let ordinal = c_int::try_from(index).ok().filter(|_| index < count).ok_or_else(|| {
-        unavailable(format!("the NVIDIA driver sees {count} devices, numbered from 0; use one of those"))
+        unavailable(format!("the NVIDIA driver reports {count} devices, numbered from 0; use one of those"))
     })?;
     let device = Device::open(index, ordinal)?;
     let (major, minor) = device.properties.capability;
-    if device.properties.capability < OLDEST {
+    if device.properties.capability < MIN_CAPABILITY {
         let name = &device.properties.name;
         return Err(unavailable(format!(
-            "{name} has compute capability {major}.{minor}, the kernels need 8.0; use another device, or --devices cpu"
+            "{name} has compute capability {major}.{minor}, the kernels need 8.0; use another device, \
+             or --devices cpu"
         )));
     }
     Ok(Arc::new(device))
@@ -78,8 +80,8 @@ impl Driver for Device {
     unsafe fn free(&self, at: Address) {
         let _no_group = device::waits_for_all();
         if self.enter().is_ok() {
-            // SAFETY: memory of this context, as the caller promises. An error would be that of
-            // earlier work, which whoever waits for that work is told.
+            // SAFETY: memory of this context, by the caller's guarantee. An error would be that of
+            // earlier work, which the thread that waits for that work receives.
             unsafe {
                 sys::cuCtxSynchronize();
                 sys::cuMemFree_v2(at.0);
@@ -92,7 +94,8 @@ impl Driver for Device {
         self.enter()?;
         let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
         let (mut pointer, mut address) = (ptr::null_mut(), 0);
-        // SAFETY: pointers outlive the calls. The memory is as long as asked for when it is filled.
+        // SAFETY: pointers outlive the calls. The memory has the requested length when it is
+        // filled.
         unsafe {
             let status = sys::cuMemHostAlloc(&raw mut pointer, bytes.max(1), flags);
             if status != CUresult::CUDA_SUCCESS {
@@ -126,9 +129,9 @@ impl Driver for Device {
         let pointer = at.cast_mut().cast::<c_void>();
         let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
         let mut address = 0;
-        // SAFETY: the memory stays until it is unregistered, as the caller promises. Not every
-        // system knows memory that is only read, but memory that the processor itself must not
-        // write can be locked in no other way: both are tried.
+        // SAFETY: the memory is valid until it is unregistered, by the caller's guarantee. Not
+        // every system supports read-only registration, but memory that is read-only on the host
+        // cannot be registered otherwise, so both are tried.
         unsafe {
             let mut status =
                 sys::cuMemHostRegister_v2(pointer, bytes, flags | sys::CU_MEMHOSTREGISTER_READ_ONLY);
@@ -168,7 +171,7 @@ impl Driver for Device {
         unsafe {
             let status = sys::cuCtxGetStreamPriorityRange(&raw mut least, &raw mut greatest);
             self.check("cuCtxGetStreamPriorityRange", status)?;
-            // numerically the greatest priority is the least
+            // the lowest priority is numerically the greatest
             let priority = if urgent { greatest } else { least };
             let status = sys::cuStreamCreateWithPriority(&raw mut stream, flags, priority);
             self.check("cuStreamCreateWithPriority", status)?;
@@ -178,25 +181,25 @@ impl Driver for Device {
 
     unsafe fn destroy_stream(&self, stream: Stream) {
         if self.enter().is_ok() {
-            // its handle goes first: another stream may get the same name
+            // the handle is destroyed first, because another stream may get the same name
             let memory = {
-                // the library gives memory of its own back
+                // the library frees memory of its own
                 let _no_group = device::waits_for_all();
                 self.blas.forget(stream)
             };
             if let Some(memory) = memory {
-                // SAFETY: what the handle worked in, which is gone.
+                // SAFETY: workspace of a destroyed handle.
                 unsafe { self.free(memory) };
             }
-            // SAFETY: a stream of `stream`, which nobody names again.
+            // SAFETY: a stream of `stream`, which is not used again.
             let _ = unsafe { sys::cuStreamDestroy_v2(stream.0 as sys::CUstream) };
         }
     }
 
     fn synchronize(&self, stream: Stream) -> Result<()> {
         self.enter()?;
-        // SAFETY: streams come from `stream` and stay until the context goes; so in all that
-        // follows.
+        // SAFETY: streams come from `stream` and are valid as long as the context; so are those
+        // below.
         self.check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(stream.0 as sys::CUstream) })
     }
 
@@ -216,14 +219,14 @@ impl Driver for Device {
 
     unsafe fn destroy_event(&self, event: Event) {
         if self.enter().is_ok() {
-            // SAFETY: an event of `event`, which nobody names again.
+            // SAFETY: an event of `event`, which is not used again.
             let _ = unsafe { sys::cuEventDestroy_v2(event.0 as sys::CUevent) };
         }
     }
 
     fn is_done(&self, event: Event) -> Result<bool> {
         self.enter()?;
-        // SAFETY: events come from `event` and stay until they are destroyed.
+        // SAFETY: events come from `event` and are valid until they are destroyed.
         match unsafe { sys::cuEventQuery(event.0 as sys::CUevent) } {
             sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
             status => self.check("cuEventQuery", status).map(|()| true),
@@ -232,7 +235,7 @@ impl Driver for Device {
 
     fn record(&self, event: Event, stream: Stream) -> Result<()> {
         self.enter()?;
-        // SAFETY: events come from `event` and stay until the context goes.
+        // SAFETY: events come from `event` and are valid as long as the context.
         let status = unsafe { sys::cuEventRecord(event.0 as sys::CUevent, stream.0 as sys::CUstream) };
         self.check("cuEventRecord", status)
     }
@@ -263,7 +266,7 @@ impl Driver for Device {
             return Ok(());
         }
         self.enter()?;
-        // SAFETY: memory as the caller promises.
+        // SAFETY: by the caller's guarantee.
         let status =
             unsafe { sys::cuMemcpyHtoDAsync_v2(to.0, from.cast(), bytes, stream.0 as sys::CUstream) };
         self.check("cuMemcpyHtoDAsync", status)
@@ -274,7 +277,7 @@ impl Driver for Device {
             return Ok(());
         }
         self.enter()?;
-        // SAFETY: memory as the caller promises.
+        // SAFETY: by the caller's guarantee.
         let status =
             unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), from.0, bytes, stream.0 as sys::CUstream) };
         self.check("cuMemcpyDtoHAsync", status)
@@ -285,7 +288,7 @@ impl Driver for Device {
             return Ok(());
         }
         self.enter()?;
-        // SAFETY: memory as the caller promises. Addresses tell of which device they are.
+        // SAFETY: by the caller's guarantee. Addresses identify their device.
         let status = unsafe { sys::cuMemcpyAsync(to.0, from.0, bytes, stream.0 as sys::CUstream) };
         self.check("cuMemcpyAsync", status)
     }
@@ -295,13 +298,13 @@ impl Driver for Device {
             return Ok(());
         }
         self.enter()?;
-        // SAFETY: memory as the caller promises.
+        // SAFETY: by the caller's guarantee.
         let status = unsafe { sys::cuMemsetD32Async(at.0, word, words, stream.0 as sys::CUstream) };
         self.check("cuMemsetD32Async", status)
     }
 
     fn kernel(&self, name: &str) -> Result<Kernel> {
-        let missing = || self.failed("cuModuleGetFunction", format!("there is no kernel {name:?}"));
+        let missing = || self.failed("cuModuleGetFunction", format!("unknown kernel {name:?}"));
         let of = |module: &&ptx::Module| module.kernels.contains(&name);
         let module = ptx::MODULES.iter().find(of).ok_or_else(missing)?;
         let _no_group = device::waits_for_all();
@@ -309,7 +312,7 @@ impl Driver for Device {
         let module = self.module(module)?;
         let name = CString::new(name).map_err(|_| missing())?;
         let mut function = ptr::null_mut();
-        // SAFETY: the module stays loaded until the context goes; the name ends with a zero.
+        // SAFETY: the module stays loaded as long as the context; the name is null-terminated.
         let status = unsafe { sys::cuModuleGetFunction(&raw mut function, module, name.as_ptr()) };
         self.check("cuModuleGetFunction", status)?;
         let mut allowed = 0;
@@ -332,8 +335,8 @@ impl Driver for Device {
             self.allow_shared(kernel, shape.shared)?;
         }
         let ([gx, gy, gz], [bx, by, bz]) = (shape.grid, shape.block);
-        // SAFETY: kernels come from `kernel`; the caller promises that the arguments are what the
-        // kernel takes. They are copied.
+        // SAFETY: kernels come from `kernel`; the caller guarantees that the arguments match the
+        // kernel. They are copied.
         let status = unsafe {
             sys::cuLaunchKernel(
                 kernel.0 as sys::CUfunction,
@@ -361,13 +364,12 @@ impl Driver for Device {
 
     unsafe fn product(&self, product: &Product, stream: Stream) -> Result<bool> {
         self.enter()?;
-        // what the library itself would take: more on devices that have matrix units which work in
-        // groups of warps
+        // the library's own default: larger on devices whose matrix units work in groups of warps
         let workspace = if self.properties.capability >= (9, 0) { 32 << 20 } else { 8 << 20 };
         let fail = |(call, message): blas::Failure| self.failed(call, message);
-        // a stream's first product takes memory, and one of a new kind loads a kernel
+        // a stream's first product allocates memory, and a new kind of product loads a kernel
         let _no_group = device::waits_for_all();
-        // SAFETY: the context was just made current; the matrices are what the caller promises.
+        // SAFETY: the context was just made current; the caller guarantees the matrices.
         unsafe { self.blas.multiply(product, stream, workspace, |bytes| self.take(bytes), fail) }
     }
 
@@ -384,12 +386,12 @@ impl Driver for Device {
     }
 
     unsafe fn launch_graph(&self, graph: Graph, stream: Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: by the caller's guarantee.
         unsafe { graph::launch(self, graph, stream) }
     }
 
     unsafe fn destroy_graph(&self, graph: Graph) {
-        // SAFETY: the caller's promise.
+        // SAFETY: by the caller's guarantee.
         unsafe { graph::destroy(self, graph) }
     }
 
@@ -399,13 +401,12 @@ impl Driver for Device {
         }
         self.enter()?;
         let count = library::devices().map_err(|why| self.failed("cuDeviceGet", why))?;
-        let ordinal = c_int::try_from(other)
-            .ok()
-            .filter(|_| other < count)
-            .ok_or_else(|| self.failed("cuDeviceGet", format!("there is no device {other} of {count}")))?;
+        let ordinal = c_int::try_from(other).ok().filter(|_| other < count).ok_or_else(|| {
+            self.failed("cuDeviceGet", format!("device {other} does not exist; the driver reports {count}"))
+        })?;
         let (mut peer, mut can, mut context) = (0, 0, ptr::null_mut());
-        // SAFETY: what the calls write to outlives them; the other context is released when this
-        // device is dropped.
+        // SAFETY: outputs outlive the calls; the other context is released when this device is
+        // dropped.
         unsafe {
             self.check("cuDeviceGet", sys::cuDeviceGet(&raw mut peer, ordinal))?;
             let status = sys::cuDeviceCanAccessPeer(&raw mut can, self.device, peer);

@@ -1,9 +1,9 @@
-//! A device for tests: the kernels, unchanged, compiled for the processor.
+//! A simulated device for tests: the kernels, unchanged, compiled for the CPU.
 //!
-//! Work is done at once, by the thread that queues it, so streams are always empty and events are
-//! moments of the clock. What a device would let pass is refused: barriers that only some threads
-//! reach, addresses where nothing lies, memory over the budget, arguments of the wrong number.
-//! Fresh device memory holds NaNs. The order in which threads and blocks run can be set.
+//! Work runs at once, on the thread that queues it, so streams are always empty and events are
+//! times of the clock. Errors that a device would not report are rejected: barriers that only some
+//! threads reach, addresses outside allocations, memory over the budget, wrong numbers of
+//! arguments. Fresh device memory is filled with NaN. The order of threads and blocks can be set.
 
 mod in_order;
 mod memory;
@@ -36,7 +36,7 @@ fn locked<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
     what.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A kernel of the table that the build makes.
+/// Kernel of the table that the build generates.
 #[repr(C)]
 struct Entry {
     name: *const c_char,
@@ -67,14 +67,14 @@ unsafe extern "C" {
     ) -> bool;
 }
 
-/// Work that is being captured, and the thread that does.
+/// Work being captured, and the capturing thread.
 #[derive(Debug)]
 struct Capture {
     stream: Stream,
     by: ThreadId,
     work: Vec<Captured>,
-    /// What cannot be captured and was asked for.
-    spoilt: Option<String>,
+    /// First call that made the capture invalid.
+    invalid: Option<String>,
 }
 
 /// Captured work.
@@ -85,7 +85,7 @@ enum Captured {
     Fill { at: Address, word: u32, words: usize },
 }
 
-/// A device for tests.
+/// A simulated device for tests.
 #[derive(Debug)]
 pub struct Shim {
     index: usize,
@@ -99,7 +99,7 @@ pub struct Shim {
     launches: AtomicU64,
 }
 
-/// The device of this number, made as the options say.
+/// Opens the device of this number with these options.
 pub fn open(index: usize, options: Options) -> Arc<Shim> {
     let properties = Properties {
         name: format!("shim {index}"),
@@ -123,7 +123,7 @@ pub fn open(index: usize, options: Options) -> Arc<Shim> {
 }
 
 impl Shim {
-    /// Sets the order in which blocks and threads of later launches run.
+    /// Sets the order of blocks and threads in later launches.
     pub fn set_order(&self, order: Order) {
         locked(&self.options).order = order;
     }
@@ -132,15 +132,16 @@ impl Shim {
         Error::Driver { device: self.name(), call, message: message.into() }
     }
 
-    /// Takes work of a stream that is being captured; false where it is not.
+    /// Adds work to the capture of this stream. Returns false if the stream is not being captured.
     fn captured(&self, stream: Stream, work: impl FnOnce() -> Captured) -> bool {
         let mut capture = locked(&self.capture);
         let captured = capture.as_mut().filter(|capture| capture.stream == stream);
         captured.map(|capture| capture.work.push(work())).is_some()
     }
 
-    /// Refuses what nobody may do while work is captured: with that stream, with the whole device,
-    /// or, of what takes or gives memory, the thread that captures. The capture is spoilt.
+    /// Rejects calls that are not allowed during a capture: any on that stream or on the whole
+    /// device, and, on the capturing thread, allocations and frees of memory. The capture becomes
+    /// invalid.
     fn refuse_in_capture(&self, call: &'static str, stream: Option<Stream>, memory: bool) -> Result<()> {
         let mut capture = locked(&self.capture);
         let meets = |capture: &&mut Capture| match stream {
@@ -148,7 +149,7 @@ impl Shim {
             None => !memory || capture.by == thread::current().id(),
         };
         let Some(capture) = capture.as_mut().filter(meets) else { return Ok(()) };
-        capture.spoilt = Some(format!("{call} while work was captured"));
+        capture.invalid = Some(format!("{call} while work was captured"));
         Err(self.failed(call, "work is being captured"))
     }
 
@@ -156,7 +157,7 @@ impl Shim {
         format!("shim:{}", self.index)
     }
 
-    /// Whether all of these bytes lie in one region.
+    /// Checks that all of these bytes are in one region.
     fn check(&self, call: &'static str, at: Address, bytes: usize) -> Result<()> {
         if bytes == 0
             || region_of(at.0).is_some_and(|(first, of)| at.0 - first + bytes as u64 <= of.bytes as u64)
@@ -187,7 +188,7 @@ impl Driver for Shim {
     }
 
     unsafe fn free(&self, at: Address) {
-        // a device is waited for first
+        // a free waits for the whole device
         if self.refuse_in_capture("free", None, false).is_ok() {
             self.unmap(at);
         }
@@ -204,7 +205,7 @@ impl Driver for Shim {
 
     unsafe fn register(&self, at: *const u8, bytes: usize) -> Result<Address> {
         if !Self::list_host(at, bytes) {
-            return Err(self.failed("register", format!("the memory at {at:?} is registered already")));
+            return Err(self.failed("register", format!("the memory at {at:?} is already registered")));
         }
         Ok(Address(at as u64))
     }
@@ -236,7 +237,7 @@ impl Driver for Shim {
     fn is_done(&self, event: Event) -> Result<bool> {
         match locked(&self.events).get(&event.0) {
             Some(_) => Ok(true),
-            None => Err(self.failed("is_done", "an event that is none")),
+            None => Err(self.failed("is_done", "unknown event")),
         }
     }
 
@@ -255,15 +256,15 @@ impl Driver for Shim {
         let at = |event: Event| events.get(&event.0).copied().flatten();
         match (at(from), at(to)) {
             (Some(from), Some(to)) => Ok(to.saturating_duration_since(from).as_secs_f64()),
-            _ => Err(self.failed("seconds_between", "an event that was not recorded")),
+            _ => Err(self.failed("seconds_between", "the event was not recorded")),
         }
     }
 
     unsafe fn upload(&self, from: *const u8, to: Address, bytes: usize, stream: Stream) -> Result<()> {
-        // a device would read the host's memory again whenever the graph runs
+        // a device would read the host's memory again in each launch of the graph
         self.refuse_in_capture("upload", Some(stream), false)?;
         self.check("upload", to, bytes)?;
-        // SAFETY: the region was just looked up, and host memory is the caller's promise. Both may
+        // SAFETY: the region was just checked, and the caller guarantees the host memory. Both may
         // be the same memory.
         unsafe { ptr::copy(from, to.0 as *mut u8, bytes) };
         Ok(())
@@ -283,7 +284,7 @@ impl Driver for Shim {
         if self.captured(stream, || Captured::Copy { from, to, bytes }) {
             return Ok(());
         }
-        // SAFETY: both regions were just looked up.
+        // SAFETY: both regions were just checked.
         unsafe { ptr::copy(from.0 as *const u8, to.0 as *mut u8, bytes) };
         Ok(())
     }
@@ -297,7 +298,7 @@ impl Driver for Shim {
             return Ok(());
         }
         if words > 0 {
-            // SAFETY: the region was just looked up, and the address is aligned.
+            // SAFETY: the region was just checked, and the address is aligned.
             unsafe { std::slice::from_raw_parts_mut(at.0 as *mut u32, words) }.fill(word);
         }
         Ok(())
@@ -305,11 +306,11 @@ impl Driver for Shim {
 
     fn kernel(&self, name: &str) -> Result<Kernel> {
         let entry = CString::new(name).map_or(ptr::null(), |name| {
-            // SAFETY: a string that ends with a zero, which is only read.
+            // SAFETY: a null-terminated string, which is only read.
             unsafe { shim_find(name.as_ptr()) }
         });
         if entry.is_null() {
-            return Err(self.failed("kernel", format!("there is no kernel {name:?}")));
+            return Err(self.failed("kernel", format!("unknown kernel {name:?}")));
         }
         Ok(Kernel(entry as u64))
     }
@@ -322,8 +323,8 @@ impl Driver for Shim {
         stream: Stream,
     ) -> Result<()> {
         let entry = kernel.0 as *const Entry;
-        // SAFETY: kernels come from `kernel`, which gives addresses of a table that is never
-        // changed; names end with a zero.
+        // SAFETY: kernels come from `kernel`, which returns addresses in an immutable table; names
+        // are null-terminated.
         let (name, parameters) =
             unsafe { (CStr::from_ptr((*entry).name).to_string_lossy(), (*entry).parameters as usize) };
         let failed = |message: String| self.failed("launch", format!("kernel {name}: {message}"));
@@ -334,16 +335,16 @@ impl Driver for Shim {
         let limits = [i32::MAX as u32, 65_535, 65_535];
         let grid = shape.grid.iter().zip(limits).all(|(&way, limit)| (1..=limit).contains(&way));
         if !grid || !(1..=1024).contains(&threads) || shape.shared > self.properties.shared {
-            return Err(failed(format!("no device runs the shape {shape:?}")));
+            return Err(failed(format!("no device supports the shape {shape:?}")));
         }
         let launches = self.launches.fetch_add(1, Ordering::Relaxed);
         if locked(&self.options).fails.is_some_and(|(index, most)| index == self.index && launches >= most) {
-            return Err(failed("this device fails".to_owned()));
+            return Err(failed("simulated failure of the device".to_owned()));
         }
         let values = || {
             let mut values = vec![0; arguments.len()];
-            // SAFETY: as many values as parameters, which the arguments point to, as the caller
-            // promises.
+            // SAFETY: there are as many values as parameters, and the caller guarantees that the
+            // arguments point to them.
             unsafe { ((*entry).keep)(arguments.as_mut_ptr(), values.as_mut_ptr()) };
             Captured::Launch { kernel, shape, values }
         };
@@ -352,8 +353,8 @@ impl Driver for Shim {
         }
         let (order, seed) = locked(&self.options).order.number();
         let mut failure = Failure { message: [0; 400], address: 0 };
-        // SAFETY: the shape was checked, as many arguments as parameters are there, and what they
-        // point to is the caller's promise.
+        // SAFETY: shape and number of arguments were checked, and the caller guarantees the values
+        // that they point to.
         let done = unsafe {
             shim_launch(
                 entry,
@@ -370,7 +371,7 @@ impl Driver for Shim {
         if done {
             return Ok(());
         }
-        // SAFETY: the shim has written a message that ends with a zero.
+        // SAFETY: the shim wrote a null-terminated message.
         let message = unsafe { CStr::from_ptr(failure.message.as_ptr()) }.to_string_lossy().into_owned();
         let place =
             if failure.address == 0 { String::new() } else { format!(": {}", describe(failure.address)) };
@@ -397,10 +398,10 @@ impl Driver for Shim {
     fn begin_capture(&self, stream: Stream) -> Result<()> {
         self.refuse_in_capture("begin_capture", Some(stream), false)?;
         if !locked(&self.options).captures {
-            return Err(self.failed("begin_capture", "this device does not capture"));
+            return Err(self.failed("begin_capture", "this device does not support capture"));
         }
         let by = thread::current().id();
-        *locked(&self.capture) = Some(Capture { stream, by, work: Vec::new(), spoilt: None });
+        *locked(&self.capture) = Some(Capture { stream, by, work: Vec::new(), invalid: None });
         Ok(())
     }
 
@@ -411,7 +412,7 @@ impl Driver for Shim {
         if capture.by != thread::current().id() {
             return Err(ended("another thread began"));
         }
-        if let Some(why) = capture.spoilt {
+        if let Some(why) = capture.invalid {
             return Err(ended(&why));
         }
         let number = self.number();
@@ -421,10 +422,10 @@ impl Driver for Shim {
 
     unsafe fn launch_graph(&self, graph: Graph, stream: Stream) -> Result<()> {
         let work = locked(&self.graphs).get(&graph.0).cloned();
-        let work = work.ok_or_else(|| self.failed("launch_graph", "a graph that is none"))?;
+        let work = work.ok_or_else(|| self.failed("launch_graph", "unknown graph"))?;
         for one in work.iter().cloned() {
-            // SAFETY: what was captured was promised of memory that is still there, as the caller
-            // promises.
+            // SAFETY: the captured work is valid for memory that is still allocated, by the
+            // caller's guarantee.
             unsafe {
                 match one {
                     Captured::Launch { kernel, shape, mut values } => {

@@ -1,5 +1,5 @@
-//! A device's cache whose rows come and go (`kernels/cache.cu`): batches are looked up, served and
-//! admitted by kernels, and the host learns no more than how many rows were found.
+//! Dynamic row cache on a device (`kernels/cache.cu`). Kernels look up, gather and admit the rows
+//! of a batch, and the host receives only the number of hits.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -16,23 +16,23 @@ use graphmill_loader::{
 use super::stored::{self, Stored};
 use crate::{Buffer, Device, Queue, arguments, driver::Address, scan};
 
-/// Which rows go.
+/// Eviction policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// The first that came ([`graphmill_loader::policy::fifo`], to the row).
+    /// Evicts the row that was admitted first (exactly [`graphmill_loader::policy::fifo`]).
     Fifo,
-    /// The first that came and was not used since a hand went by: SIEVE but for the place of new
-    /// rows, which is the slot they are given, as in CLOCK (a queue in the order of arrival would
-    /// be rewritten by every batch). Takes O(slots) a batch.
+    /// Evicts the first admitted row that was not used since the hand last passed it: SIEVE, except
+    /// that a new row takes the freed slot, as in CLOCK, because a queue in order of admission
+    /// would be rewritten by every batch. Costs O(slots) per batch.
     Sieve,
 }
 
 impl Policy {
-    /// Both, by name.
+    /// Both policies, by name.
     pub const ALL: [(&'static str, Self); 2] = [("fifo", Self::Fifo), ("sieve", Self::Sieve)];
 }
 
-/// A cache on a device. One batch at a time.
+/// Row cache on a device, for one batch at a time.
 pub struct Dynamic {
     stored: Arc<Stored>,
     queue: Arc<Queue>,
@@ -40,32 +40,32 @@ pub struct Dynamic {
     state: Mutex<State>,
 }
 
-/// What is where.
+/// Device memory of the cache.
 struct State {
-    /// `slots` rows as they are stored.
+    /// `slots` rows in the stored format.
     rows: Buffer,
-    /// Of each row, `V`.
+    /// Slot of each row, `V` values.
     slot_of: Buffer,
-    /// Of each slot.
+    /// Row in each slot.
     holder: Buffer,
-    /// Where the next slot is looked for, and where it will be.
+    /// Current and next position of the hand.
     hand: Buffer,
-    /// Slots in use, with [`Policy::Sieve`].
+    /// Use flags of the slots, with [`Policy::Sieve`].
     used: Option<Buffer>,
 }
 
 impl Dynamic {
-    /// `slots` rows of `stored` (at most all) on the device. Takes 4 bytes a row of the table and 4
-    /// to 8 a slot beside them.
+    /// Creates a cache of `slots` rows of `stored` (at most all) on the device. Besides the rows,
+    /// it takes 4 bytes per row of the table and 4 to 8 per slot.
     ///
     /// # Errors
-    /// There is not as much memory, or the driver fails.
+    /// Memory is insufficient, or the driver fails.
     pub fn new(device: &Arc<Device>, stored: &Arc<Stored>, slots: usize, policy: Policy) -> Result<Self> {
         let slots = slots.min(stored.num_rows()).min(i32::MAX as usize);
         let queue = Queue::new(device)?;
         let filled = |words: usize, word: u32| -> Result<Buffer> {
             let buffer = queue.take(4 * words)?;
-            // SAFETY: as many words as were just taken
+            // SAFETY: the buffer has this many words
             unsafe { device.driver().fill(buffer.address(), word, words, queue.stream())? };
             Ok(buffer)
         };
@@ -80,30 +80,33 @@ impl Dynamic {
         Ok(Self { stored: stored.clone(), queue, slots, state: Mutex::new(state) })
     }
 
-    /// How many rows it holds at most.
+    /// Maximum number of cached rows.
     pub fn slots(&self) -> usize {
         self.slots
     }
 
-    /// The rows on the device, and what they cost. What is missing is admitted. `asked` is where
-    /// the ids are there, if they are.
-    fn rows(&self, ids: &[NodeId], asked: Option<Address>) -> Result<(Buffer, Traffic)> {
-        if asked.is_none() {
+    /// Gathers the rows on the device, returns their traffic, and admits missing rows. `device_ids`
+    /// is the device address of the ids, if they are there.
+    fn rows(&self, ids: &[NodeId], device_ids: Option<Address>) -> Result<(Buffer, Traffic)> {
+        if device_ids.is_none() {
             self.stored.check(ids)?;
         }
         if ids.len() > i32::MAX as usize {
-            return Err(Error::invalid(format!("{} rows at once: at most 2^31 - 1", ids.len())));
+            return Err(Error::invalid(format!(
+                "a batch of {} rows is too large; use at most 2^31 - 1",
+                ids.len()
+            )));
         }
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let began = Instant::now();
         let (queue, count) = (&self.queue, ids.len());
         let driver = queue.device().driver();
-        let copied = if asked.is_none() { Some(queue.upload(ids)?) } else { None };
-        let ids_at = asked.or(copied.as_ref().map(Buffer::address)).unwrap_or(Address(0));
+        let copied = if device_ids.is_none() { Some(queue.upload(ids)?) } else { None };
+        let ids_at = device_ids.or(copied.as_ref().map(Buffer::address)).unwrap_or(Address(0));
         let (found, to) = (queue.scratch(4 * count)?, queue.scratch(4 * count)?);
         let first = queue.scratch(4 * (count + 1))?;
         let out = queue.take(4 * count * self.dim())?;
-        // hits, and the sums of scans
+        // hits, and the totals of the prefix sums
         let hits = queue.scratch(24)?;
         let (found_at, to_at) = (found.address(), to.address());
         let (before, hits_at, sum) = (first.address(), hits.address(), hits.address().offset(8));
@@ -113,8 +116,8 @@ impl Dynamic {
         let (bytes, unit, group, kind) = (copying.row_bytes, copying.unit, copying.group, copying.kind);
         let (rows, dim) = (state.rows.address(), self.dim());
         let out_at = out.address();
-        // SAFETY: all ids are below V; there is room for what each kernel writes of every id, slot
-        // and row
+        // SAFETY: all ids are below V; the buffers have entries for every id, slot and row that a
+        // kernel writes
         unsafe {
             driver.fill(hits_at, 0, 6, queue.stream())?;
             queue.run("cache_look_up", count, arguments![ids_at, count, slot_of, used, found_at])?;
@@ -144,17 +147,16 @@ impl Dynamic {
         Ok((out, Traffic { device, host, ..Traffic::default() }))
     }
 
-    /// The slots in the order in which the hand takes them, as many as are `missing` (one u32
-    /// there).
+    /// Slots to evict, in the order of the hand; their number, a u32, is at `missing`.
     ///
     /// # Safety
-    /// The addresses are those of the cache's state, and of a count.
+    /// The addresses belong to the cache's state, and to a count.
     unsafe fn victims(&self, used: Address, hand: Address, missing: Address) -> Result<Buffer> {
         let (queue, slots) = (&self.queue, self.slots);
         let (free, total, victims) =
             (queue.scratch(4 * (slots + 1))?, queue.scratch(8)?, queue.scratch(4 * slots)?);
         let before = free.address();
-        // SAFETY: the caller's promise; room for a flag of each slot and one more
+        // SAFETY: by the caller's guarantee; there is a flag for each slot and one more
         unsafe {
             queue.run("cache_unused", slots, arguments![used, slots, hand, before])?;
             scan::exclusive(queue, before, slots, total.address())?;
@@ -199,8 +201,8 @@ impl DeviceFeature for Dynamic {
         out: &mut Matrix,
     ) -> Result<Traffic> {
         let here = on_device.device() == self.queue.device().number() && on_device.bytes() >= 4 * ids.len();
-        let asked = here.then(|| Address(on_device.address()));
-        stored::gather(ids, self.dim(), out, || self.rows(ids, asked))
+        let device_ids = here.then(|| Address(on_device.address()));
+        stored::gather(ids, self.dim(), out, || self.rows(ids, device_ids))
     }
 
     fn place_blocks(&self, blocks: &[Block]) -> Result<()> {

@@ -1,10 +1,10 @@
-//! Feature rows in the memory of devices, with the rest in host memory that their kernels read in
+//! Feature rows in device memory; the other rows stay in host memory, where kernels read them in
 //! place.
 //!
 //! - [`Tiered`]: the hottest rows, loaded once, on one device or several.
-//! - [`Dynamic`]: rows come and go as they are asked for.
+//! - [`Dynamic`]: a cache that admits and evicts rows.
 //!
-//! Either gives the same bytes as the table itself, and says what it read from where.
+//! Both return exactly the bytes of the table, and report the traffic by tier.
 
 mod dynamic;
 mod stored;

@@ -1,4 +1,4 @@
-//! A table of rows in host memory as a device's kernels read it.
+//! Table of rows in host memory that a device's kernels read.
 
 use std::{sync::Arc, time::Instant};
 
@@ -13,7 +13,7 @@ use graphmill_loader::{
 
 use crate::{Buffer, Device, Queue, block::Resident, device::WARP, mapped::Mapped};
 
-/// All rows, dense, in page-locked host memory. Devices of one process share it.
+/// All rows, dense, in page-locked host memory that the devices of a process share.
 #[derive(Debug)]
 pub struct Stored {
     mapped: Mapped,
@@ -21,22 +21,22 @@ pub struct Stored {
     dim: usize,
 }
 
-/// How rows are copied: by `group` lanes, `unit` bytes each.
+/// Copy mode of rows: `group` lanes, `unit` bytes each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Copying {
     pub(super) row_bytes: usize,
     pub(super) unit: u32,
     pub(super) group: u32,
-    /// Of stored values, among the kernels.
+    /// Number of the value type in the kernels.
     pub(super) kind: u32,
 }
 
 impl Stored {
-    /// Locks the table where it is, or copies it where the system does not lock such memory (a
-    /// mapped file, say).
+    /// Locks the table in place, or copies it if the system cannot lock its memory (for example a
+    /// mapped file).
     ///
     /// # Errors
-    /// There is no memory for the copy.
+    /// Memory for the copy is insufficient.
     pub fn new(device: &Arc<Device>, data: &TableData, dim: usize) -> Result<Arc<Self>> {
         let bytes: &[u8] = match data {
             TableData::F32(data) => bytemuck::cast_slice(data),
@@ -47,12 +47,12 @@ impl Stored {
         Ok(Arc::new(Self { mapped, data: data.clone(), dim }))
     }
 
-    /// `F`.
+    /// Width of a row, `F`.
     pub fn dim(&self) -> usize {
         self.dim
     }
 
-    /// `V`.
+    /// Number of rows, `V`.
     pub fn num_rows(&self) -> usize {
         self.data.len().checked_div(self.dim).unwrap_or(0)
     }
@@ -67,12 +67,12 @@ impl Stored {
         &self.data
     }
 
-    /// Where devices read it.
+    /// Device address of the table.
     pub fn mapped(&self) -> &Mapped {
         &self.mapped
     }
 
-    /// The widest reads that rows allow, here and in memory of a device, which is aligned.
+    /// The widest reads that both the table's rows and aligned device memory allow.
     pub(super) fn copying(&self) -> Copying {
         let row_bytes = self.row_bytes();
         let aligned = row_bytes as u64 | self.mapped.address().0;
@@ -86,18 +86,20 @@ impl Stored {
         Copying { row_bytes, unit: unit as u32, group: lanes as u32, kind }
     }
 
+    /// Checks that all rows exist.
+    ///
     /// # Errors
-    /// A row that is not there.
+    /// A row is beyond the table.
     pub(super) fn check(&self, ids: &[NodeId]) -> Result<()> {
         let last = ids.iter().copied().max().unwrap_or(0);
         if ids.is_empty() || (last as usize) < self.num_rows() {
             return Ok(());
         }
-        Err(Error::invalid(format!("row {last}: the feature table has {} rows", self.num_rows())))
+        Err(Error::invalid(format!("row {last} is beyond the feature table of {} rows", self.num_rows())))
     }
 }
 
-/// Copies of blocks that the host drew, made in a stream that does not train.
+/// Copies blocks that the host drew to the device, in a stream other than the compute stream.
 pub(super) fn place_blocks(queue: &Arc<Queue>, blocks: &[Block]) -> Result<()> {
     for block in blocks {
         Resident::of(queue, block)?;
@@ -105,7 +107,7 @@ pub(super) fn place_blocks(queue: &Arc<Queue>, blocks: &[Block]) -> Result<()> {
     Ok(queue.synchronize()?)
 }
 
-/// Makes `out` what `read` gives: rows on a device, and what they cost.
+/// Sets `out` to the result of `read`: rows on a device, with their traffic.
 pub(super) fn gather(
     ids: &[NodeId],
     dim: usize,
@@ -121,7 +123,7 @@ pub(super) fn gather(
     Ok(traffic)
 }
 
-/// Copies what `read` gives, rows on a device, to their places in host memory.
+/// Copies the result of `read`, rows on a device, to `places` in host memory.
 pub(super) fn read_to(
     ids: &[NodeId],
     dim: usize,
@@ -148,7 +150,7 @@ pub(super) fn read_to(
     Ok(traffic)
 }
 
-/// Counts of rows as a kernel leaves them. Waits.
+/// Reads the row counts that a kernel wrote, and waits for it.
 pub(super) fn counts<const N: usize>(queue: &Arc<Queue>, from: &Buffer) -> Result<[u64; N]> {
     let mut counts = [0; N];
     from.download(&mut counts)?;

@@ -1,4 +1,4 @@
-//! The hottest rows on devices, the others in host memory, in one view.
+//! Static tiers: the hottest rows on devices, the others in host memory.
 
 use std::{sync::Arc, time::Instant};
 
@@ -11,40 +11,40 @@ use graphmill_loader::{
 use super::stored::{self, Stored};
 use crate::{Buffer, Device, Queue, arguments, driver::Address, peers, pool::QueuePool};
 
-/// Where a row is that no device holds.
+/// Mark of a row that is not on a device.
 const COLD: u32 = u32::MAX;
 
-/// Rows on devices as one of them reads them. The maps never change, so that readers need no lock.
+/// Rows on devices, as read by one of them. The maps are immutable, so readers need no lock.
 pub struct Tiered {
     stored: Arc<Stored>,
     pool: QueuePool,
-    /// Where each row is (`V`), unless all are on the device in their order.
+    /// Location of each row (`V`), or `None` if all are on the device in order.
     places: Option<Buffer>,
-    /// The rows that each device holds.
+    /// Rows of each device.
     shards: Arc<Vec<Buffer>>,
-    /// Their addresses.
+    /// Addresses of the shards.
     table: Buffer,
-    /// Which of the devices reads.
+    /// Index of the reading device.
     own: usize,
 }
 
 impl Tiered {
-    /// For each of `devices`, the rows of `held` on the devices that it says (see
-    /// [`graphmill_loader::feature::cached::placed`]), and all of `stored` in host memory. A device
-    /// reads the host's memory for rows of another whose memory it cannot. Takes 4 `V` bytes of
-    /// each device beside the rows; none where one holds all.
+    /// Creates a reader per device, with the rows of `assigned` on their assigned devices (see
+    /// [`graphmill_loader::feature::cached::placed`]) and all of `stored` in host memory. A device
+    /// reads a row from host memory if it cannot read the memory of the device that has it. Besides
+    /// the rows, this takes 4 `V` bytes of each device, or 0 if one device has all rows.
     ///
     /// # Errors
-    /// A device has not as much memory, a row is held that is not there, or a driver fails.
-    pub fn new(devices: &[Arc<Device>], stored: &Arc<Stored>, held: &Placed) -> Result<Vec<Self>> {
-        stored.check(&held.ids)?;
+    /// Memory is insufficient, an assigned row does not exist, or a driver fails.
+    pub fn new(devices: &[Arc<Device>], stored: &Arc<Stored>, assigned: &Placed) -> Result<Vec<Self>> {
+        stored.check(&assigned.ids)?;
         let (count, rows) = (devices.len(), stored.num_rows());
-        let whole = count == 1 && held.ids.len() == rows;
+        let whole = count == 1 && assigned.ids.len() == rows;
         let shared = peers::read_each_other(devices)?;
         let pools: Vec<QueuePool> = devices.iter().map(QueuePool::new).collect();
         let shard = |(device, pool): (usize, &QueuePool)| {
-            let of_device = |slot: &usize| *slot < held.everywhere || owner(held, *slot) == device;
-            let ids = (0..held.ids.len()).filter(of_device).map(|slot| held.ids[slot]);
+            let of_device = |slot: &usize| *slot < assigned.everywhere || owner(assigned, *slot) == device;
+            let ids = (0..assigned.ids.len()).filter(of_device).map(|slot| assigned.ids[slot]);
             let ids: Vec<NodeId> = if whole { (0..rows as NodeId).collect() } else { ids.collect() };
             pool.with(|queue| load(queue, stored, &ids))
         };
@@ -52,7 +52,7 @@ impl Tiered {
         let addresses: Vec<u64> = shards.iter().map(|rows| rows.address().0).collect();
         let one = |(own, pool): (usize, QueuePool)| {
             let (places, table) = pool.with(|queue| -> Result<_> {
-                let places = if whole { None } else { Some(places(held, rows, count, own, shared)?) };
+                let places = if whole { None } else { Some(places(assigned, rows, count, own, shared)?) };
                 let places = places.map(|places| queue.upload(&places)).transpose()?;
                 let table = queue.upload(&addresses)?;
                 queue.synchronize()?;
@@ -63,27 +63,32 @@ impl Tiered {
         pools.into_iter().enumerate().map(one).collect()
     }
 
-    /// Bytes of rows on the device that reads.
+    /// Bytes of rows on the reading device.
     pub fn device_bytes(&self) -> u64 {
         DeviceMemory::bytes(&self.shards[self.own]) as u64
     }
 
-    /// The rows on the device, and what they cost.
-    /// `asked` is where the ids are there, if they are.
-    fn rows(&self, queue: &Arc<Queue>, ids: &[NodeId], asked: Option<Address>) -> Result<(Buffer, Traffic)> {
+    /// Gathers the rows on the device and returns their traffic. `device_ids` is the device address
+    /// of the ids, if they are there.
+    fn rows(
+        &self,
+        queue: &Arc<Queue>,
+        ids: &[NodeId],
+        device_ids: Option<Address>,
+    ) -> Result<(Buffer, Traffic)> {
         let began = Instant::now();
-        if asked.is_none() {
+        if device_ids.is_none() {
             self.stored.check(ids)?;
         }
         let copying = self.stored.copying();
         let dim = self.stored.dim();
-        let copied = if asked.is_none() { Some(queue.upload(ids)?) } else { None };
-        let asked = asked.or(copied.as_ref().map(Buffer::address)).unwrap_or(Address(0));
+        let copied = if device_ids.is_none() { Some(queue.upload(ids)?) } else { None };
+        let device_ids = device_ids.or(copied.as_ref().map(Buffer::address)).unwrap_or(Address(0));
         let out = queue.take(4 * ids.len() * dim)?;
         let found = queue.scratch(24)?;
         let places = self.places.as_ref().map_or(Address(0), Buffer::address);
         let arguments = arguments![
-            asked,
+            device_ids,
             ids.len(),
             places,
             self.table.address(),
@@ -98,8 +103,8 @@ impl Tiered {
             out.address(),
             found.address()
         ];
-        // SAFETY: all rows asked for are there, by the maps of this very table, and there is room
-        // for as many
+        // SAFETY: the maps of this table contain all requested rows, and the result has this many
+        // rows
         unsafe {
             self.pool.device().driver().fill(found.address(), 0, 6, queue.stream())?;
             queue.run("tier_gather", ids.len(), arguments)?;
@@ -112,40 +117,40 @@ impl Tiered {
     }
 }
 
-/// The device that holds a slot.
-fn owner(held: &Placed, slot: usize) -> usize {
-    held.owners.get(slot).map_or(0, |&owner| owner.into())
+/// Device that has a slot.
+fn owner(assigned: &Placed, slot: usize) -> usize {
+    assigned.owners.get(slot).map_or(0, |&owner| owner.into())
 }
 
-/// Where device `own` of `count` finds each of `rows` rows: the holder's number, and `count` times
-/// the row there.
-fn places(held: &Placed, rows: usize, count: usize, own: usize, shared: bool) -> Result<Vec<u32>> {
+/// Location of each of `rows` rows for device `own` of `count`: the number of the device that has
+/// it, plus `count` times its row there.
+fn places(assigned: &Placed, rows: usize, count: usize, own: usize, shared: bool) -> Result<Vec<u32>> {
     let mut places = vec![COLD; rows];
-    let mut next = vec![held.everywhere.min(held.ids.len()); count];
-    for (slot, &v) in held.ids.iter().enumerate() {
-        let (holder, row) = if slot < held.everywhere {
+    let mut next = vec![assigned.everywhere.min(assigned.ids.len()); count];
+    for (slot, &v) in assigned.ids.iter().enumerate() {
+        let (holder, row) = if slot < assigned.everywhere {
             (own, slot)
         } else {
-            let holder = owner(held, slot);
+            let holder = owner(assigned, slot);
             next[holder] += 1;
             (holder, next[holder] - 1)
         };
         if holder == own || shared {
             let place = u32::try_from(row * count + holder).ok().filter(|place| *place != COLD);
             places[v as usize] = place.ok_or_else(|| {
-                Error::invalid("more than 2^32 - 1 rows on devices: choose a smaller --cache-ratio")
+                Error::invalid("more than 2^32 - 1 rows on devices; use a smaller --cache-ratio")
             })?;
         }
     }
     Ok(places)
 }
 
-/// A copy of these rows on the device.
+/// Copies these rows to the device.
 fn load(queue: &Arc<Queue>, stored: &Stored, ids: &[NodeId]) -> Result<Buffer> {
     let copying = stored.copying();
-    let (asked, rows) = (queue.upload(ids)?, queue.take(ids.len() * copying.row_bytes)?);
+    let (device_ids, rows) = (queue.upload(ids)?, queue.take(ids.len() * copying.row_bytes)?);
     let arguments = arguments![
-        asked.address(),
+        device_ids.address(),
         ids.len(),
         stored.mapped().address(),
         copying.row_bytes,
@@ -153,7 +158,7 @@ fn load(queue: &Arc<Queue>, stored: &Stored, ids: &[NodeId]) -> Result<Buffer> {
         copying.group,
         rows.address()
     ];
-    // SAFETY: the rows are there, and there is room for as many
+    // SAFETY: the rows exist, and the result has this many rows
     unsafe { queue.run("tier_load", ids.len(), arguments)? };
     queue.synchronize()?;
     Ok(rows)
@@ -193,8 +198,8 @@ impl DeviceFeature for Tiered {
         out: &mut Matrix,
     ) -> Result<Traffic> {
         let here = on_device.device() == self.pool.device().number() && on_device.bytes() >= 4 * ids.len();
-        let asked = here.then(|| Address(on_device.address()));
-        self.pool.with(|queue| stored::gather(ids, self.dim(), out, || self.rows(queue, ids, asked)))
+        let device_ids = here.then(|| Address(on_device.address()));
+        self.pool.with(|queue| stored::gather(ids, self.dim(), out, || self.rows(queue, ids, device_ids)))
     }
 
     fn place_blocks(&self, blocks: &[Block]) -> Result<()> {

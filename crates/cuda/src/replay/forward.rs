@@ -1,4 +1,5 @@
-//! The driver's calls: what is recorded, what waits for what was, and what goes through.
+//! The driver's calls: some are recorded, some first flush the recorded commands, and some pass
+//! through.
 
 use std::ffi::c_void;
 
@@ -24,8 +25,8 @@ impl Driver for Replay {
     }
 
     unsafe fn free(&self, at: Address) {
-        // SAFETY: the caller's promise
-        self.settled(|driver| unsafe { driver.free(at) });
+        // SAFETY: by the caller's guarantee
+        self.after_flush(|driver| unsafe { driver.free(at) });
     }
 
     fn allocate_host(&self, bytes: usize) -> Result<HostMemory> {
@@ -33,18 +34,18 @@ impl Driver for Replay {
     }
 
     unsafe fn free_host(&self, memory: HostMemory) {
-        // SAFETY: the caller's promise
-        self.settled(|driver| unsafe { driver.free_host(memory) });
+        // SAFETY: by the caller's guarantee
+        self.after_flush(|driver| unsafe { driver.free_host(memory) });
     }
 
     unsafe fn register(&self, at: *const u8, bytes: usize) -> Result<Address> {
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.inner.register(at, bytes) }
     }
 
     unsafe fn unregister(&self, at: *const u8) {
-        // SAFETY: the caller's promise
-        self.settled(|driver| unsafe { driver.unregister(at) });
+        // SAFETY: by the caller's guarantee
+        self.after_flush(|driver| unsafe { driver.unregister(at) });
     }
 
     fn stream(&self, urgent: bool) -> Result<Stream> {
@@ -52,15 +53,15 @@ impl Driver for Replay {
     }
 
     unsafe fn destroy_stream(&self, stream: Stream) {
-        let _ = self.settled_on(stream, |driver| {
-            // SAFETY: the caller's promise
+        let _ = self.after_flush_on(stream, |driver| {
+            // SAFETY: by the caller's guarantee
             unsafe { driver.destroy_stream(stream) };
             Ok(())
         });
     }
 
     fn synchronize(&self, stream: Stream) -> Result<()> {
-        self.settled_on(stream, |driver| driver.synchronize(stream))
+        self.after_flush_on(stream, |driver| driver.synchronize(stream))
     }
 
     fn event(&self, timed: bool) -> Result<Event> {
@@ -68,7 +69,7 @@ impl Driver for Replay {
     }
 
     unsafe fn destroy_event(&self, event: Event) {
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.inner.destroy_event(event) }
     }
 
@@ -77,11 +78,11 @@ impl Driver for Replay {
     }
 
     fn record(&self, event: Event, stream: Stream) -> Result<()> {
-        self.settled_on(stream, |driver| driver.record(event, stream))
+        self.after_flush_on(stream, |driver| driver.record(event, stream))
     }
 
     fn wait(&self, stream: Stream, event: Event) -> Result<()> {
-        self.settled_on(stream, |driver| driver.wait(stream, event))
+        self.after_flush_on(stream, |driver| driver.wait(stream, event))
     }
 
     fn seconds_between(&self, from: Event, to: Event) -> Result<f64> {
@@ -90,19 +91,19 @@ impl Driver for Replay {
 
     unsafe fn upload(&self, from: *const u8, to: Address, bytes: usize, stream: Stream) -> Result<()> {
         if bytes > 0 && self.records(stream) {
-            // SAFETY: the caller's promise: as many bytes are there
+            // SAFETY: by the caller's guarantee: this many bytes are there
             let values = unsafe { std::slice::from_raw_parts(from, bytes) };
             if self.recorded(stream, |now| now.upload(values, to)) {
                 return Ok(());
             }
         }
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.inner.upload(from, to, bytes, stream) }
     }
 
     unsafe fn download(&self, from: Address, to: *mut u8, bytes: usize, stream: Stream) -> Result<()> {
-        self.settled_on(stream, |driver| {
-            // SAFETY: the caller's promise
+        self.after_flush_on(stream, |driver| {
+            // SAFETY: by the caller's guarantee
             unsafe { driver.download(from, to, bytes, stream) }
         })
     }
@@ -111,7 +112,7 @@ impl Driver for Replay {
         if bytes == 0 || self.recorded(stream, |now| now.copy(from, to, bytes)) {
             return Ok(());
         }
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.inner.copy(from, to, bytes, stream) }
     }
 
@@ -119,7 +120,7 @@ impl Driver for Replay {
         if words == 0 || self.recorded(stream, |now| now.fill(at, word, words)) {
             return Ok(());
         }
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.inner.fill(at, word, words, stream) }
     }
 
@@ -127,8 +128,8 @@ impl Driver for Replay {
         self.inner.kernel(name)
     }
 
-    /// Of values of unknown sizes, which are not recorded: [`Replay::launch`] is for those that
-    /// are.
+    /// Launches a kernel with arguments of unknown sizes, which are not recorded;
+    /// [`Replay::launch`] records.
     unsafe fn launch(
         &self,
         kernel: Kernel,
@@ -136,8 +137,8 @@ impl Driver for Replay {
         arguments: &mut [*mut c_void],
         stream: Stream,
     ) -> Result<()> {
-        self.settled_on(stream, |driver| {
-            // SAFETY: the caller's promise
+        self.after_flush_on(stream, |driver| {
+            // SAFETY: by the caller's guarantee
             unsafe { driver.launch(kernel, shape, arguments, stream) }
         })
     }
@@ -155,7 +156,7 @@ impl Driver for Replay {
                 return Ok(true);
             }
         }
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.inner.product(product, stream) }
     }
 
@@ -168,22 +169,22 @@ impl Driver for Replay {
     }
 
     fn begin_capture(&self, stream: Stream) -> Result<()> {
-        self.settled_on(stream, |driver| driver.begin_capture(stream))
+        self.after_flush_on(stream, |driver| driver.begin_capture(stream))
     }
 
     fn end_capture(&self, stream: Stream) -> Result<Graph> {
-        self.settled_on(stream, |driver| driver.end_capture(stream))
+        self.after_flush_on(stream, |driver| driver.end_capture(stream))
     }
 
     unsafe fn launch_graph(&self, graph: Graph, stream: Stream) -> Result<()> {
-        self.settled_on(stream, |driver| {
-            // SAFETY: the caller's promise
+        self.after_flush_on(stream, |driver| {
+            // SAFETY: by the caller's guarantee
             unsafe { driver.launch_graph(graph, stream) }
         })
     }
 
     unsafe fn destroy_graph(&self, graph: Graph) {
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.inner.destroy_graph(graph) }
     }
 }

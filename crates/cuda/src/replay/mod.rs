@@ -1,29 +1,29 @@
-//! Steps that come again: their commands are captured as a graph once and given to the device in
-//! one call afterwards.
+//! Replay of repeated steps: their commands are captured once as a graph, which the device then
+//! runs in one call.
 //!
 //! ```text
-//!   begin ─► launches, fills, copies, products are recorded ─► somebody waits for the stream ─► .. ─► end
+//!   begin ─► launches, fills, copies, products are recorded ─► a thread waits for the stream ─► .. ─► end
 //!                                                             │
 //!                        the commands since the last wait: a segment
-//!          never seen: given to the stream    seen before: captured, then run    captured before: one copy, one call
+//!          never seen: queued in the stream   seen before: captured, then run    captured before: one copy, one call
 //! ```
 //!
-//! A step's host code runs every time, and takes the same memory if nothing changed; what it would
-//! have given to the stream is compared with what it gave before: kernels, shapes, addresses and
-//! all values but those that come late ([`crate::device::Late`]: learning rates, corrections, keys
-//! of dropout, labels). A graph therefore runs only where every address in it was taken anew by the
-//! step that runs it, and needs to hold no memory. Another shape or batch is another segment: it is
-//! given to the stream as ever, and captured when it comes again.
+//! A step's host code runs every time and allocates the same memory if nothing changed. The
+//! commands that it would queue are compared with earlier ones: kernels, shapes, addresses and all
+//! values except late-bound ones ([`crate::device::Late`]: learning rates, corrections, dropout
+//! keys, labels). A graph therefore runs only if the current step allocated every address in it,
+//! and it need not own memory. Another shape or batch is another segment: it is queued normally at
+//! first, and captured when it repeats.
 //!
-//! What comes late is read from memory of the device, which one copy brings up to date before the
-//! graph runs. Values are the same as in a launch, and so is the order of commands, so results are
-//! the same bits.
+//! Graphs read late-bound values from a table in device memory, which one copy updates before a
+//! graph runs. The values and the order of commands are those of launches, so the results are
+//! bit-identical.
 //!
-//! Capturing is one loop over recorded commands, under two locks. Whoever gives memory back holds
-//! the state's; whoever waits for a stream, records an event there or has it wait holds a share of
-//! the other one, without which a call of another thread could come between the beginning of a
-//! capture and its end, and would be captured itself. Where the driver refuses to capture, the
-//! segment and all others are given to the stream as ever.
+//! Capture is one loop over the recorded commands, under two locks. A thread that frees memory
+//! holds the state's lock. A thread that waits for a stream, or records or awaits an event there,
+//! holds a share of the other lock; otherwise its call could fall between the beginning and the end
+//! of a capture and be captured itself. If the driver refuses a capture, this segment and all
+//! others are queued normally.
 
 mod forward;
 mod segment;
@@ -40,92 +40,97 @@ use crate::{
 pub(crate) use segment::PARAMETERS;
 use segment::Segment;
 
-/// Commands that make a graph worth its launch.
-const LEAST: usize = 4;
-/// Segments that are remembered.
-const MOST: usize = 32;
-/// No stream.
-const NONE: u64 = u64::MAX;
+/// Minimum number of commands for which a graph pays.
+const MIN_COMMANDS: usize = 4;
+/// Maximum number of remembered segments.
+const MAX_SEGMENTS: usize = 32;
+/// Marks that no stream is recorded.
+const NO_STREAM: u64 = u64::MAX;
 
-/// What was done with the segments of a device's steps.
+/// Statistics of a device's replayable steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Graphs that were made.
+    /// Number of captured graphs.
     pub captured: u64,
-    /// Times that one was run.
+    /// Number of graph launches.
     pub replayed: u64,
-    /// Segments that were given to the stream command by command.
+    /// Number of segments queued command by command.
     pub launched: u64,
-    /// Why none is made any more.
+    /// Reason why graphs are no longer captured.
     pub refused: Option<String>,
 }
 
-/// A driver, and the steps of one stream of it.
+/// A driver, with the recording of one stream's steps.
 pub(crate) struct Replay {
     inner: Arc<dyn Driver>,
-    /// The stream whose commands are being recorded, [`NONE`] between steps. Commands of others
-    /// take no lock.
+    /// Stream whose commands are being recorded, or [`NO_STREAM`] between steps. Commands of other
+    /// streams do not lock.
     stream: AtomicU64,
     state: Mutex<State>,
-    /// Held alone while work is captured. Taken after `state`, and by itself.
+    /// Locked exclusively during a capture. Locked after `state`, or alone.
     captures: RwLock<()>,
 }
 
 #[derive(Default)]
 struct State {
-    /// What was recorded since somebody waited.
+    /// Commands recorded since the last wait.
     now: Segment,
-    /// Why earlier ones could not be done, where nobody was told.
+    /// Error of earlier commands that has not been returned yet.
     failed: Option<Error>,
-    known: Vec<Known>,
-    /// Memory for what comes late, and how much.
+    known: Vec<KnownSegment>,
+    /// Table of late-bound values, and its size in bytes.
     table: (Option<Address>, usize),
-    /// Segments so far.
+    /// Number of segments so far.
     time: u64,
     counts: Counts,
 }
 
-/// A segment that was seen.
-struct Known {
+/// A segment seen before.
+struct KnownSegment {
     segment: Segment,
     graph: Option<Graph>,
-    /// When it was seen last.
+    /// Time at which it was last seen.
     seen: u64,
 }
 
 impl Replay {
     pub(crate) fn new(inner: Arc<dyn Driver>) -> Self {
-        Self { inner, stream: AtomicU64::new(NONE), state: Mutex::default(), captures: RwLock::default() }
+        Self {
+            inner,
+            stream: AtomicU64::new(NO_STREAM),
+            state: Mutex::default(),
+            captures: RwLock::default(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was done so far.
+    /// Statistics so far.
     pub(crate) fn counts(&self) -> Counts {
         self.state().counts.clone()
     }
 
-    /// Bytes of a table for what comes late that would be enough for all segments seen; 0 where
-    /// what there is suffices.
-    pub(crate) fn wanted(&self) -> usize {
+    /// Table size in bytes for the late-bound values of all segments seen, or 0 if the current
+    /// table suffices.
+    pub(crate) fn required_table_bytes(&self) -> usize {
         let state = self.state();
         let most = state.known.iter().map(|known| known.segment.late().len()).max().unwrap_or(0);
         if most > state.table.1 && state.counts.refused.is_none() { most } else { 0 }
     }
 
-    /// Records what is given to the stream from now on. `table` is memory of the device that nobody
-    /// else uses before the next begin.
+    /// Starts to record the stream's commands. `table` is device memory that is not used otherwise
+    /// before the next begin.
     ///
     /// # Errors
-    /// Commands of a step before, which nobody ended, are refused.
+    /// Commands of an unfinished earlier step fail.
     pub(crate) fn begin(&self, stream: Stream, table: Option<(Address, usize)>) -> Result<()> {
         let mut state = self.state();
         let left = self.flush(&mut state);
         let table = table.map_or((None, 0), |(at, bytes)| (Some(at), bytes));
         if state.table != table {
-            // graphs read the one that was
+            // graphs read the previous table
             state.known.iter_mut().for_each(|known| self.forget(known, stream));
             state.table = table;
         }
@@ -133,31 +138,31 @@ impl Replay {
         left
     }
 
-    /// Gives what is left to the stream, and records no more.
+    /// Flushes the recorded commands and stops recording.
     ///
     /// # Errors
-    /// It is refused.
+    /// A command fails.
     pub(crate) fn end(&self) -> Result<()> {
         let mut state = self.state();
         let left = self.flush(&mut state);
-        self.stream.store(NONE, Ordering::Release);
+        self.stream.store(NO_STREAM, Ordering::Release);
         left
     }
 
-    /// Gives what was recorded of this stream to it: somebody else gives it work.
+    /// Flushes the recorded commands of this stream, because other work is queued in it.
     ///
     /// # Errors
-    /// It is refused.
-    pub(crate) fn settle(&self, stream: Stream) -> Result<()> {
-        self.settled_on(stream, |_| Ok(()))
+    /// A command fails.
+    pub(crate) fn flush_stream(&self, stream: Stream) -> Result<()> {
+        self.after_flush_on(stream, |_| Ok(()))
     }
 
-    /// Whether this stream's commands are being recorded.
+    /// Returns true if this stream's commands are being recorded.
     fn records(&self, stream: Stream) -> bool {
         self.stream.load(Ordering::Acquire) == stream.0
     }
 
-    /// Records a command of a stream whose commands are; false where they are not, any more.
+    /// Records a command if its stream is being recorded; returns false if not.
     fn recorded(&self, stream: Stream, command: impl FnOnce(&mut Segment)) -> bool {
         if !self.records(stream) {
             return false;
@@ -170,16 +175,16 @@ impl Replay {
         records
     }
 
-    /// Gives memory back, which the recorded commands may use, and which no capture may meet.
-    /// Whoever waits next is told of commands that are refused.
-    fn settled(&self, give_back: impl FnOnce(&dyn Driver)) {
+    /// Frees memory that recorded commands may use, outside captures. The next thread that waits
+    /// receives errors of the flushed commands.
+    fn after_flush(&self, give_back: impl FnOnce(&dyn Driver)) {
         let mut state = self.state();
         state.failed = self.flush(&mut state).err();
         give_back(&*self.inner);
     }
 
-    /// Does what is behind the recorded commands, where this stream's are.
-    fn settled_on<T>(&self, stream: Stream, call: impl FnOnce(&dyn Driver) -> Result<T>) -> Result<T> {
+    /// Runs a call after the recorded commands of this stream, if it is being recorded.
+    fn after_flush_on<T>(&self, stream: Stream, call: impl FnOnce(&dyn Driver) -> Result<T>) -> Result<T> {
         if self.records(stream) {
             let mut state = self.state();
             self.flush(&mut state)?;
@@ -188,15 +193,16 @@ impl Replay {
         call(&*self.inner)
     }
 
-    /// Starts a kernel with the values of its parameters, of 64 bits each; those whose bits are set
-    /// in `late` come late, and the last parameter is where they are: null, for what is given to
-    /// the stream at once.
+    /// Launches a kernel with 64-bit values for its parameters. Values whose bits are set in `late`
+    /// are late-bound, and the last parameter is the address of their table: null if the kernel is
+    /// launched at once.
     ///
     /// # Errors
-    /// As [`Driver::launch`]; of what is recorded, whoever waits for the stream is told.
+    /// As for [`Driver::launch`]; errors of recorded launches are returned to the thread that waits
+    /// for the stream.
     ///
     /// # Safety
-    /// As [`Driver::launch`], until the stream has been waited for.
+    /// As for [`Driver::launch`], until the stream has been waited for.
     pub(crate) unsafe fn launch(
         &self,
         kernel: Kernel,
@@ -208,11 +214,11 @@ impl Replay {
         if self.recorded(stream, |now| now.launch(kernel, shape, values, late)) {
             return Ok(());
         }
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { segment::launch(&*self.inner, kernel, shape, values, stream) }
     }
 
-    /// Has the recorded commands done.
+    /// Runs the recorded commands.
     fn flush(&self, state: &mut State) -> Result<()> {
         if let Some(error) = state.failed.take() {
             return Err(error);
@@ -222,14 +228,14 @@ impl Replay {
         if segment.len() == 0 {
             return Ok(());
         }
-        let State { known, table: (table, room), time, counts, .. } = state;
+        let State { known, table: (table, table_bytes), time, counts, .. } = state;
         *time += 1;
         let found = known.iter_mut().find(|known| known.segment.is_like(&segment));
-        let worth = segment.len() >= LEAST && counts.refused.is_none();
+        let worth = segment.len() >= MIN_COMMANDS && counts.refused.is_none();
         let graph = match found {
             Some(known) => {
                 known.seen = *time;
-                if known.graph.is_none() && worth && segment.late().len() <= *room {
+                if known.graph.is_none() && worth && segment.late().len() <= *table_bytes {
                     match self.capture(&segment, stream, *table) {
                         Ok(graph) => {
                             known.graph = Some(graph);
@@ -242,27 +248,26 @@ impl Replay {
             }
             None => {
                 if worth {
-                    if known.len() == MOST
-                        && let Some(oldest) = (0..MOST).min_by_key(|&i| known[i].seen)
+                    if known.len() == MAX_SEGMENTS
+                        && let Some(oldest) = (0..MAX_SEGMENTS).min_by_key(|&i| known[i].seen)
                     {
                         self.forget(&mut known.swap_remove(oldest), stream);
                     }
-                    known.push(Known { segment: segment.clone(), graph: None, seen: *time });
+                    known.push(KnownSegment { segment: segment.clone(), graph: None, seen: *time });
                 }
                 None
             }
         };
         let Some(graph) = graph else {
             counts.launched += 1;
-            // SAFETY: memory is as whoever recorded the commands promised: nobody has waited for
-            // the stream since
+            // SAFETY: memory is valid as guaranteed when the commands were recorded, because no
+            // thread has waited for the stream since
             return unsafe { segment.issue(&*self.inner, stream, None) };
         };
         counts.replayed += 1;
         let late = segment.late();
-        // SAFETY: the graph's commands are those that were recorded, of memory as above; its table
-        // has room for what comes late, which the stream reads before anything is copied there
-        // again
+        // SAFETY: the graph's commands equal the recorded ones, in memory as above; its table is
+        // large enough for the late-bound values, which the stream reads before the next copy to it
         unsafe {
             if let Some(table) = table.filter(|_| !late.is_empty()) {
                 self.inner.upload(late.as_ptr(), table, late.len(), stream)?;
@@ -271,30 +276,30 @@ impl Replay {
         }
     }
 
-    /// The segment as a graph. Nothing of it is done.
+    /// Captures the segment as a graph, without running it.
     fn capture(&self, segment: &Segment, stream: Stream, table: Option<Address>) -> Result<Graph> {
         let _alone = self.captures.write().unwrap_or_else(PoisonError::into_inner);
         self.inner.begin_capture(stream)?;
-        // without late values the table is not read
+        // without late-bound values the table is not read
         let table = table.or(Some(Address(0)));
         // SAFETY: as in `flush`; nothing runs yet
         let issued = unsafe { segment.issue(&*self.inner, stream, table) };
-        // however that went, the stream is to take work again
+        // the stream must accept work again in any case
         let graph = self.inner.end_capture(stream);
         issued.and_then(|()| graph.clone()).inspect_err(|_| {
             if let Ok(graph) = graph {
-                // SAFETY: it was just made, and nobody else has it
+                // SAFETY: it was just created and is not used again
                 unsafe { self.inner.destroy_graph(graph) };
             }
         })
     }
 
-    /// Gives a graph back that ran on the stream.
-    fn forget(&self, known: &mut Known, stream: Stream) {
+    /// Destroys a graph that ran on the stream.
+    fn forget(&self, known: &mut KnownSegment, stream: Stream) {
         if let Some(graph) = known.graph.take() {
-            // what failed there is told to who waits next
+            // the next thread that waits receives this error
             let _ = self.inner.synchronize(stream);
-            // SAFETY: it is done, and nobody names it again
+            // SAFETY: it is done and is not used again
             unsafe { self.inner.destroy_graph(graph) };
         }
     }
@@ -304,7 +309,7 @@ impl Drop for Replay {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         for graph in state.known.iter_mut().filter_map(|known| known.graph.take()) {
-            // SAFETY: nobody names it again
+            // SAFETY: it is not used again
             unsafe { self.inner.destroy_graph(graph) };
         }
     }

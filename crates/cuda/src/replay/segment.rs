@@ -1,5 +1,4 @@
-//! Commands of a stream that were recorded instead of given, and the values of theirs that may
-//! differ when the same come again.
+//! Recorded commands of a stream, with their late-bound values.
 
 use std::{ffi::c_void, ops::Range};
 
@@ -8,22 +7,22 @@ use crate::{
     driver::{Address, Driver, Kernel, Product, Shape, Stream},
 };
 
-/// Where a value of [`Segment::late`] starts: what any copy to a device is aligned to.
+/// Alignment of a value in [`Segment::late`]: that of any copy to a device.
 const ALIGNMENT: usize = 16;
 
-/// Most parameters of a kernel.
+/// Maximum number of a kernel's parameters.
 pub(crate) const PARAMETERS: usize = 32;
 
-/// One call of the driver. Equal commands do the same, but for the values that come late.
+/// One call of the driver. Equal commands have the same effect, except for late-bound values.
 #[derive(Clone, Debug, PartialEq)]
 enum Command {
     Launch {
         kernel: Kernel,
         shape: Shape,
-        /// Its values among [`Segment::words`].
+        /// Range of its values in [`Segment::words`].
         values: Range<usize>,
-        /// Where its late values are among [`Segment::late`], one word each, and a bit for each
-        /// argument that is one of them. The kernel's last parameter says where they are.
+        /// Position of its late-bound values in [`Segment::late`], one word each, and a bit for
+        /// each late-bound argument. The kernel's last parameter is their address.
         late: Option<(usize, u32)>,
     },
     Fill {
@@ -36,7 +35,7 @@ enum Command {
         to: Address,
         bytes: usize,
     },
-    /// The bytes from there on of [`Segment::late`].
+    /// Copy of the bytes of [`Segment::late`] from this position on.
     Upload {
         from: usize,
         to: Address,
@@ -45,13 +44,13 @@ enum Command {
     Product(Product),
 }
 
-/// Commands between two moments at which somebody waits for the stream.
+/// Commands between two waits for the stream.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Segment {
     commands: Vec<Command>,
-    /// Values of launches; zeros in the place of those that come late.
+    /// Values of launches, with zeros for late-bound ones.
     words: Vec<u64>,
-    /// What may differ from time to time.
+    /// Late-bound bytes, which may differ in each replay.
     late: Vec<u8>,
 }
 
@@ -60,30 +59,30 @@ impl Segment {
         self.commands.len()
     }
 
-    /// What has to be on the device when the commands run.
+    /// Bytes that must be on the device when the commands run.
     pub(super) fn late(&self) -> &[u8] {
         &self.late
     }
 
-    /// Whether these are the same commands, whatever comes late.
+    /// Returns true if both have the same commands, with any late-bound values.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         self.late.len() == other.late.len() && self.words == other.words && self.commands == other.commands
     }
 
-    fn room(&mut self, bytes: usize) -> usize {
+    fn reserve(&mut self, bytes: usize) -> usize {
         let at = self.late.len();
         self.late.resize((at + bytes).next_multiple_of(ALIGNMENT), 0);
         at
     }
 
-    /// A kernel with the values of its parameters, 64 bits each; of those whose bit is set in
-    /// `late` only the places are the same in another run.
+    /// Records a kernel with 64-bit values for its parameters; those whose bit is set in `late` are
+    /// late-bound.
     pub(super) fn launch(&mut self, kernel: Kernel, shape: Shape, values: &[u64], late: u32) {
         let first = self.words.len();
         self.words.extend_from_slice(values);
         let values = first..self.words.len();
         let late = (late != 0).then(|| {
-            let at = self.room(8 * late.count_ones() as usize);
+            let at = self.reserve(8 * late.count_ones() as usize);
             for (i, parameter) in bits(late).enumerate() {
                 let word = std::mem::take(&mut self.words[first + parameter]);
                 self.late[at + 8 * i..][..8].copy_from_slice(&word.to_ne_bytes());
@@ -101,9 +100,9 @@ impl Segment {
         self.commands.push(Command::Copy { from, to, bytes });
     }
 
-    /// A copy of bytes of the host, which are read now.
+    /// Records a copy of host bytes, which are read now.
     pub(super) fn upload(&mut self, values: &[u8], to: Address) {
-        let from = self.room(values.len());
+        let from = self.reserve(values.len());
         self.late[from..from + values.len()].copy_from_slice(values);
         self.commands.push(Command::Upload { from, to, bytes: values.len() });
     }
@@ -112,15 +111,15 @@ impl Segment {
         self.commands.push(Command::Product(product));
     }
 
-    /// Gives all commands to a stream, in order. With `table`, what comes late is read from there
-    /// when they run: a copy of [`Segment::late`]. Without, it is part of the commands.
+    /// Queues all commands in a stream, in order. With `table`, late-bound values are read from
+    /// there when the commands run: it holds a copy of [`Segment::late`]. Without it, they are part
+    /// of the commands.
     ///
     /// # Errors
-    /// The driver refuses one.
+    /// The driver rejects a command.
     ///
     /// # Safety
-    /// What was recorded was promised of memory as it is now, and as many bytes as come late are at
-    /// `table`.
+    /// The memory is valid as guaranteed at the recording, and `table` has all late-bound bytes.
     pub(super) unsafe fn issue(
         &self,
         driver: &dyn Driver,
@@ -128,7 +127,7 @@ impl Segment {
         table: Option<Address>,
     ) -> Result<()> {
         for command in &self.commands {
-            // SAFETY: the caller's promise
+            // SAFETY: by the caller's guarantee
             unsafe {
                 match *command {
                     Command::Launch { kernel, shape, ref values, late } => {
@@ -154,7 +153,7 @@ impl Segment {
                             return Err(Error::Driver {
                                 device: driver.properties().name.clone(),
                                 call: "product",
-                                message: format!("the library takes {product:?} no more"),
+                                message: format!("the library no longer supports {product:?}"),
                             });
                         }
                     }
@@ -164,21 +163,21 @@ impl Segment {
         Ok(())
     }
 
-    /// Puts the late values of a launch in their places.
+    /// Writes the late-bound values of a launch.
     fn late_values(&self, at: usize, late: u32, values: &mut [u64]) {
         for (parameter, word) in bits(late).zip(self.late[at..].chunks_exact(8)) {
-            values[parameter] = u64::from_ne_bytes(word.try_into().expect("words are 8 bytes"));
+            values[parameter] = u64::from_ne_bytes(word.try_into().expect("late-bound words are 8 bytes"));
         }
     }
 }
 
-/// The positions of a number's bits.
+/// Positions of a number's set bits.
 fn bits(of: u32) -> impl Iterator<Item = usize> {
     (0..32).filter(move |bit| of >> bit & 1 == 1)
 }
 
-/// Starts a kernel with these values of its parameters, of 64 bits each: a parameter of 32 is read
-/// from the first bytes.
+/// Launches a kernel with these 64-bit values for its parameters: a 32-bit parameter is read from
+/// the first bytes.
 ///
 /// # Errors
 /// As [`Driver::launch`].
@@ -196,6 +195,7 @@ pub(super) unsafe fn launch(
     for (pointer, value) in pointers.iter_mut().zip(values.iter_mut()) {
         *pointer = std::ptr::from_mut(value).cast();
     }
-    // SAFETY: the caller's promise; the pointers are to values that live until the call returns
+    // SAFETY: by the caller's guarantee; the pointers are to values that live until the call
+    // returns
     unsafe { driver.launch(kernel, shape, &mut pointers[..values.len()], stream) }
 }

@@ -1,8 +1,9 @@
-//! A batch on a device, hop by hop.
+//! Minibatch sampling on a device, hop by hop.
 //!
-//! How many nodes and edges there are the device knows; the host knows how many there are at most,
-//! by the fanouts, takes memory for as many and starts as many threads. It waits once, in the end,
-//! when a kernel has told it the sizes and the input nodes. Where a fanout does not say how many
+//! The numbers of nodes and edges are known on the device; the host knows their bounds from the
+//! fanouts, and allocates memory and launches threads for these. It waits once, at the end, for the
+//! sizes and the input nodes. If a fanout gives no bound on the edges, or too large a bound, the
+//! host also waits for the hop's count.
 //! edges there may be, or too many, the host waits for the hop's count, too.
 
 use std::sync::Arc;
@@ -12,35 +13,36 @@ use graphmill_loader::{BatchKey, BlockLayout, Sampled, Seeds, sampler::too_many}
 
 use super::{
     DeviceSampler,
-    hop::{Drawn, Hop, most_edges},
+    hop::{Drawn, Hop, edge_bound},
     nodes::{NO_SLOTS, Nodes},
     transpose::{self, Transposed, transpose},
     zeros::{self, Zeros},
 };
 use crate::{Buffer, Queue, arguments, block::Resident, driver::Address};
 
-/// A hop's block, as the device has it.
+/// Block of a hop, on the device.
 struct Layer {
     drawn: Drawn,
     self_weight: Option<Buffer>,
     transposed: Option<Transposed>,
 }
 
-/// What a hop's block is to be.
+/// Properties of a hop's block.
 #[derive(Clone, Copy)]
-struct Wanted {
-    /// Whether sources get local ids.
+struct HopLayout {
+    /// If true, sources get local ids.
     is_local: bool,
     is_transposed: bool,
 }
 
-impl Wanted {
+impl HopLayout {
     fn of(form: &BlockLayout, hop: usize, layers: usize) -> Self {
         let is_local = !(form.fused && hop + 1 == layers);
         Self { is_local, is_transposed: is_local && form.transposed >> (layers - 1 - hop) & 1 == 1 }
     }
 
-    /// Words that are to be 0, where so many edges bring the nodes to so many.
+    /// Number of zeroed words for a hop of this many edges, which bring the total of nodes to
+    /// `nodes`.
     fn words(self, edges: usize, nodes: usize) -> usize {
         let local = if self.is_local { zeros::of_numbers(edges) } else { 0 };
         local + if self.is_transposed { transpose::words(edges, nodes) } else { 0 }
@@ -48,7 +50,7 @@ impl Wanted {
 }
 
 impl DeviceSampler {
-    /// Draws a whole batch in a queue of its own.
+    /// Draws a whole batch in its own queue.
     pub(super) fn draw(
         &self,
         queue: &Arc<Queue>,
@@ -77,7 +79,7 @@ impl DeviceSampler {
         }
         // the input nodes are the destinations of a fused bottom block
         let last = 2 * layers - if form.fused { 2 } else { 0 };
-        self.tell(queue, &sizes, last, &nodes, &mut counts, &mut batch.input_nodes)?;
+        self.report(queue, &sizes, last, &nodes, &mut counts, &mut batch.input_nodes)?;
         let mut ids = Some(nodes.ids);
         for (hop, layer) in drawn.into_iter().enumerate() {
             let [rows, edges, sources] = [0, 1, 2].map(|i| counts[2 * hop + i] as usize);
@@ -96,7 +98,7 @@ impl DeviceSampler {
                 indptr: drawn.indptr,
                 indices: drawn.indices,
                 dst_ids: ids.take_if(|_| is_global),
-                // a block without edges has no weights either
+                // a block without edges has no weights
                 edge_weight: drawn.edge_weight.filter(|_| edges > 0),
                 self_weight: self_weight.filter(|_| rows > 0),
                 transposed: transposed.map(|back| back.resident(sources, edges)),
@@ -110,59 +112,58 @@ impl DeviceSampler {
 
     /// Draws a hop.
     fn layer(&self, at: &Hop, hop: usize, form: &BlockLayout, nodes: &mut Nodes) -> Result<Layer> {
-        let (queue, wanted) = (at.queue, Wanted::of(form, hop, self.fanout.len()));
-        let known = most_edges(at.draw, at.fanout, nodes.most);
-        let later = known.map_or(0, |edges| wanted.words(edges, nodes.with(edges)));
+        let (queue, layout) = (at.queue, HopLayout::of(form, hop, self.fanout.len()));
+        let known = edge_bound(at.draw, at.fanout, nodes.max_nodes);
+        let later = known.map_or(0, |edges| layout.words(edges, nodes.with(edges)));
         let (counted, mut zeros) = at.count(nodes, later)?;
-        let most = match known {
+        let max_edges = match known {
             Some(edges) => edges,
             None => {
-                let edges = counted_edges(at, wanted, nodes)?;
-                zeros = Zeros::new(queue, wanted.words(edges, nodes.with(edges)))?;
+                let edges = counted_edges(at, layout, nodes)?;
+                zeros = Zeros::new(queue, layout.words(edges, nodes.with(edges)))?;
                 edges
             }
         };
-        if wanted.is_local {
-            // asked for where it is known how many nodes there are: the hops up to the next count
-            // find it made
-            let room = self.horizon(form, hop, nodes, most);
-            if !nodes.has_room(room) {
-                nodes.make_room(queue, room)?;
+        if layout.is_local {
+            // reserved while the number of nodes is known, for all hops up to the next count
+            let capacity = self.node_bound(form, hop, nodes, max_edges);
+            if !nodes.has_capacity(capacity) {
+                nodes.reserve(queue, capacity)?;
             }
         }
-        let slots = if wanted.is_local { nodes.slots() } else { NO_SLOTS };
-        let mut drawn = at.draw(nodes, counted, most, slots)?;
+        let slots = if layout.is_local { nodes.slots() } else { NO_SLOTS };
+        let mut drawn = at.draw(nodes, counted, max_edges, slots)?;
         let self_weight = match form.symmetric {
             Some(weights) => Some(self.normalize(at, weights, nodes, &mut drawn, slots)?),
             None => None,
         };
         let mut transposed = None;
-        if wanted.is_local {
+        if layout.is_local {
             at.number(nodes, &drawn, &mut zeros)?;
         }
-        if wanted.is_transposed {
+        if layout.is_transposed {
             // SAFETY: the edges have just been numbered, and there are no more nodes than that
-            transposed = Some(unsafe { transpose(queue, nodes.most, &drawn, at.sizes, &mut zeros)? });
+            transposed = Some(unsafe { transpose(queue, nodes.max_nodes, &drawn, at.sizes, &mut zeros)? });
         }
         Ok(Layer { drawn, self_weight, transposed })
     }
 
-    /// How many nodes there are at most when this hop, of so many edges, and those are drawn that
-    /// nobody has to count first.
-    fn horizon(&self, form: &BlockLayout, hop: usize, nodes: &Nodes, edges: usize) -> usize {
+    /// Maximum number of nodes after this hop, of `edges` edges, and all later hops that need no
+    /// count.
+    fn node_bound(&self, form: &BlockLayout, hop: usize, nodes: &Nodes, edges: usize) -> usize {
         let layers = self.fanout.len();
-        let mut room = nodes.with(edges);
+        let mut capacity = nodes.with(edges);
         for later in hop + 1..layers {
-            let edges = most_edges(self.draw, self.fanout[later], room);
-            let Some(edges) = edges.filter(|_| Wanted::of(form, later, layers).is_local) else { break };
-            room = nodes.with_many(room, edges);
+            let edges = edge_bound(self.draw, self.fanout[later], capacity);
+            let Some(edges) = edges.filter(|_| HopLayout::of(form, later, layers).is_local) else { break };
+            capacity = nodes.with_many(capacity, edges);
         }
-        room
+        capacity
     }
 
-    /// Has a kernel tell the host the sizes and the nodes, of which there are as many as the size
-    /// at `last` says, and waits: others read the blocks in streams of their own.
-    fn tell(
+    /// Copies the sizes and the nodes, whose number is the size at `last`, to the host by a kernel,
+    /// and waits, because other streams read the blocks.
+    fn report(
         &self,
         queue: &Arc<Queue>,
         sizes: &Buffer,
@@ -171,37 +172,38 @@ impl DeviceSampler {
         counts: &mut [u64],
         to: &mut Vec<NodeId>,
     ) -> Result<()> {
-        let (head, most) = (8 * counts.len(), nodes.most);
+        let (head, max_nodes) = (8 * counts.len(), nodes.max_nodes);
         let work = |host: Address| -> Result<()> {
             let (from, ids) = (sizes.address(), nodes.ids.address());
             let arguments = arguments![from, head / 8, last, ids, host, host.offset(head)];
-            // SAFETY: there is room for the sizes, and behind them for as many nodes as there are
-            // at most
-            unsafe { queue.run("sample_tell", most.max(head / 8), arguments)? };
+            // SAFETY: the memory is large enough for the sizes, followed by the maximum number of
+            // nodes
+            unsafe { queue.run("sample_tell", max_nodes.max(head / 8), arguments)? };
             Ok(queue.synchronize()?)
         };
-        self.stagings.with(queue.device(), head + 4 * most, work, |told| {
-            counts.copy_from_slice(bytemuck::cast_slice(&told[..head]));
+        self.stagings.with(queue.device(), head + 4 * max_nodes, work, |bytes| {
+            counts.copy_from_slice(bytemuck::cast_slice(&bytes[..head]));
             to.clear();
-            to.extend_from_slice(bytemuck::cast_slice(&told[head..head + 4 * counts[last] as usize]));
+            to.extend_from_slice(bytemuck::cast_slice(&bytes[head..head + 4 * counts[last] as usize]));
         })
     }
 }
 
-/// Waits for a hop's count. How many destinations there are is known then, too.
-fn counted_edges(at: &Hop, wanted: Wanted, nodes: &mut Nodes) -> Result<usize> {
+/// Waits for a hop's number of edges, which also gives the exact number of destinations.
+fn counted_edges(at: &Hop, layout: HopLayout, nodes: &mut Nodes) -> Result<usize> {
     let mut sizes = [0u64; 2];
-    // SAFETY: they are a hop's first two
+    // SAFETY: they are the hop's first two sizes
     unsafe { at.queue.download(at.sizes, &mut sizes)? };
     let [rows, edges] = sizes;
-    nodes.most = rows as usize;
-    // starts have 32 bits, numbers of nodes and edges 31
+    nodes.max_nodes = rows as usize;
+    // row starts have 32 bits, node and edge numbers 31
     if edges + rows >= u64::from(u32::MAX) {
         return Err(too_many(edges));
     }
-    if wanted.is_local && edges + rows > i32::MAX as u64 {
+    if layout.is_local && edges + rows > i32::MAX as u64 {
         return Err(Error::invalid(format!(
-            "a minibatch needs a block of {edges} edges, and a device numbers at most 2^31 - 1 nodes and edges: use a smaller batch or fanout"
+            "a minibatch needs a block of {edges} edges, and a device supports at most 2^31 - 1 nodes and \
+             edges; use a smaller batch or fanout"
         )));
     }
     Ok(edges as usize)

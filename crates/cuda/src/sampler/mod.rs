@@ -1,10 +1,11 @@
-//! Seeds to blocks on a device: the same blocks, element by element, that the processor's samplers
-//! draw under the same key.
+//! Samplers on a device, which draw the same blocks, element by element, as the CPU's samplers
+//! under the same key.
 //!
 //! A hop is counted (`kernels/starts.cu`), drawn (`sample.cu`, `walk.cu`) into a hash table on the
-//! device, numbered by it (`relabel.cu`) and transposed where that is wanted (`transpose.cu`):
-//! three kernels, and two and one a digit more. The host learns how many nodes and edges there are,
-//! and the input nodes, in the end; the blocks stay ([`graphmill_core::block::OnDevice`]).
+//! device, numbered by it (`relabel.cu`) and transposed if needed (`transpose.cu`): three kernels,
+//! plus two and one per digit for a transpose. At the end the host receives the numbers of nodes
+//! and edges and the input nodes; the blocks stay on the device
+//! ([`graphmill_core::block::OnDevice`]).
 
 mod batch;
 mod hop;
@@ -28,64 +29,64 @@ use nodes::{Nodes, Slots};
 use plan::Plan;
 pub use plan::is_drawn_on_devices;
 use staging::Stagings;
-pub use topology::{Place, Topology};
+pub use topology::{Topology, TopologyPlacement};
 
 use crate::{Buffer, Device, Queue, arguments, driver::Address, pool::QueuePool};
 
-/// How a hop's neighbours are drawn.
+/// Method by which a hop draws neighbours.
 #[derive(Clone, Copy, Debug)]
 enum Draw {
     /// Uniformly, without replacement.
     Distinct,
     /// Uniformly, with replacement.
-    Again,
-    /// By alias tables, with replacement.
+    WithReplacement,
+    /// With replacement, in proportion to weights, by alias tables.
     Alias,
-    /// By what short walks visit most.
+    /// The nodes that short walks visit most.
     Walks { walks: u32, length: u32, restart: f64 },
 }
 
 impl Draw {
-    /// Its number among the kernels.
+    /// Number of the method in the kernels.
     fn mode(self) -> u32 {
         match self {
             Self::Distinct | Self::Walks { .. } => 0,
-            Self::Again => 1,
+            Self::WithReplacement => 1,
             Self::Alias => 2,
         }
     }
 }
 
-/// What [`make`] made.
+/// Result of [`make`].
 #[derive(Debug)]
-pub enum Made {
+pub enum SamplerPlacement {
     /// A sampler for each device.
     OnDevices(Vec<DeviceSampler>),
-    /// The processor has to draw: why.
+    /// The CPU must draw; the reason.
     OnHost(String),
 }
 
-/// The sampler of that name (of [`graphmill_loader::sampler::TABLE`]) for each of `devices`, which
-/// may each use `budget` bytes for the graph (see [`Topology::new`]).
+/// Creates the sampler of that name (in [`graphmill_loader::sampler::TABLE`]) for each of
+/// `devices`, which may use `budget` bytes each for the graph (see [`Topology::new`]).
 ///
-/// Drawn on devices are those that [`is_drawn_on_devices`], by most of their options.
+/// Devices draw for the samplers of [`is_drawn_on_devices`], with most of their options.
 ///
 /// # Errors
-/// What is wrong with the options; the devices' memory is not enough.
+/// An option is invalid, or the devices' memory is insufficient.
 pub fn make(
     devices: &[Arc<Device>],
     name: &str,
     options: &SamplerOptions,
     source: &Source,
     budget: u64,
-) -> Result<Made, String> {
+) -> Result<SamplerPlacement, String> {
     let graph = source.graph;
     let (inner, draw, fanout, alias) = match plan::make(name, options, source)? {
         Plan::OnDevices { inner, draw, fanout, alias } => (inner, draw, fanout, alias),
-        Plan::OnHost(why) => return Ok(Made::OnHost(why)),
+        Plan::OnHost(why) => return Ok(SamplerPlacement::OnHost(why)),
     };
     if graph.indptr().windows(2).any(|ends| ends[1] - ends[0] > u64::from(u32::MAX)) {
-        return Ok(Made::OnHost("a node with more than 2^32 - 1 in-neighbours".into()));
+        return Ok(SamplerPlacement::OnHost("a node with more than 2^32 - 1 in-neighbours".into()));
     }
     let topologies = Topology::new(devices, graph, alias.as_ref(), budget).map_err(|e| e.to_string())?;
     let each = |(device, topology): (&Arc<Device>, Topology)| DeviceSampler {
@@ -98,12 +99,12 @@ pub fn make(
         symmetric: Mutex::default(),
         stagings: Stagings::default(),
     };
-    Ok(Made::OnDevices(devices.iter().zip(topologies).map(each).collect()))
+    Ok(SamplerPlacement::OnDevices(devices.iter().zip(topologies).map(each).collect()))
 }
 
-/// A sampler on a device. Batches of several threads are drawn side by side, each in a queue of its
-/// own. Another graph than the one it was made for, and batches in two steps ([`SplitSampler`]),
-/// are drawn by the processor.
+/// A sampler on a device. Several threads may draw batches concurrently, each in its own queue. The
+/// CPU draws from any graph other than the sampler's own, and batches in two steps
+/// ([`SplitSampler`]).
 pub struct DeviceSampler {
     pool: QueuePool,
     graph: Graph,
@@ -115,30 +116,30 @@ pub struct DeviceSampler {
     stagings: Stagings,
 }
 
-/// The symmetric normalisation's tables on a device.
+/// Tables of the symmetric normalization on a device.
 struct Symmetric {
-    /// What they are copies of.
+    /// Host table of which they are copies.
     of: Arc<Vec<f32>>,
     inv_sqrt: Buffer,
     degrees: Option<Buffer>,
 }
 
 impl DeviceSampler {
-    /// Where the graph is.
-    pub fn place(&self) -> Place {
-        self.topology.place()
+    /// Placement of the graph.
+    pub fn placement(&self) -> TopologyPlacement {
+        self.topology.placement()
     }
 
-    /// Its device.
+    /// Device of the sampler.
     pub fn device(&self) -> &Arc<Device> {
         self.pool.device()
     }
 
-    /// Copies of the tables on the device, made when they are first asked for.
+    /// Copies of the tables on the device, created on first use.
     fn symmetric(&self, weights: &SymmetricWeights) -> Result<Arc<Symmetric>> {
-        let mut kept = self.symmetric.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kept) = kept.as_ref().filter(|kept| Arc::ptr_eq(&kept.of, weights.inv_sqrt())) {
-            return Ok(kept.clone());
+        let mut cached = self.symmetric.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cached) = cached.as_ref().filter(|cached| Arc::ptr_eq(&cached.of, weights.inv_sqrt())) {
+            return Ok(cached.clone());
         }
         let queue = Queue::new(self.pool.device())?;
         let made = Arc::new(Symmetric {
@@ -147,11 +148,12 @@ impl DeviceSampler {
             degrees: weights.degrees().map(|degrees| queue.upload(degrees)).transpose()?,
         });
         queue.synchronize()?;
-        *kept = Some(made.clone());
+        *cached = Some(made.clone());
         Ok(made)
     }
 
-    /// Fills the symmetric normalisation's weights; the nodes' own. Sources are what `slots` says.
+    /// Fills the weights of the symmetric normalization and returns those of the own rows. `slots`
+    /// determines the meaning of sources.
     fn normalize(
         &self,
         at: &Hop,
@@ -161,11 +163,11 @@ impl DeviceSampler {
         (entries, mask, dense): Slots,
     ) -> Result<Buffer> {
         let (queue, tables) = (at.queue, self.symmetric(weights)?);
-        let own = queue.take(4 * nodes.most)?;
+        let own = queue.take(4 * nodes.max_nodes)?;
         let known = u32::from(drawn.edge_weight.is_some());
         let edge = match drawn.edge_weight.take() {
             Some(known) => known,
-            None => queue.take(4 * drawn.most)?,
+            None => queue.take(4 * drawn.max_edges)?,
         };
         let (graph, parts) = (self.topology.table(), self.topology.num_parts());
         let (ids, inv_sqrt) = (nodes.ids.address(), tables.inv_sqrt.address());
@@ -174,11 +176,12 @@ impl DeviceSampler {
         let (own_at, edge_at) = (own.address(), edge.address());
         #[rustfmt::skip]
         let arguments = arguments![
-            graph, parts, ids, at.sizes, indptr, entries, mask, dense, indices, inv_sqrt, degrees, known, own_at, edge_at
+            graph, parts, ids, at.sizes, indptr, entries, mask, dense, indices, inv_sqrt, degrees, known,
+            own_at, edge_at
         ];
-        // SAFETY: ids are of the graph's nodes, which the tables have values for; a weight for each
-        // row and each edge
-        unsafe { queue.run("sample_weights", drawn.most.max(nodes.most), arguments)? };
+        // SAFETY: ids are of the graph's nodes, for which the tables have values; there is a weight
+        // for each row and each edge
+        unsafe { queue.run("sample_weights", drawn.max_edges.max(nodes.max_nodes), arguments)? };
         drawn.edge_weight = Some(edge);
         Ok(own)
     }
@@ -191,7 +194,7 @@ impl std::fmt::Debug for DeviceSampler {
             "DeviceSampler({:?} on {}, the graph {})",
             self.draw,
             self.pool.device().name(),
-            self.place()
+            self.placement()
         )
     }
 }
@@ -209,7 +212,10 @@ impl MinibatchSampler for DeviceSampler {
             return self.inner.sample(request, workspace, seeds);
         }
         if let Some(v) = seeds.nodes.iter().find(|&&v| v as usize >= graph.num_nodes()) {
-            return Err(Error::invalid(format!("seed {v}: the graph has {} nodes", graph.num_nodes())));
+            return Err(Error::invalid(format!(
+                "seed {v} is not a node of the graph of {} nodes",
+                graph.num_nodes()
+            )));
         }
         self.pool.with(|queue| self.draw(queue, key, layout, seeds))
     }

@@ -1,4 +1,4 @@
-//! The nodes that a batch has so far, on a device.
+//! Nodes of a batch on a device.
 
 use std::sync::Arc;
 
@@ -6,79 +6,79 @@ use graphmill_core::NodeId;
 
 use crate::{Buffer, Queue, Result, arguments, driver::Address};
 
-/// Where sources are put, as kernels are given it (`kernels/table.cuh`): entries, slots less one,
-/// and whether ids are slots.
+/// Destination of drawn sources, as passed to kernels (`kernels/table.cuh`): entries, number of
+/// slots minus one, and 1 if ids are slots.
 pub(super) type Slots = (Address, u32, u32);
 
-/// Sources stay global ids.
+/// Sources remain global ids.
 pub(super) const NO_SLOTS: Slots = (Address(0), 0, 0);
 
-/// Nodes in first-seen order, and a hash table of them once there are sources to be numbered.
+/// Nodes in order of first occurrence, with a hash table if sources are numbered.
 pub(super) struct Nodes {
     /// Ids, u32.
     pub(super) ids: Buffer,
-    /// How many there are at most. Which of them there are the device knows.
-    pub(super) most: usize,
-    /// How many there can be, whatever is drawn: all of the graph, and seeds that are named twice.
+    /// Upper bound on their number; the exact number is known on the device.
+    pub(super) max_nodes: usize,
+    /// Upper bound for any draws: all nodes of the graph, plus repeated seeds.
     limit: usize,
     num_nodes: usize,
-    /// How many the ids and the table have room for.
-    room: usize,
+    /// Capacity of the ids and the table.
+    capacity: usize,
     table: Option<(Buffer, Slots)>,
 }
 
 impl Nodes {
-    /// The seeds, of a graph of so many nodes.
+    /// Creates the seeds, in a graph of `num_nodes` nodes.
     ///
     /// # Errors
-    /// There is not enough memory, or the driver fails.
+    /// Memory is insufficient, or the driver fails.
     pub(super) fn new(queue: &Arc<Queue>, seeds: &[NodeId], num_nodes: usize) -> Result<Self> {
-        let most = seeds.len();
-        let limit = num_nodes + most;
-        Ok(Self { ids: queue.upload(seeds)?, most, limit, num_nodes, room: 0, table: None })
+        let max_nodes = seeds.len();
+        let limit = num_nodes + max_nodes;
+        Ok(Self { ids: queue.upload(seeds)?, max_nodes, limit, num_nodes, capacity: 0, table: None })
     }
 
-    /// How many there are at most with the sources of so many edges more.
+    /// Upper bound on the number of nodes with the sources of `edges` more edges.
     pub(super) fn with(&self, edges: usize) -> usize {
-        self.with_many(self.most, edges)
+        self.with_many(self.max_nodes, edges)
     }
 
-    /// The same of so many nodes.
+    /// The same bound, from `nodes` nodes.
     pub(super) fn with_many(&self, nodes: usize, edges: usize) -> usize {
         nodes.saturating_add(edges).min(self.limit)
     }
 
-    /// Whether there is room for so many in all.
-    pub(super) fn has_room(&self, room: usize) -> bool {
-        self.table.is_some() && room <= self.room
+    /// Returns true if the capacity is at least `capacity`.
+    pub(super) fn has_capacity(&self, capacity: usize) -> bool {
+        self.table.is_some() && capacity <= self.capacity
     }
 
-    /// Makes room for so many in all. There are exactly `most` now.
+    /// Increases the capacity to `capacity`. The number of nodes must be exactly `max_nodes`.
     ///
     /// # Errors
-    /// There is not enough memory, or the driver fails.
-    pub(super) fn make_room(&mut self, queue: &Arc<Queue>, room: usize) -> Result<()> {
+    /// Memory is insufficient, or the driver fails.
+    pub(super) fn reserve(&mut self, queue: &Arc<Queue>, capacity: usize) -> Result<()> {
         let driver = queue.device().driver();
-        let open = (2 * room.min(self.num_nodes)).next_power_of_two().max(2);
+        let open = (2 * capacity.min(self.num_nodes)).next_power_of_two().max(2);
         let dense = self.num_nodes <= open;
         let slots = if dense { self.num_nodes } else { open };
         let mask = if dense { 0 } else { (slots - 1) as u32 };
-        let (entries, ids) = (queue.scratch(8 * slots)?, queue.take(4 * room)?);
+        let (entries, ids) = (queue.scratch(8 * slots)?, queue.take(4 * capacity)?);
         let (at, old, new) = (entries.address(), self.ids.address(), ids.address());
         let slots_of = (at, mask, u32::from(dense));
-        // SAFETY: two words for each slot, which are more than there will be different nodes; ids
-        // for all that are there
+        // SAFETY: two words for each slot, and more slots than there will be distinct nodes; ids
+        // for all nodes present
         unsafe {
             driver.fill(at, u32::MAX, 2 * slots, queue.stream())?;
-            driver.copy(old, new, 4 * self.most, queue.stream())?;
-            let arguments = arguments![at, mask, u32::from(dense), new, self.most];
-            queue.run("relabel_nodes", self.most, arguments)?;
+            driver.copy(old, new, 4 * self.max_nodes, queue.stream())?;
+            let arguments = arguments![at, mask, u32::from(dense), new, self.max_nodes];
+            queue.run("relabel_nodes", self.max_nodes, arguments)?;
         }
-        (self.ids, self.room, self.table) = (ids, room, Some((entries, slots_of)));
+        (self.ids, self.capacity, self.table) = (ids, capacity, Some((entries, slots_of)));
         Ok(())
     }
 
-    /// Where sources are put.
+    /// Destination of drawn sources.
     pub(super) fn slots(&self) -> Slots {
         self.table.as_ref().map_or(NO_SLOTS, |(_, slots)| *slots)
     }

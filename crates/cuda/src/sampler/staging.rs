@@ -1,5 +1,5 @@
-//! Page-locked memory of the host that kernels write what a batch tells the host to. Taking it from
-//! the driver costs more than drawing a batch, so it is kept.
+//! Page-locked host memory to which kernels write a batch's sizes and nodes. It is pooled, because
+//! an allocation by the driver costs more than drawing a batch.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use crate::{
     driver::{Address, HostMemory},
 };
 
-/// Memory that nobody writes to but the kernels of one batch.
+/// Memory to which only the kernels of one batch write.
 struct Staging {
     device: Arc<Device>,
     memory: HostMemory,
     bytes: usize,
 }
 
-// SAFETY: whoever has it may read it and give it back, whichever thread that is
+// SAFETY: any thread that owns it may read it and free it
 unsafe impl Send for Staging {}
 
 impl Staging {
@@ -29,22 +29,21 @@ impl Staging {
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        // SAFETY: it was allocated by this driver, which waits for the device before it takes it
-        // back
+        // SAFETY: this driver allocated it, and waits for the device before it frees it
         unsafe { self.device.driver().free_host(self.memory) };
     }
 }
 
-/// The memory of batches that are drawn side by side, recycled.
+/// Pool of the memory of concurrent batches.
 #[derive(Default)]
 pub(super) struct Stagings(ObjectPool<Staging>);
 
 impl Stagings {
-    /// Has a batch told to `bytes` of host memory, whose address `work` is given, and gives what
-    /// `read` makes of them once `work` has waited for its stream.
+    /// Provides `bytes` of host memory at an address for `work`, and returns the result of `read`
+    /// on them after `work` has waited for its stream.
     ///
     /// # Errors
-    /// There is not as much page-locked memory, or `work` fails.
+    /// Page-locked memory is insufficient, or `work` fails.
     pub(super) fn with<R, E: From<crate::Error>>(
         &self,
         device: &Arc<Device>,
@@ -55,10 +54,10 @@ impl Stagings {
         let fitting = self.0.take().filter(|staging| staging.bytes >= bytes);
         let staging = fitting.map_or_else(|| Staging::new(device, bytes), Ok)?;
         work(staging.memory.address)?;
-        // SAFETY: as many bytes were zeroed when it was taken; the kernels that wrote there are
-        // done, and nobody else has it
-        let told = read(unsafe { std::slice::from_raw_parts(staging.memory.pointer, bytes) });
+        // SAFETY: this many bytes were zeroed at the allocation; the kernels that wrote them are
+        // done, and no other reference exists
+        let result = read(unsafe { std::slice::from_raw_parts(staging.memory.pointer, bytes) });
         self.0.put(staging);
-        Ok(told)
+        Ok(result)
     }
 }

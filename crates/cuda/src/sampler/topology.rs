@@ -1,5 +1,5 @@
-//! A graph where a device's samplers read it: in the device's memory, in that of several devices,
-//! or in host memory. Kernels see addresses alone, so they are the same for all three.
+//! Placement of a graph for a device's samplers: in the device's memory, in that of several
+//! devices, or in host memory. Kernels use addresses only, so they are the same for all three.
 
 use std::{fmt, sync::Arc};
 
@@ -7,18 +7,18 @@ use graphmill_core::{Graph, alias::RowAlias};
 
 use crate::{Buffer, Device, Queue, Result, driver::Address, mapped::Mapped, peers};
 
-/// Where a graph is.
+/// Placement of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// In the memory of the device that reads it.
+pub enum TopologyPlacement {
+    /// In the memory of the reading device.
     Device,
-    /// Row `v` on device `v` mod so many, which read each other.
+    /// Row `v` on device `v` mod the given number of devices, which can read each other's memory.
     Shards(usize),
     /// In host memory, read over the link.
     Host,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for TopologyPlacement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Device => f.write_str("in device memory"),
@@ -30,12 +30,12 @@ impl fmt::Display for Place {
 
 /// Row starts, lists and alias cells of some rows.
 #[derive(Debug)]
-enum Part {
+enum TopologyPart {
     Device([Buffer; 3]),
     Host([Mapped; 3]),
 }
 
-impl Part {
+impl TopologyPart {
     fn addresses(&self) -> [Address; 3] {
         match self {
             Self::Device(arrays) => arrays.each_ref().map(Buffer::address),
@@ -44,22 +44,22 @@ impl Part {
     }
 }
 
-/// A graph as one device reads it.
+/// A graph as read by one device.
 #[derive(Clone, Debug)]
 pub struct Topology {
-    place: Place,
-    parts: Arc<Vec<Part>>,
-    /// Three addresses of each part.
+    placement: TopologyPlacement,
+    parts: Arc<Vec<TopologyPart>>,
+    /// Table of three addresses per part.
     table: Arc<Buffer>,
 }
 
 impl Topology {
-    /// Of each of `devices`, a graph with its alias tables, if any: on every device where at most
-    /// `budget` bytes of each are enough, shared out among them where they read each other and it
-    /// then is, and otherwise in host memory. O(V + E).
+    /// Places a graph, with its alias tables, if any, for each of `devices`: a copy on every device
+    /// if it needs at most `budget` bytes of each; else shards, if the devices can read each
+    /// other's memory and the shards fit; else host memory. O(V + E).
     ///
     /// # Errors
-    /// There is not enough memory, or a driver fails.
+    /// Memory is insufficient, or a driver fails.
     pub fn new(
         devices: &[Arc<Device>],
         graph: &Graph,
@@ -68,78 +68,80 @@ impl Topology {
     ) -> Result<Vec<Self>> {
         let queues = devices.iter().map(Queue::new).collect::<Result<Vec<_>>>()?;
         let bytes = Self::bytes(graph, alias);
-        let one = |queue: &Arc<Queue>, place, parts: &Arc<Vec<Part>>| Self::of(queue, place, parts.clone());
+        let one = |queue: &Arc<Queue>, placement, parts: &Arc<Vec<TopologyPart>>| {
+            Self::of(queue, placement, parts.clone())
+        };
         if bytes <= budget {
             let put = |queue: &Arc<Queue>| -> Result<_> {
                 let part =
                     put(queue, graph.indptr(), graph.indices(), alias.map_or(&[], RowAlias::as_bytes))?;
-                one(queue, Place::Device, &Arc::new(vec![part]))
+                one(queue, TopologyPlacement::Device, &Arc::new(vec![part]))
             };
             return queues.iter().map(put).collect();
         }
         let share = bytes / devices.len().max(1) as u64;
-        // rows are of different lengths, so shares are
+        // rows differ in length, so shards differ in size
         if devices.len() > 1 && share + share / 8 <= budget && peers::read_each_other(devices)? {
             let shard = |(i, queue): (usize, &Arc<Queue>)| put_shard(queue, graph, alias, i, devices.len());
             let parts = Arc::new(queues.iter().enumerate().map(shard).collect::<Result<Vec<_>>>()?);
-            let place = Place::Shards(devices.len());
-            return queues.iter().map(|queue| one(queue, place, &parts)).collect();
+            let placement = TopologyPlacement::Shards(devices.len());
+            return queues.iter().map(|queue| one(queue, placement, &parts)).collect();
         }
         let Some(first) = devices.first() else { return Ok(Vec::new()) };
-        // portable: locked once, read by all
-        let part = Part::Host([
+        // portable: locked once, read by all devices
+        let part = TopologyPart::Host([
             Mapped::new(first, bytemuck::cast_slice(graph.indptr()), graph.clone())?,
             Mapped::new(first, bytemuck::cast_slice(graph.indices()), graph.clone())?,
             Mapped::new(first, alias.map_or(&[], RowAlias::as_bytes), alias.cloned())?,
         ]);
         let parts = Arc::new(vec![part]);
-        queues.iter().map(|queue| one(queue, Place::Host, &parts)).collect()
+        queues.iter().map(|queue| one(queue, TopologyPlacement::Host, &parts)).collect()
     }
 
-    fn of(queue: &Arc<Queue>, place: Place, parts: Arc<Vec<Part>>) -> Result<Self> {
-        let addresses: Vec<u64> = parts.iter().flat_map(Part::addresses).map(|at| at.0).collect();
+    fn of(queue: &Arc<Queue>, placement: TopologyPlacement, parts: Arc<Vec<TopologyPart>>) -> Result<Self> {
+        let addresses: Vec<u64> = parts.iter().flat_map(TopologyPart::addresses).map(|at| at.0).collect();
         let table = Arc::new(queue.upload(&addresses)?);
         queue.synchronize()?;
-        Ok(Self { place, parts, table })
+        Ok(Self { placement, parts, table })
     }
 
-    /// What it takes.
+    /// Size of the graph in bytes.
     pub fn bytes(graph: &Graph, alias: Option<&RowAlias>) -> u64 {
         let alias = alias.map_or(0, |alias| alias.as_bytes().len());
         (size_of_val(graph.indptr()) + size_of_val(graph.indices()) + alias) as u64
     }
 
-    /// Where it is.
-    pub fn place(&self) -> Place {
-        self.place
+    /// Placement of the graph.
+    pub fn placement(&self) -> TopologyPlacement {
+        self.placement
     }
 
-    /// Where the addresses of its parts are.
+    /// Address of the table of parts.
     pub(super) fn table(&self) -> Address {
         self.table.address()
     }
 
-    /// How many parts it has.
+    /// Number of parts.
     pub(super) fn num_parts(&self) -> u32 {
         self.parts.len() as u32
     }
 }
 
-/// Rows in the queue's memory.
-fn put(queue: &Arc<Queue>, indptr: &[u64], indices: &[u32], cells: &[u8]) -> Result<Part> {
-    let part = Part::Device([queue.upload(indptr)?, queue.upload(indices)?, queue.upload(cells)?]);
+/// Copies rows to the queue's memory.
+fn put(queue: &Arc<Queue>, indptr: &[u64], indices: &[u32], cells: &[u8]) -> Result<TopologyPart> {
+    let part = TopologyPart::Device([queue.upload(indptr)?, queue.upload(indices)?, queue.upload(cells)?]);
     queue.synchronize()?;
     Ok(part)
 }
 
-/// The rows of nodes `index`, `index + count`, ..
+/// Copies the rows of nodes `index`, `index + count`, ...
 fn put_shard(
     queue: &Arc<Queue>,
     graph: &Graph,
     alias: Option<&RowAlias>,
     index: usize,
     count: usize,
-) -> Result<Part> {
+) -> Result<TopologyPart> {
     let all = alias.map_or(&[][..], RowAlias::as_bytes);
     let (mut indptr, mut indices, mut cells) = (vec![0], Vec::new(), Vec::new());
     for ends in graph.indptr().windows(2).skip(index).step_by(count) {

@@ -1,58 +1,59 @@
-//! Words that are 0 when a hop begins: what its kernels deal out and look back at
-//! (`kernels/lookback.cuh`). One fill makes them for all kernels of a hop.
+//! Zeroed words of a hop: counters from which its kernels take tiles and look back
+//! (`kernels/lookback.cuh`). One fill zeroes those of all kernels of a hop.
 
 use std::sync::Arc;
 
 use crate::{Buffer, Queue, Result, driver::Address};
 
-/// Destinations of a tile of `sample_starts`, and edges of one of `relabel_number` and of the sort.
+/// Destinations per tile of `sample_starts`, and edges per tile of `relabel_number` and of the
+/// sort.
 const STARTS_TILE: usize = 1024;
 const TILE: usize = 2048;
-/// Threads of their blocks.
+/// Threads per block of those kernels.
 pub(super) const TILE_THREADS: usize = 256;
 
-/// Tiles of so many destinations.
+/// Number of tiles for `rows` destinations.
 pub(super) fn starts_tiles(rows: usize) -> usize {
     rows.div_ceil(STARTS_TILE).max(1)
 }
 
-/// Tiles of so many edges. One where there is none: it says so.
+/// Number of tiles for `edges` edges; at least one, which reports that there are 0.
 pub(super) fn edge_tiles(edges: usize) -> usize {
     edges.div_ceil(TILE).max(1)
 }
 
-/// Words of `sample_starts`.
+/// Number of words for `sample_starts`.
 pub(super) fn of_starts(rows: usize) -> usize {
     1 + starts_tiles(rows)
 }
 
-/// Words of `relabel_number`.
+/// Number of words for `relabel_number`.
 pub(super) fn of_numbers(edges: usize) -> usize {
     1 + edge_tiles(edges)
 }
 
-/// Words of 64 bits.
+/// 64-bit words, zeroed.
 pub(super) struct Zeros {
     buffer: Buffer,
     taken: usize,
 }
 
 impl Zeros {
-    /// So many words, set to 0 in the queue's stream.
+    /// Allocates `words` words, set to 0 in the queue's stream.
     ///
     /// # Errors
-    /// There is not as much memory, or the driver fails.
+    /// Memory is insufficient, or the driver fails.
     pub(super) fn new(queue: &Arc<Queue>, words: usize) -> Result<Self> {
         let buffer = queue.scratch(8 * words)?;
-        // SAFETY: as many words were just taken
+        // SAFETY: the buffer has this many words
         unsafe { queue.device().driver().fill(buffer.address(), 0, 2 * words, queue.stream())? };
         Ok(Self { buffer, taken: 0 })
     }
 
-    /// The next so many of them.
+    /// Takes the next `words` words.
     ///
     /// # Panics
-    /// There are not as many: a bug in the caller.
+    /// Fewer words are left: a bug in the caller.
     pub(super) fn take(&mut self, words: usize) -> Address {
         let at = self.buffer.address().offset(8 * self.taken);
         self.taken += words;

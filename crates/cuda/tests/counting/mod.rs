@@ -1,5 +1,4 @@
-//! A driver that counts what comes back from the device, and whose work is done when a test says
-//! so.
+//! A driver that counts operations, and whose events complete when a test decides.
 #![allow(dead_code, reason = "every test file takes what it needs")]
 
 use std::{
@@ -17,11 +16,11 @@ use graphmill_cuda::{
     },
 };
 
-/// Another driver, and how often it copied to the host.
+/// Wrapper of a driver that counts its calls.
 pub(crate) struct Counting {
     inner: Arc<dyn Driver>,
     downloads: AtomicUsize,
-    /// Streams that were waited for, and copies and fills that were queued.
+    /// Numbers of waits for a stream, and of queued copies and fills.
     waits: AtomicUsize,
     moves: AtomicUsize,
     launches: AtomicUsize,
@@ -44,12 +43,12 @@ impl Counting {
         })
     }
 
-    /// Whether events that are asked for are done.
+    /// Sets whether events are reported as done.
     pub(crate) fn set_done(&self, done: bool) {
         self.done.store(done, Relaxed);
     }
 
-    /// Has captures last, and events be recorded late, so that other threads come in between.
+    /// Delays captures and the recording of events, so that other threads run in between.
     pub(crate) fn go_slowly(&self) {
         self.slow.store(true, Relaxed);
     }
@@ -64,12 +63,12 @@ impl Counting {
         self.downloads.load(Relaxed)
     }
 
-    /// Streams that were waited for so far, and copies and fills.
+    /// Numbers of waits for a stream so far, and of copies and fills.
     pub(crate) fn waited_and_moved(&self) -> (usize, usize) {
         (self.waits.load(Relaxed), self.moves.load(Relaxed))
     }
 
-    /// Kernels that were started one by one, or captured, and graphs that were run.
+    /// Numbers of kernels launched or captured, and of launched graphs.
     pub(crate) fn started(&self) -> (usize, usize) {
         (self.launches.load(Relaxed), self.graphs.load(Relaxed))
     }
@@ -89,7 +88,7 @@ impl Driver for Counting {
     }
 
     unsafe fn free(&self, at: Address) {
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.inner.free(at) }
     }
 
@@ -98,17 +97,17 @@ impl Driver for Counting {
     }
 
     unsafe fn free_host(&self, memory: HostMemory) {
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.inner.free_host(memory) }
     }
 
     unsafe fn register(&self, at: *const u8, bytes: usize) -> Result<Address> {
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.inner.register(at, bytes) }
     }
 
     unsafe fn unregister(&self, at: *const u8) {
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.inner.unregister(at) }
     }
 
@@ -122,12 +121,12 @@ impl Driver for Counting {
     }
 
     unsafe fn destroy_stream(&self, stream: Stream) {
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.inner.destroy_stream(stream) }
     }
 
     unsafe fn destroy_event(&self, event: Event) {
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.inner.destroy_event(event) }
     }
 
@@ -154,26 +153,26 @@ impl Driver for Counting {
 
     unsafe fn upload(&self, from: *const u8, to: Address, bytes: usize, stream: Stream) -> Result<()> {
         self.moves.fetch_add(1, Relaxed);
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.inner.upload(from, to, bytes, stream) }
     }
 
     unsafe fn download(&self, from: Address, to: *mut u8, bytes: usize, stream: Stream) -> Result<()> {
         self.downloads.fetch_add(1, Relaxed);
         self.moves.fetch_add(1, Relaxed);
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.inner.download(from, to, bytes, stream) }
     }
 
     unsafe fn copy(&self, from: Address, to: Address, bytes: usize, stream: Stream) -> Result<()> {
         self.moves.fetch_add(1, Relaxed);
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.inner.copy(from, to, bytes, stream) }
     }
 
     unsafe fn fill(&self, at: Address, word: u32, words: usize, stream: Stream) -> Result<()> {
         self.moves.fetch_add(1, Relaxed);
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.inner.fill(at, word, words, stream) }
     }
 
@@ -189,7 +188,7 @@ impl Driver for Counting {
         stream: Stream,
     ) -> Result<()> {
         self.launches.fetch_add(1, Relaxed);
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.inner.launch(kernel, shape, arguments, stream) }
     }
 
@@ -198,7 +197,7 @@ impl Driver for Counting {
     }
 
     unsafe fn product(&self, product: &Product, stream: Stream) -> Result<bool> {
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.inner.product(product, stream) }
     }
 
@@ -222,12 +221,12 @@ impl Driver for Counting {
 
     unsafe fn launch_graph(&self, graph: Graph, stream: Stream) -> Result<()> {
         self.graphs.fetch_add(1, Relaxed);
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.inner.launch_graph(graph, stream) }
     }
 
     unsafe fn destroy_graph(&self, graph: Graph) {
-        // SAFETY: the caller's promise
+        // SAFETY: by the caller's guarantee
         unsafe { self.inner.destroy_graph(graph) }
     }
 }

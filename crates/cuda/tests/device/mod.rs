@@ -1,4 +1,4 @@
-//! The devices that tests run on: the processor, or, with `GRAPHMILL_TEST_DEVICE=N`, NVIDIA's from
+//! Devices for the tests: simulated ones, or, with `GRAPHMILL_TEST_DEVICE=N`, NVIDIA devices from
 //! number N on.
 #![allow(dead_code, reason = "every test file takes what it needs")]
 
@@ -15,19 +15,19 @@ use graphmill_cuda::{
     },
 };
 
-/// The number of NVIDIA's first, where tests run on those.
+/// Number of the first NVIDIA device, if tests run on those.
 fn real() -> Option<usize> {
     let number = env::var("GRAPHMILL_TEST_DEVICE").ok()?;
-    Some(number.parse().expect("GRAPHMILL_TEST_DEVICE is a device's number"))
+    Some(number.parse().expect("GRAPHMILL_TEST_DEVICE is the number of a device"))
 }
 
-/// How many devices there are: of the processor, as many as a test wants.
+/// Number of devices; unlimited if they are simulated.
 pub(crate) fn count() -> usize {
     real().map_or(usize::MAX, |first| nvidia::count().expect("NVIDIA's driver") - first)
 }
 
-/// A driver; of the processor as the options say. NVIDIA's is opened once a process: it compiles
-/// the kernels.
+/// Driver of a device; `options` apply to simulated ones. An NVIDIA driver is opened once per
+/// process, because it compiles the kernels.
 pub(crate) fn driver(index: usize, options: Options) -> Arc<dyn Driver> {
     static OPEN: Mutex<Vec<(usize, Arc<dyn Driver>)>> = Mutex::new(Vec::new());
     let Some(first) = real() else { return shim::open(index, options) };
@@ -40,7 +40,7 @@ pub(crate) fn driver(index: usize, options: Options) -> Arc<dyn Driver> {
     driver
 }
 
-/// A device of [`driver`], of as much memory as the options say.
+/// A device of [`driver`], with the memory of the options.
 pub(crate) fn device(index: usize, options: Options) -> Arc<Device> {
     Device::new(driver(index, options), index, options.memory).unwrap()
 }

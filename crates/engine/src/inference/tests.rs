@@ -64,7 +64,7 @@ fn any_chunk_and_any_nodes_give_the_same_rows() {
     {
         let config = ModelConfig { model: model.into(), hidden, input_layer, ..ModelConfig::default() };
         let model = Model::new(&config, 6, 3, 1).unwrap();
-        let symmetric = model.wants_symmetric_weights().then_some(&symmetric);
+        let symmetric = model.needs_symmetric_weights().then_some(&symmetric);
         let from = |features: Source, chunk: usize, wanted: &[NodeId]| {
             let mut out = Matrix::default();
             let backend = Cpu::default();
@@ -155,7 +155,7 @@ fn rows_that_are_read_give_the_bits_of_those_in_memory_and_are_read_once_or_twic
             ..ModelConfig::default()
         };
         let model = Model::new(&config, 6, 3, 1).unwrap();
-        let symmetric = model.wants_symmetric_weights().then_some(&symmetric);
+        let symmetric = model.needs_symmetric_weights().then_some(&symmetric);
         let orders = model.inference_orders(700, graph.num_edges());
         let run = |source: Source, wanted: &[NodeId], chunk: usize| -> Result<Vec<f32>> {
             let mut out = Matrix::default();

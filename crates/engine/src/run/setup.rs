@@ -189,7 +189,7 @@ pub(crate) fn loader<'a>(
 ) -> Result<(Loader<'a>, Vec<ProductOrder>)> {
     let Inputs { config, data, .. } = *inputs;
     let symmetric = match &tables.shared {
-        Some((weights, _)) => model.wants_symmetric_weights().then(|| weights.clone()),
+        Some((weights, _)) => model.needs_symmetric_weights().then(|| weights.clone()),
         None => build::symmetric(model, data),
     };
     let mut loader = Loader {

@@ -6,6 +6,7 @@
 //! [`MinibatchSampler`].
 
 mod batch;
+mod device;
 pub mod full;
 mod hop;
 pub mod inference;
@@ -31,6 +32,7 @@ use graphmill_core::{
 };
 
 pub use batch::{BatchRequest, BlockLayout, MinibatchSampler, SamplerProperties, SplitSampler};
+pub use device::{DescribeDraws, DeviceDraws, DrawMethod};
 pub use hop::{HopProperties, HopRequest, HopSampler};
 use inference::InferenceNeighbors;
 pub use parts::too_many;
@@ -108,24 +110,32 @@ pub struct SamplerKind {
     /// Whether an option bounds what is drawn: the fanout of a sampler that goes from seeds, the
     /// batch size of one that draws subgraphs.
     pub is_bounded: bool,
+    /// Description of the draws for devices, if devices can repeat them.
+    pub device_draws: Option<DescribeDraws>,
 }
 
 impl SamplerKind {
     /// A sampler that goes from seeds, and the neighbours that inference takes instead of its
     /// draws.
     pub const fn hops(make: MakeHops, inference: MakeInference) -> Self {
-        Self { make: Make::Hops(make, inference), is_bounded: true }
+        Self { make: Make::Hops(make, inference), is_bounded: true, device_draws: None }
     }
 
     /// A sampler that draws subgraphs.
     pub const fn subgraphs(make: subgraph::Make) -> Self {
-        Self { make: Make::Subgraphs(make), is_bounded: true }
+        Self { make: Make::Subgraphs(make), is_bounded: true, device_draws: None }
     }
 
     /// The same sampler, whose draws neither a fanout nor a batch size bounds.
     #[must_use]
     pub const fn unbounded(self) -> Self {
         Self { is_bounded: false, ..self }
+    }
+
+    /// The same sampler, whose draws devices can repeat.
+    #[must_use]
+    pub const fn on_devices(self, describe: DescribeDraws) -> Self {
+        Self { device_draws: Some(describe), ..self }
     }
 
     /// Whether it draws subgraphs, instead of going from seeds.
@@ -222,7 +232,8 @@ pub static TABLE: Table<SamplerKind> = Table::new(
             summary: "k-hop uniform neighbour sampling without replacement",
             source: "Hamilton et al., NeurIPS 2017; FGNN section 2",
             options: &[],
-            make: SamplerKind::hops(|with, _| Ok(Arc::new(neighbor::Neighbor::new(&with.fanout)?)), UNIFORM),
+            make: SamplerKind::hops(|with, _| Ok(Arc::new(neighbor::Neighbor::new(&with.fanout)?)), UNIFORM)
+                .on_devices(device::neighbor),
         },
         Entry {
             name: "full",
@@ -230,14 +241,15 @@ pub static TABLE: Table<SamplerKind> = Table::new(
             source: "",
             options: &[],
             make: SamplerKind::hops(|with, _| Ok(Arc::new(full::Full::new(with.fanout.len())?)), UNIFORM)
-                .unbounded(),
+                .unbounded()
+                .on_devices(device::full),
         },
         Entry {
             name: "weighted",
             summary: "k-hop neighbour sampling by edge weight, with or without replacement",
             source: "Walker, ACM TOMS 1977; Efraimidis and Spirakis, IPL 2006",
             options: &[WEIGHTS, OptionGroup::of::<WeightedOptions>()],
-            make: SamplerKind::hops(weighted::make, inference::of_weighted),
+            make: SamplerKind::hops(weighted::make, inference::of_weighted).on_devices(device::weighted),
         },
         Entry {
             name: "labor",
@@ -251,7 +263,7 @@ pub static TABLE: Table<SamplerKind> = Table::new(
             summary: "the nodes that short random walks visit most, by how often (PinSAGE)",
             source: "Ying et al., KDD 2018, section 3.1",
             options: &[OptionGroup::of::<WalkOptions>(), WALK_LENGTH],
-            make: SamplerKind::hops(random_walk::make, inference::of_walks),
+            make: SamplerKind::hops(random_walk::make, inference::of_walks).on_devices(device::random_walk),
         },
         Entry {
             name: "saint-node",

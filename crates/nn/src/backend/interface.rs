@@ -1,7 +1,7 @@
-//! The operations layers are written against, in groups; a [`Backend`] has them all.
+//! Operations that layers are written against, in groups; a [`Backend`] implements all groups.
 //!
-//! A method takes the struct that describes its operation ([`super::ops`]), checked; layers call
-//! the struct's `run`.
+//! A method takes the checked struct of its operation ([`super::ops`]); layers call the struct's
+//! `run`.
 
 use super::{
     ops::{
@@ -16,10 +16,10 @@ use super::{
 };
 use crate::{Result, View, ViewMut};
 
-/// Shows several matrices, always in the same order.
+/// Visitor of several matrices, always in the same order.
 pub type Matrices<'m> = dyn FnMut(&mut dyn FnMut(View)) + 'm;
 
-/// A kind of device: its name, its queue of work, and all groups of operations.
+/// A kind of device: its name, its work queue, and all groups of operations.
 ///
 /// ```
 /// use graphmill_core::Block;
@@ -37,28 +37,28 @@ pub type Matrices<'m> = dyn FnMut(&mut dyn FnMut(View)) + 'm;
 pub trait Backend:
     DenseOps + AggregationOps + AttentionOps + ElementOps + NormOps + LossOps + UpdateOps + Send + Sync
 {
-    /// The name of the kind of device.
+    /// Name of the kind of device.
     fn name(&self) -> &'static str;
 
-    /// The loss that an operation returned. A backend that queues its work returns a finite
-    /// placeholder instead, so that the backward pass need not wait for it, and waits here.
+    /// Final value of the loss that an operation returned. A backend that queues its work returns a
+    /// finite placeholder from the operation, so that the backward pass need not wait, and waits
+    /// here.
     fn resolve_loss(&self, loss: f64) -> f64 {
         loss
     }
 
-    /// Begins a step that equals an earlier one but for its number: the same shapes in the same
-    /// order. A backend may run such steps in a cheaper way; their results are the same. The step
-    /// lasts until [`Backend::end_replayable_step`], or until the next begins.
+    /// Begins a step that differs from an earlier one only in its number: the same shapes in the
+    /// same order. A backend may run such steps more cheaply, with the same results. The step lasts
+    /// until [`Backend::end_replayable_step`], or until the next one begins.
     fn begin_replayable_step(&self) {}
 
-    /// Ends the step.
+    /// Ends the replayable step.
     fn end_replayable_step(&self) {}
 
-    /// Reports whether an operation failed: the first error is sticky, and later operations do
-    /// nothing.
+    /// Returns the first error of an operation. Errors are sticky: later operations are no-ops.
     ///
     /// # Errors
-    /// The first failure.
+    /// An operation has failed; the first error is returned.
     fn check(&self) -> Result<()> {
         Ok(())
     }
@@ -75,18 +75,18 @@ pub trait Backend:
 /// assert_eq!(c.view().host(), [11.0]);
 /// ```
 pub trait DenseOps: ElementOps {
-    /// See [`Gemm`].
+    /// Runs [`Gemm`].
     fn gemm(&self, op: Checked<Gemm>);
 
-    /// See [`HeadGemm`].
+    /// Runs [`HeadGemm`].
     fn head_gemm(&self, op: Checked<HeadGemm>);
 
-    /// See [`WeightGradients`].
+    /// Runs [`WeightGradients`].
     fn weight_gradients(&self, op: Checked<WeightGradients>) {
         op.into_inner().products().into_iter().for_each(|product| self.gemm(Checked::new(product)));
     }
 
-    /// See [`Dense`].
+    /// Runs [`Dense`].
     fn dense(&self, op: Checked<Dense>) {
         let Dense { x, w, beta, bias, activation, dropout, mut out } = op.into_inner();
         self.gemm(Checked::new(Gemm { a: (x, Side::Plain), b: (w, Side::Plain), beta, c: out.reborrow() }));
@@ -108,22 +108,22 @@ pub trait DenseOps: ElementOps {
 /// assert_eq!(dst.view().host(), [3.0]);
 /// ```
 pub trait AggregationOps {
-    /// See [`Aggregate`].
+    /// Runs [`Aggregate`].
     fn aggregate(&self, op: Checked<Aggregate>);
 
-    /// See [`AggregateTransposed`].
+    /// Runs [`AggregateTransposed`].
     fn aggregate_transposed(&self, op: Checked<AggregateTransposed>);
 
-    /// See [`Hop`].
+    /// Runs [`Hop`].
     fn hop(&self, op: Checked<Hop>);
 
-    /// See [`HopTransposed`].
+    /// Runs [`HopTransposed`].
     fn hop_transposed(&self, op: Checked<HopTransposed>);
 
-    /// See [`AggregateMax`].
+    /// Runs [`AggregateMax`].
     fn aggregate_max(&self, op: Checked<AggregateMax>);
 
-    /// See [`AggregateMaxTransposed`].
+    /// Runs [`AggregateMaxTransposed`].
     fn aggregate_max_transposed(&self, op: Checked<AggregateMaxTransposed>);
 }
 
@@ -139,37 +139,37 @@ pub trait AggregationOps {
 /// assert_eq!(out.view().host(), [20.0, 300.0]);
 /// ```
 pub trait AttentionOps {
-    /// See [`HeadDot`].
+    /// Runs [`HeadDot`].
     fn head_dot(&self, op: Checked<HeadDot>);
 
-    /// See [`HeadDotBackward`].
+    /// Runs [`HeadDotBackward`].
     fn head_dot_backward(&self, op: Checked<HeadDotBackward>);
 
-    /// See [`EdgeSoftmax`].
+    /// Runs [`EdgeSoftmax`].
     fn edge_softmax(&self, op: Checked<EdgeSoftmax>);
 
-    /// See [`EdgeSoftmaxBackward`].
+    /// Runs [`EdgeSoftmaxBackward`].
     fn edge_softmax_backward(&self, op: Checked<EdgeSoftmaxBackward>);
 
-    /// See [`Attend`].
+    /// Runs [`Attend`].
     fn attend(&self, op: Checked<Attend>);
 
-    /// See [`AttendBackward`].
+    /// Runs [`AttendBackward`].
     fn attend_backward(&self, op: Checked<AttendBackward>);
 
-    /// See [`AttendInput`].
+    /// Runs [`AttendInput`].
     fn attend_input(&self, op: Checked<AttendInput>);
 
-    /// See [`AttendInputBackward`].
+    /// Runs [`AttendInputBackward`].
     fn attend_input_backward(&self, op: Checked<AttendInputBackward>);
 
-    /// See [`AttendInputTransposed`].
+    /// Runs [`AttendInputTransposed`].
     fn attend_input_transposed(&self, op: Checked<AttendInputTransposed>);
 
-    /// See [`HeadMean`].
+    /// Runs [`HeadMean`].
     fn head_mean(&self, op: Checked<HeadMean>);
 
-    /// See [`HeadMeanBackward`].
+    /// Runs [`HeadMeanBackward`].
     fn head_mean_backward(&self, op: Checked<HeadMeanBackward>);
 }
 
@@ -185,43 +185,43 @@ pub trait AttentionOps {
 /// assert_eq!(dst.view().host(), [70.0, 50.0]);
 /// ```
 pub trait ElementOps {
-    /// See [`Gather`].
+    /// Runs [`Gather`].
     fn gather(&self, op: Checked<Gather>);
 
-    /// See [`Add`].
+    /// Runs [`Add`].
     fn add(&self, op: Checked<Add>);
 
-    /// See [`AddDot`].
+    /// Runs [`AddDot`].
     fn add_dot(&self, op: Checked<AddDot>) {
         let AddDot { x, y, out } = op.into_inner();
         out.host()[0] += self.dot(x, y) as f32;
     }
 
-    /// See [`DropStored`].
+    /// Runs [`DropStored`].
     fn drop_stored(&self, op: Checked<DropStored>);
 
-    /// See [`EpilogueForward`].
+    /// Runs [`EpilogueForward`].
     fn epilogue(&self, op: Checked<EpilogueForward>);
 
-    /// See [`EpilogueBackward`].
+    /// Runs [`EpilogueBackward`].
     fn epilogue_backward(&self, op: Checked<EpilogueBackward>);
 
-    /// Every element becomes `value`, whatever it was.
+    /// Sets every element to `value`, even NaN.
     fn fill(&self, value: f32, x: ViewMut);
 
     /// `x = alpha x`.
     fn scale(&self, alpha: f32, x: ViewMut);
 
-    /// `dst = src`, of one shape.
+    /// `dst = src`, of equal shapes.
     fn copy(&self, src: View, dst: ViewMut);
 
     /// `out = out + the column sums of x`: `R x F` to `1 x F`.
     fn add_column_sums(&self, x: View, out: ViewMut);
 
-    /// The sum of `x * y`, of one shape, in f64.
+    /// Sum of `x * y`, of equal shapes, in f64.
     fn dot(&self, x: View, y: View) -> f64;
 
-    /// The sum of the squares of all values of several matrices, in f64.
+    /// Sum of the squares of all values of several matrices, in f64.
     fn squares(&self, matrices: &mut Matrices) -> f64 {
         let mut sum = 0.0;
         matrices(&mut |x| sum += self.dot(x, x));
@@ -240,25 +240,25 @@ pub trait ElementOps {
 /// assert_eq!((norms.view().host(), out.view().host()), (&[5.0][..], &[0.6, 0.8][..]));
 /// ```
 pub trait NormOps {
-    /// See [`BatchNormForward`].
+    /// Runs [`BatchNormForward`].
     fn batch_norm(&self, op: Checked<BatchNormForward>);
 
-    /// See [`BatchNormApply`].
+    /// Runs [`BatchNormApply`].
     fn batch_norm_apply(&self, op: Checked<BatchNormApply>);
 
-    /// See [`BatchNormBackward`].
+    /// Runs [`BatchNormBackward`].
     fn batch_norm_backward(&self, op: Checked<BatchNormBackward>);
 
-    /// See [`LayerNormForward`].
+    /// Runs [`LayerNormForward`].
     fn layer_norm(&self, op: Checked<LayerNormForward>);
 
-    /// See [`LayerNormBackward`].
+    /// Runs [`LayerNormBackward`].
     fn layer_norm_backward(&self, op: Checked<LayerNormBackward>);
 
-    /// See [`L2NormForward`].
+    /// Runs [`L2NormForward`].
     fn l2_norm(&self, op: Checked<L2NormForward>);
 
-    /// See [`L2NormBackward`].
+    /// Runs [`L2NormBackward`].
     fn l2_norm_backward(&self, op: Checked<L2NormBackward>);
 }
 
@@ -273,13 +273,13 @@ pub trait NormOps {
 /// assert!((loss - 2f64.ln()).abs() < 1e-6);
 /// ```
 pub trait LossOps {
-    /// See [`SoftmaxCrossEntropy`].
+    /// Runs [`SoftmaxCrossEntropy`].
     fn softmax_cross_entropy(&self, op: Checked<SoftmaxCrossEntropy>) -> f64;
 
-    /// See [`SigmoidCrossEntropy`].
+    /// Runs [`SigmoidCrossEntropy`].
     fn sigmoid_cross_entropy(&self, op: Checked<SigmoidCrossEntropy>) -> f64;
 
-    /// Each row's softmax, in place.
+    /// Softmax of each row, in place.
     fn softmax(&self, x: ViewMut);
 
     /// `1 / (1 + e^-x)`, in place.
@@ -299,9 +299,9 @@ pub trait LossOps {
 /// assert_eq!(value.view().host(), [-1.0]);
 /// ```
 pub trait UpdateOps {
-    /// See [`AdamUpdate`].
+    /// Runs [`AdamUpdate`].
     fn adam(&self, op: Checked<AdamUpdate>);
 
-    /// See [`SgdUpdate`].
+    /// Runs [`SgdUpdate`].
     fn sgd(&self, op: Checked<SgdUpdate>);
 }

@@ -1,18 +1,18 @@
-//! The operations layers are written against ([`Backend`]), and their implementations: the
-//! processor ([`Cpu`]), and plain formulas to test against ([`Reference`]).
+//! Operations that layers are written against ([`Backend`]), and their implementations: the CPU
+//! ([`Cpu`]), and plain formulas for tests ([`Reference`]).
 //!
 //! An operation is a struct of [`ops`] with its formula and shapes; its `run` checks the shapes and
-//! calls the backend's method. Every operation is deterministic: the same bits for any number of
-//! threads.
+//! calls the backend's method. Every operation is deterministic: its bits do not depend on the
+//! number of threads.
 //!
-//! Sparse rows ([`crate::View::sparse`]) are read by the products, as their first factor, by
-//! [`ops::Add`], and by [`ops::Gather`], also from a table. Their products stay in f32 whatever the
-//! backend's precision: they are bound by memory.
+//! Sparse rows ([`crate::View::sparse`]) are supported as the first factor of products, in
+//! [`ops::Add`], and in [`ops::Gather`], also from a table. Their products stay in f32 at every
+//! precision of the backend, because they are bound by memory.
 //!
-//! To add an operation, write its struct in [`ops`] with its check, give its group ([`DenseOps`],
-//! [`AggregationOps`], [`AttentionOps`], [`ElementOps`], [`NormOps`], [`LossOps`], [`UpdateOps`]) a
-//! method that takes it and its row in `run`, and write its formula in `reference` and its kernels
-//! in `cpu` and in the crate of the NVIDIA backend.
+//! To add an operation, write its struct with its check in [`ops`], add a method that takes it to
+//! its group ([`DenseOps`], [`AggregationOps`], [`AttentionOps`], [`ElementOps`], [`NormOps`],
+//! [`LossOps`], [`UpdateOps`]) and a row to `run`, and write its formula in `reference` and its
+//! kernels in `cpu` and in the crate of the NVIDIA backend.
 
 mod arg_max;
 pub mod cpu;

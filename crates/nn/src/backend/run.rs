@@ -1,4 +1,4 @@
-//! `run` of each operation: the struct and the backend's method.
+//! The `run` method of each operation, which calls the backend's method.
 
 use super::{
     interface::Backend,
@@ -12,14 +12,14 @@ use super::{
     },
 };
 
-/// Gives each operation its `run`, by the method of the backend.
+/// Generates `run` for each operation from the name of the backend's method.
 macro_rules! operations {
     ($($name:ident: $method:ident $(-> $out:ty)?;)*) => {$(
         impl $name<'_> {
             /// Checks the shapes and runs the operation on a backend.
             ///
             /// # Panics
-            /// The shapes do not fit.
+            /// The shapes are incompatible.
             pub fn run(self, backend: &dyn Backend) $(-> $out)? {
                 backend.$method(Checked::new(self))
             }

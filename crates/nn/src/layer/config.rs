@@ -1,32 +1,32 @@
-//! The values a layer is made from.
+//! Configuration of a single layer.
 
 use graphmill_core::options::OwnOptions;
 
 use crate::backend::Activation;
 
-/// The values a layer is made from. A layer reads those that concern it.
+/// Configuration of a single layer, which reads the fields that concern it.
 #[derive(Clone, Debug)]
 pub struct LayerConfig {
-    /// `F`.
+    /// Width of the input rows, `F`.
     pub in_dim: usize,
-    /// `O`, the width of the output rows (all heads together where they are concatenated).
+    /// Width of the output rows, `O` (over all heads together if they are concatenated).
     pub out_dim: usize,
-    /// Whether the outputs of several heads stand side by side (each `O / H` wide) or are averaged
-    /// (each `O` wide).
+    /// If true, the outputs of several heads are concatenated (each `O / H` wide); if false, they
+    /// are averaged (each `O` wide).
     pub concat: bool,
-    /// Whether a bias is added.
+    /// If true, the layer adds a bias.
     pub bias: bool,
-    /// Batch normalisation inside the layer's own MLP (GIN).
+    /// Batch normalization inside the layer's MLP (GIN).
     pub batch_norm: bool,
-    /// The model's activation, for a layer that applies it inside (PinSAGE).
+    /// Activation of the model, for a layer that applies it internally (PinSAGE).
     pub activation: Activation,
-    /// Whether the output rows are the classes' scores.
+    /// True if the output rows are the classes' scores.
     pub classifies: bool,
-    /// Hops of the whole layer ([`super::hops`]).
+    /// Number of hops of the whole layer ([`super::hops`]).
     pub hops: usize,
-    /// The number of this hop, from 1.
+    /// Index of this hop, from 1.
     pub hop: usize,
-    /// Root of the random streams of the initial weights.
+    /// Root of the random streams for the initial weights.
     pub key: u64,
     /// Options of the layers.
     pub own: OwnOptions,

@@ -26,7 +26,7 @@ use crate::{
 /// Slope of the leaky ReLU for negative scores (section 3.3 of the paper).
 const SLOPE: f32 = 0.2;
 
-/// The graph attentional operator from *Graph Attention Networks* (Velickovic et al., ICLR 2018,
+/// The graph attentional operator (Velickovic et al., *Graph Attention Networks*, ICLR 2018,
 /// equations 1 to 6). With `z = x W` and for each head `h`:
 ///
 /// ```text
@@ -35,22 +35,23 @@ const SLOPE: f32 = 0.2;
 /// out[v] = sum over u of dropout(alpha[u, v]) z[u] + b
 /// ```
 ///
-/// Heads stand side by side (`concat`, equation 5) or are averaged (equation 6, for the last
-/// layer). The paper's `a` is split into its two halves, as every implementation does. A
-/// destination attends to itself once, besides any self-loop among its edges.
+/// Heads are concatenated (`concat`, equation 5) or averaged (equation 6, for the last layer). The
+/// paper's `a` is split into its two halves, as in every implementation. A destination attends to
+/// itself once, besides any self-loop among its edges.
 ///
-/// Transform first costs `S F H C + 2 S H C + E H C` multiplications, with `C` the width of a head.
+/// Transform first costs `S F H C + 2 S H C + E H C` multiplications, where `C` is the width of a
+/// head.
 ///
-/// Aggregate first: the heads' scores are linear in the input rows, and so are the sums,
+/// Aggregate first uses that the heads' scores and sums are linear in the input rows:
 ///
 /// ```text
 /// a_source . z[u] = x[u] . w_source,   w_source = W_h a_source                         F per head
 /// out[v] = (sum over u of dropout(alpha[u, v]) x[u]) W_h + b
 /// ```
 ///
-/// so every head aggregates input rows, and only destinations are transformed: `2 E H F + D F H C`
-/// multiplications, and a row is read once for all heads. The gradient of `w_source` is carried on
-/// to `W_h` and `a_source` by the product rule: with `g` that of the scores,
+/// Every head aggregates input rows, and only destinations are transformed: `2 E H F + D F H C`
+/// multiplications, and a row is read once for all heads. The gradient of `w_source` reaches `W_h`
+/// and `a_source` by the product rule. With `g` the gradient of the scores:
 /// `g_w = sum over entries of g[u, v] x[u]`, `g_W = g_w a^T + ...` and `g_a = W^T g_w`.
 ///
 /// # Shapes
@@ -69,19 +70,19 @@ pub struct Gat {
 }
 
 impl Gat {
-    /// A layer `F` to `O` with `heads` heads.
+    /// Creates a layer of widths `F` and `O` with `heads` heads.
     ///
     /// # Errors
-    /// There is no head, or `O` is not a multiple of the heads that are to stand side by side.
+    /// `heads` is 0, or `O` is not a multiple of the heads that are concatenated.
     pub fn make(config: &LayerConfig) -> Result<Box<dyn Layer>> {
         let &LayerConfig { in_dim, out_dim, concat, bias, key, .. } = config;
         let options = config.own.get::<GatOptions>();
         let heads = if concat { options.heads } else { options.out_heads };
         if heads == 0 {
-            return Err(Error::config("heads", heads, "attention needs at least one head"));
+            return Err(Error::config("heads", heads, "must be at least 1"));
         }
         if concat && !out_dim.is_multiple_of(heads) {
-            let message = format!("{out_dim} columns cannot be divided among them; choose a divisor");
+            let message = format!("does not divide {out_dim} columns; use a divisor");
             return Err(Error::config("heads", heads, message));
         }
         let head_dim = if concat { out_dim / heads } else { out_dim };
@@ -99,7 +100,7 @@ impl Gat {
         }))
     }
 
-    /// Columns of all heads, `H C`.
+    /// Number of columns of all heads, `H C`.
     fn width(&self) -> usize {
         self.linear.out_dim()
     }
@@ -113,7 +114,7 @@ impl Gat {
         Epilogue { activation: Activation::Identity, dropout }
     }
 
-    /// The heads' rows from the aggregated ones, `D x H F` to `D x O`.
+    /// Computes the heads' rows from the aggregated ones, `D x H F` to `D x O`.
     fn multiply(&self, pass: &Pass, rows: View, all_heads: &mut Matrix, out: ViewMut) {
         let (backend, heads, weight) = (pass.backend, self.heads, self.linear.weight().value.view());
         if self.is_mean() {
@@ -126,7 +127,7 @@ impl Gat {
         }
     }
 
-    /// The gradient of the heads' rows, `D x H C`, from that of the output rows.
+    /// Gradient of the heads' rows, `D x H C`, from that of the output rows.
     fn heads_grad<'a>(&self, pass: &Pass, grad: View<'a>, all_heads: &'a mut Matrix) -> View<'a> {
         if !self.is_mean() {
             return grad;
@@ -198,7 +199,7 @@ impl Gat {
         }
     }
 
-    /// [`Layer::backward`] of [`ProductOrder::AggregateFirst`], behind the epilogue.
+    /// [`Layer::backward`] in [`ProductOrder::AggregateFirst`], before the epilogue.
     fn backward_aggregated(
         &mut self,
         pass: &Pass,
@@ -264,7 +265,7 @@ impl Gat {
         }
     }
 
-    /// [`Layer::backward`] of [`ProductOrder::TransformFirst`], behind the epilogue.
+    /// [`Layer::backward`] in [`ProductOrder::TransformFirst`], before the epilogue.
     fn backward_transformed(
         &mut self,
         pass: &Pass,
@@ -311,7 +312,7 @@ impl Gat {
         let Param { value, grad: a_grad, .. } = &mut self.source;
         let (a, a_grad, grad) = (value.view(), a_grad.view_mut(), source_grad.view());
         HeadDotBackward { z: z.view(), a, heads, grad, z_grad: z_grad.view_mut(), a_grad }.run(backend);
-        // only destinations are targets, and they come first
+        // only destinations are targets, and they are the first sources
         let dst = 0..block.num_dst;
         let Param { value, grad: a_grad, .. } = &mut self.target;
         let (a, a_grad) = (value.view(), a_grad.view_mut());
@@ -325,43 +326,43 @@ impl Gat {
     }
 }
 
-/// The tables of transformed rows: `z`, and the two parts of the scores (`S x H`).
+/// Tables of transformed rows: `z`, and the two parts of the scores (`S x H`).
 fn tables(transformed: &[Matrix]) -> &[Matrix; 3] {
-    transformed.try_into().expect("three tables are transformed")
+    transformed.try_into().expect("three tables of transformed rows")
 }
 
-/// The matrices of a pass.
+/// Matrices of a pass.
 #[derive(Clone, Debug, Default)]
 struct State {
     alpha: Matrix,
     /// `alpha` after dropout; only with dropout.
     dropped: Matrix,
-    /// The heads' rows or their gradient, `D x H C`; only if they are averaged.
+    /// Rows of the heads or their gradient, `D x H C`; only if they are averaged.
     all_heads: Matrix,
     transformed: Transformed,
     aggregated: Aggregated,
 }
 
-/// The matrices of [`ProductOrder::TransformFirst`].
+/// Matrices of [`ProductOrder::TransformFirst`].
 #[derive(Clone, Debug, Default)]
 struct Transformed {
     alpha_grad: Matrix,
-    /// As large as `alpha`.
+    /// Scratch of the shape of `alpha`.
     scratch: Matrix,
-    /// The gradients of the scores' parts, `S x H`.
+    /// Gradients of the scores' parts, `S x H`.
     source_grad: Matrix,
     target_grad: Matrix,
     z_grad: Matrix,
 }
 
-/// The matrices of [`ProductOrder::AggregateFirst`].
+/// Matrices of [`ProductOrder::AggregateFirst`].
 #[derive(Clone, Debug, Default)]
 struct Aggregated {
     score: Matrix,
     /// The two halves of the scores' vectors, `F x H`.
     source: Matrix,
     target: Matrix,
-    /// The aggregated rows, `D x H F`.
+    /// Aggregated rows, `D x H F`.
     rows: Matrix,
     rows_grad: Matrix,
     score_grad: Matrix,
@@ -395,7 +396,8 @@ impl Layer for Gat {
 
     fn transform(&self, pass: &Pass, x: View, at: usize, tables: &mut [Matrix]) {
         let rows = at..at + x.num_rows();
-        let [z, source, target]: &mut [Matrix; 3] = tables.try_into().expect("three tables are filled");
+        let [z, source, target]: &mut [Matrix; 3] =
+            tables.try_into().expect("three tables of transformed rows");
         self.linear.forward_product(pass, x, 0.0, z.rows_mut(rows.clone()));
         let z = z.rows(rows.clone());
         HeadDot { z, a: self.source.value.view(), heads: self.heads, out: source.rows_mut(rows.clone()) }
@@ -451,7 +453,7 @@ impl Layer for Gat {
     }
 }
 
-/// The aggregates of a row: the heads' weighted sums of input rows, side by side.
+/// The aggregates of a row are the heads' weighted sums of input rows, side by side.
 impl ReusableLayer for Gat {
     fn aggregate_dims(&self) -> Vec<usize> {
         vec![self.heads * self.spec.in_dim]

@@ -1,4 +1,4 @@
-//! Graph convolution: the plainest layer, and the one to copy for a new one.
+//! Graph convolution, the simplest layer and the template for new ones.
 
 use graphmill_core::{block::Aggregation, keyed};
 
@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{Matrix, Result, View, ViewMut, backend::AggregationWeights};
 
-/// The graph convolutional operator from *Semi-Supervised Classification with Graph Convolutional
-/// Networks* (Kipf and Welling, ICLR 2017, equations 2 and 8):
+/// The graph convolutional operator (Kipf and Welling, *Semi-Supervised Classification with Graph
+/// Convolutional Networks*, ICLR 2017, equations 2 and 8):
 ///
 /// ```text
 /// out = A_hat x W + b,   A_hat = (D+I)^(-1/2) (A+I) (D+I)^(-1/2)
@@ -17,7 +17,7 @@ use crate::{Matrix, Result, View, ViewMut, backend::AggregationWeights};
 /// ```
 ///
 /// The coefficients are the block's weights ([`graphmill_core::Block::edge_weight`] and
-/// [`graphmill_core::Block::self_weight`]); the loader corrects them for edges that a sampler left
+/// [`graphmill_core::Block::self_weight`]), which the loader corrects for edges that a sampler left
 /// out.
 ///
 /// Aggregate first costs `E F + D F O` multiplications, transform first `E O + S F O`.
@@ -32,10 +32,10 @@ pub struct Gcn {
 }
 
 impl Gcn {
-    /// A layer `F` to `O`.
+    /// Creates a layer of widths `F` and `O`.
     ///
     /// # Errors
-    /// None; the signature is the table's.
+    /// Never; the table requires the signature.
     pub fn make(config: &LayerConfig) -> Result<Box<dyn Layer>> {
         let &LayerConfig { in_dim, out_dim, bias, key, .. } = config;
         let spec = LayerSpec {

@@ -14,21 +14,21 @@ use crate::{
     cost::ProductOrder,
 };
 
-/// The graph isomorphism operator from *How Powerful are Graph Neural Networks?* (Xu, Hu, Leskovec
-/// and Jegelka, ICLR 2019, equation 4.1):
+/// The graph isomorphism operator (Xu, Hu, Leskovec and Jegelka, *How Powerful are Graph Neural
+/// Networks?*, ICLR 2019, equation 4.1):
 ///
 /// ```text
 /// out[v] = MLP((1 + eps) x[v] + sum over in-neighbours u of x[u])
 /// MLP(h) = relu(norm(h W_1 + b_1)) W_2 + b_2
 /// ```
 ///
-/// `eps` is learned and starts at 0; `norm` is batch normalisation or nothing. Where the block
-/// stores edge weights (an estimator's coefficients) they weigh the sum: samplers of subgraphs,
-/// `labor` and `weighted` store what makes it an estimate of the sum over all neighbours, while
-/// `neighbor` stores none, and the sum is over those it drew.
+/// `eps` is learned and starts at 0; `norm` is batch normalization or absent. If the block stores
+/// edge weights (an estimator's coefficients), they weight the sum: subgraph samplers, `labor` and
+/// `weighted` store weights that make it an estimate of the sum over all neighbours. `neighbor`
+/// stores no weights, and the sum runs over the drawn neighbours.
 ///
-/// The MLP is not linear, but its first product is, and may come before the sum. Aggregate first
-/// costs `E F + D F O + D O^2` multiplications, transform first `S F O + E O + D O^2`.
+/// The MLP is not linear, but its first product is and may precede the sum. Aggregate first costs
+/// `E F + D F O + D O^2` multiplications, transform first `S F O + E O + D O^2`.
 ///
 /// # Shapes
 /// - `eps`: `1 x 1`; `mlp.0.weight`: `F x O`; `mlp.1.weight`: `O x O`; biases: `1 x O`
@@ -45,10 +45,10 @@ pub struct Gin {
 const RELU: Epilogue = Epilogue { activation: Activation::Relu, dropout: Dropout::NONE };
 
 impl Gin {
-    /// A layer `F` to `O`, the MLP's inner width being `O`.
+    /// Creates a layer of widths `F` and `O`, with an MLP of inner width `O`.
     ///
     /// # Errors
-    /// None; the signature is the table's.
+    /// Never; the table requires the signature.
     pub fn make(config: &LayerConfig) -> Result<Box<dyn Layer>> {
         let &LayerConfig { in_dim, out_dim, bias, batch_norm, key, .. } = config;
         let key = |part| keyed::key(&[key, part]);
@@ -67,7 +67,7 @@ impl Gin {
     }
 }
 
-/// The sum that the MLP reads.
+/// Coefficients of the sum that the MLP reads.
 fn weights<'a>(eps: &'a Param, block: &Block) -> AggregationWeights<'a> {
     AggregationWeights {
         edge: super::stored_or(block, EdgeWeight::One),
@@ -75,18 +75,18 @@ fn weights<'a>(eps: &'a Param, block: &Block) -> AggregationWeights<'a> {
     }
 }
 
-/// The matrices of a pass.
+/// Matrices of a pass.
 #[derive(Clone, Debug, Default)]
 struct State {
     first: Propagated,
     /// `h W_1 + b_1`, `D x O`; only with a norm.
     inner: Matrix,
-    /// What the norm leaves to its backward pass.
+    /// Matrices that the norm saves for its backward pass.
     norm: [Matrix; 2],
-    /// The hidden rows, `D x O`.
+    /// Hidden rows, `D x O`.
     hidden: Matrix,
     hidden_grad: Matrix,
-    /// Own rows, `D x F`; only of a global block, in training.
+    /// Own rows, `D x F`; only for a global block, in training.
     own: Matrix,
 }
 
@@ -158,12 +158,12 @@ impl Layer for Gin {
         };
         let bias = self.first.linear.bias_mut();
         after_first.backward(backend, bias, hidden.view(), hidden_grad.view_mut());
-        let wants_input_grad = x_grad.is_some();
+        let needs_input_grad = x_grad.is_some();
         let (hidden_grad, weights) = (hidden_grad.view(), weights(&self.eps, input.block));
         self.first.backward(pass, input, weights, hidden_grad, first, x_grad);
         let (own, grad) = match input.order {
             ProductOrder::AggregateFirst => {
-                if !wants_input_grad {
+                if !needs_input_grad {
                     self.first.aggregated_grad(pass, hidden_grad, &mut first.through);
                 }
                 (input.saved_own_rows(own), first.through.view())

@@ -1,11 +1,12 @@
-//! The traits that layers implement, and what passes through them.
+//! The traits of layers, and the values that pass through them.
 //!
 //! A layer turns source rows into destination rows, in one of two [`ProductOrder`]s. Transform
-//! first: [`Layer::transform`] works row by row (nothing about the graph), then [`Layer::forward`]
-//! aggregates the transformed rows over a block and adds what depends on the destination.
-//! Full-neighbour inference uses the two apart (every row is transformed once, then chunks of
-//! destinations are aggregated). Aggregate first: [`Layer::forward`] aggregates the input rows and
-//! transforms the destinations; it reads nothing but the rows that the block names, so the block
+//! first: [`Layer::transform`] works row by row, independently of the graph, then
+//! [`Layer::forward`] aggregates the transformed rows over a block and adds the terms that depend
+//! on the destination. Full-neighbour inference uses the two separately: every row is transformed
+//! once, then chunks of destinations are aggregated. Aggregate first: [`Layer::forward`] aggregates
+//! the input rows and transforms the destinations. It reads only the rows that the block names, so
+//! the block may be global.
 //! may be global.
 
 use graphmill_core::{Block, block::Aggregation};
@@ -16,31 +17,32 @@ use crate::{
     cost::{self, BlockShape, ProductOrder, Purpose},
 };
 
-/// The fixed properties of a layer.
+/// Fixed properties of a layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerSpec {
-    /// `F`, the width of its input rows.
+    /// Width of the input rows, `F`.
     pub in_dim: usize,
-    /// `O`, the width of its output rows.
+    /// Width of the output rows, `O`.
     pub out_dim: usize,
-    /// The orders it can work in. A layer whose transformation is not linear (pooling) knows only
-    /// [`ProductOrder::TransformFirst`]; one that does not know that order cannot read sparse rows.
+    /// Supported orders. A layer whose transformation is not linear (pooling) supports only
+    /// [`ProductOrder::TransformFirst`]; a layer without that order cannot read sparse rows.
     pub orders: &'static [ProductOrder],
-    /// The widths of the tables that [`Layer::transform`] fills; empty for a layer that cannot
+    /// Widths of the tables that [`Layer::transform`] fills; empty for a layer that cannot
     /// transform first.
     pub transformed: Vec<usize>,
-    /// Use of the neighbours' rows: with [`Aggregation::Symmetric`] the loader must fill the
-    /// blocks' symmetric-normalisation weights, with the others it may store an estimator's.
+    /// Aggregation of the neighbours' rows. With [`Aggregation::Symmetric`] the loader must fill
+    /// the blocks' symmetric-normalization weights; with the others it may store an estimator's
+    /// weights.
     pub aggregation: Aggregation,
-    /// Whether [`Layer::forward`] reads [`LayerInput::x`] when it is given transformed rows.
+    /// True if [`Layer::forward`] reads [`LayerInput::x`] even if it is given transformed rows.
     pub combines_own_rows: bool,
-    /// Whether its rows are activated already: a model then does not activate them again.
+    /// True if the output rows are already activated, so that a model does not activate them again.
     pub is_activated: bool,
-    /// The products it is the sum of, if it is nothing else.
+    /// Products whose sum is the layer, if it is such a sum.
     pub products: Option<Products>,
 }
 
-/// The `F x O` products of a layer that is a sum of such products.
+/// Number of `F x O` products in a layer that is a sum of such products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Products {
     /// Products with neighbours' rows.
@@ -50,7 +52,7 @@ pub struct Products {
 }
 
 impl LayerSpec {
-    /// A layer `F` to `O` that aggregates first.
+    /// A layer of widths `F` and `O` that only aggregates first.
     pub fn aggregate_first(in_dim: usize, out_dim: usize) -> Self {
         Self {
             in_dim,
@@ -64,37 +66,37 @@ impl LayerSpec {
         }
     }
 
-    /// A layer `F` to `O` that transforms first, to tables of these widths.
+    /// A layer of widths `F` and `O` that only transforms first, to tables of these widths.
     pub fn transform_first(in_dim: usize, out_dim: usize, transformed: Vec<usize>) -> Self {
         let orders = &[ProductOrder::TransformFirst];
         Self { orders, transformed, ..Self::aggregate_first(in_dim, out_dim) }
     }
 
-    /// A layer `F` to `O` that knows both orders, and transforms to tables of these widths.
+    /// A layer of widths `F` and `O` that supports both orders, with tables of these widths.
     pub fn both_orders(in_dim: usize, out_dim: usize, transformed: Vec<usize>) -> Self {
         let orders = &[ProductOrder::AggregateFirst, ProductOrder::TransformFirst];
         Self { orders, transformed, ..Self::aggregate_first(in_dim, out_dim) }
     }
 }
 
-/// The rows that a layer reads, and the block it reads them through.
+/// Rows that a layer reads, and the block through which it reads them.
 #[derive(Clone, Copy, Debug)]
 pub struct LayerInput<'a> {
-    /// The order of the products, one of [`LayerSpec::orders`].
+    /// Order of the products, one of [`LayerSpec::orders`].
     pub order: ProductOrder,
-    /// The edges. A global block is meant for [`ProductOrder::AggregateFirst`]; in the other order
-    /// the whole table is transformed.
+    /// Edges. Use a global block with [`ProductOrder::AggregateFirst`]: in the other order, the
+    /// whole table is transformed.
     pub block: &'a Block,
-    /// The input rows of all sources, `S x F`, or a whole table for a global block.
+    /// Input rows of all sources, `S x F`, or a whole table for a global block.
     pub x: View<'a>,
-    /// The tables that [`Layer::transform`] filled from the rows of all sources, in
+    /// Tables that [`Layer::transform`] filled from the rows of all sources, in
     /// [`ProductOrder::TransformFirst`]; empty in the other order.
     pub transformed: &'a [Matrix],
 }
 
 impl<'a> LayerInput<'a> {
-    /// The destinations' own rows, `D x F`: without a copy the prefix of a local block's rows,
-    /// gathered into `scratch` for a global block.
+    /// Own rows of the destinations, `D x F`: the prefix of a local block's rows, without a copy,
+    /// or rows gathered into `scratch` for a global block.
     pub fn own_rows(&self, pass: &Pass, scratch: &'a mut Matrix) -> View<'a> {
         if let Some(ids) = &self.block.dst_ids {
             gather_rows(pass.backend, self.x, ids, scratch);
@@ -102,8 +104,7 @@ impl<'a> LayerInput<'a> {
         self.saved_own_rows(scratch)
     }
 
-    /// The rows that [`LayerInput::own_rows`] gave in the forward pass, with its `scratch`
-    /// unchanged.
+    /// The result of [`LayerInput::own_rows`] in the forward pass, if its `scratch` is unchanged.
     pub fn saved_own_rows(&self, scratch: &'a Matrix) -> View<'a> {
         match self.block.dst_ids {
             Some(_) => scratch.view(),
@@ -111,39 +112,39 @@ impl<'a> LayerInput<'a> {
         }
     }
 
-    /// Asserts that the block leaves no source out of its gradients: a backward pass through
-    /// transformed rows reads the gradients of all of them.
+    /// Asserts that the block does not leave sources out of its gradients, because a backward pass
+    /// through transformed rows reads the gradients of all sources.
     ///
     /// # Panics
-    /// The block leaves sources out.
+    /// The block leaves out sources.
     pub fn assert_unrestricted(&self) {
         let block = self.block;
         assert!(
             block.num_grad_src() == block.num_src,
-            "gradients of {} sources of {}: a layer that transforms first needs all (Model::may_restrict)",
+            "gradients of {} of {} sources: a layer that transforms first requires all (Model::may_restrict)",
             block.num_grad_src(),
             block.num_src
         );
     }
 }
 
-/// The gradients that a backward pass reads and writes.
+/// Gradients that a backward pass reads and writes.
 #[derive(Debug)]
 pub struct LayerGrads<'a> {
-    /// The output of the forward pass, `D x O`.
+    /// Output of the forward pass, `D x O`.
     pub y: View<'a>,
-    /// Its gradient, `D x O`; becomes the gradient before the epilogue, so with [`Epilogue::NONE`]
-    /// it is unchanged.
+    /// Gradient of the output, `D x O`; becomes the gradient before the epilogue, so
+    /// [`Epilogue::NONE`] leaves it unchanged.
     pub grad: &'a mut Matrix,
-    /// The gradient of the input rows, if it is wanted: overwritten, and resized to
+    /// Gradient of the input rows, if requested: overwritten, and resized to
     /// [`Block::num_grad_src`] rows of `F`.
     pub x_grad: Option<&'a mut Matrix>,
 }
 
 /// A graph layer.
 ///
-/// Six methods make a layer; the others have defaults that suit most. A layer derives `Clone`, and
-/// keeps matrices that the backward pass reads in a struct of its own ([`Saved::state`]).
+/// Six methods make a layer; the defaults of the others suit most layers. A layer derives `Clone`,
+/// and a struct of its own holds the matrices that the backward pass reads ([`Saved::state`]).
 ///
 /// ```
 /// use graphmill_core::block::Aggregation;
@@ -215,31 +216,31 @@ pub struct LayerGrads<'a> {
 /// # Ok::<(), graphmill_nn::Error>(())
 /// ```
 pub trait Layer: CloneLayer + Send + Sync {
-    /// The properties that do not change once it is made.
+    /// Fixed properties of the layer.
     fn spec(&self) -> &LayerSpec;
 
-    /// Shows every parameter, always in the same order.
+    /// Visits every parameter, always in the same order.
     fn visit<'a>(&'a self, see: &mut dyn FnMut(&'a Param));
 
-    /// Shows every parameter for change, in the order of [`Layer::visit`].
+    /// Visits every parameter mutably, in the order of [`Layer::visit`].
     fn visit_mut(&mut self, see: &mut dyn FnMut(&mut Param));
 
-    /// Transforms rows before any aggregation: `x` (`R x F`) to rows `at..at + R` of each table,
-    /// which have at least so many rows and the widths [`LayerSpec::transformed`]. A layer that
-    /// only aggregates first has no tables, and nothing to do here.
+    /// Transforms rows before any aggregation: `x` (`R x F`) to rows `at..at + R` of each table.
+    /// The tables have at least that many rows and the widths [`LayerSpec::transformed`]. Does
+    /// nothing in a layer that only aggregates first.
     fn transform(&self, _pass: &Pass, _x: View, _at: usize, _tables: &mut [Matrix]) {}
 
-    /// The layer's formula, then the epilogue: `S x F` to `D x O`. In
-    /// [`ProductOrder::TransformFirst`] the rows are transformed already.
+    /// Computes the layer's formula, then the epilogue: `S x F` to `D x O`. In
+    /// [`ProductOrder::TransformFirst`] the rows are already transformed.
     fn forward(&self, pass: &Pass, input: &LayerInput, epilogue: Epilogue, saved: &mut Saved, out: ViewMut);
 
-    /// The gradients of the last [`Layer::forward`], whose arguments are given again: adds to every
-    /// parameter's `grad`.
+    /// Computes the gradients of the last [`Layer::forward`], which had the same arguments, and
+    /// adds to every parameter's `grad`.
     ///
-    /// In [`ProductOrder::TransformFirst`] the layer's own weights need the gradients of all
-    /// sources, and the block leaves none out. A local block must be transposed if
-    /// [`needs_transposed`] says so; with a global one there is no `x_grad` and the order is
-    /// [`ProductOrder::AggregateFirst`].
+    /// In [`ProductOrder::TransformFirst`] the layer's weights need the gradients of all sources,
+    /// so the block must not leave any out. A local block must be transposed if
+    /// [`needs_transposed`] returns true. A global block requires [`ProductOrder::AggregateFirst`]
+    /// and no `x_grad`.
     fn backward(
         &mut self,
         pass: &Pass,
@@ -255,19 +256,20 @@ pub trait Layer: CloneLayer + Send + Sync {
         cost::cost(order, shape, spec.in_dim, spec.out_dim, purpose)
     }
 
-    /// The layer as one that works on saved aggregates, if it is linear behind its aggregation.
+    /// The layer as a [`ReusableLayer`], if it is linear behind its aggregation.
     fn as_reusable(&self) -> Option<&dyn ReusableLayer> {
         None
     }
 
-    /// The same for change.
+    /// The layer as a mutable [`ReusableLayer`].
     fn as_reusable_mut(&mut self) -> Option<&mut dyn ReusableLayer> {
         None
     }
 }
 
-/// A layer that is linear behind its aggregation: rows can be made from saved aggregates, and hand
-/// their gradient to the weights through them. `H` rows, without bias.
+/// A layer that is linear behind its aggregation, so that rows can be computed from saved
+/// aggregates and pass their gradient to the weights through them. `H` is the number of rows; the
+/// bias is not included.
 ///
 /// ```
 /// use graphmill_nn::layer::{LayerConfig, TABLE};
@@ -279,12 +281,12 @@ pub trait Layer: CloneLayer + Send + Sync {
 /// # Ok::<(), graphmill_nn::Error>(())
 /// ```
 pub trait ReusableLayer {
-    /// The widths of a row's aggregates: what the weights are multiplied by.
+    /// Widths of a row's aggregates, the factors that the weights multiply.
     fn aggregate_dims(&self) -> Vec<usize>;
 
-    /// Copies the aggregates of the last [`Layer::forward`] of [`ProductOrder::AggregateFirst`],
-    /// whose inputs are given again, to rows `at..at + D` of each table, of widths
-    /// [`ReusableLayer::aggregate_dims`].
+    /// Copies the aggregates of the last [`Layer::forward`], which ran in
+    /// [`ProductOrder::AggregateFirst`] with the same input, to rows `at..at + D` of each table of
+    /// widths [`ReusableLayer::aggregate_dims`].
     fn save_aggregates(
         &self,
         pass: &Pass,
@@ -297,20 +299,20 @@ pub trait ReusableLayer {
     /// Multiplies aggregates by the weights, `H x dim` each to `H x O`, without the bias.
     fn apply_aggregates(&self, pass: &Pass, aggregates: &[Matrix], saved: &mut Saved, out: ViewMut);
 
-    /// Adds to the gradients of the weights behind the aggregation from that of rows made earlier,
-    /// `grad` (`H x O`, before the epilogue), with their aggregates, `H x dim` each. Parameters
-    /// before the aggregation (attention's vectors) get none.
+    /// Adds the gradient of rows computed earlier to the gradients of the weights behind the
+    /// aggregation. `grad` is `H x O`, before the epilogue; `aggregates` are `H x dim` each.
+    /// Parameters before the aggregation (attention vectors) receive none.
     fn backward_aggregates(&mut self, pass: &Pass, aggregates: &[Matrix], saved: &mut Saved, grad: View);
 
     /// The bias.
     fn bias(&self) -> Option<&Param>;
 
-    /// The bias, for change.
+    /// The bias, mutably.
     fn bias_mut(&mut self) -> Option<&mut Param>;
 }
 
 impl dyn Layer + '_ {
-    /// Runs the layer on rows that are not transformed yet: `S x F` to `D x O`.
+    /// Runs the layer on untransformed rows, `S x F` to `D x O`.
     pub fn run_forward(
         &self,
         pass: &Pass,
@@ -333,8 +335,8 @@ impl dyn Layer + '_ {
         saved.transformed = tables;
     }
 
-    /// The gradients of the last [`Layer::run_forward`](#method.run_forward), whose arguments are
-    /// given again; as [`Layer::backward`].
+    /// Computes the gradients of the last [`Layer::run_forward`](#method.run_forward), which had
+    /// the same arguments; otherwise as [`Layer::backward`].
     pub fn run_backward(
         &mut self,
         pass: &Pass,
@@ -353,7 +355,7 @@ impl dyn Layer + '_ {
     }
 }
 
-/// Copies of boxed layers: implemented for every layer that is `Clone`.
+/// Copies of boxed layers, implemented for every layer that is `Clone`.
 ///
 /// ```
 /// use graphmill_nn::layer::{LayerConfig, TABLE};
@@ -364,7 +366,7 @@ impl dyn Layer + '_ {
 /// # Ok::<(), graphmill_nn::Error>(())
 /// ```
 pub trait CloneLayer {
-    /// A copy.
+    /// A boxed copy.
     fn clone_layer(&self) -> Box<dyn Layer>;
 }
 
@@ -380,8 +382,8 @@ impl Clone for Box<dyn Layer> {
     }
 }
 
-/// Whether a backward pass in this order reads the block's transpose: always when the input's
-/// gradient is wanted, and when transformed rows were aggregated.
-pub fn needs_transposed(order: ProductOrder, wants_input_grad: bool) -> bool {
-    wants_input_grad || order == ProductOrder::TransformFirst
+/// Returns true if a backward pass in this order reads the block's transpose: whenever the input's
+/// gradient is requested, and if transformed rows were aggregated.
+pub fn needs_transposed(order: ProductOrder, needs_input_grad: bool) -> bool {
+    needs_input_grad || order == ProductOrder::TransformFirst
 }

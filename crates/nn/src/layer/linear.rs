@@ -1,4 +1,5 @@
-//! The dense layer `y = epilogue(x W + b)`, row by row: a part of other layers and of models.
+//! The dense layer `y = epilogue(x W + b)`, row by row, a building block of other layers and of
+//! models.
 
 use crate::{
     Matrix, Param, Pass, View, ViewMut,
@@ -12,8 +13,8 @@ use crate::{
 /// `y = epilogue(x W + b)`.
 ///
 /// # Shapes
-/// - `weight`: `F x O`, uniform, as [`super::Init`] says
-/// - `bias`: `1 x O`, zeros; may be left out
+/// - `weight`: `F x O`, uniform, with the bound of [`super::Init`]
+/// - `bias`: `1 x O`, zeros; optional
 /// - in `R x F`, out `R x O`
 #[derive(Clone, Debug)]
 pub struct Linear {
@@ -22,13 +23,13 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// With random weights from the stream of `key`.
+    /// Creates a layer with random weights from the stream of `key`.
     pub fn new(in_dim: usize, out_dim: usize, bias: bool, key: u64) -> Self {
         Self::named(["weight", "bias"], in_dim, out_dim, bias, key)
     }
 
-    /// The same with other names for weight and bias: a layer with several parts needs them to
-    /// differ.
+    /// Creates a layer with other names for weight and bias: in a layer with several parts they
+    /// must differ.
     pub fn named(names: [&'static str; 2], in_dim: usize, out_dim: usize, bias: bool, key: u64) -> Self {
         Self {
             weight: Param::dense(names[0], in_dim, out_dim, out_dim, key),
@@ -36,17 +37,18 @@ impl Linear {
         }
     }
 
-    /// `parts` layers side by side, without bias: each part's random weights are as for itself.
+    /// Creates `parts` adjacent layers without bias, with the random weights that each would have
+    /// alone.
     pub fn parts(name: &'static str, in_dim: usize, out_dim: usize, parts: usize, key: u64) -> Self {
         Self { weight: Param::dense(name, in_dim, out_dim, out_dim / parts.max(1), key), bias: None }
     }
 
-    /// `F`.
+    /// Width of the input rows, `F`.
     pub fn in_dim(&self) -> usize {
         self.weight.value.num_rows()
     }
 
-    /// `O`.
+    /// Width of the output rows, `O`.
     pub fn out_dim(&self) -> usize {
         self.weight.value.num_cols()
     }
@@ -56,7 +58,7 @@ impl Linear {
         &self.weight
     }
 
-    /// The weight, to be changed.
+    /// The weight, mutably.
     pub fn weight_mut(&mut self) -> &mut Param {
         &mut self.weight
     }
@@ -66,25 +68,25 @@ impl Linear {
         self.bias.as_ref()
     }
 
-    /// The bias, to be changed.
+    /// The bias, mutably.
     pub fn bias_mut(&mut self) -> Option<&mut Param> {
         self.bias.as_mut()
     }
 
-    /// Shows weight and bias.
+    /// Visits weight and bias.
     pub fn visit<'a>(&'a self, see: &mut dyn FnMut(&'a Param)) {
         see(&self.weight);
         self.bias.iter().for_each(see);
     }
 
-    /// Shows weight and bias for change.
+    /// Visits weight and bias mutably.
     pub fn visit_mut(&mut self, see: &mut dyn FnMut(&mut Param)) {
         see(&mut self.weight);
         self.bias.iter_mut().for_each(see);
     }
 
-    /// `out = epilogue(beta out + x W + b)`, `R x F` to `R x O`; with `beta == 0` the old `out` is
-    /// not read.
+    /// Computes `out = epilogue(beta out + x W + b)`, `R x F` to `R x O`. If `beta == 0`, the old
+    /// `out` is not read.
     pub fn forward(&self, pass: &Pass, x: View, beta: f32, epilogue: Epilogue, out: ViewMut) {
         if self.bias.is_none() && epilogue == Epilogue::NONE {
             return self.forward_product(pass, x, beta, out);
@@ -94,14 +96,14 @@ impl Linear {
         Dense { x, w, beta, bias, activation, dropout, out }.run(pass.backend);
     }
 
-    /// `out = beta out + x W`: without bias.
+    /// Computes `out = beta out + x W`, without bias.
     pub fn forward_product(&self, pass: &Pass, x: View, beta: f32, out: ViewMut) {
         Gemm { a: (x, Plain), b: (self.weight.value.view(), Plain), beta, c: out }.run(pass.backend);
     }
 
-    /// Adds to the gradients of weight and bias, with `y` the output of [`Linear::forward`]. `grad`
-    /// (`R x O`) becomes the gradient before the epilogue; `x_grad` (resized to `R x F`) is
-    /// overwritten where it is wanted.
+    /// Adds to the gradients of weight and bias. `y` is the output of [`Linear::forward`]; `grad`
+    /// (`R x O`) becomes the gradient before the epilogue; `x_grad`, if requested, is resized to
+    /// `R x F` and overwritten.
     pub fn backward(
         &mut self,
         pass: &Pass,
@@ -119,20 +121,20 @@ impl Linear {
         }
     }
 
-    /// Adds the gradient of the weight, `x^T grad`.
+    /// Adds to the gradient of the weight, `x^T grad`.
     pub fn backward_product(&mut self, pass: &Pass, x: View, grad: View) {
         Gemm { a: (x, Transposed), b: (grad, Plain), beta: 1.0, c: self.weight.grad.view_mut() }
             .run(pass.backend);
     }
 
-    /// [`Linear::backward_product`] for two layers whose outputs were added: `grad` is that of the
-    /// sum.
+    /// [`Linear::backward_product`] for two layers whose outputs were added: `grad` is the gradient
+    /// of the sum.
     pub fn backward_products(pass: &Pass, of: [&mut Self; 2], x: [View; 2], grad: View) {
         let grads = of.map(|linear| linear.weight.grad.view_mut());
         WeightGradients { a: x, b: grad, beta: 1.0, c: grads }.run(pass.backend);
     }
 
-    /// `x_grad = beta x_grad + grad W^T`.
+    /// Computes `x_grad = beta x_grad + grad W^T`.
     pub fn input_grad(&self, pass: &Pass, grad: View, beta: f32, x_grad: ViewMut) {
         Gemm { a: (grad, Plain), b: (self.weight.value.view(), Transposed), beta, c: x_grad }
             .run(pass.backend);

@@ -1,4 +1,4 @@
-//! One hop of MixHop's layer.
+//! A hop of MixHop's layer.
 
 use clap::Args;
 use graphmill_core::{
@@ -15,8 +15,8 @@ use crate::{
     cost::{self, BlockShape, ProductOrder, Purpose},
 };
 
-/// Hops of a layer at most.
-const MOST_HOPS: usize = 16;
+/// Maximum number of hops of a layer.
+const MAX_HOPS: usize = 16;
 
 /// Options of [`MixHop`].
 #[derive(Args, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,83 +35,82 @@ impl Default for MixHopOptions {
 
 impl OptionSet for MixHopOptions {
     fn check(&self) -> Result<(), Fault> {
-        range("hops", self.hops, 1..=MOST_HOPS)
+        range("hops", self.hops, 1..=MAX_HOPS)
     }
 }
 
-/// Hops of a layer, within bounds also if the options are not.
+/// Number of hops of a layer, clamped to the valid range even if the option is not.
 pub(super) fn hops(own: &OwnOptions) -> usize {
-    own.get::<MixHopOptions>().hops.clamp(1, MOST_HOPS)
+    own.get::<MixHopOptions>().hops.clamp(1, MAX_HOPS)
 }
 
-/// A hop of the layer of *MixHop: Higher-Order Graph Convolutional Architectures via Sparsified
-/// Neighborhood Mixing* (Abu-El-Haija et al., ICML 2019, equation 2), which Zeng et al. (JPDC 2021,
-/// equation 5) train on sampled subgraphs:
+/// A hop of the MixHop layer (Abu-El-Haija et al., *MixHop: Higher-Order Graph Convolutional
+/// Architectures via Sparsified Neighborhood Mixing*, ICML 2019, equation 2), which Zeng et al.
+/// (JPDC 2021, equation 5) train on sampled subgraphs:
 ///
 /// ```text
 /// out = A^0 x W_0 || A^1 x W_1 || ... || A^K x W_K  + b
 /// ```
 ///
-/// with GCN's normalised adjacency matrix `A` (both papers; the coefficients are the block's
-/// weights, as in [`super::Gcn`]) and all powers side by side, of widths as equal as can be, the
-/// first ones wider. Powers are never formed: `A^k x = A (A^(k-1) x)`.
+/// Here `A` is GCN's normalized adjacency matrix (in both papers; its coefficients are the block's
+/// weights, as in [`super::Gcn`]). The powers are concatenated, with widths that differ by at most
+/// one, the first ones wider. Powers are never formed: `A^k x = A (A^(k-1) x)`.
 ///
-/// A hop reads one block, so a layer of order `K` is `K` of these, one after the other:
+/// A hop reads one block, so a layer of order `K` is a sequence of `K` hops:
 ///
 /// ```text
 /// hop 1      t = x [W_0 | ... | W_K]                         S x (K+1) parts
-/// hop i      the parts k > K - i become A t_k, the others stay the destinations' own rows
-/// hop K      + b, and what a model does after a layer
+/// hop i      the parts k > K - i become A t_k, the others are the destinations' own rows
+/// hop K      + b, then the model's norm, activation and dropout
 /// ```
 ///
-/// so part `k` is multiplied by `A` in the last `k` hops. Over a sampled subgraph all hops read the
-/// same square block; over sampled neighbours each has a block of its own, and the sampler `K` hops
-/// a layer.
+/// so part `k` is multiplied by `A` in the last `k` hops. Over a sampled subgraph, all hops read
+/// the same square block. Over sampled neighbours, each hop reads a separate block, and the sampler
+/// draws `K` hops per layer.
 ///
-/// A layer that gives the classes makes each part `C` wide and takes their mean: the paper's output
-/// layer, which mixes such parts by learned weights that add up to 1, at equal weights; every `W_k`
-/// scales its part itself.
+/// A layer that computes the scores makes each part `C` wide and takes their mean. The paper's
+/// output layer mixes such parts by learned weights that sum to 1; here those weights are equal,
+/// and every `W_k` scales its part.
 ///
-/// Transforms first: `S F O + E O K / 2` multiplications for the layer. (Aggregating first would
+/// The layer transforms first, with `S F O + E O K / 2` multiplications. (Aggregating first would
 /// move rows of width `F` for every power.)
 ///
 /// # Shapes
-/// - `weight`: `F x O` (`F x (K+1) C`), of the first hop; `bias`: `1 x O`, of the last
-/// - hop 1: in `S x F`; hop `K`: out `D x O`; between them rows of all parts
+/// - `weight`: `F x O` (`F x (K+1) C`), in the first hop; `bias`: `1 x O`, in the last
+/// - hop 1: in `S x F`; hop `K`: out `D x O`; between them, rows of all parts
 #[derive(Clone, Debug)]
 pub struct MixHop {
     spec: LayerSpec,
     /// `W_0 .. W_K`, in the first hop.
     linear: Option<Linear>,
-    /// In the last hop.
+    /// Bias, in the last hop.
     bias: Option<Param>,
-    /// Columns of parts that stay.
+    /// Number of columns that this hop copies.
     stay: usize,
-    /// Columns of all parts.
+    /// Number of columns of all parts.
     width: usize,
-    /// `K + 1` in the last hop of a layer that gives the classes: as many parts are averaged.
+    /// Number of averaged parts, `K + 1`, in the last hop of a layer that computes the scores.
     averaged: Option<usize>,
 }
 
 impl MixHop {
-    /// Hop `config.hop` (from 1) of `config.hops` (`K`) of a layer `F` to `O`.
+    /// Creates hop `config.hop` (from 1) of `config.hops` (`K`) of a layer of widths `F` and `O`.
     ///
     /// # Errors
-    /// The width is less than the number of powers.
+    /// The width is below the number of powers.
     pub fn make(config: &LayerConfig) -> Result<Box<dyn Layer>> {
         let &LayerConfig { in_dim, out_dim, hop, hops, classifies, bias, key, .. } = config;
         let powers = hops + 1;
         let width = if classifies { powers * out_dim } else { out_dim };
         if width < powers {
-            let message =
-                format!("a column at least for each of the {powers} powers from 0 to {hops}; widen");
+            let message = format!("must be at least {powers}, a column for each power from 0 to {hops}");
             return Err(Error::config("hidden", out_dim, message));
         }
-        // the parts 0..=hops - hop stay
+        // this hop copies the parts 0..=hops - hop
         let stays = hops - hop + 1;
         let (is_first, is_last) = (hop == 1, hop == hops);
         let to = if is_last { out_dim } else { width };
-        // a hop that multiplies by no weights does nothing before it aggregates
+        // a hop without weights has no transformation
         let spec = if is_first {
             LayerSpec::transform_first(in_dim, to, vec![width])
         } else {
@@ -128,14 +127,14 @@ impl MixHop {
     }
 }
 
-/// The matrices of a pass.
+/// Matrices of a pass.
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// The parts before their mean, `D x width`.
+    /// Parts before their mean, `D x width`.
     parts: Matrix,
-    /// Their gradient.
+    /// Gradient of the parts.
     parts_grad: Matrix,
-    /// The gradient of the transformed rows, `S x width`.
+    /// Gradient of the transformed rows, `S x width`.
     through: Matrix,
 }
 

@@ -1,10 +1,10 @@
-//! Layers over blocks: the trait of a layer ([`Layer`]), and the table of layers.
+//! Layers over blocks: the [`Layer`] trait, and the table of layers.
 //!
-//! To add a layer, copy `gcn.rs`, change its formula, and add a row to [`TABLE`]. The tests run
-//! over the table: gradients against finite differences, both orders, local and global blocks.
+//! To add a layer, copy `gcn.rs`, change its formula, and add a row to [`TABLE`]. The tests cover
+//! every row: gradients against finite differences, both orders, local and global blocks.
 //!
-//! Shapes: `D`, `S`, `E` are a block's destinations, sources and edges; `F` and `O` the widths of
-//! input and output rows; `H` heads.
+//! Shapes: `D`, `S`, `E` are a block's destinations, sources and edges; `F` and `O` are the widths
+//! of input and output rows; `H` is the number of heads.
 
 mod config;
 mod gat;
@@ -53,66 +53,66 @@ use crate::{
     backend::{EdgeWeight, ops::Gather},
 };
 
-/// Makes a layer.
+/// Constructor of a layer.
 pub type Make = fn(&LayerConfig) -> Result<Box<dyn Layer>>;
 
-/// Number of hops of a layer, by the options.
+/// Function from the options to the number of hops of a layer.
 pub type Hops = fn(&OwnOptions) -> usize;
 
-/// The capabilities of a kind of layer that are known before one is made; those of a layer are in
-/// its [`LayerSpec`].
+/// Capabilities of a kind of layer, known before a layer is created; those of a layer are in its
+/// [`LayerSpec`].
 #[derive(Clone, Copy, Debug)]
 pub struct LayerKind {
-    /// Makes a layer, or one hop of it.
+    /// Constructor of a layer, or of one hop of it.
     pub make: Make,
-    /// For a layer of several hops, each made by a call of `make` with a block of its own: their
-    /// number.
+    /// Number of hops, for a layer of several: `make` creates each hop, and each reads a separate
+    /// block.
     pub hops: Option<Hops>,
-    /// Whether it normalises rows inside by [`LayerConfig::batch_norm`].
+    /// True if [`LayerConfig::batch_norm`] normalizes rows inside the layer.
     pub has_inner_norm: bool,
-    /// Whether it applies [`LayerConfig::activation`] inside.
+    /// True if the layer applies [`LayerConfig::activation`] internally.
     pub has_inner_activation: bool,
 }
 
 impl LayerKind {
-    /// A layer of one hop.
+    /// A kind of layer with one hop.
     pub const fn new(make: Make) -> Self {
         Self { make, hops: None, has_inner_norm: false, has_inner_activation: false }
     }
 
-    /// The same layer with as many hops as the options say.
+    /// The same kind with the number of hops that the options give.
     #[must_use]
     pub const fn multi_hop(self, hops: Hops) -> Self {
         Self { hops: Some(hops), ..self }
     }
 
-    /// The same layer with a batch normalisation inside.
+    /// The same kind with batch normalization inside.
     #[must_use]
     pub const fn with_inner_norm(self) -> Self {
         Self { has_inner_norm: true, ..self }
     }
 
-    /// The same layer with the activation inside.
+    /// The same kind with the activation inside.
     #[must_use]
     pub const fn with_inner_activation(self) -> Self {
         Self { has_inner_activation: true, ..self }
     }
 }
 
-/// The layers.
+/// Table of the layers.
 pub static TABLE: Table<LayerKind> = Table::new(
     "model",
     &[
         Entry {
             name: "sage",
-            summary: "GraphSAGE: own row and the mean (or max-pool) of the neighbours, each with its weights",
+            summary: "GraphSAGE: own row and the neighbours' mean (or max-pool), each with its own weights",
             source: "Hamilton, Ying and Leskovec, NeurIPS 2017, arXiv:1706.02216",
             options: &[OptionGroup::of::<SageOptions>()],
             make: LayerKind::new(sage::make),
         },
         Entry {
             name: "gcn",
-            summary: "graph convolution: symmetric-normalised sum with self-loops",
+            summary: "graph convolution: symmetric-normalized sum with self-loops",
             source: "Kipf and Welling, ICLR 2017, arXiv:1609.02907",
             options: &[],
             make: LayerKind::new(Gcn::make),
@@ -133,14 +133,14 @@ pub static TABLE: Table<LayerKind> = Table::new(
         },
         Entry {
             name: "mixhop",
-            summary: "MixHop: powers of GCN's adjacency matrix side by side, each with its weights; --hops a layer",
+            summary: "MixHop: concatenated powers of GCN's adjacency matrix, up to --hops, each with weights",
             source: "Abu-El-Haija et al., ICML 2019, arXiv:1905.00067",
             options: &[OptionGroup::of::<MixHopOptions>()],
             make: LayerKind::new(MixHop::make).multi_hop(mixhop::hops),
         },
         Entry {
             name: "pinsage",
-            summary: "PinSAGE: own row and the neighbours' mean by importance after a dense layer, rows of length 1",
+            summary: "PinSAGE: own row and the neighbours' importance-weighted mean, rows of unit length",
             source: "Ying et al., KDD 2018, arXiv:1806.01973",
             options: &[],
             make: LayerKind::new(PinSage::make).with_inner_activation(),
@@ -148,23 +148,24 @@ pub static TABLE: Table<LayerKind> = Table::new(
     ],
 );
 
-/// The blocks that a layer reads, one after the other, each through a [`Layer`] of its own. 1 for a
-/// name that no layer has.
+/// Number of blocks that the layer called `name` reads, each through a separate [`Layer`]. 1 if the
+/// name is unknown.
 pub fn hops(name: &str, own: &OwnOptions) -> usize {
     TABLE.get(name).and_then(|entry| entry.make.hops).map_or(1, |hops| hops(own))
 }
 
-/// Gathers the rows `ids` of a table into `room`, to be multiplied: sparse if the table is.
-pub fn gather_rows(backend: &dyn Backend, table: View, ids: &[NodeId], room: &mut Matrix) {
+/// Gathers the rows `ids` of a table into `gathered` for a product. The result is sparse if the
+/// table is.
+pub fn gather_rows(backend: &dyn Backend, table: View, ids: &[NodeId], gathered: &mut Matrix) {
     if table.is_sparse() {
-        room.gather_sparse(table, ids);
+        gathered.gather_sparse(table, ids);
     } else {
-        room.resize(ids.len(), table.num_cols());
-        Gather { src: table, ids, dst: room.view_mut() }.run(backend);
+        gathered.resize(ids.len(), table.num_cols());
+        Gather { src: table, ids, dst: gathered.view_mut() }.run(backend);
     }
 }
 
-/// The coefficients a sampler stored with the edges (an estimator's weights), or `otherwise` if it
+/// Coefficients that a sampler stored with the edges (an estimator's weights), or `otherwise` if it
 /// stored none.
 pub fn stored_or(block: &Block, otherwise: EdgeWeight) -> EdgeWeight {
     if block.is_weighted() { EdgeWeight::Stored } else { otherwise }

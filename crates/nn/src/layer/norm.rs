@@ -1,4 +1,4 @@
-//! Normalisations of rows: parts of layers and models.
+//! Normalizations of rows, for use in layers and models.
 //!
 //! Shapes: rows are `R x O`.
 
@@ -15,25 +15,25 @@ use crate::{
     },
 };
 
-/// The normalisations.
+/// Normalization of a layer's rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NormKind {
-    /// None.
+    /// No normalization.
     #[default]
     None,
-    /// [`BatchNorm`]: each column over the batch, by running statistics when evaluating.
+    /// [`BatchNorm`]: each column over the batch, by running statistics in evaluation.
     Batch,
     /// [`LayerNorm`]: each row to mean 0 and variance 1, then scale and shift.
     Layer,
-    /// [`L2Norm`]: each row to length 1.
+    /// [`L2Norm`]: each row to unit length.
     L2,
 }
 
 by_name!(NormKind);
 
 impl NormKind {
-    /// A normalisation of rows of width `dim`, unless it is none.
+    /// Creates a normalization of rows of width `dim`, or `None` for [`NormKind::None`].
     pub fn make(self, dim: usize) -> Option<Box<dyn Norm>> {
         match self {
             Self::None => None,
@@ -44,7 +44,7 @@ impl NormKind {
     }
 }
 
-/// A normalisation.
+/// A normalization of rows.
 ///
 /// ```
 /// use graphmill_nn::{Matrix, Pass, backend::Reference, layer::norm::{L2Norm, Norm}};
@@ -56,28 +56,28 @@ impl NormKind {
 /// assert_eq!(unit.view().host(), [0.6, 0.8]);
 /// ```
 pub trait Norm: Send + Sync {
-    /// Shows every parameter, always in the same order.
+    /// Visits every parameter, always in the same order.
     fn visit<'a>(&'a self, see: &mut dyn FnMut(&'a Param));
 
-    /// Shows every parameter for change, in the order of [`Norm::visit`].
+    /// Visits every parameter mutably, in the order of [`Norm::visit`].
     fn visit_mut(&mut self, see: &mut dyn FnMut(&mut Param));
 
-    /// A copy.
+    /// A boxed copy.
     fn boxed(&self) -> Box<dyn Norm>;
 
-    /// Whether the backward pass needs the gradients of all rows, for it has parameters that act on
-    /// all of them, or rows depend on one another.
+    /// Returns true if the backward pass needs the gradients of all rows, because parameters act on
+    /// all of them or because rows depend on each other.
     fn needs_all_rows(&self) -> bool {
         true
     }
 
-    /// `x` (`R x O`) to `out` (`R x O`). `saved` are two matrices that this call fills and the
-    /// backward pass reads.
+    /// Normalizes `x` (`R x O`) to `out` (`R x O`). This call fills the two matrices `saved`, which
+    /// the backward pass reads.
     fn forward(&self, pass: &Pass, x: View, saved: &mut [Matrix; 2], out: ViewMut);
 
-    /// The gradient, in place on `grad`, of the last training [`Norm::forward`] on `x`; adds to
-    /// every parameter's `grad`. Where [`Norm::needs_all_rows`] says no, `x` and `grad` may be
-    /// those of the first rows alone. Running statistics move here, once for each training step.
+    /// Replaces `grad` by the gradient of the last training [`Norm::forward`] on `x`, and adds to
+    /// every parameter's `grad`. If [`Norm::needs_all_rows`] returns false, `x` and `grad` may hold
+    /// the first rows only. Running statistics are updated here, once per training step.
     fn backward(&mut self, pass: &Pass, x: View, saved: &mut [Matrix; 2], grad: ViewMut);
 }
 
@@ -89,10 +89,10 @@ impl Clone for Box<dyn Norm> {
 
 const EPS: f32 = 1e-5;
 
-/// Batch normalisation (Ioffe and Szegedy, *Batch Normalization*, ICML 2015):
-/// `y = gamma (x - mean) / sqrt(var + 1e-5) + beta`, with each column's mean and biased variance
-/// over the batch when training and their running averages when evaluating. As in PyTorch the
-/// averages move by a tenth per step and take the unbiased variance (of a batch of one row: 0).
+/// Batch normalization (Ioffe and Szegedy, *Batch Normalization*, ICML 2015):
+/// `y = gamma (x - mean) / sqrt(var + 1e-5) + beta`. Training uses each column's mean and biased
+/// variance over the batch, evaluation their running averages. As in PyTorch, the averages move by
+/// a tenth per step and use the unbiased variance (0 for a batch of one row).
 ///
 /// # Shapes
 /// - `gamma`, `beta`: `1 x O`; `running`: `2 x O`, mean and variance, not trainable
@@ -103,16 +103,16 @@ pub struct BatchNorm {
     running: Param,
 }
 
-/// How far the running statistics move per step.
+/// Share by which running statistics move per step.
 const MOMENTUM: f32 = 0.1;
 
 impl BatchNorm {
-    /// The identity on rows of mean 0 and variance 1.
+    /// Creates the identity on rows of mean 0 and variance 1.
     pub fn new(dim: usize) -> Self {
         Self::named(["gamma", "beta", "running"], dim)
     }
 
-    /// The same with other names for the parameters.
+    /// Creates the same normalization with other parameter names.
     pub fn named(names: [&'static str; 3], dim: usize) -> Self {
         let mut running = Param::zeros(names[2], 2, dim).frozen();
         running.value.rows_mut(1..2).host().fill(1.0);
@@ -171,8 +171,8 @@ impl Norm for BatchNorm {
     }
 }
 
-/// Layer normalisation (Ba, Kiros and Hinton, *Layer Normalization*, 2016):
-/// `y = gamma (x - mean) / sqrt(var + 1e-5) + beta` with each row's own mean and biased variance.
+/// Layer normalization (Ba, Kiros and Hinton, *Layer Normalization*, 2016):
+/// `y = gamma (x - mean) / sqrt(var + 1e-5) + beta` with each row's mean and biased variance.
 ///
 /// # Shapes
 /// - `gamma`, `beta`: `1 x O`
@@ -183,7 +183,7 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// With scale 1 and shift 0.
+    /// Creates a normalization with scale 1 and shift 0.
     pub fn new(dim: usize) -> Self {
         Self { gamma: Param::constant("gamma", 1, dim, 1.0), beta: Param::zeros("beta", 1, dim) }
     }
@@ -219,7 +219,7 @@ impl Norm for LayerNorm {
     }
 }
 
-/// Each row divided by its length (GraphSAGE's algorithm 1, line 7); rows of zeros stay.
+/// Division of each row by its length (GraphSAGE's algorithm 1, line 7); zero rows are unchanged.
 #[derive(Clone, Copy, Debug)]
 pub struct L2Norm;
 
@@ -242,7 +242,7 @@ impl Norm for L2Norm {
     }
 
     fn backward(&mut self, pass: &Pass, x: View, saved: &mut [Matrix; 2], grad: ViewMut) {
-        // The output was finished in place since (activation, dropout): it is made once more.
+        // activation and dropout overwrote the output in place, so it is recomputed
         let [norms, y] = saved;
         norms.truncate(x.num_rows());
         y.resize(x.num_rows(), x.num_cols());

@@ -1,4 +1,4 @@
-//! What every layer is told about the pass it is part of.
+//! Context of a forward or backward pass, shared by all layers.
 
 use graphmill_core::keyed;
 
@@ -11,19 +11,19 @@ use crate::{
     },
 };
 
-/// What a forward or backward pass is part of.
+/// Context of a forward or backward pass.
 #[derive(Clone, Copy)]
 pub struct Pass<'a> {
-    /// Where the arithmetic runs.
+    /// Backend that computes the operations.
     pub backend: &'a dyn Backend,
-    /// Whether dropout drops and batch norm uses the batch's statistics.
+    /// If true, dropout drops values and batch norm uses the batch's statistics.
     pub training: bool,
-    /// Identifies seed, step and layer: the root of every dropout mask of the pass.
+    /// Root of every dropout mask of the pass; identifies seed, step and layer.
     pub key: u64,
 }
 
 impl Pass<'_> {
-    /// The dropout at place `site` of this pass, with probability `p` when training.
+    /// Dropout at `site` of this pass, with probability `p` in training and 0 otherwise.
     pub fn dropout(&self, p: f32, site: u64) -> Dropout {
         if self.training && p > 0.0 {
             Dropout { p, key: keyed::key(&[self.key, site]) }
@@ -32,27 +32,27 @@ impl Pass<'_> {
         }
     }
 
-    /// The same pass seen by its part number `part` (a layer, a head, ...).
+    /// The same pass for part number `part` (a layer, a head, ...).
     pub fn part(&self, part: u64) -> Self {
         Self { key: keyed::key(&[self.key, part]), ..*self }
     }
 }
 
-/// What is done to a layer's output rows last: `dropout(activation(x + bias))`, in one pass over
-/// them together with the layer's own bias.
+/// Final operations on a layer's output rows, `dropout(activation(x + bias))`, applied in one pass
+/// together with the layer's bias.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Epilogue {
-    /// The non-linearity.
+    /// Non-linearity.
     pub activation: Activation,
-    /// The dropout after it.
+    /// Dropout after the non-linearity.
     pub dropout: Dropout,
 }
 
 impl Epilogue {
-    /// Nothing but the bias.
+    /// No operation except the bias.
     pub const NONE: Self = Self { activation: Activation::Identity, dropout: Dropout::NONE };
 
-    /// Finishes `x` (`R x O`) in place.
+    /// Applies bias, activation and dropout to `x` (`R x O`) in place.
     pub fn apply(&self, backend: &dyn Backend, bias: Option<&Param>, x: ViewMut) {
         if bias.is_some() || *self != Self::NONE {
             EpilogueForward {
@@ -65,8 +65,8 @@ impl Epilogue {
         }
     }
 
-    /// From the gradient of the finished rows `y` to that of the rows before, in place (unchanged
-    /// where nothing but a bias was applied); adds to the bias' gradient.
+    /// Replaces the gradient of the finished rows `y` by that of the rows before the epilogue, and
+    /// adds to the gradient of the bias. The gradient is unchanged if only a bias was applied.
     pub fn backward(&self, backend: &dyn Backend, bias: Option<&mut Param>, y: View, grad: ViewMut) {
         let bias_grad = bias.map(|b| b.grad.view_mut());
         if *self != Self::NONE {
@@ -78,12 +78,12 @@ impl Epilogue {
     }
 }
 
-/// The places in a layer where dropout happens: each has its own mask ([`Pass::dropout`]).
+/// Dropout sites of a layer: each has a separate mask ([`Pass::dropout`]).
 pub mod site {
-    /// The output rows.
+    /// Output rows.
     pub const OUTPUT: u64 = 0;
-    /// The attention weights.
+    /// Attention weights.
     pub const ATTENTION: u64 = 1;
-    /// Reused rows behind the output rows, where they are finished apart.
+    /// Reused rows after the output rows, if they are finished separately.
     pub const REUSED: u64 = 2;
 }

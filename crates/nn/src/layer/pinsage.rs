@@ -14,8 +14,8 @@ use crate::{
     },
 };
 
-/// The convolution of PinSAGE, from *Graph Convolutional Neural Networks for Web-Scale Recommender
-/// Systems* (Ying, He, Chen, Eksombatchai, Hamilton and Leskovec, KDD 2018, algorithm 1):
+/// The convolution of PinSAGE (Ying, He, Chen, Eksombatchai, Hamilton and Leskovec, *Graph
+/// Convolutional Neural Networks for Web-Scale Recommender Systems*, KDD 2018, algorithm 1):
 ///
 /// ```text
 /// n[v]   = (sum over edges (u, v) of w act(x[u] Q + q)) / max(sum over edges of w, 1)
@@ -23,19 +23,19 @@ use crate::{
 /// out[v] = z[v] / |z[v]|
 /// ```
 ///
-/// The weights `w` are the block's, the importance of a neighbour: how often random walks from `v`
-/// visited it. Where there are none, all are 1 and `n` is the mean. The division is that of DGL's
-/// example and of GNNLab's code; the paper leaves the form of its weighted mean open. A row of
-/// zeros stays. `act` is the model's activation, and none comes after.
+/// The weights `w` are the block's: the importance of a neighbour, counted by visits of random
+/// walks from `v`. Without stored weights, all are 1 and `n` is the mean. The division is that of
+/// DGL's example and of GNNLab's code, because the paper leaves the form of its weighted mean open.
+/// A zero row is unchanged. `act` is the model's activation, and the model does not apply it again.
 ///
-/// A layer that gives the classes ends with `n[v] W_neigh + x[v] W_self + b`: activated scores of
-/// length 1, as those two examples have there, cannot become sure of a class. They also drop from
-/// the rows before `Q` and from `n` and `x` before `W`; here a model drops from each layer's output
-/// rows, as for every layer.
+/// A layer that computes the scores ends with `n[v] W_neigh + x[v] W_self + b`, because activated
+/// scores of length 1, which those two implementations have, cannot express high confidence. They
+/// also apply dropout to the rows before `Q` and to `n` and `x` before `W`; here a model applies
+/// dropout to each layer's output rows, as for every layer.
 ///
-/// The rows under the weighted mean are not linear in `x`, so it always transforms first:
+/// The rows under the weighted mean are not linear in `x`, so the layer always transforms first:
 /// `S F P + E P + D (P + F) O` multiplications. `P` is the width of hidden rows: `O`, or `F` in a
-/// layer that gives the classes.
+/// layer that computes the scores.
 ///
 /// # Shapes
 /// - `pool.weight` (`Q`): `F x P`; `pool.bias`: `1 x P`; `neigh.weight`: `P x O`; `self.weight`:
@@ -50,10 +50,10 @@ pub struct PinSage {
 }
 
 impl PinSage {
-    /// A layer `F` to `O`.
+    /// Creates a layer of widths `F` and `O`.
     ///
     /// # Errors
-    /// None; the signature is the table's.
+    /// Never; the table requires the signature.
     pub fn make(config: &LayerConfig) -> Result<Box<dyn Layer>> {
         let &LayerConfig { in_dim, out_dim, bias, key, activation, classifies, .. } = config;
         let key = |part| keyed::key(&[key, part]);
@@ -67,40 +67,40 @@ impl PinSage {
         }))
     }
 
-    /// `P`.
+    /// Width of the hidden rows, `P`.
     fn width(&self) -> usize {
         self.pool.out_dim()
     }
 
     fn weights(block: &Block) -> AggregationWeights<'static> {
-        let edge = if block.is_weighted() { EdgeWeight::Normalised } else { EdgeWeight::Mean };
+        let edge = if block.is_weighted() { EdgeWeight::Normalized } else { EdgeWeight::Mean };
         AggregationWeights { edge, own: OwnWeight::None }
     }
 
-    /// The activation inside the layer.
+    /// Activation inside the layer.
     fn activate(&self) -> Epilogue {
         Epilogue { activation: self.activation, dropout: Dropout::NONE }
     }
 }
 
-/// The matrices of a pass.
+/// Matrices of a pass.
 #[derive(Clone, Debug, Default)]
 struct State {
     /// `n`, `D x P`.
     mean: Matrix,
-    /// Own rows, `D x F`; only of a global block.
+    /// Own rows, `D x F`; only for a global block.
     own: Matrix,
-    /// `D x O`, as all three, and only if rows are brought to length 1.
+    /// Rows before their normalization, `D x O`, as the next three; only if rows are normalized.
     z: Matrix,
     /// `|z|`, `D x 1`.
     norms: Matrix,
     /// `z / |z|`.
     unit: Matrix,
-    /// The gradient of the rows before their activation.
+    /// Gradient of the rows before their activation.
     inner_grad: Matrix,
-    /// `D x P`.
+    /// Gradient of `n`, `D x P`.
     mean_grad: Matrix,
-    /// The gradient of the pooled rows, `S x P`.
+    /// Gradient of the pooled rows, `S x P`.
     pool_grad: Matrix,
 }
 
@@ -162,8 +162,8 @@ impl Layer for PinSage {
         let (backend, block, activate) = (pass.backend, input.block, self.activate());
         let State { mean, own, z, norms, unit, inner_grad, mean_grad, pool_grad } = saved.state();
         let inner_grad = if self.spec.is_activated {
-            // the gradient before the epilogue is the caller's: the one before the norm goes
-            // elsewhere
+            // the caller receives the gradient before the epilogue in `grad`, so the gradient
+            // before the norm needs a separate matrix
             epilogue.backward(backend, None, y, grad.view_mut());
             for to in [&mut *unit, &mut *inner_grad] {
                 to.resize(block.num_dst, self.spec.out_dim);

@@ -1,4 +1,4 @@
-//! `A x W` over a block in either order of the products: the linear part of a layer, with its
+//! The linear part of a layer, `A x W` over a block in either order of the products, with its
 //! gradients.
 
 use super::{Epilogue, LayerInput, Linear, Pass};
@@ -11,7 +11,7 @@ use crate::{
     cost::ProductOrder,
 };
 
-/// The linear map `epilogue(A x W + b)`, with `A` as [`AggregationWeights`] says.
+/// The linear map `epilogue(A x W + b)`, with `A` given by [`AggregationWeights`].
 ///
 /// Aggregate first costs `E F + D F O` multiplications, transform first `E O + S F O`.
 #[derive(Clone, Debug)]
@@ -20,27 +20,27 @@ pub struct LinearPropagation {
     pub linear: Linear,
 }
 
-/// The matrices that [`LinearPropagation`] leaves to its backward pass.
+/// Matrices that [`LinearPropagation`] saves for its backward pass.
 #[derive(Clone, Debug, Default)]
 pub struct Propagated {
     /// `A x`, `D x F`, in [`ProductOrder::AggregateFirst`].
     pub aggregated: Matrix,
-    /// The gradient on its way through the aggregation: of `A x` (`D x F`), or of `x W` (`S x O`).
+    /// Gradient between the two products: of `A x` (`D x F`), or of `x W` (`S x O`).
     pub through: Matrix,
 }
 
 impl LinearPropagation {
-    /// The map with this weight and bias.
+    /// Creates the map with this weight and bias.
     pub fn new(linear: Linear) -> Self {
         Self { linear }
     }
 
-    /// `x W`: `R x F` to rows `at..at + R` of `table`.
+    /// Computes `x W`: `R x F` to rows `at..at + R` of `table`.
     pub fn transform(&self, pass: &Pass, x: View, at: usize, table: &mut Matrix) {
         self.linear.forward_product(pass, x, 0.0, table.rows_mut(at..at + x.num_rows()));
     }
 
-    /// `out = epilogue(A x W + b)`, `S x F` to `D x O`.
+    /// Computes `out = epilogue(A x W + b)`, `S x F` to `D x O`.
     pub fn forward(
         &self,
         pass: &Pass,
@@ -72,8 +72,9 @@ impl LinearPropagation {
         }
     }
 
-    /// Adds to the gradient of `W` from that of `A x W`, `grad` (`D x O`), and overwrites `x_grad`
-    /// (resized) if it is wanted. The epilogue's gradient, with the bias, comes before.
+    /// Adds to the gradient of `W` from that of `A x W`, `grad` (`D x O`), and resizes and
+    /// overwrites `x_grad` if requested. The caller applies the epilogue's gradient, with the bias,
+    /// first.
     pub fn backward(
         &mut self,
         pass: &Pass,
@@ -89,8 +90,9 @@ impl LinearPropagation {
         self.backward_input(pass, input, weights, grad, saved, x_grad);
     }
 
-    /// [`LinearPropagation::backward`] without the weight's gradient in
-    /// [`ProductOrder::AggregateFirst`]: there a layer may compute it beside those of other weights.
+    /// [`LinearPropagation::backward`], but without the weight's gradient in
+    /// [`ProductOrder::AggregateFirst`], where a layer may compute it together with those of other
+    /// weights.
     pub fn backward_input(
         &mut self,
         pass: &Pass,
@@ -136,15 +138,15 @@ impl LinearPropagation {
         }
     }
 
-    /// The gradient of `A x` from that of `A x W`, resized.
+    /// Computes the gradient of `A x` from that of `A x W`; resizes `to`.
     pub fn aggregated_grad(&self, pass: &Pass, grad: View, to: &mut Matrix) {
         to.resize(grad.num_rows(), self.linear.in_dim());
         self.linear.input_grad(pass, grad, 0.0, to.view_mut());
     }
 }
 
-/// `epilogue(n W_neigh + x W_self + b)`: rows made of the neighbours, `n`, and the destinations'
-/// own rows.
+/// `epilogue(n W_neigh + x W_self + b)`: rows computed from the aggregated neighbours, `n`, and the
+/// destinations' own rows.
 #[derive(Clone, Debug)]
 pub(super) struct NeighborsAndOwn {
     pub(super) neigh: Linear,
@@ -152,7 +154,7 @@ pub(super) struct NeighborsAndOwn {
 }
 
 impl NeighborsAndOwn {
-    /// `W_neigh`: `widths[0] x O`; `W_self`: `widths[1] x O`.
+    /// Creates the layer with `W_neigh`: `widths[0] x O`, and `W_self`: `widths[1] x O`.
     pub(super) fn new(widths: [usize; 2], out_dim: usize, bias: bool, keys: [u64; 2]) -> Self {
         Self {
             neigh: Linear::named(["neigh.weight", ""], widths[0], out_dim, false, keys[0]),
@@ -172,7 +174,7 @@ impl NeighborsAndOwn {
         self.own.forward(pass, own, 1.0, epilogue, out);
     }
 
-    /// Adds the gradients of both weights, from that of the sum.
+    /// Adds to the gradients of both weights, from that of the sum.
     pub(super) fn backward_weights(&mut self, pass: &Pass, neighbors: View, own: View, grad: View) {
         Linear::backward_products(pass, [&mut self.neigh, &mut self.own], [neighbors, own], grad);
     }

@@ -1,4 +1,4 @@
-//! GraphSAGE with the mean aggregator, and the choice of GraphSAGE's aggregators.
+//! GraphSAGE with the mean aggregator, and the choice among GraphSAGE's aggregators.
 
 use clap::{Args, ValueEnum};
 use graphmill_core::{Block, block::Aggregation, by_name, keyed, options::OptionSet};
@@ -14,14 +14,14 @@ use crate::{
     cost::ProductOrder,
 };
 
-/// GraphSAGE's aggregators of the neighbours' rows.
+/// Aggregator of GraphSAGE over the neighbours' rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Aggregator {
-    /// Their mean (Hamilton, Ying and Leskovec, NeurIPS 2017, section 3.3).
+    /// Mean (Hamilton, Ying and Leskovec, NeurIPS 2017, section 3.3).
     #[default]
     Mean,
-    /// The elementwise maximum after a dense layer (section 3.3, equation 3).
+    /// Elementwise maximum after a dense layer (section 3.3, equation 3).
     MaxPool,
 }
 
@@ -38,7 +38,7 @@ pub struct SageOptions {
 
 impl OptionSet for SageOptions {}
 
-/// The GraphSAGE layer with the aggregator of its options.
+/// Creates the GraphSAGE layer with the aggregator of its options.
 pub(super) fn make(config: &LayerConfig) -> Result<Box<dyn Layer>> {
     match config.own.get::<SageOptions>().aggregator {
         Aggregator::Mean => Sage::make(config),
@@ -46,8 +46,8 @@ pub(super) fn make(config: &LayerConfig) -> Result<Box<dyn Layer>> {
     }
 }
 
-/// The GraphSAGE operator with the mean aggregator, from *Inductive Representation Learning on
-/// Large Graphs* (Hamilton, Ying and Leskovec, NeurIPS 2017, algorithm 1 with the mean of section
+/// The GraphSAGE operator with the mean aggregator (Hamilton, Ying and Leskovec, *Inductive
+/// Representation Learning on Large Graphs*, NeurIPS 2017, algorithm 1 with the mean of section
 /// 3.3):
 ///
 /// ```text
@@ -55,8 +55,8 @@ pub(super) fn make(config: &LayerConfig) -> Result<Box<dyn Layer>> {
 /// ```
 ///
 /// The paper writes one matrix for the concatenation of both rows; its two halves are `W_self` and
-/// `W_neigh`. A destination without neighbours keeps its own part only. Where the block stores edge
-/// weights (an estimator's coefficients) they replace the mean's `1 / degree`.
+/// `W_neigh`. A destination without neighbours has only its own term. If the block stores edge
+/// weights (an estimator's coefficients), they replace the mean's `1 / degree`.
 ///
 /// Aggregate first costs `E F + 2 D F O` multiplications, transform first `E O + (S + D) F O`.
 ///
@@ -71,10 +71,10 @@ pub struct Sage {
 }
 
 impl Sage {
-    /// A layer `F` to `O`.
+    /// Creates a layer of widths `F` and `O`.
     ///
     /// # Errors
-    /// None; the signature is the table's.
+    /// Never; the table requires the signature.
     pub fn make(config: &LayerConfig) -> Result<Box<dyn Layer>> {
         let &LayerConfig { in_dim, out_dim, bias, key, .. } = config;
         let spec = LayerSpec {
@@ -92,11 +92,11 @@ impl Sage {
     }
 }
 
-/// The matrices of a pass.
+/// Matrices of a pass.
 #[derive(Clone, Debug, Default)]
 struct State {
     mean: Propagated,
-    /// Own rows, `D x F`; only of a global block.
+    /// Own rows, `D x F`; only for a global block.
     own: Matrix,
 }
 
@@ -151,8 +151,8 @@ impl Layer for Sage {
             }
             ProductOrder::TransformFirst => self.own.backward_product(pass, own, grad),
         }
-        let wanted = x_grad.as_deref_mut();
-        self.mean.backward_input(pass, input, Self::weights(input.block), grad, mean, wanted);
+        let needed = x_grad.as_deref_mut();
+        self.mean.backward_input(pass, input, Self::weights(input.block), grad, mean, needed);
         if let Some(x_grad) = x_grad {
             self.own.input_grad(pass, grad, 1.0, x_grad.rows_mut(0..input.block.num_dst));
         }
@@ -167,7 +167,7 @@ impl Layer for Sage {
     }
 }
 
-/// The aggregates of a row: the mean, and the own row.
+/// The aggregates of a row are the mean and the own row.
 impl ReusableLayer for Sage {
     fn aggregate_dims(&self) -> Vec<usize> {
         vec![self.spec.in_dim; 2]

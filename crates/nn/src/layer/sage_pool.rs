@@ -14,16 +14,16 @@ use crate::{
     },
 };
 
-/// The GraphSAGE operator with the pooling aggregator, from *Inductive Representation Learning on
-/// Large Graphs* (Hamilton, Ying and Leskovec, NeurIPS 2017, section 3.3, equation 3):
+/// The GraphSAGE operator with the pooling aggregator (Hamilton, Ying and Leskovec, *Inductive
+/// Representation Learning on Large Graphs*, NeurIPS 2017, section 3.3, equation 3):
 ///
 /// ```text
 /// out[v] = max over in-neighbours u of (relu(x[u] W_pool + b_pool)) W_neigh + x[v] W_self + b
 /// ```
 ///
-/// The maximum is taken element by element; it is 0 for a destination without neighbours, which is
-/// also its least value. The pool is as wide as the input, as in DGL and PyG. The dense layer in
-/// front of the maximum is not linear, so it always transforms first: `S F^2 + E F + 2 D F O`
+/// The maximum is elementwise. For a destination without neighbours it is 0, which is also its
+/// lower bound. The pool is as wide as the input, as in DGL and PyG. The dense layer before the
+/// maximum is not linear, so the layer always transforms first: `S F^2 + E F + 2 D F O`
 /// multiplications.
 ///
 /// # Shapes
@@ -38,10 +38,10 @@ pub struct SagePool {
 }
 
 impl SagePool {
-    /// A layer `F` to `O`.
+    /// Creates a layer of widths `F` and `O`.
     ///
     /// # Errors
-    /// None; the signature is the table's.
+    /// Never; the table requires the signature.
     pub fn make(config: &LayerConfig) -> Result<Box<dyn Layer>> {
         let &LayerConfig { in_dim, out_dim, bias, key, .. } = config;
         let key = |part| keyed::key(&[key, part]);
@@ -55,17 +55,17 @@ impl SagePool {
 
 const POOL: Epilogue = Epilogue { activation: Activation::Relu, dropout: Dropout::NONE };
 
-/// The matrices of a pass.
+/// Matrices of a pass.
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// `D x F`, and the edges it comes from.
+    /// Maxima, `D x F`, and the edges that attain them.
     max: Matrix,
     arg: ArgMax,
-    /// Own rows, `D x F`; only of a global block.
+    /// Own rows, `D x F`; only for a global block.
     own: Matrix,
-    /// `D x F`.
+    /// Gradient of the maxima, `D x F`.
     max_grad: Matrix,
-    /// The gradient of the pooled rows, `S x F`.
+    /// Gradient of the pooled rows, `S x F`.
     pool_grad: Matrix,
 }
 

@@ -1,22 +1,22 @@
-//! Matrices that a forward pass leaves to its backward pass.
+//! Matrices that a forward pass saves for its backward pass.
 
 use std::{any::Any, fmt::Debug};
 
 use crate::Matrix;
 
-/// Matrices that a forward pass leaves to its backward pass, and scratch for intermediate results;
-/// reused for every batch, so that nothing is allocated after the largest one. One value belongs to
-/// one layer.
+/// Matrices that a forward pass saves for its backward pass, and scratch for intermediate results.
+/// They are reused for every batch, so nothing is allocated after the largest one. One value
+/// belongs to one layer.
 #[derive(Clone, Debug, Default)]
 pub struct Saved {
-    /// The transformed rows ([`super::Layer::transform`]).
+    /// Transformed rows ([`super::Layer::transform`]).
     pub(super) transformed: Vec<Matrix>,
     state: Option<Box<dyn State>>,
 }
 
 impl Saved {
-    /// The layer's own struct of matrices: made at the first call, or if another layer used the
-    /// value before, and the same from then on.
+    /// The layer's struct of matrices: created by the first call, or if another type used the value
+    /// before, and unchanged from then on.
     pub fn state<T: Any + Clone + Debug + Default + Send + Sync>(&mut self) -> &mut T {
         if !self.state.as_deref().is_some_and(|state| (state as &dyn Any).is::<T>()) {
             self.state = Some(Box::new(T::default()));
@@ -26,7 +26,7 @@ impl Saved {
     }
 }
 
-/// A state of any type that can be copied.
+/// State of any type that can be copied.
 trait State: Any + Debug + Send + Sync {
     fn clone_state(&self) -> Box<dyn State>;
 }

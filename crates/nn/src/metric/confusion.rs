@@ -1,4 +1,4 @@
-//! Metrics that count right and wrong decisions: accuracy and F1.
+//! Metrics of decisions: accuracy and F1.
 //!
 //! With `tp`, `fp` and `fn` the true positives, false positives and false negatives of a class,
 //! `F1 = 2 tp / (2 tp + fp + fn)` (van Rijsbergen, *Information Retrieval*, 1979, chapter 7).
@@ -6,19 +6,19 @@
 use graphmill_core::table::Entry;
 use rayon::prelude::*;
 
-use super::{Input, Label, Metric, Row, TASK};
+use super::{Input, Label, MIN_TASK_LEN, Metric, Row};
 
-/// Rows whose prediction is right in every class: the usual accuracy for single labels, the share
-/// of exactly predicted sets for multiple ones (scikit-learn's `accuracy_score`).
+/// Share of rows whose prediction is correct in every class: the usual accuracy for single labels,
+/// the share of exactly predicted sets for multiple labels (scikit-learn's `accuracy_score`).
 pub(super) const ACCURACY: Entry<Metric> = Entry {
     name: "accuracy",
-    summary: "rows predicted right (with several labels: the whole set)",
+    summary: "share of rows predicted correctly (for several labels, the exact set)",
     source: "",
     options: &[],
     make: accuracy,
 };
 
-/// F1 of the counts summed over the classes. For single labels that is the accuracy.
+/// F1 of the counts summed over the classes. Equals the accuracy for single labels.
 pub(super) const F1_MICRO: Entry<Metric> = Entry {
     name: "f1-micro",
     summary: "F1 of the counts summed over the classes",
@@ -27,9 +27,9 @@ pub(super) const F1_MICRO: Entry<Metric> = Entry {
     make: f1_micro,
 };
 
-/// Unweighted mean of the classes' F1. A class that is neither true nor predicted in any row has no
-/// F1 and takes no part (scikit-learn does the same for single labels, but counts such a class as 0
-/// for multiple ones).
+/// Unweighted mean of the classes' F1. A class that is neither true nor predicted in any row is
+/// excluded (scikit-learn does the same for single labels, but counts such a class as 0 for
+/// multiple labels).
 pub(super) const F1_MACRO: Entry<Metric> = Entry {
     name: "f1-macro",
     summary: "mean of the classes' F1",
@@ -38,7 +38,7 @@ pub(super) const F1_MACRO: Entry<Metric> = Entry {
     make: f1_macro,
 };
 
-/// The counts of one class.
+/// Counts of one class.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     /// True positives.
@@ -54,7 +54,7 @@ impl Counts {
     }
 }
 
-/// Whether class `c` is predicted.
+/// Returns true if class `c` is predicted.
 fn predicted(row: &Row, argmax: usize, c: usize) -> bool {
     match row.label {
         Label::Class(_) => argmax == c,
@@ -62,7 +62,7 @@ fn predicted(row: &Row, argmax: usize, c: usize) -> bool {
     }
 }
 
-/// The counts of every class.
+/// Counts of every class.
 fn counts(rows: &[Row], classes: usize) -> Vec<Counts> {
     let add = |mut all: Vec<Counts>, more: Vec<Counts>| {
         for (all, more) in all.iter_mut().zip(more) {
@@ -72,7 +72,7 @@ fn counts(rows: &[Row], classes: usize) -> Vec<Counts> {
         all
     };
     let none = || vec![Counts::default(); classes];
-    rows.par_chunks(TASK).map(|rows| count(rows, classes)).reduce(none, add)
+    rows.par_chunks(MIN_TASK_LEN).map(|rows| count(rows, classes)).reduce(none, add)
 }
 
 fn count(rows: &[Row], classes: usize) -> Vec<Counts> {
@@ -94,7 +94,7 @@ fn accuracy(input: &Input) -> Option<f64> {
     let rows = input.rows()?;
     let right = rows
         .par_iter()
-        .with_min_len(TASK)
+        .with_min_len(MIN_TASK_LEN)
         .filter(|row| match row.label {
             Label::Class(class) => row.argmax() == class,
             Label::Set(_) => (0..input.classes).all(|c| row.is(c) == predicted(row, 0, c)),
@@ -122,25 +122,25 @@ mod tests {
     use super::super::Truth;
     use super::*;
 
-    /// Logits that predict these classes of `classes`.
+    /// Logits that predict these classes out of `classes`.
     fn one_hot(predicted: &[usize], classes: usize) -> Vec<f32> {
         predicted.iter().flat_map(|&p| (0..classes).map(move |c| f32::from(u8::from(c == p)))).collect()
     }
 
     #[test]
-    fn single_labels() {
-        // scikit-learn's own example: macro 0.2666..., micro 1/3
+    fn single_label_scores_match_scikit_learn() {
+        // scikit-learn's example: macro 0.2666..., micro 1/3
         let logits = one_hot(&[0, 2, 1, 0, 0, 1], 3);
         let input = Input::new(&logits, 3, Truth::Single(&[0, 1, 2, 0, 1, 2]));
         assert_eq!(accuracy(&input), Some(2.0 / 6.0));
         assert_eq!(f1_micro(&input), Some(2.0 / 6.0));
-        // class 0: 2 hits, 1 wrong; classes 1 and 2: no hit
+        // class 0: 2 hits, 1 wrong; classes 1 and 2: 0 hits
         assert!((f1_macro(&input).unwrap() - 0.8 / 3.0).abs() < 1e-12);
     }
 
     #[test]
-    fn unlabelled_rows_and_unseen_classes_take_no_part() {
-        // class 2 of 4 is never true nor predicted, class 3 is predicted once in vain
+    fn unlabelled_rows_and_unseen_classes_are_excluded() {
+        // class 2 of 4 is never true nor predicted, class 3 is predicted once, wrongly
         let logits = one_hot(&[0, 1, 3, 2], 4);
         let input = Input::new(&logits, 4, Truth::Single(&[0, 1, 1, -1]));
         assert_eq!(accuracy(&input), Some(2.0 / 3.0));
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn multiple_labels_are_thresholded_at_zero() {
-        // predictions {0}, {0, 1}, {}, {2}; a logit of exactly 0 is no
+        // predictions {0}, {0, 1}, {}, {2}; a logit of exactly 0 is negative
         let logits = [1.0, 0.0, -1.0, 2.0, 0.5, -1.0, -1.0, -2.0, -3.0, -1.0, -1.0, 0.1];
         let truth = [1, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1];
         let input = Input::new(&logits, 3, Truth::Multi(&truth));
@@ -161,13 +161,13 @@ mod tests {
     }
 
     #[test]
-    fn ties_go_to_the_first_class() {
+    fn ties_predict_the_first_class() {
         let input = Input::new(&[0.0, 0.0, 0.0, 0.0], 2, Truth::Single(&[0, 1]));
         assert_eq!(accuracy(&input), Some(0.5));
     }
 
     #[test]
-    fn no_positive_at_all_has_no_f1() {
+    fn f1_without_positives_is_undefined() {
         let input = Input::new(&[-1.0, -1.0], 2, Truth::Multi(&[0, 0]));
         assert_eq!((f1_micro(&input), f1_macro(&input), accuracy(&input)), (None, None, Some(1.0)));
     }

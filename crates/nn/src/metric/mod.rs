@@ -1,9 +1,9 @@
-//! Scores of predictions: what is scored, and the table of the metrics there are.
+//! Metrics: scores of predictions against labels, and the table of metrics.
 //!
-//! All metrics are between 0 and 1, larger is better, and read logits: a single-label prediction is
-//! the row's largest logit (the first of equals), a multi-label one every class with a logit above
-//! 0 (a probability above one half). None of them ever is NaN: where a metric is not defined (no
-//! labelled row, no class with both kinds, a score that is NaN) there is none.
+//! All metrics are between 0 and 1, larger is better, and they read logits. A single-label
+//! prediction is the row's largest logit (the first among equals); a multi-label prediction is
+//! every class with a logit above 0 (a probability above one half). A metric is never NaN: it is
+//! `None` if undefined (no labelled rows, no class with both positives and negatives, a NaN score).
 
 mod confusion;
 mod ranking;
@@ -11,20 +11,20 @@ mod ranking;
 use graphmill_core::{NodeId, Result, table::Table};
 use rayon::prelude::*;
 
-/// Rows that one task looks at. Rows are counted in whole numbers or summed in pieces that do not
-/// depend on the threads.
-const TASK: usize = 1 << 12;
+/// Minimum number of rows per task. Rows are counted in integers, or summed in chunks that do not
+/// depend on the number of threads.
+const MIN_TASK_LEN: usize = 1 << 12;
 
-/// The labels to score against.
+/// Labels to score against.
 #[derive(Clone, Copy, Debug)]
 pub enum Truth<'a> {
-    /// One class per row, -1 where unknown (such rows take no part).
+    /// One class per row, -1 if unknown (such rows are ignored).
     Single(&'a [i32]),
     /// A set of classes per row: `rows x C` zeros and ones, row-major.
     Multi(&'a [u8]),
 }
 
-/// What is scored: logits (`rows x C`, row-major) beside the truth.
+/// Logits (`rows x C`, row-major) with their true labels.
 ///
 /// ```
 /// use graphmill_nn::metric::{self, Input, Truth};
@@ -32,53 +32,53 @@ pub enum Truth<'a> {
 /// let input = Input::new(&logits, 2, Truth::Single(&[0, 0, 1]));
 /// let accuracy = metric::by_name("accuracy").unwrap();
 /// assert_eq!(accuracy(&input), Some(2.0 / 3.0));
-/// assert_eq!(accuracy(&input.of(&[0, 2])), Some(1.0));
+/// assert_eq!(accuracy(&input.select(&[0, 2])), Some(1.0));
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
     scores: &'a [f32],
     classes: usize,
     truth: Truth<'a>,
-    picked: Picked<'a>,
+    selection: Selection<'a>,
 }
 
-/// Which rows take part.
+/// Selection of the scored rows.
 #[derive(Clone, Copy, Debug)]
-enum Picked<'a> {
-    /// All, in order.
+enum Selection<'a> {
+    /// All rows, in order.
     All,
-    /// These of the scores and of the truth.
+    /// These rows of the scores and of the truth.
     Both(&'a [NodeId]),
-    /// All of the scores, beside these of the truth.
+    /// All rows of the scores, against these rows of the truth.
     Truth(&'a [NodeId]),
 }
 
 impl<'a> Input<'a> {
-    /// All rows: as many of logits as of truth.
+    /// Scores all rows; `scores` and `truth` have the same number of rows.
     pub fn new(scores: &'a [f32], classes: usize, truth: Truth<'a>) -> Self {
-        Self { scores, classes, truth, picked: Picked::All }
+        Self { scores, classes, truth, selection: Selection::All }
     }
 
-    /// Only these rows, of the logits and of the truth: for logits of all nodes.
-    pub fn of(self, rows: &'a [NodeId]) -> Self {
-        Self { picked: Picked::Both(rows), ..self }
+    /// Restricts the input to these rows of both logits and truth, for logits of all nodes.
+    pub fn select(self, rows: &'a [NodeId]) -> Self {
+        Self { selection: Selection::Both(rows), ..self }
     }
 
-    /// Row `i` of the logits belongs to row `nodes[i]` of the truth: for logits of these nodes
+    /// Matches row `i` of the logits with row `nodes[i]` of the truth, for logits of these nodes
     /// only.
     pub fn against(self, nodes: &'a [NodeId]) -> Self {
-        Self { picked: Picked::Truth(nodes), ..self }
+        Self { selection: Selection::Truth(nodes), ..self }
     }
 
-    /// `C`.
+    /// Number of classes, `C`.
     pub fn num_classes(&self) -> usize {
         self.classes
     }
 
-    /// How many rows are picked, unlabelled ones included.
+    /// Number of selected rows, including unlabelled ones.
     ///
     /// # Panics
-    /// Logits and truth disagree in length: a bug in the caller.
+    /// Logits and truth differ in length: a bug in the caller.
     fn num_rows(&self) -> usize {
         let rows = self.scores.len().checked_div(self.classes).unwrap_or(0);
         assert_eq!(rows * self.classes, self.scores.len(), "logits are not rows of {}", self.classes);
@@ -86,24 +86,24 @@ impl<'a> Input<'a> {
             Truth::Single(class) => class.len(),
             Truth::Multi(member) => member.len().checked_div(self.classes).unwrap_or(0),
         };
-        match self.picked {
-            Picked::All => assert_eq!(rows, truths, "rows of logits and of truth"),
-            Picked::Both(picked) => return picked.len(),
-            Picked::Truth(nodes) => assert_eq!(rows, nodes.len(), "rows of logits and nodes"),
+        match self.selection {
+            Selection::All => assert_eq!(rows, truths, "rows of logits and of truth"),
+            Selection::Both(rows) => return rows.len(),
+            Selection::Truth(nodes) => assert_eq!(rows, nodes.len(), "rows of logits and nodes"),
         }
         rows
     }
 
-    /// The rows of logits and of truth of the `i`-th picked row.
+    /// Row numbers in logits and truth of the `i`-th selected row.
     fn row(&self, i: usize) -> (usize, usize) {
-        match self.picked {
-            Picked::All => (i, i),
-            Picked::Both(picked) => (picked[i] as usize, picked[i] as usize),
-            Picked::Truth(nodes) => (i, nodes[i] as usize),
+        match self.selection {
+            Selection::All => (i, i),
+            Selection::Both(rows) => (rows[i] as usize, rows[i] as usize),
+            Selection::Truth(nodes) => (i, nodes[i] as usize),
         }
     }
 
-    /// The labelled rows, each with its logits; `None` where there are none or a logit is NaN.
+    /// Labelled rows with their logits; `None` if there is no labelled row or a logit is NaN.
     fn rows(&self) -> Option<Vec<Row<'a>>> {
         let c = self.classes;
         let labelled = |i| {
@@ -115,10 +115,10 @@ impl<'a> Input<'a> {
             };
             Some(Row { logits: &self.scores[score * c..(score + 1) * c], label })
         };
-        let all = (0..self.num_rows()).into_par_iter().with_min_len(TASK);
+        let all = (0..self.num_rows()).into_par_iter().with_min_len(MIN_TASK_LEN);
         let rows: Vec<Row> = all.filter_map(labelled).collect();
         let nan = |row: &Row| row.logits.iter().any(|x| x.is_nan());
-        let broken = rows.par_iter().with_min_len(TASK).any(nan);
+        let broken = rows.par_iter().with_min_len(MIN_TASK_LEN).any(nan);
         (!rows.is_empty() && !broken).then_some(rows)
     }
 }
@@ -137,7 +137,7 @@ enum Label<'a> {
 }
 
 impl Row<'_> {
-    /// Whether class `c` is true.
+    /// Returns true if class `c` is true.
     fn is(&self, c: usize) -> bool {
         match self.label {
             Label::Class(class) => class == c,
@@ -145,7 +145,7 @@ impl Row<'_> {
         }
     }
 
-    /// The first of the largest logits.
+    /// Index of the first of the largest logits.
     fn argmax(&self) -> usize {
         let mut best = 0;
         for (c, x) in self.logits.iter().enumerate() {
@@ -157,14 +157,14 @@ impl Row<'_> {
     }
 }
 
-/// A metric: its value, or none where it is not defined. O(rows C), the two by ranks O(C rows log
-/// rows).
+/// A metric: its value, or `None` if undefined. Costs O(rows C); the two ranking metrics O(C rows
+/// log rows).
 ///
 /// # Panics
-/// Logits and truth disagree in length, or a picked row is outside: a bug in the caller.
+/// Logits and truth differ in length, or a selected row is out of range: a bug in the caller.
 pub type Metric = fn(&Input) -> Option<f64>;
 
-/// The metrics.
+/// Table of the metrics.
 pub static TABLE: Table<Metric> = Table::new(
     "metric",
     &[
@@ -179,13 +179,12 @@ pub static TABLE: Table<Metric> = Table::new(
 /// The metric called `name`.
 ///
 /// # Errors
-/// No such name.
+/// The name is unknown.
 pub fn by_name(name: &str) -> Result<Metric> {
     Ok(TABLE.find(name)?.make)
 }
 
-/// The metric of a dataset that names none: `accuracy`, or `f1-micro` where nodes have several
-/// labels.
+/// Default metric of a dataset: `accuracy`, or `f1-micro` if nodes have several labels.
 pub fn default_name(multi_label: bool) -> &'static str {
     if multi_label { confusion::F1_MICRO.name } else { confusion::ACCURACY.name }
 }
@@ -195,17 +194,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_picked_from_both_or_from_the_truth() {
+    fn rows_are_selected_in_both_or_in_the_truth() {
         let accuracy = by_name("accuracy").unwrap();
         let logits = [1.0, 0.0, 0.0, 1.0, 1.0, 0.0];
         let truth = Truth::Single(&[0, 0, 0, 1]);
-        assert_eq!(accuracy(&Input::new(&logits, 2, truth).of(&[0, 2])), Some(1.0));
+        assert_eq!(accuracy(&Input::new(&logits, 2, truth).select(&[0, 2])), Some(1.0));
         // row 0 is node 3, row 1 node 2, row 2 node 0
         assert_eq!(accuracy(&Input::new(&logits, 2, truth).against(&[3, 2, 0])), Some(1.0 / 3.0));
     }
 
     #[test]
-    fn nothing_to_score_is_none_and_never_nan() {
+    fn undefined_metrics_are_none_and_never_nan() {
         for entry in &TABLE {
             let metric = entry.make;
             assert_eq!(metric(&Input::new(&[], 2, Truth::Single(&[]))), None, "{}", entry.name);
@@ -217,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn perfect_predictions_score_one_everywhere() {
+    fn perfect_predictions_score_one_in_every_metric() {
         for entry in &TABLE {
             let single = Input::new(&[3.0, -1.0, -1.0, 3.0, 2.0, 0.0], 2, Truth::Single(&[0, 1, 0]));
             assert_eq!((entry.make)(&single), Some(1.0), "{}", entry.name);
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_in_the_table() {
+    fn default_metrics_are_in_the_table() {
         assert_eq!((default_name(false), default_name(true)), ("accuracy", "f1-micro"));
         assert!(by_name(default_name(false)).is_ok() && by_name(default_name(true)).is_ok());
         assert_eq!(

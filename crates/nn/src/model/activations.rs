@@ -1,57 +1,57 @@
-//! Everything a forward pass leaves behind, and the gradients of it.
+//! Intermediate matrices of a forward pass, and their gradients.
 
 use crate::{Matrix, Saved, View, ViewMut};
 
-/// All intermediate matrices of a [`super::Model`], reused for every batch: once it has seen the
-/// largest batch nothing is allocated. One value belongs to one model and one pass at a time.
+/// All intermediate matrices of a [`super::Model`], reused for every batch: nothing is allocated
+/// after the largest batch. One value belongs to one model and one pass at a time.
 #[derive(Clone, Debug, Default)]
 pub struct Activations {
-    /// The features after dropout, `S x F`, or the stored values of sparse ones.
+    /// Features after dropout, `S x F`, or the stored values of sparse features after dropout.
     pub(super) dropped: Matrix,
-    /// Of the input layer, `S x hidden`.
+    /// Output of the input layer, `S x hidden`.
     pub(super) input: Rows,
-    /// Of each layer, from the bottom up.
+    /// Matrices of each layer, from the bottom up.
     pub(super) stages: Vec<StageActs>,
-    /// Of each layer of the head.
+    /// Outputs of the head's layers.
     pub(super) head: Vec<Rows>,
 }
 
-/// The output rows of a part of the model and their gradient.
+/// Output rows of a part of the model, and their gradient.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rows {
     pub(super) out: Matrix,
     pub(super) grad: Matrix,
 }
 
-/// The matrices that a stage ([`super::stage`]) leaves behind.
+/// Matrices that the forward pass of a stage ([`super::stage`]) saves.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StageActs {
-    /// The output, `D x O`; reused rows stand behind the bottom layer's.
+    /// Output, `D x O`; in the bottom layer, reused rows follow the computed ones.
     pub(super) rows: Rows,
     pub(super) saved: SavedStage,
 }
 
-/// The matrices that a stage's backward pass reads besides inputs and output.
+/// Matrices that the backward pass of a stage reads besides inputs and output.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SavedStage {
-    /// The convolution's.
+    /// Matrices of the convolution.
     pub(super) conv: Saved,
-    /// The destinations' own rows for the residual, `D x F`; only of a global block.
+    /// Own rows of the destinations for the residual, `D x F`; only for a global block.
     pub(super) own: Matrix,
-    /// The input of the norm, as many rows as the output has; only with a norm.
+    /// Input of the norm, with as many rows as the output; only with a norm.
     pub(super) before_norm: Matrix,
-    /// The norm's.
+    /// Matrices of the norm.
     pub(super) norm: [Matrix; 2],
-    /// The aggregates of reused rows, of the bottom layer ([`super::Reused::aggregates`]),
-    /// `H x dim` each.
+    /// Aggregates of reused rows in the bottom layer ([`super::Reused::aggregates`]), `H x dim`
+    /// each.
     pub(super) reused: Vec<Matrix>,
-    /// Of reused rows that follow the parameters in some directions: the basis times the weights,
-    /// the rows' coordinates, and the gradient of the former.
+    /// For projected reused rows: the basis times the weights, the rows' coordinates, and the
+    /// gradient of the former.
     pub(super) projected: [Matrix; 3],
 }
 
 impl Activations {
-    /// Makes room for so many stages and head layers.
+    /// Allocates entries for these numbers of stages and head layers.
     pub(super) fn fit(&mut self, stages: usize, head: usize) {
         self.stages.resize_with(stages, StageActs::default);
         self.head.resize_with(head, Rows::default);
@@ -60,14 +60,14 @@ impl Activations {
     fn top(&mut self) -> &mut Rows {
         match self.head.last_mut() {
             Some(rows) => rows,
-            None => &mut self.stages.last_mut().expect("a forward pass was made").rows,
+            None => &mut self.stages.last_mut().expect("a forward pass has run").rows,
         }
     }
 
-    /// The scores of the last forward pass, `B x C`.
+    /// Scores of the last forward pass, `B x C`.
     ///
     /// # Panics
-    /// There was none.
+    /// No forward pass has run.
     pub fn logits(&self) -> View<'_> {
         match self.head.last() {
             Some(rows) => rows.out.view(),
@@ -75,31 +75,31 @@ impl Activations {
         }
     }
 
-    /// The scores, and where a loss writes their gradient (of the same shape) before
+    /// Scores, and the matrix of the same shape to which a loss writes their gradient before
     /// [`super::Model::backward`].
     ///
     /// # Panics
-    /// There was no forward pass.
+    /// No forward pass has run.
     pub fn logits_and_grad(&mut self) -> (View<'_>, ViewMut<'_>) {
         let Rows { out, grad } = self.top();
         grad.resize(out.num_rows(), out.num_cols());
         (out.view(), grad.view_mut())
     }
 
-    /// The output rows of layer `l` of the last forward pass (0 is the bottom), `D x O`, and reused
-    /// ones behind the bottom layer's.
+    /// Output rows of layer `l` (0 is the bottom) of the last forward pass, `D x O`, followed by
+    /// reused rows in the bottom layer.
     pub fn output(&self, l: usize) -> View<'_> {
         self.stages[l].rows.out.view()
     }
 
-    /// The same, to be changed between [`super::Model::forward_layer`] calls: a strategy may put
-    /// rows there that were computed elsewhere.
+    /// Mutable output rows of layer `l`. Between [`super::Model::forward_layer`] calls, a strategy
+    /// may write rows there that were computed elsewhere.
     pub fn output_mut(&mut self, l: usize) -> ViewMut<'_> {
         self.stages[l].rows.out.view_mut()
     }
 
-    /// The gradient of the output rows of layer `l`, after [`super::Model::backward_layer`] of the
-    /// one above.
+    /// Gradient of the output rows of layer `l`, available after [`super::Model::backward_layer`]
+    /// of the layer above.
     pub fn output_grad_mut(&mut self, l: usize) -> ViewMut<'_> {
         self.stages[l].rows.grad.view_mut()
     }

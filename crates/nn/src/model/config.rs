@@ -1,4 +1,4 @@
-//! What a model is made from.
+//! Configuration of a model.
 
 use clap::ValueEnum;
 use graphmill_core::{
@@ -13,34 +13,35 @@ use crate::{
     layer::{self, Aggregator, GatOptions, Init, NormKind, SageOptions},
 };
 
-/// The description of a model.
+/// Configuration of a model.
 ///
-/// Each of the `layers` is
-/// `dropout(activation(norm(conv(x) + residual(x))))`; without a head the last one is
-/// `conv(x) + residual(x)` and gives the classes.
+/// Each of the `layers` layers is `dropout(activation(norm(conv(x) + residual(x))))`. Without a
+/// head, the last layer is `conv(x) + residual(x)` and its rows are the classes' scores.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
-    /// The convolution, a name in [`layer::TABLE`].
+    /// Name of the convolution in [`layer::TABLE`].
     pub model: String,
-    /// Width of the hidden rows; of all heads together.
+    /// Width of the hidden rows, over all heads together.
     pub hidden: usize,
-    /// Convolutions.
+    /// Number of convolutions.
     pub layers: usize,
     /// Probability that a hidden value is dropped, in `[0, 1)`.
     pub dropout: f32,
     /// Probability that a feature is dropped, in `[0, 1)`.
     pub input_dropout: f32,
-    /// The non-linearity.
+    /// Non-linearity.
     pub activation: Activation,
     /// Initial weights of dense layers.
     pub init: Init,
-    /// The normalisation. [`NormKind::Batch`] also stands inside `gin`'s own MLP.
+    /// Normalization. [`NormKind::Batch`] also applies inside the MLP of `gin`.
     pub norm: NormKind,
-    /// What is added to a convolution's rows.
+    /// Residual added to a convolution's output rows.
     pub residual: ResidualKind,
-    /// Whether the features first pass a dense layer of width `hidden` with activation and dropout.
+    /// If true, a dense layer of width `hidden`, with activation and dropout, transforms the
+    /// features before the first convolution.
     pub input_layer: bool,
-    /// Dense layers after the convolutions that give the classes; 0: the last convolution does.
+    /// Dense layers after the convolutions, the last of which computes the scores; with 0, the last
+    /// convolution does.
     pub head_layers: usize,
     /// Options of the convolutions.
     pub own: OwnOptions,
@@ -65,14 +66,14 @@ impl Default for ModelConfig {
     }
 }
 
-/// What is added to a convolution's output rows.
+/// Residual added to a convolution's output rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ResidualKind {
-    /// Nothing.
+    /// No residual.
     #[default]
     None,
-    /// The destinations' input rows; the convolution that gives the classes has none (He, Zhang,
+    /// The destinations' input rows; not in the convolution that computes the scores (He, Zhang,
     /// Ren and Sun, CVPR 2016, equation 1).
     Identity,
     /// The destinations' input rows times a learned matrix (equation 2).
@@ -82,29 +83,29 @@ pub enum ResidualKind {
 by_name!(ResidualKind);
 
 impl ModelConfig {
-    /// The same model with other options of a convolution.
+    /// The same model with different options of a convolution.
     #[must_use]
     pub fn with<T: OptionSet>(mut self, set: T) -> Self {
         self.own.set(set);
         self
     }
 
-    /// Checks numbers and names, and that no choice is without effect by mistake.
+    /// Checks numbers and names, and rejects options that the model would ignore.
     ///
     /// # Errors
-    /// The first field that cannot be.
+    /// The first invalid field.
     pub fn check(&self) -> Result<()> {
         let kind = layer::TABLE.find(&self.model)?;
         let sizes = [("hidden", self.hidden), ("layers", self.layers)];
         for (field, value) in sizes {
             if value == 0 {
-                return Err(Error::config(field, value, "at least 1 is needed"));
+                return Err(Error::config(field, value, "must be at least 1"));
             }
         }
         let probabilities = [("dropout", self.dropout), ("input_dropout", self.input_dropout)];
         for (field, value) in probabilities {
             if !(0.0..1.0).contains(&value) {
-                return Err(Error::config(field, value, "a probability from 0 up to, not including, 1"));
+                return Err(Error::config(field, value, "must be a probability of at least 0 and below 1"));
             }
         }
         for group in kind.options {
@@ -113,22 +114,22 @@ impl ModelConfig {
         let reads = |group| kind.options.contains(&group);
         let (sage, gat) = (self.own.get::<SageOptions>(), self.own.get::<GatOptions>());
         if sage.aggregator != Aggregator::Mean && !reads(OptionGroup::of::<SageOptions>()) {
-            let message = format!("model '{}' has an aggregator of its own; leave 'mean'", self.model);
+            let message = format!("model '{}' does not read this option; use 'mean'", self.model);
             return Err(Error::config("aggregator", sage.aggregator, message));
         }
         if gat.attention_dropout > 0.0 && !reads(OptionGroup::of::<GatOptions>()) {
-            let message = format!("model '{}' has no attention; leave 0", self.model);
+            let message = format!("model '{}' does not use attention; use 0", self.model);
             return Err(Error::config("attention_dropout", gat.attention_dropout, message));
         }
         if self.residual != ResidualKind::None && kind.make.hops.is_some_and(|hops| hops(&self.own) > 1) {
-            let message = format!("a layer of '{}' has a power 0 of its own; leave 'none'", self.model);
+            let message = format!("model '{}' includes the own row as its power 0; use 'none'", self.model);
             return Err(Error::config("residual", self.residual, message));
         }
         Ok(())
     }
 
-    /// How many blocks a pass through the model reads, one for each hop of each layer: what a
-    /// sampler of neighbours must make.
+    /// Number of blocks that a pass through the model reads: one per hop and layer. A neighbour
+    /// sampler must produce this many.
     pub fn num_blocks(&self) -> usize {
         self.layers * layer::hops(&self.model, &self.own)
     }

@@ -1,7 +1,7 @@
-//! Evaluation over all neighbours, layer by layer: every node's rows of one layer are computed
-//! before the next begins, in chunks of nodes, so that nothing is computed twice and memory is a
-//! table per layer (Hamilton et al. 2017 sample also at inference; this is the exact answer, as in
-//! PyG's and DGL's examples).
+//! Evaluation over all neighbours, layer by layer. All rows of a layer are computed, in chunks of
+//! nodes, before the next layer begins, so nothing is computed twice and memory is one table per
+//! layer. (Hamilton et al. 2017 sample at inference too; this is exact, as in the examples of PyG
+//! and DGL.)
 //!
 //! ```text
 //! table = features                                               V x F
@@ -12,7 +12,8 @@
 //! table = head_rows(table)         chunks of rows                V x C          (if there is a head)
 //! ```
 //!
-//! Where only some nodes' scores are wanted, the last layer and the head need chunks of those only.
+//! If only some nodes' scores are requested, the last layer and the head process only the chunks of
+//! those nodes.
 
 use super::{Activations, Model, part};
 use crate::{
@@ -22,64 +23,64 @@ use crate::{
 };
 
 impl Model {
-    /// The cheapest order of each layer for [`Model::infer`] over all of a graph's nodes and edges.
+    /// Cheapest order of each layer for [`Model::infer`] over all nodes and edges of a graph.
     pub fn inference_orders(&self, nodes: usize, edges: usize) -> Vec<ProductOrder> {
         self.choose(&[BlockShape { dst: nodes, src: nodes, edges }], |_, _| Purpose::Inference)
     }
 
-    /// Whether there is an input layer: [`Model::input_rows`] is to be called.
+    /// Returns true if the model has an input layer, so that [`Model::input_rows`] must run.
     pub fn has_input_layer(&self) -> bool {
         self.input.is_some()
     }
 
-    /// Whether there is a head: [`Model::head_rows`] is to be called.
+    /// Returns true if the model has a head, so that [`Model::head_rows`] must run.
     pub fn has_head(&self) -> bool {
         !self.head.is_empty()
     }
 
-    /// The widths of the tables that [`Model::transform_rows`] fills for layer `l`.
+    /// Widths of the tables that [`Model::transform_rows`] fills for layer `l`.
     pub fn transformed_dims(&self, l: usize) -> &[usize] {
         &self.stages[l].conv.spec().transformed
     }
 
-    /// Whether layer `l` in [`ProductOrder::TransformFirst`] reads the destinations' own input rows
-    /// beside the transformed ones.
+    /// Returns true if layer `l`, in [`ProductOrder::TransformFirst`], reads the destinations' own
+    /// input rows besides the transformed ones.
     pub fn combines_own_rows(&self, l: usize) -> bool {
         self.stages[l].combines_own_rows()
     }
 
-    /// The input layer on any rows: `R x F` to `R x hidden`. `pass` is not training.
+    /// Applies the input layer to any rows, `R x F` to `R x hidden`. `pass` is not training.
     ///
     /// # Panics
-    /// There is none.
+    /// The model has no input layer.
     pub fn input_rows(&self, pass: &Pass, x: View, out: ViewMut) {
         let input = self.input.as_ref().expect("the model has an input layer");
         input.forward(pass, x, 0.0, self.epilogue(pass, part::INPUT), out);
     }
 
-    /// What layer `l` does with rows before it aggregates them: `x` (`R x layer_in_dim`) to rows
-    /// `at..at + R` of the tables `t`, of widths [`Model::transformed_dims`]. Only for a layer run
-    /// in [`ProductOrder::TransformFirst`].
+    /// Transforms rows for layer `l` before aggregation: `x` (`R x layer_in_dim`) to rows
+    /// `at..at + R` of the tables `t`, whose widths are [`Model::transformed_dims`]. Only for a
+    /// layer that runs in [`ProductOrder::TransformFirst`].
     pub fn transform_rows(&self, l: usize, pass: &Pass, x: View, at: usize, t: &mut [Matrix]) {
         self.stages[l].conv.transform(&pass.part(l as u64), x, at, t);
     }
 
-    /// Layer `l`, with residual, norm and activation, on a chunk of nodes: the block is global, its
-    /// destinations are the chunk, its sources rows of the tables. `input.x` is the whole table of
-    /// the layer's input rows, `input.transformed` the tables from [`Model::transform_rows`] in
-    /// [`ProductOrder::TransformFirst`]. `out` is `D x layer_out_dim`. `scratch` is reused from
-    /// chunk to chunk. `pass` is not training.
+    /// Computes layer `l`, with residual, norm and activation, on a chunk of nodes. The block is
+    /// global: its destinations are the chunk, and its sources are rows of the tables. `input.x` is
+    /// the whole table of the layer's input rows, and `input.transformed` the tables from
+    /// [`Model::transform_rows`] in [`ProductOrder::TransformFirst`]. `out` is `D x layer_out_dim`.
+    /// `scratch` is reused across chunks. `pass` is not training.
     pub fn infer(&self, l: usize, pass: &Pass, input: &LayerInput, scratch: &mut Activations, out: ViewMut) {
-        debug_assert!(!pass.training, "dropout has no place in inference");
+        debug_assert!(!pass.training, "inference does not apply dropout");
         scratch.fit(self.stages.len(), self.head.len());
         let saved = &mut scratch.stages[l].saved;
         self.stages[l].forward(&pass.part(l as u64), input, None, saved, out);
     }
 
-    /// The head on any rows: `R x hidden` to `R x C`. `pass` is not training.
+    /// Applies the head to any rows, `R x hidden` to `R x C`. `pass` is not training.
     ///
     /// # Panics
-    /// There is none.
+    /// The model has no head.
     pub fn head_rows(&self, pass: &Pass, x: View, scratch: &mut Activations, out: ViewMut) {
         scratch.fit(self.stages.len(), self.head.len());
         let last = self.head.len().checked_sub(1).expect("the model has a head");

@@ -1,19 +1,19 @@
-//! A stack of graph layers, with what stands before, between and after them.
+//! A stack of graph layers, with the dense layers, dropout and norms around them.
 //!
 //! ```text
 //! features ── dropout ──┬── input layer ──┬── layer 0 ── ... ── layer L-1 ──┬── head ──┬── scores
 //!                       └─────────────────┘   (block 0)         (block L-1) └──────────┘
 //! ```
 //!
-//! Block 0 is the bottom one: its sources are the input nodes; the destinations of each block are
-//! the sources of the next; the destinations of the last are the seeds. A single block stands for
-//! all layers (a sampled subgraph, whose sources are its destinations).
+//! Block 0 is the bottom block: its sources are the input nodes. The destinations of each block are
+//! the sources of the next, and the destinations of the last are the seeds. A single block may
+//! serve all layers (a sampled subgraph, whose sources are its destinations).
 //!
-//! A layer of several hops ([`layer::hops`]) reads a block for each, and is a layer of the picture
-//! for each: "layer" means one of those from here on.
+//! A layer of several hops ([`layer::hops`]) reads one block per hop and counts as one layer per
+//! hop in this picture. From here on, "layer" means one of those.
 //!
-//! Training goes through [`Model::forward`] and [`Model::backward`] (`train.rs`). Evaluation over
-//! all neighbours goes layer by layer in chunks of nodes, so its memory is a table per layer
+//! Training calls [`Model::forward`] and [`Model::backward`] (`train.rs`). Evaluation over all
+//! neighbours runs layer by layer in chunks of nodes, so its memory is one table per layer
 //! (`infer.rs`). Rows of the bottom layer may have been computed earlier, for many batches at once
 //! (`reuse.rs`).
 
@@ -42,51 +42,56 @@ use crate::{
     layer::{self, Linear, NormKind},
 };
 
-/// The part numbers ([`Pass::part`]) of what is not a layer.
+/// Part numbers ([`Pass::part`]) of everything except layers.
 mod part {
     pub(super) const FEATURES: u64 = 1 << 32;
     pub(super) const INPUT: u64 = 2 << 32;
     pub(super) const HEAD: u64 = 3 << 32;
 }
 
-/// A part of a model whose gradient is complete at once.
+/// Part of a model whose gradient completes in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The dense layer before the convolutions.
     Input,
-    /// A convolution with what belongs to it.
+    /// A convolution with its residual and norm.
     Layer(usize),
-    /// The dense layers behind the convolutions.
+    /// The dense layers after the convolutions.
     Head,
 }
 
-/// A graph neural network. See the module's page for how it is used.
+/// A graph neural network: its layers and their parameters. The [module page](self) describes a
+/// pass.
 #[derive(Clone)]
 pub struct Model {
     input_dropout: f32,
     input: Option<Linear>,
     stages: Vec<Stage>,
-    /// How many stages are below the last layer's first hop.
+    /// Number of stages below the first hop of the last layer.
     below_last: usize,
     head: Vec<Linear>,
     activation: Activation,
     dropout: f32,
-    /// Full names of the parameters in the order of visiting.
+    /// Full names of the parameters in visiting order.
     names: Vec<String>,
 }
 
 impl Model {
-    /// A model that turns rows of `in_dim` features into scores of `classes` classes, with random
-    /// weights that depend on nothing but the arguments.
+    /// Creates a model that turns rows of `in_dim` features into scores of `classes` classes. Its
+    /// random weights depend only on the arguments.
     ///
     /// # Errors
-    /// An unknown name (the known ones are listed), a number outside its range, or widths that do
-    /// not fit together.
+    /// A name is unknown (the known ones are listed), a number is outside its range, or widths are
+    /// incompatible.
     pub fn new(config: &ModelConfig, in_dim: usize, classes: usize, seed: u64) -> Result<Self> {
         config.check()?;
         for (field, value) in [("feature_dim", in_dim), ("classes", classes)] {
             if value == 0 {
-                return Err(Error::config(field, value, "a model needs at least 1; the dataset has none"));
+                return Err(Error::config(
+                    field,
+                    value,
+                    "must be at least 1; use a dataset with features and labels",
+                ));
             }
         }
         let hidden = config.hidden;
@@ -101,8 +106,8 @@ impl Model {
             let to = if classifies { classes } else { hidden };
             for hop in 1..=hops {
                 let key = key(stages.len() as u64);
-                let place = Place { l, classifies, hop, hops };
-                stages.push(make_stage(config, activation, place, [from, to], key)?);
+                let position = StagePosition { l, classifies, hop, hops };
+                stages.push(make_stage(config, activation, position, [from, to], key)?);
             }
         }
         let head = (0..config.head_layers)
@@ -116,8 +121,8 @@ impl Model {
         let mut model =
             Self { input_dropout, input, stages, below_last, head, activation, dropout, names: Vec::new() };
         model.names = model.make_names();
-        // by 1 where they are as they should be
-        model.visit_mut(&mut |_, p| p.spread(config.init));
+        // a factor of 1 for the default initialization
+        model.visit_mut(&mut |_, p| p.rescale(config.init));
         Ok(model)
     }
 
@@ -135,28 +140,28 @@ impl Model {
         names
     }
 
-    /// How many convolutions there are: as many as blocks.
+    /// Number of convolutions, which is also the number of blocks.
     pub fn num_layers(&self) -> usize {
         self.stages.len()
     }
 
-    /// How many of them make the embeddings, the rows that become scores: all where there is a
-    /// head, else those below the layer that gives the classes.
+    /// Number of convolutions that compute embeddings, the rows that become scores: all of them if
+    /// the model has a head, else those below the layer that computes the scores.
     pub fn num_embedding_layers(&self) -> usize {
         if self.head.is_empty() { self.below_last } else { self.stages.len() }
     }
 
-    /// Width of the rows that layer `l` reads.
+    /// Width of the input rows of layer `l`.
     pub fn layer_in_dim(&self, l: usize) -> usize {
         self.stages[l].conv.spec().in_dim
     }
 
-    /// Width of the rows that layer `l` gives.
+    /// Width of the output rows of layer `l`.
     pub fn layer_out_dim(&self, l: usize) -> usize {
         self.stages[l].conv.spec().out_dim
     }
 
-    /// The products that the convolution of layer `l` is the sum of, if it is nothing else.
+    /// Products whose sum is the convolution of layer `l`, if the convolution is such a sum.
     pub fn layer_products(&self, l: usize) -> Option<layer::Products> {
         self.stages[l].conv.spec().products
     }
@@ -166,12 +171,12 @@ impl Model {
         self.head.last().map_or_else(|| self.layer_out_dim(self.stages.len() - 1), Linear::out_dim)
     }
 
-    /// Shows every parameter with its full name ("conv.0.neigh.weight"), always in the same order:
+    /// Visits every parameter with its full name ("conv.0.neigh.weight"), always in the same order:
     /// input layer, then convolution, residual and norm of each layer from the bottom up, then the
-    /// head. Running statistics are among them, with [`Param::trainable`] false.
+    /// head. Includes running statistics, with [`Param::trainable`] false.
     pub fn visit<'a>(&'a self, see: &mut dyn FnMut(&'a str, &'a Param)) {
         let mut names = self.names.iter();
-        let mut see = |p: &'a Param| see(names.next().expect("as many names as parameters"), p);
+        let mut see = |p: &'a Param| see(names.next().expect("names and parameters have equal length"), p);
         if let Some(input) = &self.input {
             input.visit(&mut see);
         }
@@ -183,10 +188,10 @@ impl Model {
         }
     }
 
-    /// Shows every parameter for change, in the order of [`Model::visit`].
+    /// Visits every parameter mutably, in the order of [`Model::visit`].
     pub fn visit_mut(&mut self, see: &mut dyn FnMut(&str, &mut Param)) {
         let mut names = self.names.iter();
-        let mut see = |p: &mut Param| see(names.next().expect("as many names as parameters"), p);
+        let mut see = |p: &mut Param| see(names.next().expect("names and parameters have equal length"), p);
         if let Some(input) = &mut self.input {
             input.visit_mut(&mut see);
         }
@@ -198,8 +203,8 @@ impl Model {
         }
     }
 
-    /// Shows the parameters of a part for change: [`Part::Input`], each [`Part::Layer`] and
-    /// [`Part::Head`] together are those of [`Model::visit_mut`], in its order.
+    /// Visits the parameters of a part mutably. [`Part::Input`], each [`Part::Layer`] and
+    /// [`Part::Head`] together are the parameters of [`Model::visit_mut`], in its order.
     pub fn visit_part_mut(&mut self, part: Part, see: &mut dyn FnMut(&mut Param)) {
         match part {
             Part::Input => self.input.iter_mut().for_each(|input| input.visit_mut(see)),
@@ -208,7 +213,7 @@ impl Model {
         }
     }
 
-    /// How many numbers are learned.
+    /// Number of learned values.
     pub fn num_params(&self) -> usize {
         let mut count = 0;
         self.visit(&mut |_, p| {
@@ -224,27 +229,27 @@ impl Model {
         self.visit_mut(&mut |_, p| p.zero_grad(backend));
     }
 
-    /// What its layers, which are all of a kind, make of the neighbours' rows.
+    /// Aggregation of the neighbours' rows, equal in all layers.
     pub fn aggregation(&self) -> Aggregation {
         self.stages[0].conv.spec().aggregation
     }
 
-    /// Whether the loader must fill the blocks' symmetric-normalisation weights.
-    pub fn wants_symmetric_weights(&self) -> bool {
+    /// Returns true if the loader must fill the blocks' symmetric-normalization weights.
+    pub fn needs_symmetric_weights(&self) -> bool {
         self.aggregation() == Aggregation::Symmetric
     }
 
-    /// The cheapest order of each layer for training on blocks of these sizes, or on a single one
-    /// that stands for all ([`cost`]). Any batch's sizes will do for a whole run: only their
-    /// proportions matter.
+    /// Cheapest order of each layer for training on blocks of these sizes, or on a single block for
+    /// all layers ([`cost`]). The sizes of any one batch suffice for a whole run, because only
+    /// their proportions matter.
     pub fn orders(&self, shapes: &[BlockShape]) -> Vec<ProductOrder> {
         self.choose(shapes, |model, l| {
-            if model.wants_input_grad(l) { Purpose::InnerLayer } else { Purpose::BottomLayer }
+            if model.needs_input_grad(l) { Purpose::InnerLayer } else { Purpose::BottomLayer }
         })
     }
 
-    /// Makes the bottom layer transform first where it reads the features themselves: the one order
-    /// in which they may be sparse. Says whether it can.
+    /// Sets the bottom layer to transform first if it reads the features themselves, the only order
+    /// that supports sparse features. Returns false if the layer does not support it.
     pub fn start_with_product(&self, orders: &mut [ProductOrder]) -> bool {
         if self.input.is_some() {
             return true;
@@ -258,52 +263,52 @@ impl Model {
 
     fn choose(&self, shapes: &[BlockShape], purpose: impl Fn(&Self, usize) -> Purpose) -> Vec<ProductOrder> {
         let choose = |(l, stage): (usize, &Stage)| {
-            let (shape, purpose) = (*of_layer(shapes, l), purpose(self, l));
+            let (shape, purpose) = (*entry_of(shapes, l), purpose(self, l));
             cost::cheapest(stage.conv.spec().orders, |order| stage.conv.cost(order, shape, purpose))
         };
         self.stages.iter().enumerate().map(choose).collect()
     }
 
-    /// Whether the gradient of layer `l`'s input rows leads to any parameter.
-    fn wants_input_grad(&self, l: usize) -> bool {
+    /// Returns true if a parameter depends on the input rows of layer `l`.
+    fn needs_input_grad(&self, l: usize) -> bool {
         l > 0 || self.input.is_some()
     }
 
-    /// Whether the backward pass of layer `l` reads the transpose of its block.
+    /// Returns true if the backward pass of layer `l` reads the transpose of its block.
     pub fn needs_transposed(&self, orders: &[ProductOrder], l: usize) -> bool {
-        layer::needs_transposed(orders[l], self.wants_input_grad(l))
+        layer::needs_transposed(orders[l], self.needs_input_grad(l))
     }
 
-    /// Whether the backward pass of layer `l` needs no gradients of its sources but those that it
-    /// hands down, and the layer below none but its own computed rows': its block may then leave
-    /// sources out ([`graphmill_core::Block::grad_src`]). Not where it transforms first, nor over a
-    /// norm that has parameters.
+    /// Returns true if the block of layer `l` may leave sources out of its gradients
+    /// ([`graphmill_core::Block::grad_src`]): the backward pass of layer `l` needs no source
+    /// gradients except those that it passes down, and the layer below needs only those of its own
+    /// computed rows. False if the layer transforms first, or if the norm below it reads all rows.
     pub fn may_restrict(&self, orders: &[ProductOrder], l: usize) -> bool {
         l > 0
             && orders[l] == ProductOrder::AggregateFirst
             && self.stages[l - 1].norm.as_ref().is_none_or(|norm| !norm.needs_all_rows())
     }
 
-    /// Whether the bottom block may be global, its rows read in place from the whole table of
-    /// features: the bottom layer aggregates first, and nothing happens to the rows before.
+    /// Returns true if the bottom block may be global, with rows read in place from the whole
+    /// feature table: the bottom layer aggregates first, and no other operation precedes it.
     pub fn can_read_table(&self, orders: &[ProductOrder]) -> bool {
         orders[0] == ProductOrder::AggregateFirst && self.input.is_none() && self.input_dropout == 0.0
     }
 }
 
-/// What belongs to layer `l`, where a single one stands for all.
-fn of_layer<T>(of_layers: &[T], l: usize) -> &T {
-    if of_layers.len() == 1 { &of_layers[0] } else { &of_layers[l] }
+/// Entry of layer `l`, if a single entry does not serve all layers.
+fn entry_of<T>(entries: &[T], l: usize) -> &T {
+    if entries.len() == 1 { &entries[0] } else { &entries[l] }
 }
 
-/// Where a stage stands.
+/// Position of a stage in the model.
 #[derive(Clone, Copy)]
-struct Place {
-    /// The layer of the configuration.
+struct StagePosition {
+    /// Layer of the configuration.
     l: usize,
-    /// Whether that layer gives the classes.
+    /// True if that layer computes the scores.
     classifies: bool,
-    /// Which of its hops, from 1.
+    /// Hop within the layer, from 1.
     hop: usize,
     hops: usize,
 }
@@ -311,7 +316,7 @@ struct Place {
 fn make_stage(
     config: &ModelConfig,
     activation: Activation,
-    Place { l, classifies, hop, hops }: Place,
+    StagePosition { l, classifies, hop, hops }: StagePosition,
     [from, to]: [usize; 2],
     key: u64,
 ) -> Result<Stage> {
@@ -329,7 +334,7 @@ fn make_stage(
         own: config.own.clone(),
     })?;
     if hop < hops {
-        // what follows a layer follows its last hop
+        // norm, activation and dropout of a layer follow its last hop
         return Ok(Stage {
             conv,
             residual: None,
@@ -346,7 +351,7 @@ fn make_stage(
         ResidualKind::Identity if from == to => Some(Residual::Identity),
         ResidualKind::Identity if !classifies => {
             let message =
-                format!("layer {l} makes rows of {to} from rows of {from}; use 'linear', or an input layer");
+                format!("layer {l} changes the width from {from} to {to}; use 'linear' or an input layer");
             return Err(Error::config("residual", config.residual, message));
         }
         ResidualKind::Identity | ResidualKind::None => None,

@@ -1,4 +1,4 @@
-//! Bottom-layer rows that come from a table instead of a block.
+//! Bottom-layer rows that are read from a table instead of computed from a block.
 //!
 //! ```text
 //!   C rows computed from block 0 ─┐
@@ -6,28 +6,28 @@
 //!   H rows of the table          ──┘
 //! ```
 //!
-//! [`Model::bottom_rows`] makes rows for a table, and
-//! [`StepInput::reused`](super::StepInput::reused) puts rows of it behind those that a batch
-//! computes. The model does not know which rows are in the table, which parameters they were made
-//! with, or how long they stay there: that is the caller's policy.
+//! [`Model::bottom_rows`] computes rows for a table, and
+//! [`StepInput::reused`](super::StepInput::reused) appends rows of the table to those that a batch
+//! computes. The caller's policy decides which rows the table contains, with which parameters they
+//! were computed and how long they stay.
 //!
-//! A stored row is the sum of convolution, bias and residual, before the norm: a norm over the
-//! batch sees all rows of the batch, and every batch has its own dropout masks. A convolution that
-//! activates its rows itself is stored activated.
+//! A stored row is the sum of convolution, bias and residual, before the norm, because batch norm
+//! spans all rows of a batch and every batch has its own dropout masks. If a convolution applies
+//! its activation itself, its rows are stored activated.
 //!
 //! # Gradients
 //!
-//! - Rows without aggregates are constants: their gradient ends, and the bottom layer learns from
-//!   computed rows alone.
-//! - Rows with their aggregates hand it to the weights behind the aggregation, as if the rows had
-//!   been computed from these aggregates now. Parameters before the aggregation (attention's
-//!   vectors, the input layer) get none.
-//! - Rows with coordinates in a basis ([`Projected`](super::Projected)) hand it to these weights
+//! - Rows without aggregates are constants: their gradient is dropped, and the bottom layer learns
+//!   from computed rows alone.
+//! - Rows with aggregates pass it to the weights behind the aggregation, as if the rows had just
+//!   been computed from these aggregates. Parameters before the aggregation (attention vectors,
+//!   input layer) receive none.
+//! - Rows with coordinates in a basis ([`Projected`](super::Projected)) pass it to the same weights
 //!   through the basis.
 //!
 //! # Cost
 //!
-//! O(H O) more than the computed rows take; with aggregates O(H F O), a product.
+//! O(H O) on top of the computed rows; with aggregates O(H F O), one product.
 //!
 //! # Source
 //!
@@ -46,39 +46,39 @@ use crate::{
     layer::LayerInput,
 };
 
-/// Tables that [`Model::bottom_rows`] fills.
+/// Destination tables of [`Model::bottom_rows`].
 #[derive(Debug)]
 pub struct BottomRows<'a> {
-    /// The rows before the norm, as wide as [`Model::layer_out_dim`] of layer 0.
+    /// Rows before the norm, as wide as [`Model::layer_out_dim`] of layer 0.
     pub rows: &'a mut Matrix,
-    /// The first of them that is written.
+    /// First row that is written.
     pub at: usize,
-    /// Their aggregates, of the widths [`Model::aggregate_dims`]; empty: they are not saved.
+    /// Aggregates of the rows, of widths [`Model::aggregate_dims`]; empty to skip them.
     pub aggregates: &'a mut [Matrix],
-    /// The first row of those tables that is written.
+    /// First row of the aggregate tables that is written.
     pub aggregates_at: usize,
 }
 
-/// Rows from [`Model::bottom_rows`] that [`Model::project_rows`] changes.
+/// Rows of [`Model::bottom_rows`] that [`Model::project_rows`] rewrites.
 #[derive(Debug)]
 pub struct ProjectedRows<'a> {
     /// The rows.
     pub rows: &'a mut Matrix,
-    /// Their coordinates, as wide as the basis has rows.
+    /// Coordinates of the rows, one column per basis vector.
     pub coordinates: &'a mut Matrix,
-    /// The first row that is changed.
+    /// First row that is rewritten.
     pub at: usize,
 }
 
 impl Model {
-    /// The bottom layer's rows before its norm, of a block alone, and the aggregates they are made
-    /// from: `D` rows each. `input` is without transformed rows, its `x` as for [`Model::forward`];
-    /// `scratch` is reused from call to call.
+    /// Computes the bottom layer's rows of a block before the norm, and the aggregates that they
+    /// derive from: `D` rows each. `input` has no transformed rows, and its `x` is that of
+    /// [`Model::forward`]. `scratch` is reused across calls.
     ///
-    /// Dropout of features and attention depends on `pass`; nothing drops from the rows.
+    /// Dropout of features and attention depends on `pass`; output dropout is not applied.
     ///
     /// # Panics
-    /// Aggregates are wanted of a layer that transforms first.
+    /// Aggregates are requested of a layer that transforms first.
     pub fn bottom_rows(&self, pass: &Pass, input: &LayerInput, scratch: &mut Activations, to: BottomRows) {
         let BottomRows { rows, at, aggregates, aggregates_at } = to;
         let count = input.block.num_dst;
@@ -104,12 +104,12 @@ impl Model {
         }
     }
 
-    /// Splits `D` rows from [`Model::bottom_rows`] with their aggregates (`D` rows each) in two:
-    /// writes the coordinates of the aggregates in `basis`, and subtracts their product with the
-    /// basis and the weights, and the bias, from the rows.
+    /// Splits `D` rows of [`Model::bottom_rows`] by their aggregates (`D` rows each): writes the
+    /// coordinates of the aggregates in `basis`, and subtracts their product with the basis and the
+    /// weights, and the bias, from the rows.
     ///
     /// # Panics
-    /// The bottom layer has no aggregates ([`Model::aggregate_dims`] is empty).
+    /// The bottom layer does not support aggregates ([`Model::aggregate_dims`] is empty).
     pub fn project_rows(
         &self,
         pass: &Pass,
@@ -153,9 +153,10 @@ impl Model {
         }
     }
 
-    /// The widths of the aggregates that [`Model::bottom_rows`] saves with each row, for
-    /// [`super::Reused::aggregates`]: the aggregated input rows, and the other rows that its weights are multiplied by. Empty
-    /// if the bottom layer transforms first, or is not linear behind its aggregation.
+    /// Widths of the aggregates that [`Model::bottom_rows`] saves with each row, for
+    /// [`super::Reused::aggregates`]: the aggregated input rows, and the other rows that its
+    /// weights multiply. Empty if the bottom layer transforms first, or is not linear behind its
+    /// aggregation.
     pub fn aggregate_dims(&self, orders: &[ProductOrder]) -> Vec<usize> {
         let stage = &self.stages[0];
         match stage.conv.as_reusable() {
@@ -167,9 +168,9 @@ impl Model {
         }
     }
 
-    /// Shows the parameters that a row of [`Model::bottom_rows`] depends on: the input layer's, the
-    /// bottom convolution's and residual's. They are the first ones of [`Model::visit`], with its
-    /// names and in its order.
+    /// Visits the parameters that a row of [`Model::bottom_rows`] depends on: those of the input
+    /// layer, the bottom convolution and its residual. They are the first ones of [`Model::visit`],
+    /// with its names and in its order.
     pub fn visit_bottom<'a>(&'a self, see: &mut dyn FnMut(&'a str, &'a Param)) {
         let mut names = self.names.iter();
         let mut see = |p: &'a Param| see(names.next().expect("as many names as parameters"), p);
@@ -179,7 +180,7 @@ impl Model {
         self.stages[0].visit_rows(&mut |_, p| see(p));
     }
 
-    /// Shows the same for change.
+    /// Visits the same parameters mutably.
     pub fn visit_bottom_mut(&mut self, see: &mut dyn FnMut(&str, &mut Param)) {
         let mut names = self.names.iter();
         let mut see = |p: &mut Param| see(names.next().expect("as many names as parameters"), p);

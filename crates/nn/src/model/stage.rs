@@ -1,7 +1,6 @@
 //! One layer of a model: `dropout(activation(norm(conv(x) + residual(x))))`.
 //!
-//! In the bottom one, rows that are reused may stand behind those that are computed: they join
-//! before the norm.
+//! In the bottom layer, reused rows may follow the computed ones; they join before the norm.
 
 use super::{activations::SavedStage, reused::Reused};
 use crate::{
@@ -10,7 +9,7 @@ use crate::{
     layer::{LayerGrads, LayerInput, Linear, Norm, site},
 };
 
-/// What is added to the convolution's rows.
+/// Residual added to the convolution's rows.
 #[derive(Clone)]
 pub(super) enum Residual {
     /// The destinations' input rows.
@@ -19,7 +18,7 @@ pub(super) enum Residual {
     Linear(Box<Linear>),
 }
 
-/// A convolution and what follows it.
+/// A convolution with its residual, norm, activation and dropout.
 #[derive(Clone)]
 pub(super) struct Stage {
     pub(super) conv: Box<dyn Layer>,
@@ -30,7 +29,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Shows every parameter, with the part it belongs to.
+    /// Visits every parameter with the name of its part.
     pub(super) fn visit<'a>(&'a self, see: &mut dyn FnMut(&'static str, &'a Param)) {
         self.visit_rows(see);
         if let Some(norm) = &self.norm {
@@ -38,7 +37,7 @@ impl Stage {
         }
     }
 
-    /// Shows the parameters that rows before the norm depend on, which come first.
+    /// Visits the parameters that rows before the norm depend on, which come first.
     pub(super) fn visit_rows<'a>(&'a self, see: &mut dyn FnMut(&'static str, &'a Param)) {
         self.conv.visit(&mut |p| see("conv", p));
         if let Some(Residual::Linear(linear)) = &self.residual {
@@ -46,7 +45,7 @@ impl Stage {
         }
     }
 
-    /// Shows every parameter for change, in the same order.
+    /// Visits every parameter mutably, in the same order.
     pub(super) fn visit_mut(&mut self, see: &mut dyn FnMut(&mut Param)) {
         self.visit_rows_mut(see);
         if let Some(norm) = &mut self.norm {
@@ -54,7 +53,7 @@ impl Stage {
         }
     }
 
-    /// Shows those of [`Stage::visit_rows`] for change.
+    /// Visits the parameters of [`Stage::visit_rows`] mutably.
     pub(super) fn visit_rows_mut(&mut self, see: &mut dyn FnMut(&mut Param)) {
         self.conv.visit_mut(see);
         if let Some(Residual::Linear(linear)) = &mut self.residual {
@@ -62,25 +61,25 @@ impl Stage {
         }
     }
 
-    /// What comes last, with the dropout of that site.
+    /// Activation and dropout after the norm, with the dropout of that site.
     pub(super) fn epilogue(&self, pass: &Pass, site: u64) -> Epilogue {
         Epilogue { activation: self.activation, dropout: pass.dropout(self.dropout, site) }
     }
 
-    /// Whether nothing stands between the convolution and the activation, so that the convolution
-    /// finishes its rows itself, in one pass with its bias.
+    /// Returns true if nothing separates the convolution from the activation, so the convolution
+    /// applies it itself, in one pass with its bias.
     pub(super) fn is_plain(&self) -> bool {
         self.residual.is_none() && self.norm.is_none()
     }
 
-    /// Whether [`Stage::forward`] of rows that are transformed already reads the destinations' own
-    /// rows of `x`.
+    /// Returns true if [`Stage::forward`] reads the destinations' own rows of `x` even if rows are
+    /// already transformed.
     pub(super) fn combines_own_rows(&self) -> bool {
         self.residual.is_some() || self.conv.spec().combines_own_rows
     }
 
-    /// `input` to `out` (`D x O`, and the reused rows). The rows of all sources may be transformed
-    /// already.
+    /// Computes `out` (`D x O`, then the reused rows) from `input`, whose rows may already be
+    /// transformed.
     pub(super) fn forward(
         &self,
         pass: &Pass,
@@ -102,7 +101,7 @@ impl Stage {
         let to = rows.reborrow().rows(0..computed);
         self.rows(pass, input, conv_epilogue, (&mut saved.conv, &mut saved.own), to);
         if let Some(reused) = reused {
-            self.put_behind(pass, reused, computed, saved, rows);
+            self.append_reused(pass, reused, computed, saved, rows);
         }
         if let Some(norm) = &self.norm {
             norm.forward(pass, before_norm.view(), &mut saved.norm, out.reborrow());
@@ -113,8 +112,8 @@ impl Stage {
         }
     }
 
-    /// `conv(x) + residual(x)`, `D x O`: the rows before the norm, or finished already if the stage
-    /// is plain. `own` is scratch for own rows.
+    /// Computes `conv(x) + residual(x)`, `D x O`: the rows before the norm, or the finished rows if
+    /// the stage is plain. `own` is scratch for own rows.
     pub(super) fn rows(
         &self,
         pass: &Pass,
@@ -139,9 +138,9 @@ impl Stage {
         }
     }
 
-    /// The gradients of the last training [`Stage::forward`], whose output was `y`. `grad` (as many
-    /// rows as `y` has; without those of the reused rows where nothing wants them) becomes that of
-    /// the computed rows before the norm; `x_grad` is resized.
+    /// Computes the gradients of the last training [`Stage::forward`], whose output was `y`. `grad`
+    /// has as many rows as `y`, without the reused rows if their gradient is not needed; it becomes
+    /// the gradient of the computed rows before the norm. `x_grad` is resized.
     pub(super) fn backward(
         &mut self,
         pass: &Pass,
@@ -159,12 +158,15 @@ impl Stage {
             epilogue.backward(pass.backend, None, y.rows(rows.clone()), grad.view_mut());
             if let Some(norm) = &mut self.norm {
                 let all = rows.end == saved.before_norm.num_rows();
-                assert!(all || !norm.needs_all_rows(), "the norm of layer 0 needs the gradients of all rows");
+                assert!(
+                    all || !norm.needs_all_rows(),
+                    "the norm of layer 0 requires the gradients of all rows"
+                );
                 norm.backward(pass, saved.before_norm.rows(rows), &mut saved.norm, grad.view_mut());
             }
         }
         if let Some(reused) = reused {
-            self.backward_behind(pass, reused, computed, y, saved, grad);
+            self.backward_reused(pass, reused, computed, y, saved, grad);
         }
         let SavedStage { conv: saved, own, .. } = saved;
         let grads = LayerGrads { y: y.rows(0..computed), grad, x_grad: x_grad.as_deref_mut() };

@@ -1,5 +1,5 @@
-//! Rows of a table in the bottom stage: the forward pass puts them behind the computed rows, the
-//! backward pass hands their gradient to the weights.
+//! Table rows in the bottom stage: the forward pass appends them to the computed rows, and the
+//! backward pass passes their gradient to the weights.
 
 use super::{
     activations::SavedStage,
@@ -15,13 +15,13 @@ use crate::{
     layer::{ReusableLayer, site},
 };
 
-const NOT_REUSABLE: &str = "aggregates are given for a layer that saves them";
+const NOT_REUSABLE: &str = "aggregates require a layer that saves them";
 
 impl Stage {
-    /// The convolution, for rows that were made from aggregates.
+    /// The convolution, as a layer that computes rows from aggregates.
     ///
     /// # Panics
-    /// It saves none ([`super::Model::aggregate_dims`] is empty).
+    /// The convolution does not save aggregates ([`super::Model::aggregate_dims`] is empty).
     pub(super) fn reusable(&self) -> &dyn ReusableLayer {
         self.conv.as_reusable().expect(NOT_REUSABLE)
     }
@@ -30,16 +30,15 @@ impl Stage {
         self.conv.as_reusable_mut().expect(NOT_REUSABLE)
     }
 
-    /// The number of matrices that the residual's gradient needs: the own rows, if they are
-    /// multiplied.
+    /// Number of matrices that the residual's gradient needs: the own rows, if they are multiplied.
     pub(super) fn residual_aggregates(&self) -> usize {
         usize::from(matches!(self.residual, Some(Residual::Linear(_))))
     }
 
-    /// Puts reused rows behind the `computed` ones in `rows`, and finishes them where those are
-    /// finished already. Their places among all rows, or a site of their own, make their dropout
-    /// masks others than the computed rows'.
-    pub(super) fn put_behind(
+    /// Appends reused rows to the `computed` ones in `rows`, and finishes them if the computed ones
+    /// are finished already. Their row numbers, or a separate site, make their dropout masks differ
+    /// from those of the computed rows.
+    pub(super) fn append_reused(
         &self,
         pass: &Pass,
         reused: Reused,
@@ -65,7 +64,7 @@ impl Stage {
         epilogue.apply(pass.backend, bias, behind);
     }
 
-    /// The products of a basis with the weights, without the bias, `k x O`.
+    /// Products of a basis with the weights, without the bias, `k x O`.
     pub(super) fn rows_of_basis(&self, pass: &Pass, basis: &[Matrix], saved: &mut Saved, out: &mut Matrix) {
         let (of_conv, of_residual) = basis.split_at(basis.len() - self.residual_aggregates());
         out.resize(basis[0].num_rows(), self.conv.spec().out_dim);
@@ -75,9 +74,9 @@ impl Stage {
         }
     }
 
-    /// Hands the gradient of reused rows on to the weights, if their aggregates are there, and
-    /// leaves `grad` to the `computed` rows. `y` are all output rows.
-    pub(super) fn backward_behind(
+    /// Passes the gradient of reused rows to the weights if they have aggregates, and truncates
+    /// `grad` to the `computed` rows. `y` holds all output rows.
+    pub(super) fn backward_reused(
         &mut self,
         pass: &Pass,
         reused: Reused,
@@ -89,7 +88,7 @@ impl Stage {
         let projected = reused.projected.filter(|projected| projected.learns);
         if !reused.aggregates.is_empty() || projected.is_some() {
             let behind = computed..computed + reused.slots.len();
-            assert_eq!(grad.num_rows(), behind.end, "saved aggregates need the gradients of all rows");
+            assert_eq!(grad.num_rows(), behind.end, "saved aggregates require the gradients of all rows");
             if self.is_plain() {
                 let epilogue = self.epilogue(pass, site::REUSED);
                 epilogue.backward(pass.backend, None, y.rows(behind.clone()), grad.rows_mut(behind.clone()));
@@ -98,9 +97,9 @@ impl Stage {
             if let Some(bias) = self.conv.as_reusable_mut().and_then(|conv| conv.bias_mut()) {
                 pass.backend.add_column_sums(grad, bias.grad.view_mut());
             }
-            let SavedStage { conv: saved, reused: room, projected: [_, of_rows, of_basis], .. } = saved;
+            let SavedStage { conv: saved, reused: gathered, projected: [_, of_rows, of_basis], .. } = saved;
             if let Some(Projected { coordinates, basis, .. }) = projected {
-                // the rows' coordinates are still there
+                // the saved coordinates of the rows are still valid
                 of_basis.resize(coordinates.num_cols(), grad.num_cols());
                 let to = of_basis.view_mut();
                 Gemm { a: (of_rows.view(), Side::Transposed), b: (grad, Side::Plain), beta: 0.0, c: to }
@@ -108,20 +107,21 @@ impl Stage {
                 self.backward_aggregates(pass, basis, saved, of_basis.view());
             }
             let count = reused.aggregates.len();
-            room.resize_with(count.max(room.len()), Matrix::default);
-            let room = &mut room[..count];
-            for (room, table) in room.iter_mut().zip(reused.aggregates) {
-                room.resize(reused.slots.len(), table.num_cols());
-                Gather { src: table.view(), ids: reused.slots, dst: room.view_mut() }.run(pass.backend);
+            gathered.resize_with(count.max(gathered.len()), Matrix::default);
+            let gathered = &mut gathered[..count];
+            for (gathered, table) in gathered.iter_mut().zip(reused.aggregates) {
+                gathered.resize(reused.slots.len(), table.num_cols());
+                Gather { src: table.view(), ids: reused.slots, dst: gathered.view_mut() }.run(pass.backend);
             }
-            if !room.is_empty() {
-                self.backward_aggregates(pass, room, saved, grad);
+            if !gathered.is_empty() {
+                self.backward_aggregates(pass, gathered, saved, grad);
             }
         }
         grad.truncate(computed);
     }
 
-    /// Adds to the gradients of the weights that of rows that were made from `aggregates`.
+    /// Adds the gradient of rows that were computed from `aggregates` to the gradients of the
+    /// weights.
     fn backward_aggregates(&mut self, pass: &Pass, aggregates: &[Matrix], saved: &mut Saved, grad: View) {
         let (of_conv, of_residual) = aggregates.split_at(aggregates.len() - self.residual_aggregates());
         self.reusable_mut().backward_aggregates(pass, of_conv, saved, grad);

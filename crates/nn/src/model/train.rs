@@ -1,11 +1,11 @@
-//! A training step through a model, forward and backward, in whole or layer by layer.
+//! A training step through a model, forward and backward, as a whole or layer by layer.
 
 use graphmill_core::Block;
 
 use super::{
     Activations, Model, Part,
     activations::{Rows, StageActs},
-    of_layer, part,
+    entry_of, part,
     reused::Reused,
 };
 use crate::{
@@ -14,38 +14,38 @@ use crate::{
     layer::{LayerGrads, LayerInput, site},
 };
 
-/// The input of a training step that may reuse rows of the bottom layer.
+/// Input of a training step that may reuse rows of the bottom layer.
 #[derive(Clone, Copy, Debug)]
 pub struct StepInput<'a> {
-    /// The order of each layer's products.
+    /// Order of each layer's products.
     pub orders: &'a [ProductOrder],
-    /// The blocks of the layers, from the bottom up, or a single one for all.
+    /// Blocks of the layers, from the bottom up, or a single block for all.
     pub blocks: &'a [Block],
-    /// The features, as for [`Model::forward`].
+    /// Features, as in [`Model::forward`].
     pub x: View<'a>,
-    /// Rows behind those that the bottom layer computes: its `D` rows are the first `C` sources of
-    /// block 1, the reused ones the `H` others.
+    /// Rows appended to those that the bottom layer computes: its `C` destinations are the first
+    /// `C` sources of block 1, and the reused rows are the other `H`.
     pub reused: Option<Reused<'a>>,
 }
 
 impl<'a> StepInput<'a> {
-    /// The reused rows, if there are any: block 1 must name them.
+    /// Reused rows, if any; block 1 must name them as sources.
     fn reused_rows(&self) -> Option<Reused<'a>> {
         let reused = self.reused.filter(|reused| !reused.slots.is_empty())?;
         let blocks = self.blocks;
-        assert!(blocks.len() > 1, "rows are reused by a layer above, which has a block of its own");
+        assert!(blocks.len() > 1, "reused rows require a separate block for the layer above");
         let rows = blocks[0].num_dst + reused.slots.len();
-        assert_eq!(blocks[1].num_src, rows, "block 1 reads computed rows, then reused ones");
+        assert_eq!(blocks[1].num_src, rows, "block 1 must read the computed rows, then the reused ones");
         Some(reused)
     }
 }
 
 impl Model {
-    /// The scores of a minibatch, `B x C`, left in `acts.logits()`.
+    /// Computes the scores of a minibatch, `B x C`, in `acts.logits()`.
     ///
-    /// `blocks` are the layers' from the bottom up, or a single one for all; `x` is `S x F`, the
-    /// features of the bottom block's sources, or the whole table where that block is global
-    /// ([`Model::can_read_table`]). They may be sparse, and transposed, after
+    /// `blocks` are those of the layers from the bottom up, or a single block for all. `x`
+    /// (`S x F`) holds the features of the bottom block's sources, or the whole table if that block
+    /// is global ([`Model::can_read_table`]). It may be sparse, and transposed, after
     /// [`Model::start_with_product`].
     pub fn forward(
         &self,
@@ -58,16 +58,16 @@ impl Model {
         self.forward_step(pass, &StepInput { orders, blocks, x, reused: None }, acts);
     }
 
-    /// [`Model::forward`], with rows behind the bottom layer's own. Without any it is
-    /// [`Model::forward`], to the bit.
+    /// [`Model::forward`] with reused rows after those of the bottom layer. Without reused rows it
+    /// equals [`Model::forward`] to the bit.
     ///
     /// # Panics
-    /// Rows are reused, and there is no separate block for a layer above.
+    /// Rows are reused, and the layer above does not have a separate block.
     pub fn forward_step(&self, pass: &Pass, input: &StepInput, acts: &mut Activations) {
         let mut reused = input.reused_rows();
         self.forward_input(pass, input.x, acts);
         for (l, &order) in input.orders.iter().enumerate() {
-            let (block, x) = (of_layer(input.blocks, l), input.x);
+            let (block, x) = (entry_of(input.blocks, l), input.x);
             self.forward_stage(
                 l,
                 pass,
@@ -79,7 +79,7 @@ impl Model {
         self.forward_head(pass, acts);
     }
 
-    /// The first step of [`Model::forward`]: dropout of the features and the input layer.
+    /// First step of [`Model::forward`]: dropout of the features, and the input layer.
     pub fn forward_input(&self, pass: &Pass, x: View, acts: &mut Activations) {
         acts.fit(self.stages.len(), self.head.len());
         let dropout = self.feature_epilogue(pass);
@@ -104,8 +104,8 @@ impl Model {
         }
     }
 
-    /// One layer's step of [`Model::forward`]: reads the output of the one below from `acts`. `x`
-    /// are the features, as given to [`Model::forward_input`].
+    /// One layer of [`Model::forward`]: reads the output of the layer below from `acts`. `x` holds
+    /// the features, as in [`Model::forward_input`].
     pub fn forward_layer(
         &self,
         l: usize,
@@ -139,9 +139,9 @@ impl Model {
         stage.forward(&pass, &input, reused, saved, rows.out.view_mut());
     }
 
-    /// The last step of [`Model::forward`]: the dense layers after the convolutions.
+    /// Last step of [`Model::forward`]: the dense layers after the convolutions.
     pub fn forward_head(&self, pass: &Pass, acts: &mut Activations) {
-        let mut x = acts.stages.last().expect("a model has a layer").rows.out.view();
+        let mut x = acts.stages.last().expect("a model has at least one layer").rows.out.view();
         for (i, (linear, rows)) in self.head.iter().zip(&mut acts.head).enumerate() {
             rows.out.resize(x.num_rows(), linear.out_dim());
             linear.forward(pass, x, 0.0, self.head_epilogue(pass, i), rows.out.view_mut());
@@ -149,11 +149,11 @@ impl Model {
         }
     }
 
-    /// Adds to every parameter's gradient, from that of the scores
-    /// ([`Activations::logits_and_grad`]) of the last training [`Model::forward`], whose arguments
-    /// are given again. The features' gradient is never computed.
+    /// Adds to every parameter's gradient, from the gradient of the scores
+    /// ([`Activations::logits_and_grad`]). The arguments are those of the last training
+    /// [`Model::forward`]. The gradient of the features is never computed.
     ///
-    /// Local blocks are transposed where [`Model::needs_transposed`] says so.
+    /// Local blocks must be transposed if [`Model::needs_transposed`] returns true.
     pub fn backward(
         &mut self,
         pass: &Pass,
@@ -165,16 +165,16 @@ impl Model {
         self.backward_step(pass, &StepInput { orders, blocks, x, reused: None }, acts, &mut |_, _| {});
     }
 
-    /// [`Model::backward`] of [`Model::forward_step`], whose arguments are given again. Calls
-    /// `after` with each part when its gradient is complete, from the head down: work on it may
-    /// overlap the rest.
+    /// [`Model::backward`] of [`Model::forward_step`], with the same arguments. Calls `after` with
+    /// each part when its gradient is complete, from the head down, so that work on it may overlap
+    /// the rest.
     ///
-    /// If reused rows are constants, block 1 may leave them out of its gradients
-    /// ([`Block::grad_src`] is `C` or more), if [`Model::may_restrict`] says so of layer 1; with
-    /// aggregates it leaves out none.
+    /// If reused rows are constants and [`Model::may_restrict`] allows it for layer 1, block 1 may
+    /// leave them out of its gradients ([`Block::grad_src`] is at least `C`). With aggregates it
+    /// must not.
     ///
     /// # Panics
-    /// Gradients that are needed were left out.
+    /// Required gradients were left out.
     pub fn backward_step(
         &mut self,
         pass: &Pass,
@@ -186,7 +186,7 @@ impl Model {
         self.backward_head(pass, acts);
         after(self, Part::Head);
         for (l, &order) in input.orders.iter().enumerate().rev() {
-            let (block, x) = (of_layer(input.blocks, l), input.x);
+            let (block, x) = (entry_of(input.blocks, l), input.x);
             let reused = reused.filter(|_| l == 0);
             self.backward_stage(l, pass, &LayerInput { order, block, x, transformed: &[] }, reused, acts);
             after(self, Part::Layer(l));
@@ -195,21 +195,21 @@ impl Model {
         after(self, Part::Input);
     }
 
-    /// The first step of [`Model::backward`].
+    /// First step of [`Model::backward`]: the head.
     pub fn backward_head(&mut self, pass: &Pass, acts: &mut Activations) {
         for i in (0..self.head.len()).rev() {
             let epilogue = self.head_epilogue(pass, i);
             let (below, this) = acts.head.split_at_mut(i);
             let below = match below.last_mut() {
                 Some(rows) => rows,
-                None => &mut acts.stages.last_mut().expect("a model has a layer").rows,
+                None => &mut acts.stages.last_mut().expect("a model has at least one layer").rows,
             };
             let Rows { out, grad } = &mut this[0];
             self.head[i].backward(pass, below.out.view(), out.view(), epilogue, grad, Some(&mut below.grad));
         }
     }
 
-    /// One layer's step of [`Model::backward`]: from the gradient of its output
+    /// One layer of [`Model::backward`]: from the gradient of its output
     /// ([`Activations::output_grad_mut`]) to that of the output of the layer below.
     pub fn backward_layer(
         &mut self,
@@ -231,7 +231,7 @@ impl Model {
         reused: Option<Reused>,
         acts: &mut Activations,
     ) {
-        let wanted = self.wants_input_grad(l);
+        let needed = self.needs_input_grad(l);
         let (below, this) = acts.stages.split_at_mut(l);
         let (x, x_grad) = match below.last_mut() {
             Some(StageActs { rows: Rows { out, grad }, .. }) => (out.view(), grad),
@@ -242,11 +242,11 @@ impl Model {
         };
         let StageActs { rows: Rows { out, grad }, saved } = &mut this[0];
         let (pass, input) = (pass.part(l as u64), LayerInput { x, ..*input });
-        let grads = LayerGrads { y: out.view(), grad, x_grad: wanted.then_some(x_grad) };
+        let grads = LayerGrads { y: out.view(), grad, x_grad: needed.then_some(x_grad) };
         self.stages[l].backward(&pass, &input, reused, saved, grads);
     }
 
-    /// The last step of [`Model::backward`]: the input layer.
+    /// Last step of [`Model::backward`]: the input layer.
     pub fn backward_input(&mut self, pass: &Pass, x: View, acts: &mut Activations) {
         let epilogue = self.epilogue(pass, part::INPUT);
         let dropped = self.feature_epilogue(pass) != Epilogue::NONE;
@@ -257,7 +257,7 @@ impl Model {
         }
     }
 
-    /// The rows that the bottom layer reads: the features, or the rows made of them.
+    /// Rows that the bottom layer reads: the features, or the output of the input layer.
     pub(super) fn bottom_input<'a>(
         &self,
         pass: &Pass,
@@ -279,18 +279,18 @@ impl Model {
         Epilogue { activation: Activation::Identity, dropout }
     }
 
-    /// What follows the dense layer of this part.
+    /// Activation and dropout after the dense layer of this part.
     pub(super) fn epilogue(&self, pass: &Pass, part: u64) -> Epilogue {
         Epilogue { activation: self.activation, dropout: pass.part(part).dropout(self.dropout, site::OUTPUT) }
     }
 
-    /// What follows layer `i` of the head: nothing after the last.
+    /// Activation and dropout after layer `i` of the head: none after the last.
     pub(super) fn head_epilogue(&self, pass: &Pass, i: usize) -> Epilogue {
         if i + 1 == self.head.len() { Epilogue::NONE } else { self.epilogue(pass, part::HEAD + i as u64) }
     }
 }
 
-/// The features after dropout: `dropped`, or sparse rows with the values that are there.
+/// Features after dropout: `dropped`, or sparse rows with the values of `dropped`.
 fn after_dropout<'a>(x: View<'a>, dropped: &'a Matrix) -> View<'a> {
     if x.is_sparse() { x.with_values(dropped.view().host()) } else { dropped.view() }
 }

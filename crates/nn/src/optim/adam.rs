@@ -1,5 +1,8 @@
-//! Adam (Kingma and Ba, *Adam: a method for stochastic optimization*, ICLR 2015, algorithm 1), as
-//! PyTorch writes it; `t` counts the updates from 1:
+//! The Adam optimiser.
+//!
+//! # Algorithm
+//!
+//! PyTorch's form; `t` counts the updates from 1:
 //!
 //! ```text
 //! g = gradient + decay * value
@@ -8,8 +11,19 @@
 //! value -= lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
 //! ```
 //!
-//! Memory: two matrices per parameter. [`super::adamw`] is the same with the decay taken out of
-//! `g`.
+//! [`super::adamw`] is the same algorithm without the decay in `g`.
+//!
+//! # Source
+//!
+//! Kingma and Ba, *Adam: a method for stochastic optimization*, ICLR 2015, algorithm 1.
+//!
+//! # Cost
+//!
+//! One pass over each parameter per update.
+//!
+//! # Memory
+//!
+//! Two matrices per parameter.
 
 use graphmill_core::table::Entry;
 
@@ -17,12 +31,12 @@ use super::{Make, Optimizer, Slots, check_fraction};
 use crate::backend::{AdamStep, ops::AdamUpdate};
 use crate::{Backend, Error, Matrix, Param, Result};
 
-/// Name of Adam with a decoupled decay.
+/// Name of Adam with decoupled decay.
 pub(super) const ADAMW: &str = "adamw";
 
 pub(super) const ENTRY: Entry<Make> = Entry {
     name: "adam",
-    summary: "steps scaled by running means of the gradient and of its square",
+    summary: "steps scaled by running means of the gradient and its square",
     source: "Kingma and Ba, ICLR 2015",
     options: &[],
     make: |_| Ok(Box::new(Adam::new(&AdamOptions::default(), false)?)),
@@ -45,26 +59,26 @@ impl Default for AdamOptions {
     }
 }
 
-/// Adam, or AdamW: they differ in where the decay goes.
+/// Adam, or AdamW, which applies the decay to the weights.
 #[derive(Clone, Debug)]
 pub struct Adam {
-    /// `lr` and the corrections are those of the update that has begun.
+    /// Step whose `lr` and corrections belong to the current update.
     step: AdamStep,
     steps: u64,
     moments: Slots<2>,
 }
 
 impl Adam {
-    /// Adam, or with `decoupled` AdamW.
+    /// Creates Adam, or AdamW if `decoupled`.
     ///
     /// # Errors
-    /// A beta outside `[0, 1)`, or an epsilon that is not positive.
+    /// A beta is outside `[0, 1)`, or epsilon is not positive.
     pub fn new(options: &AdamOptions, decoupled: bool) -> Result<Self> {
         let AdamOptions { beta1, beta2, eps } = *options;
         check_fraction("beta1", beta1)?;
         check_fraction("beta2", beta2)?;
         if !(eps > 0.0 && eps.is_finite()) {
-            return Err(Error::config("eps", eps, "must be positive, say 1e-8"));
+            return Err(Error::config("eps", eps, "must be positive, for example 1e-8"));
         }
         let step = AdamStep {
             lr: 0.0,
@@ -80,8 +94,8 @@ impl Adam {
     }
 }
 
-/// `1 - beta^t`, from the beta that the moments really decay by: in f32, 1 - 0.999 is off by 1e-5,
-/// and it must be the same 1e-5 on both sides for the first steps to have unit scale.
+/// `1 - beta^t`, from the beta by which the moments decay. In f32, 1 - 0.999 is off by 1e-5, and
+/// the error must be equal on both sides so that the first steps have unit scale.
 fn correction(beta: f32, t: u64) -> f32 {
     (1.0 - f64::from(beta).powf(t as f64)) as f32
 }
@@ -142,10 +156,10 @@ pub(super) mod tests {
     use super::*;
     use crate::backend::Reference;
 
-    /// Gradients of the six updates below.
+    /// Gradients of the six updates in the tests.
     const GRADS: [f64; 6] = [0.5, -0.25, 1.0, 0.125, -2.0, 0.75];
 
-    /// The formula of the module's head (or of [`super::super::adamw`]'s) in f64.
+    /// The formula of the module's header (or of [`super::super::adamw`]'s) in f64.
     fn formula(decay: f64, decoupled: bool) -> Vec<f64> {
         let (lr, beta1, beta2, eps) = (0.1, 0.9f64, 0.999f64, 1e-8);
         let (mut x, mut m, mut v) = (1.0f64, 0.0f64, 0.0f64);
@@ -166,7 +180,7 @@ pub(super) mod tests {
         out
     }
 
-    /// Six updates of a scalar against the formula.
+    /// Compares six updates of a scalar with the formula.
     pub(in super::super) fn follows_the_formula(decoupled: bool) {
         for decay in [0.0f32, 0.1] {
             let mut adam = Adam::new(&AdamOptions::default(), decoupled).unwrap();
@@ -182,13 +196,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn adam_follows_the_formula() {
+    fn adam_matches_the_formula() {
         follows_the_formula(false);
     }
 
     #[test]
-    fn the_first_step_is_the_learning_rate() {
-        // whatever the gradient's size: m / sqrt(v) is its sign
+    fn first_step_has_the_size_of_the_learning_rate() {
+        // for any size of the gradient, m / sqrt(v) is its sign
         for g in [1e-3, 1.0, -1e3] {
             let mut adam = Adam::new(&AdamOptions::default(), false).unwrap();
             let mut param = Param::constant("weight", 1, 1, 0.0);

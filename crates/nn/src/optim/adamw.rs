@@ -1,9 +1,20 @@
-//! AdamW (Loshchilov and Hutter, *Decoupled weight decay regularization*, ICLR 2019, algorithm 2),
-//! in PyTorch's scaling: [`super::adam`] with `g = gradient`, and before the step
+//! The AdamW optimiser: Adam with decoupled weight decay.
+//!
+//! # Algorithm
+//!
+//! PyTorch's scaling: [`super::adam`] with `g = gradient`, and before the step
 //!
 //! ```text
 //! value -= lr * decay * value
 //! ```
+//!
+//! # Source
+//!
+//! Loshchilov and Hutter, *Decoupled weight decay regularization*, ICLR 2019, algorithm 2.
+//!
+//! # Cost
+//!
+//! That of [`super::adam`].
 
 use graphmill_core::table::Entry;
 
@@ -14,7 +25,7 @@ use super::{
 
 pub(super) const ENTRY: Entry<Make> = Entry {
     name: ADAMW,
-    summary: "adam, with the decay on the weights themselves instead of in the gradient",
+    summary: "adam with weight decay applied to the weights, not the gradient",
     source: "Loshchilov and Hutter, ICLR 2019",
     options: &[],
     make: |_| Ok(Box::new(Adam::new(&AdamOptions::default(), true)?)),
@@ -28,13 +39,13 @@ mod tests {
     use crate::{Param, backend::Reference};
 
     #[test]
-    fn adamw_follows_the_formula() {
+    fn adamw_matches_the_formula() {
         follows_the_formula(true);
     }
 
     #[test]
-    fn decay_shrinks_by_the_learning_rate_times_itself() {
-        // no gradient: nothing but the decay, 1 - 0.1 * 0.5 each time
+    fn decay_scales_weights_by_one_minus_rate_times_decay() {
+        // without a gradient, each update multiplies by 1 - 0.1 * 0.5
         let mut adamw = Adam::new(&AdamOptions::default(), true).unwrap();
         let mut param = Param::constant("weight", 1, 1, 1.0);
         for _ in 0..2 {

@@ -1,12 +1,24 @@
-//! Clipping of gradients by their global norm (Pascanu, Mikolov and Bengio, *On the difficulty of
-//! training recurrent neural networks*, ICML 2013), as PyTorch's `clip_grad_norm_`: all gradients
-//! are scaled by `max_norm / (norm + 1e-6)` where that is below 1.
+//! Gradient clipping by the global norm.
+//!
+//! # Algorithm
+//!
+//! All gradients are scaled by `max_norm / (norm + 1e-6)` if that factor is below 1, as in
+//! PyTorch's `clip_grad_norm_`.
+//!
+//! # Source
+//!
+//! Pascanu, Mikolov and Bengio, *On the difficulty of training recurrent neural networks*, ICML
+//! 2013.
+//!
+//! # Cost
+//!
+//! One pass over the gradients for the norm, and a second one if they are scaled.
 
 use crate::{Backend, Param};
 
-/// The Euclidean norm of all trainable gradients taken as one vector, summed in f64.
+/// Euclidean norm of all trainable gradients as one vector, summed in f64.
 ///
-/// `visit` shows the parameters: `|see| model.visit_mut(see)`.
+/// `visit` visits the parameters: `|see| model.visit_mut(see)`.
 pub fn global_norm(backend: &dyn Backend, mut visit: impl FnMut(&mut dyn FnMut(&mut Param))) -> f64 {
     let squares = backend.squares(&mut |see| {
         visit(&mut |param| {
@@ -18,8 +30,8 @@ pub fn global_norm(backend: &dyn Backend, mut visit: impl FnMut(&mut dyn FnMut(&
     squares.sqrt()
 }
 
-/// Scales the trainable gradients so that their [`global_norm`] is at most `max_norm`; returns the
-/// norm they had. Where that is not finite the gradients stay as they are, and the caller has to
+/// Scales the trainable gradients to a [`global_norm`] of at most `max_norm` and returns the
+/// previous norm. If that norm is not finite, the gradients are unchanged, and the caller must
 /// stop.
 ///
 /// ```
@@ -61,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn long_gradients_shrink_together() {
+    fn long_gradients_are_scaled_by_one_factor() {
         let mut at = params();
         assert_eq!(clip(&Reference, 3.5, |see| at.iter_mut().for_each(see)), 7.0);
         for (got, expected) in grads(&at).iter().zip([1.0, 1.5, 3.0, 100.0]) {
@@ -71,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn short_ones_and_broken_ones_stay() {
+    fn short_and_non_finite_gradients_are_unchanged() {
         let mut at = params();
         assert_eq!(clip(&Reference, 7.5, |see| at.iter_mut().for_each(see)), 7.0);
         assert_eq!(grads(&at), [2.0, 3.0, 6.0, 100.0]);

@@ -1,7 +1,7 @@
-//! Optimisers: what one is, and the table of those there are.
+//! Optimisers: the [`Optimizer`] trait, and the table of optimisers.
 //!
-//! An update of the whole model is one [`Optimizer::begin`] and then one [`Optimizer::update`] per
-//! parameter, in the model's visiting order:
+//! An update of the whole model is one [`Optimizer::begin`] followed by one [`Optimizer::update`]
+//! per parameter, in the model's visiting order:
 //!
 //! ```
 //! # use graphmill_core::options::OwnOptions;
@@ -16,9 +16,9 @@
 //! assert_eq!(optimizer.steps(), 1);
 //! ```
 //!
-//! Parameters are known by their index, so the state of a run that was killed finds its place
-//! again. Weight decay is given per update: a model decays its weights and not its biases, or its
-//! first layer only, and the optimiser need not know.
+//! Parameters are identified by their index, so a resumed run assigns saved state correctly. Weight
+//! decay is an argument of each update, because a model may decay its weights but not its biases,
+//! or its first layer only.
 
 mod adam;
 mod adamw;
@@ -33,7 +33,7 @@ use graphmill_core::{options::OwnOptions, table::Table};
 
 use crate::{Backend, Error, Matrix, Param, Result};
 
-/// A rule that turns gradients into updates.
+/// Rule that turns gradients into updates.
 ///
 /// ```
 /// use graphmill_nn::{Matrix, Param, backend::Reference, optim::{self, Optimizer}};
@@ -47,38 +47,38 @@ use crate::{Backend, Error, Matrix, Param, Result};
 /// # Ok::<(), graphmill_nn::Error>(())
 /// ```
 pub trait Optimizer: Send {
-    /// Its name in the [`TABLE`].
+    /// Name in the [`TABLE`].
     fn name(&self) -> &'static str;
 
-    /// Starts an update with learning rate `lr`: counts the step.
+    /// Starts an update with learning rate `lr` and increments the step count.
     fn begin(&mut self, lr: f32);
 
-    /// Updates the parameter at `index` of the visiting order from its gradient, which stays as it
-    /// is. `decay` is the weight decay (an L2 penalty, or AdamW's). A frozen parameter is left
-    /// alone. Allocates state on a parameter's first update, never after.
+    /// Updates the parameter at `index` of the visiting order from its gradient, which is
+    /// unchanged. `decay` is the weight decay (an L2 penalty, or AdamW's). Frozen parameters are
+    /// skipped. State is allocated in a parameter's first update and never afterwards.
     ///
     /// # Panics
     /// The parameter had another shape before: a bug in the caller.
     fn update(&mut self, backend: &dyn Backend, index: usize, param: &mut Param, decay: f32);
 
-    /// Makes the state of the parameter at `index` as it is before its first update, so that a
-    /// checkpoint can be read into it. What is there is kept.
+    /// Allocates the initial state of the parameter at `index`, so that a checkpoint can be read
+    /// into it. Existing state is unchanged.
     fn prepare(&mut self, index: usize, param: &Param);
 
-    /// How many updates have begun.
+    /// Number of updates begun.
     fn steps(&self) -> u64;
 
-    /// Takes up the count of a checkpoint.
+    /// Restores the count of a checkpoint.
     fn set_steps(&mut self, steps: u64);
 
-    /// Shows the state under names such as `3.m`: index, dot, kind. Always in the same order.
+    /// Visits the state under names such as `3.m`: index, dot, kind. The order is always the same.
     fn visit_state(&self, see: &mut dyn FnMut(&str, &Matrix));
 
-    /// Shows the state for change, in the order of [`Optimizer::visit_state`].
+    /// Visits the state mutably, in the order of [`Optimizer::visit_state`].
     fn visit_state_mut(&mut self, see: &mut dyn FnMut(&str, &mut Matrix));
 }
 
-/// Refuses a fraction outside `[0, 1)`.
+/// Rejects a fraction outside `[0, 1)`.
 fn check_fraction(name: &'static str, value: f32) -> Result<()> {
     if (0.0..1.0).contains(&value) {
         Ok(())
@@ -87,17 +87,17 @@ fn check_fraction(name: &'static str, value: f32) -> Result<()> {
     }
 }
 
-/// Makes an optimiser by the options of a run.
+/// Constructor of an optimiser from the options of a run.
 pub type Make = fn(&OwnOptions) -> Result<Box<dyn Optimizer>>;
 
-/// The optimisers.
+/// Table of the optimisers.
 pub static TABLE: Table<Make> = Table::new("optimizer", &[sgd::ENTRY, adam::ENTRY, adamw::ENTRY]);
 
-/// The optimiser called `name`.
+/// Creates the optimiser called `name`.
 ///
 /// # Errors
-/// No such name, or an option out of range, also one that this optimiser does not read: no run is
-/// recorded with a value that cannot be.
+/// The name is unknown, or an option is out of range, even one that this optimiser ignores, so that
+/// no run records an invalid value.
 pub fn by_name(name: &str, own: &OwnOptions) -> Result<Box<dyn Optimizer>> {
     let entry = TABLE.find(name)?;
     for group in TABLE.iter().flat_map(|entry| entry.options) {
@@ -106,18 +106,18 @@ pub fn by_name(name: &str, own: &OwnOptions) -> Result<Box<dyn Optimizer>> {
     (entry.make)(own)
 }
 
-/// The state of one parameter, as `N` matrices of the parameter's shape.
+/// State of one parameter: `N` matrices of the parameter's shape.
 #[derive(Clone, Debug)]
 struct Slot<const N: usize> {
     matrices: [Matrix; N],
 }
 
-/// The slots of a model; parameters that were never seen (or are frozen) have none.
+/// States of a model's parameters; frozen and not yet updated parameters have none.
 #[derive(Clone, Debug, Default)]
 struct Slots<const N: usize>(Vec<Option<Slot<N>>>);
 
 impl<const N: usize> Slots<N> {
-    /// The state at `index`, zeros at first.
+    /// State at `index`, zeros at first.
     fn at(&mut self, index: usize, param: &Param) -> &mut [Matrix; N] {
         if self.0.len() <= index {
             self.0.resize(index + 1, None);
@@ -126,12 +126,12 @@ impl<const N: usize> Slots<N> {
         let slot = self.0[index].get_or_insert_with(|| Slot {
             matrices: std::array::from_fn(|_| Matrix::zeros(shape.0, shape.1)),
         });
-        let held = (slot.matrices[0].num_rows(), slot.matrices[0].num_cols());
-        assert_eq!(held, shape, "parameter {index} '{}' changed its shape", param.name);
+        let allocated = (slot.matrices[0].num_rows(), slot.matrices[0].num_cols());
+        assert_eq!(allocated, shape, "parameter {index} '{}' changed its shape", param.name);
         &mut slot.matrices
     }
 
-    /// Shows every matrix as `index.kind`.
+    /// Visits every matrix as `index.kind`.
     fn visit(&self, kinds: [&str; N], see: &mut dyn FnMut(&str, &Matrix)) {
         for (index, slot) in self.0.iter().enumerate() {
             for (kind, matrix) in kinds.iter().zip(slot.iter().flat_map(|slot| &slot.matrices)) {
@@ -140,7 +140,7 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// The same for change.
+    /// Visits every matrix mutably.
     fn visit_mut(&mut self, kinds: [&str; N], see: &mut dyn FnMut(&str, &mut Matrix)) {
         for (index, slot) in self.0.iter_mut().enumerate() {
             for (kind, matrix) in kinds.iter().zip(slot.iter_mut().flat_map(|slot| &mut slot.matrices)) {
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
     use crate::backend::Reference;
 
-    /// One update of two parameters with gradients `grad(step, index, element)`.
+    /// Runs one update of two parameters with gradients `grad(step, index, element)`.
     fn step(optimizer: &mut dyn Optimizer, params: &mut [Param], step: usize) {
         optimizer.begin(0.1);
         for (index, param) in params.iter_mut().enumerate() {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn every_optimizer_resumes_bit_for_bit() {
+    fn resumed_optimizers_are_bit_identical() {
         for entry in &TABLE {
             let options = sgd(0.9, true);
             let mut whole = by_name(entry.name, &options).unwrap();
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn options_out_of_range_say_what_is_wanted() {
+    fn errors_name_the_option_and_its_range() {
         let message = |name, own: OwnOptions| by_name(name, &own).err().unwrap().to_string();
         for entry in &TABLE {
             for momentum in [-0.5, 1.0, 1.5] {

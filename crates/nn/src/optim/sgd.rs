@@ -1,6 +1,8 @@
-//! Stochastic gradient descent with momentum (Robbins and Monro, 1951; Polyak, 1964; Nesterov's
-//! form after Sutskever et al., *On the importance of initialization and momentum in deep
-//! learning*, ICML 2013), as PyTorch writes it:
+//! Stochastic gradient descent with momentum.
+//!
+//! # Algorithm
+//!
+//! PyTorch's form:
 //!
 //! ```text
 //! g = gradient + decay * value
@@ -8,7 +10,18 @@
 //! value -= lr * (nesterov ? g + momentum * velocity : velocity)
 //! ```
 //!
-//! Memory: one matrix per parameter.
+//! # Source
+//!
+//! Robbins and Monro, 1951; Polyak, 1964; Nesterov's form after Sutskever et al., *On the
+//! importance of initialization and momentum in deep learning*, ICML 2013.
+//!
+//! # Cost
+//!
+//! One pass over each parameter per update.
+//!
+//! # Memory
+//!
+//! One matrix per parameter.
 
 use clap::Args;
 use graphmill_core::{
@@ -23,7 +36,7 @@ use crate::{Backend, Error, Matrix, Param, Result};
 
 pub(super) const ENTRY: Entry<Make> = Entry {
     name: "sgd",
-    summary: "stochastic gradient descent, with momentum where asked",
+    summary: "stochastic gradient descent, with optional momentum",
     source: "Sutskever et al., ICML 2013",
     options: &[OptionGroup::of::<SgdOptions>()],
     make: |own| Ok(Box::new(Sgd::new(&own.get())?)),
@@ -36,7 +49,7 @@ pub struct SgdOptions {
     /// Momentum: weight of the velocity.
     #[arg(long, value_name = "M")]
     pub momentum: f64,
-    /// Whether to look ahead; needs momentum.
+    /// Nesterov's look-ahead; requires momentum.
     #[arg(skip)]
     #[serde(skip)]
     pub nesterov: bool,
@@ -54,7 +67,7 @@ impl OptionSet for SgdOptions {
     }
 }
 
-/// See the module's head.
+/// SGD with momentum: options, step count and one velocity per parameter.
 #[derive(Clone, Debug)]
 pub struct Sgd {
     momentum: f32,
@@ -65,13 +78,19 @@ pub struct Sgd {
 }
 
 impl Sgd {
+    /// Creates the optimiser.
+    ///
     /// # Errors
-    /// Momentum outside `[0, 1)`, or Nesterov's form without momentum.
+    /// The momentum is outside `[0, 1)`, or Nesterov's form lacks momentum.
     pub fn new(options: &SgdOptions) -> Result<Self> {
         let (momentum, nesterov) = (options.momentum as f32, options.nesterov);
         check_fraction("momentum", momentum)?;
         if nesterov && momentum == 0.0 {
-            return Err(Error::config("momentum", 0, "nesterov looks ahead along it; set one, say 0.9"));
+            return Err(Error::config(
+                "momentum",
+                0,
+                "nesterov requires momentum; set it, for example to 0.9",
+            ));
         }
         Ok(Self { momentum, nesterov, lr: 0.0, steps: 0, velocity: Slots::default() })
     }
@@ -131,7 +150,7 @@ mod tests {
     use super::*;
     use crate::backend::Reference;
 
-    /// Values after each update of a single scalar that starts at 1 with gradients 1, 2, -1.
+    /// Values after each update of a scalar that starts at 1 with gradients 1, 2, -1.
     fn run(options: SgdOptions, decay: f32) -> Vec<f32> {
         let mut sgd = Sgd::new(&options).unwrap();
         let mut param = Param::constant("weight", 1, 1, 1.0);
@@ -152,26 +171,26 @@ mod tests {
     }
 
     #[test]
-    fn plain() {
+    fn plain_sgd_subtracts_the_scaled_gradient() {
         close(run(SgdOptions { momentum: 0.0, nesterov: false }, 0.0), [0.9, 0.7, 0.8]);
     }
 
     #[test]
-    fn momentum() {
+    fn momentum_accumulates_a_velocity() {
         // velocities 1, 0.5 + 2, 1.25 - 1
         let options = SgdOptions { momentum: 0.5, nesterov: false };
         close(run(options, 0.0), [0.9, 0.65, 0.625]);
     }
 
     #[test]
-    fn nesterov() {
+    fn nesterov_adds_the_gradient_to_the_scaled_velocity() {
         // steps 1 + 0.5, 2 + 1.25, -1 + 0.125
         let options = SgdOptions { momentum: 0.5, nesterov: true };
         close(run(options, 0.0), [0.85, 0.525, 0.6125]);
     }
 
     #[test]
-    fn decay_is_an_l2_penalty() {
+    fn weight_decay_is_an_l2_penalty() {
         // g = 1 + 0.5, 2 + 0.5 * 0.85, -1 + 0.5 * 0.6075
         close(run(SgdOptions { momentum: 0.0, nesterov: false }, 0.5), [0.85, 0.6075, 0.677_125]);
     }

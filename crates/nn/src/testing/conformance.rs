@@ -1,7 +1,7 @@
-//! The tests that every layer passes: gradients against finite differences, both orders, local and
+//! Conformance tests for layers: gradients against finite differences, both orders, local and
 //! global blocks, any number of threads.
 //!
-//! A crate with a layer of its own calls [`assert_layer`] with the row that it registers:
+//! A crate with its own layer calls [`assert_layer`] with the row that it registers:
 //!
 //! ```
 //! use graphmill_nn::{layer, testing::conformance};
@@ -24,12 +24,12 @@ use crate::{
     layer::{Aggregator, GatOptions, LayerGrads, LayerInput, LayerKind, SageOptions},
 };
 
-/// Destinations of the tests' blocks.
+/// Number of destinations in the tests' blocks.
 const D: usize = 7;
-/// Sources of the tests' blocks.
+/// Number of sources in the tests' blocks.
 const S: usize = 12;
 
-/// Runs every check on a layer, in all forms that the options in its row give it.
+/// Runs every check on a layer, in all variants that the options in its row allow.
 ///
 /// # Panics
 /// A check fails.
@@ -48,21 +48,21 @@ pub fn assert_layer(entry: &Entry<LayerKind>) {
     }
 }
 
-/// A layer in one of its forms, and the kind of block it is tested on.
+/// A layer in one of its variants, and the kind of block it is tested on.
 #[derive(Clone)]
 pub struct Case {
-    /// The layer's name and form, for messages.
+    /// Name of the layer and the variant, for messages.
     pub name: String,
     /// The layer.
     pub layer: Box<dyn Layer>,
-    /// Whether the blocks have weights.
+    /// If true, the blocks have weights.
     pub is_weighted: bool,
 }
 
-/// A layer in all forms that the options in its row give it, on blocks with and without weights.
+/// All variants of a layer that the options in its row allow, on blocks with and without weights.
 ///
 /// # Panics
-/// The layer cannot be made.
+/// The layer cannot be created.
 pub fn cases(entry: &Entry<LayerKind>) -> Vec<Case> {
     let mut cases = Vec::new();
     for (form, config) in forms(entry) {
@@ -80,7 +80,7 @@ pub fn cases(entry: &Entry<LayerKind>) -> Vec<Case> {
 }
 
 fn forms(entry: &Entry<LayerKind>) -> Vec<(&'static str, LayerConfig)> {
-    // smooth, so that differences say something almost everywhere
+    // a smooth activation, so that finite differences are meaningful almost everywhere
     let activation = Activation::Elu;
     let heads = |heads, attention_dropout| {
         OwnOptions::default().with(GatOptions { heads, out_heads: heads, attention_dropout })
@@ -89,7 +89,7 @@ fn forms(entry: &Entry<LayerKind>) -> Vec<(&'static str, LayerConfig)> {
     let base = LayerConfig { in_dim: 5, out_dim: 6, activation, key: 3, own, ..LayerConfig::default() };
     let has = |group| entry.options.contains(&group);
     if entry.make.hops.is_some() {
-        // a layer of one hop; hops of one of three, whose parts are unequal; scores
+        // a layer of one hop; three hops of unequal parts; scores
         let first = LayerConfig { out_dim: 10, hops: 3, ..base.clone() };
         return vec![
             ("one hop", LayerConfig { out_dim: 5, ..base.clone() }),
@@ -122,7 +122,8 @@ fn forms(entry: &Entry<LayerKind>) -> Vec<(&'static str, LayerConfig)> {
     forms
 }
 
-/// Moves parameters that start at zero or one: a gradient that is right only there is wrong.
+/// Moves parameters away from their initial zeros and ones, at which a wrong gradient may be
+/// correct.
 fn move_from_first_values(layer: &mut dyn Layer) {
     let mut seed = 100;
     layer.visit_mut(&mut |p| {
@@ -136,7 +137,7 @@ fn move_from_first_values(layer: &mut dyn Layer) {
     });
 }
 
-/// The epilogues that layers are tested with.
+/// Epilogues that layers are tested with.
 fn epilogues() -> [Epilogue; 2] {
     let dropout = Dropout { p: 0.3, key: 77 };
     [Epilogue::NONE, Epilogue { activation: Activation::Elu, dropout }]
@@ -154,7 +155,7 @@ fn forward(
     out
 }
 
-/// The output, all gradients of `dot(output, c)`, and the input's if it is wanted.
+/// Computes the output, all gradients of `dot(output, c)`, and the input's gradient if requested.
 fn backward(
     layer: &mut dyn Layer,
     pass: &Pass,
@@ -169,7 +170,7 @@ fn backward(
     let grads = LayerGrads { y: y.view(), grad: &mut grad, x_grad: wants_input.then_some(&mut x_grad) };
     layer.run_backward(pass, input, epilogue, &mut saved, grads);
     if epilogue == Epilogue::NONE {
-        assert_eq!(distance(grad.view(), c.view()), 0.0, "without an epilogue the gradient stays as it is");
+        assert_eq!(distance(grad.view(), c.view()), 0.0, "without an epilogue the gradient is unchanged");
     }
     let mut grads = Vec::new();
     layer.visit(&mut |p| grads.push(p.grad.clone()));
@@ -202,10 +203,10 @@ impl Case {
         (block, random(S, spec.in_dim, seed + 1), random(D, spec.out_dim, seed + 2))
     }
 
-    /// Every gradient is that of finite differences of the forward pass.
+    /// Asserts that every gradient matches finite differences of the forward pass.
     ///
     /// # Panics
-    /// One is not, as in the other checks.
+    /// A check fails, as in the other assertions.
     pub fn assert_gradients(&mut self) {
         let (block, mut x, c) = self.inputs(5);
         for &order in self.orders() {
@@ -257,7 +258,7 @@ impl Case {
         checked.assert_all_but_one_in(6, &what);
     }
 
-    /// Both orders are the same function, with the same gradients.
+    /// Asserts that both orders compute the same function, with the same gradients.
     pub fn assert_orders_agree(&mut self) {
         let &[one, other] = self.orders() else { return };
         let (block, x, c) = self.inputs(8);
@@ -274,7 +275,8 @@ impl Case {
         }
     }
 
-    /// A global block over a table gives the rows and gradients of the local block, to the bit.
+    /// Asserts that a global block over a table gives the rows and gradients of the local block, to
+    /// the bit.
     pub fn assert_global_blocks_agree(&mut self) {
         let (block, x, c) = self.inputs(11);
         let (table_block, table) = global(&block, &x);
@@ -297,7 +299,7 @@ impl Case {
         }
     }
 
-    /// Gradients of the first sources alone are the same as among all, to the bit.
+    /// Asserts that gradients restricted to the first sources equal those among all, to the bit.
     pub fn assert_restricted_gradients_agree(&mut self) {
         let order = ProductOrder::AggregateFirst;
         if !self.orders().contains(&order) {
@@ -323,7 +325,8 @@ impl Case {
         }
     }
 
-    /// A layer that transforms first refuses a block that leaves sources out of its gradients.
+    /// Asserts that a layer that transforms first rejects a block that leaves sources out of its
+    /// gradients.
     pub fn assert_restriction_is_refused(&mut self) {
         let order = ProductOrder::TransformFirst;
         if !self.orders().contains(&order) {
@@ -336,22 +339,23 @@ impl Case {
         let input = plain(order, &block, x.view());
         let run = || backward(layer.as_mut(), &pass(true), &input, Epilogue::NONE, &c, true);
         let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).err();
-        let panic = panic.unwrap_or_else(|| panic!("{name}: gradients are missing"));
+        let panic = panic.unwrap_or_else(|| panic!("{name}: a panic about missing gradients"));
         let message = panic.downcast_ref::<String>().map_or("", String::as_str);
         assert!(message.contains("may_restrict"), "{name}: {message}");
     }
 
-    /// Saved aggregates give the rows, and the gradients of the weights behind the aggregation.
+    /// Asserts that saved aggregates give the rows, and the gradients of the weights behind the
+    /// aggregation.
     ///
-    /// Parameters before the aggregation get none: they are those that
-    /// [`crate::layer::ReusableLayer`]'s backward pass leaves at zero.
+    /// Parameters before the aggregation receive none: the backward pass of
+    /// [`crate::layer::ReusableLayer`] leaves their gradients at zero.
     pub fn assert_aggregates_suffice(&mut self) {
         let (block, x, c) = self.inputs(24);
         let Self { name, layer, .. } = self;
         if layer.as_reusable().is_none() {
             return;
         }
-        // attention that is the same for all hands the weights no gradient of its own
+        // uniform attention contributes no gradient of its own to the weights
         let is_attention = |p: &Param| ["source", "target"].contains(&p.name);
         layer.visit_mut(&mut |p| {
             if is_attention(p) {
@@ -363,7 +367,7 @@ impl Case {
         let (_, grads, _) = backward(layer.as_mut(), pass, &input, Epilogue::NONE, &c, false);
         let mut saved = Saved::default();
         let y = forward(layer.as_ref(), pass, &input, Epilogue::NONE, &mut saved);
-        let reusable = layer.as_reusable_mut().expect("it is for change too");
+        let reusable = layer.as_reusable_mut().expect("the mutable conversion succeeds too");
         let dims = reusable.aggregate_dims();
         let mut tables: Vec<Matrix> = dims.into_iter().map(|dim| Matrix::zeros(D + 2, dim)).collect();
         reusable.save_aggregates(pass, &input, &mut saved, 2, &mut tables);
@@ -374,19 +378,19 @@ impl Case {
         Epilogue::NONE.apply(&Reference, reusable.bias(), made.view_mut());
         assert!(distance(made.view(), y.view()) < 1e-5, "{name}: rows of saved aggregates");
         layer.visit_mut(&mut |p| p.zero_grad(&Reference));
-        let reusable = layer.as_reusable_mut().expect("it is for change too");
+        let reusable = layer.as_reusable_mut().expect("the mutable conversion succeeds too");
         reusable.backward_aggregates(pass, &aggregates, &mut Saved::default(), c.view());
         let mut n = 0;
         layer.visit(&mut |p| {
             let far = distance(p.grad.view(), grads[n].view());
-            // the bias gets its gradient from the code that finishes the rows
+            // the epilogue computes the bias gradient
             let apart = is_attention(p) || p.name == "bias";
             assert!(apart || far < 1e-5, "{name} {}: {far}", p.name);
             n += 1;
         });
     }
 
-    /// A second backward pass adds to the gradients of the first.
+    /// Asserts that a second backward pass adds to the gradients of the first.
     pub fn assert_gradients_add_up(&mut self) {
         let (block, x, c) = self.inputs(14);
         let order = self.orders()[0];
@@ -406,7 +410,7 @@ impl Case {
         });
     }
 
-    /// A block without destinations gives no rows and gradients of zero.
+    /// Asserts that a block without destinations gives no rows and zero gradients.
     pub fn assert_empty_blocks(&mut self) {
         let orders = self.orders();
         let Self { name, layer, .. } = self;
@@ -420,7 +424,7 @@ impl Case {
         }
     }
 
-    /// A layer whose spec says that it does not read own rows beside transformed ones does not.
+    /// Asserts that a layer does not read own rows besides transformed ones if its spec denies it.
     pub fn assert_own_rows_are_declared(&mut self) {
         let order = ProductOrder::TransformFirst;
         if !self.orders().contains(&order) || self.layer.spec().combines_own_rows {
@@ -447,7 +451,7 @@ impl Case {
         assert_eq!(out.view().host(), y.view().host(), "{name}");
     }
 
-    /// The processor gives the same bits for any number of threads.
+    /// Asserts that the CPU backend gives the same bits for any number of threads.
     pub fn assert_threads_agree(&mut self) {
         let (rows, sources) = (700, 900);
         let orders = self.orders();

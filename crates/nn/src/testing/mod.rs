@@ -1,7 +1,7 @@
-//! Small random inputs, comparisons of gradients with finite differences, and the conformance tests
-//! of layers ([`conformance`]), for the tests of this crate and of crates with layers of their own.
+//! Small random inputs, gradient checks against finite differences, and the conformance tests of
+//! layers ([`conformance`]), for the tests of this crate and of crates with their own layers.
 //!
-//! Everything here panics when it finds a fault. Behind the feature `testing`.
+//! Everything here panics on a failed check. Requires the feature `testing`.
 
 use graphmill_core::{
     Block,
@@ -24,8 +24,8 @@ pub fn random(rows: usize, cols: usize, seed: u64) -> Matrix {
     Matrix::from_slice(rows, cols, &data)
 }
 
-/// A local block whose destinations have `0, 1, 2, 3, 0, 1, ...` random in-neighbours (repeated
-/// edges and self-loops occur), with random weights between 0.2 and 1 where asked for, transposed.
+/// A transposed local block whose destinations have `0, 1, 2, 3, 0, 1, ...` random in-neighbours
+/// (with repeated edges and self-loops), and random weights between 0.2 and 1 if `weighted`.
 pub fn random_block(num_dst: usize, num_src: usize, weighted: bool, seed: u64) -> Block {
     let mut stream = Stream::new(key(&[seed, 2]));
     let mut block = Block { num_dst, num_src, indptr: vec![0], ..Block::default() };
@@ -43,7 +43,7 @@ pub fn random_block(num_dst: usize, num_src: usize, weighted: bool, seed: u64) -
 }
 
 /// The same block over a table of `2 S + 1` rows in which source `u` is row `2 (S - u)`, and that
-/// table around the sources' rows `x`; the other rows are NaN, so nothing may read them.
+/// table around the sources' rows `x`. The other rows are NaN, so a read of them is detected.
 pub fn global(block: &Block, x: &Matrix) -> (Block, Matrix) {
     let (s, f) = (block.num_src, x.num_cols());
     let at = |u: usize| 2 * (s - u);
@@ -62,19 +62,19 @@ pub fn global(block: &Block, x: &Matrix) -> (Block, Matrix) {
     (global, table)
 }
 
-/// `sum x * y` in f64: the objective of the gradient checks.
+/// `sum x * y` in f64, the objective of the gradient checks.
 pub fn dot(x: View, y: View) -> f64 {
     x.host().iter().zip(y.host()).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum()
 }
 
-/// The largest absolute difference.
+/// Largest absolute difference.
 pub fn distance(x: View, y: View) -> f32 {
     assert_eq!((x.num_rows(), x.num_cols()), (y.num_rows(), y.num_cols()));
-    // NaN must not be lost in the maximum
+    // a NaN must survive the maximum
     x.host().iter().zip(y.host()).map(|(a, b)| (a - b).abs()).fold(0.0, |m, d| if d <= m { m } else { d })
 }
 
-/// How many elements were compared or left out.
+/// Numbers of compared and of skipped elements.
 #[derive(Default)]
 #[must_use]
 pub struct Checked {
@@ -90,7 +90,7 @@ impl std::ops::AddAssign for Checked {
 }
 
 impl Checked {
-    /// At most one in `n` was left out.
+    /// Asserts that at most one in `n` elements was skipped.
     pub fn assert_all_but_one_in(&self, n: usize, what: &str) {
         assert!(self.kinks * n <= self.elements, "{what}: {} kinks in {}", self.kinks, self.elements);
     }
@@ -99,10 +99,10 @@ impl Checked {
 /// Compares `grad` with central differences of `objective(i, delta)`, the objective with element
 /// `i` moved by `delta`.
 ///
-/// Two steps are taken and extrapolated, which leaves an error of fourth order. Within a step of a
-/// kink (ReLU, maximum) no difference quotient says anything: there the central differences of the
-/// two steps disagree, or the second differences do not shrink with the step. Those elements are
-/// left out; the caller sees to it ([`Checked`]) that they are few.
+/// Two steps are extrapolated, which leaves an error of fourth order. Within a step of a kink
+/// (ReLU, maximum) difference quotients are meaningless: the central differences of the two steps
+/// disagree, or the second differences do not shrink with the step. Such elements are skipped, and
+/// the caller asserts ([`Checked`]) that they are few.
 pub fn check(what: &str, grad: View, mut objective: impl FnMut(usize, f32) -> f64) -> Checked {
     const STEP: f32 = 1.0 / 128.0;
     let grad = grad.host();
@@ -123,12 +123,12 @@ pub fn check(what: &str, grad: View, mut objective: impl FnMut(usize, f32) -> f6
         }
         let expected = (4.0 * narrow[0] - wide[0]) / 3.0;
         let error = (f64::from(grad[i]) - expected).abs();
-        assert!(error < 0.002 * size, "{what}[{i}]: {} but differences say {expected}", grad[i]);
+        assert!(error < 0.002 * size, "{what}[{i}]: {} but differences give {expected}", grad[i]);
     }
     Checked { elements: grad.len(), kinks }
 }
 
-/// Moves the only element of `param` numbered `i`.
+/// Moves the `i`-th element of `param` by `delta`.
 pub fn nudge(param: &mut Param, i: usize, delta: f32) {
     param.value.view_mut().host()[i] += delta;
 }

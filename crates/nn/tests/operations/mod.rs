@@ -1,6 +1,6 @@
-//! Every operation of a backend on made-up inputs: `(name, tolerance, run)`. A backend's tests
-//! compare what `run` returns with the reference backend's, or with its own under other
-//! circumstances.
+//! Every operation of a backend on random inputs: `(name, tolerance, run)`. A backend's tests
+//! compare the results of `run` with the reference backend's, or with its own under other
+//! conditions.
 
 use graphmill_core::{Block, keyed::Stream};
 use graphmill_nn::backend::{
@@ -17,27 +17,27 @@ use graphmill_nn::backend::{
 use graphmill_nn::{Matrix, View, matrix::TableData};
 use half::{bf16, f16};
 
-/// Sizes of the inputs; what is in them follows from `seed`.
+/// Sizes of the inputs; `seed` determines the values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) rows: usize,
     pub(crate) cols: usize,
-    /// The other dimension of products.
+    /// Inner dimension of products.
     pub(crate) inner: usize,
     pub(crate) heads: usize,
     pub(crate) dst: usize,
-    /// Sources beyond the destinations.
+    /// Number of sources besides the destinations.
     pub(crate) extra_src: usize,
-    /// The largest number of edges of a destination (but for one, which has ten times as many).
+    /// Maximum number of edges of a destination (except for one, which has ten times as many).
     pub(crate) degree: usize,
     pub(crate) seed: u64,
 }
 
-/// All outputs of an operation, one after the other.
+/// All outputs of an operation, concatenated.
 pub(crate) type Outputs = Vec<f64>;
 
-/// One operation: its name, the largest error relative to the largest output (at least 1), and a
-/// run of it.
+/// An operation: its name, the maximum error relative to the largest output (or to 1, if larger),
+/// and a function that runs it.
 pub(crate) type Operation = (&'static str, f64, fn(&dyn Backend, Shape) -> Outputs);
 
 struct Inputs {
@@ -50,7 +50,7 @@ impl Inputs {
         Self { stream: Stream::new(shape.seed), shape }
     }
 
-    /// Uniform, of variance 1.
+    /// Uniform value of variance 1.
     fn value(&mut self) -> f32 {
         3.46 * (self.stream.uniform() as f32 - 0.5)
     }
@@ -60,13 +60,13 @@ impl Inputs {
         Matrix::from_slice(rows, cols, &data)
     }
 
-    /// Few different values, so that there are ties.
+    /// Matrix with few distinct values, so that there are ties.
     fn ties(&mut self, rows: usize, cols: usize) -> Matrix {
         let data: Vec<f32> = (0..rows * cols).map(|_| self.stream.below(5) as f32 - 2.0).collect();
         Matrix::from_slice(rows, cols, &data)
     }
 
-    /// One per row of `shape`.
+    /// Matrix with a row per row of `shape`.
     fn rows(&mut self) -> Matrix {
         self.matrix(self.shape.rows, self.shape.cols)
     }
@@ -83,7 +83,7 @@ impl Inputs {
         self.matrix(self.shape.dst, self.shape.cols)
     }
 
-    /// Destinations with up to `degree` edges, duplicates and loops included.
+    /// Destinations with up to `degree` edges, including duplicates and loops.
     fn block(&mut self, global: bool) -> Block {
         let Shape { dst, extra_src, degree, .. } = self.shape;
         let src = dst + extra_src;
@@ -114,10 +114,10 @@ fn all(outputs: &[View]) -> Outputs {
     outputs.iter().flat_map(|x| x.host()).map(|&x| f64::from(x)).collect()
 }
 
-/// The tables that a layer may read in place.
+/// Table formats that a layer may read in place.
 const TABLES: [fn(Matrix) -> Matrix; 3] = [|x| x, f16_table, bf16_table];
 
-/// The values as f16; some become subnormal.
+/// Table of the values as f16; some are subnormal.
 fn f16_table(x: Matrix) -> Matrix {
     let small = |(i, x): (usize, &f32)| f16::from_f32(if i % 7 == 0 { x * 1e-5 } else { *x });
     let half: Vec<f16> = x.view().host().iter().enumerate().map(small).collect();
@@ -130,7 +130,7 @@ fn bf16_table(x: Matrix) -> Matrix {
 }
 
 const WEIGHTINGS: [AggregationWeights; 7] = [
-    AggregationWeights { edge: EdgeWeight::Normalised, own: OwnWeight::None },
+    AggregationWeights { edge: EdgeWeight::Normalized, own: OwnWeight::None },
     AggregationWeights::MEAN,
     AggregationWeights::STORED,
     AggregationWeights { edge: EdgeWeight::One, own: OwnWeight::None },
@@ -139,7 +139,7 @@ const WEIGHTINGS: [AggregationWeights; 7] = [
     AggregationWeights { edge: EdgeWeight::Stored, own: OwnWeight::Constant(-0.5) },
 ];
 
-/// Those, and one whose own weight is 1 + a matrix's value.
+/// All weightings, and one whose own weight is 1 + a matrix's value.
 fn weightings(plus: &Matrix) -> impl Iterator<Item = AggregationWeights<'_>> {
     let learned = AggregationWeights { edge: EdgeWeight::One, own: OwnWeight::OnePlus(plus.view()) };
     WEIGHTINGS.into_iter().chain([learned])
@@ -150,7 +150,7 @@ const ACTIVATIONS: [Activation; 4] =
 
 const DROPOUTS: [Dropout; 2] = [Dropout::NONE, Dropout { p: 0.3, key: 99 }];
 
-/// `alpha` as a softmax would give it: positive.
+/// Positive attention weights, as a softmax gives.
 fn attention(inputs: &mut Inputs, block: &Block) -> Matrix {
     let mut alpha = inputs.matrix(block.num_edges() + block.num_dst, inputs.shape.heads);
     alpha.view_mut().host().iter_mut().for_each(|x| *x = x.abs() / 4.0);
@@ -233,7 +233,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     ("gemm NN by heads", 1e-5, |b, s| head_gemm(b, s, Side::Plain, Side::Plain)),
     ("gemm NT by heads", 1e-5, |b, s| head_gemm(b, s, Side::Plain, Side::Transposed)),
     ("gemm TN by heads", 1e-5, |b, s| head_gemm(b, s, Side::Transposed, Side::Plain)),
-    ("gemm TN, two at once", 1e-5, |b, s| {
+    ("joint weight gradients", 1e-5, |b, s| {
         let mut inputs = Inputs::new(s);
         let (x, y, grad) =
             (inputs.matrix(s.rows, s.inner), inputs.matrix(s.rows, s.cols), inputs.matrix(s.rows, s.cols));
@@ -247,7 +247,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         .run(b);
         all(&[of_x.view(), of_y.view()])
     }),
-    ("gemm and what follows it", 1e-5, |b, s| {
+    ("gemm with epilogue", 1e-5, |b, s| {
         let mut out = Vec::new();
         for (i, (activation, dropout)) in
             ACTIVATIONS.into_iter().flat_map(|a| DROPOUTS.into_iter().map(move |d| (a, d))).enumerate()
@@ -362,7 +362,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             arg.host_mut().fill(7);
             AggregateMax { block: &block, src: src.view(), dst: dst.view_mut(), arg: &mut arg }.run(b);
             out.extend(all(&[dst.view()]));
-            // the winners exactly: the tolerance is relative to the largest output
+            // the edges exactly, because the tolerance is relative to the largest output
             out.extend(arg.host().iter().map(|&e| if e == u32::MAX { -1.0 } else { f64::from(e % 16) }));
             if !global {
                 let (grad, mut back) = (inputs.destinations(), inputs.sources());
@@ -597,7 +597,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         for activation in ACTIVATIONS {
             for dropout in DROPOUTS {
                 let mut inputs = Inputs::new(s);
-                // above -0.7: what all activations can give
+                // above -0.7, within the range of all activations
                 let (mut y, mut bias_grad) = (inputs.rows(), inputs.row());
                 y.view_mut().host().iter_mut().for_each(|y| *y = y.max(-0.7));
                 let (mut grad, mut plain) = (inputs.rows(), inputs.rows());
@@ -620,7 +620,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     ("batch_norm", 1e-5, |b, s| {
         let mut inputs = Inputs::new(s);
         let (mut x, gamma, beta, mut out) = (inputs.rows(), inputs.row(), inputs.row(), inputs.rows());
-        // far from zero: the variance must not cancel
+        // far from zero, so that a variance computed by cancellation would fail
         x.view_mut().host().iter_mut().for_each(|x| *x += 100.0);
         let mut stats = Matrix::zeros(2, s.cols);
         BatchNormForward {
@@ -723,7 +723,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         if s.rows > 0 {
             x.rows_mut(0..1).host().fill(0.0);
         }
-        // not so short that the gradient, over the length, is only rounding
+        // long enough that the gradient, divided by the length, exceeds rounding errors
         x.view_mut().host().iter_mut().for_each(|x| *x += 0.5_f32.copysign(*x) * f32::from(*x != 0.0));
         let mut norms = Matrix::zeros(s.rows, 1);
         L2NormForward { x: x.view(), norms: norms.view_mut(), out: out.view_mut() }.run(b);

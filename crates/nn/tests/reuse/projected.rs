@@ -1,5 +1,4 @@
-//! Reused rows that follow the parameters in some directions: against the formula, computed plainly
-//! in f64.
+//! Projected reused rows against their formula, computed in f64.
 
 use graphmill_nn::model::ResidualKind;
 
@@ -8,30 +7,32 @@ use graphmill_nn::{Projected, backend::ops::Add, model::ProjectedRows};
 
 use super::*;
 
-/// Layers that can, with every norm and residual, with and without dropout.
-fn able() -> Vec<(ModelConfig, Model, Vec<ProductOrder>)> {
-    let mut able = Vec::new();
+/// Configurations that support projection, with every norm and residual, with and without dropout.
+fn projectable() -> Vec<(ModelConfig, Model, Vec<ProductOrder>)> {
+    let mut projectable = Vec::new();
     for config in configs() {
         let model = model(&config);
         let all = all_orders(&model);
         let orders = all.into_iter().filter(|orders| !model.aggregate_dims(orders).is_empty());
-        able.extend(orders.map(|orders| (config.clone(), model.clone(), orders)));
+        projectable.extend(orders.map(|orders| (config.clone(), model.clone(), orders)));
     }
     for name in ["gcn", "sage", "gat"] {
-        assert!(able.iter().filter(|(config, ..)| config.model == name).count() >= 12, "{name}");
+        assert!(projectable.iter().filter(|(config, ..)| config.model == name).count() >= 12, "{name}");
     }
-    able
+    projectable
 }
 
-/// The same, without dropout and with even attention.
-fn able_exactly() -> impl Iterator<Item = (ModelConfig, Model, Vec<ProductOrder>)> {
-    able().into_iter().filter(|(config, ..)| config.dropout == 0.0).map(|(config, mut model, orders)| {
-        make_attention_even(&mut model);
-        (config, model, orders)
-    })
+/// The same configurations without dropout, with uniform attention.
+fn projectable_exactly() -> impl Iterator<Item = (ModelConfig, Model, Vec<ProductOrder>)> {
+    projectable().into_iter().filter(|(config, ..)| config.dropout == 0.0).map(
+        |(config, mut model, orders)| {
+            make_attention_even(&mut model);
+            (config, model, orders)
+        },
+    )
 }
 
-/// The model after some updates, of what stands behind the aggregation at least.
+/// The model after updates of all parameters, or of those behind the aggregation only.
 fn later(model: &Model, all: bool) -> Model {
     let (mut later, mut seed) = (model.clone(), 900);
     later.visit_mut(&mut |name, p| {
@@ -45,8 +46,8 @@ fn later(model: &Model, all: bool) -> Model {
     later
 }
 
-/// `k` orthonormal directions of rows of these widths side by side, by Gram and Schmidt; all of
-/// them where there are fewer.
+/// `k` orthonormal directions of concatenated rows of these widths, by Gram-Schmidt; all directions
+/// if there are fewer.
 fn directions(widths: &[usize], k: usize) -> Vec<Matrix> {
     let all: usize = widths.iter().sum();
     let mut stream = Stream::new(key(&[all as u64, k as u64]));
@@ -70,14 +71,14 @@ fn directions(widths: &[usize], k: usize) -> Vec<Matrix> {
     widths.iter().map(part).collect()
 }
 
-/// A table like [`Table`], of rows that follow the parameters.
-struct Following {
+/// A [`Table`] of projected rows.
+struct ProjectedTable {
     rows: Matrix,
     coordinates: Matrix,
     basis: Vec<Matrix>,
 }
 
-impl Following {
+impl ProjectedTable {
     fn new(model: &Model, orders: &[ProductOrder], batch: &Batch, k: usize) -> Self {
         let dims = model.aggregate_dims(orders);
         let basis = directions(&dims, k);
@@ -90,13 +91,13 @@ impl Following {
         let mut scratch = Activations::default();
         for (at, ids) in [(1, vec![computed + 2, computed + 1]), (4, vec![computed])] {
             let block = rows_of(&batch.exact[0], &ids);
-            let mut kept: Vec<Matrix> = dims.iter().map(|&dim| Matrix::zeros(ids.len(), dim)).collect();
+            let mut saved: Vec<Matrix> = dims.iter().map(|&dim| Matrix::zeros(ids.len(), dim)).collect();
             let (pass, x) = (pass(true), batch.x.view());
             let input = LayerInput { order: orders[0], block: &block, x, transformed: &[] };
-            let to = BottomRows { rows: &mut rows, at, aggregates: &mut kept, aggregates_at: 0 };
+            let to = BottomRows { rows: &mut rows, at, aggregates: &mut saved, aggregates_at: 0 };
             model.bottom_rows(&pass, &input, &mut scratch, to);
             let to = ProjectedRows { rows: &mut rows, coordinates: &mut coordinates, at };
-            model.project_rows(&pass, &basis, &kept, &mut scratch, to);
+            model.project_rows(&pass, &basis, &saved, &mut scratch, to);
         }
         Self { rows, coordinates, basis }
     }
@@ -108,14 +109,14 @@ impl Following {
     }
 }
 
-/// What multiplies the kept rows that stand side by side, and the bias.
+/// Weights of the concatenated saved rows, and the bias.
 fn plain_weights(model: &Model, heads: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
     let rows = |m: &Matrix| -> Vec<Vec<f64>> {
         (0..m.num_rows()).map(|i| m.rows(i..i + 1).host().iter().map(|&x| f64::from(x)).collect()).collect()
     };
     let (mut weight, mut own, mut residual, mut bias) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     model.visit(&mut |name, p| match name {
-        // a head's columns are made from its own sums
+        // a head's columns are computed from its own sums
         "conv.0.weight" => {
             for h in 0..heads {
                 weight.extend(rows(&p.value).into_iter().map(|mut row| {
@@ -147,9 +148,9 @@ fn times(a: &[f64], weight: &[Vec<f64>]) -> Vec<f64> {
     y
 }
 
-/// The rows made with `then` as `now` is to read them: `(a - a Bᵀ B) W0 + (a Bᵀ)(B W1) + b1`, and
+/// Rows computed with `then` as `now` must read them: `(a - a Bᵀ B) W0 + (a Bᵀ)(B W1) + b1`, plus
 /// an identity residual, which has no weights.
-fn plainly(then: &Model, now: &Model, config: &ModelConfig, table: &Table, basis: &[Matrix]) -> Table {
+fn expected_rows(then: &Model, now: &Model, config: &ModelConfig, table: &Table, basis: &[Matrix]) -> Table {
     let heads = if config.model == "gat" { config.own.get::<GatOptions>().heads } else { 1 };
     let [(then_weight, then_bias), (now_weight, now_bias)] =
         [then, now].map(|model| plain_weights(model, heads));
@@ -158,7 +159,7 @@ fn plainly(then: &Model, now: &Model, config: &ModelConfig, table: &Table, basis
     };
     let mut rows = table.rows.clone();
     for slot in SLOTS.map(|slot| slot as usize) {
-        let mut rest = side_by_side(&table.kept, slot);
+        let mut rest = side_by_side(&table.saved, slot);
         let (stored, whole) = (rows.rows_mut(slot..slot + 1), times(&rest, &then_weight));
         let mut projection = vec![0.0; rest.len()];
         for i in 0..basis[0].num_rows() {
@@ -177,7 +178,7 @@ fn plainly(then: &Model, now: &Model, config: &ModelConfig, table: &Table, basis
             *x = (old[i] + new[i] + now_bias[i] + residual) as f32;
         }
     }
-    Table { rows, kept: Vec::new() }
+    Table { rows, saved: Vec::new() }
 }
 
 fn output(model: &Model, orders: &[ProductOrder], batch: &Batch, reused: Reused) -> (Matrix, Matrix) {
@@ -187,7 +188,7 @@ fn output(model: &Model, orders: &[ProductOrder], batch: &Batch, reused: Reused)
     (copy(acts.output(0)), copy(acts.logits()))
 }
 
-/// Gradients are those, but for rounding.
+/// Asserts that gradients agree up to rounding.
 fn assert_same(grads: &[(String, Matrix)], expected: &[(String, Matrix)], skip_before: bool, what: &str) {
     assert_eq!(grads.len(), expected.len());
     for ((name, grad), (_, expected)) in grads.iter().zip(expected) {
@@ -201,15 +202,15 @@ fn assert_same(grads: &[(String, Matrix)], expected: &[(String, Matrix)], skip_b
 }
 
 #[test]
-fn rows_are_the_formula_s() {
-    for (config, model, orders) in able() {
+fn projected_rows_match_their_formula() {
+    for (config, model, orders) in projectable() {
         let batch = batch(&model);
         let now = later(&model, true);
         let table = Table::new(&model, &orders, &batch, true);
         for k in [1, 3, usize::MAX] {
-            let following = Following::new(&model, &orders, &batch, k);
-            let (rows, scores) = output(&now, &orders, &batch, following.reused(false));
-            let plain = plainly(&model, &now, &config, &table, &following.basis);
+            let projected = ProjectedTable::new(&model, &orders, &batch, k);
+            let (rows, scores) = output(&now, &orders, &batch, projected.reused(false));
+            let plain = expected_rows(&model, &now, &config, &table, &projected.basis);
             let (expected_rows, expected_scores) = output(&now, &orders, &batch, plain.reused());
             for (a, b) in [(rows, expected_rows), (scores, expected_scores)] {
                 let far = distance(a.view(), b.view());
@@ -220,13 +221,14 @@ fn rows_are_the_formula_s() {
 }
 
 #[test]
-fn with_the_parameters_they_were_made_with_they_are_exact() {
-    for (config, mut model, orders) in able().into_iter().filter(|(config, ..)| config.dropout == 0.0) {
+fn unchanged_parameters_give_exact_scores() {
+    for (config, mut model, orders) in projectable().into_iter().filter(|(config, ..)| config.dropout == 0.0)
+    {
         let batch = batch(&model);
         let (expected, _) = exact(&mut model, &orders, &batch);
         for k in [1, 4, usize::MAX] {
-            let following = Following::new(&model, &orders, &batch, k);
-            let (_, scores) = output(&model, &orders, &batch, following.reused(true));
+            let projected = ProjectedTable::new(&model, &orders, &batch, k);
+            let (_, scores) = output(&model, &orders, &batch, projected.reused(true));
             let far = distance(scores.view(), expected.view());
             assert!(far < 1e-5, "{config:?} {orders:?} {k}: {far}");
         }
@@ -235,38 +237,38 @@ fn with_the_parameters_they_were_made_with_they_are_exact() {
 
 #[test]
 fn a_complete_basis_makes_scores_and_gradients_exact() {
-    for (config, model, orders) in able_exactly() {
+    for (config, model, orders) in projectable_exactly() {
         let batch = batch(&model);
-        let following = Following::new(&model, &orders, &batch, usize::MAX);
+        let projected = ProjectedTable::new(&model, &orders, &batch, usize::MAX);
         let mut now = later(&model, false);
         let x = batch.x.view();
-        let reused = following.reused(true);
+        let reused = projected.reused(true);
         let (scores, grads) = reusing(&mut now, &orders, &batch.reusing, x, reused, &batch.c);
         let (expected, expected_grads) = exact(&mut now, &orders, &batch);
         let far = distance(scores.view(), expected.view());
         assert!(far < 1e-5, "{config:?} {orders:?}: {far}");
         assert_same(&grads, &expected_grads, true, &format!("{config:?} {orders:?}"));
-        // a smaller one does not: the test would see it
-        let following = Following::new(&model, &orders, &batch, 1);
-        let (_, scores) = output(&now, &orders, &batch, following.reused(true));
+        // a smaller basis does not, so the test can detect an error
+        let projected = ProjectedTable::new(&model, &orders, &batch, 1);
+        let (_, scores) = output(&now, &orders, &batch, projected.reused(true));
         assert!(distance(scores.view(), expected.view()) > 1e-3, "{config:?} {orders:?}");
     }
 }
 
 #[test]
-fn where_it_learns_gradients_match_finite_differences() {
-    for (config, mut model, orders) in able().into_iter().filter(|(config, ..)| config.dropout > 0.0) {
+fn learning_projections_match_finite_differences() {
+    for (config, mut model, orders) in projectable().into_iter().filter(|(config, ..)| config.dropout > 0.0) {
         if orders.contains(&ProductOrder::TransformFirst) {
-            continue; // what is above makes no difference to the rows
+            continue; // the layers above do not change the rows
         }
         let batch = batch(&model);
-        let following = Following::new(&model, &orders, &batch, 3);
+        let projected = ProjectedTable::new(&model, &orders, &batch, 3);
         model = later(&model, true);
-        let (x, reused) = (batch.x.view(), following.reused(true));
+        let (x, reused) = (batch.x.view(), projected.reused(true));
         let (_, grads) = reusing(&mut model, &orders, &batch.reusing, x, reused, &batch.c);
         let (mut checked, mut acts) = (Checked::default(), Activations::default());
-        // before the aggregation too: the coordinates are constants, so nothing of the reused rows
-        // arrives there
+        // parameters before the aggregation too: the coordinates are constants, so they receive no
+        // gradient from the reused rows
         for (name, grad) in &grads {
             checked += check(&format!("{config:?} {name}"), grad.view(), |i, delta| {
                 let change = |model: &mut Model, delta| {
@@ -287,20 +289,20 @@ fn where_it_learns_gradients_match_finite_differences() {
 }
 
 #[test]
-fn where_it_does_not_learn_gradients_are_those_of_constants() {
+fn fixed_projections_have_the_gradients_of_constants() {
     let mut restricted = 0;
-    for (config, model, orders) in able() {
+    for (config, model, orders) in projectable() {
         let mut batch = batch(&model);
-        let following = Following::new(&model, &orders, &batch, 3);
-        let kept = Table::new(&model, &orders, &batch, true);
+        let projected = ProjectedTable::new(&model, &orders, &batch, 3);
+        let saved = Table::new(&model, &orders, &batch, true);
         let mut now = later(&model, true);
-        let constants = plainly(&model, &now, &config, &kept, &following.basis);
+        let constants = expected_rows(&model, &now, &config, &saved, &projected.basis);
         let what = format!("{config:?} {orders:?}");
-        let (x, reused) = (batch.x.view(), following.reused(false));
+        let (x, reused) = (batch.x.view(), projected.reused(false));
         let (_, grads) = reusing(&mut now, &orders, &batch.reusing, x, reused, &batch.c);
         let (_, expected) = reusing(&mut now, &orders, &batch.reusing, x, constants.reused(), &batch.c);
         assert_same(&grads, &expected, false, &what);
-        let (_, learned) = reusing(&mut now, &orders, &batch.reusing, x, following.reused(true), &batch.c);
+        let (_, learned) = reusing(&mut now, &orders, &batch.reusing, x, projected.reused(true), &batch.c);
         let bottom = |(name, _): &&(String, Matrix)| name.starts_with("conv.0.") && !is_attention(name);
         for ((name, some), (_, none)) in learned.iter().filter(bottom).zip(grads.iter().filter(bottom)) {
             assert!(distance(some.view(), none.view()) > 1e-4, "{what} {name}");
@@ -320,13 +322,13 @@ fn where_it_does_not_learn_gradients_are_those_of_constants() {
 }
 
 #[test]
-#[should_panic(expected = "saved aggregates need the gradients of all rows")]
-fn what_learns_is_not_left_without_its_gradients() {
+#[should_panic(expected = "saved aggregates require the gradients of all rows")]
+fn learning_projections_require_all_gradients() {
     let mut model = model(&named("gcn"));
     let mut batch = batch(&model);
     let orders = [ProductOrder::AggregateFirst; 2];
     batch.reusing[1].grad_src = Some(batch.reusing[0].num_dst);
     batch.reusing[1].transpose();
-    let following = Following::new(&model, &orders, &batch, 2);
-    reusing(&mut model, &orders, &batch.reusing, batch.x.view(), following.reused(true), &batch.c);
+    let projected = ProjectedTable::new(&model, &orders, &batch, 2);
+    reusing(&mut model, &orders, &batch.reusing, batch.x.view(), projected.reused(true), &batch.c);
 }

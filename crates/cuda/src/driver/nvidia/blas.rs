@@ -18,40 +18,39 @@ use crate::{
     driver::{Address, Arithmetic, Stream},
 };
 
-/// A library's handle for one stream, with the memory that its products work in: products of
-/// different streams do not share any, which keeps them the same in every run.
+/// Library handle of one stream, with the workspace of its products: products of different streams
+/// do not share a workspace, so every run gives the same results.
 #[derive(Debug)]
 struct Handle {
     handle: cublasHandle_t,
     memory: Address,
 }
 
-// SAFETY: the library lets one thread at a time use a handle, whichever it is; a lock is around
-// each.
+// SAFETY: the library allows any thread to use a handle, one at a time; each is behind a lock.
 unsafe impl Send for Handle {}
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: the handle was created, and nobody else has it any more.
+        // SAFETY: the handle was created and is not used again.
         unsafe { sys::cublasDestroy_v2(self.handle) };
     }
 }
 
-/// The handles of a device, by stream.
+/// Handles of a device, by stream.
 #[derive(Debug, Default)]
 pub(super) struct Blas {
     handles: Mutex<HashMap<u64, Arc<Mutex<Handle>>>>,
 }
 
-/// What of the library failed, and its words.
+/// The failed call of the library, and its message.
 pub(super) type Failure = (&'static str, String);
 
 fn check(call: &'static str, status: cublasStatus_t) -> std::result::Result<(), Failure> {
     if status == cublasStatus_t::CUBLAS_STATUS_SUCCESS {
         return Ok(());
     }
-    // SAFETY: the symbol was found before anything was called; the text is the library's own and
-    // stays.
+    // SAFETY: the symbol was found before any call; the text belongs to the library and stays
+    // valid.
     let words = unsafe {
         let words = sys::cublasGetStatusString(status);
         if words.is_null() { None } else { Some(CStr::from_ptr(words).to_string_lossy().into_owned()) }
@@ -59,8 +58,8 @@ fn check(call: &'static str, status: cublasStatus_t) -> std::result::Result<(), 
     Err((call, words.unwrap_or_else(|| format!("status {}", status as u32))))
 }
 
-/// A product with its factors exchanged: row-major matrices are the transposed ones of a library
-/// that stores columns, so that `c' = op(b)' op(a)'` of the same memory is what is asked for.
+/// A product with exchanged factors. Row-major matrices are the transposed ones of a library with
+/// column-major order, so it computes `c' = op(b)' op(a)'` in the same memory.
 #[derive(Debug, PartialEq, Eq)]
 struct Exchanged {
     rows: i32,
@@ -71,7 +70,7 @@ struct Exchanged {
 }
 
 impl Exchanged {
-    /// None where a number is beyond what the library takes.
+    /// Returns `None` if a number exceeds the library's range.
     fn new(product: &Product) -> Option<Self> {
         let int = |size: usize| i32::try_from(size).ok();
         Some(Self {
@@ -88,27 +87,27 @@ fn is_empty(product: &Product) -> bool {
     product.m == 0 || product.n == 0 || product.batch == 0
 }
 
-/// The product as the library is asked for it; none where it is not there, or does not take such
+/// Sizes of the product for the library, or `None` if it is not available or does not support such
 /// sizes.
 fn sizes(product: &Product) -> Option<Exchanged> {
     Exchanged::new(product).filter(|_| product.k > 0 && library::has_blas())
 }
 
-/// Whether [`Blas::multiply`] makes this product.
+/// Returns true if [`Blas::multiply`] supports this product.
 pub(super) fn takes(product: &Product) -> bool {
     is_empty(product) || sizes(product).is_some()
 }
 
 impl Blas {
-    /// The product on a stream of the current context; false where the library is not there, or
-    /// does not take such sizes. `allocate` gives the memory that a new stream's products work in,
-    /// of as many bytes as `workspace`.
+    /// Computes the product on a stream of the current context. Returns false if the library is not
+    /// available or does not support such sizes. `allocate` allocates the workspace of a new
+    /// stream, of `workspace` bytes.
     ///
     /// # Errors
-    /// `fail` makes them of what the library says.
+    /// Errors of the library, converted by `fail`.
     ///
     /// # Safety
-    /// The device's context is current; addresses are of live memory of these sizes.
+    /// The device's context is current; addresses are valid for these sizes.
     pub(super) unsafe fn multiply(
         &self,
         product: &Product,
@@ -140,8 +139,8 @@ impl Blas {
         let (operation_b, operation_a) = (operation(product.transpose_b), operation(product.transpose_a));
         let Exchanged { rows, columns, inner, leading: [ldb, lda, ldc], batch } = sizes;
         let failed = if batch == 1 {
-            // SAFETY: the symbols were found; handle and context are this device's, scalars are
-            // host memory that outlives the call, and matrices are what the caller promises.
+            // SAFETY: the symbols were found; handle and context belong to this device, scalars are
+            // host memory that outlives the call, and the caller guarantees the matrices.
             let status = unsafe {
                 sys::cublasGemmEx(
                     handle.handle,
@@ -201,7 +200,7 @@ impl Blas {
         failed.map(|()| true).map_err(fail)
     }
 
-    /// The handle of a stream, made when it is first asked for.
+    /// Handle of a stream, created on first use.
     fn handle(
         &self,
         stream: Stream,
@@ -219,8 +218,8 @@ impl Blas {
         let mut handle = Handle { handle: made, memory: Address(0) };
         handle.memory = allocate(workspace)?;
         let (stream_handle, memory) = (stream.0 as sys::cudaStream_t, handle.memory.0 as *mut c_void);
-        // SAFETY: the symbols were found; the stream and the memory are the device's and stay.
-        // Setting the stream forgets the memory, so it comes first.
+        // SAFETY: the symbols were found; the stream and the workspace belong to the device and
+        // stay valid. Setting the stream resets the workspace, so it comes first.
         let (streamed, worked) = unsafe {
             (
                 sys::cublasSetStream_v2(made, stream_handle),
@@ -234,15 +233,15 @@ impl Blas {
         Ok(handle)
     }
 
-    /// Gives a stream's handle back, and says which memory it worked in, if there is one. The
-    /// context is current, and the stream's work is done.
+    /// Destroys a stream's handle and returns the address of its workspace, if any. The context
+    /// must be current and the stream's work done.
     pub(super) fn forget(&self, stream: Stream) -> Option<Address> {
         let handle = self.handles.lock().unwrap_or_else(PoisonError::into_inner).remove(&stream.0)?;
         let memory = handle.lock().unwrap_or_else(PoisonError::into_inner).memory;
         Some(memory)
     }
 
-    /// Gives all handles back, and says which memory they worked in.
+    /// Destroys all handles and returns the addresses of their workspaces.
     pub(super) fn clear(&self) -> Vec<Address> {
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         let memory = |(_, handle): (u64, Arc<Mutex<Handle>>)| {
@@ -258,7 +257,7 @@ mod tests {
     use crate::driver::{Address, Arithmetic};
 
     #[test]
-    fn rows_and_columns_change_places() {
+    fn row_major_products_exchange_their_factors() {
         let product = Product {
             m: 2,
             n: 3,

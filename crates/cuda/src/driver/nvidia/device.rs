@@ -1,4 +1,4 @@
-//! A device's primary context, and what was made in it.
+//! Primary context of a device, and the objects created in it.
 
 use std::{
     collections::HashMap,
@@ -16,49 +16,50 @@ use crate::{
     ptx,
 };
 
-/// How much dynamic shared memory a kernel's blocks may have.
+/// Attribute for the dynamic shared memory of a kernel's blocks.
 pub(super) const MAX_DYNAMIC_SHARED: sys::CUfunction_attribute =
     sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
 /// Bytes of a module's log that are kept.
 const LOG: usize = 8 << 10;
 
-/// Held alone while kernels are started that wait for each other on several devices (a library's
-/// collectives).
-static GROUPS: RwLock<()> = RwLock::new(());
+/// Locked exclusively while kernels that wait for each other on several devices (a library's
+/// collectives) are launched.
+static GROUP_LAUNCH: RwLock<()> = RwLock::new(());
 
-/// For calls that the driver may hold a lock in until a device has done all its work: giving memory
-/// back, taking it, loading kernels. Between the kernels of a group such a call would wait for the
-/// first, which waits for the second, which could not be started
+/// Guard for calls in which the driver may hold a lock until a device has done all its work:
+/// freeing and allocating memory, loading kernels. Between the launches of a group, such a call
+/// would wait for the first kernel, which waits for the second, which could not be launched
 /// ([NVIDIA/nccl#48](https://github.com/NVIDIA/nccl/issues/48),
 /// [#744](https://github.com/NVIDIA/nccl/issues/744)).
 pub(super) fn waits_for_all() -> RwLockReadGuard<'static, ()> {
-    GROUPS.read().unwrap_or_else(PoisonError::into_inner)
+    GROUP_LAUNCH.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// For a group of kernels that wait for each other on several devices, until all are started.
+/// Guard for a group of kernels that wait for each other on several devices, until all are
+/// launched.
 pub(super) fn starts_group() -> RwLockWriteGuard<'static, ()> {
-    GROUPS.write().unwrap_or_else(PoisonError::into_inner)
+    GROUP_LAUNCH.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A device's primary context, and what was made in it.
+/// Primary context of a device, and the objects created in it.
 pub(super) struct Device {
     pub(super) name: String,
     pub(super) index: usize,
     pub(super) device: sys::CUdevice,
     context: sys::CUcontext,
     pub(super) properties: Properties,
-    /// Modules that were loaded, by name.
+    /// Loaded modules, by name.
     modules: Mutex<HashMap<&'static str, sys::CUmodule>>,
-    /// Bytes of dynamic shared memory that a kernel's blocks may have: at first what 48 KiB leave
-    /// beside the static, more when asked for.
+    /// Bytes of dynamic shared memory that a kernel's blocks may use: initially the rest of 48 KiB
+    /// besides static memory, more on request.
     pub(super) allowed: Mutex<HashMap<u64, u32>>,
-    /// Devices whose contexts are held for their memory.
+    /// Devices whose contexts are retained for access to their memory.
     pub(super) peers: Mutex<Vec<sys::CUdevice>>,
     pub(super) blas: Blas,
 }
 
-// SAFETY: the driver's handles are names of things that it guards itself, so that every thread may
-// use them; all else is behind locks, or never changes.
+// SAFETY: the driver's handles identify objects that it synchronizes itself, so every thread may
+// use them; all other fields are behind locks or never change.
 unsafe impl Send for Device {}
 // SAFETY: as above.
 unsafe impl Sync for Device {}
@@ -68,16 +69,15 @@ pub(super) fn locked<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Device {
-    /// Takes hold of the primary context. The driver has been found and initialised, and has such a
-    /// device.
+    /// Retains the primary context. The driver must be initialized and have this device.
     pub(super) fn open(index: usize, ordinal: c_int) -> Result<Self> {
         let name = format!("cuda:{index}");
         let check = |call, status| checked(&name, call, status);
         let mut device = 0;
         let mut words = [0 as c_char; 256];
         let mut memory = 0;
-        // SAFETY: the driver has the calls; what they write to outlives them, and the name's length
-        // is its array's.
+        // SAFETY: the driver has the calls; outputs outlive them, and the name's length is that of
+        // its array.
         unsafe {
             check("cuDeviceGet", sys::cuDeviceGet(&raw mut device, ordinal))?;
             check("cuDeviceGetName", sys::cuDeviceGetName(words.as_mut_ptr(), 255, device))?;
@@ -91,7 +91,7 @@ impl Device {
             Ok(u32::try_from(value).unwrap_or(0))
         };
         let properties = Properties {
-            // SAFETY: the driver ends the name with a zero, at the last byte at the latest.
+            // SAFETY: the driver null-terminates the name within the array.
             name: unsafe { CStr::from_ptr(words.as_ptr()) }.to_string_lossy().into_owned(),
             memory: memory as u64,
             multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
@@ -126,18 +126,18 @@ impl Device {
         checked(&self.name, call, status)
     }
 
-    /// Makes the context the calling thread's. Others may have set theirs in the meantime, so that
-    /// it is done for every call; it costs some tens of nanoseconds.
+    /// Makes the context current on the calling thread. Other code may have changed it meanwhile,
+    /// so every call does this; it costs some tens of nanoseconds.
     pub(super) fn enter(&self) -> Result<()> {
-        // SAFETY: the context is held until the device is dropped.
+        // SAFETY: the context is retained until the device is dropped.
         self.check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.context) })
     }
 
-    /// Memory on the device. See [`waits_for_all`].
+    /// Allocates device memory. See [`waits_for_all`].
     pub(super) fn take(&self, bytes: usize) -> Result<Address> {
         self.enter()?;
         let mut at = 0;
-        // SAFETY: the address outlives the call. The driver refuses to give nothing.
+        // SAFETY: the address outlives the call. The driver rejects allocations of 0 bytes.
         let status = unsafe { sys::cuMemAlloc_v2(&raw mut at, bytes.max(1)) };
         if status == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
             let (free, budget) = self.memory()?;
@@ -147,25 +147,25 @@ impl Device {
         Ok(Address(at))
     }
 
-    /// The module of this name, loaded when it is first asked for.
+    /// The module of this name, loaded on first use.
     pub(super) fn module(&self, module: &'static ptx::Module) -> Result<sys::CUmodule> {
         let mut modules = locked(&self.modules);
         if let Some(&loaded) = modules.get(module.name) {
             return Ok(loaded);
         }
         let text = CString::new(module.text()?).map_err(|_| {
-            self.failed("cuModuleLoadDataEx", format!("{}.ptx holds a zero byte", module.name))
+            self.failed("cuModuleLoadDataEx", format!("{}.ptx contains a zero byte", module.name))
         })?;
         let mut log = vec![0_u8; LOG];
         let mut options = [
             sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
             sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
         ];
-        // a size is passed in the pointer's place
+        // a size is passed in place of a pointer
         let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), LOG as *mut c_void];
         let mut loaded = ptr::null_mut();
-        // SAFETY: the text ends with a zero; options and their values are as many as told, and
-        // outlive the call as the log does.
+        // SAFETY: the text is null-terminated; the number of options matches their values, which
+        // outlive the call together with the log.
         let status = unsafe {
             sys::cuModuleLoadDataEx(
                 &raw mut loaded,
@@ -185,7 +185,7 @@ impl Device {
         Ok(loaded)
     }
 
-    /// Lets blocks of a kernel ask for so much dynamic shared memory.
+    /// Allows blocks of a kernel to use this much dynamic shared memory.
     pub(super) fn allow_shared(&self, kernel: Kernel, bytes: u32) -> Result<()> {
         let mut allowed = locked(&self.allowed);
         if allowed.get(&kernel.0).is_some_and(|&most| bytes <= most) {
@@ -201,7 +201,7 @@ impl Device {
     }
 }
 
-/// An error of this device, where a call did not succeed.
+/// Converts the status of a call to an error of this device.
 fn checked(device: &str, call: &'static str, status: CUresult) -> Result<()> {
     if status == CUresult::CUDA_SUCCESS {
         return Ok(());
@@ -211,17 +211,17 @@ fn checked(device: &str, call: &'static str, status: CUresult) -> Result<()> {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // handles are of the context: they go before it
+        // handles belong to the context, so they are destroyed first
         let entered = self.enter().is_ok();
         if entered {
             for memory in self.blas.clear() {
-                // SAFETY: what the handles worked in, which are gone.
+                // SAFETY: workspaces of destroyed handles.
                 unsafe { self.free(memory) };
             }
         }
         for peer in locked(&self.peers).drain(..).chain([self.device]) {
-            // SAFETY: each was retained once; buffers hold the device, so that none of them is
-            // left. Streams, events and modules go with the context.
+            // SAFETY: each was retained once; buffers keep the device alive, so all are freed.
+            // Streams, events and modules are destroyed with the context.
             unsafe { sys::cuDevicePrimaryCtxRelease_v2(peer) };
         }
     }

@@ -1,5 +1,5 @@
-//! The vendor's libraries, looked for at run time. Every call into one of them follows a check
-//! here: a library that is missing, or too old to have what is called, is an answer, never a panic.
+//! The vendor's libraries, loaded at run time. A check here precedes every call into one of them: a
+//! missing or outdated library is an error, never a panic.
 
 use std::{
     env,
@@ -12,11 +12,11 @@ use std::{
 
 use cudarc::{cublas, driver::sys};
 
-/// The variable that names directories in which libraries are looked for before the system's:
-/// separated by colons, as `PATH` is.
+/// Variable that names directories searched for libraries before the system's, separated by colons
+/// as in `PATH`.
 pub(super) const DIRECTORIES: &str = "GRAPHMILL_CUDA_PATH";
 
-/// What is called of the driver's library.
+/// Functions used of the driver's library.
 const DRIVER_CALLS: &[&str] = &[
     "cuInit",
     "cuDriverGetVersion",
@@ -63,7 +63,7 @@ const DRIVER_CALLS: &[&str] = &[
     "cuLaunchKernel",
 ];
 
-/// What is called of the driver's library to capture work as graphs.
+/// Functions used of the driver's library to capture graphs.
 const GRAPH_CALLS: &[&str] = &[
     "cuStreamBeginCapture_v2",
     "cuStreamEndCapture",
@@ -73,7 +73,7 @@ const GRAPH_CALLS: &[&str] = &[
     "cuGraphExecDestroy",
 ];
 
-/// What is called of cuBLAS.
+/// Functions used of cuBLAS.
 const BLAS_CALLS: &[&str] = &[
     "cublasCreate_v2",
     "cublasDestroy_v2",
@@ -84,14 +84,14 @@ const BLAS_CALLS: &[&str] = &[
     "cublasGetStatusString",
 ];
 
-/// The oldest CUDA whose drivers take the kernels' PTX (version 8.7), as the driver tells its own:
-/// 1000 times the major version and 10 times the minor one.
-const OLDEST: i32 = 12_080;
+/// Lowest CUDA version whose drivers accept the kernels' PTX (version 8.7), in the driver's
+/// encoding: 1000 times the major version plus 10 times the minor one.
+const MIN_CUDA: i32 = 12_080;
 
-/// What else can be done.
-const INSTEAD: &str = "or use --devices cpu";
+/// Alternative named in every error.
+const ALTERNATIVE: &str = "or use --devices cpu";
 
-/// How many devices the machine's driver has, or why there are none.
+/// Number of devices of the machine's driver, or the reason why it has none.
 pub(super) fn devices() -> Result<usize, String> {
     static FOUND: OnceLock<Result<usize, String>> = OnceLock::new();
     FOUND.get_or_init(find_devices).clone()
@@ -100,45 +100,50 @@ pub(super) fn devices() -> Result<usize, String> {
 fn find_devices() -> Result<usize, String> {
     // SAFETY: opens the library and closes it again.
     if !unsafe { sys::is_culib_present() } {
-        return Err(format!("no NVIDIA driver was found (libcuda.so.1); install one, {INSTEAD}"));
+        return Err(format!("no NVIDIA driver was found (libcuda.so.1); install one, {ALTERNATIVE}"));
     }
     for call in DRIVER_CALLS {
-        // SAFETY: the library is there; the symbol is only looked up, not called.
+        // SAFETY: the library is loaded; the symbol is only looked up, not called.
         let found = unsafe { sys::culib().get::<unsafe extern "C" fn()>(call.as_bytes()).is_ok() };
         if !found {
             return Err(format!(
-                "the NVIDIA driver has no {call}: install one of version 570 or later, {INSTEAD}"
+                "the NVIDIA driver lacks {call}; install version 570 or later, {ALTERNATIVE}"
             ));
         }
     }
-    // SAFETY: the symbol was found; initialising may be asked for again and again.
+    // SAFETY: the symbol was found; initialization may be repeated.
     let status = unsafe { sys::cuInit(0) };
     match status {
         sys::CUresult::CUDA_SUCCESS => {}
         sys::CUresult::CUDA_ERROR_NO_DEVICE => {
             return Err(format!(
-                "the NVIDIA driver sees no device; look at nvidia-smi and CUDA_VISIBLE_DEVICES, {INSTEAD}"
+                "the NVIDIA driver reports no devices; check nvidia-smi and CUDA_VISIBLE_DEVICES, \
+                 {ALTERNATIVE}"
             ));
         }
         other => {
             return Err(format!(
-                "the NVIDIA driver cannot be used: cuInit: {}; look at nvidia-smi, {INSTEAD}",
+                "the NVIDIA driver cannot be used: cuInit: {}; check nvidia-smi, {ALTERNATIVE}",
                 text(other)
             ));
         }
     }
     let (mut version, mut count) = (0, 0);
-    // SAFETY: symbols that were found write numbers that outlive the calls.
+    // SAFETY: the symbols were found, and the outputs outlive the calls.
     let (versioned, counted) =
         unsafe { (sys::cuDriverGetVersion(&raw mut version), sys::cuDeviceGetCount(&raw mut count)) };
     for (call, status) in [("cuDriverGetVersion", versioned), ("cuDeviceGetCount", counted)] {
         if status != sys::CUresult::CUDA_SUCCESS {
-            return Err(format!("the NVIDIA driver cannot be used: {call}: {}, {INSTEAD}", text(status)));
+            return Err(format!(
+                "the NVIDIA driver cannot be used: {call}: {}; check nvidia-smi, {ALTERNATIVE}",
+                text(status)
+            ));
         }
     }
-    if version < OLDEST {
+    if version < MIN_CUDA {
         return Err(format!(
-            "the NVIDIA driver is one for CUDA {}.{}, the kernels need 12.8: install version 570 or later, {INSTEAD}",
+            "the NVIDIA driver supports CUDA {}.{}, the kernels need 12.8; \
+            install version 570 or later, {ALTERNATIVE}",
             version / 1000,
             version % 1000 / 10
         ));
@@ -146,7 +151,7 @@ fn find_devices() -> Result<usize, String> {
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
-/// The driver's words for an answer. The driver has been found by then.
+/// Message of the driver for a status. The driver must have been found.
 pub(super) fn text(status: sys::CUresult) -> String {
     let error = cudarc::driver::result::DriverError(status);
     let name = error.error_name().map(|name| name.to_string_lossy().into_owned());
@@ -157,7 +162,7 @@ pub(super) fn text(status: sys::CUresult) -> String {
     }
 }
 
-/// What the driver lacks for graphs, if anything. It has been found by then.
+/// A function for graphs that the driver lacks, if any. The driver must have been found.
 pub(super) fn missing_for_graphs() -> Option<&'static str> {
     static MISSING: OnceLock<Option<&'static str>> = OnceLock::new();
     *MISSING.get_or_init(|| {
@@ -168,15 +173,15 @@ pub(super) fn missing_for_graphs() -> Option<&'static str> {
     })
 }
 
-/// Whether cuBLAS is there, and has what is called.
+/// Returns true if cuBLAS is available, with all functions used.
 pub(super) fn has_blas() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| {
-        // cuBLAS itself asks for the second
+        // cuBLAS itself loads the first one
         preload("cublasLt");
         preload("cublas");
-        // SAFETY: opens the library and closes it again; symbols are only looked up, and only where
-        // the library is there.
+        // SAFETY: opens the library and closes it again; symbols are only looked up, and only if
+        // the library is available.
         unsafe {
             cublas::sys::is_culib_present()
                 && BLAS_CALLS
@@ -186,8 +191,8 @@ pub(super) fn has_blas() -> bool {
     })
 }
 
-/// Loads a library of one of [`DIRECTORIES`], where it is there: whoever asks the system for it by
-/// name then gets this one.
+/// Loads a library from one of [`DIRECTORIES`], if it is there: later loads by its name then find
+/// this one.
 pub(super) fn preload(name: &str) {
     let prefix = format!("lib{name}.so");
     let directories = env::var_os(DIRECTORIES).unwrap_or_default();
@@ -195,12 +200,12 @@ pub(super) fn preload(name: &str) {
         let entries = fs::read_dir(&directory).into_iter().flatten().flatten().map(|entry| entry.path());
         let mut found: Vec<PathBuf> =
             entries.filter(|path| path.file_name().is_some_and(|file| is_library(file, &prefix))).collect();
-        // the longest name is the library itself where the others lead to it
+        // the longest name is the library itself; others are links to it
         found.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
         let path = found.pop().and_then(|path| CString::new(path.as_os_str().as_bytes()).ok());
         if let Some(path) = path {
-            // SAFETY: a path that ends with a zero. The library's initialisers run, as they would
-            // when it is found by name; it stays loaded to the end.
+            // SAFETY: the path is null-terminated. The library's initializers run, as in a load by
+            // name; it stays loaded until exit.
             let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
             if !handle.is_null() {
                 return;
@@ -209,7 +214,7 @@ pub(super) fn preload(name: &str) {
     }
 }
 
-/// Whether a file is called as the library is, with or without versions behind.
+/// Returns true if the file has the library's name, with or without a version suffix.
 fn is_library(file: &OsStr, prefix: &str) -> bool {
     file.to_str().and_then(|name| name.strip_prefix(prefix)).is_some_and(|rest| {
         rest.is_empty()
@@ -222,7 +227,7 @@ mod tests {
     use super::is_library;
 
     #[test]
-    fn libraries_are_told_by_their_names() {
+    fn libraries_are_recognized_by_name() {
         for name in ["libcublas.so", "libcublas.so.12", "libcublas.so.12.8.4.1"] {
             assert!(is_library(name.as_ref(), "libcublas.so"), "{name}");
         }

@@ -1,7 +1,8 @@
-//! Sums over several devices of this process by NCCL, whose library (`libnccl.so.2`) is looked for
-//! at run time.
+//! Sums over several devices of this process by NCCL, whose library (`libnccl.so.2`) is loaded at
+//! run time.
 //!
-//! One communicator a device, all made and used by one thread, in groups: a call for one device
+//! Each device has one communicator. One thread creates and uses all of them, in groups, because a
+//! call for a single device would wait for the others.
 //! alone would wait for the others.
 
 use std::{
@@ -16,16 +17,16 @@ use crate::{
     driver::{Address, Collective, Stream},
 };
 
-/// A communicator of the library's.
+/// Communicator of the library.
 type Communicator = *mut c_void;
-/// Its answers; 0 is success.
+/// Status of a call; 0 is success.
 type Status = c_int;
 
 /// `ncclFloat32` and `ncclSum`.
 const FLOAT: c_int = 7;
 const SUM: c_int = 0;
 
-/// What is called of the library.
+/// Functions of the library.
 struct Calls {
     version: unsafe extern "C" fn(*mut c_int) -> Status,
     text: unsafe extern "C" fn(Status) -> *const c_char,
@@ -45,7 +46,7 @@ struct Calls {
     ) -> Status,
 }
 
-/// The library, or why it cannot be used.
+/// The library, or the reason why it cannot be used.
 fn calls() -> Result<&'static Calls, String> {
     static FOUND: OnceLock<Result<Calls, String>> = OnceLock::new();
     FOUND.get_or_init(find).as_ref().map_err(Clone::clone)
@@ -53,19 +54,19 @@ fn calls() -> Result<&'static Calls, String> {
 
 fn find() -> Result<Calls, String> {
     library::preload("nccl");
-    // SAFETY: a name that ends with a zero. The library's initialisers run; it stays loaded to the
-    // end.
+    // SAFETY: the name is null-terminated. The library's initializers run; it stays loaded until
+    // exit.
     let handle = unsafe { libc::dlopen(c"libnccl.so.2".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if handle.is_null() {
         return Err(format!(
-            "no NCCL was found (libnccl.so.2); {} may name its directory",
+            "no NCCL was found (libnccl.so.2); install it, or set {} to its directory",
             library::DIRECTORIES
         ));
     }
     let symbol = |name: &CStr| {
         // SAFETY: the library is loaded; the symbol is only looked up.
         let at = unsafe { libc::dlsym(handle, name.as_ptr()) };
-        let missing = || format!("NCCL has no {}", name.to_string_lossy());
+        let missing = || format!("NCCL lacks {}; install version 2", name.to_string_lossy());
         if at.is_null() { Err(missing()) } else { Ok(at) }
     };
     // SAFETY: functions of these names have these signatures in all versions 2 of the library
@@ -110,7 +111,7 @@ fn find() -> Result<Calls, String> {
     }
 }
 
-/// The communicators of several devices, by rank.
+/// Communicators of several devices, by rank.
 pub(super) struct Nccl {
     calls: &'static Calls,
     name: String,
@@ -119,24 +120,24 @@ pub(super) struct Nccl {
 
 struct Ranks {
     communicators: Vec<Communicator>,
-    /// Whether a call failed: whatever is under way is not waited for.
+    /// True if a call failed: pending work is then not waited for.
     failed: bool,
 }
 
-// SAFETY: the library lets one thread at a time use a communicator, whichever it is; a lock is
-// around all.
+// SAFETY: the library allows any thread to use a communicator, one at a time; all are behind a
+// lock.
 unsafe impl Send for Ranks {}
 
-/// Communicators of the devices of these numbers, each with the rank of its place.
+/// Creates communicators of the devices of these numbers; ranks are indices into the list.
 ///
 /// # Errors
-/// The library is not there, or fails.
+/// The library is not available, or fails.
 pub(super) fn open(devices: &[usize]) -> Result<Nccl> {
     let calls = calls().map_err(Error::Unavailable)?;
     let numbers: Vec<c_int> = devices.iter().map(|&device| device as c_int).collect();
     let mut communicators: Vec<Communicator> = vec![ptr::null_mut(); devices.len()];
     let mut version = 0;
-    // SAFETY: the symbols were found; there is a place for each device's communicator, and numbers
+    // SAFETY: the symbols were found; there is an entry for each device's communicator, and numbers
     // outlive the calls.
     unsafe {
         check(calls, "ncclGetVersion", (calls.version)(&raw mut version))?;
@@ -151,7 +152,7 @@ fn check(calls: &Calls, call: &'static str, status: Status) -> Result<()> {
     if status == 0 {
         return Ok(());
     }
-    // SAFETY: the symbol was found; the text is the library's own and stays.
+    // SAFETY: the symbol was found; the text belongs to the library and stays valid.
     let words = unsafe {
         let words = (calls.text)(status);
         if words.is_null() { None } else { Some(CStr::from_ptr(words).to_string_lossy().into_owned()) }
@@ -176,8 +177,8 @@ impl Collective for Nccl {
         }
         let calls = self.calls;
         let _alone = starts_group();
-        // SAFETY: the symbols were found; addresses and streams are what the caller promises. A
-        // group that was begun is ended whatever fails within.
+        // SAFETY: the symbols were found; the caller guarantees addresses and streams. A group that
+        // was begun is ended even if a call within it fails.
         let summed = unsafe {
             check(calls, "ncclGroupStart", (calls.group_start)()).and_then(|()| {
                 let mut all = Ok(());
@@ -203,8 +204,8 @@ impl Drop for Nccl {
     fn drop(&mut self) {
         let group = self.ranks.get_mut().unwrap_or_else(PoisonError::into_inner);
         for rank in group.communicators.drain(..) {
-            // SAFETY: it was made by the library, and nobody else has it. One whose work failed
-            // would wait for it for ever.
+            // SAFETY: the library created it, and it is not used again. After a failure,
+            // destruction would wait for its work forever.
             unsafe {
                 if group.failed {
                     (self.calls.abort)(rank)

@@ -1,4 +1,4 @@
-//! Sums over devices for tests.
+//! Sums over simulated devices for tests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ use crate::{
 /// Sums over devices in the order of their ranks.
 pub(super) struct InOrder {
     pub(super) ranks: usize,
-    /// Sums that succeed from now on.
+    /// Number of sums that succeed from now on.
     pub(super) left: AtomicU64,
 }
 
@@ -21,9 +21,9 @@ impl Collective for InOrder {
     }
 
     unsafe fn sum(&self, ranks: &[(Vec<Address>, Stream)], counts: &[usize]) -> Result<()> {
-        assert_eq!(ranks.len(), self.ranks, "all ranks sum");
+        assert_eq!(ranks.len(), self.ranks, "one list of addresses per rank");
         if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err() {
-            let message = "this sum fails".to_owned();
+            let message = "simulated failure of a sum".to_owned();
             return Err(Error::Driver { device: self.name().to_owned(), call: "sum", message });
         }
         for (i, &count) in counts.iter().enumerate() {
@@ -35,7 +35,7 @@ impl Collective for InOrder {
             }
             for element in 0..count {
                 let at = |(values, _): &(Vec<Address>, Stream)| values[i].0 as *mut f32;
-                // SAFETY: all lie in memory that was just looked up, and are aligned as f32 are.
+                // SAFETY: all values are in memory that was just checked, and are aligned for f32.
                 unsafe {
                     let sum = ranks.iter().map(|rank| *at(rank).add(element)).reduce(|sum, x| sum + x);
                     ranks.iter().for_each(|rank| *at(rank).add(element) = sum.unwrap_or(0.0));

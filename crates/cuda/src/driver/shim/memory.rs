@@ -1,4 +1,4 @@
-//! Memory of the devices for tests, and of the host as they see it.
+//! Memory of simulated devices, and host memory as they see it.
 
 use std::{
     collections::BTreeMap,
@@ -11,37 +11,37 @@ use std::{
 use super::{Shim, locked};
 use crate::{Error, Result, driver::Address};
 
-/// Larger memory is not guarded: it would be slow to map.
-const MOST_GUARDED: usize = 1 << 26;
-/// Value of memory that was never written: NaNs, as f32.
+/// Maximum size of guarded memory; larger memory would be slow to map.
+const MAX_GUARDED: usize = 1 << 26;
+/// Value of memory that was never written: NaN as f32.
 const UNWRITTEN: u32 = 0x7fc0_dead;
 
-/// Memory that a device may touch.
+/// Memory that a device may access.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Region {
     pub(super) bytes: usize,
-    /// Device that it belongs to; none for the host's.
+    /// Owning device, or `None` for host memory.
     pub(super) device: Option<usize>,
-    /// Beginning and size of the mapping behind it.
+    /// Start and size of the underlying mapping.
     base: usize,
     size: usize,
     mapped: bool,
 }
 
-/// The memory of all devices, by address.
+/// Memory of all devices, by address.
 static REGIONS: Mutex<BTreeMap<u64, Region>> = Mutex::new(BTreeMap::new());
 
 impl Shim {
-    /// Lists memory of the host that a device may touch; false if it is listed already.
+    /// Registers host memory that a device may access. Returns false if it is already registered.
     pub(super) fn list_host(at: *const u8, bytes: usize) -> bool {
         let region = Region { bytes, device: None, base: 0, size: 0, mapped: false };
         locked(&REGIONS).insert(at as u64, region).is_none()
     }
 
-    /// Maps memory, the device's own or the host's.
+    /// Maps memory of the device or of the host.
     pub(super) fn map(&self, bytes: usize, device: bool) -> Result<Address> {
         let guard = locked(&self.options).guard;
-        let wanted = bytes.max(1);
+        let requested = bytes.max(1);
         let free = self.properties.memory.saturating_sub(self.used.load(Ordering::Relaxed));
         let full = || Error::OutOfMemory {
             device: self.name(),
@@ -49,16 +49,16 @@ impl Shim {
             free,
             budget: self.properties.memory,
         };
-        if device && wanted as u64 > free {
+        if device && requested as u64 > free {
             return Err(full());
         }
-        // the host's starts at a page, as a driver's does
+        // host memory starts at a page, as with a driver
         let alignment = if device { 16 } else { 4096 };
-        let guarded = guard && wanted <= MOST_GUARDED;
+        let guarded = guard && requested <= MAX_GUARDED;
         let page = 4096.max(page_size());
-        let padded = wanted.next_multiple_of(alignment).next_multiple_of(page);
+        let padded = requested.next_multiple_of(alignment).next_multiple_of(page);
         let size = if guarded { padded + page } else { padded };
-        // SAFETY: new anonymous memory, at an address that the system picks.
+        // SAFETY: new anonymous memory, at an address chosen by the system.
         let base = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -73,20 +73,20 @@ impl Shim {
             return Err(full());
         }
         let at = if guarded {
-            // SAFETY: the last page of what was just mapped; nobody has an address of it yet.
+            // SAFETY: the last page of the new mapping, whose address is not yet shared.
             unsafe { libc::mprotect(base.byte_add(padded), page, libc::PROT_NONE) };
-            base as usize + padded - wanted.next_multiple_of(alignment)
+            base as usize + padded - requested.next_multiple_of(alignment)
         } else {
             base as usize
         };
         if device {
-            // SAFETY: what was just mapped up to the guard: at least `padded` bytes from `base` on,
-            // words aligned as pages are.
+            // SAFETY: the new mapping up to the guard: at least `padded` bytes from `base` on,
+            // aligned as pages are.
             unsafe { std::slice::from_raw_parts_mut(base.cast::<u32>(), padded / 4) }.fill(UNWRITTEN);
-            self.used.fetch_add(wanted as u64, Ordering::Relaxed);
+            self.used.fetch_add(requested as u64, Ordering::Relaxed);
         }
         let region = Region {
-            bytes: wanted,
+            bytes: requested,
             device: device.then_some(self.index),
             base: base as usize,
             size,
@@ -96,33 +96,33 @@ impl Shim {
         Ok(Address(at as u64))
     }
 
-    /// Unmaps what [`Shim::map`] has mapped.
+    /// Unmaps memory of [`Shim::map`].
     pub(super) fn unmap(&self, at: Address) {
         let Some(region) = locked(&REGIONS).remove(&at.0) else { return };
         if region.device.is_some() {
             self.used.fetch_sub(region.bytes as u64, Ordering::Relaxed);
         }
         if region.mapped {
-            // SAFETY: the region is no longer listed, so its mapping is given back once; the caller
-            // promises that it is not used any more.
+            // SAFETY: the region is no longer registered, so its mapping is removed once; the
+            // caller guarantees that it is not used any more.
             unsafe { libc::munmap(region.base as *mut c_void, region.size) };
         }
     }
 }
 
 fn page_size() -> usize {
-    // SAFETY: asks the system for a number.
+    // SAFETY: queries a constant of the system.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
-/// The region that starts at or before this address, where the address lies in it.
+/// Region that contains this address.
 pub(super) fn region_of(at: u64) -> Option<(u64, Region)> {
     let regions = locked(&REGIONS);
     let (&first, &region) = regions.range(..=at).next_back()?;
     (at - first < region.bytes as u64).then_some((first, region))
 }
 
-/// Where an address lies that is in no region.
+/// Describes the location of an address outside all regions.
 pub(super) fn describe(at: u64) -> String {
     let regions = locked(&REGIONS);
     let below = regions.range(..=at).next_back();
@@ -135,6 +135,6 @@ pub(super) fn describe(at: u64) -> String {
         (_, Some((first, of))) if first - at < 8192 => {
             format!("{} bytes before memory of {} bytes", first - at, of.bytes)
         }
-        _ => "no memory of a device".to_owned(),
+        _ => "not in the memory of a device".to_owned(),
     }
 }

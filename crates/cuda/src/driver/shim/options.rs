@@ -1,21 +1,21 @@
-//! Properties of a device for tests.
+//! Options of a simulated device.
 
 use std::env;
 
-/// Order of work that a device may run in any order: a block's threads between two barriers, a
+/// Order of work that a device may run in any order: a block's threads between two barriers, and a
 /// grid's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// As they are numbered.
+    /// Ascending numbers.
     Forward,
-    /// Backwards.
+    /// Descending numbers.
     Reverse,
-    /// By a seed: warps, the lanes of a warp, and blocks.
+    /// Permutation of warps, of the lanes of a warp, and of blocks, from a seed.
     Shuffled(u64),
 }
 
 impl Order {
-    /// Reads `forward`, `reverse` or `shuffled:SEED`.
+    /// Parses `forward`, `reverse` or `shuffled:SEED`.
     fn parse(text: &str) -> Option<Self> {
         match text {
             "forward" => Some(Self::Forward),
@@ -24,7 +24,7 @@ impl Order {
         }
     }
 
-    /// The shim's number for it, and the seed.
+    /// Number of the order in the shim, and the seed.
     pub(super) fn number(self) -> (u32, u64) {
         match self {
             Self::Forward => (0, 0),
@@ -34,29 +34,29 @@ impl Order {
     }
 }
 
-/// Properties of a device for tests.
+/// Options of a simulated device.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Bytes of its memory.
+    /// Bytes of memory.
     pub memory: u64,
-    /// Whether memory ends at a page that may not be touched. Addresses are then multiples of 16
-    /// bytes, not of 256.
+    /// If true, memory ends at an inaccessible page. Addresses are then multiples of 16 bytes
+    /// instead of 256.
     pub guard: bool,
-    /// Order in which blocks and their threads run.
+    /// Order of blocks and their threads.
     pub order: Order,
-    /// Whether work can be captured.
+    /// If true, work can be captured.
     pub captures: bool,
-    /// Number of a device that fails, and of the kernels before.
+    /// Number of the device that fails, and number of kernels before the failure.
     pub fails: Option<(usize, u64)>,
-    /// Sums over devices before they fail.
+    /// Number of sums over devices before a failure.
     pub sums: u64,
 }
 
 impl Default for Options {
-    /// 1 GiB, guarded, in the order of the environment variable `GRAPHMILL_SHIM_ORDER` (`forward`,
-    /// `reverse`, `shuffled:SEED`; forward by default). Failures come from the environment too:
-    /// `GRAPHMILL_SHIM_FAILS` names a device and the number of kernels before it fails (`1:500`),
-    /// `GRAPHMILL_SHIM_SUMS` the number of sums over devices that succeed.
+    /// 1 GiB of guarded memory, and the order of the environment variable `GRAPHMILL_SHIM_ORDER`
+    /// (`forward`, `reverse`, `shuffled:SEED`; forward by default). Failures are also set in the
+    /// environment: `GRAPHMILL_SHIM_FAILS` names a device and the number of kernels before it fails
+    /// (`1:500`), and `GRAPHMILL_SHIM_SUMS` the number of sums over devices that succeed.
     fn default() -> Self {
         let order = env::var("GRAPHMILL_SHIM_ORDER").ok().and_then(|text| Order::parse(&text));
         let fails = env::var("GRAPHMILL_SHIM_FAILS").ok().and_then(|text| {

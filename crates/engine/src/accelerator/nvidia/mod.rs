@@ -10,7 +10,7 @@ use graphmill_cuda::{
     feature::{Dynamic, Policy, Stored, Tiered},
     queue::Memory,
     replay::Counts,
-    sampler::Made,
+    sampler::SamplerPlacement,
 };
 pub(crate) use graphmill_cuda::{driver::Arithmetic, sampler::is_drawn_on_devices as draws_on_devices};
 use graphmill_loader::{
@@ -140,15 +140,15 @@ pub(super) fn samplers(
 ) -> Result<Samplers, String> {
     let devices: Vec<Arc<Device>> = gpus.iter().map(|gpu| gpu.device.clone()).collect();
     Ok(match graphmill_cuda::sampler::make(&devices, name, options, source, budget)? {
-        Made::OnDevices(each) => {
-            let note = each
-                .first()
-                .map(|sampler| format!("neighbours are drawn on the device, the graph {}", sampler.place()));
+        SamplerPlacement::OnDevices(each) => {
+            let note = each.first().map(|sampler| {
+                format!("neighbours are drawn on the device, the graph {}", sampler.placement())
+            });
             let each =
                 each.into_iter().map(|sampler| Arc::new(sampler) as Arc<dyn MinibatchSampler>).collect();
             Samplers { each, note }
         }
-        Made::OnHost(why) => {
+        SamplerPlacement::OnHost(why) => {
             let note = format!("the processor draws, and blocks are copied: {why} is not for devices");
             Samplers { each: Vec::new(), note: Some(note) }
         }

@@ -1,5 +1,5 @@
-//! Aggregation over the edges of a block: sum, mean and stored weights, and their transposes (as
-//! gathers over the transposed block).
+//! Aggregation over the edges of a block: sum, mean and stored weights, and their transposes,
+//! computed as gathers over the transposed block.
 
 use graphmill_core::Block;
 
@@ -26,7 +26,7 @@ pub(super) fn aggregate(op: Aggregate) {
     }
 }
 
-/// `src` are the values of the operation's.
+/// Aggregation of `src`, the values of the operation's sources.
 fn aggregate_of<T: Element>(src: &[T], op: Aggregate) {
     let Aggregate { block, weights, beta, dst, .. } = op;
     let sum = Sum {
@@ -40,19 +40,19 @@ fn aggregate_of<T: Element>(src: &[T], op: Aggregate) {
         heads: 1,
         beta,
     };
-    // a global block reads a few rows of a large table
+    // a global block reads few rows of a large table
     let width = if block.dst_ids.is_none() { slicing::width(work(&sum)) } else { None };
     match weights.edge {
         EdgeWeight::Stored => run(sum.with(ByEdge(&block.edge_weight)), width, dst.host()),
-        EdgeWeight::Normalised => {
+        EdgeWeight::Normalized => {
             let mut scratch = scratch::take(block.num_edges().div_ceil(2));
-            run(sum.with(ByEdge(normalised(block, &mut scratch))), width, dst.host());
+            run(sum.with(ByEdge(normalized(block, &mut scratch))), width, dst.host());
         }
         EdgeWeight::One | EdgeWeight::Mean => run(sum, width, dst.host()),
     }
 }
 
-/// Fills `out`: all columns at once, or slices of `width`.
+/// Fills `out`, either with all columns at once or in slices of `width` columns.
 fn run<W: Weight, T: Element>(sum: Sum<W, T>, width: Option<usize>, out: &mut [f32]) {
     match width {
         Some(width) => sum.run_sliced(width, out),
@@ -60,14 +60,14 @@ fn run<W: Weight, T: Element>(sum: Sum<W, T>, width: Option<usize>, out: &mut [f
     }
 }
 
-/// The sizes that decide how wide slices are.
+/// Sizes that decide the width of slices.
 fn work<W, T>(sum: &Sum<W, T>) -> slicing::Work {
     let rows = sum.src.len().checked_div(sum.cols).unwrap_or(0);
     slicing::Work { rows, sums: sum.indptr.len() - 1, edges: sum.indices.len(), cols: sum.cols }
 }
 
-/// The coefficients of [`EdgeWeight::Normalised`], in `scratch` for as many.
-fn normalised<'a>(block: &Block, scratch: &'a mut [f64]) -> &'a [f32] {
+/// Coefficients of [`EdgeWeight::Normalized`], in `scratch` of that length.
+fn normalized<'a>(block: &Block, scratch: &'a mut [f64]) -> &'a [f32] {
     let data = &mut bytemuck::cast_slice_mut::<f64, f32>(scratch)[..block.num_edges()];
     let runs = Runs { data: &mut *data, indptr: &block.indptr, width: 1 };
     parallel::runs(&block.indptr, 1, runs, |rows, out| {
@@ -100,15 +100,15 @@ pub(super) fn aggregate_transposed(op: AggregateTransposed) {
     match weights.edge {
         EdgeWeight::One => run(sum, width, out),
         EdgeWeight::Stored => by_position(sum, width, &block.edge_weight, &transposed.edge, out),
-        EdgeWeight::Normalised => {
+        EdgeWeight::Normalized => {
             let mut scratch = scratch::take(block.num_edges().div_ceil(2));
-            by_position(sum, width, normalised(block, &mut scratch), &transposed.edge, out);
+            by_position(sum, width, normalized(block, &mut scratch), &transposed.edge, out);
         }
         EdgeWeight::Mean => {
             let mut scratch = scratch::take(block.num_dst.div_ceil(2));
             let inverse = &mut bytemuck::cast_slice_mut::<f64, f32>(&mut scratch)[..block.num_dst];
             for (v, x) in inverse.iter_mut().enumerate() {
-                // never read where there are no edges
+                // never read for destinations without edges
                 *x = 1.0 / block.edges(v).len() as f32;
             }
             run(sum.with(ByRow(inverse)), width, out);
@@ -121,7 +121,7 @@ fn by_position(sum: Sum<Unit>, width: Option<usize>, values: &[f32], position: &
     if width.is_none() {
         return sum.with(ByPosition { values, position }).run(out);
     }
-    // every slice reads them: they are brought into its order once
+    // every slice reads the coefficients, so they are reordered once
     let mut scratch = scratch::take(position.len().div_ceil(2));
     let weight = &mut bytemuck::cast_slice_mut::<f64, f32>(&mut scratch)[..position.len()];
     rows::elements(weight, 1, |first, weight| {

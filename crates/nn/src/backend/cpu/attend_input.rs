@@ -1,8 +1,8 @@
 //! Attention over input rows (GAT, aggregate first).
 //!
-//! A row is read once for its dot products with every head's vector and soon after, from the inner
-//! caches, for the sums: all is done destination by destination, in runs of destinations whose rows
-//! fit there.
+//! A row is read once for its dot products with every head's vector, and soon after, from the inner
+//! caches, for the sums. Destinations are processed one by one, in runs whose rows fit these
+//! caches.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ use crate::{
     matrix::Table,
 };
 
-/// Two matrices of `F x H`, each as `H x F`, one after the other.
+/// Two matrices of `F x H`, transposed to `H x F` each, one after the other.
 pub(super) fn by_head(source: View, target: View) -> Scratch {
     let (cols, heads) = (source.num_rows(), source.num_cols());
     let mut scratch = scratch::take(cols * heads);
@@ -49,8 +49,8 @@ pub(super) fn attend_input(op: AttendInput) {
     }
 }
 
-/// `weights` are those of the source and of the target; the outputs score, attention, attention
-/// used and sums.
+/// `weights` are those of the source and of the target; the outputs are scores, attention,
+/// attention after dropout, and sums.
 fn forward<T: Element>(
     job: Input<T>,
     (of_source, of_target): (&[f32], &[f32]),
@@ -61,7 +61,7 @@ fn forward<T: Element>(
     let isa = Isa::current();
     let Input { block, cols, heads, .. } = job;
     let (drops, edges) = (dropout.threshold() != 0, block.num_edges());
-    // nothing to cut where nothing is dropped
+    // without dropout, the matrix after dropout is empty
     let used = if drops { entries(block, used.host(), heads) } else { entries(block, &mut [], 0) };
     let alphas = (entries(block, alpha.host(), heads), used);
     let parts = (entries(block, score.host(), heads), alphas, Rows { data: out.host(), width: heads * cols });
@@ -85,7 +85,7 @@ fn forward<T: Element>(
 }
 
 kernel! {
-    /// `x[u] . source + x[own_row(v)] . target` for the entries of some destinations.
+    /// Computes `x[u] . source + x[own_row(v)] . target` for the entries of some destinations.
     fn score_rows[T: Element](
         s: S,
         job: Input<'_, T>,
@@ -108,8 +108,10 @@ kernel! {
         }
     }
 
-    /// `out[v, h] = sum over the entries of weight[e, h] x[u]` for some destinations.
-    fn sum_rows[T: Element](s: S, job: Input<'_, T>, rows: Range<usize>, edges: &[f32], own: &[f32], out: &mut [f32]) {
+    /// Computes `out[v, h] = sum over the entries of weight[e, h] x[u]` for some destinations.
+    fn sum_rows[T: Element](
+        s: S, job: Input<'_, T>, rows: Range<usize>, edges: &[f32], own: &[f32], out: &mut [f32],
+    ) {
         let Input { block, heads, cols, .. } = job;
         if cols == 0 {
             return;

@@ -1,5 +1,5 @@
-//! The gradients of attention over input rows ([`super::attend_input`]): of the heads' vectors, in
-//! the same runs of destinations, and of the rows, as a gather over the transposed block.
+//! Gradients of attention over input rows ([`super::attend_input`]): those of the heads' vectors,
+//! in the same runs of destinations, and those of the rows, as a gather over the transposed block.
 
 use std::ops::Range;
 
@@ -47,8 +47,8 @@ pub(super) fn backward(op: AttendInputBackward) {
     }
 }
 
-/// `given` are score, attention and attention used; the outputs the gradients of score, source and
-/// target.
+/// `given` are score, attention, and attention after dropout; the outputs are the gradients of
+/// score, source and target.
 fn back<T: Element>(
     job: Input<T>,
     slope: f32,
@@ -97,8 +97,9 @@ pub(super) fn transposed(op: AttendInputTransposed) {
 
 kernel! {
 
-    /// The gradients of the scores of some destinations, to `edges` and `own`; what they contribute
-    /// to those of the heads' vectors (source, then target: `H x F` each) is added to `sums`.
+    /// Writes the gradients of some destinations' scores to `edges` and `own`, and adds their
+    /// contributions to the gradients of the heads' vectors (source, then target: `H x F` each) to
+    /// `sums`.
     fn back_rows[T: Element](
         s: S,
         job: Input<'_, T>,
@@ -135,7 +136,7 @@ kernel! {
         }
     }
 
-    /// The gradients of some sources' rows.
+    /// Computes the gradients of some sources' rows.
     fn transposed_rows[](s: S, job: Transposed<'_>, rows: Range<usize>, out: &mut [f32]) {
         for (u, out) in rows.zip(out.chunks_exact_mut(job.cols)) {
             let mut at = 0;
@@ -152,8 +153,9 @@ kernel! {
     }
 }
 
-/// From the gradients of the attention that was used, in `edges` and `own`, to those of the scores;
-/// returns the latter's sums. `of_edges` and `of_own` are score, attention, and attention used.
+/// Turns the gradients of the attention after dropout, in `edges` and `own`, into those of the
+/// scores, and returns the sums of the latter. `of_edges` and `of_own` are score, attention, and
+/// attention after dropout.
 #[inline(always)]
 fn score_gradients<const N: usize>(
     heads: usize,
@@ -164,7 +166,7 @@ fn score_gradients<const N: usize>(
     edges: &mut [f32],
     own: &mut [f32],
 ) -> [f32; N] {
-    // a dropped entry hands nothing back; the others what the dropout's scale makes of it
+    // a dropped entry has gradient 0; the others are scaled as in dropout
     let mut mean = [0.0; N];
     let [_, _, used] = of_edges;
     for at in (h..edges.len()).step_by(heads) {
@@ -183,7 +185,7 @@ fn score_gradients<const N: usize>(
     sum
 }
 
-/// The entry whose values begin at `at`: from the gradient of its attention to that of its score.
+/// Turns the gradient of the attention of the entry at `at` into that of its score.
 #[inline(always)]
 fn through_softmax<const N: usize>(
     at: usize,
@@ -202,7 +204,7 @@ fn through_softmax<const N: usize>(
     }
 }
 
-/// What [`transposed`] reads.
+/// Inputs of [`transposed`].
 #[derive(Clone, Copy)]
 pub(super) struct Transposed<'a> {
     block: &'a Block,
@@ -216,7 +218,7 @@ pub(super) struct Transposed<'a> {
 }
 
 impl Transposed<'_> {
-    /// `M` vectors of columns from `at` on of source `u`; returns `M`.
+    /// Computes `M` vectors of columns from `at` on of source `u`; returns `M`.
     #[inline(always)]
     fn block<S: Simd, const M: usize>(self, s: S, u: usize, at: usize, out: &mut [f32]) -> usize {
         let Self { block, weights, used, grad, score_grad, cols, heads } = self;

@@ -1,9 +1,8 @@
-//! What attention over input rows does with a row: dot products with every head's vector, and sums
-//! for several heads that stay in registers together, so that a loaded row serves them all.
+//! Row operations of attention over input rows: dot products with every head's vector, and sums for
+//! several heads that stay in registers together, so that each row is loaded once.
 //!
-//! Loops over arrays of vectors go by index, and nothing here is a closure: iterator adapters and
-//! closures are not always inlined into functions compiled for the instructions that `S` stands
-//! for.
+//! Loops over arrays of vectors use indices, and closures are avoided, because iterator adapters
+//! and closures are not always inlined into functions compiled for the instructions of `S`.
 
 use std::ops::Range;
 
@@ -12,10 +11,10 @@ use graphmill_core::Block;
 use super::{
     level::prefetch,
     simd::{Element, Simd},
-    sum::{OWN_AHEAD, Sum, Unit},
+    sum::{OWN_PREFETCH_DISTANCE, Sum, Unit},
 };
 
-/// The rows that attention reads.
+/// Rows that attention reads.
 #[derive(Clone, Copy)]
 pub(super) struct Input<'a, T> {
     pub(super) block: &'a Block,
@@ -31,7 +30,7 @@ impl<'a, T> Input<'a, T> {
         &self.x[u * self.cols..][..self.cols]
     }
 
-    /// The entries of destination `v` in a matrix whose edges' part begins with edge `base`.
+    /// Entries of destination `v` in a matrix whose edge part begins with edge `base`.
     #[inline(always)]
     pub(super) fn run(&self, v: usize, base: usize) -> Range<usize> {
         let run = self.block.edges(v);
@@ -49,7 +48,7 @@ pub(super) fn of_heads<'a, T, const N: usize>(job: Input<T>, w: &'a [f32], h: us
     rows
 }
 
-/// `add[i] + x . w[i]`, all of one length.
+/// Computes `add[i] + x . w[i]`, all of one length.
 #[inline(always)]
 pub(super) fn dots<S: Simd, T: Element, const N: usize>(
     s: S,
@@ -89,7 +88,7 @@ pub(super) fn dots<S: Simd, T: Element, const N: usize>(
     out
 }
 
-/// [`dots`] of the rows of a destination's edges, for heads `h..h + N`.
+/// Computes [`dots`] of the rows of a destination's edges, for heads `h..h + N`.
 #[inline(always)]
 pub(super) fn entry_dots<S: Simd, T: Element, const N: usize>(
     s: S,
@@ -103,7 +102,7 @@ pub(super) fn entry_dots<S: Simd, T: Element, const N: usize>(
     let ahead = if h > 0 || job.cols == 0 { 0 } else { Sum::<Unit, T>::ahead(job.x, job.cols) };
     if ahead != 0
         && let Some(ids) = &job.block.dst_ids
-        && let Some(&next) = ids.get(v + OWN_AHEAD)
+        && let Some(&next) = ids.get(v + OWN_PREFETCH_DISTANCE)
     {
         prefetch(job.x, next as usize * job.cols, job.cols);
     }
@@ -129,8 +128,9 @@ pub(super) fn add_row<S: Simd, T: Element>(s: S, a: f32, x: &[T], out: &mut [f32
     }
 }
 
-/// `out[h] = (out[h] if add) + sum over the entries of destination v of weight[e, h] x[u]`, `out`
-/// of `H x F`.
+/// Computes
+/// `out[h] = (out[h] if add) + sum over the entries of destination v of weight[e, h] x[u]`; `out`
+/// is `H x F`.
 #[inline(always)]
 pub(super) fn add_entries<S: Simd, T: Element>(
     s: S,
@@ -152,7 +152,7 @@ pub(super) fn add_entries<S: Simd, T: Element>(
         };
         while at < job.cols {
             let tile = Tile { job, v, h, at, edges, own, add };
-            // as many sums as the registers hold
+            // as many sums as fit in registers
             at += S::LANES
                 * match (heads, left(at)) {
                     (4, 4..) if S::BLOCK > 8 => tile.sum::<_, 4, 4>(s, out),
@@ -174,7 +174,7 @@ pub(super) fn add_entries<S: Simd, T: Element>(
     }
 }
 
-/// Heads from `h` and columns from `at` on of what [`add_entries`] computes.
+/// Part of [`add_entries`]: heads from `h` and columns from `at` on.
 #[derive(Clone, Copy)]
 struct Tile<'a, T> {
     job: Input<'a, T>,
@@ -187,7 +187,8 @@ struct Tile<'a, T> {
 }
 
 impl<T: Element> Tile<'_, T> {
-    /// `N` heads and `M` vectors of columns, of which the last may be partial; returns `M`.
+    /// Computes `N` heads and `M` vectors of columns, the last of which may be partial; returns
+    /// `M`.
     #[inline(always)]
     fn sum<S: Simd, const N: usize, const M: usize>(self, s: S, out: &mut [f32]) -> usize {
         let Self { job, v, h, at, edges, own, add } = self;

@@ -1,6 +1,6 @@
 //! Attention over the edges of a block (GAT): the softmax of each destination's entries, the
 //! weighted sum, and their gradients. An attention matrix has a row per edge, then one per
-//! destination for itself.
+//! destination.
 
 use std::ops::Range;
 
@@ -15,8 +15,8 @@ use super::{
 };
 use crate::backend::ops::{Attend, AttendBackward, EdgeSoftmax, EdgeSoftmaxBackward};
 
-/// `$call` for all heads, `$n` (a constant) at a time from `$h` on: their values lie side by side,
-/// and loops over a constant number of them become vectors.
+/// Expands `$call` over all heads, `$n` (a constant) at a time from `$h` on: their values are
+/// adjacent, and loops over a constant number of them become vectors.
 macro_rules! for_heads {
     ($heads:expr, ($h:ident, $n:ident) => $call:expr) => {{
         let mut $h = 0;
@@ -48,7 +48,7 @@ macro_rules! for_heads {
 }
 pub(super) use for_heads;
 
-/// Cuts an attention matrix between destinations: their edges' entries, and their own.
+/// Splits an attention matrix by destination: the entries of their edges, and their own entries.
 pub(super) fn entries<'a>(block: &'a Block, alpha: &'a mut [f32], heads: usize) -> (Runs<'a>, Rows<'a, f32>) {
     let (edges, own) = alpha.split_at_mut(block.num_edges() * heads);
     (Runs { data: edges, indptr: &block.indptr, width: heads }, Rows { data: own, width: heads })
@@ -61,14 +61,14 @@ pub(super) fn edge_softmax(op: EdgeSoftmax) {
         return;
     }
     let (isa, source, target) = (Isa::current(), source.host(), target.host());
-    // some ten operations per entry
+    // about ten operations per entry
     parallel::runs(&block.indptr, 8 * heads, entries(block, alpha.host(), heads), |rows, (edges, own)| {
         scores(block, heads, source, target, rows.clone(), edges.data, own.data);
         softmax_rows(isa, block, heads, slope, rows, edges.data, own.data);
     });
 }
 
-/// `source[u] + target[v]` for the entries of some destinations.
+/// Computes `source[u] + target[v]` for the entries of some destinations.
 fn scores(
     block: &Block,
     heads: usize,
@@ -94,7 +94,7 @@ fn scores(
 }
 
 kernel! {
-    /// From the scores of some destinations' entries to their attention, in place.
+    /// Turns the scores of some destinations' entries into attention, in place.
     fn softmax_rows[](
         s: S,
         block: &Block,
@@ -110,7 +110,7 @@ kernel! {
             let edges = &mut edges[(run.start - base) * heads..(run.end - base) * heads];
             for_heads!(heads, (h, N) => less_largest::<N>(heads, h, slope, edges, own));
         }
-        // all exponentials at once: the entries of a run of destinations lie together
+        // all exponentials at once, because the entries of a run of destinations are adjacent
         for run in [&mut *edges, &mut *own] {
             let mut c = 0;
             while c < run.len() {
@@ -121,13 +121,13 @@ kernel! {
         for (v, own) in rows.zip(own.chunks_exact_mut(heads)) {
             let run = block.edges(v);
             let edges = &mut edges[(run.start - base) * heads..(run.end - base) * heads];
-            for_heads!(heads, (h, N) => normalise::<N>(heads, h, edges, own));
+            for_heads!(heads, (h, N) => normalize::<N>(heads, h, edges, own));
         }
     }
 }
 
-/// Leaky ReLU of the scores of heads `h..h + N` of a destination's entries, less the largest of
-/// them.
+/// Applies the leaky ReLU to the scores of heads `h..h + N` of a destination's entries and
+/// subtracts their maximum.
 #[inline(always)]
 fn less_largest<const N: usize>(heads: usize, h: usize, slope: f32, edges: &mut [f32], own: &mut [f32]) {
     let mut max = [f32::NEG_INFINITY; N];
@@ -147,7 +147,7 @@ fn less_largest<const N: usize>(heads: usize, h: usize, slope: f32, edges: &mut 
     }
 }
 
-/// Leaky ReLU of `N` values, in place; `max` follows.
+/// Applies the leaky ReLU to `N` values in place and updates `max`.
 #[inline(always)]
 fn leaky<const N: usize>(slope: f32, x: &mut [f32], max: &mut [f32; N]) {
     let x = &mut x[..N];
@@ -159,7 +159,7 @@ fn leaky<const N: usize>(slope: f32, x: &mut [f32], max: &mut [f32; N]) {
 
 /// Divides heads `h..h + N` of a destination's entries by their sums.
 #[inline(always)]
-fn normalise<const N: usize>(heads: usize, h: usize, edges: &mut [f32], own: &mut [f32]) {
+fn normalize<const N: usize>(heads: usize, h: usize, edges: &mut [f32], own: &mut [f32]) {
     let own = &mut own[h..h + N];
     let mut sum = [0.0; N];
     sum.copy_from_slice(own);
@@ -230,7 +230,7 @@ pub(super) fn edge_softmax_backward(op: EdgeSoftmaxBackward) {
     sum.run(source_grad.host());
 }
 
-/// The logits of an attention, with the attention and its gradient.
+/// Logits of an attention matrix, with the attention and its gradient.
 struct Logits<'a> {
     block: &'a Block,
     heads: usize,
@@ -242,8 +242,8 @@ struct Logits<'a> {
 }
 
 impl Logits<'_> {
-    /// The gradients of the logits of some destinations, to `edges` and `own`, and their sums over
-    /// each destination.
+    /// Writes the gradients of the logits of some destinations to `edges` and `own`, and their sums
+    /// over each destination to `sums`.
     fn gradients(&self, rows: Range<usize>, edges: &mut [f32], own: &mut [f32], sums: &mut [f32]) {
         let &Self { block, heads, source, target, slope, alpha, alpha_grad } = self;
         let base = block.indptr[rows.start] as usize;
@@ -324,8 +324,8 @@ pub(super) fn attend_backward(op: AttendBackward) {
 }
 
 kernel! {
-    /// The dot products of the destinations' rows of `grad` with their entries' rows of `z`, head
-    /// by head.
+    /// Computes the dot products of the destinations' rows of `grad` with their entries' rows of
+    /// `z`, head by head.
     fn dot_rows[](
         s: S,
         block: &Block,

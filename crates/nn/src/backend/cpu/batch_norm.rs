@@ -1,4 +1,4 @@
-//! Batch normalisation: statistics of columns, then a pass over the rows.
+//! Batch normalization: column statistics, then a pass over the rows.
 
 use super::{
     columns::{self, BLOCK, Term, Values, add_columns},
@@ -14,15 +14,15 @@ use crate::{
 
 /// Means, then biased variances, of the columns of `x`.
 ///
-/// Blocks of rows small enough for the cache are read twice, for their means and then their squared
-/// deviations; blocks are merged by Chan, Golub and LeVeque's formula (*Updating formulae and a
-/// pairwise algorithm for computing sample variances*, 1979), which keeps the digits that
+/// Blocks of rows that fit the cache are read twice, for their means and then for their squared
+/// deviations. Blocks are merged by the formula of Chan, Golub and LeVeque (*Updating formulae and
+/// a pairwise algorithm for computing sample variances*, 1979), which keeps the digits that
 /// `E[x^2] - E[x]^2` loses.
 fn statistics(x: View, stats: &mut [f32]) {
     let (isa, rows, cols, data) = (Isa::current(), x.num_rows(), x.num_cols(), x.host());
     let chunks = Chunks::new(rows, 2 * BLOCK);
-    // per chunk: means, sums of squared deviations, and the running block's sums (in f32, two
-    // kinds)
+    // per chunk: means, sums of squared deviations, and the sums of the current block (two kinds,
+    // in f32)
     let stride = 3 * cols;
     let mut scratch = scratch::take(chunks.count().max(1) * stride);
     scratch[..2 * cols].fill(0.0);
@@ -81,7 +81,7 @@ pub(super) fn batch_norm_apply(op: BatchNormApply) {
     }
     let (slope, beta) = (&*slope, beta.host());
     parallel::rows(x.num_rows(), 2 * cols, Rows { data: out.host(), width: cols }, |range, out| {
-        normalise(isa, &data[range.start * cols..range.end * cols], mean, slope, beta, out.data);
+        normalize(isa, &data[range.start * cols..range.end * cols], mean, slope, beta, out.data);
     });
 }
 
@@ -162,7 +162,7 @@ kernel! {
         add_columns(s, Squares { x, mean }, rows, squares);
     }
 
-    fn normalise[](s: S, x: &[f32], mean: &[f32], slope: &[f32], beta: &[f32], out: &mut [f32]) {
+    fn normalize[](s: S, x: &[f32], mean: &[f32], slope: &[f32], beta: &[f32], out: &mut [f32]) {
         let cols = mean.len().max(1);
         for (x, out) in x.chunks_exact(cols).zip(out.chunks_exact_mut(cols)) {
             let mut c = 0;
@@ -183,7 +183,7 @@ kernel! {
         add_columns(s, Products { x, mean, grad }, rows, dot);
     }
 
-    /// `g = of_grad g + of_x (x - mean) + constant`.
+    /// Computes `g = of_grad g + of_x (x - mean) + constant`.
     fn combine[](
         s: S, x: &[f32], mean: &[f32], of_grad: &[f32], of_x: &[f32], constant: &[f32], grad: &mut [f32],
     ) {

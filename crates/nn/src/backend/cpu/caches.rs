@@ -1,21 +1,21 @@
-//! How large the machine's caches are.
+//! Sizes of the machine's caches.
 
 use std::sync::OnceLock;
 
-/// Sizes in bytes.
+/// Cache sizes in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caches {
-    /// The second level: a core's own.
+    /// Second-level cache of a core.
     pub(super) l2: usize,
-    /// The last level, of all cores that share one.
+    /// Last-level cache that cores share.
     pub(super) l3: usize,
 }
 
 impl Caches {
-    /// A plain machine, where the system does not say.
+    /// Typical sizes, used if the system does not report any.
     const TYPICAL: Self = Self { l2: 1 << 20, l3: 16 << 20 };
 
-    /// This machine's, read once.
+    /// Sizes of this machine, read once.
     pub(super) fn get() -> Self {
         static FOUND: OnceLock<Caches> = OnceLock::new();
         *FOUND.get_or_init(|| {
@@ -25,7 +25,7 @@ impl Caches {
     }
 }
 
-/// What Linux says of the first core's cache of this level.
+/// Size of the first core's cache of this level, as reported by Linux.
 fn size_of_level(level: u32) -> Option<usize> {
     (0..8).find_map(|index| {
         let read = |name| {
@@ -37,7 +37,7 @@ fn size_of_level(level: u32) -> Option<usize> {
     })
 }
 
-/// "1024K" is 1 MiB.
+/// Parses a size such as "1024K" (1 MiB).
 fn bytes(size: &str) -> Option<usize> {
     let (number, unit) = match size.as_bytes().last()? {
         b'K' => (&size[..size.len() - 1], 1 << 10),
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_as_linux_writes_them() {
+    fn linux_cache_sizes_are_parsed() {
         assert_eq!(bytes("1024K"), Some(1 << 20));
         assert_eq!(bytes("32M"), Some(32 << 20));
         assert_eq!(bytes("64"), Some(64));
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_level_holds_the_second() {
+    fn last_level_is_at_least_the_second_level() {
         let caches = Caches::get();
         assert!(caches.l2 > 0 && caches.l3 >= caches.l2);
     }

@@ -1,4 +1,4 @@
-//! Sums over rows: column by column, in an order that depends on the number of rows alone.
+//! Column sums, in an order that depends only on the number of rows.
 
 use std::ops::Range;
 
@@ -10,12 +10,12 @@ use super::{
 };
 use crate::{View, ViewMut, backend::ops::shape};
 
-/// Rows summed in f32 before the sum is added in f64: few, for exactness, and little enough to stay
-/// in the second cache when they are read twice.
+/// Rows summed in f32 before the sum is added in f64: few enough for accuracy and to stay in the
+/// second-level cache when they are read twice.
 pub(super) const BLOCK: usize = 128;
 
-/// Calls `f` on blocks of at most [`BLOCK`] rows (with their `parts` and `width` zeroed sums to add
-/// to) and returns the sums over all of them, the first `width` values of what it returns.
+/// Calls `f` on blocks of at most [`BLOCK`] rows, with their `parts` and `width` zeroed sums to add
+/// to, and returns the sums over all blocks, the first `width` values of the result.
 pub(super) fn sums<P: Parts>(
     rows: usize,
     width: usize,
@@ -23,7 +23,7 @@ pub(super) fn sums<P: Parts>(
     f: impl Fn(Range<usize>, P, &mut [f32]) + Sync,
 ) -> Scratch {
     let chunks = Chunks::new(rows, 2 * BLOCK);
-    // per chunk: sums in f64, then the running block's in f32
+    // per chunk: sums in f64, then those of the current block in f32
     let stride = width + width.div_ceil(2);
     let mut scratch = scratch::take(chunks.count().max(1) * stride);
     scratch[..width].fill(0.0);
@@ -49,7 +49,7 @@ pub(super) fn sums<P: Parts>(
     scratch
 }
 
-/// `out = out + sums`.
+/// Computes `out = out + sums`.
 pub(super) fn add_to(out: ViewMut, sums: &[f64]) {
     out.host().iter_mut().zip(sums).for_each(|(out, sum)| *out = (f64::from(*out) + sum) as f32);
 }
@@ -69,7 +69,7 @@ kernel! {
         add_columns(s, Values(x), x.len() / sums.len().max(1), sums);
     }
 
-    /// The sum of `x * y` in f64, sixteen running sums.
+    /// Sum of `x * y` in f64, as sixteen partial sums.
     fn dot_chunk[](_s: S, x: &[f32], y: &[f32]) -> f64 {
         let mut sums = [0.0f64; 16];
         let (xs, ys) = (x.chunks_exact(16), y.chunks_exact(16));
@@ -84,13 +84,13 @@ kernel! {
     }
 }
 
-/// What is summed: the values of a matrix, or what follows from them.
+/// Summand of a column sum: the values of a matrix, or values derived from them.
 pub(super) trait Term: Copy {
-    /// The vector of columns `c..` in row `r` of `cols` columns, 0 beyond the row.
+    /// Vector of columns `c..` in row `r` of `cols` columns, 0 beyond the row.
     fn at<S: Simd>(&self, s: S, r: usize, cols: usize, c: usize) -> S::F;
 }
 
-/// The values of a matrix.
+/// Values of a matrix.
 #[derive(Clone, Copy)]
 pub(super) struct Values<'a>(pub(super) &'a [f32]);
 
@@ -102,7 +102,7 @@ impl Term for Values<'_> {
 }
 
 /// Adds `rows` rows of terms to `sums`, for use in kernels. The sums of as many columns as possible
-/// stay in registers; in memory every row would wait for the last one's stores.
+/// stay in registers; in memory, every row would wait for the stores of the previous row.
 #[inline(always)]
 pub(super) fn add_columns<S: Simd, T: Term>(s: S, term: T, rows: usize, sums: &mut [f32]) {
     let mut at = 0;
@@ -119,7 +119,7 @@ pub(super) fn add_columns<S: Simd, T: Term>(s: S, term: T, rows: usize, sums: &m
     }
 }
 
-/// `N` vectors of columns from `at` on; returns `N`.
+/// Adds `N` vectors of columns from `at` on; returns `N`.
 #[inline(always)]
 fn add_block<S: Simd, T: Term, const N: usize>(
     s: S,
@@ -145,7 +145,7 @@ pub(super) fn dot(x: View, y: View) -> f64 {
     shape::same(x, y);
     let (isa, x, y) = (Isa::current(), x.host(), y.host());
     let chunks = Chunks::new(x.len(), 16 * 1024);
-    let mut sums = [0.0; Chunks::MOST];
+    let mut sums = [0.0; Chunks::MAX];
     let sums = &mut sums[..chunks.count()];
     chunks.each((), sums, |range, (), sum| sum[0] = dot_chunk(isa, &x[range.clone()], &y[range]));
     sums.iter().sum()

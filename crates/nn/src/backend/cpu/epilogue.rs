@@ -1,4 +1,4 @@
-//! What follows a product: bias, activation and dropout in one pass over the rows, and back.
+//! Bias, activation and dropout after a product, in one pass over the rows, and their gradient.
 
 use super::{
     columns::{self, Values, add_columns},
@@ -13,10 +13,10 @@ use crate::backend::{
     ops::{Dense, EpilogueBackward, EpilogueForward, Gemm},
 };
 
-/// An [`Activation`] as a type, so that it is chosen outside the loops.
+/// An [`Activation`] as a type, so that the choice is made outside the loops.
 pub(super) trait Pointwise: Copy + Send + Sync {
     fn apply<S: Simd>(self, s: S, x: S::F) -> S::F;
-    /// `g` times the derivative where the output is `y`.
+    /// `g` times the derivative at output `y`.
     fn back<S: Simd>(self, s: S, y: S::F, g: S::F) -> S::F;
 }
 
@@ -46,7 +46,7 @@ impl Pointwise for Identity {
 impl Pointwise for Relu {
     #[inline(always)]
     fn apply<S: Simd>(self, s: S, x: S::F) -> S::F {
-        // in this order a NaN stays one
+        // this order preserves NaN
         s.max(s.splat(0.0), x)
     }
     #[inline(always)]
@@ -77,7 +77,7 @@ impl Pointwise for LeakyRelu {
     }
 }
 
-/// `$call` with `$act` the activation's type.
+/// Expands `$call` with `$act` bound to the activation's type.
 macro_rules! with_activation {
     ($activation:expr, $act:ident => $call:expr) => {
         match $activation {
@@ -101,10 +101,10 @@ macro_rules! with_activation {
     };
 }
 
-/// The dropout of one row: [`crate::backend::mask_hash`] for a vector of columns at a time.
+/// Dropout of one row: [`crate::backend::mask_hash`] for a vector of columns at a time.
 struct RowMask<S: Simd> {
     key: S::U,
-    /// The columns, times the multiplier that spreads them.
+    /// Columns times the multiplier `SPREAD`.
     spread: S::U,
     threshold: S::U,
 }
@@ -119,7 +119,7 @@ impl<S: Simd> RowMask<S> {
         }
     }
 
-    /// `x` where the next columns are kept, 0 where they are dropped.
+    /// Returns `x` with 0 in the dropped columns, and advances to the next columns.
     #[inline(always)]
     fn keep(&mut self, s: S, x: S::F) -> S::F {
         let h = s.xor(self.key, self.spread);
@@ -131,7 +131,7 @@ impl<S: Simd> RowMask<S> {
     }
 }
 
-/// As in [`crate::backend::mask_hash`].
+/// Multiplier of [`crate::backend::mask_hash`].
 const SPREAD: u32 = 0x9e37_79b9;
 
 pub(super) fn epilogue(op: EpilogueForward) {
@@ -148,7 +148,7 @@ pub(super) fn epilogue(op: EpilogueForward) {
     });
 }
 
-/// A product whose rows are finished piece by piece, while the second cache holds them.
+/// Dense product whose rows are finished chunk by chunk, while they are in the second-level cache.
 pub(super) fn dense(precision: Precision, op: Dense) {
     let Dense { x, w, beta, bias, activation, dropout, out } = op;
     let cols = out.num_cols();
@@ -211,9 +211,10 @@ kernel! {
         }
     }
 
-    /// `sums` may be empty: not wanted.
+    /// `sums` is empty if the bias gradient is not requested.
     fn backward_rows[A: Pointwise](
-        s: S, act: A, dropout: Dropout, first: usize, cols: usize, y: &[f32], grad: &mut [f32], sums: &mut [f32],
+        s: S, act: A, dropout: Dropout, first: usize, cols: usize, y: &[f32], grad: &mut [f32],
+        sums: &mut [f32],
     ) {
         let drops = dropout.threshold() != 0;
         let scale = s.splat(dropout.scale());
@@ -233,7 +234,7 @@ kernel! {
                 c += S::LANES;
             }
         }
-        // the block is still in the second cache
+        // the block is still in the second-level cache
         if !sums.is_empty() {
             add_columns(s, Values(grad), grad.len() / sums.len(), sums);
         }
@@ -247,7 +248,7 @@ mod tests {
     use crate::{Matrix, backend::cpu::Level};
 
     #[test]
-    fn the_mask_is_that_of_the_definition() {
+    fn vector_masks_match_the_definition() {
         let dropout = Dropout { p: 0.4, key: 0x1234_5678_9abc };
         for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
             let mut x = Matrix::from_slice(20, 37, &[1.0; 20 * 37]);

@@ -1,8 +1,8 @@
-//! The factors of a dense product in memory.
+//! Factors of a dense product in memory.
 
 use crate::backend::Side;
 
-/// The factors of a product with inner dimension `k` and `n` columns.
+/// Factors of a product with inner dimension `k` and `n` columns.
 #[derive(Clone, Copy)]
 pub(super) struct Factors<'a> {
     pub(super) a: &'a [f32],

@@ -1,16 +1,16 @@
 //! Dense products: in f32 by the `gemm` crate, in bf16 by `gemm_bf16`.
 //!
-//! The crate computes serially; how a product is cut into such calls is decided here, by its shape
-//! alone, so the result cannot depend on the number of threads:
+//! The crate computes serially. The split of a product into such calls is decided here, by its
+//! shape alone, so the result does not depend on the number of threads:
 //!
 //! - by rows of the result, and
-//! - where a weight gradient reduces over many rows into a small result, by the inner dimension:
-//!   every part gets a result of its own, and these are added in order. The library alone does not
-//!   gain from a second thread there (256 x 100k x 47: 166 and 164 GFLOP/s), and short sums are
-//!   also the more exact ones.
+//! - by the inner dimension, if a weight gradient reduces over many rows into a small result: every
+//!   part writes a separate result, and these are added in order. The library alone does not gain
+//!   from a second thread there (256 x 100k x 47: 166 and 164 GFLOP/s), and short sums are also
+//!   more accurate.
 //!
-//! A machine without instructions for bf16 rounds the factors to it and multiplies in f32: the same
-//! products, slower.
+//! On a machine without bf16 instructions, the factors are rounded to bf16 and multiplied in f32:
+//! the same products, slower.
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ use super::{
     parallel::{Chunks, Rows},
     rows::elements,
     scratch,
-    split_sum::{PARTIALS, add_parts, parts},
+    split_sum::{MAX_PARTIALS, add_parts, parts},
 };
 use crate::{
     ViewMut,
@@ -33,15 +33,15 @@ use crate::{
     },
 };
 
-/// Multiplications in a piece of work: about a tenth of a millisecond.
+/// Multiplications per task: about a tenth of a millisecond.
 const GRAIN: usize = 8 << 20;
-/// Rows of the result in a piece, where pieces of [`GRAIN`] would have fewer and there are so many
-/// pieces: every call packs the other factor anew, which took a quarter of the time of 8000 x 512 x
-/// 512 in pieces of 48 rows.
-const ROWS: usize = 192;
-const PIECES: usize = 32;
-/// Inner length from which a cut along it pays, and the shortest part.
-const LONG: usize = 4096;
+/// Minimum rows of the result per task, for products of at least [`ROW_TASKS`] such tasks, even if
+/// [`GRAIN`] alone would give fewer rows. Every call packs the other factor again, which took a
+/// quarter of the time of 8000 x 512 x 512 in tasks of 48 rows.
+const TASK_ROWS: usize = 192;
+const ROW_TASKS: usize = 32;
+/// Minimum length of a part of the inner dimension.
+const MIN_PART_LEN: usize = 4096;
 
 /// A factor: `data[i * rs + j * cs]`.
 #[derive(Clone, Copy)]
@@ -52,7 +52,7 @@ pub(super) struct Factor<'a> {
 }
 
 impl<'a> Factor<'a> {
-    /// Stored as it is or transposed, in rows of `stride` values.
+    /// Creates a factor from rows of `stride` values, as stored or transposed.
     pub(super) fn new(data: &'a [f32], side: Side, stride: usize) -> Self {
         match side {
             Side::Plain => Self { data, rs: stride, cs: 1 },
@@ -60,18 +60,18 @@ impl<'a> Factor<'a> {
         }
     }
 
-    /// Element (`i`, `j`) on.
+    /// The factor from element (`i`, `j`) on.
     pub(super) fn from(self, i: usize, j: usize) -> Self {
         Self { data: &self.data[i * self.rs + j * self.cs..], ..self }
     }
 }
 
-/// `c = beta c + a b`, serially: `m x k` by `k x n`; the rows of `c` are `stride` apart.
+/// Computes `c = beta c + a b` serially: `m x k` by `k x n`; the rows of `c` are `stride` apart.
 pub(super) fn product(a: Factor, b: Factor, [m, n, k]: [usize; 3], beta: f32, c: &mut [f32], stride: usize) {
     assert!((m - 1) * a.rs + (k - 1) * a.cs < a.data.len());
     assert!((k - 1) * b.rs + (n - 1) * b.cs < b.data.len());
     assert!((m - 1) * stride + n <= c.len() && n <= stride);
-    // SAFETY: the last element of each matrix is inside its slice, by the lines above.
+    // SAFETY: the assertions above ensure that the last element of each matrix is inside its slice.
     unsafe {
         gemm::gemm(
             m,
@@ -97,13 +97,12 @@ pub(super) fn product(a: Factor, b: Factor, [m, n, k]: [usize; 3], beta: f32, c:
     }
 }
 
-/// The product of factors rounded to `precision`.
+/// Product of factors rounded to `precision`.
 pub(super) fn gemm(precision: Precision, op: Gemm) {
     gemm_then(precision, op, |_, _| {});
 }
 
-/// [`gemm`], and then `finish` on every run of rows of `c` (which are never cut), as soon as it is
-/// there.
+/// [`gemm`], followed by `finish` on every run of complete rows of `c`, as soon as it is computed.
 pub(super) fn gemm_then(precision: Precision, op: Gemm, finish: impl Fn(Range<usize>, &mut [f32]) + Sync) {
     let [m, n, k] = op.size();
     let Gemm { a: (a, side_a), b: (b, side_b), beta, c } = op;
@@ -123,14 +122,14 @@ pub(super) fn gemm_then(precision: Precision, op: Gemm, finish: impl Fn(Range<us
     match precision {
         Precision::F32 => by_library(Factors { a, side_a, b, side_b, k, n }, beta, c, finish),
         Precision::Bf16 => {
-            let (mut room_a, mut room_b) = (scratch::take(a.len()), scratch::take(b.len()));
-            let (a, b) = (rounded(a, &mut room_a), rounded(b, &mut room_b));
+            let (mut scratch_a, mut scratch_b) = (scratch::take(a.len()), scratch::take(b.len()));
+            let (a, b) = (rounded(a, &mut scratch_a), rounded(b, &mut scratch_b));
             by_library(Factors { a, side_a, b, side_b, k, n }, beta, c, finish);
         }
     }
 }
 
-/// All factors are rounded to `precision`. In bf16 `b` is packed once.
+/// Weight gradients of factors rounded to `precision`. In bf16, `b` is packed once.
 pub(super) fn weight_gradients(precision: Precision, op: WeightGradients) {
     #[cfg(target_arch = "x86_64")]
     if precision == Precision::Bf16 && precision.is_native() {
@@ -151,9 +150,9 @@ pub(super) fn weight_gradients(precision: Precision, op: WeightGradients) {
     op.products().into_iter().for_each(|product| gemm(precision, product));
 }
 
-/// The values rounded to bf16, in `room`.
-fn rounded<'r>(x: &[f32], room: &'r mut [f64]) -> &'r [f32] {
-    let out = &mut bytemuck::cast_slice_mut::<f64, f32>(room)[..x.len()];
+/// Values rounded to bf16, in `scratch`.
+fn rounded<'r>(x: &[f32], scratch: &'r mut [f64]) -> &'r [f32] {
+    let out = &mut bytemuck::cast_slice_mut::<f64, f32>(scratch)[..x.len()];
     elements(out, 1, |first, out| {
         for (out, &x) in out.iter_mut().zip(&x[first..]) {
             *out = bf16::from_f32(x).to_f32();
@@ -171,12 +170,12 @@ fn by_library(
     let m = c.len() / n;
     let stride = |side, plain, transposed| if side == Side::Plain { plain } else { transposed };
     let (a, b) = (Factor::new(a, side_a, stride(side_a, k, m)), Factor::new(b, side_b, stride(side_b, n, k)));
-    if side_a == Side::Transposed && k >= 2 * LONG && m * n <= PARTIALS / 2 {
+    if side_a == Side::Transposed && k >= 2 * MIN_PART_LEN && m * n <= MAX_PARTIALS / 2 {
         by_inner(a, b, k, m, n, beta, c);
         finish(0..m, c);
     } else {
-        // whole tiles of any kernel, of at least `GRAIN` multiplications
-        let packed = ROWS.min(m.div_ceil(PIECES));
+        // whole tiles of any kernel, with at least `GRAIN` multiplications
+        let packed = TASK_ROWS.min(m.div_ceil(ROW_TASKS));
         let len = (GRAIN / (n * k)).max(m.div_ceil(256)).max(packed).next_multiple_of(48);
         let chunks = Chunks::of(m, len);
         chunks.each(Rows { data: c, width: n }, &mut [], |rows, c, _: &mut [()]| {
@@ -188,7 +187,7 @@ fn by_library(
 
 fn by_inner(a: Factor, b: Factor, k: usize, m: usize, n: usize, beta: f32, c: &mut [f32]) {
     let size = m * n;
-    let chunks = Chunks::of(k, k.div_ceil(parts(k, LONG / 2).min(PARTIALS / size)));
+    let chunks = Chunks::of(k, k.div_ceil(parts(k, MIN_PART_LEN / 2).min(MAX_PARTIALS / size)));
     let mut scratch = scratch::take((chunks.count() * size).div_ceil(2));
     let partials = &mut bytemuck::cast_slice_mut::<f64, f32>(&mut scratch)[..chunks.count() * size];
     chunks.each((), partials, |inner: Range<usize>, (), partial| {

@@ -1,28 +1,41 @@
-//! Dense products in bf16, by the instructions of AVX-512 BF16: factors are rounded on the way in,
-//! sums are f32.
+//! Dense products in bf16 by the instructions of AVX-512 BF16: factors are rounded when they are
+//! packed, and sums are f32.
 //!
-//! `vdpbf16ps` multiplies *pairs*: two bf16 that are neighbours along the inner dimension, 32 bits.
+//! # Algorithm
+//!
+//! `vdpbf16ps` multiplies *pairs* of 32 bits: two bf16 that are adjacent along the inner dimension.
 //! Factors are packed into such pairs:
 //!
 //! - the right factor once, in panels of 16 columns: `[block][panel][pair][16]`, where a block is
 //!   [`DEPTH`] pairs of the inner dimension;
-//! - of the left factor, [`ROWS`] rows at a time, into the innermost cache, where they meet all
-//!   panels;
-//! - a tile of the result, 12 rows by 2 panels (8 by 3 where three are left: 47 classes; 24 by 1),
-//!   stays in 24 registers for a whole block.
+//! - the left factor, [`ROWS`] rows at a time, into the innermost cache, where they are multiplied
+//!   by all panels;
+//! - a tile of the result, 12 rows by 2 panels (8 by 3 if three panels remain, for example for 47
+//!   classes; 24 by 1), stays in 24 registers for a whole block.
 //!
-//! Where the left factor is transposed (a weight gradient), the inner dimension is long and the
-//! result small: the inner dimension is cut into parts, each with a result of its own, and these
-//! are added in order. Both factors' rows are packed two by two, [`LONG_DEPTH`] pairs at a time,
-//! which the second cache holds.
+//! If the left factor is transposed (a weight gradient), the inner dimension is long and the result
+//! small. The inner dimension is then split into parts, each with a separate result, and these are
+//! added in order. The rows of both factors are packed in pairs, [`LONG_DEPTH`] pairs at a time,
+//! which fit the second-level cache.
 //!
-//! Sums run over one block; blocks and then parts are added to each other, so that no sum is long.
-//! (Goto and van de Geijn, *Anatomy of High-Performance Matrix Multiplication*, ACM TOMS 2008,
-//! without its outermost loop: `n` is at most some hundreds here.)
+//! Sums run over one block; blocks, and then parts, are added to each other, so that no sum is
+//! long.
 //!
-//! N.B. The same code with single f32 in place of pairs, and `vfmadd`, was 0-7 % faster than the
-//! `gemm` crate where a plain product is 256 wide, 8-10 % slower on weight gradients and 26-33 % on
-//! 47 columns: f32 stays with the crate.
+//! # Source
+//!
+//! Goto and van de Geijn, *Anatomy of High-Performance Matrix Multiplication*, ACM TOMS 2008.
+//!
+//! # Cost
+//!
+//! `m n k` multiplications, 32 per instruction, and one pass over each factor to pack it.
+//!
+//! # Deviations
+//!
+//! The outermost loop of the source is omitted, because `n` is at most a few hundred here.
+//!
+//! The same code with single f32 in the place of pairs, and `vfmadd`, was 0-7 % faster than the
+//! `gemm` crate for plain products of width 256, 8-10 % slower for weight gradients and 26-33 %
+//! slower for 47 columns, so f32 uses the crate.
 
 use std::{
     arch::x86_64::*,
@@ -35,7 +48,7 @@ use super::{
     level::{Isa, Level},
     parallel::{Chunks, Rows},
     scratch,
-    split_sum::{PARTIALS, add_parts, parts},
+    split_sum::{MAX_PARTIALS, add_parts, parts},
 };
 use crate::backend::Side;
 
@@ -43,25 +56,25 @@ use crate::backend::Side;
 const ROWS: usize = 24;
 /// Pairs in a block of the inner dimension.
 const DEPTH: usize = 256;
-/// From one packed row of the left factor to the next, in pairs: not a power of two, or the rows
-/// would fall on the same lines of the cache.
+/// Distance between packed rows of the left factor, in pairs: not a power of two, so that the rows
+/// do not map to the same cache lines.
 const STRIDE: usize = DEPTH + 16;
-/// Pairs in a block where the left factor is transposed.
+/// Pairs in a block if the left factor is transposed.
 const LONG_DEPTH: usize = 128;
-/// Multiplications in a piece of work: some tens of microseconds.
+/// Multiplications per task: some tens of microseconds.
 const GRAIN: usize = 8 << 20;
-/// A cache line, in the values of [`scratch`].
+/// Length of a cache line in values of [`scratch`].
 const LINE: usize = 8;
 
-/// Whether this machine has the instructions, within what [`super::with_level`] allows.
+/// Returns true if this machine has the instructions and [`super::with_level`] allows them.
 pub(super) fn is_available() -> bool {
     Isa::current().level() == Level::Avx512 && is_x86_feature_detected!("avx512bf16")
 }
 
-/// `c = beta c + a b`, where `c` has `n` columns; no dimension is 0.
+/// Computes `c = beta c + a b`, where `c` has `n` columns. All dimensions must be at least 1.
 ///
 /// # Panics
-/// The machine lacks the instructions, or a factor is of another length.
+/// The machine lacks the instructions, or a factor has the wrong length.
 pub(super) fn gemm(
     factors: Factors,
     beta: f32,
@@ -80,7 +93,7 @@ pub(super) fn gemm(
     }
 }
 
-/// By rows of the result.
+/// Splits the product by rows of the result.
 fn by_rows(
     Factors { a, b, side_b, k, n, .. }: Factors,
     beta: f32,
@@ -102,11 +115,11 @@ fn by_rows(
     });
 }
 
-/// `c[i] = beta c[i] + a[i]^T b`, where `a[i]` has `widths[i]` columns and `b` has `n`; no
-/// dimension is 0.
+/// Computes `c[i] = beta c[i] + a[i]^T b`, where `a[i]` has `widths[i]` columns and `b` has `n`.
+/// All dimensions must be at least 1.
 ///
 /// # Panics
-/// The machine lacks the instructions, or a factor is of another length.
+/// The machine lacks the instructions, or a factor has the wrong length.
 pub(super) fn weight_gradients(
     a: [&[f32]; 2],
     widths: [usize; 2],
@@ -121,10 +134,10 @@ pub(super) fn weight_gradients(
     by_inner([columns(0), columns(1)], Columns { data: b, width: n }, k, beta, c);
 }
 
-/// Where left factors are transposed: by parts of the inner dimension.
+/// Splits products with transposed left factors by parts of the inner dimension.
 fn by_inner<const N: usize>(a: [Columns; N], b: Columns, k: usize, beta: f32, c: [&mut [f32]; N]) {
     let size: usize = c.iter().map(|c| c.len()).sum();
-    let parts = parts(k, 4096).min(PARTIALS / size).max(1);
+    let parts = parts(k, 4096).min(MAX_PARTIALS / size).max(1);
     let chunks = Chunks::of(k, k.div_ceil(parts).next_multiple_of(2));
     let mut memory = scratch::take((chunks.count() * size).div_ceil(2));
     let partials = &mut bytemuck::cast_slice_mut::<f64, f32>(&mut memory)[..chunks.count() * size];
@@ -142,49 +155,49 @@ fn by_inner<const N: usize>(a: [Columns; N], b: Columns, k: usize, beta: f32, c:
     }
 }
 
-/// `len` pairs from the first cache line on.
+/// The first `len` pairs from the first cache line on.
 fn pairs(memory: &mut [f64], len: usize) -> &mut [u32] {
     let pairs: &mut [u32] = bytemuck::cast_slice_mut(memory);
     let skip = pairs.as_ptr().align_offset(64);
     &mut pairs[skip..skip + len]
 }
 
-/// The lowest `n` of 16 lanes.
+/// Mask of the lowest `n` of 16 lanes.
 #[inline(always)]
 fn lanes(n: usize) -> __mmask16 {
     ((1u32 << n.min(16)) - 1) as __mmask16
 }
 
-/// The first `len` (or 16, if less) values at `x`, then zeros.
+/// The first `min(len, 16)` values at `x`, then zeros.
 ///
 /// # Safety
-/// The machine has AVX-512, and the values may be read.
+/// The machine has AVX-512, and the values are readable.
 #[inline(always)]
 unsafe fn load(x: *const f32, len: usize) -> __m512 {
-    // SAFETY: the caller's promise; lanes that are off are not read.
+    // SAFETY: by the caller's guarantee; masked lanes are not read.
     unsafe { if len >= 16 { _mm512_loadu_ps(x) } else { _mm512_maskz_loadu_ps(lanes(len), x) } }
 }
 
-/// Pairs of 32 values that follow each other.
+/// Pairs of 32 consecutive values.
 ///
 /// # Safety
 /// The machine has the instructions.
 #[inline(always)]
 unsafe fn along(low: __m512, high: __m512) -> __m512i {
-    // SAFETY: the caller's promise; both types are 512 bits that any value fits.
+    // SAFETY: by the caller's guarantee; both types are 512 bits for which any value is valid.
     unsafe { transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(high, low)) }
 }
 
-/// Packs the `len` values at `x` into pairs, and asks for those `ahead` of them.
+/// Packs the `len` values at `x` into pairs, and prefetches the values `ahead` of them.
 ///
 /// # Safety
-/// The machine has the instructions; the values may be read, and `out` has room for `len` values,
+/// The machine has the instructions; the values are readable, and `out` is valid for `len` values,
 /// rounded up to a multiple of 32.
 #[inline(always)]
 unsafe fn pack_along(x: *const f32, len: usize, ahead: usize, out: *mut u32) {
     for at in (0..len).step_by(32) {
         let left = len - at;
-        // SAFETY: the caller's promise; a prefetch does not fault.
+        // SAFETY: by the caller's guarantee; a prefetch does not fault.
         unsafe {
             let from = x.add(at);
             _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(ahead).cast());
@@ -195,16 +208,16 @@ unsafe fn pack_along(x: *const f32, len: usize, ahead: usize, out: *mut u32) {
     }
 }
 
-/// Packs `depth` rows of `cols` values into pairs of values below each other, in panels of `P`
+/// Packs `depth` rows of `cols` values into pairs of vertically adjacent values, in panels of `P`
 /// columns: `[panel][pair][P]`.
 ///
 /// # Safety
-/// The machine has the instructions; the rows may be read from `x` on, and `out` has room for
+/// The machine has the instructions; the rows are readable from `x` on, and `out` is valid for
 /// `cols`, rounded up to panels, times the pairs of `depth`.
 #[inline(always)]
 unsafe fn pack_across<const P: usize>(x: *const f32, depth: usize, cols: usize, out: *mut u32) {
     let count = depth.div_ceil(2);
-    // SAFETY: the caller's promise; lanes beyond the row and beyond the panel are off.
+    // SAFETY: by the caller's guarantee; lanes beyond the row and beyond the panel are masked.
     unsafe {
         // 0, 16, 1, 17, ...
         let iota = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -238,7 +251,7 @@ unsafe fn pack_across<const P: usize>(x: *const f32, depth: usize, cols: usize, 
 /// The machine has the instructions.
 ///
 /// # Panics
-/// A slice is of another length.
+/// A slice has the wrong length.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
 unsafe fn pack_right(b: &[f32], side: Side, k: usize, n: usize, out: &mut [u32]) {
     let panels = n.div_ceil(16);
@@ -264,21 +277,21 @@ unsafe fn pack_right(b: &[f32], side: Side, k: usize, n: usize, out: &mut [u32])
     }
 }
 
-/// Rows of `c = beta c + a b`, `b` packed by [`pack_right`].
+/// Computes rows of `c = beta c + a b`, with `b` packed by [`pack_right`].
 ///
 /// # Safety
 /// The machine has the instructions.
 ///
 /// # Panics
-/// A slice is of another length.
+/// A slice has the wrong length.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
 unsafe fn multiply(a: &[f32], b: &[u32], k: usize, n: usize, beta: f32, c: &mut [f32]) {
-    /// The packed left factor.
+    /// Packed left factor.
     #[repr(align(64))]
     struct Left([u32; ROWS * STRIDE]);
     let panels = n.div_ceil(16);
     assert!(a.len() * n == c.len() * k && b.len() == k.div_ceil(2) * panels * 16);
-    // zeros: the rows of a tile beyond the last are computed too
+    // zeros, because rows of a tile beyond the last are computed too
     let mut left = Left([0; ROWS * STRIDE]);
     let left = left.0.as_mut_ptr();
     for (a, c) in a.chunks(ROWS * k).zip(c.chunks_mut(ROWS * n)) {
@@ -286,8 +299,8 @@ unsafe fn multiply(a: &[f32], b: &[u32], k: usize, n: usize, beta: f32, c: &mut 
         for start in (0..k).step_by(2 * DEPTH) {
             let depth = (2 * DEPTH).min(k - start);
             let count = depth.div_ceil(2);
-            // SAFETY: `start + depth <= k`, so that the values are inside each row; a packed row
-            // has room for a block; the panels of a block are `count * panels * 16` pairs.
+            // SAFETY: `start + depth <= k`, so the values are inside each row; a packed row is as
+            // long as a block; the panels of a block are `count * panels * 16` pairs.
             unsafe {
                 for r in 0..rows {
                     pack_along(a[r * k + start..].as_ptr(), depth, ROWS * k, left.add(r * STRIDE));
@@ -301,21 +314,21 @@ unsafe fn multiply(a: &[f32], b: &[u32], k: usize, n: usize, beta: f32, c: &mut 
     }
 }
 
-/// A factor of a product over its rows.
+/// Factor of a product over its rows.
 #[derive(Clone, Copy)]
 struct Columns<'a> {
     data: &'a [f32],
     width: usize,
 }
 
-/// `c` = the product of `a` transposed and `b` over the rows `range` of both. `packed` is room for
-/// [`LONG_DEPTH`] pairs of both factors' columns, rounded up to [`ROWS`] and 16.
+/// Computes `c`, the product of `a` transposed and `b` over the rows `range` of both. `packed` is
+/// scratch for [`LONG_DEPTH`] pairs of both factors' columns, rounded up to [`ROWS`] and 16.
 ///
 /// # Safety
 /// The machine has the instructions.
 ///
 /// # Panics
-/// A slice is of another length.
+/// A slice has the wrong length.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
 unsafe fn multiply_transposed<const N: usize>(
     a: [Columns; N],
@@ -334,13 +347,13 @@ unsafe fn multiply_transposed<const N: usize>(
         let depth = (2 * LONG_DEPTH).min(range.end - start);
         let count = depth.div_ceil(2);
         let beta = if start == range.start { 0.0 } else { 1.0 };
-        // SAFETY: the rows are inside, by the lines above, and so is what is packed of them.
+        // SAFETY: the assertions above ensure that the rows, and their packed pairs, are inside.
         unsafe { pack_across::<16>(b.data[start * n..].as_ptr(), depth, n, right.as_mut_ptr()) };
         let mut c = &mut c[..];
         for a in &a {
             let m = a.width;
             let (own, rest) = c.split_at_mut(m * n);
-            // SAFETY: as above; a factor's rows of `c` are its own.
+            // SAFETY: as above; each factor has separate rows of `c`.
             unsafe {
                 pack_across::<ROWS>(a.data[start * m..].as_ptr(), depth, m, left.as_mut_ptr());
                 for first in (0..m).step_by(ROWS) {
@@ -355,7 +368,7 @@ unsafe fn multiply_transposed<const N: usize>(
     }
 }
 
-/// What a tile reads and writes.
+/// Inputs and outputs of a tile.
 #[derive(Clone, Copy)]
 struct Tile {
     /// Packed rows.
@@ -366,24 +379,24 @@ struct Tile {
     count: usize,
     beta: f32,
     c: *mut f32,
-    /// Columns of `c`.
+    /// Number of columns of `c`.
     n: usize,
-    /// Of them, those from the tile on.
+    /// Number of those columns from the tile on.
     n_left: usize,
 }
 
-/// Packed rows of the left factor with all panels of a block: the first `rows` (at most [`ROWS`])
-/// rows of `c`.
+/// Multiplies packed rows of the left factor by all panels of a block, for the first `rows` (at
+/// most [`ROWS`]) rows of `c`.
 ///
 /// # Safety
-/// The machine has the instructions. `a` holds [`ROWS`] rows of pairs: `ROW` from row to row,
-/// `PAIR` from pair to pair; `b` the panels of all columns; `c` the rows.
+/// The machine has the instructions. `a` holds [`ROWS`] rows of pairs, `ROW` apart from row to row
+/// and `PAIR` from pair to pair; `b` the panels of all columns; `c` the rows.
 #[inline(always)]
 unsafe fn all_panels<const ROW: usize, const PAIR: usize>(job: Tile, rows: usize) {
     let panels = job.n.div_ceil(16);
     let mut j = 0;
     while j < panels {
-        // SAFETY: the panels from `j` on are inside, as many as a tile takes, and so are their
+        // SAFETY: the panels from `j` on are inside, as many as a tile reads, and so are their
         // columns of `c`.
         unsafe {
             let (b, c) = (job.b.add(j * job.count * 16), job.c.add(j * 16));
@@ -397,7 +410,7 @@ unsafe fn all_panels<const ROW: usize, const PAIR: usize>(job: Tile, rows: usize
                     tiles::<8, 3, ROW, PAIR>(job, rows);
                     j += 3;
                 }
-                // 100 columns of a weight gradient leave 4 rows
+                // the 100 columns of a weight gradient leave 4 rows
                 _ => {
                     let whole = if rows % 12 <= 4 { rows - rows % 12 } else { rows };
                     tiles::<12, 2, ROW, PAIR>(job, whole);
@@ -412,14 +425,14 @@ unsafe fn all_panels<const ROW: usize, const PAIR: usize>(job: Tile, rows: usize
     }
 }
 
-/// The rows by `V` panels, `R` (a divisor of [`ROWS`]) rows at a time.
+/// Multiplies the rows by `V` panels, `R` (a divisor of [`ROWS`]) rows at a time.
 ///
 /// # Safety
-/// As for [`all_panels`], of `V` panels.
+/// As for [`all_panels`], for `V` panels.
 #[inline(always)]
 unsafe fn tiles<const R: usize, const V: usize, const ROW: usize, const PAIR: usize>(job: Tile, rows: usize) {
     for r in (0..rows).step_by(R) {
-        // SAFETY: the caller's promise; `R` divides `ROWS`, so that all rows of the tile are in
+        // SAFETY: by the caller's guarantee; `R` divides `ROWS`, so all rows of the tile are in
         // `a`.
         unsafe {
             let (a, c) = (job.a.add(r * ROW), job.c.add(r * job.n));
@@ -428,14 +441,14 @@ unsafe fn tiles<const R: usize, const V: usize, const ROW: usize, const PAIR: us
     }
 }
 
-/// One tile, in registers; its first `rows` rows are written.
+/// Computes one tile in registers and writes its first `rows` rows.
 ///
 /// # Safety
 /// As for [`tiles`].
 #[inline(always)]
 unsafe fn tile<const R: usize, const V: usize, const ROW: usize, const PAIR: usize>(job: Tile, rows: usize) {
-    // SAFETY: the caller's promise; lanes beyond the last column are off; the casts are between
-    // types of 512 bits that any value fits.
+    // SAFETY: by the caller's guarantee; lanes beyond the last column are masked; the casts are
+    // between types of 512 bits for which any value is valid.
     unsafe {
         let mut acc = [[_mm512_setzero_ps(); V]; R];
         for p in 0..job.count {

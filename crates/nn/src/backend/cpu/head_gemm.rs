@@ -1,8 +1,8 @@
-//! Dense products head by head: each head's columns of the factors and of the result are matrices
+//! Dense products head by head. Each head's columns of the factors and of the result are matrices
 //! inside larger ones, so nothing is copied.
 //!
-//! Cut as [`super::gemm`] cuts, by shape alone. With several heads in f32 at every precision: the
-//! factors are small.
+//! Products are split as in [`super::gemm`], by shape alone. With several heads they use f32 at
+//! every precision, because the factors are small.
 
 use super::{
     gemm::{Factor, gemm, product},
@@ -15,10 +15,10 @@ use crate::backend::{
     ops::{Gemm, HeadGemm},
 };
 
-/// Multiplications in a piece of work: about a tenth of a millisecond.
+/// Multiplications per task: about a tenth of a millisecond.
 const GRAIN: usize = 8 << 20;
-/// The shortest part of an inner dimension that is cut.
-const LONG: usize = 1024;
+/// Minimum length of a part of the inner dimension.
+const MIN_PART_LEN: usize = 1024;
 
 pub(super) fn head_gemm(precision: Precision, op: HeadGemm) {
     let ([of_a, of_b, _], [m, n, k]) = (op.widths(), op.size());
@@ -40,7 +40,7 @@ pub(super) fn head_gemm(precision: Precision, op: HeadGemm) {
         (Factor::new(of_a, side_a, a.num_cols()), Factor::new(of_b, side_b, b.num_cols()))
     };
     if side_a == Side::Plain {
-        // whole tiles of any kernel, of at least `GRAIN` multiplications
+        // whole tiles of any kernel, with at least `GRAIN` multiplications
         let len = (GRAIN / (stride * k)).max(m.div_ceil(256)).next_multiple_of(48);
         Chunks::of(m, len).each(Rows { data: c, width: stride }, &mut [], |rows, c, _: &mut [()]| {
             for h in 0..heads {
@@ -51,9 +51,9 @@ pub(super) fn head_gemm(precision: Precision, op: HeadGemm) {
         });
         return;
     }
-    // a small result of long sums: every part of them gets a result of its own
+    // a small result of long sums: every part of them writes a separate result
     let size = c.len();
-    let chunks = Chunks::new(k, LONG);
+    let chunks = Chunks::new(k, MIN_PART_LEN);
     let mut scratch = scratch::take((chunks.count() * size).div_ceil(2));
     let partials = &mut bytemuck::cast_slice_mut::<f64, f32>(&mut scratch)[..chunks.count() * size];
     chunks.each((), partials, |inner, (), partial| {

@@ -1,4 +1,4 @@
-//! Rows seen as `heads` runs of columns: dot products with one vector per head, and means over
+//! Rows as `heads` adjacent column ranges: dot products with one vector per head, and means over
 //! heads.
 
 use super::{
@@ -65,9 +65,10 @@ kernel! {
         }
     }
 
-    /// `z_grad += grad a`, `sums += grad z`.
+    /// Computes `z_grad += grad a`, `sums += grad z`.
     fn dot_back_rows[](
-        s: S, z: &[f32], a: &[f32], heads: usize, width: usize, grad: &[f32], z_grad: &mut [f32], sums: &mut [f32],
+        s: S, z: &[f32], a: &[f32], heads: usize, width: usize, grad: &[f32], z_grad: &mut [f32],
+        sums: &mut [f32],
     ) {
         if width == 0 {
             return;

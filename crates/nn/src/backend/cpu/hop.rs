@@ -1,4 +1,4 @@
-//! Aggregation of some columns, while the others stay: a hop of MixHop's layer.
+//! Aggregation of some columns and copy of the others: a hop of MixHop's layer.
 
 use std::ops::Range;
 
@@ -12,8 +12,8 @@ use crate::backend::{
     ops::{Hop, HopTransposed},
 };
 
-/// A sum over edges for the columns from `first` on. Those before are `src[ids[v]]`, or `src[v]`
-/// where there are no ids, in the first `stay` rows, and zeros in the others.
+/// Sum over edges for the columns from `first` on. The columns before are `src[ids[v]]`, or
+/// `src[v]` without ids, in the first `stay` rows, and zeros in the others.
 #[derive(Clone, Copy)]
 pub(super) struct Columns<'a, W> {
     sum: Sum<'a, W>,

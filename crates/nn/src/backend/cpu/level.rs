@@ -1,14 +1,14 @@
-//! Which instructions the kernels use, chosen at run time.
+//! Instruction sets of the kernels, chosen at run time.
 //!
-//! [`kernel!`] makes one function per set of instructions from one generic body, and one that
-//! picks among them. Everything the body calls must be `inline(always)`.
+//! [`kernel!`] generates one function per instruction set from one generic body, and a function
+//! that dispatches to them. Everything that the body calls must be `inline(always)`.
 
 use std::cell::Cell;
 
-/// A set of instructions that the kernels are compiled for.
+/// Instruction set that the kernels are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// What every machine has.
+    /// Instructions of every machine.
     Portable,
     /// AVX2, FMA and F16C: x86-64 since 2013.
     Avx2,
@@ -17,10 +17,10 @@ pub enum Level {
 }
 
 impl Level {
-    /// All, the plainest first.
+    /// All levels, from the lowest.
     pub const ALL: [Self; 3] = [Self::Portable, Self::Avx2, Self::Avx512];
 
-    /// Whether this machine has the instructions.
+    /// Returns true if this machine has the instructions.
     pub fn is_available(self) -> bool {
         match self {
             Self::Portable => true,
@@ -43,14 +43,14 @@ impl Level {
         }
     }
 
-    /// The best this machine has.
+    /// Highest level of this machine.
     pub fn best() -> Self {
-        // detection itself is cached by the standard library
+        // the standard library caches the detection
         *Self::ALL
             .iter()
             .rev()
             .find(|level| level.is_available())
-            .expect("the portable level is always there")
+            .expect("the portable level is always available")
     }
 }
 
@@ -58,14 +58,14 @@ thread_local! {
     static FORCED: Cell<Option<Level>> = const { Cell::new(None) };
 }
 
-/// Runs `f` with the operations that it calls on this thread held to `level`: for tests and
-/// measurements. (Dense products choose for themselves.)
+/// Runs `f` with the operations that it calls on this thread limited to `level`, for tests and
+/// measurements. (Dense products in f32 choose their instructions themselves.)
 ///
 /// # Panics
 /// The machine lacks the instructions ([`Level::is_available`]).
 pub fn with_level<T>(level: Level, f: impl FnOnce() -> T) -> T {
-    assert!(level.is_available(), "this machine has no {level:?}");
-    /// Undoes it, also where `f` panics.
+    assert!(level.is_available(), "this machine lacks {level:?}");
+    /// Restores the previous level, even if `f` panics.
     struct Restore(Option<Level>);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -76,12 +76,12 @@ pub fn with_level<T>(level: Level, f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// A [`Level`] that this machine has: made by detection only, so kernels may rely on it.
+/// A [`Level`] that this machine has. It is created only by detection, so kernels may rely on it.
 #[derive(Clone, Copy)]
 pub(crate) struct Isa(Level);
 
 impl Isa {
-    /// The best of this machine, or what [`with_level`] says.
+    /// The highest level of this machine, or that of [`with_level`].
     pub(crate) fn current() -> Self {
         Self(FORCED.get().unwrap_or_else(Level::best))
     }
@@ -102,8 +102,10 @@ macro_rules! kernel {
         $body:block
     )*) => {$(
         $(#[$meta])*
-        #[allow(clippy::too_many_arguments, reason = "the inner loop of an operation, its inputs and its outputs")]
-        pub(super) fn $name<$($generics)*>(isa: $crate::backend::cpu::level::Isa, $($arg: $ty),*) $(-> $out)? {
+        #[allow(clippy::too_many_arguments, reason = "an inner loop with its inputs and outputs")]
+        pub(super) fn $name<$($generics)*>(
+            isa: $crate::backend::cpu::level::Isa, $($arg: $ty),*
+        ) $(-> $out)? {
             use $crate::backend::cpu::simd::{Portable, Simd};
             #[inline(always)]
             fn body<$S: Simd, $($generics)*>($s: $S, $($arg: $ty),*) $(-> $out)? $body
@@ -123,7 +125,7 @@ macro_rules! kernel {
             }
 
             match isa.level() {
-                // SAFETY: an `Isa` is only made for what the machine has.
+                // SAFETY: an `Isa` is only created for a level of this machine.
                 #[cfg(target_arch = "x86_64")]
                 $crate::backend::cpu::level::Level::Avx512 => unsafe { avx512($($arg),*) },
                 // SAFETY: as above.
@@ -136,14 +138,14 @@ macro_rules! kernel {
 }
 pub(crate) use kernel;
 
-/// Asks for the cache lines of `len` values from `start` on, of which those inside `data` matter.
-/// A hint: any address is fine.
+/// Prefetches the cache lines of `len` values from `start` on, as far as they are inside `data`. A
+/// hint: any address is valid.
 #[inline(always)]
 pub(crate) fn prefetch<T>(data: &[T], start: usize, len: usize) {
     prefetch_at(data.as_ptr().wrapping_add(start), len);
 }
 
-/// As [`prefetch`], for `len` values from `first` on.
+/// [`prefetch`] for `len` values from `first` on.
 #[inline(always)]
 pub(crate) fn prefetch_at<T>(first: *const T, len: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -155,7 +157,7 @@ pub(crate) fn prefetch_at<T>(first: *const T, len: usize) {
             unsafe { _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(at).cast()) };
             at += 64 / size_of::<T>();
         }
-        // a row that does not start on a line ends on one more
+        // a row that does not start on a cache line ends on one more
         // SAFETY: as above.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(len.saturating_sub(1)).cast()) };
     }

@@ -12,16 +12,16 @@ use crate::{
     backend::ops::{SigmoidCrossEntropy, SoftmaxCrossEntropy},
 };
 
-/// Rows per chunk of a loss, at least.
+/// Minimum number of rows per chunk of a loss.
 const MIN_CHUNK: usize = 512;
-/// Rows whose logarithms are taken together.
+/// Rows whose logarithms are computed together.
 const GROUP: usize = 16;
 
 pub(super) fn softmax_cross_entropy(op: SoftmaxCrossEntropy) -> f64 {
     let SoftmaxCrossEntropy { logits, label, weight, scale, grad } = op;
     let (isa, cols, logits) = (Isa::current(), logits.num_cols(), logits.host());
     let chunks = Chunks::new(label.len(), MIN_CHUNK);
-    let mut losses = [0.0; Chunks::MOST];
+    let mut losses = [0.0; Chunks::MAX];
     let losses = &mut losses[..chunks.count()];
     chunks.each(Rows { data: grad.host(), width: cols }, losses, |range, grad, loss| {
         let logits = &logits[range.start * cols..range.end * cols];
@@ -35,7 +35,7 @@ pub(super) fn sigmoid_cross_entropy(op: SigmoidCrossEntropy) -> f64 {
     let SigmoidCrossEntropy { logits, target, weight, scale, grad } = op;
     let (isa, rows, cols, logits) = (Isa::current(), logits.num_rows(), logits.num_cols(), logits.host());
     let chunks = Chunks::new(rows, MIN_CHUNK);
-    let mut losses = [0.0; Chunks::MOST];
+    let mut losses = [0.0; Chunks::MAX];
     let losses = &mut losses[..chunks.count()];
     chunks.each(Rows { data: grad.host(), width: cols }, losses, |range, grad, loss| {
         let values = range.start * cols..range.end * cols;
@@ -47,7 +47,7 @@ pub(super) fn sigmoid_cross_entropy(op: SigmoidCrossEntropy) -> f64 {
 
 pub(super) fn softmax(x: ViewMut) {
     let (isa, rows, cols) = (Isa::current(), x.num_rows(), x.num_cols());
-    // some ten operations per value
+    // about ten operations per value
     parallel::rows(rows, 4 * cols, Rows { data: x.host(), width: cols }, |_, x| {
         softmax_rows(isa, cols, x.data);
     });
@@ -58,7 +58,7 @@ pub(super) fn sigmoid(x: ViewMut) {
     rows::elements(x.host(), 3, |_, x| sigmoid_elements(isa, x));
 }
 
-/// The largest value of a row.
+/// Maximum of a row.
 #[inline(always)]
 fn largest<S: Simd>(s: S, x: &[f32]) -> f32 {
     let lowest = s.splat(f32::NEG_INFINITY);
@@ -88,7 +88,7 @@ kernel! {
             let mut sum = s.splat(0.0);
             let mut c = 0;
             while c < cols {
-                // beyond the row e^-inf adds nothing
+                // beyond the row, e^-inf adds 0
                 let e = math::exp(s, s.sub(s.load_or(row, c, s.splat(f32::NEG_INFINITY)), max));
                 sum = s.add(sum, e);
                 s.store(row, c, e);
@@ -109,8 +109,8 @@ kernel! {
         let mut loss = 0.0;
         for first in (0..label.len()).step_by(GROUP) {
             let last = (first + GROUP).min(label.len());
-            // per row: sum of exponentials, weight, and the label's distance below the largest
-            // logit
+            // per row: sum of exponentials, weight, and the distance of the label's logit below the
+            // largest
             let (mut sums, mut weights, mut gaps) = ([1.0f32; GROUP], [0.0f32; GROUP], [0.0f32; GROUP]);
             for r in first..last {
                 let (x, grad) = (&logits[r * cols..][..cols], &mut grad[r * cols..][..cols]);
@@ -169,7 +169,7 @@ kernel! {
                 let mut t = [0.0f32; 16];
                 t.iter_mut().zip(&target[c..end]).for_each(|(t, &x)| *t = f32::from(x));
                 let t = s.load(&t, 0);
-                // beyond the row the loss of this logit is 0
+                // beyond the row, the loss of this logit is 0
                 let v = s.load_or(x, c, s.splat(f32::NEG_INFINITY));
                 let (p, small) = logistic(s, v);
                 let v = s.max(s.splat(f32::MIN), v);
@@ -202,7 +202,7 @@ mod tests {
     };
 
     #[test]
-    fn large_logits_stay_finite() {
+    fn large_logits_give_finite_losses() {
         let rows: [f32; 12] = [-1e30, -1e30, -1e30, -1e30, 1e30, -1e30, 3e38, 0.0, 88.0, -1e38, 0.0, 100.0];
         for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
             with_level(level, || {

@@ -1,16 +1,17 @@
-//! Exponential and logarithm of vectors, to about one unit in the last place.
+//! Exponential and logarithm of vectors, accurate to about one unit in the last place.
 
 use super::simd::Simd;
 
-/// 1.5 * 2^23: adding it rounds a small number to an integer and leaves that in the low bits.
+/// 1.5 * 2^23: adding it rounds a small number to an integer and leaves the integer in the low
+/// bits.
 const ROUND: f32 = 12_582_912.0;
 /// ln 2 in two parts, the first with so few bits that its small multiples are exact (Cody and
 /// Waite, 1980).
 const LN2_HIGH: f32 = 0.693_359_4;
 const LN2_LOW: f32 = (std::f64::consts::LN_2 - 0.693_359_375) as f32;
 
-/// `(q, p)` with `e^x = p + p q`, `p` a power of two and `e^r - 1 = q` for the rest
-/// `|r| <= ln(2) / 2`. The argument is held to [-87, 88].
+/// `(q, p)` with `e^x = p + p q`, where `p` is a power of two and `e^r - 1 = q` for the remainder
+/// `|r| <= ln(2) / 2`. The argument is clamped to [-87, 88].
 #[inline(always)]
 fn exp_parts<S: Simd>(s: S, x: S::F) -> (S::F, S::F) {
     let x = s.min(s.splat(88.0), s.max(s.splat(-87.0), x));
@@ -18,13 +19,13 @@ fn exp_parts<S: Simd>(s: S, x: S::F) -> (S::F, S::F) {
     let n = s.sub(shifted, s.splat(ROUND));
     let r = s.mul_add(n, s.splat(-LN2_HIGH), x);
     let r = s.mul_add(n, s.splat(-LN2_LOW), r);
-    // the series of e^r - 1 up to r^7, whose rest is below 6e-9 of r
+    // series of e^r - 1 up to r^7; the remainder is below 6e-9 of r
     let mut q = s.splat(1.0 / 5040.0);
     for inverse in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5] {
         q = s.mul_add(q, r, s.splat(inverse));
     }
     let q = s.mul_add(s.mul(q, r), r, r);
-    // the low bits of `shifted` are n: into the exponent with them
+    // the low bits of `shifted` are n: move them into the exponent
     let p = s.float(s.add_u(s.shl(s.bits(shifted), 23), s.splat_u(127 << 23)));
     (q, p)
 }
@@ -36,7 +37,7 @@ pub(crate) fn exp<S: Simd>(s: S, x: S::F) -> S::F {
     s.select(s.gt(s.splat(-87.0), x), s.splat(0.0), s.mul_add(p, q, p))
 }
 
-/// e^x - 1, without losing the digits of small `x`.
+/// e^x - 1, accurate for small `x`.
 #[inline(always)]
 pub(crate) fn exp_m1<S: Simd>(s: S, x: S::F) -> S::F {
     let (q, p) = exp_parts(s, x);
@@ -50,7 +51,7 @@ pub(crate) fn ln<S: Simd>(s: S, x: S::F) -> S::F {
     let offset = s.splat_u(0x3f35_04f3);
     let shifted = s.sub_u(s.bits(x), offset);
     let m = s.float(s.add_u(s.and(shifted, s.splat_u(0x007f_ffff)), offset));
-    // the exponent, plus 2^8 to be positive, into the low bits of a large float
+    // the exponent, plus 2^8 to be positive, moves into the low bits of a large float
     let e = s.shr(s.add_u(shifted, s.splat_u(256 << 23)), 23);
     let e = s.sub(s.float(s.add_u(s.and(e, s.splat_u(511)), s.splat_u(0x4b00_0000))), s.splat(8_388_608.0));
     let e = s.sub(e, s.splat(256.0));
@@ -68,11 +69,11 @@ pub(crate) fn ln<S: Simd>(s: S, x: S::F) -> S::F {
     s.mul_add(e, s.splat(LN2_HIGH), s.add(small, f))
 }
 
-/// ln(1 + y) for `y` in [0, 1], without losing the digits of small `y`.
+/// ln(1 + y) for `y` in [0, 1], accurate for small `y`.
 #[inline(always)]
 pub(crate) fn ln_1p<S: Simd>(s: S, y: S::F) -> S::F {
     let u = s.add(y, s.splat(1.0));
-    // what rounding 1 + y lost, over the derivative of ln
+    // error of rounding 1 + y, divided by the derivative of ln
     let lost = s.sub(y, s.sub(u, s.splat(1.0)));
     s.add(ln(s, u), s.div(lost, u))
 }
@@ -98,7 +99,7 @@ mod tests {
         }
     }
 
-    /// The largest relative error on `x`, with the argument where it is.
+    /// Largest relative error on `x`, with the argument at which it occurs.
     fn worst(which: u8, exact: fn(f64) -> f64, x: &[f32]) -> f64 {
         let mut y = x.to_vec();
         apply(Isa::current(), which, &mut y);
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn relative_errors_are_a_unit_or_two_in_the_last_place() {
+    fn relative_errors_are_at_most_two_units_in_the_last_place() {
         let grid: Vec<f32> = (0..200_003).map(|i| i as f32 / 200_003.0).collect();
         let on = |low: f32, high: f32| grid.iter().map(|t| low + (high - low) * t).collect::<Vec<_>>();
         for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn special_values() {
+    fn infinities_and_nan_are_handled() {
         for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
             with_level(level, || {
                 let mut x = [0.0, f32::NEG_INFINITY, -1e30, f32::INFINITY, f32::NAN];

@@ -12,10 +12,10 @@ use super::{
 };
 use crate::backend::ops::{AggregateMax, AggregateMaxTransposed};
 
-/// Vectors of maxima, and as many of winners, held in registers.
+/// Vectors of maxima held in registers, and of their edges.
 const N: usize = 4;
 
-/// The rows that maxima are taken of.
+/// Rows over which maxima are taken.
 #[derive(Clone, Copy)]
 pub(super) struct Maxima<'a> {
     block: &'a Block,
@@ -74,7 +74,7 @@ kernel! {
 }
 
 impl Maxima<'_> {
-    /// The columns from `at` on, as many as `dst` and `arg` have, of destination `v`.
+    /// Computes the columns from `at` on, as many as `dst` and `arg` have, of destination `v`.
     #[inline(always)]
     fn columns<S: Simd>(self, s: S, v: usize, at: usize, ahead: usize, dst: &mut [f32], arg: &mut [u32]) {
         let Self { block, src, cols } = self;

@@ -1,25 +1,26 @@
-//! The CPU backend: threads of the current rayon pool, and the widest vectors that the machine has.
+//! The CPU backend: threads of the current rayon pool, and the widest vectors of the machine.
 //!
-//! One idea a file:
+//! One concept per file:
 //!
 //! | file | |
 //! | --- | --- |
 //! | `simd`, `simd_x86` | vectors behind one trait: portable, AVX2, AVX-512 |
-//! | `level` | which of them a kernel runs on, decided at run time |
+//! | `level` | instruction set of a kernel, chosen at run time |
 //! | `math` | exponential and logarithm of vectors |
-//! | `parallel`, `scratch` | cutting work into pieces; memory for partial results |
+//! | `parallel`, `scratch` | division of work into tasks; memory for partial results |
 //! | `columns` | sums over rows, in a fixed order |
 //! | `sum` | weighted sums of rows over edges |
 //! | `factors` | the factors of a dense product |
-//! | `split_sum` | sums of products over a long inner dimension, in parts |
-//! | `gemm_bf16` | dense products by the instructions for bf16 |
-//! | `sparse` | products of rows of which few values are not zero |
-//! | `slices`, `slicing`, `caches` | aggregation a slice of columns at a time; when that is faster; the sizes it turns on |
+//! | `split_sum` | products with a long inner dimension, in parts |
+//! | `gemm_bf16` | dense products by bf16 instructions |
+//! | `sparse` | products of sparse rows |
+//! | `slices`, `slicing`, `caches` | aggregation by slices of columns; its cost model; the cache
+//! sizes in that model |
 //! | `attend_rows` | dot products and sums of rows for several heads at once |
 //! | `gemm`, `head_gemm`, `aggregate`, `hop`, `maximum`, `attention`, `attend_input`, `attend_input_grad`, `heads`, `rows`, `epilogue`, `batch_norm`, `row_norm`, `loss`, `update` | the operations |
 //!
-//! The same bits come out for any number of threads: see `parallel`. Between machines of different
-//! [`Level`]s they differ in the last places.
+//! Results have the same bits for any number of threads: see `parallel`. Between machines of
+//! different [`Level`]s they differ in the last digits.
 
 use super::{
     interface::{AggregationOps, AttentionOps, Backend, DenseOps, ElementOps, LossOps, NormOps, UpdateOps},
@@ -72,7 +73,7 @@ mod update;
 pub use level::{Level, with_level};
 pub use slicing::{Slicing, with_slicing};
 
-/// What dense products multiply in. Sums are f32 either way, and so is all that is stored.
+/// Precision of the factors in dense products. Sums and all stored values are f32 either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
     /// 32-bit floats.
@@ -83,8 +84,9 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// Whether this machine has instructions for it. Where it has none, the factors are rounded and
-    /// multiplied in f32: the same products but for the order of sums, slower than in f32.
+    /// Returns true if this machine has instructions for the precision. If not, the factors are
+    /// rounded and multiplied in f32: the same products except for the order of sums, slower than
+    /// in f32.
     pub fn is_native(self) -> bool {
         match self {
             Self::F32 => true,
@@ -96,10 +98,10 @@ impl Precision {
     }
 }
 
-/// The CPU.
+/// The CPU backend.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpu {
-    /// What dense products multiply in.
+    /// Precision of the factors in dense products.
     pub precision: Precision,
 }
 

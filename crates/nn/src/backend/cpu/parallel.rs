@@ -1,18 +1,18 @@
-//! Cutting work into pieces for the current rayon pool, without allocating.
+//! Division of work into tasks for the current rayon pool, without allocation.
 //!
-//! Two rules keep results equal for any number of threads. Where an output row depends on one piece
-//! only, cuts may fall anywhere ([`rows`], [`runs`]). Where rows are reduced, they are grouped into
+//! Two rules make results equal for any number of threads. If an output row depends on one task
+//! only, cuts may be anywhere ([`rows`], [`runs`]). If rows are reduced, they are grouped into
 //! chunks by their number alone ([`Chunks`]), and the chunks' results are added in order.
 
 use std::ops::Range;
 
-/// Values per piece of work: enough to hide what a hand-over to another thread costs (about a
+/// Values per task: enough to hide the cost of moving a task to another thread (about a
 /// microsecond).
 const GRAIN: usize = 32 * 1024;
 
-/// Outputs that can be cut between two rows.
+/// Outputs that can be split between two rows.
 pub(crate) trait Parts: Send + Sized {
-    /// The first `row` rows, and the others.
+    /// Splits into the first `row` rows and the rest.
     fn cut(self, row: usize) -> (Self, Self);
 }
 
@@ -29,7 +29,7 @@ impl<T: Send> Parts for Rows<'_, T> {
     }
 }
 
-/// A run of `width` values per edge of each row, where `indptr` (one longer than there are rows)
+/// A run of `width` values per edge of each row; `indptr`, one longer than the number of rows,
 /// counts edges.
 pub(crate) struct Runs<'a> {
     pub(crate) data: &'a mut [f32],
@@ -76,8 +76,8 @@ type Body<'a, P> = &'a (dyn Fn(Range<usize>, P) + Sync);
 /// Work on a chunk and its share of the results, as [`Body`].
 type Reduction<'a, P, T> = &'a (dyn Fn(Range<usize>, P, &mut [T]) + Sync);
 
-/// Calls `f` on pieces of `0..count` and of `parts`, in parallel; `width` is the work per row, in
-/// values.
+/// Calls `f` on disjoint ranges of `0..count` and their `parts`, in parallel; `width` is the work
+/// per row, in values.
 pub(crate) fn rows<P: Parts>(count: usize, width: usize, parts: P, f: impl Fn(Range<usize>, P) + Sync) {
     if count > 0 {
         halve(0..count, (GRAIN / width.max(1)).max(1), parts, &f);
@@ -94,8 +94,8 @@ fn halve<P: Parts>(range: Range<usize>, grain: usize, parts: P, f: Body<P>) {
     rayon::join(|| halve(range.start..mid, grain, a, f), || halve(mid..range.end, grain, b, f));
 }
 
-/// As [`rows`], for rows of very different numbers of edges: cuts halve the edges. `width` is the
-/// work per edge. A single row is never cut.
+/// [`rows`] for rows of very different numbers of edges: cuts halve the edges. `width` is the work
+/// per edge. A single row is never cut.
 pub(crate) fn runs<P: Parts>(indptr: &[u32], width: usize, parts: P, f: impl Fn(Range<usize>, P) + Sync) {
     if indptr.len() > 1 {
         halve_edges(0..indptr.len() - 1, indptr, (GRAIN / width.max(1)).max(1), parts, &f);
@@ -103,7 +103,7 @@ pub(crate) fn runs<P: Parts>(indptr: &[u32], width: usize, parts: P, f: impl Fn(
 }
 
 fn halve_edges<P: Parts>(range: Range<usize>, indptr: &[u32], grain: usize, parts: P, f: Body<P>) {
-    // a row counts as an edge too: it is written
+    // a row counts as an edge too, because it is written
     let cost = |row: usize| indptr[row] as usize + row;
     let (start, end) = (cost(range.start), cost(range.end));
     if end - start <= grain || range.len() == 1 {
@@ -126,7 +126,7 @@ fn halve_edges<P: Parts>(range: Range<usize>, indptr: &[u32], grain: usize, part
     );
 }
 
-/// A division of rows into chunks that depends on nothing but their number.
+/// Division of rows into chunks that depends only on their number.
 #[derive(Clone, Copy)]
 pub(crate) struct Chunks {
     rows: usize,
@@ -134,31 +134,31 @@ pub(crate) struct Chunks {
 }
 
 impl Chunks {
-    /// Up to [`Chunks::MOST`] chunks of at least `min` rows, but for the last.
+    /// Up to [`Chunks::MAX`] chunks of at least `min` rows, except the last.
     pub(crate) fn new(rows: usize, min: usize) -> Self {
-        Self::of(rows, min.max(rows.div_ceil(Self::MOST)))
+        Self::of(rows, min.max(rows.div_ceil(Self::MAX)))
     }
 
-    /// Chunks of `len` rows, but for the last.
+    /// Chunks of `len` rows, except the last.
     pub(crate) fn of(rows: usize, len: usize) -> Self {
         Self { rows, len: len.max(1) }
     }
 
-    /// The most that [`Chunks::new`] makes.
-    pub(crate) const MOST: usize = 64;
+    /// Maximum number of chunks of [`Chunks::new`].
+    pub(crate) const MAX: usize = 64;
 
-    /// How many.
+    /// Number of chunks.
     pub(crate) fn count(self) -> usize {
         self.rows.div_ceil(self.len)
     }
 
-    /// How many rows chunk `i` has.
+    /// Number of rows in chunk `i`.
     pub(crate) fn len_of(self, i: usize) -> usize {
         self.len.min(self.rows.saturating_sub(i * self.len))
     }
 
-    /// Calls `f` with each chunk's rows of `parts` and its share of `results`, which holds the same
-    /// number of values for every chunk; in parallel.
+    /// Calls `f` in parallel with each chunk's rows of `parts` and its share of `results`, which
+    /// has the same number of values for every chunk.
     pub(crate) fn each<P: Parts, T: Send>(
         self,
         parts: P,
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_is_in_one_piece() {
+    fn every_row_is_in_exactly_one_task() {
         let mut out = vec![0u32; 3 * 1000];
         rows(1000, 1 << 12, Rows { data: &mut out, width: 3 }, |range, part| {
             assert_eq!(part.data.len(), 3 * range.len());
@@ -203,8 +203,8 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_balanced_by_edges_and_never_cut_a_row() {
-        // one row holds nearly all edges
+    fn tasks_are_balanced_by_edges_and_never_cut_a_row() {
+        // one row has nearly all edges
         let indptr: Vec<u32> = (0..=100).map(|v| if v > 50 { 100_000 + v } else { v }).collect();
         let mut counts = vec![0u8; 100];
         let mut edges = vec![0.0; indptr[100] as usize];
@@ -222,7 +222,7 @@ mod tests {
     fn chunks_cover_the_rows_in_order() {
         for rows in [0, 1, 255, 256, 257, 20_000, 100_001] {
             let chunks = Chunks::new(rows, 256);
-            assert!(chunks.count() <= Chunks::MOST);
+            assert!(chunks.count() <= Chunks::MAX);
             let mut results = vec![0; chunks.count() * 2];
             chunks.each((), &mut results, |range, (), out| out.copy_from_slice(&[range.start, range.end]));
             let mut next = 0;

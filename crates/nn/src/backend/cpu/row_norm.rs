@@ -1,4 +1,4 @@
-//! Normalisation of each row: layer normalisation and unit length.
+//! Normalization of each row: layer normalization and unit length.
 
 use super::{
     columns,
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::backend::ops::{L2NormBackward, L2NormForward, LayerNormBackward, LayerNormForward};
 
-/// Below this norm a row is left (nearly) as it is, and gets no gradient.
+/// Norm below which a row is (nearly) unchanged and has gradient 0.
 const TINY: f32 = 1e-12;
 
 pub(super) fn layer_norm(op: LayerNormForward) {
@@ -53,7 +53,7 @@ pub(super) fn l2_norm_backward(op: L2NormBackward) {
     });
 }
 
-/// The dot product of two rows.
+/// Dot product of two rows.
 #[inline(always)]
 pub(super) fn dot<S: Simd>(s: S, x: &[f32], y: &[f32]) -> f32 {
     let mut sum = s.splat(0.0);
@@ -83,7 +83,7 @@ kernel! {
             let mut squares = s.splat(0.0);
             let mut c = 0;
             while c < cols {
-                // lanes beyond the row deviate by nothing
+                // lanes beyond the row have deviation 0
                 let gap = s.sub(s.load_or(x, c, s.splat(mean)), s.splat(mean));
                 squares = s.mul_add(gap, gap, squares);
                 c += S::LANES;
@@ -101,7 +101,7 @@ kernel! {
         }
     }
 
-    /// Adds the columns of the gradient, then those of its product with the normalised rows, to
+    /// Adds the columns of the gradient, then those of its product with the normalized rows, to
     /// `sums`.
     fn layer_norm_back_rows[](
         s: S, x: &[f32], gamma: &[f32], eps: f32, stats: &[f32], grad: &mut [f32], sums: &mut [f32],

@@ -1,4 +1,4 @@
-//! Copies and element-by-element combinations.
+//! Copies and elementwise combinations.
 
 use graphmill_core::NodeId;
 
@@ -14,8 +14,8 @@ use crate::{
     matrix::Table,
 };
 
-/// Calls `f` with the first index and the values of pieces of `data`, in parallel; `inputs` is how
-/// many values are read for each.
+/// Calls `f` in parallel with ranges of `data`, given by their first index and values; `inputs` is
+/// the number of values read per element.
 pub(super) fn elements(data: &mut [f32], inputs: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
     parallel::rows(data.len(), 1 + inputs, Rows { data, width: 1 }, |range, part| f(range.start, part.data));
 }
@@ -58,7 +58,7 @@ pub(super) fn copy(src: View, dst: ViewMut) {
 }
 
 kernel! {
-    /// The first of `ids`, as many as `out` has rows.
+    /// Gathers the rows of the first `ids`, as many as `out` has rows.
     fn gather_rows[T: Element](s: S, src: &[T], cols: usize, ids: &[NodeId], out: &mut [f32]) {
         let ahead = Sum::<Unit, T>::ahead(src, cols);
         for (i, out) in out.chunks_exact_mut(cols).enumerate() {

@@ -1,21 +1,21 @@
-//! Memory for intermediate results of one operation, kept for the next.
+//! Memory for intermediate results of one operation, reused by the next.
 
 use std::{
     ops::{Deref, DerefMut},
     sync::Mutex,
 };
 
-/// What was given back. One lock per operation that reduces over rows, which takes microseconds at
-/// least.
+/// Returned memory. Each operation that reduces over rows locks it once, which is negligible beside
+/// its runtime of microseconds or more.
 static POOL: Mutex<Vec<Vec<f64>>> = Mutex::new(Vec::new());
 
-/// Borrowed memory, given back when dropped.
+/// Borrowed memory, returned when dropped.
 pub(crate) struct Scratch {
     data: Vec<f64>,
     len: usize,
 }
 
-/// `len` values of unspecified content.
+/// Borrows `len` values of unspecified content.
 pub(crate) fn take(len: usize) -> Scratch {
     let mut data = POOL.lock().unwrap_or_else(|e| e.into_inner()).pop().unwrap_or_default();
     if data.len() < len {

@@ -1,46 +1,44 @@
 //! Vectors of f32 and u32 behind one trait, so that every kernel is written once.
 //!
-//! A value of an implementing type is the proof that the machine has those instructions: the types
-//! of [`x86`](super::simd_x86) can only be made `unsafe`ly, after detection. That makes all methods
-//! but those on raw pointers safe to call.
+//! A value of an implementing type proves that the machine has its instructions: the types of
+//! [`x86`](super::simd_x86) are created only by `unsafe` code, after detection. All methods except
+//! those on raw pointers are therefore safe.
 //!
-//! Everything is `inline(always)`: the functions must dissolve into a caller compiled with the
+//! Everything is `inline(always)`: the functions must be inlined into a caller compiled with the
 //! right target features (see [`super::level`]), or they would be compiled without them.
 
 use half::{bf16, f16};
 
-/// A set of vector instructions.
+/// An instruction set of vectors.
 pub(crate) trait Simd: Copy + Send + Sync {
-    /// Values in a vector.
+    /// Number of values in a vector.
     const LANES: usize;
-    /// Vectors of sums that fit the registers beside what a loop needs otherwise.
+    /// Number of vectors of sums that fit in registers besides the other variables of a loop.
     const BLOCK: usize;
-    /// f32 values.
+    /// Vector of f32.
     type F: Copy;
-    /// u32 values.
+    /// Vector of u32.
     type U: Copy;
-    /// One truth value per lane.
+    /// Vector of one truth value per lane.
     type M: Copy;
 
     /// # Safety
-    /// `LANES` values may be read at `x`.
+    /// `LANES` values are readable at `x`.
     unsafe fn load_full(self, x: *const f32) -> Self::F;
     /// # Safety
-    /// `LANES` values may be written at `x`.
+    /// `LANES` values are writable at `x`.
     unsafe fn store_full(self, x: *mut f32, v: Self::F);
-    /// The first lanes come from `x`, of which at most `LANES` values are read, the others from
-    /// `fill`.
+    /// Loads the first lanes from `x`, at most `LANES` values, and the others from `fill`.
     fn load_part(self, x: &[f32], fill: Self::F) -> Self::F;
     /// Writes the first lanes to `x`, at most `LANES`.
     fn store_part(self, x: &mut [f32], v: Self::F);
-    /// The first lanes come from `x`, of which at most `LANES` values are read, the others are
-    /// zeros.
+    /// Loads the first lanes from `x`, at most `LANES` values; the others are zeros.
     fn load_f16(self, x: &[f16]) -> Self::F;
-    /// As [`Simd::load_f16`].
+    /// [`Simd::load_f16`] for bf16.
     fn load_bf16(self, x: &[bf16]) -> Self::F;
-    /// `x[at..]` as far as it goes or a vector holds, then zeros.
+    /// Loads `x[at..]` up to a vector's length, then zeros.
     fn load_u(self, x: &[u32], at: usize) -> Self::U;
-    /// To `x[at..]` as far as it goes or a vector holds.
+    /// Stores to `x[at..]`, up to a vector's length.
     fn store_u(self, x: &mut [u32], at: usize, v: Self::U);
 
     fn splat(self, x: f32) -> Self::F;
@@ -48,15 +46,15 @@ pub(crate) trait Simd: Copy + Send + Sync {
     fn sub(self, a: Self::F, b: Self::F) -> Self::F;
     fn mul(self, a: Self::F, b: Self::F) -> Self::F;
     fn div(self, a: Self::F, b: Self::F) -> Self::F;
-    /// `a b + c`; rounds once where the machine can.
+    /// `a b + c`, rounded once if the machine supports it.
     fn mul_add(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
     fn sqrt(self, a: Self::F) -> Self::F;
-    /// `a` where `a > b`, else `b` (so a NaN in `b` stays).
+    /// `a` where `a > b`, else `b` (so a NaN in `b` is preserved).
     fn max(self, a: Self::F, b: Self::F) -> Self::F;
-    /// `a` where `a < b`, else `b` (so a NaN in `b` stays).
+    /// `a` where `a < b`, else `b` (so a NaN in `b` is preserved).
     fn min(self, a: Self::F, b: Self::F) -> Self::F;
     fn gt(self, a: Self::F, b: Self::F) -> Self::M;
-    /// `a` where true, `b` else.
+    /// `a` where true, else `b`.
     fn select(self, m: Self::M, a: Self::F, b: Self::F) -> Self::F;
 
     fn splat_u(self, x: u32) -> Self::U;
@@ -73,41 +71,41 @@ pub(crate) trait Simd: Copy + Send + Sync {
     fn lt_u(self, a: Self::U, b: Self::U) -> Self::M;
     fn select_u(self, m: Self::M, a: Self::U, b: Self::U) -> Self::U;
     fn bits(self, a: Self::F) -> Self::U;
-    /// The values with those bits.
+    /// The floats with these bits.
     fn float(self, a: Self::U) -> Self::F;
 
-    /// The sum of the lanes, always in the same order.
+    /// Sum of the lanes, always in the same order.
     fn sum(self, a: Self::F) -> f32;
-    /// [`Simd::sum`] of each, not always in the same order as that.
+    /// [`Simd::sum`] of each vector, possibly in another order.
     #[inline(always)]
     fn sum4(self, a: [Self::F; 4]) -> [f32; 4] {
         [self.sum(a[0]), self.sum(a[1]), self.sum(a[2]), self.sum(a[3])]
     }
-    /// The largest lane.
+    /// Maximum of the lanes.
     fn largest(self, a: Self::F) -> f32;
 
-    /// `x[at..]` as far as it goes or a vector holds, then zeros.
+    /// Loads `x[at..]` up to a vector's length, then zeros.
     #[inline(always)]
     fn load(self, x: &[f32], at: usize) -> Self::F {
         self.load_or(x, at, self.splat(0.0))
     }
 
-    /// `x[at..]` as far as it goes or a vector holds, then `fill`.
+    /// Loads `x[at..]` up to a vector's length, then `fill`.
     #[inline(always)]
     fn load_or(self, x: &[f32], at: usize, fill: Self::F) -> Self::F {
         if at + Self::LANES <= x.len() {
-            // SAFETY: the line above.
+            // SAFETY: by the condition above.
             unsafe { self.load_full(x.as_ptr().add(at)) }
         } else {
             self.load_part(&x[at..], fill)
         }
     }
 
-    /// To `x[at..]` as far as it goes or a vector holds.
+    /// Stores to `x[at..]`, up to a vector's length.
     #[inline(always)]
     fn store(self, x: &mut [f32], at: usize, v: Self::F) {
         if at + Self::LANES <= x.len() {
-            // SAFETY: the line above.
+            // SAFETY: by the condition above.
             unsafe { self.store_full(x.as_mut_ptr().add(at), v) }
         } else {
             self.store_part(&mut x[at..], v);
@@ -115,13 +113,12 @@ pub(crate) trait Simd: Copy + Send + Sync {
     }
 }
 
-/// What a feature table may hold: read as f32.
+/// Element type of a feature table, read as f32.
 pub(crate) trait Element: bytemuck::Pod + Send + Sync {
-    /// The first lanes come from `x`, of which at most [`Simd::LANES`] values are read, the others
-    /// are zeros.
+    /// Loads the first lanes from `x`, at most [`Simd::LANES`] values; the others are zeros.
     fn load<S: Simd>(s: S, x: &[Self]) -> S::F;
 
-    /// All lanes come from `x`, which is long enough.
+    /// Loads all lanes from `x`, which must be long enough.
     #[inline(always)]
     fn load_full<S: Simd>(s: S, x: &[Self]) -> S::F {
         Self::load(s, &x[..S::LANES])
@@ -154,7 +151,7 @@ impl Element for bf16 {
     }
 }
 
-/// Arrays, left to the compiler: for machines without an implementation of their own.
+/// Arrays vectorized by the compiler, for machines without a specific implementation.
 #[derive(Clone, Copy)]
 pub(crate) struct Portable;
 
@@ -177,17 +174,17 @@ impl Simd for Portable {
     const BLOCK: usize = 4;
     type F = [f32; N];
     type U = [u32; N];
-    // all bits on or off: what the compiler turns into vector comparisons and blends
+    // all bits on or off, which the compiler turns into vector comparisons and blends
     type M = [u32; N];
 
     #[inline(always)]
     unsafe fn load_full(self, x: *const f32) -> Self::F {
-        // SAFETY: the caller's promise; an array of f32 has the alignment of one.
+        // SAFETY: by the caller's guarantee; an array of f32 has the alignment of f32.
         unsafe { *x.cast() }
     }
     #[inline(always)]
     unsafe fn store_full(self, x: *mut f32, v: Self::F) {
-        // SAFETY: the caller's promise; an array of f32 has the alignment of one.
+        // SAFETY: by the caller's guarantee; an array of f32 has the alignment of f32.
         unsafe { *x.cast() = v }
     }
     #[inline(always)]
@@ -245,7 +242,7 @@ impl Simd for Portable {
     }
     #[inline(always)]
     fn mul_add(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F {
-        // not f32::mul_add, which is a call to a software routine without the instruction
+        // not f32::mul_add, which calls a software routine on machines without the instruction
         lanes!(i => a[i] * b[i] + c[i])
     }
     #[inline(always)]

@@ -1,4 +1,4 @@
-//! [`Simd`] by the instructions of x86-64: AVX-512 and AVX2 with FMA.
+//! [`Simd`] by x86-64 instructions: AVX-512, and AVX2 with FMA.
 
 use std::arch::x86_64::*;
 
@@ -69,12 +69,12 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     unsafe fn load_full(self, x: *const f32) -> Self::F {
-        // SAFETY: the caller's promise.
+        // SAFETY: by the caller's guarantee.
         unsafe { _mm512_loadu_ps(x) }
     }
     #[inline(always)]
     unsafe fn store_full(self, x: *mut f32, v: Self::F) {
-        // SAFETY: the caller's promise.
+        // SAFETY: by the caller's guarantee.
         unsafe { _mm512_storeu_ps(x, v) }
     }
     #[inline(always)]
@@ -113,7 +113,7 @@ impl Simd for Avx512 {
         unsafe { _mm512_mask_storeu_epi32(x.as_mut_ptr().cast(), low_bits(x.len()), v) }
     }
 
-    // transposes while it adds: a third of the instructions of four sums
+    // transposes while adding: a third of the instructions of four sums
     #[inline(always)]
     fn sum4(self, a: [__m512; 4]) -> [f32; 4] {
         // SAFETY: `self` proves that the machine has the instructions; both types are 16 bytes of
@@ -164,25 +164,25 @@ impl Simd for Avx512 {
     }
 }
 
-/// A mask whose first lanes are on: eight values from the right place in here.
+/// Table of masks: eight values from index `8 - n` on have the first `n` lanes on.
 static PREFIX: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// The first `n` lanes, `n` at most 8.
+/// Mask of the first `n` lanes, `n` at most 8.
 ///
 /// # Safety
 /// The machine has AVX2.
 #[inline(always)]
 unsafe fn prefix(n: usize) -> __m256i {
-    // SAFETY: eight values follow in the table, as at most 8 are subtracted from 8.
+    // SAFETY: eight values follow in the table, because at most 8 is subtracted from 8.
     unsafe { _mm256_loadu_si256(PREFIX.as_ptr().add(8 - n.min(8)).cast()) }
 }
 
-/// The first eight values, zeros where there are fewer.
+/// The first eight values, with zeros beyond the slice.
 ///
 /// # Safety
 /// The machine has AVX2.
 #[inline(always)]
-unsafe fn eight(x: &[u16]) -> __m128i {
+unsafe fn load_eight(x: &[u16]) -> __m128i {
     let mut part = [0u16; 8];
     let from = if x.len() >= 8 {
         x.as_ptr()
@@ -190,7 +190,7 @@ unsafe fn eight(x: &[u16]) -> __m128i {
         part[..x.len()].copy_from_slice(x);
         part.as_ptr()
     };
-    // SAFETY: eight values may be read there.
+    // SAFETY: eight values are readable there.
     unsafe { _mm_loadu_si128(from.cast()) }
 }
 
@@ -203,12 +203,12 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     unsafe fn load_full(self, x: *const f32) -> Self::F {
-        // SAFETY: the caller's promise.
+        // SAFETY: by the caller's guarantee.
         unsafe { _mm256_loadu_ps(x) }
     }
     #[inline(always)]
     unsafe fn store_full(self, x: *mut f32, v: Self::F) {
-        // SAFETY: the caller's promise.
+        // SAFETY: by the caller's guarantee.
         unsafe { _mm256_storeu_ps(x, v) }
     }
     #[inline(always)]
@@ -227,13 +227,13 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn load_f16(self, x: &[f16]) -> Self::F {
         // SAFETY: `self` proves that the machine has the instruction.
-        unsafe { _mm256_cvtph_ps(eight(bytemuck::cast_slice(x))) }
+        unsafe { _mm256_cvtph_ps(load_eight(bytemuck::cast_slice(x))) }
     }
     #[inline(always)]
     fn load_bf16(self, x: &[bf16]) -> Self::F {
         // SAFETY: `self` proves that the machine has the instructions.
         unsafe {
-            let bits = eight(bytemuck::cast_slice(x));
+            let bits = load_eight(bytemuck::cast_slice(x));
             _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(bits)))
         }
     }
@@ -276,7 +276,7 @@ impl Simd for Avx2 {
         shl(a: Self::U, by: u32) -> Self::U = _mm256_sllv_epi32(a, _mm256_set1_epi32(by as i32));
         shr(a: Self::U, by: u32) -> Self::U = _mm256_srlv_epi32(a, _mm256_set1_epi32(by as i32));
         eq_u(a: Self::U, b: Self::U) -> Self::M = _mm256_castsi256_ps(_mm256_cmpeq_epi32(a, b));
-        // there is only a signed comparison: shift both ranges by 2^31
+        // only a signed comparison exists, so both ranges are shifted by 2^31
         lt_u(a: Self::U, b: Self::U) -> Self::M = {
             let top = _mm256_set1_epi32(i32::MIN);
             _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_xor_si256(b, top), _mm256_xor_si256(a, top)))

@@ -1,18 +1,31 @@
-//! Weighted sums of rows a slice of columns at a time, so that the slice of all rows summed stays
-//! in a core's cache.
+//! Weighted sums of rows by slices of columns, so that the slice of all source rows stays in a
+//! core's cache.
+//!
+//! # Algorithm
+//!
+//! The graph is not partitioned (`Q_v = 1`), but the columns are (`Q_f` slices), and adjacent
+//! slices are processed by the same thread (section 6.2). Every value is summed in the order of
+//! [`Sum::run`], so the bits do not depend on the slices.
+//!
+//! # Source
 //!
 //! Zeng et al., *Accurate, Efficient and Scalable Training of Graph Neural Networks*, JPDC 2021,
-//! section 5.3, algorithm 7: the graph is not partitioned (`Q_v = 1`), the columns are (`Q_f`
-//! slices), and slices next to each other go to the same thread (section 6.2). The bytes that move
-//! from memory are the rows, once, and the edges, once a slice.
+//! section 5.3, algorithm 7.
 //!
-//! Two things differ. A slice is first copied so that its rows lie together: rows of a matrix by
-//! rows are a multiple of some power of two apart, so their slices would share a few sets of the
-//! cache and evict each other (the paper stores features by columns). And where a thread has no
-//! slice left, it takes rows from another's.
+//! # Cost
 //!
-//! Every value is summed in the order in which [`Sum::run`] sums it: the same bits, whatever the
-//! slices.
+//! Memory traffic is the rows once and the edges once per slice.
+//!
+//! # Memory
+//!
+//! A copy of one slice of the source rows per thread.
+//!
+//! # Deviations
+//!
+//! - A slice is first copied to adjacent rows. Rows of a row-major matrix are often a multiple of a
+//!   power of two apart, so their slices would share a few cache sets and evict each other. (The
+//!   paper stores features by columns.)
+//! - A thread without slices left takes rows from another thread's slice.
 
 use std::{marker::PhantomData, ops::Range};
 
@@ -24,30 +37,31 @@ use super::{
     sum::{Sum, Weight, run_of_row},
 };
 
-/// Values in a cache line. Slices begin on one where rows do, so that no two threads write to the
-/// same.
+/// Values in a cache line. Slices begin on a line if rows do, so that two threads never write to
+/// the same line.
 pub(super) const LINE: usize = 16;
 
-/// Rows ahead to ask for while a slice is copied: each is a few lines, far from the last.
-const COPY_AHEAD: usize = 16;
-/// The same of the sums written. (The rows summed are close enough: asking for those costs more
-/// than waiting.)
-const SUMS_AHEAD: usize = 8;
+/// Distance in rows of the prefetch while a slice is copied: each row is a few lines, far from the
+/// previous one.
+const COPY_PREFETCH_ROWS: usize = 16;
+/// Distance in rows of the prefetch of the sums. (The source rows are not prefetched: they are
+/// close enough that a prefetch costs more than it saves.)
+const SUM_PREFETCH_ROWS: usize = 8;
 
 impl<W: Weight, T: Element> Sum<'_, W, T> {
-    /// As [`Sum::run`], for one head, `width` columns at a time (a multiple of [`LINE`]).
+    /// [`Sum::run`] for one head, `width` columns at a time (a multiple of [`LINE`]).
     pub(super) fn run_sliced(self, width: usize, out: &mut [f32]) {
         assert!(self.heads == 1 && width > 0 && width.is_multiple_of(LINE), "one head and whole lines");
         let cols = self.cols;
         if cols == 0 || self.indptr.len() < 2 {
             return;
         }
-        assert_eq!(out.len(), (self.indptr.len() - 1) * cols, "a row of sums for each run of edges");
+        assert_eq!(out.len(), (self.indptr.len() - 1) * cols, "one row of sums per run of edges");
         let out = Shared { data: out.as_mut_ptr(), len: out.len(), cols, rows: PhantomData };
         self.slices(Isa::current(), 0..cols.div_ceil(width), width, &out);
     }
 
-    /// The slices numbered `range`: halves until there is one.
+    /// Computes the slices with numbers `range`, halving it until one is left.
     fn slices(&self, isa: Isa, range: Range<usize>, width: usize, out: &Shared) {
         if range.len() == 1 {
             let first = range.start * width;
@@ -60,11 +74,11 @@ impl<W: Weight, T: Element> Sum<'_, W, T> {
         );
     }
 
-    /// The columns `columns` of all sums.
+    /// Computes the columns `columns` of all sums.
     fn slice(&self, isa: Isa, columns: Range<usize>, out: &Shared) {
         let width = columns.len().next_multiple_of(LINE);
         let rows = self.src.len() / self.cols;
-        // where the memory begins within a line
+        // offset of the memory within a cache line
         let mut memory = scratch::take(rows * width / 2 + LINE / 2);
         let memory: &mut [f32] = bytemuck::cast_slice_mut(&mut memory);
         let start = memory.as_ptr().align_offset(4 * LINE);
@@ -81,7 +95,7 @@ impl<W: Weight, T: Element> Sum<'_, W, T> {
     }
 }
 
-/// Sums that several threads write, each columns or rows of its own.
+/// Sums that several threads write, each thread separate columns or rows.
 pub(super) struct Shared<'a> {
     data: *mut f32,
     len: usize,
@@ -89,27 +103,30 @@ pub(super) struct Shared<'a> {
     rows: PhantomData<&'a mut [f32]>,
 }
 
-// SAFETY: the pointer stands for an exclusive borrow of plain values, and threads take disjoint
+// SAFETY: the pointer represents an exclusive borrow of plain values, and threads write disjoint
 // parts of it (`Shared::part`).
 unsafe impl Sync for Shared<'_> {}
 
 impl Shared<'_> {
-    /// Asks for columns of a row, if there is one.
+    /// Prefetches columns of a row, if the row exists.
     #[inline(always)]
     fn prefetch(&self, row: usize, columns: Range<usize>) {
         prefetch_at(self.data.wrapping_add(row * self.cols + columns.start), columns.len());
     }
 
-    /// Columns of a row.
+    /// The given columns of a row.
     ///
     /// # Safety
     /// No other part with any of these columns of this row exists at the same time.
     #[inline(always)]
-    #[allow(clippy::mut_from_ref, reason = "disjoint parts of one exclusive borrow, as the caller promises")]
+    #[allow(
+        clippy::mut_from_ref,
+        reason = "disjoint parts of one exclusive borrow, as the caller guarantees"
+    )]
     unsafe fn part(&self, row: usize, columns: Range<usize>) -> &mut [f32] {
         assert!(columns.start <= columns.end && columns.end <= self.cols && row < self.len / self.cols);
-        // SAFETY: the part lies within the `len` values, by the line above; the caller promises
-        // that it is the only one.
+        // SAFETY: the assertion above ensures that the part lies within the `len` values, and the
+        // caller guarantees that it is the only one.
         unsafe {
             std::slice::from_raw_parts_mut(self.data.add(row * self.cols + columns.start), columns.len())
         }
@@ -117,23 +134,26 @@ impl Shared<'_> {
 }
 
 kernel! {
-    fn sum_slice[W: Weight](s: S, job: &Sum<'_, W, f32>, rows: Range<usize>, columns: Range<usize>, out: &Shared<'_>) {
+    fn sum_slice[W: Weight](
+        s: S, job: &Sum<'_, W, f32>, rows: Range<usize>, columns: Range<usize>, out: &Shared<'_>,
+    ) {
         for v in rows {
-            out.prefetch(v + SUMS_AHEAD, columns.clone());
-            // SAFETY: a row is in one piece of one slice's rows only, and slices have no column in
-            // common.
+            out.prefetch(v + SUM_PREFETCH_ROWS, columns.clone());
+            // SAFETY: each row is in one range of one slice's rows only, and slices have disjoint
+            // columns.
             let out = unsafe { out.part(v, columns.clone()) };
             run_of_row(s, job, v, 0, 0, 0, out);
         }
     }
 
-    /// Columns of the rows `rows` of a matrix of `cols` columns to rows of `width`; what is beyond
-    /// stays as it was.
+    /// Copies columns of the rows `rows` of a matrix of `cols` columns to rows of `width`. Values
+    /// beyond the columns are unchanged.
     fn copy_slice[T: Element](
-        s: S, src: &[T], cols: usize, columns: Range<usize>, rows: Range<usize>, width: usize, out: &mut [f32],
+        s: S, src: &[T], cols: usize, columns: Range<usize>, rows: Range<usize>, width: usize,
+        out: &mut [f32],
     ) {
         for (u, out) in rows.zip(out.chunks_exact_mut(width)) {
-            prefetch(src, (u + COPY_AHEAD) * cols + columns.start, columns.len());
+            prefetch(src, (u + COPY_PREFETCH_ROWS) * cols + columns.start, columns.len());
             let row = &src[u * cols..][columns.clone()];
             let out = &mut out[..row.len()];
             let mut c = 0;

@@ -1,9 +1,9 @@
-//! Whether aggregation goes a slice of columns at a time ([`super::slices`]), and how wide slices
-//! are: whatever the cost model below says is faster.
+//! Cost model of aggregation by slices of columns ([`super::slices`]): chooses between whole rows
+//! and slices, and the width of the slices.
 //!
 //! Costs are clock cycles. A row is `F / 16` cache lines (f32), a slice's row `w / 16`; `S` rows
-//! are read, `D` written, over `E` edges. What a line costs depends on the cache it comes from: of
-//! `b` bytes read at random, a cache of `C` bytes holds the share `min(1, C / b)`.
+//! are read and `D` written, over `E` edges. The cost of a line depends on the cache that it comes
+//! from: of `b` bytes read at random, a cache of `C` bytes holds the share `min(1, C / b)`.
 //!
 //! ```text
 //! rows      E F/16 read(S F) + D F/16 write
@@ -11,46 +11,47 @@
 //! ```
 //!
 //! The constants were measured on one core of an AMD EPYC 9005 (Zen 5: 1 MiB of second-level cache,
-//! 32 MiB of third), in cycles of that core, over subgraphs of 2,000 to 32,000 nodes of degrees
+//! 32 MiB of third), in cycles of that core, over subgraphs of 2,000 to 32,000 nodes with degrees
 //! around 15 and 50 and 128 to 1024 columns (`cargo bench -p graphmill-nn --bench propagation`).
-//! `Q_f = max(threads, bytes / cache)` of the paper is what comes out for features far beyond the
-//! last level; where that holds them, somewhat wider slices are faster than those that fit the
-//! second level, and below some ten megabytes none are: the last level feeds the plain loop nearly
+//! For features far larger than the last level, the model gives the paper's
+//! `Q_f = max(threads, bytes / cache)`. If the last level holds the features, slices somewhat wider
+//! than the second level are faster, and below some ten megabytes slices never pay, because the
+//! last level feeds the plain loop nearly as fast.
 //! as fast.
 
 use std::cell::Cell;
 
 use super::{caches::Caches, slices::LINE};
 
-/// A line read from the second level, from the last, from memory: by the loop over whole rows,
-/// which asks for rows ahead.
+/// Cost of a line read by the loop over whole rows, which prefetches rows: from the second level,
+/// the last level and memory.
 const READ: [f64; 3] = [2.3, 3.2, 7.6];
-/// The same from a slice, which lies close.
+/// Cost of a line read from a slice, whose rows are adjacent, from the same places.
 const SUM: [f64; 3] = [1.5, 2.8, 7.6];
-/// An edge once more for each slice.
+/// Cost of an edge per additional slice.
 const EDGE: f64 = 2.5;
-/// A line of sums written, as whole rows: to the second level or the last, and to memory.
+/// Cost of a line of sums written as whole rows: to a cache, and to memory.
 const WRITE: [f64; 2] = [6.0, 20.0];
-/// A line of a row copied and one of sums written, slice by slice: likewise.
+/// Cost of a line of a row copied and one of sums written, by slices: in a cache, and in memory.
 const COPY: [f64; 2] = [10.3, 35.0];
-/// A row once more for each slice: its loop over the edges ends at a place hard to predict.
+/// Cost of a row per additional slice: its loop over the edges ends unpredictably.
 const ROW: f64 = 30.0;
-/// The share of the last level that is there for rows and sums together; for slices, which sums go
-/// past.
+/// Share of the last level available to rows and sums together, and to slices, whose sums bypass
+/// it.
 const SHARE: f64 = 0.9;
 const SLICE_SHARE: f64 = 0.4;
-/// In cache lines. Wider slices move more bytes and were never faster.
+/// Candidate widths in cache lines. Wider slices move more bytes and were never faster.
 const WIDTHS: [usize; 4] = [2, 4, 6, 8];
 
-/// How aggregation over a local block goes through the columns.
+/// Division of the columns in aggregation over a local block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Slicing {
-    /// As the cost model says.
+    /// Choice of the cost model.
     #[default]
     Auto,
-    /// All columns of a row at once, rows in parallel.
+    /// All columns of a row at once, with rows in parallel.
     Rows,
-    /// So many columns at a time, rounded up to whole cache lines.
+    /// This number of columns at a time, rounded up to whole cache lines.
     Columns(usize),
 }
 
@@ -58,10 +59,10 @@ thread_local! {
     static FORCED: Cell<Slicing> = const { Cell::new(Slicing::Auto) };
 }
 
-/// Runs `f` with the aggregations that it calls on this thread held to `slicing`: for tests and
-/// measurements. The numbers are the same, to the bit.
+/// Runs `f` with the aggregations that it calls on this thread forced to `slicing`, for tests and
+/// measurements. The results are bit-identical.
 pub fn with_slicing<T>(slicing: Slicing, f: impl FnOnce() -> T) -> T {
-    /// Undoes it, also where `f` panics.
+    /// Restores the previous value, even if `f` panics.
     struct Restore(Slicing);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -72,32 +73,32 @@ pub fn with_slicing<T>(slicing: Slicing, f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// The sizes of an aggregation.
+/// Sizes of an aggregation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
-    /// `S`, rows read, each as often as it has edges.
+    /// Rows read, `S`, each once per edge.
     pub(super) rows: usize,
-    /// `D`, rows written.
+    /// Rows written, `D`.
     pub(super) sums: usize,
-    /// `E`.
+    /// Edges, `E`.
     pub(super) edges: usize,
-    /// `F`.
+    /// Columns, `F`.
     pub(super) cols: usize,
 }
 
-/// The width of the slices, a multiple of [`LINE`]; none: all columns at once.
+/// Width of the slices, a multiple of [`LINE`], or `None` for all columns at once.
 pub(super) fn width(work: Work) -> Option<usize> {
     match FORCED.get() {
         Slicing::Rows => None,
         Slicing::Columns(width) => Some(width.clamp(1, work.cols.max(1)).next_multiple_of(LINE)),
-        // too little to think about
+        // too small for the model to pay
         Slicing::Auto if work.edges * work.cols < 1 << 20 => None,
         Slicing::Auto => work.best(Caches::get(), rayon::current_num_threads()),
     }
 }
 
 impl Work {
-    /// The fastest width for so many threads, each of which gets a slice at least.
+    /// Fastest width for this number of threads, each of which processes at least one slice.
     fn best(&self, caches: Caches, threads: usize) -> Option<usize> {
         let widths = WIDTHS.into_iter().filter(|&lines| lines * LINE * threads.max(2) <= self.cols);
         let costs = widths.map(|lines| (self.sliced(caches, threads, lines), lines));
@@ -105,15 +106,15 @@ impl Work {
         (cost < self.whole(caches)).then_some(lines * LINE)
     }
 
-    /// The shares of `bytes` that come from the second level, the last (of which `last` bytes are
-    /// there for them), and memory.
+    /// Shares of `bytes` that come from the second level, from the last level (of which `last`
+    /// bytes are available) and from memory.
     fn shares(caches: Caches, bytes: f64, last: f64) -> [f64; 3] {
         let second = (caches.l2 as f64 / bytes).min(1.0);
         let last = (last / bytes).min(1.0).max(second);
         [second, last - second, 1.0 - last]
     }
 
-    /// The share of rows and sums together that is not in any cache.
+    /// Share of rows and sums together that no cache holds.
     fn beyond(&self, caches: Caches) -> f64 {
         self.of_all(caches)[2]
     }
@@ -135,7 +136,7 @@ impl Work {
         self.lines() * (self.edges as f64 * read + self.sums as f64 * write)
     }
 
-    /// Cycles with so many lines of columns at a time.
+    /// Cycles with this number of lines of columns at a time.
     fn sliced(&self, caches: Caches, threads: usize, lines: usize) -> f64 {
         let bytes = (4 * self.rows * lines * LINE) as f64;
         let last = SLICE_SHARE * caches.l3 as f64 / threads as f64;
@@ -160,9 +161,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_faster_is_chosen() {
+    fn measured_winners_are_chosen() {
         for threads in [1, 2] {
-            // nodes, degree, columns; whether slices were faster
+            // nodes, degree, columns; true if slices were faster
             for (nodes, degree, cols, faster) in [
                 (8_000, 15, 512, true),
                 (8_000, 50, 512, true),
@@ -183,13 +184,13 @@ mod tests {
     }
 
     #[test]
-    fn a_sampled_tree_is_not_copied_for_its_few_edges() {
+    fn sampled_trees_with_few_edges_are_not_sliced() {
         let tree = Work { rows: 180_000, sums: 20_000, edges: 200_000, cols: 512 };
         assert_eq!(tree.best(MACHINE, 1), None);
     }
 
     #[test]
-    fn every_thread_has_a_slice() {
+    fn every_thread_gets_a_slice() {
         assert_eq!(best(8_000, 50, 512, 64), None);
         for threads in 1..=16 {
             if let Some(width) = best(32_000, 50, 512, threads) {
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn narrow_or_empty_work_has_no_slices() {
+    fn narrow_or_empty_aggregations_are_not_sliced() {
         assert_eq!(best(100_000, 50, 31, 1), None);
         assert_eq!(best(0, 0, 512, 1), None);
         assert_eq!(width(Work { rows: 0, sums: 0, edges: 0, cols: 0 }), None);

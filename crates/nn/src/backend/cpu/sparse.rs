@@ -1,9 +1,9 @@
-//! Sparse rows: their products with a dense matrix, and what turns them into dense rows.
+//! Sparse rows: their products with a dense matrix, and conversions to dense rows.
 //!
-//! `X W` is the sum of the rows of `W` that the columns of a row of `X` name, weighted by its
-//! values: an aggregation over a block whose destinations are the rows and whose sources are the
-//! columns. `X^T Y` is the same over the transposed lists. Both cost `2 stored O` operations,
-//! against `2 R F O` of a dense product.
+//! `X W` sums the rows of `W` named by the columns of a row of `X`, weighted by its values: an
+//! aggregation over a block whose destinations are the rows and whose sources are the columns.
+//! `X^T Y` is the same over the transposed lists. Both cost `2 nnz O` operations, where a dense
+//! product costs `2 R F O`.
 
 use super::{
     parallel::{self, Rows, Runs},
@@ -18,7 +18,7 @@ use crate::{
     matrix::Sparse,
 };
 
-/// The values by column, of the first so many rows.
+/// Values by column, restricted to the first `rows` rows.
 #[derive(Clone, Copy)]
 struct Prefix<'a> {
     values: &'a [f32],
@@ -39,13 +39,13 @@ impl Weight for Prefix<'_> {
 }
 
 fn rows(x: View) -> Sparse {
-    x.sparse().expect("rows of a table are gathered before they are multiplied")
+    x.sparse().expect("rows are gathered from a table before a product")
 }
 
-/// A product whose first factor is sparse.
+/// Product whose first factor is sparse.
 pub(super) fn product(op: Gemm) {
     let Gemm { a: (x, side_a), b: (b, side_b), beta, c } = op;
-    assert_eq!(side_b, Side::Plain, "sparse rows are multiplied by a matrix as it is");
+    assert_eq!(side_b, Side::Plain, "sparse rows are multiplied by an untransposed matrix");
     let (sparse, cols) = (rows(x), c.num_cols());
     match side_a {
         Side::Plain => {
@@ -54,22 +54,22 @@ pub(super) fn product(op: Gemm) {
         }
         Side::Transposed => {
             let t = sparse.transposed;
-            assert_eq!(t.indptr.len(), x.num_cols() + 1, "sparse rows are transposed first");
-            assert_eq!(sparse.first, 0, "a transpose is that of the first rows");
+            assert_eq!(t.indptr.len(), x.num_cols() + 1, "sparse rows must be transposed first");
+            assert_eq!(sparse.first, 0, "a transpose covers the first rows");
             let weight = Prefix { values: sparse.values, position: &t.edge, rows: x.num_rows() };
             Sum::weighted(&t.indptr, &t.dst, weight, b.host(), cols, beta).run(c.host());
         }
     }
 }
 
-/// With the zeros.
+/// Gathers sparse rows as dense rows, zeros included.
 pub(super) fn gather(op: Gather) {
     let Gather { src: x, ids, dst: out } = op;
     let width = out.num_cols();
     parallel::rows(ids.len(), width, Rows { data: out.host(), width }, |range, out| {
         out.data.fill(0.0);
         for (&v, out) in ids[range].iter().zip(out.data.chunks_exact_mut(width.max(1))) {
-            let (columns, values) = x.sparse_row(v as usize).expect("sparse rows");
+            let (columns, values) = x.sparse_row(v as usize).expect("rows are sparse");
             columns.iter().zip(values).for_each(|(&j, &value)| out[j as usize] = value);
         }
     });
@@ -80,7 +80,7 @@ pub(super) fn add(op: Add) {
     let width = y.num_cols();
     parallel::rows(x.num_rows(), width, Rows { data: y.host(), width }, |range, y| {
         for (i, y) in range.zip(y.data.chunks_exact_mut(width.max(1))) {
-            let (columns, values) = x.sparse_row(i).expect("sparse rows");
+            let (columns, values) = x.sparse_row(i).expect("rows are sparse");
             columns.iter().zip(values).for_each(|(&j, &value)| y[j as usize] += alpha * value);
         }
     });
@@ -93,7 +93,7 @@ pub(super) fn drop_stored(op: DropStored) {
     parallel::runs(indptr, 1, Runs { data: out.host(), indptr, width: 1 }, |range, out| {
         let mut out = out.data.iter_mut();
         for i in range {
-            let (columns, values) = x.sparse_row(i).expect("sparse rows");
+            let (columns, values) = x.sparse_row(i).expect("rows are sparse");
             let key = dropout.row_key(i);
             for ((&j, &value), out) in columns.iter().zip(values).zip(&mut out) {
                 *out = if mask_hash(key, j) < threshold { 0.0 } else { value * scale };

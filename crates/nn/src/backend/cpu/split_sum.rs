@@ -1,4 +1,4 @@
-//! Products with a long inner dimension: it is split into parts, each with a result of its own, and
+//! Products with a long inner dimension, split into parts: each part writes a separate result, and
 //! the results are added in order. Shared by the products in f32 and in bf16.
 
 use super::{
@@ -6,11 +6,11 @@ use super::{
     parallel::{self, Rows},
 };
 
-/// Most values in the results of all parts together.
-pub(super) const PARTIALS: usize = 4 << 20;
+/// Maximum number of values in the results of all parts together.
+pub(super) const MAX_PARTIALS: usize = 4 << 20;
 
 /// Number of parts into which a sum of `k` terms is split, each of about `len` terms: a multiple of
-/// four, which is even work for two and for four threads.
+/// four, which divides evenly among two and four threads.
 pub(super) fn parts(k: usize, len: usize) -> usize {
     k.div_ceil(len).next_multiple_of(4).min(32)
 }
@@ -25,7 +25,7 @@ pub(super) fn add_parts(partials: &[f32], size: usize, first: usize, beta: f32, 
 }
 
 kernel! {
-    /// `c = beta c +` the sum of `partials[i * size + first..]`, in the order of `i`.
+    /// Computes `c = beta c +` the sum of `partials[i * size + first..]`, in the order of `i`.
     fn add_partials[](s: S, partials: &[f32], size: usize, first: usize, beta: f32, c: &mut [f32]) {
         let mut at = 0;
         while at < c.len() {

@@ -1,7 +1,7 @@
 //! Weighted sums of rows: the loop that aggregations, attention and sparse products share.
 //!
-//! The output row stays in registers while the loop over its edges runs inside, and source rows are
-//! asked for ahead: 2-3 and 1.3-1.5 times faster than adding edge by edge into memory.
+//! The output row stays in registers during the inner loop over its edges, and source rows are
+//! prefetched: 2-3 and 1.3-1.5 times faster than adding edge by edge to memory.
 
 use std::ops::Range;
 
@@ -14,35 +14,35 @@ use super::{
 };
 use crate::backend::OwnWeight;
 
-/// The coefficients of edges. `e` is the place in [`Sum::indices`], `u` the row found there, `h` of
-/// `heads` the head.
+/// Coefficients of edges. `e` is the index into [`Sum::indices`], `u` the row found there, and `h`
+/// the head, of `heads`.
 pub(super) trait Weight: Copy + Send + Sync {
-    /// All are 1.
+    /// True if all coefficients are 1.
     const UNIT: bool = false;
     fn of(&self, e: usize, u: usize, h: usize, heads: usize) -> f32;
-    /// Whether the edge from row `u` and those after it are left out.
+    /// Returns true if the edge from row `u` and those after it are excluded.
     #[inline(always)]
     fn is_beyond(&self, _u: usize) -> bool {
         false
     }
 }
 
-/// 1.
+/// Coefficient 1.
 #[derive(Clone, Copy)]
 pub(super) struct Unit;
 
-/// `E x heads`.
+/// Coefficients of the edges, `E x heads`.
 #[derive(Clone, Copy)]
 pub(super) struct ByEdge<'a>(pub(super) &'a [f32]);
 
-/// `E x heads`, in another order of the edges: `values[position[e]]`.
+/// Coefficients in another order of the edges, `E x heads`: `values[position[e]]`.
 #[derive(Clone, Copy)]
 pub(super) struct ByPosition<'a> {
     pub(super) values: &'a [f32],
     pub(super) position: &'a [u32],
 }
 
-/// One per input row.
+/// One coefficient per source row.
 #[derive(Clone, Copy)]
 pub(super) struct ByRow<'a>(pub(super) &'a [f32]);
 
@@ -75,21 +75,21 @@ impl Weight for ByRow<'_> {
     }
 }
 
-/// A term without an edge that some output rows have.
+/// Term of an output row's own row, which is not an edge.
 #[derive(Clone, Copy)]
 pub(super) struct Own<'a> {
-    /// Its coefficient.
+    /// Coefficient of the term.
     pub(super) weight: OwnValue<'a>,
-    /// The input row of each output row where that is another; else `first + v`.
+    /// Source row of each output row; if `None`, it is `first + v`.
     pub(super) ids: Option<&'a [u32]>,
-    /// See `ids`.
+    /// First source row if `ids` is `None`.
     pub(super) first: usize,
-    /// Only the first so many output rows have the term.
+    /// Number of output rows with the term, a prefix of all.
     pub(super) rows: usize,
 }
 
 impl<'a> Own<'a> {
-    /// The destinations' own rows of a block, with coefficients as `weight` says.
+    /// The destinations' own rows of a block, with coefficients given by `weight`.
     pub(super) fn of(block: &'a Block, weight: OwnWeight) -> Option<Self> {
         let weight = match weight {
             OwnWeight::None => return None,
@@ -101,7 +101,7 @@ impl<'a> Own<'a> {
     }
 }
 
-/// The coefficient of an [`Own`].
+/// Coefficient of an [`Own`].
 #[derive(Clone, Copy)]
 pub(super) enum OwnValue<'a> {
     Constant(f32),
@@ -109,15 +109,20 @@ pub(super) enum OwnValue<'a> {
     Stored(&'a [f32]),
 }
 
-/// `out[v] = beta out[v] + sum over edges e of v of weight(e) src[indices[e]] + own(v) src[own row]`,
-/// where each row is `heads` runs with weights of their own. Rows of 16-bit floats are widened in
-/// registers.
+/// Weighted sum of rows:
+///
+/// ```text
+/// out[v] = beta out[v] + sum over edges e of v of weight(e) src[indices[e]] + own(v) src[own row]
+/// ```
+///
+/// Each row consists of `heads` column ranges with separate weights. Rows of 16-bit floats are
+/// widened in registers.
 #[derive(Clone, Copy)]
 pub(super) struct Sum<'a, W, T = f32> {
     pub(super) indptr: &'a [u32],
     pub(super) indices: &'a [u32],
     pub(super) weight: W,
-    /// Whether the sum over edges is divided by their number.
+    /// If true, the sum over edges is divided by their number.
     pub(super) mean: bool,
     pub(super) own: Option<Own<'a>>,
     pub(super) src: &'a [T],
@@ -127,7 +132,8 @@ pub(super) struct Sum<'a, W, T = f32> {
 }
 
 impl<'a, W, T> Sum<'a, W, T> {
-    /// `out[v] = beta out[v] + sum over edges e of v of weight(e) src[indices[e]]`, nothing else.
+    /// A sum without own rows and mean:
+    /// `out[v] = beta out[v] + sum over edges e of v of weight(e) src[indices[e]]`.
     pub(super) fn weighted(
         indptr: &'a [u32],
         indices: &'a [u32],
@@ -141,7 +147,7 @@ impl<'a, W, T> Sum<'a, W, T> {
 }
 
 impl<'a, T> Sum<'a, Unit, T> {
-    /// The same with other coefficients.
+    /// The same sum with other coefficients.
     pub(super) fn with<W>(self, weight: W) -> Sum<'a, W, T> {
         let Self { indptr, indices, mean, own, src, cols, heads, beta, .. } = self;
         Sum { weight, indptr, indices, mean, own, src, cols, heads, beta }
@@ -160,16 +166,16 @@ impl<W: Weight, T: Element> Sum<'_, W, T> {
         });
     }
 
-    /// How many edges ahead to ask for rows of `cols` values: some 8 KiB, in rows. 0 is not at all:
-    /// for inputs that the inner caches hold.
+    /// Distance of the prefetch in edges, for rows of `cols` values: about 8 KiB of rows. 0
+    /// disables it for inputs that fit the inner caches.
     pub(super) fn ahead(src: &[T], cols: usize) -> usize {
         if size_of_val(src) < 256 * 1024 { 0 } else { (8192 / (cols * size_of::<T>())).clamp(2, 32) }
     }
 }
 
-/// How many destinations ahead to ask for their own rows of a global block, which lie anywhere in
-/// the table.
-pub(super) const OWN_AHEAD: usize = 4;
+/// Distance of the prefetch of own rows in destinations, for a global block, whose rows may be
+/// anywhere in the table.
+pub(super) const OWN_PREFETCH_DISTANCE: usize = 4;
 
 kernel! {
     fn sum_rows[W: Weight, T: Element](s: S, job: &Sum<'_, W, T>, rows: Range<usize>, out: &mut [f32]) {
@@ -178,12 +184,12 @@ kernel! {
         for (v, out) in rows.zip(out.chunks_exact_mut(job.cols)) {
             if ahead != 0
                 && let Some(Own { ids: Some(ids), .. }) = job.own
-                && let Some(&next) = ids.get(v + OWN_AHEAD)
+                && let Some(&next) = ids.get(v + OWN_PREFETCH_DISTANCE)
             {
                 prefetch(job.src, next as usize * job.cols, job.cols);
             }
             for h in 0..job.heads {
-                // the rows come into the cache with their first block
+                // the first block of a row prefetches the rows for all
                 let ahead = if h == 0 { ahead } else { 0 };
                 run_of_row(s, job, v, h, h * width, ahead, &mut out[h * width..][..width]);
             }
@@ -191,8 +197,8 @@ kernel! {
     }
 }
 
-/// The columns `at..at + out.len()` of output row `v`, all of one head. Rows are asked for `ahead`
-/// edges ahead.
+/// Computes the columns `at..at + out.len()` of output row `v`, all of one head. Rows are
+/// prefetched `ahead` edges in advance.
 #[inline(always)]
 pub(super) fn run_of_row<S: Simd, W: Weight, T: Element>(
     s: S,
@@ -225,14 +231,15 @@ pub(super) fn run_of_row<S: Simd, W: Weight, T: Element>(
     }
 }
 
-/// How many vectors the next block of a row takes when `left` values are left.
+/// Number of vectors in the next block of a row with `left` values left.
 #[inline(always)]
 fn vectors<S: Simd>(left: usize) -> usize {
     let left = left.div_ceil(S::LANES);
     if left >= S::BLOCK { S::BLOCK } else { left.min(8) }
 }
 
-/// Columns `at..at + out.len()` of output row `v`, `N` vectors of which the last may be partial.
+/// Computes the columns `at..at + out.len()` of output row `v`: `N` vectors, the last of which may
+/// be partial.
 #[inline(always)]
 fn block<S: Simd, W: Weight, T: Element, const N: usize>(
     s: S,

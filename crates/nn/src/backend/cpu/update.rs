@@ -1,4 +1,4 @@
-//! Optimiser steps, one pass over the values and their moments.
+//! Optimiser steps, each in one pass over the values and their moments.
 
 use super::{
     level::{Isa, kernel},
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// One value to the row.
+/// Views a matrix as rows of one value.
 fn flat(x: ViewMut<'_>) -> Rows<'_, f32> {
     Rows { data: x.host(), width: 1 }
 }

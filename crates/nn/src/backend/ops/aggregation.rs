@@ -8,21 +8,21 @@ use crate::{
     backend::{AggregationWeights, ArgMax},
 };
 
-/// Sources' rows, and a result with a row for each destination.
+/// Checks the sources' rows, and a result with a row per destination.
 fn forward(block: &Block, src: View, dst: View) {
     shape::block(block);
     assert_eq!(src.num_rows(), block.num_src, "sources of an aggregation");
     assert_eq!(shape::of(dst), (block.num_dst, src.num_cols()), "result of an aggregation");
 }
 
-/// A gradient of the destinations' rows, and that of the sources'.
+/// Checks a gradient of the destinations' rows, and that of the sources' rows.
 fn backward(block: &Block, dst_grad: View, src_grad: View) {
     shape::local(block);
     assert_eq!(dst_grad.num_rows(), block.num_dst, "destinations of an aggregation's gradient");
     shape::source_grad(block, dst_grad, src_grad);
 }
 
-/// `dst = beta dst + A src`, with `A` (`D x S`) as [`AggregationWeights`] says.
+/// `dst = beta dst + A src`, with `A` (`D x S`) given by [`AggregationWeights`].
 ///
 /// # Panics
 /// The block lacks the weights.
@@ -47,7 +47,7 @@ impl Operation for Aggregate<'_> {
     }
 }
 
-/// `src_grad = beta src_grad + A^T dst_grad`: the gradient of [`Aggregate`].
+/// Gradient of [`Aggregate`]: `src_grad = beta src_grad + A^T dst_grad`.
 ///
 /// # Panics
 /// The block is not local and transposed, or lacks the weights.
@@ -73,7 +73,7 @@ impl Operation for AggregateTransposed<'_> {
 }
 
 /// One hop of MixHop: columns from `first` on are aggregated with the weights stored in the block
-/// ([`AggregationWeights::STORED`]), those before are the destinations' own rows.
+/// ([`AggregationWeights::STORED`]); the columns before are copied from the destinations' own rows.
 ///
 /// # Panics
 /// The block lacks the weights, or `first` is beyond the columns.
@@ -81,7 +81,7 @@ impl Operation for AggregateTransposed<'_> {
 pub struct Hop<'a> {
     /// The edges.
     pub block: &'a Block,
-    /// First column that is aggregated.
+    /// First aggregated column.
     pub first: usize,
     /// Sources' rows, `S x F`.
     pub src: View<'a>,
@@ -93,11 +93,11 @@ impl Operation for Hop<'_> {
     fn check(&self) {
         forward(self.block, self.src, self.dst.as_view());
         shape::weights(self.block, AggregationWeights::STORED);
-        assert!(self.first <= self.src.num_cols(), "columns that stay");
+        assert!(self.first <= self.src.num_cols(), "copied columns of a hop");
     }
 }
 
-/// The gradient of [`Hop`].
+/// Gradient of [`Hop`].
 ///
 /// # Panics
 /// The block is not local and transposed, or lacks the weights, or `first` is beyond the columns.
@@ -105,7 +105,7 @@ impl Operation for Hop<'_> {
 pub struct HopTransposed<'a> {
     /// The edges, local and transposed.
     pub block: &'a Block,
-    /// First column that is aggregated.
+    /// First aggregated column.
     pub first: usize,
     /// Gradient of the result, `D x F`.
     pub dst_grad: View<'a>,
@@ -117,7 +117,7 @@ impl Operation for HopTransposed<'_> {
     fn check(&self) {
         backward(self.block, self.dst_grad, self.src_grad.as_view());
         shape::weights(self.block, AggregationWeights::STORED);
-        assert!(self.first <= self.dst_grad.num_cols(), "columns that stay");
+        assert!(self.first <= self.dst_grad.num_cols(), "copied columns of a hop");
     }
 }
 
@@ -130,8 +130,8 @@ pub struct AggregateMax<'a> {
     pub src: View<'a>,
     /// Result, `D x F`.
     pub dst: ViewMut<'a>,
-    /// Position of each winning edge, the first of equals, resized to `D x F`; `u32::MAX` without
-    /// edges.
+    /// Position of the first edge that attains each maximum, resized to `D x F`; `u32::MAX` for a
+    /// destination without edges.
     pub arg: &'a mut ArgMax,
 }
 
@@ -141,7 +141,8 @@ impl Operation for AggregateMax<'_> {
     }
 }
 
-/// The gradient of [`AggregateMax`]: each value goes to the source of its winning edge.
+/// Gradient of [`AggregateMax`]: each value goes to the source of the edge that attained the
+/// maximum.
 ///
 /// # Panics
 /// The block is not local and transposed.
@@ -149,7 +150,7 @@ impl Operation for AggregateMax<'_> {
 pub struct AggregateMaxTransposed<'a> {
     /// The edges, local and transposed.
     pub block: &'a Block,
-    /// Winning edges of the forward pass, `D x F`.
+    /// Edges that attained the maxima of the forward pass, `D x F`.
     pub arg: &'a ArgMax,
     /// Gradient of the result, `D x F`.
     pub dst_grad: View<'a>,
@@ -161,6 +162,6 @@ impl Operation for AggregateMaxTransposed<'_> {
     fn check(&self) {
         backward(self.block, self.dst_grad, self.src_grad.as_view());
         let winners = (self.block.num_dst, self.dst_grad.num_cols());
-        assert_eq!(shape::of(self.arg.bits()), winners, "winners of a maximum");
+        assert_eq!(shape::of(self.arg.bits()), winners, "edges of a maximum");
     }
 }

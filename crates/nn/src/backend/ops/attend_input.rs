@@ -5,7 +5,7 @@ use graphmill_core::Block;
 use super::{Operation, shape};
 use crate::{View, ViewMut, backend::Dropout};
 
-/// The heads' vectors, attention matrices, and a result, for rows of `cols`.
+/// Checks the heads' vectors, attention matrices, and a result, for rows of `cols` columns.
 fn check(block: &Block, cols: usize, vectors: [View; 2], of_entries: &[View], out: View) {
     let [source, target] = vectors;
     let heads = source.num_cols();
@@ -18,7 +18,7 @@ fn check(block: &Block, cols: usize, vectors: [View; 2], of_entries: &[View], ou
     }
 }
 
-/// Attention whose scores and sums are of input rows:
+/// Attention with scores and sums over input rows:
 ///
 /// ```text
 /// score[e, h] = x[u] . source[., h] + x[own_row(v)] . target[., h]
@@ -44,7 +44,7 @@ pub struct AttendInput<'a> {
     pub score: ViewMut<'a>,
     /// Attention weights, `(E + D) x H`, written.
     pub alpha: ViewMut<'a>,
-    /// The weights after dropout, `(E + D) x H`, written; may be empty if nothing drops.
+    /// Weights after dropout, `(E + D) x H`, written; may be empty without dropout.
     pub used: ViewMut<'a>,
     /// Result, `D x (H F)`.
     pub out: ViewMut<'a>,
@@ -60,7 +60,7 @@ impl Operation for AttendInput<'_> {
     }
 }
 
-/// The gradients of [`AttendInput`] but that of `x`.
+/// Gradients of [`AttendInput`], except that of `x`.
 #[derive(Debug)]
 pub struct AttendInputBackward<'a> {
     /// The edges.
@@ -71,9 +71,9 @@ pub struct AttendInputBackward<'a> {
     pub slope: f32,
     /// Scores of the forward pass, `(E + D) x H`.
     pub score: View<'a>,
-    /// Its attention weights.
+    /// Attention weights of the forward pass.
     pub alpha: View<'a>,
-    /// The weights after dropout; `alpha` if nothing drops.
+    /// Weights after dropout; `alpha` without dropout.
     pub used: View<'a>,
     /// Gradient of the result, `D x (H F)`.
     pub grad: View<'a>,
@@ -94,7 +94,7 @@ impl Operation for AttendInputBackward<'_> {
     }
 }
 
-/// The gradient of [`AttendInput`] with respect to `x`, after [`AttendInputBackward`].
+/// Gradient of [`AttendInput`] with respect to `x`, after [`AttendInputBackward`].
 ///
 /// # Panics
 /// The block is not local and transposed.
@@ -106,7 +106,7 @@ pub struct AttendInputTransposed<'a> {
     pub source: View<'a>,
     /// Destinations' vectors, `F x H`.
     pub target: View<'a>,
-    /// The attention weights after dropout, `(E + D) x H`.
+    /// Attention weights after dropout, `(E + D) x H`.
     pub used: View<'a>,
     /// Gradient of the result, `D x (H F)`.
     pub grad: View<'a>,

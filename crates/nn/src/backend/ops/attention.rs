@@ -1,7 +1,7 @@
 //! Attention (GAT) over transformed rows.
 //!
 //! `Z` is `S x (H O)`: `H` heads of `O` columns each. Every destination also attends to its own
-//! row, so an attention matrix is `(E + D) x H`: entries of the edges, then the destinations' own.
+//! row, so an attention matrix is `(E + D) x H`: the edges' entries, then the destinations' own.
 
 use graphmill_core::Block;
 
@@ -11,27 +11,27 @@ use crate::{View, ViewMut};
 /// `out[r, h] = sum over o of z[r, h O + o] a[h O + o]`.
 ///
 /// # Panics
-/// The columns of `z` do not make `H` heads.
+/// The columns of `z` do not form `H` heads.
 #[derive(Debug)]
 pub struct HeadDot<'a> {
     /// Rows, `R x (H O)`.
     pub z: View<'a>,
     /// A vector for each head, `1 x (H O)`.
     pub a: View<'a>,
-    /// `H`.
+    /// Number of heads, `H`.
     pub heads: usize,
     /// Result, `R x H`.
     pub out: ViewMut<'a>,
 }
 
 impl HeadDot<'_> {
-    /// `O`.
+    /// Width of a head, `O`.
     pub fn width(&self) -> usize {
         shape::head_width(self.z.num_cols(), self.heads)
     }
 }
 
-/// One value for each row and head.
+/// Checks a result of one value per row and head.
 fn head_dot(z: View, a: View, heads: usize, out: View) {
     shape::row(a, z.num_cols());
     assert_eq!(shape::of(out), (z.num_rows(), heads), "one value per row and head");
@@ -44,17 +44,17 @@ impl Operation for HeadDot<'_> {
     }
 }
 
-/// The gradients of [`HeadDot`], both added to.
+/// Gradients of [`HeadDot`], both added to.
 ///
 /// # Panics
-/// The columns of `z` do not make `H` heads.
+/// The columns of `z` do not form `H` heads.
 #[derive(Debug)]
 pub struct HeadDotBackward<'a> {
     /// Rows, `R x (H O)`.
     pub z: View<'a>,
     /// A vector for each head, `1 x (H O)`.
     pub a: View<'a>,
-    /// `H`.
+    /// Number of heads, `H`.
     pub heads: usize,
     /// Gradient of the result, `R x H`.
     pub grad: View<'a>,
@@ -65,7 +65,7 @@ pub struct HeadDotBackward<'a> {
 }
 
 impl HeadDotBackward<'_> {
-    /// `O`.
+    /// Width of a head, `O`.
     pub fn width(&self) -> usize {
         shape::head_width(self.z.num_cols(), self.heads)
     }
@@ -79,7 +79,7 @@ impl Operation for HeadDotBackward<'_> {
     }
 }
 
-/// The two parts of the scores, and an attention matrix of as many heads.
+/// Checks the two parts of the scores, and an attention matrix of as many heads.
 fn edge_softmax(block: &Block, source: View, target: View, alpha: View) {
     shape::block(block);
     shape::same(source, target);
@@ -89,7 +89,7 @@ fn edge_softmax(block: &Block, source: View, target: View, alpha: View) {
 
 /// `alpha = softmax over {edges of v, v itself} of leaky_relu(source[u] + target[own_row(v)])`.
 ///
-/// Stable: the largest logit of each destination is subtracted.
+/// Stable: the largest logit of each destination is subtracted first.
 #[derive(Debug)]
 pub struct EdgeSoftmax<'a> {
     /// The edges.
@@ -110,7 +110,7 @@ impl Operation for EdgeSoftmax<'_> {
     }
 }
 
-/// The gradients of [`EdgeSoftmax`].
+/// Gradients of [`EdgeSoftmax`].
 ///
 /// # Panics
 /// The block is not local and transposed.
@@ -147,7 +147,7 @@ impl Operation for EdgeSoftmaxBackward<'_> {
     }
 }
 
-/// An attention matrix, sources' rows of as many heads, and a result.
+/// Checks an attention matrix, sources' rows of as many heads, and a result.
 fn attend(block: &Block, alpha: View, z: View, out: View) {
     shape::block(block);
     shape::entries(block, alpha.num_cols(), alpha);
@@ -159,7 +159,7 @@ fn attend(block: &Block, alpha: View, z: View, out: View) {
 /// `out[v, h] = sum over e in {edges of v, v itself} of alpha[e, h] z[u, h]`.
 ///
 /// # Panics
-/// The columns of `z` do not make `H` heads.
+/// The columns of `z` do not form `H` heads.
 #[derive(Debug)]
 pub struct Attend<'a> {
     /// The edges.
@@ -173,7 +173,7 @@ pub struct Attend<'a> {
 }
 
 impl Attend<'_> {
-    /// `O`.
+    /// Width of a head, `O`.
     pub fn width(&self) -> usize {
         shape::head_width(self.z.num_cols(), self.alpha.num_cols())
     }
@@ -185,10 +185,10 @@ impl Operation for Attend<'_> {
     }
 }
 
-/// The gradients of [`Attend`].
+/// Gradients of [`Attend`].
 ///
 /// # Panics
-/// The block is not local and transposed, or the columns of `z` do not make `H` heads.
+/// The block is not local and transposed, or the columns of `z` do not form `H` heads.
 #[derive(Debug)]
 pub struct AttendBackward<'a> {
     /// The edges, local and transposed.
@@ -206,7 +206,7 @@ pub struct AttendBackward<'a> {
 }
 
 impl AttendBackward<'_> {
-    /// `O`.
+    /// Width of a head, `O`.
     pub fn width(&self) -> usize {
         shape::head_width(self.z.num_cols(), self.alpha.num_cols())
     }
@@ -224,12 +224,12 @@ impl Operation for AttendBackward<'_> {
 /// `out[r, o] = 1/H sum over h of x[r, h O + o]`.
 ///
 /// # Panics
-/// The columns of `x` do not make `H` heads.
+/// The columns of `x` do not form `H` heads.
 #[derive(Debug)]
 pub struct HeadMean<'a> {
     /// Rows, `R x (H O)`.
     pub x: View<'a>,
-    /// `H`.
+    /// Number of heads, `H`.
     pub heads: usize,
     /// Result, `R x O`.
     pub out: ViewMut<'a>,
@@ -242,15 +242,15 @@ impl Operation for HeadMean<'_> {
     }
 }
 
-/// The gradient of [`HeadMean`].
+/// Gradient of [`HeadMean`].
 ///
 /// # Panics
-/// The columns of `x_grad` do not make `H` heads.
+/// The columns of `x_grad` do not form `H` heads.
 #[derive(Debug)]
 pub struct HeadMeanBackward<'a> {
     /// Gradient of the result, `R x O`.
     pub grad: View<'a>,
-    /// `H`.
+    /// Number of heads, `H`.
     pub heads: usize,
     /// Gradient of the rows, `R x (H O)`.
     pub x_grad: ViewMut<'a>,

@@ -14,9 +14,9 @@ use crate::{
 /// An id is beyond the rows.
 #[derive(Debug)]
 pub struct Gather<'a> {
-    /// A table, `V x F`, perhaps sparse.
+    /// Table, `V x F`, possibly sparse.
     pub src: View<'a>,
-    /// Its rows, `R`.
+    /// Rows to gather, `R`.
     pub ids: &'a [NodeId],
     /// Result, `R x F`.
     pub dst: ViewMut<'a>,
@@ -34,7 +34,7 @@ impl Operation for Gather<'_> {
 pub struct Add<'a> {
     /// Factor.
     pub alpha: f32,
-    /// Rows, `R x F`, perhaps sparse.
+    /// Rows, `R x F`, possibly sparse.
     pub x: View<'a>,
     /// Result, `R x F`, added to.
     pub y: ViewMut<'a>,
@@ -64,24 +64,24 @@ impl Operation for AddDot<'_> {
     }
 }
 
-/// The stored values of sparse rows after dropout of their elements: an element is dropped where
-/// [`EpilogueForward`] drops that of a dense matrix.
+/// Stored values of sparse rows after dropout. An element is dropped if [`EpilogueForward`] would
+/// drop it in the equal dense matrix.
 ///
 /// # Panics
-/// The rows are not sparse, or still rows of a table.
+/// The rows are not sparse, or are still rows of a table.
 #[derive(Debug)]
 pub struct DropStored<'a> {
     /// Sparse rows, gathered.
     pub x: View<'a>,
     /// Dropout.
     pub dropout: Dropout,
-    /// Result: a row of one value for each that is stored.
+    /// Result: one row of one value per stored value.
     pub out: ViewMut<'a>,
 }
 
 impl Operation for DropStored<'_> {
     fn check(&self) {
-        let stored = self.x.sparse().expect("gathered sparse rows").values.len();
+        let stored = self.x.sparse().expect("rows are sparse and gathered").values.len();
         assert_eq!(shape::of(self.out.as_view()), (stored, 1), "one row per stored value");
     }
 }
@@ -89,11 +89,11 @@ impl Operation for DropStored<'_> {
 /// `x = dropout(activation(x + bias))`, in place, in one pass over the rows.
 #[derive(Debug)]
 pub struct EpilogueForward<'a> {
-    /// One row, `1 x F`, added to each.
+    /// Row `1 x F` added to each row.
     pub bias: Option<View<'a>>,
     /// Non-linearity.
     pub activation: Activation,
-    /// Dropout after it.
+    /// Dropout after the non-linearity.
     pub dropout: Dropout,
     /// Rows, `R x F`, in place.
     pub x: ViewMut<'a>,
@@ -107,12 +107,12 @@ impl Operation for EpilogueForward<'_> {
     }
 }
 
-/// The gradient of [`EpilogueForward`] from its output, in place.
+/// Gradient of [`EpilogueForward`] from its output, in place.
 #[derive(Debug)]
 pub struct EpilogueBackward<'a> {
     /// Non-linearity.
     pub activation: Activation,
-    /// Dropout after it.
+    /// Dropout after the non-linearity.
     pub dropout: Dropout,
     /// Output of the forward pass, `R x F`.
     pub y: View<'a>,

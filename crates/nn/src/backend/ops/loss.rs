@@ -1,10 +1,10 @@
-//! Losses with their gradients. `run` returns the loss, which a backend may still owe
-//! ([`crate::Backend::resolve_loss`]).
+//! Losses with their gradients. `run` returns the loss, which may be a placeholder until
+//! [`crate::Backend::resolve_loss`].
 
 use super::{Operation, shape};
 use crate::{View, ViewMut};
 
-/// A gradient, and a weight for each row or none.
+/// Checks a gradient, and either a weight per row or no weights.
 fn loss(logits: View, weight: &[f32], grad: View) {
     shape::same(logits, grad);
     assert!(weight.is_empty() || weight.len() == logits.num_rows(), "one loss weight per row");
@@ -18,9 +18,9 @@ fn loss(logits: View, weight: &[f32], grad: View) {
 pub struct SoftmaxCrossEntropy<'a> {
     /// Scores of classes, `R x O`.
     pub logits: View<'a>,
-    /// Class of each row, `R`; a row of class -1 takes no part.
+    /// Class of each row, `R`; rows of class -1 are ignored.
     pub label: &'a [i32],
-    /// Weight of each row, `R`; empty: all are 1.
+    /// Weight of each row, `R`; if empty, all weights are 1.
     pub weight: &'a [f32],
     /// Factor of the loss.
     pub scale: f32,
@@ -44,9 +44,9 @@ impl Operation for SoftmaxCrossEntropy<'_> {
 pub struct SigmoidCrossEntropy<'a> {
     /// Scores of classes, `R x O`.
     pub logits: View<'a>,
-    /// 1 for each class that a row is in, `R O`.
+    /// 1 for each class of a row, else 0, `R O` values.
     pub target: &'a [u8],
-    /// Weight of each row, `R`; empty: all are 1.
+    /// Weight of each row, `R`; if empty, all weights are 1.
     pub weight: &'a [f32],
     /// Factor of the loss.
     pub scale: f32,

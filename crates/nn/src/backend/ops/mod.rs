@@ -1,10 +1,10 @@
-//! Operations as structs: the inputs and outputs of each as named fields, with its formula, its
+//! Operations as structs: named fields for the inputs and outputs of each, with its formula, its
 //! shapes and the check of both.
 //!
 //! A layer builds one and runs it:
 //! `Aggregate { block, weights, src, beta: 0.0, dst }.run(backend)`. `run` checks the shapes, once
 //! for all backends, and calls the backend's method of the same name, which takes the struct.
-//! Operations of at most two plain arguments, whose order cannot be confused, stay methods of their
+//! Operations of at most two plain arguments, whose order is unambiguous, remain methods of their
 //! trait: [`fill`](super::ElementOps::fill), [`scale`](super::ElementOps::scale),
 //! [`copy`](super::ElementOps::copy), [`dot`](super::ElementOps::dot),
 //! [`squares`](super::ElementOps::squares),
@@ -12,24 +12,24 @@
 //! and [`sigmoid`](super::LossOps::sigmoid).
 //!
 //! # Shapes
-//! One alphabet everywhere:
+//! All operations share one alphabet:
 //!
 //! | letter | |
 //! | --- | --- |
 //! | `S`, `D` | sources and destinations of a block |
-//! | `S'` | the sources that want a gradient, the first of all ([`Block::num_grad_src`]; `S` by default) |
+//! | `S'` | sources that receive a gradient, a prefix of all ([`Block::num_grad_src`]; `S` by default) |
 //! | `E` | edges of a block |
 //! | `V` | rows of a whole table, such as the nodes of a graph |
-//! | `R` | rows of a matrix that are neither of these |
+//! | `R` | rows of any other matrix |
 //! | `F`, `O` | widths of input and output rows |
 //! | `H` | heads |
 //!
-//! A block is local or global unless a field says otherwise. With a factor `beta` of 0 the old
-//! result is not read. Gradients are overwritten unless a field says that they are added to.
+//! A block is local or global unless a field requires one of them. With a factor `beta` of 0 the
+//! old result is not read. Gradients are overwritten unless a field is documented as added to.
 //!
 //! # Panics
-//! Shapes that do not fit are a bug in a layer, not an input error, and a kernel behind `unsafe`
-//! must never see them: [`Checked`] is the proof that backends ask for.
+//! Incompatible shapes are a bug in a layer, not an input error, and a kernel with `unsafe` code
+//! must never receive them: backends require a [`Checked`] operation as proof.
 //!
 //! [`Block::num_grad_src`]: graphmill_core::Block::num_grad_src
 
@@ -60,16 +60,16 @@ pub use norm::{
 pub use product::{Dense, Gemm, HeadGemm, WeightGradients};
 pub use update::{AdamUpdate, SgdUpdate};
 
-/// A struct of this module. Each also has `run` (`backend/run.rs`).
+/// An operation of this module. Each also has `run` (`backend/run.rs`).
 pub trait Operation {
-    /// Asserts that the shapes of its fields fit.
+    /// Asserts that the shapes of the fields are compatible.
     ///
     /// # Panics
-    /// They do not: a bug in a layer.
+    /// The shapes are incompatible: a bug in a layer.
     fn check(&self);
 }
 
-/// An operation whose shapes fit.
+/// An operation with checked shapes.
 #[derive(Debug)]
 pub struct Checked<T>(T);
 
@@ -77,13 +77,13 @@ impl<T: Operation> Checked<T> {
     /// Checks the operation.
     ///
     /// # Panics
-    /// Its shapes do not fit.
+    /// The shapes are incompatible.
     pub fn new(op: T) -> Self {
         op.check();
         Self(op)
     }
 
-    /// The operation, to be taken apart.
+    /// Unwraps the operation.
     pub fn into_inner(self) -> T {
         self.0
     }

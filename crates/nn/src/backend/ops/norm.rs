@@ -1,27 +1,27 @@
-//! Normalisations of rows.
+//! Normalizations of rows.
 
 use super::{Operation, shape};
 use crate::{View, ViewMut};
 
-/// Rows, scale, shift and result.
+/// Checks rows, scale, shift and result.
 fn rows(x: View, gamma: View, beta: View, out: View) {
     shape::row(gamma, x.num_cols());
     shape::row(beta, x.num_cols());
     shape::same(x, out);
 }
 
-/// The statistics of a batch norm.
+/// Checks the statistics of a batch norm.
 fn of_columns(x: View, stats: View) {
     assert_eq!(shape::of(stats), (2, x.num_cols()), "statistics of a batch norm");
 }
 
-/// The statistics of a layer norm.
+/// Checks the statistics of a layer norm.
 fn of_rows(x: View, stats: View) {
     assert_eq!(shape::of(stats), (x.num_rows(), 2), "statistics of a layer norm");
 }
 
-/// `out = gamma (x - mean) / sqrt(var + eps) + beta`, with mean and variance of each column: batch
-/// normalisation (Ioffe and Szegedy, 2015).
+/// Batch normalization (Ioffe and Szegedy, 2015):
+/// `out = gamma (x - mean) / sqrt(var + eps) + beta`, with mean and variance of each column.
 #[derive(Debug)]
 pub struct BatchNormForward<'a> {
     /// Input rows, `R x F`.
@@ -30,7 +30,7 @@ pub struct BatchNormForward<'a> {
     pub gamma: View<'a>,
     /// Shift, `1 x F`.
     pub beta: View<'a>,
-    /// Added to the variance.
+    /// Term added to the variance.
     pub eps: f32,
     /// Mean and biased variance, `2 x F`, written.
     pub stats: ViewMut<'a>,
@@ -45,7 +45,7 @@ impl Operation for BatchNormForward<'_> {
     }
 }
 
-/// [`BatchNormForward`] with given statistics (evaluation).
+/// [`BatchNormForward`] with given statistics, for evaluation.
 #[derive(Debug)]
 pub struct BatchNormApply<'a> {
     /// Input rows, `R x F`.
@@ -54,7 +54,7 @@ pub struct BatchNormApply<'a> {
     pub gamma: View<'a>,
     /// Shift, `1 x F`.
     pub beta: View<'a>,
-    /// Added to the variance.
+    /// Term added to the variance.
     pub eps: f32,
     /// Mean and variance, `2 x F`.
     pub stats: View<'a>,
@@ -69,14 +69,14 @@ impl Operation for BatchNormApply<'_> {
     }
 }
 
-/// The gradients of [`BatchNormForward`].
+/// Gradients of [`BatchNormForward`].
 #[derive(Debug)]
 pub struct BatchNormBackward<'a> {
     /// Input rows, `R x F`.
     pub x: View<'a>,
     /// Scale, `1 x F`.
     pub gamma: View<'a>,
-    /// Added to the variance.
+    /// Term added to the variance.
     pub eps: f32,
     /// Statistics of the forward pass, `2 x F`.
     pub stats: View<'a>,
@@ -96,8 +96,8 @@ impl Operation for BatchNormBackward<'_> {
     }
 }
 
-/// `out = gamma (x - mean) / sqrt(var + eps) + beta`, with mean and variance of each row: layer
-/// normalisation (Ba, Kiros and Hinton, 2016).
+/// Layer normalization (Ba, Kiros and Hinton, 2016):
+/// `out = gamma (x - mean) / sqrt(var + eps) + beta`, with mean and variance of each row.
 #[derive(Debug)]
 pub struct LayerNormForward<'a> {
     /// Input rows, `R x F`.
@@ -106,7 +106,7 @@ pub struct LayerNormForward<'a> {
     pub gamma: View<'a>,
     /// Shift, `1 x F`.
     pub beta: View<'a>,
-    /// Added to the variance.
+    /// Term added to the variance.
     pub eps: f32,
     /// Mean and biased variance, `R x 2`, written.
     pub stats: ViewMut<'a>,
@@ -121,14 +121,14 @@ impl Operation for LayerNormForward<'_> {
     }
 }
 
-/// The gradients of [`LayerNormForward`].
+/// Gradients of [`LayerNormForward`].
 #[derive(Debug)]
 pub struct LayerNormBackward<'a> {
     /// Input rows, `R x F`.
     pub x: View<'a>,
     /// Scale, `1 x F`.
     pub gamma: View<'a>,
-    /// Added to the variance.
+    /// Term added to the variance.
     pub eps: f32,
     /// Statistics of the forward pass, `R x 2`.
     pub stats: View<'a>,
@@ -148,7 +148,7 @@ impl Operation for LayerNormBackward<'_> {
     }
 }
 
-/// Rows, their lengths, and a matrix of their shape.
+/// Checks rows, their lengths, and a matrix of the rows' shape.
 fn l2_norm(x: View, norms: View, out: View) {
     assert_eq!(shape::of(norms), (x.num_rows(), 1), "norms");
     shape::same(x, out);
@@ -171,10 +171,10 @@ impl Operation for L2NormForward<'_> {
     }
 }
 
-/// The gradient of [`L2NormForward`] from its output, in place.
+/// Gradient of [`L2NormForward`] from its output, in place.
 ///
-/// Rows of norm up to 1e-12 get 0: the exact value, 1e12 times the gradient, would wreck the
-/// parameters before them.
+/// Rows of norm up to 1e-12 get gradient 0, because the exact value, 1e12 times the output's
+/// gradient, would destroy the parameters of earlier layers.
 #[derive(Debug)]
 pub struct L2NormBackward<'a> {
     /// Output of the forward pass, `R x F`.

@@ -6,8 +6,7 @@ use crate::{
     backend::{Activation, Dropout, Side},
 };
 
-/// Rows and columns of a product of factors with these rows, columns and sides, and the terms of
-/// each sum.
+/// Size `[rows, columns, terms]` of a product of factors with these shapes and sides.
 fn size(a: ([usize; 2], Side), b: ([usize; 2], Side)) -> [usize; 3] {
     let oriented = |([rows, cols], side): ([usize; 2], Side)| match side {
         Side::Plain => [rows, cols],
@@ -19,16 +18,16 @@ fn size(a: ([usize; 2], Side), b: ([usize; 2], Side)) -> [usize; 3] {
     [rows, cols, terms]
 }
 
-/// `c = beta c + op(a) op(b)`: `R x F` times `F x O` to `R x O`, each factor as it is or
+/// `c = beta c + op(a) op(b)`: `R x F` times `F x O` to `R x O`, each factor as stored or
 /// transposed.
 ///
-/// With `a` transposed the sum is over its rows (a weight gradient).
+/// If `a` is transposed, the sum runs over its rows (a weight gradient).
 ///
 /// # Panics
 /// Both factors are transposed.
 #[derive(Debug)]
 pub struct Gemm<'a> {
-    /// First factor, perhaps sparse, and its side.
+    /// First factor, possibly sparse, and its side.
     pub a: (View<'a>, Side),
     /// Second factor and its side.
     pub b: (View<'a>, Side),
@@ -53,14 +52,14 @@ impl Operation for Gemm<'_> {
     }
 }
 
-/// `c[h] = beta c[h] + op(a[h]) op(b[h])`: [`Gemm`] head by head, where every matrix is `H` runs of
-/// columns side by side.
+/// [`Gemm`] head by head, `c[h] = beta c[h] + op(a[h]) op(b[h])`, where every matrix consists of
+/// `H` adjacent column ranges.
 ///
 /// # Panics
-/// Both factors are transposed, or columns do not make `H` heads.
+/// Both factors are transposed, or the columns do not form `H` heads.
 #[derive(Debug)]
 pub struct HeadGemm<'a> {
-    /// `H`.
+    /// Number of heads, `H`.
     pub heads: usize,
     /// First factor and its side.
     pub a: (View<'a>, Side),
@@ -73,12 +72,12 @@ pub struct HeadGemm<'a> {
 }
 
 impl HeadGemm<'_> {
-    /// The widths of a head in `a`, `b` and `c`.
+    /// Widths of a head in `a`, `b` and `c`.
     pub fn widths(&self) -> [usize; 3] {
         [self.a.0, self.b.0, self.c.as_view()].map(|x| shape::head_width(x.num_cols(), self.heads))
     }
 
-    /// `[R, O, F]` of each head, as [`Gemm::size`].
+    /// `[R, O, F]` of each head, as in [`Gemm::size`].
     pub fn size(&self) -> [usize; 3] {
         let [of_a, of_b, _] = self.widths();
         let factor = |(x, side): (View, Side), width| ([x.num_rows(), width], side);
@@ -93,11 +92,11 @@ impl Operation for HeadGemm<'_> {
     }
 }
 
-/// `c[i] = beta c[i] + a[i]^T b`: the gradients (`F x O` each) of two weights whose products were
-/// added, so that a backend prepares `b`, the gradient of the sum, only once.
+/// `c[i] = beta c[i] + a[i]^T b`: gradients (`F x O` each) of two weights whose products were
+/// added. A backend prepares `b`, the gradient of the sum, only once.
 #[derive(Debug)]
 pub struct WeightGradients<'a> {
-    /// Inputs of the two products, `R x F` each, perhaps of different widths.
+    /// Inputs of the two products, `R x F` each, possibly of different widths.
     pub a: [View<'a>; 2],
     /// Gradient of the sum, `R x O`.
     pub b: View<'a>,
@@ -125,21 +124,21 @@ impl Operation for WeightGradients<'_> {
     }
 }
 
-/// `out = dropout(activation(beta out + x w + bias))`: [`Gemm`] and then
-/// [`super::EpilogueForward`], which a backend may do while rows are still in its caches.
+/// `out = dropout(activation(beta out + x w + bias))`: [`Gemm`] followed by
+/// [`super::EpilogueForward`], which a backend may run while rows are still cached.
 #[derive(Debug)]
 pub struct Dense<'a> {
-    /// Input rows, `R x F`, perhaps sparse.
+    /// Input rows, `R x F`, possibly sparse.
     pub x: View<'a>,
     /// Weight, `F x O`.
     pub w: View<'a>,
     /// Factor of the old result.
     pub beta: f32,
-    /// One row, `1 x O`, added to each.
+    /// Row `1 x O` added to each row.
     pub bias: Option<View<'a>>,
     /// Non-linearity.
     pub activation: Activation,
-    /// Dropout after it.
+    /// Dropout after the non-linearity.
     pub dropout: Dropout,
     /// Result, `R x O`.
     pub out: ViewMut<'a>,

@@ -1,4 +1,4 @@
-//! The assertions that checks of operations share.
+//! Assertions shared by the checks of operations.
 
 use graphmill_core::Block;
 
@@ -7,30 +7,30 @@ use crate::{
     backend::{AggregationWeights, EdgeWeight, OwnWeight},
 };
 
-/// Rows and columns.
+/// Number of rows and columns.
 pub fn of(x: View) -> (usize, usize) {
     (x.num_rows(), x.num_cols())
 }
 
-/// Asserts that both have the same shape.
+/// Asserts that both matrices have the same shape.
 pub fn same(x: View, y: View) {
     assert_eq!(of(x), of(y), "shapes differ");
 }
 
-/// Asserts one row of `cols`.
+/// Asserts that the matrix is one row of `cols`.
 pub fn row(x: View, cols: usize) {
-    assert_eq!(of(x), (1, cols), "one row wanted");
+    assert_eq!(of(x), (1, cols), "shape of a single row");
 }
 
-/// The width of one of `heads` heads side by side.
+/// Width of each of `heads` heads in `cols` columns.
 pub fn head_width(cols: usize, heads: usize) -> usize {
     assert!(heads > 0 && cols.is_multiple_of(heads), "{cols} columns do not make {heads} heads");
     cols / heads
 }
 
-/// The vectors of a block agree with its sizes. The values of `indices` are the sampler's promise;
-/// kernels check them where they read. If the arrays are on a device alone, its backend checks
-/// their lengths.
+/// Asserts that the arrays of a block match its sizes. The sampler guarantees the values of
+/// `indices`, and kernels check them where they read. If the arrays are only on a device, its
+/// backend checks their lengths.
 pub(super) fn block(b: &Block) {
     assert!(b.dst_ids.is_some() || b.num_dst <= b.num_src, "destinations are a prefix of the sources");
     if b.drawn_on_device().is_some() {
@@ -43,12 +43,12 @@ pub(super) fn block(b: &Block) {
     }
 }
 
-/// The block is local and transposed.
+/// Asserts that the block is local and transposed.
 pub(super) fn local(b: &Block) {
     block(b);
-    assert!(b.dst_ids.is_none() && b.is_transposed(), "a gradient needs a local, transposed block");
+    assert!(b.dst_ids.is_none() && b.is_transposed(), "a gradient requires a local, transposed block");
     let (t, sources) = (&b.transposed, b.num_grad_src());
-    assert!(b.num_dst <= sources && sources <= b.num_src, "sources that want a gradient");
+    assert!(b.num_dst <= sources && sources <= b.num_src, "sources that receive a gradient");
     if b.drawn_on_device().is_some() {
         return;
     }
@@ -57,10 +57,10 @@ pub(super) fn local(b: &Block) {
     assert!(if sources == b.num_src { edges == b.num_edges() } else { edges <= b.num_edges() });
 }
 
-/// The block has the weights.
+/// Asserts that the block has the weights.
 pub(super) fn weights(b: &Block, weights: AggregationWeights) {
     let is_on_host = b.drawn_on_device().is_none();
-    if is_on_host && matches!(weights.edge, EdgeWeight::Stored | EdgeWeight::Normalised) {
+    if is_on_host && matches!(weights.edge, EdgeWeight::Stored | EdgeWeight::Normalized) {
         assert_eq!(b.edge_weight.len(), b.num_edges(), "a block's edge weights");
     }
     match weights.own {
@@ -73,12 +73,13 @@ pub(super) fn weights(b: &Block, weights: AggregationWeights) {
     }
 }
 
-/// `grad` is as wide as the sources' rows `x`, one row for each source that wants it.
+/// Asserts that `grad` is as wide as the sources' rows `x`, with one row per source that receives a
+/// gradient.
 pub(super) fn source_grad(b: &Block, x: View, grad: View) {
     assert_eq!(of(grad), (b.num_grad_src(), x.num_cols()), "gradient of the sources");
 }
 
-/// One value for each entry of an attention, edges and then destinations, and head.
+/// Asserts one value per head for each entry of an attention matrix: edges, then destinations.
 pub(super) fn entries(b: &Block, heads: usize, x: View) {
     assert_eq!(of(x), (b.num_edges() + b.num_dst, heads), "entries of an attention");
 }

@@ -16,7 +16,7 @@ use crate::{
 /// ```
 #[derive(Debug)]
 pub struct AdamUpdate<'a> {
-    /// The step's numbers.
+    /// Parameters of the step.
     pub step: AdamStep,
     /// Gradient, `R x F`.
     pub grad: View<'a>,
@@ -45,7 +45,7 @@ impl Operation for AdamUpdate<'_> {
 /// ```
 #[derive(Debug)]
 pub struct SgdUpdate<'a> {
-    /// The step's numbers.
+    /// Parameters of the step.
     pub step: SgdStep,
     /// Gradient, `R x F`.
     pub grad: View<'a>,

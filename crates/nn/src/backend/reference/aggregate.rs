@@ -8,20 +8,20 @@ use crate::backend::{
     ops::{Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed, Hop, HopTransposed},
 };
 
-/// The coefficient of edge `e` into destination `v`.
+/// Coefficient of edge `e` into destination `v`.
 fn edge_coefficient(block: &Block, weight: EdgeWeight, v: usize, e: usize) -> f64 {
     match weight {
         EdgeWeight::One => 1.0,
         EdgeWeight::Mean => 1.0 / block.edges(v).len() as f64,
         EdgeWeight::Stored => f64::from(block.edge_weight[e]),
-        EdgeWeight::Normalised => {
+        EdgeWeight::Normalized => {
             let sum: f64 = block.edges(v).map(|e| f64::from(block.edge_weight[e])).sum();
             f64::from(block.edge_weight[e]) / sum.max(1.0)
         }
     }
 }
 
-/// The coefficient of destination `v`'s own row.
+/// Coefficient of destination `v`'s own row.
 fn own_coefficient(block: &Block, weight: OwnWeight, v: usize) -> f64 {
     match weight {
         OwnWeight::None => 0.0,

@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// The entries of destination `v` in an attention matrix, with their source rows: its edges, then
+/// Entries of destination `v` in an attention matrix, with their source rows: its edges, then
 /// itself.
 fn entries(block: &Block, v: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
     let own = (block.num_edges() + v, block.own_row(v));

@@ -1,4 +1,4 @@
-//! What is done to rows last.
+//! Bias, activation and dropout.
 
 use super::{at, leaky, set};
 use crate::backend::{
@@ -9,7 +9,7 @@ use crate::backend::{
 fn activate(activation: Activation, x: f64) -> f64 {
     match activation {
         Activation::Identity => x,
-        // in this form a NaN stays one
+        // this form preserves NaN
         Activation::Relu => {
             if x <= 0.0 {
                 0.0
@@ -23,7 +23,7 @@ fn activate(activation: Activation, x: f64) -> f64 {
     }
 }
 
-/// The derivative of an activation, from its output.
+/// Derivative of an activation, computed from its output.
 fn slope_at(activation: Activation, y: f64) -> f64 {
     match activation {
         Activation::Identity => 1.0,

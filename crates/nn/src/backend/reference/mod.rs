@@ -1,7 +1,8 @@
-//! The naive backend: every operation as one plain serial loop over its definition, sums in f64.
+//! The naive backend: every operation as one plain serial loop over its definition, with sums in
+//! f64.
 //!
-//! It is what the fast backends are tested against, and what to read to learn what an operation
-//! means: a file for each group of them. A new backend starts as a copy of this folder.
+//! It is the reference for the tests of fast backends, and documents the meaning of each operation,
+//! in a file per group. A new backend starts as a copy of this directory.
 
 use super::{
     interface::{AggregationOps, AttentionOps, Backend, DenseOps, ElementOps, LossOps, NormOps, UpdateOps},
@@ -27,14 +28,14 @@ mod rows;
 mod tests;
 mod update;
 
-/// Plain loops.
+/// Backend of plain serial loops.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reference;
 
 /// Element (`r`, `c`) of a matrix, in f64.
 fn at(x: View, r: usize, c: usize) -> f64 {
     if x.is_sparse() {
-        let (columns, values) = x.sparse_row(r).expect("sparse rows");
+        let (columns, values) = x.sparse_row(r).expect("rows are sparse");
         return columns.binary_search(&(c as u32)).map_or(0.0, |k| f64::from(values[k]));
     }
     let i = r * x.num_cols() + c;
@@ -53,7 +54,7 @@ fn set(x: ViewMut, mut f: impl FnMut(usize, usize, f32) -> f64) {
     }
 }
 
-/// `beta * old`, without reading `old` where `beta` is 0.
+/// `beta * old`, which does not read `old` if `beta` is 0.
 fn keep(beta: f32, old: f32) -> f64 {
     if beta == 0.0 { 0.0 } else { f64::from(beta) * f64::from(old) }
 }

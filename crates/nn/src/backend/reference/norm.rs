@@ -1,4 +1,4 @@
-//! Normalisations.
+//! Normalizations.
 
 use super::{at, set};
 use crate::backend::ops::{

@@ -1,4 +1,4 @@
-//! Dense products, and those of sparse rows.
+//! Dense products, and products of sparse rows.
 
 use super::{at, keep, set};
 use crate::backend::{

@@ -24,7 +24,7 @@ pub(super) fn drop_stored(op: DropStored) {
     let out = out.host();
     let mut k = 0;
     for r in 0..x.num_rows() {
-        let (columns, values) = x.sparse_row(r).expect("sparse rows");
+        let (columns, values) = x.sparse_row(r).expect("rows are sparse");
         for (&c, &value) in columns.iter().zip(values) {
             out[k] = if dropped(dropout, r, c as usize) { 0.0 } else { value * dropout.scale() };
             k += 1;

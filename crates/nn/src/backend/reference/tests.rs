@@ -1,4 +1,4 @@
-//! Operations by hand.
+//! Results of operations computed by hand.
 
 use graphmill_core::Block;
 
@@ -23,7 +23,7 @@ fn block() -> Block {
 }
 
 #[test]
-fn products_by_hand() {
+fn products_match_results_by_hand() {
     let a = Matrix::from_slice(2, 2, &[1., 2., 3., 4.]);
     let b = Matrix::from_slice(2, 2, &[5., 6., 7., 8.]);
     let product = |side_a, side_b, beta| {
@@ -37,7 +37,7 @@ fn products_by_hand() {
 }
 
 #[test]
-fn aggregations_by_hand() {
+fn aggregations_match_results_by_hand() {
     let x = Matrix::from_slice(3, 1, &[1., 4., 2.]);
     let mut out = Matrix::zeros(2, 1);
     Aggregate {
@@ -94,7 +94,7 @@ fn a_destination_attends_to_its_edges_and_itself() {
 }
 
 #[test]
-fn losses_by_hand() {
+fn losses_match_results_by_hand() {
     let logits = Matrix::from_slice(2, 2, &[0., 0., 5., 1.]);
     let mut grad = Matrix::zeros(2, 2);
     let loss = SoftmaxCrossEntropy {
@@ -120,12 +120,12 @@ fn losses_by_hand() {
 }
 
 #[test]
-fn dropout_keeps_the_mean_and_backward_uses_the_same_mask() {
+fn dropout_preserves_the_mean_and_backward_uses_the_same_mask() {
     let dropout = Dropout { p: 0.25, key: 7 };
     let mut x = Matrix::from_slice(100, 100, &[1.0; 10_000]);
     EpilogueForward { bias: None, activation: Activation::Relu, dropout, x: x.view_mut() }.run(&Reference);
     let survivors = x.view().host().iter().filter(|&&x| x != 0.0).count();
-    // binomial(1e4, 0.75): sigma 43; five sigma
+    // binomial(1e4, 0.75) has sigma 43; the bound is five sigma
     assert!(survivors.abs_diff(7500) < 217, "{survivors}");
     let mut grad = Matrix::from_slice(100, 100, &[1.0; 10_000]);
     EpilogueBackward {

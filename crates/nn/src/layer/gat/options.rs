@@ -4,8 +4,8 @@ use clap::Args;
 use graphmill_core::options::{Fault, OptionSet, probability, range};
 use serde::{Deserialize, Serialize};
 
-/// Heads of a layer at most.
-const MOST_HEADS: usize = 1 << 10;
+/// Maximum number of heads of a layer.
+const MAX_HEADS: usize = 1 << 10;
 
 /// Options of [`super::Gat`].
 #[derive(Args, Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,8 +30,8 @@ impl Default for GatOptions {
 
 impl OptionSet for GatOptions {
     fn check(&self) -> Result<(), Fault> {
-        range("heads", self.heads, 1..=MOST_HEADS)?;
-        range("out_heads", self.out_heads, 1..=MOST_HEADS)?;
+        range("heads", self.heads, 1..=MAX_HEADS)?;
+        range("out_heads", self.out_heads, 1..=MAX_HEADS)?;
         probability("attention_dropout", self.attention_dropout)
     }
 }

@@ -184,7 +184,7 @@ extern "C" __global__ void sample_weights(const uint64_t* shards, uint32_t parts
 }
 
 // Writes to host memory: `count` sizes, and the nodes, whose number is sizes[last].
-extern "C" __global__ void sample_tell(const uint64_t* sizes, uint64_t count, uint64_t last, const uint32_t* nodes, uint64_t* sizes_to,
+extern "C" __global__ void sample_sizes(const uint64_t* sizes, uint64_t count, uint64_t last, const uint32_t* nodes, uint64_t* sizes_to,
                                        uint32_t* nodes_to) {
     const uint64_t thread = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x, threads = (uint64_t)gridDim.x * blockDim.x;
     for (uint64_t i = thread; i < count; i += threads) {

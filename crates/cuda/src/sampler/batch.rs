@@ -178,7 +178,7 @@ impl DeviceSampler {
             let arguments = arguments![from, head / 8, last, ids, host, host.offset(head)];
             // SAFETY: the memory is large enough for the sizes, followed by the maximum number of
             // nodes
-            unsafe { queue.run("sample_tell", max_nodes.max(head / 8), arguments)? };
+            unsafe { queue.run("sample_sizes", max_nodes.max(head / 8), arguments)? };
             Ok(queue.synchronize()?)
         };
         self.stagings.with(queue.device(), head + 4 * max_nodes, work, |bytes| {

@@ -57,7 +57,7 @@ impl<'a> Scorer<'a> {
         let backend = computers.inference(data, model);
         let symmetric = loader.symmetric.as_deref();
         let inference = Inference::new(&tables.graph, &tables.whole, symmetric, backend, config.eval_chunk)
-            .taking(build::exact(config, data)?);
+            .taking(build::inference_neighbors(config, data)?);
         let ranks = view.map(|view| (view.ranks.clone(), view.feature()));
         let valid = some(&data.split.valid, config.eval_nodes);
         Ok(Self { metric, config, data, inference, ranks, valid, logits: Matrix::default() })

@@ -246,7 +246,7 @@ impl SavedRun {
         let symmetric = build::symmetric(&model, data);
         let mut inference =
             Inference::new(&data.graph, &whole, symmetric.as_deref(), &backend, self.config.eval_chunk)
-                .taking(self.own(build::exact(&self.config, data))?)
+                .taking(self.own(build::inference_neighbors(&self.config, data))?)
                 .watched(watch);
         let mut logits = Matrix::default();
         let mut parts = Vec::new();
@@ -316,7 +316,7 @@ impl SavedRun {
         let mut rows = Matrix::default();
         let mut inference =
             Inference::new(&data.graph, &whole, symmetric.as_deref(), &backend, self.config.eval_chunk)
-                .taking(self.own(build::exact(&self.config, data))?)
+                .taking(self.own(build::inference_neighbors(&self.config, data))?)
                 .watched(watch);
         self.own(inference.run(&model, &nodes, output, &mut rows))?;
         let (count, cols) = (rows.num_rows(), rows.num_cols());

@@ -22,7 +22,7 @@ use crate::{
     Error, Result, TrainConfig,
     accelerator::{ComputeDevices, StoredRows, TOPOLOGY},
     build,
-    cache_kind::{Kind, chosen, kind},
+    cache_kind::{Kind, kind, resolve_cache},
     config::Switch,
     hotness::scores::scores_of,
     memory::{self, MemoryPlacement},
@@ -74,7 +74,7 @@ impl OnGpus {
             ));
         };
         let stored = StoredRows::new(&devices[0], &values, dim)?;
-        let policy = chosen(&config.cache, &config.order, "fifo");
+        let policy = resolve_cache(&config.cache, &config.order, "fifo");
         let slots = match config.cache_ratio.0 {
             Some(ratio) => ((ratio * rows as f64).round() as usize).min(rows),
             None => room(computers, config, data, &stored, sampler, order)?,

@@ -19,7 +19,7 @@ use graphmill_loader::{
 use super::{cache::Cache, rescaled::Rescaled, step, whole::Whole};
 use crate::{
     Error, Result, TrainConfig, build,
-    cache_kind::{AUTO, Kind, chosen, kind},
+    cache_kind::{AUTO, Kind, kind, resolve_cache},
     config::FeaturePrecision,
     hotness::scores::scores_until,
     memory::{self, MemoryPlacements},
@@ -72,7 +72,7 @@ impl Plan {
         };
         let row_bytes = (data.features.dim * kind.width()) as u64;
         let slots = |ratio: f64| ((ratio * rows as f64).round() as usize).min(rows);
-        let policy = |name: &String| chosen(name, &config.order, "lru").to_string();
+        let policy = |name: &String| resolve_cache(name, &config.order, "lru").to_string();
         let host = |name: &String, ratio: Option<f64>| Cache {
             policy: policy(name),
             slots: ratio.map_or(rows, slots),

@@ -121,14 +121,14 @@ fn check_sparse(config: &TrainConfig, data: &Dataset) -> Result<()> {
 ///
 /// # Errors
 /// A failed allocation, or a value beyond the range of the table's type.
-pub fn features(config: &TrainConfig, data: &Dataset, residence: MemoryPlacement) -> Result<(Host, Matrix)> {
+pub fn features(config: &TrainConfig, data: &Dataset, placement: MemoryPlacement) -> Result<(Host, Matrix)> {
     let kind = table_type(config, data);
     let host = if let (FeatureData::Csr(rows), true) = (&data.features.data, keeps_sparse(config, data)) {
-        match residence {
+        match placement {
             MemoryPlacement::Mapped => Host::new(&data.features),
             MemoryPlacement::HugePages => Host::resident_sparse(rows)?,
         }
-    } else if residence == MemoryPlacement::Mapped && Some(kind) == data.features.data.kind() {
+    } else if placement == MemoryPlacement::Mapped && Some(kind) == data.features.data.kind() {
         // rows stay mapped because a copy does not fit; they do not fit into the page cache either
         match &data.features.data {
             FeatureData::F32(rows) => rows.expect_random_reads(),

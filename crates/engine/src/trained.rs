@@ -18,7 +18,7 @@ use crate::{
     options::names,
     record::{EpochRecord, Summary},
     saved::first_largest,
-    tiers::Whole,
+    tiers::AllRows,
     trainer::train,
 };
 
@@ -157,11 +157,11 @@ impl TrainedModel {
         }
         let config = with_directory_of(&self.config, data);
         let backend = self.backend();
-        let whole = Whole::of(&config, data)?;
+        let features = AllRows::new(&config, data)?;
         let symmetric = build::symmetric(&self.model, data);
         let mut inference =
-            Inference::new(&data.graph, &whole, symmetric.as_deref(), &backend, config.eval_chunk)
-                .taking(build::inference_neighbors(&config, data)?);
+            Inference::new(&data.graph, &features, symmetric.as_deref(), &backend, config.eval_chunk)
+                .with_neighbors(build::inference_neighbors(&config, data)?);
         let mut rows = Matrix::default();
         inference.run(&self.model, nodes, output, &mut rows)?;
         Ok(rows)

@@ -65,7 +65,7 @@ impl RankDataset {
         };
         let mut tables: Vec<Arc<dyn Feature>> = Vec::with_capacity(parts.len());
         for part in &parts {
-            let residence = memory::residence(config, &part.dataset).features;
+            let residence = memory::placements(config, &part.dataset).features;
             tables.push(Arc::new(build::features(config, &part.dataset, residence)?.0));
         }
         let own: Arc<dyn Feature> = match &tables[..] {

@@ -108,7 +108,8 @@ fn check_sparse(config: &TrainConfig, data: &Dataset) -> Result<()> {
     }
     if stored > u32::MAX as usize {
         let message = format!(
-            "its {stored} stored feature values exceed 2^32 - 1, the limit of sparse products; use --sparse off"
+            "its {stored} stored feature values exceed 2^32 - 1, the limit of sparse products; use \
+             --sparse off"
         );
         return Err(Error::dataset(&data.name, message));
     }

@@ -97,8 +97,8 @@ impl TrainedModel {
         &self.model
     }
 
-    /// Most likely class of each of the `nodes`, computed from all neighbours. `data` may be another
-    /// dataset with the same number of feature columns.
+    /// Most likely class of each of the `nodes`, computed from all neighbours. `data` may be
+    /// another dataset with the same number of feature columns.
     ///
     /// # Errors
     /// A node outside `data`, features of another width, or features that cannot be read.
@@ -144,8 +144,8 @@ impl TrainedModel {
         let (own, width) = (self.summary.dataset.feature_dim, data.features.dim);
         if own != width {
             let message = format!(
-                "its features have {width} columns, but the model was trained on {own}; pass a dataset with the \
-                 features of {}",
+                "its features have {width} columns, but the model was trained on {own}; pass a dataset \
+                 with the features of {}",
                 self.summary.dataset
             );
             return Err(Error::dataset(&data.name, message));

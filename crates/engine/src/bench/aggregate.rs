@@ -30,7 +30,8 @@ const WIDTHS: &[usize] = &[100, 128, 256];
 
 /// Maximum number of batches that take turns.
 const MAX_BATCHES: usize = 8;
-/// Approximate maximum of the bytes of source rows over all batches, of which there is at least one.
+/// Approximate maximum of the bytes of source rows over all batches, of which there is at least
+/// one.
 const MAX_BYTES: usize = 512 << 20;
 
 /// Measures all cases.

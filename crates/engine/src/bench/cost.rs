@@ -15,9 +15,9 @@
 //!   bias, activation, dropout   5 x 4 D O bytes (2 forward, 3 backward), except in the last layer
 //! ```
 //!
-//! Rows count once per edge although caches hold some of them. Operands of products, loss, optimiser
-//! and labels are left out, and nothing overlaps. The model is therefore not a strict bound, but the
-//! time of the hot paths if each ran at its limit.
+//! Rows count once per edge although caches hold some of them. Operands of products, loss,
+//! optimiser and labels are left out, and nothing overlaps. The model is therefore not a strict
+//! bound, but the time of the hot paths if each ran at its limit.
 
 use graphmill_core::Block;
 use graphmill_nn::{
@@ -83,8 +83,8 @@ fn weights(config: &TrainConfig, model: &Model) -> Option<(f64, f64)> {
     Some((neighbors as f64, own as f64))
 }
 
-/// Predicts the seconds of a batch with blocks of these sizes, bottom block first; `None` for models
-/// that the cost model does not cover.
+/// Predicts the seconds of a batch with blocks of these sizes, bottom block first; `None` for
+/// models that the cost model does not cover.
 pub(super) fn predict(
     config: &TrainConfig,
     model: &Model,

@@ -1,6 +1,6 @@
 //! Whole epochs through the trainer after a warm-up epoch: seconds of the epoch and of each stage.
-//! `unaccounted` are the seconds outside of stages, for bookkeeping between batches. The run neither
-//! evaluates nor saves.
+//! `unaccounted` are the seconds outside of stages, for bookkeeping between batches. The run
+//! neither evaluates nor saves.
 //!
 //! Limit: the cost model of [`cost`](super::cost), for the models that it covers.
 

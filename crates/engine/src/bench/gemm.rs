@@ -2,9 +2,9 @@
 //!
 //! `M x K x N` is the product of `M` rows of width `K` and a weight of `K x N`; a weight gradient
 //! reduces over the rows instead. `F` is the feature width, `H` the hidden width, `C` the number of
-//! classes. Limit: f32 fused multiply-adds on registers, also for products in bf16, which may exceed
-//! it with the processor's bf16 instructions; on an NVIDIA device, square products of the same
-//! precision by the vendor's library.
+//! classes. Limit: f32 fused multiply-adds on registers, also for products in bf16, which may
+//! exceed it with the processor's bf16 instructions; on an NVIDIA device, square products of the
+//! same precision by the vendor's library.
 
 use graphmill_core::Matrix;
 use graphmill_nn::backend::{Backend, Cpu, Precision, Side, ops::Gemm};

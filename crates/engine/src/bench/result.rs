@@ -9,8 +9,8 @@ pub struct Measured {
     pub bench: &'static str,
     /// Description of the case.
     pub case: String,
-    /// Unit: `GB/s`, `GFLOP/s`, `edges/s`, `seeds/s`, `reads/s` or `subgraphs/s` (higher is better),
-    /// `s` or `ms` (lower is better).
+    /// Unit: `GB/s`, `GFLOP/s`, `edges/s`, `seeds/s`, `reads/s` or `subgraphs/s` (higher is
+    /// better), `s` or `ms` (lower is better).
     pub unit: &'static str,
     /// Median in `unit`.
     pub median: f64,

@@ -269,8 +269,8 @@ pub fn model_file(dir: &Path) -> Result<Option<PathBuf>> {
     Ok(complete(dir)?.map(|dir| dir.join(MODEL)))
 }
 
-/// Reads the files of the checkpoint directory `dir`, to send them to another rank; `None` if nothing
-/// was saved.
+/// Reads the files of the checkpoint directory `dir`, to send them to another rank; `None` if
+/// nothing was saved.
 ///
 /// # Errors
 /// A file cannot be read.
@@ -307,8 +307,8 @@ fn envelope<S: DeserializeOwned>(path: &Path, text: Vec<u8>) -> Result<Envelope<
     if header.graphmill_checkpoint != VERSION {
         let age = if header.graphmill_checkpoint > VERSION { "a newer" } else { "an older" };
         let message = format!(
-            "version {} was written by {age} graphmill, but this one reads version {VERSION}; continue with that \
-             graphmill, or train again",
+            "version {} was written by {age} graphmill, but this one reads version {VERSION}; continue \
+             with that graphmill, or train again",
             header.graphmill_checkpoint
         );
         return Err(Error::format(path, "graphmill_checkpoint", message));
@@ -320,16 +320,16 @@ impl<S: DeserializeOwned> Checkpoint<S> {
     /// Reads the checkpoint directory `dir`; `None` if nothing was saved.
     ///
     /// # Errors
-    /// A file cannot be read, is damaged or is of another version, or a link's target is missing. The
-    /// message names the file.
+    /// A file cannot be read, is damaged or is of another version, or a link's target is missing.
+    /// The message names the file.
     pub fn load(dir: &Path) -> Result<Option<Self>> {
         let Some(dir) = complete(dir)? else { return Ok(None) };
         let read = |name: &str| read(&dir.join(name));
         Self::decode(dir.clone(), &read).map(Some)
     }
 
-    /// Decodes the checkpoint of `files`, which [`files`] has read from the directory `dir` on another
-    /// machine.
+    /// Decodes the checkpoint of `files`, which [`files`] has read from the directory `dir` on
+    /// another machine.
     ///
     /// # Errors
     /// Those of [`Checkpoint::load`].
@@ -373,8 +373,8 @@ impl<S> Checkpoint<S> {
     /// Restores the parameters and the optimiser's state.
     ///
     /// # Errors
-    /// The checkpoint belongs to another model or optimiser; the message names the first tensor that
-    /// differs.
+    /// The checkpoint belongs to another model or optimiser; the message names the first tensor
+    /// that differs.
     pub fn restore(&self, model: &mut Model, optimizer: &mut dyn Optimizer) -> Result<()> {
         assign_model(&self.dir.join(MODEL), &self.model, model)?;
         let mut index = 0;

@@ -103,8 +103,8 @@ impl<'a> Layers<'a> {
         made
     }
 
-    /// Computes a layer from rows in memory to `self.output`. `x` has a row for each of `sources`, or
-    /// for each node if `sources` is `None`.
+    /// Computes a layer from rows in memory to `self.output`. `x` has a row for each of `sources`,
+    /// or for each node if `sources` is `None`.
     ///
     /// # Errors
     /// The watcher stops the work.
@@ -155,9 +155,9 @@ impl<'a> Layers<'a> {
 
     /// Computes a layer from streamed rows of `sources` to `self.output`.
     ///
-    /// Each row is read once and transformed. If the layer also uses the destinations' own rows, they
-    /// are read once more. If the layer can only aggregate first, rows are read once per chunk that
-    /// uses them.
+    /// Each row is read once and transformed. If the layer also uses the destinations' own rows,
+    /// they are read once more. If the layer can only aggregate first, rows are read once per chunk
+    /// that uses them.
     ///
     /// # Errors
     /// Rows cannot be read, or the watcher stops the work.
@@ -261,7 +261,8 @@ impl<'a> Layers<'a> {
     }
 
     /// Needed nodes of each layer: `needed[l]` are the nodes whose input rows of graph layer `l`
-    /// (output rows of layer `l - 1`) affect the result. `hops` is the number of layers of the model.
+    /// (output rows of layer `l - 1`) affect the result. `hops` is the number of layers of the
+    /// model.
     pub(super) fn needed(
         &mut self,
         wanted: &[NodeId],

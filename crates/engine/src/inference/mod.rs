@@ -55,9 +55,9 @@ pub(crate) use streamed::StreamedRows;
 pub enum Output {
     /// Scores of the classes before softmax or sigmoid.
     Logits,
-    /// Last hidden rows, the input of the last linear map. With a classifier head, they are the rows
-    /// of the last graph layer, otherwise the rows that the last graph layer aggregates (the features
-    /// if the model has one layer).
+    /// Last hidden rows, the input of the last linear map. With a classifier head, they are the
+    /// rows of the last graph layer, otherwise the rows that the last graph layer aggregates (the
+    /// features if the model has one layer).
     Embeddings,
 }
 
@@ -97,8 +97,8 @@ impl<'a> Inference<'a> {
 
     /// Writes the rows of `wanted` (each below `V`) to `out`, one per entry in its order.
     ///
-    /// Rows from memory and streamed rows give the same bits if the first layer multiplies before it
-    /// aggregates, as it always does with streamed rows.
+    /// Rows from memory and streamed rows give the same bits if the first layer multiplies before
+    /// it aggregates, as it always does with streamed rows.
     ///
     /// # Errors
     /// Features cannot be read, or the watcher stops the work.

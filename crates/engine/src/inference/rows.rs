@@ -48,8 +48,8 @@ pub(crate) trait RowSource {
         Ok(())
     }
 
-    /// Gathers the rows that the first layer needs into `out`, if they are few and the layer does not
-    /// read them in place. Returns true if it gathered them.
+    /// Gathers the rows that the first layer needs into `out`, if they are few and the layer does
+    /// not read them in place. Returns true if it gathered them.
     fn gather_few(&self, backend: &dyn Backend, in_place: bool, needed: &NodeSet, out: &mut Matrix) -> bool;
 
     /// Computes the first layer to the output of `layers`.

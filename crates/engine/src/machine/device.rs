@@ -45,8 +45,8 @@ impl Drop for MemoryReservation {
 }
 
 impl Device {
-    /// `count` simulated devices with `budget` bytes each (0 for no limit). The cores of this machine
-    /// are divided among them; if there are fewer cores than devices, devices share cores.
+    /// `count` simulated devices with `budget` bytes each (0 for no limit). The cores of this
+    /// machine are divided among them; if there are fewer cores than devices, devices share cores.
     ///
     /// # Errors
     /// The system cannot start the threads.

@@ -16,8 +16,8 @@ use std::sync::{Condvar, Mutex, PoisonError};
 /// });
 /// ```
 pub trait Monitor<S>: Sync {
-    /// Calls `step` whenever the value may have changed, until it returns `Some`. A step that returns
-    /// `None` must not change anything that other threads wait for.
+    /// Calls `step` whenever the value may have changed, until it returns `Some`. A step that
+    /// returns `None` must not change anything that other threads wait for.
     fn until<R>(&self, step: impl FnMut(&mut S) -> Option<R>) -> R;
 
     /// Reads the value.

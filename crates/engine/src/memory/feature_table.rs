@@ -21,8 +21,8 @@ use crate::{
 /// fast path.
 const MAX_SPARSE_DENSITY: f64 = 0.04;
 
-/// Returns true if the first layer multiplies sparse feature rows: if the stored rows are sparse, and
-/// `--sparse` is on, or is auto and few values are nonzero.
+/// Returns true if the first layer multiplies sparse feature rows: if the stored rows are sparse,
+/// and `--sparse` is on, or is auto and few values are nonzero.
 pub(crate) fn keeps_sparse(config: &TrainConfig, data: &Dataset) -> bool {
     let FeatureData::Csr(rows) = &data.features.data else { return false };
     match config.sparse {

@@ -97,8 +97,8 @@ pub(crate) fn check(config: &TrainConfig, data: &Dataset) -> Result<()> {
         return Ok(());
     }
     Err(Error::usage(format!(
-        "--hidden {}: with {} layers and {} nodes, training needs at least {} of memory, but {} are available; \
-         lower --hidden, or score fewer nodes with --eval-nodes",
+        "--hidden {}: with {} layers and {} nodes, training needs at least {} of memory, but {} are \
+         available; lower --hidden, or score fewer nodes with --eval-nodes",
         config.hidden,
         config.layers,
         data.num_nodes(),

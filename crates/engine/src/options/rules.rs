@@ -280,8 +280,8 @@ fn placement(config: &TrainConfig, key: &Key) -> Read {
     let shares = match &*config.devices {
         Devices::Cpu => {
             return Err(
-                "--devices cpu has no device caches to spread rows over; use --devices virtual:N or cuda:0,1, \
-                        or leave it out"
+                "--devices cpu has no device caches to spread rows over; use --devices virtual:N or \
+                 cuda:0,1, or leave it out"
                     .into(),
             );
         }
@@ -290,7 +290,8 @@ fn placement(config: &TrainConfig, key: &Key) -> Read {
     };
     if shares.0 < 2 {
         return Err(format!(
-            "--devices {} is a single device, which holds all cached rows; list several devices, or leave it out",
+            "--devices {} is a single device, which holds all cached rows; list several devices, or leave \
+             it out",
             config.devices
         ));
     }

@@ -38,8 +38,8 @@ impl TrainConfig {
         // value that `settle` derives if the option is not given
         let derived = |key: &Key| {
             let mut without = self.clone();
-            // cannot fail: the default is valid; a mismatch of layers and fanout is reported when the
-            // run itself settles
+            // cannot fail: the default is valid; a mismatch of layers and fanout is reported when
+            // the run itself settles
             let _ = key.read(&mut without, &key.write(&default));
             let _ = without.settle(&["layers"]);
             key.write(&without)
@@ -105,7 +105,8 @@ pub(crate) fn drawn(config: &TrainConfig, key: &Key) -> Read {
     if key.name == "layers" { rules::sampler(config, key) } else { Ok(()) }
 }
 
-/// Checks that the chosen row of an axis names the option's group, and that the option has an effect.
+/// Checks that the chosen row of an axis names the option's group, and that the option has an
+/// effect.
 fn own(config: &TrainConfig, key: &Key, group: OptionGroup) -> Read {
     let axes: Vec<&Axis> = AXES.iter().filter(|axis| !axis.readers(group).is_empty()).collect();
     // an unknown row passes, because its lookup reports it

@@ -55,8 +55,8 @@ pub struct CrossRequests {
     pub skew: f64,
 }
 
-/// Counts the requests of one part in one minibatch. `flows` counts the rows that each part receives
-/// and sends. Returns the number of remote rows.
+/// Counts the requests of one part in one minibatch. `flows` counts the rows that each part
+/// receives and sends. Returns the number of remote rows.
 fn count(part: u16, batch: &Sampled, book: &PartitionBook, hops: &mut [Hop], flows: &mut [[u64; 2]]) -> u64 {
     let remote = |&v: &u32| book.part_of(v) != part;
     // the destinations of every hop are a prefix of the input nodes
@@ -91,8 +91,8 @@ pub fn requests(
     if sampler.properties().subgraphs.is_some() {
         let name = &config.sampler;
         return Err(Error::usage(format!(
-            "--sampler {name} draws whole subgraphs, which have no requests between parts; use a sampler from \
-             seeds, such as neighbor"
+            "--sampler {name} draws whole subgraphs, which have no requests between parts; use a sampler \
+             from seeds, such as neighbor"
         )));
     }
     let feature = Host::new(&data.features);

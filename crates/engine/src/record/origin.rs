@@ -20,8 +20,8 @@ use crate::{Error, Result, TrainConfig, checkpoint, config::IN_MEMORY};
 /// Name of the file in the run directory.
 const FILE: &str = "dataset.json";
 
-/// Hint in errors of a missing dataset: options that pass it. The Python package replaces it with its
-/// own.
+/// Hint in errors of a missing dataset: options that pass it. The Python package replaces it with
+/// its own.
 pub const DATASET_HINT: &str = "train DATASET --resume, eval --dataset and predict --dataset take its \
                                 directory, dataset= in Python takes either";
 
@@ -84,7 +84,8 @@ impl Origin {
         Ok(Self { source, path, dataset: dataset.clone(), features: None })
     }
 
-    /// Options as the run records them: [`IN_MEMORY`] replaces the directory of a dataset in memory.
+    /// Options as the run records them: [`IN_MEMORY`] replaces the directory of a dataset in
+    /// memory.
     pub(crate) fn config(&self, config: &TrainConfig) -> TrainConfig {
         match self.source {
             Source::Memory => TrainConfig { dataset: IN_MEMORY.into(), ..config.clone() },
@@ -104,8 +105,8 @@ impl Origin {
         Ok(atomic::replace(&mut Real, &path, text.as_bytes())?)
     }
 
-    /// Reads the origin of the run in `dir`. For runs of older versions, derives it from the dataset
-    /// record of the checkpoint or the summary; `None` if the run has neither.
+    /// Reads the origin of the run in `dir`. For runs of older versions, derives it from the
+    /// dataset record of the checkpoint or the summary; `None` if the run has neither.
     ///
     /// # Errors
     /// A file cannot be read or is damaged.
@@ -146,16 +147,16 @@ impl Origin {
             (Source::Memory, _) | (Source::Directory, None) => Err(Error::run(
                 run,
                 format!(
-                    "it was trained on a dataset in memory, {}, which the run does not store; pass the dataset \
-                     again: {DATASET_HINT}",
+                    "it was trained on a dataset in memory, {}, which the run does not store; pass the \
+                     dataset again: {DATASET_HINT}",
                     self.dataset
                 ),
             )),
         }
     }
 
-    /// Directory of the dataset of the run in `run` with this origin and configuration; `None` for the
-    /// demo graph.
+    /// Directory of the dataset of the run in `run` with this origin and configuration; `None` for
+    /// the demo graph.
     ///
     /// # Errors
     /// Those of [`Origin::locate`], or the run does not record its dataset.
@@ -169,8 +170,8 @@ impl Origin {
             None if config.dataset.is_empty() || config.is_in_memory() => Err(Error::run(
                 run,
                 format!(
-                    "it has no checkpoint and does not record whether it was trained on the demo graph or on a \
-                     dataset in memory; train again, or pass the dataset: {DATASET_HINT}"
+                    "it has no checkpoint and does not record whether it was trained on the demo graph or \
+                     on a dataset in memory; train again, or pass the dataset: {DATASET_HINT}"
                 ),
             )),
             None => Ok(Some(Path::new(&config.dataset))),
@@ -207,8 +208,8 @@ impl Origin {
         Err(Error::run(
             run,
             format!(
-                "it was trained on {}, but {place} is {now}; restore the dataset, or pass one explicitly to use \
-                 it anyway {OTHER_DATASET_HINT}",
+                "it was trained on {}, but {place} is {now}; restore the dataset, or pass one explicitly \
+                 to use it anyway {OTHER_DATASET_HINT}",
                 self.dataset
             ),
         ))
@@ -235,8 +236,8 @@ fn older_record(dir: &Path) -> Result<Option<DatasetRecord>> {
     }
 }
 
-/// Checksum of the partition that the options of the run in `run` name, if any. Checkpoints of older
-/// versions do not record it.
+/// Checksum of the partition that the options of the run in `run` name, if any. Checkpoints of
+/// older versions do not record it.
 pub(crate) fn partition_of_older(run: &RunDir) -> Option<String> {
     let mut config = TrainConfig::default();
     config.read_file(&RunDir::config_path(run.path())).ok()?;

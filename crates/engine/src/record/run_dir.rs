@@ -33,12 +33,13 @@ pub struct RunDir {
 }
 
 impl RunDir {
-    /// Creates the directory of a new run. The directory may exist, but must not hold a run. Unlike a
-    /// resumed run, whose checkpoint may be a symbolic link to another disk, a new run refuses links.
+    /// Creates the directory of a new run. The directory may exist, but must not hold a run. Unlike
+    /// a resumed run, whose checkpoint may be a symbolic link to another disk, a new run refuses
+    /// links.
     ///
     /// # Errors
-    /// The directory holds a run, a dataset, or a symbolic link at a name that a run writes; another
-    /// process writes to it; or it cannot be created.
+    /// The directory holds a run, a dataset, or a symbolic link at a name that a run writes;
+    /// another process writes to it; or it cannot be created.
     pub fn create(path: &Path) -> Result<Self> {
         if path.exists() && !path.is_dir() {
             return Err(Error::run(path, "this is a file; pass a directory with --out"));
@@ -56,8 +57,8 @@ impl RunDir {
         run.created = created;
         if let Some(name) = NAMES.iter().find(|name| path.join(name).is_symlink()) {
             let message = format!(
-                "{name} is a symbolic link, which a new run does not write through; remove it, or pass another \
-                 --out"
+                "{name} is a symbolic link, which a new run does not write through; remove it, or pass \
+                 another --out"
             );
             return Err(Error::run(path, message));
         }
@@ -171,8 +172,8 @@ impl RunDir {
             .map_err(|e| Error::io(&path, "write", e))
     }
 
-    /// Truncates `metrics.jsonl` to its first `epochs` lines, those that the checkpoint includes, and
-    /// returns them. Removes later lines of a crashed run, also an incomplete one.
+    /// Truncates `metrics.jsonl` to its first `epochs` lines, those that the checkpoint includes,
+    /// and returns them. Removes later lines of a crashed run, also an incomplete one.
     ///
     /// # Errors
     /// The file has fewer lines, one of them is damaged, or the file cannot be written.
@@ -409,7 +410,8 @@ mod tests {
                 fs::remove_dir_all(&path).unwrap();
             }
         }
-        // a resumed run may append through a link to an existing file, but does not create the target
+        // a resumed run may append through a link to an existing file, but does not create the
+        // target
         let (_dir, run) = run();
         let metrics = run.path().join(METRICS);
         symlink(&victim, &metrics).unwrap();

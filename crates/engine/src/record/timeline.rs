@@ -31,7 +31,8 @@ pub enum Stage {
     Train,
     /// Update of the model, if it is not part of training.
     Update,
-    /// Drawing a super-batch in advance, and computing the bottom-layer rows that its batches reuse.
+    /// Drawing a super-batch in advance, and computing the bottom-layer rows that its batches
+    /// reuse.
     Embed,
 }
 

@@ -117,7 +117,8 @@ impl SavedRun {
             return Err(Error::format(
                 dir,
                 "config.toml",
-                "the file is missing, so this is not a run directory; pass a directory that train --out wrote",
+                "the file is missing, so this is not a run directory; pass a directory that train --out \
+                 wrote",
             ));
         }
         let mut config = TrainConfig::default();
@@ -167,8 +168,8 @@ impl SavedRun {
         config
     }
 
-    /// Conversion of rows of `data` to the scale of the run's training features; `None` if the scales
-    /// are equal or the run did not record its scale.
+    /// Conversion of rows of `data` to the scale of the run's training features; `None` if the
+    /// scales are equal or the run did not record its scale.
     fn rescaling(&self, data: &Dataset) -> Result<Option<Rescaling>> {
         let Some(of_run) = self.origin.as_ref().and_then(|origin| origin.features.as_ref()) else {
             return Ok(None);

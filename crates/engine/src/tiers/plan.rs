@@ -66,8 +66,8 @@ impl Plan {
         }
         let Some(kind) = data.features.data.kind() else {
             return Err(Error::usage(
-                "--cache-ratio, --host-budget and virtual devices need dense rows, but this dataset's are sparse; \
-                 import it again with dense features",
+                "--cache-ratio, --host-budget and virtual devices need dense rows, but this dataset's are \
+                 sparse; import it again with dense features",
             ));
         };
         let row_bytes = (data.features.dim * kind.width()) as u64;
@@ -108,8 +108,8 @@ impl Plan {
         }
         if plan.host.is_some() && config.dataset.is_empty() {
             return Err(Error::usage(
-                "--host-budget and --cache-ratio read feature rows from disk, but this dataset is in memory only; \
-                 write it to a directory with graphmill generate",
+                "--host-budget and --cache-ratio read feature rows from disk, but this dataset is in \
+                 memory only; write it to a directory with graphmill generate",
             ));
         }
         if ![FeaturePrecision::Auto, FeaturePrecision::of(kind)].contains(&config.feature_precision) {
@@ -177,8 +177,8 @@ impl Plan {
                 let step = step::bytes(&own, data, &*chain, sampler, order)?.bytes;
                 let capacity = self.capacity(step, budget).ok_or_else(|| {
                     Error::usage(format!(
-                        "--device-budget {budget}: a training step takes {step} bytes of a device, and the maps \
-                         of a cache {} more; raise it, or lower --batch-size or --fanout",
+                        "--device-budget {budget}: a training step takes {step} bytes of a device, and \
+                         the maps of a cache {} more; raise it, or lower --batch-size or --fanout",
                         self.table_map_bytes()
                     ))
                 })?;
@@ -290,8 +290,8 @@ impl fmt::Display for Plan {
             Some(cache) => {
                 parts.push(match self.host_budget {
                     budget @ 1.. if self.capacity(0, budget).unwrap_or(0) == 0 => format!(
-                        "the host holds none (--host-budget {budget} is less than the maps of a cache, {} bytes, \
-                         and a row; raise it to cache rows)",
+                        "the host holds none (--host-budget {budget} is less than the maps of a cache, {} \
+                         bytes, and a row; raise it to cache rows)",
                         self.table_map_bytes()
                     ),
                     _ => format!("the host holds {} ({})", percent(cache), cache.policy),

@@ -187,8 +187,8 @@ fn host_budget_determines_cached_rows() {
     };
     assert_eq!(fault(116_000, 0.5), None);
     assert_eq!(fault(300, 0.0), None, "no rows fit in any budget");
-    let too_many = "--cache-ratio 0.5: 1000 rows of 80 bytes and their maps do not fit in --host-budget 115999; \
-                    use --cache-ratio auto";
+    let too_many = "--cache-ratio 0.5: 1000 rows of 80 bytes and their maps do not fit in --host-budget \
+        115999; use --cache-ratio auto";
     assert_eq!(fault(115_999, 0.5).as_deref(), Some(too_many));
     assert!(fault(300, 1.0).is_some_and(|error| error.contains("2000 rows of 80 bytes")));
     let proximity = TrainConfig { order: "proximity".into(), cache_ratio: Ratio(Some(0.25)), ..base };

@@ -13,7 +13,7 @@ fn wrong_usage() {
     refused(&sandbox, "predict run --out new.npy --threads -1", USAGE, &["--threads"], "new.npy");
     for out in ["new", "new.txt", "new.npy.gz", "new.json"] {
         let says = [
-            &format!("--out {out}: the ending names no format")[..],
+            &format!("--out {out}: unknown file ending")[..],
             ".npy",
             ".csv",
             ".parquet",

@@ -69,7 +69,8 @@ fn avx2(a: f32, b: f32) -> f32 {
     _mm256_cvtss_f32(sum)
 }
 
-/// Separate multiplications and additions, because `mul_add` without the instruction is a slow call.
+/// Separate multiplications and additions, because `mul_add` without the instruction is a slow
+/// call.
 fn portable(a: f32, b: f32) -> f32 {
     let mut x = [b; 32];
     for _ in 0..ROUNDS * LANES / x.len() {

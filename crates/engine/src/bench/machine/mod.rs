@@ -31,7 +31,8 @@ impl Machine {
         Self { repeat, results: Vec::new(), device: None }
     }
 
-    /// Limits of the device if given, else of the processor, with `repeat` runs of each measurement.
+    /// Limits of the device if given, else of the processor, with `repeat` runs of each
+    /// measurement.
     pub(crate) fn of(repeat: usize, device: Option<&Gpu>) -> Self {
         Self { device: device.map(Meter::new), ..Self::new(repeat) }
     }
@@ -41,8 +42,8 @@ impl Machine {
         self.results
     }
 
-    /// Rate of copying a large array with ordinary or streaming stores, whichever is faster, in GB/s
-    /// read and written.
+    /// Rate of copying a large array with ordinary or streaming stores, whichever is faster, in
+    /// GB/s read and written.
     ///
     /// # Errors
     /// The device fails.
@@ -67,7 +68,8 @@ impl Machine {
         Ok(copy::KINDS.iter().filter_map(|(name, _)| self.best(name)).fold(0.0, f64::max))
     }
 
-    /// Rate of copying from page-locked host memory to the device, in GB/s; `None` without a device.
+    /// Rate of copying from page-locked host memory to the device, in GB/s; `None` without a
+    /// device.
     ///
     /// # Errors
     /// The device fails.
@@ -113,8 +115,8 @@ impl Machine {
         self.reads(&format!("random rows F={width}"), "GB/s", VALUES / width, width, 4e-9 * width as f64)
     }
 
-    /// Rate of reading random single values of an array of `values` values with prefetching, in reads
-    /// per second.
+    /// Rate of reading random single values of an array of `values` values with prefetching, in
+    /// reads per second.
     pub fn random_reads(&mut self, values: usize) -> f64 {
         self.reads(
             &format!("random reads of {:.1} MB", 4e-6 * values as f64),

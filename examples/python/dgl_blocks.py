@@ -1,4 +1,4 @@
-"""Message-flow blocks in a loop as DGL's users write it, with plain PyTorch layers: a test accuracy of at least 0.85.
+"""Trains plain PyTorch layers on message-flow blocks in a DGL training loop: a test accuracy of at least 0.85.
 
     pip install graphmill torch
     python dgl_blocks.py
@@ -20,7 +20,7 @@ class SageLayer(torch.nn.Module):
         self.own, self.neighbors = torch.nn.Linear(width_in, width_out), torch.nn.Linear(width_in, width_out, bias=False)
 
     def forward(self, block, x):
-        # a destination is source row of the same number; its mean is over indices[indptr[v]:indptr[v + 1]]
+        # destination v is source row v; the mean runs over indices[indptr[v]:indptr[v + 1]]
         mean = F.embedding_bag(block.indices, x, block.indptr, mode="mean", include_last_offset=True)
         return self.own(x[: block.num_dst]) + self.neighbors(mean)
 
@@ -34,7 +34,7 @@ def forward(blocks):
     return layers[1](blocks[1], hidden)
 
 
-# fanouts as in DGL: the layer that is farthest from the seeds first
+# fanouts as in DGL, from the outermost hop to the seeds
 train = dgl.DataLoader(dataset, dataset.train, dgl.NeighborSampler([10, 15]), batch_size=256, shuffle=True)
 test = dgl.DataLoader(dataset, dataset.test, dgl.MultiLayerFullNeighborSampler(2), batch_size=256)
 for epoch in range(3):

@@ -1,4 +1,4 @@
-"""Minibatches of one's own NumPy arrays, for any framework: a logistic regression on means of neighbours' features, in NumPy, with a test accuracy of at least 0.70.
+"""Minibatches of NumPy arrays for any framework: a logistic regression on means of neighbours' features, with a test accuracy of at least 0.70.
 
     pip install graphmill
     python own_arrays.py
@@ -9,13 +9,13 @@ import numpy as np
 import graphmill
 
 dataset = graphmill.generate(nodes=20_000, classes=4, dim=16, signal=0.3, p_in=0.7, seed=0)
-# arrays as one may have them; nothing here is Graphmill's
+# plain NumPy arrays; replace them by your own
 edge_index, x, y = dataset.edge_index, np.array(dataset.x), dataset.y
 data = {"edge_index": edge_index, "x": x, "y": y}
 
 
 def smoothed(batch):
-    """Own features beside the mean of the sampled neighbours'."""
+    """Own features and the mean of the sampled neighbours' features."""
     sums = np.zeros((len(batch.n_id), x.shape[1]), np.float32)
     np.add.at(sums, batch.edge_index[1], batch.x[batch.edge_index[0]])
     counts = np.maximum(np.bincount(batch.edge_index[1], minlength=len(sums)), 1)

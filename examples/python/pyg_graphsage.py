@@ -1,4 +1,4 @@
-"""GraphSAGE with PyTorch Geometric, of whose neighbour-sampling example only the loader is replaced: a test accuracy of at least 0.88.
+"""GraphSAGE in PyTorch Geometric's example of neighbour sampling, with only the loader replaced: a test accuracy of at least 0.88.
 
     pip install graphmill torch torch_geometric
     python pyg_graphsage.py
@@ -14,10 +14,10 @@ from torch_geometric.nn import SAGEConv
 from graphmill import NeighborLoader, generate
 
 torch.manual_seed(0)
-# any torch_geometric.data.Data will do: this one is made up on the spot
+# any torch_geometric.data.Data works; this one is generated
 data = generate(nodes=10_000, classes=10, dim=32, degree=16, signal=0.25, p_in=0.7, seed=1).to_pyg()
 train_loader = NeighborLoader(data, num_neighbors=[15, 10], input_nodes=data.train_mask, batch_size=256, shuffle=True)
-# one hop of all neighbours, layer by layer
+# one hop with all neighbours, for inference layer by layer
 inference_loader = NeighborLoader(data, num_neighbors=[-1], batch_size=4096)
 
 
@@ -32,7 +32,7 @@ class SAGE(torch.nn.Module):
 
     @torch.no_grad()
     def inference(self, x_all):
-        # of each layer the rows of all nodes: no neighbour is computed twice
+        # computes the rows of all nodes per layer, so that no row is computed twice
         for i, conv in enumerate(self.convs):
             rows = []
             for batch in inference_loader:

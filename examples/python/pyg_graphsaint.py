@@ -1,4 +1,4 @@
-"""GraphSAINT with PyTorch Geometric, of whose example only the sampler is replaced: a test accuracy of at least 0.80.
+"""GraphSAINT in PyTorch Geometric's example, with only the sampler replaced: a test accuracy of at least 0.80.
 
     pip install graphmill torch torch_geometric
     python pyg_graphsaint.py

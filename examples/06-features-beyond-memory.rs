@@ -35,7 +35,7 @@ fn compare(directory: &std::path::Path) -> graphmill::Result<()> {
     };
     let beyond = TrainConfig {
         host_budget: Bytes(data.features.bytes() as u64 / 4), // at most a quarter of the rows
-        cache: "posterior:2".into(), // the rows with the most expected requests
+        cache: "posterior:2".into(),                          // the rows with the most expected requests
         ..in_memory.clone()
     };
 

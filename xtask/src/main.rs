@@ -6,7 +6,8 @@
 //! - `cargo xtask house` checks the structure of the sources and the paths in the documentation.
 //! - `cargo xtask voice [MEMBER]` checks the wording of comments, messages and names.
 //! - `cargo xtask setup` installs MPI and its build dependencies, on Debian.
-//! - `cargo xtask accuracy DATASETS [NAME ...]` recomputes the accuracy table of book/src/results/all.md.
+//! - `cargo xtask accuracy DATASETS [NAME ...]` recomputes the accuracy table of
+//!   book/src/results/all.md.
 //! - `cargo xtask bench-peers PEERS_DIR [OPTION ...]` compares the speed with other libraries.
 //! - `cargo xtask cuda compile` compiles the CUDA kernels to the bundle of PTX in the repository;
 //!   `cargo xtask cuda check` compares.

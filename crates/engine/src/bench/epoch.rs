@@ -55,8 +55,8 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     }
     let config = TrainConfig { epochs: bench.options.repeat + 1, patience: 0, ..bench.options.train.clone() };
     let predicted = predicted(bench, &config)?;
-    let job = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
-    let summary = crate::train(&config, bench.data, job)?;
+    let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+    let summary = crate::train(&config, bench.data, context)?;
     let epochs = &summary.epochs[1..];
 
     let batches = bench.data.split.train.len() as f64 / bench.seeds() as f64;

@@ -219,8 +219,8 @@ fn separate_device_caches_report_their_planned_sizes() {
             ..base.clone()
         };
         let mut notes = Notes::default();
-        let job = RunContext { run: None, resume: false, observer: &mut notes, stop: &|| false };
-        let devices = train(&config, &data, job)?.epochs[0].devices.clone();
+        let context = RunContext { run: None, resume: false, observer: &mut notes, stop: &|| false };
+        let devices = train(&config, &data, context)?.epochs[0].devices.clone();
         let text = notes.0.join("\n");
         let tiers = "feature rows: each device holds what fits beside its work (posterior:2), the host all";
         assert!(notes.0.iter().any(|note| note == tiers), "{text}");
@@ -258,8 +258,8 @@ fn device_budget_bounds_step_and_cached_rows() {
     // a step takes some hundred kilobytes, the table 160
     let rich = run(&of(1 << 30), &data).epochs[0].clone();
     assert_eq!(rich.hit_rate, Some(1.0));
-    let job = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
-    let error = train(&of(20_000), &data, job).unwrap_err().to_string();
+    let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+    let error = train(&of(20_000), &data, context).unwrap_err().to_string();
     assert!(error.starts_with("--device-budget 20000: a training step takes"), "{error}");
     // 1,000 rows of 80 bytes with their maps, and the maps of all 2,000 rows
     let half = |bytes| Plan::new(&TrainConfig { cache_ratio: Ratio(Some(0.5)), ..of(bytes) }, &data);
@@ -276,8 +276,8 @@ fn device_budget_bounds_step_and_cached_rows() {
             cache_ratio: Ratio(Some(ratio)),
             ..of(budget)
         };
-        let job = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
-        train(&config, &data, job).err().map(|error| error.to_string())
+        let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+        train(&config, &data, context).err().map(|error| error.to_string())
     };
     assert_eq!(shared(0.5, 1 << 30), None);
     let error = shared(0.01, 20_000).unwrap();
@@ -309,8 +309,8 @@ fn several_devices_report_rows_per_device() {
             ..base.clone()
         };
         let mut notes = Notes::default();
-        let job = RunContext { run: None, resume: false, observer: &mut notes, stop: &|| false };
-        let traffic = train(&config, &data, job).unwrap().epochs[0].traffic;
+        let context = RunContext { run: None, resume: false, observer: &mut notes, stop: &|| false };
+        let traffic = train(&config, &data, context).unwrap().epochs[0].traffic;
         let note = notes.0.into_iter().find(|note| note.starts_with("feature rows: ")).unwrap();
         (note, traffic.device.rows as f64 / traffic.rows() as f64)
     };
@@ -331,8 +331,8 @@ fn unsupported_rows_and_options_are_refused() {
     let (mut data, base) = (data(&temp), config(&temp));
     let cached = TrainConfig { cache_ratio: Ratio(Some(0.5)), ..base };
     let fault = |config: &TrainConfig, data: &Dataset| {
-        let job = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
-        train(config, data, job).unwrap_err().to_string()
+        let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+        train(config, data, context).unwrap_err().to_string()
     };
     let of = |change: fn(&mut TrainConfig)| {
         let mut config = cached.clone();

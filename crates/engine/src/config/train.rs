@@ -162,7 +162,7 @@ pub struct TrainConfig {
     pub decay_first: bool,
     /// Learning-rate schedule.
     ///
-    /// Cosine or step reach better scores in long runs. Example: --schedule cosine --warmup 1.
+    /// Try cosine or step in long runs. Example: --schedule cosine --warmup 1.
     #[arg(long, value_name = "NAME", help_heading = "Optimisation")]
     pub schedule: String,
     /// Epochs of linear warm-up of the learning rate.
@@ -248,8 +248,8 @@ pub struct TrainConfig {
     pub precision: Arithmetic,
     /// Replay of repeated steps as CUDA graphs: auto or off.
     ///
-    /// Steps repeat if every batch holds all training nodes. Results do not depend on it. Set it to
-    /// off for debugging.
+    /// Steps repeat with full batches (--sampler full --batch-size 0). Results do not depend on it.
+    /// Set it to off for debugging.
     #[arg(long, value_name = "WHEN", help_heading = "Execution", hide_short_help = true)]
     pub cuda_graphs: CudaGraphs,
     /// Number type of features in memory: auto, f32, f16 or bf16.
@@ -280,7 +280,7 @@ pub struct TrainConfig {
     pub eval_nodes: usize,
     /// Nodes per chunk of full-neighbour inference.
     ///
-    /// Lower it if scoring runs out of memory. Results do not depend on it. Range: from 1.
+    /// Lower it if scoring runs out of memory. Scores change at most by rounding. Range: from 1.
     #[arg(long, value_name = "N", help_heading = "Execution", hide_short_help = true)]
     pub eval_chunk: usize,
     /// Reassign parts to ranks every N epochs; 0 for never.

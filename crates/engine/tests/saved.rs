@@ -196,7 +196,10 @@ fn data_without_labels_can_be_predicted_on_but_not_scored() {
         saved.predict(&unlabelled, None, false, Kind::Probabilities, &out, &progress::Quiet).unwrap();
     assert_eq!((written.rows, written.cols), (300, 10));
     let message = saved.scores(&unlabelled, &progress::Quiet).unwrap_err().to_string();
-    assert!(message.contains("its nodes have 0 classes, but the model was trained on 10 classes"), "{message}");
+    assert!(
+        message.contains("its nodes have 0 classes, but the model was trained on 10 classes"),
+        "{message}"
+    );
 }
 
 /// The same nodes with their raw features, and imported with statistics of their own.

@@ -1,10 +1,10 @@
-//! Trains a network on arrays and predicts with it: who sided with whom in Zachary's karate club.
+//! Trains a model on arrays and predicts with it: the two sides of Zachary's karate club.
 //!
 //! Run it with `cargo run --release --example 01-train`.
 //!
 //! The club split in two after a dispute between its instructor (member 0) and its president
-//! (member 33). The network knows the sides of these two and who met whom outside the club, and
-//! predicts the sides of the other 32 members.
+//! (member 33). The model learns from the sides of these two and from the members' meetings outside
+//! the club, and predicts the sides of the other 32 members.
 //!
 //! Data: W. W. Zachary, An information flow model for conflict and fission in small groups, Journal
 //! of Anthropological Research 33, 1977.
@@ -24,12 +24,12 @@ const MEETINGS: [(NodeId, NodeId); 78] = [
     (25, 31), (26, 29), (26, 33), (27, 33), (28, 31), (28, 33), (29, 32), (29, 33), (30, 32), (30, 33),
     (31, 32), (31, 33), (32, 33),
 ];
-/// Members who left with the president.
+/// Members on the president's side.
 const LEFT: [usize; 17] = [9, 14, 15, 18, 20, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33];
 
-/// Trains on the two, predicts the others.
+/// Trains on two members and predicts the others.
 pub fn main() -> graphmill::Result<()> {
-    // a column for each member: their features say who they are and nothing else
+    // one-hot features, which only identify the members
     let mut identity = vec![0.0; MEMBERS * MEMBERS];
     (0..MEMBERS).for_each(|v| identity[v * MEMBERS + v] = 1.0);
     let side = (0..MEMBERS).map(|v| i32::from(LEFT.contains(&v))).collect();
@@ -46,7 +46,7 @@ pub fn main() -> graphmill::Result<()> {
 
     let config = TrainConfig {
         model: "gcn".into(),
-        sampler: "full".into(), // every neighbour: the graph is small
+        sampler: "full".into(), // all neighbours, because the graph is small
         hidden: 16,
         lr: 0.01,
         epochs: 60,
@@ -57,9 +57,9 @@ pub fn main() -> graphmill::Result<()> {
     println!("loss {:.3} in the first epoch, {:.3} in the last", losses[0], losses[losses.len() - 1]);
 
     let predicted = trained.classes(&club, &others)?;
-    let right =
+    let correct =
         others.iter().zip(&predicted).filter(|(v, side)| LEFT.contains(&(**v as usize)) == (**side == 1));
-    println!("the sides of {} of {} members are predicted correctly", right.count(), others.len());
+    println!("the sides of {} of {} members are predicted correctly", correct.count(), others.len());
     let left: Vec<_> =
         others.iter().zip(&predicted).filter(|(_, side)| **side == 1).map(|(v, _)| v).collect();
     println!("predicted to leave with the president: {left:?}");

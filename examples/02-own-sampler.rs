@@ -1,5 +1,4 @@
-//! A sampler of one's own: it is registered by name, and then draws the minibatches of a training
-//! run.
+//! A custom sampler, which is registered by name and draws the minibatches of a training run.
 //!
 //! Run it with `cargo run --release --example 02-own-sampler`.
 
@@ -22,25 +21,25 @@ use graphmill::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Options of [`Window`]: a flag of the command line, a key of files and a keyword of Python each.
+/// Options of [`Window`], each available as a flag, a key of files and a keyword of Python.
 #[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WindowOptions {
-    /// Draw the same run of a node in every batch.
+    /// Draw the same window of a node in every batch.
     #[arg(long)]
     pub window_fixed: bool,
 }
 
 impl OptionSet for WindowOptions {}
 
-/// Neighbours that stand side by side: a random run of each node's list of in-neighbours.
+/// A random window of each node's list of in-neighbours.
 ///
-/// Every neighbour is equally likely, but neighbours with nearby ids are drawn together. One random
-/// number a node, and reads of memory in order.
+/// Every neighbour is equally likely, but neighbours with nearby ids are drawn together. Costs one
+/// random number per node, and reads memory sequentially.
 pub struct Window {
     /// Neighbours of each hop, from the seeds outward; -1 takes all.
     fanout: Vec<i64>,
-    /// Whether a node's run is the same in every batch.
+    /// True if a node's window is the same in every batch.
     is_fixed: bool,
 }
 
@@ -61,7 +60,7 @@ impl HopSampler for Window {
         for &v in hop.dst {
             let row = hop.graph.in_neighbors(v);
             let count = row.len().min(fanout);
-            // a function of seed, epoch, batch, hop and node: the same for any number of threads
+            // a function of seed, epoch, batch, hop and node, so that threads do not affect it
             let key = if self.is_fixed { hop.hop as u64 } else { hop.hop_key() };
             let mut stream = Stream::new(keyed::key(&[key, v.into()]));
             let first = if count < row.len() { stream.below(row.len() as u64) as usize } else { 0 };
@@ -76,7 +75,7 @@ impl HopSampler for Window {
 /// Row of the table of samplers.
 pub const WINDOW: Entry<SamplerKind> = Entry {
     name: "window",
-    summary: "a run of neighbouring entries of each node's list of in-neighbours",
+    summary: "a random window of each node's list of in-neighbours",
     source: "",
     options: &[OptionGroup::of::<WindowOptions>()],
     make: SamplerKind::hops(
@@ -84,12 +83,12 @@ pub const WINDOW: Entry<SamplerKind> = Entry {
             let is_fixed = with.own.get::<WindowOptions>().window_fixed;
             Ok(Arc::new(Window { fanout: with.fanout.to_vec(), is_fixed }))
         },
-        // every neighbour is equally likely, so exact inference takes the mean over all
+        // every neighbour is equally likely, so inference takes the mean over all
         |_, _| Ok(InferenceNeighbors::default()),
     ),
 };
 
-/// Trains with two samplers in turn.
+/// Trains with each of two samplers.
 pub fn main() -> graphmill::Result<()> {
     sampler::TABLE.register(WINDOW)?;
     let options = GenerateOptions { nodes: 3000, classes: 4, dim: 16, signal: 0.4, ..Default::default() };

@@ -1,4 +1,4 @@
-//! A layer of one's own: it is registered by name, and then is what a model is made of.
+//! A custom layer, which is registered by name and used in a model.
 //!
 //! Run it with `cargo run --release --example 03-own-layer`.
 
@@ -13,7 +13,7 @@ use graphmill::{
     prelude::*,
 };
 
-/// A node's own row and the mean of its neighbours', added and multiplied by one weight:
+/// Sum of a node's own row and the mean of its neighbours' rows, multiplied by one weight:
 ///
 /// ```text
 /// out[v] = (x[v] + mean over in-neighbours u of x[u]) W + b
@@ -28,19 +28,19 @@ pub struct OwnAndMean {
     sum: LinearPropagation,
 }
 
-/// `x[v] + mean x[u]`: the mean by the weights that a sampler stored with the edges, if it did.
+/// Weights of `x[v] + mean x[u]`. If the sampler stored edge weights, the mean uses them.
 fn weights(block: &Block) -> AggregationWeights<'static> {
     let edge = layer::stored_or(block, EdgeWeight::Mean);
     AggregationWeights { edge, own: OwnWeight::Constant(1.0) }
 }
 
 impl OwnAndMean {
-    /// A layer `F` to `O`.
+    /// Makes a layer from width `F` to `O`.
     pub fn make(config: &LayerConfig) -> Result<Box<dyn Layer>> {
         let &LayerConfig { in_dim, out_dim, bias, key, .. } = config;
         let spec = LayerSpec {
             aggregation: Aggregation::Mean,
-            // the transformed rows hold the own rows too
+            // the transformed rows include the own rows
             combines_own_rows: false,
             ..LayerSpec::both_orders(in_dim, out_dim, vec![out_dim])
         };
@@ -91,7 +91,7 @@ pub const OWN_AND_MEAN: Entry<LayerKind> = Entry {
     make: LayerKind::new(OwnAndMean::make),
 };
 
-/// Trains a model of this layer beside GraphSAGE.
+/// Trains a model of this layer and one of GraphSAGE layers.
 pub fn main() -> graphmill::Result<()> {
     layer::TABLE.register(OWN_AND_MEAN)?;
     let options = GenerateOptions { nodes: 3000, classes: 4, dim: 16, signal: 0.4, ..Default::default() };

@@ -1,5 +1,4 @@
-//! A cache policy of one's own: it is registered by name, and then caches the features of a
-//! training run.
+//! A custom cache policy, which is registered by name and caches the features of a training run.
 //!
 //! Run it with `cargo run --release --example 04-own-cache-policy`.
 
@@ -11,32 +10,33 @@ use graphmill::{
     prelude::*,
 };
 
-/// The clock: first in, first out, except that a row that was used gets a second chance.
+/// The clock policy: first in, first out, with a second chance for used rows.
 ///
-/// A hand goes around the slots. A slot that was used since the hand last passed is spared once;
-/// the first other slot is given away. A look-up costs O(1), an admission O(1) on average. Memory:
-/// 4 bytes an id, 5 bytes a slot.
+/// A hand moves around the slots. It skips slots that were used since its last visit, and evicts the
+/// row of the first other slot. A look-up costs O(1), an admission O(1) on average. Memory: 4 bytes
+/// per id, 5 bytes per slot.
 ///
 /// Source: F. J. Corbató, A paging experiment with the Multics system, 1968.
 pub struct Clock {
     /// Slot of each id, or [`MISS`].
     slot: Vec<u32>,
-    /// Id in each slot that has been given.
+    /// Id in each occupied slot.
     id: Vec<NodeId>,
+    /// True if the slot was used since the hand's last visit.
     used: Vec<bool>,
     capacity: usize,
     hand: usize,
 }
 
 impl Clock {
-    /// A policy for so many ids and slots.
+    /// A policy for `num_ids` ids and `capacity` slots.
     pub fn new(num_ids: usize, capacity: usize) -> Self {
         let capacity = capacity.min(num_ids);
         Self { slot: vec![MISS; num_ids], id: Vec::new(), used: Vec::new(), capacity, hand: 0 }
     }
 
-    /// Slot for an id that has none.
-    fn place(&mut self, id: NodeId) -> u32 {
+    /// Assigns a slot to an id that has none.
+    fn assign_slot(&mut self, id: NodeId) -> u32 {
         if self.id.len() < self.capacity {
             self.id.push(id);
             self.used.push(false);
@@ -68,7 +68,7 @@ impl CachePolicy for Clock {
         slots.clear();
         for &id in ids {
             if self.capacity > 0 && self.slot[id as usize] == MISS {
-                self.slot[id as usize] = self.place(id);
+                self.slot[id as usize] = self.assign_slot(id);
             }
             slots.push(self.slot[id as usize]);
         }
@@ -78,19 +78,19 @@ impl CachePolicy for Clock {
 /// Row of the table of policies.
 pub const CLOCK: Entry<policy::Make> = Entry {
     name: "clock",
-    summary: "first in, first out, with a second chance for what was used",
+    summary: "first in, first out, with a second chance for used rows",
     source: "Corbató, A paging experiment with the Multics system, 1968",
     options: &[],
     make: |num_ids, capacity| Box::new(Clock::new(num_ids, capacity)),
 };
 
-/// Trains with three policies in turn.
+/// Trains with each of three policies.
 pub fn main() -> graphmill::Result<()> {
     policy::TABLE.register(CLOCK)?;
     let data = generate("sbm", &GenerateOptions { nodes: 3000, classes: 4, dim: 32, ..Default::default() })?;
     for cache in ["fifo", "clock", "lru"] {
         let config = TrainConfig {
-            devices: Devices::Virtual(1).into(), // a simulated accelerator with memory for one row in ten
+            devices: Devices::Virtual(1).into(), // a simulated device that caches a tenth of the rows
             cache: cache.into(),
             cache_ratio: Ratio(Some(0.1)),
             epochs: 2,

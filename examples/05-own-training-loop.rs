@@ -1,5 +1,5 @@
-//! A training loop of one's own: minibatches from the loader, gradients from the network, and each
-//! step of an update in sight.
+//! A custom training loop, which shows each step of an update: minibatches from the loader, gradients
+//! from the model, and the optimiser.
 //!
 //! Run it with `cargo run --release --example 05-own-training-loop`.
 
@@ -32,21 +32,21 @@ pub fn main() -> graphmill::Result<()> {
     let data = generate("sbm", &options)?;
     let Labels::Single { class, .. } = &data.labels else { panic!("every node has one class") };
 
-    // the loader: seeds in a random order, ten neighbours of each and five of those, feature rows
-    // in memory
+    // the loader: seeds in a random order, ten neighbours of each seed and five of each neighbour,
+    // feature rows in memory
     let order = Random::new(&data.split.train, SEED);
-    let sampler = HopStack::new(Neighbor::new([10, 5]).expect("two numbers of neighbours"));
+    let sampler = HopStack::new(Neighbor::new([10, 5]).expect("valid fanouts"));
     let features = Host::new(&data.features);
     let (mut seeds, mut memory) = (Vec::new(), Seeds::default());
     let mut workspace = Workspace::new(data.num_nodes());
 
-    // the network: two layers of GraphSAGE
+    // the model: two layers of GraphSAGE
     let config = ModelConfig { model: "sage".into(), hidden: 32, layers: 2, ..ModelConfig::default() };
     let mut model = Model::new(&config, data.features.dim, data.labels.classes(), SEED)?;
     let mut adam = optim::by_name("adam", &OwnOptions::default())?;
     let (backend, mut acts) = (Cpu::default(), Activations::default());
 
-    // blocks as the network's backward pass reads them
+    // blocks with the transposes that the backward pass reads
     let layout = BlockLayout { transposed: 0b11, aggregation: model.aggregation(), ..BlockLayout::default() };
     for epoch in 0..5 {
         order.order(epoch, &mut seeds);
@@ -81,7 +81,7 @@ pub fn main() -> graphmill::Result<()> {
                 index += 1;
             });
 
-            // the next batch takes over the memory
+            // the next batch reuses the memory
             memory = batch.recycle();
         }
         println!("epoch {}: mean loss {:.4}", epoch + 1, loss / seeds.len() as f64);

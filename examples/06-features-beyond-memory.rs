@@ -1,5 +1,5 @@
-//! Trains with features that do not fit the memory they are given: they stay in a file, and a cache
-//! holds the rows that minibatches ask for most.
+//! Trains with features that exceed their memory budget: the features stay in a file, and a cache
+//! holds the rows that minibatches request most.
 //!
 //! Run it with `cargo run --release --example 06-features-beyond-memory`.
 
@@ -9,17 +9,17 @@ use graphmill::{
     prelude::*,
 };
 
-/// Trains with all features in memory, then with a quarter of them.
+/// Trains with all features in memory, then with a quarter of them in a cache.
 pub fn main() -> graphmill::Result<()> {
     let directory = std::env::temp_dir().join(format!("graphmill-example-{}", std::process::id()));
     let outcome = compare(&directory);
-    // whatever became of it
+    // best effort, also after an error
     let _ = std::fs::remove_dir_all(&directory);
     outcome
 }
 
 fn compare(directory: &std::path::Path) -> graphmill::Result<()> {
-    // 4,000 nodes of 128 features: 2 MiB. Real features are a thousand times as large.
+    // 4,000 nodes of 128 features: 2 MiB; real features are a thousand times larger
     let options =
         GenerateOptions { nodes: 4000, classes: 4, dim: 128, signal: 0.3, ..GenerateOptions::default() };
     generate("sbm", &options)?.save(directory)?;
@@ -34,8 +34,8 @@ fn compare(directory: &std::path::Path) -> graphmill::Result<()> {
         ..TrainConfig::default()
     };
     let beyond = TrainConfig {
-        host_budget: Bytes(data.features.bytes() as u64 / 4), // a quarter of the rows at most
-        cache: "posterior:2".into(), // those that minibatches are expected to ask for most
+        host_budget: Bytes(data.features.bytes() as u64 / 4), // at most a quarter of the rows
+        cache: "posterior:2".into(),                          // the rows with the most expected requests
         ..in_memory.clone()
     };
 

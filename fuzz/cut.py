@@ -98,7 +98,7 @@ def minesweeper():
 
 
 def python2_head(path, entries):
-    """The first entries of a neighbour dictionary as Python 2 wrote it: the program is cut, not written anew."""
+    """The first entries of a neighbour dictionary as Python 2 wrote it; the pickle program is truncated, not rewritten."""
     data = path.read_bytes()
     import pickletools
 

@@ -19,7 +19,7 @@ torch.manual_seed(0)
 # any torch_geometric.data.Data works; this one is generated
 data = generate(nodes=10_000, classes=10, dim=32, degree=16, signal=0.25, p_in=0.7, seed=1).to_pyg()
 train_loader = NeighborLoader(data, num_neighbors=[15, 10], input_nodes=data.train_mask, batch_size=256, shuffle=True)
-# one hop of all neighbours, layer by layer
+# one hop with all neighbours, for inference layer by layer
 inference_loader = NeighborLoader(data, num_neighbors=[-1], batch_size=4096)
 
 

@@ -1,5 +1,5 @@
-//! From a configuration and a dataset to the parts of a run. Training, `eval` and `predict` share
-//! it.
+//! Components of a run, built from a configuration and a dataset. Training, `eval` and `predict`
+//! share them.
 
 use std::sync::Arc;
 
@@ -25,14 +25,14 @@ use crate::{
     memory::{self, MemoryPlacement, keeps_sparse, table_type},
 };
 
-/// The dataset that a configuration names, or the built-in demo graph where it names none.
+/// Opens the dataset that a configuration names, or the built-in demo graph if it names none.
 ///
 /// # Errors
-/// It cannot be read, or was in memory.
+/// The dataset cannot be read, or the configuration is of a run on a dataset in memory.
 pub fn open_dataset(config: &TrainConfig) -> Result<Dataset> {
     if config.is_in_memory() {
         return Err(Error::usage(
-            "the options are of a run on a dataset in memory, which is not stored: name the DATASET",
+            "the options are of a run on a dataset in memory, which is not on disk; pass the DATASET",
         ));
     }
     Ok(if config.dataset.is_empty() { generate::demo()? } else { Dataset::open(&config.dataset)? })
@@ -56,16 +56,16 @@ pub fn model_config(config: &TrainConfig) -> ModelConfig {
     }
 }
 
-/// A model with its first, random weights.
+/// A model with its initial, random weights.
 ///
 /// # Errors
-/// An unknown name or numbers that do not fit together; a dataset without features or classes; a
-/// width that this machine has not the memory for.
+/// An unknown name or inconsistent numbers; a dataset without features or classes; a width that
+/// exceeds the memory of this machine.
 pub fn model(config: &TrainConfig, data: &Dataset) -> Result<Model> {
     model_of(config, data, data.labels.classes())
 }
 
-/// [`model`] that tells so many `classes` apart, whatever labels the dataset has.
+/// [`model`] with the given number of `classes`, independent of the dataset's labels.
 ///
 /// # Errors
 /// As [`model`].
@@ -81,12 +81,13 @@ pub(crate) fn model_of(config: &TrainConfig, data: &Dataset, classes: usize) -> 
     Model::new(&model_config(config), data.features.dim, classes, config.seed).map_err(by_flag)
 }
 
-/// Refuses what sparse rows cannot be.
+/// Refuses options that do not work with sparse rows.
 fn check_sparse(config: &TrainConfig, data: &Dataset) -> Result<()> {
     let stored = data.features.stored();
     if config.sparse == Switch::On && !matches!(data.features.data, FeatureData::Csr(_)) {
         return Err(Error::usage(
-            "--sparse on: the dataset's features are dense; leave it out, or import the features in a sparse format",
+            "--sparse on: the dataset's features are dense; leave it out, or import the features in a sparse \
+             format",
         ));
     }
     if config.sparse != Switch::On || !keeps_sparse(config, data) {
@@ -94,40 +95,42 @@ fn check_sparse(config: &TrainConfig, data: &Dataset) -> Result<()> {
     }
     if !matches!(config.feature_precision, FeaturePrecision::Auto | FeaturePrecision::F32) {
         return Err(Error::usage(format!(
-            "--feature-precision {}: sparse rows are held in f32; use --feature-precision auto, or --sparse off",
+            "--feature-precision {}: sparse rows are stored in f32; use --feature-precision auto, or \
+             --sparse off",
             config.feature_precision
         )));
     }
     if config.fused == Switch::On {
         return Err(Error::usage(
-            "--fused on: the bottom layer multiplies sparse rows before it aggregates them, so it cannot read them in \
-             place; use --fused auto, or --sparse off",
+            "--fused on: the bottom layer multiplies sparse rows before it aggregates them, so it cannot \
+             read them in place; use --fused auto, or --sparse off",
         ));
     }
     if stored > u32::MAX as usize {
         let message = format!(
-            "{stored} stored feature values: at most 2^32 - 1 are multiplied sparse; use --sparse off"
+            "its {stored} stored feature values exceed 2^32 - 1, the limit of sparse products; use \
+             --sparse off"
         );
         return Err(Error::dataset(&data.name, message));
     }
     Ok(())
 }
 
-/// The feature rows, with the table that layers read in place: sparse where `keeps_sparse`. A table
-/// of another type than the stored one is a copy, wherever rows are to reside.
+/// The feature rows, with the table that layers read in place. The table is sparse if
+/// `keeps_sparse`. A table of another type than the stored one is a copy, also if the placement is
+/// [`MemoryPlacement::Mapped`].
 ///
 /// # Errors
-/// The memory cannot be had, or a value is beyond the range of that type.
-pub fn features(config: &TrainConfig, data: &Dataset, residence: MemoryPlacement) -> Result<(Host, Matrix)> {
+/// A failed allocation, or a value beyond the range of the table's type.
+pub fn features(config: &TrainConfig, data: &Dataset, placement: MemoryPlacement) -> Result<(Host, Matrix)> {
     let kind = table_type(config, data);
     let host = if let (FeatureData::Csr(rows), true) = (&data.features.data, keeps_sparse(config, data)) {
-        match residence {
+        match placement {
             MemoryPlacement::Mapped => Host::new(&data.features),
             MemoryPlacement::HugePages => Host::resident_sparse(rows)?,
         }
-    } else if residence == MemoryPlacement::Mapped && Some(kind) == data.features.data.kind() {
-        // there is no copy because there is no room for one: the system's cache will not hold them
-        // either
+    } else if placement == MemoryPlacement::Mapped && Some(kind) == data.features.data.kind() {
+        // rows stay mapped because a copy does not fit; they do not fit into the page cache either
         match &data.features.data {
             FeatureData::F32(rows) => rows.expect_random_reads(),
             FeatureData::F16(rows) => rows.expect_random_reads(),
@@ -141,12 +144,12 @@ pub fn features(config: &TrainConfig, data: &Dataset, residence: MemoryPlacement
     Ok((host, table))
 }
 
-/// The symmetric weights, where the model wants them.
+/// The symmetric weights, if the model uses them.
 pub fn symmetric(model: &Model, data: &Dataset) -> Option<Arc<SymmetricWeights>> {
     model.needs_symmetric_weights().then(|| Arc::new(SymmetricWeights::new(&data.graph)))
 }
 
-/// The sampler, with what it makes beforehand of the dataset's graph and training nodes.
+/// The sampler, with its tables of the dataset's graph and training nodes.
 ///
 /// # Errors
 /// An unknown name or an impossible option.
@@ -162,15 +165,15 @@ pub(crate) fn hop_sampler(config: &TrainConfig, data: &Dataset) -> Result<Arc<dy
     by_sampler(config, data, sampler::SamplerKind::hop)
 }
 
-/// How inference takes neighbours: as the sampler's draws come to on average.
+/// Neighbours that inference aggregates: all, weighted as the sampler's draws are on average.
 ///
 /// # Errors
 /// An unknown name or an impossible option.
-pub fn exact(config: &TrainConfig, data: &Dataset) -> Result<InferenceNeighbors> {
+pub fn inference_neighbors(config: &TrainConfig, data: &Dataset) -> Result<InferenceNeighbors> {
     by_sampler(config, data, sampler::SamplerKind::inference)
 }
 
-/// What the sampler's row of the table makes.
+/// Calls `make` of the configured sampler's row of the table.
 fn by_sampler<T>(
     config: &TrainConfig,
     data: &Dataset,
@@ -183,14 +186,14 @@ fn by_sampler<T>(
     made.map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))
 }
 
-/// Whether the sampler draws by the weights that the graph stores, if it stores any.
+/// Returns true if the sampler uses the edge weights that the graph may store.
 pub(crate) fn draws_by_stored_weights(config: &TrainConfig) -> bool {
     let WeightOptions { edge_weights } = config.own.get();
     let reads = |entry: &table::Entry<_>| entry.options.contains(&OptionGroup::of::<WeightOptions>());
     edge_weights == EdgeWeights::Stored && sampler::TABLE.get(&config.sampler).is_some_and(reads)
 }
 
-/// The values that samplers are made from.
+/// The options that samplers are built from.
 pub(crate) fn sampler_options(config: &TrainConfig, data: &Dataset) -> sampler::SamplerOptions {
     sampler::SamplerOptions {
         fanout: config.fanout.clone(),
@@ -200,12 +203,12 @@ pub(crate) fn sampler_options(config: &TrainConfig, data: &Dataset) -> sampler::
     }
 }
 
-/// Seeds of a batch, all training nodes where the configuration says 0.
+/// Number of seeds of a batch; all training nodes if `batch_size` is 0.
 pub fn batch_size(config: &TrainConfig, data: &Dataset) -> usize {
     if config.batch_size == 0 { data.split.train.len() } else { config.batch_size }
 }
 
-/// The ordering of the seeds. What it reads often is made now.
+/// The order of the seeds, with its precomputed tables.
 ///
 /// # Errors
 /// An unknown name or an impossible option.
@@ -237,10 +240,11 @@ pub fn schedule(config: &TrainConfig) -> Result<Schedule> {
     Schedule::new(&config.schedule, &basis, &config.own).map_err(by_flag)
 }
 
-/// The score to judge by: the configuration's, or the dataset's, or the kind of labels' own.
+/// The metric of the run: that of the configuration, else of the dataset, else the default of the
+/// kind of labels.
 ///
 /// # Errors
-/// An unknown name, or one that does not fit the labels.
+/// An unknown name, or a metric that does not fit the labels.
 pub fn metric(config: &TrainConfig, data: &Dataset) -> Result<&'static table::Entry<metric::Metric>> {
     const AUTO: &str = "auto";
     let name = match (config.metric.as_str(), &data.metric) {
@@ -251,8 +255,8 @@ pub fn metric(config: &TrainConfig, data: &Dataset) -> Result<&'static table::En
     usage(metric::TABLE.find(name))
 }
 
-/// A fault of a part's own description, under the flag that set it: fields are called as options
-/// are.
+/// Converts an error of a model description to one that names the flag: fields and options share
+/// their names.
 fn by_flag(error: graphmill_nn::Error) -> Error {
     use graphmill_nn::Error as Nn;
     Error::Usage(match error {
@@ -262,7 +266,7 @@ fn by_flag(error: graphmill_nn::Error) -> Error {
     })
 }
 
-/// An unknown name came from the command line: wrong usage.
+/// Converts an unknown name to wrong usage, because the name came from the command line.
 fn usage<T>(found: graphmill_core::Result<T>) -> Result<T> {
     found.map_err(|error| Error::usage(error.to_string()))
 }

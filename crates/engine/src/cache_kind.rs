@@ -1,17 +1,18 @@
-//! The two kinds of cache that `--cache` names: rows pinned by a metric, and rows that come and go
-//! by a policy.
+//! The two kinds of cache that `--cache` names: static rows pinned by a metric, and dynamic rows
+//! that a policy admits and evicts.
 
 use graphmill_loader::{hotness, order, policy};
 
 use crate::{Error, Result};
 
-/// The name that chooses a cache.
+/// Name that leaves the choice of the cache to the run.
 pub(crate) const AUTO: &str = "auto";
-/// The choice where rows that are read often are so in all epochs.
+/// Choice of `auto` if the hot rows are the same in all epochs.
 pub(crate) const POSTERIOR: &str = "posterior:2";
 
-/// The cache of a name; `auto` is `local` if successive batches of that order lie close together.
-pub(crate) fn chosen<'a>(name: &'a str, order: &str, local: &'a str) -> &'a str {
+/// Resolves a cache name: `auto` is `local` if successive batches of `order` lie close together,
+/// else [`POSTERIOR`].
+pub(crate) fn resolve_cache<'a>(name: &'a str, order: &str, local: &'a str) -> &'a str {
     match order::TABLE.get(order) {
         _ if name != AUTO => name,
         Some(entry) if entry.make.is_local => local,
@@ -19,31 +20,31 @@ pub(crate) fn chosen<'a>(name: &'a str, order: &str, local: &'a str) -> &'a str 
     }
 }
 
-/// Names of all caches, as `--cache` and `graphmill hotness --policies` take them.
+/// Names of all caches, as `--cache` and `graphmill hotness --policies` accept them.
 pub fn known() -> String {
     format!("{}, {}", hotness::TABLE.names(), policy::TABLE.names())
 }
 
-/// The names of the metrics among them.
+/// Names of the metrics.
 pub fn metrics() -> String {
     hotness::TABLE.names()
 }
 
-/// Whether that is a metric, with an argument behind a colon or without.
+/// Returns true if `name` is a metric, with or without an argument after a colon.
 pub fn is_metric(name: &str) -> bool {
     let name = name.split(':').next().unwrap_or(name);
     hotness::TABLE.get(name).is_some()
 }
 
-/// Either kind of cache.
+/// Kind of a cache.
 pub(crate) enum Kind {
-    /// The hottest rows by a metric, for good.
+    /// The hottest rows by a metric, fixed for the run.
     Pinned,
-    /// Rows that come and go.
+    /// Rows that a policy admits and evicts.
     Dynamic(policy::Make),
 }
 
-/// What kind of cache a name stands for.
+/// Kind of the cache called `name`.
 pub(crate) fn kind(name: &str) -> Result<Kind> {
     if is_metric(name) {
         return Ok(Kind::Pinned);

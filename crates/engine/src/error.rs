@@ -1,89 +1,90 @@
-//! The one error type of this crate: each message names the thing, the place and the mend.
+//! Error type of this crate. Each message states what failed, where, and how to fix it.
 
 use std::path::Path;
 
-/// What can end a run.
+/// An error that ends a run or a command.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file, a dataset or a graph: see the message.
+    /// An error of a file, a dataset or a graph.
     #[error(transparent)]
     Graph(#[from] graphmill_core::Error),
     /// A model that cannot be built as described.
     #[error(transparent)]
     Nn(#[from] graphmill_nn::Error),
-    /// A wrong option, told by its flag.
+    /// An invalid option, named by its flag.
     #[error("{0}")]
     Usage(String),
-    /// A dataset that is sound but cannot be used for this.
+    /// A valid dataset that lacks something the command needs.
     #[error("dataset {name}: {message}")]
     Dataset {
-        /// Its name.
+        /// Name of the dataset.
         name: String,
-        /// What it lacks and how to get it.
+        /// Missing part, and how to add it.
         message: String,
     },
-    /// A run directory that is not what is needed: taken, missing or in use.
+    /// A run directory that already exists, is missing or is in use.
     #[error("{path}: {message}")]
     Run {
-        /// The directory.
+        /// Path of the directory.
         path: std::path::PathBuf,
-        /// What is wrong and what to do.
+        /// Reason and remedy.
         message: String,
     },
-    /// The loss left the finite numbers. The parameters are those before the batch.
+    /// The loss is NaN or infinite. The parameters are those before the batch.
     #[error(
-        "the loss is {loss} in epoch {epoch}, batch {batch}: lower --lr, set --clip, or check the features for \
-         values that are not finite"
+        "training diverged: the loss is {loss} in epoch {epoch}, batch {batch}; lower --lr, set --clip, or \
+         check the features for values that are not finite"
     )]
     Diverged {
-        /// From 1.
+        /// Number of the epoch, from 1.
         epoch: usize,
-        /// From 1.
+        /// Number of the batch in its epoch, from 1.
         batch: u64,
-        /// NaN or an infinity.
+        /// The loss: NaN or an infinity.
         loss: f64,
     },
     /// An NVIDIA device cannot be used, failed, or is full.
     #[error("{0}")]
     Gpu(String),
-    /// A device has no room for something.
+    /// An allocation exceeds the free memory of a device.
     #[error(
-        "{device} is out of memory: {what} takes {bytes} bytes, {free} of {budget} are free; give it a larger \
-         --device-budget, or a smaller --batch-size or --cache-ratio, or separate sampling from training by --strategy factored"
+        "{device} is out of memory: {what} takes {bytes} bytes, {free} of {budget} are free; \
+         raise --device-budget, lower --batch-size or --cache-ratio, or use --strategy factored, which \
+         samples and trains on different devices"
     )]
     DeviceMemory {
-        /// Its name.
+        /// Name of the device.
         device: String,
-        /// What was to be put there.
+        /// Purpose of the allocation.
         what: String,
-        /// How large it is.
+        /// Size of the allocation in bytes.
         bytes: u64,
-        /// What was left.
+        /// Bytes that were free.
         free: u64,
-        /// All the device has.
+        /// Bytes of the whole device.
         budget: u64,
     },
-    /// A stage of a batch panicked: a fault of this program, or memory that could not be had.
-    #[error("batch {batch} could not be done: the {stage} stage panicked: {message}; please report this")]
+    /// A stage of a batch panicked: a bug of this program, or a failed memory allocation.
+    #[error("batch {batch} failed: the {stage} stage panicked: {message}; please report this")]
     Panicked {
-        /// The stage.
+        /// Name of the stage.
         stage: &'static str,
-        /// From 1.
+        /// Number of the batch, from 1.
         batch: u64,
-        /// What the panic said.
+        /// Message of the panic.
         message: String,
     },
-    /// Someone asked the run to stop.
+    /// The run was asked to stop.
     #[error(
         "interrupted in epoch {epoch} after {batch} batches{}",
-        if *saved { ", all of it saved" } else { "" }
+        if *saved { ", all of them saved" } else { "" }
     )]
     Interrupted {
-        /// From 1.
+        /// Number of the epoch, from 1.
         epoch: usize,
-        /// Batches done in it.
+        /// Batches finished in this epoch.
         batch: u64,
-        /// Whether a checkpoint was written.
+        /// True if a checkpoint was written.
         saved: bool,
     },
 }
@@ -92,34 +93,34 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// A wrong option.
+    /// An invalid option.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::Usage(message.into())
     }
 
-    /// A name that a table does not hold, given by the user: wrong usage.
+    /// A name from the user that a table does not contain: wrong usage.
     pub fn name(error: graphmill_core::Error) -> Self {
         Self::Usage(error.to_string())
     }
 
-    /// A dataset that cannot be used for this.
+    /// A dataset that the command cannot use.
     pub fn dataset(name: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Dataset { name: name.into(), message: message.into() }
     }
 
-    /// A dataset that lacks something: what an import gives it by, and `Dataset.from_arrays` in
-    /// Python.
+    /// A dataset without `what`; the message names the part to `import` and the `argument` of
+    /// `Dataset.from_arrays` in Python.
     pub(crate) fn without(name: &str, what: &str, import: &str, argument: &str) -> Self {
-        let remedy = format!("import it with {import}, or in Python give from_arrays {argument}");
+        let remedy = format!("import it with {import}, or in Python pass {argument} to from_arrays");
         Self::dataset(name, format!("it has no {what}: {remedy}"))
     }
 
-    /// A run directory that is not what is needed.
+    /// A run directory that the command cannot use.
     pub fn run(path: impl AsRef<Path>, message: impl Into<String>) -> Self {
         Self::Run { path: path.as_ref().to_path_buf(), message: message.into() }
     }
 
-    /// The operating system refused something.
+    /// A failed operation of the operating system.
     pub fn io(path: impl AsRef<Path>, action: &'static str, source: std::io::Error) -> Self {
         graphmill_core::Error::io(path, action, source).into()
     }
@@ -129,7 +130,7 @@ impl Error {
         graphmill_core::Error::format(path, place, message).into()
     }
 
-    /// Whether the user wrote something wrong, as opposed to something having failed.
+    /// Returns true if the command line is wrong, rather than an operation having failed.
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Usage(_))
     }

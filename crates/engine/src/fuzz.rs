@@ -1,4 +1,4 @@
-//! Ways in for the fuzzer (feature `fuzz`): readers that have no public one.
+//! Entry points for the fuzzer (feature `fuzz`) to readers without a public one.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use graphmill_core::NodeId;
 
 use crate::{Result, saved};
 
-/// The list of nodes in `file`, each below `num_nodes`.
+/// Reads the list of nodes in `file`, each below `num_nodes`.
 ///
 /// # Errors
-/// The file cannot be read, or a line or an entry is no such node.
+/// The file cannot be read, or a line or an entry is not such a node.
 pub fn nodes(file: &Path, num_nodes: usize) -> Result<Vec<NodeId>> {
     saved::read_nodes(file, num_nodes)
 }

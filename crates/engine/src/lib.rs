@@ -1,5 +1,5 @@
-//! Who runs what, where, and how far ahead: configuration, stages, strategies, the trainer, exact
-//! inference, checkpoints and records. [`trainer`] is the file to read first.
+//! Training engine: configuration, stages, strategies, the trainer, full-neighbour inference,
+//! checkpoints and records. Read [`trainer`] first.
 //!
 //! ```
 //! use graphmill_data::generate::{GenerateOptions, generate};
@@ -11,19 +11,19 @@
 //! # Ok::<(), graphmill_engine::Error>(())
 //! ```
 //!
-//! Modules in the order in which they build on each other:
+//! Modules, each after those that it builds on:
 //!
 //! | module | contents |
 //! | --- | --- |
 //! | [`error`], [`machine`], `accelerator` | the error type; cores, devices and their memory; NVIDIA devices |
-//! | [`config`], [`build`], [`memory`] | options, the parts that they name, and what fits into memory |
-//! | [`record`], [`checkpoint`] | files that a run writes |
-//! | [`inference`] | exact scores, layer by layer |
-//! | [`stages`], [`reuse`] | order, sample, extract and train of a minibatch; rows shared by several |
-//! | [`hotness`], [`tiers`] | feature rows that are read often, and the memories that hold them |
-//! | [`distributed`] | several ranks, each with a part of the graph |
-//! | [`strategy`] | who runs which stage, where, and how far ahead |
-//! | [`options`] | options by name: read from files and flags, written, checked and refused |
+//! | [`config`], [`build`], [`memory`] | options, the components that they name, and memory estimates |
+//! | [`record`], [`checkpoint`] | files of a run |
+//! | [`inference`] | scores from all neighbours, layer by layer |
+//! | [`stages`], [`reuse`] | order, sample, extract and train of a minibatch; rows shared between minibatches |
+//! | [`hotness`], [`tiers`] | frequently read feature rows, and the memory tiers that hold them |
+//! | [`distributed`] | training over ranks, each with a part of the graph |
+//! | [`strategy`] | assignment of stages to workers and devices, and their lookahead |
+//! | [`options`] | options by name: reading, writing, checks, and refusal of unused ones |
 //! | [`run`], [`trainer`] | a run from its first epoch to its summary |
 //! | [`saved`], [`partition`], [`mod@bench`] | commands on saved runs, partitions and machines |
 

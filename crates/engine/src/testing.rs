@@ -1,5 +1,5 @@
-//! Conformance test of strategies, for crates that have their own (feature `testing`). The built-in
-//! synchronous strategies pass it too.
+//! Conformance test of strategies, for crates that add one (feature `testing`). The built-in
+//! synchronous strategies pass it, too.
 
 use std::{
     path::{Path, PathBuf},
@@ -28,12 +28,12 @@ const BATCH: usize = 16;
 /// Batches of an epoch; the last one is shorter.
 const BATCHES: u64 = 9;
 
-/// Checks that runs with the strategy of `config`, and its options, have the losses, scores and
-/// weights of `sequential` to the bit: on one, two and four threads, and stopped at any batch and
-/// resumed. Other options are the check's own.
+/// Checks that runs with the strategy of `config` and its options have the losses, scores and
+/// weights of `sequential` to the bit: on one, two and four threads, and when stopped at several
+/// batches and resumed. The check sets the other options itself.
 ///
 /// # Panics
-/// The strategy breaks a promise; the message says which.
+/// The strategy breaks a promise, which the message names.
 pub fn check_strategy(config: &TrainConfig) {
     let data = small_dataset();
     let config = settled(TrainConfig {
@@ -58,25 +58,19 @@ pub fn check_strategy(config: &TrainConfig) {
     for threads in [1, 2, 4] {
         let found = run(&config, threads, &data, None, u64::MAX)
             .unwrap_or_else(|error| panic!("{name} on {threads} threads: {error}"));
-        assert!(found == expected, "{name} on {threads} threads has other numbers than sequential");
+        assert!(found == expected, "{name} on {threads} threads differs from sequential");
     }
     for stop in [1, 4, BATCHES, BATCHES + 3] {
         let dir = Scratch::new();
         let stopped = run(&config, 2, &data, Some((&dir.0, false)), stop);
-        assert!(
-            matches!(stopped, Err(Error::Interrupted { .. })),
-            "{name}, stopped after batch {stop}: it goes on"
-        );
+        assert!(matches!(stopped, Err(Error::Interrupted { .. })), "{name} does not stop after batch {stop}");
         let found = run(&config, 2, &data, Some((&dir.0, true)), u64::MAX)
             .unwrap_or_else(|error| panic!("{name}, stopped after batch {stop} and resumed: {error}"));
-        assert!(
-            found == expected,
-            "{name}, stopped after batch {stop} and resumed, has other numbers than sequential"
-        );
+        assert!(found == expected, "{name}, stopped after batch {stop} and resumed, differs from sequential");
     }
 }
 
-/// A small graph with nine batches of at most 16 training nodes.
+/// A small dataset with nine batches of at most 16 training nodes.
 fn small_dataset() -> Dataset {
     let options =
         GenerateOptions { nodes: 600, degree: Some(6.0), classes: 3, dim: 6, ..GenerateOptions::default() };
@@ -85,29 +79,30 @@ fn small_dataset() -> Dataset {
     data
 }
 
-/// The configuration with the values that follow from others.
+/// The configuration with its derived values.
 fn settled(mut config: TrainConfig) -> TrainConfig {
     config.settle(&["layers", "fanout"]).expect("as many hops as layers");
     config
 }
 
-/// Bits of what a run computed.
+/// Bits of a run's results.
 #[derive(PartialEq)]
-struct Numbers {
+struct RunBits {
     /// Loss, validation score and sampled edges of each epoch.
     epochs: Vec<(u64, Option<u64>, u64)>,
     weights: Vec<u32>,
     test: Option<u64>,
 }
 
-/// Trains on so many threads, in a directory if there is one; stops after `stop` batches.
+/// Trains on `threads` threads, optionally in a run directory (path, resume), and stops after
+/// `stop` batches.
 fn run(
     config: &TrainConfig,
     threads: usize,
     data: &Dataset,
     dir: Option<(&Path, bool)>,
     stop: u64,
-) -> Result<Numbers> {
+) -> Result<RunBits> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a few threads");
     pool.install(|| {
         let (run, resume) = match dir {
@@ -115,30 +110,30 @@ fn run(
             Some((dir, false)) => (Some(RunDir::create(dir)?), false),
             None => (None, false),
         };
-        let asked = AtomicU64::new(0);
-        let mut order = Order::default();
+        let polls = AtomicU64::new(0);
+        let mut check = BatchOrderCheck::default();
         let context = RunContext {
             run: run.as_ref(),
             resume,
-            observer: &mut order,
-            stop: &|| asked.fetch_add(1, Relaxed) + 1 >= stop,
+            observer: &mut check,
+            stop: &|| polls.fetch_add(1, Relaxed) + 1 >= stop,
         };
         let summary = train(config, data, context)?;
-        Ok(order.numbers(&summary))
+        Ok(check.into_bits(&summary))
     })
 }
 
-/// Observer that checks the order of batches and keeps the weights.
+/// Observer that checks the order of batches and stores the weights.
 #[derive(Default)]
-struct Order {
+struct BatchOrderCheck {
     last: (usize, u64),
     weights: Vec<u32>,
 }
 
-impl Order {
-    fn numbers(self, summary: &Summary) -> Numbers {
+impl BatchOrderCheck {
+    fn into_bits(self, summary: &Summary) -> RunBits {
         let epochs = summary.epochs.iter();
-        Numbers {
+        RunBits {
             epochs: epochs
                 .map(|e| (e.loss.to_bits(), e.valid_score.map(f64::to_bits), e.sampled_edges))
                 .collect(),
@@ -148,11 +143,11 @@ impl Order {
     }
 }
 
-impl Observer for Order {
+impl Observer for BatchOrderCheck {
     fn batch(&mut self, progress: &Progress) -> Result<()> {
         let now = (progress.epoch, progress.batches);
         assert!(now > self.last, "batch {now:?} (epoch, batches done) is reported after {:?}", self.last);
-        assert!(progress.batches <= BATCHES, "{} batches are done of {BATCHES}", progress.batches);
+        assert!(progress.batches <= BATCHES, "{} of {BATCHES} batches are reported", progress.batches);
         self.last = now;
         Ok(())
     }
@@ -164,7 +159,7 @@ impl Observer for Order {
     }
 }
 
-/// A directory that is removed in the end.
+/// A temporary directory that is removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -178,7 +173,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // a directory that stays behind harms nobody
+        // best effort: it lies in the system's temporary directory
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,5 +1,5 @@
-//! Training in one call, and the trained model in memory: what a program uses that has its arrays
-//! at hand. Commands write a run directory and open it again ([`crate::saved`]).
+//! Training in one call, and the trained model in memory, for programs that hold their arrays.
+//! Commands write a run directory and open it again ([`crate::saved`]).
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use crate::{
     options::names,
     record::{EpochRecord, Summary},
     saved::first_largest,
-    tiers::Whole,
+    tiers::AllRows,
     trainer::train,
 };
 
@@ -28,14 +28,14 @@ pub struct TrainedModel {
     model: Model,
     config: TrainConfig,
     summary: Summary,
-    /// Whether a node may have several labels.
+    /// True if a node may have several labels.
     multilabel: bool,
 }
 
-/// Trains a model on `data` and returns it. Nothing is written.
+/// Trains a model on `data` and returns it, without writing files.
 ///
-/// `layers` and `fanout` follow each other if only one of them differs from its default. The run
-/// uses `config.threads` threads, or those of the current pool if it is 0.
+/// If only one of `layers` and `fanout` differs from its default, the other is derived from it. The
+/// run uses `config.threads` threads, or those of the current pool if it is 0.
 ///
 /// ```
 /// use graphmill_data::generate::{GenerateOptions, generate};
@@ -49,26 +49,26 @@ pub struct TrainedModel {
 /// ```
 ///
 /// # Errors
-/// Those of [`train`], and an option that the run would ignore.
+/// The errors of [`train`], or an option that the run would ignore.
 pub fn fit(config: &TrainConfig, data: &Dataset) -> Result<TrainedModel> {
     let mut quiet = Quiet;
     fit_with(config, data, RunContext { run: None, resume: false, observer: &mut quiet, stop: &|| false })
 }
 
-/// [`fit`] with a run directory, an observer or a way to stop.
+/// [`fit`] with a run directory, an observer or a stop condition.
 ///
 /// # Errors
 /// As [`fit`].
-pub fn fit_with(config: &TrainConfig, data: &Dataset, job: RunContext) -> Result<TrainedModel> {
-    let mut config = located(config, data);
+pub fn fit_with(config: &TrainConfig, data: &Dataset, context: RunContext) -> Result<TrainedModel> {
+    let mut config = with_directory_of(config, data);
     let given = config.beyond_defaults(&names());
     config.settle(&given)?;
     config.refuse_unused(&given)?;
-    let RunContext { run, resume, observer, stop } = job;
-    let mut observer = Keeps { observer, model: None };
+    let RunContext { run, resume, observer, stop } = context;
+    let mut observer = ModelCapture { observer, model: None };
     let mut work = || {
-        let job = RunContext { run, resume, observer: &mut observer, stop };
-        train(&config, data, job)
+        let context = RunContext { run, resume, observer: &mut observer, stop };
+        train(&config, data, context)
     };
     let summary = match config.threads {
         0 => work(),
@@ -77,7 +77,7 @@ pub fn fit_with(config: &TrainConfig, data: &Dataset, job: RunContext) -> Result
             pool.map_err(|e| Error::usage(format!("--threads {threads}: {e}")))?.install(work)
         }
     }?;
-    let model = observer.model.expect("a run that ends well shows its model");
+    let model = observer.model.expect("a run that succeeds passes its model to the observer");
     Ok(TrainedModel { model, config, summary, multilabel: data.labels.is_multi() })
 }
 
@@ -87,30 +87,29 @@ impl TrainedModel {
         &self.summary
     }
 
-    /// Options of the run, with those that follow from others filled in.
+    /// Options of the run, with derived values filled in.
     pub fn config(&self) -> &TrainConfig {
         &self.config
     }
 
-    /// The network with its weights.
+    /// The model with its trained weights.
     pub fn model(&self) -> &Model {
         &self.model
     }
 
-    /// Most likely class of each of the `nodes`, from all their neighbours. `data` may be another
-    /// dataset with features of the same width.
+    /// Most likely class of each of the `nodes`, computed from all neighbours. `data` may be
+    /// another dataset with the same number of feature columns.
     ///
     /// # Errors
-    /// A node that `data` does not have, features of another width, or features that cannot be
-    /// read.
+    /// A node outside `data`, features of another width, or features that cannot be read.
     pub fn classes(&self, data: &Dataset, nodes: &[NodeId]) -> Result<Vec<usize>> {
         let logits = self.logits(data, nodes)?;
         let rows = logits.view().host().chunks_exact(logits.num_cols());
         Ok(rows.map(|row| first_largest(row) as usize).collect())
     }
 
-    /// Probabilities of the classes, a row for each of the `nodes`: they sum to 1, unless a node
-    /// may have several labels.
+    /// Probabilities of the classes, `nodes x classes`. Rows sum to 1, unless a node may have
+    /// several labels.
     ///
     /// # Errors
     /// As [`TrainedModel::classes`].
@@ -125,7 +124,7 @@ impl TrainedModel {
         Ok(rows)
     }
 
-    /// Scores of the classes before softmax or sigmoid, a row for each of the `nodes`.
+    /// Scores of the classes before softmax or sigmoid, `nodes x classes`.
     ///
     /// # Errors
     /// As [`TrainedModel::classes`].
@@ -133,7 +132,7 @@ impl TrainedModel {
         self.infer(data, nodes, Output::Logits)
     }
 
-    /// Last hidden row of each of the `nodes` ([`Output::Embeddings`]).
+    /// Last hidden row of each of the `nodes`, `nodes x width` ([`Output::Embeddings`]).
     ///
     /// # Errors
     /// As [`TrainedModel::classes`].
@@ -145,23 +144,24 @@ impl TrainedModel {
         let (own, width) = (self.summary.dataset.feature_dim, data.features.dim);
         if own != width {
             let message = format!(
-                "its features have {width} columns, and the model reads {own}; give a dataset like {}, which the model was trained on",
+                "its features have {width} columns, but the model was trained on {own}; pass a dataset \
+                 with the features of {}",
                 self.summary.dataset
             );
             return Err(Error::dataset(&data.name, message));
         }
         let count = data.num_nodes();
         if let Some(node) = nodes.iter().find(|&&v| v as usize >= count) {
-            let message = format!("node {node} is outside its {count} nodes; ask for nodes below {count}");
+            let message = format!("node {node} is outside its {count} nodes; pass nodes below {count}");
             return Err(Error::dataset(&data.name, message));
         }
-        let config = located(&self.config, data);
+        let config = with_directory_of(&self.config, data);
         let backend = self.backend();
-        let whole = Whole::of(&config, data)?;
+        let features = AllRows::new(&config, data)?;
         let symmetric = build::symmetric(&self.model, data);
         let mut inference =
-            Inference::new(&data.graph, &whole, symmetric.as_deref(), &backend, config.eval_chunk)
-                .taking(build::exact(&config, data)?);
+            Inference::new(&data.graph, &features, symmetric.as_deref(), &backend, config.eval_chunk)
+                .with_neighbors(build::inference_neighbors(&config, data)?);
         let mut rows = Matrix::default();
         inference.run(&self.model, nodes, output, &mut rows)?;
         Ok(rows)
@@ -172,20 +172,20 @@ impl TrainedModel {
     }
 }
 
-/// The configuration with the directory of `data`, or none if it is in memory.
-fn located(config: &TrainConfig, data: &Dataset) -> TrainConfig {
+/// The configuration with the directory of `data`; empty if the dataset is in memory.
+fn with_directory_of(config: &TrainConfig, data: &Dataset) -> TrainConfig {
     let directory = data.directory.as_deref().and_then(|path| std::path::absolute(path).ok());
     let dataset = directory.as_deref().and_then(Path::to_str).unwrap_or_default().to_string();
     TrainConfig { dataset, ..config.clone() }
 }
 
-/// Keeps the run's model, and passes everything on.
-struct Keeps<'o> {
+/// Observer that clones the run's model and forwards every event.
+struct ModelCapture<'o> {
     observer: &'o mut dyn Observer,
     model: Option<Model>,
 }
 
-impl Observer for Keeps<'_> {
+impl Observer for ModelCapture<'_> {
     fn start(&mut self, start: &Start) -> Result<()> {
         self.observer.start(start)
     }

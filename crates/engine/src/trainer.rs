@@ -52,7 +52,7 @@ use crate::{
 /// [`Error::Interrupted`](crate::Error::Interrupted) with a valid checkpoint. A stage that failed:
 /// all batches before it are trained on, and if the model is whole they are in the checkpoint.
 pub fn train(config: &TrainConfig, data: &Dataset, context: RunContext) -> Result<Summary> {
-    train_from(memory::residence(config, data), config, data, context)
+    train_from(memory::placements(config, data), config, data, context)
 }
 
 fn train_from(

@@ -614,7 +614,10 @@ fn refusals_give_the_reason_and_the_nearest_alternative() {
         config.refuse_unused(&[options[last].0]).unwrap_err().to_string()
     };
     let message = of(&[("layers", "1"), ("hidden", "16")]);
-    assert!(message.starts_with("--hidden 16: --layers 1 gives the classes"), "{message}");
+    assert!(
+        message.starts_with("--hidden 16: the only layer of --layers 1 outputs the classes"),
+        "{message}"
+    );
     assert!(message.contains("use --layers 2, --head-layers 1 or --input-layer, or leave it out"));
     let message = of(&[("model", "gin"), ("layers", "1"), ("norm", "layer")]);
     assert!(message.contains("use --norm batch, --layers 2 or --head-layers 1"), "{message}");
@@ -623,9 +626,9 @@ fn refusals_give_the_reason_and_the_nearest_alternative() {
     let message = of(&[("model", "gat"), ("head_layers", "1"), ("out_heads", "2")]);
     assert!(message.contains("use --heads or --head-layers 0"), "{message}");
     let message = of(&[("epochs", "10"), ("eval_every", "99"), ("patience", "1")]);
-    assert!(message.contains("--eval-every 99 scores the last of 10 epochs alone; use --eval-every 5"));
+    assert!(message.contains("--eval-every 99 scores only the last of 10 epochs; use --eval-every 5"));
     let message = of(&[("devices", "virtual:2"), ("cache_ratio", "0"), ("placement", "shard")]);
-    assert!(message.contains("--cache-ratio 0 caches no rows; give a larger one"), "{message}");
+    assert!(message.contains("--cache-ratio 0 caches no rows; raise it"), "{message}");
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn a_run_on_a_dataset_in_memory_asks_for_it() {
     run(&dir, &config(1), &data, false).unwrap();
     let saved = SavedRun::open(&dir, false).unwrap();
     let message = saved.dataset(None).unwrap_err().to_string();
-    for word in ["in memory", "sbm (300 nodes", "give the dataset again", "dataset= in Python"] {
+    for word in ["in memory", "sbm (300 nodes", "pass the dataset again", "dataset= in Python"] {
         assert!(message.contains(word), "'{word}' not in: {message}");
     }
     // given again it is the same, and another one is told apart
@@ -155,7 +155,7 @@ fn the_options_of_a_run_on_a_dataset_in_memory_say_so() {
     options.read_file(&dir.join("config.toml")).unwrap();
     assert!(options.is_in_memory());
     let message = graphmill_engine::open_dataset(&options).unwrap_err().to_string();
-    assert!(message.contains("name the DATASET"), "{message}");
+    assert!(message.contains("pass the DATASET"), "{message}");
     let text = std::fs::read_to_string(dir.join("config.toml")).unwrap();
     assert!(text.contains("graphmill train DATASET --config FILE"), "{text}");
     let dir = room.path().join("demo");
@@ -196,7 +196,10 @@ fn data_without_labels_can_be_predicted_on_but_not_scored() {
         saved.predict(&unlabelled, None, false, Kind::Probabilities, &out, &progress::Quiet).unwrap();
     assert_eq!((written.rows, written.cols), (300, 10));
     let message = saved.scores(&unlabelled, &progress::Quiet).unwrap_err().to_string();
-    assert!(message.contains("its nodes have 0 classes, and the model tells 10 classes apart"), "{message}");
+    assert!(
+        message.contains("its nodes have 0 classes, but the model was trained on 10 classes"),
+        "{message}"
+    );
 }
 
 /// The same nodes with their raw features, and imported with statistics of their own.

@@ -98,8 +98,8 @@ fn wrong_usage_lists_the_known_names() {
         ("bench epoch --epochs 3", "--epochs"),
         ("bench epoch data --scale 4", "--scale"),
         ("bench epoch data --dim 3", "a width of 24"),
-        ("bench sample data --dim 3", "--dim: bench sample reads no rows of a dataset"),
-        ("bench frontier data --dim 3", "--dim: bench frontier reads no rows of a dataset"),
+        ("bench sample data --dim 3", "--dim: bench sample uses no feature rows"),
+        ("bench frontier data --dim 3", "--dim: bench frontier uses no feature rows"),
         (
             "bench aggregate data --sampler saint-node --layers 3",
             "--layers 3: --sampler saint-node does not use it",

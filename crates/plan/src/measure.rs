@@ -14,7 +14,7 @@ use graphmill_engine::{
     build,
     hotness::{self, loader},
     learner::Learner,
-    memory::{residence, topology},
+    memory::{placements, topology},
     stage::{Drawn, Loader},
 };
 use graphmill_loader::{Feature, MinibatchSampler, Sampled, Seeds, Workspace, feature::Host, order::Order};
@@ -133,7 +133,7 @@ struct Parts<'a> {
 impl<'a> Parts<'a> {
     fn new(config: &TrainConfig, data: &'a Dataset) -> Result<Self> {
         let (sampler, order) = (build::sampler(config, data)?, build::order(config, data)?);
-        let (feature, table) = build::features(config, data, residence(config, data).features)?;
+        let (feature, table) = build::features(config, data, placements(config, data).features)?;
         Ok(Self { sampler, order, feature, table, backend: Cpu { precision: build::precision(config) } })
     }
 }

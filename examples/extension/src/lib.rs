@@ -1,6 +1,6 @@
-//! A crate that extends Graphmill from outside. It depends on `graphmill` alone, and adds a row to
+//! A crate that extends Graphmill from outside. It depends only on `graphmill`, and adds a row to
 //! the tables of samplers, layers, cache policies, strategies and partitioners. The names then work
-//! wherever the built-in ones do: in [`TrainConfig`](graphmill::TrainConfig), in TOML files, in
+//! like the built-in ones: in [`TrainConfig`](graphmill::TrainConfig), in TOML files and in
 //! messages.
 //!
 //! The sampler, the layer and the cache policy are those of the examples 02 to 04.
@@ -31,10 +31,11 @@ pub mod strategy;
 
 use graphmill::{Result, dataset::partition, engine::strategy as strategies, loader, nn};
 
-/// Adds the rows of this crate to the tables: once, before the first run that names one of them.
+/// Adds the rows of this crate to the tables. Call it once, before the first run that names one of
+/// them.
 ///
 /// # Errors
-/// A name is taken.
+/// A name already exists.
 pub fn register() -> Result<()> {
     loader::sampler::TABLE.register(sampler::WINDOW)?;
     nn::layer::TABLE.register(layer::OWN_AND_MEAN)?;

@@ -1,14 +1,14 @@
-//! A partitioner: runs of node ids.
+//! A partitioner by ranges of node ids.
 
 use graphmill::{
     dataset::partition::{Bounds, Method, Options, PartitionBook, Partitioner},
     graph::{Graph, NodeId, Result, progress::Progress, table::Entry},
 };
 
-/// Equal runs of node ids: a good partition if nearby nodes have nearby ids, as after
+/// Equal ranges of node ids, a good partition if nearby nodes have nearby ids, as after
 /// `graphmill reorder`.
 ///
-/// O(V). Memory: the book, 2 bytes a node.
+/// O(V). Memory: the partition book, 2 bytes per node.
 pub struct Runs(Options);
 
 impl Partitioner for Runs {
@@ -23,7 +23,7 @@ impl Partitioner for Runs {
 /// Row of the table of methods.
 pub const RUNS: Entry<Method> = Entry {
     name: "runs",
-    summary: "equal runs of node ids",
+    summary: "equal ranges of node ids",
     source: "",
     options: &[],
     make: Method::new(|options| Ok(Box::new(Runs(options.clone()))), Bounds::None),

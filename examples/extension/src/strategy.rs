@@ -1,4 +1,4 @@
-//! A strategy: one batch ahead.
+//! A strategy that prefetches one batch.
 
 use std::{
     panic::resume_unwind,
@@ -24,24 +24,24 @@ use graphmill::{
 ///   second thread:  draw  b1 | draw  b2 | draw  b3 | ..
 /// ```
 ///
-/// Memory: two batches. The numbers are those of `sequential`, because a batch depends on its
-/// number alone.
+/// Memory: two batches. Results equal those of `sequential`, because a batch depends only on its
+/// number.
 pub struct OneAhead {
-    /// This batch, and the next.
+    /// The current batch, and the next.
     slots: [Slot; 2],
 }
 
 struct Slot {
     workspace: Workspace,
-    /// The last batch, whose memory the next one takes over.
+    /// The last batch, whose memory the next one reuses.
     batch: MiniBatch,
 }
 
-/// A batch that is ready, and the time to draw and to extract it.
+/// An extracted batch, and the time to draw and to extract it.
 type Ready = (Drawn<Extracted>, [Duration; 2]);
 
 impl OneAhead {
-    /// For a graph of so many nodes.
+    /// A strategy for a graph of `num_nodes` nodes.
     pub fn new(num_nodes: usize) -> Self {
         let slot = || {
             let (workspace, batch) = (Workspace::new(num_nodes), MiniBatch::default());
@@ -96,7 +96,7 @@ impl Strategy for OneAhead {
 /// Row of the table of strategies.
 pub const ONE_AHEAD: Entry<Kind> = Entry {
     name: "one-ahead",
-    summary: "the next batch is drawn on a second thread while this one trains",
+    summary: "draws the next batch on a second thread during training",
     source: "",
     options: &[],
     make: Kind::new(|setting| Ok(Box::new(OneAhead::new(setting.data.num_nodes())))),

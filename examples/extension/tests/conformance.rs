@@ -1,4 +1,4 @@
-//! The rows that this crate adds pass the tests of the built-in ones, and train by their names.
+//! Conformance tests of the rows that this crate adds, and training by their names.
 
 use std::{path::Path, sync::Once};
 
@@ -25,28 +25,28 @@ fn small() -> Dataset {
 }
 
 #[test]
-fn the_sampler_conforms() {
+fn sampler_conforms() {
     check_sampler(&sampler::WINDOW);
 }
 
 #[test]
-fn the_layer_conforms() {
+fn layer_conforms() {
     check_layer(&layer::OWN_AND_MEAN);
 }
 
 #[test]
-fn the_cache_policy_conforms() {
+fn cache_policy_conforms() {
     check_policy(&cache_policy::CLOCK);
 }
 
 #[test]
-fn the_strategy_conforms() {
+fn strategy_conforms() {
     registered();
     check_strategy(&TrainConfig { strategy: "one-ahead".into(), ..TrainConfig::default() });
 }
 
 #[test]
-fn the_partitioner_is_found_by_its_name() {
+fn partitioner_is_found_by_name() {
     registered();
     let data = small();
     let options = partition::Options { parts: 3, ..partition::Options::default() };
@@ -57,7 +57,7 @@ fn the_partitioner_is_found_by_its_name() {
 }
 
 #[test]
-fn all_of_them_train_by_name_from_a_file() {
+fn registered_rows_train_by_name_from_a_file() {
     registered();
     let mut config = TrainConfig::default();
     let text = r#"
@@ -92,7 +92,7 @@ fn options_of_a_registered_sampler_are_options_of_a_run() {
     config.check().and_then(|()| config.refuse_unused(&given)).unwrap();
     assert!(config.to_toml().contains("\n# Options of --sampler window\nwindow_fixed = true\n"));
     assert_eq!(config.to_json()["window_fixed"], true);
-    // values by name, as flags and Python's keywords give them
+    // values by name, as from flags and Python's keywords
     let values = Values::from_iter([("window_fixed".to_string(), "yes".into())]);
     let mut other = TrainConfig::default();
     other.set(&values).unwrap();
@@ -102,19 +102,19 @@ fn options_of_a_registered_sampler_are_options_of_a_run() {
         message,
         "--window-fixed true: --sampler neighbor does not use it; use --sampler window, or leave it out"
     );
-    // a slip
-    let slip = config.read_text("window_fixd = true", Path::new("x.toml")).unwrap_err().to_string();
-    assert!(slip.contains("did you mean 'window_fixed'?"), "{slip}");
+    // a typo
+    let typo = config.read_text("window_fixd = true", Path::new("x.toml")).unwrap_err().to_string();
+    assert!(typo.contains("did you mean 'window_fixed'?"), "{typo}");
     let key = options::key("window-fixed").unwrap();
     assert_eq!(
         (key.flag(), key.value, key.help()),
         (
             "window-fixed".to_string(),
             "BOOL",
-            "Draw the same run of a node in every batch [default: false]".to_string()
+            "Draw the same window of a node in every batch [default: false]".to_string()
         )
     );
-    // and a run
+    // a run
     config.epochs = 1;
     config.fanout = graphmill::engine::config::Fanout(vec![4, 3]);
     let fixed = graphmill::train(&config, &small()).unwrap().summary().epochs[0].loss;

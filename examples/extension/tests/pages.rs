@@ -1,11 +1,12 @@
-//! The code on the pages book/src/contributing/add-a-*.md is that of the examples and of this crate, to the letter.
+//! Checks that code on the pages `book/src/contributing/add-a-*.md` is quoted from the examples and
+//! from this crate, and that links of these pages resolve.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// Text of every Rust file in these folders of the repository, by its path.
+/// Paths and texts of the Rust files of the examples and of this crate.
 fn sources(root: &Path) -> Vec<(PathBuf, String)> {
     let mut all = Vec::new();
     for folder in ["examples", "examples/extension/src", "examples/extension/tests"] {
@@ -20,8 +21,7 @@ fn sources(root: &Path) -> Vec<(PathBuf, String)> {
     all
 }
 
-/// Blocks of Rust of a page, with the line that each begins at. A doc comment in a block may hold a
-/// fence of its own.
+/// Rust blocks of a page, with their first lines. A doc comment in a block may contain a fence.
 fn quoted(page: &str) -> Vec<(usize, String)> {
     let mut blocks = Vec::new();
     let mut open: Option<(usize, String)> = None;
@@ -35,12 +35,12 @@ fn quoted(page: &str) -> Vec<(usize, String)> {
             Some((first, text)) => Some((first, text + line + "\n")),
         };
     }
-    assert!(open.is_none(), "a block does not end");
+    assert!(open.is_none(), "a Rust block has no closing fence");
     blocks
 }
 
 #[test]
-fn quoted_code_is_that_of_the_files() {
+fn quoted_code_equals_the_source_files() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let sources = sources(&root);
     for page in ["sampler", "layer", "policy", "partitioner", "strategy"] {
@@ -50,12 +50,12 @@ fn quoted_code_is_that_of_the_files() {
         assert!(blocks.len() >= 3, "{name} quotes {} blocks", blocks.len());
         for (line, block) in blocks {
             let is_quoted = sources.iter().any(|(_, source)| source.contains(&block));
-            assert!(is_quoted, "{name}, line {line}: no example has these lines:\n{block}");
+            assert!(is_quoted, "{name}, line {line}: no example contains these lines:\n{block}");
         }
     }
 }
 
-/// The anchor of each heading in a page: its words in lower case, joined by dashes.
+/// Anchors of a page's headings: their words in lower case, joined by dashes.
 fn anchors(text: &str) -> Vec<String> {
     let heading =
         |line: &str| line.starts_with('#').then(|| line.trim_start_matches('#').trim().to_lowercase());
@@ -66,17 +66,25 @@ fn anchors(text: &str) -> Vec<String> {
     text.lines().filter_map(heading).map(anchor).collect()
 }
 
+/// Address of the repository's files on pages of the book.
+const REPOSITORY: &str = "https://github.com/graphmill/graphmill/blob/main";
+
 #[test]
-fn links_of_the_pages_lead_to_files_and_headings() {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+fn links_resolve_to_files_and_headings() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = root.join("book/src/contributing");
     for page in ["sampler", "layer", "policy", "partitioner", "strategy"] {
-        let text = fs::read_to_string(docs.join(format!("add-a-{page}.md"))).unwrap();
+        let text = fs::read_to_string(folder.join(format!("add-a-{page}.md"))).unwrap();
         for link in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
             let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
-            assert!(docs.join(file).exists(), "add-a-{page}.md: {link}");
+            let target = match file.strip_prefix(REPOSITORY) {
+                Some(path) => root.join(path.trim_start_matches('/')),
+                None => folder.join(file),
+            };
+            assert!(target.exists(), "add-a-{page}.md: {link}");
             if !anchor.is_empty() {
-                let target = fs::read_to_string(docs.join(file)).unwrap();
-                assert!(anchors(&target).iter().any(|own| own == anchor), "add-a-{page}.md: {link}");
+                let text = fs::read_to_string(target).unwrap();
+                assert!(anchors(&text).iter().any(|own| own == anchor), "add-a-{page}.md: {link}");
             }
         }
     }

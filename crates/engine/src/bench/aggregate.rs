@@ -1,12 +1,11 @@
 //! Means over the bottom blocks of sampled batches, and their transpose: GB/s of source rows read
-//! (one an edge) and result rows written. Rows that several edges share are counted for each,
-//! though caches may hold them: on a graph with hubs a rate may pass what the memory moves.
+//! (one per edge) and result rows written. Rows that several edges share count once per edge
+//! although caches may hold them, so on graphs with hubs the rate may exceed that of the memory.
 //!
-//! Several batches are taken in turn, each with rows of its own, so that caches are as cold as
-//! training finds them.
+//! Several batches with separate rows take turns, so that caches are as cold as in training.
 //!
-//! - `local`: sources numbered as first seen, in a gathered matrix;
-//! - `global`: sources read in place from the table of all nodes (the fast path), by samplers that
+//! - `local`: sources in a gathered matrix, in the order of first use;
+//! - `global`: sources read in place from the table of all nodes (the fast path), for samplers that
 //!   start from seeds;
 //! - `transposed`: gradients from destinations to local sources.
 //!
@@ -26,26 +25,27 @@ use graphmill_nn::backend::{
 use super::measure::{Bench, random};
 use crate::{Result, build, stage::not_drawn};
 
-/// Widths, where none is asked for.
+/// Widths without `--dim`.
 const WIDTHS: &[usize] = &[100, 128, 256];
 
-/// Batches taken in turn, at most.
-const BATCHES: usize = 8;
-/// Bytes of source rows over all batches, about, at most; one batch there is always.
-const BYTES: usize = 512 << 20;
+/// Maximum number of batches that take turns.
+const MAX_BATCHES: usize = 8;
+/// Approximate maximum of the bytes of source rows over all batches, of which there is at least
+/// one.
+const MAX_BYTES: usize = 512 << 20;
 
-/// Measures.
+/// Measures all cases.
 pub(super) fn run(bench: &mut Bench) -> Result<()> {
     let local = bottoms(bench, BlockLayout { transposed: !0, ..BlockLayout::default() })?;
     let global = bottoms(bench, BlockLayout { fused: true, ..BlockLayout::default() })?;
-    // the rows of a subgraph are always gathered
+    // rows of subgraphs are always gathered
     let in_place = global.iter().all(|block| block.dst_ids.is_some());
     let tables = if in_place { &TableType::ALL[..] } else { &[] };
     let computers = bench.computers.clone();
     let backend = computers.training();
     let given = bench.options.dim.map(|dim| vec![dim]);
     for &width in given.as_deref().unwrap_or(WIDTHS) {
-        let count = (BYTES / (4 * width * local[0].num_src.max(1))).clamp(1, local.len());
+        let count = (MAX_BYTES / (4 * width * local[0].num_src.max(1))).clamp(1, local.len());
         let (local, global) = (&local[..count], &global[..count]);
         let limit = bench.moving(width)?;
         let mut dst: Vec<Matrix> = local.iter().map(|block| random(block.num_dst, width)).collect();
@@ -53,7 +53,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
         let rows = |of: fn(&Block) -> usize| local.iter().map(of).sum::<usize>() as f64 / count as f64;
         let moved = |of: fn(&Block) -> usize| 4e-9 * width as f64 * (rows(Block::num_edges) + rows(of));
         let mut turn = (0..count).cycle();
-        let mut next = || turn.next().expect("a cycle of at least one");
+        let mut next = || turn.next().expect("at least one batch");
 
         let times = bench.time(|| {
             let i = next();
@@ -105,9 +105,9 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// The bottom blocks of the first batches.
-fn bottoms(bench: &Bench, form: BlockLayout) -> Result<Vec<Block>> {
-    // the blocks do not depend on how the loss weighs a subgraph's nodes
+/// Bottom blocks of the first batches.
+fn bottoms(bench: &Bench, layout: BlockLayout) -> Result<Vec<Block>> {
+    // the blocks do not depend on the nodes' weights in the loss
     let config = &bench.options.train.clone().with(|training: &mut SubgraphTraining| training.coverage = 0.0);
     let mut order = Vec::new();
     build::order(config, bench.data)?.order(0, &mut order);
@@ -116,13 +116,13 @@ fn bottoms(bench: &Bench, form: BlockLayout) -> Result<Vec<Block>> {
     let mut workspace = Workspace::new(graph.num_nodes());
     let size = bench.seeds();
     let batches = match sampler.properties().subgraphs {
-        Some(subgraphs) => usize::try_from(subgraphs).unwrap_or(BATCHES),
+        Some(subgraphs) => usize::try_from(subgraphs).unwrap_or(MAX_BATCHES),
         None => order.len() / size,
     };
-    let blocks = (0..batches.clamp(1, BATCHES)).map(|number| {
+    let blocks = (0..batches.clamp(1, MAX_BATCHES)).map(|number| {
         let seeds = Seeds::new(number as u64, order.chunks(size).nth(number).unwrap_or_default());
         let key = BatchKey { seed: config.seed, epoch: 0, batch: seeds.number };
-        let request = BatchRequest::new(graph, key).with_layout(form);
+        let request = BatchRequest::new(graph, key).with_layout(layout);
         let mut batch = sampler.sample(&request, &mut workspace, seeds).map_err(not_drawn)?;
         Ok(batch.blocks.swap_remove(0))
     });

@@ -1,23 +1,23 @@
-//! The least time that a batch of training takes on this machine: what it moves by what the memory
-//! moves, plus what it multiplies by what the cores multiply. A model of two terms that knows the
-//! sampled blocks' sizes and nothing else:
+//! Cost model of a training batch: bytes moved at the rate of the memory, plus operations at the
+//! rate of the cores. Its only input are the sizes of the sampled blocks:
 //!
 //! ```text
 //! sample    E_all reads / random reads per second
-//! extract   4 S F bytes of random rows, 4 S F bytes written                  nothing on the fast path
+//! extract   4 S F bytes of random rows, 4 S F bytes written; nothing on the fast path
 //! train     sum over layers F -> O with D, S, E of the layer's block:
-//!   aggregate first, forward       4 F (E + D) bytes; on the fast path the 4 F E of random rows
-//!                    backward      4 F (E + S) bytes, unless it is the bottom layer
-//!   transform first, forward       4 O (E + D) bytes
-//!                    backward      4 O (E + S) bytes
-//!   products                       2 R F O operations for each weight, R = D or, of rows transformed first, S;
-//!                                  once forward, once for its gradient, once for its input's unless at the bottom
-//!   bias, activation, dropout      5 x 4 D O bytes (2 forward, 3 backward), not after the last layer
+//!   aggregate first, forward    4 F (E + D) bytes; on the fast path, 4 F E of them are random rows
+//!                    backward   4 F (E + S) bytes, except in the bottom layer
+//!   transform first, forward    4 O (E + D) bytes
+//!                    backward   4 O (E + S) bytes
+//!   products                    2 R F O operations per weight, R = D, or S for rows transformed
+//!                               first; once forward, once for the weight's gradient, and once for
+//!                               the input's gradient except in the bottom layer
+//!   bias, activation, dropout   5 x 4 D O bytes (2 forward, 3 backward), except in the last layer
 //! ```
 //!
-//! Rows count once per edge although caches keep some of them; operands of products, loss,
-//! optimiser and labels are left out, and nothing overlaps. So it is no strict bound, but what the
-//! hot paths would take if each ran at its limit.
+//! Rows count once per edge although caches hold some of them. Operands of products, loss,
+//! optimiser and labels are left out, and nothing overlaps. The model is therefore not a strict
+//! bound, but the time of the hot paths if each ran at its limit.
 
 use graphmill_core::Block;
 use graphmill_nn::{
@@ -28,20 +28,20 @@ use graphmill_nn::{
 
 use crate::{TrainConfig, config::Switch};
 
-/// What the machine does a second.
+/// Rates of the machine per second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rates {
-    /// Random reads of single values.
+    /// Random reads of single values per second.
     pub(super) reads: f64,
-    /// Bytes read and written.
+    /// Bytes read and written per second.
     pub(super) copy: f64,
-    /// Bytes of random feature rows.
+    /// Bytes of random feature rows per second.
     pub(super) rows: f64,
-    /// Floating-point operations.
+    /// Floating-point operations per second.
     pub(super) peak: f64,
 }
 
-/// The mean size of a layer's blocks.
+/// Mean size of a layer's blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Size {
     pub(super) dst: f64,
@@ -50,7 +50,7 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// Adds `1 / of` of a local block's.
+    /// Adds the size of a local block divided by `of`.
     pub(super) fn add(&mut self, block: &Block, of: usize) {
         self.dst += block.num_dst as f64 / of as f64;
         self.src += block.num_src as f64 / of as f64;
@@ -67,14 +67,14 @@ pub(super) struct Seconds {
 }
 
 impl Seconds {
-    /// All stages.
+    /// Seconds of all stages.
     pub(super) fn sum(&self) -> f64 {
         self.sample + self.extract + self.train
     }
 }
 
-/// The numbers of products with neighbours' rows and own rows in each layer; `None` if a model does
-/// more than such products.
+/// Numbers of products with neighbours' rows and with own rows in each layer; `None` if the model
+/// has other operations.
 fn weights(config: &TrainConfig, model: &Model) -> Option<(f64, f64)> {
     let plain =
         config.norm == NormKind::None && config.residual == ResidualKind::None && config.input_dropout == 0.0;
@@ -83,7 +83,8 @@ fn weights(config: &TrainConfig, model: &Model) -> Option<(f64, f64)> {
     Some((neighbors as f64, own as f64))
 }
 
-/// The seconds of a batch with blocks of these sizes, the bottom one first.
+/// Predicts the seconds of a batch with blocks of these sizes, bottom block first; `None` for
+/// models that the cost model does not cover.
 pub(super) fn predict(
     config: &TrainConfig,
     model: &Model,
@@ -150,15 +151,15 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_that_aggregates_first_on_the_fast_path() {
+    fn aggregate_first_on_the_fast_path_reads_random_rows() {
         let s = seconds("gcn", &[AggregateFirst], "auto");
-        // 11 rows of 4 at random, 3 written; 3 x 4 x 2 forward and for the gradient
+        // 11 random rows of 4 values, 3 rows written; 3 x 4 x 2 forward and for the gradient
         let train = 4.0 * 4.0 * 11.0 / 50.0 + 4.0 * 4.0 * 3.0 / 100.0 + 2.0 * 2.0 * 3.0 * 4.0 * 2.0 / 1000.0;
         assert!((s.train - train).abs() < 1e-12 && s.extract == 0.0 && s.sample == 1.1, "{s:?}");
     }
 
     #[test]
-    fn a_layer_that_transforms_first_gathers_and_sends_back() {
+    fn transform_first_gathers_rows_and_aggregates_gradients() {
         let s = seconds("gcn", &[TransformFirst], "auto");
         assert!((s.extract - 4.0 * 7.0 * 4.0 * (1.0 / 50.0 + 1.0 / 100.0)).abs() < 1e-12);
         let train = 4.0 * 2.0 * (11.0 + 3.0 + 11.0 + 7.0) / 100.0 + 2.0 * 2.0 * 7.0 * 4.0 * 2.0 / 1000.0;
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn two_layers_of_two_weights_each() {
+    fn costs_of_two_layers_with_two_weights_add_up() {
         let s = seconds("sage", &[AggregateFirst, AggregateFirst], "off");
         let bottom = 4.0 * 4.0 * (11.0 + 3.0) + 20.0 * 3.0 * 5.0;
         let top = 4.0 * 5.0 * (2.0 + 1.0 + 2.0 + 3.0);
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn other_models_have_no_prediction() {
+    fn models_with_attention_have_no_prediction() {
         let of = ModelConfig { model: "gat".into(), ..ModelConfig::default() };
         let model = Model::new(&of, 4, 2, 0).unwrap();
         let config = TrainConfig { model: "gat".into(), ..TrainConfig::default() };

@@ -1,8 +1,8 @@
-//! Whole epochs through the trainer, after one to warm up: seconds of the epoch and of each stage.
-//! `unaccounted` is what of the epoch's seconds no stage has: bookkeeping between batches. Nothing
-//! is evaluated or saved.
+//! Whole epochs through the trainer after a warm-up epoch: seconds of the epoch and of each stage.
+//! `unaccounted` are the seconds outside of stages, for bookkeeping between batches. The run
+//! neither evaluates nor saves.
 //!
-//! Limit: the model of [`cost`](super::cost), for the models that it knows.
+//! Limit: the cost model of [`cost`](super::cost), for the models that it covers.
 
 use graphmill_core::NodeId;
 use graphmill_loader::{BatchKey, Seeds, Workspace, sampler::BatchRequest};
@@ -21,10 +21,10 @@ use crate::{
     stage::not_drawn,
 };
 
-/// Batches whose sizes are averaged for the model.
+/// Number of batches whose sizes are averaged for the cost model.
 const BATCHES: usize = 8;
 
-/// Options of a run that it reads: all but those of what it leaves out.
+/// Options of a run that the bench reads: all except those of evaluation, limits and files.
 pub(super) fn options() -> Vec<&'static str> {
     let not = [
         "metric",
@@ -45,16 +45,18 @@ pub(super) fn options() -> Vec<&'static str> {
     options::names().into_iter().filter(|name| !not.contains(name)).collect()
 }
 
-/// Measures.
+/// Measures all cases.
 pub(super) fn run(bench: &mut Bench) -> Result<()> {
     if let Some(dim) = bench.options.dim.filter(|&dim| dim != bench.data.features.dim) {
         let (name, own) = (&bench.data.name, bench.data.features.dim);
-        return Err(Error::usage(format!("--dim {dim}: the features of {name} have a width of {own}")));
+        return Err(Error::usage(format!(
+            "--dim {dim}: the features of {name} have a width of {own}; leave it out"
+        )));
     }
     let config = TrainConfig { epochs: bench.options.repeat + 1, patience: 0, ..bench.options.train.clone() };
     let predicted = predicted(bench, &config)?;
-    let job = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
-    let summary = crate::train(&config, bench.data, job)?;
+    let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+    let summary = crate::train(&config, bench.data, context)?;
     let epochs = &summary.epochs[1..];
 
     let batches = bench.data.split.train.len() as f64 / bench.seeds() as f64;
@@ -81,7 +83,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// What the cost model says of a batch, from the mean sizes of the first few.
+/// Prediction of the cost model for a batch, from the mean sizes of the first few.
 fn predicted(bench: &mut Bench, config: &TrainConfig) -> Result<Option<Seconds>> {
     let data = bench.data;
     let model = build::model(config, data)?;
@@ -96,7 +98,7 @@ fn predicted(bench: &mut Bench, config: &TrainConfig) -> Result<Option<Seconds>>
     let mut sizes = vec![Size::default(); model.num_layers()];
     let mut orders = Vec::new();
     let size = bench.seeds();
-    // a last batch that is shorter plays no part, unless it is alone
+    // a shorter last batch is ignored, unless it is the only one
     let batches = (order.len() / size).clamp(1, BATCHES);
     for (number, seeds) in (0..).zip(order.chunks(size).take(batches)) {
         let key = BatchKey { seed: config.seed, epoch: 0, batch: number };

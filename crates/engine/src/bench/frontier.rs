@@ -1,15 +1,13 @@
-//! Drawing subgraphs: their node sets, per second, by frontier sampling and by the others that draw
-//! as many nodes.
+//! Node sets of subgraphs per second, for frontier sampling and the other samplers of a given size.
 //!
-//! On one thread, and with a subgraph on each thread, as training draws them. `n` is the batch size
-//! and `m` the frontier's; a frontier of more than half of `n` would hardly walk, so that `m` is an
-//! eighth of `n` then. (Clusters are not drawn: their parts lie ready.)
+//! Runs on one thread, and with a subgraph on each thread as in training. `n` is the batch size and
+//! `m` the frontier size. A frontier of more than half of `n` would hardly walk, so the bench uses
+//! `m = n / 8` in this case. The cluster sampler is not measured, because it only looks up parts.
 //!
 //! Limit: random reads of single values from an array as large as the graph's neighbour lists, on
-//! as many threads, two for each of the `n` nodes: where a node's row is, and a neighbour. In a
-//! walk the second waits for the first and the next node for both, so that only a walk of many
-//! nodes at once can come near; choosing among them, and making a set of the nodes, is all beside
-//! it.
+//! the same threads, two for each of the `n` nodes: the offset of its row, and a neighbour. In a
+//! walk, the second read depends on the first and the next node on both, so only a walk of many
+//! nodes at once can approach the limit. The limit excludes choosing nodes and building their set.
 
 use graphmill_core::{NodeId, options::OptionGroup, table::Entry};
 use graphmill_loader::{
@@ -25,16 +23,16 @@ use super::{
 };
 use crate::{Error, Result, TrainConfig, build, stage::not_drawn};
 
-/// Nodes to draw between two looks at the clock, about.
+/// Approximate number of nodes drawn between two readings of the clock.
 const NODES: usize = 1 << 18;
 
-/// The options of frontier sampling.
+/// Options of frontier sampling.
 const FRONTIER: OptionGroup = OptionGroup::of::<FrontierOptions>();
 
-/// Reads of a node: where its row is, and a neighbour.
+/// Reads per node: the offset of its row, and a neighbour.
 const READS: f64 = 2.0;
 
-/// Options of a run that it reads.
+/// Options of a run that the bench reads.
 pub(super) const OPTIONS: &[&str] = &[
     "batch_size",
     "walk_length",
@@ -47,17 +45,17 @@ pub(super) const OPTIONS: &[&str] = &[
     "threads",
 ];
 
-/// The samplers that are measured: all that draw subgraphs of a given size.
+/// Measured samplers: all that draw subgraphs of a given size.
 fn measured() -> impl Iterator<Item = &'static Entry<SamplerKind>> {
     sampler::TABLE.iter().filter(|entry| entry.make.draws_subgraphs() && entry.make.is_bounded)
 }
 
-/// A run by each of them.
+/// A run with each measured sampler.
 pub(super) fn runs(config: &TrainConfig) -> Vec<TrainConfig> {
     measured().map(|entry| TrainConfig { sampler: entry.name.into(), ..config.clone() }).collect()
 }
 
-/// Measures.
+/// Measures all cases.
 pub(super) fn run(bench: &mut Bench) -> Result<()> {
     let (config, repeat) = (&bench.options.train, bench.options.repeat);
     let mut options = build::sampler_options(config, bench.data);
@@ -83,19 +81,19 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
         let made = make(&graph, &bench.data.split.train, &options.subgraphs());
         let sampler = made.map_err(|message| Error::usage(format!("{name}: {message}")))?;
         for (&(way, abreast), reads) in ways.iter().zip(&reads) {
-            let mut rooms: Vec<(SubgraphScratch, Vec<NodeId>)> = vec![Default::default(); abreast];
+            let mut slots: Vec<(SubgraphScratch, Vec<NodeId>)> = vec![Default::default(); abreast];
             let each = (NODES / n / abreast).clamp(1, 256);
             let mut failed = Ok(());
             let mut work = || {
-                let draw = |(i, (room, nodes)): (usize, &mut (SubgraphScratch, Vec<NodeId>))| {
+                let draw = |(i, (scratch, nodes)): (usize, &mut (SubgraphScratch, Vec<NodeId>))| {
                     (0..each as u64).try_for_each(|batch| {
-                        sampler.sample(&graph, BatchKey { seed, epoch: i as u64, batch }, room, nodes)
+                        sampler.sample(&graph, BatchKey { seed, epoch: i as u64, batch }, scratch, nodes)
                     })
                 };
                 let drawn = if abreast == 1 {
-                    rooms.iter_mut().enumerate().try_for_each(draw)
+                    slots.iter_mut().enumerate().try_for_each(draw)
                 } else {
-                    rooms.par_iter_mut().enumerate().try_for_each(draw)
+                    slots.par_iter_mut().enumerate().try_for_each(draw)
                 };
                 if let Err(error) = drawn {
                     failed = Err(not_drawn(error));
@@ -109,7 +107,8 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
             failed?;
             let of_frontier = if groups.contains(&FRONTIER) { format!(" m={m}") } else { String::new() };
             let case = format!("{name} n={n}{of_frontier}, {way}");
-            let limit = Limit { value: reads / (READS * n as f64), of: "random reads, 2 a node", row: None };
+            let limit =
+                Limit { value: reads / (READS * n as f64), of: "random reads, 2 per node", row: None };
             bench.rate(case, "subgraphs/s", (abreast * each) as f64, &times, limit);
         }
     }

@@ -1,7 +1,7 @@
-//! Copying the feature rows of random nodes, as the extract stage does: GB/s read and written.
+//! Copies of feature rows of random nodes, as in the extract stage: GB/s read and written.
 //!
-//! Limits: copying a large array; and reading random rows of this width, which is half of what a
-//! gather does.
+//! Limits: copying a large array; and reading random rows of this width, which is half of the work
+//! of a gather.
 
 use graphmill_core::{
     Features, Matrix,
@@ -19,13 +19,13 @@ use graphmill_loader::{
 use super::measure::{Bench, DIM, Limit, random};
 use crate::{Result, accelerator::StoredRows};
 
-/// Rows of a call.
+/// Number of rows of a call.
 const ROWS: usize = 300_000;
-/// On an NVIDIA device, which needs more to be busy: at most so many, and so many times as many as
-/// there are nodes.
-const ROWS_ON_DEVICE: (usize, usize) = (2 << 20, 8);
+/// Maximum number of rows of a call on an NVIDIA device, which needs more rows to be busy; and the
+/// maximum per node of the graph.
+const MAX_DEVICE_ROWS: (usize, usize) = (2 << 20, 8);
 
-/// Measures.
+/// Measures all cases.
 pub(super) fn run(bench: &mut Bench) -> Result<()> {
     let own = if bench.data.features.dim > 0 { bench.data.features.dim } else { DIM };
     let width = bench.options.dim.unwrap_or(own);
@@ -34,8 +34,8 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     let mut draw =
         |rows: usize| -> Vec<u32> { (0..rows).map(|_| stream.below(nodes as u64) as u32).collect() };
     if !bench.computers.gpus().is_empty() {
-        let (most, times) = ROWS_ON_DEVICE;
-        return on_device(bench, &draw(most.min(times * nodes)), width);
+        let (max, per_node) = MAX_DEVICE_ROWS;
+        return on_device(bench, &draw(max.min(per_node * nodes)), width);
     }
     let ids = draw(ROWS);
     let mut out = vec![0.0; ROWS * width];
@@ -43,16 +43,15 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     for (storage, table) in tables(nodes, width)? {
         let bytes = table.read(&ids, &mut out)?.total().bytes as f64 + 4.0 * out.len() as f64;
         let times = bench.time(|| {
-            table.read(&ids, &mut out).expect("it was just read");
+            table.read(&ids, &mut out).expect("the first read succeeded");
         });
         bench.rate(format!("{storage} F={width}"), "GB/s", bytes / 1e9, &times, limit);
     }
     Ok(())
 }
 
-/// On an NVIDIA device: from its memory, and from page-locked host memory that the kernel reads in
-/// place. Of the latter the bytes count that come over the link. The ids are on the device, as
-/// sampling leaves them there.
+/// Measures on an NVIDIA device: from its memory, and from page-locked host memory that the kernel
+/// reads in place, counting the bytes over the link. The ids are on the device, as after sampling.
 fn on_device(bench: &mut Bench, ids: &[u32], width: usize) -> Result<()> {
     let computers = bench.computers.clone();
     let gpu = &computers.gpus()[0];
@@ -75,7 +74,7 @@ fn on_device(bench: &mut Bench, ids: &[u32], width: usize) -> Result<()> {
             let bytes =
                 if traffic.host.rows > 0 { traffic.host.bytes } else { traffic.device.bytes + written };
             let times = bench.time(|| {
-                tier.gather_on_device(ids, &on_device, &mut out).expect("it was just read");
+                tier.gather_on_device(ids, &on_device, &mut out).expect("the first read succeeded");
             });
             bench.rate(format!("{storage} F={width}, {place}"), "GB/s", bytes as f64 / 1e9, &times, limit);
         }
@@ -83,7 +82,7 @@ fn on_device(bench: &mut Bench, ids: &[u32], width: usize) -> Result<()> {
     gpu.check()
 }
 
-/// Tables to gather from, by the way they store a value.
+/// Tables to gather from, by number type.
 fn tables(nodes: usize, width: usize) -> Result<Vec<(&'static str, Host)>> {
     let wide = random(nodes, width);
     let wide = Features::f32(width, wide.view().host().to_vec());

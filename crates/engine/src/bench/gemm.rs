@@ -1,10 +1,10 @@
-//! The dense products of a training step: GFLOP/s.
+//! Dense products of a training step: GFLOP/s.
 //!
-//! `M x K x N` is `M` rows of width `K` times a weight of `K x N`; a weight gradient reduces over
-//! the rows instead. `F` is the features' width, `H` the hidden one, `C` the number of classes.
-//! Limit: f32 fused multiply-adds on registers, for products in bf16 too, which the processor's own
-//! instructions may bring beyond it; on an NVIDIA device, square products of the same precision by
-//! the vendor's library.
+//! `M x K x N` is the product of `M` rows of width `K` and a weight of `K x N`; a weight gradient
+//! reduces over the rows instead. `F` is the feature width, `H` the hidden width, `C` the number of
+//! classes. Limit: f32 fused multiply-adds on registers, also for products in bf16, which may
+//! exceed it with the processor's bf16 instructions; on an NVIDIA device, square products of the
+//! same precision by the vendor's library.
 
 use graphmill_core::Matrix;
 use graphmill_nn::backend::{Backend, Cpu, Precision, Side, ops::Gemm};
@@ -12,10 +12,10 @@ use graphmill_nn::backend::{Backend, Cpu, Precision, Side, ops::Gemm};
 use super::measure::{Bench, CLASSES, DIM, Limit, random};
 use crate::{Result, accelerator::Arithmetic};
 
-/// Rows of a product.
+/// Number of rows of a product.
 const ROWS: usize = 100_000;
 
-/// Measures.
+/// Measures all cases.
 pub(super) fn run(bench: &mut Bench) -> Result<()> {
     let positive = |given: usize, otherwise: usize| if given > 0 { given } else { otherwise };
     let features = bench.options.dim.unwrap_or(positive(bench.data.features.dim, DIM));
@@ -45,7 +45,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// Products of rows with weights, and the weights' gradients.
+/// Measures products of rows with weights, and weight gradients.
 fn measure(
     bench: &mut Bench,
     name: &str,

@@ -1,5 +1,4 @@
-//! A bench at work: its options, the times of its cases, and the limits that they are compared
-//! with.
+//! Context of a running bench: its options, the times of its cases, and their limits.
 
 use std::sync::Arc;
 
@@ -19,19 +18,19 @@ use crate::{Result, TrainConfig, accelerator::ComputeDevices};
 /// Cases to measure, and the graph to measure them on.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Fanout, batch size, model, widths, seed. Its dataset and number of epochs play no part.
+    /// Fanout, batch size, model, widths, seed. The dataset and the number of epochs are ignored.
     pub train: TrainConfig,
-    /// `F`: width of the generated features, and of the rows that are gathered and aggregated.
+    /// Width `F` of the generated features, and of the gathered and aggregated rows.
     pub dim: Option<usize>,
-    /// Runs of every case, at least 1; the median, the least and the largest are reported.
+    /// Number of runs of every case, at least 1. The report has the median, minimum and maximum.
     pub repeat: usize,
-    /// The generated graph has 2^scale nodes.
+    /// Logarithm of the number of nodes of the generated graph, which has 2^scale nodes.
     pub scale: u32,
 }
 
-/// `F` of the generated features.
+/// Width `F` of the generated features.
 pub(super) const DIM: usize = 100;
-/// `C` of the generated labels.
+/// Number `C` of the generated classes.
 pub(super) const CLASSES: usize = 47;
 
 impl Default for Options {
@@ -44,11 +43,13 @@ impl Default for Options {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit {
     pub(super) value: f64,
+    /// Name of the measurement that gave the limit.
     pub(super) of: &'static str,
+    /// Rate of reading random rows, if it applies.
     pub(super) row: Option<f64>,
 }
 
-/// A bench at work: what it measures on, and where its results go.
+/// A running bench: its dataset and devices, and its results.
 pub(super) struct Bench<'b> {
     pub(super) name: &'static str,
     pub(super) options: &'b Options,
@@ -65,12 +66,12 @@ impl Bench<'_> {
         if wanted == 0 { all } else { wanted.min(all) }
     }
 
-    /// Times `work` inside the pool, to its end where it is only queued.
+    /// Times `work` in the current pool, including queued work of devices.
     pub(super) fn time(&self, work: impl FnMut() + Send) -> Times {
         time::time(self.options.repeat, work, &|| _ = self.computers.training().resolve_loss(0.0))
     }
 
-    /// Records a rate: each call did `amount` of the unit's thing.
+    /// Records a rate of calls that each did `amount` of `unit`.
     pub(super) fn rate(
         &mut self,
         case: impl Into<String>,
@@ -80,15 +81,15 @@ impl Bench<'_> {
         limit: impl Into<Option<Limit>>,
     ) {
         let limit = limit.into();
-        let (least, median, most) = times.spread();
+        let (min, median, max) = times.spread();
         let median_rate = amount / median;
         self.results.push(Measured {
             bench: self.name,
             case: case.into(),
             unit,
             median: median_rate,
-            min: amount / most,
-            max: amount / least,
+            min: amount / max,
+            max: amount / min,
             limit: limit.map(|limit| limit.value),
             of_limit: limit.map(|limit| median_rate / limit.value),
             limit_of: limit.map(|limit| limit.of),
@@ -98,7 +99,7 @@ impl Bench<'_> {
         });
     }
 
-    /// Records a duration in seconds; `ms` is shown as such.
+    /// Records a duration, in seconds or, with unit `ms`, in milliseconds.
     pub(super) fn duration(
         &mut self,
         case: impl Into<String>,
@@ -106,15 +107,15 @@ impl Bench<'_> {
         times: &Times,
         limit: Option<Limit>,
     ) {
-        let (least, median, most) = times.spread();
+        let (min, median, max) = times.spread();
         let scale = if unit == "ms" { 1e3 } else { 1.0 };
         self.results.push(Measured {
             bench: self.name,
             case: case.into(),
             unit,
             median: median * scale,
-            min: least * scale,
-            max: most * scale,
+            min: min * scale,
+            max: max * scale,
             limit: limit.map(|limit| limit.value * scale),
             of_limit: limit.filter(|_| median > 0.0).map(|limit| limit.value / median),
             limit_of: limit.map(|limit| limit.of),
@@ -124,14 +125,14 @@ impl Bench<'_> {
         });
     }
 
-    /// What moving rows of `width` values is held against, in GB/s.
+    /// Limit of moving rows of `width` values, in GB/s.
     pub(super) fn moving(&mut self, width: usize) -> Result<Limit> {
         let row = self.computers.gpus().is_empty().then(|| self.machine.random_rows(width));
         Ok(Limit { value: self.machine.copy()?, of: "copy", row })
     }
 }
 
-/// `rows x cols` of small random values.
+/// A `rows x cols` matrix of random values from -0.5 to 0.5.
 pub(super) fn random(rows: usize, cols: usize) -> Matrix {
     let mut matrix = Matrix::zeros(rows, cols);
     let mut stream = Stream::new(key(&[rows as u64, cols as u64]));

@@ -1,19 +1,19 @@
-//! `graphmill bench`: each hot path of training alone, with what the machine can do beside it.
+//! `graphmill bench`: each hot path of training on its own, beside a limit of the machine.
 //!
-//! ```text
-//!   sample   order, draws, relabelling                       beside random reads of as large an array
-//!   frontier  subgraphs' nodes: walks of many nodes at once, others   beside the same
-//!   gather   feature rows of random nodes, copied            beside copying, and reading random rows
-//!   aggregate  means over a sampled block, and their transpose   beside the same
-//!   gemm     the dense products of a training step           beside the peak of fused multiply-adds
-//!   epoch    whole epochs through the trainer, by stage      beside the model of `cost.rs`
-//! ```
+//! | bench | measures | limit |
+//! | --- | --- | --- |
+//! | `sample` | order, draws, relabelling | random reads of an array as large as the graph |
+//! | `frontier` | node sets of subgraphs | the same |
+//! | `gather` | copies of feature rows of random nodes | copying, and reading random rows |
+//! | `aggregate` | means over a sampled block, and their transpose | the same |
+//! | `gemm` | dense products of a training step | peak of fused multiply-adds |
+//! | `epoch` | whole epochs through the trainer, by stage | the model of `cost.rs` |
 //!
-//! The limits are measured in the same run, on the same threads ([`machine`]): absolute figures
-//! move from machine to machine and with what else runs there, shares of a limit do so less. One
-//! file per bench, in `TABLE`.
+//! The limits are measured in the same process on the same threads ([`machine`]), because fractions
+//! of a limit vary less between machines and loads than absolute figures. Each bench is a file and
+//! a row of `TABLE`.
 //!
-//! A case is a warm-up and then [`Options::repeat`] runs; a run repeats the work for at least a
+//! A case is a warm-up followed by [`Options::repeat`] runs. A run repeats the work for at least a
 //! fiftieth of a second.
 
 mod aggregate;
@@ -61,51 +61,51 @@ use crate::{
     run::setup::check_all_reduce,
 };
 
-/// Everything that was measured.
+/// All measurements.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Version of this program.
+    /// Version of Graphmill.
     pub graphmill: &'static str,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// Runs of every case.
+    /// Number of runs of every case.
     pub repeat: usize,
-    /// The dataset.
+    /// Dataset of the measurements.
     pub graph: GraphRecord,
-    /// Case by case; the machine's own first.
+    /// Results by case, limits of the machine first.
     pub results: Vec<Measured>,
 }
 
-/// What was measured on.
+/// Dataset of the measurements.
 #[derive(Clone, Debug, Serialize)]
 pub struct GraphRecord {
-    /// Its name.
+    /// Name of the dataset.
     pub name: String,
-    /// `V`.
+    /// Number of nodes `V`.
     pub nodes: usize,
-    /// `E`, as stored.
+    /// Number of stored edges `E`.
     pub edges: usize,
-    /// `F`.
+    /// Number of feature columns `F`.
     pub feature_dim: usize,
-    /// Nodes that train.
+    /// Number of training nodes.
     pub train: usize,
 }
 
-/// What a row of the table holds.
+/// A bench.
 struct Kind {
-    /// Measures.
+    /// Measures all cases.
     run: fn(&mut Bench) -> Result<()>,
-    /// Options of a run that it reads.
+    /// Options of a run that the bench reads.
     options: fn() -> Vec<&'static str>,
-    /// The runs whose parts it measures.
+    /// Runs whose components the bench measures.
     runs: fn(&TrainConfig) -> Vec<TrainConfig>,
-    /// Decides whether those parts read an option.
+    /// Decides if these components read an option.
     used: used::Rule,
-    /// Whether it reads rows of a dataset, or as wide ones.
+    /// True if the bench uses feature rows, of the dataset or of the same width.
     rows: bool,
 }
 
-/// Every bench there is.
+/// All benches.
 const TABLE: &[Entry<Kind>] = &[
     Entry {
         name: "sample",
@@ -181,17 +181,17 @@ const TABLE: &[Entry<Kind>] = &[
     },
 ];
 
-/// Options that decide which minibatches are drawn; how many is the bench's own.
+/// Options that determine the drawn minibatches, except their number, which the bench sets.
 fn draws() -> Vec<&'static str> {
     sampler::draws().into_iter().filter(|&name| name != "max_batches").collect()
 }
 
-/// A run as it is configured.
+/// The configured run alone.
 fn one(config: &TrainConfig) -> Vec<TrainConfig> {
     vec![config.clone()]
 }
 
-/// Options of a run that some bench reads.
+/// Options of a run that at least one bench reads.
 pub fn options() -> Vec<&'static str> {
     let read: Vec<&str> = TABLE.iter().flat_map(|entry| (entry.make.options)()).collect();
     options::names().into_iter().filter(|name| read.contains(name)).collect()
@@ -200,9 +200,9 @@ pub fn options() -> Vec<&'static str> {
 /// Refuses the `given` options that the bench called `name` (or `all`) would ignore.
 ///
 /// # Errors
-/// Wrong usage, with the reason and the nearest alternative; no such bench.
+/// Wrong usage, with the reason and the nearest alternative; an unknown bench.
 pub fn refuse_unused(name: &str, config: &TrainConfig, given: &[&str]) -> Result<()> {
-    let chosen = chosen(name)?;
+    let chosen = find(name)?;
     for option in given {
         let reads = |entry: &&Entry<Kind>| (entry.make.options)().contains(option);
         let refuse =
@@ -223,8 +223,8 @@ pub fn refuse_unused(name: &str, config: &TrainConfig, given: &[&str]) -> Result
     Ok(())
 }
 
-/// The rows of the bench called `name`, or all.
-fn chosen(name: &str) -> Result<&'static [Entry<Kind>]> {
+/// The bench called `name`, or all benches.
+fn find(name: &str) -> Result<&'static [Entry<Kind>]> {
     if name == "all" {
         return Ok(TABLE);
     }
@@ -237,7 +237,7 @@ fn chosen(name: &str) -> Result<&'static [Entry<Kind>]> {
     Ok(std::slice::from_ref(found))
 }
 
-/// The bench's names with what they do, for a help text.
+/// Names and summaries of all benches, for a help text.
 pub fn known() -> String {
     TABLE.iter().map(|entry| format!("{}: {}", entry.name, entry.summary)).collect::<Vec<_>>().join("; ")
 }
@@ -246,20 +246,20 @@ pub fn known() -> String {
 /// pool.
 ///
 /// # Errors
-/// No such bench (the known ones are listed), options that cannot be, a dataset that cannot be
-/// trained on.
+/// An unknown bench (the message lists the known ones), impossible options, or a dataset without
+/// training nodes.
 pub fn run(name: &str, options: &Options, data: Option<Dataset>) -> Result<Report> {
-    let chosen = chosen(name)?;
+    let chosen = find(name)?;
     options.train.check()?;
     let data = match data {
         Some(_) if options.dim.is_some() && !chosen.iter().any(|entry| entry.make.rows) => {
             let readers = TABLE.iter().filter(|entry| entry.make.rows).map(|entry| entry.name);
             return Err(Error::usage(format!(
-                "--dim: bench {name} reads no rows of a dataset; use bench {}, or leave it out",
+                "--dim: bench {name} uses no feature rows; use bench {}, or leave it out",
                 one_of(&readers.collect::<Vec<_>>())
             )));
         }
-        Some(data) => alone(data)?,
+        Some(data) => train_only(data)?,
         None => generated(options)?,
     };
     check_all_reduce(&options.train)?;
@@ -286,9 +286,9 @@ pub fn run(name: &str, options: &Options, data: Option<Dataset>) -> Result<Repor
     })
 }
 
-/// An R-MAT graph of 2^scale nodes, 16 in-neighbours each on average, with the Graph500's
-/// initiator, 100 features and 47 classes. 3/16 of its nodes train, as long as there are so many
-/// with an edge: R-MAT leaves almost half without.
+/// An R-MAT graph of 2^scale nodes with 16 in-neighbours each on average, the initiator of the
+/// Graph500, 100 features and 47 classes. 3/16 of the nodes are training nodes, or all nodes with
+/// in-neighbours if these are fewer: R-MAT leaves almost half of the nodes without edges.
 fn generated(options: &Options) -> Result<Dataset> {
     let seed = options.train.seed;
     let generate = GenerateOptions {
@@ -309,11 +309,11 @@ fn generated(options: &Options) -> Result<Dataset> {
     train.truncate((data.num_nodes() * 3 / 16).max(1));
     train.sort_unstable();
     data.split.train = train.into();
-    alone(data)
+    train_only(data)
 }
 
-/// The dataset with its training nodes alone: nothing is evaluated.
-fn alone(mut data: Dataset) -> Result<Dataset> {
+/// The dataset without validation and test nodes, so that runs evaluate nothing.
+fn train_only(mut data: Dataset) -> Result<Dataset> {
     if data.split.train.is_empty() {
         return Err(Error::without(
             &data.name,

@@ -1,36 +1,36 @@
-//! The result of a case.
+//! Result of a case.
 
 use serde::Serialize;
 
-/// One case: `median`, `min` and `max` over the runs, in `unit`.
+/// Measurements of a case, as median, minimum and maximum over the runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
-    /// The bench; `machine` for what others are held against.
+    /// Name of the bench; `machine` for limits.
     pub bench: &'static str,
-    /// What was done.
+    /// Description of the case.
     pub case: String,
-    /// `GB/s`, `GFLOP/s`, `edges/s`, `seeds/s`, `reads/s`, `subgraphs/s`: more is better; `s`,
-    /// `ms`: less is.
+    /// Unit: `GB/s`, `GFLOP/s`, `edges/s`, `seeds/s`, `reads/s` or `subgraphs/s` (higher is
+    /// better), `s` or `ms` (lower is better).
     pub unit: &'static str,
-    /// Over the runs.
+    /// Median in `unit`.
     pub median: f64,
-    /// Over the runs.
+    /// Minimum in `unit`.
     pub min: f64,
-    /// Over the runs.
+    /// Maximum in `unit`.
     pub max: f64,
-    /// What the machine can do, in `unit`: the best run of a measurement in the same process, or
-    /// what the cost model makes of several.
+    /// Limit of the machine in `unit`: the best run of a measurement in the same process, or the
+    /// cost model's prediction from several.
     pub limit: Option<f64>,
-    /// How near the median comes to the limit: 1 is there.
+    /// Ratio of the median to the limit; 1 reaches the limit.
     pub of_limit: Option<f64>,
-    /// Where the limit is from.
+    /// Source of the limit.
     pub limit_of: Option<&'static str>,
-    /// Reading random rows of this width, in `unit`: the honest limit where rows are not read in
-    /// order.
+    /// Rate of reading random rows of this width, in `unit`: the realistic limit if rows are not
+    /// read in order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub row_limit: Option<f64>,
     /// Median seconds of one call.
     pub seconds: f64,
-    /// Runs.
+    /// Number of runs.
     pub runs: usize,
 }

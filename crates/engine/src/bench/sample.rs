@@ -1,13 +1,12 @@
-//! Drawing blocks: seeds and edges per second.
+//! Sampled blocks: seeds and edges per second.
 //!
-//! In the two ways that training draws them: one batch on each thread, several at once, as
-//! `sequential` does; or a single batch over all threads. In the two forms: relabelled (the general
-//! path) and fused (the bottom block keeps global ids). Transposes, which a backward pass may want,
-//! are not made.
+//! Blocks are drawn in the two ways of training: a batch on each thread, as `sequential` does, or a
+//! single batch over all threads; and in both layouts: relabelled (the general path) and fused (the
+//! bottom block keeps global ids). Transposes, which a backward pass may need, are excluded.
 //!
 //! Limit: random reads of single values from an array as large as the graph's neighbour lists, one
-//! an edge. Drawing reads one value an edge there; relabelling adds another to a table of 4 bytes a
-//! node.
+//! per edge. Drawing reads one such value per edge; relabelling adds a read of a table of 4 bytes
+//! per node.
 
 use graphmill_core::NodeId;
 use graphmill_loader::{BatchKey, BlockLayout, MiniBatch, Workspace, sampler::BatchRequest};
@@ -16,10 +15,10 @@ use rayon::prelude::*;
 use super::measure::{Bench, Limit};
 use crate::{Result, build, stage::not_drawn};
 
-/// Edges to draw between two looks at the clock, about.
+/// Approximate number of edges drawn between two readings of the clock.
 const EDGES: usize = 4 << 20;
 
-/// Measures.
+/// Measures all cases.
 pub(super) fn run(bench: &mut Bench) -> Result<()> {
     let config = &bench.options.train;
     let own = build::sampler(config, bench.data)?;
@@ -41,26 +40,26 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     } else {
         &[("one batch per thread", 1)]
     };
-    let forms: &[_] = match sampler.properties().subgraphs {
+    let layouts: &[_] = match sampler.properties().subgraphs {
         Some(_) => &[("subgraphs", false)],
         None => &[("relabelled", false), ("fused", true)],
     };
-    for &(form, fused) in forms {
+    for &(name, fused) in layouts {
         for &(way, abreast) in ways {
-            let form_of = BlockLayout { fused, ..BlockLayout::default() };
+            let layout = BlockLayout { fused, ..BlockLayout::default() };
             let draw = |number: usize, (workspace, batch): &mut (Workspace, MiniBatch)| {
                 let start = number % batches * size;
                 let nodes = order[start..(start + size).min(order.len())].iter().copied();
                 let seeds = std::mem::take(batch).recycle().refill((number % batches) as u64, nodes);
                 workspace.set_parallel(abreast == 1);
                 let key = BatchKey { seed: config.seed, epoch: 0, batch: seeds.number };
-                let request = BatchRequest::new(&graph, key).with_layout(form_of);
+                let request = BatchRequest::new(&graph, key).with_layout(layout);
                 let drawn = sampler.sample(&request, workspace, seeds)?;
                 let counts = (drawn.seeds.nodes.len(), drawn.num_edges());
                 *batch = drawn.into();
                 Ok(counts)
             };
-            // groups of batches abreast, as long as one look at the clock should take
+            // groups of concurrent batches between two readings of the clock
             let (_, edges) = draw(0, &mut slots[0]).map_err(not_drawn)?;
             let groups = (EDGES / (edges.max(1) * abreast)).clamp(1, 64);
             let (mut seeds, mut edges, mut failed) = (0, 0, Ok(()));
@@ -82,7 +81,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
                 }
             });
             failed?;
-            let case = format!("{form}, {way}");
+            let case = format!("{name}, {way}");
             let of_seeds = Limit { value: limit.value * seeds as f64 / edges.max(1) as f64, ..limit };
             bench.rate(&case, "edges/s", edges as f64, &times, limit);
             bench.rate(&case, "seeds/s", seeds as f64, &times, of_seeds);

@@ -25,7 +25,7 @@ fn case<'a>(report: &'a Report, ends: &str) -> &'a Measured {
 }
 
 #[test]
-fn the_generated_graph_trains_on_nodes_with_edges() {
+fn training_nodes_of_the_generated_graph_have_edges() {
     let data = generated(&small()).unwrap();
     assert_eq!((data.num_nodes(), data.features.dim, data.labels.classes()), (1024, 12, CLASSES));
     assert_eq!(data.split.train.len(), 192);
@@ -35,7 +35,7 @@ fn the_generated_graph_trains_on_nodes_with_edges() {
 }
 
 #[test]
-fn the_stages_of_an_epoch_and_the_rest_add_up_to_it() {
+fn stages_and_unaccounted_time_add_up_to_the_epoch() {
     let report = run("epoch", &small(), None).unwrap();
     let of = |ends| case(&report, ends);
     let [epoch, all, rest] = [of(": epoch"), of("all stages"), of("unaccounted")];
@@ -54,7 +54,7 @@ fn the_stages_of_an_epoch_and_the_rest_add_up_to_it() {
 }
 
 #[test]
-fn subgraphs_are_drawn_on_one_thread_and_on_all() {
+fn subgraphs_are_measured_on_one_thread_and_on_all() {
     let options = small();
     assert!(options.train.own.get::<FrontierOptions>().frontier_size > options.train.batch_size);
     let of = |threads: usize| {
@@ -75,7 +75,7 @@ fn blocks_of_every_sampler_are_measured() {
     let data =
         generate::generate("sbm", &GenerateOptions { nodes: 600, dim: 7, ..Default::default() }).unwrap();
     for entry in &graphmill_loader::sampler::TABLE {
-        // one subgraph of all parts, and more batches of training nodes than that
+        // one subgraph of all parts, although the training nodes fill several batches
         let train = TrainConfig { sampler: entry.name.into(), ..small().train }
             .with(|weighted: &mut WeightedOptions| weighted.replace = true)
             .with(|frontier: &mut FrontierOptions| frontier.frontier_size = 20)
@@ -94,12 +94,13 @@ fn blocks_of_every_sampler_are_measured() {
     }
     let error = run("sample", &small(), Some(data)).unwrap_err();
     assert!(error.is_usage());
-    let says = "--dim: bench sample reads no rows of a dataset; use bench gather, aggregate, gemm or epoch, or leave it out";
-    assert_eq!(error.to_string(), says);
+    let expected = "--dim: bench sample uses no feature rows; use bench gather, aggregate, gemm or epoch, \
+                    or leave it out";
+    assert_eq!(error.to_string(), expected);
 }
 
 #[test]
-fn a_dataset_is_measured_as_it_is() {
+fn datasets_are_measured_at_their_own_width() {
     let data =
         generate::generate("sbm", &GenerateOptions { nodes: 600, dim: 7, ..Default::default() }).unwrap();
     let wide = run("epoch", &small(), Some(data.clone())).unwrap_err();
@@ -111,7 +112,7 @@ fn a_dataset_is_measured_as_it_is() {
 }
 
 #[test]
-fn what_cannot_be_measured_says_so() {
+fn unknown_benches_and_missing_splits_are_refused() {
     let unknown = run("sampel", &small(), None).unwrap_err();
     assert!(unknown.is_usage());
     assert_eq!(

@@ -1,4 +1,4 @@
-//! A report as a table to read.
+//! Text table of a report.
 
 use std::fmt;
 
@@ -36,15 +36,15 @@ impl fmt::Display for Report {
     }
 }
 
-/// One case.
+/// Writes the line of a case.
 fn line(f: &mut fmt::Formatter<'_>, row: &Measured, wide: usize) -> fmt::Result {
     let (factor, prefix) = prefix(row.median, row.unit);
     let unit = format!("{prefix}{}", row.unit);
-    let shown = |value: f64| digits(value / factor);
-    let range = format!("{:>7} .. {}", shown(row.min), shown(row.max));
-    write!(f, "  {:<wide$}  {:>10} {unit:<9}{range:<17}", row.case, shown(row.median))?;
+    let scaled = |value: f64| digits(value / factor);
+    let range = format!("{:>7} .. {}", scaled(row.min), scaled(row.max));
+    write!(f, "  {:<wide$}  {:>10} {unit:<9}{range:<17}", row.case, scaled(row.median))?;
     if let (Some(limit), Some(share)) = (row.limit, row.of_limit) {
-        write!(f, "{:>8}  {} {:>4.0} %", shown(limit), bar(share), 100.0 * share)?;
+        write!(f, "{:>8}  {} {:>4.0} %", scaled(limit), bar(share), 100.0 * share)?;
         if let Some(limit) = row.row_limit {
             write!(f, "; {:.0} % of random rows", 100.0 * row.median / limit)?;
         }
@@ -52,7 +52,7 @@ fn line(f: &mut fmt::Formatter<'_>, row: &Measured, wide: usize) -> fmt::Result 
     writeln!(f)
 }
 
-/// What to divide by and to write in front of the unit: counts a second are millions.
+/// Divisor of the value and prefix of the unit: thousands or millions for counts per second.
 fn prefix(value: f64, unit: &str) -> (f64, &'static str) {
     match unit {
         "edges/s" | "seeds/s" | "reads/s" | "subgraphs/s" if value >= 1e5 => (1e6, "M "),
@@ -61,7 +61,7 @@ fn prefix(value: f64, unit: &str) -> (f64, &'static str) {
     }
 }
 
-/// Three digits, no exponent.
+/// Formats a value with three significant digits, without exponent.
 fn digits(value: f64) -> String {
     let decimals = match value.abs() {
         x if x >= 100.0 => 0,
@@ -72,7 +72,7 @@ fn digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// A bar of `share` of its full length, which is 1.
+/// Bar of `share` of its full length.
 fn bar(share: f64) -> String {
     let full = (share.clamp(0.0, 1.0) * BAR as f64).round() as usize;
     "█".repeat(full) + &"░".repeat(BAR - full)

@@ -1,28 +1,28 @@
-//! Checkpoints: all that a run needs to go on, as one unit that is never half there.
+//! Checkpoints: the complete state of a run, replaced as one unit.
 //!
 //! ```text
-//! checkpoint/model.safetensors        every parameter, by the name it is visited under
-//! checkpoint/best.safetensors         the same of the best epoch so far; no tensors before there is one
-//! checkpoint/optimizer.safetensors    the optimiser's state, by index and kind
-//! checkpoint/history.safetensors      older parameters that what is reused was made from; left out where nothing is
+//! checkpoint/model.safetensors        all parameters, by name
+//! checkpoint/best.safetensors         all parameters of the best epoch; no tensors before the first
+//! checkpoint/optimizer.safetensors    the optimiser's state, by parameter index and kind
+//! checkpoint/history.safetensors      parameters that reused rows were computed with; optional
 //! checkpoint/state.json               the caller's state, the step counter, checksums of all files
 //! ```
 //!
 //! # Why a checkpoint can be loaded at any moment
 //!
 //! A save writes `checkpoint.tmp/` and syncs it, renames `checkpoint/` to `checkpoint.old/`,
-//! renames `checkpoint.tmp/` to `checkpoint/`, and removes `checkpoint.old/`. A load takes
-//! `checkpoint/`, or `checkpoint.old/` where there is no `checkpoint/`. The directory `checkpoint/`
-//! is made by a rename only, so where it is there it is complete; `checkpoint.old/` is removed only
-//! while `checkpoint/` is there. So from the first completed save on, one of the two is complete
-//! after every step ([`atomic::exchange`] says why there are two).
+//! renames `checkpoint.tmp/` to `checkpoint/`, and removes `checkpoint.old/`. A load reads
+//! `checkpoint/`, or `checkpoint.old/` if `checkpoint/` does not exist. Only a rename creates
+//! `checkpoint/`, so if it exists it is complete; `checkpoint.old/` is removed only while
+//! `checkpoint/` exists. Therefore, from the first completed save on, one of the two is complete
+//! after every step ([`atomic::exchange`] explains why there are two).
 //!
 //! # Links and foreign files
 //!
-//! `checkpoint/` may be a symbolic link to a directory on a larger disk: the three directories are
-//! then those of the link's target and beside it, and the link stays. Files in `checkpoint/` that
-//! no save wrote are moved to the directory that replaces it, never removed. Links at
-//! `checkpoint.tmp` and `checkpoint.old` are unlinked, never followed.
+//! `checkpoint/` may be a symbolic link to a directory on a larger disk. In this case, the three
+//! directories are the link's target and its siblings, and the link stays. Files in `checkpoint/`
+//! that no save wrote are moved to the new directory, never removed. Links at `checkpoint.tmp` and
+//! `checkpoint.old` are unlinked, never followed.
 
 pub mod tensors;
 
@@ -38,30 +38,30 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{Error, Result};
-use tensors::{MEND, Tensor, TensorRef, decode, encode};
+use tensors::{REMEDY, Tensor, TensorRef, decode, encode};
 
 const MODEL: &str = "model.safetensors";
 const BEST: &str = "best.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
 const HISTORY: &str = "history.safetensors";
 const STATE: &str = "state.json";
-/// The files that a save writes.
+/// Files that a save writes.
 const FILES: [&str; 5] = [MODEL, BEST, OPTIMIZER, HISTORY, STATE];
 
-/// Links to links that are followed, as many as Linux follows.
-const MOST_LINKS: usize = 40;
+/// Maximum length of a chain of symbolic links, as on Linux.
+const MAX_LINKS: usize = 40;
 
-/// The version of the layout above. (1 had the best model beside the checkpoint instead of in it.)
+/// Version of the layout. Version 1 stored the best model beside the checkpoint instead of in it.
 const VERSION: u32 = 2;
 
-/// Stands for the checksum of `state.json` while it is computed.
+/// Placeholder for the checksum of `state.json` while it is computed.
 const NO_CHECKSUM: &str = "0000000000000000";
 
-/// `state.json`.
+/// Contents of `state.json`.
 #[derive(Serialize, Deserialize)]
 struct Envelope<S> {
     graphmill_checkpoint: u32,
-    /// XXH3 of this file with [`NO_CHECKSUM`] in this place.
+    /// XXH3 of this file with [`NO_CHECKSUM`] in this field.
     xxh3: String,
     files: BTreeMap<String, FileSum>,
     optimizer_steps: u64,
@@ -77,26 +77,26 @@ struct FileSum {
 /// A checkpoint in memory.
 #[derive(Clone, Debug)]
 pub struct Checkpoint<S> {
-    /// The parameters.
+    /// Parameters.
     pub model: Vec<Tensor>,
-    /// The best epoch's parameters; none before there is one.
+    /// Parameters of the best epoch; empty before the first.
     pub best: Vec<Tensor>,
-    /// The optimiser's state.
+    /// State of the optimiser.
     pub optimizer: Vec<Tensor>,
-    /// Updates the optimiser has made.
+    /// Number of updates that the optimiser has made.
     pub optimizer_steps: u64,
-    /// Older parameters that are still needed.
+    /// Older parameters that reused rows were computed with.
     pub history: Vec<Tensor>,
-    /// What else the run needs.
+    /// Other state of the run.
     pub state: S,
-    /// The directory it came from.
+    /// Directory that the checkpoint was read from.
     dir: PathBuf,
 }
 
-/// Files by name.
+/// Contents of files, by name.
 pub type Files = Vec<(String, Vec<u8>)>;
 
-/// What a checkpoint is written from.
+/// Contents of a checkpoint to write.
 struct Contents<'a, S> {
     model: &'a [TensorRef<'a>],
     best: &'a [TensorRef<'a>],
@@ -110,11 +110,11 @@ fn checksum(bytes: &[u8]) -> String {
     format!("{:016x}", xxh3_64(bytes))
 }
 
-/// Writes the checkpoint directory `dir` (see the module's head). `state` must not hold numbers
-/// that are not finite: JSON has no word for them.
+/// Writes the checkpoint directory `dir` (see the [module](self)). `state` must not hold NaN or
+/// infinities, which JSON cannot represent.
 ///
 /// # Errors
-/// The disk is full or not to be written; the checkpoint that was there is untouched.
+/// The disk is full or not writable. The previous checkpoint is unchanged.
 pub fn save<S: Serialize>(
     dir: &Path,
     model: &Model,
@@ -128,7 +128,7 @@ pub fn save<S: Serialize>(
         let shape = [param.value.num_rows(), param.value.num_cols()];
         params.push((name.to_string(), shape, param.value.view().host()));
     });
-    // the visitor lends each matrix for the call alone
+    // copies, because the visitor's matrices live only during the call
     let mut owned = Vec::new();
     optimizer.visit_state(&mut |name, matrix| {
         let shape = [matrix.num_rows(), matrix.num_cols()];
@@ -139,10 +139,10 @@ pub fn save<S: Serialize>(
     save_tensors(dir, &params, best, &moments, optimizer.steps(), &history, state)
 }
 
-/// [`save`] for matrices from anywhere.
+/// [`save`] of given matrices.
 ///
 /// # Errors
-/// As [`save`], or a name that comes twice.
+/// Those of [`save`], or a duplicate name.
 pub fn save_tensors<S: Serialize>(
     dir: &Path,
     model: &[TensorRef],
@@ -155,19 +155,18 @@ pub fn save_tensors<S: Serialize>(
     let contents = Contents { model, best, optimizer, optimizer_steps, history, state };
     let written = write(&mut Real, dir, &contents);
     if written.is_err() {
-        // a full disk should get its space back; if not even that works, the first error is the one
-        // to tell
+        // frees the space of a full disk; if this fails, too, the first error is still reported
         let _ = atomic::remove_all(&mut Real, &atomic::suffixed(&target(dir), ".tmp"));
     }
     written
 }
 
-/// The steps of a save.
+/// Writes and replaces a checkpoint, step by step.
 fn write<S: Serialize>(disk: &mut impl Disk, dir: &Path, contents: &Contents<S>) -> Result<()> {
     let dir = &*target(dir);
     let (fresh, old) = (atomic::suffixed(dir, ".tmp"), atomic::suffixed(dir, ".old"));
 
-    // what a crash may have left behind
+    // directories that a crash may have left behind
     if atomic::is_there(dir)? {
         retire(disk, &old, dir)?;
     } else if old.is_dir() {
@@ -209,7 +208,7 @@ fn write<S: Serialize>(disk: &mut impl Disk, dir: &Path, contents: &Contents<S>)
     retire(disk, &old, dir)
 }
 
-/// Removes the checkpoint `old`, which `dir` has replaced. Files that no save wrote move to `dir`.
+/// Removes the checkpoint `old`, which `dir` has replaced. Moves files that no save wrote to `dir`.
 fn retire(disk: &mut impl Disk, old: &Path, dir: &Path) -> Result<()> {
     if !fs::symlink_metadata(old).is_ok_and(|found| found.is_dir()) {
         return Ok(atomic::remove_all(disk, old)?);
@@ -232,30 +231,29 @@ fn retire(disk: &mut impl Disk, old: &Path, dir: &Path) -> Result<()> {
     disk.remove_dir(old).map_err(|e| Error::io(old, "remove", e))
 }
 
-/// The directory that `dir` is a symbolic link to, whether it is there or not; `dir` itself if it
-/// is not a link.
+/// Target of the symbolic link `dir`, which may not exist; `dir` itself if it is not a link.
 fn target(dir: &Path) -> PathBuf {
     let mut target = dir.to_path_buf();
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_LINKS {
         let Ok(next) = fs::read_link(&target) else { break };
         target = target.parent().map(|parent| parent.join(&next)).unwrap_or(next);
     }
     target
 }
 
-/// The directory that holds the checkpoint `dir` (see the module's head); `None` where nothing was
-/// ever saved.
+/// The directory that holds the complete checkpoint of `dir` (see the [module](self)); `None` if
+/// nothing was saved.
 ///
 /// # Errors
-/// `dir` is a symbolic link to a place without a checkpoint.
+/// `dir` is a symbolic link whose target holds no checkpoint.
 fn complete(dir: &Path) -> Result<Option<PathBuf>> {
     let target = target(dir);
     let old = atomic::suffixed(&target, ".old");
     let found = [&target, &old].into_iter().find(|dir| dir.is_dir()).cloned();
     if found.is_none() && target != dir {
         let message = format!(
-            "it is a symbolic link to {}, where no checkpoint is: mount the disk that holds it, or remove the link to \
-             start from the beginning",
+            "it is a symbolic link to {}, which holds no checkpoint; mount the disk that holds it, or remove \
+             the link to start from the beginning",
             target.display()
         );
         return Err(Error::run(dir, message));
@@ -263,19 +261,19 @@ fn complete(dir: &Path) -> Result<Option<PathBuf>> {
     Ok(found)
 }
 
-/// The parameters' file of the checkpoint directory `dir`; `None` where nothing was ever saved.
+/// Path of the parameters of the checkpoint directory `dir`; `None` if nothing was saved.
 ///
 /// # Errors
-/// `dir` is a symbolic link to a place without a checkpoint.
+/// `dir` is a symbolic link whose target holds no checkpoint.
 pub fn model_file(dir: &Path) -> Result<Option<PathBuf>> {
     Ok(complete(dir)?.map(|dir| dir.join(MODEL)))
 }
 
-/// The files of the checkpoint directory `dir`, by name, for another machine; `None` where nothing
-/// was ever saved.
+/// Reads the files of the checkpoint directory `dir`, to send them to another rank; `None` if
+/// nothing was saved.
 ///
 /// # Errors
-/// They cannot be read.
+/// A file cannot be read.
 pub fn files(dir: &Path) -> Result<Option<Files>> {
     let Some(dir) = complete(dir)? else { return Ok(None) };
     let mut files = Vec::new();
@@ -288,7 +286,7 @@ pub fn files(dir: &Path) -> Result<Option<Files>> {
     Ok(Some(files))
 }
 
-/// The state of the checkpoint directory `dir` without its tensors; `None` where nothing was ever
+/// Reads the state of the checkpoint directory `dir` without its tensors; `None` if nothing was
 /// saved.
 ///
 /// # Errors
@@ -299,17 +297,18 @@ pub fn state<S: DeserializeOwned>(dir: &Path) -> Result<Option<S>> {
     Ok(Some(envelope(&path, read(&path)?)?.state))
 }
 
-/// The contents of `state.json` at `path`, after a check of its checksum and version.
+/// Parses the `text` of the `state.json` at `path`, after a check of its checksum and version.
 fn envelope<S: DeserializeOwned>(path: &Path, text: Vec<u8>) -> Result<Envelope<S>> {
     let text = String::from_utf8(text)
-        .map_err(|e| damaged(path, &format!("byte {}", e.utf8_error().valid_up_to()), "no text"))?;
+        .map_err(|e| damaged(path, &format!("byte {}", e.utf8_error().valid_up_to()), "not UTF-8"))?;
     verify_text(path, &text)?;
     let parse_error = |e: serde_json::Error| damaged(path, &format!("line {}", e.line()), &e.to_string());
     let header: Envelope<serde::de::IgnoredAny> = serde_json::from_str(&text).map_err(parse_error)?;
     if header.graphmill_checkpoint != VERSION {
         let age = if header.graphmill_checkpoint > VERSION { "a newer" } else { "an older" };
         let message = format!(
-            "version {} was written by {age} graphmill; this one knows {VERSION}: go on with that one, or train again",
+            "version {} was written by {age} graphmill, but this one reads version {VERSION}; continue \
+             with that graphmill, or train again",
             header.graphmill_checkpoint
         );
         return Err(Error::format(path, "graphmill_checkpoint", message));
@@ -318,22 +317,22 @@ fn envelope<S: DeserializeOwned>(path: &Path, text: Vec<u8>) -> Result<Envelope<
 }
 
 impl<S: DeserializeOwned> Checkpoint<S> {
-    /// Reads the checkpoint directory `dir`; `None` where nothing was ever saved.
+    /// Reads the checkpoint directory `dir`; `None` if nothing was saved.
     ///
     /// # Errors
-    /// A file that cannot be read, is damaged or is of a newer version, or a link to nothing; the
-    /// message names it.
+    /// A file cannot be read, is damaged or is of another version, or a link's target is missing.
+    /// The message names the file.
     pub fn load(dir: &Path) -> Result<Option<Self>> {
         let Some(dir) = complete(dir)? else { return Ok(None) };
         let read = |name: &str| read(&dir.join(name));
         Self::decode(dir.clone(), &read).map(Some)
     }
 
-    /// The checkpoint whose files are `files`, which [`files`] has read from the directory `dir` of
+    /// Decodes the checkpoint of `files`, which [`files`] has read from the directory `dir` on
     /// another machine.
     ///
     /// # Errors
-    /// As [`Checkpoint::load`].
+    /// Those of [`Checkpoint::load`].
     pub fn of_files(dir: &Path, files: &Files) -> Result<Self> {
         let read = |name: &str| {
             let found = files.iter().find(|(file, _)| file == name).map(|(_, bytes)| bytes.clone());
@@ -349,11 +348,11 @@ impl<S: DeserializeOwned> Checkpoint<S> {
             let bytes = read(name)?;
             let sum = envelope.files.get(name).ok_or_else(|| damaged(&dir.join(STATE), "files", name))?;
             if bytes.len() as u64 != sum.bytes {
-                let what = format!("{} bytes where {STATE} says {}", bytes.len(), sum.bytes);
+                let what = format!("{} bytes, but {STATE} records {}", bytes.len(), sum.bytes);
                 return Err(damaged(&path, "length", &what));
             }
             if checksum(&bytes) != sum.xxh3 {
-                let what = format!("{} where {STATE} says {}", checksum(&bytes), sum.xxh3);
+                let what = format!("{}, but {STATE} records {}", checksum(&bytes), sum.xxh3);
                 return Err(damaged(&path, "checksum", &what));
             }
             decode(&path, &bytes)
@@ -371,10 +370,11 @@ impl<S: DeserializeOwned> Checkpoint<S> {
 }
 
 impl<S> Checkpoint<S> {
-    /// Puts the parameters and the optimiser's state back.
+    /// Restores the parameters and the optimiser's state.
     ///
     /// # Errors
-    /// They belong to another model or optimiser; the message names the first tensor that differs.
+    /// The checkpoint belongs to another model or optimiser; the message names the first tensor
+    /// that differs.
     pub fn restore(&self, model: &mut Model, optimizer: &mut dyn Optimizer) -> Result<()> {
         assign_model(&self.dir.join(MODEL), &self.model, model)?;
         let mut index = 0;
@@ -393,10 +393,10 @@ impl<S> Checkpoint<S> {
     }
 }
 
-/// Writes the parameters alone to the file `path`, atomically.
+/// Writes the parameters to the file `path`, which it replaces in one step.
 ///
 /// # Errors
-/// The disk is full or not to be written; the file that was there is untouched.
+/// The disk is full or not writable. The previous file is unchanged.
 pub fn save_model(path: &Path, model: &Model) -> Result<()> {
     let mut params = Vec::new();
     model.visit(&mut |name, param| {
@@ -406,16 +406,15 @@ pub fn save_model(path: &Path, model: &Model) -> Result<()> {
     save_params(path, &params)
 }
 
-/// [`save_model`] for matrices from anywhere.
+/// [`save_model`] of given matrices.
 ///
 /// # Errors
-/// As [`save_model`], or a name that comes twice.
+/// Those of [`save_model`], or a duplicate name.
 pub fn save_params(path: &Path, params: &[TensorRef]) -> Result<()> {
     Ok(atomic::replace(&mut Real, path, &encode(path, params)?)?)
 }
 
-/// Reads the parameters that [`save_model`] wrote; the `model.safetensors` of a checkpoint will do
-/// as well.
+/// Reads parameters from a file of [`save_model`], or from the `model.safetensors` of a checkpoint.
 ///
 /// # Errors
 /// The file cannot be read, is damaged or belongs to another model.
@@ -432,7 +431,7 @@ pub(crate) fn assign_model(path: &Path, tensors: &[Tensor], model: &mut Model) -
     assign.finish()
 }
 
-/// Copies tensors to where they belong, and remembers the first that does not fit.
+/// Copies tensors by name, and records the first mismatch.
 struct Assign<'a> {
     path: PathBuf,
     left: BTreeMap<&'a str, &'a Tensor>,
@@ -461,7 +460,7 @@ impl<'a> Assign<'a> {
 
     fn finish(mut self) -> Result<()> {
         if let Some(name) = self.left.keys().next().copied() {
-            self.wrong(name, "the model has no such thing".to_string());
+            self.wrong(name, "the model has no such tensor".to_string());
         }
         self.wrong.map_or(Ok(()), Err)
     }
@@ -475,10 +474,10 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 }
 
 fn damaged(path: &Path, place: &str, what: &str) -> Error {
-    Error::format(path, place, format!("{what}: the file is damaged; {MEND}"))
+    Error::format(path, place, format!("{what}: the file is damaged; {REMEDY}"))
 }
 
-/// Checks the checksum inside `state.json`: the first string under "xxh3".
+/// Verifies the checksum inside `state.json`, the first string under "xxh3".
 fn verify_text(path: &Path, text: &str) -> Result<()> {
     let key = "\"xxh3\": \"";
     let at = text.find(key).map(|at| at + key.len());
@@ -491,7 +490,7 @@ fn verify_text(path: &Path, text: &str) -> Result<()> {
         return Err(damaged(
             path,
             "xxh3",
-            &format!("{} where {written} is written", checksum(blank.as_bytes())),
+            &format!("{}, but the file records {written}", checksum(blank.as_bytes())),
         ));
     }
     Ok(())

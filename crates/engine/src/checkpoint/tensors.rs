@@ -1,5 +1,5 @@
-//! Named matrices in a safetensors file (<https://github.com/huggingface/safetensors>), with a
-//! checksum in its metadata: PyTorch, NumPy and we ourselves can read it.
+//! Named matrices in a safetensors file (<https://github.com/huggingface/safetensors>) with a
+//! checksum in its metadata. PyTorch and NumPy can read the file.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -11,32 +11,32 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::{Error, Result};
 
-/// A named matrix to write: name, rows and columns, values row by row.
+/// A named matrix to write: name, rows and columns, values in row-major order.
 pub type TensorRef<'a> = (String, [usize; 2], &'a [f32]);
 
-/// A named matrix that was read.
+/// A named matrix from a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
-    /// Unique in its file.
+    /// Name, unique in its file.
     pub name: String,
     /// Rows and columns.
     pub shape: [usize; 2],
-    /// Row by row.
+    /// Values in row-major order.
     pub data: Vec<f32>,
 }
 
 impl Tensor {
-    /// The same to write.
+    /// Reference to this tensor for writing.
     pub fn borrow(&self) -> TensorRef<'_> {
         (self.name.clone(), self.shape, &self.data)
     }
 }
 
-/// The metadata's key of the checksum: XXH3 of every tensor's name, shape and bytes, by name.
+/// Metadata key of the checksum: XXH3 of every tensor's name, shape and bytes, sorted by name.
 const CHECKSUM: &str = "xxh3";
 
-/// What to do about a damaged file.
-pub(super) const MEND: &str = "restore the file from a copy, or train again";
+/// Remedy for a damaged file.
+pub(super) const REMEDY: &str = "restore the file from a copy, or train again";
 
 fn hash(hasher: &mut Xxh3, name: &str, shape: [usize; 2], bytes: &[u8]) {
     hasher.update(&(name.len() as u64).to_le_bytes());
@@ -47,10 +47,10 @@ fn hash(hasher: &mut Xxh3, name: &str, shape: [usize; 2], bytes: &[u8]) {
     hasher.update(bytes);
 }
 
-/// The bytes of a safetensors file; `path` is for messages.
+/// Encodes `tensors` as a safetensors file; error messages name `path`.
 ///
 /// # Errors
-/// A name that comes twice, or a shape that is not the number of values.
+/// A duplicate name, or a shape that does not match the number of values.
 pub(super) fn encode(path: &Path, tensors: &[TensorRef]) -> Result<Vec<u8>> {
     let wrong = |name: &str, message: String| Error::format(path, format!("tensor '{name}'"), message);
     let mut order: Vec<&TensorRef> = tensors.iter().collect();
@@ -72,13 +72,14 @@ pub(super) fn encode(path: &Path, tensors: &[TensorRef]) -> Result<Vec<u8>> {
     safetensors::serialize(views, Some(metadata)).map_err(|e| Error::format(path, "header", e.to_string()))
 }
 
-/// The tensors of a safetensors file, by name; a checksum in its metadata is checked.
+/// Decodes the tensors of a safetensors file, sorted by name. Verifies the checksum if the metadata
+/// holds one.
 ///
 /// # Errors
-/// The file is damaged or holds something else than f32 matrices; the message says which tensor.
+/// The file is damaged, or a tensor, which the message names, is not an f32 matrix.
 pub(super) fn decode(path: &Path, bytes: &[u8]) -> Result<Vec<Tensor>> {
     let damaged =
-        |what: String| Error::format(path, "header", format!("{what}: the file is damaged; {MEND}"));
+        |what: String| Error::format(path, "header", format!("{what}: the file is damaged; {REMEDY}"));
     let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(|e| damaged(e.to_string()))?;
     let file = SafeTensors::deserialize(bytes).map_err(|e| damaged(e.to_string()))?;
     let mut views = file.tensors();
@@ -97,7 +98,7 @@ pub(super) fn decode(path: &Path, bytes: &[u8]) -> Result<Vec<Tensor>> {
     if let Some(expected) = metadata.metadata().as_ref().and_then(|map| map.get(CHECKSUM)) {
         let got = format!("{:016x}", hasher.digest());
         if *expected != got {
-            return Err(damaged(format!("checksum {got} where {expected} is written")));
+            return Err(damaged(format!("checksum {got}, but the file records {expected}")));
         }
     }
     Ok(tensors)
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn written_tensors_read_back_with_their_bits() {
         let tensors = decode(Path::new("f"), &file()).unwrap();
         assert_eq!(tensors[0], Tensor { name: "b".into(), shape: [1, 1], data: vec![0.5] });
         let bits = |data: &[f32]| data.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
@@ -123,14 +124,14 @@ mod tests {
     }
 
     #[test]
-    fn no_damage_goes_unseen() {
+    fn every_flipped_bit_and_truncation_is_detected() {
         let good = decode(Path::new("f"), &file()).unwrap();
         for at in 0..file().len() {
             for bit in 0..8 {
                 let mut bytes = file();
                 bytes[at] ^= 1 << bit;
-                // a flip in the header's white space, or in the checksum's key, may leave every
-                // tensor as it was
+                // a flip in the header's white space or in the checksum's key may leave all tensors
+                // unchanged
                 if let Ok(tensors) = decode(Path::new("f"), &bytes) {
                     assert_eq!(tensors, good, "bit {bit} of byte {at}");
                 }
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_tensors_are_refused() {
+    fn duplicate_names_and_wrong_shapes_are_refused() {
         let twice = [("w".into(), [1, 1], &[1.0][..]), ("w".into(), [1, 1], &[1.0])];
         let message = encode(Path::new("f"), &twice).unwrap_err().to_string();
         assert_eq!(message, "f: tensor 'w': cannot be written twice");

@@ -2,15 +2,15 @@ use graphmill_data::atomic::CrashingDisk;
 
 use super::*;
 
-/// A checkpoint whose every value is `i`.
+/// A checkpoint whose values are all `i`.
 struct Made {
     model: Vec<f32>,
     moments: Vec<f32>,
-    state: Place,
+    state: Position,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Place {
+struct Position {
     epoch: u64,
     best: Option<f64>,
     note: String,
@@ -20,7 +20,7 @@ impl Made {
     fn new(i: u64) -> Self {
         let model = vec![i as f32; 4];
         let state =
-            Place { epoch: i, best: (i > 0).then_some(0.1 + 0.2 * i as f64), note: "\"xxh3\": \"".into() };
+            Position { epoch: i, best: (i > 0).then_some(0.1 + 0.2 * i as f64), note: "\"xxh3\": \"".into() };
         Self { model, moments: vec![-(i as f32); 2], state }
     }
 
@@ -45,14 +45,15 @@ impl Made {
     }
 }
 
-/// Which checkpoint is there; panics where it is not one of those made.
+/// Number of the checkpoint in `dir`, if any. Panics if it is not equal to the one made with this
+/// number.
 fn loaded(dir: &Path) -> Option<u64> {
-    let checkpoint = Checkpoint::<Place>::load(dir).expect("always loadable")?;
+    let checkpoint = Checkpoint::<Position>::load(dir).expect("always loadable")?;
     let i = checkpoint.state.epoch;
     let made = Made::new(i);
     assert_eq!((&checkpoint.model[0].data, checkpoint.model[0].shape), (&made.model, [2, 2]));
     assert_eq!(checkpoint.model[0].name, "conv.0.weight");
-    // the best model is always the one that the state speaks of
+    // the best model is always that of the state
     assert_eq!(checkpoint.best, checkpoint.model[..usize::from(i > 0)]);
     assert_eq!((&checkpoint.optimizer[0].data, checkpoint.optimizer_steps), (&made.moments, i * 10));
     assert_eq!(checkpoint.state, made.state);
@@ -66,8 +67,8 @@ fn entries(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Saves checkpoint 1, 2, ... into one run, each killed after so many steps; what must hold after
-/// each does. Whether the last save was completed.
+/// Saves checkpoints 1, 2, ... of one run, each killed after the given number of steps, and checks
+/// the invariants after each. Returns true if the last save was completed.
 fn saves(steps: &[usize]) -> bool {
     let run = tempfile::tempdir().unwrap();
     let dir = run.path().join("checkpoint");
@@ -89,8 +90,7 @@ fn saves(steps: &[usize]) -> bool {
 fn a_checkpoint_is_loadable_after_every_step() {
     // the first save ever
     (0..).find(|&first| saves(&[first]));
-    // a save that dies, then one that finds what was left and dies as well (a third of all the
-    // pairs)
+    // a killed save, followed by another killed save on its leftovers (a third of all pairs)
     for second in 0.. {
         (second % 3..).step_by(3).find(|&third| saves(&[usize::MAX, second, third]));
         if saves(&[usize::MAX, second]) {
@@ -99,8 +99,7 @@ fn a_checkpoint_is_loadable_after_every_step() {
     }
 }
 
-/// A checkpoint directory that is a link to another place stays one, and loses nothing that is
-/// there.
+/// A checkpoint directory that is a link stays a link, and its target keeps foreign files.
 #[cfg(unix)]
 #[test]
 fn a_linked_checkpoint_keeps_its_link_and_foreign_files_after_every_step() {
@@ -112,7 +111,7 @@ fn a_linked_checkpoint_keeps_its_link_and_foreign_files_after_every_step() {
         fs::create_dir(run.path().join("run")).unwrap();
         fs::create_dir(&big).unwrap();
         symlink("../big/ck", &dir).unwrap();
-        let message = Checkpoint::<Place>::load(&dir).unwrap_err().to_string();
+        let message = Checkpoint::<Position>::load(&dir).unwrap_err().to_string();
         assert!(
             message.contains("it is a symbolic link to") && message.contains("mount the disk"),
             "{message}"
@@ -124,7 +123,7 @@ fn a_linked_checkpoint_keeps_its_link_and_foreign_files_after_every_step() {
         let done = Made::new(2).write(&mut CrashingDisk(steps), &dir).is_ok();
         let now = loaded(&dir).unwrap();
         assert!(now == 2 || (!done && now == 1), "{now} after {steps} steps");
-        // whatever happened, the next save brings it into order
+        // the next save cleans up
         Made::new(3).write(&mut Real, &dir).unwrap();
         assert_eq!(loaded(&dir), Some(3));
         assert!(fs::symlink_metadata(&dir).unwrap().is_symlink());
@@ -184,7 +183,7 @@ fn every_damaged_byte_is_an_error_that_names_the_file() {
             flipped[at] ^= 1 << (at % 8);
             for bytes in [&flipped[..], &whole[..at]] {
                 fs::write(&path, bytes).unwrap();
-                let message = Checkpoint::<Place>::load(&dir).unwrap_err().to_string();
+                let message = Checkpoint::<Position>::load(&dir).unwrap_err().to_string();
                 assert!(message.starts_with(&format!("{}: ", path.display())), "{message}");
                 assert!(
                     message.ends_with("the file is damaged; restore the file from a copy, or train again"),
@@ -193,7 +192,7 @@ fn every_damaged_byte_is_an_error_that_names_the_file() {
             }
         }
         fs::remove_file(&path).unwrap();
-        let message = Checkpoint::<Place>::load(&dir).unwrap_err().to_string();
+        let message = Checkpoint::<Position>::load(&dir).unwrap_err().to_string();
         assert!(message.contains(name) && message.contains("missing"), "{message}");
         fs::write(&path, whole).unwrap();
     }
@@ -201,7 +200,7 @@ fn every_damaged_byte_is_an_error_that_names_the_file() {
 }
 
 #[test]
-fn another_version_says_so() {
+fn checkpoints_of_other_versions_are_refused() {
     let run = tempfile::tempdir().unwrap();
     let dir = run.path().join("checkpoint");
     Made::new(1).write(&mut Real, &dir).unwrap();
@@ -212,15 +211,14 @@ fn another_version_says_so() {
         let at = text.find("\"xxh3\": \"").unwrap() + 9;
         let blank = format!("{}{NO_CHECKSUM}{}", &text[..at], &text[at + 16..]);
         fs::write(&path, blank.replacen(NO_CHECKSUM, &checksum(blank.as_bytes()), 1)).unwrap();
-        let message = Checkpoint::<Place>::load(&dir).unwrap_err().to_string();
+        let message = Checkpoint::<Position>::load(&dir).unwrap_err().to_string();
         assert!(message.contains(says) && message.contains("train again"), "{message}");
     }
 }
 
 #[test]
-fn numbers_keep_their_bits() {
-    // every f64 that the state holds must come back exactly, or a resumed run would not be the same
-    // run
+fn numbers_of_the_state_read_back_with_their_bits() {
+    // a resumed run equals the uninterrupted one only if every f64 of the state reads back exactly
     let run = tempfile::tempdir().unwrap();
     let dir = run.path().join("checkpoint");
     let mut stream = graphmill_core::keyed::Stream::new(7);
@@ -265,7 +263,7 @@ mod of_a_model {
     }
 
     #[test]
-    fn a_resumed_model_updates_like_the_other() {
+    fn restored_models_update_like_the_original() {
         let run = tempfile::tempdir().unwrap();
         let dir = run.path().join("checkpoint");
         for entry in &optim::TABLE {
@@ -287,7 +285,7 @@ mod of_a_model {
     }
 
     #[test]
-    fn another_model_or_optimiser_is_refused_by_the_tensor() {
+    fn errors_of_other_models_and_optimisers_name_the_tensor() {
         let run = tempfile::tempdir().unwrap();
         let (dir, best) = (run.path().join("checkpoint"), run.path().join("best.safetensors"));
         let mut adam = optim::by_name("adam", &OwnOptions::default()).unwrap();

@@ -7,14 +7,14 @@ use graphmill_core::options::{Fault, probability, range};
 use super::{Arithmetic, TrainConfig};
 use crate::cache_kind;
 
-/// Deeper networks are a slip of the hand.
-pub(crate) const MOST_LAYERS: usize = 64;
+/// Maximum of `--layers`; deeper networks are probably a typo.
+pub(crate) const MAX_LAYERS: usize = 64;
 
 impl TrainConfig {
-    /// Checks the general options that need neither a dataset nor other options to be checked.
+    /// Checks the ranges of general options, without a dataset.
     ///
     /// # Errors
-    /// The first value that its option cannot have.
+    /// The first value out of range.
     pub(crate) fn check_general(&self) -> Result<(), Fault> {
         self.check_model()?;
         range("lr", self.lr, (Bound::Excluded(0.0), Bound::Unbounded))
@@ -29,7 +29,7 @@ impl TrainConfig {
         range("threads", self.threads, ..=1 << 12)?;
         range("checkpoint_seconds", self.checkpoint_seconds, 0.0..)?;
         if self.precision == Arithmetic::Tf32 && self.cuda_devices().is_empty() {
-            let why = "only NVIDIA devices multiply in it; use --devices cuda:0, or --precision f32 or bf16";
+            let why = "only NVIDIA devices support it; use --devices cuda:0, or --precision f32 or bf16";
             return Err(Fault::of("precision", self.precision, why));
         }
         for (option, name) in [("cache", &self.cache), ("host_cache", &self.host_cache)] {
@@ -43,7 +43,7 @@ impl TrainConfig {
 
     fn check_model(&self) -> Result<(), Fault> {
         range("hidden", self.hidden, 1..=1 << 20)?;
-        range("layers", self.layers, 1..=MOST_LAYERS)?;
+        range("layers", self.layers, 1..=MAX_LAYERS)?;
         range("head_layers", self.head_layers, ..=16)?;
         probability("dropout", self.dropout)?;
         probability("input_dropout", self.input_dropout)

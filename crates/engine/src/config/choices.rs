@@ -1,16 +1,16 @@
-//! Choices among few alternatives.
+//! Options with a few named values.
 
 use clap::ValueEnum;
 use graphmill_core::{by_name, matrix::TableType};
 use serde::{Deserialize, Serialize};
 
-/// A fast path that is taken by itself, always or never.
+/// Use of a fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Switch {
-    /// Where it helps.
+    /// If it helps.
     Auto,
-    /// Always; an error where it cannot be.
+    /// Always; an error if it is impossible.
     On,
     /// Never.
     Off,
@@ -20,7 +20,7 @@ pub enum Switch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SelectBy {
-    /// The validation score; ties go by the loss.
+    /// The validation score; the validation loss breaks ties.
     Score,
     /// The validation loss.
     Loss,
@@ -30,29 +30,29 @@ pub enum SelectBy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CudaGraphs {
-    /// Where a batch comes again.
+    /// If batches repeat.
     Auto,
     /// Never.
     Off,
 }
 
-/// The number type in which dense products multiply.
+/// Number type of the factors of dense products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arithmetic {
     /// Single precision.
     F32,
-    /// NVIDIA's 19 bits.
+    /// NVIDIA's 19-bit format, summed in single precision.
     Tf32,
-    /// Half as many bits, summed in single precision.
+    /// Brain floats (16 bits), summed in single precision.
     Bf16,
 }
 
-/// The number type of the feature table in memory.
+/// Number type of the feature table in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FeaturePrecision {
-    /// As stored; bf16 where products multiply in it.
+    /// The stored type, or bf16 if dense products multiply in bf16.
     Auto,
     /// Single precision.
     F32,
@@ -65,7 +65,7 @@ pub enum FeaturePrecision {
 by_name!(Switch, SelectBy, CudaGraphs, Arithmetic, FeaturePrecision);
 
 impl FeaturePrecision {
-    /// The one that names `kind`.
+    /// The option value of `kind`.
     pub(crate) fn of(kind: TableType) -> Self {
         match kind {
             TableType::F32 => Self::F32,

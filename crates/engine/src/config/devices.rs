@@ -2,17 +2,17 @@
 
 use std::{fmt, str::FromStr};
 
-/// Most devices of a run.
-const MOST: usize = 64;
+/// Maximum number of devices of a run.
+const MAX_DEVICES: usize = 64;
 
-/// Where the arithmetic runs.
+/// Devices that run the arithmetic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Devices {
-    /// On the processor.
+    /// The processor.
     Cpu,
-    /// On so many devices that are made up.
+    /// A number of simulated devices, each with its own memory budget.
     Virtual(usize),
-    /// On the NVIDIA devices of these numbers.
+    /// NVIDIA devices, by their CUDA numbers.
     Cuda(Vec<usize>),
 }
 
@@ -22,14 +22,15 @@ impl FromStr for Devices {
     fn from_str(word: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "unknown device '{word}'; known: cpu, virtual:N with N from 1 to {MOST}, cuda:0 or cuda:0,1 and so on"
+                "unknown device '{word}'; known: cpu, virtual:N with N from 1 to {MAX_DEVICES}, cuda:0 or \
+                 cuda:0,1 and so on"
             )
         };
         if word == "cpu" {
             return Ok(Self::Cpu);
         }
         if let Some(count) = word.strip_prefix("virtual:") {
-            let count = count.parse().ok().filter(|n| (1..=MOST).contains(n));
+            let count = count.parse().ok().filter(|n| (1..=MAX_DEVICES).contains(n));
             return count.map(Self::Virtual).ok_or_else(wrong);
         }
         if word == "cuda" {
@@ -40,10 +41,10 @@ impl FromStr for Devices {
         let numbers = numbers.collect::<Result<Vec<usize>, String>>()?;
         for (i, number) in numbers.iter().enumerate() {
             if numbers[..i].contains(number) {
-                return Err(format!("'{word}': device {number} is named twice"));
+                return Err(format!("'{word}': device {number} is named twice; name each device once"));
             }
         }
-        if numbers.len() > MOST { Err(wrong()) } else { Ok(Self::Cuda(numbers)) }
+        if numbers.len() > MAX_DEVICES { Err(wrong()) } else { Ok(Self::Cuda(numbers)) }
     }
 }
 
@@ -65,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_are_read() {
+    fn devices_parse_print_and_refuse_invalid_words() {
         let of = |word: &str| word.parse::<Devices>();
         assert_eq!(of("cpu"), Ok(Devices::Cpu));
         assert_eq!(of("virtual:3"), Ok(Devices::Virtual(3)));

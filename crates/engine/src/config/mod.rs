@@ -1,5 +1,5 @@
-//! The values of a training run's options ([`TrainConfig`]). [`crate::options`] reads, writes and
-//! checks them by name.
+//! Option values of a training run ([`TrainConfig`]). [`crate::options`] reads, writes and checks
+//! them by name.
 
 mod check;
 mod choices;
@@ -7,10 +7,10 @@ mod devices;
 mod train;
 mod value;
 
-pub(crate) use check::MOST_LAYERS;
+pub(crate) use check::MAX_LAYERS;
 pub use choices::{Arithmetic, CudaGraphs, FeaturePrecision, SelectBy, Switch};
 pub use devices::Devices;
 pub use graphmill_loader::Fanout;
-pub(crate) use train::{FREE, spelled};
+pub(crate) use train::{FREE, parse_default};
 pub use train::{IN_MEMORY, TrainConfig};
 pub use value::{Bytes, Ratio};

@@ -1,6 +1,5 @@
-//! The options of a training run: general ones, and those that algorithms own. The command line,
-//! `config.toml`, the JSON that a run records and the keywords of Python all follow from the
-//! structs.
+//! Options of a training run: general options, and options of algorithms. The command line,
+//! `config.toml`, the JSON of a run and the keywords of Python are derived from the structs.
 
 use clap::Args;
 use graphmill_core::options::{OptionSet, OwnOptions, Spelled};
@@ -17,227 +16,307 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::{Arithmetic, Bytes, CudaGraphs, Devices, FeaturePrecision, Ratio, SelectBy, Switch};
 
-/// Stands for the directory of a dataset that was in memory.
+/// Placeholder for the directory of a dataset in memory.
 pub const IN_MEMORY: &str = "<in memory>";
 
 /// Options of a training run.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TrainConfig {
-    /// Directory of the dataset; without one, the demo graph.
+    /// Dataset directory; without one, the built-in demo graph.
     #[arg(long, value_name = "DIR", help_heading = "Data", hide_short_help = true)]
     pub dataset: String,
-    /// Score to judge by; auto for the dataset's own.
+    /// Metric of the scores.
+    ///
+    /// Auto takes the dataset's own metric, else accuracy (f1-micro with several labels per node).
+    /// Example: --metric f1-macro.
     #[arg(long, value_name = "NAME", help_heading = "Data", hide_short_help = true)]
     pub metric: String,
     /// Sampler.
+    ///
+    /// Change it for deep models, whose blocks grow fast with neighbor, or to draw by edge weights.
+    /// Example: --sampler labor.
     #[arg(long, value_name = "NAME", help_heading = "Minibatches")]
     pub sampler: String,
     /// Neighbours per node per hop; -1 for all.
     ///
-    /// From the seeds outward, a number for each hop.
+    /// One number per hop, from the seeds outward. Smaller fanouts are faster and noisier. Example:
+    /// --fanout 10,5.
     #[arg(long, value_name = "K,K", help_heading = "Minibatches")]
     pub fanout: Fanout,
     /// Seeds per minibatch; 0 for all training nodes at once.
     ///
-    /// With samplers of subgraphs: nodes per subgraph, 0 for all nodes.
+    /// With subgraph samplers: nodes per subgraph, 0 for all nodes. Lower it if memory runs out.
+    /// Range: 0 to 4294967295.
     #[arg(long, value_name = "N", help_heading = "Minibatches")]
     pub batch_size: usize,
-    /// Minibatches of an epoch at most; 0 for all.
+    /// Maximum number of minibatches per epoch; 0 for all.
     ///
-    /// With a limit, every epoch trains on other random nodes.
+    /// With a limit, each epoch trains on a different random subset. Set it for quick trials.
+    /// Example: --max-batches 100.
     #[arg(long, value_name = "N", help_heading = "Minibatches", hide_short_help = true)]
     pub max_batches: usize,
     /// Order of the seeds.
+    ///
+    /// Change it to read features from a small cache or from disk: proximity puts nearby seeds into
+    /// successive minibatches.
     #[arg(long, value_name = "NAME", help_heading = "Minibatches")]
     pub order: String,
     /// Aggregate straight from the feature table: auto, on or off.
     ///
-    /// The bottom layer then reads rows in place, instead of a copy of them.
+    /// The bottom layer then reads rows in place instead of copying them first. Auto does so if it
+    /// helps.
     #[arg(long, value_name = "WHEN", help_heading = "Minibatches", hide_short_help = true)]
     pub fused: Switch,
-    /// Multiply sparse feature rows as they are: auto, on or off.
+    /// Keep sparse feature rows sparse: auto, on or off.
     ///
-    /// Auto does so in the first layer if few enough values are not zero.
+    /// Auto multiplies sparse rows directly in the first layer if few values are nonzero. Set off
+    /// to compare with dense rows.
     #[arg(long, value_name = "WHEN", help_heading = "Minibatches", hide_short_help = true)]
     pub sparse: Switch,
     /// Layer type.
+    ///
+    /// All graph layers have this type. Example: --model gat --heads 4.
     #[arg(long, value_name = "NAME", help_heading = "Model")]
     pub model: String,
-    /// Number of graph layers; as many as fanouts.
+    /// Number of graph layers; must match --fanout.
     ///
-    /// A layer of several hops (mixhop) has as many fanouts as hops.
+    /// Derived from --fanout if that alone is given. Layers of several hops (mixhop) take a fanout
+    /// per hop. Range: 1 to 64.
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub layers: usize,
     /// Width of the hidden layers.
+    ///
+    /// Wider layers fit more and take more time and memory. Range: 1 to 1048576. Example: --hidden
+    /// 128.
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub hidden: usize,
-    /// Non-linearity: relu, elu, leaky-relu or identity.
+    /// Activation: relu, elu, leaky-relu or identity.
+    ///
+    /// Applied after each hidden layer. Set it to reproduce a paper. Example: --activation elu, as
+    /// in GAT.
     #[arg(long, value_name = "NAME", help_heading = "Model", hide_short_help = true)]
     pub activation: Activation,
     /// Initial weights of dense layers: glorot or fan-in.
     ///
-    /// Fan-in is uniform up to 1 / sqrt(in), as PyTorch's.
+    /// Fan-in is uniform up to 1 / sqrt(in), as in PyTorch; choose it to reproduce PyTorch runs.
     #[arg(long, value_name = "NAME", help_heading = "Model", hide_short_help = true)]
     pub init: Init,
     /// Normalisation between layers: none, batch, layer or l2.
+    ///
+    /// Try batch or layer if a model of three or more layers trains slowly. Example: --norm batch.
     #[arg(long, value_name = "NAME", help_heading = "Model", hide_short_help = true)]
     pub norm: NormKind,
     /// Residual connection of layers: none, identity or linear.
+    ///
+    /// Set it for deep models. Linear also works between layers of different widths.
     #[arg(long, value_name = "NAME", help_heading = "Model", hide_short_help = true)]
     pub residual: ResidualKind,
     /// Put a linear layer in front of the first graph layer.
     ///
-    /// It has the hidden width, and an activation.
+    /// It has the hidden width and an activation. Use it if features are much wider than --hidden.
     #[arg(long, help_heading = "Model", hide_short_help = true)]
     pub input_layer: bool,
     /// Linear layers of an MLP classifier on top.
     ///
-    /// 0 lets the last graph layer classify.
+    /// With 0, the last graph layer gives the classes. Range: 0 to 16. Example: --head-layers 2.
     #[arg(long, value_name = "N", help_heading = "Model", hide_short_help = true)]
     pub head_layers: usize,
     /// Dropout of hidden rows.
+    ///
+    /// Raise it if the model overfits, lower it if the training loss stays high. Range: 0 to below
+    /// 1.
     #[arg(long, value_name = "P", help_heading = "Model")]
     pub dropout: f64,
     /// Dropout of feature rows.
+    ///
+    /// Set it for small citation graphs, whose features are sparse words. Range: 0 to below 1.
+    /// Example: --input-dropout 0.5.
     #[arg(long, value_name = "P", help_heading = "Model", hide_short_help = true)]
     pub input_dropout: f64,
     /// Passes over the training nodes.
+    ///
+    /// A resumed run may raise it. Range: 1 to 1000000000. Example: --epochs 50.
     #[arg(long, value_name = "N", help_heading = "Optimisation")]
     pub epochs: usize,
     /// Optimiser.
+    ///
+    /// Use adamw for decoupled weight decay. Example: --optimizer sgd --lr 0.1.
     #[arg(long, value_name = "NAME", help_heading = "Optimisation")]
     pub optimizer: String,
     /// Learning rate.
+    ///
+    /// Lower it if the loss diverges or jumps, and scale it with --batch-size. Range: above 0.
+    /// Example: --lr 0.01.
     #[arg(long, value_name = "LR", help_heading = "Optimisation")]
     pub lr: f64,
     /// L2 penalty; decoupled decay with adamw.
+    ///
+    /// Set it if the model overfits. Range: from 0. Example: --weight-decay 5e-4.
     #[arg(long, value_name = "WD", help_heading = "Optimisation")]
     pub weight_decay: f64,
-    /// Decay the weights of the first graph layer alone.
+    /// Decay only the weights of the first graph layer.
     ///
-    /// As Kipf and Welling do.
+    /// Reproduces the GCN of Kipf and Welling. Needs --weight-decay.
     #[arg(long, help_heading = "Optimisation", hide_short_help = true)]
     pub decay_first: bool,
     /// Learning-rate schedule.
+    ///
+    /// Try cosine or step in long runs. Example: --schedule cosine --warmup 1.
     #[arg(long, value_name = "NAME", help_heading = "Optimisation")]
     pub schedule: String,
-    /// Epochs of linear warm-up.
+    /// Epochs of linear warm-up of the learning rate.
+    ///
+    /// Set it if the first epochs diverge, as with large batches. Range: from 0; fractions are
+    /// allowed. Example: --warmup 0.5.
     #[arg(long, value_name = "N", help_heading = "Optimisation", hide_short_help = true)]
     pub warmup: f64,
-    /// Largest norm of the gradient; 0 for no limit.
+    /// Maximum norm of the gradient; 0 for no limit.
+    ///
+    /// Set it if single batches make the loss jump. Range: from 0. Example: --clip 1.
     #[arg(long, value_name = "NORM", help_heading = "Optimisation", hide_short_help = true)]
     pub clip: f64,
-    /// Measure of the best epoch: score or loss.
+    /// Selects the best epoch by score or loss.
     ///
-    /// The validation score (ties go by the loss), or the validation loss.
+    /// Score takes the validation score, and the validation loss breaks ties; loss takes the
+    /// validation loss alone.
     #[arg(long, value_name = "NAME", help_heading = "Optimisation", hide_short_help = true)]
     pub select: SelectBy,
-    /// Stop after so many scored epochs without a better one.
+    /// Stop after N scored epochs without improvement; 0 never stops.
     ///
-    /// 0 never stops early. Epochs are scored as --eval-every says.
+    /// Epochs are scored every --eval-every epochs. Example: --epochs 500 --patience 20.
     #[arg(long, value_name = "N", help_heading = "Optimisation")]
     pub patience: usize,
     /// Seed of every random choice.
+    ///
+    /// Runs with equal options and seed have the same bits. Change it to repeat an experiment.
+    /// Range: 0 to 2^64 - 1.
     #[arg(long, value_name = "N", help_heading = "Optimisation")]
     #[serde(serialize_with = "as_integer_or_word")]
     pub seed: u64,
-    /// Host memory for feature rows; the others stay on disk.
+    /// Host memory for feature rows; the rest stays on disk.
     ///
-    /// 0 sets no limit.
+    /// 0 sets no limit. Set it if features exceed the host's memory. Example: --host-budget 16G.
     #[arg(long, value_name = "BYTES", help_heading = "Feature tiers")]
     pub host_budget: Bytes,
-    /// Memory of a device; 0 for no limit.
+    /// Memory of each device; 0 for no limit.
+    ///
+    /// Set it to simulate a small device, or to share an NVIDIA device. Example: --device-budget
+    /// 4G.
     #[arg(long, value_name = "BYTES", help_heading = "Feature tiers")]
     pub device_budget: Bytes,
-    /// Part of the rows in the nearest cache.
+    /// Fraction of the rows in the nearest cache.
     ///
-    /// Auto fills its budget. The nearest cache is the devices' if there are devices, else the
-    /// host's.
+    /// Auto fills its budget. The nearest cache is on the devices if there are any, else in host
+    /// memory. Range: 0 to 1. Example: --cache-ratio 0.1.
     #[arg(long, value_name = "R", help_heading = "Feature tiers")]
     pub cache_ratio: Ratio,
-    /// Contents of the nearest cache: a hotness, or a policy.
+    /// Hotness or policy of the nearest cache.
     ///
-    /// Auto is posterior:2, or with --order proximity a policy.
+    /// A hotness pins the hottest rows, a policy admits and evicts them. Auto is posterior:2, or a
+    /// policy with --order proximity. Compare them with graphmill hotness.
     #[arg(long, value_name = "POLICY", help_heading = "Feature tiers")]
     pub cache: String,
-    /// Contents of the host's cache behind those of devices.
+    /// Hotness or policy of the host's cache behind simulated devices.
+    ///
+    /// Takes the names of --cache. It needs --host-budget. Example: --host-cache lru.
     #[arg(long, value_name = "POLICY", help_heading = "Feature tiers", hide_short_help = true)]
     pub host_cache: String,
-    /// Spread of rows over devices: shard, interleave or replicate.
+    /// Spread of cached rows: shard, interleave or replicate.
     ///
-    /// Replicate:R replicates the hottest part R of each device's rows.
+    /// Replicate:R copies the hottest fraction R of each device's rows to all devices. Set it if
+    /// links between devices are slow. Example: --placement replicate:0.2.
     #[arg(long, value_name = "HOW", help_heading = "Feature tiers", hide_short_help = true)]
     pub placement: Spelled<Placement>,
-    /// Strategy: which workers run which stage.
+    /// Strategy, which assigns stages to workers and devices.
+    ///
+    /// Pipelined overlaps sampling and training on several cores. Compare them with graphmill plan.
+    /// Example: --strategy pipelined.
     #[arg(long, value_name = "NAME", help_heading = "Execution")]
     pub strategy: String,
     /// Link of a simulated device to the host, or none.
     ///
-    /// Bytes a second and a latency, such as 12G,10us.
+    /// Bandwidth in bytes per second and an optional latency. Set it to simulate transfers.
+    /// Example: --link 12G,10us.
     #[arg(long, value_name = "LINK", help_heading = "Execution", hide_short_help = true)]
     pub link: Spelled<LinkOptions>,
     /// Arithmetic of dense products: f32, bf16 or tf32.
     ///
-    /// Bf16 sums in f32; weights and all else stay f32. Tf32 is for NVIDIA devices.
+    /// Bf16 sums in f32, and weights and all else stay f32. Tf32 needs NVIDIA devices. Choose
+    /// either for wide layers.
     #[arg(long, value_name = "TYPE", help_heading = "Execution")]
     pub precision: Arithmetic,
     /// Replay of repeated steps as CUDA graphs: auto or off.
     ///
-    /// Steps repeat with full batches. Results do not depend on it.
+    /// Steps repeat with full batches (--sampler full --batch-size 0). Results do not depend on it.
+    /// Set it to off for debugging.
     #[arg(long, value_name = "WHEN", help_heading = "Execution", hide_short_help = true)]
     pub cuda_graphs: CudaGraphs,
     /// Number type of features in memory: auto, f32, f16 or bf16.
     ///
-    /// Auto is bf16 with --precision bf16, else as stored.
+    /// Auto is bf16 with --precision bf16, else the stored type. 16 bits halve memory and traffic.
     #[arg(long, value_name = "TYPE", help_heading = "Execution", hide_short_help = true)]
     pub feature_precision: FeaturePrecision,
     /// Devices: cpu, cuda:0,1, or virtual:N (simulated).
     ///
-    /// Each simulated device has its own memory.
+    /// Each simulated device has its own memory. Range of N: 1 to 64. Example: --devices cuda:0.
     #[arg(long, value_name = "LIST", help_heading = "Execution")]
     pub devices: Spelled<Devices>,
     /// Threads; 0 for all cores.
     ///
-    /// Results do not depend on it.
+    /// Results do not depend on it. Lower it to share the machine. Range: 0 to 4096.
     #[arg(long, value_name = "N", help_heading = "Execution")]
     pub threads: usize,
     /// Score the validation nodes every N epochs.
+    ///
+    /// Raise it if scoring takes long beside training. Range: from 1. Example: --eval-every 5.
     #[arg(long, value_name = "N", help_heading = "Execution")]
     pub eval_every: usize,
-    /// Validation and test nodes that are scored; 0 for all.
+    /// Validation and test nodes to score; 0 for all.
     ///
-    /// Always the same random ones.
+    /// A fixed random subset of each split, the same in every epoch. Set it for large graphs.
+    /// Example: --eval-nodes 10000.
     #[arg(long, value_name = "N", help_heading = "Execution", hide_short_help = true)]
     pub eval_nodes: usize,
     /// Nodes per chunk of full-neighbour inference.
     ///
-    /// Bounds its memory.
+    /// Lower it if scoring runs out of memory. Scores change at most by rounding. Range: from 1.
     #[arg(long, value_name = "N", help_heading = "Execution", hide_short_help = true)]
     pub eval_chunk: usize,
-    /// Assign parts to ranks anew every N epochs; 0 for never.
+    /// Reassign parts to ranks every N epochs; 0 for never.
     ///
-    /// For partitioned datasets and samplers of subgraphs.
+    /// For partitioned datasets and subgraph samplers: mixes parts that one rank trains on.
+    /// Example: --shuffle-parts 1.
     #[arg(long, value_name = "N", help_heading = "Execution", hide_short_help = true)]
     pub shuffle_parts: usize,
     /// Seconds after which a silent rank is declared dead.
+    ///
+    /// Raise it if ranks pause for long, as on loaded machines. Example: --peer-timeout 300.
     #[arg(long, value_name = "S", help_heading = "Execution", hide_short_help = true)]
     pub peer_timeout: f64,
-    /// Write a checkpoint every N batches; 0 for epochs alone.
+    /// Write a checkpoint every N batches; 0 to go by time alone.
+    ///
+    /// Set it to bound the work that a kill loses. --checkpoint-seconds applies, too. Example:
+    /// --checkpoint-batches 500.
     #[arg(long, value_name = "N", help_heading = "Execution", hide_short_help = true)]
     pub checkpoint_batches: usize,
-    /// Seconds between checkpoints at most.
+    /// Maximum seconds between checkpoints within an epoch.
+    ///
+    /// 0 writes one after every batch. Raise it if writing takes long. Range: from 0. Example:
+    /// --checkpoint-seconds 600.
     #[arg(long, value_name = "S", help_heading = "Execution", hide_short_help = true)]
     pub checkpoint_seconds: f64,
     /// Write trace.json: the work of every worker on every batch.
     ///
-    /// For ui.perfetto.dev.
+    /// Open it at ui.perfetto.dev to see where time goes.
     #[arg(long, help_heading = "Execution", hide_short_help = true)]
     pub trace: bool,
-    /// Write event files for TensorBoard, a point an epoch.
+    /// Write TensorBoard event files, one point per epoch.
+    ///
+    /// View them with: tensorboard --logdir RUN.
     #[arg(long, help_heading = "Execution", hide_short_help = true)]
     pub tensorboard: bool,
-    /// Options that algorithms own.
+    /// Options of algorithms.
     #[arg(skip)]
     #[serde(skip)]
     pub own: OwnOptions,
@@ -282,13 +361,13 @@ impl Default for TrainConfig {
             cache_ratio: Ratio(None),
             cache: "auto".into(),
             host_cache: "auto".into(),
-            placement: spelled("interleave"),
+            placement: parse_default("interleave"),
             strategy: "sequential".into(),
-            link: spelled("none"),
+            link: parse_default("none"),
             precision: Arithmetic::F32,
             cuda_graphs: CudaGraphs::Auto,
             feature_precision: FeaturePrecision::Auto,
-            devices: spelled("cpu"),
+            devices: parse_default("cpu"),
             threads: 0,
             eval_every: 1,
             eval_nodes: 0,
@@ -304,7 +383,7 @@ impl Default for TrainConfig {
     }
 }
 
-/// General options that a resumed run may change, because the results do not depend on them.
+/// General options that a resumed run may change: they do not affect the results of its epochs.
 pub(crate) const FREE: &[&str] = &[
     "dataset",
     "epochs",
@@ -327,19 +406,19 @@ pub(crate) const FREE: &[&str] = &[
 ];
 
 impl TrainConfig {
-    /// These options with a change to those of an algorithm.
+    /// Returns these options with a change to those of an algorithm.
     #[must_use]
     pub fn with<T: OptionSet>(mut self, change: impl FnOnce(&mut T)) -> Self {
         change(self.own.get_mut());
         self
     }
 
-    /// Whether the options are of a run on a dataset in memory, which has no directory.
+    /// Returns true if the run's dataset was in memory and has no directory.
     pub fn is_in_memory(&self) -> bool {
         self.dataset == IN_MEMORY
     }
 
-    /// The number of devices besides the processor.
+    /// Number of devices besides the processor.
     pub fn num_devices(&self) -> usize {
         match &*self.devices {
             Devices::Cpu => 0,
@@ -348,7 +427,7 @@ impl TrainConfig {
         }
     }
 
-    /// The numbers of the NVIDIA devices that the arithmetic runs on; empty if it runs elsewhere.
+    /// Numbers of the NVIDIA devices that run the arithmetic; empty for other devices.
     pub fn cuda_devices(&self) -> &[usize] {
         match &*self.devices {
             Devices::Cuda(numbers) => numbers,
@@ -357,12 +436,12 @@ impl TrainConfig {
     }
 }
 
-/// The value of a default's spelling.
-pub(crate) fn spelled<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> Spelled<T> {
+/// Parses a default from its spelling.
+pub(crate) fn parse_default<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> Spelled<T> {
     text.parse().expect("a default can be read")
 }
 
-/// TOML's integers are signed: the few seeds beyond travel as words.
+/// Writes a seed as an integer, or as a string if it exceeds TOML's signed integers.
 fn as_integer_or_word<S: Serializer>(seed: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     match i64::try_from(*seed) {
         Ok(seed) => serializer.serialize_i64(seed),

@@ -1,11 +1,11 @@
-//! Values that are written as numbers or words.
+//! Option values that are written as numbers or words.
 
 use std::{fmt, str::FromStr};
 
 use graphmill_core::by_word;
 use serde::{Serialize, Serializer};
 
-/// An amount of memory. Written in bytes, or as 512M, 4G, 1.5GiB; 0 sets no limit.
+/// An amount of memory in bytes, written as 4096, 512M, 4G or 1.5GiB; 0 sets no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Bytes(pub u64);
 
@@ -13,7 +13,7 @@ impl FromStr for Bytes {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
-        let wrong = || format!("'{word}' is not a size; write bytes, or 512M, 4G");
+        let wrong = || format!("'{word}' is not a size; write bytes, or a size such as 512M or 4G");
         let split = word.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(word.len());
         let (number, unit) = word.split_at(split);
         let number: f64 = number.parse().map_err(|_| wrong())?;
@@ -29,7 +29,7 @@ impl FromStr for Bytes {
     }
 }
 
-/// A part of the rows, or `auto`.
+/// A fraction of the rows, or `auto`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ratio(pub Option<f64>);
 
@@ -43,7 +43,7 @@ impl FromStr for Ratio {
         let ratio = word.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
         ratio
             .map(|ratio| Self(Some(ratio)))
-            .ok_or_else(|| format!("'{word}' is neither auto nor a part from 0 to 1"))
+            .ok_or_else(|| format!("'{word}' is neither auto nor a fraction from 0 to 1"))
     }
 }
 

@@ -27,7 +27,7 @@ use graphmill_loader::{
 use super::{AssignedParts, Ranks, Subgraphs};
 use crate::{
     Error, Result, TrainConfig, build,
-    cache_kind::{Kind, POSTERIOR, chosen, kind},
+    cache_kind::{Kind, POSTERIOR, kind, resolve_cache},
     hotness::scores::scores_of_rank,
     memory,
     record::DatasetRecord,
@@ -65,7 +65,7 @@ impl RankDataset {
         };
         let mut tables: Vec<Arc<dyn Feature>> = Vec::with_capacity(parts.len());
         for part in &parts {
-            let residence = memory::residence(config, &part.dataset).features;
+            let residence = memory::placements(config, &part.dataset).features;
             tables.push(Arc::new(build::features(config, &part.dataset, residence)?.0));
         }
         let own: Arc<dyn Feature> = match &tables[..] {
@@ -186,7 +186,7 @@ impl RankDataset {
         if slots == 0 {
             return Ok((self.feature(), format!("{has}, and keeps no rows of others")));
         }
-        let policy = chosen(&config.cache, "", POSTERIOR);
+        let policy = resolve_cache(&config.cache, "", POSTERIOR);
         let behind = Arc::new(self.remote());
         let others: Arc<dyn Feature> = match kind(policy)? {
             Kind::Dynamic(make) => Arc::new(Dynamic::new(make, slots, TableType::F32, behind, Level::Host)?),

@@ -1,9 +1,8 @@
-//! `graphmill hotness`: how many rows a cache would serve, by policy, sampler and size, without
-//! training.
+//! `graphmill hotness`: hit rates of caches by policy, sampler and size, without training.
 //!
-//! The minibatches are those that a run with the same options would draw. A cache that stays as it
-//! is holds the hottest rows by a metric of [`graphmill_loader::hotness`]; one whose rows come and
-//! go is simulated batch by batch from empty.
+//! The minibatches are those of a run with the same options. A static cache holds the hottest rows
+//! by a metric of [`graphmill_loader::hotness`]; a dynamic cache starts empty and is simulated
+//! batch by batch.
 
 pub mod plot;
 pub(crate) mod scores;
@@ -29,73 +28,73 @@ use crate::{
 
 use scores::setting;
 pub use scores::{loader, scores};
-pub use visits::InOrder;
-use visits::Remembered;
+use visits::CachedFootprints;
+pub use visits::OrderedVisits;
 
-/// What to compare.
+/// Caches and samplers to compare.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Of the runs; the sampler is one of `samplers`, one after the other.
+    /// Options of the runs. The sampler is taken from `samplers`.
     pub train: TrainConfig,
-    /// Names of metrics and of policies whose rows come and go.
+    /// Names of metrics and policies.
     pub policies: Vec<String>,
     /// Names of samplers.
     pub samplers: Vec<String>,
-    /// Parts of the rows that are held, from 0 to 1.
+    /// Cached fractions of the rows, from 0 to 1.
     pub ratios: Vec<f64>,
-    /// Epochs whose reads are counted.
+    /// Number of epochs whose reads are counted.
     pub epochs: u64,
 }
 
-/// A hit rate.
+/// Hit rate of a cache.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What is held.
+    /// Metric or policy of the cache.
     pub policy: String,
-    /// What asks.
+    /// Sampler whose reads are counted.
     pub sampler: String,
-    /// How much is held.
+    /// Cached fraction of the rows.
     pub ratio: f64,
-    /// Rows served out of rows asked for.
+    /// Fraction of the requested rows that the cache serves.
     pub hit_rate: f64,
 }
 
-/// What a sampler asks for.
+/// Rows that a sampler requests.
 #[derive(Clone, Debug, Serialize)]
-pub struct Asked {
-    /// Its name.
+pub struct SamplerReads {
+    /// Name of the sampler.
     pub sampler: String,
-    /// Rows of an epoch, in the mean.
+    /// Mean number of rows per epoch.
     pub rows_per_epoch: f64,
-    /// How alike two epochs that follow each other are in their hottest tenth, in the mean (FGNN,
-    /// Table 2), where there are two.
+    /// Mean similarity of the hottest tenth in consecutive epochs (FGNN, Table 2); `None` for a
+    /// single epoch.
     pub similarity: Option<f64>,
 }
 
-/// What [`run`] finds.
+/// Result of [`run`].
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The dataset's name.
+    /// Name of the dataset.
     pub dataset: String,
-    /// Rows of the table.
+    /// Number of rows of the table.
     pub rows: usize,
-    /// Bytes of a row as it is stored; of sparse ones in the mean.
+    /// Bytes of a stored row; the mean if rows are sparse.
     pub row_bytes: u64,
     /// Hit rates by sampler, policy and ratio.
     pub results: Vec<Row>,
-    /// By sampler.
-    pub samplers: Vec<Asked>,
+    /// Requested rows by sampler.
+    pub samplers: Vec<SamplerReads>,
 }
 
-/// Options of a run that [`run`] reads: those that decide which minibatches are drawn, except the
-/// sampler, which [`Options::samplers`] names.
+/// Options of a run that [`run`] reads: those that determine the minibatches, except the sampler,
+/// which [`Options::samplers`] names.
 pub fn options() -> Vec<&'static str> {
     let draws = draws().into_iter().filter(|&name| name != "sampler");
     draws.chain(["seed", "threads"]).collect()
 }
 
 impl Options {
-    /// Refuses the `given` options that none of the samplers reads.
+    /// Refuses the `given` options that no sampler reads.
     ///
     /// # Errors
     /// Wrong usage, with the reason and the nearest alternative.
@@ -111,7 +110,7 @@ pub fn options_of_scores() -> Vec<&'static str> {
     draws().into_iter().chain(["epochs", "seed", "threads"]).collect()
 }
 
-/// Refuses the `given` options that the scores by a metric do not depend on.
+/// Refuses the `given` options that do not affect the scores of a metric.
 ///
 /// # Errors
 /// Wrong usage, with the reason and the nearest alternative.
@@ -125,7 +124,7 @@ pub fn refuse_unused(metric: &str, config: &TrainConfig, given: &[&str]) -> Resu
         let readers = hotness::TABLE.iter().filter(|entry| entry.make.basis.reads(key.name));
         let readers: Vec<&str> = readers.map(|entry| entry.name).collect();
         return Err(Error::usage(format!(
-            "--{}: scores by {name} do not depend on it; use {}, or leave it out",
+            "--{}: scores of {name} do not depend on it; use {}, or leave it out",
             key.flag(),
             one_of(&readers)
         )));
@@ -133,10 +132,10 @@ pub fn refuse_unused(metric: &str, config: &TrainConfig, given: &[&str]) -> Resu
     refuse_undrawn_by_all(std::slice::from_ref(config), given)
 }
 
-/// Finds the hit rates.
+/// Computes hit rates. Draws each epoch once per sampler, and dynamic caches once per policy.
 ///
 /// # Errors
-/// An unknown name, or an impossible option; `watch` ends the work.
+/// An unknown name, an impossible option, or `watch` stops the work.
 pub fn run(options: &Options, data: &Dataset, watch: &dyn Progress) -> Result<Report> {
     check(options)?;
     let feature = Host::new(&data.features);
@@ -149,21 +148,21 @@ pub fn run(options: &Options, data: &Dataset, watch: &dyn Progress) -> Result<Re
         samplers: Vec::new(),
     };
     for sampler in &options.samplers {
-        // which rows are read does not depend on how the loss weighs them
+        // the rows do not depend on their weights in the loss
         let train = TrainConfig { sampler: sampler.clone(), ..options.train.clone() }
             .with(|training: &mut SubgraphTraining| training.coverage = 0.0);
         let sampled = build::sampler(&train, data)?;
         let order = build::order(&train, data)?;
         let loader = loader(&train, data, &*sampled, &*order, &feature)?;
-        let drawn = InOrder::new(&loader, watch);
-        let visits = Remembered::new(&drawn);
+        let drawn = OrderedVisits::new(&loader, watch);
+        let visits = CachedFootprints::new(&drawn);
         let epochs: Vec<Footprint> = (0..options.epochs)
             .map(|epoch| visits.footprint(epoch, nodes))
             .collect::<graphmill_core::Result<_>>()?;
         let footprint = Footprint::of(nodes, &visits, 0..options.epochs)?;
         let pairs = epochs.windows(2).map(|pair| similarity(&pair[0], &pair[1]));
         let pairs = pairs.collect::<graphmill_core::Result<Vec<f64>>>()?;
-        report.samplers.push(Asked {
+        report.samplers.push(SamplerReads {
             sampler: sampler.clone(),
             rows_per_epoch: footprint.total() as f64 / options.epochs as f64,
             similarity: (!pairs.is_empty()).then(|| pairs.iter().sum::<f64>() / pairs.len() as f64),
@@ -199,14 +198,16 @@ fn check(options: &Options) -> Result<()> {
         ("ratios", options.ratios.is_empty()),
     ] {
         if empty {
-            return Err(Error::usage(format!("--{flag}: name at least one")));
+            return Err(Error::usage(format!("--{flag}: the list is empty; name at least one")));
         }
     }
     if let Some(ratio) = options.ratios.iter().find(|ratio| !(0.0..=1.0).contains(*ratio)) {
-        return Err(Error::usage(format!("--ratios {ratio}: parts of the rows, from 0 to 1")));
+        return Err(Error::usage(format!(
+            "--ratios {ratio}: not a fraction of the rows; give numbers from 0 to 1"
+        )));
     }
     if options.epochs == 0 {
-        return Err(Error::usage("--epochs 0: at least 1"));
+        return Err(Error::usage("--epochs 0: no reads to count; give at least 1"));
     }
     options.policies.iter().try_for_each(|name| kind(name).map(|_| ()))
 }

@@ -1,4 +1,4 @@
-//! Hit rate against cache ratio: a panel for each sampler, a line for each policy.
+//! Plot of hit rates by cache ratio, with a panel for each sampler and a line for each policy.
 
 use graphmill_chart::{Axis, Figure, Key, Mark, Panel, Symbol, Ticks};
 
@@ -7,7 +7,7 @@ use super::Report;
 /// Width of a panel in pixels.
 const PANEL: f64 = 520.0;
 
-/// The plot as an SVG document.
+/// Draws the plot as an SVG document.
 pub fn svg(report: &Report) -> String {
     let policies = policies(report);
     let key = |(series, policy): (usize, &&str)| Key {
@@ -18,13 +18,13 @@ pub fn svg(report: &Report) -> String {
     let figure = Figure {
         title: report.dataset.clone(),
         subtitle: String::new(),
-        panels: report.samplers.iter().map(|asked| panel(report, &asked.sampler, &policies)).collect(),
+        panels: report.samplers.iter().map(|reads| panel(report, &reads.sampler, &policies)).collect(),
         key: policies.iter().enumerate().map(key).collect(),
     };
     figure.svg()
 }
 
-/// The policies, each once, in their order.
+/// Distinct policies in their order.
 fn policies(report: &Report) -> Vec<&str> {
     let mut policies: Vec<&str> = Vec::new();
     for row in &report.results {
@@ -49,8 +49,8 @@ fn panel(report: &Report, sampler: &str, policies: &[&str]) -> Panel {
     Panel {
         title: sampler.to_string(),
         width: PANEL,
-        x: Axis { label: "rows held, %".into(), low, high, ticks: Ticks::Log },
-        y: Axis { label: "rows served, %".into(), low: 0.0, high: 100.0, ticks: Ticks::Rounded(5) },
+        x: Axis { label: "cached rows, %".into(), low, high, ticks: Ticks::Log },
+        y: Axis { label: "hit rate, %".into(), low: 0.0, high: 100.0, ticks: Ticks::Rounded(5) },
         marks: policies.iter().enumerate().map(line).collect(),
     }
 }

@@ -12,19 +12,19 @@ use graphmill_loader::{
     order::Order,
 };
 
-use super::visits::InOrder;
+use super::visits::OrderedVisits;
 use crate::{Error, Result, TrainConfig, build, stage::Loader};
 
-/// The score of every node by the metric of that name, for a run with these options.
+/// Score of every node by the metric `name`, for a run with these options.
 ///
 /// # Errors
-/// No such metric, or an impossible option; `watch` ends the work.
+/// An unknown metric, an impossible option, or `watch` stops the work.
 pub fn scores(name: &str, config: &TrainConfig, data: &Dataset, watch: &dyn Progress) -> Result<Vec<f64>> {
     let (sampler, order) = (build::sampler(config, data)?, build::order(config, data)?);
     scores_until(name, config, data, &*sampler, &*order, watch)
 }
 
-/// [`scores`] of a run whose sampler and order have been made.
+/// [`scores`] of a run with a given sampler and order.
 pub(crate) fn scores_of(
     name: &str,
     config: &TrainConfig,
@@ -35,7 +35,7 @@ pub(crate) fn scores_of(
     scores_until(name, config, data, sampler, order, &Quiet)
 }
 
-/// [`scores_of`], as long as `watch` does not end it.
+/// [`scores_of`], unless `watch` stops the work.
 pub(crate) fn scores_until(
     name: &str,
     config: &TrainConfig,
@@ -46,12 +46,12 @@ pub(crate) fn scores_until(
 ) -> Result<Vec<f64>> {
     let unread = Host::new(&data.features);
     let loader = loader(config, data, sampler, order, &unread)?;
-    let visits = InOrder::new(&loader, watch);
+    let visits = OrderedVisits::new(&loader, watch);
     let setting = setting(config, data, &loader, &visits, config.epochs as u64);
     scored(name, &setting, watch)
 }
 
-/// [`scores_of`] of one rank's share of a run's batches.
+/// [`scores_of`] for one rank's share of a run's batches.
 pub(crate) fn scores_of_rank(
     name: &str,
     config: &TrainConfig,
@@ -62,20 +62,20 @@ pub(crate) fn scores_of_rank(
 ) -> Result<Vec<f64>> {
     let unread = Host::new(&data.features);
     let loader = Loader { own: Some(own.clone()), ..loader(config, data, sampler, order, &unread)? };
-    let visits = InOrder::new(&loader, &Quiet);
+    let visits = OrderedVisits::new(&loader, &Quiet);
     let setting = setting(config, data, &loader, &visits, config.epochs as u64);
     hotness::score(name, &setting).map_err(Error::usage)
 }
 
-/// The scores of a setting whose batches are drawn as long as `watch` does not end that.
+/// Scores of a setting, unless `watch` stops the drawing of batches.
 fn scored(name: &str, setting: &Setting, watch: &dyn Progress) -> Result<Vec<f64>> {
     let scores = hotness::score(name, setting);
-    // its message may stand for the batches that were not drawn
+    // an error may stem from batches that were not drawn
     watch.check()?;
     scores.map_err(Error::usage)
 }
 
-/// What hotness is computed for.
+/// Input of hotness metrics.
 pub(super) fn setting<'s>(
     config: &'s TrainConfig,
     data: &'s Dataset,
@@ -94,7 +94,7 @@ pub(super) fn setting<'s>(
     }
 }
 
-/// The stages of a run, whose layers are left out: every input node is asked for once a batch.
+/// Loader of a run without its model. Every input node is requested once per batch.
 ///
 /// # Errors
 /// The dataset has no training nodes.

@@ -1,4 +1,4 @@
-//! Hit rates of caches of several sizes.
+//! Simulation of caches of several sizes.
 
 use graphmill_core::NodeId;
 use graphmill_loader::{
@@ -9,23 +9,23 @@ use rayon::prelude::*;
 
 use crate::Result;
 
-/// Rows that a cache of this part of `rows` holds.
+/// Number of rows in a cache of the fraction `ratio` of `rows`.
 fn slots(rows: usize, ratio: f64) -> usize {
     ((rows as f64 * ratio).round() as usize).min(rows)
 }
 
-/// Served out of asked; 1 where nothing was asked for.
-fn rate(served: u64, asked: u64) -> f64 {
-    if asked == 0 { 1.0 } else { served as f64 / asked as f64 }
+/// Fraction of the requested rows that were served; 1 without requests.
+fn rate(served: u64, requested: u64) -> f64 {
+    if requested == 0 { 1.0 } else { served as f64 / requested as f64 }
 }
 
-/// Of caches that hold the hottest rows.
+/// Hit rates of static caches of the hottest rows.
 pub(super) fn pinned(footprint: &Footprint, ranking: &[NodeId], ratios: &[f64]) -> Vec<f64> {
     let hits = footprint.hits(ranking);
     ratios.iter().map(|&ratio| rate(hits[slots(ranking.len(), ratio)], footprint.total())).collect()
 }
 
-/// Of caches whose rows come and go, from empty.
+/// Hit rates of dynamic caches that start empty.
 ///
 /// # Errors
 /// A batch cannot be drawn.
@@ -49,10 +49,10 @@ pub(super) fn dynamic(
         served: 0,
     };
     let mut caches: Vec<Cache> = ratios.iter().map(new).collect();
-    let mut asked = 0;
+    let mut requested = 0;
     for epoch in 0..epochs {
         visits.visit(epoch, &mut |ids| {
-            asked += ids.len() as u64;
+            requested += ids.len() as u64;
             caches.par_iter_mut().for_each(|Cache { policy, slots, missing, served }| {
                 policy.look_up(ids, slots);
                 missing.clear();
@@ -62,5 +62,5 @@ pub(super) fn dynamic(
             });
         })?;
     }
-    Ok(caches.into_iter().map(|cache| rate(cache.served, asked)).collect())
+    Ok(caches.into_iter().map(|cache| rate(cache.served, requested)).collect())
 }

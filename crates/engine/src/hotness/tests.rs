@@ -18,7 +18,7 @@ fn options(policies: &[&str], ratios: &[f64]) -> Options {
 }
 
 #[test]
-fn caches_of_any_kind_are_between_nothing_and_everything() {
+fn hit_rates_grow_with_the_cache_up_to_the_optimum() {
     let all: Vec<String> = hotness::TABLE
         .iter()
         .map(|entry| entry.name.to_string())
@@ -50,18 +50,20 @@ fn caches_of_any_kind_are_between_nothing_and_everything() {
             }
         }
     }
-    let alike = report.samplers[0].similarity.unwrap();
-    assert!(alike > 0.2 && alike < 1.0, "{alike}");
+    let similarity = report.samplers[0].similarity.unwrap();
+    assert!(similarity > 0.2 && similarity < 1.0, "{similarity}");
     let svg = plot::svg(&report);
     assert!(
-        svg.starts_with("<svg") && svg.contains("rows held, %") && svg.contains("weighted-reverse-pagerank")
+        svg.starts_with("<svg")
+            && svg.contains("cached rows, %")
+            && svg.contains("weighted-reverse-pagerank")
     );
     let text = report.to_string();
     assert!(text.contains("random-walk: ") && text.contains(" 30%"), "{text}");
 }
 
 #[test]
-fn a_simulated_cache_serves_what_the_real_one_serves() {
+fn simulated_caches_have_the_hit_rate_of_real_ones() {
     let data = data();
     let options = options(&["fifo", "degree"], &[0.05]);
     let report = run(&options, &data, &Quiet).unwrap();
@@ -69,7 +71,7 @@ fn a_simulated_cache_serves_what_the_real_one_serves() {
     let sampler = build::sampler(&options.train, &data).unwrap();
     let order = build::order(&options.train, &data).unwrap();
     let loader = loader(&options.train, &data, &*sampler, &*order, &feature).unwrap();
-    let slots = 150; // below what is dealt to shards
+    let slots = 150; // too few rows for several shards
     let behind = || std::sync::Arc::new(Host::new(&data.features));
     let kind = graphmill_core::matrix::TableType::F32;
     let level = graphmill_loader::feature::cached::Level::Device { devices: 1, reader: 0 };
@@ -80,22 +82,22 @@ fn a_simulated_cache_serves_what_the_real_one_serves() {
         behind(),
         level,
     );
-    let (mut served, mut asked) = (0, 0);
+    let (mut served, mut requested) = (0, 0);
     let fifo = fifo.unwrap();
     for epoch in 0..2 {
         use graphmill_loader::{Feature, hotness::Visits};
         let mut read = |ids: &[u32]| {
             let traffic = fifo.read(ids, &mut vec![0.0; 8 * ids.len()]).unwrap();
             served += traffic.device.rows;
-            asked += ids.len();
+            requested += ids.len();
         };
-        InOrder::new(&loader, &Quiet).visit(epoch, &mut read).unwrap();
+        OrderedVisits::new(&loader, &Quiet).visit(epoch, &mut read).unwrap();
     }
-    assert_eq!(report.results[0].hit_rate, served as f64 / asked as f64);
+    assert_eq!(report.results[0].hit_rate, served as f64 / requested as f64);
 }
 
 #[test]
-fn what_cannot_be_compared_is_refused() {
+fn unknown_names_and_empty_lists_are_refused() {
     let data = data();
     let fault = |options: &Options| run(options, &data, &Quiet).unwrap_err().to_string();
     assert!(fault(&options(&["warmth"], &[0.1])).contains("unknown policy 'warmth'; known: random, degree"));

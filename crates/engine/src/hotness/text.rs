@@ -1,4 +1,4 @@
-//! The hit rates as a table.
+//! Text table of hit rates.
 
 use std::fmt;
 
@@ -8,11 +8,11 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}: {} rows of {} bytes", self.dataset, self.rows, self.row_bytes)?;
         let widest = self.results.iter().map(|row| row.policy.len()).max().unwrap_or(0);
-        for asked in &self.samplers {
-            let rows: Vec<_> = self.results.iter().filter(|row| row.sampler == asked.sampler).collect();
-            write!(f, "\n{}: {:.0} rows an epoch", asked.sampler, asked.rows_per_epoch)?;
-            if let Some(similarity) = asked.similarity {
-                write!(f, ", two epochs are {:.1} % alike", 100.0 * similarity)?;
+        for reads in &self.samplers {
+            let rows: Vec<_> = self.results.iter().filter(|row| row.sampler == reads.sampler).collect();
+            write!(f, "\n{}: {:.0} rows per epoch", reads.sampler, reads.rows_per_epoch)?;
+            if let Some(similarity) = reads.similarity {
+                write!(f, ", consecutive epochs are {:.1} % similar", 100.0 * similarity)?;
             }
             write!(f, "\n{:widest$}", "hit rate, %")?;
             let first = rows.first().map_or("", |row| &row.policy);

@@ -1,4 +1,4 @@
-//! The input nodes of a run's minibatches, batch by batch, drawn side by side.
+//! Input nodes of a run's minibatches, drawn in parallel and visited in order.
 
 use std::{cell::RefCell, collections::BTreeMap};
 
@@ -11,35 +11,35 @@ use rayon::prelude::*;
 
 use crate::stage::Loader;
 
-/// Draws as many batches at once as there are threads, and shows them in their order.
-pub struct InOrder<'l, 'a> {
+/// Draws one batch per thread in parallel, and visits the batches in their order.
+pub struct OrderedVisits<'l, 'a> {
     loader: &'l Loader<'a>,
     watch: &'l dyn Progress,
     slots: RefCell<Vec<(Workspace, MiniBatch)>>,
 }
 
-impl<'l, 'a> InOrder<'l, 'a> {
-    /// What `loader` draws, as long as `watch` does not end it.
+impl<'l, 'a> OrderedVisits<'l, 'a> {
+    /// Visits the batches of `loader`, unless `watch` stops the work.
     pub fn new(loader: &'l Loader<'a>, watch: &'l dyn Progress) -> Self {
         Self { loader, watch, slots: RefCell::default() }
     }
 }
 
-impl Visits for InOrder<'_, '_> {
+impl Visits for OrderedVisits<'_, '_> {
     fn visit(&self, epoch: u64, see: &mut dyn FnMut(&[NodeId])) -> Result<()> {
         let (loader, mut slots) = (self.loader, self.slots.borrow_mut());
         let mut order = Vec::new();
         loader.order(epoch, &mut order);
         let batches = loader.num_batches();
-        let ahead = (rayon::current_num_threads() as u64).min(batches).max(1) as usize;
-        slots.resize_with(ahead, || (Workspace::new(loader.graph.num_nodes()), MiniBatch::default()));
+        let parallel = (rayon::current_num_threads() as u64).min(batches).max(1) as usize;
+        slots.resize_with(parallel, || (Workspace::new(loader.graph.num_nodes()), MiniBatch::default()));
         let mut next = 0;
         while next < batches {
             self.watch.check()?;
-            let group = &mut slots[..ahead.min((batches - next) as usize)];
-            let alone = group.len() < rayon::current_num_threads();
+            let group = &mut slots[..parallel.min((batches - next) as usize)];
+            let has_idle_threads = group.len() < rayon::current_num_threads();
             group.par_iter_mut().enumerate().try_for_each(|(i, (workspace, batch))| {
-                workspace.set_parallel(alone);
+                workspace.set_parallel(has_idle_threads);
                 let seeds = loader.pick(&order, next + i as u64, std::mem::take(batch).recycle());
                 let drawn = loader.sample(epoch, workspace, seeds);
                 *batch = drawn.map_err(|e| graphmill_core::Error::invalid(e.to_string()))?.into();
@@ -56,29 +56,29 @@ impl Visits for InOrder<'_, '_> {
     }
 }
 
-/// Keeps what epochs came to (`4 V` bytes each), for several metrics that count the same ones.
-pub(super) struct Remembered<'v> {
+/// Stores the footprints of epochs (`4 V` bytes each), for several metrics of the same epochs.
+pub(super) struct CachedFootprints<'v> {
     visits: &'v dyn Visits,
-    seen: RefCell<BTreeMap<u64, Footprint>>,
+    known: RefCell<BTreeMap<u64, Footprint>>,
 }
 
-impl<'v> Remembered<'v> {
+impl<'v> CachedFootprints<'v> {
     pub(super) fn new(visits: &'v dyn Visits) -> Self {
-        Self { visits, seen: RefCell::default() }
+        Self { visits, known: RefCell::default() }
     }
 }
 
-impl Visits for Remembered<'_> {
+impl Visits for CachedFootprints<'_> {
     fn visit(&self, epoch: u64, see: &mut dyn FnMut(&[NodeId])) -> Result<()> {
         self.visits.visit(epoch, see)
     }
 
     fn footprint(&self, epoch: u64, num_nodes: usize) -> Result<Footprint> {
-        if let Some(seen) = self.seen.borrow().get(&epoch) {
-            return Ok(seen.clone());
+        if let Some(known) = self.known.borrow().get(&epoch) {
+            return Ok(known.clone());
         }
         let found = self.visits.footprint(epoch, num_nodes)?;
-        self.seen.borrow_mut().insert(epoch, found.clone());
+        self.known.borrow_mut().insert(epoch, found.clone());
         Ok(found)
     }
 }

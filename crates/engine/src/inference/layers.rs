@@ -1,5 +1,5 @@
-//! The layers of inference: rows of all nodes that are needed, chunk by chunk, from memory or as
-//! they are read.
+//! Layers of inference: rows of all needed nodes, computed in chunks from rows in memory or from
+//! streamed rows.
 
 use graphmill_core::{Block, Graph, NodeId, block::Aggregation, progress::Progress};
 use graphmill_loader::{
@@ -26,34 +26,34 @@ use crate::Result;
 pub(crate) struct Layer<'l> {
     pub(crate) model: &'l Model,
     pub(crate) pass: &'l Pass<'l>,
-    /// Its number, from the bottom.
+    /// Index of the layer, from the bottom.
     pub(crate) index: usize,
     pub(crate) order: ProductOrder,
 }
 
-/// The layers over one graph; their tables are reused from call to call.
+/// Layers on one graph, with buffers that are reused between calls.
 pub(crate) struct Layers<'a> {
     pub(crate) graph: &'a Graph,
     symmetric: Option<&'a SymmetricWeights>,
     pub(crate) backend: &'a dyn Backend,
     pub(super) chunk: usize,
-    pub(super) exact: InferenceNeighbors,
+    pub(super) neighbors: InferenceNeighbors,
     pub(super) watch: &'a dyn Progress,
     scratch: HopScratch,
     block: Block,
     pub(super) acts: Activations,
-    /// Rows that go into the next layer.
+    /// Input rows of the next layer.
     pub(super) input: Matrix,
-    /// Rows that the last layer made.
+    /// Output rows of the last layer.
     pub(crate) output: Matrix,
     transformed: Vec<Matrix>,
     pub(super) gathered: Gathered,
-    read: Read,
+    stream: StreamBuffers,
 }
 
-/// A chunk of rows that are not in memory.
+/// Buffers of one chunk of streamed rows.
 #[derive(Default)]
-struct Read {
+struct StreamBuffers {
     rows: Matrix,
     transformed: Vec<Matrix>,
     nodes: Vec<NodeId>,
@@ -74,7 +74,7 @@ impl<'a> Layers<'a> {
             symmetric,
             backend,
             chunk: chunk.max(1),
-            exact: InferenceNeighbors::default(),
+            neighbors: InferenceNeighbors::default(),
             watch,
             scratch: HopScratch::default(),
             block: Block::default(),
@@ -83,14 +83,14 @@ impl<'a> Layers<'a> {
             output: Matrix::default(),
             transformed: Vec::new(),
             gathered: Gathered::default(),
-            read: Read::default(),
+            stream: StreamBuffers::default(),
         }
     }
 
-    /// A layer of the rows of `self.input`, one for each of `sources`, to `self.output`.
+    /// Computes a layer from `self.input`, which has a row for each of `sources`, to `self.output`.
     ///
     /// # Errors
-    /// The watcher ends the work.
+    /// The watcher stops the work.
     pub(super) fn upper_layer(
         &mut self,
         layer: &Layer,
@@ -103,22 +103,22 @@ impl<'a> Layers<'a> {
         made
     }
 
-    /// A layer of rows in memory, to `self.output`: a row of `x` for each of `places`, or for each
-    /// node.
+    /// Computes a layer from rows in memory to `self.output`. `x` has a row for each of `sources`,
+    /// or for each node if `sources` is `None`.
     ///
     /// # Errors
-    /// The watcher ends the work.
+    /// The watcher stops the work.
     pub(super) fn memory_layer(
         &mut self,
         layer: &Layer,
         x: &Matrix,
-        places: Option<&NodeSet>,
+        sources: Option<&NodeSet>,
         destinations: &NodeSet,
     ) -> Result<()> {
         let Layer { model, pass, index: l, order } = *layer;
         if order == ProductOrder::TransformFirst {
             let Self { transformed, gathered, .. } = self;
-            fit(transformed, x.num_rows(), model.transformed_dims(l));
+            resize_tables(transformed, x.num_rows(), model.transformed_dims(l));
             for start in (0..x.num_rows()).step_by(self.chunk) {
                 self.watch.check()?;
                 let run = start..start.saturating_add(self.chunk).min(x.num_rows());
@@ -135,13 +135,14 @@ impl<'a> Layers<'a> {
             let ids = &rest[..chunk_len(self.graph, rest, self.chunk)];
             let block = &mut self.block;
             let mut dst_ids = block.dst_ids.take().unwrap_or_default();
-            let neighbors = Neighbors { graph: self.graph, symmetric: self.symmetric, exact: &self.exact };
+            let neighbors =
+                Neighbors { graph: self.graph, symmetric: self.symmetric, selection: &self.neighbors };
             neighbors.fill(model.num_layers() - 1 - l, ids, model.aggregation(), &mut self.scratch, block);
             dst_ids.clear();
             dst_ids.extend_from_slice(ids);
-            if let Some(places) = places {
-                places.number(&mut block.indices);
-                places.number(&mut dst_ids);
+            if let Some(sources) = sources {
+                sources.number(&mut block.indices);
+                sources.number(&mut dst_ids);
             }
             (block.num_dst, block.num_src, block.dst_ids) = (ids.len(), x.num_rows(), Some(dst_ids));
             let out = self.output.rows_mut(at..at + ids.len());
@@ -152,9 +153,14 @@ impl<'a> Layers<'a> {
         Ok(())
     }
 
-    /// A layer of rows that are read, from `sources` to `self.output`. Each row is read once and
-    /// transformed; where the layer reads the destinations' own rows too, those are read once more;
-    /// where it can only aggregate first, rows are read once for every chunk that needs them.
+    /// Computes a layer from streamed rows of `sources` to `self.output`.
+    ///
+    /// Each row is read once and transformed. If the layer also uses the destinations' own rows,
+    /// they are read once more. If the layer can only aggregate first, rows are read once per chunk
+    /// that uses them.
+    ///
+    /// # Errors
+    /// Rows cannot be read, or the watcher stops the work.
     pub(crate) fn streamed_layer(
         &mut self,
         feature: &dyn Feature,
@@ -163,11 +169,11 @@ impl<'a> Layers<'a> {
         destinations: &NodeSet,
     ) -> Result<()> {
         let Layer { model, pass, index: l, order } = *layer;
-        let Self { graph, symmetric, backend, chunk, exact, watch, transformed, read, output, .. } = self;
-        let Read { rows, transformed: of_chunk, nodes, others, relabel } = read;
+        let Self { graph, symmetric, backend, chunk, watch, transformed, stream, output, .. } = self;
+        let StreamBuffers { rows, transformed: of_chunk, nodes, others, relabel } = stream;
         let transforms = order == ProductOrder::TransformFirst;
         if transforms {
-            fit(transformed, sources.len(), model.transformed_dims(l));
+            resize_tables(transformed, sources.len(), model.transformed_dims(l));
             for (i, ids) in sources.ids().chunks(*chunk).enumerate() {
                 watch.check()?;
                 feature.gather(ids, rows)?;
@@ -176,7 +182,7 @@ impl<'a> Layers<'a> {
             of_chunk.resize_with(transformed.len(), Matrix::default);
         }
         let relabel = relabel.get_or_insert_with(|| Relabel::new(graph.num_nodes()));
-        let neighbors = Neighbors { graph, symmetric: *symmetric, exact };
+        let neighbors = Neighbors { graph, symmetric: *symmetric, selection: &self.neighbors };
         output.resize(destinations.len(), model.layer_out_dim(l));
         let mut at = 0;
         while at < destinations.len() {
@@ -212,7 +218,7 @@ impl<'a> Layers<'a> {
         Ok(())
     }
 
-    /// The scores of rows of `self.output`, through the head where there is one.
+    /// Scores of the given `rows` of `self.output`, through the head if the model has one.
     pub(crate) fn head(&mut self, model: &Model, pass: &Pass, rows: &[u32]) -> Matrix {
         let (mut gathered, mut out) = (Matrix::default(), Matrix::default());
         gather_rows(self.backend, self.output.view(), rows, &mut gathered);
@@ -223,7 +229,7 @@ impl<'a> Layers<'a> {
         out
     }
 
-    /// The scores of rows, through the model's head.
+    /// Scores of `rows` through the model's head.
     pub(super) fn head_rows(&mut self, model: &Model, pass: &Pass, rows: View, out: &mut Matrix) {
         let count = rows.num_rows();
         out.resize(count, model.classes());
@@ -233,7 +239,7 @@ impl<'a> Layers<'a> {
         }
     }
 
-    /// Marks the nodes that those of `destinations` hear from in hop `hop`.
+    /// Marks the neighbours of `destinations` in hop `hop`.
     pub(crate) fn mark_neighbors(
         &mut self,
         destinations: &NodeSet,
@@ -241,9 +247,9 @@ impl<'a> Layers<'a> {
         aggregation: Aggregation,
         marks: &Marks,
     ) {
-        if self.exact.reaches_further() {
+        if self.neighbors.reaches_further() {
             for ids in destinations.ids().chunks(self.chunk) {
-                self.exact
+                self.neighbors
                     .rows(self.graph, hop, ids, aggregation, &mut self.scratch, &mut self.block)
                     .expect("a chunk's draws fit a block");
                 self.block.indices.iter().for_each(|&u| marks.mark(u));
@@ -254,8 +260,9 @@ impl<'a> Layers<'a> {
         }
     }
 
-    /// `needed[l]`: the nodes whose rows going into graph layer `l` (out of layer `l - 1`) matter.
-    /// `hops`: how many layers the whole model has.
+    /// Needed nodes of each layer: `needed[l]` are the nodes whose input rows of graph layer `l`
+    /// (output rows of layer `l - 1`) affect the result. `hops` is the number of layers of the
+    /// model.
     pub(super) fn needed(
         &mut self,
         wanted: &[NodeId],
@@ -278,8 +285,8 @@ impl<'a> Layers<'a> {
     }
 }
 
-/// One table per width, `rows` rows each.
-fn fit(tables: &mut Vec<Matrix>, rows: usize, dims: &[usize]) {
+/// Resizes `tables` to one per width in `dims`, of `rows` rows each.
+fn resize_tables(tables: &mut Vec<Matrix>, rows: usize, dims: &[usize]) {
     tables.resize_with(dims.len(), Matrix::default);
     for (table, &dim) in tables.iter_mut().zip(dims) {
         table.resize(rows, dim);

@@ -1,18 +1,29 @@
-//! Layer-wise full-neighbour inference: every layer for all the nodes it is needed for, in chunks.
+//! Layer-wise full-neighbour inference.
 //!
-//! A sampled forward pass answers for a sample; evaluation wants the exact answer, and computing it
-//! seed by seed would visit most of the graph again and again. Layer by layer every node's row is
-//! computed once per layer: O(L (E + V)) row operations instead of O(B k^L).
+//! # Algorithm
 //!
-//! A layer is computed only for the nodes that the layers above it need, and has rows only for
-//! them. Memory: the rows of one layer going in and of one coming out (`N x H` each for the N nodes
-//! needed, all V where most are wanted; twice where rows are transformed before they are
-//! aggregated), plus one chunk. A chunk is bounded by edges as well as by nodes: hubs make it
-//! shorter.
+//! A sampled forward pass estimates a node's row, but evaluation needs the exact one, and computing
+//! it seed by seed would visit most of the graph repeatedly. Inference computes layer by layer, in
+//! chunks of nodes. A layer is computed only for the nodes that the layers above it need.
 //!
-//! Feature rows that are not in memory ([`Source::Feature`]) are never held but a chunk at a time:
-//! the first layer transforms each as it is read, in the order of the nodes, so that a file is read
-//! from its beginning to its end and not once for every neighbour.
+//! If feature rows are not in memory ([`Source::Feature`]), the first layer transforms them while
+//! reading them once in the order of the nodes. A file is therefore read sequentially, and not once
+//! per neighbour.
+//!
+//! # Source
+//!
+//! Hamilton, Ying and Leskovec, *Inductive Representation Learning on Large Graphs*, NeurIPS 2017,
+//! algorithm 1 (all nodes, layer by layer).
+//!
+//! # Cost
+//!
+//! O(L (E + V)) row operations, instead of O(B k^L) seed by seed.
+//!
+//! # Memory
+//!
+//! Input and output rows of one layer (`N x H` each for the N needed nodes, all V if most are
+//! needed; twice as much if rows are transformed before aggregation), plus one chunk. Chunks are
+//! bounded by nodes and by edges, so hubs make them shorter. Streamed feature rows take one chunk.
 
 mod gathered;
 mod layers;
@@ -33,7 +44,7 @@ use graphmill_nn::{Backend, Matrix, Pass, ProductOrder, backend::ops::Gather, mo
 
 use crate::Result;
 pub(crate) use layers::{Layer, Layers};
-pub(crate) use nodes::{Marks, NodeSet, some};
+pub(crate) use nodes::{Marks, NodeSet, fixed_sample};
 pub(crate) use rows::RowSource;
 pub(crate) use score::score;
 pub use source::Source;
@@ -42,22 +53,22 @@ pub(crate) use streamed::StreamedRows;
 /// The rows that inference returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// The classes' scores before softmax or sigmoid.
+    /// Scores of the classes before softmax or sigmoid.
     Logits,
-    /// The last hidden rows: what the last linear map reads. With a classifier head those are the
+    /// Last hidden rows, the input of the last linear map. With a classifier head, they are the
     /// rows of the last graph layer, otherwise the rows that the last graph layer aggregates (the
-    /// features, for one layer).
+    /// features if the model has one layer).
     Embeddings,
 }
 
-/// Full-neighbour inference over one graph; its tables are reused from call to call.
+/// Full-neighbour inference on one graph. Reuses its buffers between calls.
 pub struct Inference<'a> {
     source: Box<dyn RowSource + 'a>,
     pub(crate) layers: Layers<'a>,
 }
 
 impl<'a> Inference<'a> {
-    /// Over `graph` with features of `V x F`, `chunk` nodes at a time.
+    /// Inference on `graph` with features of `V x F`, in chunks of at most `chunk` nodes.
     pub fn new(
         graph: &'a Graph,
         features: impl Into<Source<'a>>,
@@ -69,26 +80,28 @@ impl<'a> Inference<'a> {
         Self { source: features.into().rows(), layers }
     }
 
-    /// Takes neighbours as `exact` says; otherwise all of them, each the same.
+    /// Selects and weights neighbours by `neighbors`. The default is all neighbours with equal
+    /// weights.
     #[must_use]
-    pub fn taking(mut self, exact: InferenceNeighbors) -> Self {
-        self.layers.exact = exact;
+    pub fn with_neighbors(mut self, neighbors: InferenceNeighbors) -> Self {
+        self.layers.neighbors = neighbors;
         self
     }
 
-    /// Ends early where `watch` says so.
+    /// Stops with an error when `watch` asks for it.
     #[must_use]
     pub fn watched(mut self, watch: &'a dyn Progress) -> Self {
         self.layers.watch = watch;
         self
     }
 
-    /// The rows of `wanted` (each below `V`), one per entry and in its order, written to `out`: the
-    /// same bits wherever equal features are, as long as the first layer multiplies before it
-    /// aggregates. It always does where they are read.
+    /// Writes the rows of `wanted` (each below `V`) to `out`, one per entry in its order.
+    ///
+    /// Rows from memory and streamed rows give the same bits if the first layer multiplies before
+    /// it aggregates, as it always does with streamed rows.
     ///
     /// # Errors
-    /// Features cannot be read; the watcher ends the work.
+    /// Features cannot be read, or the watcher stops the work.
     pub fn run(&mut self, model: &Model, wanted: &[NodeId], output: Output, out: &mut Matrix) -> Result<()> {
         let Self { source, layers } = self;
         let pass = Pass { backend: layers.backend, training: false, key: 0 };
@@ -100,7 +113,7 @@ impl<'a> Inference<'a> {
         let mut orders = model.inference_orders(nodes, layers.graph.num_edges());
         source.choose(model, &mut orders);
         let mut needed = layers.needed(wanted, count, model.num_layers(), model.aggregation());
-        // where the first layer aggregates rows of the feature table, it reads them in place
+        // if the first layer aggregates rows of the feature table, it reads them in place
         let in_place =
             !model.has_input_layer() && orders[..count].first() != Some(&ProductOrder::TransformFirst);
         if !in_place && 2 * needed[0].len() > nodes {

@@ -1,4 +1,4 @@
-//! Neighbours of the nodes of a chunk, and the size of chunks.
+//! Neighbours of the nodes of a chunk, and the length of chunks.
 
 use graphmill_core::{Block, Graph, NodeId, block::Aggregation};
 use graphmill_loader::{
@@ -6,19 +6,19 @@ use graphmill_loader::{
     weights::SymmetricWeights,
 };
 
-/// Edges of a chunk for each node that it may have: more than the mean degree of most graphs, so
-/// that only hubs make chunks shorter.
+/// Maximum edges of a chunk, per node of its maximum length. Above the mean degree of most graphs,
+/// so only hubs make chunks shorter.
 const EDGES_PER_NODE: u64 = 256;
 
-/// The neighbours that rows are made of.
+/// Neighbours that inference aggregates, with their weights.
 pub(super) struct Neighbors<'n> {
     pub(super) graph: &'n Graph,
     pub(super) symmetric: Option<&'n SymmetricWeights>,
-    pub(super) exact: &'n InferenceNeighbors,
+    pub(super) selection: &'n InferenceNeighbors,
 }
 
 impl Neighbors<'_> {
-    /// Makes `block` the neighbours of `ids` in hop `hop`, by their global numbers.
+    /// Fills `block` with the neighbours of `ids` in hop `hop`, by global id.
     pub(super) fn fill(
         &self,
         hop: usize,
@@ -28,23 +28,23 @@ impl Neighbors<'_> {
         block: &mut Block,
     ) {
         block.clear();
-        self.exact
+        self.selection
             .rows(self.graph, hop, ids, by, scratch, block)
-            .expect("a chunk's edges fit a block, but for a node with 2^32 in-neighbours");
+            .expect("a chunk's edges fit a block, unless a node has 2^32 in-neighbours");
         if let Some(symmetric) = self.symmetric {
             symmetric.fill(self.graph, ids, block);
         }
     }
 }
 
-/// How many of `ids` (at least one) make the next chunk: at most `chunk`, and no more than their
-/// edges allow; at least one.
+/// Number of the first `ids` that form the next chunk: at most `chunk`, bounded by their edges, and
+/// at least one. `ids` must not be empty.
 pub(super) fn chunk_len(graph: &Graph, ids: &[NodeId], chunk: usize) -> usize {
-    let most = (chunk as u64).saturating_mul(EDGES_PER_NODE).min(u64::from(u32::MAX));
+    let max_edges = (chunk as u64).saturating_mul(EDGES_PER_NODE).min(u64::from(u32::MAX));
     let mut edges = 0;
     let fits = |v: &&NodeId| {
         edges += graph.in_degree(**v) as u64;
-        edges <= most
+        edges <= max_edges
     };
     ids.iter().take(chunk).take_while(fits).count().max(1)
 }

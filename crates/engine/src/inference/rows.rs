@@ -1,4 +1,4 @@
-//! The interface between inference and the rows that it starts from.
+//! Interface between inference and its input rows.
 
 use graphmill_core::NodeId;
 use graphmill_nn::{Backend, Matrix, Pass, ProductOrder, View, model::Model};
@@ -10,15 +10,15 @@ use super::{
 };
 use crate::Result;
 
-/// Rows of features, wherever they are.
+/// Feature rows in memory or streamed.
 pub(crate) trait RowSource {
-    /// Makes the orders of the layers' products those that these rows can be read by.
+    /// Adapts the product orders of the layers to the access that these rows support.
     fn choose(&self, model: &Model, orders: &mut [ProductOrder]);
 
-    /// The rows of ascending `ids`, at least one, to be multiplied.
+    /// Rows of the ascending, non-empty `ids`, as input of a product.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The rows cannot be read.
     fn chunk<'r>(
         &'r self,
         backend: &dyn Backend,
@@ -26,10 +26,10 @@ pub(crate) trait RowSource {
         gathered: &'r mut Gathered,
     ) -> Result<View<'r>>;
 
-    /// The input layer's rows of `nodes`, written to `out`.
+    /// Computes the input layer's rows of `nodes` to `out`.
     ///
     /// # Errors
-    /// They cannot be read, or the watcher ends the work.
+    /// The rows cannot be read, or the watcher stops the work.
     fn input_rows(
         &self,
         layers: &mut Layers,
@@ -48,14 +48,14 @@ pub(crate) trait RowSource {
         Ok(())
     }
 
-    /// Gathers the rows of the nodes that the first layer needs into `out`, if they are few and it
-    /// does not read them in place; returns whether it did.
+    /// Gathers the rows that the first layer needs into `out`, if they are few and the layer does
+    /// not read them in place. Returns true if it gathered them.
     fn gather_few(&self, backend: &dyn Backend, in_place: bool, needed: &NodeSet, out: &mut Matrix) -> bool;
 
-    /// The first layer, to the output of `layers`.
+    /// Computes the first layer to the output of `layers`.
     ///
     /// # Errors
-    /// Rows cannot be read, or the watcher ends the work.
+    /// Rows cannot be read, or the watcher stops the work.
     fn first_layer(
         &self,
         layers: &mut Layers,
@@ -64,9 +64,9 @@ pub(crate) trait RowSource {
         destinations: &NodeSet,
     ) -> Result<()>;
 
-    /// The rows of `ids`, in any order.
+    /// Reads the rows of `ids`, which may be in any order, into `out`.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The rows cannot be read.
     fn read(&self, backend: &dyn Backend, ids: &[NodeId], out: &mut Matrix) -> Result<()>;
 }

@@ -1,4 +1,4 @@
-//! Scores of logits.
+//! Metrics of logits.
 
 use graphmill_core::{Labels, NodeId};
 use graphmill_data::Dataset;
@@ -7,7 +7,7 @@ use graphmill_nn::{
     metric::{Input, Metric, Truth},
 };
 
-/// The score of `nodes`' logits; none where it is not defined.
+/// Value of a metric for the `logits` of `nodes`; `None` if the metric is undefined.
 pub(crate) fn score(metric: Metric, logits: &Matrix, data: &Dataset, nodes: &[NodeId]) -> Option<f64> {
     let truth = match &data.labels {
         Labels::Single { class, .. } => Truth::Single(class),

@@ -1,16 +1,16 @@
-//! The rows of features that inference starts from: a table in memory, or rows that are read.
+//! Feature rows that inference starts from: a table in memory, or streamed rows.
 
 use graphmill_loader::Feature;
 use graphmill_nn::Matrix;
 
 use super::{rows::RowSource, streamed::StreamedRows, table::TableRows};
 
-/// The rows of features (`V x F`).
+/// Feature rows (`V x F`).
 #[derive(Clone, Copy)]
 pub enum Source<'a> {
-    /// All of them are in memory.
+    /// A table of all rows in memory.
     Table(&'a Matrix),
-    /// They are read, wherever they are, and only so many at a time.
+    /// Rows of any tier, read in chunks.
     Feature(&'a dyn Feature),
 }
 
@@ -27,7 +27,7 @@ impl<'a> From<&'a dyn Feature> for Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// The rows as inference reads them.
+    /// Row source of inference.
     pub(super) fn rows(self) -> Box<dyn RowSource + 'a> {
         match self {
             Self::Table(table) => Box::new(TableRows(table)),

@@ -1,4 +1,4 @@
-//! Rows of features that are read as they are needed, a chunk at a time.
+//! Feature rows that inference reads in chunks.
 
 use graphmill_core::NodeId;
 use graphmill_loader::Feature;
@@ -12,12 +12,12 @@ use super::{
 };
 use crate::Result;
 
-/// Rows of any tier: a file, another rank.
+/// Streamed rows of any tier, such as a file or another rank.
 pub(crate) struct StreamedRows<'a>(pub(crate) &'a dyn Feature);
 
 impl RowSource for StreamedRows<'_> {
     fn choose(&self, model: &Model, orders: &mut [ProductOrder]) {
-        // a layer that cannot has its neighbours' rows read chunk by chunk
+        // a layer that cannot start with a product reads its neighbours' rows per chunk
         model.start_with_product(orders);
     }
 

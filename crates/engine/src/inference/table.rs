@@ -1,4 +1,4 @@
-//! Rows of features in memory.
+//! Feature rows in memory.
 
 use graphmill_core::NodeId;
 use graphmill_nn::{
@@ -13,13 +13,16 @@ use super::{
 };
 use crate::Result;
 
-/// A table with a row for each node, dense or sparse.
+/// A dense or sparse table with a row for each node.
 pub(super) struct TableRows<'a>(pub(super) &'a Matrix);
 
 impl RowSource for TableRows<'_> {
     fn choose(&self, model: &Model, orders: &mut [ProductOrder]) {
         if self.0.is_sparse() {
-            assert!(model.start_with_product(orders), "no run with this model keeps features sparse");
+            assert!(
+                model.start_with_product(orders),
+                "sparse features require a model that multiplies first"
+            );
         }
     }
 

@@ -9,7 +9,8 @@ use graphmill_nn::{backend::Cpu, model::ModelConfig};
 
 use super::{neighbors::chunk_len, *};
 
-/// Node 0 hears from 1..nodes, the others from the two before them.
+/// A graph with edges from nodes 1..nodes to node 0, and to each other node from its two
+/// predecessors.
 fn hub(nodes: u32) -> Graph {
     let mut edges: Vec<(u32, u32)> = (1..nodes).map(|u| (u, 0)).collect();
     edges.extend((2..nodes).flat_map(|v| [(v - 1, v), (v - 2, v)]));
@@ -18,7 +19,7 @@ fn hub(nodes: u32) -> Graph {
 }
 
 #[test]
-fn hubs_make_chunks_shorter_and_every_chunk_has_a_node() {
+fn hubs_shorten_chunks_to_at_least_one_node() {
     let graph = hub(1000);
     let ids: Vec<u32> = (0..1000).collect();
     // the hub has 999 in-neighbours: a chunk of two may have 512 edges
@@ -29,13 +30,14 @@ fn hubs_make_chunks_shorter_and_every_chunk_has_a_node() {
     assert_eq!(chunk_len(&graph, &ids, usize::MAX), 1000);
 }
 
-/// Products of few rows and of many round differently.
+/// Returns true if the rows are equal up to rounding, which depends on the number of rows of a
+/// product.
 fn close(a: &[f32], b: &[f32]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-4 * (1.0 + b.abs()))
 }
 
 #[test]
-fn the_embeddings_of_one_layer_are_the_features() {
+fn embeddings_of_a_single_layer_are_the_features() {
     let data = [0.0, 1.5, 0.0, 2.0, 0.0, 0.0];
     let features = Matrix::sparse_table(SparseRows::from_dense(2, &data).unwrap());
     let config = ModelConfig { layers: 1, ..ModelConfig::default() };
@@ -51,7 +53,7 @@ fn the_embeddings_of_one_layer_are_the_features() {
 }
 
 #[test]
-fn any_chunk_and_any_nodes_give_the_same_rows() {
+fn rows_do_not_depend_on_chunk_length_and_requested_nodes() {
     let graph = hub(700);
     let data: Vec<f32> = (0..700 * 6).map(|i| ((i * 37) % 101) as f32 / 50.0 - 1.0).collect();
     let data: Vec<f32> = data.iter().map(|&x| if x < 0.0 { 0.0 } else { x }).collect();
@@ -83,7 +85,7 @@ fn any_chunk_and_any_nodes_give_the_same_rows() {
         for chunk in [1, 2, 100] {
             assert!(close(&run(chunk, &all), &whole), "{} by {chunk}", config.model);
         }
-        // node 0 needs everything, node 699 the few before it, 5 and 0 most of the rest
+        // node 0 needs all nodes, the others only a few predecessors
         for wanted in [&[699, 650, 699][..], &[699, 5], &[0]] {
             let rows: Vec<f32> = wanted.iter().flat_map(|&v| whole[v as usize * 3..][..3].to_vec()).collect();
             assert!(close(&run(100, wanted), &rows), "{} of {wanted:?}", config.model);
@@ -91,11 +93,11 @@ fn any_chunk_and_any_nodes_give_the_same_rows() {
     }
 }
 
-/// Rows in memory that count how often they are read, and fail once they have been read too often.
+/// Rows in memory that count their reads, and fail after `max` reads of a row.
 struct Counted {
     rows: Host,
     reads: Vec<AtomicUsize>,
-    most: usize,
+    max: usize,
 }
 
 impl Feature for Counted {
@@ -109,8 +111,8 @@ impl Feature for Counted {
 
     fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> graphmill_core::Result<Traffic> {
         for &v in ids {
-            if self.reads[v as usize].fetch_add(1, Relaxed) >= self.most {
-                return Err(graphmill_core::Error::invalid(format!("row {v} is worn out")));
+            if self.reads[v as usize].fetch_add(1, Relaxed) >= self.max {
+                return Err(graphmill_core::Error::invalid(format!("row {v} was read too often")));
             }
         }
         self.rows.read_to(ids, places, out)
@@ -126,7 +128,7 @@ impl Feature for Counted {
 }
 
 #[test]
-fn rows_that_are_read_give_the_bits_of_those_in_memory_and_are_read_once_or_twice() {
+fn streamed_rows_give_the_bits_of_rows_in_memory_and_are_read_at_most_twice() {
     let graph = hub(700);
     let data: Vec<f32> = (0..700 * 6).map(|i| ((i * 37) % 101) as f32 / 50.0 - 1.0).collect();
     let table = Matrix::from_slice(700, 6, &data);
@@ -134,8 +136,7 @@ fn rows_that_are_read_give_the_bits_of_those_in_memory_and_are_read_once_or_twic
     let symmetric = SymmetricWeights::new(&graph);
     let backend = Cpu::default();
     let all: Vec<NodeId> = (0..700).collect();
-    // hidden widths for which rows in memory are transformed first, and for which they are
-    // aggregated first
+    // hidden widths for which rows in memory are transformed first or aggregated first
     for (model, hidden, input_layer, residual) in [
         ("sage", 2, false, "none"),
         ("sage", 16, false, "none"),
@@ -166,22 +167,22 @@ fn rows_that_are_read_give_the_bits_of_those_in_memory_and_are_read_once_or_twic
         for chunk in [1, 100, 1000] {
             for wanted in [&all[..], &[699, 650, 699], &[3, 0]] {
                 let reads = all.iter().map(|_| AtomicUsize::new(0)).collect();
-                let counted = Counted { rows: rows.clone(), reads, most: 2 };
+                let counted = Counted { rows: rows.clone(), reads, max: 2 };
                 let out = run(Source::Feature(&counted), wanted, chunk).unwrap();
                 let expected = run(Source::Table(&table), wanted, chunk).unwrap();
                 if input_layer || orders[0] == ProductOrder::TransformFirst {
                     assert_eq!(out, expected, "{name} by {chunk}");
                 }
                 assert!(close(&out, &expected), "{name} by {chunk}");
-                let most = counted.reads.iter().map(|reads| reads.load(Relaxed)).max().unwrap();
+                let max_reads = counted.reads.iter().map(|reads| reads.load(Relaxed)).max().unwrap();
                 let own = !input_layer && model.combines_own_rows(0);
-                assert_eq!(most, if own { 2 } else { 1 }, "{name} by {chunk}");
-                let worn = Counted { most: 0, ..counted };
+                assert_eq!(max_reads, if own { 2 } else { 1 }, "{name} by {chunk}");
+                let failing = Counted { max: 0, ..counted };
                 assert!(
-                    run(Source::Feature(&worn), wanted, chunk)
+                    run(Source::Feature(&failing), wanted, chunk)
                         .unwrap_err()
                         .to_string()
-                        .contains("is worn out")
+                        .contains("was read too often")
                 );
             }
         }

@@ -1,11 +1,11 @@
-//! Cores: which there are, and pools of threads that stay on some of them.
+//! Processor cores, and thread pools that are pinned to some of them.
 
 use graphmill_core::Error as GraphError;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::{Error, Result};
 
-/// The cores that this process may use, by number; empty where the system does not tell.
+/// Numbers of the cores that this process may use; empty if the system does not report them.
 pub fn available() -> Vec<usize> {
     #[cfg(target_os = "linux")]
     if let Ok(set) = rustix::thread::sched_getaffinity(None) {
@@ -14,24 +14,23 @@ pub fn available() -> Vec<usize> {
     Vec::new()
 }
 
-/// Keeps this thread on those cores, where there are any and the system can.
+/// Pins this thread to `cores`, if the list is not empty and the system supports it.
 fn pin(cores: &[usize]) {
     #[cfg(target_os = "linux")]
     if !cores.is_empty() {
         let mut set = rustix::thread::CpuSet::new();
         cores.iter().for_each(|&core| set.set(core));
-        // a container may forbid it: the thread is then where the system puts it, which costs time
-        // and nothing else
+        // a container may forbid it; an unpinned thread only costs time
         let _ = rustix::thread::sched_setaffinity(None, &set);
     }
     #[cfg(not(target_os = "linux"))]
     let _ = cores;
 }
 
-/// A pool of so many threads, on those cores if any are named.
+/// A pool of `threads` threads, pinned to `cores` unless the list is empty.
 ///
 /// # Errors
-/// The system refuses the threads.
+/// The system cannot start the threads.
 pub fn pool(name: &str, threads: usize, cores: &[usize]) -> Result<ThreadPool> {
     let (name, cores) = (name.to_string(), cores.to_vec());
     ThreadPoolBuilder::new()
@@ -45,7 +44,7 @@ pub fn pool(name: &str, threads: usize, cores: &[usize]) -> Result<ThreadPool> {
         })
 }
 
-/// Seconds of processor time that this process has used, all threads together.
+/// Processor time of this process in seconds, summed over its threads; 0 if unsupported.
 pub fn busy_seconds() -> f64 {
     #[cfg(unix)]
     {
@@ -61,12 +60,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pool_stays_on_its_cores() {
+    fn pool_threads_are_pinned_to_their_cores() {
         let all = available();
         let one = &all[..all.len().min(1)];
         let seen = pool("test", 2, one).unwrap().install(available);
         assert_eq!(seen, one);
-        assert_eq!(available(), all, "this thread is where it was");
+        assert_eq!(available(), all, "the affinity of this thread is unchanged");
         let before = busy_seconds();
         let mut x = 0_u64;
         while busy_seconds() <= before {

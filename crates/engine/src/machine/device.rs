@@ -1,9 +1,9 @@
-//! Devices that are made up: a memory of their own, threads of their own, and a link to the host.
-//! An NVIDIA device has one too: the threads that give it work.
+//! Simulated devices, each with its own memory budget, threads and link to the host. An NVIDIA
+//! device has a [`Device`], too: the threads that launch its work.
 //!
-//! They compute on the processor's cores, so that whatever several devices do can be tried, and
-//! counted, on any machine. Memory is accounted for, not set apart: what would be put on a device
-//! is held against its budget, and what does not fit is refused as a real device would.
+//! Simulated devices compute on the processor's cores, so strategies for several devices run, and
+//! their traffic is counted, on any machine. Memory is accounted for but not allocated separately:
+//! an allocation is charged against the device's budget, and refused if it exceeds the budget.
 
 use std::sync::{
     Arc,
@@ -15,23 +15,24 @@ use rayon::ThreadPool;
 
 use crate::{Error, Result, cores};
 
-/// A device.
+/// A simulated or an NVIDIA device.
 pub struct Device {
     name: String,
-    /// Bytes; 0 for no limit.
+    /// Memory in bytes; 0 for no limit.
     budget: u64,
+    /// Reserved bytes.
     held: AtomicU64,
-    /// The cores its threads stay on; none where they are anywhere.
+    /// Cores of the device's threads; empty if they are not pinned.
     cores: Vec<usize>,
-    /// The link to the host.
+    /// Link to the host.
     pub link: Arc<Link>,
-    /// Its threads.
+    /// Threads of the device.
     pub pool: Arc<ThreadPool>,
-    /// The NVIDIA device that it is, among those of the run.
+    /// Index among the run's NVIDIA devices, if it is one.
     pub(crate) gpu: Option<usize>,
 }
 
-/// Bytes of a device's memory, given back when this is dropped.
+/// Reservation of a device's memory, released on drop.
 pub struct MemoryReservation {
     device: Arc<Device>,
     bytes: u64,
@@ -44,17 +45,17 @@ impl Drop for MemoryReservation {
 }
 
 impl Device {
-    /// `count` devices with `budget` bytes each (0 for no limit). The cores of this machine are
-    /// dealt among them; where there are fewer cores than devices they share.
+    /// `count` simulated devices with `budget` bytes each (0 for no limit). The cores of this
+    /// machine are divided among them; if there are fewer cores than devices, devices share cores.
     ///
     /// # Errors
-    /// The system refuses the threads.
+    /// The system cannot start the threads.
     pub fn several(kind: &str, count: usize, budget: u64, link: LinkOptions) -> Result<Vec<Arc<Self>>> {
         let names: Vec<String> = (0..count).map(|i| format!("{kind}:{i}")).collect();
         Self::named(&names, false, budget, link)
     }
 
-    /// The NVIDIA devices of a run, whose memory is counted by their driver.
+    /// The NVIDIA devices of a run. Their driver accounts for their memory.
     ///
     /// # Errors
     /// As [`Device::several`].
@@ -79,29 +80,30 @@ impl Device {
         (0..count).map(device).collect()
     }
 
-    /// As many threads more, on the same cores: for what waits while the others compute.
+    /// A second pool of the same size on the same cores, for work that overlaps with that of
+    /// [`Device::pool`].
     ///
     /// # Errors
-    /// The system refuses the threads.
+    /// The system cannot start the threads.
     pub fn pool_beside(&self) -> Result<Arc<ThreadPool>> {
         let name = format!("{} beside", self.name);
         cores::pool(&name, self.pool.current_num_threads(), &self.cores).map(Arc::new)
     }
 
-    /// Its name: `virtual:0`.
+    /// Name of the device, such as `virtual:0`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Bytes that are free; `None` where there is no limit.
+    /// Free bytes; `None` if the memory is unlimited.
     pub fn free(&self) -> Option<u64> {
         (self.budget > 0).then(|| self.budget.saturating_sub(self.held.load(Relaxed)))
     }
 
-    /// Puts so many bytes on the device.
+    /// Reserves `bytes` of the device's memory for `what`, which error messages name.
     ///
     /// # Errors
-    /// They do not fit.
+    /// The bytes exceed the free memory.
     pub fn hold(self: &Arc<Self>, what: &str, bytes: u64) -> Result<MemoryReservation> {
         let fits = |held: u64| {
             let all = held.checked_add(bytes)?;
@@ -125,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_refused_beyond_the_budget_and_given_back() {
+    fn reservations_stay_within_the_budget_and_are_released_on_drop() {
         let devices = Device::several("virtual", 3, 100, LinkOptions::default()).unwrap();
         let one = devices[0].hold("the topology", 60).unwrap();
         assert_eq!((devices[0].free(), devices[1].free()), (Some(40), Some(100)));
@@ -137,8 +139,8 @@ mod tests {
         assert!(devices[0].hold("a cache", u64::MAX).is_err());
         drop(one);
         drop(devices[0].hold("a cache", 100).unwrap());
-        let endless = Device::several("virtual", 1, 0, LinkOptions::default()).unwrap();
-        let _held = endless[0].hold("anything", 1 << 40).unwrap();
-        assert_eq!(endless[0].free(), None);
+        let unlimited = Device::several("virtual", 1, 0, LinkOptions::default()).unwrap();
+        let _held = unlimited[0].hold("anything", 1 << 40).unwrap();
+        assert_eq!(unlimited[0].free(), None);
     }
 }

@@ -1,5 +1,4 @@
-//! The machine that a run is on: its cores, simulated and real devices, and a value that threads
-//! wait on.
+//! Machine of a run: processor cores, simulated and NVIDIA devices, and a monitor for threads.
 
 pub mod cores;
 pub mod device;

@@ -1,9 +1,9 @@
-//! A value that threads change in turn and wait on: the only way in which workers communicate.
+//! Monitors: shared values behind a lock. Workers communicate only through monitors.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// A value behind a lock, with threads that wait for it to change. All rules about the value are
-/// plain functions of it, so a model checker can supply its own monitor.
+/// plain functions of it, so a model checker can substitute its own monitor.
 ///
 /// ```
 /// use graphmill_engine::machine::monitor::{Guarded, Monitor};
@@ -16,11 +16,11 @@ use std::sync::{Condvar, Mutex, PoisonError};
 /// });
 /// ```
 pub trait Monitor<S>: Sync {
-    /// Tries `step` whenever the value may have changed, until it returns something. A step that
-    /// returns nothing must not change what other threads wait for.
+    /// Calls `step` whenever the value may have changed, until it returns `Some`. A step that
+    /// returns `None` must not change anything that other threads wait for.
     fn until<R>(&self, step: impl FnMut(&mut S) -> Option<R>) -> R;
 
-    /// Looks at the value.
+    /// Reads the value.
     fn look<R>(&self, look: impl FnOnce(&S) -> R) -> R;
 
     /// Changes the value.
@@ -30,7 +30,7 @@ pub trait Monitor<S>: Sync {
     }
 }
 
-/// A monitor of the standard library's lock and condition.
+/// A monitor of the standard library's mutex and condition variable.
 #[derive(Debug, Default)]
 pub struct Guarded<S> {
     state: Mutex<S>,
@@ -38,12 +38,12 @@ pub struct Guarded<S> {
 }
 
 impl<S> Guarded<S> {
-    /// Around `state`.
+    /// Wraps `state`.
     pub fn new(state: S) -> Self {
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// The value, when all threads are done with it.
+    /// Returns the value, after all threads have finished.
     pub fn into_inner(self) -> S {
         self.state.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
@@ -55,7 +55,7 @@ impl<S: Send> Monitor<S> for Guarded<S> {
     }
 
     fn until<R>(&self, mut step: impl FnMut(&mut S) -> Option<R>) -> R {
-        // steps leave the value whole where they panic: they check before they change
+        // a poisoned lock holds a consistent value, because steps check before they change it
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if let Some(result) = step(&mut state) {

@@ -1,6 +1,6 @@
-//! Layout and number type of the resident feature table, from the options and the stored features.
-//! [`build`](crate::build) makes the table and [`memory`](crate::memory) predicts its size by the
-//! same rules.
+//! Layout and number type of the resident feature table, derived from the options and the stored
+//! features. [`build`](crate::build) allocates the table and [`memory`](crate::memory) predicts its
+//! size by the same rules.
 
 use graphmill_core::{features::FeatureData, matrix::TableType};
 use graphmill_data::Dataset;
@@ -11,18 +11,18 @@ use crate::{
     config::{Arithmetic, FeaturePrecision, Switch},
 };
 
-/// The largest share of values that are not zero at which sparse rows are multiplied as they are.
+/// Maximum fraction of nonzero values at which `--sparse auto` multiplies sparse rows.
 ///
-/// Both costs grow with the rows; that of sparse ones with the stored values too, some 25 times as
-/// much for each. Measured: processor time of an epoch of GCN with dense rows, in that with sparse
-/// ones, full batch and sampled, is 3.8 and 2.8 on Cora (1.3 % of 1,433), 12 and 4.1 on CiteSeer
-/// (0.9 % of 3,703), 6.7 and 3.8 on Coauthor CS (0.9 % of 6,805), and 0.3 and 0.4 on PubMed (10 %
-/// of 500), 0.3 and 0.1 on Amazon ComputeDevices (35 % of 767), where dense rows take the fast
-/// path.
-const SPARSE_SHARE: f64 = 0.04;
+/// Dense products cost time per value, sparse ones per stored value, about 25 times as much for
+/// each. Measured speedup of an epoch of GCN with sparse rows over dense rows, in processor time,
+/// full batch and sampled: 3.8 and 2.8 on Cora (1.3 % of 1,433 columns), 12 and 4.1 on CiteSeer
+/// (0.9 % of 3,703), 6.7 and 3.8 on Coauthor CS (0.9 % of 6,805), 0.3 and 0.4 on PubMed (10 % of
+/// 500), and 0.3 and 0.1 on Amazon Computers (35 % of 767). On the last two, dense rows take the
+/// fast path.
+const MAX_SPARSE_DENSITY: f64 = 0.04;
 
-/// Whether the first layer multiplies feature rows as they are stored, sparse: where they are, and
-/// `--sparse` says so or leaves it to their density.
+/// Returns true if the first layer multiplies sparse feature rows: if the stored rows are sparse,
+/// and `--sparse` is on, or is auto and few values are nonzero.
 pub(crate) fn keeps_sparse(config: &TrainConfig, data: &Dataset) -> bool {
     let FeatureData::Csr(rows) = &data.features.data else { return false };
     match config.sparse {
@@ -32,12 +32,12 @@ pub(crate) fn keeps_sparse(config: &TrainConfig, data: &Dataset) -> bool {
             let values = rows.num_rows() as f64 * rows.num_cols() as f64;
             let wide = matches!(config.feature_precision, FeaturePrecision::Auto | FeaturePrecision::F32)
                 && config.fused != Switch::On;
-            wide && rows.stored() as f64 <= SPARSE_SHARE * values && rows.stored() <= u32::MAX as usize
+            wide && rows.stored() as f64 <= MAX_SPARSE_DENSITY * values && rows.stored() <= u32::MAX as usize
         }
     }
 }
 
-/// The type of the resident feature table's values: as `--feature-precision` says.
+/// Number type of the resident feature table, by `--feature-precision` and `--precision`.
 pub(crate) fn table_type(config: &TrainConfig, data: &Dataset) -> TableType {
     match (config.feature_precision, &data.features.data) {
         (FeaturePrecision::F32, _) => TableType::F32,
@@ -49,7 +49,7 @@ pub(crate) fn table_type(config: &TrainConfig, data: &Dataset) -> TableType {
     }
 }
 
-/// What dense products multiply in.
+/// Precision of dense products.
 pub fn precision(config: &TrainConfig) -> Precision {
     if config.precision == Arithmetic::Bf16 { Precision::Bf16 } else { Precision::F32 }
 }

@@ -1,5 +1,6 @@
-//! What a run needs to hold, against what the machine has: a run that would only end in the system
-//! killing the process is refused, and one whose dataset does not fit twice reads it where it is.
+//! Memory of a run against that of the machine. A run that is certain to exceed the memory is
+//! refused before it starts, and a dataset that does not fit twice is read in place instead of
+//! copied.
 
 mod feature_table;
 
@@ -10,17 +11,17 @@ use crate::{Error, Result, TrainConfig};
 pub use feature_table::precision;
 pub(crate) use feature_table::{keeps_sparse, table_type};
 
-/// Where something is read from.
+/// Memory that topology or features are read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryPlacement {
-    /// A copy in huge pages: random reads miss the TLB less.
+    /// A copy in huge pages, with fewer TLB misses of random reads.
     HugePages,
-    /// The dataset's own memory, for a dataset on disk its map: no copy, and pages that are not
-    /// used give way.
+    /// The dataset's own memory: for a dataset on disk the mapped file, whose unused pages the
+    /// system may evict.
     Mapped,
 }
 
-/// Where topology and features are read from.
+/// Placements of topology and features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryPlacements {
     /// The topology.
@@ -30,29 +31,31 @@ pub struct MemoryPlacements {
 }
 
 impl MemoryPlacements {
-    /// Both alike.
-    pub fn both(residence: MemoryPlacement) -> Self {
-        Self { graph: residence, features: residence }
+    /// The same placement for topology and features.
+    pub fn both(placement: MemoryPlacement) -> Self {
+        Self { graph: placement, features: placement }
     }
 }
 
-/// Huge pages for what fits beside what the run needs anyway, with an eighth of the memory left for
-/// batches and for the pages of the dataset that are still read in place: the topology first, as
-/// sampling is nothing but random reads of it. What is computed does not depend on it.
-pub fn residence(config: &TrainConfig, data: &Dataset) -> MemoryPlacements {
+/// Placements that fit into the free memory of this machine.
+///
+/// Copies in huge pages must fit beside the memory that the run needs in any case. An eighth of the
+/// free memory stays for batches and for pages of the dataset that are read in place. The topology
+/// takes precedence, because sampling reads it at random. Results do not depend on placements.
+pub fn placements(config: &TrainConfig, data: &Dataset) -> MemoryPlacements {
     available().map_or(MemoryPlacements::both(MemoryPlacement::HugePages), |available| {
-        residence_within(0.875 * available as f64, config, data)
+        placements_within(0.875 * available as f64, config, data)
     })
 }
 
-/// [`residence`] where that many bytes may be taken.
-fn residence_within(room: f64, config: &TrainConfig, data: &Dataset) -> MemoryPlacements {
+/// [`placements`] within `budget` bytes.
+fn placements_within(budget: f64, config: &TrainConfig, data: &Dataset) -> MemoryPlacements {
     let (graph, table) = (topology(data), table(config, data));
     let needed = needed(config, data);
     let place = |fits: bool| if fits { MemoryPlacement::HugePages } else { MemoryPlacement::Mapped };
-    let graph_fits = needed + graph <= room;
+    let graph_fits = needed + graph <= budget;
     let taken = if graph_fits { needed + graph } else { needed };
-    MemoryPlacements { graph: place(graph_fits), features: place(graph_fits && taken + table <= room) }
+    MemoryPlacements { graph: place(graph_fits), features: place(graph_fits && taken + table <= budget) }
 }
 
 /// Bytes of a copy of the topology.
@@ -62,7 +65,8 @@ pub fn topology(data: &Dataset) -> f64 {
     (8 * graph.indptr().len() + 4 * graph.num_edges() + 4 * weights) as f64
 }
 
-/// Bytes of a copy of the features that only [`MemoryPlacement::HugePages`] makes.
+/// Bytes of the features' copy under [`MemoryPlacement::HugePages`]; 0 if every placement copies
+/// them.
 fn table(config: &TrainConfig, data: &Dataset) -> f64 {
     if keeps_sparse(config, data) {
         return data.features.bytes() as f64;
@@ -70,31 +74,31 @@ fn table(config: &TrainConfig, data: &Dataset) -> f64 {
     (table_type(config, data).width() * data.features.len()) as f64 - converted(config, data)
 }
 
-/// Refuses what needs more memory than there is, by a lower bound on the need.
+/// Refuses a run whose memory, by a lower bound, exceeds that of the machine.
 ///
 /// # Errors
-/// Wrong usage, naming `--hidden`; or the dataset, where its rows alone do not fit.
+/// Wrong usage, naming `--hidden`; or the dataset, if the feature rows alone do not fit.
 pub(crate) fn check(config: &TrainConfig, data: &Dataset) -> Result<()> {
-    // where the system does not say, refuse at least what no machine has
+    // if the system does not report it, 64 TiB, which no machine has
     let available = available().unwrap_or(1 << 46) as f64;
     let (wide, needed) = (converted(config, data), needed(config, data));
     let gb = |bytes: f64| format!("{:.1} GB", bytes / 1e9);
     if wide > available {
-        let (what, mend) = match data.features.data {
+        let (what, remedy) = match data.features.data {
             FeatureData::Csr(_) => ("as a dense table", "--sparse on"),
             _ => ("in another precision than the stored one", "--feature-precision auto"),
         };
         let (wide, available) = (gb(wide), gb(available));
         let message =
-            format!("its features need {wide} of memory {what}, but {available} are available; use {mend}");
+            format!("its features need {wide} of memory {what}, but {available} are available; use {remedy}");
         return Err(Error::dataset(&data.name, message));
     }
     if needed <= available {
         return Ok(());
     }
     Err(Error::usage(format!(
-        "--hidden {}: with {} layers and {} nodes this needs at least {} of memory, and {} are available; choose a \
-         smaller width, or score fewer nodes with --eval-nodes",
+        "--hidden {}: with {} layers and {} nodes, training needs at least {} of memory, but {} are \
+         available; lower --hidden, or score fewer nodes with --eval-nodes",
         config.hidden,
         config.layers,
         data.num_nodes(),
@@ -103,9 +107,9 @@ pub(crate) fn check(config: &TrainConfig, data: &Dataset) -> Result<()> {
     )))
 }
 
-/// Bytes that a run takes wherever its dataset lies, a lower bound: parameters and gradients, one
-/// layer's hidden rows of all nodes (what full-neighbour inference keeps; of the nodes to be
-/// scored, where those are few), and features converted to another precision.
+/// Lower bound on the bytes of a run under any placement: parameters and gradients, the hidden rows
+/// of one layer that full-neighbour inference stores (of all nodes, or of `--eval-nodes`), and
+/// features converted to another type.
 fn needed(config: &TrainConfig, data: &Dataset) -> f64 {
     let (v, f, c) = (data.num_nodes() as f64, data.features.dim as f64, data.labels.classes() as f64);
     let h = config.hidden as f64;
@@ -143,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_counts_weights_and_rows() {
+    fn memory_bound_counts_weights_and_hidden_rows() {
         let config = TrainConfig { hidden: 100, layers: 3, ..TrainConfig::default() };
         let weights = 10 * 100 + 100 * 100 + 100 * 4;
         assert_eq!(needed(&config, &data()), (8 * weights + 4 * 1000 * 100) as f64);
@@ -152,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_of_everything_that_training_reads() {
+    fn copies_count_topology_and_feature_table() {
         let config = TrainConfig::default();
         assert_eq!((topology(&data()), table(&config, &data())), ((8 * 1001 + 4 * 2) as f64, 40_000.0));
         let half = vec![Default::default(); 10_000].into();
@@ -163,7 +167,7 @@ mod tests {
         assert_eq!((table(&config, &half), converted(&config, &half)), (20_000.0, 0.0));
         let wide = TrainConfig { feature_precision: "f32".parse().unwrap(), ..config.clone() };
         assert_eq!((table(&wide, &half), converted(&wide, &half)), (0.0, 40_000.0));
-        // one value in each row: kept sparse, or as wide as the table
+        // one value per row, stored sparse or as a dense table
         let rows =
             SparseRows::from_dense(10, &[1., 0., 0., 0., 0., 0., 0., 0., 0., 0.].repeat(1000)).unwrap();
         let sparse = Dataset { features: Features::csr(rows), ..data() };

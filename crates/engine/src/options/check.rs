@@ -1,4 +1,4 @@
-//! Checks of all options, and of those that depend on each other.
+//! Checks of option values, and of options that depend on each other.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use super::{
     groups,
     keys::{self, GENERAL, heading},
 };
-use crate::{Error, Result, TrainConfig, config::MOST_LAYERS, strategy};
+use crate::{Error, Result, TrainConfig, config::MAX_LAYERS, strategy};
 
 impl TrainConfig {
-    /// Makes `layers` and `fanout` agree: the one that was not `given` follows the other. Chooses
-    /// the values that the strategy leaves open.
+    /// Derives `layers` from `fanout` or `fanout` from `layers`, whichever was not `given`, and
+    /// fills in the values that the strategy derives.
     ///
     /// # Errors
     /// Both were given and disagree.
@@ -27,7 +27,7 @@ impl TrainConfig {
         if fanout && (given.contains(&"layers") || hops % each != 0) {
             let per_layer = self.hops_per_layer();
             return Err(Error::usage(format!(
-                "--fanout {} has {hops} hops, but --layers is {layers}: {per_layer}",
+                "--fanout {} has {hops} hops, but --layers is {layers}; give {per_layer}",
                 self.fanout
             )));
         }
@@ -35,17 +35,17 @@ impl TrainConfig {
             self.layers = hops / each;
         } else {
             let last = self.fanout.0.last().copied().unwrap_or(10);
-            self.fanout.0.resize(layers.min(MOST_LAYERS) * each, last); // check() refuses more
+            self.fanout.0.resize(layers.min(MAX_LAYERS) * each, last); // check() refuses more
         }
         Ok(())
     }
 
-    /// Hops of the sampler for each layer.
+    /// Number of sampler hops per layer.
     fn hops_of_layer(&self) -> usize {
         layer::hops(&self.model, &self.own)
     }
 
-    /// The same in words.
+    /// [`Self::hops_of_layer`] in words.
     fn hops_per_layer(&self) -> String {
         match self.hops_of_layer() {
             1 => "one hop per layer".into(),
@@ -53,11 +53,11 @@ impl TrainConfig {
         }
     }
 
-    /// Checks every value that needs no dataset to be checked, also of options that the run does
+    /// Checks the range of every option, without a dataset, including options that the run does
     /// not read.
     ///
     /// # Errors
-    /// The first impossible one, by the name of its flag.
+    /// The first value out of range, with its flag.
     pub fn check(&self) -> Result<()> {
         let by_flag = |fault: Fault| Error::usage(keys::by_flag(&fault));
         let groups = groups();
@@ -69,17 +69,20 @@ impl TrainConfig {
         let hops = self.layers * self.hops_of_layer();
         if self.fanout.0.len() != hops {
             let per_layer = self.hops_per_layer();
-            return Err(Error::usage(format!("--fanout {} must have {hops} hops: {per_layer}", self.fanout)));
+            return Err(Error::usage(format!(
+                "--fanout {} must have {hops} hops; give {per_layer}",
+                self.fanout
+            )));
         }
         Ok(())
     }
 }
 
-/// Refuses two options of the same name, of which files and the command line could set only one.
-/// Built-in rows have none; a row that another crate registers may bring one.
+/// Refuses two options of the same name, because files and the command line could set only one of
+/// them. Built-in options have distinct names; those of a registered row may collide.
 ///
 /// # Errors
-/// Wrong usage: the first name that is taken, and the rows that take it.
+/// Wrong usage: the first name declared twice, and the rows that declare it.
 fn check_names(groups: &[OptionGroup]) -> Result<()> {
     let general = GENERAL.iter().map(|key| (&key.name, "the general options".to_string()));
     let mut owners: BTreeMap<_, _> = general.collect();
@@ -87,8 +90,8 @@ fn check_names(groups: &[OptionGroup]) -> Result<()> {
         for key in group.keys() {
             if let Some(owner) = owners.insert(&key.name, heading(group)) {
                 return Err(Error::usage(format!(
-                    "option '{}' is declared twice: by {owner} and by {}; rename that of the registered \
-                     algorithm",
+                    "option '{}' is declared twice: by {owner} and by {}; rename the option of the \
+                     registered algorithm",
                     key.name,
                     heading(group)
                 )));

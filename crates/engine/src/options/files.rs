@@ -1,4 +1,4 @@
-//! Reading and writing all options of a run.
+//! Reads and writes all options of a run.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::{
 use crate::{Error, Result, TrainConfig};
 
 impl TrainConfig {
-    /// Reads options from a TOML file over the ones there are; returns the names it set.
+    /// Reads options from a TOML file over the current values, and returns the names that it set.
     ///
     /// # Errors
     /// The file cannot be read or parsed, or holds an unknown option or an impossible value.
@@ -21,7 +21,7 @@ impl TrainConfig {
         self.read_text(&text, path)
     }
 
-    /// [`TrainConfig::read_file`] of text that is that of `path`.
+    /// [`TrainConfig::read_file`] of the `text` of `path`, which error messages name.
     ///
     /// # Errors
     /// As [`TrainConfig::read_file`].
@@ -49,10 +49,10 @@ impl TrainConfig {
         Ok(set)
     }
 
-    /// Sets options by their names. This is how files, the command line and Python set them.
+    /// Sets options by name, for files, the command line and Python.
     ///
     /// # Errors
-    /// The first value that its option cannot have; nothing is set then.
+    /// The first value that its option cannot have. In this case no option is set.
     pub fn set(&mut self, values: &Values) -> Result<(), Fault> {
         let mut all = write(self);
         all.extend(values.iter().map(|(name, value)| (name.clone(), value.clone())));
@@ -64,7 +64,7 @@ impl TrainConfig {
         Ok(())
     }
 
-    /// The values of all options by name, in the order of [`keys`].
+    /// Values of all options by name, in the order of [`keys`].
     pub(super) fn values(&self) -> Values {
         let mut values = write(self);
         for (name, value) in groups().into_iter().flat_map(|group| self.own.write(group)) {
@@ -78,12 +78,13 @@ impl TrainConfig {
         Json::Object(self.values())
     }
 
-    /// All options as TOML, commented: reusable with `--config`.
+    /// All options as TOML with comments, reusable with `--config`.
     pub fn to_toml(&self) -> String {
         let mut text = String::from(match self.is_in_memory() {
             false => "# Every option of this run; reuse it with: graphmill train --config FILE\n",
             true => {
-                "# Every option of this run, whose dataset was in memory; reuse it with: graphmill train DATASET --config FILE\n"
+                "# Every option of this run, whose dataset was in memory; reuse it with: \
+                 graphmill train DATASET --config FILE\n"
             }
         });
         let mut heading = String::new();
@@ -100,8 +101,8 @@ impl TrainConfig {
         text
     }
 
-    /// Refuses options in which a resumed run differs from the run `before` so that its numbers
-    /// would change.
+    /// Refuses changes to the options of the run `before` that would change the results of the
+    /// resumed run.
     ///
     /// # Errors
     /// Wrong usage: the first such option with both values.
@@ -111,7 +112,7 @@ impl TrainConfig {
         match keys().into_iter().find(differs) {
             None => Ok(()),
             Some(key) => Err(Error::usage(format!(
-                "--{} is {} in the run to resume and cannot become {}",
+                "--{} is {} in the run to resume and cannot become {}; leave it out, or start another run",
                 key.flag(),
                 before[key.name],
                 now[key.name]
@@ -120,7 +121,7 @@ impl TrainConfig {
     }
 }
 
-/// Line and column of a TOML error in the `text` that was parsed.
+/// Line and column of a TOML error in the parsed `text`.
 pub fn place(text: &str, error: &toml::de::Error) -> String {
     let at = error.span().map_or(0, |span| span.start.min(text.len()));
     let before = &text.as_bytes()[..at];

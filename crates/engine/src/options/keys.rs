@@ -1,4 +1,4 @@
-//! Options as the command line and the files see them: names and help texts.
+//! Options as the command line and files present them: names, headings and help texts.
 
 use std::sync::LazyLock;
 
@@ -8,33 +8,33 @@ use serde_json::Value as Json;
 use super::{AXES, groups};
 use crate::{TrainConfig, cache_kind, config::FREE};
 
-/// One option, as the command line and the files see it.
+/// One option of the command line and of files.
 #[derive(Clone, Debug)]
 pub struct Key {
-    /// Its name in files; the flag is the same with dashes.
+    /// Name in files. The flag is the name with dashes.
     pub name: &'static str,
-    /// The placeholder of its value in help texts: `N`, `NAME`, ...; `BOOL` may be left out on the
+    /// Placeholder of the value in help texts: `N`, `NAME`, ... A `BOOL` may be left out on the
     /// command line.
     pub value: &'static str,
-    /// The heading that it stands under: for an algorithm's option, the flags that choose its
-    /// algorithms.
+    /// Heading in help texts and files. For an algorithm's option, it lists the flags that choose
+    /// the algorithm.
     pub heading: String,
-    /// Whether the short help shows it.
+    /// True if the short help shows the option.
     pub is_common: bool,
-    /// Whether a resumed run may change it: the results do not depend on it.
+    /// True if a resumed run may change the option, because results do not depend on it.
     pub free: bool,
-    /// The group that it belongs to, if an algorithm owns it.
+    /// Group of the option, if it belongs to an algorithm.
     pub group: Option<OptionGroup>,
-    /// Its declaration.
+    /// Declaration in the struct.
     declared: &'static options::Key,
 }
 
-/// The general options.
+/// General options.
 pub(super) static GENERAL: LazyLock<Vec<options::Key>> = LazyLock::new(options::keys::<TrainConfig>);
 
-/// Every option, in the order of help and files: general ones, then those of algorithms, also of
-/// those that other crates have registered by now. [`TrainConfig::check`] refuses two options of
-/// the same name.
+/// All options in the order of help and files: general options, then those of algorithms, including
+/// algorithms that other crates have registered before the call. [`TrainConfig::check`] refuses two
+/// options of the same name.
 pub fn keys() -> Vec<Key> {
     let mut all: Vec<Key> = GENERAL.iter().map(general).collect();
     for group in groups() {
@@ -56,7 +56,7 @@ pub fn keys() -> Vec<Key> {
     all
 }
 
-/// A general option.
+/// Key of a general option.
 fn general(declared: &'static options::Key) -> Key {
     Key {
         name: &declared.name,
@@ -69,7 +69,7 @@ fn general(declared: &'static options::Key) -> Key {
     }
 }
 
-/// The heading over a group: `Options of --sampler weighted or labor`.
+/// Heading of a group, such as `Options of --sampler weighted or labor`.
 pub(super) fn heading(group: OptionGroup) -> String {
     let of = |(flag, names): (&str, Vec<&str>)| format!("--{flag} {}", one_of(&names));
     let axes = AXES.iter().map(|axis| (axis.flag, axis.readers(group)));
@@ -78,7 +78,7 @@ pub(super) fn heading(group: OptionGroup) -> String {
 }
 
 impl Key {
-    /// The flag, without the dashes in front: `batch-size`.
+    /// Flag without the leading dashes, such as `batch-size`.
     pub fn flag(&self) -> String {
         self.name.replace('_', "-")
     }
@@ -105,7 +105,7 @@ impl Key {
         config.set(&values).map_err(|fault| fault.message)
     }
 
-    /// The option's value, for files.
+    /// Value of the option in `config`, as files store it.
     pub fn write(&self, config: &TrainConfig) -> Json {
         let mut values = match self.group {
             Some(group) => config.own.write(group),
@@ -114,7 +114,7 @@ impl Key {
         values.remove(self.name).unwrap_or_default()
     }
 
-    /// The names that this option chooses from, if its help text does not list them.
+    /// Names that this option accepts, if its help text does not list them.
     fn known(&self) -> Option<String> {
         if let Some(axis) = AXES.iter().find(|axis| axis.flag == self.name) {
             let names: Vec<&str> = (axis.rows)().into_iter().map(|(name, _)| name).collect();
@@ -127,14 +127,14 @@ impl Key {
         }
     }
 
-    /// The short help text, with the default.
+    /// Short help text with the default.
     pub fn help(&self) -> String {
         let text = self.declared.help.trim_end_matches('.');
-        let default = shown(&self.write(&TrainConfig::default()));
+        let default = format_value(&self.write(&TrainConfig::default()));
         if default.is_empty() { text.into() } else { format!("{text} [default: {default}]") }
     }
 
-    /// The whole help text, with the known names and the default.
+    /// Long help text with the known names, the details and the default.
     pub fn long_help(&self) -> String {
         let mut text = self.declared.help.trim_end_matches('.').to_string();
         if let Some(known) = self.known() {
@@ -143,13 +143,13 @@ impl Key {
         if !self.declared.details.is_empty() {
             text += &format!(". {}", self.declared.details.trim_end_matches('.'));
         }
-        let default = shown(&self.write(&TrainConfig::default()));
+        let default = format_value(&self.write(&TrainConfig::default()));
         if default.is_empty() { text } else { format!("{text} [default: {default}]") }
     }
 }
 
-/// A value as a word.
-pub(super) fn shown(value: &Json) -> String {
+/// Formats a value as the command line spells it.
+pub(super) fn format_value(value: &Json) -> String {
     match value {
         Json::String(word) => word.clone(),
         Json::Array(hops) => hops.iter().map(Json::to_string).collect::<Vec<_>>().join(","),
@@ -157,7 +157,7 @@ pub(super) fn shown(value: &Json) -> String {
     }
 }
 
-/// The message of a fault, by the flag of its option.
+/// Message of a fault that names the option's flag.
 pub fn by_flag(fault: &Fault) -> String {
     let Some(option) = &fault.option else { return fault.message.clone() };
     let flag = option.replace('_', "-");
@@ -175,13 +175,14 @@ pub fn key(name: &str) -> Option<Key> {
     keys.iter().find(|key| key.name == name).or_else(by_former).cloned()
 }
 
-/// The end of a message that no option is called `name`: the one that was probably meant.
+/// The suffix `; did you mean 'X'?` of a message about the unknown option `name`; empty if no name
+/// in `known` is close.
 pub fn suggestion(name: &str, known: &[&str]) -> String {
     let nearest = options::nearest(&name.replace('-', "_"), known.iter().copied());
     nearest.map_or_else(String::new, |nearest| format!("; did you mean '{nearest}'?"))
 }
 
-/// The names of all options but the dataset, which every command takes as an argument.
+/// Names of all options except the dataset, which every command takes as an argument.
 pub fn names() -> Vec<&'static str> {
     keys().iter().map(|key| key.name).filter(|&name| name != "dataset").collect()
 }

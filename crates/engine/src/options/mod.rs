@@ -1,9 +1,9 @@
-//! The options of a run by name: reading, writing and checking them, and refusing those that a run
-//! would ignore.
+//! Options of a run by name: reading, writing, checking, and refusing those that a run would
+//! ignore.
 //!
 //! General options are fields of [`TrainConfig`]. The others belong to algorithms: a row of a table
-//! names the structs ([`OptionGroup`]) that its algorithm reads. Both follow from the structs and
-//! the tables alone, also from rows that other crates register.
+//! names the structs ([`OptionGroup`]) that its algorithm reads. Flags, files and help are derived
+//! from the structs and the tables, including rows that other crates register.
 
 mod check;
 mod files;
@@ -21,19 +21,19 @@ pub use keys::{Key, by_flag, key, keys, names, suggestion};
 
 use crate::{TrainConfig, strategy};
 
-/// A choice among the rows of a table.
+/// An option that chooses a row of a table.
 pub(crate) struct Axis {
-    /// The option that names the row.
+    /// Name of the option.
     pub(crate) flag: &'static str,
-    /// The name that a run gives.
+    /// Name of the chosen row.
     pub(crate) chosen: fn(&TrainConfig) -> &str,
-    /// The rows, with the options of each.
+    /// Names of all rows, with the option groups of each.
     rows: fn() -> Vec<(&'static str, Vec<OptionGroup>)>,
-    /// The options of the chosen row, if it exists.
+    /// Option groups of the chosen row, if it exists.
     read: fn(&TrainConfig) -> Option<Vec<OptionGroup>>,
 }
 
-/// The axis of a table whose rows' options are all there is.
+/// Builds the axis of a table whose rows list all their options.
 macro_rules! axis {
     ($flag:ident, $table:expr) => {
         Axis {
@@ -61,14 +61,14 @@ pub(crate) static AXES: [Axis; 6] = [
 ];
 
 impl Axis {
-    /// The names of the rows that read an option of `group`.
+    /// Names of the rows that read an option of `group`.
     fn readers(&self, group: OptionGroup) -> Vec<&'static str> {
         let reads = |(_, groups): &(&str, Vec<OptionGroup>)| groups.contains(&group);
         (self.rows)().into_iter().filter(reads).map(|(name, _)| name).collect()
     }
 }
 
-/// The groups of all options that algorithms own, in the order of the tables.
+/// Option groups of all algorithms, in the order of the tables.
 pub(crate) fn groups() -> Vec<OptionGroup> {
     let mut all = Vec::new();
     for group in AXES.iter().flat_map(|axis| (axis.rows)()).flat_map(|(_, groups)| groups) {

@@ -1,5 +1,5 @@
-//! Rules by which a run reads general options, and options of algorithms whose effect depends on
-//! general ones.
+//! Rules that decide if a run reads a general option, or an option of an algorithm whose effect
+//! depends on general options. Each rule's comment states its condition.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::{
     strategy,
 };
 
-/// The rules; every run reads the other general options.
+/// Rules by option name. Every run reads the general options without a rule.
 pub(super) const RULES: &[(&str, Rule)] = &[
     ("fanout", fanout),
     ("batch_size", sampler),
@@ -43,12 +43,12 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("peer_timeout", ranks),
 ];
 
-/// The kind of sampler that was chosen reads it.
+/// The chosen sampler reads the option.
 pub(super) fn sampler(config: &TrainConfig, key: &Key) -> Read {
     by_sampler(config, |kind| kind.reads(key.name))
 }
 
-/// The chosen sampler does as `reads` asks. An unknown name is reported where it is looked up.
+/// The chosen sampler satisfies `reads`. An unknown name passes, because its lookup reports it.
 fn by_sampler(config: &TrainConfig, reads: impl Fn(&sampler::SamplerKind) -> bool) -> Read {
     let Some(entry) = sampler::TABLE.get(&config.sampler) else { return Ok(()) };
     if reads(&entry.make) {
@@ -58,22 +58,22 @@ fn by_sampler(config: &TrainConfig, reads: impl Fn(&sampler::SamplerKind) -> boo
     Err(unread("sampler", &config.sampler, &readers.collect::<Vec<_>>()))
 }
 
-/// The sampler reads it; else only their number counts, which has an option of its own.
+/// The sampler reads the fanout. Otherwise only its length matters, which `--layers` sets.
 fn fanout(config: &TrainConfig, key: &Key) -> Read {
     sampler(config, key).map_err(|reason| format!("{reason}; --layers sets the number of layers"))
 }
 
-/// The kind of layer that was chosen.
+/// Chosen kind of layer.
 fn model(config: &TrainConfig) -> Option<&'static layer::LayerKind> {
     layer::TABLE.get(&config.model).map(|entry| &entry.make)
 }
 
-/// Whether a layer gives rows to another layer or to a head.
+/// Returns true if a layer's rows feed another layer or a head.
 fn has_hidden_layer(config: &TrainConfig) -> bool {
     config.layers > 1 || config.head_layers > 0
 }
 
-/// Some rows are hidden, or the chosen layer applies the activation itself.
+/// The model has hidden rows, or the chosen layer applies the activation itself.
 fn activation(config: &TrainConfig, key: &Key) -> Read {
     if model(config).is_some_and(|kind| kind.has_inner_activation) {
         return Ok(());
@@ -81,17 +81,17 @@ fn activation(config: &TrainConfig, key: &Key) -> Read {
     hidden_rows(config, key)
 }
 
-/// Some rows are hidden.
+/// The model has hidden rows.
 fn hidden_rows(config: &TrainConfig, _: &Key) -> Read {
     if has_hidden_layer(config) || config.input_layer {
         return Ok(());
     }
-    Err("--layers 1 gives the classes, so that there are no hidden rows; use --layers 2, --head-layers 1 or \
-         --input-layer, or leave it out"
+    Err("the only layer of --layers 1 outputs the classes, so the model has no hidden rows; use --layers 2, \
+         --head-layers 1 or --input-layer, or leave it out"
         .into())
 }
 
-/// Some layer is hidden, or the layer has a norm of its own.
+/// The model has a hidden layer, or the layer has an inner norm.
 fn norm(config: &TrainConfig, _: &Key) -> Read {
     let own = model(config).is_some_and(|kind| kind.has_inner_norm);
     if has_hidden_layer(config) || own && config.norm == NormKind::Batch {
@@ -99,78 +99,79 @@ fn norm(config: &TrainConfig, _: &Key) -> Read {
     }
     let alternative = if own { "--norm batch, --layers 2" } else { "--layers 2" };
     Err(format!(
-        "--layers 1 gives the classes, so that no layer is followed by a norm; use {alternative} or \
+        "the only layer of --layers 1 outputs the classes, which are not normalised; use {alternative} or \
          --head-layers 1, or leave it out"
     ))
 }
 
-/// Some layer is hidden.
+/// The model has a hidden layer.
 fn hidden_layer(config: &TrainConfig, _: &Key) -> Read {
     if has_hidden_layer(config) {
         return Ok(());
     }
-    Err("--layers 1 gives the classes, so that there is no hidden layer; use --out-heads, --layers 2 or \
-         --head-layers 1, or leave it out"
+    Err("the only layer of --layers 1 outputs the classes, so the model has no hidden layer; use \
+         --out-heads, --layers 2 or --head-layers 1, or leave it out"
         .into())
 }
 
-/// The last layer gives the classes.
+/// The last graph layer outputs the classes.
 fn last_layer(config: &TrainConfig, _: &Key) -> Read {
     if config.head_layers == 0 {
         return Ok(());
     }
     Err(format!(
-        "with --head-layers {} a classifier gives the classes, so that every graph layer is hidden; use --heads or \
+        "with --head-layers {} an MLP outputs the classes, so every graph layer is hidden; use --heads or \
          --head-layers 0, or leave it out",
         config.head_layers
     ))
 }
 
-/// The sampler starts from seeds, of which an epoch has several batches.
+/// The sampler starts from seeds, and an epoch has several batches of them.
 pub(super) fn seed_order(config: &TrainConfig, _: &Key) -> Read {
     by_sampler(config, |kind| kind.reads("order"))?;
     if config.batch_size == 0 {
-        return Err("--batch-size 0 puts all training nodes into one batch; give the size of a batch, \
-                    or leave it out"
-            .into());
+        return Err(
+            "--batch-size 0 puts all training nodes into one batch; set --batch-size, or leave it out".into(),
+        );
     }
     Ok(())
 }
 
-/// Several epochs are scored, so that there is a best one and training may stop before the last.
+/// Several epochs are scored, so training can select the best one and stop early.
 fn several_scores(config: &TrainConfig, _: &Key) -> Read {
     if config.epochs.div_ceil(config.eval_every.max(1)) > 1 {
         return Ok(());
     }
     Err(match config.epochs {
-        1 => "--epochs 1 has a single epoch to score; give more epochs, or leave it out".into(),
+        1 => "--epochs 1 scores a single epoch; raise --epochs, or leave it out".into(),
         epochs => format!(
-            "--eval-every {} scores the last of {epochs} epochs alone; use --eval-every {} or less, or leave it out",
+            "--eval-every {} scores only the last of {epochs} epochs; use --eval-every {} or less, or \
+             leave it out",
             config.eval_every,
             epochs / 2
         ),
     })
 }
 
-/// There is a weight decay to restrict.
+/// The weight decay is above 0.
 fn weight_decay(config: &TrainConfig, _: &Key) -> Read {
     if config.weight_decay > 0.0 {
         return Ok(());
     }
-    Err("--weight-decay is 0; give a weight decay, or leave it out".into())
+    Err("--weight-decay is 0; set --weight-decay, or leave it out".into())
 }
 
-/// Runs on devices with a memory of their own.
+/// The run uses devices with their own memory.
 fn devices(config: &TrainConfig, _: &Key) -> Read {
     match &*config.devices {
         Devices::Cpu => Err("--devices cpu has no device memory; use --devices virtual:N or \
-                                 cuda:N, or --host-budget to bound the host's"
+                                 cuda:N, or --host-budget to limit host memory"
             .into()),
         _ => Ok(()),
     }
 }
 
-/// Runs on simulated devices.
+/// The run uses simulated devices.
 fn virtual_devices(config: &TrainConfig, _: &Key) -> Read {
     match &*config.devices {
         Devices::Cpu | Devices::Cuda(_) => Err(format!(
@@ -182,7 +183,7 @@ fn virtual_devices(config: &TrainConfig, _: &Key) -> Read {
     }
 }
 
-/// Runs on NVIDIA devices.
+/// The run uses NVIDIA devices.
 fn cuda(config: &TrainConfig, _: &Key) -> Read {
     match &*config.devices {
         Devices::Cpu | Devices::Virtual(_) => Err(format!(
@@ -194,92 +195,93 @@ fn cuda(config: &TrainConfig, _: &Key) -> Read {
     }
 }
 
-/// Whether the dataset is the directory of a partitioned one.
+/// Returns true if the dataset is partitioned.
 fn is_partitioned(config: &TrainConfig) -> bool {
     !config.dataset.is_empty() && Path::new(&config.dataset).join("partition.json").is_file()
 }
 
-/// Trains over ranks.
+/// The run trains over ranks.
 fn ranks(config: &TrainConfig, _: &Key) -> Read {
     if is_partitioned(config) {
         return Ok(());
     }
-    Err("only training over ranks uses it, and this dataset is not partitioned; train on what graphmill \
-         partition writes, or leave it out"
+    Err("only training over ranks uses it, but this dataset is not partitioned; train on the output of \
+         graphmill partition, or leave it out"
         .into())
 }
 
-/// Draws subgraphs from the parts of a partitioned dataset.
+/// The sampler draws subgraphs from the parts of a partitioned dataset.
 fn shuffled_parts(config: &TrainConfig, key: &Key) -> Read {
     ranks(config, key)?;
     by_sampler(config, sampler::SamplerKind::draws_subgraphs)
 }
 
-/// Whether the sampler draws whole subgraphs.
+/// Returns true if the sampler draws whole subgraphs.
 fn draws_subgraphs(config: &TrainConfig) -> bool {
     let entry = sampler::TABLE.get(&config.sampler);
     entry.is_some_and(|entry| entry.make.draws_subgraphs())
 }
 
-/// Rows are read through a cache whose size is a part of all.
+/// The run reads rows through a cache whose size is a fraction of all rows.
 fn cache_ratio(config: &TrainConfig, _: &Key) -> Read {
     if is_partitioned(config) && draws_subgraphs(config) {
         return Err(format!(
-            "over ranks, --sampler {} reads the rows of its own parts alone; use a sampler that starts from \
-             seeds, or leave it out",
+            "over ranks, --sampler {} reads only the rows of the rank's own parts; use a sampler that starts \
+             from seeds, or leave it out",
             config.sampler
         ));
     }
     Ok(())
 }
 
-/// Some rows are beyond the nearest cache.
+/// The nearest cache holds some of the rows but not all.
 fn cache(config: &TrainConfig, key: &Key) -> Read {
     cache_ratio(config, key)?;
     match config.cache_ratio.0 {
         None => {}
         Some(0.0) => {
-            return Err("--cache-ratio 0 caches no rows; give a larger one, or leave this out".into());
+            return Err("--cache-ratio 0 caches no rows; raise it, or leave this option out".into());
         }
         Some(_) => return Ok(()),
     }
     match &*config.devices {
         _ if is_partitioned(config) => {
-            Err("a rank caches no rows of others without --cache-ratio; give it, or leave this out".into())
+            Err("without --cache-ratio a rank caches no remote rows; set it, or leave this option out".into())
         }
-        Devices::Cpu if config.host_budget.0 == 0 => Err("host memory holds all rows, so there is no \
-                                                              cache; give --host-budget or --cache-ratio, \
-                                                              or leave it out"
-            .into()),
+        Devices::Cpu if config.host_budget.0 == 0 => Err(
+            "host memory holds all rows, so the run needs no cache; set --host-budget or --cache-ratio, or \
+             leave it out"
+                .into(),
+        ),
         Devices::Virtual(_) if config.device_budget.0 == 0 => Err(
-            "devices without a budget hold all rows; give --device-budget or --cache-ratio, or leave it out"
+            "devices without a budget hold all rows; set --device-budget or --cache-ratio, or leave it out"
                 .into(),
         ),
         _ => Ok(()),
     }
 }
 
-/// A cache in host memory stands between devices and the disk.
+/// The run has a cache in host memory between devices and the disk.
 fn host_cache(config: &TrainConfig, _: &Key) -> Read {
     match &*config.devices {
         Devices::Cpu => Err("the cache of --devices cpu is --cache; use it instead".into()),
         Devices::Virtual(_) if config.host_budget.0 == 0 => {
-            Err("host memory without a budget holds all rows; give --host-budget, or leave it out".into())
+            Err("host memory without a budget holds all rows; set --host-budget, or leave it out".into())
         }
         Devices::Cuda(_) => {
-            Err("NVIDIA devices read all rows from host memory, which needs no cache; leave it out".into())
+            Err("with NVIDIA devices, host memory holds all rows and needs no cache; leave it out".into())
         }
         _ => Ok(()),
     }
 }
 
-/// Several devices share a cache that stays as it is.
+/// Several devices share a static cache.
 fn placement(config: &TrainConfig, key: &Key) -> Read {
     let shares = match &*config.devices {
         Devices::Cpu => {
             return Err(
-                "--devices cpu has no devices to place rows on; use --devices virtual:N or cuda:0,1, \
-                        or leave it out"
+                "--devices cpu has no device caches to spread rows over; use --devices virtual:N or \
+                 cuda:0,1, or leave it out"
                     .into(),
             );
         }
@@ -288,29 +290,30 @@ fn placement(config: &TrainConfig, key: &Key) -> Read {
     };
     if shares.0 < 2 {
         return Err(format!(
-            "--devices {} is a single device, which holds all cached rows; name several, or leave it out",
+            "--devices {} is a single device, which holds all cached rows; list several devices, or leave \
+             it out",
             config.devices
         ));
     }
     if !shares.1 {
         return Err(format!(
-            "with --strategy {} each simulated device has a cache of its own; use --strategy sequential or \
+            "with --strategy {} each simulated device has its own cache; use --strategy sequential or \
              pipelined, whose devices share one, or leave it out",
             config.strategy
         ));
     }
-    // without a ratio simulated devices share all rows, or those that their budgets have room for
+    // without a ratio, simulated devices share all rows, or as many as fit into their budgets
     if is_partitioned(config) || config.cache_ratio.0.is_some() {
         cache(config, key)?;
     }
-    let comes_and_goes = match config.cache.as_str() {
+    let is_dynamic = match config.cache.as_str() {
         AUTO => order::TABLE.get(&config.order).is_some_and(|entry| entry.make.is_local),
         name => matches!(kind(name), Ok(Kind::Dynamic(_))),
     };
-    if comes_and_goes {
+    if is_dynamic {
         return Err(format!(
-            "rows of --cache {} come and go where they are read; use a hotness such as --cache posterior:2, \
-             or leave it out",
+            "--cache {} is a policy, whose rows change during the run; use a hotness such as \
+             --cache posterior:2, or leave it out",
             config.cache
         ));
     }

@@ -1,4 +1,4 @@
-//! Values and files of options.
+//! Tests of option values and files.
 
 use std::{io::Write, path::Path};
 
@@ -16,7 +16,7 @@ fn read(text: &str) -> Result<TrainConfig> {
 }
 
 #[test]
-fn what_is_written_reads_back() {
+fn written_options_read_back() {
     let mut config =
         TrainConfig { seed: u64::MAX, fanout: Fanout(vec![-1, 5]), lr: 1e-4, ..TrainConfig::default() };
     config.dataset = "a \"quoted\" \\ path".into();
@@ -37,7 +37,7 @@ fn files_accept_flags_spelling_and_refuse_unknown_options() {
 }
 
 #[test]
-fn every_recipe_can_be_read() {
+fn every_recipe_reads_and_passes_checks() {
     let recipes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
     let mut read = 0;
     for entry in std::fs::read_dir(recipes).unwrap() {
@@ -55,7 +55,7 @@ fn every_recipe_can_be_read() {
 }
 
 #[test]
-fn layers_and_fanout_follow_each_other() {
+fn layers_and_fanout_are_derived_from_each_other() {
     let mut config = TrainConfig { layers: 3, ..TrainConfig::default() };
     config.settle(&["layers"]).unwrap();
     assert_eq!(config.fanout.0, [15, 10, 10]);
@@ -67,7 +67,7 @@ fn layers_and_fanout_follow_each_other() {
 }
 
 #[test]
-fn a_layer_of_several_hops_takes_as_many_fanouts() {
+fn layers_of_several_hops_take_a_fanout_per_hop() {
     let base = TrainConfig { model: "mixhop".into(), ..TrainConfig::default() };
     let mut config = base.clone();
     config.settle(&["model"]).unwrap();
@@ -85,7 +85,7 @@ fn a_layer_of_several_hops_takes_as_many_fanouts() {
 }
 
 #[test]
-fn values_of_the_command_line_are_refused_by_their_flags() {
+fn invalid_command_line_values_name_their_flag() {
     let fault = |name: &str, word: &str| {
         let values = Values::from_iter([(name.to_string(), word.into())]);
         let fault = TrainConfig::default().set(&values).unwrap_err();
@@ -99,7 +99,7 @@ fn values_of_the_command_line_are_refused_by_their_flags() {
 }
 
 #[test]
-fn impossible_values_name_their_flag() {
+fn values_out_of_range_name_their_flag() {
     let bad = |change: fn(&mut TrainConfig)| {
         let mut config = TrainConfig::default();
         change(&mut config);

@@ -1,8 +1,8 @@
-//! Options that a run would ignore: an option that was given and is not read is refused with the
-//! reason and the nearest alternative.
+//! Refusal of options that a run would ignore. The error names the reason and the nearest
+//! alternative.
 //!
-//! An option of an algorithm is read if the chosen row of a table names its group, and neither its
-//! set ([`OptionSet::unused`](graphmill_core::options::OptionSet::unused)) nor the strategy
+//! A run reads an option of an algorithm if the chosen row of a table names its group, and neither
+//! its set ([`OptionSet::unused`](graphmill_core::options::OptionSet::unused)) nor the strategy
 //! ([`strategy::Kind::unused`]) objects. General options have rules (`rules.rs`). A test tries
 //! every option with every sampler, strategy and device kind (`tests/options.rs`).
 
@@ -11,13 +11,13 @@ use graphmill_core::options::OptionGroup;
 pub(crate) use super::reasons::{Read, Rule};
 use super::{
     AXES, Axis,
-    keys::{Key, keys, shown},
+    keys::{Key, format_value, keys},
     reasons::{unread, use_or_leave_out},
     rules::{self, RULES},
 };
 use crate::{
     Error, Result, TrainConfig,
-    config::{Devices, spelled},
+    config::{Devices, parse_default},
     strategy,
 };
 
@@ -30,16 +30,16 @@ impl TrainConfig {
         refuse_unused_by_all(std::slice::from_ref(self), given)
     }
 
-    /// Names among `set`, the options that a file sets, whose values are neither the defaults nor
-    /// what [`TrainConfig::settle`] derives. The file of an earlier run sets all options, also
+    /// Names among `set` (the options that a file sets) whose values are neither the defaults nor
+    /// derived by [`TrainConfig::settle`]. The file of an earlier run sets all options, including
     /// those that the run did not read.
     pub fn beyond_defaults(&self, set: &[&'static str]) -> Vec<&'static str> {
         let default = Self::default();
-        // what `settle` makes of the option where it is not given
+        // value that `settle` derives if the option is not given
         let derived = |key: &Key| {
             let mut without = self.clone();
-            // the default is a value that it can have, and a depth that does not fit is reported by
-            // `settle` itself
+            // cannot fail: the default is valid; a mismatch of layers and fanout is reported when
+            // the run itself settles
             let _ = key.read(&mut without, &key.write(&default));
             let _ = without.settle(&["layers"]);
             key.write(&without)
@@ -52,7 +52,7 @@ impl TrainConfig {
     }
 }
 
-/// Refuses the `given` options that none of several runs reads.
+/// Refuses the `given` options that no run of several reads.
 ///
 /// # Errors
 /// As [`TrainConfig::refuse_unused`], with the reason of the first run.
@@ -60,7 +60,7 @@ pub fn refuse_unused_by_all(runs: &[TrainConfig], given: &[&str]) -> Result<()> 
     refuse_all(runs, given, whole)
 }
 
-/// Refuses the `given` options by which none of several runs draws its minibatches.
+/// Refuses the `given` options that do not affect the minibatches of any of several runs.
 ///
 /// # Errors
 /// As [`refuse_unused_by_all`].
@@ -68,7 +68,7 @@ pub fn refuse_undrawn_by_all(runs: &[TrainConfig], given: &[&str]) -> Result<()>
     refuse_all(runs, given, drawn)
 }
 
-/// Refuses the `given` options that `rule` refuses for all of several runs.
+/// Refuses the `given` options that `rule` refuses for each of several runs.
 pub(crate) fn refuse_all(runs: &[TrainConfig], given: &[&str], rule: Rule) -> Result<()> {
     let reason = |key: &Key| {
         let mut reasons = runs.iter().map(|run| rule(run, key).err());
@@ -76,7 +76,7 @@ pub(crate) fn refuse_all(runs: &[TrainConfig], given: &[&str], rule: Rule) -> Re
         reasons.all(|reason| reason.is_some()).then_some(first)
     };
     let fault = |key: &Key| {
-        let value = shown(&key.write(&runs[0]));
+        let value = format_value(&key.write(&runs[0]));
         Some(format!("--{} {value}: {}", key.flag(), reason(key)?))
     };
     let keys = keys().into_iter().filter(|key| given.contains(&key.name));
@@ -84,12 +84,12 @@ pub(crate) fn refuse_all(runs: &[TrainConfig], given: &[&str], rule: Rule) -> Re
     if faults.is_empty() { Ok(()) } else { Err(Error::usage(faults.join("\n"))) }
 }
 
-/// Every run reads it.
+/// Rule of an option that every run reads.
 pub(crate) fn always(_: &TrainConfig, _: &Key) -> Read {
     Ok(())
 }
 
-/// A whole run reads it.
+/// Rule of an option that a whole run reads.
 pub(crate) fn whole(config: &TrainConfig, key: &Key) -> Read {
     if let Some(group) = key.group {
         own(config, key, group)?;
@@ -98,20 +98,21 @@ pub(crate) fn whole(config: &TrainConfig, key: &Key) -> Read {
     rule.map_or(Ok(()), |(_, rule)| rule(config, key))
 }
 
-/// The minibatches of a run depend on it: the number of layers does so with samplers that go from
-/// seeds alone.
+/// Rule of an option that affects minibatches. The number of layers does so only with samplers that
+/// start from seeds.
 pub(crate) fn drawn(config: &TrainConfig, key: &Key) -> Read {
     whole(config, key)?;
     if key.name == "layers" { rules::sampler(config, key) } else { Ok(()) }
 }
 
-/// The chosen row of an axis names the group of the option, and nothing leaves it without effect.
+/// Checks that the chosen row of an axis names the option's group, and that the option has an
+/// effect.
 fn own(config: &TrainConfig, key: &Key, group: OptionGroup) -> Read {
     let axes: Vec<&Axis> = AXES.iter().filter(|axis| !axis.readers(group).is_empty()).collect();
-    // a row that does not exist is reported where it is looked up
+    // an unknown row passes, because its lookup reports it
     let reads = |axis: &&&Axis| (axis.read)(config).is_none_or(|groups| groups.contains(&group));
     let Some(axis) = axes.iter().find(reads) else {
-        let axis = axes.first().expect("a group is that of some row");
+        let axis = axes.first().expect("every group belongs to a row");
         return Err(unused_by_all(config, key, axis, group).unwrap_or_else(|| unread_by(config, axis, group)));
     };
     if axis.flag == "order" {
@@ -124,8 +125,8 @@ fn own(config: &TrainConfig, key: &Key, group: OptionGroup) -> Read {
     }
 }
 
-/// Reason for which all strategies that read the options of a group ignore this one, if they do:
-/// then no other strategy would help.
+/// Reason why all strategies that read the group ignore this option, if they do. In this case,
+/// choosing another strategy would not help.
 fn unused_by_all(config: &TrainConfig, key: &Key, axis: &Axis, group: OptionGroup) -> Option<String> {
     let reason = |name: &str| {
         let other = TrainConfig { strategy: name.into(), ..config.clone() };
@@ -136,14 +137,14 @@ fn unused_by_all(config: &TrainConfig, key: &Key, axis: &Axis, group: OptionGrou
     reasons.into_iter().next()
 }
 
-/// Why the chosen row of an axis does not read the options of a group.
+/// Reason why the chosen row of an axis does not read the options of a group.
 fn unread_by(config: &TrainConfig, axis: &Axis, group: OptionGroup) -> String {
     let chosen = (axis.chosen)(config);
-    let on_devices = TrainConfig { devices: spelled("virtual:2"), ..config.clone() };
+    let on_devices = TrainConfig { devices: parse_default("virtual:2"), ..config.clone() };
     let reads = |config: &TrainConfig| (axis.read)(config).is_some_and(|groups| groups.contains(&group));
     if *config.devices == Devices::Cpu && reads(&on_devices) {
         let devices = use_or_leave_out("devices", &["virtual:N", "cuda:N"]);
-        return format!("--{} {chosen} uses it on devices alone; {devices}", axis.flag);
+        return format!("--{} {chosen} uses it only on devices; {devices}", axis.flag);
     }
     unread(axis.flag, chosen, &axis.readers(group))
 }

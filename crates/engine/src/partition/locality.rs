@@ -1,4 +1,4 @@
-//! How much of the training nodes' neighbourhoods lies in their own parts.
+//! Fraction of the training nodes' neighbourhoods that lies in their own parts.
 
 use graphmill_core::{
     Graph, NodeId,
@@ -7,22 +7,23 @@ use graphmill_core::{
 use graphmill_data::partition::PartitionBook;
 use rayon::prelude::*;
 
-/// Sets these draws apart from others of the same seed.
+/// Domain of these draws, distinct from other draws of the same seed.
 const DOMAIN: u64 = 0x7061_7274_6c6f_6361;
-/// Training nodes that are looked at, at most.
-const NODES: u64 = 1 << 14;
-/// Walks from each.
+/// Maximum number of sampled training nodes.
+const MAX_NODES: u64 = 1 << 14;
+/// Walks from each node.
 const WALKS: u64 = 8;
 
-/// The share of random walks of 1, 2 and 3 steps along in-neighbours that end in the part of the
-/// node of `train` where they began: each node of a neighbourhood counts as often as a sampler
-/// reaches it. At most 16,384 training nodes, drawn; a walk that can go nowhere ends where it is.
-/// Constant time, parallel.
+/// Fraction of random walks of 1, 2 and 3 steps along in-neighbours that end in the part of the
+/// `train` node where they started.
+///
+/// A node of a neighbourhood counts as often as a sampler reaches it. Walks start from at most
+/// 16,384 random training nodes, and stop at nodes without in-neighbours. Constant time, parallel.
 pub fn locality(graph: &Graph, train: &[NodeId], book: &PartitionBook, seed: u64) -> [f64; 3] {
-    let starts = NODES.min(train.len() as u64);
+    let starts = MAX_NODES.min(train.len() as u64);
     let walks = |i: u64| {
         let mut stream = Stream::new(keyed::key(&[DOMAIN, seed, i]));
-        let start = if starts < NODES { i } else { stream.below(train.len() as u64) };
+        let start = if starts < MAX_NODES { i } else { stream.below(train.len() as u64) };
         let start = train[start as usize];
         let mut inside = [0u64; 3];
         for _ in 0..WALKS {

@@ -1,9 +1,9 @@
-//! `graphmill partition`: a dataset dealt to parts by a method of [`graphmill_data::partition`],
-//! and what training over them would cost.
+//! `graphmill partition`: partitions a dataset by a method of [`graphmill_data::partition`], and
+//! measures the communication of training over the parts.
 //!
-//! - [`requests`]: what the parts ask of each other in an epoch, by drawing its minibatches.
-//! - [`locality`]: how much of the training nodes' neighbourhoods lies in their own parts.
-//! - [`plot::svg`]: both as a picture.
+//! - [`requests`]: requests between parts in an epoch, counted by drawing its minibatches.
+//! - [`locality`]: fraction of the training nodes' neighbourhoods that lies in their own parts.
+//! - [`plot::svg`]: a plot of both.
 
 mod locality;
 pub mod plot;
@@ -27,71 +27,71 @@ pub use requests::{CrossRequests, Hop, requests};
 
 use crate::{Error, Result, TrainConfig};
 
-/// What to do.
+/// Methods to compare, and the run to measure them by.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Names of methods.
     pub methods: Vec<String>,
-    /// What they are told.
+    /// Options of the methods.
     pub partition: partition::Options,
-    /// Of the run whose minibatches are drawn.
+    /// Options of the run whose minibatches are drawn.
     pub train: TrainConfig,
-    /// Minibatches that are drawn at most; 0 for an epoch.
+    /// Maximum number of drawn minibatches; 0 for an epoch.
     pub batches: u64,
 }
 
-/// How even the parts are: the largest over the mean, 1 at best.
+/// Balance of the parts: the largest part divided by the mean; at best 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Balance {
-    /// Of nodes.
+    /// Balance of nodes.
     pub nodes: f64,
-    /// Of training nodes; 1 where there are none.
+    /// Balance of training nodes; 1 without training nodes.
     pub train: f64,
 }
 
-/// What a partition is like.
+/// Quality of a partition.
 #[derive(Clone, Debug, Serialize)]
 pub struct Statistics {
-    /// The share of edges between different parts.
+    /// Fraction of edges between different parts.
     pub edge_cut: f64,
-    /// How even the parts are.
+    /// Balance of the parts.
     pub balance: Balance,
-    /// The share of walks of 1, 2 and 3 steps from training nodes that end in the part where they
-    /// began; none without training nodes.
+    /// Fraction of walks of 1, 2 and 3 steps from training nodes that end in the part where they
+    /// started; `None` without training nodes.
     pub locality: Option<[f64; 3]>,
-    /// What the parts ask of each other in an epoch; none without training nodes.
+    /// Requests between parts in an epoch; `None` without training nodes.
     pub cross_requests: Option<CrossRequests>,
 }
 
-/// What one method comes to.
+/// Result of one method.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// Its name.
+    /// Name of the method.
     pub method: String,
-    /// `K`.
+    /// Number of parts `K`.
     pub parts: u16,
-    /// See there.
+    /// Quality of the partition.
     #[serde(flatten)]
     pub statistics: Statistics,
-    /// Time of the partitioning alone.
+    /// Seconds of partitioning, without the measurement.
     pub seconds: f64,
 }
 
-/// What [`run`] finds.
+/// Result of [`run`].
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The dataset's name.
+    /// Name of the dataset.
     pub dataset: String,
-    /// `V`.
+    /// Number of nodes `V`.
     pub nodes: usize,
-    /// `E`.
+    /// Number of edges `E`.
     pub edges: usize,
-    /// By method.
+    /// Results by method.
     pub results: Vec<Outcome>,
 }
 
-/// Options of a run that [`Options::train`] is read for: those that decide which minibatches a
-/// sampler from seeds draws.
+/// Options that [`Options::train`] reads: those that determine the minibatches of a sampler from
+/// seeds.
 pub fn options() -> Vec<&'static str> {
     let groups = |subgraphs: bool| {
         let rows = sampler::TABLE.iter().filter(move |entry| entry.make.draws_subgraphs() == subgraphs);
@@ -102,7 +102,7 @@ pub fn options() -> Vec<&'static str> {
     sampler::draws().into_iter().filter(|name| *name != "max_batches" && !of_subgraphs(name)).collect()
 }
 
-/// Refuses the `given` limits of a part's size that none of the `methods` keeps to.
+/// Refuses the `given` limits on part sizes that none of the `methods` reads.
 ///
 /// # Errors
 /// Wrong usage, with the nearest alternative; an unknown name.
@@ -121,16 +121,16 @@ pub fn refuse_unused(methods: &[String], given: &[&str]) -> Result<()> {
     )))
 }
 
-/// The names that [`Options::methods`] may have.
+/// Known names for [`Options::methods`].
 pub fn known() -> String {
     partition::TABLE.names()
 }
 
-/// Partitions `data` by every method, and writes what the last one makes to `dst`, where that is
-/// given.
+/// Partitions `data` by every method, and writes the parts to `dst` if given, which allows only one
+/// method.
 ///
 /// # Errors
-/// An unknown name or an impossible option, several methods and a `dst`, or writing fails.
+/// An unknown name, an impossible option, several methods with a `dst`, or `dst` cannot be written.
 pub fn run(options: &Options, data: &Dataset, dst: Option<&Path>, watch: &dyn Progress) -> Result<Report> {
     let methods = options
         .methods
@@ -138,10 +138,10 @@ pub fn run(options: &Options, data: &Dataset, dst: Option<&Path>, watch: &dyn Pr
         .map(|name| partition::TABLE.find(name).map_err(Error::name))
         .collect::<Result<Vec<_>>>()?;
     if methods.is_empty() {
-        return Err(Error::usage(format!("--method: name at least one of {}", known())));
+        return Err(Error::usage(format!("--method: the list is empty; name at least one of {}", known())));
     }
     if methods.len() > 1 && dst.is_some() {
-        return Err(Error::usage("DST takes the parts of one method: name one, or leave DST out"));
+        return Err(Error::usage("DST holds the parts of one method; name one method, or leave DST out"));
     }
     if let Some(dst) = dst {
         partition::check_target(dst)?;
@@ -171,10 +171,10 @@ pub fn run(options: &Options, data: &Dataset, dst: Option<&Path>, watch: &dyn Pr
     Ok(Report { dataset: data.name.clone(), nodes, edges, results })
 }
 
-/// What is to be known of a partition.
+/// Measures a partition.
 ///
 /// # Errors
-/// An impossible option, or memory that cannot be had.
+/// An impossible option, or a failed allocation.
 pub fn statistics(
     options: &Options,
     data: &Dataset,
@@ -185,7 +185,7 @@ pub fn statistics(
     let any = !train.is_empty();
     Ok(Statistics {
         edge_cut: edge_cut(&data.graph, book),
-        balance: Balance { nodes: even(&book.sizes()), train: even(&book.sizes_of(train)) },
+        balance: Balance { nodes: balance(&book.sizes()), train: balance(&book.sizes_of(train)) },
         locality: any.then(|| locality(&data.graph, train, book, options.partition.seed)),
         cross_requests: any
             .then(|| requests(&options.train, options.batches, data, book, watch))
@@ -193,7 +193,7 @@ pub fn statistics(
     })
 }
 
-/// The share of edges between different parts. O(E), parallel.
+/// Fraction of edges between different parts. O(E), parallel.
 pub fn edge_cut(graph: &Graph, book: &PartitionBook) -> f64 {
     let cut = |v: NodeId| {
         let own = book.part_of(v);
@@ -203,8 +203,8 @@ pub fn edge_cut(graph: &Graph, book: &PartitionBook) -> f64 {
     cut as f64 / graph.num_edges().max(1) as f64
 }
 
-/// The largest over the mean.
-fn even(sizes: &[usize]) -> f64 {
+/// The largest size divided by the mean.
+fn balance(sizes: &[usize]) -> f64 {
     let (largest, sum) = (sizes.iter().max().copied().unwrap_or(0), sizes.iter().sum::<usize>());
     if sum == 0 { 1.0 } else { largest as f64 * sizes.len() as f64 / sum as f64 }
 }

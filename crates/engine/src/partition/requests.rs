@@ -1,13 +1,13 @@
-//! What the parts ask of each other in an epoch of distributed training, counted by drawing it.
+//! Requests between parts in an epoch of distributed training, counted by drawing it.
 //!
-//! Every part's machine trains on its own training nodes of each minibatch and samples their
-//! neighbours hop by hop. A node whose in-neighbours another part has is asked for there, once a
-//! hop for each part that reached it, however many of its nodes did; the answer is the edges that
-//! were drawn. In the end the rows of the distinct input nodes that another part owns are asked
-//! for.
+//! The machine of each part trains on its own training nodes of each minibatch and samples their
+//! neighbours hop by hop. It requests the in-neighbours of a remote node from the node's owner,
+//! once per hop and requesting part; the response contains the drawn edges. Finally, it requests
+//! the feature rows of the distinct remote input nodes.
 //!
 //! Minibatches are those of [`crate::trainer::train`] with the same options: the same order, and
-//! the same draws for every node, since these depend on seed, epoch, minibatch, hop and node alone.
+//! the same draws for every node, because draws depend only on seed, epoch, minibatch, hop and
+//! node.
 
 use graphmill_core::progress::{Progress, Unit};
 use graphmill_data::{Dataset, partition::PartitionBook};
@@ -17,50 +17,49 @@ use serde::Serialize;
 
 use crate::{Error, Result, TrainConfig, build, hotness, stage::Loader};
 
-/// What is asked at a hop.
+/// Requests at a hop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Hop {
-    /// Nodes whose neighbours are drawn, over all parts: the questions there would be if no part
-    /// had any node of its own.
+    /// Nodes whose neighbours are drawn, summed over parts.
     pub nodes: u64,
-    /// Those of them that another part owns: requests.
+    /// Nodes among them that another part owns, each of which costs a request.
     pub requests: u64,
-    /// Edges in the answers.
+    /// Edges in the responses.
     pub edges: u64,
 }
 
-/// What the parts ask of each other.
+/// Requests between parts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CrossRequests {
-    /// Requests of sampling in an epoch: nodes asked of another part, over all hops.
+    /// Sampling requests per epoch: nodes requested from another part, over all hops.
     pub per_epoch: f64,
-    /// Of a minibatch.
+    /// Sampling requests per minibatch.
     pub per_batch: f64,
-    /// Edges in the answers, of an epoch.
+    /// Edges in the responses per epoch.
     pub edges_per_epoch: f64,
-    /// Distinct input nodes of a minibatch whose feature rows another part owns, part by part, of
-    /// an epoch.
+    /// Feature rows requested from another part per epoch, for distinct input nodes per part and
+    /// minibatch.
     pub rows_per_epoch: f64,
-    /// Minibatches of an epoch.
+    /// Number of minibatches of an epoch.
     pub batches_per_epoch: u64,
-    /// Minibatches that were drawn; what an epoch has is made of these.
+    /// Number of drawn minibatches, from which figures per epoch are extrapolated.
     pub batches: u64,
-    /// What was counted in those, hop by hop, the first next to the seeds.
+    /// Counts in the drawn minibatches by hop, from the seeds outward.
     pub hops: Vec<Hop>,
-    /// Distinct input nodes in those, part by part.
+    /// Distinct input nodes in the drawn minibatches, summed over parts.
     pub rows: u64,
-    /// Those of them that another part owns.
+    /// Input nodes among them that another part owns.
     pub remote_rows: u64,
-    /// How many of those come to one part in a minibatch, or go out of it, where that is most, of
-    /// the mean over the parts.
+    /// Maximum of the remote rows that a part sends or receives in a minibatch, divided by the mean
+    /// over parts.
     pub skew: f64,
 }
 
-/// Counts what one part asks for in one minibatch; `ways` are the rows that come to each part and
-/// go out of it.
-fn count(part: u16, batch: &Sampled, book: &PartitionBook, hops: &mut [Hop], ways: &mut [[u64; 2]]) -> u64 {
+/// Counts the requests of one part in one minibatch. `flows` counts the rows that each part
+/// receives and sends. Returns the number of remote rows.
+fn count(part: u16, batch: &Sampled, book: &PartitionBook, hops: &mut [Hop], flows: &mut [[u64; 2]]) -> u64 {
     let remote = |&v: &u32| book.part_of(v) != part;
-    // destinations of every hop are the first of the input nodes
+    // the destinations of every hop are a prefix of the input nodes
     for (hop, block) in hops.iter_mut().zip(batch.blocks.iter().rev()) {
         hop.nodes += block.num_dst as u64;
         for (i, _) in batch.input_nodes[..block.num_dst].iter().enumerate().filter(|(_, v)| remote(v)) {
@@ -71,13 +70,13 @@ fn count(part: u16, batch: &Sampled, book: &PartitionBook, hops: &mut [Hop], way
     let mut rows = 0;
     for &v in batch.input_nodes.iter().filter(|v| remote(v)) {
         rows += 1;
-        ways[usize::from(book.part_of(v))][1] += 1;
+        flows[usize::from(book.part_of(v))][1] += 1;
     }
-    ways[usize::from(part)][0] += rows;
+    flows[usize::from(part)][0] += rows;
     rows
 }
 
-/// Draws the first epoch's minibatches, `batches` of them at most (0: all), and counts. Parallel.
+/// Draws at most `batches` minibatches of the first epoch (0: all), and counts requests. Parallel.
 ///
 /// # Errors
 /// An impossible option, or a sampler of whole subgraphs.
@@ -92,7 +91,8 @@ pub fn requests(
     if sampler.properties().subgraphs.is_some() {
         let name = &config.sampler;
         return Err(Error::usage(format!(
-            "--sampler {name} draws whole subgraphs; requests are those of a sampler from seeds, such as neighbor"
+            "--sampler {name} draws whole subgraphs, which have no requests between parts; use a sampler \
+             from seeds, such as neighbor"
         )));
     }
     let feature = Host::new(&data.features);
@@ -105,25 +105,25 @@ pub fn requests(
     watch.stage("drawing minibatches", Some(drawn), Unit::Rows);
     let parts = u64::from(book.parts());
     let tasks = drawn * parts;
-    let side_by_side = (rayon::current_num_threads() as u64).clamp(1, tasks.max(1)) as usize;
+    let parallel = (rayon::current_num_threads() as u64).clamp(1, tasks.max(1)) as usize;
     let hops = sampler.properties().num_layers;
     let mut slots: Vec<Slot> =
-        (0..side_by_side).map(|_| Slot::new(data.num_nodes(), hops, parts as usize)).collect();
+        (0..parallel).map(|_| Slot::new(data.num_nodes(), hops, parts as usize)).collect();
     let mut next = 0;
-    // of the minibatch whose parts are being drawn; and the busiest ways of those that were
-    let (mut ways, mut busiest) = (vec![[0u64; 2]; parts as usize], 0);
+    // flows of the current minibatch, and the sum of the largest flows of earlier minibatches
+    let (mut flows, mut largest) = (vec![[0u64; 2]; parts as usize], 0);
     while next < tasks {
-        let group = side_by_side.min((tasks - next) as usize);
+        let group = parallel.min((tasks - next) as usize);
         slots[..group].par_iter_mut().enumerate().try_for_each(|(i, slot)| {
             let task = next + i as u64;
             slot.draw(&loader, &seeds, task / parts, (task % parts) as u16, book)
         })?;
         for (task, slot) in (next..).zip(&slots[..group]) {
-            let these = slot.ways.as_flattened();
-            ways.as_flattened_mut().iter_mut().zip(these).for_each(|(sum, rows)| *sum += rows);
+            let added = slot.flows.as_flattened();
+            flows.as_flattened_mut().iter_mut().zip(added).for_each(|(sum, rows)| *sum += rows);
             if (task + 1) % parts == 0 {
-                busiest += ways.as_flattened().iter().copied().max().unwrap_or(0);
-                ways.fill([0; 2]);
+                largest += flows.as_flattened().iter().copied().max().unwrap_or(0);
+                flows.fill([0; 2]);
             }
         }
         next += group as u64;
@@ -142,7 +142,7 @@ pub fn requests(
         sum.rows += slot.rows;
         sum.remote_rows += slot.remote;
     }
-    sum.skew = if busiest > 0 { (busiest * parts) as f64 / sum.remote_rows as f64 } else { 1.0 };
+    sum.skew = if largest > 0 { (largest * parts) as f64 / sum.remote_rows as f64 } else { 1.0 };
     let epochs = all as f64 / drawn.max(1) as f64;
     let requests: u64 = sum.hops.iter().map(|hop| hop.requests).sum();
     let edges: u64 = sum.hops.iter().map(|hop| hop.edges).sum();
@@ -153,13 +153,13 @@ pub fn requests(
     Ok(sum)
 }
 
-/// Room for a minibatch, and what was counted in those it held.
+/// Buffers of a minibatch, and the counts of its minibatches.
 struct Slot {
     workspace: Workspace,
     memory: Seeds,
     hops: Vec<Hop>,
-    /// Of the last one.
-    ways: Vec<[u64; 2]>,
+    /// Rows that each part receives and sends in the last minibatch.
+    flows: Vec<[u64; 2]>,
     rows: u64,
     remote: u64,
 }
@@ -169,10 +169,10 @@ impl Slot {
         let mut workspace = Workspace::new(nodes);
         workspace.set_parallel(false);
         let (memory, hops) = (Seeds::default(), vec![Hop::default(); hops]);
-        Self { workspace, memory, hops, ways: vec![[0; 2]; parts], rows: 0, remote: 0 }
+        Self { workspace, memory, hops, flows: vec![[0; 2]; parts], rows: 0, remote: 0 }
     }
 
-    /// Draws what `part` draws of minibatch `number`, and counts.
+    /// Draws the share of `part` in minibatch `number`, and counts its requests.
     fn draw(
         &mut self,
         loader: &Loader,
@@ -181,7 +181,7 @@ impl Slot {
         part: u16,
         book: &PartitionBook,
     ) -> Result<()> {
-        self.ways.fill([0; 2]);
+        self.flows.fill([0; 2]);
         let mut seeds = loader.pick(order, number, std::mem::take(&mut self.memory));
         seeds.nodes.retain(|&v| book.part_of(v) == part);
         if seeds.nodes.is_empty() {
@@ -190,7 +190,7 @@ impl Slot {
         }
         let batch = loader.sample(0, &mut self.workspace, seeds)?;
         self.rows += batch.input_nodes.len() as u64;
-        self.remote += count(part, &batch, book, &mut self.hops, &mut self.ways);
+        self.remote += count(part, &batch, book, &mut self.hops, &mut self.flows);
         self.memory = batch.recycle();
         Ok(())
     }

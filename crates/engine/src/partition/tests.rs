@@ -1,4 +1,4 @@
-//! What is counted is what sets of nodes say, hop by hop.
+//! Requests between parts against counts of node sets, and the report of all methods.
 
 use std::collections::BTreeSet;
 
@@ -25,10 +25,10 @@ fn book(data: &Dataset) -> PartitionBook {
 }
 
 #[test]
-fn requests_are_what_sets_of_nodes_say() {
+fn requests_equal_counts_of_reached_node_sets() {
     let data = data();
     let (graph, book) = (&data.graph, book(&data));
-    // one batch, and all neighbours: nothing is drawn
+    // one batch with all neighbours, so that draws are not random
     let config = TrainConfig {
         sampler: "full".into(),
         fanout: Fanout(vec![-1, -1]),
@@ -39,7 +39,7 @@ fn requests_are_what_sets_of_nodes_say() {
     config.settle(&["sampler", "fanout", "batch_size"]).unwrap();
     let found = requests(&config, 0, &data, &book, &Quiet).unwrap();
     let (mut hops, mut rows, mut remote_rows) = (vec![Hop::default(); 2], 0, 0);
-    let mut ways = [[0; 3]; 2];
+    let mut flows = [[0; 3]; 2];
     for part in 0..3 {
         let own = data.split.train.iter().copied().filter(|&v| book.part_of(v) == part);
         let mut reached: BTreeSet<u32> = own.collect();
@@ -55,13 +55,13 @@ fn requests_are_what_sets_of_nodes_say() {
         rows += reached.len() as u64;
         for owner in reached.iter().map(|&v| book.part_of(v)).filter(|&owner| owner != part) {
             remote_rows += 1;
-            ways[0][usize::from(part)] += 1;
-            ways[1][usize::from(owner)] += 1;
+            flows[0][usize::from(part)] += 1;
+            flows[1][usize::from(owner)] += 1;
         }
     }
-    let most = ways.as_flattened().iter().max().unwrap();
-    assert!((found.skew - 3.0 * f64::from(*most) / remote_rows as f64).abs() < 1e-12 && found.skew >= 1.0);
-    assert_eq!(hops[0].requests, 0, "seeds are their part's own");
+    let max = flows.as_flattened().iter().max().unwrap();
+    assert!((found.skew - 3.0 * f64::from(*max) / remote_rows as f64).abs() < 1e-12 && found.skew >= 1.0);
+    assert_eq!(hops[0].requests, 0, "each part owns its seeds");
     assert_eq!((&found.hops, found.rows, found.remote_rows), (&hops, rows, remote_rows));
     assert_eq!((found.batches, found.batches_per_epoch), (1, 1));
     assert_eq!(found.per_epoch, hops[1].requests as f64);
@@ -69,7 +69,7 @@ fn requests_are_what_sets_of_nodes_say() {
 }
 
 #[test]
-fn some_batches_stand_for_an_epoch_whatever_the_threads() {
+fn figures_extrapolate_from_some_batches_and_ignore_threads() {
     let data = data();
     let book = book(&data);
     let train = TrainConfig { batch_size: 50, fanout: Fanout(vec![4, 3]), ..Default::default() };
@@ -83,20 +83,23 @@ fn some_batches_stand_for_an_epoch_whatever_the_threads() {
     let some = with(3, 3);
     assert_eq!((some.batches, some.batches_per_epoch), (3, all.batches));
     assert!((some.per_epoch / all.per_epoch - 1.0).abs() < 0.1, "{some:?} {all:?}");
-    // two of three nodes are another part's
+    // other parts own two of three nodes
     let share = all.hops[1].requests as f64 / all.hops[1].nodes as f64;
     assert!(all.hops[0].requests == 0 && share > 0.4 && share < 0.67, "{share}");
 }
 
 #[test]
-fn every_method_has_its_figures() {
+fn every_method_has_statistics_and_bgl_beats_random() {
     let data = data();
     let train = TrainConfig { batch_size: 100, fanout: Fanout(vec![5, 5]), ..Default::default() };
     let names: Vec<&str> = partition::TABLE.iter().map(|entry| entry.name).collect();
     let report = run(&options(&names, train.clone()), &data, None, &Quiet).unwrap();
     let of = |name: &str| &report.results.iter().find(|outcome| outcome.method == name).unwrap().statistics;
-    let asked = |name| of(name).cross_requests.as_ref().unwrap().per_epoch;
-    assert!(asked("bgl") < 0.75 * asked("random") && asked("bgl") < asked("ldg").min(asked("fennel")));
+    let requests = |name| of(name).cross_requests.as_ref().unwrap().per_epoch;
+    assert!(
+        requests("bgl") < 0.75 * requests("random")
+            && requests("bgl") < requests("ldg").min(requests("fennel"))
+    );
     assert!(of("bgl").edge_cut < of("random").edge_cut);
     let (near, far) = (of("bgl").locality.unwrap(), of("random").locality.unwrap());
     assert!((0..3).all(|hop| near[hop] > far[hop] && near[hop] <= 1.0 && (far[hop] - 0.33).abs() < 0.1));
@@ -106,7 +109,8 @@ fn every_method_has_its_figures() {
         assert!(!json["results"][0][field].is_null(), "{field}");
     }
     assert!(
-        report.to_string().contains("fennel") && plot::svg(&report).contains("nodes asked of other parts")
+        report.to_string().contains("fennel")
+            && plot::svg(&report).contains("nodes requested from other parts")
     );
 
     let wrong = |options: Options| run(&options, &data, None, &Quiet).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! The methods as a table.
+//! Text table of the methods.
 
 use std::fmt;
 
@@ -36,13 +36,13 @@ impl fmt::Display for Report {
                 let share = statistics.locality.map(|locality| format!("{:.1} %", 100.0 * locality[hop]));
                 write!(f, " {:>8}", share.unwrap_or_default())?;
             }
-            let asked = statistics.cross_requests.as_ref();
+            let requests = statistics.cross_requests.as_ref();
             let number = |value: Option<f64>| value.map(|value| format!("{value:.0}")).unwrap_or_default();
             writeln!(
                 f,
                 " {:>14} {:>14} {:>9.3}",
-                number(asked.map(|asked| asked.per_epoch)),
-                number(asked.map(|asked| asked.rows_per_epoch)),
+                number(requests.map(|requests| requests.per_epoch)),
+                number(requests.map(|requests| requests.rows_per_epoch)),
                 outcome.seconds
             )?;
         }

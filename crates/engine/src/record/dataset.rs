@@ -1,40 +1,40 @@
-//! The record of the dataset that a run is trained on.
+//! Record of a run's dataset.
 
 use std::fmt;
 
 use graphmill_data::Dataset;
 use serde::{Deserialize, Serialize};
 
-/// The dataset that a run is trained on.
+/// Name, sizes and checksum of a run's dataset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DatasetRecord {
-    /// Its name.
+    /// Name of the dataset.
     pub name: String,
-    /// `V`.
+    /// Number of nodes `V`.
     pub nodes: usize,
-    /// `E`, as stored.
+    /// Number of stored edges `E`.
     pub edges: usize,
-    /// `F`.
+    /// Number of feature columns `F`.
     pub feature_dim: usize,
-    /// `C`.
+    /// Number of classes `C`.
     pub classes: usize,
-    /// Whether a node may have several classes.
+    /// True if a node may have several classes.
     pub multilabel: bool,
-    /// Training nodes.
+    /// Number of training nodes.
     pub train: usize,
-    /// Validation nodes.
+    /// Number of validation nodes.
     pub valid: usize,
-    /// Test nodes.
+    /// Number of test nodes.
     pub test: usize,
-    /// Of all its files, where it came from a dataset directory.
+    /// Checksum of all files, if the dataset is a directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checksum: Option<String>,
 }
 
 impl DatasetRecord {
-    /// The record of a dataset with the checksum by which it is known, whether it is in a directory
-    /// or in memory ([`Dataset::identity`]).
+    /// Record with the identifying checksum of a dataset in a directory or in memory
+    /// ([`Dataset::identity`]).
     ///
     /// # Errors
     /// The checksum cannot be computed.
@@ -42,8 +42,8 @@ impl DatasetRecord {
         Ok(Self { checksum: Some(data.identity()?), ..data.into() })
     }
 
-    /// Whether both are the same data: by their checksums, or where one has none by name and
-    /// counts.
+    /// Returns true if both records describe the same data. Compares checksums, or names and counts
+    /// if a checksum is missing.
     pub fn is_same(&self, other: &Self) -> bool {
         match (&self.checksum, &other.checksum) {
             (Some(one), Some(two)) => one == two,

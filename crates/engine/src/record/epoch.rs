@@ -1,4 +1,4 @@
-//! The record of an epoch: a line of `metrics.jsonl`.
+//! Record of an epoch: a line of `metrics.jsonl`.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,11 +7,11 @@ use super::{
 };
 use graphmill_loader::Traffic;
 
-/// Seconds per stage, summed over an epoch's batches. Stages that run side by side add up to
-/// more than the epoch took.
+/// Seconds per stage, summed over an epoch's batches. The sum over concurrent stages may exceed the
+/// duration of the epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stages {
-    /// Choosing the order of the seeds.
+    /// Computing the order of the seeds.
     pub order: f64,
     /// Drawing blocks.
     pub sample: f64,
@@ -22,7 +22,7 @@ pub struct Stages {
 }
 
 impl Stages {
-    /// The stages with their names, in their order.
+    /// Names and seconds of the stages, in their order.
     pub fn parts(&self) -> [(&'static str, f64); 4] {
         [("order", self.order), ("sample", self.sample), ("extract", self.extract), ("train", self.train)]
     }
@@ -32,78 +32,78 @@ impl Stages {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DeviceRecord {
-    /// Its name.
+    /// Name of the device.
     pub device: String,
-    /// Its role: sampler, trainer, or both.
+    /// Role: sampler, trainer, or both.
     pub role: String,
-    /// Batches it trained on.
+    /// Number of batches that the device trained on.
     pub batches: u64,
-    /// Rows that its cache holds.
+    /// Number of rows in the device's cache.
     pub cache_rows: usize,
-    /// Rows served by its cache out of all rows it read.
+    /// Fraction of the rows read that the device's cache served.
     pub hit_rate: Option<f64>,
-    /// Bytes that went over its link.
+    /// Bytes transferred over the device's link.
     pub link_bytes: u64,
-    /// Seconds that its link was taken, where it is simulated.
+    /// Seconds that the link was busy, if it is simulated.
     pub link_seconds: f64,
 }
 
-/// An epoch: a line of `metrics.jsonl`.
+/// Record of an epoch: a line of `metrics.jsonl`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EpochRecord {
-    /// From 1.
+    /// Number of the epoch, from 1.
     pub epoch: usize,
     /// Mean training loss over the seeds.
     pub loss: f64,
-    /// Score on the training nodes, where it was asked for.
+    /// Score on the training nodes, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub train_score: Option<f64>,
-    /// Score on the validation nodes, where they were scored.
+    /// Score on the validation nodes, if the epoch was scored.
     pub valid_score: Option<f64>,
-    /// Mean loss on the validation nodes, where they were scored.
+    /// Mean loss on the validation nodes, if the epoch was scored.
     pub valid_loss: Option<f64>,
-    /// Learning rate at the end.
+    /// Learning rate at the end of the epoch.
     pub lr: f64,
-    /// From the order to the last update; evaluation is apart.
+    /// Seconds from the order to the last update, without evaluation.
     pub seconds: f64,
-    /// Evaluation.
+    /// Seconds of evaluation.
     pub eval_seconds: f64,
     /// Seconds by stage.
     pub stages: Stages,
-    /// Seeds trained on.
+    /// Number of seeds trained on.
     pub seeds: u64,
-    /// Edges in all blocks.
+    /// Number of edges in all blocks.
     pub sampled_edges: u64,
-    /// Those of them in the bottom blocks, which the first layer aggregates over. Of reused rows
-    /// none; what making them took is in [`ReuseRecord::made_edges`].
+    /// Number of edges in the bottom blocks, which the first layer aggregates. Reused rows count no
+    /// edges here, but in [`ReuseRecord::made_edges`].
     pub bottom_edges: u64,
-    /// Seeds per second of `seconds`.
+    /// `seeds / seconds`.
     pub seeds_per_second: f64,
     /// Feature rows and bytes read.
     pub traffic: Traffic,
-    /// Rows served by the nearest tier out of all rows read.
+    /// Fraction of the rows read that the nearest tier served.
     pub hit_rate: Option<f64>,
-    /// Largest norm of the gradient before clipping, where clipping is on.
+    /// Largest norm of the gradient before clipping, if clipping is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grad_norm: Option<f64>,
-    /// What each device did, where they work for themselves.
+    /// Work of each device, if devices work independently.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceRecord>,
-    /// What each rank did, where there are several. What else is here is of all of them; times and
-    /// workers are rank 0's.
+    /// Work of each rank, if there are several. The other counts are sums over ranks; times and
+    /// workers are those of rank 0.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ranks: Vec<RankRecord>,
-    /// What reusing bottom-layer rows saved, where that is done.
+    /// Reuse of bottom-layer rows, if enabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reuse: Option<ReuseRecord>,
-    /// What each worker did. Of an epoch that was resumed in its middle, the part behind it.
+    /// Work of each worker. If the epoch was resumed, counts from the resumption.
     pub workers: Vec<WorkerRecord>,
-    /// The stage whose workers are busiest ([`bottleneck`](super::bottleneck)).
+    /// Stage with the busiest workers ([`bottleneck`](super::bottleneck)).
     pub bottleneck: Option<Stage>,
-    /// Bytes resident at the epoch's end, scoring included, where the system tells it.
+    /// Resident bytes after scoring, if the system reports them.
     pub memory_bytes: Option<u64>,
-    /// The same in between, where the epoch is long enough.
+    /// Samples of the resident bytes during the epoch.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub memory: Vec<MemorySample>,
 }

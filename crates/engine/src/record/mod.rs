@@ -1,4 +1,4 @@
-//! Records of a run: a line per epoch, and a summary; [`RunDir`] is the directory that holds them.
+//! Records of a run: a line per epoch, and a summary, in a run directory ([`RunDir`]).
 
 mod dataset;
 mod epoch;
@@ -18,7 +18,7 @@ pub use epoch::{DeviceRecord, EpochRecord, Stages};
 pub use graphmill_loader::feature::{TierTraffic, Traffic};
 pub use memory::{MemorySample, Samples};
 pub(crate) use origin::partition_of_older;
-pub use origin::{ANY_PLACE, FeatureRecord, Origin, PLACE, Source};
+pub use origin::{DATASET_HINT, FeatureRecord, OTHER_DATASET_HINT, Origin, Source};
 pub use rank::RankRecord;
 pub use reuse::ReuseRecord;
 pub use run_dir::RunDir;

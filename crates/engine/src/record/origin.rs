@@ -1,4 +1,4 @@
-//! What a run was trained on: `RUN/dataset.json`.
+//! Origin of a run's dataset: `RUN/dataset.json`.
 
 use std::{
     fs, io,
@@ -20,52 +20,52 @@ use crate::{Error, Result, TrainConfig, checkpoint, config::IN_MEMORY};
 /// Name of the file in the run directory.
 const FILE: &str = "dataset.json";
 
-/// How commands take a dataset that a run does not find; the Python package names its own way in
-/// its place.
-pub const PLACE: &str = "train DATASET --resume, eval --dataset and predict --dataset take its directory, \
-                         dataset= in Python takes either";
+/// Hint in errors of a missing dataset: options that pass it. The Python package replaces it with
+/// its own.
+pub const DATASET_HINT: &str = "train DATASET --resume, eval --dataset and predict --dataset take its \
+                                directory, dataset= in Python takes either";
 
-/// [`PLACE`] where the dataset need not be that of the run.
-pub const ANY_PLACE: &str = "(--dataset DATASET, or dataset= in Python)";
+/// [`DATASET_HINT`] for a dataset other than the run's.
+pub const OTHER_DATASET_HINT: &str = "(--dataset DATASET, or dataset= in Python)";
 
-/// Where a run's dataset was.
+/// Kind of a run's dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
-    /// A directory, of a dataset or of a partitioned one.
+    /// A directory of a dataset or a partitioned dataset.
     Directory,
     /// The built-in demo graph.
     Demo,
-    /// Arrays in memory, which are not stored with the run.
+    /// Arrays in memory, which the run does not store.
     Memory,
 }
 
-/// A run's dataset: where it was, and by which checksum it is known wherever it is now.
+/// Location of a run's dataset, and the checksum that identifies it after a move.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Origin {
-    /// Where it was.
+    /// Kind of the dataset.
     pub source: Source,
-    /// The directory.
+    /// Directory, if the dataset has one.
     pub path: Option<PathBuf>,
-    /// What it was.
+    /// Name, sizes and checksum.
     pub dataset: DatasetRecord,
-    /// Its features; `None` of a run of a version that did not record them.
+    /// Normalisation of the features; `None` if an older version wrote the run.
     #[serde(default)]
     pub features: Option<FeatureRecord>,
 }
 
-/// The features that a run was trained on.
+/// Features of a run's dataset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FeatureRecord {
-    /// How they were normalized, with the statistics; `None` if they are as in the source.
+    /// Method and statistics of the normalisation; `None` if the features are not normalised.
     pub normalization: Option<Normalization>,
 }
 
 impl Origin {
-    /// Of a run with this configuration on `data`, the dataset of that record.
+    /// Origin of a run with this configuration on `data`, whose record is `dataset`.
     ///
     /// # Errors
-    /// The demo graph cannot be generated to compare with.
+    /// The demo graph cannot be generated for comparison.
     pub fn new(config: &TrainConfig, dataset: &DatasetRecord, data: &Dataset) -> Result<Self> {
         let features = Some(FeatureRecord { normalization: data.normalization.clone() });
         Ok(Self { features, ..Self::of_record(config, dataset)? })
@@ -84,7 +84,8 @@ impl Origin {
         Ok(Self { source, path, dataset: dataset.clone(), features: None })
     }
 
-    /// Options as the run records them: a dataset in memory has no directory.
+    /// Options as the run records them: [`IN_MEMORY`] replaces the directory of a dataset in
+    /// memory.
     pub(crate) fn config(&self, config: &TrainConfig) -> TrainConfig {
         match self.source {
             Source::Memory => TrainConfig { dataset: IN_MEMORY.into(), ..config.clone() },
@@ -92,10 +93,10 @@ impl Origin {
         }
     }
 
-    /// Writes it into a run's directory.
+    /// Writes the origin to a run's directory.
     ///
     /// # Errors
-    /// The disk is full or not to be written.
+    /// The disk is full or not writable.
     pub fn write(&self, run: &RunDir) -> Result<()> {
         let path = run.path().join(FILE);
         let mut text =
@@ -104,8 +105,8 @@ impl Origin {
         Ok(atomic::replace(&mut Real, &path, text.as_bytes())?)
     }
 
-    /// That of the run in `dir`. A run of a version that did not write it is known by the record of
-    /// its dataset in its checkpoint or its summary; `None` if it has neither.
+    /// Reads the origin of the run in `dir`. For runs of older versions, derives it from the
+    /// dataset record of the checkpoint or the summary; `None` if the run has neither.
     ///
     /// # Errors
     /// A file cannot be read or is damaged.
@@ -126,10 +127,11 @@ impl Origin {
         }
     }
 
-    /// The directory that the dataset was in; none of the demo graph.
+    /// Directory of the dataset; `None` for the demo graph.
     ///
     /// # Errors
-    /// It was in memory, or there is nothing in its place any more: the message asks for it.
+    /// The dataset was in memory, or its directory no longer exists. The message asks for the
+    /// dataset.
     pub fn locate(&self, run: &Path) -> Result<Option<&Path>> {
         match (self.source, &self.path) {
             (Source::Demo, _) => Ok(None),
@@ -137,7 +139,7 @@ impl Origin {
             (Source::Directory, Some(path)) => Err(Error::run(
                 run,
                 format!(
-                    "its dataset {} is no longer in {}; give the directory where it is now: {PLACE}",
+                    "its dataset {} is no longer in {}; pass its current directory: {DATASET_HINT}",
                     self.dataset,
                     path.display()
                 ),
@@ -145,19 +147,19 @@ impl Origin {
             (Source::Memory, _) | (Source::Directory, None) => Err(Error::run(
                 run,
                 format!(
-                    "it was trained on a dataset in memory, {}, which is not stored with it; give the dataset \
-                     again: {PLACE}",
+                    "it was trained on a dataset in memory, {}, which the run does not store; pass the \
+                     dataset again: {DATASET_HINT}",
                     self.dataset
                 ),
             )),
         }
     }
 
-    /// The directory of the dataset of the run in `run`, whose origin and configuration these are;
-    /// `None` of the demo graph.
+    /// Directory of the dataset of the run in `run` with this origin and configuration; `None` for
+    /// the demo graph.
     ///
     /// # Errors
-    /// As [`Origin::locate`]; nothing records what the run was trained on.
+    /// Those of [`Origin::locate`], or the run does not record its dataset.
     pub fn locate_of<'a>(
         origin: Option<&'a Self>,
         run: &Path,
@@ -168,18 +170,18 @@ impl Origin {
             None if config.dataset.is_empty() || config.is_in_memory() => Err(Error::run(
                 run,
                 format!(
-                    "it has no checkpoint and does not record whether it was trained on the demo graph or on a \
-                     dataset in memory; train again, or give the dataset: {PLACE}"
+                    "it has no checkpoint and does not record whether it was trained on the demo graph or \
+                     on a dataset in memory; train again, or pass the dataset: {DATASET_HINT}"
                 ),
             )),
             None => Ok(Some(Path::new(&config.dataset))),
         }
     }
 
-    /// The dataset of the run in `run`, opened again.
+    /// Opens the dataset of the run in `run`.
     ///
     /// # Errors
-    /// As [`Origin::open`] and [`Origin::locate_of`].
+    /// Those of [`Origin::open`] and [`Origin::locate_of`].
     pub fn open_of(origin: Option<&Self>, run: &Path, config: &TrainConfig) -> Result<Dataset> {
         match (origin, Self::locate_of(origin, run, config)?) {
             (Some(origin), _) => origin.open(run),
@@ -188,10 +190,10 @@ impl Origin {
         }
     }
 
-    /// The run's dataset, opened again.
+    /// Opens the run's dataset.
     ///
     /// # Errors
-    /// As [`Origin::locate`]; it cannot be read; or other data lies in its place.
+    /// Those of [`Origin::locate`], the dataset cannot be read, or its directory holds other data.
     pub fn open(&self, run: &Path) -> Result<Dataset> {
         let path = self.locate(run)?;
         let data = match path {
@@ -206,16 +208,16 @@ impl Origin {
         Err(Error::run(
             run,
             format!(
-                "it was trained on {}, but {place} is {now}; restore the dataset, or give one explicitly to use \
-                 it all the same {ANY_PLACE}",
+                "it was trained on {}, but {place} is {now}; restore the dataset, or pass one explicitly \
+                 to use it anyway {OTHER_DATASET_HINT}",
                 self.dataset
             ),
         ))
     }
 }
 
-/// What the run in `dir`, which has no `dataset.json`, was trained on: by its checkpoint, or else
-/// by its summary.
+/// Dataset record of the run in `dir` without `dataset.json`, from its checkpoint or else its
+/// summary.
 fn older_record(dir: &Path) -> Result<Option<DatasetRecord>> {
     #[derive(Deserialize)]
     struct Recorded {
@@ -226,16 +228,16 @@ fn older_record(dir: &Path) -> Result<Option<DatasetRecord>> {
     if let Ok(Some(saved)) = saved {
         return Ok(Some(saved.dataset));
     }
-    let told = run.summary()?.dataset;
+    let recorded = run.summary()?.dataset;
     match saved {
-        // an unfinished run tells a name alone
-        Err(error) if told.nodes == 0 => Err(error),
-        _ => Ok((told.nodes > 0).then_some(told)),
+        // the summary of an unfinished run has only a name
+        Err(error) if recorded.nodes == 0 => Err(error),
+        _ => Ok((recorded.nodes > 0).then_some(recorded)),
     }
 }
 
-/// The checksum of the partition in the directory that the options of the run in `run` name, where
-/// it is one: checkpoints of older versions do not record it.
+/// Checksum of the partition that the options of the run in `run` name, if any. Checkpoints of
+/// older versions do not record it.
 pub(crate) fn partition_of_older(run: &RunDir) -> Option<String> {
     let mut config = TrainConfig::default();
     config.read_file(&RunDir::config_path(run.path())).ok()?;

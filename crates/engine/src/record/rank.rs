@@ -1,25 +1,25 @@
-//! The part of a rank in an epoch.
+//! Record of a rank's work in an epoch.
 
 use serde::{Deserialize, Serialize};
 
-/// Work of a rank in an epoch; of one that was resumed in its middle, behind that.
+/// Work of a rank in an epoch. If the epoch was resumed, counts from the resumption.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RankRecord {
-    /// Its number.
+    /// Number of the rank.
     pub rank: usize,
-    /// Seeds of its shares.
+    /// Seeds that the rank trained on.
     pub seeds: u64,
-    /// Edges in its blocks.
+    /// Edges in the rank's blocks.
     pub sampled_edges: u64,
-    /// Rows of features that it read of its own, or of what it keeps of others'.
+    /// Feature rows read from the rank's own partition or its cache.
     pub near_rows: u64,
-    /// Rows that it asked others for.
+    /// Feature rows requested from other ranks.
     pub remote_rows: u64,
-    /// Bytes that it sent to draw neighbours: asks and answers, headers included.
+    /// Bytes sent for sampling: requests and responses, including headers.
     pub sample_bytes: u64,
-    /// Bytes that it sent for rows of features.
+    /// Bytes sent for feature rows.
     pub feature_bytes: u64,
-    /// Bytes that it sent to sum gradients, and to agree.
+    /// Bytes sent to sum gradients and to synchronise.
     pub sum_bytes: u64,
 }

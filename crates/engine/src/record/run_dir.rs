@@ -1,12 +1,12 @@
-//! The directory that a run records itself in.
+//! Run directories.
 //!
 //! ```text
-//! RUN/config.toml        every option, reusable with --config
-//! RUN/dataset.json       an Origin: what the run was trained on
-//! RUN/metrics.jsonl      an EpochRecord per line, as the epochs end
+//! RUN/config.toml        all options, reusable with --config
+//! RUN/dataset.json       an Origin: location and checksum of the dataset
+//! RUN/metrics.jsonl      an EpochRecord per line, appended after each epoch
 //! RUN/checkpoint/        see crate::checkpoint
-//! RUN/best.safetensors   the parameters of the best epoch, a copy of what the checkpoint holds
-//! RUN/summary.json       the Summary, at the end
+//! RUN/best.safetensors   parameters of the best epoch, a copy of those in the checkpoint
+//! RUN/summary.json       the Summary, written at the end
 //! ```
 //!
 //! The crate `graphmill-report` adds `report.html`, `trace.json` and `tensorboard/`.
@@ -22,134 +22,136 @@ use graphmill_data::atomic::{self, Real};
 use super::{Best, DatasetRecord, EpochRecord, Summary, TestScore, validate};
 use crate::{Error, Result, TrainConfig, checkpoint};
 
-/// A run's directory. One that was made for a run that never began is taken back.
+/// A run directory. Removed on drop if it was created for a run that did not start.
 #[derive(Debug)]
 pub struct RunDir {
     path: PathBuf,
-    /// What was made for it, the deepest last.
-    made: Vec<PathBuf>,
-    /// Held while a run writes here; the system lets go of it however the process ends.
+    /// Created directories and files, the deepest last.
+    created: Vec<PathBuf>,
+    /// Lock of a writing process, which the system releases however the process ends.
     lock: Option<File>,
 }
 
 impl RunDir {
-    /// Makes the directory for a new run. It may exist, but hold no run. A run that is gone on with
-    /// may have moved its checkpoint to another disk and left a symbolic link; a new one finds
-    /// none.
+    /// Creates the directory of a new run. The directory may exist, but must not hold a run. Unlike
+    /// a resumed run, whose checkpoint may be a symbolic link to another disk, a new run refuses
+    /// links.
     ///
     /// # Errors
-    /// There is a run already, or a dataset, or a symbolic link at a name that a run writes,
-    /// another process writes here, or the directory cannot be made.
+    /// The directory holds a run, a dataset, or a symbolic link at a name that a run writes;
+    /// another process writes to it; or it cannot be created.
     pub fn create(path: &Path) -> Result<Self> {
         if path.exists() && !path.is_dir() {
-            return Err(Error::run(path, "this is a file: name a directory with --out"));
+            return Err(Error::run(path, "this is a file; pass a directory with --out"));
         }
         if path.join("graphmill.json").exists() {
-            return Err(Error::run(path, "there is a dataset here: name another --out for the run"));
+            return Err(Error::run(path, "there is a dataset here; pass another --out for the run"));
         }
         let lock = path.join(".lock");
         let parts = path.ancestors().filter(|part| !part.as_os_str().is_empty());
-        let mut made: Vec<_> = parts.chain([&*lock]).filter(|p| !p.exists()).map(Path::to_path_buf).collect();
-        made.sort();
+        let mut created: Vec<_> =
+            parts.chain([&*lock]).filter(|p| !p.exists()).map(Path::to_path_buf).collect();
+        created.sort();
         fs::create_dir_all(path).map_err(|e| Error::io(path, "create", e))?;
         let mut run = Self::lock(path)?;
-        run.made = made;
+        run.created = created;
         if let Some(name) = NAMES.iter().find(|name| path.join(name).is_symlink()) {
             let message = format!(
-                "{name} is a symbolic link, and a new run writes through none: remove it, or name another --out"
+                "{name} is a symbolic link, which a new run does not write through; remove it, or pass \
+                 another --out"
             );
             return Err(Error::run(path, message));
         }
         let holds = ["config.toml", METRICS, "summary.json", "checkpoint"];
         if holds.iter().any(|name| path.join(name).exists()) {
-            let message = "there is a run here already: go on with it by --resume, or name another --out";
+            let message = "there is a run here already; continue it with --resume, or pass another --out";
             return Err(Error::run(path, message));
         }
         Ok(run)
     }
 
-    /// Opens the directory of a run to go on with.
+    /// Opens the directory of a run to resume.
     ///
     /// # Errors
-    /// There is none, or another process writes here.
+    /// The directory holds no run, or another process writes to it.
     pub fn reopen(path: &Path) -> Result<Self> {
         Self::open(path)?;
         Self::lock(path)
     }
 
-    /// Opens the directory of a run to read.
+    /// Opens the directory of a run for reading.
     ///
     /// # Errors
-    /// There is none.
+    /// The directory holds no run.
     pub fn open(path: &Path) -> Result<Self> {
         if !Self::config_path(path).is_file() {
-            let message = "there is no run here (no config.toml): name the directory that train --out wrote";
+            let message = "there is no run here (no config.toml); pass a directory that train --out wrote";
             return Err(Error::run(path, message));
         }
-        Ok(Self { path: path.to_path_buf(), made: Vec::new(), lock: None })
+        Ok(Self { path: path.to_path_buf(), created: Vec::new(), lock: None })
     }
 
     fn lock(path: &Path) -> Result<Self> {
         let at = path.join(".lock");
         let Some(file) = atomic::lock(&at).map_err(|e| Error::io(&at, "open", e))? else {
-            let message = "another process is training here: wait for it, or name another --out";
+            let message = "another process is training here; wait for it to end, or pass another --out";
             return Err(Error::run(path, message));
         };
-        Ok(Self { path: path.to_path_buf(), made: Vec::new(), lock: Some(file) })
+        Ok(Self { path: path.to_path_buf(), created: Vec::new(), lock: Some(file) })
     }
 
-    /// The directory.
+    /// Path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether this value may write: it does not only read.
+    /// Returns true if this process holds the lock and may write.
     pub fn is_writer(&self) -> bool {
         self.lock.is_some()
     }
 
-    /// Where the configuration of the run in `run` is.
+    /// Path of the configuration of the run in `run`.
     pub fn config_path(run: &Path) -> PathBuf {
         run.join("config.toml")
     }
 
-    /// The checkpoint's directory.
+    /// Path of the checkpoint directory.
     pub fn checkpoint(&self) -> PathBuf {
         self.path.join("checkpoint")
     }
 
-    /// The file of the best epoch's parameters.
+    /// Path of the best epoch's parameters.
     pub fn best_model(&self) -> PathBuf {
         Self::best_model_path(&self.path)
     }
 
-    /// The file of the best epoch's parameters of the run in `run`.
+    /// Path of the best epoch's parameters of the run in `run`.
     pub fn best_model_path(run: &Path) -> PathBuf {
         run.join("best.safetensors")
     }
 
-    /// The file of the last checkpoint's parameters of the run in `run`.
+    /// Path of the last checkpoint's parameters of the run in `run`.
     ///
     /// # Errors
-    /// There is no checkpoint yet.
+    /// The run has no checkpoint yet.
     pub fn last_model(run: &Path) -> Result<PathBuf> {
         checkpoint::model_file(&run.join("checkpoint"))?
-            .ok_or_else(|| Error::run(run, "there is no checkpoint yet: let the run go on for a while"))
+            .ok_or_else(|| Error::run(run, "there is no checkpoint yet; wait until the run has written one"))
     }
 
     /// Writes `config.toml`.
     ///
     /// # Errors
-    /// The disk is full or not to be written.
+    /// The disk is full or not writable.
     pub fn write_config(&self, config: &TrainConfig) -> Result<()> {
         Ok(atomic::replace(&mut Real, &Self::config_path(&self.path), config.to_toml().as_bytes())?)
     }
 
-    /// Adds an epoch to `metrics.jsonl` and waits until it is on the disk. Before the checkpoint
-    /// that knows of it.
+    /// Appends an epoch to `metrics.jsonl` and syncs the file. Must be called before the checkpoint
+    /// that includes the epoch is saved.
     ///
     /// # Errors
-    /// The disk is full or not to be written.
+    /// The disk is full or not writable.
     pub fn append_epoch(&self, record: &EpochRecord) -> Result<()> {
         let path = self.path.join(METRICS);
         let mut line =
@@ -157,7 +159,7 @@ impl RunDir {
         line.push('\n');
         if path.is_symlink() && !path.exists() {
             let message =
-                "it is a symbolic link to a file that is not there: restore the file, or remove the link";
+                "it is a symbolic link to a file that does not exist; restore the file, or remove the link";
             return Err(Error::format(&path, "file", message));
         }
         let mut file = OpenOptions::new()
@@ -170,12 +172,12 @@ impl RunDir {
             .map_err(|e| Error::io(&path, "write", e))
     }
 
-    /// Cuts `metrics.jsonl` down to its first `epochs` lines, those that a checkpoint knows of, and
-    /// returns them. What a crash left behind them, a torn line included, goes.
+    /// Truncates `metrics.jsonl` to its first `epochs` lines, those that the checkpoint includes,
+    /// and returns them. Removes later lines of a crashed run, also an incomplete one.
     ///
     /// # Errors
-    /// There are fewer, one of them is damaged, or the file cannot be written.
-    pub fn keep_epochs(&self, epochs: usize) -> Result<Vec<EpochRecord>> {
+    /// The file has fewer lines, one of them is damaged, or the file cannot be written.
+    pub fn truncate_epochs(&self, epochs: usize) -> Result<Vec<EpochRecord>> {
         let path = self.path.join(METRICS);
         let text = read_if_there(&path)?;
         let mut records = Vec::with_capacity(epochs.min(text.len()));
@@ -189,7 +191,7 @@ impl RunDir {
         }
         if records.len() < epochs {
             let message = format!(
-                "{} epochs, but the checkpoint knows of {epochs}: restore the file, or train again",
+                "{} epochs, but the checkpoint includes {epochs}; restore the file, or train again",
                 records.len()
             );
             return Err(Error::format(&path, "end", message));
@@ -205,7 +207,7 @@ impl RunDir {
     /// Writes `summary.json`.
     ///
     /// # Errors
-    /// The disk is full or not to be written.
+    /// The disk is full or not writable.
     pub fn write_summary(&self, summary: &Summary) -> Result<()> {
         let path = self.path.join(SUMMARY);
         let mut text = serde_json::to_string_pretty(summary)
@@ -214,27 +216,27 @@ impl RunDir {
         Ok(atomic::replace(&mut Real, &path, text.as_bytes())?)
     }
 
-    /// The summary of a finished run, or as much of it as `config.toml` and `metrics.jsonl` tell of
-    /// one that is not (no score on the test nodes, and of the dataset the name alone).
+    /// Summary of a finished run. For an unfinished run, derives it from `config.toml` and
+    /// `metrics.jsonl`, without a test score and with only the dataset's name.
     ///
     /// # Errors
     /// A file is damaged.
     pub fn summary(&self) -> Result<Summary> {
         let path = self.path.join(SUMMARY);
         let text = read_if_there(&path)?;
-        let finished: Option<Summary> = match text.is_empty() {
-            true => None,
-            false => Some(
-                serde_json::from_str(&text)
-                    .map_err(|e| Error::format(&path, format!("line {}", e.line()), e.to_string() + ANEW))?,
-            ),
-        };
+        let finished: Option<Summary> =
+            match text.is_empty() {
+                true => None,
+                false => Some(serde_json::from_str(&text).map_err(|e| {
+                    Error::format(&path, format!("line {}", e.line()), e.to_string() + REMEDY)
+                })?),
+            };
         if let Some(summary) = &finished {
             validate::summary(summary, &text)
-                .map_err(|(part, message)| Error::format(&path, part, message + ANEW))?;
+                .map_err(|(part, message)| Error::format(&path, part, message + REMEDY))?;
         }
         let lines = read_if_there(&self.path.join(METRICS))?;
-        // a torn line at the end is an epoch that is being written
+        // an incomplete last line is an epoch that is being written
         let epochs: Vec<EpochRecord> =
             (1..).zip(lines.lines()).map_while(|(at, line)| validate::epoch(line, at)).collect();
         if let Some(summary) = finished
@@ -270,21 +272,21 @@ impl RunDir {
 
 impl Drop for RunDir {
     fn drop(&mut self) {
-        if self.made.is_empty() || Self::config_path(&self.path).exists() {
+        if self.created.is_empty() || Self::config_path(&self.path).exists() {
             return;
         }
-        // only the lock and empty directories go; what cannot be removed is in use
-        for path in self.made.iter().rev() {
+        // removes the lock and empty directories; others are in use
+        for path in self.created.iter().rev() {
             let _ = if path.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) };
         }
     }
 }
 
-/// What helps where a summary is damaged.
-const ANEW: &str = ": train --resume writes it anew";
+/// Remedy for a damaged summary.
+const REMEDY: &str = "; train --resume rewrites it";
 const METRICS: &str = "metrics.jsonl";
 const SUMMARY: &str = "summary.json";
-/// The names that a run writes.
+/// Names that a run writes.
 const NAMES: [&str; 9] = [
     "config.toml",
     "dataset.json",
@@ -297,7 +299,7 @@ const NAMES: [&str; 9] = [
     "tensorboard",
 ];
 
-/// A file's text, nothing where it is not there.
+/// Reads a file; empty if it does not exist.
 fn read_if_there(path: &Path) -> Result<String> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(text),
@@ -319,9 +321,9 @@ mod tests {
     }
 
     #[test]
-    fn a_resumed_run_keeps_the_epochs_its_checkpoint_knows() {
+    fn resuming_truncates_epochs_to_those_of_the_checkpoint() {
         let (_dir, run) = run();
-        assert_eq!(run.keep_epochs(0).unwrap(), []);
+        assert_eq!(run.truncate_epochs(0).unwrap(), []);
         for i in 1..=3 {
             run.append_epoch(&epoch(i)).unwrap();
         }
@@ -329,22 +331,22 @@ mod tests {
         let whole = fs::read_to_string(&path).unwrap();
         // killed in the middle of the fourth line
         fs::write(&path, format!("{whole}{{\"epoch\":4,\"lo")).unwrap();
-        assert_eq!(run.keep_epochs(3).unwrap(), [epoch(1), epoch(2), epoch(3)]);
+        assert_eq!(run.truncate_epochs(3).unwrap(), [epoch(1), epoch(2), epoch(3)]);
         assert_eq!(fs::read_to_string(&path).unwrap(), whole);
-        assert_eq!(run.keep_epochs(2).unwrap(), [epoch(1), epoch(2)]);
+        assert_eq!(run.truncate_epochs(2).unwrap(), [epoch(1), epoch(2)]);
         run.append_epoch(&epoch(3)).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), whole);
 
-        let message = run.keep_epochs(5).unwrap_err().to_string();
-        assert!(message.contains("metrics.jsonl: end: 3 epochs, but the checkpoint knows of 5"), "{message}");
+        let message = run.truncate_epochs(5).unwrap_err().to_string();
+        assert!(message.contains("metrics.jsonl: end: 3 epochs, but the checkpoint includes 5"), "{message}");
         fs::write(&path, whole.replacen("loss", "lo\u{0}s", 1)).unwrap();
-        assert!(run.keep_epochs(3).unwrap_err().to_string().contains("metrics.jsonl: line 1: "));
-        assert_eq!(run.keep_epochs(0).unwrap(), []);
+        assert!(run.truncate_epochs(3).unwrap_err().to_string().contains("metrics.jsonl: line 1: "));
+        assert_eq!(run.truncate_epochs(0).unwrap(), []);
         assert_eq!(fs::read_to_string(&path).unwrap(), "");
     }
 
     #[test]
-    fn a_directory_takes_one_run_and_one_writer() {
+    fn directories_hold_one_run_and_admit_one_writer() {
         let (dir, run) = run();
         let path = run.path().to_path_buf();
         let message = |result: Result<RunDir>| result.unwrap_err().to_string();
@@ -356,10 +358,10 @@ mod tests {
         assert!(message(RunDir::reopen(dir.path())).contains("there is no run here"));
     }
 
-    /// Whatever a run writes, a link at the name beside it is replaced and the link's target stays.
+    /// Links at temporary names of a run's files are replaced, and their targets are unchanged.
     #[cfg(unix)]
     #[test]
-    fn links_beside_a_runs_files_are_replaced() {
+    fn links_at_temporary_names_are_replaced() {
         use std::os::unix::fs::symlink;
 
         let (dir, run) = run();
@@ -372,7 +374,7 @@ mod tests {
         run.write_config(&TrainConfig::default()).unwrap();
         run.append_epoch(&epoch(1)).unwrap();
         run.append_epoch(&epoch(2)).unwrap();
-        run.keep_epochs(1).unwrap();
+        run.truncate_epochs(1).unwrap();
         run.write_summary(&Summary::default()).unwrap();
         checkpoint::save_params(&run.best_model(), &[]).unwrap();
         for name in files {
@@ -388,10 +390,10 @@ mod tests {
         assert!(fs::symlink_metadata(path.join(".lock")).unwrap().is_file());
     }
 
-    /// A run must not write where a link left by someone else leads.
+    /// A new run must not write through a link that another user left.
     #[cfg(unix)]
     #[test]
-    fn links_at_the_names_of_a_run_are_not_written_through() {
+    fn new_runs_do_not_write_through_links() {
         use std::os::unix::fs::symlink;
 
         let dir = tempfile::tempdir().unwrap();
@@ -408,28 +410,29 @@ mod tests {
                 fs::remove_dir_all(&path).unwrap();
             }
         }
-        // a run that is gone on with may use a link to a file, but makes none where it leads
-        let (_room, run) = run();
+        // a resumed run may append through a link to an existing file, but does not create the
+        // target
+        let (_dir, run) = run();
         let metrics = run.path().join(METRICS);
         symlink(&victim, &metrics).unwrap();
         let message = run.append_epoch(&epoch(1)).unwrap_err().to_string();
-        assert!(message.contains("a symbolic link to a file that is not there"), "{message}");
+        assert!(message.contains("a symbolic link to a file that does not exist"), "{message}");
         assert!(!victim.exists());
         fs::write(&victim, "").unwrap();
         run.append_epoch(&epoch(1)).unwrap();
-        assert_eq!(run.keep_epochs(1).unwrap(), [epoch(1)]);
+        assert_eq!(run.truncate_epochs(1).unwrap(), [epoch(1)]);
         assert_eq!(fs::read_dir(&there).unwrap().count(), 0);
     }
 
     #[test]
-    fn a_directory_for_a_run_that_never_began_is_taken_back() {
+    fn directories_of_runs_that_did_not_start_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a/b");
         drop(RunDir::create(&path).unwrap());
         assert!(!dir.path().join("a").exists());
         fs::create_dir_all(&path).unwrap();
         drop(RunDir::create(&path).unwrap());
-        assert_eq!(fs::read_dir(&path).unwrap().count(), 0, "what was there before stays");
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 0, "an existing directory stays");
         let run = RunDir::create(&path).unwrap();
         run.write_config(&TrainConfig::default()).unwrap();
         drop(run);
@@ -437,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_model_is_the_checkpoints() {
+    fn last_model_is_that_of_the_checkpoint() {
         let (_dir, run) = run();
         assert!(RunDir::last_model(run.path()).unwrap_err().to_string().contains("no checkpoint yet"));
         checkpoint::save_tensors(&run.checkpoint(), &[], &[], &[], 0, &[], &()).unwrap();
@@ -445,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unfinished_run_reports_what_there_is() {
+    fn unfinished_runs_have_a_summary_without_test_score() {
         let (_dir, run) = run();
         for i in 1..=3 {
             run.append_epoch(&epoch(i)).unwrap();
@@ -459,21 +462,21 @@ mod tests {
     }
 
     #[test]
-    fn epochs_out_of_turn_are_damage() {
+    fn epochs_out_of_order_are_rejected() {
         let (_dir, run) = run();
         for i in [1, 2, usize::MAX] {
             run.append_epoch(&epoch(i)).unwrap();
         }
         let mut summary = run.summary().unwrap();
-        assert_eq!(summary.epochs.len(), 2, "what follows a damaged line is not read");
+        assert_eq!(summary.epochs.len(), 2, "lines after a damaged one are not read");
         summary.epochs.push(epoch(usize::MAX));
         run.write_summary(&summary).unwrap();
         let error = run.summary().unwrap_err().to_string();
-        assert!(error.contains("epoch 3 is told as 18446744073709551615"), "{error}");
+        assert!(error.contains("epoch 3 is recorded as epoch 18446744073709551615"), "{error}");
     }
 
     #[test]
-    fn counts_that_nobody_could_add_up_are_damage() {
+    fn implausibly_large_counters_are_rejected() {
         let (_dir, run) = run();
         let mut many = epoch(2);
         many.traffic.disk.rows = u64::MAX;
@@ -484,7 +487,7 @@ mod tests {
         summary.epochs.push(many);
         fs::write(run.path().join(SUMMARY), serde_json::to_string(&summary).unwrap()).unwrap();
         let error = run.summary().unwrap_err().to_string();
-        assert!(error.contains("nothing is counted up to 18446744073709551615"), "{error}");
+        assert!(error.contains("counter 18446744073709551615 exceeds the maximum"), "{error}");
         summary.epochs.pop();
         summary.config["seed"] = u64::MAX.into();
         run.write_summary(&summary).unwrap();

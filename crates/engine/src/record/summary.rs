@@ -1,4 +1,4 @@
-//! The record of a whole run: `summary.json`.
+//! Record of a whole run: `summary.json`.
 
 use graphmill_core::memory::peak;
 use graphmill_data::Dataset;
@@ -7,30 +7,30 @@ use serde::{Deserialize, Serialize};
 use super::{dataset::DatasetRecord, epoch::EpochRecord};
 use crate::TrainConfig;
 
-/// The epoch whose parameters are kept.
+/// Best epoch of a run, whose parameters are saved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Best {
-    /// From 1; 0 where none was trained.
+    /// Number of the epoch, from 1; 0 if the run has no epochs.
     pub epoch: usize,
-    /// Its score, where there are validation nodes.
+    /// Validation score, if the dataset has validation nodes.
     pub valid_score: Option<f64>,
 }
 
-/// How good the best model is on the test nodes.
+/// Score of the best model on the test nodes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TestScore {
-    /// Name of the score.
+    /// Name of the metric.
     pub metric: String,
-    /// The score, where there are test nodes.
+    /// Score, if the dataset has test nodes.
     pub score: Option<f64>,
 }
 
-/// How old reused embeddings were, in updates.
+/// Age of reused embeddings, in updates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Staleness {
-    /// What the strategy promises.
+    /// Bound that the strategy guarantees.
     pub bound: u64,
-    /// What was seen.
+    /// Maximum that was observed.
     pub max: u64,
 }
 
@@ -38,29 +38,29 @@ pub struct Staleness {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Summary {
-    /// Version of this program.
+    /// Version of Graphmill.
     pub graphmill: String,
-    /// What was trained on.
+    /// Dataset of the run.
     pub dataset: DatasetRecord,
-    /// Every option.
+    /// All options.
     pub config: serde_json::Value,
-    /// Every epoch.
+    /// Records of all epochs.
     pub epochs: Vec<EpochRecord>,
-    /// The epoch whose parameters are kept.
+    /// Best epoch, whose parameters are saved.
     pub best: Best,
-    /// Its score.
+    /// Test score of the best epoch.
     pub test: TestScore,
-    /// How old reused embeddings were.
+    /// Age of reused embeddings.
     pub staleness: Staleness,
-    /// The most memory the process ever held; 0 where the system does not say.
+    /// Peak memory of the process in bytes; 0 if the system does not report it.
     pub peak_rss_bytes: u64,
-    /// The NVIDIA devices that it ran on.
+    /// NVIDIA devices of the run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nvidia: Vec<NvidiaRecord>,
-    /// What several of them summed gradients by.
+    /// Method by which several NVIDIA devices sum gradients.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all_reduce: Option<String>,
-    /// From start to end, resumed parts added up.
+    /// Seconds from start to end, summed over resumed parts.
     pub seconds: f64,
 }
 
@@ -68,37 +68,37 @@ pub struct Summary {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NvidiaRecord {
-    /// As it was named: `cuda:0`.
+    /// Name in the options, such as `cuda:0`.
     pub device: String,
-    /// What it is.
+    /// Model name of the device.
     pub name: String,
-    /// Bytes that might be used.
+    /// Memory budget in bytes.
     pub budget_bytes: u64,
-    /// The most that ever were.
+    /// Peak memory in bytes.
     pub peak_bytes: u64,
-    /// What became of steps that came again; none where no step did.
+    /// Replay of repeated steps; `None` if no step repeated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub graphs: Option<GraphRecord>,
 }
 
-/// Steps of a device that came again, in parts: what is given to it between two moments at which
-/// the host waits for it.
+/// Replay of a device's repeated steps. A segment is the work that the host submits between two
+/// synchronisations with the device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GraphRecord {
-    /// Graphs that were captured.
+    /// Number of captured graphs.
     pub captured: u64,
-    /// Times that one ran in the place of its launches.
+    /// Number of segments that ran as a captured graph.
     pub replayed: u64,
-    /// Parts that were launched command by command.
+    /// Number of segments that were launched command by command.
     pub launched: u64,
-    /// Why none is captured any more.
+    /// Reason why capturing was abandoned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
 
 impl Summary {
-    /// The summary of a run that ends here, in this process, without stale embeddings.
+    /// Summary of a run that ends now in this process, without stale embeddings.
     pub fn new(
         config: &TrainConfig,
         data: &Dataset,

@@ -18,7 +18,7 @@ pub(super) fn epoch(epoch: usize) -> EpochRecord {
 }
 
 #[test]
-fn a_summary_holds_the_promised_fields() {
+fn summary_json_has_the_documented_fields() {
     let summary = Summary { epochs: vec![epoch(1)], config: json!({"lr": 0.1}), ..Summary::default() };
     let json = serde_json::to_value(&summary).unwrap();
     let keys = |json: &serde_json::Value| json.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
@@ -50,7 +50,7 @@ fn a_summary_holds_the_promised_fields() {
 }
 
 #[test]
-fn what_workers_did_is_recorded_and_may_be_missing() {
+fn worker_records_round_trip_and_are_optional() {
     let worker = WorkerRecord {
         worker: "main".into(),
         stages: WorkerStages { sample: 0.5, ..WorkerStages::default() },
@@ -75,7 +75,7 @@ fn what_workers_did_is_recorded_and_may_be_missing() {
     );
     assert_eq!((&json["bottleneck"], &json["memory_bytes"]), (&json!("sample"), &json!(9)));
     assert_eq!(serde_json::from_value::<EpochRecord>(json.clone()).unwrap(), whole);
-    // as records were before there were workers
+    // records of versions without workers
     for name in ["workers", "bottleneck", "memory_bytes", "memory"] {
         json.as_object_mut().unwrap().remove(name).unwrap();
     }
@@ -83,13 +83,14 @@ fn what_workers_did_is_recorded_and_may_be_missing() {
 }
 
 #[test]
-fn hit_rates_are_of_the_nearest_tier() {
+fn hit_rate_counts_the_nearest_tier() {
     let traffic = epoch(1).traffic;
     assert_eq!((traffic.hit_rate(false), traffic.hit_rate(true)), (Some(0.75), Some(0.0)));
     assert_eq!(Traffic::default().hit_rate(false), None);
 }
+
 #[test]
-fn datasets_are_the_same_by_checksum_or_by_counts() {
+fn datasets_compare_by_checksum_or_by_counts() {
     let named = |name: &str, nodes, checksum: Option<&str>| DatasetRecord {
         name: name.into(),
         nodes,

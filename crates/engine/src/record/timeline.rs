@@ -1,9 +1,9 @@
-//! What every worker did, and when: the slices of a run's timeline, and how busy each stage was.
+//! Timeline of a run: slices of work per worker and stage, queue depths and memory.
 //!
-//! Workers tell a [`Timeline`] about every stage of every batch that they finish, and queues about
-//! their depth. Seconds per worker and stage are always added up, since an epoch's record and the
-//! live progress need them; single slices, the depths and what the run itself did between batches
-//! are kept only where someone wants to see them.
+//! Workers report every finished stage of a batch to a [`Timeline`], and queues report their depth.
+//! The timeline always sums seconds per worker and stage, for the epoch's record and the live
+//! progress. It stores single slices, depths and spans of the run itself only on request
+//! (`--trace`).
 
 use std::{
     sync::{
@@ -16,119 +16,120 @@ use std::{
 use graphmill_core::memory;
 use serde::{Deserialize, Serialize};
 
-/// Least time between two looks at the process' memory.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+/// Minimum time between two samples of the process memory.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a worker does to a batch.
+/// Stage of a worker's work on a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
-    /// Drawing its blocks.
+    /// Drawing the blocks.
     Sample,
-    /// Gathering its feature rows.
+    /// Gathering the feature rows.
     Extract,
     /// Forward, loss, backward.
     Train,
-    /// The update of the model, where it is not part of training.
+    /// Update of the model, if it is not part of training.
     Update,
-    /// Drawing a super-batch ahead, and making the bottom-layer rows that its batches reuse.
+    /// Drawing a super-batch in advance, and computing the bottom-layer rows that its batches
+    /// reuse.
     Embed,
 }
 
 impl Stage {
-    /// How many there are.
+    /// Number of stages.
     pub const COUNT: usize = 5;
-    /// Every stage, in a batch's order; that of several batches behind them.
+    /// All stages in the order of a batch, then that of super-batches.
     pub const ALL: [Self; Self::COUNT] =
         [Self::Sample, Self::Extract, Self::Train, Self::Update, Self::Embed];
 
-    /// Its name in records.
+    /// Name in records.
     pub fn name(self) -> &'static str {
         ["sample", "extract", "train", "update", "embed"][self as usize]
     }
 }
 
-/// A worker, as a timeline knows it.
+/// Handle of a worker's track in a timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Track(usize);
 
-/// A stage of a batch, done.
+/// A finished stage of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slice {
-    /// Index among the tracks.
+    /// Index of the worker's track.
     pub track: usize,
-    /// What was done.
+    /// Finished stage.
     pub stage: Stage,
-    /// To which epoch's, from 0.
+    /// Epoch, from 0.
     pub epoch: u64,
-    /// To which batch, from 0.
+    /// Batch in the epoch, from 0.
     pub batch: u64,
-    /// When it began, in seconds from the timeline's beginning.
+    /// Start in seconds since the timeline began.
     pub start: f64,
-    /// How many seconds it took.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 
-/// How many batches were in a queue from some moment on.
+/// Depth of a queue from a moment on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Depth {
-    /// Index among the queues.
+    /// Index of the queue.
     pub queue: usize,
-    /// When, in seconds from the timeline's beginning.
+    /// Seconds since the timeline began.
     pub at: f64,
-    /// How many.
+    /// Number of batches in the queue.
     pub batches: usize,
 }
 
-/// Something that the run itself did, beside the batches: ordering the seeds, scoring, a
-/// checkpoint.
+/// Work of the run itself between batches: ordering the seeds, scoring, a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
-    /// What was done.
+    /// Name of the work.
     pub name: &'static str,
-    /// In which epoch, from 0.
+    /// Epoch, from 0.
     pub epoch: u64,
-    /// When it began, in seconds from the timeline's beginning.
+    /// Start in seconds since the timeline began.
     pub start: f64,
-    /// How many seconds it took.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 
-/// The memory of the process at some moment.
+/// Process memory at a moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Memory {
-    /// When, in seconds from the timeline's beginning.
+    /// Seconds since the timeline began.
     pub at: f64,
-    /// Bytes resident.
+    /// Resident bytes.
     pub bytes: u64,
 }
 
-/// What a worker did in an epoch.
+/// Seconds of a worker's work in an epoch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Busy {
-    /// The worker's name.
+    /// Name of the worker.
     pub worker: String,
     /// Seconds by stage, in the order of [`Stage::ALL`].
     pub seconds: [f64; Stage::COUNT],
 }
 
-/// What has happened since it was taken last; nothing unless slices are kept.
+/// Stored events since the last [`Timeline::take`]; empty unless slices are stored.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Log {
-    /// Slices in the order in which they were told; of one worker, in the order of time.
+    /// Slices in the order of their reports, and for each worker in chronological order.
     pub slices: Vec<Slice>,
-    /// Depths in the order of time.
+    /// Queue depths in chronological order.
     pub depths: Vec<Depth>,
-    /// What the run itself did, in the order of time.
+    /// Work of the run itself in chronological order.
     pub spans: Vec<Span>,
-    /// Memory in the order of time.
+    /// Memory samples in chronological order.
     pub memory: Vec<Memory>,
 }
 
-/// The timeline of a run. Shared by all its workers.
+/// Timeline of a run, shared by all its workers.
 #[derive(Debug)]
 pub struct Timeline {
     began: Instant,
+    /// True if single slices are stored.
     keep: AtomicBool,
     state: Mutex<State>,
 }
@@ -139,35 +140,34 @@ struct State {
     tracks: Vec<Busy>,
     queues: Vec<&'static str>,
     log: Log,
-    /// When the process' memory was looked at last.
-    looked: Option<Instant>,
+    /// Moment of the last memory sample.
+    sampled: Option<Instant>,
 }
 
 impl Timeline {
-    /// A timeline that begins now. It adds up seconds, and keeps no single slices yet.
+    /// A timeline that begins now. It sums seconds, and does not store single slices yet.
     pub fn begin() -> Self {
         Self { began: Instant::now(), keep: AtomicBool::new(false), state: Mutex::default() }
     }
 
-    /// Keeps single slices from now on, until they are [taken](Self::take).
+    /// Stores single slices from now on, until they are [taken](Self::take).
     pub fn keep_slices(&self) {
         self.keep.store(true, Relaxed);
     }
 
-    /// Whether single slices are kept.
+    /// Returns true if single slices are stored.
     pub fn keeps_slices(&self) -> bool {
         self.keep.load(Relaxed)
     }
 
-    /// Begins an epoch: seconds are added up from here.
+    /// Begins an epoch, and resets the summed seconds.
     pub fn begin_epoch(&self, epoch: u64) {
         let mut state = self.lock();
         state.epoch = epoch;
         state.tracks.iter_mut().for_each(|track| track.seconds = [0.0; Stage::COUNT]);
     }
 
-    /// The track of the worker of that name: a new one, or the one that it has had in an earlier
-    /// epoch.
+    /// Track of the worker called `worker`: an existing one, or a new one.
     pub fn track(&self, worker: &str) -> Track {
         let mut state = self.lock();
         let known = state.tracks.iter().position(|track| track.worker == worker);
@@ -177,14 +177,14 @@ impl Timeline {
         }))
     }
 
-    /// A worker has done this stage of this batch between `from` and now. Returns the seconds.
+    /// Records that a worker ran a stage of a batch between `from` and now. Returns the seconds.
     pub fn done(&self, track: Track, stage: Stage, batch: u64, from: Instant) -> f64 {
         let seconds = from.elapsed().as_secs_f64();
         self.add(track, stage, batch, from, seconds);
         seconds
     }
 
-    /// [`Timeline::done`] for so many seconds from `from` on.
+    /// [`Timeline::done`] with an explicit duration.
     pub fn add(&self, track: Track, stage: Stage, batch: u64, from: Instant, seconds: f64) {
         let start = from.saturating_duration_since(self.began).as_secs_f64();
         let mut state = self.lock();
@@ -195,13 +195,13 @@ impl Timeline {
         }
     }
 
-    /// There are now so many batches in the queue of that name.
+    /// Records the number of batches that are now in a queue.
     pub fn depth(&self, queue: &'static str, batches: usize) {
         if !self.keeps_slices() {
             return;
         }
         let mut state = self.lock();
-        // under the lock: depths are in the order of time
+        // under the lock, so that depths are in chronological order
         let at = self.began.elapsed().as_secs_f64();
         let index = state.queues.iter().position(|&name| name == queue).unwrap_or_else(|| {
             state.queues.push(queue);
@@ -210,7 +210,7 @@ impl Timeline {
         state.log.depths.push(Depth { queue: index, at, batches });
     }
 
-    /// The run itself has done this between `from` and now.
+    /// Records work of the run itself between `from` and now.
     pub fn span(&self, name: &'static str, from: Instant) {
         if !self.keeps_slices() {
             return;
@@ -222,16 +222,16 @@ impl Timeline {
         state.log.spans.push(Span { name, epoch, start, seconds });
     }
 
-    /// Bytes that the process holds, where the system tells it and the last look is not less than a
-    /// tenth of a second ago.
-    pub fn look_at_memory(&self) -> Option<u64> {
+    /// Samples the resident bytes of the process. `None` if the system does not report them, or if
+    /// the last sample is less than a tenth of a second old.
+    pub fn sample_memory(&self) -> Option<u64> {
         let mut state = self.lock();
-        if state.looked.is_some_and(|looked| looked.elapsed() < BETWEEN_LOOKS) {
+        if state.sampled.is_some_and(|sampled| sampled.elapsed() < SAMPLE_INTERVAL) {
             return None;
         }
-        state.looked = Some(Instant::now());
+        state.sampled = Some(Instant::now());
         drop(state);
-        // without the lock: workers need not wait for the system
+        // without the lock, so that workers do not wait for the system
         let bytes = memory::resident()?;
         if self.keeps_slices() {
             let at = self.began.elapsed().as_secs_f64();
@@ -240,27 +240,27 @@ impl Timeline {
         Some(bytes)
     }
 
-    /// What each worker has done in this epoch.
+    /// Seconds of each worker in this epoch.
     pub fn busy(&self) -> Vec<Busy> {
         self.lock().tracks.clone()
     }
 
-    /// How many slices are kept now.
-    pub fn num_kept(&self) -> usize {
+    /// Number of slices that are stored now.
+    pub fn num_slices(&self) -> usize {
         self.lock().log.slices.len()
     }
 
-    /// The names of the queues, by index.
+    /// Names of the queues, by index.
     pub fn queues(&self) -> Vec<&'static str> {
         self.lock().queues.clone()
     }
 
-    /// Takes what was kept since the last call.
+    /// Returns and removes the events stored since the last call.
     pub fn take(&self) -> Log {
         std::mem::take(&mut self.lock().log)
     }
 
-    /// A worker that panicked while it told something leaves sums behind, nothing half made.
+    /// Locks the state, also after a panic: every change leaves it consistent.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_are_of_the_epoch_and_slices_only_where_wanted() {
+    fn seconds_reset_per_epoch_and_slices_are_stored_on_request() {
         for keep in [false, true] {
             let timeline = timeline(keep);
             let (one, two) = (timeline.track("one"), timeline.track("two"));
@@ -306,15 +306,15 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_looked_at_ten_times_a_second_at_most() {
+    fn memory_is_sampled_at_most_ten_times_per_second() {
         for keep in [false, true] {
             let timeline = timeline(keep);
-            let first = timeline.look_at_memory();
+            let first = timeline.sample_memory();
             assert_eq!(first, timeline.take().memory.first().map(|m| m.bytes).or(first));
             let began = Instant::now();
-            let looks = (0..1000).filter(|_| timeline.look_at_memory().is_some()).count();
-            assert!(looks as f64 <= 1.0 + began.elapsed().as_secs_f64() / 0.1, "{looks}");
-            assert_eq!(timeline.take().memory.len(), if keep { looks } else { 0 });
+            let samples = (0..1000).filter(|_| timeline.sample_memory().is_some()).count();
+            assert!(samples as f64 <= 1.0 + began.elapsed().as_secs_f64() / 0.1, "{samples}");
+            assert_eq!(timeline.take().memory.len(), if keep { samples } else { 0 });
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What an epoch adds up, batch by batch; a checkpoint in its middle keeps it.
+//! Totals of an epoch, accumulated per batch and stored in checkpoints.
 
 use graphmill_core::Block;
 use graphmill_loader::Sampled;
@@ -6,45 +6,45 @@ use serde::{Deserialize, Serialize};
 
 use super::{EpochRecord, Stages, Traffic};
 
-/// What one batch did.
+/// Result of training on one batch.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchOutcome {
-    /// Mean loss over the seeds; not finite where the loss or the clipped gradient's norm is not.
+    /// Mean loss over the seeds. Not finite if the loss or the clipped gradient's norm is not.
     pub loss: f64,
-    /// Norm of the gradient before clipping, where clipping is on.
+    /// Norm of the gradient before clipping, if clipping is on.
     pub grad_norm: Option<f64>,
-    /// Seeds that the loss is the mean over: those of all ranks.
+    /// Number of seeds of the mean loss, over all ranks.
     pub seeds: usize,
 }
 
 /// Sums over the batches of an epoch.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct EpochTotals {
-    /// Of loss times seeds.
+    /// Sum of loss times seeds.
     pub loss: f64,
-    /// Of seeds.
+    /// Number of seeds.
     pub seeds: u64,
-    /// Of edges in all blocks.
+    /// Number of edges in all blocks.
     pub edges: u64,
-    /// Of edges in the bottom blocks.
+    /// Number of edges in the bottom blocks.
     #[serde(default)]
     pub bottom_edges: u64,
-    /// Of seconds, from the order to the last update, checkpoints in between included.
+    /// Seconds from the order to the last update, including checkpoints.
     pub seconds: f64,
-    /// Of seconds, stage by stage.
+    /// Seconds by stage.
     pub stages: Stages,
-    /// Of rows and bytes read.
+    /// Rows and bytes read.
     pub traffic: Traffic,
-    /// The largest gradient norm, where it was measured.
+    /// Largest gradient norm, if measured.
     pub grad_norm: Option<f64>,
 }
 
-/// What the validation nodes say of a model.
+/// Score and loss of a model on the validation nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct ValidationScore {
-    /// The score.
+    /// Score by the run's metric.
     pub score: f64,
-    /// The mean loss.
+    /// Mean loss.
     pub loss: f64,
 }
 
@@ -70,7 +70,7 @@ impl EpochTotals {
         self.loss / self.seeds.max(1) as f64
     }
 
-    /// The record of an epoch of a run with a device, or without.
+    /// Record of the epoch. `has_device` selects the tier that `hit_rate` refers to.
     pub fn record(
         &self,
         epoch: usize,

@@ -1,4 +1,4 @@
-//! How busy the workers of an epoch were, and which stage holds it up.
+//! Utilisation of the workers of an epoch, and the bottleneck stage.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,46 +12,46 @@ pub struct WorkerStages {
     pub sample: f64,
     /// Gathering feature rows.
     pub extract: f64,
-    /// Forward, loss, backward; and the update, where it is not apart.
+    /// Forward, loss, backward, and the update unless it is a separate stage.
     pub train: f64,
-    /// The update of the model, where it is apart.
+    /// Update of the model, if it is a separate stage.
     pub update: f64,
-    /// Making bottom-layer rows that several batches reuse.
+    /// Computing bottom-layer rows that several batches reuse.
     #[serde(skip_serializing_if = "is_zero")]
     pub embed: f64,
 }
 
-/// Whether there is nothing to write down.
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]
+/// Returns true if the record omits the field.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde requires")]
 fn is_zero(seconds: &f64) -> bool {
     *seconds == 0.0
 }
 
 impl WorkerStages {
-    /// In the order of [`Stage::ALL`].
+    /// Seconds in the order of [`Stage::ALL`].
     pub fn seconds(&self) -> [f64; Stage::COUNT] {
         [self.sample, self.extract, self.train, self.update, self.embed]
     }
 
-    /// Of all stages.
+    /// Seconds of all stages.
     pub fn total(&self) -> f64 {
         self.seconds().iter().sum()
     }
 }
 
-/// What a worker did in an epoch.
+/// Work of a worker in an epoch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WorkerRecord {
-    /// Its name: `main`, `sampler 0`, ...
+    /// Name of the worker: `main`, `sampler 0`, ...
     pub worker: String,
     /// Seconds by stage.
     pub stages: WorkerStages,
-    /// Busy seconds out of the epoch's, from the order to the last update: 0 to 1.
+    /// Busy seconds as a fraction of the epoch's, from the order to the last update: 0 to 1.
     pub utilisation: f64,
 }
 
-/// The records of workers in an epoch of so many seconds. Who did nothing in it is left out.
+/// Records of the workers in an epoch of `seconds` seconds. Omits idle workers.
 pub fn workers(busy: &[Busy], seconds: f64) -> Vec<WorkerRecord> {
     let record = |busy: &Busy| {
         let [sample, extract, train, update, embed] = busy.seconds;
@@ -63,27 +63,28 @@ pub fn workers(busy: &[Busy], seconds: f64) -> Vec<WorkerRecord> {
     busy.iter().filter(did).map(record).collect()
 }
 
-/// How much of its workers' time each stage takes, in the order of [`Stage::ALL`]: the mean over
-/// the workers that did it of its seconds out of the epoch's. `None` for a stage that no worker
-/// did.
+/// Fraction of its workers' time that each stage takes, in the order of [`Stage::ALL`]: the seconds
+/// of the stage as a fraction of the epoch's, averaged over the workers that ran the stage. `None`
+/// for a stage that no worker ran.
 pub fn utilisation(workers: &[WorkerRecord]) -> [Option<f64>; Stage::COUNT] {
     Stage::ALL.map(|stage| {
-        let mut shares = Shares::of(workers, stage).peekable();
+        let mut shares = StageShare::of(workers, stage).peekable();
         shares.peek()?;
         let (sum, count) = shares.fold((0.0, 0), |(sum, count), share| (sum + share.stage, count + 1));
         Some(sum / f64::from(count))
     })
 }
 
-/// The stage that holds the others up: the one whose workers are busiest, where a stage's workers
-/// are those that did it, and how busy they are is the mean of their utilisation by the seconds
-/// that each gave the stage. (A worker's whole utilisation counts, not the stage's part of it: a
-/// trainer that extracts by itself for half its time and trains for the other half has no time
-/// left.) Among stages that are equal in that to a hundredth, as all are that one worker does in
-/// turn, it is the one with the largest [`utilisation`]. `None` where nothing was done.
+/// The bottleneck: the stage with the busiest workers. `None` if no worker ran a stage.
+///
+/// The load of a stage is the mean utilisation of its workers, weighted by the seconds that each
+/// spent on the stage. A worker's whole utilisation counts, because a trainer that extracts for
+/// half of its time and trains for the other half has no idle time. Among stages whose loads are
+/// equal to a hundredth, such as all stages of a single worker, the one with the largest
+/// [`utilisation`] is the bottleneck.
 pub fn bottleneck(workers: &[WorkerRecord]) -> Option<Stage> {
     let load = |stage: Stage| {
-        let (sum, seconds) = Shares::of(workers, stage)
+        let (sum, seconds) = StageShare::of(workers, stage)
             .fold((0.0, 0.0), |(sum, all), share| (sum + share.whole * share.seconds, all + share.seconds));
         (seconds > 0.0).then(|| sum / seconds)
     };
@@ -95,18 +96,18 @@ pub fn bottleneck(workers: &[WorkerRecord]) -> Option<Stage> {
     equal.max_by(|&a, &b| own[a as usize].unwrap_or(0.0).total_cmp(&own[b as usize].unwrap_or(0.0)))
 }
 
-/// What a worker gave a stage.
-struct Shares {
-    /// Seconds.
+/// Time of a worker on a stage.
+struct StageShare {
+    /// Seconds on the stage.
     seconds: f64,
-    /// The same out of the epoch's.
+    /// `seconds` as a fraction of the epoch's.
     stage: f64,
-    /// The worker's seconds for all stages out of the epoch's.
+    /// Utilisation of the worker over all stages.
     whole: f64,
 }
 
-impl Shares {
-    /// Of every worker that did the stage.
+impl StageShare {
+    /// Shares of all workers that ran the stage.
     fn of(workers: &[WorkerRecord], stage: Stage) -> impl Iterator<Item = Self> {
         workers.iter().filter_map(move |worker| {
             let seconds = worker.stages.seconds()[stage as usize];
@@ -126,29 +127,29 @@ mod tests {
     }
 
     #[test]
-    fn one_worker_is_held_up_by_what_takes_longest() {
+    fn longest_stage_is_the_bottleneck_of_a_single_worker() {
         let workers = of(&[("main", [2.0, 1.0, 4.0, 0.0, 0.0]), ("gone", [0.0; Stage::COUNT])], 8.0);
         assert_eq!(workers.len(), 1);
         assert_eq!(workers[0].utilisation, 0.875);
         assert_eq!(utilisation(&workers), [Some(0.25), Some(0.125), Some(0.5), None, None]);
         assert_eq!(bottleneck(&workers), Some(Stage::Train));
         assert_eq!((bottleneck(&[]), utilisation(&[])), (None, [None; Stage::COUNT]));
-        assert_eq!(of(&[("main", [1.0; Stage::COUNT])], 0.0)[0].utilisation, 1.0, "of no time at all");
+        assert_eq!(of(&[("main", [1.0; Stage::COUNT])], 0.0)[0].utilisation, 1.0, "an epoch of zero seconds");
     }
 
     #[test]
-    fn workers_of_a_stage_count_by_their_mean() {
+    fn load_of_a_stage_is_the_weighted_mean_over_its_workers() {
         let two = [("sampler 0", [9.0, 0.0, 0.0, 0.0, 0.0]), ("sampler 1", [3.0, 0.0, 0.0, 0.0, 0.0])];
         let workers = of(&[two[0], two[1], ("trainer 0", [0.0, 0.0, 7.7, 0.0, 0.0])], 10.0);
-        // the samplers together did more, but each of them less: by the seconds they gave, 0.75
+        // the samplers did more in total, but each of them less: weighted by seconds, 0.75
         assert_eq!(utilisation(&workers)[0], Some(0.6));
         assert_eq!(bottleneck(&workers), Some(Stage::Train));
-        // a trainer that extracts too has no time left, though sampling takes more of its worker's
-        // than training does
+        // a trainer that also extracts has no idle time, although sampling takes a larger part of
+        // its worker's time than training does
         let workers =
             of(&[("sampler 0", [8.0, 0.0, 0.0, 0.0, 0.0]), ("trainer 0", [0.0, 4.5, 5.0, 0.0, 0.0])], 10.0);
         assert_eq!(bottleneck(&workers), Some(Stage::Train));
-        // a sampler that trained for a moment does not make its load that of training
+        // a sampler that trained briefly hardly contributes to the load of training
         let workers =
             of(&[("sampler 0", [9.9, 0.0, 0.1, 0.0, 0.0]), ("trainer 0", [0.0, 0.0, 5.0, 0.0, 0.0])], 10.0);
         assert_eq!(bottleneck(&workers), Some(Stage::Sample));

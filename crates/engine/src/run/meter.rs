@@ -56,7 +56,7 @@ impl Meter {
 
     /// Samples the memory of the process if it is time; the epoch has taken `seconds`.
     pub(crate) fn sample_memory(&mut self, seconds: f64) {
-        if let Some(bytes) = self.timeline.look_at_memory() {
+        if let Some(bytes) = self.timeline.sample_memory() {
             self.memory.offer(MemorySample { seconds, bytes });
         }
     }

@@ -8,7 +8,7 @@ use crate::{
     memory::MemoryPlacement,
     stage::Loader,
     strategy::Strategy,
-    tiers::{self, Whole},
+    tiers::{self, AllRows},
 };
 
 /// The choices of a run that notes are about.
@@ -79,7 +79,7 @@ impl Choices<'_> {
     fn of_memory(&self) -> Option<String> {
         let mapped = match (self.inputs.placements.graph, self.inputs.placements.features) {
             (MemoryPlacement::Mapped, _) => "graph and features are",
-            (_, MemoryPlacement::Mapped) if matches!(self.tables.whole, Whole::Table(_)) => "features are",
+            (_, MemoryPlacement::Mapped) if matches!(self.tables.whole, AllRows::Table(_)) => "features are",
             _ => return None,
         };
         Some(format!("memory is short: {mapped} read in place instead of from copies in huge pages"))

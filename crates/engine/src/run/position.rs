@@ -66,7 +66,7 @@ impl<'a> RunPosition<'a> {
         let saved = peers.checkpoint(run)?;
         let Some(saved) = saved else {
             observer.note("there is no checkpoint yet: starting from the beginning");
-            return run.map_or(Ok(()), |run| run.keep_epochs(0).map(drop));
+            return run.map_or(Ok(()), |run| run.truncate_epochs(0).map(drop));
         };
         check(run, &saved.state, &self.state)?;
         saved.restore(&mut self.learner.model, &mut *self.learner.optimizer)?;
@@ -77,7 +77,7 @@ impl<'a> RunPosition<'a> {
         self.learner.step = self.state.step;
         self.schedule.set_state(self.state.schedule);
         self.early.state = self.state.patience;
-        self.records = run.map_or(Ok(Vec::new()), |run| run.keep_epochs(self.state.epoch))?;
+        self.records = run.map_or(Ok(Vec::new()), |run| run.truncate_epochs(self.state.epoch))?;
         peers.resume(&mut self.state.sums);
         let reuse = std::mem::take(&mut self.state.reuse);
         self.learner.history.restore(reuse, saved.history).map_err(|what| {

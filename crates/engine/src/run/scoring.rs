@@ -13,7 +13,7 @@ use crate::{
     Result, TrainConfig, build,
     config::SelectBy,
     distributed::Ranks,
-    inference::{Inference, Output, score, some},
+    inference::{Inference, Output, fixed_sample, score},
     record::{TestScore, ValidationScore},
     stage::Loader,
 };
@@ -57,9 +57,9 @@ impl<'a> Scorer<'a> {
         let backend = computers.inference(data, model);
         let symmetric = loader.symmetric.as_deref();
         let inference = Inference::new(&tables.graph, &tables.whole, symmetric, backend, config.eval_chunk)
-            .taking(build::exact(config, data)?);
+            .with_neighbors(build::inference_neighbors(config, data)?);
         let ranks = view.map(|view| (view.ranks.clone(), view.feature()));
-        let valid = some(&data.split.valid, config.eval_nodes);
+        let valid = fixed_sample(&data.split.valid, config.eval_nodes);
         Ok(Self { metric, config, data, inference, ranks, valid, logits: Matrix::default() })
     }
 
@@ -108,7 +108,7 @@ impl<'a> Scorer<'a> {
         observer: &mut dyn Observer,
     ) -> Result<TestScore> {
         let metric = self.metric.name.to_string();
-        let nodes = some(&self.data.split.test, self.config.eval_nodes);
+        let nodes = fixed_sample(&self.data.split.test, self.config.eval_nodes);
         if nodes.is_empty() {
             return Ok(TestScore { metric, score: None });
         }

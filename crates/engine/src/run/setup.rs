@@ -25,7 +25,7 @@ use crate::{
     memory::MemoryPlacement,
     stage::Loader,
     strategy::{self, AllReduce, Nvidia, RoundOptions, Setting},
-    tiers::{OnGpus, Plan, Whole},
+    tiers::{AllRows, GpuTiers, Plan},
 };
 
 /// The parts that options name. Making them checks all options, before anything that takes long.
@@ -109,11 +109,11 @@ pub(crate) struct Tables {
     /// The feature rows, for the extract stage.
     pub(crate) feature: Arc<dyn Feature>,
     /// The same rows, for layers that read them in place and for inference.
-    pub(crate) whole: Whole,
+    pub(crate) whole: AllRows,
     /// What the tiers hold, in words, where there are several.
     pub(crate) tiers: Option<String>,
     /// The rows as NVIDIA devices read them.
-    pub(crate) on_gpus: Option<OnGpus>,
+    pub(crate) on_gpus: Option<GpuTiers>,
     /// The weights of symmetric normalisation and own nodes, where the rows are those of several
     /// ranks.
     shared: Option<(Arc<SymmetricWeights>, Arc<NodeOwnership>)>,
@@ -139,8 +139,8 @@ impl Tables {
             MemoryPlacement::Mapped => data.graph.clone(),
         };
         if !computers.gpus().is_empty() {
-            let on = OnGpus::new(computers, config, data, placements.features, sampler, order)?;
-            let (feature, whole) = (on.each[0].clone(), Whole::Table(on.table.clone()));
+            let on = GpuTiers::new(computers, config, data, placements.features, sampler, order)?;
+            let (feature, whole) = (on.each[0].clone(), AllRows::Table(on.table.clone()));
             let tiers = Some(on.description.clone());
             return Ok(Self { graph, feature, whole, tiers, on_gpus: Some(on), shared: None });
         }
@@ -151,7 +151,7 @@ impl Tables {
             return Ok(Self { graph, feature, whole, tiers, on_gpus: None, shared: None });
         }
         let (feature, features) = build::features(config, data, placements.features)?;
-        let (feature, whole) = (Arc::new(feature), Whole::Table(features));
+        let (feature, whole) = (Arc::new(feature), AllRows::Table(features));
         Ok(Self { graph, feature, whole, tiers: None, on_gpus: None, shared: None })
     }
 
@@ -167,7 +167,7 @@ impl Tables {
             None => view.cached(config, sampler, order)?,
         };
         let shared = Some((Arc::new(view.symmetric()), view.ranks.book().clone()));
-        let (graph, whole) = (view.data.graph.clone(), Whole::Table(Matrix::default()));
+        let (graph, whole) = (view.data.graph.clone(), AllRows::Table(Matrix::default()));
         Ok(Self { graph, feature, whole, tiers: Some(tiers), on_gpus: None, shared })
     }
 }
@@ -254,7 +254,7 @@ pub(crate) fn learner<'a>(
 ) -> Learner<'a> {
     let Inputs { config, data, computers, view, .. } = *inputs;
     let mut learner = Learner::new(computers.training(), model, optimizer, &data.labels, orders, config);
-    if let (true, Whole::Table(table)) = (loader.fused, &tables.whole) {
+    if let (true, AllRows::Table(table)) = (loader.fused, &tables.whole) {
         learner.passes.table = Some(table.clone());
     }
     learner.exchange = view.map(|view| view.ranks.clone() as _);

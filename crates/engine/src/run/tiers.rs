@@ -41,7 +41,7 @@ pub fn open(config: &TrainConfig, data: &Dataset, watch: &dyn Progress) -> Resul
             "--device-budget: what a training step leaves of it is known to a run alone; use --cache-ratio",
         ));
     }
-    let residence = memory::residence(config, data);
+    let residence = memory::placements(config, data);
     let Some(plan) = Plan::new(config, data)? else {
         let (host, _) = build::features(config, data, residence.features)?;
         let unused = unused_policy(config, data).map_or(String::new(), |unused| format!("; {unused}"));

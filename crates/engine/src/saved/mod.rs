@@ -1,4 +1,4 @@
-//! A finished (or interrupted) run, opened again: to score its model or to predict with it.
+//! Saved runs, finished or interrupted: scoring their models and predicting with them.
 
 pub mod predictions;
 
@@ -20,26 +20,27 @@ use serde::Serialize;
 
 use crate::{
     Error, Result, RunDir, TrainConfig, build, checkpoint,
-    inference::{Inference, Output, score, some},
+    inference::{Inference, Output, fixed_sample, score},
     memory,
     predictions::{Predictions, Target, Values},
     record::{DatasetRecord, Origin},
-    tiers::Whole,
+    tiers::AllRows,
 };
 
-/// A run directory with a model in it.
+/// A run directory that holds a model.
 pub struct SavedRun {
     dir: PathBuf,
     config: TrainConfig,
-    /// What it was trained on; of older runs what their checkpoint or summary tells.
+    /// Training dataset, if recorded; for older runs, read from the checkpoint or the summary.
     origin: Option<Origin>,
+    /// True for the model of the last checkpoint, false for the best one.
     last: bool,
 }
 
-/// What `predict` writes.
+/// Contents of the output of `predict`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `N` classes (i64), or `N x C` zeros and ones (u8) where nodes have several labels.
+    /// `N` classes (i64), or `N x C` zeros and ones (u8) if nodes have several labels.
     Classes,
     /// `N x C` probabilities (f32).
     Probabilities,
@@ -48,7 +49,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Its name.
+    /// Name in the output of commands.
     fn name(self) -> &'static str {
         match self {
             Self::Classes => "classes",
@@ -58,66 +59,66 @@ impl Kind {
     }
 }
 
-/// What [`SavedRun::predict`] has written.
+/// Summary of the output of [`SavedRun::predict`].
 #[derive(Clone, Debug, Serialize)]
 pub struct Written {
-    /// The file.
+    /// Path of the file.
     pub out: PathBuf,
-    /// `N`.
+    /// Number of nodes `N`.
     pub rows: usize,
-    /// Values per row.
+    /// Number of values per row.
     pub cols: usize,
     /// "classes", "probabilities" or "embeddings".
     pub kind: &'static str,
-    /// Whether the dataset is the one that the run was trained on; none of a run that did not
-    /// record it.
+    /// True if the dataset is the run's training dataset; `None` if the run did not record it.
     pub same_dataset: Option<bool>,
-    /// How the features of another dataset were brought to the scale of the run's, where they were.
+    /// Description of the conversion of another dataset's features to the scale of the run, if any.
     pub rescaled: Option<String>,
 }
 
-/// The scores of a model.
+/// Scores of a model.
 #[derive(Clone, Debug, Serialize)]
 pub struct Scores {
-    /// The run.
+    /// Run directory.
     pub run: PathBuf,
-    /// The dataset's name.
+    /// Name of the dataset.
     pub dataset: String,
-    /// Whether it is the one that the run was trained on; none of a run that did not record it.
+    /// True if the dataset is the run's training dataset; `None` if the run did not record it.
     pub same_dataset: Option<bool>,
-    /// How the features of another dataset were brought to the scale of the run's, where they were.
+    /// Description of the conversion of another dataset's features to the scale of the run, if any.
     pub rescaled: Option<String>,
-    /// The score the run was judged by.
+    /// Metric of the run.
     pub metric: String,
-    /// Its value on the test nodes.
+    /// Value of this metric on the test nodes.
     pub test: Option<f64>,
-    /// All scores, part by part.
+    /// Scores of each part of the split.
     pub parts: Vec<PartScores>,
 }
 
-/// The scores on one part of the split.
+/// Scores of one part of the split.
 #[derive(Clone, Debug, Serialize)]
 pub struct PartScores {
     /// "train", "valid" or "test".
     pub part: &'static str,
-    /// How many nodes were scored: all it has, or as many as the run's --eval-nodes says.
+    /// Number of scored nodes: all of the part, or at most the run's --eval-nodes.
     pub nodes: usize,
-    /// Every metric there is, by name; none where it is not defined.
+    /// All metrics by name; `None` if a metric is undefined.
     pub scores: BTreeMap<String, Option<f64>>,
 }
 
 impl SavedRun {
-    /// Opens the run in `dir`; with `last` its last checkpoint rather than its best model.
+    /// Opens the run in `dir`, with its best model or, if `last`, its last checkpoint.
     ///
     /// # Errors
-    /// There is no run, or its configuration cannot be read.
+    /// The directory is not a run, or its configuration cannot be read.
     pub fn open(dir: &Path, last: bool) -> Result<Self> {
         let file = RunDir::config_path(dir);
         if !file.exists() {
             return Err(Error::format(
                 dir,
                 "config.toml",
-                "there is no such file: this is not a run directory; name the one that train --out wrote",
+                "the file is missing, so this is not a run directory; pass a directory that train --out \
+                 wrote",
             ));
         }
         let mut config = TrainConfig::default();
@@ -132,11 +133,10 @@ impl SavedRun {
         &self.config
     }
 
-    /// The run's dataset, or another one in its place.
+    /// Opens the run's dataset, or the `other` one.
     ///
     /// # Errors
-    /// It cannot be read; the run's own one was in memory, is no longer where it was, or has
-    /// changed.
+    /// The dataset cannot be read; the run's own dataset was in memory, has moved or has changed.
     pub fn dataset(&self, other: Option<&Path>) -> Result<Dataset> {
         match other {
             Some(path) => Ok(Dataset::open(path)?),
@@ -144,8 +144,8 @@ impl SavedRun {
         }
     }
 
-    /// Whether that is the dataset that the run was trained on, by its checksum; none of a run that
-    /// did not record it.
+    /// Returns true if `data` is the run's training dataset, by its checksum; `None` if the run did
+    /// not record it.
     ///
     /// # Errors
     /// The checksum cannot be computed.
@@ -154,8 +154,8 @@ impl SavedRun {
         Ok(Some(DatasetRecord::identified(data)?.is_same(&origin.dataset)))
     }
 
-    /// The configuration for work on `data`: features beyond the host budget are read from its own
-    /// directory, and those of a dataset in memory from there.
+    /// The configuration for inference on `data`: features beyond the host budget are read from the
+    /// directory of `data`; without a directory, tiers are disabled.
     fn config_for(&self, data: &Dataset) -> TrainConfig {
         let mut config = self.config.clone();
         match data.directory.as_deref().and_then(Path::to_str) {
@@ -168,8 +168,8 @@ impl SavedRun {
         config
     }
 
-    /// How rows of `data` are brought to the scale of the features that the run was trained on;
-    /// nothing where they are at that scale, or of a run that did not record it.
+    /// Conversion of rows of `data` to the scale of the run's training features; `None` if the
+    /// scales are equal or the run did not record its scale.
     fn rescaling(&self, data: &Dataset) -> Result<Option<Rescaling>> {
         let Some(of_run) = self.origin.as_ref().and_then(|origin| origin.features.as_ref()) else {
             return Ok(None);
@@ -178,34 +178,31 @@ impl SavedRun {
         Rescaling::between(from, to).map_err(|error| Error::dataset(&data.name, error.to_string()))
     }
 
-    /// The feature rows of `data`, at that scale.
-    fn rows(&self, config: &TrainConfig, data: &Dataset, rescaling: Option<&Rescaling>) -> Result<Whole> {
-        self.own(match rescaling {
-            Some(rescaling) => Whole::rescaled(config, data, rescaling.clone()),
-            None => Whole::of(config, data),
+    /// Feature rows of `data` at the scale of the run.
+    fn rows(&self, config: &TrainConfig, data: &Dataset, rescaling: Option<&Rescaling>) -> Result<AllRows> {
+        self.blame_config(match rescaling {
+            Some(rescaling) => AllRows::rescaled(config, data, rescaling.clone()),
+            None => AllRows::new(config, data),
         })
     }
 
-    /// Refuses data of another width, and with `scored` of other classes, than the run was trained
-    /// on.
+    /// Refuses data whose feature width, or with `scored` whose classes, differ from those of the
+    /// run's training dataset.
     fn check_fit(&self, data: &Dataset, scored: bool) -> Result<()> {
         let Some(Origin { dataset: own, .. }) = &self.origin else { return Ok(()) };
         let refuse = |what: String| {
-            Err(Error::dataset(
-                &data.name,
-                format!("{what}; give a dataset like {own}, which the run was trained on"),
-            ))
+            Err(Error::dataset(&data.name, format!("{what}; pass a dataset with the shape of {own}")))
         };
         if data.features.dim > 0 && data.features.dim != own.feature_dim {
             return refuse(format!(
-                "its features have {} columns, and the model reads {}",
+                "its features have {} columns, but the model was trained on {}",
                 data.features.dim, own.feature_dim
             ));
         }
         if scored && (data.labels.classes(), data.labels.is_multi()) != (own.classes, own.multilabel) {
             let kind = |multi| if multi { "labels at once" } else { "classes" };
             return refuse(format!(
-                "its nodes have {} {}, and the model tells {} {} apart",
+                "its nodes have {} {}, but the model was trained on {} {}",
                 data.labels.classes(),
                 kind(data.labels.is_multi()),
                 own.classes,
@@ -215,51 +212,52 @@ impl SavedRun {
         Ok(())
     }
 
-    /// The model with its saved weights, for a dataset of the same widths.
+    /// Loads the model with its saved weights, for a dataset of the same widths.
     ///
     /// # Errors
     /// The weights cannot be read or do not fit the dataset.
     pub fn model(&self, data: &Dataset) -> Result<Model> {
         let classes = self.origin.as_ref().map_or(data.labels.classes(), |origin| origin.dataset.classes);
-        let mut model = self.own(build::model_of(&self.config, data, classes))?;
+        let mut model = self.blame_config(build::model_of(&self.config, data, classes))?;
         let file =
             if self.last { RunDir::last_model(&self.dir)? } else { RunDir::best_model_path(&self.dir) };
         if !file.exists() {
-            let message = "no epoch of this run has ended, so there is no best model yet: go on with it by train --resume";
+            let message = "this run has no best model yet, because it has not finished an epoch; continue it \
+                           with train --resume";
             return Err(Error::format(file, "file", message));
         }
         checkpoint::load_model(&file, &mut model)?;
         Ok(model)
     }
 
-    /// Every metric on every part of the split.
+    /// Computes all metrics on each part of the split. Costs one full-neighbour inference per part.
     ///
     /// # Errors
-    /// The model cannot be read or does not fit; `watch` ends the work.
+    /// The model cannot be read or does not fit the dataset, or `watch` stops the work.
     pub fn scores(&self, data: &Dataset, watch: &dyn Progress) -> Result<Scores> {
         self.check_fit(data, true)?;
         let model = self.model(data)?;
-        let judged_by = self.own(build::metric(&self.config, data))?;
+        let chosen = self.blame_config(build::metric(&self.config, data))?;
         let backend = Cpu { precision: build::precision(&self.config) };
         let rescaling = self.rescaling(data)?;
-        let whole = self.rows(&self.config_for(data), data, rescaling.as_ref())?;
+        let features = self.rows(&self.config_for(data), data, rescaling.as_ref())?;
         let symmetric = build::symmetric(&model, data);
         let mut inference =
-            Inference::new(&data.graph, &whole, symmetric.as_deref(), &backend, self.config.eval_chunk)
-                .taking(self.own(build::exact(&self.config, data))?)
+            Inference::new(&data.graph, &features, symmetric.as_deref(), &backend, self.config.eval_chunk)
+                .with_neighbors(self.blame_config(build::inference_neighbors(&self.config, data))?)
                 .watched(watch);
         let mut logits = Matrix::default();
         let mut parts = Vec::new();
         let mut test = None;
         for (part, nodes) in data.split.parts() {
-            let nodes = &some(nodes, self.config.eval_nodes)[..];
-            self.own(inference.run(&model, nodes, Output::Logits, &mut logits))?;
+            let nodes = &fixed_sample(nodes, self.config.eval_nodes)[..];
+            self.blame_config(inference.run(&model, nodes, Output::Logits, &mut logits))?;
             let scores: BTreeMap<String, Option<f64>> = metric::TABLE
                 .iter()
                 .map(|entry| (entry.name.to_string(), score(entry.make, &logits, data, nodes)))
                 .collect();
             if part == "test" {
-                test = scores[judged_by.name];
+                test = scores[chosen.name];
             }
             parts.push(PartScores { part, nodes: nodes.len(), scores });
         }
@@ -268,20 +266,21 @@ impl SavedRun {
             dataset: data.name.clone(),
             same_dataset: self.is_own(data)?,
             rescaled: rescaling.as_ref().map(Rescaling::description),
-            metric: judged_by.name.to_string(),
+            metric: chosen.name.to_string(),
             test,
             parts,
         })
     }
 
-    /// Writes predictions for the nodes listed in `nodes` (one a line, or a `.npy` of integers; all
-    /// nodes where there is no list) to `out`, in the format of its ending. Ids are those of
-    /// `data`, or with `original` those its nodes had before it was reordered; then all nodes come
-    /// in the order of these.
+    /// Writes predictions to `out` in the format of its ending.
+    ///
+    /// `nodes` is a list file, with one id per line or a `.npy` of integers; `None` selects all
+    /// nodes. Ids are those of `data`, or with `original` those from before reordering, which also
+    /// order the rows if all nodes are selected.
     ///
     /// # Errors
-    /// The model or the list cannot be read, a node is outside the graph, `original` ids are asked
-    /// for and there are none, or `out` cannot be written; `watch` ends the work.
+    /// The model or the list cannot be read, a node is outside the graph, the dataset has no
+    /// `original` ids, `out` cannot be written, or `watch` stops the work.
     pub fn predict(
         &self,
         data: &Dataset,
@@ -293,16 +292,16 @@ impl SavedRun {
     ) -> Result<Written> {
         let target = Target::new(out)?;
         self.check_fit(data, false)?;
-        let original = original.then(|| renumbered(data)).transpose()?;
+        let original = original.then(|| ids_by_original(data)).transpose()?;
         let mut nodes: Vec<NodeId> = match nodes {
             Some(file) => read_nodes(file, data.num_nodes())?,
             None => {
                 let all = TrainConfig { eval_nodes: 0, ..self.config.clone() };
-                self.own(memory::check(&all, data))?;
+                self.blame_config(memory::check(&all, data))?;
                 (0..data.num_nodes() as NodeId).collect()
             }
         };
-        let asked = nodes.clone();
+        let requested = nodes.clone();
         if let Some(new) = original {
             nodes.iter_mut().for_each(|v| *v = new[*v as usize]);
         }
@@ -311,14 +310,14 @@ impl SavedRun {
         let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
         let backend = Cpu { precision: build::precision(&self.config) };
         let rescaling = self.rescaling(data)?;
-        let whole = self.rows(&self.config_for(data), data, rescaling.as_ref())?;
+        let features = self.rows(&self.config_for(data), data, rescaling.as_ref())?;
         let symmetric = build::symmetric(&model, data);
         let mut rows = Matrix::default();
         let mut inference =
-            Inference::new(&data.graph, &whole, symmetric.as_deref(), &backend, self.config.eval_chunk)
-                .taking(self.own(build::exact(&self.config, data))?)
+            Inference::new(&data.graph, &features, symmetric.as_deref(), &backend, self.config.eval_chunk)
+                .with_neighbors(self.blame_config(build::inference_neighbors(&self.config, data))?)
                 .watched(watch);
-        self.own(inference.run(&model, &nodes, output, &mut rows))?;
+        self.blame_config(inference.run(&model, &nodes, output, &mut rows))?;
         let (count, cols) = (rows.num_rows(), rows.num_cols());
         if kind == Kind::Probabilities {
             if multi { backend.sigmoid(rows.view_mut()) } else { backend.softmax(rows.view_mut()) }
@@ -333,15 +332,15 @@ impl SavedRun {
             Kind::Embeddings => (cols, Values::Embeddings(all.to_vec())),
         };
         drop(rows);
-        target.write(&Predictions { nodes: asked, cols, values })?;
+        target.write(&Predictions { nodes: requested, cols, values })?;
         let same_dataset = self.is_own(data)?;
         let rescaled = rescaling.as_ref().map(Rescaling::description);
         Ok(Written { out: out.to_path_buf(), rows: count, cols, kind: kind.name(), same_dataset, rescaled })
     }
 
-    /// Names the run's configuration as the place of a wrong option: nobody wrote one on the
-    /// command line.
-    fn own<T>(&self, built: Result<T>) -> Result<T> {
+    /// Attributes an invalid option to the run's configuration, because it was not on the command
+    /// line.
+    fn blame_config<T>(&self, built: Result<T>) -> Result<T> {
         built.map_err(|error| match error {
             Error::Usage(message) => Error::format(RunDir::config_path(&self.dir), "options", message),
             other => other,
@@ -349,15 +348,15 @@ impl SavedRun {
     }
 }
 
-/// The id in `data` of every original id.
-fn renumbered(data: &Dataset) -> Result<Vec<NodeId>> {
+/// Node id in `data`, indexed by original id.
+fn ids_by_original(data: &Dataset) -> Result<Vec<NodeId>> {
     match &data.original_ids {
         Some(ids) => Ok(node_order::inverse(ids)?),
-        None => Err(Error::dataset(&data.name, "it was not reordered: its ids are the original ones")),
+        None => Err(Error::dataset(&data.name, "it was not reordered; leave out --original-ids")),
     }
 }
 
-/// The first of the largest logits.
+/// Index of the first of the largest logits.
 pub(crate) fn first_largest(logits: &[f32]) -> i64 {
     let mut best = 0;
     for (class, &x) in logits.iter().enumerate() {
@@ -372,7 +371,14 @@ pub(crate) fn first_largest(logits: &[f32]) -> i64 {
 pub(crate) fn read_nodes(file: &Path, num_nodes: usize) -> Result<Vec<NodeId>> {
     let check = |place: String, id: i64| match NodeId::try_from(id) {
         Ok(v) if (v as usize) < num_nodes => Ok(v),
-        _ => Err(Error::format(file, place, format!("node {id} is outside the graph's {num_nodes} nodes"))),
+        _ => Err(Error::format(
+            file,
+            place,
+            format!(
+                "node {id} is outside the graph's {num_nodes} nodes; list nodes from 0 to {}",
+                num_nodes.saturating_sub(1)
+            ),
+        )),
     };
     if file.extension().is_some_and(|extension| extension == "npy") {
         let ids = npy::open(file)?.read_as_i64()?;
@@ -385,9 +391,9 @@ pub(crate) fn read_nodes(file: &Path, num_nodes: usize) -> Result<Vec<NodeId>> {
         .filter(|(_, line)| !line.is_empty())
         .map(|(i, line)| {
             let place = format!("line {i}");
-            let id = line
-                .parse()
-                .map_err(|_| Error::format(file, &place, format!("'{line}' is not a node id")))?;
+            let id = line.parse().map_err(|_| {
+                Error::format(file, &place, format!("'{line}' is not a node id; write one integer per line"))
+            })?;
             check(place, id)
         })
         .collect()

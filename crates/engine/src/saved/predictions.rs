@@ -1,8 +1,7 @@
-//! Tables of predictions in the format that a file's ending names: a row of [`TABLE`] each.
+//! Writers of prediction tables, chosen by the file's ending. Each format is a row of [`TABLE`].
 //!
-//! `.npy` holds the values alone, in the order of the nodes. The others begin every row with the
-//! node's id: `node`, then `class`; or `class_0` to `class_C-1`, `probability_0` ... or
-//! `embedding_0` ...
+//! `.npy` holds only the values, in the order of the nodes. The other formats have a column `node`
+//! with ids, then `class`, or `class_0` to `class_C-1`, `probability_0` ... or `embedding_0` ...
 
 use std::{
     io::{self, Write},
@@ -17,12 +16,12 @@ use graphmill_data::{atomic, npy};
 
 use crate::{Error, Result};
 
-/// Values of `N` nodes.
+/// Predicted values of `N` nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
-    /// A class of each (`N`).
+    /// Class of each node (`N`).
     Classes(Vec<i64>),
-    /// Zeros and ones: which of several labels each has (`N x C`).
+    /// Membership of each label, 0 or 1 (`N x C`).
     Members(Vec<u8>),
     /// Probabilities (`N x C`).
     Probabilities(Vec<f32>),
@@ -30,19 +29,19 @@ pub enum Values {
     Embeddings(Vec<f32>),
 }
 
-/// What is written of `N` nodes.
+/// Table of predictions for `N` nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Predictions {
-    /// Ids (`N`).
+    /// Node ids (`N`).
     pub nodes: Vec<NodeId>,
-    /// Values of each node.
+    /// Number of values per node.
     pub cols: usize,
-    /// The values, row by row.
+    /// Values in row-major order.
     pub values: Values,
 }
 
 impl Predictions {
-    /// The names of the columns behind `node`.
+    /// Names of the columns after `node`.
     fn columns(&self) -> Vec<String> {
         let name = match self.values {
             Values::Classes(_) => return vec!["class".into()],
@@ -54,10 +53,10 @@ impl Predictions {
     }
 }
 
-/// Writes a table.
+/// Writer of a format.
 type Format = fn(&Predictions, &mut dyn Write) -> io::Result<()>;
 
-/// The formats, by the endings of files.
+/// All formats, by file ending.
 pub const TABLE: &[Entry<Format>] = &[
     Entry {
         name: "npy",
@@ -83,7 +82,7 @@ pub const TABLE: &[Entry<Format>] = &[
     },
 ];
 
-/// Where predictions go, known before anything is computed.
+/// Destination and format of predictions, checked before inference runs.
 #[derive(Clone, Copy)]
 pub struct Target<'p> {
     path: Option<&'p Path>,
@@ -94,7 +93,7 @@ impl<'p> Target<'p> {
     /// The file at `path` in the format of its ending, or standard output as CSV for `-`.
     ///
     /// # Errors
-    /// Wrong usage: an ending that names no format.
+    /// Wrong usage: an ending without a format.
     pub fn new(path: &'p Path) -> Result<Self> {
         if path == Path::new("-") {
             return Ok(Self { path: None, write: write_csv });
@@ -104,7 +103,7 @@ impl<'p> Target<'p> {
         let entry = entry.ok_or_else(|| {
             let known = TABLE.iter().map(|entry| format!(".{} ({})", entry.name, entry.summary));
             Error::usage(format!(
-                "--out {}: the ending names no format; use {}, or - for CSV on standard output",
+                "--out {}: unknown file ending; use {}, or - for CSV on standard output",
                 path.display(),
                 known.collect::<Vec<_>>().join(", ")
             ))
@@ -112,15 +111,15 @@ impl<'p> Target<'p> {
         Ok(Self { path: Some(path), write: entry.make })
     }
 
-    /// Whether it is standard output.
+    /// Returns true if the destination is standard output.
     pub fn is_standard_output(&self) -> bool {
         self.path.is_none()
     }
 
-    /// Writes the table. A file appears whole or not at all.
+    /// Writes the table. A file is replaced in one step.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The destination cannot be written.
     pub fn write(&self, predictions: &Predictions) -> Result<()> {
         match self.path {
             Some(path) => Ok(atomic::write(path, |out| (self.write)(predictions, out))?),
@@ -128,7 +127,7 @@ impl<'p> Target<'p> {
                 let mut out = io::BufWriter::new(io::stdout().lock());
                 let written = (self.write)(predictions, &mut out).and_then(|()| out.flush());
                 match written {
-                    // whoever reads has seen enough
+                    // the reader closed the pipe, as `head` does
                     Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
                     other => other.map_err(|error| Error::io(Path::new("standard output"), "write", error)),
                 }
@@ -137,7 +136,7 @@ impl<'p> Target<'p> {
     }
 }
 
-/// The known endings, for a help text.
+/// Known file endings, for a help text.
 pub fn known() -> String {
     table::names(TABLE)
 }
@@ -178,9 +177,9 @@ fn write_csv(of: &Predictions, out: &mut dyn Write) -> io::Result<()> {
     out.flush()
 }
 
-/// Rows of a group: what is held in memory beside the values.
+/// Rows per row group, which bounds the memory of the writer.
 #[cfg(feature = "parquet")]
-const GROUP: usize = 1 << 16;
+const GROUP_LEN: usize = 1 << 16;
 
 #[cfg(feature = "parquet")]
 fn write_parquet(of: &Predictions, out: &mut dyn Write) -> io::Result<()> {
@@ -193,8 +192,8 @@ fn write_parquet(of: &Predictions, out: &mut dyn Write) -> io::Result<()> {
         schema::parser::parse_message_type,
     };
 
-    /// What the library has written and `out` has not taken: it asks for a writer that threads
-    /// share.
+    /// Bytes that the library has written but `out` has not received. The library needs a writer
+    /// that is `Send`, which `out` is not.
     #[derive(Clone, Default)]
     struct Pending(Arc<Mutex<Vec<u8>>>);
 
@@ -209,7 +208,7 @@ fn write_parquet(of: &Predictions, out: &mut dyn Write) -> io::Result<()> {
     }
 
     impl Pending {
-        fn pass_on(&self, out: &mut dyn Write) -> io::Result<()> {
+        fn drain_to(&self, out: &mut dyn Write) -> io::Result<()> {
             let mut bytes = self.0.lock().map_err(|_| io::Error::other("poisoned"))?;
             out.write_all(&bytes)?;
             bytes.clear();
@@ -229,8 +228,8 @@ fn write_parquet(of: &Predictions, out: &mut dyn Write) -> io::Result<()> {
     let properties = Arc::new(WriterProperties::builder().set_compression(compression).build());
     let pending = Pending::default();
     let mut file = SerializedFileWriter::new(pending.clone(), schema, properties)?;
-    for start in (0..of.nodes.len()).step_by(GROUP) {
-        let rows = start..of.nodes.len().min(start + GROUP);
+    for start in (0..of.nodes.len()).step_by(GROUP_LEN) {
+        let rows = start..of.nodes.len().min(start + GROUP_LEN);
         let mut group = file.next_row_group()?;
         let mut at = 0;
         while let Some(mut column) = group.next_column()? {
@@ -257,10 +256,10 @@ fn write_parquet(of: &Predictions, out: &mut dyn Write) -> io::Result<()> {
             at += 1;
         }
         group.close()?;
-        pending.pass_on(out)?;
+        pending.drain_to(out)?;
     }
     file.close()?;
-    pending.pass_on(out)
+    pending.drain_to(out)
 }
 
 #[cfg(test)]
@@ -281,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_have_the_nodes_and_named_columns() {
+    fn csv_tables_have_node_ids_and_named_columns() {
         let text = |of: &Predictions| {
             let mut bytes = Vec::new();
             write_csv(of, &mut bytes).unwrap();
@@ -293,12 +292,12 @@ mod tests {
         assert!(text(&probabilities).starts_with("node,probability_0,probability_1\n7,0.25,0.75\n"));
         let embeddings = text(&embeddings);
         let first: Vec<&str> = embeddings.lines().nth(1).unwrap().split(',').collect();
-        assert_eq!(first[1].parse(), Ok(1e-30f32), "floats read back as they are");
+        assert_eq!(first[1].parse(), Ok(1e-30f32), "floats read back unchanged");
     }
 
     #[cfg(feature = "parquet")]
     #[test]
-    fn parquet_holds_what_csv_holds() {
+    fn parquet_tables_hold_the_same_columns_and_values() {
         use parquet::{
             file::{reader::FileReader, serialized_reader::SerializedFileReader},
             record::RowAccessor,
@@ -332,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ending_names_the_format() {
+    fn file_ending_selects_the_format() {
         for known in ["a.npy", "b.csv", "B.CSV", "-"] {
             assert!(Target::new(Path::new(known)).is_ok(), "{known}");
         }

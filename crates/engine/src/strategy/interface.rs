@@ -13,7 +13,7 @@ use crate::{
     learner::Learner,
     record::{BatchOutcome, DeviceRecord, ReuseRecord, Stages},
     stage::Loader,
-    tiers::OnGpus,
+    tiers::GpuTiers,
     timeline::Timeline,
 };
 
@@ -188,5 +188,5 @@ pub(crate) struct Nvidia<'a> {
     /// What draws there.
     pub(crate) samplers: &'a Samplers,
     /// The rows as they read them.
-    pub(crate) rows: &'a OnGpus,
+    pub(crate) rows: &'a GpuTiers,
 }

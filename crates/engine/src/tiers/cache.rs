@@ -1,22 +1,22 @@
-//! The size of a cache in words.
+//! Policy and size of a planned cache.
 
-/// A cache to be.
+/// A planned cache.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Cache {
+    /// Name of the hotness or policy.
     pub(super) policy: String,
-    /// Rows that there is memory for; of each device.
+    /// Maximum number of rows, of each device.
     pub(super) slots: usize,
-    /// The fewest and the most rows that one of the devices holds, once the cache is made: several
-    /// devices share rows.
-    pub(super) held: Option<(usize, usize)>,
+    /// Minimum and maximum number of rows on a device, once the cache is built. They differ if
+    /// several devices share rows.
+    pub(super) rows_per_device: Option<(usize, usize)>,
 }
 
 impl Cache {
-    /// The part of `rows` rows that is held, in percent.
+    /// Formats the cached percentage of `rows` rows; a range if devices differ.
     pub(super) fn percent(&self, rows: usize) -> String {
-        let (fewest, most) = self.held.unwrap_or((self.slots, self.slots));
-        let [fewest, most] =
-            [fewest, most].map(|held| format!("{:.1}", 100.0 * held as f64 / rows.max(1) as f64));
-        if fewest == most { format!("{most} %") } else { format!("{fewest} to {most} %") }
+        let (min, max) = self.rows_per_device.unwrap_or((self.slots, self.slots));
+        let [min, max] = [min, max].map(|held| format!("{:.1}", 100.0 * held as f64 / rows.max(1) as f64));
+        if min == max { format!("{max} %") } else { format!("{min} to {max} %") }
     }
 }

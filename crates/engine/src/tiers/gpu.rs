@@ -1,11 +1,13 @@
-//! Rows for NVIDIA devices.
+//! Feature tiers of NVIDIA devices.
 //!
 //! ```text
-//!   cuda:N:  device (--cache, --cache-ratio, --device-budget)  ─►  its peers (--placement)  ─►  host, page-locked: kernels read it in place
+//!   cuda:N:  device (--cache, --cache-ratio, --device-budget)
+//!            ─►  its peers (--placement)
+//!            ─►  host, page-locked: kernels read it in place
 //! ```
 //!
-//! All rows are in host memory; nothing is gathered there. One kernel finds where each row is and
-//! copies it from there.
+//! Host memory holds all rows, but the host gathers none: one kernel looks up the tier of each row
+//! and copies the row from there.
 
 use std::sync::Arc;
 
@@ -22,81 +24,82 @@ use crate::{
     Error, Result, TrainConfig,
     accelerator::{ComputeDevices, StoredRows, TOPOLOGY},
     build,
-    cache_kind::{Kind, chosen, kind},
+    cache_kind::{Kind, kind, resolve_cache},
     config::Switch,
     hotness::scores::scores_of,
     memory::{self, MemoryPlacement},
 };
 
-/// Part of a device's memory that is left to what was not foreseen.
+/// Fraction of a device's memory that stays free as a reserve.
 const SPARE: f64 = 0.05;
-/// What sampling keeps of a device's memory for its batches.
+/// Fraction of a device's memory for sampled batches.
 const SAMPLING: f64 = 0.05;
-/// Later batches, and the one that is gathered meanwhile, beside a measured step.
+/// Memory of training relative to a measured step: later batches may be larger, and the next one is
+/// gathered during the step.
 const STEPS: f64 = 1.5;
 
-/// The rows as each device reads them, and the fewest and the most that one of them holds.
-type Each = (Vec<Arc<dyn Feature>>, (usize, usize));
+/// Feature rows as each device reads them, and the minimum and maximum number of rows on a device.
+type DeviceRows = (Vec<Arc<dyn Feature>>, (usize, usize));
 
-/// The rows as each device reads them.
-pub(crate) struct OnGpus {
-    /// In the order of the devices.
+/// Feature tiers of the run's NVIDIA devices.
+pub(crate) struct GpuTiers {
+    /// Feature rows as each device reads them, in the order of the devices.
     pub(crate) each: Vec<Arc<dyn Feature>>,
-    /// Rows that each holds.
+    /// Number of rows that each device caches.
     pub(crate) slots: usize,
     /// All rows, in host memory.
     pub(crate) table: Matrix,
-    /// Which tiers there are, in words.
+    /// Description of the tiers for the user.
     pub(crate) description: String,
 }
 
-impl OnGpus {
-    /// What the options say, on the devices of the run.
+impl GpuTiers {
+    /// Builds the tiers on the devices of the run.
     ///
     /// # Errors
-    /// Options that devices cannot follow, or memory that cannot be had.
+    /// Options that devices do not support, or a failed allocation.
     pub(crate) fn new(
         computers: &ComputeDevices,
         config: &TrainConfig,
         data: &Dataset,
-        residence: MemoryPlacement,
+        placement: MemoryPlacement,
         sampler: &dyn MinibatchSampler,
         order: &dyn Order,
     ) -> Result<Self> {
         let config = &dense(config, data)?;
         let devices = computers.gpus();
-        let (host, table) = build::features(config, data, residence)?;
+        let (host, table) = build::features(config, data, placement)?;
         let (rows, dim) = (data.num_nodes(), data.features.dim);
         let Some(values) = host.table() else {
             return Err(Error::dataset(
                 &data.name,
-                "its features are sparse in memory, and devices hold dense rows",
+                "its features are sparse in memory, but NVIDIA devices store dense rows; use --devices cpu",
             ));
         };
         let stored = StoredRows::new(&devices[0], &values, dim)?;
-        let policy = chosen(&config.cache, &config.order, "fifo");
+        let policy = resolve_cache(&config.cache, &config.order, "fifo");
         let slots = match config.cache_ratio.0 {
             Some(ratio) => ((ratio * rows as f64).round() as usize).min(rows),
-            None => room(computers, config, data, &stored, sampler, order)?,
+            None => capacity(computers, config, data, &stored, sampler, order)?,
         };
-        let one_by_one = |policy: &str| -> Result<Each> {
+        let dynamic = |policy: &str| -> Result<DeviceRows> {
             let rows = devices.iter().map(|gpu| stored.dynamic(gpu, slots, policy));
             Ok((rows.collect::<Result<_>>()?, (slots, slots)))
         };
-        let tiered = |ranking: &[NodeId]| -> Result<Each> {
+        let pinned = |ranking: &[NodeId]| -> Result<DeviceRows> {
             let placed = placed(ranking, slots, devices.len(), *config.placement);
             Ok((stored.tiered(devices, &placed)?, placed.held(devices.len())))
         };
         let (each, held) = match kind(policy)? {
-            Kind::Dynamic(_) => one_by_one(policy)?,
-            Kind::Pinned if slots == 0 || slots == rows => tiered(&(0..rows as NodeId).collect::<Vec<_>>())?,
+            Kind::Dynamic(_) => dynamic(policy)?,
+            Kind::Pinned if slots == 0 || slots == rows => pinned(&(0..rows as NodeId).collect::<Vec<_>>())?,
             Kind::Pinned => {
                 let scores = scores_of(policy, config, data, sampler, order)
                     .map_err(|e| Error::usage(format!("--cache {policy}: {e}")))?;
-                tiered(&by_scores(&scores)?)?
+                pinned(&by_scores(&scores)?)?
             }
         };
-        let cache = Cache { policy: policy.into(), slots, held: Some(held) };
+        let cache = Cache { policy: policy.into(), slots, rows_per_device: Some(held) };
         let in_place = if stored.is_copy() { "in a page-locked copy" } else { "page-locked in place" };
         let (holds, each_of) =
             if devices.len() == 1 { ("a device holds", "") } else { ("devices hold", " each") };
@@ -107,14 +110,15 @@ impl OnGpus {
     }
 }
 
-/// The options with dense rows.
+/// Checks the options of sparse rows and of the host's budget, and returns them with dense rows.
 fn dense(config: &TrainConfig, data: &Dataset) -> Result<TrainConfig> {
     if config.sparse == Switch::On {
-        return Err(Error::usage("--sparse on: NVIDIA devices hold dense rows; use --sparse auto"));
+        return Err(Error::usage("--sparse on: NVIDIA devices store dense rows; use --sparse auto"));
     }
     if config.host_budget.0 > 0 && data.features.bytes() as u64 > config.host_budget.0 {
         return Err(Error::usage(format!(
-            "--host-budget {}: NVIDIA devices read rows from host memory, which has to hold all {} bytes of them; leave it out",
+            "--host-budget {}: NVIDIA devices read rows from host memory, which must hold all {} bytes of \
+             them; leave it out",
             config.host_budget.0,
             data.features.bytes()
         )));
@@ -122,8 +126,9 @@ fn dense(config: &TrainConfig, data: &Dataset) -> Result<TrainConfig> {
     Ok(TrainConfig { sparse: Switch::Off, ..config.clone() })
 }
 
-/// Rows that a device has room for beside the graph, sampling and training, which is tried.
-fn room(
+/// Number of rows that fit on a device beside the graph, sampling and training. Runs a few training
+/// steps to measure their memory.
+fn capacity(
     computers: &ComputeDevices,
     config: &TrainConfig,
     data: &Dataset,
@@ -143,7 +148,7 @@ fn room(
     let budget = gpu.budget() as f64;
     let topology = memory::topology(data).min(TOPOLOGY * budget);
     let free = budget * (1.0 - SPARE - SAMPLING) - topology - STEPS * step.bytes as f64;
-    // a row, and its place
+    // a row and its entry in the lookup table
     let each = stored.row_bytes() as f64 + 4.0;
-    Ok((free.max(0.0) / each) as usize).map(|room| room.min(rows))
+    Ok(((free.max(0.0) / each) as usize).min(rows))
 }

@@ -1,23 +1,25 @@
-//! Which tiers a run's feature rows come from, and how many rows each holds.
+//! Memory tiers of a run's feature rows, and the number of rows in each.
 //!
 //! ```text
 //!   cpu:        host cache (--cache, --host-budget, --cache-ratio)  ─►  disk
-//!   virtual:N:  device cache (--cache, --device-budget, --cache-ratio)  ─►  host (all rows, or a cache within --host-budget  ─►  disk)
+//!   virtual:N:  device cache (--cache, --device-budget, --cache-ratio)  ─►  host
+//!               host: all rows, or a cache (--host-cache, --host-budget)  ─►  disk
+//!   cuda:N:     see `gpu`
 //! ```
 
+mod all_rows;
 mod cache;
+mod device_cache;
 mod gpu;
-mod own;
 mod plan;
 mod rescaled;
 mod step;
-mod whole;
 
-pub(crate) use gpu::OnGpus;
-pub(crate) use own::{OwnCache, OwnCaches};
+pub(crate) use all_rows::AllRows;
+pub(crate) use device_cache::{DeviceCache, DeviceCaches};
+pub(crate) use gpu::GpuTiers;
 pub(crate) use plan::{Plan, unused_policy};
 pub(crate) use step::Step;
-pub(crate) use whole::Whole;
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! The tiers of a run, planned from its options.
+//! Plan of a run's feature tiers, derived from its options.
 
 use std::{fmt, path::Path, sync::Arc};
 
@@ -16,24 +16,24 @@ use graphmill_loader::{
     order::Order,
 };
 
-use super::{cache::Cache, rescaled::Rescaled, step, whole::Whole};
+use super::{all_rows::AllRows, cache::Cache, rescaled::Rescaled, step};
 use crate::{
     Error, Result, TrainConfig, build,
-    cache_kind::{AUTO, Kind, chosen, kind},
+    cache_kind::{AUTO, Kind, kind, resolve_cache},
     config::FeaturePrecision,
     hotness::scores::scores_until,
     memory::{self, MemoryPlacements},
 };
 
-/// Bytes of a cache's maps for each row of the table, and for each row that it holds; of policies
-/// that keep rows in order, the most.
-pub(super) const MAPS: [f64; 2] = [8.0, 20.0];
+/// Bytes of a cache's maps per row of the table, and per cached row. The maximum over all policies.
+pub(super) const MAP_BYTES: [f64; 2] = [8.0, 20.0];
 
 /// The tiers of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan {
+    /// Number of rows of the table.
     pub(super) rows: usize,
-    /// Bytes of a row as it is stored.
+    /// Bytes of a stored row.
     pub(super) row_bytes: u64,
     pub(super) kind: TableType,
     pub(super) devices: usize,
@@ -42,19 +42,19 @@ pub(crate) struct Plan {
     pub(super) host: Option<Cache>,
     /// Bytes of host memory for rows and maps; 0 for no limit.
     host_budget: u64,
-    /// Whether each device has a cache of its own, as large as the strategy finds it can be.
+    /// True if each device has its own cache, whose size the strategy determines.
     by_device: bool,
 }
 
 impl Plan {
-    /// What the options ask for, or `None` where all rows are to be in host memory and nothing is
-    /// before it.
+    /// Plans the tiers that the options request, or returns `None` if host memory holds all rows
+    /// without a cache in front.
     ///
     /// # Errors
-    /// Rows that tiers cannot hold, or options that contradict each other.
+    /// Sparse rows, which tiers do not support, or inconsistent options.
     pub(crate) fn new(config: &TrainConfig, data: &Dataset) -> Result<Option<Self>> {
         if !config.cuda_devices().is_empty() {
-            return Ok(None); // they have tiers of their own
+            return Ok(None); // their tiers are in `gpu`
         }
         let devices = config.num_devices();
         let rows = data.num_nodes();
@@ -66,17 +66,17 @@ impl Plan {
         }
         let Some(kind) = data.features.data.kind() else {
             return Err(Error::usage(
-                "--cache-ratio, --host-budget and virtual devices hold dense rows, but this dataset's are sparse; import it \
-                 again with dense features",
+                "--cache-ratio, --host-budget and virtual devices need dense rows, but this dataset's are \
+                 sparse; import it again with dense features",
             ));
         };
         let row_bytes = (data.features.dim * kind.width()) as u64;
         let slots = |ratio: f64| ((ratio * rows as f64).round() as usize).min(rows);
-        let policy = |name: &String| chosen(name, &config.order, "lru").to_string();
+        let policy = |name: &String| resolve_cache(name, &config.order, "lru").to_string();
         let host = |name: &String, ratio: Option<f64>| Cache {
             policy: policy(name),
             slots: ratio.map_or(rows, slots),
-            held: None,
+            rows_per_device: None,
         };
         let mut plan = Self {
             rows,
@@ -87,7 +87,7 @@ impl Plan {
             device: (devices > 0).then(|| Cache {
                 policy: policy(&config.cache),
                 slots: config.cache_ratio.0.map_or(usize::MAX, slots),
-                held: None,
+                rows_per_device: None,
             }),
             host: match devices {
                 0 => Some(host(&config.cache, config.cache_ratio.0)),
@@ -97,24 +97,25 @@ impl Plan {
             by_device: false,
         };
         if budget > 0 {
-            let most = plan.room_beside(0, budget).unwrap_or(0);
-            // `build` checks a ratio: inference of an earlier run has no cache
+            let max = plan.capacity(0, budget).unwrap_or(0);
+            // `build` checks a ratio, because inference of an earlier run has no cache
             let by_ratio = devices == 0 && config.cache_ratio.0.is_some();
-            plan.host.iter_mut().filter(|_| !by_ratio).for_each(|cache| cache.slots = cache.slots.min(most));
+            plan.host.iter_mut().filter(|_| !by_ratio).for_each(|cache| cache.slots = cache.slots.min(max));
         }
         if let (Some(cache), budget @ 1..) = (&plan.device, config.device_budget.0) {
-            let most = plan.room_beside(0, budget).unwrap_or(0);
-            plan.check_ratio(config, cache, most, &format!("--device-budget {budget}"))?;
+            let max = plan.capacity(0, budget).unwrap_or(0);
+            plan.check_ratio(config, cache, max, &format!("--device-budget {budget}"))?;
         }
         if plan.host.is_some() && config.dataset.is_empty() {
             return Err(Error::usage(
-                "--host-budget and --cache-ratio leave feature rows on the disk, but this dataset is in memory only; write it to a \
-                 directory by graphmill generate",
+                "--host-budget and --cache-ratio read feature rows from disk, but this dataset is in \
+                 memory only; write it to a directory with graphmill generate",
             ));
         }
         if ![FeaturePrecision::Auto, FeaturePrecision::of(kind)].contains(&config.feature_precision) {
             return Err(Error::usage(format!(
-                "--feature-precision {}: rows of several tiers stay as they are stored, {}; use --feature-precision auto",
+                "--feature-precision {}: rows of several tiers keep their stored type, {}; use \
+                 --feature-precision auto",
                 config.feature_precision,
                 kind.name()
             )));
@@ -122,67 +123,68 @@ impl Plan {
         Ok(Some(plan))
     }
 
-    /// The same tiers where each device has a cache of its own, as large as the strategy finds it
-    /// can be.
+    /// The same plan, with or without a separate cache for each device, whose size the strategy
+    /// determines.
     #[must_use]
     pub(crate) fn by_device(self, by_device: bool) -> Self {
         Self { by_device, ..self }
     }
 
-    /// Whether devices hold rows.
+    /// Returns true if devices hold rows.
     pub(crate) fn has_devices(&self) -> bool {
         self.devices > 0
     }
 
-    /// The chain of tiers, and the rows that inference reads.
+    /// Builds the chain of tiers, and the rows that inference reads.
     ///
     /// # Errors
-    /// The rows cannot be read, a cache's memory cannot be had, or a device has no room for a
-    /// training step.
+    /// The rows cannot be read, the allocation of a cache fails, or a training step exceeds a
+    /// device's memory.
     pub(crate) fn build(
         &mut self,
         config: &TrainConfig,
         data: &Dataset,
-        residence: MemoryPlacements,
+        placements: MemoryPlacements,
         sampler: &dyn MinibatchSampler,
         order: &dyn Order,
         watch: &dyn Progress,
-    ) -> Result<(Arc<dyn Feature>, Whole)> {
+    ) -> Result<(Arc<dyn Feature>, AllRows)> {
         let own = self.as_stored(config);
         let scores = |policy: &str| scores_until(policy, &own, data, sampler, order, watch);
-        let (mut chain, whole): (Arc<dyn Feature>, Whole) = if let Some(cache) = self.host.clone() {
+        let (mut chain, all_rows): (Arc<dyn Feature>, AllRows) = if let Some(cache) = self.host.clone() {
             if self.devices == 0 && self.host_budget > 0 {
-                let room = self.room_beside(0, self.host_budget).unwrap_or(0);
-                self.check_ratio(config, &cache, room, &format!("--host-budget {}", self.host_budget))?;
+                let capacity = self.capacity(0, self.host_budget).unwrap_or(0);
+                self.check_ratio(config, &cache, capacity, &format!("--host-budget {}", self.host_budget))?;
             }
             let disk = disk(config)?;
             let behind = disk.clone();
             let chain = match cache.slots {
-                // maps of a cache of no rows would be memory for nothing
+                // an empty cache would still allocate its maps
                 0 => behind,
                 _ => self.cached(&cache, 1, Level::Host, behind, &scores)?.0,
             };
-            (chain, Whole::Rows(disk))
+            (chain, AllRows::Rows(disk))
         } else {
-            let (host, table) = build::features(&own, data, residence.features)?;
-            (Arc::new(host), Whole::Table(table))
+            let (host, table) = build::features(&own, data, placements.features)?;
+            (Arc::new(host), AllRows::Table(table))
         };
-        // Trainers that are devices of their own have caches of their own
+        // with a cache per device, the strategy builds the caches
         let shared = self.device.clone().filter(|_| !self.by_device);
         if let Some(Cache { policy, slots, .. }) = shared {
-            let mut cache = Cache { policy, slots: slots.min(self.rows), held: None };
+            let mut cache = Cache { policy, slots: slots.min(self.rows), rows_per_device: None };
             if config.device_budget.0 > 0 {
                 let budget = config.device_budget.0;
                 let step = step::bytes(&own, data, &*chain, sampler, order)?.bytes;
-                let room = self.room_beside(step, budget).ok_or_else(|| {
+                let capacity = self.capacity(step, budget).ok_or_else(|| {
                     Error::usage(format!(
-                        "--device-budget {budget}: a training step takes {step} bytes of a device, and the maps of a cache some \
-                         more; give it more, or take a smaller --batch-size or --fanout"
+                        "--device-budget {budget}: a training step takes {step} bytes of a device, and \
+                         the maps of a cache {} more; raise it, or lower --batch-size or --fanout",
+                        self.table_map_bytes()
                     ))
                 })?;
                 let beside = format!("--device-budget {budget} beside a training step of {step} bytes");
-                self.check_ratio(config, &cache, room, &beside)?;
-                cache.slots = cache.slots.min(room);
+                self.check_ratio(config, &cache, capacity, &beside)?;
+                cache.slots = cache.slots.min(capacity);
             }
             let level = Level::Device { devices: self.devices, reader: 0 };
             let link = *config.link;
@@ -191,54 +193,56 @@ impl Plan {
             }
             let held;
             (chain, held) = self.cached(&cache, self.devices, level, chain, &scores)?;
-            cache.held = Some(held);
+            cache.rows_per_device = Some(held);
             self.device = Some(cache);
         }
-        Ok((chain, whole))
+        Ok((chain, all_rows))
     }
 
-    /// Refuses a ratio whose rows a memory has no room for.
+    /// Refuses a cache ratio whose rows exceed the `capacity` (in rows) of a `memory`.
     pub(super) fn check_ratio(
         &self,
         config: &TrainConfig,
         cache: &Cache,
-        room: usize,
+        capacity: usize,
         memory: &str,
     ) -> Result<()> {
         match config.cache_ratio.0 {
-            Some(ratio) if room < cache.slots => Err(Error::usage(format!(
-                "--cache-ratio {ratio}: {} rows of {} bytes and their maps do not fit in {memory}; use --cache-ratio auto",
+            Some(ratio) if capacity < cache.slots => Err(Error::usage(format!(
+                "--cache-ratio {ratio}: {} rows of {} bytes and their maps do not fit in {memory}; use \
+                 --cache-ratio auto",
                 cache.slots, self.row_bytes
             ))),
             _ => Ok(()),
         }
     }
 
-    /// The options of a run whose table is as it is stored.
+    /// The options with the stored type as the table's type.
     pub(super) fn as_stored(&self, config: &TrainConfig) -> TrainConfig {
         TrainConfig { feature_precision: FeaturePrecision::of(self.kind), ..config.clone() }
     }
 
-    /// Rows that each device may hold of what is free of the host's memory, half of it to be shared
-    /// among all.
-    pub(super) fn host_room(&self) -> usize {
+    /// Maximum number of rows of each simulated device without a budget: together, the devices take
+    /// at most half of the free host memory.
+    pub(super) fn host_capacity(&self) -> usize {
         let each = graphmill_core::memory::available().map(|bytes| bytes / 2 / self.devices.max(1) as u64);
-        each.map_or(self.rows, |each| self.room_beside(0, each).unwrap_or(0))
+        each.map_or(self.rows, |each| self.capacity(0, each).unwrap_or(0))
     }
 
-    /// Bytes of a cache's maps of all rows of the table.
-    fn maps(&self) -> u64 {
-        (MAPS[0] * self.rows as f64) as u64
+    /// Bytes of a cache's maps over the rows of the table, independent of the cached rows.
+    fn table_map_bytes(&self) -> u64 {
+        (MAP_BYTES[0] * self.rows as f64) as u64
     }
 
-    /// Rows that a memory of so many bytes holds beside what takes `taken`, with their maps.
-    pub(super) fn room_beside(&self, taken: u64, budget: u64) -> Option<usize> {
-        let room = budget.checked_sub(taken.saturating_add(self.maps()))?;
-        Some(((room as f64 / (self.row_bytes as f64 + MAPS[1])) as usize).min(self.rows))
+    /// Number of rows, with their maps, that fit into `budget` bytes of which `taken` are in use;
+    /// `None` if not even the maps of the table fit.
+    pub(super) fn capacity(&self, taken: u64, budget: u64) -> Option<usize> {
+        let free = budget.checked_sub(taken.saturating_add(self.table_map_bytes()))?;
+        Some(((free as f64 / (self.row_bytes as f64 + MAP_BYTES[1])) as usize).min(self.rows))
     }
 
-    /// A cache that `devices` share, and the fewest and the most rows that one of them holds.
-    /// `scores` computes the hotness of rows by a policy.
+    /// A cache that `devices` share, and the minimum and maximum number of rows on a device.
+    /// `scores` computes the hotness of rows by a metric.
     fn cached(
         &self,
         cache: &Cache,
@@ -272,7 +276,7 @@ impl fmt::Display for Plan {
         let mut parts = Vec::new();
         if let Some(cache) = &self.device {
             parts.push(match self.devices {
-                // the strategy reports how many rows, once it knows what else is on each device
+                // the strategy reports the number of rows, once it has planned each device's memory
                 _ if self.by_device => {
                     format!("each device holds what fits beside its work ({})", cache.policy)
                 }
@@ -285,10 +289,10 @@ impl fmt::Display for Plan {
             None => parts.push("the host all".into()),
             Some(cache) => {
                 parts.push(match self.host_budget {
-                    budget @ 1.. if self.room_beside(0, budget).unwrap_or(0) == 0 => format!(
-                        "the host holds none (--host-budget {budget} is less than the maps of a cache, {} bytes, and a \
-                         row: give it more to cache rows)",
-                        self.maps()
+                    budget @ 1.. if self.capacity(0, budget).unwrap_or(0) == 0 => format!(
+                        "the host holds none (--host-budget {budget} is less than the maps of a cache, {} \
+                         bytes, and a row; raise it to cache rows)",
+                        self.table_map_bytes()
                     ),
                     _ => format!("the host holds {} ({})", percent(cache), cache.policy),
                 });
@@ -299,8 +303,8 @@ impl fmt::Display for Plan {
     }
 }
 
-/// The option that names a policy for a cache that does not exist, because all rows fit in the
-/// host's budget: in words, where there is one.
+/// Notice of a policy that is not used because all rows fit in the host's budget; `None` if the
+/// options name no such policy.
 pub(crate) fn unused_policy(config: &TrainConfig, data: &Dataset) -> Option<String> {
     let (budget, table) = (config.host_budget.0, data.features.bytes());
     if budget == 0 || table as u64 > budget {
@@ -313,40 +317,41 @@ pub(crate) fn unused_policy(config: &TrainConfig, data: &Dataset) -> Option<Stri
     };
     (policy != AUTO).then(|| {
         format!(
-            "--{flag} {policy} is not used: the {table} bytes of all feature rows fit in --host-budget {budget}"
+            "--{flag} {policy} is not used: the {table} bytes of all feature rows fit in \
+             --host-budget {budget}"
         )
     })
 }
 
-/// The file of a run's dataset.
+/// Opens the feature file of a run's dataset.
 pub(super) fn disk(config: &TrainConfig) -> Result<Arc<Disk>> {
     let StoredTable { path, offset, rows, dim, kind } = StoredTable::features(Path::new(&config.dataset))?;
     Ok(Arc::new(Disk::open(path, offset, dim, kind, rows, &DiskOptions::default())?))
 }
 
-impl Whole {
-    /// Where a run's options leave them.
+impl AllRows {
+    /// The rows of `data` in the lowest tier of a run with these options: host memory or disk.
     ///
     /// # Errors
-    /// As [`Plan::new`], or the memory cannot be had, or the file cannot be opened.
-    pub(crate) fn of(config: &TrainConfig, data: &Dataset) -> Result<Self> {
+    /// Those of [`Plan::new`], a failed allocation, or a file that cannot be opened.
+    pub(crate) fn new(config: &TrainConfig, data: &Dataset) -> Result<Self> {
         let own = match Plan::new(config, data)? {
             Some(Plan { host: Some(_), .. }) => return Ok(Self::Rows(disk(config)?)),
             Some(plan) => plan.as_stored(config),
             None => config.clone(),
         };
-        let residence = memory::residence(&own, data).features;
-        Ok(Self::Table(build::features(&own, data, residence)?.1))
+        let placement = memory::placements(&own, data).features;
+        Ok(Self::Table(build::features(&own, data, placement)?.1))
     }
 
-    /// [`Whole::of`] with every row converted by `rescaling` as it is read.
+    /// [`AllRows::new`] with `rescaling` applied to every row on reads.
     ///
     /// # Errors
-    /// As [`Whole::of`].
+    /// As [`AllRows::new`].
     pub(crate) fn rescaled(config: &TrainConfig, data: &Dataset, rescaling: Rescaling) -> Result<Self> {
         let rows: Arc<dyn Feature> = match Plan::new(config, data)? {
             Some(Plan { host: Some(_), .. }) => disk(config)?,
-            // values are rounded once, after the conversion
+            // unrounded values: rounding happens once, after the conversion
             _ => Arc::new(Host::new(&data.features)),
         };
         Ok(Self::Rows(Arc::new(Rescaled::new(rows, rescaling))))

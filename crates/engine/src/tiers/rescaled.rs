@@ -1,4 +1,4 @@
-//! Feature rows of one dataset at the scale of another.
+//! Feature rows of one dataset converted to the scale of another.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use graphmill_loader::{
 };
 use rayon::prelude::*;
 
-/// Rows that one task converts.
-const TASK: usize = 256;
+/// Minimum number of rows that a parallel task converts.
+const MIN_TASK_LEN: usize = 256;
 
-/// Rows of another tier, each converted as it is read: nothing is copied or stored.
+/// Rows of another tier, converted in the caller's buffer on each read.
 pub(crate) struct Rescaled {
     rows: Arc<dyn Feature>,
     rescaling: Rescaling,
 }
 
 impl Rescaled {
-    /// `rows`, converted by `rescaling`.
+    /// Wraps `rows` with `rescaling`.
     pub(crate) fn new(rows: Arc<dyn Feature>, rescaling: Rescaling) -> Self {
         Self { rows, rescaling }
     }
@@ -42,9 +42,10 @@ impl Feature for Rescaled {
             return Ok(traffic);
         }
         match places {
-            Places::InOrder => {
-                out.par_chunks_exact_mut(dim).with_min_len(TASK).for_each(|row| self.rescaling.apply(row))
-            }
+            Places::InOrder => out
+                .par_chunks_exact_mut(dim)
+                .with_min_len(MIN_TASK_LEN)
+                .for_each(|row| self.rescaling.apply(row)),
             Places::At(at) => {
                 for &i in at {
                     self.rescaling.apply(&mut out[i as usize * dim..][..dim]);

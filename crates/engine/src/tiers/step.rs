@@ -1,4 +1,4 @@
-//! What one training step takes of a device's memory, by doing one.
+//! Device memory of a training step, measured by running a few steps.
 
 use graphmill_core::memory;
 use graphmill_data::Dataset;
@@ -7,35 +7,35 @@ use graphmill_nn::{Backend, backend::Cpu, cost::BlockShape};
 
 use crate::{Result, TrainConfig, build, hotness::scores::loader, learner::Learner, stage::Drawn};
 
-/// How many first batches are tried: the largest counts.
+/// Number of batches that are measured; the largest counts.
 const BATCHES: u64 = 3;
-/// Later batches may be larger by so much.
+/// Factor for later batches, which may be larger.
 const MARGIN: f64 = 1.1;
 
-/// What a training step takes of a device.
+/// Device memory of a training step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Step {
-    /// Bytes in all.
+    /// Bytes of the whole step.
     pub(crate) bytes: u64,
-    /// Bytes of the gathered rows among them.
+    /// Bytes of the gathered rows, included in `bytes`.
     pub(crate) rows: u64,
 }
 
 impl Step {
-    /// With the rows of the next batch, which are gathered meanwhile.
+    /// Bytes of the step and of the rows of the next batch, which are gathered during the step.
     pub(crate) fn with_next(self) -> u64 {
         self.bytes.saturating_add(self.rows)
     }
 }
 
-/// Bytes that the first few steps take: minibatch, activations, parameters, gradients and the
-/// optimiser's state, which are all kept from step to step, so that what the process holds behind
-/// the last step is what it ever held. Where the system does not tell, the parts that are known
-/// beforehand are counted: gathered rows, and parameters with three more of their size. The steps
-/// are done by a model of their own, which is dropped.
+/// Measures the bytes of the first few steps on the processor: minibatch, activations, parameters,
+/// gradients and the optimiser's state. Their buffers are reused from step to step, so the memory
+/// of the process after the last step is the maximum. If the system does not report it, the
+/// predictable part is counted: gathered rows, and four times the parameters. The steps train a
+/// temporary model.
 ///
 /// # Errors
-/// As training itself.
+/// Those of training.
 pub(super) fn bytes(
     config: &TrainConfig,
     data: &Dataset,
@@ -49,10 +49,10 @@ pub(super) fn bytes(
     measured(config, data, feature, sampler, order, &backend, &taken)
 }
 
-/// [`bytes`] of steps on another backend; `taken` says how many bytes they took so far.
+/// [`bytes`] of steps on another backend; `taken` returns the bytes that they have allocated.
 ///
 /// # Errors
-/// As training itself.
+/// Those of training.
 pub(super) fn measured(
     config: &TrainConfig,
     data: &Dataset,
@@ -69,13 +69,13 @@ pub(super) fn measured(
     loader.symmetric = build::symmetric(&model, data);
     loader.aggregation = model.aggregation();
     let mut model = Some(model);
-    let (mut seeds, mut held) = (Vec::new(), MiniBatch::default());
+    let (mut seeds, mut recycled) = (Vec::new(), MiniBatch::default());
     let mut workspace = Workspace::new(data.num_nodes());
     loader.order(0, &mut seeds);
     let mut learner: Option<Learner> = None;
     let (mut known, mut rows) = (0, 0);
     for number in 0..loader.num_batches().min(BATCHES) {
-        let mut drawn = loader.draw(&seeds, 0, number, &mut workspace, held)?;
+        let mut drawn = loader.draw(&seeds, 0, number, &mut workspace, recycled)?;
         if let Some(model) = model.take() {
             let shapes: Vec<BlockShape> = drawn.sampled().blocks.iter().map(BlockShape::from).collect();
             let orders = model.orders(&shapes);
@@ -88,12 +88,12 @@ pub(super) fn measured(
             drawn = Drawn::New(loader.sample(0, &mut workspace, picked)?);
         }
         let batch = loader.extract(drawn)?;
-        let learner = learner.as_mut().expect("it was just made");
+        let learner = learner.as_mut().expect("created with the first batch");
         learner.train(&batch, config.lr)?;
         let gathered = batch.batch().sampled.input_nodes.len() * feature.dim();
         rows = rows.max(4 * gathered as u64);
         known = known.max(4 * (gathered + 4 * learner.model.num_params()) as u64);
-        held = batch.into();
+        recycled = batch.into();
     }
     let taken = taken().unwrap_or(0);
     let with_margin = |bytes: u64| (bytes as f64 * MARGIN) as u64;

@@ -1,4 +1,4 @@
-use graphmill_core::{Features, NodeId, SparseRows, features::FeatureData, progress::Quiet as Watchless};
+use graphmill_core::{Features, NodeId, SparseRows, features::FeatureData, progress::Quiet as NoProgress};
 use graphmill_data::{
     Dataset,
     generate::{GenerateOptions, generate},
@@ -14,17 +14,17 @@ use crate::{
     trainer::{RunContext, train},
 };
 
-/// A block model in a directory.
-fn data(room: &tempfile::TempDir) -> Dataset {
+/// A stochastic block model, stored in a directory.
+fn data(temp: &tempfile::TempDir) -> Dataset {
     let options = GenerateOptions { nodes: 2000, classes: 4, dim: 20, ..GenerateOptions::default() };
-    let dir = room.path().join("data");
+    let dir = temp.path().join("data");
     generate("sbm", &options).unwrap().save(&dir).unwrap();
     Dataset::open(&dir).unwrap()
 }
 
-fn config(room: &tempfile::TempDir) -> TrainConfig {
+fn config(temp: &tempfile::TempDir) -> TrainConfig {
     TrainConfig {
-        dataset: room.path().join("data").to_str().unwrap().into(),
+        dataset: temp.path().join("data").to_str().unwrap().into(),
         hidden: 8,
         epochs: 2,
         batch_size: 200,
@@ -40,9 +40,9 @@ fn run(config: &TrainConfig, data: &Dataset) -> Summary {
 }
 
 #[test]
-fn every_chain_of_tiers_trains_to_the_same_bits() {
-    let room = tempfile::tempdir().unwrap();
-    let (data, base) = (data(&room), config(&room));
+fn losses_and_scores_do_not_depend_on_tiers() {
+    let temp = tempfile::tempdir().unwrap();
+    let (data, base) = (data(&temp), config(&temp));
     let plain = run(&base, &data);
     let virtual_devices = |n: usize| format!("virtual:{n}");
     let half = Bytes(data.features.bytes() as u64 / 2);
@@ -102,9 +102,9 @@ fn every_chain_of_tiers_trains_to_the_same_bits() {
 }
 
 #[test]
-fn opened_tiers_give_the_rows_of_the_table() {
-    let room = tempfile::tempdir().unwrap();
-    let (data, base) = (data(&room), config(&room));
+fn opened_tiers_read_the_rows_of_the_table() {
+    let temp = tempfile::tempdir().unwrap();
+    let (data, base) = (data(&temp), config(&temp));
     let FeatureData::F32(table) = &data.features.data else { unreachable!() };
     let ids: Vec<NodeId> = (0..2000).rev().step_by(7).collect();
     let expected: Vec<f32> = ids.iter().flat_map(|&v| table[20 * v as usize..][..20].to_vec()).collect();
@@ -129,7 +129,7 @@ fn opened_tiers_give_the_rows_of_the_table() {
         ),
     ];
     for (config, description) in chains {
-        let tiers = open(&config, &data, &Watchless).unwrap();
+        let tiers = open(&config, &data, &NoProgress).unwrap();
         assert_eq!(tiers.description, format!("feature rows: {description}"));
         assert_eq!(tiers.has_devices, config.devices != "cpu");
         for _ in 0..2 {
@@ -138,8 +138,9 @@ fn opened_tiers_give_the_rows_of_the_table() {
             assert_eq!((out, traffic.total().rows), (expected.clone(), ids.len() as u64), "{description}");
         }
     }
-    let fault =
-        |config: &TrainConfig| open(config, &data, &Watchless).err().expect("it is refused").to_string();
+    let fault = |config: &TrainConfig| {
+        open(config, &data, &NoProgress).err().expect("open refuses the options").to_string()
+    };
     let device =
         TrainConfig { devices: "virtual:1".parse().unwrap(), device_budget: Bytes(1 << 20), ..base.clone() };
     assert!(fault(&device).starts_with("--device-budget: what a training step"));
@@ -147,7 +148,7 @@ fn opened_tiers_give_the_rows_of_the_table() {
         fault(&TrainConfig { devices: "cuda:0".parse().unwrap(), ..base.clone() })
             .starts_with("--devices cuda:0")
     );
-    // counting what batches ask for ends where the watcher says so
+    // presampling stops when the progress watcher asks for it
     struct Stopped;
     impl graphmill_core::progress::Progress for Stopped {
         fn is_stopped(&self) -> bool {
@@ -159,9 +160,9 @@ fn opened_tiers_give_the_rows_of_the_table() {
 }
 
 #[test]
-fn a_budget_says_how_much_is_held() {
-    let room = tempfile::tempdir().unwrap();
-    let (data, base) = (data(&room), config(&room));
+fn host_budget_determines_cached_rows() {
+    let temp = tempfile::tempdir().unwrap();
+    let (data, base) = (data(&temp), config(&temp));
     let plan = |config: &TrainConfig| Plan::new(config, &data).unwrap();
     assert_eq!(plan(&base), None);
     assert_eq!(plan(&TrainConfig { host_budget: Bytes(1 << 20), ..base.clone() }), None, "all rows fit");
@@ -170,10 +171,10 @@ fn a_budget_says_how_much_is_held() {
         let slots = plan.host.as_ref().map(|cache| cache.slots);
         (slots.unwrap(), plan.to_string())
     };
-    // 2000 rows of 80 bytes; maps of 8 bytes a row of the table and 20 a row that is held
+    // 2000 rows of 80 bytes; maps of 8 bytes per row of the table and 20 per cached row
     assert_eq!(of(116_000), (1000, "feature rows: the host holds 50.0 % (posterior:2), the disk all".into()));
-    let none = "feature rows: the host holds none (--host-budget 16099 is less than the maps of a cache, 16000 bytes, \
-                and a row: give it more to cache rows), the disk all";
+    let none = "feature rows: the host holds none (--host-budget 16099 is less than the maps of a cache, \
+                16000 bytes, and a row; raise it to cache rows), the disk all";
     assert_eq!(of(16_099), (0, none.into()), "less than a row");
     let device =
         TrainConfig { devices: "virtual:2".parse().unwrap(), cache_ratio: Ratio(Some(0.25)), ..base.clone() };
@@ -182,19 +183,19 @@ fn a_budget_says_how_much_is_held() {
     let fault = |bytes, ratio| {
         let config =
             TrainConfig { host_budget: Bytes(bytes), cache_ratio: Ratio(Some(ratio)), ..base.clone() };
-        open(&config, &data, &Watchless).err().map(|error| error.to_string())
+        open(&config, &data, &NoProgress).err().map(|error| error.to_string())
     };
     assert_eq!(fault(116_000, 0.5), None);
     assert_eq!(fault(300, 0.0), None, "no rows fit in any budget");
-    let too_many = "--cache-ratio 0.5: 1000 rows of 80 bytes and their maps do not fit in --host-budget 115999; use \
-                    --cache-ratio auto";
+    let too_many = "--cache-ratio 0.5: 1000 rows of 80 bytes and their maps do not fit in --host-budget \
+        115999; use --cache-ratio auto";
     assert_eq!(fault(115_999, 0.5).as_deref(), Some(too_many));
     assert!(fault(300, 1.0).is_some_and(|error| error.contains("2000 rows of 80 bytes")));
     let proximity = TrainConfig { order: "proximity".into(), cache_ratio: Ratio(Some(0.25)), ..base };
     assert_eq!(plan(&proximity).unwrap().host.unwrap().policy, "lru");
 }
 
-/// Keeps the notes of a run.
+/// Collects the notes of a run.
 #[derive(Default)]
 struct Notes(Vec<String>);
 
@@ -205,10 +206,10 @@ impl crate::observer::Observer for Notes {
 }
 
 #[test]
-fn what_devices_hold_is_reported_when_they_have_decided_it() {
-    let room = tempfile::tempdir().unwrap();
-    let (data, base) = (data(&room), config(&room));
-    // rows that each device holds, after a look at the notes of the run
+fn separate_device_caches_report_their_planned_sizes() {
+    let temp = tempfile::tempdir().unwrap();
+    let (data, base) = (data(&temp), config(&temp));
+    // number of rows on each device, after checking the run's notes
     let held = |strategy: &str, budget| -> Result<Vec<usize>> {
         let config = TrainConfig {
             devices: "virtual:2".parse().unwrap(),
@@ -218,37 +219,37 @@ fn what_devices_hold_is_reported_when_they_have_decided_it() {
             ..base.clone()
         };
         let mut notes = Notes::default();
-        let job = RunContext { run: None, resume: false, observer: &mut notes, stop: &|| false };
-        let devices = train(&config, &data, job)?.epochs[0].devices.clone();
-        let told = notes.0.join("\n");
+        let context = RunContext { run: None, resume: false, observer: &mut notes, stop: &|| false };
+        let devices = train(&config, &data, context)?.epochs[0].devices.clone();
+        let text = notes.0.join("\n");
         let tiers = "feature rows: each device holds what fits beside its work (posterior:2), the host all";
-        assert!(notes.0.iter().any(|note| note == tiers), "{told}");
-        // a device that only samples holds no rows, and is not spoken of
+        assert!(notes.0.iter().any(|note| note == tiers), "{text}");
+        // a device that only samples holds no rows and has no note
         for device in devices.iter().filter(|device| device.cache_rows > 0) {
             let part = format!("{:.1} % of the rows", 100.0 * device.cache_rows as f64 / 2000.0);
-            assert!(told.contains(&part), "{part} in {told}");
+            assert!(text.contains(&part), "{part} in {text}");
         }
-        for number in told.split_whitespace().filter_map(|word| word.parse::<f64>().ok()) {
-            assert!(number <= 2000.0, "{told}");
+        for number in text.split_whitespace().filter_map(|word| word.parse::<f64>().ok()) {
+            assert!(number <= 2000.0, "{text}");
         }
         Ok(devices.iter().map(|device| device.cache_rows).collect())
     };
     for strategy in ["factored", "time-sharing", "layered"] {
         assert!(held(strategy, 0).unwrap().iter().all(|&rows| rows == 2000), "{strategy}");
-        // the table and its maps take 216,000 bytes beside a step, so a step of 60,000 meets a
-        // budget for a part of it
+        // the table and its maps take 216,000 bytes beside a step, so steps of 60,000 include a
+        // budget for a part of the table
         let partly = (300_000..2_000_000)
             .step_by(60_000)
             .find_map(|budget| held(strategy, budget).ok().filter(|held| held.iter().any(|&rows| rows > 0)));
-        let partly = partly.expect("a budget that leaves memory for rows");
+        let partly = partly.expect("some budget fits a step and rows");
         assert!(partly.iter().any(|&rows| rows < 2000), "{strategy}: {partly:?}");
     }
 }
 
 #[test]
-fn a_device_holds_what_a_step_leaves_free() {
-    let room = tempfile::tempdir().unwrap();
-    let (data, base) = (data(&room), config(&room));
+fn device_budget_bounds_step_and_cached_rows() {
+    let temp = tempfile::tempdir().unwrap();
+    let (data, base) = (data(&temp), config(&temp));
     let of = |bytes| TrainConfig {
         devices: "virtual:1".parse().unwrap(),
         device_budget: Bytes(bytes),
@@ -257,10 +258,10 @@ fn a_device_holds_what_a_step_leaves_free() {
     // a step takes some hundred kilobytes, the table 160
     let rich = run(&of(1 << 30), &data).epochs[0].clone();
     assert_eq!(rich.hit_rate, Some(1.0));
-    let job = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
-    let error = train(&of(20_000), &data, job).unwrap_err().to_string();
+    let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+    let error = train(&of(20_000), &data, context).unwrap_err().to_string();
     assert!(error.starts_with("--device-budget 20000: a training step takes"), "{error}");
-    // 1,000 rows of 80 bytes, their maps, and those of all 2,000
+    // 1,000 rows of 80 bytes with their maps, and the maps of all 2,000 rows
     let half = |bytes| Plan::new(&TrainConfig { cache_ratio: Ratio(Some(0.5)), ..of(bytes) }, &data);
     assert!(half(116_000).is_ok());
     let error = half(115_999).unwrap_err().to_string();
@@ -268,15 +269,15 @@ fn a_device_holds_what_a_step_leaves_free() {
         error.starts_with("--cache-ratio 0.5: 1000 rows of 80 bytes and their maps do not fit"),
         "{error}"
     );
-    // a ratio leaves a training step no less to itself
+    // with a ratio, the training step must fit, too
     let shared = |ratio, budget| {
         let config = TrainConfig {
             devices: "virtual:2".parse().unwrap(),
             cache_ratio: Ratio(Some(ratio)),
             ..of(budget)
         };
-        let job = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
-        train(&config, &data, job).err().map(|error| error.to_string())
+        let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+        train(&config, &data, context).err().map(|error| error.to_string())
     };
     assert_eq!(shared(0.5, 1 << 30), None);
     let error = shared(0.01, 20_000).unwrap();
@@ -295,9 +296,9 @@ fn a_device_holds_what_a_step_leaves_free() {
 }
 
 #[test]
-fn several_devices_report_the_rows_that_each_holds() {
-    let room = tempfile::tempdir().unwrap();
-    let (data, base) = (data(&room), config(&room));
+fn several_devices_report_rows_per_device() {
+    let temp = tempfile::tempdir().unwrap();
+    let (data, base) = (data(&temp), config(&temp));
     let of = |devices: usize, ratio, placement: &str, cache: &str| {
         let config = TrainConfig {
             devices: format!("virtual:{devices}").parse().unwrap(),
@@ -308,14 +309,14 @@ fn several_devices_report_the_rows_that_each_holds() {
             ..base.clone()
         };
         let mut notes = Notes::default();
-        let job = RunContext { run: None, resume: false, observer: &mut notes, stop: &|| false };
-        let traffic = train(&config, &data, job).unwrap().epochs[0].traffic;
+        let context = RunContext { run: None, resume: false, observer: &mut notes, stop: &|| false };
+        let traffic = train(&config, &data, context).unwrap().epochs[0].traffic;
         let note = notes.0.into_iter().find(|note| note.starts_with("feature rows: ")).unwrap();
         (note, traffic.device.rows as f64 / traffic.rows() as f64)
     };
     let (note, own) = of(4, None, "interleave", "degree");
     assert_eq!(note, "feature rows: 4 devices hold 25.0 % each (degree), the host all");
-    assert!((0.2..0.3).contains(&own), "{own} of the rows are the reader's own");
+    assert!((0.2..0.3).contains(&own), "{own} of the rows come from the reading device");
     assert!(of(2, Some(0.7), "shard", "degree").0.contains("2 devices hold 50.0 % each"));
     assert!(of(2, Some(0.7), "replicate", "degree").0.contains("2 devices hold 70.0 % each"));
     assert!(of(2, Some(0.7), "replicate:0.5", "degree").0.contains("2 devices hold 67.5 % each"));
@@ -325,13 +326,13 @@ fn several_devices_report_the_rows_that_each_holds() {
 }
 
 #[test]
-fn what_tiers_cannot_hold_is_refused() {
-    let room = tempfile::tempdir().unwrap();
-    let (mut data, base) = (data(&room), config(&room));
+fn unsupported_rows_and_options_are_refused() {
+    let temp = tempfile::tempdir().unwrap();
+    let (mut data, base) = (data(&temp), config(&temp));
     let cached = TrainConfig { cache_ratio: Ratio(Some(0.5)), ..base };
     let fault = |config: &TrainConfig, data: &Dataset| {
-        let job = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
-        train(config, data, job).unwrap_err().to_string()
+        let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+        train(config, data, context).unwrap_err().to_string()
     };
     let of = |change: fn(&mut TrainConfig)| {
         let mut config = cached.clone();
@@ -339,7 +340,7 @@ fn what_tiers_cannot_hold_is_refused() {
         fault(&config, &data)
     };
     assert!(of(|c| c.fused = "on".parse().unwrap()).starts_with("--fused on: rows of several tiers"));
-    assert!(of(|c| c.feature_precision = "bf16".parse().unwrap()).contains("stay as they are stored, f32"));
+    assert!(of(|c| c.feature_precision = "bf16".parse().unwrap()).contains("keep their stored type, f32"));
     assert!(of(|c| c.dataset = String::new()).contains("this dataset is in memory only"));
     assert!(of(|c| c.cache = "warm".into()).contains("unknown policy 'warm'"));
     assert!(of(|c| c.cache = "presc:0".into()).contains("presc:0: a number of epochs"));

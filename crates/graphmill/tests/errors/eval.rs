@@ -47,8 +47,8 @@ fn another_dataset_must_fit_the_model() {
     save("narrow", Features::f32(7, vec![1.0; base.num_nodes() * 7]));
     for command in ["eval run", "predict run --out new.npy"] {
         let says = [
-            "dataset narrow: its features have 7 columns, and the model reads 24",
-            "give a dataset like sbm",
+            "dataset narrow: its features have 7 columns, but the model was trained on 24",
+            "pass a dataset with the shape of sbm",
         ];
         refused(&sandbox, &format!("{command} --dataset narrow"), FAILED, &says, "new");
         refused(&sandbox, &format!("{command} --dataset bare"), FAILED, &["bare", "no features"], "new");

@@ -12,14 +12,9 @@ fn wrong_arguments_are_wrong_usage() {
     refused(&sandbox, args, USAGE, &["--probabilities"], "new.npy");
     refused(&sandbox, "predict run --out new.npy --threads -1", USAGE, &["--threads"], "new.npy");
     for out in ["new", "new.txt", "new.npy.gz", "new.json"] {
-        let says = [
-            &format!("--out {out}: the ending names no format")[..],
-            ".npy",
-            ".csv",
-            ".parquet",
-            "- for CSV",
-        ];
-        // checked before the run, which does not exist
+        let says =
+            [&format!("--out {out}: unknown file ending")[..], ".npy", ".csv", ".parquet", "- for CSV"];
+        // before anything else: there is no such run
         refused(&sandbox, &format!("predict nowhere --out {out}"), USAGE, &says, out);
     }
     let outcome = sandbox.run("predict run --out - --json");

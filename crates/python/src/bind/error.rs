@@ -2,7 +2,7 @@
 
 use graphmill_engine::{
     Error,
-    record::{ANY_PLACE, PLACE},
+    record::{DATASET_HINT, OTHER_DATASET_HINT},
 };
 use pyo3::{
     PyErr,
@@ -53,11 +53,12 @@ pub(super) fn engine(error: Error) -> PyErr {
 fn unflagged(message: &str) -> String {
     // phrases of more than an option
     let phrases = [
-        (PLACE, "dataset= takes a graphmill.Dataset or its directory"),
-        (ANY_PLACE, "(dataset=)"),
+        (DATASET_HINT, "dataset= takes a graphmill.Dataset or its directory"),
+        (OTHER_DATASET_HINT, "(dataset=)"),
         ("train DATASET --resume", "train(dataset, resume=True)"),
         ("train --resume", "train(resume=True)"),
         ("by --resume", "by resume=True"),
+        ("with --resume", "with resume=True"),
         ("another --out", "another out="),
         ("with --out", "with out="),
         ("train --out", "train(out=)"),

@@ -71,7 +71,7 @@ impl Trace {
     /// # Errors
     /// Writing fails.
     pub(crate) fn flush_if_full(&mut self) -> Result<()> {
-        if self.timeline.num_kept() < MAX_BUFFERED { Ok(()) } else { self.flush() }
+        if self.timeline.num_slices() < MAX_BUFFERED { Ok(()) } else { self.flush() }
     }
 
     /// Writes the slices recorded since the last call.

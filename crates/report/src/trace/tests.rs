@@ -66,7 +66,7 @@ fn tracks_counters_and_batches_are_recorded() {
     timeline.add(sampler, Stage::Sample, 1, at(1) - Duration::from_nanos(5), 0.001);
     timeline.add(trainer, Stage::Train, 0, at(1), 0.002);
     timeline.depth("sampled", 0);
-    timeline.look_at_memory();
+    timeline.sample_memory();
     trace.flush_if_full().unwrap();
     trace.finish().unwrap();
 

@@ -1,40 +1,41 @@
-//! Copying memory. Streaming stores do not read the lines that they overwrite: whether they pay
-//! depends on the machine.
+//! Memory copies, with ordinary and with streaming stores. Streaming stores do not read the cache
+//! lines that they overwrite; which variant is faster depends on the machine.
 
 use graphmill_core::{Buffer, Matrix};
 use rayon::prelude::*;
 
-/// Values of each array that is copied, and of a table of rows: 256 MiB, above what caches hold.
-/// (Tests need no limits.)
+/// Number of values of each copied array, and of a table of rows: 256 MiB, which exceeds caches.
+/// Tests use smaller arrays.
 pub(super) const VALUES: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 };
 
-/// Copies as many values as there are.
+/// Copies a slice to another of the same length.
 pub(super) type Copy = fn(&[f32], &mut [f32]);
 
-/// The ways, by name.
+/// Variants of copying, by name.
 pub(super) const KINDS: &[(&str, Copy)] = &[("copy", plain), ("copy, streaming stores", streaming)];
 
-/// Values of a piece that one thread copies: 1 MiB.
-const PIECE: usize = 256 << 10;
+/// Number of values of a chunk that one thread copies: 1 MiB.
+const CHUNK_LEN: usize = 256 << 10;
 
-/// Where from and where to.
+/// Source and destination of a copy.
 pub(super) struct Arrays {
     from: Buffer<f32>,
     to: Matrix,
 }
 
 impl Arrays {
-    /// Of so many values, a multiple of [`PIECE`].
+    /// Allocates arrays of `values` values, a multiple of [`CHUNK_LEN`].
     pub(super) fn new(values: usize) -> Self {
-        // huge pages as the feature table has; the copy also gives every page memory of its own
+        // huge pages, as for the feature table; copying also backs every page with memory
         let zeros = Buffer::from(vec![0.0; values]);
         Self { from: zeros.to_huge_pages().unwrap_or(zeros), to: Matrix::zeros(values, 1) }
     }
 
-    /// Copies it all, on all threads.
+    /// Copies the whole array on all threads.
     pub(super) fn run(&mut self, copy: Copy) {
         let to = self.to.view_mut().host();
-        to.par_chunks_mut(PIECE).zip(self.from.par_chunks(PIECE)).for_each(|(to, from)| copy(from, to));
+        let chunks = to.par_chunks_mut(CHUNK_LEN).zip(self.from.par_chunks(CHUNK_LEN));
+        chunks.for_each(|(to, from)| copy(from, to));
     }
 }
 
@@ -42,11 +43,11 @@ fn plain(from: &[f32], to: &mut [f32]) {
     to.copy_from_slice(from);
 }
 
-/// With stores that go around the caches.
+/// Copies with streaming stores, which bypass the caches, if the processor has AVX-512.
 fn streaming(from: &[f32], to: &mut [f32]) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512f") {
-        // SAFETY: the machine has the instructions.
+        // SAFETY: the processor has the instructions.
         return unsafe { streaming_avx512(from, to) };
     }
     plain(from, to);
@@ -58,13 +59,13 @@ fn streaming_avx512(from: &[f32], to: &mut [f32]) {
     use std::arch::x86_64::{_mm_sfence, _mm512_loadu_ps, _mm512_stream_ps};
     assert!(
         to.as_ptr().cast::<u8>().align_offset(64) == 0,
-        "a matrix is aligned, and pieces are whole lines"
+        "matrices are aligned, and chunks are whole cache lines"
     );
     let (lines, rest) = to.as_chunks_mut::<16>();
     let (from_lines, from_rest) = from.as_chunks::<16>();
     for (to, from) in lines.iter_mut().zip(from_lines) {
-        // SAFETY: both are 64 bytes, `to` is aligned to 64 by the assertion, and no one else sees
-        // it before the fence.
+        // SAFETY: both are 64 bytes, `to` is aligned to 64 by the assertion, and no other thread
+        // reads it before the fence.
         unsafe { _mm512_stream_ps(to.as_mut_ptr(), _mm512_loadu_ps(from.as_ptr())) };
     }
     _mm_sfence();
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_copies_every_value() {
+    fn every_variant_copies_every_value() {
         let from: Vec<f32> = (0..100).map(|i| i as f32).collect();
         for (name, copy) in KINDS {
             let mut to = Matrix::zeros(100, 1);

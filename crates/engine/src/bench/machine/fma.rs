@@ -1,30 +1,29 @@
-//! Fused multiply-adds that never leave the registers: what no dense product can pass.
+//! Fused multiply-adds on registers, the upper bound of dense products.
 
 use std::hint::black_box;
 
-/// Rounds of a call.
+/// Number of rounds of a call.
 const ROUNDS: usize = 1 << 20;
-/// Values that are updated side by side: the operation's latency times how many start at once, in
-/// the widest vectors.
+/// Number of values that are updated independently, in the widest vectors.
 const LANES: usize = 16 * CHAINS;
-/// Vectors of them.
+/// Number of independent vectors, at least the operation's latency times its throughput.
 const CHAINS: usize = 12;
 /// Floating-point operations of a call on one thread.
 pub(super) const OPERATIONS: f64 = (2 * ROUNDS * LANES) as f64;
 
-// N.B. plain loops: a closure given to `map` is not compiled with the instructions, which costs a
-// factor of a hundred.
+// Plain loops, because a closure passed to `map` is not compiled with the target features, which
+// costs a factor of a hundred.
 
-/// One call, on every thread of the pool.
+/// Runs one call on every thread of the pool.
 pub(super) fn run() {
     rayon::broadcast(|_| black_box(chains(black_box(0.999), black_box(0.001))));
 }
 
-/// `x = a x + b` over and over.
+/// Repeats `x = a x + b` on independent vectors.
 fn chains(a: f32, b: f32) -> f32 {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512f") {
-        // SAFETY: the machine has the instructions.
+        // SAFETY: the processor has the instructions.
         return unsafe { avx512(a, b) };
     } else if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
         // SAFETY: as above.
@@ -51,7 +50,7 @@ fn avx512(a: f32, b: f32) -> f32 {
     _mm512_reduce_add_ps(sum)
 }
 
-/// Twice as many rounds of half as wide vectors.
+/// [`avx512`] with twice as many rounds of vectors of half the width.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 fn avx2(a: f32, b: f32) -> f32 {
@@ -70,7 +69,8 @@ fn avx2(a: f32, b: f32) -> f32 {
     _mm256_cvtss_f32(sum)
 }
 
-/// In two operations: without the instruction `mul_add` is a slow call.
+/// Separate multiplications and additions, because `mul_add` without the instruction is a slow
+/// call.
 fn portable(a: f32, b: f32) -> f32 {
     let mut x = [b; 32];
     for _ in 0..ROUNDS * LANES / x.len() {

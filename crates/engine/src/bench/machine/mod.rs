@@ -1,10 +1,8 @@
-//! What the machine can do, measured on the threads of the current rayon pool: what the benches are
-//! held against.
+//! Limits of the machine that benches are compared with, measured on the threads of the current
+//! rayon pool.
 //!
-//! Where an NVIDIA device computes, the limits are the device's.
-//!
-//! Of each limit the best run counts: nothing makes a memory faster than it is, but much makes it
-//! slower.
+//! If the run computes on an NVIDIA device, the limits are those of the device. The best run of a
+//! measurement is the limit, because other load only makes memory slower.
 
 mod copy;
 mod fma;
@@ -20,7 +18,7 @@ use crate::{
 };
 use copy::VALUES;
 
-/// Measures each limit when it is first asked for.
+/// Limits of the machine, each measured on first use.
 pub struct Machine {
     repeat: usize,
     results: Vec<Measured>,
@@ -28,26 +26,27 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// With so many runs of each measurement, of the processor.
+    /// Limits of the processor, with `repeat` runs of each measurement.
     pub fn new(repeat: usize) -> Self {
         Self { repeat, results: Vec::new(), device: None }
     }
 
-    /// With so many runs of each measurement, of the device if there is one.
+    /// Limits of the device if given, else of the processor, with `repeat` runs of each
+    /// measurement.
     pub(crate) fn of(repeat: usize, device: Option<&Gpu>) -> Self {
         Self { device: device.map(Meter::new), ..Self::new(repeat) }
     }
 
-    /// What was measured so far.
+    /// Returns all measurements.
     pub fn into_results(self) -> Vec<Measured> {
         self.results
     }
 
-    /// Copying a large array, with ordinary or streaming stores, whichever is faster: GB/s read and
-    /// written.
+    /// Rate of copying a large array with ordinary or streaming stores, whichever is faster, in
+    /// GB/s read and written.
     ///
     /// # Errors
-    /// A device fails, as in all that follows.
+    /// The device fails.
     pub fn copy(&mut self) -> Result<f64> {
         if let Some(device) = &self.device {
             let name = "copy within the device";
@@ -69,10 +68,11 @@ impl Machine {
         Ok(copy::KINDS.iter().filter_map(|(name, _)| self.best(name)).fold(0.0, f64::max))
     }
 
-    /// Copying from page-locked host memory to the device: GB/s; none without a device.
+    /// Rate of copying from page-locked host memory to the device, in GB/s; `None` without a
+    /// device.
     ///
     /// # Errors
-    /// See [`Machine::copy`].
+    /// The device fails.
     pub fn link(&mut self) -> Result<Option<f64>> {
         let name = "copy from the host";
         match (&self.device, self.best(name)) {
@@ -85,11 +85,11 @@ impl Machine {
         }
     }
 
-    /// Square products on the device by the vendor's library: GFLOP/s; none without a device or
-    /// without that library.
+    /// Rate of square products on the device by the vendor's library, in GFLOP/s; `None` without a
+    /// device or without this library.
     ///
     /// # Errors
-    /// See [`Machine::copy`].
+    /// The device fails.
     pub(crate) fn products(&mut self, arithmetic: Arithmetic) -> Result<Option<f64>> {
         let name = match arithmetic {
             Arithmetic::F32 => "square products f32",
@@ -108,15 +108,15 @@ impl Machine {
         }
     }
 
-    /// Reading rows of `width` values at random places of a large table, asked for ahead: GB/s. By
-    /// the processor.
+    /// Rate at which the processor reads random rows of `width` values of a large table with
+    /// prefetching, in GB/s.
     pub fn random_rows(&mut self, width: usize) -> f64 {
         let width = width.max(1);
         self.reads(&format!("random rows F={width}"), "GB/s", VALUES / width, width, 4e-9 * width as f64)
     }
 
-    /// Reading single values at random places of an array of `values`, asked for ahead: reads per
-    /// second.
+    /// Rate of reading random single values of an array of `values` values with prefetching, in
+    /// reads per second.
     pub fn random_reads(&mut self, values: usize) -> f64 {
         self.reads(
             &format!("random reads of {:.1} MB", 4e-6 * values as f64),
@@ -127,18 +127,20 @@ impl Machine {
         )
     }
 
-    /// Reads rows at random, each of which is worth `amount`.
+    /// Measures random reads of rows, each of which counts `amount` of `unit`.
     fn reads(&mut self, name: &str, unit: &'static str, rows: usize, width: usize, amount: f64) -> f64 {
         if let Some(known) = self.best(name) {
             return known;
         }
         let reads = rows::Reads::new(rows, width);
         let times = rows::IN_FLIGHT.iter().map(|&ahead| time::time(self.repeat, || reads.run(ahead), &|| {}));
-        let best = times.min_by(|a, b| a.spread().0.total_cmp(&b.spread().0)).expect("some distance");
+        let best = times
+            .min_by(|a, b| a.spread().0.total_cmp(&b.spread().0))
+            .expect("the list of distances is not empty");
         self.record(name, unit, amount * reads.len() as f64, &best)
     }
 
-    /// Fused multiply-adds on registers alone, with the widest vectors there are: GFLOP/s of f32.
+    /// Rate of fused multiply-adds on registers with the widest vectors, in GFLOP/s of f32.
     pub fn peak(&mut self) -> f64 {
         let name = "fused multiply-adds f32";
         self.best(name).unwrap_or_else(|| {
@@ -148,21 +150,21 @@ impl Machine {
         })
     }
 
-    /// The best run of a measurement that was made.
+    /// Best run of an earlier measurement.
     fn best(&self, name: &str) -> Option<f64> {
         self.results.iter().find(|result| result.case == name).map(|result| result.max)
     }
 
-    /// Keeps a measurement whose calls did `amount`, and returns its best run.
+    /// Records a measurement whose calls each did `amount` of `unit`, and returns its best run.
     fn record(&mut self, name: &str, unit: &'static str, amount: f64, times: &Times) -> f64 {
-        let (least, median, most) = times.spread();
+        let (min, median, max) = times.spread();
         self.results.push(Measured {
             bench: "machine",
             case: name.to_string(),
             unit,
             median: amount / median,
-            min: amount / most,
-            max: amount / least,
+            min: amount / max,
+            max: amount / min,
             limit: None,
             of_limit: None,
             limit_of: None,
@@ -170,7 +172,7 @@ impl Machine {
             seconds: median,
             runs: times.len(),
         });
-        amount / least
+        amount / min
     }
 }
 
@@ -179,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_measured_once_and_positive() {
+    fn limits_are_positive_and_measured_once() {
         let mut machine = Machine::new(1);
         let [reads, peak] = [machine.random_reads(1000), machine.peak()];
         assert!(reads > 0.0 && peak > 0.0);

@@ -1,5 +1,5 @@
-//! Reading rows at random places: one value of every cache line is used, so that memory alone
-//! counts.
+//! Reads of random rows. Only one value of every cache line is used, so that the memory is the
+//! bottleneck.
 
 use std::hint::black_box;
 
@@ -10,15 +10,15 @@ use graphmill_core::{
 use graphmill_loader::prefetch::prefetch;
 use rayon::prelude::*;
 
-/// Rows one task reads.
-const TASK: usize = 4096;
-/// Bytes in cache lines to read in a call: more than caches hold.
+/// Number of rows that a task reads.
+const TASK_LEN: usize = 4096;
+/// Bytes of the cache lines of a call, which exceed caches.
 const BYTES: usize = 2 * super::copy::VALUES;
-/// Bytes in cache lines to have on their way at once, a core: the best depends on the machine and
-/// the width.
+/// Bytes of the cache lines that a core prefetches. The best value depends on the machine and the
+/// width.
 pub(super) const IN_FLIGHT: &[usize] = &[2 << 10, 4 << 10, 8 << 10, 16 << 10];
 
-/// A table in huge pages and the rows to read of it.
+/// A table in huge pages, and the rows to read.
 pub(super) struct Reads {
     table: Buffer<f32>,
     width: usize,
@@ -26,7 +26,7 @@ pub(super) struct Reads {
 }
 
 impl Reads {
-    /// Of `rows` rows, at least 1, of `width` values.
+    /// Allocates a table of `rows` (at least 1) rows of `width` values, and draws the rows to read.
     pub(super) fn new(rows: usize, width: usize) -> Self {
         let zeros = Buffer::from(vec![0.0; rows * width]);
         let line = 64 * (width / 16 + 1);
@@ -38,30 +38,30 @@ impl Reads {
         }
     }
 
-    /// How many rows a call reads.
+    /// Number of rows that a call reads.
     pub(super) fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Reads them, on all threads, with so many bytes on their way.
+    /// Reads the rows on all threads, prefetching `in_flight` bytes.
     pub(super) fn run(&self, in_flight: usize) {
         let bits: u32 =
-            self.ids.par_chunks(TASK).map(|ids| self.read(ids, in_flight)).reduce(|| 0, |a, b| a ^ b);
+            self.ids.par_chunks(TASK_LEN).map(|ids| self.read(ids, in_flight)).reduce(|| 0, |a, b| a ^ b);
         black_box(bits);
     }
 
     fn read(&self, ids: &[u32], in_flight: usize) -> u32 {
         let (table, width) = (&self.table[..], self.width);
-        let ahead = (in_flight / (4 * width).max(64)).max(2);
+        let distance = (in_flight / (4 * width).max(64)).max(2);
         let mut bits = 0;
         for (i, &v) in ids.iter().enumerate() {
-            if let Some(&next) = ids.get(i + ahead) {
+            if let Some(&next) = ids.get(i + distance) {
                 let start = next as usize * width;
                 (start..start + width).step_by(16).for_each(|at| prefetch(table, at));
                 prefetch(table, start + width - 1);
             }
             let row = &table[v as usize * width..(v as usize + 1) * width];
-            // an exclusive or takes one cycle, so that a chain of them does not count
+            // an exclusive or takes one cycle, so a chain of them is not the bottleneck
             bits ^= row.iter().step_by(16).fold(row[width - 1].to_bits(), |bits, x| bits ^ x.to_bits());
         }
         bits

@@ -15,13 +15,13 @@ use crate::{
         scheduler::WorkerRole,
         worker::Worker,
     },
-    tiers::{OwnCache, OwnCaches, Step},
+    tiers::{DeviceCache, DeviceCaches, Step},
 };
 
 /// Options, memory sizes and caches from which the workers of a device are made.
 pub(super) struct DeviceSetup<'r, 'a> {
     pub(super) with: &'r Setting<'a>,
-    pub(super) caches: Option<&'r OwnCaches<'a>>,
+    pub(super) caches: Option<&'r DeviceCaches<'a>>,
     /// Bytes of a training step, where memory is limited.
     pub(super) step: Step,
     /// Bytes of sampling, where memory is limited.
@@ -34,15 +34,15 @@ impl DeviceSetup<'_, '_> {
         self.with.data.num_nodes()
     }
 
-    fn cache(&self, device: &Arc<Device>, lent: bool) -> Result<Option<OwnCache>> {
+    fn cache(&self, device: &Arc<Device>, lent: bool) -> Result<Option<DeviceCache>> {
         if let (Some(gpu), Some(Nvidia { rows, .. })) = (device.gpu, self.with.nvidia) {
-            return Ok(Some(OwnCache { rows: rows.each[gpu].clone(), slots: rows.slots, _held: None }));
+            return Ok(Some(DeviceCache { rows: rows.each[gpu].clone(), slots: rows.slots, _held: None }));
         }
         self.caches.map(|caches| caches.make(device, self.with.feature.clone(), lent)).transpose()
     }
 
     fn topology(&self, device: &Arc<Device>) -> Result<MemoryReservation> {
-        device.hold("the topology", self.caches.map_or(0, OwnCaches::topology_bytes))
+        device.hold("the topology", self.caches.map_or(0, DeviceCaches::topology_bytes))
     }
 
     /// Devices that do all.

@@ -15,7 +15,7 @@ use crate::{
     record::DeviceRecord,
     stage::Loader,
     strategy::interface::Setting,
-    tiers::{OwnCaches, Step},
+    tiers::{DeviceCaches, Step},
 };
 
 /// The division of work among devices.
@@ -75,7 +75,7 @@ impl DeviceGroup {
         let reserve =
             |device: &Arc<Device>| reserved.map(|(what, bytes)| device.hold(what, bytes)).transpose();
         let reserved = devices.iter().map(reserve).collect::<Result<Vec<_>>>()?;
-        let caches = OwnCaches::new(config, with.data, with.sampler, with.order)?;
+        let caches = DeviceCaches::new(config, with.data, with.sampler, with.order)?;
         let has_budget = caches.is_some() && config.device_budget.0 > 0;
         let step = match &caches {
             Some(caches) if has_budget => caches.step_bytes(&**with.feature)?,

@@ -20,7 +20,7 @@ use crate::{
         slots::{BatchTask, Batches, Timed, Trained},
         worker::{Work, Worker, attempt},
     },
-    tiers::OwnCache,
+    tiers::DeviceCache,
     timeline::Stage,
 };
 
@@ -44,7 +44,7 @@ pub(super) struct DeviceWorkers {
     /// One that does all in turns, or one that samples or extracts and one that trains.
     pub(super) workers: Vec<Worker>,
     pub(super) replica: Option<Replica>,
-    pub(super) cache: Option<OwnCache>,
+    pub(super) cache: Option<DeviceCache>,
     /// Batches it has trained on in this epoch, and what it read for them.
     pub(super) done: Mutex<(u64, Traffic)>,
     pub(super) reservations: Vec<MemoryReservation>,

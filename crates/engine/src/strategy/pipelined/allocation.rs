@@ -6,7 +6,7 @@ use clap::Args;
 use graphmill_core::options::{OptionSet, Spelled};
 use serde::{Deserialize, Serialize};
 
-use crate::config::spelled;
+use crate::config::parse_default;
 
 /// Options of `pipelined`.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub struct PipelinedOptions {
 
 impl Default for PipelinedOptions {
     fn default() -> Self {
-        Self { allocation: spelled("profiled") }
+        Self { allocation: parse_default("profiled") }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Caches of devices that read rows for themselves.
+//! Separate caches of simulated devices, for strategies whose devices read rows independently.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,7 +14,7 @@ use graphmill_loader::{
 };
 
 use super::{
-    plan::{MAPS, Plan},
+    plan::{MAP_BYTES, Plan},
     step::{self, Step},
 };
 use crate::{
@@ -25,28 +25,29 @@ use crate::{
     memory,
 };
 
-/// What caches of devices are made from: all alike, as large as each device has room for.
-pub(crate) struct OwnCaches<'a> {
+/// Builder of device caches: all have the same policy, and each is as large as its device's free
+/// memory allows.
+pub(crate) struct DeviceCaches<'a> {
     plan: Plan,
     config: TrainConfig,
     data: &'a Dataset,
     sampler: &'a dyn MinibatchSampler,
     order: &'a dyn Order,
-    /// All nodes, the hottest first.
+    /// All nodes, hottest first.
     ranking: OnceLock<Vec<NodeId>>,
 }
 
-/// A device's cache, over its link.
-pub(crate) struct OwnCache {
-    /// The rows.
+/// A device's cache in front of its link.
+pub(crate) struct DeviceCache {
+    /// All rows, read through the cache.
     pub(crate) rows: Arc<dyn Feature>,
-    /// How many it holds.
+    /// Number of cached rows.
     pub(crate) slots: usize,
     pub(crate) _held: Option<MemoryReservation>,
 }
 
-impl<'a> OwnCaches<'a> {
-    /// What the options ask for, or `None` where no device is to have a cache.
+impl<'a> DeviceCaches<'a> {
+    /// Builder of the caches that the options request, or `None` if devices have no caches.
     ///
     /// # Errors
     /// As [`Plan::new`].
@@ -63,10 +64,10 @@ impl<'a> OwnCaches<'a> {
         }))
     }
 
-    /// Bytes that a training step takes of a device.
+    /// Bytes of a device's memory that a training step takes, measured by a few steps.
     ///
     /// # Errors
-    /// As training itself.
+    /// Those of training.
     pub(crate) fn step_bytes(&self, behind: &dyn Feature) -> Result<Step> {
         step::bytes(&self.config, self.data, behind, self.sampler, self.order)
     }
@@ -76,35 +77,36 @@ impl<'a> OwnCaches<'a> {
         memory::topology(self.data) as u64
     }
 
-    /// As many rows of `behind` as the options say and the device has room for; where it is `lent`
-    /// to its Trainer for the time being, fewer than the options say will do.
+    /// Builds the cache of `device` in front of `behind`. It holds as many rows as the options
+    /// request. If `may_shrink` (for Trainers that use the device only at times) or without
+    /// `--cache-ratio`, it holds as many of them as fit.
     ///
     /// # Errors
-    /// There is no room, or the rows cannot be read.
+    /// The device's free memory is too small, or the rows cannot be read.
     pub(crate) fn make(
         &self,
         device: &Arc<Device>,
         behind: Arc<dyn Feature>,
-        lent: bool,
-    ) -> Result<OwnCache> {
+        may_shrink: bool,
+    ) -> Result<DeviceCache> {
         let Some(wanted) = &self.plan.device else {
             return Err(Error::usage("a device without a cache"));
         };
         let wanted_slots = wanted.slots.min(self.plan.rows);
-        let room = device.free().map(|free| self.plan.room_beside(0, free).unwrap_or(0));
-        let slots = match room {
-            Some(room) if lent || wanted.slots == usize::MAX => wanted_slots.min(room),
-            // without a budget it is the host's memory that bounds what all devices make up
-            // together
-            None if wanted.slots == usize::MAX => wanted_slots.min(self.plan.host_room()),
+        let capacity = device.free().map(|free| self.plan.capacity(0, free).unwrap_or(0));
+        let slots = match capacity {
+            Some(capacity) if may_shrink || wanted.slots == usize::MAX => wanted_slots.min(capacity),
+            // without a budget, host memory bounds the sum of all simulated devices
+            None if wanted.slots == usize::MAX => wanted_slots.min(self.plan.host_capacity()),
             _ => wanted_slots,
         };
-        let bytes = slots as f64 * (self.plan.row_bytes as f64 + MAPS[1]) + MAPS[0] * self.plan.rows as f64;
+        let bytes =
+            slots as f64 * (self.plan.row_bytes as f64 + MAP_BYTES[1]) + MAP_BYTES[0] * self.plan.rows as f64;
         let held =
             device.hold(&format!("a cache of {slots} rows"), if slots > 0 { bytes as u64 } else { 0 })?;
         let behind = Linked::new(behind, device.link.clone());
         if slots == 0 {
-            return Ok(OwnCache { rows: Arc::new(behind), slots, _held: Some(held) });
+            return Ok(DeviceCache { rows: Arc::new(behind), slots, _held: Some(held) });
         }
         let behind = Arc::new(behind);
         let level = Level::Device { devices: 1, reader: 0 };
@@ -115,7 +117,7 @@ impl<'a> OwnCaches<'a> {
                 Arc::new(Pinned::new(nodes, self.plan.kind, behind, level)?)
             }
         };
-        Ok(OwnCache { rows, slots, _held: Some(held) })
+        Ok(DeviceCache { rows, slots, _held: Some(held) })
     }
 
     fn ranking(&self, policy: &str) -> Result<&[NodeId]> {

@@ -35,7 +35,7 @@ pub struct Key {
     pub help: String,
     /// The other paragraphs, each on a line; empty if there are none.
     pub details: String,
-    /// Whether the short help shows it.
+    /// True if the short help shows the option.
     pub is_common: bool,
     /// True of a switch, whose value may be left out.
     pub is_switch: bool,

@@ -19,15 +19,15 @@ pub enum OptionGroup {}
 /// One registered implementation.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<C: 'static> {
-    /// The name users type.
+    /// Name that users type.
     pub name: &'static str,
-    /// One line on what it is.
+    /// Description in one line.
     pub summary: &'static str,
-    /// Where it comes from: paper and section, or a file format's home.
+    /// Origin: paper and section, or the home of a file format.
     pub source: &'static str,
-    /// Options of its own, one group for each struct; several rows may share a group.
+    /// Option groups of the row, one for each struct; several rows may share a group.
     pub options: &'static [OptionGroup],
-    /// Makes one, or does it.
+    /// Constructor of the implementation, or its function.
     pub make: C,
 }
 

@@ -4,17 +4,17 @@ use std::fmt;
 
 use rayon::prelude::*;
 
-use super::{Cell, Room, build};
+use super::{Cell, Scratch, build};
 use crate::{Buffer, Error, NodeId, Result, keyed::Stream, prefetch::prefetch};
 
-/// Nodes whose rows are one task.
+/// Number of nodes whose rows are built by one task.
 const ROWS: usize = 1 << 10;
 
-/// The `other` of a row that has nothing to draw.
+/// Marks a row without a positive weight, in `Cell::other`.
 pub const NOTHING: u32 = u32::MAX;
 
-/// For each node a distribution over its in-neighbours: a cell of 8 bytes an edge, in the order of
-/// the graph's edges.
+/// Distribution of each node over its in-neighbours, with 8 bytes per edge in the order of the
+/// graph's edges.
 #[derive(Clone, Debug)]
 pub struct RowAlias {
     /// Per edge (`E`), `other` counting within the row; [`NOTHING`] throughout rows whose weights
@@ -43,15 +43,15 @@ pub struct RowAlias {
 /// # Ok::<(), graphmill_core::Error>(())
 /// ```
 pub trait TableStore: Send + Sync + fmt::Debug {
-    /// Tables proportional to `weights` (`E`) within the rows that start at `indptr`: stored ones,
-    /// or new ones.
+    /// Returns tables proportional to `weights` (`E`) within the rows that start at `indptr`, from
+    /// storage or built.
     ///
     /// # Errors
     /// As for [`RowAlias::new`].
     fn tables(&self, indptr: &[u64], weights: &[f32]) -> Result<RowAlias>;
 }
 
-/// The tables of a [`RowAlias`], wherever they are, for many draws.
+/// Borrowed tables of a [`RowAlias`], for many draws.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
     cells: &'a [Cell],
@@ -62,15 +62,16 @@ pub struct Rows<'a> {
 pub struct Aim {
     /// Index of the cell among all.
     cell: u64,
-    /// The cell's number within the row.
+    /// Number of the cell within the row.
     own: u32,
-    /// The place within the cell, of 2^32.
+    /// Position within the cell, of 2^32.
     place: u32,
 }
 
 impl RowAlias {
-    /// Rows proportional to `weights` (`E`), where `indptr` (`V + 1`) ascends from 0 to `E` as a
-    /// graph's does. O(V + E), parallel.
+    /// Builds rows proportional to `weights` (`E`). `indptr` (`V + 1`) ascends from 0 to `E`, as
+    /// that
+    /// of a graph. O(V + E), parallel.
     ///
     /// # Errors
     /// The lengths disagree; a weight is negative or not finite; a row has 2^32 - 1 edges or more.
@@ -102,11 +103,11 @@ impl RowAlias {
             all = rest;
             parts.push((rows, part));
         }
-        parts.into_par_iter().for_each_init(Room::default, |room, (rows, cells)| {
+        parts.into_par_iter().for_each_init(Scratch::default, |scratch, (rows, cells)| {
             for ends in rows.windows(2) {
                 let first = (ends[0] - rows[0]) as usize;
                 let row = &weights[ends[0] as usize..ends[1] as usize];
-                build(row.len(), |i| f64::from(row[i]), room, |i, cell| cells[first + i] = cell);
+                build(row.len(), |i| f64::from(row[i]), scratch, |i, cell| cells[first + i] = cell);
             }
         });
         Ok(Self { cells: cells.into() })
@@ -144,12 +145,12 @@ impl RowAlias {
         bytemuck::cast_slice(&self.cells)
     }
 
-    /// Whether the tables are mapped from a file.
+    /// Returns true if the tables are mapped from a file.
     pub fn is_mapped(&self) -> bool {
         self.cells.is_mapped()
     }
 
-    /// What draws are made from.
+    /// Borrowed tables, for draws.
     pub fn rows(&self) -> Rows<'_> {
         Rows { cells: &self.cells }
     }
@@ -164,8 +165,11 @@ impl PartialEq for RowAlias {
 impl Eq for RowAlias {}
 
 impl Rows<'_> {
-    /// One in-neighbour of `v`, as its number within the row; `None` if there is none, or all weigh
-    /// 0. One draw of 64 bits, and one read. `indptr` is that of the tables.
+    /// Draws an in-neighbour of `v` and returns its number within the row. Returns `None` if `v`
+    /// has
+    /// no in-neighbours or all their weights are 0. One draw of 64 bits, and one read. `indptr` is
+    /// that
+    /// of the tables.
     #[inline(always)]
     pub fn draw(&self, indptr: &[u64], v: NodeId, stream: &mut Stream) -> Option<u32> {
         let (start, end) = (indptr[v as usize], indptr[v as usize + 1]);

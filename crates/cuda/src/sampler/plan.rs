@@ -94,10 +94,10 @@ fn weighted(options: &SamplerOptions, source: &Source) -> Result<Plan, String> {
         return Plan::on_host("a fanout of -1 where edges weigh 0");
     }
     let (draw, tables) = match sampler.draws() {
-        WeightedDraws::Distinct => (Draw::Distinct, None),
-        WeightedDraws::Again => (Draw::Again, None),
-        WeightedDraws::AgainByAlias(tables) => (Draw::Alias, Some(tables.clone())),
-        WeightedDraws::Others => {
+        WeightedDraws::Uniform => (Draw::Distinct, None),
+        WeightedDraws::UniformWithReplacement => (Draw::Again, None),
+        WeightedDraws::AliasWithReplacement(tables) => (Draw::Alias, Some(tables.clone())),
+        WeightedDraws::Other => {
             return Plan::on_host("weighted draws without replacement, or by prefix sums");
         }
     };

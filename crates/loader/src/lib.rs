@@ -10,7 +10,7 @@
 //! use graphmill_loader::{
 //!     BatchKey, MinibatchSampler, Seeds, Workspace,
 //!     feature::Host,
-//!     order::{Order, random::Random},
+//!     order::{SeedOrder, random::Random},
 //!     sampler::{BatchRequest, HopStack, neighbor::Neighbor},
 //! };
 //!

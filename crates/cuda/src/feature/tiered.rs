@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use graphmill_core::{Block, Error, Matrix, NodeId, Result, accelerator::DeviceMemory, matrix::TableData};
 use graphmill_loader::{
     Feature, Traffic,
-    feature::{Capabilities, DeviceFeature, Places, TierTraffic, cached::Placed},
+    feature::{Capabilities, DeviceFeature, Places, TierTraffic, cached::CacheLayout},
 };
 
 use super::stored::{self, Stored};
@@ -30,20 +30,20 @@ pub struct Tiered {
 
 impl Tiered {
     /// For each of `devices`, the rows of `held` on the devices that it says (see
-    /// [`graphmill_loader::feature::cached::placed`]), and all of `stored` in host memory. A device
+    /// [`graphmill_loader::feature::cached::CacheLayout::new`]), and all of `stored` in host memory. A device
     /// reads the host's memory for rows of another whose memory it cannot. Takes 4 `V` bytes of
     /// each device beside the rows; none where one holds all.
     ///
     /// # Errors
     /// A device has not as much memory, a row is held that is not there, or a driver fails.
-    pub fn new(devices: &[Arc<Device>], stored: &Arc<Stored>, held: &Placed) -> Result<Vec<Self>> {
+    pub fn new(devices: &[Arc<Device>], stored: &Arc<Stored>, held: &CacheLayout) -> Result<Vec<Self>> {
         stored.check(&held.ids)?;
         let (count, rows) = (devices.len(), stored.num_rows());
         let whole = count == 1 && held.ids.len() == rows;
         let shared = peers::read_each_other(devices)?;
         let pools: Vec<QueuePool> = devices.iter().map(QueuePool::new).collect();
         let shard = |(device, pool): (usize, &QueuePool)| {
-            let of_device = |slot: &usize| *slot < held.everywhere || owner(held, *slot) == device;
+            let of_device = |slot: &usize| *slot < held.replicated || owner(held, *slot) == device;
             let ids = (0..held.ids.len()).filter(of_device).map(|slot| held.ids[slot]);
             let ids: Vec<NodeId> = if whole { (0..rows as NodeId).collect() } else { ids.collect() };
             pool.with(|queue| load(queue, stored, &ids))
@@ -113,17 +113,17 @@ impl Tiered {
 }
 
 /// The device that holds a slot.
-fn owner(held: &Placed, slot: usize) -> usize {
+fn owner(held: &CacheLayout, slot: usize) -> usize {
     held.owners.get(slot).map_or(0, |&owner| owner.into())
 }
 
 /// Where device `own` of `count` finds each of `rows` rows: the holder's number, and `count` times
 /// the row there.
-fn places(held: &Placed, rows: usize, count: usize, own: usize, shared: bool) -> Result<Vec<u32>> {
+fn places(held: &CacheLayout, rows: usize, count: usize, own: usize, shared: bool) -> Result<Vec<u32>> {
     let mut places = vec![COLD; rows];
-    let mut next = vec![held.everywhere.min(held.ids.len()); count];
+    let mut next = vec![held.replicated.min(held.ids.len()); count];
     for (slot, &v) in held.ids.iter().enumerate() {
-        let (holder, row) = if slot < held.everywhere {
+        let (holder, row) = if slot < held.replicated {
             (own, slot)
         } else {
             let holder = owner(held, slot);

@@ -11,9 +11,9 @@ use graphmill_loader::{
     Feature, MinibatchSampler,
     feature::{
         Disk, DiskOptions, Host, Link, LinkOptions, Linked,
-        cached::{Dynamic, Level, Pinned, Placement, placed},
+        cached::{CacheLayout, Dynamic, Level, Pinned, Placement},
     },
-    order::Order,
+    order::SeedOrder,
 };
 
 use super::{cache::Cache, rescaled::Rescaled, step, whole::Whole};
@@ -145,7 +145,7 @@ impl Plan {
         data: &Dataset,
         residence: MemoryPlacements,
         sampler: &dyn MinibatchSampler,
-        order: &dyn Order,
+        order: &dyn SeedOrder,
         watch: &dyn Progress,
     ) -> Result<(Arc<dyn Feature>, Whole)> {
         let own = self.as_stored(config);
@@ -258,8 +258,8 @@ impl Plan {
                     Error::Graph(graphmill_core::Error::Stopped) => e,
                     e => Error::usage(format!("--cache {}: {e}", cache.policy)),
                 })?;
-                let placed = placed(&by_scores(&scores)?, cache.slots, devices, self.placement);
-                let held = placed.held(devices);
+                let placed = CacheLayout::new(&by_scores(&scores)?, cache.slots, devices, self.placement);
+                let held = placed.rows_per_device(devices);
                 (Arc::new(Pinned::new(placed, self.kind, behind, level)?), held)
             }
         })

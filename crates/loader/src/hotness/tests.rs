@@ -7,7 +7,7 @@ use graphmill_core::{EdgeOptions, build, node_order::by_scores};
 use super::*;
 use crate::{
     BatchKey, MinibatchSampler, Seeds, Workspace,
-    order::{Order, random::Random},
+    order::{SeedOrder, random::Random},
     sampler::{BatchRequest, HopStack, neighbor::Neighbor},
 };
 

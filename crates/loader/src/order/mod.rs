@@ -17,12 +17,12 @@ pub use shuffling::shuffling_error;
 ///
 /// ```
 /// use graphmill_core::NodeId;
-/// use graphmill_loader::order::Order;
+/// use graphmill_loader::order::SeedOrder;
 ///
 /// /// Ascending ids in even epochs, descending ids in odd ones.
 /// struct BackAndForth(Vec<NodeId>);
 ///
-/// impl Order for BackAndForth {
+/// impl SeedOrder for BackAndForth {
 ///     fn order(&self, epoch: u64, out: &mut Vec<NodeId>) {
 ///         out.clone_from(&self.0);
 ///         if epoch % 2 == 1 {
@@ -35,7 +35,7 @@ pub use shuffling::shuffling_error;
 /// BackAndForth(vec![2, 5, 7]).order(1, &mut seeds);
 /// assert_eq!(seeds, [7, 5, 2]);
 /// ```
-pub trait Order: Send + Sync {
+pub trait SeedOrder: Send + Sync {
     /// Writes the order of `epoch` to `out`, each training node once. Independent of the number of
     /// threads.
     fn order(&self, epoch: u64, out: &mut Vec<NodeId>);
@@ -69,7 +69,7 @@ pub struct OrderSource<'a> {
 }
 
 /// Constructor of an order; an error is one sentence about the options.
-pub type Make = for<'a> fn(&OrderOptions, &OrderSource<'a>) -> Result<Box<dyn Order + 'a>, String>;
+pub type Make = for<'a> fn(&OrderOptions, &OrderSource<'a>) -> Result<Box<dyn SeedOrder + 'a>, String>;
 
 /// A kind of order.
 #[derive(Clone, Copy)]

@@ -68,7 +68,7 @@ use graphmill_core::{
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::{Order, OrderSource, random::Random, shuffling_error};
+use super::{OrderSource, SeedOrder, random::Random, shuffling_error};
 
 /// Number of breadth-first searches from which epochs choose.
 pub const ROOTS: usize = 8;
@@ -142,7 +142,7 @@ impl Proximity {
         if nodes <= batch {
             return;
         }
-        let error = |order: &dyn Order, batch: usize| {
+        let error = |order: &dyn SeedOrder, batch: usize| {
             let mut out = Vec::new();
             let error_of = |epoch| {
                 order.order(epoch, &mut out);
@@ -168,7 +168,7 @@ impl Proximity {
     }
 }
 
-impl Order for Proximity {
+impl SeedOrder for Proximity {
     fn order(&self, epoch: u64, out: &mut Vec<NodeId>) {
         out.clear();
         let mut stream = Stream::new(key(&[self.seed, epoch, SHIFT]));
@@ -306,7 +306,7 @@ mod tests {
         Proximity::new(&options, seed, 4, &OrderSource { graph, labels: &labels, train })
     }
 
-    fn epoch(order: &dyn Order, epoch: u64) -> Vec<NodeId> {
+    fn epoch(order: &dyn SeedOrder, epoch: u64) -> Vec<NodeId> {
         let mut out = vec![9];
         order.order(epoch, &mut out);
         out
@@ -430,7 +430,7 @@ mod tests {
     fn the_number_of_sequences_is_the_smallest_within_the_bound() {
         let (data, train) = communities();
         let source = OrderSource { graph: &data.graph, labels: &data.labels, train: &train };
-        let mean = |order: &dyn Order, batch| {
+        let mean = |order: &dyn SeedOrder, batch| {
             (0..EPOCHS).map(|e| shuffling_error(&epoch(order, e), batch, &data.labels)).sum::<f64>()
                 / EPOCHS as f64
         };

@@ -4,7 +4,7 @@
 use graphmill_core::{NodeId, keyed};
 use rayon::prelude::*;
 
-use super::Order;
+use super::SeedOrder;
 
 /// Uniformly random order, new in every epoch.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ impl<'a> Random<'a> {
     }
 }
 
-impl Order for Random<'_> {
+impl SeedOrder for Random<'_> {
     /// Writes the order of `epoch`. O(T log T), parallel.
     fn order(&self, epoch: u64, out: &mut Vec<NodeId>) {
         let key = keyed::key(&[self.seed, epoch, 0x006f_7264_6572]);

@@ -2,7 +2,7 @@
 
 use graphmill_core::NodeId;
 
-use super::Order;
+use super::SeedOrder;
 
 /// Training nodes in the order given, in every epoch.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ impl<'a> Sequential<'a> {
     }
 }
 
-impl Order for Sequential<'_> {
+impl SeedOrder for Sequential<'_> {
     /// Writes the order. O(T).
     fn order(&self, _epoch: u64, out: &mut Vec<NodeId>) {
         out.clear();

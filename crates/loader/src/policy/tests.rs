@@ -215,16 +215,18 @@ proptest! {
     fn policies_match_their_references(trace in trace(), capacity in 0usize..=45, all in any::<bool>()) {
         for entry in &TABLE {
             let mut policy = (entry.make)(IDS as usize, capacity);
-            let mut reference =
-                Reference { capacity: policy.capacity(), holders: Vec::new(), plain: plain(entry.name, policy.capacity()) };
+            let capacity = policy.capacity();
+            let plain = plain(entry.name, capacity);
+            let mut reference = Reference { capacity, holders: Vec::new(), plain };
             let mut slots = vec![7];
             for batch in &trace {
                 policy.look_up(batch, &mut slots);
                 let expected: Vec<u32> = batch.iter().map(|&id| reference.look_up(id)).collect();
                 prop_assert_eq!(&slots, &expected, "{} looks up", entry.name);
 
+                let pairs = batch.iter().zip(&slots);
                 let offered: Vec<NodeId> =
-                    batch.iter().zip(&slots).filter(|(_, slot)| all || **slot == MISS).map(|(&id, _)| id).collect();
+                    pairs.filter(|(_, slot)| all || **slot == MISS).map(|(&id, _)| id).collect();
                 policy.admit(&offered, &mut slots);
                 let expected: Vec<u32> = offered.iter().map(|&id| reference.admit(id)).collect();
                 prop_assert_eq!(&slots, &expected, "{} admits", entry.name);
@@ -249,7 +251,8 @@ proptest! {
                 policy.look_up(&all, &mut slots);
                 for (id, &slot) in slots.iter().enumerate() {
                     let expected = holder.iter().position(|&holder| holder == Some(id as NodeId));
-                    prop_assert_eq!((slot != MISS).then_some(slot as usize), expected, "{} {}", entry.name, id);
+                    let found = (slot != MISS).then_some(slot as usize);
+                    prop_assert_eq!(found, expected, "{} {}", entry.name, id);
                 }
             }
         }

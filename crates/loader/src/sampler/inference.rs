@@ -366,7 +366,7 @@ mod tests {
                     let expected = value(&block, v);
                     assert!(
                         (found - expected).abs() < error * expected + 1e-6,
-                        "{options:?} {fanout} {aggregation:?} of {v}: {found} on average, {expected} by inference"
+                        "{options:?} {fanout} {aggregation:?} of {v}: mean {found}, inference {expected}"
                     );
                 }
             }

@@ -84,7 +84,7 @@ impl Normalization {
             let taken = taken.count();
             if drawn == before {
                 return Err(Error::invalid(
-                    "the sampler draws no nodes at all; check that the graph has edges, or choose another --sampler",
+                    "the sampler draws no nodes at all; use a graph with edges, or another --sampler",
                 ));
             }
             subgraphs += taken as u64;

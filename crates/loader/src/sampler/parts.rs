@@ -77,7 +77,8 @@ pub(super) fn append(part: &Block, block: &mut Block) -> Result<()> {
 /// Error of a block that would have `edges` edges or more.
 pub fn too_many(edges: u64) -> Error {
     Error::invalid(format!(
-        "a minibatch needs a block of at least {edges} edges, and a block holds at most {}; use a smaller batch or fanout",
+        "a minibatch needs a block of at least {edges} edges, and a block holds at most {}; use a smaller \
+         batch or fanout",
         u32::MAX
     ))
 }

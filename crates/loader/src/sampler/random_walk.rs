@@ -129,7 +129,8 @@ impl RandomWalk {
         let visits = walks.saturating_mul(length);
         if visits == 0 || visits > MAX_STEPS {
             return Err(format!(
-                "--walks {walks} of --walk-length {length} are not 1 to 65536 steps in total; use fewer walks or steps"
+                "--walks {walks} of --walk-length {length} are not 1 to 65536 steps in total; use fewer \
+                 walks or steps"
             ));
         }
         if !(0.0..=1.0).contains(&restart) {

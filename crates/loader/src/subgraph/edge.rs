@@ -71,7 +71,7 @@ impl Edge {
         }
         if graph.num_edges() == 0 {
             return Err(
-                "there are no edges among the training nodes; use --sampler saint-node, or train without --inductive"
+                "there are no edges among the training nodes; use --sampler saint-node, or no --inductive"
                     .into(),
             );
         }

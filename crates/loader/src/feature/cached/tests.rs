@@ -110,7 +110,8 @@ proptest! {
         let features = features(dim, if half { TableType::F16 } else { TableType::F32 });
         let plain = Host::new(&features);
         for (name, cache) in caches(&features, slots) {
-            prop_assert_eq!((cache.dim(), cache.num_rows(), cache.row_bytes()), (dim, ROWS, plain.row_bytes()));
+            let shape = (cache.dim(), cache.num_rows(), cache.row_bytes());
+            prop_assert_eq!(shape, (dim, ROWS, plain.row_bytes()));
             for read in &reads {
                 // batches hold distinct rows
                 let mut seen = [false; ROWS];
@@ -128,7 +129,8 @@ proptest! {
                 prop_assert_eq!(traffic.total().rows, ids.len() as u64, "{}", name);
                 let mut in_order = vec![0.0; ids.len() * dim];
                 cache.read(&ids, &mut in_order).unwrap();
-                let expected: Vec<f32> = places.iter().flat_map(|&p| &found[p as usize * dim..][..dim]).copied().collect();
+                let rows = places.iter().flat_map(|&p| &found[p as usize * dim..][..dim]);
+                let expected: Vec<f32> = rows.copied().collect();
                 prop_assert_eq!(in_order, expected, "{}", name);
             }
         }

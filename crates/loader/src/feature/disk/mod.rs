@@ -252,8 +252,8 @@ impl Disk {
                 format!("feature rows cannot be read: {e}; run again, and check the disk if it fails again")
             }
             Cause::Ends(len) => format!(
-                "the file has shrunk to {len} bytes; when it was opened it had the {} of {} rows of {} bytes from byte {} on; \
-                 restore it or import the data again",
+                "the file has shrunk to {len} bytes; when it was opened it had the {} of {} rows of {} bytes \
+                 from byte {} on; restore it or import the data again",
                 self.layout.offset + self.rows as u64 * self.layout.row,
                 self.rows,
                 self.layout.row,

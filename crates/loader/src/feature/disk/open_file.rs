@@ -46,8 +46,8 @@ impl OpenFile {
             return Ok(Self { path: path.to_path_buf(), file, align });
         }
         if direct == Direct::On {
-            let message = "the file system does not support direct I/O for this file; read it through the page \
-                           cache (direct: auto or off), or move it to a disk";
+            let message = "the file system does not support direct I/O for this file; read it through the \
+                           page cache (direct: auto or off), or move it to a disk";
             return Err(Error::format(path, "direct I/O", message));
         }
         expect_random_reads(&file);

@@ -195,7 +195,8 @@ impl FrontierIndex for Dashboard {
 fn grow(cells: &mut Vec<Line>, lines: usize, live: usize, capacity: usize) -> Result<()> {
     let refused = |why: &dyn std::fmt::Display| {
         Error::invalid(format!(
-            "a frontier of total degree {live} needs a board of {capacity} cells: {why}; use a smaller degree cap, frontier or eta"
+            "a frontier of total degree {live} needs a board of {capacity} cells: {why}; use a smaller \
+             degree cap, frontier or eta"
         ))
     };
     if capacity > u32::MAX as usize {

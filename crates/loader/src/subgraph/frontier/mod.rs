@@ -202,7 +202,8 @@ impl Frontier {
         options.check().map_err(|fault| fault.to_string())?;
         if frontier > budget {
             return Err(format!(
-                "a frontier of {frontier} nodes does not fit in subgraphs of {budget}; use a larger budget or a smaller frontier"
+                "a frontier of {frontier} nodes does not fit in subgraphs of {budget}; use a larger \
+                 budget or a smaller frontier"
             ));
         }
         let longest = graph.indptr().par_windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);

@@ -34,7 +34,7 @@ impl FromStr for LinkOptions {
         }
         let wrong = || {
             format!(
-                "'{word}' is not a link; use none, bytes per second such as 12G, or with a latency, 12G,10us"
+                "'{word}': not a link; use none, bytes per second such as 12G, or with a latency, 12G,10us"
             )
         };
         let (bandwidth, latency) = word.split_once(',').unwrap_or((word, "0s"));

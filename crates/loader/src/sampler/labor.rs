@@ -74,7 +74,7 @@ impl FromStr for Iterations {
     fn from_str(word: &str) -> Result<Self, String> {
         let count = if word == "*" { Some(usize::MAX) } else { word.parse().ok() };
         count.map(Self).ok_or_else(|| {
-            format!("'{word}' is not a number of iterations; use a number, or * until convergence")
+            format!("'{word}': not a number of iterations; use a number, or * until convergence")
         })
     }
 }

@@ -28,10 +28,11 @@ impl FromStr for Placement {
             None if word == "replicate" => Ok(Self::Replicate(1.0)),
             Some(("replicate", part)) => {
                 let part = part.parse().ok().filter(|part| (0.0..=1.0).contains(part));
-                part.map(Self::Replicate)
-                    .ok_or_else(|| format!("'{word}' is not a placement; give replicate a share from 0 to 1"))
+                part.map(Self::Replicate).ok_or_else(|| {
+                    format!("'{word}': replicate takes a share from 0 to 1; use replicate:0.5, for example")
+                })
             }
-            _ => Err(format!("'{word}' is not a placement; use shard, interleave, replicate or replicate:R")),
+            _ => Err(format!("'{word}': not a placement; use shard, interleave, replicate or replicate:R")),
         }
     }
 }

@@ -26,8 +26,7 @@
 //! # Deviations
 //!
 //! Sums are in f64, and a cell's threshold has 32 bits, so each probability is met to within 2^-32
-//! /
-//! n per cell. The same weights give the same tables for any number of threads.
+//! / n per cell. The same weights give the same tables for any number of threads.
 
 mod rows;
 
@@ -75,10 +74,8 @@ impl Alias {
     /// Builds the distribution proportional to `weights`, of up to 2^32 - 1 outcomes.
     ///
     /// O(n), parallel: each run of outcomes has its own table, and one more table draws the run.
-    /// The
-    /// length of runs is fixed. The table of runs is small and stays cached, so a draw costs one
-    /// read
-    /// of the large one.
+    /// The length of runs is fixed. The table of runs is small and stays cached, so a draw costs
+    /// one read of the large one.
     ///
     /// # Errors
     /// `weights` is empty or too long, a weight is negative or not finite, or all weights are 0.
@@ -89,8 +86,7 @@ impl Alias {
     /// Builds one table for any number of outcomes, on one thread.
     ///
     /// Every draw takes 64 random bits, while [`Alias::new`] takes 128 for several runs. Generators
-    /// use
-    /// it because their output must not change between versions.
+    /// use it because their output must not change between versions.
     ///
     /// # Errors
     /// As for [`Alias::new`].

@@ -102,8 +102,7 @@ mod linux {
     }
 
     /// MB and reads per second of `count` reads of `block` bytes past the page cache, with all
-    /// slots
-    /// busy: sequential for large blocks, random for small ones.
+    /// slots busy: sequential for large blocks, random for small ones.
     fn limit(path: &Path, size: u64, block: u64, depth: usize, count: u64) -> (f64, f64) {
         let file = File::options()
             .read(true)

@@ -1,12 +1,10 @@
 //! Speed of subgraph sampling: the Dashboard and the tree of sums against the plain frontier,
-//! vectors
-//! against one number at a time, every sampler on one thread and on all, the time per subgraph
-//! against the size of the graph, and the search for the edges among its nodes.
+//! vectors against one number at a time, every sampler on one thread and on all, the time per
+//! subgraph against the size of the graph, and the search for the edges among its nodes.
 //!
 //! `cargo bench -p graphmill-loader --bench frontier [-- NAME]` (`dashboard`, `samplers`,
 //! `flatness`, `edges`). Times are the best of many, in microseconds per subgraph; frontiers have m
-//! =
-//! 1000 nodes and subgraphs n = 8000 (`edges`: milliseconds, and printed sizes).
+//! = 1000 nodes and subgraphs n = 8000 (`edges`: milliseconds, and printed sizes).
 
 use std::{hint::black_box, time::Instant};
 

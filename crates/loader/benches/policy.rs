@@ -3,9 +3,8 @@
 //! A million ids, slots for a tenth, and batches of 50,000: distinct ids by a Zipf distribution of
 //! exponent 1, and a cyclic scan of all ids (no hits, and all ids are admitted). Every batch is
 //! looked up, and its misses are admitted, as in a cache. Nanoseconds are the best of several
-//! passes
-//! over the trace, each with a new policy that an earlier pass has filled; an admission is one
-//! miss.
+//! passes over the trace, each with a new policy that an earlier pass has filled; an admission is
+//! one miss.
 
 use std::{hint::black_box, time::Instant};
 

@@ -2,8 +2,7 @@
 //!
 //! `cargo bench -p graphmill-loader --bench sampling [-- NAME]` prints rates as the best of a few
 //! runs: on one thread and on all, with one batch per thread; a single large batch over all
-//! threads;
-//! and the two relabelling tables against each other. Every run takes at least about ten
+//! threads; and the two relabelling tables against each other. Every run takes at least about ten
 //! milliseconds.
 
 use std::{collections::HashMap, hint::black_box, time::Instant};
@@ -41,8 +40,7 @@ fn rmat(scale: u32) -> Graph {
 }
 
 /// Reference loop for comparison: Floyd's algorithm, a hash map, and one neighbour at a time.
-/// Returns
-/// the number of edges.
+/// Returns the number of edges.
 fn plain(graph: &Graph, fanout: &[i64], seeds: &[NodeId]) -> usize {
     let mut nodes = seeds.to_vec();
     let mut local: HashMap<NodeId, u32> = seeds.iter().copied().zip(0..).collect();

@@ -72,8 +72,7 @@ impl Seeds {
     }
 
     /// Returns the next state for a sampler to fill: `layers` blocks with undefined contents, no
-    /// input
-    /// nodes and equal loss weights.
+    /// input nodes and equal loss weights.
     pub fn into_sampled(mut self, layers: usize) -> Sampled {
         let mut blocks = std::mem::take(&mut self.memory.blocks);
         blocks.resize_with(layers, Block::default);
@@ -141,8 +140,8 @@ pub struct Sampled {
     /// One block per layer, the farthest from the seeds first (`blocks[0]` is the bottom one).
     pub blocks: Vec<Block>,
     /// Nodes whose feature rows are read: the sources of the bottom block, seeds first, in
-    /// first-seen
-    /// order. If that block is global, nothing is gathered, and these are its destinations.
+    /// first-seen order. If that block is global, nothing is gathered, and these are its
+    /// destinations.
     pub input_nodes: Vec<NodeId>,
     /// Input nodes in the memory of the device that drew them, one u32 each.
     pub device_input: Option<Arc<dyn DeviceMemory>>,
@@ -167,8 +166,7 @@ impl Sampled {
     }
 
     /// Size in bytes of the batch when it is sent to a trainer: seeds, input nodes, marks, weights
-    /// and
-    /// blocks.
+    /// and blocks.
     pub fn bytes(&self) -> u64 {
         let of_block = |block: &Block| {
             let Block { indptr, indices, dst_ids, edge_weight, self_weight, transposed, .. } = block;

@@ -61,8 +61,7 @@ impl SymmetricWeights {
     }
 
     /// Uses the given in-degrees (`V`), for a graph that holds the edges of some nodes only. O(V),
-    /// 4
-    /// bytes per node.
+    /// 4 bytes per node.
     pub fn of_degrees(degrees: Buffer<u32>) -> Self {
         let inv_sqrt = degrees.par_iter().map(|&d| (1.0 / (f64::from(d) + 1.0).sqrt()) as f32).collect();
         Self { inv_sqrt: Arc::new(inv_sqrt), degrees: Some(degrees) }
@@ -80,8 +79,7 @@ impl SymmetricWeights {
 
     /// Fills the weights of a block with destinations `dst` whose `indices` are still global ids.
     /// Existing edge weights replace the factor `d / k`: each is the number of neighbours that its
-    /// edge
-    /// represents. O(D + E), parallel for many destinations.
+    /// edge represents. O(D + E), parallel for many destinations.
     pub fn fill(&self, graph: &Graph, dst: &[NodeId], block: &mut Block) {
         let Block { indptr, indices, edge_weight, self_weight, .. } = block;
         let known = !edge_weight.is_empty();

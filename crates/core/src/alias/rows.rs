@@ -70,8 +70,7 @@ pub struct Aim {
 
 impl RowAlias {
     /// Builds rows proportional to `weights` (`E`). `indptr` (`V + 1`) ascends from 0 to `E`, as
-    /// that
-    /// of a graph. O(V + E), parallel.
+    /// that of a graph. O(V + E), parallel.
     ///
     /// # Errors
     /// The lengths disagree; a weight is negative or not finite; a row has 2^32 - 1 edges or more.
@@ -166,10 +165,8 @@ impl Eq for RowAlias {}
 
 impl Rows<'_> {
     /// Draws an in-neighbour of `v` and returns its number within the row. Returns `None` if `v`
-    /// has
-    /// no in-neighbours or all their weights are 0. One draw of 64 bits, and one read. `indptr` is
-    /// that
-    /// of the tables.
+    /// has no in-neighbours or all their weights are 0. One draw of 64 bits, and one read. `indptr`
+    /// is that of the tables.
     #[inline(always)]
     pub fn draw(&self, indptr: &[u64], v: NodeId, stream: &mut Stream) -> Option<u32> {
         let (start, end) = (indptr[v as usize], indptr[v as usize + 1]);

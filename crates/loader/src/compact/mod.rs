@@ -63,8 +63,7 @@ impl Relabel {
     }
 
     /// Replaces every global id by its local one and appends ids seen for the first time to `new`.
-    /// The
-    /// local ids so far are the positions in `nodes`, followed by `new`. O(len).
+    /// The local ids so far are the positions in `nodes`, followed by `new`. O(len).
     pub fn relabel(&mut self, ids: &mut [NodeId], nodes: &[NodeId], new: &mut Vec<NodeId>) {
         self.fit(nodes, new, ids.len());
         match &mut self.table {
@@ -74,8 +73,7 @@ impl Relabel {
     }
 
     /// Switches to the dense table, with the same local ids of `nodes` and `new`, if `more` ids
-    /// could
-    /// make the other table larger.
+    /// could make the other table larger.
     fn fit(&mut self, nodes: &[NodeId], new: &[NodeId], more: usize) {
         let AnyTable::Sparse(table) = &self.table else { return };
         let most = (nodes.len() + new.len() + more).min(self.num_nodes);

@@ -119,8 +119,7 @@ pub trait Feature: Send + Sync {
     fn num_rows(&self) -> usize;
 
     /// Copies the rows of `ids` (each below `V`) to their `places` in `out` (`R x F`), leaves its
-    /// other
-    /// rows unchanged, and returns the traffic.
+    /// other rows unchanged, and returns the traffic.
     ///
     /// # Errors
     /// A tier cannot be read; the contents of `out` are then undefined.
@@ -135,8 +134,7 @@ pub trait Feature: Send + Sync {
     }
 
     /// Sets `out` to the rows of `ids` (each below `V`), sparse if they are stored so, and returns
-    /// the
-    /// traffic.
+    /// the traffic.
     ///
     /// # Errors
     /// As [`Feature::read_to`].
@@ -189,13 +187,12 @@ pub struct Capabilities<'f> {
 /// ```
 pub trait OverlappedFeature: Feature {
     /// Reads rows as [`Feature::read_to`] and calls `work` once with the same `out`, while it waits
-    /// for
-    /// rows if it does. Returns the traffic of both. A tier in front of another passes `work` on to
-    /// it.
+    /// for rows if it does. Returns the traffic of both. A tier in front of another passes `work`
+    /// on to it.
     ///
     /// # Errors
-    /// As [`Feature::read_to`], and those of `work`.
-    /// As [`Feature::read_to`], and those of `beside`.
+    /// As [`Feature::read_to`], and those of `work`. As [`Feature::read_to`], and those of
+    /// `beside`.
     fn read_overlapped(
         &self,
         ids: &[NodeId],
@@ -231,8 +228,7 @@ pub trait MarkedFeature: Feature {
     fn mark(&self, ids: &[NodeId], marks: &mut Marks);
 
     /// Gathers rows as [`Feature::gather`], with the marks of these `ids`; marks of another cache
-    /// are
-    /// ignored.
+    /// are ignored.
     ///
     /// # Errors
     /// As [`Feature::read_to`].
@@ -289,8 +285,8 @@ pub fn read_overlapped(
 }
 
 /// Runs `work` on runs of a request in parallel. `work` receives some of `ids`, their positions
-/// with
-/// the first row of its part of `out`, and that part. Each row of `out` is in at most one part.
+/// with the first row of its part of `out`, and that part. Each row of `out` is in at most one
+/// part.
 pub(crate) fn in_runs(
     ids: &[NodeId],
     places: Places,
@@ -313,8 +309,7 @@ pub(crate) fn in_runs(
 }
 
 /// As [`in_runs`], for rows with positions in a part `out` that begins at row `first`: halves it
-/// until
-/// it is no longer than a run.
+/// until it is no longer than a run.
 fn split(
     ids: &[NodeId],
     at: &[u32],

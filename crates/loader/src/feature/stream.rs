@@ -3,8 +3,7 @@
 //! saves a third of a copy's memory traffic.
 
 /// Copies `from` to `to`, of the same length, with stores that bypass the caches if the
-/// architecture
-/// has them.
+/// architecture has them.
 pub(super) fn stream(from: &[f32], to: &mut [f32]) {
     assert_eq!(from.len(), to.len());
     #[cfg(target_arch = "x86_64")]

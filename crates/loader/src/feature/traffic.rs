@@ -90,8 +90,7 @@ impl Traffic {
     }
 
     /// Share of the rows served by the nearest tier (all devices if the run has some, otherwise
-    /// `host`);
-    /// `None` if no rows were read.
+    /// `host`); `None` if no rows were read.
     pub fn hit_rate(&self, has_device: bool) -> Option<f64> {
         let nearest = if has_device { self.device.rows + self.peer.rows } else { self.host.rows };
         (self.rows() > 0).then(|| nearest as f64 / self.rows() as f64)

@@ -35,8 +35,7 @@ impl Footprint {
     }
 
     /// Number of reads served by a cache of the first `k` nodes of `ranking`, for each `k` from 0
-    /// to
-    /// `V`.
+    /// to `V`.
     pub fn hits(&self, ranking: &[NodeId]) -> Vec<u64> {
         let mut sum = 0;
         let mut hits = vec![0];

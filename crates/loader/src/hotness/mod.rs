@@ -40,8 +40,7 @@ use crate::{Fanout, sampler::draws};
 /// ```
 pub trait Visits {
     /// Passes the input nodes of every minibatch of an epoch to `see`, batch by batch: distinct
-    /// nodes,
-    /// and the same ones in every call.
+    /// nodes, and the same ones in every call.
     ///
     /// # Errors
     /// A batch cannot be drawn.

@@ -10,8 +10,8 @@ const FIRST_EPOCH: u64 = 1 << 32;
 /// Number of epochs by default.
 const DEFAULT_EPOCHS: u64 = 1;
 
-/// Counts over `K` pre-sampled epochs. Ties are ranked by out-degree, because after few epochs
-/// most nodes have a count of 0.
+/// Counts over `K` pre-sampled epochs. Ties are ranked by out-degree, because after few epochs most
+/// nodes have a count of 0.
 pub(super) fn presampled(setting: &Setting, argument: Option<&str>) -> Result<Vec<f64>, String> {
     ranked(setting, &seen(setting, epochs("presc", argument)?)?)
 }

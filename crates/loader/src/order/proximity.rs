@@ -49,8 +49,7 @@
 //!
 //! An epoch follows the paper's figure (and its released code, in which sequence `i` is shifted by
 //! `i T / S`) with all sequences of an epoch from one root, because an epoch has each node once;
-//! `S`
-//! interleaved searches from `S` roots would have each node `S` times. Skipping the nodes that
+//! `S` interleaved searches from `S` roots would have each node `S` times. Skipping the nodes that
 //! another sequence has already taken leaves gaps that grow until neighbours are rare at the end of
 //! the epoch: FIFO with a tenth of the rows hit 27 % with skipping, 33 % with runs of plain
 //! breadth-first searches, and 52 % with runs of the searches above (300,000 nodes in 300
@@ -115,8 +114,7 @@ pub struct Proximity {
 
 impl Proximity {
     /// Runs the searches for batches of `batch_size` seeds, and chooses the number of sequences
-    /// unless
-    /// `options` sets it. O([`ROOTS`] (V + E)), parallel.
+    /// unless `options` sets it. O([`ROOTS`] (V + E)), parallel.
     pub fn new(options: &ProximityOptions, seed: u64, batch_size: usize, source: &OrderSource) -> Self {
         let mut order = Self {
             seed,
@@ -326,8 +324,7 @@ mod tests {
 
     proptest! {
         /// Covers connected and unconnected graphs, isolated nodes, few or no training nodes, and
-        /// more
-        /// sequences than nodes.
+        /// more sequences than nodes.
         #[test]
         fn every_epoch_has_each_training_node_once(
             pairs in prop::collection::vec((0u32..30, 0u32..30), 0..40),
@@ -348,8 +345,7 @@ mod tests {
     }
 
     /// On a path the search goes outward from its root to both sides; other components follow in
-    /// the
-    /// circular order of ids.
+    /// the circular order of ids.
     #[test]
     fn a_search_matches_a_hand_computed_order() {
         let graph = undirected(9, &[(0, 1), (1, 2), (2, 3), (3, 4), (6, 7)]);

@@ -52,10 +52,8 @@ pub trait CachePolicy: Send {
     /// admitted.
     ///
     /// A later id of the same call may receive the slot of an earlier one; the last id then holds
-    /// it.
-    /// An id that already has a slot, for example because it occurs earlier in `ids`, keeps it;
-    /// that
-    /// does not count as a use.
+    /// it. An id that already has a slot, for example because it occurs earlier in `ids`, keeps it;
+    /// that does not count as a use.
     fn admit(&mut self, ids: &[NodeId], slots: &mut Vec<u32>);
 }
 

@@ -4,9 +4,9 @@
 //!
 //! New ids enter a small queue, a tenth of the slots. Those used at least twice there move on to
 //! the main queue; the others are evicted and remembered for a while. An id that returns while it
-//! is remembered enters the main queue at once. In the main queue, each use since the last pass
-//! (at most three) saves an id from eviction once. The queues are rings of slot numbers, so a row
-//! moves between them without leaving its slot.
+//! is remembered enters the main queue at once. In the main queue, each use since the last pass (at
+//! most three) saves an id from eviction once. The queues are rings of slot numbers, so a row moves
+//! between them without leaving its slot.
 //!
 //! # Source
 //!

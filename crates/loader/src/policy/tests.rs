@@ -209,8 +209,7 @@ fn every_policy_conforms() {
 
 proptest! {
     /// Compares every slot with the reference, over any trace of look-ups and offers (of the
-    /// misses,
-    /// or of all ids, which includes present ids and duplicates).
+    /// misses, or of all ids, which includes present ids and duplicates).
     #[test]
     fn policies_match_their_references(trace in trace(), capacity in 0usize..=45, all in any::<bool>()) {
         for entry in &TABLE {

@@ -52,8 +52,7 @@ pub struct SamplerProperties {
     /// True if edges are drawn by the weights that the graph stores.
     pub reads_edge_weights: bool,
     /// Number of subgraphs in an epoch, if the sampler picks its own seeds: it then replaces the
-    /// seeds,
-    /// weights their losses, and makes one block for all layers.
+    /// seeds, weights their losses, and makes one block for all layers.
     pub subgraphs: Option<u64>,
 }
 
@@ -77,8 +76,7 @@ pub trait MinibatchSampler: Send + Sync {
     fn properties(&self) -> SamplerProperties;
 
     /// Draws the blocks around the seeds (distinct, below `V`). A pure function of the request and
-    /// the
-    /// seeds.
+    /// the seeds.
     ///
     /// # Errors
     /// A block would have more edges than 32-bit positions can number, or a device failed.
@@ -121,8 +119,7 @@ pub trait SplitSampler: Send + Sync {
     fn sample_upper(&self, request: &BatchRequest, workspace: &mut Workspace, seeds: Seeds) -> Result<Upper>;
 
     /// Draws the bottom block for the destinations of `upper`. With all destinations, it is the
-    /// block
-    /// that [`MinibatchSampler::sample`] draws last.
+    /// block that [`MinibatchSampler::sample`] draws last.
     ///
     /// # Errors
     /// As [`MinibatchSampler::sample`].

@@ -35,12 +35,10 @@ pub struct HopProperties {
     /// True if another key may give other neighbours.
     pub is_random: bool,
     /// True if the draws of a node are independent of other destinations, so that a hop may be
-    /// drawn
-    /// in parts.
+    /// drawn in parts.
     pub is_per_node: bool,
     /// True if a hop reads only the destinations' own lists of in-neighbours, so that the owner of
-    /// a
-    /// list can draw from it.
+    /// a list can draw from it.
     pub is_neighbor_local: bool,
     /// True if edges are drawn by the weights that the graph stores.
     pub reads_edge_weights: bool,
@@ -113,10 +111,8 @@ pub trait HopSampler: Send + Sync {
     /// neighbours drawn for the destinations. A pure function of the request.
     ///
     /// A sampler that weights edges also fills `block.edge_weight` (`E`, empty before the call) for
-    /// a
-    /// layer that computes the request's aggregation. With [`Aggregation::Symmetric`], a weight is
-    /// the
-    /// number of the node's neighbours that the edge represents, and
+    /// a layer that computes the request's aggregation. With [`Aggregation::Symmetric`], a weight
+    /// is the number of the node's neighbours that the edge represents, and
     /// [`SymmetricWeights::fill`](crate::weights::SymmetricWeights::fill) multiplies it.
     ///
     /// # Errors

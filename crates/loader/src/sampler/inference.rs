@@ -8,12 +8,11 @@
 //! - with replacement, an edge is drawn in proportion to its weight, so the mean over the draws is
 //!   exactly `sum(w x) / sum(w)` on average;
 //! - without replacement, `k` of the edges of positive weight are drawn one after the other, and
-//!   the
-//!   probability that an edge is among them has no closed form. As in `reservoir.rs`, its arrival
-//!   time is exponential of rate `w`. The `k`-th of many edges arrives at about the time `t` at
-//!   which `sum(1 - exp(-w t)) = k`, so an edge is among them with a probability of about `p = 1 -
-//!   exp(-w t)`, and the mean over the draws is about `sum(p x) / k`. For small `k` that is the
-//!   weighted mean, and if all are taken, the plain mean.
+//!   the probability that an edge is among them has no closed form. As in `reservoir.rs`, its
+//!   arrival time is exponential of rate `w`. The `k`-th of many edges arrives at about the time
+//!   `t` at which `sum(1 - exp(-w t)) = k`, so an edge is among them with a probability of about `p
+//!   = 1 - exp(-w t)`, and the mean over the draws is about `sum(p x) / k`. For small `k` that is
+//!   the weighted mean, and if all are taken, the plain mean.
 //!
 //! A sum, and the symmetric-normalised one, is the in-degree times that mean, to which training
 //! scales its draws. Edges of weight 0 are left out. Samplers that draw neighbours uniformly are
@@ -21,8 +20,7 @@
 //!
 //! For PinSAGE's walks (`random_walk.rs`) the exact visits of all nodes would be products of the
 //! whole adjacency matrix, truncated to the most visited. Inference draws the same walks as
-//! training
-//! under a fixed key instead: a sample, but the same one for the same nodes every time.
+//! training under a fixed key instead: a sample, but the same one for the same nodes every time.
 //!
 //! # Source
 //!
@@ -135,15 +133,13 @@ impl InferenceNeighbors {
     }
 
     /// Returns true if a node's neighbours are not its in-neighbours; [`InferenceNeighbors::rows`]
-    /// then
-    /// returns them.
+    /// then returns them.
     pub fn reaches_further(&self) -> bool {
         matches!(self.kind, Kind::Walks(_))
     }
 
     /// Overwrites `block` with the neighbours of `dst` (global ids) at `hop` from the seeds, for a
-    /// layer
-    /// that computes `aggregation`, with weights unless they are equal. O(edges), parallel.
+    /// layer that computes `aggregation`, with weights unless they are equal. O(edges), parallel.
     ///
     /// # Errors
     /// The block would have more edges than its 32-bit positions can number.
@@ -296,8 +292,7 @@ mod tests {
     };
 
     /// In-neighbours: 1 to 12 of node 0, 2 to 4 of node 1, and of node 2 node 3 by an edge of
-    /// weight 0
-    /// and node 4.
+    /// weight 0 and node 4.
     fn graph() -> Graph {
         let rows: Vec<Vec<NodeId>> = vec![(1..13).collect(), vec![2, 3, 4], vec![3, 4]];
         let mut rows: Vec<&[NodeId]> = rows.iter().map(|row| &row[..]).collect();

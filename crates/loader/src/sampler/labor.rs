@@ -5,11 +5,9 @@
 //! Every source `u` has one uniform random number `r_u` per hop, and a destination `v` of degree
 //! `d_v` takes its in-neighbours with `r_u <= min(1, k / d_v)`. Each neighbour is taken with the
 //! same probability as in neighbour sampling and, given `v`, independently of the others, so `v`
-//! has
-//! `k` neighbours on average, not always (none with a probability of about `e^-k`). But because
+//! has `k` neighbours on average, not always (none with a probability of about `e^-k`). But because
 //! destinations share the numbers, they tend to take the same neighbours: a layer has fewer
-//! distinct
-//! nodes, and fewer rows are read.
+//! distinct nodes, and fewer rows are read.
 //!
 //! That is LABOR-0. LABOR-i shares more: `i` iterations (`*`: until convergence) raise the
 //! probability of sources that many destinations can take and lower that of others, at the same
@@ -20,8 +18,7 @@
 //! by its edge's weight over its probability. The symmetric-normalised sum is scaled in the same
 //! way, to `d` in total. A sum is Horvitz and Thompson's estimator, with a weight of 1 over the
 //! probability (if edges have weights, its mean is `d` times the weighted mean, as in inference;
-//! see
-//! [`super::inference`]).
+//! see [`super::inference`]).
 //!
 //! Draws are a function of (seed, epoch, batch, hop, source), or with iterations of (.., hop,
 //! destinations).
@@ -29,8 +26,7 @@
 //! # Source
 //!
 //! Balin and Catalyurek, *Layer-neighbor sampling: defusing neighborhood explosion in GNNs*,
-//! NeurIPS
-//! 2023, section 3.
+//! NeurIPS 2023, section 3.
 //!
 //! # Cost
 //!

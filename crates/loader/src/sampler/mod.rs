@@ -112,8 +112,7 @@ pub struct SamplerKind {
 
 impl SamplerKind {
     /// Creates a sampler that goes from seeds, with the neighbours that inference takes instead of
-    /// its
-    /// draws.
+    /// its draws.
     pub const fn hops(make: MakeHops, inference: MakeInference) -> Self {
         Self { make: Make::Hops(make, inference), is_bounded: true }
     }

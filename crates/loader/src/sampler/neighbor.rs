@@ -4,9 +4,8 @@
 //!
 //! A node whose degree `d` is at most the fanout `k` takes all its neighbours, in order. Otherwise
 //! `k` distinct positions of `0..d` are drawn by Floyd's algorithm: for `j` from `d - k` to `d -
-//! 1`,
-//! draw `t` of `0..=j` and take `t`, or `j` if `t` is taken already. Every `k`-subset is equally
-//! likely. The draws of a node are a function of (seed, epoch, batch, hop, node) alone.
+//! 1`, draw `t` of `0..=j` and take `t`, or `j` if `t` is taken already. Every `k`-subset is
+//! equally likely. The draws of a node are a function of (seed, epoch, batch, hop, node) alone.
 //!
 //! Memory latency dominates sampling, so the loop is software-pipelined over groups of nodes: it
 //! draws the offsets of one group into the output and prefetches their cache lines, and then
@@ -208,8 +207,7 @@ impl Draws<'_> {
     }
 
     /// Writes the drawn neighbours of `dst` to `out`; those of `dst[i]` are at `indptr[i] -
-    /// indptr[0] ..
-    /// indptr[i + 1] - indptr[0]`.
+    /// indptr[0] .. indptr[i + 1] - indptr[0]`.
     fn draw(&self, dst: &[NodeId], indptr: &[u32], out: &mut [NodeId], tables: &[Mutex<Vec<u32>>]) {
         if self.fanout == usize::MAX {
             self.copy(dst, indptr, out);
@@ -249,10 +247,8 @@ impl Draws<'_> {
     }
 
     /// As [`Draws::draw`], for at most `fanout` neighbours. Between the two stages `out` holds
-    /// positions
-    /// among the graph's edges if 32 bits number them (`NEAR`), and otherwise within the row.
-    /// Without
-    /// the second stage (`FIND`) it keeps them.
+    /// positions among the graph's edges if 32 bits number them (`NEAR`), and otherwise within the
+    /// row. Without the second stage (`FIND`) it keeps them.
     fn pipeline<const NEAR: bool, const FIND: bool>(
         &self,
         dst: &[NodeId],

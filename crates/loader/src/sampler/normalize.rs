@@ -7,14 +7,12 @@
 //! subgraph has weight `C_v / C_uv`: given that `v` is in a subgraph, the weighted sum over its
 //! neighbours there estimates the sum over all of them without bias (or by ratio:
 //! [`super::Estimator`]). A training node's loss has weight `N / (C_v |V_train|)`, so the sum over
-//! a
-//! subgraph estimates the mean over the training nodes.
+//! a subgraph estimates the mean over the training nodes.
 //!
 //! # Source
 //!
 //! Zeng et al., *GraphSAINT: graph sampling based inductive learning method*, ICLR 2020, section
-//! 3.2
-//! and algorithm 1.
+//! 3.2 and algorithm 1.
 //!
 //! # Cost
 //!
@@ -57,10 +55,8 @@ pub(super) type Draw<'a> = dyn Fn(BatchKey, &mut SubgraphScratch, &mut Vec<NodeI
 
 impl Normalization {
     /// Counts over subgraphs of a run's `seed` until they have `enough` nodes in total. A function
-    /// of
-    /// the graph, the sampler and the seed; parallel over subgraphs. Memory: 4 bytes per edge and 4
-    /// per
-    /// node, and a worker's scratch buffers per thread.
+    /// of the graph, the sampler and the seed; parallel over subgraphs. Memory: 4 bytes per edge
+    /// and 4 per node, and a worker's scratch buffers per thread.
     ///
     /// # Errors
     /// Drawing fails, or returns no nodes.

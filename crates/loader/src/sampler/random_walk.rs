@@ -12,8 +12,7 @@
 //! over neighbours (PinSAGE's) receives the visits as edge weights, a mean the importances, and a
 //! sum `d` times the importances, with the in-degree `d` of the node; the symmetric normalisation
 //! multiplies that. With walks of one step, all of these are unbiased estimates of the sums over
-//! all
-//! in-neighbours if `k` takes all.
+//! all in-neighbours if `k` takes all.
 //!
 //! # Source
 //!
@@ -58,8 +57,7 @@ pub struct WalkOptions {
     /// Number of walks from each node (random-walk).
     ///
     /// More walks rank neighbours more exactly and take longer. Walks times steps are at most
-    /// 65536;
-    /// the default of 4 is GNNLab's.
+    /// 65536; the default of 4 is GNNLab's.
     #[arg(long, value_name = "N")]
     pub walks: usize,
     /// Probability that a walk ends after each step.

@@ -68,8 +68,7 @@ pub(super) mod tests {
     use crate::subgraph::testing::fits;
 
     /// Probability of each set of `k` of `weights` drawn one after the other, indexed by the bits
-    /// of
-    /// the set.
+    /// of the set.
     pub(in crate::sampler) fn sets(k: usize, weights: &[f64]) -> Vec<f64> {
         let mut of_set = vec![0.0; 1 << weights.len()];
         of_set[0] = 1.0;

@@ -1,8 +1,7 @@
 //! A hop whose number of edges per node is known only after drawing.
 //!
 //! Destinations are cut into runs. Each run is drawn into its own block, in parallel, and the
-//! blocks
-//! are concatenated. On one thread the runs are drawn in order, straight into the result.
+//! blocks are concatenated. On one thread the runs are drawn in order, straight into the result.
 
 use graphmill_core::{Block, NodeId, Result};
 use rayon::prelude::*;

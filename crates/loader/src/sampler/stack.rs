@@ -93,8 +93,7 @@ impl SplitSampler for HopStack {
 
 impl HopStack {
     /// Draws the given hops of a batch into a block each, the last hop into the first block.
-    /// `nodes` are
-    /// the batch's nodes so far, in the order of their local ids.
+    /// `nodes` are the batch's nodes so far, in the order of their local ids.
     fn draw(
         &self,
         request: &BatchRequest,

@@ -39,10 +39,8 @@ pub struct SubgraphTraining {
     /// Mean count of each node for the normalisation; 0 disables it.
     ///
     /// The counts of nodes and edges in sampled subgraphs normalise sums and losses. Counting takes
-    /// as
-    /// long as drawing this number of epochs, so lower it for large graphs and raise it for more
-    /// exact
-    /// weights.
+    /// as long as drawing this number of epochs, so lower it for large graphs and raise it for more
+    /// exact weights.
     #[arg(long, value_name = "N")]
     pub coverage: f64,
     /// Estimator of sums over all neighbours: ratio or unbiased.
@@ -81,17 +79,13 @@ impl Default for SubgraphTraining {
 #[serde(rename_all = "kebab-case")]
 pub enum Estimator {
     /// Weighted mean of the neighbours in the subgraph, times the degree (Hájek's estimator). Its
-    /// bias
-    /// is of the order of one over their number, and its error is that of a mean: it does not
-    /// depend on
-    /// how many are present by chance.
+    /// bias is of the order of one over their number, and its error is that of a mean: it does not
+    /// depend on how many are present by chance.
     #[default]
     Ratio,
     /// Weighted sum (Horvitz and Thompson's estimator), as in the paper and its code. It has no
-    /// bias. If
-    /// few of many neighbours are in a subgraph, their number varies by its square root, and the
-    /// sum
-    /// with it.
+    /// bias. If few of many neighbours are in a subgraph, their number varies by its square root,
+    /// and the sum with it.
     Unbiased,
 }
 
@@ -112,15 +106,12 @@ pub struct Subgraphs {
 
 impl Subgraphs {
     /// Creates minibatches of subgraphs of `graph` for the training nodes `train`, with the sampler
-    /// that
-    /// `make` returns. Counts for the normalisation, which takes `coverage` times as long as
-    /// sampling an
-    /// epoch.
+    /// that `make` returns. Counts for the normalisation, which takes `coverage` times as long as
+    /// sampling an epoch.
     ///
     /// # Errors
     /// `make` rejects its options, the coverage is not a number of at least 0, or subgraphs cannot
-    /// be
-    /// drawn.
+    /// be drawn.
     pub fn new(
         graph: &Graph,
         train: &[NodeId],
@@ -221,8 +212,7 @@ impl MinibatchSampler for Subgraphs {
 
 impl Subgraphs {
     /// Fills the loss weights. The loss is a mean over all nodes of the subgraph, so weights are
-    /// scaled
-    /// by their number.
+    /// scaled by their number.
     fn weigh_losses(&self, seeds: &[NodeId], loss_weight: &mut Vec<f32>) {
         let rows = seeds.len() as f64;
         let trains = |v: NodeId| self.trains[v as usize];
@@ -304,8 +294,7 @@ mod tests {
     };
 
     /// Draws every node independently, with a probability that grows with its id: unlike walks, so
-    /// that
-    /// only the normalisation can correct for it.
+    /// that only the normalisation can correct for it.
     struct Biased;
 
     impl SubgraphSampler for Biased {
@@ -354,8 +343,7 @@ mod tests {
     }
 
     /// Sum over the rows `x` of a subgraph's nodes at each of its nodes, with the stored weights or
-    /// as
-    /// the mean.
+    /// as the mean.
     fn sums(batch: &Sampled, x: impl Fn(NodeId) -> f64) -> Vec<f64> {
         let block = &batch.blocks[0];
         let row = |i: usize| {

@@ -158,8 +158,7 @@ fn every_sampler_conforms() {
 
 proptest! {
     /// Checks every sampler of the table: expected edges, destinations that are a prefix of
-    /// sources,
-    /// first-seen numbering, and the same neighbours on the fast path.
+    /// sources, first-seen numbering, and the same neighbours on the fast path.
     #[test]
     fn blocks_have_the_expected_rows(
         edges in 0usize..3000, nodes in 1u32..200, batch in 0u64..50,
@@ -226,8 +225,7 @@ fn check_blocks(
 }
 
 /// A batch whose bottom block is drawn separately, without the destinations that `left_out`
-/// selects.
-/// The nodes that the layer above uses as its own destinations stay.
+/// selects. The nodes that the layer above uses as its own destinations stay.
 fn sample_separately(
     sampler: &HopStack,
     graph: &Graph,

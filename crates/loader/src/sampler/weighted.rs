@@ -6,9 +6,8 @@
 //! even if it has fewer than `k`; the mean over the draws estimates the weighted mean over all.
 //! **Without replacement**, it draws one after the other among the rest: `k` distinct ones, or all
 //! of positive weight. Edges of weight 0 are never drawn, and a node with no edge of positive
-//! weight
-//! has no neighbours. A fanout of -1 takes every in-neighbour of positive weight once. If all
-//! weights are equal, draws without replacement are those of [`Neighbor`].
+//! weight has no neighbours. A fanout of -1 takes every in-neighbour of positive weight once. If
+//! all weights are equal, draws without replacement are those of [`Neighbor`].
 //!
 //! The block has no edge weights, because the draws are distributed by weight already: a plain mean
 //! over them estimates the weighted mean.
@@ -21,9 +20,8 @@
 //!   number of tries, one pass over the remaining edges draws the rest (`reservoir.rs`). The
 //!   distribution is exact, because the number of tries is fixed and draws do not depend on earlier
 //!   rejections. Rows of up to `5 k / 4` edges are drawn by a pass from the start, because most
-//! late
-//!   tries would be repetitions. (Measured: a limit of `2 k` gives about a fifth fewer draws per
-//!   second, relative to neighbour sampling in the same run.)
+//!   late tries would be repetitions. (Measured: a limit of `2 k` gives about a fifth fewer draws
+//!   per second, relative to neighbour sampling in the same run.)
 //! - or prefix sums without tables: the weights of a row are added up when it is drawn from. With
 //!   replacement the sums are searched; without, one pass suffices.
 //!
@@ -138,8 +136,7 @@ pub struct WeightedOptions {
     /// Method of drawing: alias or prefix-sums.
     ///
     /// Alias tables take 8 bytes per edge and constant time per draw; prefix-sums needs no tables,
-    /// but
-    /// time that grows with the number of neighbours.
+    /// but time that grows with the number of neighbours.
     #[arg(long, value_name = "NAME")]
     pub draw_by: DrawBy,
 }
@@ -148,8 +145,8 @@ impl OptionSet for WeightedOptions {}
 
 impl WeightedOptions {
     /// Rejects stored weights of a graph that stores none, because the draws would silently be
-    /// those of
-    /// [`Neighbor`]. With replacement the draws are uniform ones that no other sampler makes.
+    /// those of [`Neighbor`]. With replacement the draws are uniform ones that no other sampler
+    /// makes.
     ///
     /// # Errors
     /// The reason and what to use instead.
@@ -359,8 +356,7 @@ mod tests {
     #[test]
     fn draws_without_replacement_have_the_probabilities_of_successive_draws() {
         // A heavy edge causes repetitions at k = 2 and 3, and now and then so many that a pass
-        // draws
-        // the rest.
+        // draws the rest.
         for (k, weights) in [
             (1, vec![1.0, 0.0, 5.0, 0.5, 2.0]),
             (2, vec![1.0, 900.0, 3.0, 0.0, 1.0, 2.0, 9000.0]),

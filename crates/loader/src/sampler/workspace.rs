@@ -31,8 +31,7 @@ impl Workspace {
     }
 
     /// Sets whether a batch may use all threads of the pool, which is the default. Turn it off if
-    /// every
-    /// thread draws its own batch. Results do not depend on it.
+    /// every thread draws its own batch. Results do not depend on it.
     pub fn set_parallel(&mut self, parallel: bool) {
         self.hop.parallel = parallel;
     }

@@ -7,9 +7,8 @@
 //! epoch start again from the first group.
 //!
 //! Without a given partition, parts of `V / parts` nodes each are grown one after the other,
-//! breadth
-//! first. A part that runs out of neighbours continues at the first unassigned node, and the next
-//! part begins beside the previous one.
+//! breadth first. A part that runs out of neighbours continues at the first unassigned node, and
+//! the next part begins beside the previous one.
 //!
 //! # Source
 //!
@@ -81,8 +80,7 @@ impl Cluster {
     ///
     /// # Errors
     /// There are no roots, there are no parts or more than nodes, a subgraph has more parts than
-    /// there
-    /// are, or the partition has another length or part numbers beyond the number of nodes.
+    /// there are, or the partition has another length or part numbers beyond the number of nodes.
     pub fn new(
         graph: &Graph,
         roots: &[NodeId],

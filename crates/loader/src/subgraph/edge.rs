@@ -3,14 +3,12 @@
 //! # Algorithm
 //!
 //! The probability `p(u, v)` of an edge is proportional to `1 / deg(u) + 1 / deg(v)`. A draw takes
-//! a
-//! uniform node with neighbours, and a uniform neighbour of it. That draws each edge by `1 / deg`
-//! of
-//! its first end, and because every undirected edge is stored both ways, the sum over its ends is
-//! the distribution (a random walk of one step, as the paper remarks). If edges are not stored both
-//! ways, `deg` is the in-degree of the receiving end and the out-degree of the sending end: the
-//! draw
-//! begins at a receiver or at a sender, in proportion to their numbers. Edge weights are ignored.
+//! a uniform node with neighbours, and a uniform neighbour of it. That draws each edge by `1 / deg`
+//! of its first end, and because every undirected edge is stored both ways, the sum over its ends
+//! is the distribution (a random walk of one step, as the paper remarks). If edges are not stored
+//! both ways, `deg` is the in-degree of the receiving end and the out-degree of the sending end:
+//! the draw begins at a receiver or at a sender, in proportion to their numbers. Edge weights are
+//! ignored.
 //!
 //! A node without edges begins a draw as often as others and is drawn alone, because otherwise it
 //! would never train.
@@ -19,8 +17,7 @@
 //!
 //! Zeng et al., *GraphSAINT: graph sampling based inductive learning method*, ICLR 2020, section
 //! 3.2; Zeng et al., *Accurate, efficient and scalable training of graph neural networks*, JPDC
-//! 2021,
-//! algorithm 5.
+//! 2021, algorithm 5.
 //!
 //! # Cost
 //!
@@ -29,8 +26,7 @@
 //! # Memory
 //!
 //! 4 bytes per node, without a table over the edges; if edges are not stored both ways, 8 more and
-//! 4
-//! per edge.
+//! 4 per edge.
 //!
 //! # Deviations
 //!
@@ -98,8 +94,7 @@ impl Edge {
             None => (&[][..], graph),
         };
         // The reads of each loop are independent of one another, so they overlap. `starts` keeps
-        // the
-        // random words that choose a neighbour.
+        // the random words that choose a neighbour.
         nodes.clear();
         starts.clear();
         for _ in 0..self.edges {

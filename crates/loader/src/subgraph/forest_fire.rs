@@ -5,8 +5,8 @@
 //! A fire starts at a uniform root. A burning node ignites `x` of its unburnt neighbours, chosen
 //! uniformly, where `x` is geometric of mean `p / (1 - p)`: each further one with probability `p`.
 //! Nodes burn in the order in which they were ignited. When a fire dies, another starts at a
-//! uniform
-//! unburnt root, until `budget` nodes or all roots and the nodes that their fires reach are burnt.
+//! uniform unburnt root, until `budget` nodes or all roots and the nodes that their fires reach are
+//! burnt.
 //!
 //! # Source
 //!

@@ -59,8 +59,7 @@ use visited::Visited;
 /// ```
 pub trait SubgraphSampler: Send + Sync {
     /// Size of a subgraph, by which epochs are counted: an upper bound of its distinct nodes,
-    /// unless
-    /// the sampler documents otherwise.
+    /// unless the sampler documents otherwise.
     fn budget(&self) -> usize;
 
     /// Number of subgraphs in an epoch over `training` nodes: enough to hold them once.
@@ -70,13 +69,11 @@ pub trait SubgraphSampler: Send + Sync {
 
     /// Overwrites `nodes` with distinct ids in ascending order. A pure function of the graph, the
     /// options and the key, independent of `scratch` and of the former `nodes`. In steady state
-    /// nothing
-    /// is allocated.
+    /// nothing is allocated.
     ///
     /// # Errors
     /// The number of nodes of `graph` differs from that of the graph for which the sampler was
-    /// made, or
-    /// memory runs out.
+    /// made, or memory runs out.
     fn sample(
         &self,
         graph: &Graph,
@@ -125,8 +122,7 @@ fn check_roots(graph: &Graph, roots: &[NodeId]) -> Result<(), String> {
 #[derive(Clone, Copy, Debug)]
 pub struct SubgraphContext<'a> {
     /// Size of a subgraph: the number of draws (`saint-node`), two for each edge (`saint-edge`),
-    /// walks
-    /// times steps (`saint-rw`) or nodes (`frontier`, `forest-fire`).
+    /// walks times steps (`saint-rw`) or nodes (`frontier`, `forest-fire`).
     pub budget: usize,
     /// Options of each sampler.
     pub own: &'a OwnOptions,

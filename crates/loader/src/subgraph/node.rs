@@ -4,8 +4,7 @@
 //!
 //! `budget` draws with replacement, with `p(v)` proportional to the degree; the subgraph has the
 //! distinct nodes among them. A node without neighbours counts as one of degree 1, because
-//! otherwise
-//! it would never train.
+//! otherwise it would never train.
 //!
 //! # Source
 //!

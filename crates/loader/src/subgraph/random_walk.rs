@@ -3,17 +3,15 @@
 //! # Algorithm
 //!
 //! `budget / walk_length` roots, drawn uniformly with replacement, walk `walk_length` steps each to
-//! a
-//! uniform neighbour; the subgraph has the roots and all visited nodes. A walk ends at a node
-//! without
-//! neighbours. All walks take a step before any takes the next, so that their reads overlap.
+//! a uniform neighbour; the subgraph has the roots and all visited nodes. A walk ends at a node
+//! without neighbours. All walks take a step before any takes the next, so that their reads
+//! overlap.
 //!
 //! # Source
 //!
 //! Zeng et al., *GraphSAINT: graph sampling based inductive learning method*, ICLR 2020, section
 //! 3.2; Zeng et al., *Accurate, efficient and scalable training of graph neural networks*, JPDC
-//! 2021,
-//! algorithm 5.
+//! 2021, algorithm 5.
 //!
 //! # Cost
 //!
@@ -26,8 +24,7 @@
 //! # Deviations
 //!
 //! None. As in the authors' program, an epoch counts only the nodes of steps, so a subgraph may
-//! exceed
-//! its budget by the number of roots.
+//! exceed its budget by the number of roots.
 
 use graphmill_core::{
     Graph, NodeId, Result,

@@ -10,8 +10,7 @@ pub(crate) fn graph_of(rows: &[&[NodeId]]) -> Graph {
 }
 
 /// Pearson's chi-square test of `counts` against probabilities proportional to `weights`, within
-/// five
-/// standard deviations of the statistic. Outcomes of weight 0 must have a count of 0.
+/// five standard deviations of the statistic. Outcomes of weight 0 must have a count of 0.
 pub(crate) fn fits(counts: &[u64], weights: &[f64]) {
     let draws = counts.iter().sum::<u64>() as f64;
     let all: f64 = weights.iter().sum();

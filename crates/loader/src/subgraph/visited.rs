@@ -46,8 +46,7 @@ impl Visited {
     }
 
     /// Overwrites `nodes`, in any order and with repetitions, with the distinct nodes among them
-    /// and in
-    /// the set, ascending, and empties the set.
+    /// and in the set, ascending, and empties the set.
     pub(super) fn distinct(&mut self, nodes: &mut Vec<NodeId>) {
         for i in 0..nodes.len() {
             if let Some(&ahead) = nodes.get(i + PREFETCH_DISTANCE) {

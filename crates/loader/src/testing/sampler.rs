@@ -32,8 +32,7 @@ const KEY: BatchKey = BatchKey { seed: 5, epoch: 2, batch: 9 };
 ///   are distinct;
 /// - a node has at most as many neighbours as its fanout;
 /// - the draws are a function of seed, epoch and batch: the same on one thread and on several,
-///   after
-///   other batches in the same workspace, and with the bottom block left global;
+///   after other batches in the same workspace, and with the bottom block left global;
 /// - the declared properties hold.
 ///
 /// # Panics

@@ -126,8 +126,7 @@ impl Pinned {
     }
 
     /// Reads the rows of ids whose slots are known. Cached rows are read, and `work` is called,
-    /// while the
-    /// next tier waits for the others.
+    /// while the next tier waits for the others.
     fn serve(
         &self,
         Request { ids, slots, places, began }: Request,

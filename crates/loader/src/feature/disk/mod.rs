@@ -4,8 +4,8 @@
 //! (`plan`). Many reads are in flight (`uring`), or many threads read (`queue`), past the system's
 //! page cache if the file system supports it (`open_file`). The loop around the reads (`reader`) is
 //! independent of both: a queue is a trait, through which tests inject short reads and errors.
-//! Bytes
-//! go from a fixed set of buffers to the rows' positions; 16-bit floats are converted on the way.
+//! Bytes go from a fixed set of buffers to the rows' positions; 16-bit floats are converted on the
+//! way.
 //!
 //! Memory: `depth` buffers of the largest read for each reader, at most 64 MiB unless one row is
 //! longer, and as many readers as threads that read at once. Sorting takes 8 bytes per row of the
@@ -13,8 +13,7 @@
 //!
 //! DGL's GraphBolt reads rows through io_uring as well (`graphbolt/src/cnumpy.cc`), but each row
 //! separately, in the requested order, and in blocks of 4096 bytes. Here rows that share a block
-//! are
-//! one read.
+//! are one read.
 
 mod open_file;
 mod options;
@@ -75,8 +74,7 @@ pub struct Disk {
 
 impl Disk {
     /// Opens `rows` rows of `dim` values of type `kind`, which begin at byte `offset` of the file
-    /// at
-    /// `path`.
+    /// at `path`.
     ///
     /// # Errors
     /// The file cannot be opened or is too short, or the system does not support the options.
@@ -172,8 +170,7 @@ impl Disk {
     }
 
     /// Size in bytes of which offsets and lengths of reads past the page cache are multiples;
-    /// `None` if
-    /// reads go through it.
+    /// `None` if reads go through it.
     pub fn block(&self) -> Option<u64> {
         Some(self.layout.align).filter(|&align| align > 1)
     }

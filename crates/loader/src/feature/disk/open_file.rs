@@ -79,8 +79,7 @@ fn open_direct(path: &Path, len: u64) -> Option<(File, u64)> {
     let mut buffer = [Page::zeroed(); 2];
     let buffer: &mut [u8] = bytemuck::cast_slice_mut(&mut buffer);
     // A smaller block is probed where only it fits: neither the offset nor the address is a
-    // multiple
-    // of the next size.
+    // multiple of the next size.
     let reads = |align: usize, buffer: &mut [u8]| {
         (len >= 2 * align as u64 || align == PAGE)
             && read_at(&file, &mut buffer[align % PAGE..][..align], (align % PAGE) as u64).is_ok()

@@ -41,8 +41,7 @@ impl Direct {
 /// Options of a [`Disk`](super::Disk).
 ///
 /// `cargo bench -p graphmill-loader --bench disk` compares them. On the disks that were measured
-/// the
-/// differences were within the noise, so the defaults are not tuned.
+/// the differences were within the noise, so the defaults are not tuned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskOptions {
     /// Interface through which bytes are read.
@@ -52,8 +51,7 @@ pub struct DiskOptions {
     /// Number of reads in flight per ring: 1 to 4096.
     pub depth: usize,
     /// Number of threads that read for one request, each with its own ring or read: 1 to 256, or 0
-    /// for a
-    /// number that suits the reader.
+    /// for a number that suits the reader.
     pub threads: usize,
     /// Maximum gap in bytes between two rows' blocks that are read together.
     pub gap: u64,

@@ -1,13 +1,11 @@
 //! Plan of a request's reads: its rows in file order, with neighbouring rows together.
 //!
 //! A request's rows are sorted by node id, which is file order: `u64` keys, with the id in the
-//! upper
-//! half and the number within the request in the lower half. A pass over the keys joins rows into
-//! reads. A read grows by the next row if that row's first block is at most `gap` bytes after the
-//! last and the read stays within its maximum size. Each block is read once, unless all rows of a
-//! maximum read share their blocks with one another. O(R log R) for R rows, O(R) if they are
-//! already
-//! in order.
+//! upper half and the number within the request in the lower half. A pass over the keys joins rows
+//! into reads. A read grows by the next row if that row's first block is at most `gap` bytes after
+//! the last and the read stays within its maximum size. Each block is read once, unless all rows of
+//! a maximum read share their blocks with one another. O(R log R) for R rows, O(R) if they are
+//! already in order.
 
 use std::ops::Range;
 
@@ -78,8 +76,7 @@ impl Layout {
     }
 
     /// Plans the read that begins with the row of `keys[from]` and ends before `keys[to]`; `None`
-    /// if
-    /// there are no more keys.
+    /// if there are no more keys.
     pub(super) fn next_read(&self, keys: &[u64], from: usize, to: usize) -> Option<PlannedRead> {
         let mut keys_left = keys[from..to].iter().zip(from..);
         let blocks = self.blocks(*keys_left.next()?.0);

@@ -1,6 +1,5 @@
 //! Reads through io_uring (Axboe, "Efficient IO with io_uring", 2019): requests are written to a
-//! ring
-//! shared with the kernel and submitted many at once, and their results return through another
+//! ring shared with the kernel and submitted many at once, and their results return through another
 //! ring.
 
 use std::{io, sync::Arc};
@@ -43,8 +42,7 @@ mod linux {
     ///
     /// The kernel writes to a slot from the moment its read is submitted until its result is taken
     /// from the ring. In between the slot is `busy`: no reference to it exists, and its memory is
-    /// not
-    /// freed before all results are taken, or not at all.
+    /// not freed before all results are taken, or not at all.
     pub(super) struct Uring {
         ring: IoUring,
         file: Arc<OpenFile>,
@@ -111,11 +109,9 @@ mod linux {
                 .build()
                 .user_data(slot as u64);
             // SAFETY: the kernel may write `len` bytes at `to`, which are within the slot
-            // (asserted)
-            // and not accessed by other code until the result is taken, because the slot is `busy`;
-            // they are freed in `drop` only when no read is in flight. The file stays open as long
-            // as
-            // `self.file`, which outlives the ring's use in the same way.
+            // (asserted) and not accessed by other code until the result is taken, because the slot
+            // is `busy`; they are freed in `drop` only when no read is in flight. The file stays
+            // open as long as `self.file`, which outlives the ring's use in the same way.
             unsafe { self.ring.submission().push(&read) }.expect("the ring has an entry per slot");
             self.busy[slot] = true;
             self.in_flight += 1;
@@ -156,8 +152,7 @@ mod linux {
         fn bytes(&self, slot: usize) -> &[u8] {
             let start = self.slot(slot);
             // SAFETY: `size` initialised bytes (zeroed when allocated), to which no code writes
-            // while
-            // `self` is borrowed: the slot is not busy, and `start` needs `&mut self`.
+            // while `self` is borrowed: the slot is not busy, and `start` needs `&mut self`.
             unsafe { std::slice::from_raw_parts(start, self.size) }
         }
     }

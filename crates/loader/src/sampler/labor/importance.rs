@@ -6,11 +6,9 @@
 //! is the one at which `s` estimates its mean with the variance of `k` uniform neighbours: `sum_t
 //! a_ts^2 / min(1, c_s pi_t) = (sum_t a_ts)^2 / k`, with edge weights `a` (1 if there are no
 //! weights). LABOR-0 has `pi = 1` (or `pi = a`, which then belongs to the edge), so `c_s = k /
-//! d_s`.
-//! The layer reads about `sum_t min(1, pi_t max_s c_s)` nodes, and an iteration lowers that: `pi_t`
-//! becomes `pi_t max_s c_s`, and the `c_s` are solved for again. By the Cauchy-Schwarz inequality,
-//! a
-//! destination takes at least `k` neighbours on average.
+//! d_s`. The layer reads about `sum_t min(1, pi_t max_s c_s)` nodes, and an iteration lowers that:
+//! `pi_t` becomes `pi_t max_s c_s`, and the `c_s` are solved for again. By the Cauchy-Schwarz
+//! inequality, a destination takes at least `k` neighbours on average.
 //!
 //! The result depends on the set of destinations, not on the number of threads, because it consists
 //! of maxima and of sums within a row.
@@ -18,8 +16,7 @@
 //! # Source
 //!
 //! Balin and Catalyurek, *Layer-neighbor sampling: defusing neighborhood explosion in GNNs*,
-//! NeurIPS
-//! 2023, section 3.2.
+//! NeurIPS 2023, section 3.2.
 //!
 //! # Cost
 //!
@@ -52,8 +49,7 @@ pub(super) struct Importance {
 impl Importance {
     /// Computes the probabilities for destinations `dst` with the variance of `k` neighbours, after
     /// `iterations` ([`usize::MAX`]: until convergence). `weight(u, e)` is the weight of the edge
-    /// at
-    /// position `e` from `u`, if edges have weights.
+    /// at position `e` from `u`, if edges have weights.
     pub(super) fn new(
         graph: &Graph,
         dst: &[NodeId],

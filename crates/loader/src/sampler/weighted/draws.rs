@@ -25,8 +25,7 @@ pub(super) struct Draws<'a> {
 
 impl Draws<'_> {
     /// Appends the neighbours of `dst`. A group of destinations prefetches its cells of the tables,
-    /// then
-    /// reads them and prefetches its edges, and then reads those.
+    /// then reads them and prefetches its edges, and then reads those.
     pub(super) fn draw(&self, dst: &[NodeId], scratch: &mut RunScratch, block: &mut Block) {
         let (rows, neighbors) = (self.graph.indptr(), self.graph.indices());
         let tables = self.sampler.alias.as_ref().map(RowAlias::rows);

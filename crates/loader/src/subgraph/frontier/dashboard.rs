@@ -3,12 +3,10 @@
 //! # Algorithm
 //!
 //! A node of the frontier has a *tile*, and as many *pins* to it as its weight, in consecutive
-//! cells
-//! of the board. A dart at a uniform cell then finds a node with a probability proportional to its
-//! weight, for any weights, in O(1) if enough of the board is live. A new node's pins are appended.
-//! When the board, `eta` times its live part, is full, a *clean-up* writes the live tiles again
-//! from
-//! the first cell on: once per about `(eta - 1)` times the live cells' appends.
+//! cells of the board. A dart at a uniform cell then finds a node with a probability proportional
+//! to its weight, for any weights, in O(1) if enough of the board is live. A new node's pins are
+//! appended. When the board, `eta` times its live part, is full, a *clean-up* writes the live tiles
+//! again from the first cell on: once per about `(eta - 1)` times the live cells' appends.
 //!
 //! # Source
 //!
@@ -31,12 +29,10 @@
 //!   pins become dead without a store. The paper sets them to NULL, `deg` stores per pop.
 //! - The popped node's tile is reused for the node that replaces it, so there are as many tiles as
 //!   nodes in the frontier: a pin fits in 16 bits, and the tiles are the index array. They never
-//! hold
-//!   departed nodes, so a clean-up costs the live cells' stores and reads no cell.
+//!   hold departed nodes, so a clean-up costs the live cells' stores and reads no cell.
 //! - The board's size follows the live weight at each clean-up, while the paper uses the graph's
 //!   average degree: walks meet nodes with a probability proportional to degree, so on skewed
-//! graphs
-//!   the frontier outweighs the average many times. No node's pins are truncated.
+//!   graphs the frontier outweighs the average many times. No node's pins are truncated.
 //! - Darts fall anywhere on the board, used or not, in rounds of [`ROUND`], of which the first hit
 //!   counts. Their positions do not depend on earlier pops, so the processor reads the next round
 //!   while the last pop's stores are in flight.
@@ -73,8 +69,7 @@ pub(super) struct Dashboard {
     /// Tile number of each cell: at least `capacity` cells and [`SLACK`] lines.
     cells: Vec<Line>,
     /// Tiles, never fewer than in an earlier board, so that the tile of every stale cell exists;
-    /// its
-    /// length is 0.
+    /// its length is 0.
     tiles: Vec<Tile>,
     /// Number of tiles of this board.
     count: usize,
@@ -114,8 +109,7 @@ impl Dashboard {
         let cells: &[u16] = bytemuck::cast_slice(&self.cells);
         // SAFETY: the cell is below `capacity`, and `cells` has at least `capacity` cells since the
         // clean-up that set it. The value of a cell is 0 or the number of a tile, of this board or
-        // an
-        // earlier one, and tiles are never removed. (A bounds check per dart costs a third of a
+        // an earlier one, and tiles are never removed. (A bounds check per dart costs a third of a
         // look-up.)
         let (pin, tile) = unsafe {
             let pin = usize::from(*cells.get_unchecked(cell as usize));

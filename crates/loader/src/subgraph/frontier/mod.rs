@@ -3,11 +3,9 @@
 //! # Algorithm
 //!
 //! A frontier of `m` nodes begins with uniform roots, drawn with replacement. Then, `n - m` times,
-//! a
-//! node is popped with a probability proportional to its degree (at most the degree cap), and a
+//! a node is popped with a probability proportional to its degree (at most the degree cap), and a
 //! uniform neighbour of it replaces it. The subgraph has all nodes that were ever in the frontier.
-//! A
-//! node without neighbours has weight 0 and is never popped. If no node of the frontier has
+//! A node without neighbours has weight 0 and is never popped. If no node of the frontier has
 //! neighbours, the subgraph ends early with fewer nodes.
 //!
 //! Nodes are popped by the paper's Dashboard (`dashboard.rs`) or by a tree of running sums
@@ -100,15 +98,13 @@ pub struct FrontierOptions {
     /// Number of nodes of the frontier.
     ///
     /// From 1 to 65536, and at most the size of a subgraph. A larger frontier starts from more
-    /// roots and
-    /// takes fewer steps from each.
+    /// roots and takes fewer steps from each.
     #[arg(long, value_name = "N")]
     pub frontier_size: usize,
     /// Method of popping nodes: sums or dashboard.
     ///
     /// Sums is a tree of running sums, and dashboard the method of GraphSAINT's authors. Both have
-    /// the
-    /// same distribution, and draw different subgraphs.
+    /// the same distribution, and draw different subgraphs.
     #[arg(long, value_name = "NAME")]
     pub pop_by: PopBy,
     /// Ratio of the dashboard's size to its live part, 1.01 to 64.
@@ -119,8 +115,7 @@ pub struct FrontierOptions {
     /// Maximum weight of a node, for any number of neighbours.
     ///
     /// Without a cap, hubs are in every subgraph. 30 trains at least as well as the 3000 of
-    /// GraphSAINT's
-    /// program, and samples faster.
+    /// GraphSAINT's program, and samples faster.
     #[arg(long, value_name = "N")]
     pub degree_cap: usize,
 }
@@ -186,8 +181,7 @@ pub struct FrontierScratch {
 
 impl Frontier {
     /// Creates a sampler for `graph` with walks from `roots` (at least one, below `V`) and
-    /// subgraphs of
-    /// `budget` nodes. O(V).
+    /// subgraphs of `budget` nodes. O(V).
     ///
     /// # Errors
     /// An option is out of range.

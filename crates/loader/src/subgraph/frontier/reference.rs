@@ -6,8 +6,8 @@ use graphmill_core::{Graph, NodeId, keyed::Stream};
 /// Method of choosing a node of the frontier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// "Partitioning the total probability of 1 into m intervals" (section 4.1): probabilities
-    /// `deg / sum` and their ends in f64.
+    /// "Partitioning the total probability of 1 into m intervals" (section 4.1): probabilities `deg
+    /// / sum` and their ends in f64.
     Intervals,
     /// The same with integers: weights stored beside the frontier, their running sums and a binary
     /// search. The fastest O(m) method without explicit vector instructions.

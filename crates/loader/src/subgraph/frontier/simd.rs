@@ -1,10 +1,8 @@
 //! Operations on many numbers at once, for instructions chosen at run time: the sampler's
-//! parallelism
-//! within a core. The tree of sums counts and adds; the Dashboard fills runs of cells.
+//! parallelism within a core. The tree of sums counts and adds; the Dashboard fills runs of cells.
 //!
 //! Cells after a run are free or are written next, so only a run's first line is written in part,
-//! and
-//! its end needs no care. Up to 32 cells (two lines at most) there is no branch.
+//! and its end needs no care. Up to 32 cells (two lines at most) there is no branch.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -219,10 +217,8 @@ impl Simd for Avx512 {
         use std::arch::x86_64::{__m512i, _mm512_mask_storeu_epi16, _mm512_set1_epi16, _mm512_store_si512};
         assert!(start + len + SLACK * LINE <= lines.len() * LINE);
         // SAFETY: the type is used only within functions that have AVX-512 BW. Pointers are aligned
-        // as
-        // lines are. The last line written is that of cell `start + len - 1`, or the one after that
-        // of
-        // `start`: the assertion ensures that both exist.
+        // as lines are. The last line written is that of cell `start + len - 1`, or the one after
+        // that of `start`: the assertion ensures that both exist.
         unsafe {
             let pins = _mm512_set1_epi16(pin.cast_signed());
             let at = lines.as_mut_ptr().add(start / LINE).cast::<__m512i>();

@@ -4,25 +4,20 @@
 //!
 //! A tree of fan-out [`FAN`] has the frontier's nodes as its leaves; each child is stored with the
 //! sum of the weights of all children before it. A uniform number below the total finds its leaf
-//! from
-//! the root down: at each level the last child that begins at or before it, which is a count over
-//! [`FAN`] sums. A new weight changes the later sums at each level. Both take a few compares and
-//! additions of whole vectors for any weights, without clean-ups, fills or unpredictable branches.
-//! The tree of a frontier of 1,000 nodes fits into the nearest cache many times over.
+//! from the root down: at each level the last child that begins at or before it, which is a count
+//! over [`FAN`] sums. A new weight changes the later sums at each level. Both take a few compares
+//! and additions of whole vectors for any weights, without clean-ups, fills or unpredictable
+//! branches. The tree of a frontier of 1,000 nodes fits into the nearest cache many times over.
 //!
 //! Single pops would depend on one another, because the leaf of a number depends on all earlier
-//! pops.
-//! Therefore numbers are looked up in *rounds* of [`ROUND`], all in the tree at the start of the
-//! round, and the changes are applied when the round ends. The distribution stays exact, because
-//! the
-//! position of a leaf's interval on the line of numbers is irrelevant, as long as its length is the
-//! leaf's weight. During a round, a leaf with a new weight keeps a part of its interval as long as
-//! the smallest weight that it had since; the rest of its weight gets an interval in a reserve
-//! beyond
-//! the total. Numbers are drawn below the end of the reserve, and one outside all intervals is
-//! skipped. The reserve is an eighth of the total, so one number in nine is skipped at most; a
-//! round
-//! ends early when the reserve is full.
+//! pops. Therefore numbers are looked up in *rounds* of [`ROUND`], all in the tree at the start of
+//! the round, and the changes are applied when the round ends. The distribution stays exact,
+//! because the position of a leaf's interval on the line of numbers is irrelevant, as long as its
+//! length is the leaf's weight. During a round, a leaf with a new weight keeps a part of its
+//! interval as long as the smallest weight that it had since; the rest of its weight gets an
+//! interval in a reserve beyond the total. Numbers are drawn below the end of the reserve, and one
+//! outside all intervals is skipped. The reserve is an eighth of the total, so one number in nine
+//! is skipped at most; a round ends early when the reserve is full.
 //!
 //! # Source
 //!

@@ -198,7 +198,7 @@ fn build(
             small.push(giver as u32);
         }
     }
-    // What is left holds 1 but for rounding; yet what weighs nothing must never come up.
+    // The rest has share 1 up to rounding, but outcomes of weight 0 must never be drawn.
     large.iter().for_each(|&i| place(i as usize, Cell { threshold: 0, other: i }));
     if small.iter().any(|&i| weight(i as usize) == 0.0) {
         let heaviest = (0..n).max_by(|&a, &b| weight(a).total_cmp(&weight(b))).unwrap_or(0);
@@ -216,7 +216,7 @@ fn build(
 mod tests {
     use super::*;
 
-    /// Counts are within five standard deviations of what `weights` say, and 0 where those are.
+    /// Checks that counts are within five standard deviations of `weights`, and 0 for weights of 0.
     pub(super) fn fits(counts: &[u32], weights: &[f64]) {
         let draws = counts.iter().sum::<u32>() as f64;
         let largest = weights.iter().copied().fold(0.0, f64::max);
@@ -231,13 +231,13 @@ mod tests {
         }
     }
 
-    /// Weights of all sizes, and none among them.
+    /// Weights of all magnitudes, some of them 0.
     pub(super) fn weights(n: usize) -> Vec<f64> {
         let mut stream = Stream::new(n as u64);
         (0..n).map(|_| if stream.below(9) == 0 { 0.0 } else { (1.0 - stream.uniform()).powf(-0.7) }).collect()
     }
 
-    /// One table, as a textbook builds it.
+    /// Reference: one table, built as in a textbook.
     fn simple(weights: &[f64]) -> Vec<Cell> {
         let (total, n) = (weights.iter().sum::<f64>(), weights.len() as f64);
         let mut share: Vec<f64> = weights.iter().map(|w| w / total * n).collect();
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_those_of_the_simple_way() {
+    fn tables_match_the_reference() {
         for n in [1, 2, 7, 1000, RUN, 3 * RUN + 11] {
             let weights = [&[1.0], &weights(n)[1..]].concat();
             assert!(Alias::in_one(&weights).unwrap().cells == simple(&weights), "{n}");
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_come_up_as_often_as_their_weights_say() {
+    fn outcomes_are_drawn_by_weight() {
         let many: Vec<f64> =
             (0..3 * RUN + 5).map(|i| if i % 7 == 0 { 0.0 } else { (i / RUN * 10 + i % 3) as f64 }).collect();
         for weights in [
@@ -283,7 +283,7 @@ mod tests {
             &[1e300, 0.0, 3e300],
             &many,
         ] {
-            // the many outcomes in kinds
+            // groups of outcomes, because there are many
             let kind = |i: usize| i / RUN * 21 + i % 21;
             let mut expected = vec![0.0; 100];
             for (i, weight) in weights.iter().enumerate() {
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn any_number_of_threads_builds_the_same() {
+    fn tables_do_not_depend_on_the_number_of_threads() {
         let weights = weights(2 * RUN + 100);
         let build = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_that_are_none_are_refused() {
+    fn invalid_weights_are_rejected() {
         let bad = |weights: &[f64]| Alias::new(weights).unwrap_err().to_string();
         assert!(bad(&[]).contains("sum to 0") && bad(&[0.0; 3]).contains("sum to 0"));
         assert!(bad(&[1.0, -0.5]).contains("weight 1 is -0.5"));

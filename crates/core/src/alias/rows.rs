@@ -129,7 +129,7 @@ impl RowAlias {
         sound.then_some(Self { cells })
     }
 
-    /// The tables: a cell per edge (`E`).
+    /// Cells of the tables, one per edge (`E`).
     pub fn cells(&self) -> &[Cell] {
         &self.cells
     }
@@ -139,7 +139,7 @@ impl RowAlias {
         self.cells.len()
     }
 
-    /// The tables as they are in memory: 8 bytes an edge, threshold and other, both u32.
+    /// Memory of the tables: 8 bytes per edge, threshold and other, both u32.
     pub fn as_bytes(&self) -> &[u8] {
         bytemuck::cast_slice(&self.cells)
     }
@@ -176,8 +176,8 @@ impl Rows<'_> {
         Some((self.settle(self.aim(start, end, stream.next_u64())) - start) as u32)
     }
 
-    /// The first half of [`Rows::draw`], from a random word: prefetches the cell, of a row of edges
-    /// `start..end` that is not empty.
+    /// First half of [`Rows::draw`], from a random word: prefetches the cell of a non-empty row of
+    /// edges `start..end`.
     #[inline(always)]
     pub fn aim(&self, start: u64, end: u64, word: u64) -> Aim {
         let product = u128::from(word) * u128::from(end - start);
@@ -187,7 +187,7 @@ impl Rows<'_> {
         Aim { cell, own, place: ((product as u64) >> 32) as u32 }
     }
 
-    /// The second half: the position of the edge, of a row in which something can be drawn.
+    /// Second half of [`Rows::draw`]: position of the edge, in a row with a positive weight.
     #[inline(always)]
     pub fn settle(&self, aim: Aim) -> u64 {
         let cell = self.cells[aim.cell as usize];
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn any_number_of_threads_builds_the_same() {
+    fn tables_do_not_depend_on_the_number_of_threads() {
         let indptr: Vec<u64> = (0..=5000).map(|v| v * 13).collect();
         let edges: Vec<f32> = (0..65_000u64).map(|i| (i * i % 1000) as f32).collect();
         let build = |threads| {
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_that_are_none_are_refused() {
+    fn invalid_weights_are_rejected() {
         let bad = |weights: &[f32]| RowAlias::new(&[0, 2], weights).unwrap_err().to_string();
         assert!(bad(&[1.0]).contains("1 weights for 2 edges"));
         assert!(bad(&[1.0, -1.0]).contains("edge weight 1 is -1"));

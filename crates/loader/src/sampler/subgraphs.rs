@@ -7,9 +7,10 @@
 use clap::{Args, ValueEnum};
 use graphmill_core::{
     Block, Graph, NodeId, Result,
-    among::among,
     block::Aggregation,
-    by_name, keyed,
+    by_name,
+    induced::induced_graph,
+    keyed,
     options::{Fault, OptionSet, range},
     symmetry::is_symmetric,
 };
@@ -121,7 +122,7 @@ impl Subgraphs {
     ) -> Result<Self, String> {
         training.check().map_err(|fault| fault.to_string())?;
         let own = match training.inductive {
-            true => Some(among(graph, train).map_err(|e| e.to_string())?),
+            true => Some(induced_graph(graph, train).map_err(|e| e.to_string())?),
             false => None,
         };
         let from = own.as_ref().unwrap_or(graph);

@@ -1,8 +1,8 @@
 //! Minibatches: seeds in an order, sampled blocks, extracted feature rows.
 //!
-//! An order chooses the seeds (the nodes whose labels a batch predicts), a sampler draws blocks (the
-//! neighbours and edges around the seeds, one block per layer of the model), and a feature table
-//! returns a row for each input node. A batch has another type at each stage ([`Seeds`],
+//! An order chooses the seeds (the nodes whose labels a batch predicts), a sampler draws blocks
+//! (the neighbours and edges around the seeds, one block per layer of the model), and a feature
+//! table returns a row for each input node. A batch has another type at each stage ([`Seeds`],
 //! [`Sampled`], [`Extracted`]), so no stage can be skipped. Recycling a batch passes its buffers to
 //! the next one.
 //!

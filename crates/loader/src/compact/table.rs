@@ -2,10 +2,10 @@
 //!
 //! # Algorithm
 //!
-//! A slot holds a node and a stamp in one word of 64 bits, with the stamp in the upper half. The stamp
-//! is `base + local id`, and a slot with a stamp below this batch's `base` is empty. Probing of a
-//! node begins at the top bits of its id times a constant and is linear. At most half the slots are
-//! taken; the table doubles when it is full.
+//! A slot holds a node and a stamp in one word of 64 bits, with the stamp in the upper half. The
+//! stamp is `base + local id`, and a slot with a stamp below this batch's `base` is empty. Probing
+//! of a node begins at the top bits of its id times a constant and is linear. At most half the
+//! slots are taken; the table doubles when it is full.
 //!
 //! # Source
 //!

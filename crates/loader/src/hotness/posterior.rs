@@ -3,8 +3,8 @@
 //! [`analytic`] has no noise but treats neighbours as independent. [`presc`](super::presc) has no
 //! bias but sees few batches: most nodes were read never or once, which is partly chance. The
 //! number of batches that read a node is approximately Poisson-distributed. With a Gamma prior
-//! around the expected count, worth `PRIOR` epochs, the posterior mean after `K` epochs is
-//! `(count + PRIOR * expected) / (K + PRIOR)`.
+//! around the expected count, worth `PRIOR` epochs, the posterior mean after `K` epochs is `(count
+//! + PRIOR * expected) / (K + PRIOR)`.
 
 use super::{Setting, analytic, presc};
 

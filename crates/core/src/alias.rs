@@ -1,13 +1,32 @@
-//! Draws from discrete distributions in O(1): Walker's alias tables (Walker, *An efficient method
-//! for generating discrete random variables with general distributions*, ACM TOMS 3(3), 1977),
-//! built in O(n) as in Vose, IEEE TSE 17(9), 1991.
+//! Draws from discrete distributions in O(1) by Walker's alias tables.
 //!
 //! - [`Alias`] is one distribution over many outcomes.
-//! - [`RowAlias`] is one distribution per node over its in-neighbours, rows in parallel: 8 bytes an
-//!   edge. Those of the weights that are stored with a graph may be kept by a [`TableStore`].
+//! - [`RowAlias`] is one distribution per node over its in-neighbours, with rows in parallel. A
+//!   [`TableStore`] may keep the tables of the weights that are stored with a graph.
 //!
-//! Sums are in f64; a cell's threshold has 32 bits, so each probability is met to within 2^-32 / n
-//! per cell. The same weights give the same tables, whatever the number of threads.
+//! # Algorithm
+//!
+//! A table of `n` outcomes has `n` cells of equal probability; each cell holds a threshold and at
+//! most two outcomes. A draw picks a cell, and then the outcome below or above its threshold.
+//!
+//! # Source
+//!
+//! Walker, *An efficient method for generating discrete random variables with general
+//! distributions*, ACM TOMS 3(3), 1977; built as in Vose, *A linear algorithm for generating random
+//! numbers with a given distribution*, IEEE TSE 17(9), 1991.
+//!
+//! # Cost
+//!
+//! O(n) to build and O(1) to draw.
+//!
+//! # Memory
+//!
+//! 8 bytes per outcome, or per edge.
+//!
+//! # Deviations
+//!
+//! Sums are in f64, and a cell's threshold has 32 bits, so each probability is met to within 2^-32
+//! / n per cell. The same weights give the same tables for any number of threads.
 
 mod rows;
 
@@ -18,22 +37,23 @@ pub use rows::{Aim, NOTHING, RowAlias, Rows, TableStore};
 
 use crate::{Error, Result, keyed::Stream};
 
-/// Outcomes of a run.
+/// Number of outcomes in a run.
 const RUN: usize = 1 << 16;
 
-/// Outcome `i` of its own cell below the threshold, `other` from there on. A cell that always gives
-/// `i` has `other == i`, so that the threshold need not express 1.
+/// Cell of an alias table: the draw is the cell's own outcome `i` below the threshold and `other`
+/// from there on. A cell that always gives `i` has `other == i`, so that the threshold need not
+/// express 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Cell {
-    /// Of 2^32.
+    /// First value of 32 random bits that draws `other`.
     pub threshold: u32,
-    /// The outcome from there on.
+    /// Outcome at and above the threshold.
     pub other: u32,
 }
 
-/// A distribution over `0..n`: 8 bytes per outcome. The default has no outcome, and must not be
-/// drawn from.
+/// Distribution over `0..n`, 8 bytes per outcome. The default has no outcomes and must not be drawn
+/// from.
 ///
 /// ```
 /// use graphmill_core::{alias::Alias, keyed::Stream};
@@ -44,27 +64,29 @@ pub struct Cell {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Alias {
     cells: Vec<Cell>,
-    /// The distribution over runs of outcomes, where there are several.
+    /// Distribution over runs of outcomes, if there are several.
     runs: Vec<Cell>,
-    /// Outcomes of a run.
+    /// Number of outcomes in a run.
     run: usize,
 }
 
 impl Alias {
-    /// The distribution proportional to `weights`, `n` up to 2^32. O(n), parallel: runs of outcomes
-    /// have tables of their own, and one more table draws the run. The runs' length is fixed. The
-    /// table of runs is small and stays cached, so a draw costs one read of the large one.
+    /// Builds the distribution proportional to `weights`, of up to 2^32 - 1 outcomes.
+    ///
+    /// O(n), parallel: each run of outcomes has its own table, and one more table draws the run.
+    /// The length of runs is fixed. The table of runs is small and stays cached, so a draw costs
+    /// one read of the large one.
     ///
     /// # Errors
-    /// There are no weights, or too many; one is negative or not finite; all are 0, so that nothing
-    /// could be drawn.
+    /// `weights` is empty or too long, a weight is negative or not finite, or all weights are 0.
     pub fn new(weights: &[f64]) -> Result<Self> {
         Self::in_runs(weights, RUN)
     }
 
-    /// As [`Alias::new`], in one table however many outcomes there are: every draw takes 64 random
-    /// bits, but one thread builds it. Generators draw from it: what they made once must stay what
-    /// it is.
+    /// Builds one table for any number of outcomes, on one thread.
+    ///
+    /// Every draw takes 64 random bits, while [`Alias::new`] takes 128 for several runs. Generators
+    /// use it because their output must not change between versions.
     ///
     /// # Errors
     /// As for [`Alias::new`].
@@ -79,7 +101,7 @@ impl Alias {
                 weights.len()
             )));
         }
-        // the first, whichever thread finds one
+        // the first such weight, for any number of threads
         if let Some(i) = weights.par_iter().position_first(|w| !(*w >= 0.0 && w.is_finite())) {
             return Err(Error::invalid(format!(
                 "weight {i} is {}: weights are finite and at least 0",
@@ -94,28 +116,28 @@ impl Alias {
         }
         let mut cells = vec![Cell::default(); weights.len()];
         cells.par_chunks_mut(run).zip(weights.par_chunks(run)).for_each_init(
-            Room::default,
-            |room, (cells, weights)| {
+            Scratch::default,
+            |scratch, (cells, weights)| {
                 let place = |i: usize, cell| cells[i] = cell;
-                build(weights.len(), |i| weights[i], room, place);
+                build(weights.len(), |i| weights[i], scratch, place);
             },
         );
         let mut runs = vec![Cell::default(); totals.len()];
-        build(totals.len(), |i| totals[i], &mut Room::default(), |i, cell| runs[i] = cell);
+        build(totals.len(), |i| totals[i], &mut Scratch::default(), |i, cell| runs[i] = cell);
         Ok(Self { cells, runs, run })
     }
 
-    /// `n`.
+    /// Number of outcomes `n`.
     pub fn len(&self) -> usize {
         self.cells.len()
     }
 
-    /// Whether there is no outcome.
+    /// Returns true if there are no outcomes.
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()
     }
 
-    /// One outcome: from one draw of 64 bits where there is one run, and otherwise from two.
+    /// Draws an outcome, from 64 random bits if there is one run and from 128 otherwise.
     #[inline(always)]
     pub fn draw(&self, stream: &mut Stream) -> u32 {
         if self.runs.len() == 1 {
@@ -127,8 +149,8 @@ impl Alias {
     }
 }
 
-/// An outcome of a table: the word's product with the length has the cell in the upper half and the
-/// place within the cell in the lower.
+/// Outcome of a table for a random word. The upper half of the product of word and length is the
+/// cell, and the lower half the position within the cell.
 #[inline(always)]
 fn pick(cells: &[Cell], word: u64) -> u32 {
     let product = u128::from(word) * cells.len() as u128;
@@ -137,29 +159,29 @@ fn pick(cells: &[Cell], word: u64) -> u32 {
     if ((product as u64) >> 32) < u64::from(cell.threshold) { own } else { cell.other }
 }
 
-/// What building a table needs.
+/// Scratch buffers of [`build`].
 #[derive(Debug, Default)]
-struct Room {
+struct Scratch {
     share: Vec<f64>,
     small: Vec<u32>,
     large: Vec<u32>,
 }
 
-/// Places the cells of the distribution proportional to `weight(0..n)`: finite and not negative.
-/// Whether they are not all 0, so that there is one.
+/// Passes the cells of the distribution proportional to `weight(0..n)` to `place`. The weights are
+/// finite and not negative. Returns false, without a cell, if all of them are 0.
 fn build(
     n: usize,
     weight: impl Fn(usize) -> f64,
-    room: &mut Room,
+    scratch: &mut Scratch,
     mut place: impl FnMut(usize, Cell),
 ) -> bool {
-    let Room { share, small, large } = room;
+    let Scratch { share, small, large } = scratch;
     let total: f64 = (0..n).map(&weight).sum();
     if total == 0.0 {
         return false;
     }
     share.clear();
-    // in this order, for a weight of little more than 0 over such a total still is a share
+    // divide first, so that a weight of little more than 0 keeps a share of such a total
     share.extend((0..n).map(|i| weight(i) / total * n as f64));
     small.clear();
     large.clear();
@@ -176,7 +198,7 @@ fn build(
             small.push(giver as u32);
         }
     }
-    // What is left holds 1 but for rounding; yet what weighs nothing must never come up.
+    // The rest has share 1 up to rounding, but outcomes of weight 0 must never be drawn.
     large.iter().for_each(|&i| place(i as usize, Cell { threshold: 0, other: i }));
     if small.iter().any(|&i| weight(i as usize) == 0.0) {
         let heaviest = (0..n).max_by(|&a, &b| weight(a).total_cmp(&weight(b))).unwrap_or(0);
@@ -194,7 +216,7 @@ fn build(
 mod tests {
     use super::*;
 
-    /// Counts are within five standard deviations of what `weights` say, and 0 where those are.
+    /// Checks that counts are within five standard deviations of `weights`, and 0 for weights of 0.
     pub(super) fn fits(counts: &[u32], weights: &[f64]) {
         let draws = counts.iter().sum::<u32>() as f64;
         let largest = weights.iter().copied().fold(0.0, f64::max);
@@ -209,13 +231,13 @@ mod tests {
         }
     }
 
-    /// Weights of all sizes, and none among them.
+    /// Weights of all magnitudes, some of them 0.
     pub(super) fn weights(n: usize) -> Vec<f64> {
         let mut stream = Stream::new(n as u64);
         (0..n).map(|_| if stream.below(9) == 0 { 0.0 } else { (1.0 - stream.uniform()).powf(-0.7) }).collect()
     }
 
-    /// One table, as a textbook builds it.
+    /// Reference: one table, built as in a textbook.
     fn simple(weights: &[f64]) -> Vec<Cell> {
         let (total, n) = (weights.iter().sum::<f64>(), weights.len() as f64);
         let mut share: Vec<f64> = weights.iter().map(|w| w / total * n).collect();
@@ -240,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_those_of_the_simple_way() {
+    fn tables_match_the_reference() {
         for n in [1, 2, 7, 1000, RUN, 3 * RUN + 11] {
             let weights = [&[1.0], &weights(n)[1..]].concat();
             assert!(Alias::in_one(&weights).unwrap().cells == simple(&weights), "{n}");
@@ -250,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_come_up_as_often_as_their_weights_say() {
+    fn outcomes_are_drawn_by_weight() {
         let many: Vec<f64> =
             (0..3 * RUN + 5).map(|i| if i % 7 == 0 { 0.0 } else { (i / RUN * 10 + i % 3) as f64 }).collect();
         for weights in [
@@ -261,7 +283,7 @@ mod tests {
             &[1e300, 0.0, 3e300],
             &many,
         ] {
-            // the many outcomes in kinds
+            // groups of outcomes, because there are many
             let kind = |i: usize| i / RUN * 21 + i % 21;
             let mut expected = vec![0.0; 100];
             for (i, weight) in weights.iter().enumerate() {
@@ -279,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn any_number_of_threads_builds_the_same() {
+    fn tables_do_not_depend_on_the_number_of_threads() {
         let weights = weights(2 * RUN + 100);
         let build = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -289,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_that_are_none_are_refused() {
+    fn invalid_weights_are_rejected() {
         let bad = |weights: &[f64]| Alias::new(weights).unwrap_err().to_string();
         assert!(bad(&[]).contains("sum to 0") && bad(&[0.0; 3]).contains("sum to 0"));
         assert!(bad(&[1.0, -0.5]).contains("weight 1 is -0.5"));

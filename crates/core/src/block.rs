@@ -1,7 +1,7 @@
 //! Message-flow graph of one layer: the source rows that each destination row aggregates.
 
 mod induce;
-mod keep;
+mod membership;
 mod on_device;
 mod transpose;
 

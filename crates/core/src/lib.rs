@@ -1,5 +1,5 @@
-//! Graphs, blocks, matrices, buffers and keyed randomness: what every other crate computes with. No
-//! files, no formats, no training.
+//! Graphs, blocks, matrices, buffers and keyed randomness: the data structures of all other crates.
+//! No files, no formats, no training.
 //!
 //! ```
 //! use graphmill_core::{EdgeOptions, build};
@@ -10,18 +10,18 @@
 //! # Ok::<(), graphmill_core::Error>(())
 //! ```
 //!
-//! - [`Graph`]: the in-neighbours of every node, in CSC form; [`build()`] makes one of edges.
+//! - [`Graph`]: the in-neighbours of every node, in CSC form; [`build()`] makes one from edges.
 //! - [`Block`]: one layer's bipartite message-flow graph.
 //! - [`Matrix`], [`SparseRows`]: rows of values, dense, shared, sparse or on a device.
 //! - [`Buffer`]: an owned vector or a memory map behind one type.
-//! - [`Features`], [`Labels`], [`Split`]: what is known of nodes.
+//! - [`Features`], [`Labels`], [`Split`]: data of nodes.
 //! - [`keyed`]: random numbers as functions of a key; [`alias`]: draws by weight in O(1).
-//! - [`rank`], [`traverse`], [`symmetry`], [`among`], [`node_order`]: out-degrees and reverse
-//!   PageRank, components, whether edges go both ways, the edges among some nodes, nodes by a
+//! - [`rank`], [`traverse`], [`symmetry`], [`induced`], [`node_order`]: out-degrees and reverse
+//!   PageRank, components, a test for undirected graphs, induced subgraphs, and nodes ordered by a
 //!   score.
 //! - [`table`]: registries, a row for each implementation of an axis of choice.
 //! - [`progress`]: progress and cancellation of long work.
-//! - [`memory`]: how much of it there is; [`units`]: counts and sizes as people read them.
+//! - [`memory`]: the size of the machine's memory; [`units`]: readable counts and sizes.
 //!
 //! One alphabet of dimensions serves the whole workspace: `V` nodes and `E` edges of a graph, `S`
 //! source and `D` destination nodes of a block, `B` seeds, `K` fanout, `L` layers, `F` feature, `H`
@@ -29,13 +29,14 @@
 
 pub mod accelerator;
 pub mod alias;
-pub mod among;
+pub mod atomic_slice;
 pub mod block;
 pub mod buffer;
 pub mod builder;
 pub mod csc;
 pub mod error;
 pub mod features;
+pub mod induced;
 pub mod keyed;
 pub mod labels;
 pub mod matrix;
@@ -49,7 +50,6 @@ pub mod prefetch;
 pub mod progress;
 pub mod rank;
 pub mod search;
-pub mod shared;
 pub mod sparse;
 pub mod symmetry;
 pub mod table;

@@ -22,28 +22,28 @@ pub use sets::{OptionGroup, OptionSet, OwnOptions, probability, range};
 /// Options by name: numbers, words, arrays.
 pub type Values = serde_json::Map<String, Json>;
 
-/// One option, as a struct declares it.
+/// An option that a struct declares.
 #[derive(Clone, Debug)]
 pub struct Key {
-    /// Its name in files; the flag is the same with dashes.
+    /// Name in files; the flag is the same with dashes.
     pub name: String,
     /// Earlier names, which files, the command line and Python still accept.
     pub former: Vec<String>,
-    /// The placeholder of its value in help texts: `N`, `NAME`, ...
+    /// Placeholder of the value in help texts: `N`, `NAME`, ...
     pub value: String,
-    /// The heading that it stands under in help texts, if the struct names one.
+    /// Heading of the option in help texts, if the struct names one.
     pub heading: Option<String>,
-    /// The first paragraph of the field's doc comment, without a period at its end.
+    /// First paragraph of the field's doc comment, without the period at its end.
     pub help: String,
-    /// The other paragraphs, each on a line; empty if there are none.
+    /// Other paragraphs, one per line; may be empty.
     pub details: String,
-    /// Whether the short help shows it.
+    /// True if the short help shows the option.
     pub is_common: bool,
-    /// True of a switch, whose value may be left out.
+    /// True for a switch, whose value may be left out.
     pub is_switch: bool,
 }
 
-/// The options that a struct declares, in its order.
+/// Options that a struct declares, in its order.
 pub fn keys<A: Args>() -> Vec<Key> {
     let command = A::augment_args(Command::new("options"));
     let key = |arg: &clap::Arg| {
@@ -66,22 +66,22 @@ pub fn keys<A: Args>() -> Vec<Key> {
     command.get_arguments().map(key).collect()
 }
 
-/// The paragraphs of a long help text behind the first.
+/// Paragraphs of a long help text after the first.
 fn details(long: &str) -> String {
     long.split_once("\n\n").map_or_else(String::new, |(_, rest)| rest.replace("\n\n", "\n"))
 }
 
-/// A value that an option cannot have.
+/// An invalid value of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The option, if known.
+    /// Name of the option, if known.
     pub option: Option<String>,
-    /// The reason, with the value.
+    /// Reason, with the value.
     pub message: String,
 }
 
 impl Fault {
-    /// The fault that `option` cannot have `value`, and what it can have.
+    /// Creates the fault of an invalid `value` of `option`; `wanted` describes valid values.
     pub fn of(option: &str, value: impl fmt::Display, wanted: impl fmt::Display) -> Self {
         Self { option: Some(option.into()), message: format!("'{value}': {wanted}") }
     }
@@ -104,18 +104,18 @@ impl de::Error for Fault {
     }
 }
 
-/// A struct of options from the values of its fields; other values are passed over.
+/// Reads a struct of options from the values of its fields, and ignores other values.
 ///
 /// # Errors
-/// The first impossible value, with the option's name.
+/// A value is invalid; the fault has the option's name.
 pub fn read<T: DeserializeOwned>(values: &Values) -> Result<T, Fault> {
     T::deserialize(Table(values))
 }
 
-/// The values of a struct of options, in the order of its fields.
+/// Values of a struct of options, in the order of its fields.
 ///
 /// # Panics
-/// It is no struct, or a field does not become JSON: a slip in its definition.
+/// `options` is not a struct, or a field has no JSON form: a mistake in its definition.
 pub fn write<T: Serialize>(options: &T) -> Values {
     match serde_json::to_value(options) {
         Ok(Json::Object(values)) => values,
@@ -123,13 +123,13 @@ pub fn write<T: Serialize>(options: &T) -> Values {
     }
 }
 
-/// The names of the alternatives, `a, b or c`.
+/// Names of the alternatives: `a, b or c`.
 pub fn alternatives<T: ValueEnum>() -> String {
     let names = T::value_variants().iter().filter_map(ValueEnum::to_possible_value);
     one_of(&names.map(|value| value.get_name().to_string()).collect::<Vec<_>>())
 }
 
-/// `a`, `a or b`, `a, b or c`.
+/// Joins names: `a`, `a or b`, `a, b or c`.
 pub fn one_of<S: AsRef<str>>(names: &[S]) -> String {
     match names {
         [] => String::new(),
@@ -141,7 +141,7 @@ pub fn one_of<S: AsRef<str>>(names: &[S]) -> String {
     }
 }
 
-/// The name among `known` that `name` is most likely a slip of.
+/// Returns the name among `known` that `name` most likely misspells.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let score = |known: &'a str| (strsim::jaro_winkler(name, known), known);
     let best = known.into_iter().map(score).max_by(|a, b| a.0.total_cmp(&b.0))?;
@@ -237,7 +237,7 @@ pub struct Spelled<T> {
 }
 
 impl<T> Spelled<T> {
-    /// The spelling.
+    /// Returns the spelling.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -311,7 +311,7 @@ impl<'de> Deserializer<'de> for Table<'_> {
     }
 }
 
-/// The fields of a table, one after the other.
+/// Fields of a table, one after the other.
 struct Fields<'a> {
     rest: serde_json::map::Iter<'a>,
     value: Option<(&'a str, &'a Json)>,
@@ -332,12 +332,12 @@ impl<'de> MapAccess<'de> for Fields<'_> {
     }
 }
 
-/// One value, as a word where it must be.
+/// A value, possibly as a word.
 #[derive(Clone, Copy)]
 struct Value<'a>(&'a Json);
 
 impl Value<'_> {
-    /// The value as a single word.
+    /// Returns the value as a single word.
     fn word(self) -> Result<String, Fault> {
         match self.0 {
             Json::String(word) => Ok(word.clone()),
@@ -347,7 +347,7 @@ impl Value<'_> {
         }
     }
 
-    /// The value as `T`, which messages call `kind`.
+    /// Parses the value as `T`, which messages call `kind`.
     fn parse<T: FromStr>(self, kind: &str) -> Result<T, Fault> {
         let word = self.word()?;
         word.parse().map_err(|_| de::Error::custom(format_args!("'{word}' is not {kind}")))

@@ -11,7 +11,7 @@ use std::{
 use crate::options::OptionGroup;
 use crate::{Error, Result};
 
-/// The options of a row, which a crate without options of its own leaves empty.
+/// Options of a row, which are empty for a crate without options of its own.
 #[cfg(not(feature = "options"))]
 #[derive(Debug, Clone, Copy)]
 pub enum OptionGroup {}
@@ -19,19 +19,19 @@ pub enum OptionGroup {}
 /// One registered implementation.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<C: 'static> {
-    /// The name users type.
+    /// Name that users type.
     pub name: &'static str,
-    /// One line on what it is.
+    /// Description in one line.
     pub summary: &'static str,
-    /// Where it comes from: paper and section, or a file format's home.
+    /// Origin: paper and section, or the home of a file format.
     pub source: &'static str,
-    /// Options of its own, one group for each struct; several rows may share a group.
+    /// Option groups of the row, one for each struct; several rows may share a group.
     pub options: &'static [OptionGroup],
-    /// Makes one, or does it.
+    /// Constructor of the implementation, or its function.
     pub make: C,
 }
 
-/// The rows of an axis: those built in, and those that other crates have registered.
+/// Rows of an axis: the built-in ones, and those that other crates registered.
 ///
 /// ```
 /// use graphmill_core::table::{Entry, Table};
@@ -54,7 +54,7 @@ pub struct Table<C: 'static> {
 }
 
 impl<C> Table<C> {
-    /// A table of the built-in rows; `axis` is the word for one of them in messages.
+    /// Creates a table of the built-in rows; `axis` is the name of a row in messages.
     pub const fn new(axis: &'static str, built_in: &'static [Entry<C>]) -> Self {
         Self { axis, built_in, registered: RwLock::new(Vec::new()) }
     }
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_taken_or_cannot_be_typed_are_refused() {
+    fn duplicate_and_invalid_names_are_rejected() {
         static TABLE: Table<u8> = Table::new("number", ROWS);
         let register = |name| TABLE.register(Entry { name, summary: "", source: "", options: &[], make: 0 });
         register("three").unwrap();

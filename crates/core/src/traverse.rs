@@ -149,8 +149,8 @@ pub fn summarize_with(components: &[NodeId], counts: impl Fn(NodeId) -> bool) ->
 }
 
 /// Number of hops from every node (`V`) to the nearest of `sources` along edges from receivers to
-/// senders (as a sampler expands its seeds), [`u32::MAX`] for unreachable nodes. Breadth first, O(V
-/// + E); sources outside the graph are ignored.
+/// senders (as a sampler expands its seeds), [`u32::MAX`] for unreachable nodes. Sources outside
+/// the graph are ignored. Breadth first, O(V + E).
 ///
 /// ```
 /// use graphmill_core::{Graph, traverse::bfs_levels};

@@ -19,7 +19,7 @@ use graphmill_loader::{
     Feature,
     feature::{
         DeviceFeature, Places,
-        cached::{Placement, placed},
+        cached::{CacheLayout, Placement},
     },
     policy::{CachePolicy, MISS, fifo::Fifo},
 };
@@ -137,7 +137,7 @@ proptest! {
         let stored = Stored::new(&all[0], &data, dim).unwrap();
         let placements = [Placement::Shard, Placement::Interleave, Placement::Replicate(0.4)];
         let placement = placements[usize::from(placement)];
-        let assigned = placed(&ranking(rows, seed), slots, devices, placement);
+        let assigned = CacheLayout::new(&ranking(rows, seed), slots, devices, placement);
         let tiers = Tiered::new(&all, &stored, &assigned).unwrap();
         prop_assert_eq!(tiers.len(), devices);
         for (own, tier) in tiers.iter().enumerate() {
@@ -149,7 +149,7 @@ proptest! {
                     let slot = assigned.ids.iter().position(|u| u == v);
                     let tier = match slot {
                         None => 2,
-                        Some(slot) if devices == 1 || slot < assigned.everywhere => 0,
+                        Some(slot) if devices == 1 || slot < assigned.replicated => 0,
                         Some(slot) => usize::from(usize::from(assigned.owners[slot]) != own),
                     };
                     expected[tier] += 1;
@@ -250,7 +250,7 @@ fn caches_may_hold_all_rows() {
     let (data, wide) = table(500, 16, TableType::F32);
     let device = device(0, Order::Shuffled(4));
     let stored = Stored::new(&device, &data, 16).unwrap();
-    let assigned = placed(&ranking(500, 3), 500, 1, Placement::Interleave);
+    let assigned = CacheLayout::new(&ranking(500, 3), 500, 1, Placement::Interleave);
     let tier = Tiered::new(&[device], &stored, &assigned).unwrap().pop().unwrap();
     assert_eq!(tier.device_bytes(), 500 * 64);
     let ids: Vec<NodeId> = (0..700).map(|i| i * 37 % 500).collect();
@@ -266,7 +266,7 @@ fn missing_rows_are_errors() {
     let cache = Dynamic::new(&device, &stored, 2, Policy::Fifo).unwrap();
     let error = cache.gather(&[1, 5], &mut Matrix::default()).unwrap_err().to_string();
     assert!(error.contains("row 5") && error.contains("5 rows"), "{error}");
-    let assigned = placed(&[7], 1, 1, Placement::Interleave);
+    let assigned = CacheLayout::new(&[7], 1, 1, Placement::Interleave);
     assert!(Tiered::new(&[device], &stored, &assigned).is_err());
 }
 
@@ -293,7 +293,7 @@ fn ids_on_the_device_are_not_copied() {
     let device = device(0, Order::Shuffled(2));
     let queue = Queue::new(&device).unwrap();
     let stored = Stored::new(&device, &data, 8).unwrap();
-    let assigned = placed(&ranking(90, 3), 30, 1, Placement::Interleave);
+    let assigned = CacheLayout::new(&ranking(90, 3), 30, 1, Placement::Interleave);
     let tier = Tiered::new(std::slice::from_ref(&device), &stored, &assigned).unwrap().pop().unwrap();
     let cache = Dynamic::new(&device, &stored, 20, Policy::Fifo).unwrap();
     for first in 0..3 {

@@ -9,7 +9,9 @@ use std::{
 use graphmill_core::{Error, Matrix, NodeId, Result};
 use graphmill_loader::{
     Feature, Traffic,
-    feature::{Beside, Capabilities, OverlappedFeature, Places, TierTraffic, nothing, read_overlapped},
+    feature::{
+        Capabilities, OverlappedFeature, OverlappedWork, Places, TierTraffic, no_work, read_overlapped,
+    },
 };
 
 use crate::{
@@ -61,7 +63,7 @@ impl Feature for Remote {
     }
 
     fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
-        self.read_overlapped(ids, places, out, &mut nothing)
+        self.read_overlapped(ids, places, out, &mut no_work)
     }
 
     fn row_bytes(&self) -> u64 {
@@ -79,10 +81,10 @@ impl OverlappedFeature for Remote {
         ids: &[NodeId],
         places: Places,
         out: &mut [f32],
-        beside: &mut Beside,
+        work: &mut OverlappedWork,
     ) -> Result<Traffic> {
         let mut began = Instant::now();
-        let mut beside = Some(beside);
+        let mut work = Some(work);
         let mut traffic = Traffic::default();
         let shares = self.book.by_owner(ids);
         let most = rows_of_an_answer(self.dim);
@@ -103,9 +105,9 @@ impl OverlappedFeature for Remote {
                 let asking = self.post.ask(to, self.service, |words| words.extend_from_slice(ids));
                 asked.push_back((to, &share.at[range], asking));
             }
-            if let Some(beside) = beside.take() {
+            if let Some(work) = work.take() {
                 let clock = Instant::now();
-                traffic += beside(out)?;
+                traffic += work(out)?;
                 began += clock.elapsed();
             }
             let Some((from, at, asking)) = asked.pop_front() else { break };
@@ -373,10 +375,10 @@ mod tests {
             ids: &[NodeId],
             places: Places,
             out: &mut [f32],
-            beside: &mut Beside,
+            work: &mut OverlappedWork,
         ) -> Result<Traffic> {
             self.travel.store(true, Relaxed);
-            let mut traffic = beside(out)?;
+            let mut traffic = work(out)?;
             self.travel.store(false, Relaxed);
             traffic += self.read_to(ids, places, out)?;
             Ok(traffic)

@@ -212,7 +212,7 @@ pub fn batch_size(config: &TrainConfig, data: &Dataset) -> usize {
 ///
 /// # Errors
 /// An unknown name or an impossible option.
-pub fn order<'d>(config: &TrainConfig, data: &'d Dataset) -> Result<Box<dyn order::Order + 'd>> {
+pub fn order<'d>(config: &TrainConfig, data: &'d Dataset) -> Result<Box<dyn order::SeedOrder + 'd>> {
     let make = usage(order::TABLE.find(&config.order))?.make.make;
     let options = order::OrderOptions {
         seed: config.seed,

@@ -74,7 +74,7 @@ pub mod prelude {
     };
     pub use graphmill_loader::{
         Extracted, Feature, HopSampler, MiniBatch, MinibatchSampler, Sampled, Seeds, Workspace,
-        order::Order as SeedOrder,
+        order::SeedOrder,
     };
     pub use graphmill_nn::{Backend, Layer, Matrix, Model, ModelConfig, Pass};
 }

@@ -1,10 +1,10 @@
-//! How fast rows come from a file, beside what the disk itself gives: large reads in order, and
+//! Speed of reading rows from a file, compared with the disk itself: large sequential reads, and
 //! random blocks of 4 KiB.
 //!
 //! `cargo bench -p graphmill-loader --bench disk [-- DIRECTORY [GIB]]`. The file is written to the
-//! directory (a temporary one unless named; a real disk, not memory) and removed. Requests are of
-//! 50,000 random rows; the best of seven, options taking turns. Through the page cache (`off`) each
-//! request begins with none of the file in it.
+//! directory (by default a temporary one; it should be on a disk, not in memory) and removed.
+//! Requests are of 50,000 random rows; each time is the best of seven, and options take turns.
+//! Through the page cache (`off`), each request begins with an empty cache.
 
 #[cfg(target_os = "linux")]
 fn main() {
@@ -34,18 +34,18 @@ mod linux {
     use io_uring::{IoUring, opcode, types::Fd};
     use rustix::fs::{Advice, OFlags, fadvise};
 
-    /// Rows of a request.
+    /// Number of rows of a request.
     const BATCH: u64 = 50_000;
-    /// Requests of each kind, of which the fastest counts.
+    /// Number of requests of each kind, of which the fastest counts.
     const ROUNDS: u64 = 7;
-    /// Before the first row, as NumPy's header.
+    /// Bytes before the first row, as NumPy's header.
     const OFFSET: u64 = 128;
 
     pub(super) fn main() {
         let mut words = std::env::args().skip(1).filter(|word| !word.starts_with("--"));
-        let room = words.next().map_or_else(tempfile::tempdir, tempfile::tempdir_in).expect("a directory");
+        let dir = words.next().map_or_else(tempfile::tempdir, tempfile::tempdir_in).expect("a directory");
         let gib: u64 = words.next().map_or(2, |word| word.parse().expect("GiB"));
-        let path = room.path().join("rows");
+        let path = dir.path().join("rows");
         let size = write(&path, gib << 30);
         let (large, _) = limit(&path, size, 1 << 20, 16, 1 << 10);
         println!("{gib} GiB; in order by 1 MiB: {large:.0} MB/s");
@@ -80,13 +80,13 @@ mod linux {
         }
     }
 
-    /// A file of that size without holes, on the disk.
+    /// Writes a file of `size` bytes, without holes, to the disk.
     fn write(path: &Path, size: u64) -> u64 {
         let mut file = File::create(path).expect("a file");
         let mut words = vec![0u64; 1 << 17];
         for chunk in 0..size >> 20 {
             words.iter_mut().zip(chunk << 17..).for_each(|(word, i)| *word = keyed::mix(i));
-            file.write_all(bytemuck::cast_slice(&words)).expect("room on the disk");
+            file.write_all(bytemuck::cast_slice(&words)).expect("free space on the disk");
         }
         file.sync_all().expect("a disk");
         size
@@ -101,8 +101,8 @@ mod linux {
         (0..3).map(time).fold(f64::INFINITY, f64::min)
     }
 
-    /// MB and reads a second of `count` reads of `block` bytes past the page cache, all slots kept
-    /// full: in order where blocks are large, anywhere where they are small.
+    /// MB and reads per second of `count` reads of `block` bytes past the page cache, with all
+    /// slots busy: sequential for large blocks, random for small ones.
     fn limit(path: &Path, size: u64, block: u64, depth: usize, count: u64) -> (f64, f64) {
         let file = File::options()
             .read(true)
@@ -123,9 +123,10 @@ mod linux {
                     let at = if block > 4096 { begun % blocks } else { keyed::key(&[round, begun]) % blocks };
                     let to = memory[start + slot * block as usize..][..block as usize].as_mut_ptr();
                     let read = opcode::Read::new(Fd(file.as_raw_fd()), to, block as u32).offset(at * block);
-                    // SAFETY: the slot's memory is looked at by nobody and lives until all reads
-                    // are done, below.
-                    unsafe { ring.submission().push(&read.build().user_data(slot as u64)) }.expect("room");
+                    // SAFETY: no code accesses the slot's memory until its read is done, and the
+                    // memory lives until all reads are done, below.
+                    unsafe { ring.submission().push(&read.build().user_data(slot as u64)) }
+                        .expect("the ring has an entry per slot");
                     begun += 1;
                 }
                 ring.submit_and_wait(1).expect("reads");
@@ -139,13 +140,14 @@ mod linux {
         (count as f64 * block as f64 / best / 1e6, count as f64 / best)
     }
 
+    /// Drops the file from the page cache.
     fn forget(path: &Path) {
         let file = File::open(path).expect("the file");
         fadvise(&file, 0, None, Advice::DontNeed).expect("advice");
     }
 
-    /// A line for each of the options, which take turns: a disk that others use is not equally fast
-    /// at all times.
+    /// Prints a line for each of the options, which take turns because the speed of a shared disk
+    /// varies.
     fn measure(path: &Path, size: u64, row: u64, options: &[DiskOptions]) {
         let (dim, rows) = (row as usize / 4, (size - OFFSET) / row);
         let open = |options| Disk::open(path, OFFSET, dim, TableType::F32, rows as usize, options);
@@ -178,7 +180,7 @@ mod linux {
         }
     }
 
-    /// All rows of 512 bytes.
+    /// Prints the speed of reading all rows of 512 bytes in order.
     fn in_order(path: &Path, size: u64, options: &DiskOptions) {
         let rows = ((size - OFFSET) / 512) as usize;
         let disk = Disk::open(path, OFFSET, 128, TableType::F32, rows, options).expect("a table");

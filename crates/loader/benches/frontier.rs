@@ -1,10 +1,10 @@
-//! How fast subgraphs are sampled: the Dashboard and the tree of sums against the straightforward
-//! frontier, vectors against one number at a time, every sampler on one thread and on all, the time
-//! of a subgraph against the size of the graph, and the edges among its nodes.
+//! Speed of subgraph sampling: the Dashboard and the tree of sums against the plain frontier,
+//! vectors against one number at a time, every sampler on one thread and on all, the time per
+//! subgraph against the size of the graph, and the search for the edges among its nodes.
 //!
 //! `cargo bench -p graphmill-loader --bench frontier [-- NAME]` (`dashboard`, `samplers`,
-//! `flatness`, `edges`). Times are the best of many, in microseconds a subgraph; frontiers are of m
-//! = 1000 nodes and subgraphs of n = 8000 (`edges`: milliseconds, and sizes as told).
+//! `flatness`, `edges`). Times are the best of many, in microseconds per subgraph; frontiers have m
+//! = 1000 nodes and subgraphs n = 8000 (`edges`: milliseconds, and printed sizes).
 
 use std::{hint::black_box, time::Instant};
 
@@ -31,11 +31,11 @@ use reference::Choice;
 
 const FRONTIER: usize = 1000;
 const BUDGET: usize = 8000;
-/// Initiators: edges anywhere, and the Graph500's.
+/// Initiators: uniform edges, and those of Graph500.
 const UNIFORM: [[f64; 2]; 2] = [[0.25, 0.25], [0.25, 0.25]];
 const RMAT: [[f64; 2]; 2] = [[0.57, 0.19], [0.19, 0.05]];
 
-/// A graph of `2^scale` nodes, and the nodes that have neighbours.
+/// A graph of `2^scale` nodes, and its nodes with neighbours.
 fn graph(scale: u32, degree: f64, initiator: [[f64; 2]; 2]) -> (Graph, Vec<NodeId>) {
     let options =
         GenerateOptions { scale, initiator, degree: Some(degree), dim: 0, ..GenerateOptions::default() };
@@ -44,7 +44,7 @@ fn graph(scale: u32, degree: f64, initiator: [[f64; 2]; 2]) -> (Graph, Vec<NodeI
     (graph, roots)
 }
 
-/// Microseconds a subgraph: the least of `groups` groups of `size` subgraphs, after one to warm up.
+/// Microseconds per subgraph: the best of `groups` groups of `size` subgraphs, after one warm-up.
 fn best(groups: u64, size: u64, mut draw: impl FnMut(u64)) -> f64 {
     draw(0);
     let mut least = f64::INFINITY;
@@ -65,10 +65,11 @@ fn time(sampler: &dyn SubgraphSampler, graph: &Graph) -> f64 {
     })
 }
 
-/// The dashboard and our tree of sums, with each set of instructions.
+/// Times the dashboard and our tree of sums at each level.
 fn dashboard() {
     println!(
-        "\nfrontier, us a subgraph: interval partition in f64 (the paper's text), running sums in u64; then the paper's Dashboard and our tree of sums"
+        "\nfrontier, us per subgraph: interval partition in f64 (the paper's text), running sums in u64; \
+         then the paper's Dashboard and our tree of sums"
     );
     for (name, scale, degree, initiator) in [
         ("uniform", 16, 25.0, UNIFORM),
@@ -125,11 +126,11 @@ fn options(parts: usize) -> OwnOptions {
     OwnOptions::default().with(frontier_options()).with(ClusterOptions { parts, ..ClusterOptions::default() })
 }
 
-/// Subgraphs a second, on one thread and on all: a subgraph a thread.
+/// Prints subgraphs per second on one thread and on all, with one subgraph per thread.
 fn samplers() {
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     let (graph, roots) = graph(20, 30.0, RMAT);
-    println!("\nsubgraphs a second of an R-MAT graph of 2^20 nodes, on 1 thread and on {threads}");
+    println!("\nsubgraphs per second of an R-MAT graph of 2^20 nodes, on 1 thread and on {threads}");
     let own = options(656);
     let with = SubgraphContext { budget: BUDGET, own: &own };
     for (name, make) in of_subgraphs() {
@@ -140,13 +141,13 @@ fn samplers() {
         let mut alone = 0.0;
         for n in [1, threads] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(n).build().expect("threads");
-            let mut rooms: Vec<(SubgraphScratch, Vec<NodeId>)> = vec![Default::default(); n];
+            let mut workers: Vec<(SubgraphScratch, Vec<NodeId>)> = vec![Default::default(); n];
             const EACH: u64 = 20;
             let mut least = f64::INFINITY;
             for group in 0..12 {
                 let clock = Instant::now();
                 pool.install(|| {
-                    rooms.par_iter_mut().enumerate().for_each(|(i, (scratch, nodes))| {
+                    workers.par_iter_mut().enumerate().for_each(|(i, (scratch, nodes))| {
                         for batch in 0..EACH {
                             let key = BatchKey { seed: group, epoch: i as u64, batch };
                             sampler.sample(&graph, key, scratch, nodes).expect("a subgraph");
@@ -165,14 +166,14 @@ fn samplers() {
     }
 }
 
-/// A subgraph of equal size from larger and larger graphs.
+/// Prints the time of a subgraph of fixed size for graphs of growing size.
 fn flatness() {
-    println!("\nus a subgraph by nodes of an R-MAT graph of degree 16");
+    println!("\nus per subgraph by nodes of an R-MAT graph of degree 16");
     let mut rows: Vec<String> = of_subgraphs().map(|(name, _)| format!("{name:<14}")).collect();
     for scale in [16, 18, 20] {
         let (graph, roots) = graph(scale, 16.0, RMAT);
         for ((_, make), row) in of_subgraphs().zip(&mut rows) {
-            // parts of as many nodes whatever the graph
+            // parts of equal size in every graph
             let own = options(roots.len() / 1600);
             let sampler = make(&graph, &roots, &SubgraphContext { budget: BUDGET, own: &own })
                 .expect("options that fit");
@@ -182,9 +183,10 @@ fn flatness() {
     rows.iter().for_each(|row| println!("{row}"));
 }
 
-/// The edges among a subgraph's nodes, found one neighbour after the other, and as they are found.
+/// Times the search for the edges among a subgraph's nodes: neighbour by neighbour, and by
+/// `Induce`.
 fn edges() {
-    println!("\nthe edges among a subgraph's nodes, one thread: ms one by one, and as they are");
+    println!("\nedges among a subgraph's nodes, one thread: ms neighbour by neighbour, and by Induce");
     const MILD: [[f64; 2]; 2] = [[0.45, 0.22], [0.22, 0.11]];
     for (name, scale, degree, initiator, budget) in [
         ("R-MAT", 20, 16.0, RMAT, 8000),
@@ -207,11 +209,12 @@ fn edges() {
                 sampler.sample(&graph, key, &mut scratch, &mut nodes).expect("a subgraph");
                 nodes
             });
-            let of = |i: u64| &drawn[i as usize % drawn.len()];
+            let nodes_of = |i: u64| &drawn[i as usize % drawn.len()];
             let (mut plain, mut induce, mut block) =
                 (Plain::new(&graph), Induce::default(), Block::default());
-            let simple = best(10, 8, |i| plain.block(&graph, of(i)));
-            let ours = best(10, 8, |i| induce.block(&graph, of(i), &mut block, |_| {}).expect("a block"));
+            let simple = best(10, 8, |i| plain.block(&graph, nodes_of(i)));
+            let ours =
+                best(10, 8, |i| induce.block(&graph, nodes_of(i), &mut block, |_| {}).expect("a block"));
             assert_eq!((&plain.indptr, &plain.indices), (&block.indptr, &block.indices));
             let reads: usize =
                 drawn.iter().flatten().map(|&v| graph.in_degree(v)).sum::<usize>() / drawn.len();
@@ -228,7 +231,7 @@ fn edges() {
     }
 }
 
-/// The straightforward search: a number for every node of the graph, looked up for every neighbour.
+/// The plain search: a local id for every node of the graph, looked up for every neighbour.
 struct Plain {
     local: Vec<u32>,
     indptr: Vec<u32>,

@@ -1,10 +1,10 @@
-//! What a policy costs a row: `cargo bench -p graphmill-loader --bench policy [-- NAME]`.
+//! Cost of a cache policy per row: `cargo bench -p graphmill-loader --bench policy [-- NAME]`.
 //!
-//! A million ids, slots for a tenth, batches of 50,000: distinct ids by a Zipf distribution of
-//! exponent 1, and a scan that comes back after all ids (nothing hits, everything is admitted).
-//! Every batch is looked up, and what missed is admitted, as a cache would. Nanoseconds are of the
-//! best of several passes over the trace, each with a fresh policy that is filled by a pass before;
-//! an admission is one id that missed.
+//! A million ids, slots for a tenth, and batches of 50,000: distinct ids by a Zipf distribution of
+//! exponent 1, and a cyclic scan of all ids (no hits, and all ids are admitted). Every batch is
+//! looked up, and its misses are admitted, as in a cache. Nanoseconds are the best of several
+//! passes over the trace, each with a new policy that an earlier pass has filled; an admission is
+//! one miss.
 
 use std::{hint::black_box, time::Instant};
 
@@ -16,8 +16,8 @@ const BATCH: usize = 50_000;
 const BATCHES: usize = 40;
 const PASSES: usize = 5;
 
-/// Batches of distinct ids, rank `r` with a probability of about `1 / r`; ranks are spread over the
-/// ids.
+/// Batches of distinct ids, with rank `r` of a probability of about `1 / r` and ranks in random
+/// order over the ids.
 fn zipf() -> Vec<Vec<NodeId>> {
     let mut stream = Stream::new(1);
     let mut id_of_rank: Vec<NodeId> = (0..IDS as NodeId).collect();
@@ -47,7 +47,7 @@ fn main() {
     // cargo passes `--bench`
     let filter = std::env::args().skip(1).find(|a| !a.starts_with('-')).unwrap_or_default();
     for (name, trace) in [("zipf", zipf()), ("scan", scan())] {
-        println!("{name}: ns a row looked up, ns a row admitted, hit rate");
+        println!("{name}: ns per row looked up, ns per row admitted, hit rate");
         for entry in TABLE.iter().filter(|entry| entry.name.contains(&filter)) {
             let (mut least, mut rate) = ([f64::INFINITY; 2], 0.0);
             for _ in 0..PASSES {

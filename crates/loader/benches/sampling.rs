@@ -1,8 +1,9 @@
-//! How fast minibatches are sampled, on an R-MAT graph of 2^20 nodes and 16 million edges.
+//! Speed of minibatch sampling, on an R-MAT graph of 2^20 nodes and 16 million edges.
 //!
 //! `cargo bench -p graphmill-loader --bench sampling [-- NAME]` prints rates as the best of a few
-//! runs: on one thread and on all, one batch a thread; a single large batch spread over the
-//! threads; and the two tables against each other. Every run takes some ten milliseconds or more.
+//! runs: on one thread and on all, with one batch per thread; a single large batch over all
+//! threads; and the two relabelling tables against each other. Every run takes at least about ten
+//! milliseconds.
 
 use std::{collections::HashMap, hint::black_box, time::Instant};
 
@@ -38,8 +39,8 @@ fn rmat(scale: u32) -> Graph {
     generate("kronecker", &options).expect("a graph").graph.to_huge_pages().expect("memory")
 }
 
-/// The plain loop that the samplers are measured against: Floyd's algorithm, a hash map, one
-/// neighbour at a time. Returns the number of edges.
+/// Reference loop for comparison: Floyd's algorithm, a hash map, and one neighbour at a time.
+/// Returns the number of edges.
 fn plain(graph: &Graph, fanout: &[i64], seeds: &[NodeId]) -> usize {
     let mut nodes = seeds.to_vec();
     let mut local: HashMap<NodeId, u32> = seeds.iter().copied().zip(0..).collect();
@@ -70,7 +71,7 @@ fn plain(graph: &Graph, fanout: &[i64], seeds: &[NodeId]) -> usize {
     edges
 }
 
-/// One batch for each of `slots`, again and again over `order`; returns edges.
+/// Draws one batch for each of `slots`, repeatedly over `order`, and returns the number of edges.
 fn batches(
     graph: &Graph,
     sampler: &dyn MinibatchSampler,
@@ -105,14 +106,14 @@ fn batches(
     edges
 }
 
-/// Batch 0 around these seeds.
+/// Draws batch 0 around `seeds`.
 fn draw(sampler: &dyn MinibatchSampler, graph: &Graph, form: BlockLayout, seeds: &[NodeId]) -> Sampled {
     let request = BatchRequest::new(graph, BatchKey { seed: 1, epoch: 0, batch: 0 }).with_layout(form);
     let drawn = sampler.sample(&request, &mut Workspace::new(graph.num_nodes()), Seeds::new(0, seeds));
     drawn.expect("a batch that fits")
 }
 
-/// The least seconds of some runs after a first one, and what the last run returned.
+/// Seconds of the fastest of several runs after a warm-up, and the result of the last run.
 fn best<T: Send>(pool: &ThreadPool, mut run: impl FnMut(u64) -> T + Send) -> (f64, T) {
     pool.install(|| {
         let mut result = run(0);
@@ -126,8 +127,8 @@ fn best<T: Send>(pool: &ThreadPool, mut run: impl FnMut(u64) -> T + Send) -> (f6
     })
 }
 
-/// Every random sampler that goes from seeds, with its variants, by name.
-/// `plain` is the graph without its weights.
+/// Every random sampler that goes from seeds, with its variants, by name. `plain` is the graph
+/// without its weights.
 fn by_hops(
     graph: &Graph,
     plain: &Graph,
@@ -175,7 +176,7 @@ fn main() {
     let pool = |n| rayon::ThreadPoolBuilder::new().num_threads(n).build().expect("threads");
     let pools = [pool(1), pool(threads)];
     let graph = rmat(20);
-    // W1's training nodes: a random part of those that hear from anyone
+    // W1's training nodes: a random part of the nodes with in-neighbours
     let mut order: Vec<NodeId> =
         (0..graph.num_nodes() as NodeId).filter(|&v| graph.in_degree(v) > 0).collect();
     Stream::new(1).shuffle(&mut order);
@@ -208,7 +209,7 @@ fn main() {
         }
     }
 
-    // `samplers labor`: those of that name alone
+    // `samplers labor` measures the samplers of that name alone
     if wanted("samplers") || filter.starts_with("samplers ") {
         // weights of 1 to 10, as GNNLab's
         let weights: Vec<f32> =
@@ -227,7 +228,7 @@ fn main() {
                 let (seeds, edges) = (16.384 / seconds, edges as f64 / seconds / 1e6);
                 print!("{seeds:8.0} k seeds/s {edges:6.1} M edges/s");
             }
-            // and how much a batch has to read
+            // the size of a batch's input
             let batch = draw(&*sampler, &weighted, BlockLayout::default(), &order[..1024]);
             println!(" {:8} nodes {:8} edges a batch", batch.input_nodes.len(), batch.num_edges());
         }

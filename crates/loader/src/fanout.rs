@@ -1,29 +1,29 @@
-//! Neighbours per node and hop.
+//! Number of neighbours drawn per node and hop.
 
 use std::{fmt, ops::Deref, str::FromStr};
 
 use graphmill_core::by_word;
 use serde::Serialize;
 
-/// Neighbours per node per hop, from the seeds outward; [`Fanout::ALL`] takes all. Written `15,10`
-/// or `15,-1`.
+/// Number of neighbours drawn per node at each hop, from the seeds outward; [`Fanout::ALL`] takes
+/// all. Written `15,10` or `15,-1`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Fanout(pub Vec<i64>);
 
 impl Fanout {
-    /// All neighbours of a hop's nodes.
+    /// Takes all neighbours of a hop's nodes.
     pub const ALL: i64 = -1;
-    /// The most hops.
+    /// Maximum number of hops.
     pub const MAX_HOPS: usize = 64;
-    /// The most neighbours of a node and hop that are given as a number.
+    /// Maximum number of neighbours per node and hop, unless all are taken.
     const MAX_NEIGHBORS: i64 = 1_000_000;
 
-    /// Whether a hop can be given as `k`.
+    /// Returns true if `k` is valid for a hop.
     fn is_count(k: i64) -> bool {
         k == Self::ALL || (1..=Self::MAX_NEIGHBORS).contains(&k)
     }
 
-    /// The bound of each hop: [`usize::MAX`] where all are taken.
+    /// Maximum number of neighbours at each hop; [`usize::MAX`] takes all.
     ///
     /// # Errors
     /// The number of hops, or of neighbours of a hop, is out of range.
@@ -32,7 +32,7 @@ impl Fanout {
             return Err(format!("a fanout has 1 to {} hops, not {}", Self::MAX_HOPS, self.len()));
         }
         if let Some(k) = self.iter().find(|&&k| !Self::is_count(k)) {
-            return Err(format!("fanout {k}: give a number of neighbours from 1 to 1000000, or -1 for all"));
+            return Err(format!("fanout {k}: use a number of neighbours from 1 to 1000000, or -1 for all"));
         }
         Ok(self.iter().map(|&k| usize::try_from(k).unwrap_or(usize::MAX)).collect())
     }
@@ -88,7 +88,9 @@ impl FromStr for Fanout {
     fn from_str(word: &str) -> Result<Self, String> {
         let hop = |k: &str| match k.trim().parse::<i64>() {
             Ok(k) if Self::is_count(k) => Ok(k),
-            _ => Err(format!("'{k}' is not a fanout: a number from 1 to 1000000, or -1 for all neighbours")),
+            _ => Err(format!(
+                "'{k}' is not a fanout; use a number from 1 to 1000000, or -1 for all neighbours"
+            )),
         };
         word.split(',').map(hop).collect::<Result<_, _>>().map(Self)
     }
@@ -108,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn fanouts_round_trip_and_invalid_ones_are_rejected() {
         let fanout: Fanout = "15, -1".parse().unwrap();
         assert_eq!((fanout.to_string(), fanout.bounds()), ("15,-1".into(), Ok(vec![15, usize::MAX])));
         for wrong in ["", "5,,5", "0", "-2", "5,x", "1000001"] {

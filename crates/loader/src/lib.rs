@@ -1,16 +1,17 @@
 //! Minibatches: seeds in an order, sampled blocks, extracted feature rows.
 //!
-//! The pipeline in one sentence: an order picks the seeds, a sampler draws blocks around them, and
-//! a feature table gives a row for each input node. A batch is a value of another type at each
-//! stage ([`Seeds`], [`Sampled`], [`Extracted`]), so no stage can be skipped; recycled, it gives
-//! its memory to the next.
+//! An order chooses the seeds (the nodes whose labels a batch predicts), a sampler draws blocks
+//! (the neighbours and edges around the seeds, one block per layer of the model), and a feature
+//! table returns a row for each input node. A batch has another type at each stage ([`Seeds`],
+//! [`Sampled`], [`Extracted`]), so no stage can be skipped. Recycling a batch passes its buffers to
+//! the next one.
 //!
 //! ```
 //! use graphmill_core::{EdgeOptions, Features, build};
 //! use graphmill_loader::{
 //!     BatchKey, MinibatchSampler, Seeds, Workspace,
 //!     feature::Host,
-//!     order::{Order, random::Random},
+//!     order::{SeedOrder, random::Random},
 //!     sampler::{BatchRequest, HopStack, neighbor::Neighbor},
 //! };
 //!
@@ -32,23 +33,23 @@
 //!     assert_eq!(sampled.blocks.len(), 2);
 //!     let batch = sampled.extract(&features)?;
 //!     assert_eq!(batch.features.num_rows(), batch.sampled.input_nodes.len());
-//!     // a model trains on the batch, and then the next one takes over its memory
+//!     // train a model on the batch, and then reuse its buffers
 //!     memory = batch.recycle();
 //! }
 //! # Ok::<(), graphmill_core::Error>(())
 //! ```
 //!
 //! - [`minibatch`]: a batch and its states.
-//! - [`order`]: which seeds come when.
-//! - [`sampler`]: seeds to blocks.
-//! - [`subgraph`]: sets of nodes whose induced subgraphs are minibatches.
-//! - [`hotness`]: how often each row will be asked for.
-//! - [`policy`]: which ids a cache holds.
-//! - [`feature`]: node ids to feature rows, tier by tier, with counters.
+//! - [`order`]: orders of the seeds in an epoch.
+//! - [`sampler`]: samplers, from seeds to blocks.
+//! - [`subgraph`]: samplers of node sets whose induced subgraphs are minibatches (GraphSAINT).
+//! - [`hotness`]: predictions of how often each feature row is read.
+//! - [`policy`]: cache policies, which choose the ids that a cache holds.
+//! - [`feature`]: feature tiers (host memory, files, caches), from node ids to feature rows.
 //!
-//! Useful alone, under any training framework. There are no gradients here, and no threads beyond
-//! data parallelism inside one call: who runs what ahead of time is the engine's business. Every
-//! random draw is a function of (seed, epoch, batch, hop, node), see [`graphmill_core::keyed`].
+//! The crate works with any training framework: it has no gradients, and no threads beyond data
+//! parallelism within one call. Every random draw is a function of (seed, epoch, batch, hop, node),
+//! see [`graphmill_core::keyed`].
 
 mod batch_key;
 pub mod compact;

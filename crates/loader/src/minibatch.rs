@@ -1,5 +1,5 @@
-//! The states of a minibatch. Each stage consumes one and gives the next, so that no stage can be
-//! skipped.
+//! The states of a minibatch. Each stage consumes one state and returns the next, so no stage can
+//! be skipped.
 //!
 //! ```text
 //!            MinibatchSampler::sample            Sampled::extract
@@ -18,9 +18,9 @@
 //! }
 //! ```
 //!
-//! A batch owns its buffers, and recycling one gives the memory to the next: after the largest
-//! batch, none allocates. A [`MiniBatch`] is a batch in any of these states, for places that hold
-//! one between epochs.
+//! A batch owns its buffers, and a recycled batch passes them to the next one: after the largest
+//! batch, none allocates. A [`MiniBatch`] is a batch in any of these states, for callers that store
+//! batches between epochs.
 
 use std::sync::Arc;
 
@@ -31,9 +31,9 @@ use crate::{
     feature::{MarkedFeature, Marks, TierTraffic},
 };
 
-/// Buffers of a batch that are empty in its state, or of one that is done.
+/// Buffers that are unused in a batch's present state.
 #[derive(Debug, Default)]
-struct Memory {
+struct SpareBuffers {
     blocks: Vec<Block>,
     input_nodes: Vec<NodeId>,
     loss_weight: Vec<f32>,
@@ -41,28 +41,27 @@ struct Memory {
     features: Matrix,
 }
 
-/// The nodes whose labels a minibatch predicts, with nothing drawn yet.
+/// Nodes whose labels a minibatch predicts, before sampling.
 ///
-/// The default has no nodes and no memory.
+/// The default has no nodes and no buffers.
 #[derive(Debug, Default)]
 pub struct Seeds {
     /// Number of the batch within its epoch.
     pub number: u64,
-    /// The nodes, distinct. A sampler of subgraphs ignores them and sets its own.
+    /// Distinct nodes. A subgraph sampler ignores them and sets its own.
     pub nodes: Vec<NodeId>,
-    /// Number of seeds over all ranks, if a batch is shared among ranks and `nodes` are this rank's
-    /// share.
+    /// Number of seeds over all ranks, if `nodes` are this rank's share of a batch.
     pub global_size: Option<usize>,
-    memory: Memory,
+    memory: SpareBuffers,
 }
 
 impl Seeds {
-    /// Seeds of batch `number`, all on this rank, without memory of an earlier batch.
+    /// Creates the seeds of batch `number`, all on this rank, with empty buffers.
     pub fn new(number: u64, nodes: impl Into<Vec<NodeId>>) -> Self {
         Self { number, nodes: nodes.into(), ..Self::default() }
     }
 
-    /// Seeds of batch `number`, all on this rank, in the memory of these.
+    /// Replaces the seeds by those of batch `number`, all on this rank, and keeps the buffers.
     #[must_use]
     pub fn refill(mut self, number: u64, nodes: impl IntoIterator<Item = NodeId>) -> Self {
         self.number = number;
@@ -72,8 +71,8 @@ impl Seeds {
         self
     }
 
-    /// The next state for a sampler to fill: `layers` blocks whose contents are undefined, no input
-    /// nodes and equal weights of the losses.
+    /// Returns the next state for a sampler to fill: `layers` blocks with undefined contents, no
+    /// input nodes and equal loss weights.
     pub fn into_sampled(mut self, layers: usize) -> Sampled {
         let mut blocks = std::mem::take(&mut self.memory.blocks);
         blocks.resize_with(layers, Block::default);
@@ -84,8 +83,8 @@ impl Seeds {
         Sampled { seeds: self, blocks, input_nodes, device_input: None, loss_weight, cache_marks: None }
     }
 
-    /// The state between [`Seeds`] and [`Sampled`] for a sampler to fill: the upper ones of
-    /// `layers` blocks, whose contents are undefined, and no destinations of the bottom block.
+    /// Returns the state between [`Seeds`] and [`Sampled`] for a sampler to fill: the upper ones of
+    /// `layers` blocks, with undefined contents, and no destinations of the bottom block.
     pub fn into_upper(mut self, layers: usize) -> Upper {
         let mut blocks = std::mem::take(&mut self.memory.blocks);
         blocks.resize_with(layers, Block::default);
@@ -95,30 +94,30 @@ impl Seeds {
         Upper { seeds: self, blocks, destinations, bottom }
     }
 
-    /// Replaces the memory for the feature rows to come.
+    /// Replaces the buffer of the feature rows.
     pub fn set_row_memory(&mut self, rows: Matrix) {
         self.memory.features = rows;
     }
 }
 
-/// A minibatch whose bottom block is still to be drawn
+/// A minibatch whose bottom block is not drawn yet
 /// ([`SplitSampler`](crate::sampler::SplitSampler)).
 #[derive(Debug)]
 pub struct Upper {
-    /// The seeds.
+    /// Seeds of the batch.
     pub seeds: Seeds,
-    /// The blocks above the bottom one, the farthest from the seeds first.
+    /// Blocks above the bottom one, the farthest from the seeds first.
     pub blocks: Vec<Block>,
     /// Destinations of the bottom block: the sources of `blocks[0]`, in their order, unless the
     /// caller removed some.
     pub destinations: Vec<NodeId>,
-    /// Memory of the bottom block.
+    /// Buffer of the bottom block.
     bottom: Block,
 }
 
 impl Upper {
-    /// The next state for a sampler to fill: all blocks, the bottom one undefined, and its
-    /// destinations as the input nodes so far.
+    /// Returns the next state for a sampler to fill: all blocks, with the bottom one undefined, and
+    /// its destinations as the input nodes so far.
     pub fn into_sampled(self) -> Sampled {
         let Self { mut seeds, mut blocks, destinations, bottom } = self;
         blocks.insert(0, bottom);
@@ -127,7 +126,7 @@ impl Upper {
         Sampled { input_nodes: destinations, ..seeds.into_sampled(layers) }
     }
 
-    /// The memory, for the next batch.
+    /// Returns the buffers for the next batch.
     pub fn recycle(self) -> Seeds {
         self.into_sampled().recycle()
     }
@@ -136,24 +135,24 @@ impl Upper {
 /// A minibatch whose message-flow blocks are drawn.
 #[derive(Debug)]
 pub struct Sampled {
-    /// The seeds.
+    /// Seeds of the batch.
     pub seeds: Seeds,
     /// One block per layer, the farthest from the seeds first (`blocks[0]` is the bottom one).
     pub blocks: Vec<Block>,
     /// Nodes whose feature rows are read: the sources of the bottom block, seeds first, in
-    /// first-seen order. If that block is global nothing is gathered, and these are its
+    /// first-seen order. If that block is global, nothing is gathered, and these are its
     /// destinations.
     pub input_nodes: Vec<NodeId>,
-    /// The input nodes in the memory of the device that drew them, u32 each.
+    /// Input nodes in the memory of the device that drew them, one u32 each.
     pub device_input: Option<Arc<dyn DeviceMemory>>,
-    /// Weight of each seed in the loss; empty if all weigh the same.
+    /// Weight of each seed in the loss; empty if all weights are equal.
     pub loss_weight: Vec<f32>,
     /// Cache slots of the input nodes, if already looked up ([`Sampled::mark`]).
     pub cache_marks: Option<Marks>,
 }
 
 impl Sampled {
-    /// Number of seeds whose loss counts.
+    /// Number of seeds with a positive loss weight.
     pub fn num_seeds(&self) -> usize {
         match &self.loss_weight[..] {
             [] => self.seeds.nodes.len(),
@@ -166,16 +165,15 @@ impl Sampled {
         self.blocks.iter().map(Block::num_edges).sum()
     }
 
-    /// Bytes that the batch takes on its way to a trainer: seeds, input nodes, marks, weights and
-    /// blocks.
+    /// Size in bytes of the batch when it is sent to a trainer: seeds, input nodes, marks, weights
+    /// and blocks.
     pub fn bytes(&self) -> u64 {
         let of_block = |block: &Block| {
             let Block { indptr, indices, dst_ids, edge_weight, self_weight, transposed, .. } = block;
             let ids = dst_ids.as_ref().map_or(0, Vec::len);
             let back = transposed.indptr.len() + transposed.dst.len() + transposed.edge.len();
             let host = indptr.len() + indices.len() + ids + edge_weight.len() + self_weight.len() + back;
-            // what a device drew is there alone: positions, sources, and what the backward pass
-            // reads
+            // Blocks drawn on a device exist only there: positions, sources, and the transpose.
             let drawn = block.drawn_on_device().map_or(0, |drawn| {
                 let back =
                     if drawn.is_transposed() { block.num_grad_src() + 2 * drawn.num_edges() } else { 0 };
@@ -189,23 +187,23 @@ impl Sampled {
         4 * ids as u64 + self.blocks.iter().map(of_block).sum::<u64>()
     }
 
-    /// Whether the bottom layer reads the feature table in place.
+    /// Returns true if the bottom layer reads the feature table in place.
     pub fn is_fused(&self) -> bool {
         self.blocks.first().is_some_and(|block| block.dst_ids.is_some())
     }
 
-    /// Looks up the cache slots of the input nodes ahead of reading their rows.
+    /// Looks up the cache slots of the input nodes before their rows are read.
     pub fn mark(&mut self, cache: &dyn MarkedFeature) {
         let memory = &mut self.seeds.memory.marks;
         let marks = self.cache_marks.get_or_insert_with(|| std::mem::take(memory));
         cache.mark(&self.input_nodes, marks);
     }
 
-    /// Gathers the feature rows of the input nodes. If the bottom layer reads the table in place
+    /// Gathers the feature rows of the input nodes. If the bottom layer reads the table in place,
     /// nothing is gathered, and the rows that it will read are counted.
     ///
     /// # Errors
-    /// A tier cannot be read, or a device's memory is not enough.
+    /// A tier cannot be read, or a device runs out of memory.
     pub fn extract(mut self, feature: &dyn Feature) -> Result<Extracted> {
         let mut features = std::mem::take(&mut self.seeds.memory.features);
         let traffic = self.gather(feature, &mut features)?;
@@ -220,24 +218,24 @@ impl Sampled {
             let host = TierTraffic { rows, bytes: rows * feature.row_bytes(), nanos: 0 };
             return Ok(Traffic { host, ..Traffic::default() });
         }
-        let (ids, can) = (&self.input_nodes[..], feature.capabilities());
+        let (ids, has) = (&self.input_nodes[..], feature.capabilities());
         let traffic =
-            match (can.device.zip(self.device_input.as_ref()), can.marked.zip(self.cache_marks.as_ref())) {
+            match (has.device.zip(self.device_input.as_ref()), has.marked.zip(self.cache_marks.as_ref())) {
                 (Some((device, on_device)), _) => device.gather_on_device(ids, on_device, features)?,
                 (None, Some((cache, marks))) => cache.gather_marked(ids, marks, features)?,
                 (None, None) => feature.gather(ids, features)?,
             };
-        if let Some(device) = can.device {
+        if let Some(device) = has.device {
             device.place_blocks(&self.blocks)?;
         }
         if features.is_sparse() {
-            // for the gradient of what multiplies them
+            // for the gradient of the layer that multiplies the rows
             features.transpose_sparse();
         }
         Ok(traffic)
     }
 
-    /// The memory, for the next batch. A device's copies of the blocks are freed.
+    /// Returns the buffers for the next batch. A device's copies of the blocks are freed.
     pub fn recycle(self) -> Seeds {
         let Self { mut seeds, mut blocks, input_nodes, loss_weight, cache_marks, device_input: _ } = self;
         blocks.iter_mut().for_each(|block| block.device = OnDevice::default());
@@ -253,16 +251,16 @@ impl Sampled {
 /// A minibatch with its feature rows, ready to train on.
 #[derive(Debug)]
 pub struct Extracted {
-    /// Seeds, blocks and input nodes.
+    /// Seeds, blocks and input nodes of the batch.
     pub sampled: Sampled,
     /// One row per input node; empty if the bottom block is global. Sparse rows are transposed too.
     pub features: Matrix,
-    /// Rows and bytes that were read, tier by tier.
+    /// Rows and bytes read, per tier.
     pub traffic: Traffic,
 }
 
 impl Extracted {
-    /// The memory, for the next batch.
+    /// Returns the buffers for the next batch.
     pub fn recycle(self) -> Seeds {
         let Self { mut sampled, features, .. } = self;
         sampled.seeds.memory.features = features;
@@ -270,20 +268,20 @@ impl Extracted {
     }
 }
 
-/// A minibatch in any of its states: what a slot of a strategy holds between two uses.
+/// A minibatch in any of its states, as a strategy's slot holds it between two uses.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "a box would be allocated for every batch")]
 pub enum MiniBatch {
-    /// Seeds, or memory alone.
+    /// Seeds, or buffers alone.
     Seeds(Seeds),
-    /// With its blocks.
+    /// Seeds with blocks.
     Sampled(Sampled),
-    /// With its feature rows.
+    /// Seeds with blocks and feature rows.
     Extracted(Extracted),
 }
 
 impl MiniBatch {
-    /// The memory, for the next batch.
+    /// Returns the buffers for the next batch.
     pub fn recycle(self) -> Seeds {
         match self {
             Self::Seeds(seeds) => seeds.refill(0, []),
@@ -324,7 +322,7 @@ mod tests {
     use super::*;
     use crate::feature::Host;
 
-    /// A batch of one local block with so many sources.
+    /// A batch of one local block with `sources` sources.
     fn sampled(seeds: Seeds, sources: u32) -> Sampled {
         let mut batch = seeds.into_sampled(1);
         let block = &mut batch.blocks[0];
@@ -345,16 +343,16 @@ mod tests {
         assert_eq!((batch.num_seeds(), batch.num_edges(), batch.is_fused()), (1, 40, false));
         let batch = batch.extract(&rows).unwrap();
         assert_eq!((batch.features.num_rows(), batch.traffic.host.rows), (40, 40));
-        let places = |batch: &Sampled| {
+        let addresses = |batch: &Sampled| {
             (batch.input_nodes.as_ptr(), batch.blocks[0].indices.as_ptr(), batch.loss_weight.as_ptr())
         };
-        let (before, features) = (places(&batch.sampled), batch.features.view().host().as_ptr());
+        let (before, features) = (addresses(&batch.sampled), batch.features.view().host().as_ptr());
 
         let seeds = MiniBatch::from(batch).recycle();
         assert_eq!((seeds.number, &seeds.nodes[..], seeds.global_size), (0, &[][..], None));
         let batch = sampled(seeds.refill(8, [2]), 30);
         assert_eq!((batch.num_seeds(), batch.loss_weight.len()), (1, 0));
-        assert_eq!(places(&batch), before);
+        assert_eq!(addresses(&batch), before);
         let batch = batch.extract(&rows).unwrap();
         assert_eq!((batch.features.num_rows(), batch.features.view().host().as_ptr()), (30, features));
     }

@@ -1,12 +1,25 @@
-//! Symmetric normalisation (Kipf and Welling, 2017) for sampled blocks.
+//! Symmetric normalisation of sampled blocks.
 //!
-//! GCN's matrix is `D^-1/2 (A + I) D^-1/2`, with `D` the in-degrees of `A + I`: edge `u -> v`
-//! weighs `1 / sqrt((d_u + 1) (d_v + 1))` and `v` itself `1 / (d_v + 1)`. The degrees are those of
+//! # Algorithm
+//!
+//! GCN's matrix is `D^-1/2 (A + I) D^-1/2`, with `D` the in-degrees of `A + I`: edge `u -> v` has
+//! weight `1 / sqrt((d_u + 1) (d_v + 1))` and `v` itself `1 / (d_v + 1)`. The degrees are those of
 //! the whole graph, not of the sample, and a destination that drew `k` of its `d` neighbours scales
-//! their edges by `d / k`. The sampled sum is then an unbiased estimate of the full one and equals
-//! it when all neighbours are drawn, so that training and full-neighbour evaluation compute the
-//! same thing. (DGL and PyG normalise by the degrees within the sample, which is biased towards low
-//! degrees.)
+//! their edges by `d / k`.
+//!
+//! # Source
+//!
+//! Kipf and Welling, *Semi-supervised classification with graph convolutional networks*, ICLR 2017.
+//!
+//! # Cost
+//!
+//! O(V) once, and O(D + E) per block.
+//!
+//! # Deviations
+//!
+//! The sampled sum is an unbiased estimate of the full one and equals it when all neighbours are
+//! drawn, so training and full-neighbour evaluation compute the same function. DGL and PyG
+//! normalise by the degrees within the sample, which is biased towards low degrees.
 
 use std::sync::Arc;
 
@@ -15,19 +28,19 @@ use rayon::prelude::*;
 
 use crate::prefetch::prefetch;
 
-/// Destinations that one task fills.
-const TASK: usize = 4096;
+/// Maximum number of destinations that one task fills.
+const MAX_TASK_LEN: usize = 4096;
 
-/// `1 / sqrt(d + 1)` per node of a graph.
+/// Precomputed `1 / sqrt(d + 1)` of each node of a graph.
 #[derive(Clone, Debug)]
 pub struct SymmetricWeights {
     inv_sqrt: Arc<Vec<f32>>,
-    /// The degrees, where they are not the graph's own.
+    /// In-degrees, if they differ from those of the sampled graph.
     degrees: Option<Buffer<u32>>,
 }
 
-/// A run of destinations with their edges: `indptr` has one entry more and counts from its own
-/// first.
+/// A run of destinations with their edges. `indptr` has one more entry than `dst` and is relative
+/// to its own first entry.
 struct RunOfRows<'r> {
     dst: &'r [NodeId],
     indptr: &'r [u32],
@@ -37,7 +50,7 @@ struct RunOfRows<'r> {
 }
 
 impl SymmetricWeights {
-    /// Reads the degrees of `graph`. O(V), 4 bytes per node.
+    /// Reads the in-degrees of `graph`. O(V), 4 bytes per node.
     pub fn new(graph: &Graph) -> Self {
         let inv_sqrt = graph
             .indptr()
@@ -47,26 +60,26 @@ impl SymmetricWeights {
         Self { inv_sqrt: Arc::new(inv_sqrt), degrees: None }
     }
 
-    /// Of nodes of these in-degrees (`V`), for a graph that has the edges of some only. O(V), 4
-    /// bytes per node.
+    /// Uses the given in-degrees (`V`), for a graph that holds the edges of some nodes only. O(V),
+    /// 4 bytes per node.
     pub fn of_degrees(degrees: Buffer<u32>) -> Self {
         let inv_sqrt = degrees.par_iter().map(|&d| (1.0 / (f64::from(d) + 1.0).sqrt()) as f32).collect();
         Self { inv_sqrt: Arc::new(inv_sqrt), degrees: Some(degrees) }
     }
 
-    /// `1 / sqrt(d + 1)` per node, `V`: for who fills weights elsewhere.
+    /// Precomputed `1 / sqrt(d + 1)` of each node (`V`), for code that fills weights elsewhere.
     pub fn inv_sqrt(&self) -> &Arc<Vec<f32>> {
         &self.inv_sqrt
     }
 
-    /// The nodes' in-degrees (`V`), where they are not those of the graph that is sampled.
+    /// In-degrees (`V`), if they differ from those of the sampled graph.
     pub fn degrees(&self) -> Option<&[u32]> {
         self.degrees.as_deref()
     }
 
-    /// Fills the weights of a block whose `indices` are still global ids and whose destinations are
-    /// `dst`. Edge weights that are there already say how many neighbours each edge stands for,
-    /// instead of `d / k`. O(D + E), parallel where there are many destinations.
+    /// Fills the weights of a block with destinations `dst` whose `indices` are still global ids.
+    /// Existing edge weights replace the factor `d / k`: each is the number of neighbours that its
+    /// edge represents. O(D + E), parallel for many destinations.
     pub fn fill(&self, graph: &Graph, dst: &[NodeId], block: &mut Block) {
         let Block { indptr, indices, edge_weight, self_weight, .. } = block;
         let known = !edge_weight.is_empty();
@@ -75,12 +88,12 @@ impl SymmetricWeights {
         self.fill_rows(graph, known, RunOfRows { dst, indptr, indices, edge_weight, self_weight });
     }
 
-    /// Fills a run of destinations, in halves as long as it is long. `known`: edges weigh something
-    /// already.
+    /// Fills a run of destinations, split in halves while it is long. `known` is true if the edges
+    /// already have weights.
     fn fill_rows(&self, graph: &Graph, known: bool, rows: RunOfRows) {
         let RunOfRows { dst, indptr, indices, edge_weight, self_weight } = rows;
         let at = |i: usize| (indptr[i] - indptr[0]) as usize;
-        if dst.len() > TASK {
+        if dst.len() > MAX_TASK_LEN {
             let middle = dst.len() / 2;
             let (dst, indices) = (dst.split_at(middle), indices.split_at(at(middle)));
             let (edges, own) = (edge_weight.split_at_mut(at(middle)), self_weight.split_at_mut(middle));
@@ -138,20 +151,20 @@ mod tests {
         assert_eq!(block.self_weight, [0.25]);
         let expected = [1.0 / 8f32.sqrt(), 0.5, 0.5];
         assert!(block.edge_weight.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-7));
-        // two of the three drawn: each stands for 3/2
+        // two of the three are drawn, so each represents 3/2
         let mut block = Block { num_dst: 1, indptr: vec![0, 2], indices: vec![2, 3], ..Block::default() };
         weights.fill(&graph, &[0], &mut block);
         assert!(block.edge_weight.iter().all(|w| (w - 0.75).abs() < 1e-7));
-        // as the sampler says what they stand for
+        // the sampler already set the number of neighbours that each edge represents
         block.edge_weight = vec![3.0, 0.5];
         weights.fill(&graph, &[0], &mut block);
         assert!(block.edge_weight.iter().zip([1.5, 0.25]).all(|(w, expected)| (w - expected).abs() < 1e-7));
     }
 
     #[test]
-    fn many_destinations_are_filled_as_few_are() {
-        // node v hears from the v % 5 nodes after it
-        let nodes = 3 * TASK as u32 + 7;
+    fn long_blocks_are_filled_as_single_rows_are() {
+        // the in-neighbours of node v are the v % 5 nodes after it
+        let nodes = 3 * MAX_TASK_LEN as u32 + 7;
         let mut indptr = vec![0u64];
         let mut indices = Vec::new();
         for v in 0..nodes {
@@ -164,7 +177,7 @@ mod tests {
         let indptr: Vec<u32> = indptr.iter().map(|&x| x as u32).collect();
         let mut block = Block { num_dst: dst.len(), indptr, indices, ..Block::default() };
         weights.fill(&graph, &dst, &mut block);
-        for v in [0, 4, TASK, 2 * TASK + 3, nodes as usize - 1] {
+        for v in [0, 4, MAX_TASK_LEN, 2 * MAX_TASK_LEN + 3, nodes as usize - 1] {
             let mut row = Block { num_dst: 1, indptr: vec![0, (v % 5) as u32], ..Block::default() };
             row.indices = block.indices[block.edges(v)].to_vec();
             weights.fill(&graph, &[v as NodeId], &mut row);

@@ -17,7 +17,9 @@ use graphmill_engine::{
     memory::{placements, topology},
     stage::{Drawn, Loader},
 };
-use graphmill_loader::{Feature, MinibatchSampler, Sampled, Seeds, Workspace, feature::Host, order::Order};
+use graphmill_loader::{
+    Feature, MinibatchSampler, Sampled, Seeds, Workspace, feature::Host, order::SeedOrder,
+};
 use graphmill_nn::{Matrix, backend::Cpu, cost::BlockShape};
 
 use crate::profile::{HitRate, Profile, Seconds, Sizes};
@@ -124,7 +126,7 @@ pub(crate) fn seconds_of_batches(
 /// Parts of a run that its stages share.
 struct Parts<'a> {
     sampler: Box<dyn MinibatchSampler>,
-    order: Box<dyn Order + 'a>,
+    order: Box<dyn SeedOrder + 'a>,
     feature: Host,
     table: Matrix,
     backend: Cpu,

@@ -4,17 +4,17 @@ use std::fmt;
 
 use rayon::prelude::*;
 
-use super::{Cell, Room, build};
+use super::{Cell, Scratch, build};
 use crate::{Buffer, Error, NodeId, Result, keyed::Stream, prefetch::prefetch};
 
-/// Nodes whose rows are one task.
+/// Number of nodes whose rows are built by one task.
 const ROWS: usize = 1 << 10;
 
-/// The `other` of a row that has nothing to draw.
+/// Marks a row without a positive weight, in `Cell::other`.
 pub const NOTHING: u32 = u32::MAX;
 
-/// For each node a distribution over its in-neighbours: a cell of 8 bytes an edge, in the order of
-/// the graph's edges.
+/// Distribution of each node over its in-neighbours, with 8 bytes per edge in the order of the
+/// graph's edges.
 #[derive(Clone, Debug)]
 pub struct RowAlias {
     /// Per edge (`E`), `other` counting within the row; [`NOTHING`] throughout rows whose weights
@@ -43,15 +43,15 @@ pub struct RowAlias {
 /// # Ok::<(), graphmill_core::Error>(())
 /// ```
 pub trait TableStore: Send + Sync + fmt::Debug {
-    /// Tables proportional to `weights` (`E`) within the rows that start at `indptr`: stored ones,
-    /// or new ones.
+    /// Returns tables proportional to `weights` (`E`) within the rows that start at `indptr`, from
+    /// storage or built.
     ///
     /// # Errors
     /// As for [`RowAlias::new`].
     fn tables(&self, indptr: &[u64], weights: &[f32]) -> Result<RowAlias>;
 }
 
-/// The tables of a [`RowAlias`], wherever they are, for many draws.
+/// Borrowed tables of a [`RowAlias`], for many draws.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
     cells: &'a [Cell],
@@ -62,15 +62,15 @@ pub struct Rows<'a> {
 pub struct Aim {
     /// Index of the cell among all.
     cell: u64,
-    /// The cell's number within the row.
+    /// Number of the cell within the row.
     own: u32,
-    /// The place within the cell, of 2^32.
+    /// Position within the cell, of 2^32.
     place: u32,
 }
 
 impl RowAlias {
-    /// Rows proportional to `weights` (`E`), where `indptr` (`V + 1`) ascends from 0 to `E` as a
-    /// graph's does. O(V + E), parallel.
+    /// Builds rows proportional to `weights` (`E`). `indptr` (`V + 1`) ascends from 0 to `E`, as
+    /// that of a graph. O(V + E), parallel.
     ///
     /// # Errors
     /// The lengths disagree; a weight is negative or not finite; a row has 2^32 - 1 edges or more.
@@ -102,11 +102,11 @@ impl RowAlias {
             all = rest;
             parts.push((rows, part));
         }
-        parts.into_par_iter().for_each_init(Room::default, |room, (rows, cells)| {
+        parts.into_par_iter().for_each_init(Scratch::default, |scratch, (rows, cells)| {
             for ends in rows.windows(2) {
                 let first = (ends[0] - rows[0]) as usize;
                 let row = &weights[ends[0] as usize..ends[1] as usize];
-                build(row.len(), |i| f64::from(row[i]), room, |i, cell| cells[first + i] = cell);
+                build(row.len(), |i| f64::from(row[i]), scratch, |i, cell| cells[first + i] = cell);
             }
         });
         Ok(Self { cells: cells.into() })
@@ -129,7 +129,7 @@ impl RowAlias {
         sound.then_some(Self { cells })
     }
 
-    /// The tables: a cell per edge (`E`).
+    /// Cells of the tables, one per edge (`E`).
     pub fn cells(&self) -> &[Cell] {
         &self.cells
     }
@@ -139,17 +139,17 @@ impl RowAlias {
         self.cells.len()
     }
 
-    /// The tables as they are in memory: 8 bytes an edge, threshold and other, both u32.
+    /// Memory of the tables: 8 bytes per edge, threshold and other, both u32.
     pub fn as_bytes(&self) -> &[u8] {
         bytemuck::cast_slice(&self.cells)
     }
 
-    /// Whether the tables are mapped from a file.
+    /// Returns true if the tables are mapped from a file.
     pub fn is_mapped(&self) -> bool {
         self.cells.is_mapped()
     }
 
-    /// What draws are made from.
+    /// Borrowed tables, for draws.
     pub fn rows(&self) -> Rows<'_> {
         Rows { cells: &self.cells }
     }
@@ -164,8 +164,9 @@ impl PartialEq for RowAlias {
 impl Eq for RowAlias {}
 
 impl Rows<'_> {
-    /// One in-neighbour of `v`, as its number within the row; `None` if there is none, or all weigh
-    /// 0. One draw of 64 bits, and one read. `indptr` is that of the tables.
+    /// Draws an in-neighbour of `v` and returns its number within the row. Returns `None` if `v`
+    /// has no in-neighbours or all their weights are 0. One draw of 64 bits, and one read. `indptr`
+    /// is that of the tables.
     #[inline(always)]
     pub fn draw(&self, indptr: &[u64], v: NodeId, stream: &mut Stream) -> Option<u32> {
         let (start, end) = (indptr[v as usize], indptr[v as usize + 1]);
@@ -175,8 +176,8 @@ impl Rows<'_> {
         Some((self.settle(self.aim(start, end, stream.next_u64())) - start) as u32)
     }
 
-    /// The first half of [`Rows::draw`], from a random word: prefetches the cell, of a row of edges
-    /// `start..end` that is not empty.
+    /// First half of [`Rows::draw`], from a random word: prefetches the cell of a non-empty row of
+    /// edges `start..end`.
     #[inline(always)]
     pub fn aim(&self, start: u64, end: u64, word: u64) -> Aim {
         let product = u128::from(word) * u128::from(end - start);
@@ -186,7 +187,7 @@ impl Rows<'_> {
         Aim { cell, own, place: ((product as u64) >> 32) as u32 }
     }
 
-    /// The second half: the position of the edge, of a row in which something can be drawn.
+    /// Second half of [`Rows::draw`]: position of the edge, in a row with a positive weight.
     #[inline(always)]
     pub fn settle(&self, aim: Aim) -> u64 {
         let cell = self.cells[aim.cell as usize];
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn any_number_of_threads_builds_the_same() {
+    fn tables_do_not_depend_on_the_number_of_threads() {
         let indptr: Vec<u64> = (0..=5000).map(|v| v * 13).collect();
         let edges: Vec<f32> = (0..65_000u64).map(|i| (i * i % 1000) as f32).collect();
         let build = |threads| {
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_that_are_none_are_refused() {
+    fn invalid_weights_are_rejected() {
         let bad = |weights: &[f32]| RowAlias::new(&[0, 2], weights).unwrap_err().to_string();
         assert!(bad(&[1.0]).contains("1 weights for 2 edges"));
         assert!(bad(&[1.0, -1.0]).contains("edge weight 1 is -1"));

@@ -2,7 +2,7 @@
 
 use super::{
     Block,
-    keep::{SLACK, keep},
+    membership::{SLACK, keep},
 };
 use crate::{Error, Graph, NodeId, Result, prefetch::prefetch};
 

@@ -25,7 +25,7 @@ use std::{ops::Range, sync::atomic::Ordering::Relaxed};
 use rayon::prelude::*;
 
 use super::{Block, Transposed};
-use crate::shared::atomics;
+use crate::atomic_slice::atomics;
 
 /// Smallest number of edges for [`spread`]: its two passes do twice the work of [`serial`], and win
 /// on two threads only if the latter misses the caches.

@@ -13,9 +13,9 @@ use crate::accelerator::{Accelerator, DeviceMemory};
 pub(super) struct Mirror {
     /// Memory on a device, kept for the matrix's next shapes.
     own: Option<Arc<dyn DeviceMemory>>,
-    /// Whether `own` holds the newest values.
+    /// True if `own` holds the newest values.
     newest: bool,
-    /// Whether the values in host memory are of an earlier shape of the matrix.
+    /// True if the values in host memory are of an earlier shape of the matrix.
     unwritten: bool,
     /// Copies of the newest values on devices that are not their place.
     copies: Mutex<Vec<Arc<dyn DeviceMemory>>>,

@@ -93,7 +93,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The same sparse rows with other values: as many as the whole matrix stores, in its order.
+    /// The same sparse rows with other values, one for each stored value of the whole matrix, in
+    /// its order.
     ///
     /// # Panics
     /// The rows are not gathered sparse rows, or the number of values differs.

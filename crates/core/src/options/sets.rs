@@ -101,12 +101,12 @@ impl OptionGroup {
         known.entry((self.id)()).or_insert_with(|| (self.declared)().leak())
     }
 
-    /// Whether `option` is one of the group.
+    /// Returns true if `option` is in the group.
     pub fn has(&self, option: &str) -> bool {
         self.keys().iter().any(|key| key.name == option)
     }
 
-    /// Whether a resumed run may change `option`.
+    /// Returns true if a resumed run may change `option`.
     pub fn is_free(&self, option: &str) -> bool {
         self.free.contains(&option)
     }
@@ -223,7 +223,7 @@ impl OwnOptions {
         self.of(group, |set| set.unused(option))
     }
 
-    /// What `see` makes of a group's set.
+    /// Applies `see` to a group's set, or to its default.
     fn of<T>(&self, group: OptionGroup, see: impl FnOnce(&dyn Erased) -> T) -> T {
         match self.0.get(&(group.id)()) {
             Some(set) => see(&**set),

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use graphmill_core::{Block, Error, Matrix, NodeId, Result, accelerator::DeviceMemory, matrix::TableData};
 use graphmill_loader::{
     Feature, Traffic,
-    feature::{Capabilities, DeviceFeature, Places, TierTraffic, cached::Placed},
+    feature::{Capabilities, DeviceFeature, Places, TierTraffic, cached::CacheLayout},
 };
 
 use super::stored::{self, Stored};
@@ -30,20 +30,20 @@ pub struct Tiered {
 
 impl Tiered {
     /// Creates a reader per device, with the rows of `assigned` on their assigned devices (see
-    /// [`graphmill_loader::feature::cached::placed`]) and all of `stored` in host memory. A device
+    /// [`graphmill_loader::feature::cached::CacheLayout::new`]) and all of `stored` in host memory. A device
     /// reads a row from host memory if it cannot read the memory of the device that has it. Besides
     /// the rows, this takes 4 `V` bytes of each device, or 0 if one device has all rows.
     ///
     /// # Errors
     /// Memory is insufficient, an assigned row does not exist, or a driver fails.
-    pub fn new(devices: &[Arc<Device>], stored: &Arc<Stored>, assigned: &Placed) -> Result<Vec<Self>> {
+    pub fn new(devices: &[Arc<Device>], stored: &Arc<Stored>, assigned: &CacheLayout) -> Result<Vec<Self>> {
         stored.check(&assigned.ids)?;
         let (count, rows) = (devices.len(), stored.num_rows());
         let whole = count == 1 && assigned.ids.len() == rows;
         let shared = peers::read_each_other(devices)?;
         let pools: Vec<QueuePool> = devices.iter().map(QueuePool::new).collect();
         let shard = |(device, pool): (usize, &QueuePool)| {
-            let of_device = |slot: &usize| *slot < assigned.everywhere || owner(assigned, *slot) == device;
+            let of_device = |slot: &usize| *slot < assigned.replicated || owner(assigned, *slot) == device;
             let ids = (0..assigned.ids.len()).filter(of_device).map(|slot| assigned.ids[slot]);
             let ids: Vec<NodeId> = if whole { (0..rows as NodeId).collect() } else { ids.collect() };
             pool.with(|queue| load(queue, stored, &ids))
@@ -118,17 +118,17 @@ impl Tiered {
 }
 
 /// Device that has a slot.
-fn owner(assigned: &Placed, slot: usize) -> usize {
+fn owner(assigned: &CacheLayout, slot: usize) -> usize {
     assigned.owners.get(slot).map_or(0, |&owner| owner.into())
 }
 
 /// Location of each of `rows` rows for device `own` of `count`: the number of the device that has
 /// it, plus `count` times its row there.
-fn places(assigned: &Placed, rows: usize, count: usize, own: usize, shared: bool) -> Result<Vec<u32>> {
+fn places(assigned: &CacheLayout, rows: usize, count: usize, own: usize, shared: bool) -> Result<Vec<u32>> {
     let mut places = vec![COLD; rows];
-    let mut next = vec![assigned.everywhere.min(assigned.ids.len()); count];
+    let mut next = vec![assigned.replicated.min(assigned.ids.len()); count];
     for (slot, &v) in assigned.ids.iter().enumerate() {
-        let (holder, row) = if slot < assigned.everywhere {
+        let (holder, row) = if slot < assigned.replicated {
             (own, slot)
         } else {
             let holder = owner(assigned, slot);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use graphmill_core::{View, ViewMut, accelerator::DeviceMemory, matrix::TableData};
 use graphmill_loader::{
     Feature,
-    feature::cached::Placed,
+    feature::cached::CacheLayout,
     sampler::{SamplerOptions, Source},
 };
 use graphmill_nn::Backend;
@@ -113,7 +113,7 @@ impl StoredRows {
         match *self {}
     }
 
-    pub(crate) fn tiered(&self, _: &[Gpu], _: &Placed) -> Result<Vec<Arc<dyn Feature>>> {
+    pub(crate) fn tiered(&self, _: &[Gpu], _: &CacheLayout) -> Result<Vec<Arc<dyn Feature>>> {
         match *self {}
     }
 }

@@ -12,7 +12,7 @@ use graphmill_loader::{
     Feature,
     feature::{
         Host,
-        cached::{Placement, placed},
+        cached::{CacheLayout, Placement},
     },
 };
 
@@ -65,7 +65,7 @@ fn on_device(bench: &mut Bench, ids: &[u32], width: usize) -> Result<()> {
         let inside = Limit { value: copy, of: "copy within the device", row: None };
         let outside = Limit { value: link, of: "copy from the host", row: None };
         for (place, held, limit) in [("device", &all[..], inside), ("host, read in place", &[], outside)] {
-            let held = placed(held, held.len(), 1, Placement::Interleave);
+            let held = CacheLayout::new(held, held.len(), 1, Placement::Interleave);
             let tier = stored.tiered(std::slice::from_ref(gpu), &held)?.remove(0);
             let tier = tier.capabilities().device.expect("the rows are on a device");
             let mut out = Matrix::default();

@@ -18,8 +18,8 @@ use graphmill_distributed::{
 };
 use graphmill_loader::{
     Feature, MinibatchSampler,
-    feature::cached::{Dynamic, Level, Pinned, Placement, placed},
-    order::Order,
+    feature::cached::{CacheLayout, Dynamic, Level, Pinned, Placement},
+    order::SeedOrder,
     sampler::{self, HopStack},
     weights::SymmetricWeights,
 };
@@ -176,7 +176,7 @@ impl RankDataset {
         &self,
         config: &TrainConfig,
         sampler: &dyn MinibatchSampler,
-        order: &dyn Order,
+        order: &dyn SeedOrder,
     ) -> Result<(Arc<dyn Feature>, String)> {
         let nodes = self.data.num_nodes();
         let book = self.ranks.book();
@@ -195,7 +195,7 @@ impl RankDataset {
                     .map_err(|e| Error::usage(format!("--cache {policy}: {e}")))?;
                 let hottest: Vec<NodeId> =
                     by_scores(&scores)?.into_iter().filter(|&v| !book.is_own(v)).collect();
-                let held = placed(&hottest, slots, 1, Placement::Shard);
+                let held = CacheLayout::new(&hottest, slots, 1, Placement::Shard);
                 Arc::new(Pinned::new(held, TableType::F32, behind, Level::Host)?)
             }
         };

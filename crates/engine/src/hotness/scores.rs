@@ -9,7 +9,7 @@ use graphmill_loader::{
     MinibatchSampler,
     feature::Host,
     hotness::{self, Setting, Visits},
-    order::Order,
+    order::SeedOrder,
 };
 
 use super::visits::OrderedVisits;
@@ -30,7 +30,7 @@ pub(crate) fn scores_of(
     config: &TrainConfig,
     data: &Dataset,
     sampler: &dyn MinibatchSampler,
-    order: &dyn Order,
+    order: &dyn SeedOrder,
 ) -> Result<Vec<f64>> {
     scores_until(name, config, data, sampler, order, &Quiet)
 }
@@ -41,7 +41,7 @@ pub(crate) fn scores_until(
     config: &TrainConfig,
     data: &Dataset,
     sampler: &dyn MinibatchSampler,
-    order: &dyn Order,
+    order: &dyn SeedOrder,
     watch: &dyn Progress,
 ) -> Result<Vec<f64>> {
     let unread = Host::new(&data.features);
@@ -57,7 +57,7 @@ pub(crate) fn scores_of_rank(
     config: &TrainConfig,
     data: &Dataset,
     sampler: &dyn MinibatchSampler,
-    order: &dyn Order,
+    order: &dyn SeedOrder,
     own: &Arc<NodeOwnership>,
 ) -> Result<Vec<f64>> {
     let unread = Host::new(&data.features);
@@ -102,7 +102,7 @@ pub fn loader<'a>(
     config: &TrainConfig,
     data: &'a Dataset,
     sampler: &'a dyn MinibatchSampler,
-    order: &'a dyn Order,
+    order: &'a dyn SeedOrder,
     feature: &'a Host,
 ) -> Result<Loader<'a>> {
     if data.split.train.is_empty() {

@@ -93,7 +93,7 @@ fn invalid_command_line_values_name_their_flag() {
     };
     assert_eq!(fault("fused", "maybe"), "--fused maybe: auto, on or off");
     assert_eq!(fault("batch_size", "x"), "--batch-size: 'x' is not a whole number from 0");
-    assert!(fault("placement", "heap").starts_with("--placement heap: shard"));
+    assert!(fault("placement", "heap").starts_with("--placement heap: not a placement; use shard"));
     assert!(fault("devices", "cuda:1,1").starts_with("--devices cuda:1,1: device 1 is named twice"));
     assert!(fault("devices", "virtual:0").contains("unknown device 'virtual:0'; known: cpu, virtual:N"));
 }

@@ -7,7 +7,7 @@ use graphmill_core::{Graph, progress::Quiet, table};
 use graphmill_data::Dataset;
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
-    Feature, MinibatchSampler, Seeds, Workspace, order::Order as SeedOrder, weights::SymmetricWeights,
+    Feature, MinibatchSampler, Seeds, Workspace, order::SeedOrder, weights::SymmetricWeights,
 };
 use graphmill_nn::{
     Matrix, ProductOrder, cost::BlockShape, metric::Metric, model::Model, optim::Optimizer,

@@ -9,7 +9,7 @@ use graphmill_core::{Graph, NodeId, block::Aggregation};
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
     BatchKey, BlockLayout, Extracted, Feature, MiniBatch, MinibatchSampler, Sampled, Seeds, Upper, Workspace,
-    order::Order,
+    order::SeedOrder,
     sampler::{BatchRequest, SplitSampler},
     weights::SymmetricWeights,
 };
@@ -118,7 +118,7 @@ pub struct Loader<'a> {
     /// Batches of an epoch at most; 0 for all.
     pub max_batches: usize,
     /// The ordering.
-    pub order: &'a dyn Order,
+    pub order: &'a dyn SeedOrder,
     /// The sampler.
     pub sampler: &'a dyn MinibatchSampler,
     /// The feature rows.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use graphmill_core::NodeId;
 use graphmill_data::Dataset;
-use graphmill_loader::{Extracted, Feature, MinibatchSampler, Sampled, Traffic, feature::Link, order::Order};
+use graphmill_loader::{
+    Extracted, Feature, MinibatchSampler, Sampled, Traffic, feature::Link, order::SeedOrder,
+};
 
 use crate::{
     Result, TrainConfig,
@@ -160,7 +162,7 @@ pub struct Setting<'a> {
     /// The sampler.
     pub sampler: &'a dyn MinibatchSampler,
     /// The order of the seeds.
-    pub order: &'a dyn Order,
+    pub order: &'a dyn SeedOrder,
     /// The rows, as the host has them; a chain of caches is before them where all devices share it.
     pub feature: &'a Arc<dyn Feature>,
     /// What there is on NVIDIA devices.
@@ -173,7 +175,7 @@ impl<'a> Setting<'a> {
         config: &'a TrainConfig,
         data: &'a Dataset,
         sampler: &'a dyn MinibatchSampler,
-        order: &'a dyn Order,
+        order: &'a dyn SeedOrder,
         feature: &'a Arc<dyn Feature>,
     ) -> Self {
         Self { config, data, sampler, order, feature, nvidia: None }

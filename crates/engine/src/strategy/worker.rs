@@ -148,7 +148,7 @@ impl Worker {
         };
         if let Some(link) = &self.link {
             let drawn = outcomes.iter().flatten();
-            drawn.for_each(|drawn| link.carry(loader.bytes(drawn.sampled()), Instant::now()));
+            drawn.for_each(|drawn| link.transfer(loader.bytes(drawn.sampled()), Instant::now()));
         }
         let each = clock.elapsed().as_secs_f64() / count as f64;
         for (i, (number, outcome)) in (first..).zip(outcomes).enumerate() {
@@ -174,7 +174,7 @@ impl Worker {
                 batch.seeds.set_row_memory(spare.take_or_default());
             }
             if let Some(link) = &self.link {
-                link.carry(work.loader.bytes(batch.sampled()), Instant::now());
+                link.transfer(work.loader.bytes(batch.sampled()), Instant::now());
             }
             let extract = || match &self.rows {
                 Some(rows) => work.loader.extract_from(&**rows, batch),

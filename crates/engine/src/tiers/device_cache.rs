@@ -8,9 +8,9 @@ use graphmill_loader::{
     Feature, MinibatchSampler,
     feature::{
         Linked,
-        cached::{Dynamic, Level, Pinned, placed},
+        cached::{CacheLayout, Dynamic, Level, Pinned},
     },
-    order::Order,
+    order::SeedOrder,
 };
 
 use super::{
@@ -32,7 +32,7 @@ pub(crate) struct DeviceCaches<'a> {
     config: TrainConfig,
     data: &'a Dataset,
     sampler: &'a dyn MinibatchSampler,
-    order: &'a dyn Order,
+    order: &'a dyn SeedOrder,
     /// All nodes, hottest first.
     ranking: OnceLock<Vec<NodeId>>,
 }
@@ -55,7 +55,7 @@ impl<'a> DeviceCaches<'a> {
         config: &TrainConfig,
         data: &'a Dataset,
         sampler: &'a dyn MinibatchSampler,
-        order: &'a dyn Order,
+        order: &'a dyn SeedOrder,
     ) -> Result<Option<Self>> {
         let plan = Plan::new(config, data)?.filter(|plan| plan.device.is_some());
         Ok(plan.map(|plan| {
@@ -113,7 +113,7 @@ impl<'a> DeviceCaches<'a> {
         let rows: Arc<dyn Feature> = match kind(&wanted.policy)? {
             Kind::Dynamic(make) => Arc::new(Dynamic::new(make, slots, self.plan.kind, behind, level)?),
             Kind::Pinned => {
-                let nodes = placed(self.ranking(&wanted.policy)?, slots, 1, self.plan.placement);
+                let nodes = CacheLayout::new(self.ranking(&wanted.policy)?, slots, 1, self.plan.placement);
                 Arc::new(Pinned::new(nodes, self.plan.kind, behind, level)?)
             }
         };

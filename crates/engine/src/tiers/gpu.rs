@@ -15,8 +15,8 @@ use graphmill_core::{Matrix, NodeId, node_order::by_scores};
 use graphmill_data::Dataset;
 use graphmill_loader::{
     Feature, MinibatchSampler,
-    feature::cached::{Placement, placed},
-    order::Order,
+    feature::cached::{CacheLayout, Placement},
+    order::SeedOrder,
 };
 
 use super::{cache::Cache, step};
@@ -64,7 +64,7 @@ impl GpuTiers {
         data: &Dataset,
         placement: MemoryPlacement,
         sampler: &dyn MinibatchSampler,
-        order: &dyn Order,
+        order: &dyn SeedOrder,
     ) -> Result<Self> {
         let config = &dense(config, data)?;
         let devices = computers.gpus();
@@ -87,8 +87,8 @@ impl GpuTiers {
             Ok((rows.collect::<Result<_>>()?, (slots, slots)))
         };
         let pinned = |ranking: &[NodeId]| -> Result<DeviceRows> {
-            let placed = placed(ranking, slots, devices.len(), *config.placement);
-            Ok((stored.tiered(devices, &placed)?, placed.held(devices.len())))
+            let placed = CacheLayout::new(ranking, slots, devices.len(), *config.placement);
+            Ok((stored.tiered(devices, &placed)?, placed.rows_per_device(devices.len())))
         };
         let (each, held) = match kind(policy)? {
             Kind::Dynamic(_) => dynamic(policy)?,
@@ -134,11 +134,11 @@ fn capacity(
     data: &Dataset,
     stored: &StoredRows,
     sampler: &dyn MinibatchSampler,
-    order: &dyn Order,
+    order: &dyn SeedOrder,
 ) -> Result<usize> {
     let gpu = &computers.gpus()[0];
     let rows = data.num_nodes();
-    let none = placed(&[], 0, 1, Placement::Interleave);
+    let none = CacheLayout::new(&[], 0, 1, Placement::Interleave);
     let cold = stored.tiered(std::slice::from_ref(gpu), &none)?.remove(0);
     let before = gpu.taken().0;
     let taken = || Some(gpu.taken().1.saturating_sub(before));

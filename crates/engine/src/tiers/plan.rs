@@ -11,9 +11,9 @@ use graphmill_loader::{
     Feature, MinibatchSampler,
     feature::{
         Disk, DiskOptions, Host, Link, LinkOptions, Linked,
-        cached::{Dynamic, Level, Pinned, Placement, placed},
+        cached::{CacheLayout, Dynamic, Level, Pinned, Placement},
     },
-    order::Order,
+    order::SeedOrder,
 };
 
 use super::{all_rows::AllRows, cache::Cache, rescaled::Rescaled, step};
@@ -146,7 +146,7 @@ impl Plan {
         data: &Dataset,
         placements: MemoryPlacements,
         sampler: &dyn MinibatchSampler,
-        order: &dyn Order,
+        order: &dyn SeedOrder,
         watch: &dyn Progress,
     ) -> Result<(Arc<dyn Feature>, AllRows)> {
         let own = self.as_stored(config);
@@ -262,8 +262,8 @@ impl Plan {
                     Error::Graph(graphmill_core::Error::Stopped) => e,
                     e => Error::usage(format!("--cache {}: {e}", cache.policy)),
                 })?;
-                let placed = placed(&by_scores(&scores)?, cache.slots, devices, self.placement);
-                let held = placed.held(devices);
+                let placed = CacheLayout::new(&by_scores(&scores)?, cache.slots, devices, self.placement);
+                let held = placed.rows_per_device(devices);
                 (Arc::new(Pinned::new(placed, self.kind, behind, level)?), held)
             }
         })

@@ -2,7 +2,7 @@
 
 use graphmill_core::memory;
 use graphmill_data::Dataset;
-use graphmill_loader::{Feature, MiniBatch, MinibatchSampler, Workspace, order::Order};
+use graphmill_loader::{Feature, MiniBatch, MinibatchSampler, Workspace, order::SeedOrder};
 use graphmill_nn::{Backend, backend::Cpu, cost::BlockShape};
 
 use crate::{Result, TrainConfig, build, hotness::scores::loader, learner::Learner, stage::Drawn};
@@ -41,7 +41,7 @@ pub(super) fn bytes(
     data: &Dataset,
     feature: &dyn Feature,
     sampler: &dyn MinibatchSampler,
-    order: &dyn Order,
+    order: &dyn SeedOrder,
 ) -> Result<Step> {
     let backend = Cpu { precision: build::precision(config) };
     let before = memory::anonymous();
@@ -58,7 +58,7 @@ pub(super) fn measured(
     data: &Dataset,
     feature: &dyn Feature,
     sampler: &dyn MinibatchSampler,
-    order: &dyn Order,
+    order: &dyn SeedOrder,
     backend: &dyn Backend,
     taken: &dyn Fn() -> Option<u64>,
 ) -> Result<Step> {

@@ -1,12 +1,13 @@
-//! Unique nodes in first-seen order: global ids to local ones.
+//! Relabels global ids to local ones: distinct nodes in first-seen order.
 //!
-//! First-seen order is what makes the bottom layer's aggregation stream; never sort by global id.
+//! First-seen order lets the bottom layer's aggregation read rows in sequence; never sort by global
+//! id.
 //!
-//! Two tables say which nodes a batch has seen, and both are stamped, so that nothing is cleared
-//! between batches: [`dense`] has a word for every node of the graph, [`table`] is open addressing
-//! of a size proportional to the batch. The dense one is faster while it stays near the caches; the
-//! other serves larger graphs, until a batch is so large that its table would take as much memory
-//! as the dense one.
+//! Two tables record the nodes that a batch has seen. Both are stamped, so nothing is cleared
+//! between batches: [`dense`] has a word for every node of the graph, and [`table`] is an
+//! open-addressing table whose size is proportional to the batch. The dense one is faster while it
+//! fits into the caches. The other serves larger graphs, until a batch is so large that its table
+//! would take as much memory as the dense one.
 
 pub mod dense;
 pub mod table;
@@ -15,69 +16,72 @@ use dense::Dense;
 use graphmill_core::NodeId;
 use table::Table;
 
-/// How many ids ahead a table is asked for.
-const AHEAD: usize = 24;
-/// Ids numbered between two looks at the room for new nodes.
+/// Number of ids between a table's prefetch and its use.
+const PREFETCH_DISTANCE: usize = 24;
+/// Number of ids relabelled between two resizes of the list of new nodes.
 const RUN: usize = 4096;
-/// Up to this many nodes the table is dense: 32 MiB a worker. Of lists of 200,000 ids an id takes
-/// 1.3, 1.9, 6.0 and 6.7 ns by the dense table and 5.2, 5.2, 4.6 and 4.6 ns by the other, on 2^20,
-/// 2^22, 2^24 and 2^26 nodes.
-const DENSE: usize = 1 << 23;
+/// Maximum number of nodes of a graph with a dense table: 32 MiB per worker.
+///
+/// For lists of 200,000 ids on 2^20, 2^22, 2^24 and 2^26 nodes, an id takes 1.3, 1.9, 6.0 and 6.7
+/// ns with the dense table and 5.2, 5.2, 4.6 and 4.6 ns with the other.
+const MAX_DENSE_NODES: usize = 1 << 23;
 
 /// Relabels node ids, batch after batch.
 #[derive(Clone, Debug)]
 pub struct Relabel {
     num_nodes: usize,
-    seen: Seen,
+    table: AnyTable,
 }
 
+/// Table of the nodes seen in the batch.
 #[derive(Clone, Debug)]
-enum Seen {
+enum AnyTable {
     Dense(Dense),
-    Table(Table),
+    Sparse(Table),
 }
 
 impl Relabel {
-    /// For a graph of `num_nodes` nodes. Memory: 4 bytes per node up to 2^23 nodes, beyond that 16
-    /// to 64 bytes per node of the largest batch and never more than 4 per node of the graph.
+    /// Creates a relabelling for a graph of `num_nodes` nodes. Memory: 4 bytes per node up to 2^23
+    /// nodes; beyond, 16 to 64 bytes per node of the largest batch, but at most 4 per node of the
+    /// graph.
     pub fn new(num_nodes: usize) -> Self {
-        let seen = if num_nodes <= DENSE {
-            Seen::Dense(Dense::new(num_nodes))
+        let table = if num_nodes <= MAX_DENSE_NODES {
+            AnyTable::Dense(Dense::new(num_nodes))
         } else {
-            Seen::Table(Table::default())
+            AnyTable::Sparse(Table::default())
         };
-        Self { num_nodes, seen }
+        Self { num_nodes, table }
     }
 
-    /// Forgets the last batch and numbers `nodes` (distinct) from 0.
+    /// Forgets the previous batch and numbers `nodes` (distinct) from 0.
     pub fn start(&mut self, nodes: &[NodeId]) {
         self.fit(&[], &[], nodes.len());
-        match &mut self.seen {
-            Seen::Dense(dense) => dense.start(nodes),
-            Seen::Table(table) => table.start(nodes),
+        match &mut self.table {
+            AnyTable::Dense(dense) => dense.start(nodes),
+            AnyTable::Sparse(table) => table.start(nodes),
         }
     }
 
-    /// Replaces every global id by its local one; ids seen for the first time are appended to
-    /// `new`. The ids handed out so far are those of `nodes` and then of `new`. O(len).
+    /// Replaces every global id by its local one and appends ids seen for the first time to `new`.
+    /// The local ids so far are the positions in `nodes`, followed by `new`. O(len).
     pub fn relabel(&mut self, ids: &mut [NodeId], nodes: &[NodeId], new: &mut Vec<NodeId>) {
         self.fit(nodes, new, ids.len());
-        match &mut self.seen {
-            Seen::Dense(dense) => dense.relabel(ids, new),
-            Seen::Table(table) => table.relabel(ids, new),
+        match &mut self.table {
+            AnyTable::Dense(dense) => dense.relabel(ids, new),
+            AnyTable::Sparse(table) => table.relabel(ids, new),
         }
     }
 
-    /// Goes over to the dense table, keeping the numbers of `nodes` and `new`, where `more` ids
-    /// could make the other one larger.
+    /// Switches to the dense table, with the same local ids of `nodes` and `new`, if `more` ids
+    /// could make the other table larger.
     fn fit(&mut self, nodes: &[NodeId], new: &[NodeId], more: usize) {
-        let Seen::Table(table) = &self.seen else { return };
+        let AnyTable::Sparse(table) = &self.table else { return };
         let most = (nodes.len() + new.len() + more).min(self.num_nodes);
         if most * 4 > self.num_nodes && table.bytes_for(most) > 4 * self.num_nodes {
             let mut dense = Dense::new(self.num_nodes);
             dense.start(nodes);
             dense.relabel(&mut new.to_vec(), &mut Vec::new());
-            self.seen = Seen::Dense(dense);
+            self.table = AnyTable::Dense(dense);
         }
     }
 }
@@ -90,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    /// The plainest version: a hash map filled in order.
+    /// Reference: a hash map filled in order.
     fn naive(seeds: &[u32], ids: &[u32]) -> (Vec<u32>, Vec<u32>) {
         let mut nodes = seeds.to_vec();
         let mut local: HashMap<u32, u32> = seeds.iter().enumerate().map(|(i, &v)| (v, i as u32)).collect();
@@ -108,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn both_tables_number_as_a_hash_map_does(
+        fn both_tables_relabel_as_a_hash_map_does(
             batches in prop::collection::vec(prop::collection::vec(0u32..50, 0..200), 1..20),
         ) {
             let mut dense = Dense::new(50);
@@ -116,7 +120,7 @@ mod tests {
             for (b, ids) in batches.iter().enumerate() {
                 let seeds = [b as u32 % 50, (b as u32 + 7) % 50];
                 if b == 10 {
-                    // both run over and are cleared
+                    // both overflow and are cleared
                     dense.set_base(u32::MAX - 40);
                     table.set_base(u32::MAX - 40);
                 }
@@ -137,16 +141,16 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_of_most_of_the_graph_goes_over_to_the_dense_table() {
-        let mut relabel = Relabel { num_nodes: 1000, seen: Seen::Table(Table::default()) };
+    fn a_batch_of_most_of_the_graph_switches_to_the_dense_table() {
+        let mut relabel = Relabel { num_nodes: 1000, table: AnyTable::Sparse(Table::default()) };
         let (nodes, mut new) = ([7, 3], Vec::new());
         relabel.start(&nodes);
         relabel.relabel(&mut [1, 7, 900], &nodes, &mut new);
-        assert!(matches!(relabel.seen, Seen::Table(_)));
+        assert!(matches!(relabel.table, AnyTable::Sparse(_)));
         let mut ids: Vec<u32> = (0..900).collect();
         let (expected, expected_nodes) = naive(&nodes, &[vec![1, 7, 900], ids.clone()].concat());
         relabel.relabel(&mut ids, &nodes, &mut new);
-        assert!(matches!(relabel.seen, Seen::Dense(_)));
+        assert!(matches!(relabel.table, AnyTable::Dense(_)));
         assert_eq!((&ids[..], &[&nodes[..], &new].concat()), (&expected[3..], &expected_nodes));
     }
 }

@@ -1,47 +1,58 @@
-//! Open addressing with stamps, for graphs whose dense table would leave the caches.
+//! Open-addressing relabelling table with stamps, for graphs whose dense table exceeds the caches.
 //!
-//! A slot holds a node and a stamp in one word of 64 bits, stamp above: `stamp = base + local id`,
-//! and a stamp below this batch's `base` is an empty slot. A node's slots begin at the top bits of
-//! its id times a constant (Knuth, *The art of computer programming*, vol. 3, section 6.4) and go
-//! on one by one. At most half the slots are taken: the table doubles.
+//! # Algorithm
 //!
-//! Memory: 16 to 64 bytes per node of the largest batch so far.
+//! A slot holds a node and a stamp in one word of 64 bits, with the stamp in the upper half. The
+//! stamp is `base + local id`, and a slot with a stamp below this batch's `base` is empty. Probing
+//! of a node begins at the top bits of its id times a constant and is linear. At most half the
+//! slots are taken; the table doubles when it is full.
+//!
+//! # Source
+//!
+//! Knuth, *The art of computer programming*, vol. 3, section 6.4 (multiplicative hashing).
+//!
+//! # Cost
+//!
+//! O(1) per id on average.
+//!
+//! # Memory
+//!
+//! 16 to 64 bytes per node of the largest batch so far.
 
 use graphmill_core::{NodeId, keyed::GOLDEN};
 
-use super::AHEAD;
+use super::PREFETCH_DISTANCE;
 use crate::prefetch::prefetch;
 
-/// The fewest slots.
-const LEAST: usize = 1 << 12;
+/// Minimum number of slots.
+const MIN_SLOTS: usize = 1 << 12;
 
-/// See the module's text.
+/// Sparse relabelling table.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// `stamp << 32 | node`, a power of two of them.
+    /// Slots `stamp << 32 | node`; their number is a power of two.
     slot: Vec<u64>,
     base: u32,
-    handed_out: u32,
+    assigned: u32,
 }
 
 impl Default for Table {
     fn default() -> Self {
-        Self { slot: vec![0; LEAST], base: 1, handed_out: 0 }
+        Self { slot: vec![0; MIN_SLOTS], base: 1, assigned: 0 }
     }
 }
 
 impl Table {
-    /// The size in bytes with room for `nodes` nodes.
+    /// Size in bytes if the batch has `nodes` nodes.
     pub fn bytes_for(&self, nodes: usize) -> usize {
         size_of::<u64>() * self.slot.len().max((2 * nodes).next_power_of_two())
     }
 
-    /// Forgets the last batch and numbers `nodes` (distinct) from 0.
+    /// Forgets the previous batch and numbers `nodes` ([`super::Relabel::start`]).
     pub fn start(&mut self, nodes: &[NodeId]) {
-        let next = u64::from(self.base) + u64::from(self.handed_out);
-        self.handed_out = 0;
-        // a batch hands out far fewer ids than that: beyond a quarter of all nodes the dense table
-        // serves
+        let next = u64::from(self.base) + u64::from(self.assigned);
+        self.assigned = 0;
+        // A batch assigns far fewer ids: beyond a quarter of all nodes the dense table serves.
         if next > u64::from(u32::MAX / 2) {
             self.slot.fill(0);
             self.base = 1;
@@ -49,39 +60,39 @@ impl Table {
             self.base = next as u32;
         }
         for (i, &node) in nodes.iter().enumerate() {
-            if let Some(&ahead) = nodes.get(i + AHEAD) {
-                prefetch(&self.slot, self.place(ahead));
+            if let Some(&ahead) = nodes.get(i + PREFETCH_DISTANCE) {
+                prefetch(&self.slot, self.home(ahead));
             }
             let local = self.local(node);
             debug_assert_eq!(local as usize, i, "node {node} twice among the seeds");
         }
     }
 
-    /// See [`super::Relabel::relabel`].
+    /// Replaces global ids by local ones ([`super::Relabel::relabel`]).
     pub fn relabel(&mut self, ids: &mut [NodeId], nodes: &mut Vec<NodeId>) {
         for i in 0..ids.len() {
-            if let Some(&ahead) = ids.get(i + AHEAD) {
-                prefetch(&self.slot, self.place(ahead));
+            if let Some(&ahead) = ids.get(i + PREFETCH_DISTANCE) {
+                prefetch(&self.slot, self.home(ahead));
             }
-            let (id, before) = (ids[i], self.handed_out);
+            let (id, before) = (ids[i], self.assigned);
             ids[i] = self.local(id);
-            if self.handed_out > before {
+            if self.assigned > before {
                 nodes.push(id);
             }
         }
     }
 
-    /// Where the slots of `node` begin.
+    /// Slot at which probing of `node` begins.
     #[inline(always)]
-    fn place(&self, node: NodeId) -> usize {
+    fn home(&self, node: NodeId) -> usize {
         (u64::from(node).wrapping_mul(GOLDEN) >> (64 - self.slot.len().trailing_zeros())) as usize
     }
 
-    /// The local id of `node`: the next one if it is new.
+    /// Local id of `node`, which is the next free one if the node is new.
     #[inline(always)]
     fn local(&mut self, node: NodeId) -> u32 {
         let mask = self.slot.len() - 1;
-        let mut at = self.place(node);
+        let mut at = self.home(node);
         loop {
             let slot = self.slot[at & mask];
             let stamp = (slot >> 32) as u32;
@@ -93,10 +104,10 @@ impl Table {
             }
             at += 1;
         }
-        let local = self.handed_out;
+        let local = self.assigned;
         self.slot[at & mask] = u64::from(self.base + local) << 32 | u64::from(node);
-        self.handed_out += 1;
-        if self.handed_out as usize > self.slot.len() / 2 {
+        self.assigned += 1;
+        if self.assigned as usize > self.slot.len() / 2 {
             self.double();
         }
         local
@@ -108,7 +119,7 @@ impl Table {
         let old = std::mem::replace(&mut self.slot, larger);
         let mask = self.slot.len() - 1;
         for slot in old.into_iter().filter(|slot| (slot >> 32) as u32 >= self.base) {
-            let mut at = self.place(slot as u32);
+            let mut at = self.home(slot as u32);
             while self.slot[at & mask] != 0 {
                 at += 1;
             }

@@ -1,5 +1,5 @@
-//! Features in host memory: f32 rows are copied, rows of 16-bit floats widened, sparse rows
-//! gathered as they are.
+//! Features in host memory: f32 rows are copied, rows of 16-bit floats converted, and sparse rows
+//! gathered in sparse form.
 
 use std::time::Instant;
 
@@ -14,14 +14,14 @@ use rayon::prelude::*;
 use super::{Capabilities, Feature, Places, TierTraffic, Traffic, in_runs, stream::stream, widen::widen_f16};
 use crate::prefetch::prefetch;
 
-/// Rows ahead whose lines are asked for.
-const AHEAD: usize = 8;
-/// Rows one task copies.
-const TASK: usize = 1024;
-/// Values of a result from which on it is written past the caches: more than they hold.
-const STREAM: usize = 8 << 20;
-/// Values that are put together before they are written past the caches.
-const STAGE: usize = 4096;
+/// Number of rows between a prefetch and the copy.
+const PREFETCH_DISTANCE: usize = 8;
+/// Number of rows that one task copies.
+const TASK_LEN: usize = 1024;
+/// Minimum number of values of a result that is written past the caches: more than they hold.
+const MIN_STREAM_LEN: usize = 8 << 20;
+/// Number of values that are staged before they are written past the caches.
+const STAGE_LEN: usize = 4096;
 
 /// A table in host memory (owned, in huge pages, or mapped from a file).
 #[derive(Clone, Debug)]
@@ -30,11 +30,11 @@ pub struct Host {
     data: Stored,
 }
 
-/// The rows.
+/// Storage of the rows.
 #[derive(Clone, Debug)]
 enum Stored {
     Dense(TableData),
-    /// With a matrix around them.
+    /// Sparse rows, and the same rows as a matrix.
     Sparse(SparseRows, Box<Matrix>),
 }
 
@@ -45,7 +45,7 @@ impl Stored {
 }
 
 impl Host {
-    /// Reads from `features` where they are.
+    /// Reads from the memory of `features`.
     pub fn new(features: &Features) -> Self {
         let data = match &features.data {
             FeatureData::F32(data) => Stored::Dense(TableData::F32(data.clone())),
@@ -55,15 +55,15 @@ impl Host {
         Self { dim: features.dim, data }
     }
 
-    /// Copies sparse rows into huge pages, sparse as they are.
+    /// Copies sparse rows, in sparse form, into huge pages.
     ///
     /// # Errors
-    /// The memory cannot be had.
+    /// The memory cannot be allocated.
     pub fn resident_sparse(rows: &SparseRows) -> Result<Self> {
         Ok(Self { dim: rows.num_cols(), data: Stored::sparse(rows.to_huge_pages()?) })
     }
 
-    /// All rows as a matrix, which shares their memory.
+    /// Returns all rows as a matrix that shares their memory.
     pub fn matrix(&self) -> Matrix {
         match &self.data {
             Stored::Dense(data) => Matrix::shared(data.clone(), self.dim),
@@ -71,11 +71,11 @@ impl Host {
         }
     }
 
-    /// Copies `features` into huge pages first, as a dense table of values of type `kind` (rounded
-    /// to nearest): random rows then miss the TLB less.
+    /// Copies `features` into huge pages, as a dense table of values of type `kind` (rounded to
+    /// nearest), so that random rows cause fewer TLB misses.
     ///
     /// # Errors
-    /// The memory cannot be had, or a value is beyond the range of `kind`.
+    /// The memory cannot be allocated, or a value is beyond the range of `kind`.
     pub fn resident(features: &Features, kind: TableType) -> Result<Self> {
         use FeatureData as From;
         if let From::Csr(data) = &features.data {
@@ -108,7 +108,7 @@ impl Host {
     }
 }
 
-/// `data`, unless a value of it is not finite.
+/// Returns `data` if all its values are finite.
 fn in_range<T: bytemuck::Pod + Sync>(
     data: Buffer<T>,
     finite: impl Fn(&T) -> bool + Sync,
@@ -119,7 +119,7 @@ fn in_range<T: bytemuck::Pod + Sync>(
     }
     let first = data.iter().position(|x| !finite(x)).unwrap_or(0);
     Err(Error::invalid(format!(
-        "value {first} of the feature table is beyond the range of {kind}; hold the table in f32"
+        "value {first} of the feature table is beyond the range of {kind}; store the table in f32"
     )))
 }
 
@@ -183,7 +183,7 @@ impl Feature for Host {
 }
 
 impl Host {
-    /// The whole table (`V x F`), if it can be read in place: dense.
+    /// Returns the whole table (`V x F`) if it is dense, so that it can be read in place.
     pub fn table(&self) -> Option<TableData> {
         match &self.data {
             Stored::Dense(data) => Some(data.clone()),
@@ -192,15 +192,15 @@ impl Host {
     }
 }
 
-/// Bytes of sparse rows: of each a start, and columns and values.
+/// Size of sparse rows in bytes: a start for each, and columns and values.
 fn sparse_bytes(rows: &SparseRows, ids: &[NodeId]) -> u64 {
     let stored: usize = ids.iter().map(|&v| rows.row(v as usize).0.len()).sum();
     8 * (ids.len() + stored) as u64
 }
 
-/// Sparse rows with their zeros.
+/// Copies sparse rows with their zeros.
 fn widen(rows: &SparseRows, dim: usize, ids: &[NodeId], places: Places, out: &mut [f32]) {
-    in_runs(ids, places, dim, out, TASK, &|ids, at, out| {
+    in_runs(ids, places, dim, out, TASK_LEN, &|ids, at, out| {
         for (i, &v) in ids.iter().enumerate() {
             let out = row_of(out, dim, at, i);
             out.fill(0.0);
@@ -210,13 +210,13 @@ fn widen(rows: &SparseRows, dim: usize, ids: &[NodeId], places: Places, out: &mu
     });
 }
 
-/// The row of a run's part of the result that its `i`-th row goes to.
+/// Row of a run's part of the result for the run's `i`-th row.
 fn row_of<'o>(out: &'o mut [f32], dim: usize, at: Option<(&[u32], u32)>, i: usize) -> &'o mut [f32] {
     let row = at.map_or(i, |(at, first)| (at[i] - first) as usize);
     &mut out[row * dim..(row + 1) * dim]
 }
 
-/// Row by row in parallel, the lines of the rows ahead prefetched.
+/// Copies row by row in parallel, with later rows prefetched.
 fn gather<T: bytemuck::Pod + Send + Sync>(
     data: &Buffer<T>,
     dim: usize,
@@ -231,16 +231,17 @@ fn gather<T: bytemuck::Pod + Send + Sync>(
     let data: &[T] = data;
     let step = (64 / size_of::<T>()).max(1);
     let row = |v: NodeId| &data[v as usize * dim..(v as usize + 1) * dim];
-    let ask = |v: NodeId| {
+    let prefetch_row = |v: NodeId| {
         let start = v as usize * dim;
         (start..start + dim).step_by(step).for_each(|at| prefetch(data, at));
     };
-    let streams = matches!(places, Places::InOrder) && out.len() >= STREAM && dim <= STAGE;
-    in_runs(ids, places, dim, out, TASK, &|ids, at, out| {
+    let streams = matches!(places, Places::InOrder) && out.len() >= MIN_STREAM_LEN && dim <= STAGE_LEN;
+    in_runs(ids, places, dim, out, TASK_LEN, &|ids, at, out| {
         let rows = |ids: &[NodeId], next: &[NodeId], out: &mut [f32]| {
             for (i, &v) in ids.iter().enumerate() {
-                if let Some(&ahead) = ids.get(i + AHEAD).or_else(|| next.get(i + AHEAD - ids.len())) {
-                    ask(ahead);
+                let later = |i: usize| ids.get(i).or_else(|| next.get(i - ids.len()));
+                if let Some(&ahead) = later(i + PREFETCH_DISTANCE) {
+                    prefetch_row(ahead);
                 }
                 copy(row(v), row_of(out, dim, at, i));
             }
@@ -248,8 +249,8 @@ fn gather<T: bytemuck::Pod + Send + Sync>(
         if !streams {
             return rows(ids, &[], out);
         }
-        let mut stage = [0.0; STAGE];
-        let count = STAGE / dim;
+        let mut stage = [0.0; STAGE_LEN];
+        let count = STAGE_LEN / dim;
         for (i, out) in out.chunks_mut(count * dim).enumerate() {
             let (now, next) = ids[i * count..].split_at(out.len() / dim);
             rows(now, next, &mut stage[..out.len()]);
@@ -263,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_come_in_the_order_asked_for_from_every_storage() {
+    fn every_storage_returns_rows_in_the_requested_order() {
         let values: Vec<f32> = (0..3000 * 5).map(|x| x as f32 * 0.5).collect();
         let ids: Vec<u32> = (0..2500).map(|i| (i * 37) % 3000).collect();
         let expected: Vec<f32> =
@@ -276,7 +277,7 @@ mod tests {
             assert_eq!((host.rows, host.bytes), (2500, 50_000));
             assert_eq!(feature.table().unwrap().len(), values.len());
         }
-        // f16 keeps 11 bits: exact for small multiples of a half
+        // f16 has 11 significant bits: exact for small multiples of a half
         let small: Vec<f16> = (0..1000).map(|x| f16::from_f32(x as f32 * 0.5)).collect();
         let half = Host::new(&Features { dim: 5, data: FeatureData::F16(small.into()) });
         let mut out = vec![0.0; 10];
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_go_to_their_places_and_nowhere_else() {
+    fn only_the_given_positions_are_written() {
         let values: Vec<f32> = (0..4000 * 3).map(|x| x as f32).collect();
         let feature = Host::new(&Features::f32(3, values.clone()));
         let sparse = SparseRows::from_dense(3, &values).unwrap();
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn sparse_rows_come_sparse_or_with_their_zeros() {
+    fn sparse_rows_are_gathered_sparse_or_with_zeros() {
         let indptr: Vec<u64> = vec![0, 2, 2, 3];
         let rows =
             SparseRows::new(5, indptr.into(), vec![0, 4, 2].into(), vec![1.0, 2.0, 3.0].into()).unwrap();
@@ -326,10 +327,10 @@ mod tests {
     }
 
     #[test]
-    fn a_result_larger_than_the_caches_is_the_same() {
+    fn streamed_results_equal_plain_copies() {
         let values: Vec<f32> = (0..100 * 50).map(|x| x as f32).collect();
         let feature = Host::new(&Features::f32(50, values.clone()));
-        let ids: Vec<u32> = (0..STREAM as u32 / 50 + 7).map(|i| i * 37 % 100).collect();
+        let ids: Vec<u32> = (0..MIN_STREAM_LEN as u32 / 50 + 7).map(|i| i * 37 % 100).collect();
         let mut out = vec![0.0; ids.len() * 50];
         feature.read(&ids, &mut out).unwrap();
         for (&v, row) in ids.iter().zip(out.chunks_exact(50)) {
@@ -338,8 +339,8 @@ mod tests {
     }
 
     #[test]
-    fn resident_tables_are_rounded_to_the_type_asked_for() {
-        // representable in all three types, then in none
+    fn resident_tables_are_rounded_to_the_requested_type() {
+        // three values are exact in all types, and the last in none
         let values = vec![1.5, -0.25, 3.0, 1.0 / 3.0];
         let stored: Vec<f16> = values.iter().map(|&x| f16::from_f32(x)).collect();
         for features in [

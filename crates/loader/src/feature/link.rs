@@ -1,5 +1,5 @@
-//! A link that rows come over: it counts, and where it is asked to it takes the time that a link of
-//! its bandwidth and latency would.
+//! A link over which rows are read. It counts, and on request takes the time of a link of a given
+//! bandwidth and latency.
 
 use std::{
     str::FromStr,
@@ -15,24 +15,28 @@ use graphmill_core::{NodeId, Result};
 
 use super::{Capabilities, Feature, Places, Traffic};
 
-/// What a link is like.
+/// Bandwidth and latency of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LinkOptions {
-    /// Bytes a second; 0 for a link that takes no time.
+    /// Bandwidth in bytes per second; 0 for a link that takes no time.
     pub bandwidth: f64,
-    /// Seconds from the last byte's departure to its arrival.
+    /// Latency in seconds, from the last byte's departure to its arrival.
     pub latency: f64,
 }
 
 impl FromStr for LinkOptions {
     type Err = String;
 
-    /// From `none`, `12G`, or `12G,10us`: bytes a second, and the latency in seconds, `ms` or `us`.
+    /// Parses `none`, `12G`, or `12G,10us`: bytes per second, and a latency in `s`, `ms` or `us`.
     fn from_str(word: &str) -> Result<Self, String> {
         if word == "none" {
             return Ok(Self::default());
         }
-        let wrong = || format!("'{word}': none, bytes a second such as 12G, or with a latency, 12G,10us");
+        let wrong = || {
+            format!(
+                "'{word}': not a link; use none, bytes per second such as 12G, or with a latency, 12G,10us"
+            )
+        };
         let (bandwidth, latency) = word.split_once(',').unwrap_or((word, "0s"));
         let scaled = |word: &str, units: &[(&str, f64)]| {
             let word = word.trim();
@@ -49,36 +53,37 @@ impl FromStr for LinkOptions {
     }
 }
 
-/// What went over a link.
+/// Traffic of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Carried {
-    /// Transfers.
+pub struct LinkTraffic {
+    /// Number of transfers.
     pub transfers: u64,
-    /// Bytes.
+    /// Bytes transferred.
     pub bytes: u64,
-    /// Seconds in which it was taken.
+    /// Seconds during which the link was busy.
     pub seconds: f64,
 }
 
-/// A link between a device and the host. Transfers take their turns on it.
+/// A link between a device and the host. Transfers take turns on it.
 #[derive(Debug, Default)]
 pub struct Link {
     options: LinkOptions,
     transfers: AtomicU64,
     bytes: AtomicU64,
     nanos: AtomicU64,
-    /// When the last byte of all transfers so far has left.
-    taken_until: Mutex<Option<Instant>>,
+    /// Time at which the last byte of all transfers so far has left.
+    busy_until: Mutex<Option<Instant>>,
 }
 
 impl Link {
-    /// A link that nothing has gone over.
+    /// Creates a link without traffic.
     pub fn new(options: LinkOptions) -> Self {
         Self { options, ..Self::default() }
     }
 
-    /// Carries bytes that have been on their way since `began`: returns when they have arrived.
-    pub fn carry(&self, bytes: u64, began: Instant) {
+    /// Transfers `bytes` that have been under way since `began`, and returns when they have
+    /// arrived.
+    pub fn transfer(&self, bytes: u64, began: Instant) {
         self.transfers.fetch_add(1, Relaxed);
         self.bytes.fetch_add(bytes, Relaxed);
         if self.options.bandwidth == 0.0 {
@@ -87,18 +92,18 @@ impl Link {
         let takes = Duration::from_secs_f64(bytes as f64 / self.options.bandwidth);
         self.nanos.fetch_add(takes.as_nanos() as u64, Relaxed);
         let left = {
-            let mut taken = self.taken_until.lock().unwrap_or_else(PoisonError::into_inner);
-            let left = taken.map_or(began, |until| until.max(began)) + takes;
-            *taken = Some(left);
+            let mut busy = self.busy_until.lock().unwrap_or_else(PoisonError::into_inner);
+            let left = busy.map_or(began, |until| until.max(began)) + takes;
+            *busy = Some(left);
             left
         };
         let arrived = left + Duration::from_secs_f64(self.options.latency);
         thread::sleep(arrived.saturating_duration_since(Instant::now()));
     }
 
-    /// What went over it.
-    pub fn carried(&self) -> Carried {
-        Carried {
+    /// Traffic so far.
+    pub fn traffic(&self) -> LinkTraffic {
+        LinkTraffic {
             transfers: self.transfers.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
             seconds: self.nanos.load(Relaxed) as f64 * 1e-9,
@@ -106,14 +111,14 @@ impl Link {
     }
 }
 
-/// Rows that come over a link.
+/// A tier whose rows are read over a link.
 pub struct Linked {
     behind: Arc<dyn Feature>,
     link: Arc<Link>,
 }
 
 impl Linked {
-    /// The rows of `behind`, over `link`.
+    /// Creates a tier that reads the rows of `behind` over `link`.
     pub fn new(behind: Arc<dyn Feature>, link: Arc<Link>) -> Self {
         Self { behind, link }
     }
@@ -131,9 +136,9 @@ impl Feature for Linked {
     fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
         let began = Instant::now();
         let mut traffic = self.behind.read_to(ids, places, out)?;
-        // rows leave as they are gathered: the link is no later than its own time behind the first
-        self.link.carry(ids.len() as u64 * self.row_bytes(), began);
-        // the host is where rows set out from, whatever tier they were in before
+        // rows leave as they are gathered, so the link starts with the first row
+        self.link.transfer(ids.len() as u64 * self.row_bytes(), began);
+        // the traffic counts as the host's, whichever tier the rows came from
         let waited = (began.elapsed().as_nanos() as u64).saturating_sub(traffic.total().nanos);
         traffic.host.nanos += waited;
         Ok(traffic)
@@ -156,40 +161,40 @@ mod tests {
     use crate::feature::Host;
 
     #[test]
-    fn transfers_take_their_time_and_their_turns() {
+    fn transfers_take_turns_and_time() {
         let link = Link::new(LinkOptions { bandwidth: 1e6, latency: 0.002 });
         let began = Instant::now();
         thread::scope(|scope| {
             for _ in 0..3 {
-                scope.spawn(|| link.carry(4_000, began));
+                scope.spawn(|| link.transfer(4_000, began));
             }
         });
-        // 3 x 4 ms in turns, and the latency of the last
+        // three transfers of 4 ms in turn, and the latency of the last
         assert!(began.elapsed() >= Duration::from_millis(14));
-        let carried = link.carried();
-        assert_eq!((carried.transfers, carried.bytes), (3, 12_000));
-        assert!((carried.seconds - 0.012).abs() < 1e-6);
+        let traffic = link.traffic();
+        assert_eq!((traffic.transfers, traffic.bytes), (3, 12_000));
+        assert!((traffic.seconds - 0.012).abs() < 1e-6);
     }
 
     #[test]
-    fn rows_are_those_behind_the_link() {
+    fn a_linked_tier_returns_the_next_tiers_rows() {
         let link = Arc::new(Link::default());
         let host = Host::new(&Features::f32(2, vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0]));
         let linked = Linked::new(Arc::new(host), link.clone());
         let mut out = [0.0; 4];
         let traffic = linked.read(&[2, 0], &mut out).unwrap();
         assert_eq!((out, traffic.host.rows), ([4.0, 5.0, 0.0, 1.0], 2));
-        assert_eq!(link.carried(), Carried { transfers: 1, bytes: 16, seconds: 0.0 });
+        assert_eq!(link.traffic(), LinkTraffic { transfers: 1, bytes: 16, seconds: 0.0 });
     }
 
     #[test]
-    fn links_are_written_as_bandwidth_and_latency() {
+    fn links_are_parsed_as_bandwidth_and_latency() {
         let parse = |word: &str| word.parse::<LinkOptions>().map(|link| (link.bandwidth, link.latency));
         assert_eq!(parse("none"), Ok((0.0, 0.0)));
         assert_eq!(parse("16G"), Ok((16e9, 0.0)));
         assert_eq!(parse("1.5M, 2ms"), Ok((1.5e6, 0.002)));
         for wrong in ["", "fast", "0", "0.0001", "12G,", "12G,3h", "12G,61s", "-1"] {
-            assert!(parse(wrong).unwrap_err().contains("bytes a second"), "{wrong}");
+            assert!(parse(wrong).unwrap_err().contains("bytes per second"), "{wrong}");
         }
     }
 }

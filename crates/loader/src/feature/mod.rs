@@ -1,4 +1,4 @@
-//! Node ids to feature rows: tiers that nest, with counters.
+//! Feature tiers: node ids to feature rows, with counters. Tiers nest.
 
 pub mod cached;
 pub mod disk;
@@ -20,57 +20,56 @@ pub use host::Host;
 pub use link::{Link, LinkOptions, Linked};
 pub use traffic::{TierTraffic, Traffic};
 
-/// Where the rows that are read go in a result of `R x F`.
+/// Positions of the rows read in a result of `R x F`.
 #[derive(Clone, Copy, Debug)]
 pub enum Places<'p> {
-    /// The `i`-th to row `i`.
+    /// The `i`-th row read goes to row `i`.
     InOrder,
-    /// The `i`-th to the row of that number: strictly ascending, as many as rows are read.
+    /// The `i`-th row read goes to row `at[i]`: strictly ascending, one for each row read.
     At(&'p [u32]),
 }
 
-/// Work that a read does while it waits for its rows: it may write rows of the result that are not
+/// Work that a read runs while it waits for its rows. It may write rows of the result that are not
 /// read.
-pub type Beside<'b> = dyn FnMut(&mut [f32]) -> Result<Traffic> + 'b;
+pub type OverlappedWork<'w> = dyn FnMut(&mut [f32]) -> Result<Traffic> + 'w;
 
-/// No work beside a read.
+/// No work during a read.
 ///
 /// # Errors
 /// Never.
-pub fn nothing(_: &mut [f32]) -> Result<Traffic> {
+pub fn no_work(_: &mut [f32]) -> Result<Traffic> {
     Ok(Traffic::default())
 }
 
-/// Where the rows of a batch are in a cache, looked up ahead of reading them (FGNN marks them in
-/// the Sample stage, section 5.2).
+/// Cache slots of a batch's rows, looked up before the rows are read (FGNN marks them in the Sample
+/// stage, section 5.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// Which cache they are of: caches that hold the same rows in the same slots have the same
-    /// number.
+    /// Identity of the cache: caches with the same rows in the same slots have the same number.
     cache: Option<u64>,
-    /// The slot of each row, or none.
+    /// Slot of each row, or [`MISS`](crate::policy::MISS).
     slots: Vec<u32>,
 }
 
 impl Marks {
-    /// How many there are.
+    /// Number of marks.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no marks.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// Forgets them.
+    /// Removes all marks.
     pub fn clear(&mut self) {
         self.cache = None;
         self.slots.clear();
     }
 }
 
-/// A table of feature rows, wherever it lives. Every tier returns the same bytes.
+/// A table of feature rows in any memory. Every tier returns the same bytes.
 ///
 /// ```
 /// use graphmill_core::{NodeId, Result};
@@ -111,22 +110,22 @@ impl Marks {
 /// ```
 ///
 /// Pointers to tiers (`Arc`, `Box`, `&`) deliberately do not implement it: a call through one
-/// dereferences to the tier, so that no forwarding method can be missing.
+/// dereferences to the tier, so no forwarding method can be missing.
 pub trait Feature: Send + Sync {
-    /// `F`.
+    /// Width of a row (`F`).
     fn dim(&self) -> usize;
 
-    /// `V`.
+    /// Number of rows (`V`).
     fn num_rows(&self) -> usize;
 
-    /// Copies the rows of `ids` (each below `V`) to their `places` in `out` (`R x F`; its other
-    /// rows are left alone), and says what that cost.
+    /// Copies the rows of `ids` (each below `V`) to their `places` in `out` (`R x F`), leaves its
+    /// other rows unchanged, and returns the traffic.
     ///
     /// # Errors
-    /// A tier cannot be read; `out` may then hold anything.
+    /// A tier cannot be read; the contents of `out` are then undefined.
     fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic>;
 
-    /// Copies the rows of `ids` (each below `V`) to `out` (`len x F`) and says what that cost.
+    /// Copies the rows of `ids` (each below `V`) to `out` (`len x F`) and returns the traffic.
     ///
     /// # Errors
     /// As [`Feature::read_to`].
@@ -134,8 +133,8 @@ pub trait Feature: Send + Sync {
         self.read_to(ids, Places::InOrder, out)
     }
 
-    /// Makes `out` the rows of `ids` (each below `V`), sparse where they are stored so, and says
-    /// what that cost.
+    /// Sets `out` to the rows of `ids` (each below `V`), sparse if they are stored so, and returns
+    /// the traffic.
     ///
     /// # Errors
     /// As [`Feature::read_to`].
@@ -144,22 +143,22 @@ pub trait Feature: Send + Sync {
         self.read(ids, out.view_mut().host())
     }
 
-    /// Bytes of a row where it is stored; of sparse rows in the mean.
+    /// Size of a row in storage, in bytes; of sparse rows, the mean.
     fn row_bytes(&self) -> u64;
 
-    /// More that the tier can do. A tier around another decides here, for each capability, what it
-    /// passes on.
+    /// Further capabilities of the tier. A tier around another decides which of the inner tier's
+    /// capabilities it exposes.
     fn capabilities(&self) -> Capabilities<'_>;
 }
 
-/// The capabilities of a tier beyond [`Feature`]: none by default.
+/// Capabilities of a tier beyond [`Feature`]; none by default.
 #[derive(Clone, Copy, Default)]
 pub struct Capabilities<'f> {
-    /// Other work runs while a read waits.
+    /// Other work can run while a read waits.
     pub overlapped: Option<&'f dyn OverlappedFeature>,
-    /// The slots of a batch's rows can be looked up ahead of reading them.
+    /// The slots of a batch's rows can be looked up before the rows are read.
     pub marked: Option<&'f dyn MarkedFeature>,
-    /// Rows are read to a device's memory.
+    /// Rows can be read into a device's memory.
     pub device: Option<&'f dyn DeviceFeature>,
 }
 
@@ -170,48 +169,52 @@ pub struct Capabilities<'f> {
 /// use graphmill_core::{Features, matrix::TableType};
 /// use graphmill_loader::{
 ///     Feature,
-///     feature::{Host, Places, cached::{Level, Pinned, Placement, placed}, nothing},
+///     feature::{Host, Places, cached::{CacheLayout, Level, Pinned, Placement}, no_work},
 /// };
 ///
 /// let host = Arc::new(Host::new(&Features::f32(1, vec![0.0, 10.0, 20.0])));
-/// let cache = Pinned::new(placed(&[2], 1, 1, Placement::Shard), TableType::F32, host, Level::Host)?;
-/// let tier = cache.capabilities().overlapped.expect("a cache passes work on to the tier behind it");
+/// let layout = CacheLayout::new(&[2], 1, 1, Placement::Shard);
+/// let cache = Pinned::new(layout, TableType::F32, host, Level::Host)?;
+/// let tier = cache.capabilities().overlapped.expect("a cache passes work on to the next tier");
 /// let mut rows = [0.0; 3];
-/// let mut beside = |rows: &mut [f32]| {
+/// let mut work = |rows: &mut [f32]| {
 ///     rows[2] = -1.0;
-///     nothing(rows)
+///     no_work(rows)
 /// };
-/// tier.read_overlapped(&[1, 2], Places::At(&[0, 1]), &mut rows, &mut beside)?;
+/// tier.read_overlapped(&[1, 2], Places::At(&[0, 1]), &mut rows, &mut work)?;
 /// assert_eq!(rows, [10.0, 20.0, -1.0]);
 /// # Ok::<(), graphmill_core::Error>(())
 /// ```
 pub trait OverlappedFeature: Feature {
-    /// [`Feature::read_to`] that calls `beside` once, with the same `out`, while it waits for rows
-    /// if it does. Returns the cost of both. A tier in front of another passes `beside` on to it.
+    /// Reads rows as [`Feature::read_to`] and calls `work` once with the same `out`, while it waits
+    /// for rows if it does. Returns the traffic of both. A tier in front of another passes `work`
+    /// on to it.
     ///
     /// # Errors
-    /// As [`Feature::read_to`], and those of `beside`.
+    /// As [`Feature::read_to`], and those of `work`. As [`Feature::read_to`], and those of
+    /// `beside`.
     fn read_overlapped(
         &self,
         ids: &[NodeId],
         places: Places,
         out: &mut [f32],
-        beside: &mut Beside,
+        work: &mut OverlappedWork,
     ) -> Result<Traffic>;
 }
 
-/// A cache whose slots can be looked up ahead of reading them.
+/// A cache whose slots can be looked up before its rows are read.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use graphmill_core::{Features, Matrix, matrix::TableType};
 /// use graphmill_loader::{
 ///     Feature,
-///     feature::{Host, Marks, cached::{Level, Pinned, Placement, placed}},
+///     feature::{Host, Marks, cached::{CacheLayout, Level, Pinned, Placement}},
 /// };
 ///
 /// let host = Arc::new(Host::new(&Features::f32(1, vec![0.0, 10.0, 20.0])));
-/// let cache = Pinned::new(placed(&[2], 1, 1, Placement::Shard), TableType::F32, host, Level::Host)?;
+/// let layout = CacheLayout::new(&[2], 1, 1, Placement::Shard);
+/// let cache = Pinned::new(layout, TableType::F32, host, Level::Host)?;
 /// let tier = cache.capabilities().marked.expect("the slots of pinned rows do not change");
 /// let (ids, mut marks, mut rows) = ([1, 2], Marks::default(), Matrix::default());
 /// tier.mark(&ids, &mut marks);
@@ -224,25 +227,26 @@ pub trait MarkedFeature: Feature {
     /// [`MarkedFeature::gather_marked`].
     fn mark(&self, ids: &[NodeId], marks: &mut Marks);
 
-    /// [`Feature::gather`] with the marks of these `ids`; those of another cache are ignored.
+    /// Gathers rows as [`Feature::gather`], with the marks of these `ids`; marks of another cache
+    /// are ignored.
     ///
     /// # Errors
     /// As [`Feature::read_to`].
     fn gather_marked(&self, ids: &[NodeId], marks: &Marks, out: &mut Matrix) -> Result<Traffic>;
 }
 
-/// A tier that reads rows to a device's memory.
+/// A tier that reads rows into a device's memory.
 ///
 /// ```
 /// use graphmill_core::Features;
 /// use graphmill_loader::{Feature, feature::Host};
 ///
-/// // tiers of devices have the capability, those of the host have not
+/// // tiers on devices have the capability, tiers on the host do not
 /// let host = Host::new(&Features::f32(1, vec![0.0, 10.0]));
 /// assert!(host.capabilities().device.is_none());
 /// ```
 pub trait DeviceFeature: Feature {
-    /// [`Feature::gather`] of ids that a device has too, u32 each.
+    /// Gathers rows as [`Feature::gather`], of ids that a device has as well, one u32 each.
     ///
     /// # Errors
     /// As [`Feature::read_to`].
@@ -253,35 +257,36 @@ pub trait DeviceFeature: Feature {
         out: &mut Matrix,
     ) -> Result<Traffic>;
 
-    /// Copies blocks to the device ahead of their use there.
+    /// Copies blocks to the device before their use there.
     ///
     /// # Errors
-    /// The device's memory is not enough.
+    /// The device runs out of memory.
     fn place_blocks(&self, blocks: &[Block]) -> Result<()>;
 }
 
-/// [`OverlappedFeature::read_overlapped`] of any tier: without the capability `beside` runs after
-/// the read.
+/// Calls [`OverlappedFeature::read_overlapped`] of any tier; without the capability, `work` runs
+/// after the read.
 ///
 /// # Errors
-/// As [`Feature::read_to`], and those of `beside`.
+/// As [`Feature::read_to`], and those of `work`.
 pub fn read_overlapped(
     feature: &dyn Feature,
     ids: &[NodeId],
     places: Places,
     out: &mut [f32],
-    beside: &mut Beside,
+    work: &mut OverlappedWork,
 ) -> Result<Traffic> {
     if let Some(feature) = feature.capabilities().overlapped {
-        return feature.read_overlapped(ids, places, out, beside);
+        return feature.read_overlapped(ids, places, out, work);
     }
     let mut traffic = feature.read_to(ids, places, out)?;
-    traffic += beside(out)?;
+    traffic += work(out)?;
     Ok(traffic)
 }
 
-/// Runs of a request side by side: `work` gets some of `ids`, their places from the start of the
-/// part of `out` that it gets, and that part. Each row of `out` is in one part at most.
+/// Runs `work` on runs of a request in parallel. `work` receives some of `ids`, their positions
+/// with the first row of its part of `out`, and that part. Each row of `out` is in at most one
+/// part.
 pub(crate) fn in_runs(
     ids: &[NodeId],
     places: Places,
@@ -291,7 +296,7 @@ pub(crate) fn in_runs(
     work: &(impl Fn(&[NodeId], Option<(&[u32], u32)>, &mut [f32]) + Sync),
 ) {
     let Places::At(at) = places else {
-        assert_eq!(out.len(), ids.len() * dim, "room for {} rows of {dim}", ids.len());
+        assert_eq!(out.len(), ids.len() * dim, "the result has {} rows of {dim}", ids.len());
         if dim > 0 {
             ids.par_chunks(run)
                 .zip(out.par_chunks_mut(run * dim))
@@ -299,12 +304,12 @@ pub(crate) fn in_runs(
         }
         return;
     };
-    assert_eq!(at.len(), ids.len(), "a place for each row");
+    assert_eq!(at.len(), ids.len(), "each row has a position");
     split(ids, at, 0, dim, out, run, work);
 }
 
-/// [`in_runs`] of rows with places, `out` beginning at row `first`: in halves, as long as they are
-/// longer than a run.
+/// As [`in_runs`], for rows with positions in a part `out` that begins at row `first`: halves it
+/// until it is no longer than a run.
 fn split(
     ids: &[NodeId],
     at: &[u32],

@@ -1,48 +1,48 @@
-//! One result that several threads write rows of, each row by one of them.
+//! A result whose rows several threads write, each row by one of them.
 
 use std::{marker::PhantomData, slice::from_raw_parts_mut};
 
 use super::Places;
 
-/// The rows of a result (`R x F`) that a request may write.
+/// Rows of a result (`R x F`) that a request may write.
 pub(super) struct Scatter<'o> {
     start: *mut f32,
     rows: usize,
     dim: usize,
     places: Places<'o>,
-    room: PhantomData<&'o mut [f32]>,
+    result: PhantomData<&'o mut [f32]>,
 }
 
 // SAFETY: it only hands out rows of `f32` (which may be sent between threads) by `row`, whose
-// callers promise that no two of them hold the same row.
+// callers guarantee that no two of them hold the same row.
 unsafe impl Sync for Scatter<'_> {}
 
 impl<'o> Scatter<'o> {
-    /// For a request of `count` rows.
+    /// Creates the rows for a request of `count` rows.
     ///
     /// # Panics
-    /// The places are not strictly ascending rows of `out`, or not `count`.
+    /// The places are not strictly ascending rows of `out`, or their number is not `count`.
     pub(super) fn new(out: &'o mut [f32], dim: usize, count: usize, places: Places<'o>) -> Self {
         let rows = out.len().checked_div(dim).unwrap_or(count);
         match places {
-            Places::InOrder => assert!(count <= rows, "room for {count} rows of {dim}"),
+            Places::InOrder => assert!(count <= rows, "the result has {count} rows of {dim}"),
             Places::At(at) => {
-                assert_eq!(at.len(), count, "a place for each row");
-                assert!(at.windows(2).all(|pair| pair[0] < pair[1]), "places ascend");
-                assert!(at.last().is_none_or(|&last| (last as usize) < rows), "places are within the result");
+                assert_eq!(at.len(), count, "each row has a position");
+                assert!(at.windows(2).all(|pair| pair[0] < pair[1]), "positions ascend");
+                assert!(
+                    at.last().is_none_or(|&last| (last as usize) < rows),
+                    "positions are within the result"
+                );
             }
         }
-        Self { start: out.as_mut_ptr(), rows, dim, places, room: PhantomData }
+        Self { start: out.as_mut_ptr(), rows, dim, places, result: PhantomData }
     }
 
-    /// The row that the `i`-th of the request goes to.
+    /// Row of the result for the request's `i`-th row.
     ///
     /// # Safety
-    /// As long as the slice lives, no other call gets the same `i`.
-    #[allow(
-        clippy::mut_from_ref,
-        reason = "rows of different i do not overlap, and callers give each i away once"
-    )]
+    /// While the slice lives, no other call has the same `i`.
+    #[allow(clippy::mut_from_ref, reason = "rows of different i do not overlap, and callers use each i once")]
     pub(super) unsafe fn row(&self, i: usize) -> &mut [f32] {
         let row = match self.places {
             Places::InOrder => i,
@@ -51,7 +51,7 @@ impl<'o> Scatter<'o> {
         assert!(row < self.rows);
         // SAFETY: the row lies within the exclusively borrowed result (just asserted; `rows * dim`
         // values are in it by construction). Places are strictly ascending, so different `i` are
-        // different rows, and the caller promises that `i` is no one else's.
+        // different rows, and the caller guarantees that no other call has the same `i`.
         unsafe { from_raw_parts_mut(self.start.add(row * self.dim), self.dim) }
     }
 }

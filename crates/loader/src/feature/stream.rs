@@ -1,9 +1,9 @@
-//! Writing past the caches: what is larger than they are is not read again before it has left them,
-//! and a store that goes around them does not read the line it overwrites first, a third of the
-//! traffic of a copy.
+//! Stores that bypass the caches. A result larger than the caches is not read again before it has
+//! left them, and a store that bypasses them does not first read the line that it overwrites, which
+//! saves a third of a copy's memory traffic.
 
-/// Copies `from` to `to`, of the same length, with stores that go around the caches where there are
-/// such.
+/// Copies `from` to `to`, of the same length, with stores that bypass the caches if the
+/// architecture has them.
 pub(super) fn stream(from: &[f32], to: &mut [f32]) {
     assert_eq!(from.len(), to.len());
     #[cfg(target_arch = "x86_64")]
@@ -15,8 +15,8 @@ pub(super) fn stream(from: &[f32], to: &mut [f32]) {
         let (quads, last) = rest.as_chunks_mut::<4>();
         let (from_quads, from_last) = from[head..].as_chunks::<4>();
         for (to, from) in quads.iter_mut().zip(from_quads) {
-            // SAFETY: both are 16 bytes, `to` is aligned to 16 since `head` values were left out,
-            // and it is this function's alone until the fence below has made the store visible.
+            // SAFETY: both are 16 bytes, `to` is aligned to 16 because `head` values were left out,
+            // and only this function accesses it until the fence below has made the store visible.
             unsafe { _mm_stream_ps(to.as_mut_ptr(), _mm_loadu_ps(from.as_ptr())) };
         }
         last.copy_from_slice(from_last);
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_arrives_at_every_alignment() {
+    fn values_are_copied_at_every_alignment() {
         let from: Vec<f32> = (0..70).map(|i| i as f32).collect();
         for start in 0..5 {
             for len in [0, 1, 2, 3, 4, 5, 17, 64] {

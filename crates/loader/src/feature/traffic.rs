@@ -1,4 +1,4 @@
-//! Rows and bytes that reads cost, tier by tier: counted by the tiers, and written to records.
+//! Rows and bytes read, per tier. Tiers count them, and records store them.
 
 use std::{ops::AddAssign, time::Instant};
 
@@ -6,27 +6,27 @@ use serde::{Deserialize, Serialize};
 
 /// Rows and bytes read from one tier.
 ///
-/// In JSON the time is `seconds`, a fraction.
+/// In JSON the time is `seconds`, a floating-point number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TierTraffic {
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Bytes that were read for them: more than the rows hold where a tier reads whole blocks.
+    /// Bytes read for the rows: more than the rows' size if a tier reads whole blocks.
     pub bytes: u64,
-    /// Nanoseconds that batches waited in the tier itself, those behind it not counted; 0 where
-    /// layers read rows in place.
+    /// Nanoseconds that batches waited in the tier itself, without the next tiers; 0 if layers read
+    /// rows in place.
     #[serde(rename = "seconds", with = "as_seconds")]
     pub nanos: u64,
 }
 
 impl TierTraffic {
-    /// These rows and bytes, read since `began`.
+    /// Traffic of these rows and bytes, read since `began`.
     pub fn since(began: Instant, rows: u64, bytes: u64) -> Self {
         Self { rows, bytes, nanos: u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX) }
     }
 
-    /// The time in seconds.
+    /// Time in seconds.
     pub fn seconds(&self) -> f64 {
         self.nanos as f64 * 1e-9
     }
@@ -40,7 +40,7 @@ impl AddAssign for TierTraffic {
     }
 }
 
-/// Nanoseconds as seconds.
+/// Serialises nanoseconds as seconds.
 mod as_seconds {
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -49,18 +49,18 @@ mod as_seconds {
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-        // negative and very large numbers of a damaged record saturate
+        // negative and very large numbers in a damaged record saturate
         f64::deserialize(from).map(|seconds| (seconds * 1e9).round() as u64)
     }
 }
 
-/// Rows and bytes that a read cost, tier by tier from the nearest to the farthest.
+/// Rows and bytes read, per tier from the nearest to the farthest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Traffic {
     /// Accelerator memory.
     pub device: TierTraffic,
-    /// The memory of other accelerators beside it.
+    /// Memory of other accelerators.
     pub peer: TierTraffic,
     /// Host memory.
     pub host: TierTraffic,
@@ -71,26 +71,26 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// All tiers together.
+    /// Sum over all tiers.
     pub fn total(&self) -> TierTraffic {
         let mut total = TierTraffic::default();
         self.tiers().into_iter().for_each(|(_, tier)| total += tier);
         total
     }
 
-    /// The tiers with their names, from the nearest to the farthest.
+    /// Tiers with their names, from the nearest to the farthest.
     pub fn tiers(&self) -> [(&'static str, TierTraffic); 5] {
         let Self { device, peer, host, disk, remote } = *self;
         [("device", device), ("peer", peer), ("host", host), ("disk", disk), ("remote", remote)]
     }
 
-    /// Rows read from any tier.
+    /// Number of rows read from all tiers.
     pub fn rows(&self) -> u64 {
         self.tiers().iter().map(|(_, tier)| tier.rows).sum()
     }
 
-    /// Rows served by the nearest tier (devices where the run has some, whichever of them, else
-    /// `host`) out of all; `None` where none was read.
+    /// Share of the rows served by the nearest tier (all devices if the run has some, otherwise
+    /// `host`); `None` if no rows were read.
     pub fn hit_rate(&self, has_device: bool) -> Option<f64> {
         let nearest = if has_device { self.device.rows + self.peer.rows } else { self.host.rows };
         (self.rows() > 0).then(|| nearest as f64 / self.rows() as f64)

@@ -5,19 +5,19 @@ use half::{f16, slice::HalfFloatSliceExt};
 /// Converts `from` to `to`, of the same length. Exact; a signalling NaN becomes a quiet one.
 ///
 /// The loop over a row is inside the function that is compiled for the conversion instruction:
-/// [`HalfFloatSliceExt`] calls such a function for every eight values, which costs a gather of f16
-/// rows a tenth of its speed or more.
+/// [`HalfFloatSliceExt`] calls such a function for every eight values, which slows a gather of f16
+/// rows by a tenth or more.
 pub(super) fn widen_f16(from: &[f16], to: &mut [f32]) {
     assert_eq!(from.len(), to.len());
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("f16c") && std::arch::is_x86_feature_detected!("avx") {
-        // SAFETY: the processor has both extensions.
+        // SAFETY: the processor has both features, as just checked.
         return unsafe { widen_f16c(from, to) };
     }
     from.convert_to_f32_slice(to);
 }
 
-/// [`widen_f16`], eight values an instruction.
+/// As [`widen_f16`], eight values per instruction.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx,f16c")]
 fn widen_f16c(from: &[f16], to: &mut [f32]) {

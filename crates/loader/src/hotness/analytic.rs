@@ -1,25 +1,38 @@
-//! The chance that a minibatch asks for a node, propagated hop by hop: no sampling, no noise, O(L
-//! (V + E)).
+//! Probability that a minibatch reads a node, propagated hop by hop, without sampling.
 //!
-//! A batch's frontier holds a training node with probability `B / train`. A node `u` of it draws
-//! each of its `d(u)` neighbours with probability `min(1, k / d(u))`, so `v` joins the next
-//! frontier unless it is in this one already or none of those that hear from it draw it:
+//! # Algorithm
 //!
-//! `p'(v) = 1 - (1 - p(v)) * product over u that hear from v of (1 - p(u) min(1, k / d(u)))`
+//! A batch's frontier holds a training node with probability `B / train`. A node `u` of the
+//! frontier draws each of its `d(u)` neighbours with probability `min(1, k / d(u))`, so `v` is not
+//! in the next frontier only if it is not in this one and none of its out-neighbours draws it:
 //!
-//! as if neighbours were in a frontier independently of each other. Quiver's `sample_prob` starts
-//! at 1 on all training nodes, which is the chance of an epoch rather than of a batch: on graphs
-//! where an epoch touches most nodes it can no longer tell them apart.
+//! `p'(v) = 1 - (1 - p(v)) * product over out-neighbours u of v of (1 - p(u) min(1, k / d(u)))`
+//!
+//! This treats neighbours as if they were in a frontier independently of each other.
+//!
+//! # Source
+//!
+//! `sample_prob` of Quiver (Tan et al., *Quiver: supporting GPUs for low-latency, high-throughput
+//! GNN serving with workload awareness*, 2023).
+//!
+//! # Cost
+//!
+//! O(L (V + E)).
+//!
+//! # Deviations
+//!
+//! Quiver starts with probability 1 on all training nodes, which gives the probability per epoch
+//! rather than per batch and cannot rank nodes of graphs where an epoch reads most of them.
 
 use graphmill_core::rank::spread;
 use rayon::prelude::*;
 
 use super::{Setting, no_argument};
 
-/// The largest logarithm: a product beyond is none.
+/// Maximum negative logarithm of a product: anything beyond counts as certain.
 const CERTAIN: f64 = 40.0;
 
-/// See the module's text. Neighbours count alike, whatever the sampler's weights are.
+/// Probability of each node. Neighbours count equally, whatever the sampler's weights are.
 pub(super) fn score(setting: &Setting, argument: Option<&str>) -> Result<Vec<f64>, String> {
     no_argument("analytic", argument)?;
     let graph = setting.graph;
@@ -27,7 +40,7 @@ pub(super) fn score(setting: &Setting, argument: Option<&str>) -> Result<Vec<f64
     let seed = (setting.batch_size as f64 / setting.train.len().max(1) as f64).min(1.0);
     setting.train.iter().for_each(|&v| chance[v as usize] = seed);
     for &fanout in setting.fanout.iter() {
-        // minus the logarithm of 1 - p(u) min(1, k / d(u)), of which sums are taken
+        // minus the logarithm of 1 - p(u) min(1, k / d(u)), so that the product is a sum
         let unlikely: Vec<f64> = chance
             .par_iter()
             .enumerate()
@@ -37,8 +50,8 @@ pub(super) fn score(setting: &Setting, argument: Option<&str>) -> Result<Vec<f64
                 (-(-p * part).ln_1p()).min(CERTAIN)
             })
             .collect();
-        let none = spread(graph, |u, _| unlikely[u as usize]);
-        chance.par_iter_mut().zip(none).for_each(|(p, none)| *p = 1.0 - (1.0 - *p) * (-none).exp());
+        let log_none = spread(graph, |u, _| unlikely[u as usize]);
+        chance.par_iter_mut().zip(log_none).for_each(|(p, none)| *p = 1.0 - (1.0 - *p) * (-none).exp());
     }
     Ok(chance)
 }

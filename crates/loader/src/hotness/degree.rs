@@ -1,11 +1,12 @@
-//! How many nodes hear from a node: the more do, the likelier it is drawn. (The in-degree says how
-//! many it hears from, which no sampler that goes from seeds against the edges asks.)
+//! Out-degree: the more nodes have a node as in-neighbour, the likelier it is drawn. Samplers that
+//! go from seeds against the edges never follow the out-edges of a node, so its in-degree is no
+//! predictor.
 
 use graphmill_core::rank::out_degrees;
 
 use super::{Setting, no_argument};
 
-/// See the module's text. O(V + E).
+/// Out-degree of each node. O(V + E).
 pub(super) fn score(setting: &Setting, argument: Option<&str>) -> Result<Vec<f64>, String> {
     no_argument("degree", argument)?;
     Ok(out_degrees(setting.graph).into_iter().map(f64::from).collect())

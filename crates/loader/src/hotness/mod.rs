@@ -1,5 +1,5 @@
-//! Hotness: a score for every node that predicts how often its row will be asked for. What is
-//! cached nearest, and how a dataset is reordered, follows from it.
+//! Hotness: a score for every node that predicts how often its feature row will be read. Static
+//! caches and reordered datasets follow from it.
 
 mod analytic;
 mod degree;
@@ -39,14 +39,14 @@ use crate::{Fanout, sampler::draws};
 /// # Ok::<(), graphmill_core::Error>(())
 /// ```
 pub trait Visits {
-    /// Shows the input nodes of every minibatch of an epoch, batch by batch: distinct nodes, and
-    /// the same ones whenever it is asked.
+    /// Passes the input nodes of every minibatch of an epoch to `see`, batch by batch: distinct
+    /// nodes, and the same ones in every call.
     ///
     /// # Errors
     /// A batch cannot be drawn.
     fn visit(&self, epoch: u64, see: &mut dyn FnMut(&[NodeId])) -> Result<()>;
 
-    /// In how many minibatches of an epoch each of the `num_nodes` nodes comes up.
+    /// Number of an epoch's minibatches that read each of the `num_nodes` nodes.
     ///
     /// # Errors
     /// A batch cannot be drawn.
@@ -57,45 +57,46 @@ pub trait Visits {
     }
 }
 
-/// What hotness is computed for.
+/// The run for which hotness is computed.
 #[derive(Clone, Copy)]
 pub struct Setting<'a> {
-    /// Who hears from whom.
+    /// The graph to sample (in-neighbours).
     pub graph: &'a Graph,
-    /// The nodes that train.
+    /// Training nodes.
     pub train: &'a [NodeId],
-    /// Neighbours per node per hop, from the seeds outward; -1 takes all.
+    /// Number of neighbours per node and hop, from the seeds outward; -1 takes all.
     pub fanout: &'a Fanout,
-    /// Seeds of a batch.
+    /// Number of seeds in a batch.
     pub batch_size: usize,
     /// The run's seed.
     pub seed: u64,
-    /// Epochs of the run.
+    /// Number of epochs of the run.
     pub epochs: u64,
-    /// Its minibatches.
+    /// Minibatches of the run.
     pub visits: &'a dyn Visits,
 }
 
-/// Scores all nodes (`V`), hot ones high. What stands behind a colon in the name comes second.
+/// Function that scores all nodes (`V`), hot ones high. The second argument is the part of the
+/// metric's name after a colon.
 pub type Score = fn(&Setting, Option<&str>) -> std::result::Result<Vec<f64>, String>;
 
 /// The options of a run that a metric's scores depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// None.
+    /// No option.
     Graph,
     /// The seed.
     Seed,
-    /// The number of neighbours of a minibatch, and its size.
+    /// The fanout and the batch size.
     Fanouts,
-    /// All that decide which minibatches are drawn.
+    /// All options that decide which minibatches are drawn.
     Minibatches,
-    /// These, and the number of epochs.
+    /// All options that decide which minibatches are drawn, and the number of epochs.
     Run,
 }
 
 impl Basis {
-    /// Whether the scores depend on an option of that name.
+    /// Returns true if the scores depend on the option `option`.
     pub fn reads(self, option: &str) -> bool {
         match self {
             Self::Graph => false,
@@ -107,36 +108,36 @@ impl Basis {
     }
 }
 
-/// A metric.
+/// A hotness metric.
 #[derive(Clone, Copy)]
 pub struct Metric {
-    /// Scores all nodes.
+    /// Function that scores all nodes.
     pub score: Score,
-    /// The options that the scores depend on.
+    /// Options that the scores depend on.
     pub basis: Basis,
 }
 
 impl Metric {
-    /// A metric whose scores depend on these options of a run.
+    /// Creates a metric whose scores depend on the options of `basis`.
     pub const fn new(score: Score, basis: Basis) -> Self {
         Self { score, basis }
     }
 }
 
-/// Every metric there is.
+/// All hotness metrics.
 pub static TABLE: Table<Metric> = Table::new(
     "hotness",
     &[
         Entry {
             name: "random",
-            summary: "a number drawn for each node: the bound below",
+            summary: "random scores: a lower bound",
             source: "",
             options: &[],
             make: Metric::new(random::score, Basis::Seed),
         },
         Entry {
             name: "degree",
-            summary: "how many nodes hear from a node",
+            summary: "out-degree: the number of nodes that may draw a node",
             source: "PaGraph, SoCC 2020; Data Tiering section 3.1",
             options: &[],
             make: Metric::new(degree::score, Basis::Graph),
@@ -157,28 +158,28 @@ pub static TABLE: Table<Metric> = Table::new(
         },
         Entry {
             name: "presc",
-            summary: "presc:K counts in how many minibatches of K epochs of their own a node comes up",
+            summary: "presc:K counts each node's minibatches in K extra, sampled epochs",
             source: "FGNN section 6.3",
             options: &[],
             make: Metric::new(presc::presampled, Basis::Minibatches),
         },
         Entry {
             name: "analytic",
-            summary: "the chance that a minibatch asks for a node, from the fan-outs and without sampling",
+            summary: "probability that a minibatch reads a node, computed from the fanout",
             source: "Quiver's sample_prob, sharpened",
             options: &[],
             make: Metric::new(analytic::score, Basis::Fanouts),
         },
         Entry {
             name: "posterior",
-            summary: "posterior:K is what presc:K counts on the ground of what analytic expects",
+            summary: "posterior:K combines the counts of presc:K with the expectation of analytic",
             source: "",
             options: &[],
             make: Metric::new(posterior::score, Basis::Minibatches),
         },
         Entry {
             name: "optimal",
-            summary: "the run's own footprint: an oracle, the bound above for caches that stay as they are",
+            summary: "the run's own footprint: an oracle, the upper bound of static caches",
             source: "FGNN section 6.2",
             options: &[],
             make: Metric::new(presc::optimal, Basis::Run),
@@ -186,10 +187,10 @@ pub static TABLE: Table<Metric> = Table::new(
     ],
 );
 
-/// Scores all nodes by the metric of that name, with its argument behind a colon.
+/// Scores all nodes by the metric `name`, whose argument follows a colon (`presc:3`).
 ///
 /// # Errors
-/// No such metric, or an impossible argument.
+/// The metric is unknown, or its argument is invalid.
 pub fn score(name: &str, setting: &Setting) -> std::result::Result<Vec<f64>, String> {
     let (name, argument) = match name.split_once(':') {
         Some((name, argument)) => (name, Some(argument)),
@@ -199,11 +200,11 @@ pub fn score(name: &str, setting: &Setting) -> std::result::Result<Vec<f64>, Str
     (entry.make.score)(setting, argument)
 }
 
-/// Refuses an argument.
+/// Rejects an argument of a metric that takes none.
 fn no_argument(name: &str, argument: Option<&str>) -> std::result::Result<(), String> {
     match argument {
         None => Ok(()),
-        Some(argument) => Err(format!("{name}:{argument}: {name} takes no argument")),
+        Some(argument) => Err(format!("{name}:{argument}: {name} takes no argument; use '{name}'")),
     }
 }
 

@@ -1,17 +1,17 @@
-//! What pre-sampling has seen, on the ground of what the fan-outs lead to expect.
+//! Counts of pre-sampling with the analytic expectation as a prior.
 //!
-//! [`analytic`] has no noise but treats neighbours as independent, [`presc`](super::presc) has no
-//! bias but has seen few batches: most nodes came up never or once, and which of them is chance. In
-//! how many batches a node comes up is all but Poisson distributed; with a Gamma prior around the
-//! expected count that is worth `PRIOR` epochs, the mean of what is known after `K` epochs is
-//! `(count + PRIOR * expected) / (K + PRIOR)`.
+//! [`analytic`] has no noise but treats neighbours as independent. [`presc`](super::presc) has no
+//! bias but sees few batches: most nodes were read never or once, which is partly chance. The
+//! number of batches that read a node is approximately Poisson-distributed. With a Gamma prior
+//! around the expected count, worth `PRIOR` epochs, the posterior mean after `K` epochs is `(count
+//! + PRIOR * expected) / (K + PRIOR)`.
 
 use super::{Setting, analytic, presc};
 
-/// Epochs that the expectation is worth.
+/// Number of epochs that the expectation is worth.
 const PRIOR: f64 = 2.0;
 
-/// See the module's text; as much work as `presc:K` and `analytic` together.
+/// Posterior mean of each node. As expensive as `presc:K` and `analytic` together.
 pub(super) fn score(setting: &Setting, argument: Option<&str>) -> Result<Vec<f64>, String> {
     let epochs = presc::epochs("posterior", argument)?;
     let (seen, chance) = (presc::seen(setting, epochs)?, analytic::score(setting, None)?);

@@ -1,10 +1,10 @@
-//! No prediction at all.
+//! Random scores, the baseline of the other metrics.
 
 use graphmill_core::keyed;
 
 use super::{Setting, no_argument};
 
-/// See the module's text.
+/// A random score for each node.
 pub(super) fn score(setting: &Setting, argument: Option<&str>) -> Result<Vec<f64>, String> {
     no_argument("random", argument)?;
     let key = keyed::key(&[setting.seed, 0x0068_6f74]);

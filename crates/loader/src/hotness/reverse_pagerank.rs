@@ -1,13 +1,13 @@
-//! Scores that flow from those who hear to those they hear from.
+//! Reverse PageRank: scores that flow from nodes to their in-neighbours.
 
 use graphmill_core::rank::{RankOptions, reverse_pagerank};
 
 use super::{Setting, no_argument};
 
-/// Iterations until the influence of the start is gone: 0.85^20 is 4 %.
+/// Number of iterations after which the start's influence is gone: 0.85^20 is 4 %.
 const CONVERGED: usize = 20;
 
-/// From all nodes alike, until it converges.
+/// Scores from a uniform start, until convergence.
 pub(super) fn plain(setting: &Setting, argument: Option<&str>) -> Result<Vec<f64>, String> {
     no_argument("reverse-pagerank", argument)?;
     let start = vec![1.0; setting.graph.num_nodes()];
@@ -15,7 +15,7 @@ pub(super) fn plain(setting: &Setting, argument: Option<&str>) -> Result<Vec<f64
     Ok(reverse_pagerank(setting.graph, &start, options))
 }
 
-/// The training nodes weigh `V / train` at the start, and five iterations keep that in the scores.
+/// Scores after five iterations from a start at the training nodes of `V / train` each.
 pub(super) fn weighted(setting: &Setting, argument: Option<&str>) -> Result<Vec<f64>, String> {
     no_argument("weighted-reverse-pagerank", argument)?;
     let nodes = setting.graph.num_nodes();

@@ -1,4 +1,4 @@
-//! What every metric promises, and what each means on graphs small enough to see.
+//! Properties of every metric, and scores on graphs small enough to check by hand.
 
 use std::cell::RefCell;
 
@@ -7,7 +7,7 @@ use graphmill_core::{EdgeOptions, build, node_order::by_scores};
 use super::*;
 use crate::{
     BatchKey, MinibatchSampler, Seeds, Workspace,
-    order::{Order, random::Random},
+    order::{SeedOrder, random::Random},
     sampler::{BatchRequest, HopStack, neighbor::Neighbor},
 };
 
@@ -32,7 +32,7 @@ impl Visits for Batches<'_> {
     }
 }
 
-/// A power law: node `v` hears from `v * i mod (v + 1)`.
+/// A power law: node `v` has in-neighbours `v * i mod (v + 1)`.
 fn skewed(nodes: u32) -> Graph {
     let edges = (1..nodes)
         .flat_map(|v| (1..9u32).map(move |i| ((v.wrapping_mul(i * 2654435) >> 3) % v.div_ceil(i), v)));
@@ -68,14 +68,14 @@ fn every_metric_scores_every_node_and_the_oracle_is_best() {
             assert!(rate > least, "{name}: {rate} of {best}");
         }
         assert!(rate("presc:2") > 0.9 * best && rate("analytic") > 0.9 * best, "{rates:?}");
-        assert!((rates[0].1 - 0.1).abs() < 0.05, "a random tenth serves a tenth: {rates:?}");
+        assert!((rates[0].1 - 0.1).abs() < 0.05, "a random tenth of the rows serves a tenth: {rates:?}");
     });
 }
 
 #[test]
-fn chances_are_exact_where_neighbours_are_independent() {
-    // 0 and 1 train and hear from 2 and 3 each; 3 hears from 4; fan-outs 1 and 5; a batch is one
-    // seed
+fn probabilities_are_exact_if_neighbours_are_independent() {
+    // 0 and 1 train and have in-neighbours 2 and 3 each; 4 is an in-neighbour of 3; fanouts 1 and
+    // 5; a batch is one seed
     let graph = build(6, &[2, 3, 2, 3, 4], &[0, 0, 1, 1, 3], EdgeOptions::DIRECTED).unwrap();
     let batches = Batches {
         graph: &graph,
@@ -93,8 +93,8 @@ fn chances_are_exact_where_neighbours_are_independent() {
         visits: &batches,
     };
     let p = score("analytic", &setting).unwrap();
-    let drawn = 1.0 - (1.0 - 0.5 * 0.5) * (1.0 - 0.5 * 0.5); // 2 by one of two
-    let again = 1.0 - (1.0 - drawn) * (1.0 - 0.5) * (1.0 - 0.5); // and all neighbours of the seeds at the second hop
+    let drawn = 1.0 - (1.0 - 0.5 * 0.5) * (1.0 - 0.5 * 0.5); // node 2, by one of the two seeds
+    let again = 1.0 - (1.0 - drawn) * (1.0 - 0.5) * (1.0 - 0.5); // or as any neighbour in the second hop
     let expected = [0.5, 0.5, again, again, drawn, 0.0];
     p.iter().zip(expected).for_each(|(a, b)| assert!((a - b).abs() < 1e-9, "{p:?} {expected:?}"));
 }
@@ -105,16 +105,16 @@ fn names_and_arguments_are_checked() {
     with(&graph, &[1, 2, 3], |setting| {
         let fault = |name: &str| score(name, setting).unwrap_err();
         assert!(fault("heat").contains("unknown hotness 'heat'; known: random, degree"));
-        assert_eq!(fault("degree:3"), "degree:3: degree takes no argument");
-        assert_eq!(fault("presc:0"), "presc:0: a number of epochs from 1 to 1000");
-        assert_eq!(fault("presc:many"), "presc:many: a number of epochs from 1 to 1000");
+        assert_eq!(fault("degree:3"), "degree:3: degree takes no argument; use 'degree'");
+        assert_eq!(fault("presc:0"), "presc:0: '0' is not a number of epochs from 1 to 1000");
+        assert_eq!(fault("presc:many"), "presc:many: 'many' is not a number of epochs from 1 to 1000");
     });
 }
 
 #[test]
-fn presampling_draws_epochs_of_its_own() {
-    struct Asked(RefCell<Vec<u64>>);
-    impl Visits for Asked {
+fn presampling_draws_epochs_that_the_run_does_not() {
+    struct RecordedEpochs(RefCell<Vec<u64>>);
+    impl Visits for RecordedEpochs {
         fn visit(&self, epoch: u64, see: &mut dyn FnMut(&[NodeId])) -> Result<()> {
             self.0.borrow_mut().push(epoch);
             see(&[epoch as NodeId % 2]);
@@ -122,7 +122,7 @@ fn presampling_draws_epochs_of_its_own() {
         }
     }
     let graph = build(3, &[2], &[1], EdgeOptions::DIRECTED).unwrap();
-    let asked = Asked(RefCell::default());
+    let recorded = RecordedEpochs(RefCell::default());
     let setting = Setting {
         graph: &graph,
         train: &[1],
@@ -130,26 +130,26 @@ fn presampling_draws_epochs_of_its_own() {
         batch_size: 1,
         seed: 0,
         epochs: 2,
-        visits: &asked,
+        visits: &recorded,
     };
-    // ties go by the degree
+    // ties are ranked by degree
     assert_eq!(score("presc:3", &setting).unwrap(), [2.0, 1.0, 0.5]);
     assert_eq!(score("optimal", &setting).unwrap(), [1.0, 1.0, 0.5]);
-    let epochs = asked.0.into_inner();
+    let epochs = recorded.0.into_inner();
     assert_eq!(epochs, [1 << 32, (1 << 32) + 1, (1 << 32) + 2, 0, 1]);
 }
 
 #[test]
-fn similarity_is_of_the_hottest_tenth() {
-    let of = |hot: &[(usize, u32)]| {
+fn similarity_compares_the_hottest_tenth() {
+    let footprint = |hot: &[(usize, u32)]| {
         let mut counts = vec![0; 30];
         hot.iter().for_each(|&(v, count)| counts[v] = count);
         Footprint { counts }
     };
-    let first = of(&[(0, 10), (1, 8), (2, 6), (3, 1)]);
+    let first = footprint(&[(0, 10), (1, 8), (2, 6), (3, 1)]);
     assert_eq!(similarity(&first, &first).unwrap(), 1.0);
-    // 5 in the place of 2, and 1 asked for more often
-    let second = of(&[(0, 10), (1, 16), (5, 6), (2, 1)]);
+    // 5 replaces 2, and 1 is read more often
+    let second = footprint(&[(0, 10), (1, 16), (5, 6), (2, 1)]);
     assert_eq!(similarity(&first, &second).unwrap(), 18.0 / 32.0);
-    assert_eq!(similarity(&of(&[]), &of(&[])).unwrap(), 1.0);
+    assert_eq!(similarity(&footprint(&[]), &footprint(&[])).unwrap(), 1.0);
 }

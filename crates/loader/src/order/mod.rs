@@ -1,4 +1,4 @@
-//! Which seeds come when: a permutation of the training nodes per epoch, cut into batches.
+//! Orders of the seeds: a permutation of the training nodes per epoch, cut into batches.
 
 pub mod proximity;
 pub mod random;
@@ -13,16 +13,16 @@ use graphmill_core::{
 
 pub use shuffling::shuffling_error;
 
-/// An ordering of the training nodes, with what it prepared for it.
+/// An order of the training nodes, with the tables that it precomputed.
 ///
 /// ```
 /// use graphmill_core::NodeId;
-/// use graphmill_loader::order::Order;
+/// use graphmill_loader::order::SeedOrder;
 ///
 /// /// Ascending ids in even epochs, descending ids in odd ones.
 /// struct BackAndForth(Vec<NodeId>);
 ///
-/// impl Order for BackAndForth {
+/// impl SeedOrder for BackAndForth {
 ///     fn order(&self, epoch: u64, out: &mut Vec<NodeId>) {
 ///         out.clone_from(&self.0);
 ///         if epoch % 2 == 1 {
@@ -35,18 +35,18 @@ pub use shuffling::shuffling_error;
 /// BackAndForth(vec![2, 5, 7]).order(1, &mut seeds);
 /// assert_eq!(seeds, [7, 5, 2]);
 /// ```
-pub trait Order: Send + Sync {
-    /// Writes an epoch's order to `out`: each training node once. The same for any number of
+pub trait SeedOrder: Send + Sync {
+    /// Writes the order of `epoch` to `out`, each training node once. Independent of the number of
     /// threads.
     fn order(&self, epoch: u64, out: &mut Vec<NodeId>);
 
-    /// What was chosen by itself, in a sentence for the user.
+    /// Sentence for the user about values that the order chose automatically, if any.
     fn choice(&self) -> Option<String> {
         None
     }
 }
 
-/// The values that orders are made from.
+/// Values from which orders are made.
 #[derive(Clone, Debug, Default)]
 pub struct OrderOptions {
     /// The run's seed.
@@ -57,39 +57,39 @@ pub struct OrderOptions {
     pub own: OwnOptions,
 }
 
-/// What an order is made for.
+/// Data for which an order is made.
 #[derive(Clone, Copy, Debug)]
 pub struct OrderSource<'a> {
-    /// Who hears from whom.
+    /// The graph to sample (in-neighbours).
     pub graph: &'a Graph,
-    /// What the nodes are.
+    /// Labels of all nodes.
     pub labels: &'a Labels,
-    /// The nodes that train, distinct.
+    /// Distinct training nodes.
     pub train: &'a [NodeId],
 }
 
-/// Makes an order, or says in one sentence what is wrong with the options.
-pub type Make = for<'a> fn(&OrderOptions, &OrderSource<'a>) -> Result<Box<dyn Order + 'a>, String>;
+/// Constructor of an order; an error is one sentence about the options.
+pub type Make = for<'a> fn(&OrderOptions, &OrderSource<'a>) -> Result<Box<dyn SeedOrder + 'a>, String>;
 
 /// A kind of order.
 #[derive(Clone, Copy)]
 pub struct OrderKind {
-    /// The constructor.
+    /// Constructor of the order.
     pub make: Make,
-    /// Whether it reads the edges or labels of the graph, of which a rank has a part.
+    /// True if the order reads the graph's edges or labels, of which a rank holds only a part.
     pub reads_graph: bool,
-    /// Whether successive batches lie close together, so that caches whose rows come and go hit.
+    /// True if successive batches lie close together, so that dynamic caches hit.
     pub is_local: bool,
 }
 
 impl OrderKind {
-    /// An order that reads the training nodes alone.
+    /// Creates an order that reads the training nodes alone.
     pub const fn new(make: Make) -> Self {
         Self { make, reads_graph: false, is_local: false }
     }
 }
 
-/// Every ordering there is.
+/// All orders of the seeds.
 pub static TABLE: Table<OrderKind> = Table::new(
     "order",
     &[
@@ -109,7 +109,7 @@ pub static TABLE: Table<OrderKind> = Table::new(
         },
         Entry {
             name: "proximity",
-            summary: "nodes that lie close together in batches that follow each other, so that caches hit",
+            summary: "nearby nodes in consecutive batches, so that caches hit",
             source: "Liu et al. (BGL), NSDI 2023, section 3.2",
             options: &[OptionGroup::of::<proximity::ProximityOptions>()],
             make: OrderKind {

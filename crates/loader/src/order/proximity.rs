@@ -1,44 +1,60 @@
-//! Proximity-aware ordering (Liu et al., *BGL: GPU-efficient GNN training by optimizing graph data
-//! I/O and preprocessing*, NSDI 2023, section 3.2.2): training nodes in the order in which a
-//! breadth-first search meets them, so that batches that follow each other need much the same rows,
-//! and a cache as plain as FIFO hits. Two kinds of randomness keep a batch near a random one:
-//! several searches from random roots, and circular shifts, new ones every epoch, of the `S`
-//! sequences that a batch takes its seeds from in turn.
+//! Proximity-aware ordering: nearby training nodes in consecutive batches.
 //!
-//! **Searches.** [`ROOTS`] over the whole graph, in-neighbours as stored (what a sampler follows),
-//! side by side. They write down the training nodes alone. Roots are training nodes; what a search
-//! does not reach is searched from the next training node, around from the root, that it has not
-//! met: every sequence has every training node once. A plain breadth-first search leaves a
-//! community by every edge that does, and from then on visits all of them at once. So of the nodes
-//! that wait those go first of whose neighbourhood the largest part has been met (in sixteenths;
-//! then first come, first served, which is plain breadth-first search where all are alike): a
+//! Training nodes are ordered as a breadth-first search meets them, so consecutive batches read
+//! much the same rows, and even a FIFO cache hits. Two kinds of randomness keep a batch close to a
+//! random one: several searches from random roots, and circular shifts, new ones every epoch, of
+//! the `S` sequences from which a batch takes its seeds in turn.
+//!
+//! # Algorithm
+//!
+//! **Searches.** [`ROOTS`] searches run side by side over the whole graph and follow in-neighbours,
+//! as a sampler does. They record the training nodes alone. Roots are training nodes; nodes that a
+//! search does not reach are searched from the next unmet training node after the root, in circular
+//! order, so every sequence has every training node once. A plain breadth-first search leaves a
+//! community by every edge that does, and from then on visits all communities at once. Therefore
+//! the queued node with the largest share of its neighbourhood met goes first (in sixteenths; ties
+//! are first come, first served, which is plain breadth-first search if all shares are equal): a
 //! community is finished before the next begins.
 //!
 //! **An epoch** takes one of the searches, shifts it by a random number, cuts it into `S` runs of
-//! equal length, and goes around the runs: one node of each. So a batch of `b` has `b / S`
-//! neighbouring nodes from each of `S` places, and the next batch goes on at the same places. This
-//! is the paper's figure (and its released code, in which sequence `i` is shifted by `i T / S`)
-//! with all sequences of an epoch from one root, for an epoch has to have each node once: of `S`
-//! searches from `S` roots, interleaved, a node comes `S` times. The other way to that, to pass
-//! over nodes that another sequence has had in this epoch, makes holes that grow until neighbours
-//! are rare at its end: FIFO with a tenth of the rows hit 27 % of them so and 33 % with runs of
-//! plain breadth-first searches, 52 % with runs of those above (300,000 nodes in 300 communities,
-//! 99 % of edges inside, 10 % training, fanout 10,5, b = 256, S = 16; 18 % in random order).
+//! equal length, and goes around the runs, one node of each. So a batch of `b` seeds has `b / S`
+//! neighbouring nodes from each of `S` regions, and the next batch continues in the same regions.
 //!
 //! **The number of sequences** is the smallest of 1, 2, 4, ... whose shuffling error
 //! ([`shuffling_error`], the mean of [`EPOCHS`] epochs) is within a bound. The paper's error is a
-//! distance from the uniform order, and its bound `sqrt(b M) / T` for `M` workers (Meng et al.,
-//! Neurocomputing 2019, for the distribution over all permutations). Estimated by the labels of
-//! batches even a uniform order is at some `sqrt(C / b)`, so that what is compared is the excess
-//! over a random order's. But no more can be told of a few batches than to some `sqrt(C / T)`, far
-//! above that bound; by its letter only `S = b` would do. So the bound is, where that is larger,
-//! what we take for harmless: labels as far from the whole as those of random batches of `b /`
-//! [`TOLERANCE`] seeds, a batch size that trains well too. Where no number up to `b` is within it,
-//! `S` is the largest tried.
+//! distance from the uniform order, and its bound is `sqrt(b M) / T` for `M` workers. Estimated by
+//! the labels of batches, even a uniform order has an error of about `sqrt(C / b)`, so the excess
+//! over a random order's error is compared. But few batches resolve only about `sqrt(C / T)`, far
+//! above that bound; taken literally, only `S = b` would satisfy it. So the bound is at least the
+//! error of random batches of `b /` [`TOLERANCE`] seeds, a batch size that also trains well. If no
+//! number up to `b` is within the bound, `S` is the largest number tried.
 //!
-//! Cost: O([`ROOTS`] (V + E)) once (a node waits once for each sixteenth at most), as many at a
-//! time as there are threads; an epoch is O(T). Memory: `4 T` bytes a root, and while searching
-//! `2 V` bytes and the longest queues a thread.
+//! # Source
+//!
+//! Liu et al., *BGL: GPU-efficient GNN training by optimizing graph data I/O and preprocessing*,
+//! NSDI 2023, section 3.2.2; the bound is that of Meng et al., *Convergence analysis of distributed
+//! stochastic gradient descent with shuffling*, Neurocomputing 2019, for the distribution over all
+//! permutations.
+//!
+//! # Cost
+//!
+//! O([`ROOTS`] (V + E)) once (a node is queued at most once for each sixteenth), with as many
+//! searches at a time as there are threads; O(T) per epoch.
+//!
+//! # Memory
+//!
+//! `4 T` bytes per root, and while searching `2 V` bytes and the queues per thread.
+//!
+//! # Deviations
+//!
+//! An epoch follows the paper's figure (and its released code, in which sequence `i` is shifted by
+//! `i T / S`) with all sequences of an epoch from one root, because an epoch has each node once;
+//! `S` interleaved searches from `S` roots would have each node `S` times. Skipping the nodes that
+//! another sequence has already taken leaves gaps that grow until neighbours are rare at the end of
+//! the epoch: FIFO with a tenth of the rows hit 27 % with skipping, 33 % with runs of plain
+//! breadth-first searches, and 52 % with runs of the searches above (300,000 nodes in 300
+//! communities, 99 % of edges inside, 10 % training, fanout 10,5, b = 256, S = 16; 18 % in random
+//! order).
 
 use std::collections::VecDeque;
 
@@ -51,19 +67,19 @@ use graphmill_core::{
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::{Order, OrderSource, random::Random, shuffling_error};
+use super::{OrderSource, SeedOrder, random::Random, shuffling_error};
 
-/// Breadth-first searches that epochs choose from.
+/// Number of breadth-first searches from which epochs choose.
 pub const ROOTS: usize = 8;
-/// How many times fewer random seeds may stand for a batch's labels.
+/// Ratio of the batch size to the number of random seeds whose label mix is still accepted.
 pub const TOLERANCE: usize = 4;
-/// Epochs that the shuffling error is measured over.
+/// Number of epochs over which the shuffling error is averaged.
 pub const EPOCHS: u64 = 4;
 
-/// How finely a search tells how much of a node's neighbourhood it has met.
+/// Number of steps in which a search measures the share of a neighbourhood that it has met.
 const LEVELS: usize = 16;
 
-/// Domains of the draws.
+/// Keys of the draws.
 const ROOT: u64 = 0x726f_6f74;
 const SHIFT: u64 = 0x73_6869_6674;
 
@@ -71,10 +87,11 @@ const SHIFT: u64 = 0x73_6869_6674;
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProximityOptions {
-    /// Sequences that batches are mixed from; 0 chooses a number.
+    /// Number of sequences that a batch mixes; 0 chooses one.
     ///
-    /// A sequence is a run of nodes that lie close together. The chosen number is the least that
-    /// mixes labels well.
+    /// A sequence is a run of nodes that lie close together. By default, the smallest number that
+    /// mixes labels well is chosen. Fewer sequences raise the hit rate of caches, and more bring
+    /// batches closer to random ones.
     #[arg(long, value_name = "N")]
     pub order_sequences: usize,
 }
@@ -85,19 +102,19 @@ impl OptionSet for ProximityOptions {
     }
 }
 
-/// See the module.
+/// Proximity-aware order of the training nodes.
 #[derive(Clone, Debug)]
 pub struct Proximity {
     seed: u64,
-    /// Of every search, all training nodes.
+    /// All training nodes in the order of each search.
     searches: Vec<Vec<NodeId>>,
     sequences: usize,
     choice: Option<String>,
 }
 
 impl Proximity {
-    /// Searches for batches of so many seeds, and chooses the number of sequences if `options` has
-    /// none.
+    /// Runs the searches for batches of `batch_size` seeds, and chooses the number of sequences
+    /// unless `options` sets it. O([`ROOTS`] (V + E)), parallel.
     pub fn new(options: &ProximityOptions, seed: u64, batch_size: usize, source: &OrderSource) -> Self {
         let mut order = Self {
             seed,
@@ -111,29 +128,29 @@ impl Proximity {
         order
     }
 
-    /// `S`.
+    /// Number of sequences `S`.
     pub fn sequences(&self) -> usize {
         self.sequences
     }
 
-    /// Sets `S`: see the module.
+    /// Sets `S` to the smallest number within the bound.
     fn choose(&mut self, batch: usize, source: &OrderSource) {
         let nodes = source.train.len();
         self.sequences = 1;
         if nodes <= batch {
             return;
         }
-        let error = |order: &dyn Order, batch: usize| {
+        let error = |order: &dyn SeedOrder, batch: usize| {
             let mut out = Vec::new();
-            let of_epoch = |epoch| {
+            let error_of = |epoch| {
                 order.order(epoch, &mut out);
                 shuffling_error(&out, batch, source.labels)
             };
-            (0..EPOCHS).map(of_epoch).sum::<f64>() / EPOCHS as f64
+            (0..EPOCHS).map(error_of).sum::<f64>() / EPOCHS as f64
         };
         let random = Random::new(source.train, self.seed);
-        let [uniform, harmless] = [batch, batch.div_ceil(TOLERANCE)].map(|batch| error(&random, batch));
-        let bound = harmless.max(uniform + (batch as f64).sqrt() / nodes as f64);
+        let [uniform, accepted] = [batch, batch.div_ceil(TOLERANCE)].map(|batch| error(&random, batch));
+        let bound = accepted.max(uniform + (batch as f64).sqrt() / nodes as f64);
         let found = loop {
             let found = error(self, batch);
             if found <= bound || self.sequences * 2 > batch {
@@ -142,13 +159,14 @@ impl Proximity {
             self.sequences *= 2;
         };
         self.choice = Some(format!(
-            "--order proximity interleaves {} sequences: shuffling error {found:.4}, with random order {uniform:.4}, bound {bound:.4}",
+            "--order proximity interleaves {} sequences: shuffling error {found:.4}, with random order \
+             {uniform:.4}, bound {bound:.4}",
             self.sequences
         ));
     }
 }
 
-impl Order for Proximity {
+impl SeedOrder for Proximity {
     fn order(&self, epoch: u64, out: &mut Vec<NodeId>) {
         out.clear();
         let mut stream = Stream::new(key(&[self.seed, epoch, SHIFT]));
@@ -160,7 +178,7 @@ impl Order for Proximity {
         let shift = stream.below(nodes as u64) as usize;
         let runs = self.sequences.min(nodes);
         let begin = |run: usize| (run as u128 * nodes as u128 / runs as u128) as usize;
-        // runs differ by one node at most: the longer ones have one for the last round
+        // the lengths of runs differ by at most one: the longer ones have a node for the last round
         for round in 0..nodes.div_ceil(runs) {
             for run in 0..runs {
                 let at = begin(run) + round;
@@ -177,24 +195,25 @@ impl Order for Proximity {
     }
 }
 
-/// The training nodes as breadth-first searches from [`ROOTS`] random ones meet them.
+/// Training nodes in the order in which breadth-first searches from [`ROOTS`] random roots meet
+/// them.
 fn searches(graph: &Graph, train: &[NodeId], seed: u64) -> Vec<Vec<NodeId>> {
-    let mut trains = Bits::new(graph.num_nodes());
-    train.iter().for_each(|&v| _ = trains.insert(v));
+    let mut is_training = Bits::new(graph.num_nodes());
+    train.iter().for_each(|&v| _ = is_training.insert(v));
     (0..ROOTS as u64)
         .into_par_iter()
         .map(|number| {
             let root = Stream::new(key(&[seed, number, ROOT])).below(train.len() as u64) as usize;
-            search(graph, train, &trains, root)
+            search(graph, train, &is_training, root)
         })
         .collect()
 }
 
-/// The training nodes in the order of a search from the `root`-th of them.
-fn search(graph: &Graph, train: &[NodeId], trains: &Bits, root: usize) -> Vec<NodeId> {
+/// Training nodes in the order of a search from the `root`-th of them.
+fn search(graph: &Graph, train: &[NodeId], is_training: &Bits, root: usize) -> Vec<NodeId> {
     let mut met = Bits::new(graph.num_nodes());
-    // of each node, how many nodes that hear from it have been met
-    let mut heard = vec![0u16; graph.num_nodes()];
+    // number of met out-neighbours of each node
+    let mut met_degree = vec![0u16; graph.num_nodes()];
     let mut queues: Vec<VecDeque<NodeId>> = vec![VecDeque::new(); LEVELS + 1];
     let mut order = Vec::with_capacity(train.len());
     for &root in train[root..].iter().chain(&train[..root]) {
@@ -214,7 +233,7 @@ fn search(graph: &Graph, train: &[NodeId], trains: &Bits, root: usize) -> Vec<No
             if !met.insert(v) {
                 continue;
             }
-            if trains.contains(v) {
+            if is_training.contains(v) {
                 order.push(v);
                 if order.len() == train.len() {
                     return order;
@@ -225,12 +244,12 @@ fn search(graph: &Graph, train: &[NodeId], trains: &Bits, root: usize) -> Vec<No
                     continue;
                 }
                 let degree = graph.in_degree(u).clamp(1, usize::from(u16::MAX) / LEVELS);
-                let before = usize::from(heard[u as usize]);
-                let of = |count: usize| (LEVELS * count / degree).min(LEVELS);
-                heard[u as usize] = (before + 1).min(degree) as u16;
-                if before == 0 || of(before + 1) > of(before) {
-                    queues[of(before + 1)].push_back(u);
-                    level = level.max(of(before + 1));
+                let before = usize::from(met_degree[u as usize]);
+                let level_of = |count: usize| (LEVELS * count / degree).min(LEVELS);
+                met_degree[u as usize] = (before + 1).min(degree) as u16;
+                if before == 0 || level_of(before + 1) > level_of(before) {
+                    queues[level_of(before + 1)].push_back(u);
+                    level = level.max(level_of(before + 1));
                 }
             }
         }
@@ -238,7 +257,7 @@ fn search(graph: &Graph, train: &[NodeId], trains: &Bits, root: usize) -> Vec<No
     order
 }
 
-/// A set of nodes, a bit each.
+/// Set of nodes, one bit each.
 struct Bits(Vec<u64>);
 
 impl Bits {
@@ -251,7 +270,7 @@ impl Bits {
         self.0[v as usize / 64] >> (v % 64) & 1 == 1
     }
 
-    /// Whether it is new.
+    /// Adds a node and returns true if it is new.
     #[inline(always)]
     fn insert(&mut self, v: NodeId) -> bool {
         let (word, bit) = (&mut self.0[v as usize / 64], 1 << (v % 64));
@@ -285,7 +304,7 @@ mod tests {
         Proximity::new(&options, seed, 4, &OrderSource { graph, labels: &labels, train })
     }
 
-    fn epoch(order: &dyn Order, epoch: u64) -> Vec<NodeId> {
+    fn epoch(order: &dyn SeedOrder, epoch: u64) -> Vec<NodeId> {
         let mut out = vec![9];
         order.order(epoch, &mut out);
         out
@@ -304,10 +323,10 @@ mod tests {
     }
 
     proptest! {
-        /// Connected or not, with nodes alone, few training nodes or none, and more sequences than
-        /// nodes.
+        /// Covers connected and unconnected graphs, isolated nodes, few or no training nodes, and
+        /// more sequences than nodes.
         #[test]
-        fn each_training_node_once_an_epoch(
+        fn every_epoch_has_each_training_node_once(
             pairs in prop::collection::vec((0u32..30, 0u32..30), 0..40),
             train in prop::collection::btree_set(0u32..30, 0..30),
             sequences in 0usize..40,
@@ -325,21 +344,21 @@ mod tests {
         }
     }
 
-    /// On a path the search goes outward from its root to both sides; what lies apart follows in
-    /// the order of ids, around.
+    /// On a path the search goes outward from its root to both sides; other components follow in
+    /// the circular order of ids.
     #[test]
-    fn a_search_by_hand() {
+    fn a_search_matches_a_hand_computed_order() {
         let graph = undirected(9, &[(0, 1), (1, 2), (2, 3), (3, 4), (6, 7)]);
         let train = [0, 1, 2, 3, 5, 6, 7];
-        let mut trains = Bits::new(9);
-        train.iter().for_each(|&v| assert!(trains.insert(v)));
-        // all that 0 hears from is met when 1 is, of 3's neighbours only one is
-        assert_eq!(search(&graph, &train, &trains, 2), [2, 1, 0, 3, 5, 6, 7]);
-        assert_eq!(search(&graph, &train, &trains, 6), [7, 6, 0, 1, 2, 3, 5]);
+        let mut is_training = Bits::new(9);
+        train.iter().for_each(|&v| assert!(is_training.insert(v)));
+        // node 1's visit meets the only out-neighbour of 0, but only one of 3's neighbours is met
+        assert_eq!(search(&graph, &train, &is_training, 2), [2, 1, 0, 3, 5, 6, 7]);
+        assert_eq!(search(&graph, &train, &is_training, 6), [7, 6, 0, 1, 2, 3, 5]);
     }
 
     #[test]
-    fn runs_are_interleaved_and_shifted_anew() {
+    fn runs_are_interleaved_and_shifted_every_epoch() {
         let graph = undirected(11, &[]);
         let train: Vec<NodeId> = (0..11).collect();
         let order = made(&graph, &train, 5, 3);
@@ -347,7 +366,7 @@ mod tests {
         for number in 0..40 {
             let found = epoch(&order, number);
             firsts.insert(found[0]);
-            // no edges: a search is the ids in their order, around; the runs begin at 0, 3 and 7
+            // without edges a search is the circular order of ids; the runs begin at 0, 3 and 7
             let unshifted: Vec<NodeId> = found.iter().map(|v| (v + 11 - found[0]) % 11).collect();
             assert_eq!(unshifted, [0, 3, 7, 1, 4, 8, 2, 5, 9, 6, 10]);
         }
@@ -356,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn one_training_node_and_none() {
+    fn orders_of_one_or_no_training_node_are_valid() {
         let graph = undirected(3, &[(0, 1)]);
         for sequences in [0, 1, 5] {
             assert_eq!(epoch(&made(&graph, &[1], 0, sequences), 3), [1]);
@@ -365,16 +384,16 @@ mod tests {
     }
 
     #[test]
-    fn as_many_threads_as_there_are_give_the_same() {
+    fn searches_do_not_depend_on_the_number_of_threads() {
         let (data, train) = communities();
-        let of = |threads| {
+        let with = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             pool.install(|| made(&data.graph, &train, 1, 4)).searches
         };
-        assert_eq!(of(1), of(3));
+        assert_eq!(with(1), with(3));
     }
 
-    /// The share of a batch's inputs, seeds and their neighbours, that the batch before had too.
+    /// Share of a batch's inputs, seeds and their neighbours, that the previous batch had too.
     fn overlap(graph: &Graph, order: &[NodeId], batch: usize) -> f64 {
         let inputs = |seeds: &[NodeId]| -> HashSet<NodeId> {
             seeds.iter().flat_map(|&v| graph.in_neighbors(v).iter().copied().chain([v])).collect()
@@ -385,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_share_inputs_to_the_end_of_an_epoch_and_labels_mix_with_more_sequences() {
+    fn batches_share_inputs_all_epoch_and_more_sequences_mix_labels_better() {
         let (data, train) = communities();
         let random = epoch(&Random::new(&train, 1), 0);
         let mut last = 1.0;
@@ -404,10 +423,10 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_sequences_is_the_first_within_the_bound() {
+    fn the_number_of_sequences_is_the_smallest_within_the_bound() {
         let (data, train) = communities();
         let source = OrderSource { graph: &data.graph, labels: &data.labels, train: &train };
-        let mean = |order: &dyn Order, batch| {
+        let mean = |order: &dyn SeedOrder, batch| {
             (0..EPOCHS).map(|e| shuffling_error(&epoch(order, e), batch, &data.labels)).sum::<f64>()
                 / EPOCHS as f64
         };
@@ -418,7 +437,7 @@ mod tests {
         assert!(mean(&chosen, 64) <= bound && mean(&with(sequences / 2), 64) > bound);
         assert!(chosen.choice().unwrap().contains(&format!("interleaves {sequences} sequences")));
         assert!(with(4).choice().is_none());
-        // a class alone: any order mixes it
+        // any order mixes a single class
         let labels = Labels::Single { class: vec![0; 8000].into(), classes: 1 };
         let one =
             Proximity::new(&ProximityOptions::default(), 1, 64, &OrderSource { labels: &labels, ..source });

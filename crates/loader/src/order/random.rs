@@ -1,12 +1,12 @@
 //! A uniform shuffle: nodes sorted by a hash of (seed, epoch, node). Parallel, and independent of
-//! the number of threads because the keys are.
+//! the number of threads because the sort keys are.
 
 use graphmill_core::{NodeId, keyed};
 use rayon::prelude::*;
 
-use super::Order;
+use super::SeedOrder;
 
-/// See the module.
+/// Uniformly random order, new in every epoch.
 #[derive(Clone, Copy, Debug)]
 pub struct Random<'a> {
     train: &'a [NodeId],
@@ -14,14 +14,14 @@ pub struct Random<'a> {
 }
 
 impl<'a> Random<'a> {
-    /// Shuffles these nodes.
+    /// Creates the order of the nodes `train`.
     pub fn new(train: &'a [NodeId], seed: u64) -> Self {
         Self { train, seed }
     }
 }
 
-impl Order for Random<'_> {
-    /// O(T log T), parallel.
+impl SeedOrder for Random<'_> {
+    /// Writes the order of `epoch`. O(T log T), parallel.
     fn order(&self, epoch: u64, out: &mut Vec<NodeId>) {
         let key = keyed::key(&[self.seed, epoch, 0x006f_7264_6572]);
         out.clear();
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_permutation_that_changes_with_epoch_and_seed() {
+    fn orders_are_permutations_that_change_with_epoch_and_seed() {
         let nodes: Vec<u32> = (0..1000).collect();
         let run = |seed, epoch| {
             let mut out = Vec::new();
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_place_is_uniform() {
+    fn the_first_node_is_uniform() {
         let nodes: Vec<u32> = (0..10).collect();
         let mut counts = [0u32; 10];
         let mut out = Vec::new();

@@ -1,24 +1,24 @@
-//! Ascending ids, the same every epoch: for looking at things, and for full-batch training.
+//! The same order in every epoch, for inspection and full-batch training.
 
 use graphmill_core::NodeId;
 
-use super::Order;
+use super::SeedOrder;
 
-/// See the module.
+/// Training nodes in the order given, in every epoch.
 #[derive(Clone, Copy, Debug)]
 pub struct Sequential<'a> {
     train: &'a [NodeId],
 }
 
 impl<'a> Sequential<'a> {
-    /// The nodes as they are given.
+    /// Creates the order of the nodes `train`.
     pub fn new(train: &'a [NodeId]) -> Self {
         Self { train }
     }
 }
 
-impl Order for Sequential<'_> {
-    /// O(T).
+impl SeedOrder for Sequential<'_> {
+    /// Writes the order. O(T).
     fn order(&self, _epoch: u64, out: &mut Vec<NodeId>) {
         out.clear();
         out.extend_from_slice(self.train);

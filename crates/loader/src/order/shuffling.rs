@@ -1,13 +1,14 @@
-//! How far batches are from the whole: the shuffling error of an order, estimated by labels.
+//! Shuffling error of an order: the distance between label distributions of batches and the whole.
 
 use graphmill_core::{Labels, NodeId};
 
-/// The mean over an order's batches of `batch_size` nodes (at least 1; a shorter last one counts by
-/// its size) of the total variation between the distribution of labels in the batch and in all of
-/// `order`, from 0 to 1. With several labels a node, distributions are of memberships: a node
-/// counts once for each class it is in.
+/// Mean total variation between the distribution of labels in a batch and in all of `order`, from 0
+/// to 1.
 ///
-/// O(T + T C / b), with several labels a node O(T C).
+/// The mean is over batches of `batch_size` nodes (at least 1), weighted by their sizes. For
+/// multi-label nodes, distributions are of memberships: a node counts once for each of its classes.
+///
+/// O(T + T C / b), or O(T C) for multi-label nodes.
 pub fn shuffling_error(order: &[NodeId], batch_size: usize, labels: &Labels) -> f64 {
     let classes = labels.classes();
     if classes == 0 {
@@ -18,7 +19,7 @@ pub fn shuffling_error(order: &[NodeId], batch_size: usize, labels: &Labels) -> 
         counts.resize(classes, 0);
         match labels {
             Labels::Single { class, .. } => nodes.iter().for_each(|&v| {
-                // -1 where it is unknown
+                // -1 is an unknown label
                 if let Some(count) = usize::try_from(class[v as usize]).ok().and_then(|c| counts.get_mut(c)) {
                     *count += 1;
                 }
@@ -49,13 +50,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn by_hand() {
+    fn errors_match_hand_computed_values() {
         let labels = Labels::Single { class: vec![0, 0, 1, 1, -1, -1].into(), classes: 2 };
         assert_eq!(shuffling_error(&[0, 2, 1, 3], 2, &labels), 0.0);
         assert_eq!(shuffling_error(&[0, 1, 2, 3], 2, &labels), 0.5);
-        // unknown labels are in no distribution, batches of them alone are left out
+        // unknown labels are in no distribution; batches without known labels are skipped
         assert_eq!(shuffling_error(&[0, 2, 4, 5], 2, &labels), 0.0);
-        // a short batch counts by its size
+        // a short batch has a smaller weight
         let three = shuffling_error(&[0, 2, 1], 2, &labels);
         assert!((three - (2.0 * (2.0 / 3.0 - 0.5) + 1.0 / 3.0) / 3.0).abs() < 1e-12, "{three}");
         let labels = Labels::Multi { member: vec![1, 1, 1, 0, 0, 1, 0, 0].into(), classes: 2 };

@@ -1,35 +1,49 @@
-//! First in, first out: a ring of slots and a cursor (BGL's cache engine, Liu et al., NSDI 2023,
-//! section 3.2.1). A hit changes nothing, which is what makes it the cheapest; proximity-aware
-//! ordering gives it the hits.
+//! First in, first out: a ring of slots and a cursor.
 //!
-//! Memory: 4 bytes an id, 4 a slot.
+//! # Algorithm
+//!
+//! Slots are evicted in the order in which they were filled. A hit changes nothing, which makes it
+//! the cheapest policy; proximity-aware ordering supplies the hits.
+//!
+//! # Source
+//!
+//! The cache engine of Liu et al., *BGL: GPU-efficient GNN training by optimizing graph data I/O
+//! and preprocessing*, NSDI 2023, section 3.2.1.
+//!
+//! # Cost
+//!
+//! O(1) per row.
+//!
+//! # Memory
+//!
+//! 4 bytes per id and 4 per slot.
 
 use graphmill_core::NodeId;
 
-use super::{Holders, Policy};
+use super::{Policy, SlotMap};
 
-/// See the module.
+/// First in, first out.
 #[derive(Debug)]
 pub struct Fifo {
-    holders: Holders,
-    /// The slot that has been held for longest.
+    slot_map: SlotMap,
+    /// Slot that was filled first.
     next: u32,
 }
 
 impl Fifo {
-    /// For `num_ids` ids and so many slots.
+    /// Creates a policy for `num_ids` ids and `capacity` slots.
     pub fn new(num_ids: usize, capacity: usize) -> Self {
-        Self { holders: Holders::new(num_ids, capacity), next: 0 }
+        Self { slot_map: SlotMap::new(num_ids, capacity), next: 0 }
     }
 }
 
 impl Policy for Fifo {
-    fn holders(&self) -> &Holders {
-        &self.holders
+    fn slot_map(&self) -> &SlotMap {
+        &self.slot_map
     }
 
-    fn holders_mut(&mut self) -> &mut Holders {
-        &mut self.holders
+    fn slot_map_mut(&mut self) -> &mut SlotMap {
+        &mut self.slot_map
     }
 
     #[inline(always)]
@@ -41,7 +55,7 @@ impl Policy for Fifo {
     #[inline(always)]
     fn evict(&mut self) -> u32 {
         let slot = self.next;
-        self.next = if slot as usize + 1 == self.holders.capacity() { 0 } else { slot + 1 };
+        self.next = if slot as usize + 1 == self.slot_map.capacity() { 0 } else { slot + 1 };
         slot
     }
 }

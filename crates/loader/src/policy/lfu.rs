@@ -1,43 +1,55 @@
-//! Least frequently used in O(1): a list of frequencies in ascending order, each with the list of
-//! the slots used so often (Shah, Mitra and Matani, *An O(1) algorithm for implementing the LFU
-//! cache eviction scheme*, arXiv:2110.11602).
+//! Least frequently used, in O(1).
 //!
-//! An id counts 1 when it is given a slot, and 1 for each use; what was counted is forgotten with
-//! the slot. Among those used equally often, the one that has been for longest goes first. Counts
-//! do not age: what was hot in the past stays.
+//! # Algorithm
 //!
-//! Memory: 4 bytes an id, 36 a slot (a frequency for each slot at most, as when all differ).
+//! Frequencies form a list in ascending order, and each has the list of slots with that frequency.
+//! An id counts 1 when it receives a slot, and 1 for each use; the count is lost with the slot.
+//! Among equal frequencies the slot with that frequency for longest goes first. Counts do not age,
+//! so ids that were hot in the past stay.
+//!
+//! # Source
+//!
+//! Shah, Mitra and Matani, *An O(1) algorithm for implementing the LFU cache eviction scheme*,
+//! arXiv:2110.11602, 2021.
+//!
+//! # Cost
+//!
+//! O(1) per row.
+//!
+//! # Memory
+//!
+//! 4 bytes per id and 36 per slot (at most one frequency per slot, if all differ).
 
 use graphmill_core::NodeId;
 
-use super::{Holders, MISS, Policy, links::Links};
+use super::{MISS, Policy, SlotMap, links::Links};
 
-/// See the module.
+/// Least frequently used.
 #[derive(Debug)]
 pub struct Lfu {
-    holders: Holders,
-    /// Numbers below the capacity are slots, those from there on groups: a group's members are its
-    /// ring.
+    slot_map: SlotMap,
+    /// Numbers below the capacity are slots, and those from there on are groups: the members of a
+    /// group are its ring.
     members: Links,
-    /// The groups that have members, by ascending frequency, around [`Lfu::none`].
+    /// Groups with members in ascending order of frequency, around [`Lfu::end`].
     groups: Links,
-    /// Per slot.
+    /// Group of each slot.
     group_of: Vec<u32>,
-    /// Per group, how often its members were used.
+    /// Frequency of each group's members.
     frequency: Vec<u32>,
     /// Groups without members.
     spare: Vec<u32>,
 }
 
 impl Lfu {
-    /// For `num_ids` ids and so many slots.
+    /// Creates a policy for `num_ids` ids and `capacity` slots.
     pub fn new(num_ids: usize, capacity: usize) -> Self {
-        let holders = Holders::new(num_ids, capacity);
-        let n = holders.capacity();
-        // one more than slots: a slot enters a new group before its old one is known to be empty
+        let slot_map = SlotMap::new(num_ids, capacity);
+        let n = slot_map.capacity();
+        // one more than slots: a slot enters a new group before its old one is checked for members
         let groups = n + 1;
         Self {
-            holders,
+            slot_map,
             members: Links::new(n + groups),
             groups: Links::new(groups + 1),
             group_of: vec![0; n],
@@ -46,25 +58,25 @@ impl Lfu {
         }
     }
 
-    /// Stands for the list of groups.
+    /// Number that stands for the list of groups.
     #[inline(always)]
-    fn none(&self) -> u32 {
+    fn end(&self) -> u32 {
         self.frequency.len() as u32
     }
 
-    /// The number that stands for a group's members.
+    /// Number that stands for a group's members.
     #[inline(always)]
     fn ring(&self, group: u32) -> u32 {
-        self.holders.capacity() as u32 + group
+        self.slot_map.capacity() as u32 + group
     }
 
-    /// Puts a slot, which is in no group, into the group of that frequency, which belongs right
-    /// behind group `at`.
+    /// Puts a slot, which is in no group, into the group of that frequency, which is the one right
+    /// after group `at` if it exists.
     #[inline(always)]
     fn join(&mut self, slot: u32, frequency: u32, at: u32) {
-        let mut group = self.groups.behind(at);
-        if group == self.none() || self.frequency[group as usize] != frequency {
-            let new = self.spare.pop().expect("groups with members are no more than slots");
+        let mut group = self.groups.next(at);
+        if group == self.end() || self.frequency[group as usize] != frequency {
+            let new = self.spare.pop().expect("at most one group per slot has members");
             self.frequency[new as usize] = frequency;
             self.groups.put_before(new, group);
             group = new;
@@ -73,10 +85,10 @@ impl Lfu {
         self.group_of[slot as usize] = group;
     }
 
-    /// Takes a group out of the list when its last member has left.
+    /// Removes a group from the list if it has no members left.
     #[inline(always)]
     fn drop_if_empty(&mut self, group: u32) {
-        if self.members.behind(self.ring(group)) == self.ring(group) {
+        if self.members.next(self.ring(group)) == self.ring(group) {
             self.groups.remove(group);
             self.spare.push(group);
         }
@@ -84,12 +96,12 @@ impl Lfu {
 }
 
 impl Policy for Lfu {
-    fn holders(&self) -> &Holders {
-        &self.holders
+    fn slot_map(&self) -> &SlotMap {
+        &self.slot_map
     }
 
-    fn holders_mut(&mut self) -> &mut Holders {
-        &mut self.holders
+    fn slot_map_mut(&mut self) -> &mut SlotMap {
+        &mut self.slot_map
     }
 
     fn touch(&mut self, slots: &[u32]) {
@@ -106,13 +118,13 @@ impl Policy for Lfu {
 
     #[inline(always)]
     fn enter(&mut self, slot: u32, _id: NodeId) {
-        self.join(slot, 1, self.none());
+        self.join(slot, 1, self.end());
     }
 
     #[inline(always)]
     fn evict(&mut self) -> u32 {
-        let least = self.groups.behind(self.none());
-        let slot = self.members.behind(self.ring(least));
+        let least = self.groups.next(self.end());
+        let slot = self.members.next(self.ring(least));
         self.members.remove(slot);
         self.drop_if_empty(least);
         slot

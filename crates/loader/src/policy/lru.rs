@@ -1,41 +1,41 @@
 //! Least recently used: slots in a list, in the order of their last use.
 //!
-//! Memory: 4 bytes an id, 12 a slot. A hit moves its slot to the end of the list, three random
-//! writes.
+//! Memory: 4 bytes per id and 12 per slot. A hit moves its slot to the end of the list with three
+//! random writes.
 
 use graphmill_core::NodeId;
 
-use super::{Holders, MISS, Policy, links::Links};
+use super::{MISS, Policy, SlotMap, links::Links};
 
-/// See the module.
+/// Least recently used.
 #[derive(Debug)]
 pub struct Lru {
-    holders: Holders,
-    /// Slots from the one unused for longest, around [`Lru::end`].
+    slot_map: SlotMap,
+    /// Slots in the order of their last use, the oldest first, around [`Lru::end`].
     uses: Links,
 }
 
 impl Lru {
-    /// For `num_ids` ids and so many slots.
+    /// Creates a policy for `num_ids` ids and `capacity` slots.
     pub fn new(num_ids: usize, capacity: usize) -> Self {
-        let holders = Holders::new(num_ids, capacity);
-        let uses = Links::new(holders.capacity() + 1);
-        Self { holders, uses }
+        let slot_map = SlotMap::new(num_ids, capacity);
+        let uses = Links::new(slot_map.capacity() + 1);
+        Self { slot_map, uses }
     }
 
     #[inline(always)]
     fn end(&self) -> u32 {
-        self.holders.capacity() as u32
+        self.slot_map.capacity() as u32
     }
 }
 
 impl Policy for Lru {
-    fn holders(&self) -> &Holders {
-        &self.holders
+    fn slot_map(&self) -> &SlotMap {
+        &self.slot_map
     }
 
-    fn holders_mut(&mut self) -> &mut Holders {
-        &mut self.holders
+    fn slot_map_mut(&mut self) -> &mut SlotMap {
+        &mut self.slot_map
     }
 
     fn touch(&mut self, slots: &[u32]) {
@@ -52,7 +52,7 @@ impl Policy for Lru {
 
     #[inline(always)]
     fn evict(&mut self) -> u32 {
-        let slot = self.uses.behind(self.end());
+        let slot = self.uses.next(self.end());
         self.uses.remove(slot);
         slot
     }

@@ -1,30 +1,29 @@
-//! Which ids a cache of fixed size holds, and in which of its slots: policies, apart from the rows
-//! they are for.
+//! Cache policies: the ids that a cache of fixed size holds, and the slot of each.
 //!
-//! A policy sees ids alone, never a feature byte, so that it can be tested, and simulated on a
-//! trace, by itself. Calls are of whole batches: a batch's rows are looked up, those that miss are
-//! read from the tier behind, and then offered ([`CachePolicy::admit`]).
+//! A policy sees ids only, never a feature row, so it can be tested alone and simulated on a trace.
+//! Calls take whole batches: the rows of a batch are looked up, the misses are read from the next
+//! tier, and then offered to the cache ([`CachePolicy::admit`]).
 //!
-//! Ids are dense, so all tables are arrays: no policy hashes, and each does a constant number of
-//! steps a row (SIEVE and S3-FIFO: on average, an id that is passed over has been paid for by its
-//! use). Nothing is random and nothing depends on threads.
+//! Ids are dense, so all tables are arrays and no policy hashes. Each takes a constant number of
+//! steps per row (SIEVE and S3-FIFO: amortised, because every step past an id is paid for by a use
+//! of it). No policy is random or depends on threads.
 
 pub mod fifo;
-mod holders;
 pub mod lfu;
 mod links;
 pub mod lru;
 pub mod s3_fifo;
 pub mod sieve;
+mod slot_map;
 
 use graphmill_core::{
     NodeId,
     table::{Entry, Table},
 };
 
-use holders::Holders;
+use slot_map::SlotMap;
 
-/// The slot of an id that has none.
+/// Marks an id without a slot.
 pub const MISS: u32 = u32::MAX;
 
 /// Maps ids to the slots of a cache.
@@ -41,61 +40,61 @@ pub const MISS: u32 = u32::MAX;
 /// assert_eq!(slots, [0]);
 /// ```
 pub trait CachePolicy: Send {
-    /// Slots: as many as asked for, but no more than there are ids.
+    /// Number of slots: as requested, but at most the number of ids.
     fn capacity(&self) -> usize;
 
-    /// The slot of each id (below `V`), [`MISS`] where it has none; each counts as a use. `slots`
-    /// is overwritten.
+    /// Overwrites `slots` with the slot of each id (below `V`), or [`MISS`]. Each hit counts as a
+    /// use.
     fn look_up(&mut self, ids: &[NodeId], slots: &mut Vec<u32>);
 
-    /// Offers ids (below `V`) that have no slot, their rows having been read: the slot that each is
-    /// given, whose former holder loses it, or [`MISS`] where it is not kept. `slots` is
-    /// overwritten.
+    /// Offers ids (below `V`) without a slot whose rows have been read. Overwrites `slots` with the
+    /// slot that each receives, which evicts its previous id, or with [`MISS`] if it is not
+    /// admitted.
     ///
-    /// A later id of the same call may be given an earlier one's slot; then the last one holds it.
-    /// An id that has a slot, by an earlier place in `ids` for instance, keeps it, and that is no
-    /// use.
+    /// A later id of the same call may receive the slot of an earlier one; the last id then holds
+    /// it. An id that already has a slot, for example because it occurs earlier in `ids`, keeps it;
+    /// that does not count as a use.
     fn admit(&mut self, ids: &[NodeId], slots: &mut Vec<u32>);
 }
 
-/// Makes a policy for `num_ids` ids and so many slots.
+/// Constructor of a policy for `num_ids` ids and `capacity` slots.
 pub type Make = fn(num_ids: usize, capacity: usize) -> Box<dyn CachePolicy>;
 
-/// Every policy there is.
+/// All cache policies.
 pub static TABLE: Table<Make> = Table::new(
     "policy",
     &[
         Entry {
             name: "fifo",
-            summary: "the first that came goes first: a hit costs nothing",
+            summary: "evicts the oldest row; hits cost nothing",
             source: "",
             options: &[],
             make: |num_ids, capacity| Box::new(fifo::Fifo::new(num_ids, capacity)),
         },
         Entry {
             name: "lru",
-            summary: "the one unused for longest goes first",
+            summary: "evicts the least recently used row",
             source: "",
             options: &[],
             make: |num_ids, capacity| Box::new(lru::Lru::new(num_ids, capacity)),
         },
         Entry {
             name: "lfu",
-            summary: "the one used least often goes first, in O(1)",
+            summary: "evicts the least frequently used row, in O(1)",
             source: "Shah, Mitra and Matani, arXiv:2110.11602",
             options: &[],
             make: |num_ids, capacity| Box::new(lfu::Lfu::new(num_ids, capacity)),
         },
         Entry {
             name: "sieve",
-            summary: "first in, first out, except that what was used meanwhile is passed over",
+            summary: "first in, first out, but skips rows used since the last pass",
             source: "Zhang et al., NSDI 2024",
             options: &[],
             make: |num_ids, capacity| Box::new(sieve::Sieve::new(num_ids, capacity)),
         },
         Entry {
             name: "s3-fifo",
-            summary: "a small queue on trial before a large one, and a memory of what left it",
+            summary: "a small trial queue before a large one, with a list of recent evictions",
             source: "Yang et al., SOSP 2023",
             options: &[],
             make: |num_ids, capacity| Box::new(s3_fifo::S3Fifo::new(num_ids, capacity)),
@@ -103,35 +102,35 @@ pub static TABLE: Table<Make> = Table::new(
     ],
 );
 
-/// What a policy decides, one id at a time.
+/// Decisions of a policy, one id at a time.
 trait Policy: Send {
-    /// Who holds which slot.
-    fn holders(&self) -> &Holders;
+    /// Map between ids and slots.
+    fn slot_map(&self) -> &SlotMap;
 
-    /// As above, to change.
-    fn holders_mut(&mut self) -> &mut Holders;
+    /// Mutable map between ids and slots.
+    fn slot_map_mut(&mut self) -> &mut SlotMap;
 
-    /// The ids in these slots have been used, one after the other; [`MISS`] is of no one.
+    /// Records uses of the ids in `slots`, in order; [`MISS`] is ignored.
     fn touch(&mut self, slots: &[u32]);
 
-    /// A slot has been given to an id that had none.
+    /// Records that a slot was assigned to an id that had none.
     fn enter(&mut self, slot: u32, id: NodeId);
 
-    /// All slots are held, at least one of them: the slot to take. It is forgotten;
+    /// Chooses the slot to evict when all slots, at least one, are taken. The policy forgets it;
     /// [`Policy::enter`] follows.
     fn evict(&mut self) -> u32;
 }
 
 impl<P: Policy> CachePolicy for P {
     fn capacity(&self) -> usize {
-        self.holders().capacity()
+        self.slot_map().capacity()
     }
 
     fn look_up(&mut self, ids: &[NodeId], slots: &mut Vec<u32>) {
-        // two passes: reads that wait for nothing, then what follows from them
-        let holders = self.holders();
+        // two passes: first independent reads, then the updates that depend on them
+        let slot_map = self.slot_map();
         slots.clear();
-        slots.extend(ids.iter().map(|&id| holders.slot(id)));
+        slots.extend(ids.iter().map(|&id| slot_map.slot(id)));
         self.touch(slots);
     }
 
@@ -141,15 +140,15 @@ impl<P: Policy> CachePolicy for P {
             return slots.resize(ids.len(), MISS);
         }
         slots.extend(ids.iter().map(|&id| {
-            let held = self.holders().slot(id);
-            if held != MISS {
-                return held;
+            let slot = self.slot_map().slot(id);
+            if slot != MISS {
+                return slot;
             }
-            let slot = match self.holders().free() {
+            let slot = match self.slot_map().free() {
                 Some(slot) => slot,
                 None => self.evict(),
             };
-            self.holders_mut().give(slot, id);
+            self.slot_map_mut().assign(slot, id);
             self.enter(slot, id);
             slot
         }));

@@ -1,54 +1,68 @@
-//! S3-FIFO (Yang, Zhang, Qiu, Yue and Rashmi, *FIFO queues are all you need for cache eviction*,
-//! SOSP 2023, algorithm 1): new ids are on trial in a small queue, a tenth of the slots; those used
-//! twice or more there move on to the main queue, the others go, and are remembered for a while.
-//! Who comes back while remembered enters the main queue at once. There, uses since the last time
-//! around (three at most) save from going, one each time.
+//! S3-FIFO: a small trial queue before a main queue, and a record of recent evictions.
 //!
-//! A hit adds 1 to a byte. The queues are rings of slot numbers, so that a row moves from one to
-//! the other and keeps its slot.
+//! # Algorithm
 //!
-//! Deviation: what is remembered is a number on each id, when it left the small queue; it counts
-//! for as many departures as the main queue has slots. One that came back still takes up its place
-//! in that memory; and as numbers are of 32 bits, an id may be taken for remembered when 4 billion
-//! departures have passed.
+//! New ids enter a small queue, a tenth of the slots. Those used at least twice there move on to
+//! the main queue; the others are evicted and remembered for a while. An id that returns while it
+//! is remembered enters the main queue at once. In the main queue, each use since the last pass (at
+//! most three) saves an id from eviction once. The queues are rings of slot numbers, so a row moves
+//! between them without leaving its slot.
 //!
-//! Memory: 8 bytes an id, 13 a slot.
+//! # Source
+//!
+//! Yang, Zhang, Qiu, Yue and Rashmi, *FIFO queues are all you need for cache eviction*, SOSP 2023,
+//! algorithm 1.
+//!
+//! # Cost
+//!
+//! O(1) per row, amortised. A hit adds 1 to a byte.
+//!
+//! # Memory
+//!
+//! 8 bytes per id and 13 per slot.
+//!
+//! # Deviations
+//!
+//! The ghost queue is a number on each id: the count of evictions from the small queue when the id
+//! left it. An id is remembered for as many evictions as the main queue has slots. One that
+//! returned still takes its place in that record. Because counts have 32 bits, an id may be taken
+//! for remembered after 4 billion evictions.
 
 use std::collections::VecDeque;
 
 use graphmill_core::NodeId;
 
-use super::{Holders, Policy};
+use super::{Policy, SlotMap};
 
-/// Uses that are counted.
-const MOST_USES: u8 = 3;
-/// Uses on trial that make a slot move on.
-const PROVEN: u8 = 2;
+/// Maximum number of uses counted.
+const MAX_USES: u8 = 3;
+/// Number of uses in the small queue after which a slot moves to the main one.
+const MIN_USES_TO_PROMOTE: u8 = 2;
 
-/// See the module.
+/// S3-FIFO.
 #[derive(Debug)]
 pub struct S3Fifo {
-    holders: Holders,
-    /// Per slot, uses since it was last looked at, [`MOST_USES`] at most; and one of no meaning,
-    /// for misses.
+    slot_map: SlotMap,
+    /// Uses of each slot since its last inspection, at most [`MAX_USES`], and one dummy entry for
+    /// misses.
     uses: Vec<u8>,
     small: VecDeque<u32>,
     main: VecDeque<u32>,
-    /// Slots of the small queue.
+    /// Number of slots of the small queue.
     trial: usize,
-    /// Per id: the number of its last departure from the small queue.
+    /// Number of each id's last eviction from the small queue.
     left: Vec<u32>,
-    /// The number of the next departure; at first so large that all of `left` is forgotten.
+    /// Number of the next eviction, initially so large that no id is remembered.
     departures: u32,
-    /// How many of the last departures are remembered.
+    /// Number of recent evictions that are remembered.
     memory: u32,
 }
 
 impl S3Fifo {
-    /// For `num_ids` ids and so many slots.
+    /// Creates a policy for `num_ids` ids and `capacity` slots.
     pub fn new(num_ids: usize, capacity: usize) -> Self {
-        let holders = Holders::new(num_ids, capacity);
-        let n = holders.capacity();
+        let slot_map = SlotMap::new(num_ids, capacity);
+        let n = slot_map.capacity();
         let trial = (n / 10).max(1);
         let memory = n.saturating_sub(trial) as u32;
         Self {
@@ -59,26 +73,26 @@ impl S3Fifo {
             left: vec![0; num_ids],
             departures: memory + 1,
             memory,
-            holders,
+            slot_map,
         }
     }
 }
 
 impl Policy for S3Fifo {
-    fn holders(&self) -> &Holders {
-        &self.holders
+    fn slot_map(&self) -> &SlotMap {
+        &self.slot_map
     }
 
-    fn holders_mut(&mut self) -> &mut Holders {
-        &mut self.holders
+    fn slot_map_mut(&mut self) -> &mut SlotMap {
+        &mut self.slot_map
     }
 
     fn touch(&mut self, slots: &[u32]) {
-        let nobody = self.uses.len() as u32 - 1;
+        let dummy = self.uses.len() as u32 - 1;
         for &slot in slots {
-            // without a branch, which would be taken as often as not
-            let uses = &mut self.uses[slot.min(nobody) as usize];
-            *uses = (*uses + 1).min(MOST_USES);
+            // without a branch, which would be unpredictable
+            let uses = &mut self.uses[slot.min(dummy) as usize];
+            *uses = (*uses + 1).min(MAX_USES);
         }
     }
 
@@ -87,7 +101,7 @@ impl Policy for S3Fifo {
         self.uses[slot as usize] = 0;
         let left = &mut self.left[id as usize];
         if self.departures.wrapping_sub(*left) <= self.memory {
-            *left = self.departures.wrapping_sub(self.memory + 1); // once
+            *left = self.departures.wrapping_sub(self.memory + 1); // remembered once only
             self.main.push_back(slot);
         } else {
             self.small.push_back(slot);
@@ -97,11 +111,11 @@ impl Policy for S3Fifo {
     #[inline(always)]
     fn evict(&mut self) -> u32 {
         loop {
-            // the small queue while it has its share, the main one else; one of them has slots
+            // the small queue if it has its share, otherwise the main one; one of them has slots
             if self.small.len() >= self.trial || self.main.is_empty() {
                 let Some(slot) = self.small.pop_front() else { unreachable!("all slots are queued") };
-                if std::mem::take(&mut self.uses[slot as usize]) < PROVEN {
-                    self.left[self.holders.holder(slot) as usize] = self.departures;
+                if std::mem::take(&mut self.uses[slot as usize]) < MIN_USES_TO_PROMOTE {
+                    self.left[self.slot_map.id(slot) as usize] = self.departures;
                     self.departures = self.departures.wrapping_add(1);
                     return slot;
                 }

@@ -1,73 +1,86 @@
-//! SIEVE (Zhang, Yang, Yue, Vigfusson and Rashmi, *SIEVE is simpler than LRU*, NSDI 2024): a queue,
-//! a mark on what has been used, and a hand that moves through the queue from its oldest end. What
-//! it meets marked loses the mark and stays where it is; what it meets unmarked goes, and the hand
-//! waits there.
+//! SIEVE: a queue with a mark on each used row, and a hand that sweeps it.
 //!
-//! A hit sets a mark, a byte, and writes nothing else: FIFO's cost but for that. New ids enter at
-//! the young end, so most that are never used again go the next time the hand comes by, while what
-//! is in use stays.
+//! # Algorithm
 //!
-//! The paper's queue is a linked list. Slots leave it only at the hand, so an array in the queue's
-//! order does as well, in which they leave holes: it has room for twice the slots, and the holes
-//! are squeezed out when it is full, which is two sequential steps an admission. The hand then
-//! reads memory in its order.
+//! The hand moves through the queue from its oldest end. A marked slot loses its mark and keeps its
+//! position; an unmarked one is evicted, and the hand stops there. New ids enter at the young end,
+//! so most of those that are never used again are evicted when the hand next passes, while used
+//! ones stay.
 //!
-//! Memory: 4 bytes an id, 13 a slot.
+//! # Source
+//!
+//! Zhang, Yang, Yue, Vigfusson and Rashmi, *SIEVE is simpler than LRU: an efficient turn-key
+//! eviction algorithm for web caches*, NSDI 2024.
+//!
+//! # Cost
+//!
+//! O(1) per row, amortised. A hit sets one byte and writes nothing else.
+//!
+//! # Memory
+//!
+//! 4 bytes per id and 13 per slot.
+//!
+//! # Deviations
+//!
+//! The paper's queue is a linked list. Slots leave it only at the hand, so this one is an array in
+//! queue order, in which evictions leave holes. It has capacity for twice the slots and is
+//! compacted when full, which costs two sequential steps per admission. The hand then reads memory
+//! in sequence.
 
 use graphmill_core::NodeId;
 
-use super::{Holders, Policy};
+use super::{Policy, SlotMap};
 
-/// Where a slot has left the queue.
+/// Position in the queue whose slot was evicted.
 const HOLE: u32 = u32::MAX;
 
-/// See the module.
+/// SIEVE.
 #[derive(Debug)]
 pub struct Sieve {
-    holders: Holders,
-    /// Slots from the oldest, and holes; the last is a slot.
+    slot_map: SlotMap,
+    /// Slots from the oldest, with holes; the last entry is a slot.
     queue: Vec<u32>,
-    /// Per slot, used since the hand went by; and one of no meaning, for misses.
+    /// True for slots used since the hand passed, and one dummy entry for misses.
     used: Vec<bool>,
-    /// The place in the queue where to look for the next to go.
+    /// Position in the queue at which the search for a victim continues.
     hand: usize,
 }
 
 impl Sieve {
-    /// For `num_ids` ids and so many slots.
+    /// Creates a policy for `num_ids` ids and `capacity` slots.
     pub fn new(num_ids: usize, capacity: usize) -> Self {
-        let holders = Holders::new(num_ids, capacity);
-        let n = holders.capacity();
-        Self { holders, queue: Vec::with_capacity(2 * n), used: vec![false; n + 1], hand: 0 }
+        let slot_map = SlotMap::new(num_ids, capacity);
+        let n = slot_map.capacity();
+        Self { slot_map, queue: Vec::with_capacity(2 * n), used: vec![false; n + 1], hand: 0 }
     }
 
-    /// Takes the holes out of the queue.
+    /// Removes the holes from the queue.
     #[cold]
-    fn squeeze(&mut self) {
+    fn compact(&mut self) {
         self.hand -= self.queue[..self.hand].iter().filter(|slot| **slot == HOLE).count();
         self.queue.retain(|slot| *slot != HOLE);
     }
 }
 
 impl Policy for Sieve {
-    fn holders(&self) -> &Holders {
-        &self.holders
+    fn slot_map(&self) -> &SlotMap {
+        &self.slot_map
     }
 
-    fn holders_mut(&mut self) -> &mut Holders {
-        &mut self.holders
+    fn slot_map_mut(&mut self) -> &mut SlotMap {
+        &mut self.slot_map
     }
 
     fn touch(&mut self, slots: &[u32]) {
-        let nobody = self.used.len() as u32 - 1;
-        // without a branch, which would be taken as often as not
-        slots.iter().for_each(|&slot| self.used[slot.min(nobody) as usize] = true);
+        let dummy = self.used.len() as u32 - 1;
+        // without a branch, which would be unpredictable
+        slots.iter().for_each(|&slot| self.used[slot.min(dummy) as usize] = true);
     }
 
     #[inline(always)]
     fn enter(&mut self, slot: u32, _id: NodeId) {
-        if self.queue.len() == 2 * self.holders.capacity() {
-            self.squeeze();
+        if self.queue.len() == 2 * self.slot_map.capacity() {
+            self.compact();
         }
         self.queue.push(slot);
     }
@@ -77,7 +90,7 @@ impl Policy for Sieve {
         loop {
             let at = self.hand;
             let slot = self.queue[at];
-            // behind the youngest comes the oldest, whoever enters meanwhile
+            // the oldest follows the youngest, even if ids enter in between
             self.hand = if at + 1 == self.queue.len() { 0 } else { at + 1 };
             if slot != HOLE && !std::mem::take(&mut self.used[slot as usize]) {
                 self.queue[at] = HOLE;

@@ -1,4 +1,4 @@
-//! Each policy against its definition, written as plainly as can be: who is held, and who goes.
+//! Compares each policy with its definition, written as plainly as possible.
 
 use std::collections::VecDeque;
 
@@ -6,15 +6,15 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A policy of whole ids, in lists that are searched from end to end. It is full, and `victim`
-/// names who goes.
+/// Reference policy over ids, in lists that are searched linearly. It is full, and `victim` names
+/// the id to evict.
 trait Plain {
     fn touch(&mut self, id: NodeId);
     fn enter(&mut self, id: NodeId);
     fn victim(&mut self) -> NodeId;
 }
 
-/// From the first that came, or with `by_use` from the one unused for longest.
+/// Evicts the first id in the queue, which is the oldest, or with `by_use` the least recently used.
 struct Queue {
     ids: VecDeque<NodeId>,
     by_use: bool,
@@ -35,14 +35,14 @@ impl Plain for Queue {
     }
 }
 
-/// (uses, when it was used last, id); the least goes.
+/// Entries (uses, time of the last use, id); the smallest is evicted.
 #[derive(Default)]
-struct Least {
+struct PlainLfu {
     all: Vec<(u32, u64, NodeId)>,
     clock: u64,
 }
 
-impl Plain for Least {
+impl Plain for PlainLfu {
     fn touch(&mut self, id: NodeId) {
         self.clock += 1;
         let entry = self.all.iter_mut().find(|entry| entry.2 == id).unwrap();
@@ -58,7 +58,7 @@ impl Plain for Least {
     }
 }
 
-/// The paper's algorithm 1, its queue from the oldest; the hand is an index.
+/// The paper's algorithm 1, with its queue from the oldest; the hand is an index.
 #[derive(Default)]
 struct PlainSieve {
     queue: Vec<(NodeId, bool)>,
@@ -74,7 +74,7 @@ impl Plain for PlainSieve {
     }
     fn victim(&mut self) -> NodeId {
         loop {
-            // behind the youngest comes the oldest, whoever enters meanwhile
+            // the oldest follows the youngest, even if ids enter in between
             self.hand %= self.queue.len();
             if !self.queue[self.hand].1 {
                 let (id, _) = self.queue.remove(self.hand);
@@ -87,7 +87,7 @@ impl Plain for PlainSieve {
     }
 }
 
-/// The paper's algorithm 1: (id, uses) in two queues, and who left the small one lately.
+/// The paper's algorithm 1: (id, uses) in two queues, and the ids that left the small one lately.
 #[derive(Default)]
 struct PlainS3 {
     capacity: usize,
@@ -141,17 +141,17 @@ impl Plain for PlainS3 {
 fn plain(name: &str, capacity: usize) -> Box<dyn Plain> {
     match name {
         "fifo" | "lru" => Box::new(Queue { ids: VecDeque::new(), by_use: name == "lru" }),
-        "lfu" => Box::<Least>::default(),
+        "lfu" => Box::<PlainLfu>::default(),
         "sieve" => Box::<PlainSieve>::default(),
         "s3-fifo" => Box::new(PlainS3 { capacity, ..PlainS3::default() }),
         other => panic!("{other} has no reference"),
     }
 }
 
-/// The reference as a whole: slots are given out in ascending order, then those of whoever goes.
+/// The whole reference cache: slots are assigned in ascending order, and then reused.
 struct Reference {
     capacity: usize,
-    /// Per slot.
+    /// Id in each slot.
     holders: Vec<NodeId>,
     plain: Box<dyn Plain>,
 }
@@ -177,11 +177,11 @@ impl Reference {
         if self.holders.len() < self.capacity {
             self.holders.push(id);
         } else {
-            let goes = {
+            let freed = {
                 let victim = self.plain.victim();
                 self.slot(victim)
             };
-            self.holders[goes as usize] = id;
+            self.holders[freed as usize] = id;
         }
         self.plain.enter(id);
         self.slot(id)
@@ -190,7 +190,7 @@ impl Reference {
 
 const IDS: u32 = 40;
 
-/// Batches: some ids come far more often than others, and some batches are scans.
+/// Batches in which some ids are far more frequent than others, and some batches are scans.
 fn trace() -> impl Strategy<Value = Vec<Vec<NodeId>>> {
     let skewed = (0..IDS, 0..IDS, 0..IDS).prop_map(|(a, b, c)| a.min(b).min(c));
     let batch = prop_oneof![
@@ -208,22 +208,24 @@ fn every_policy_conforms() {
 }
 
 proptest! {
-    /// Slot for slot what the reference says, over any trace of look-ups and offers (of the misses,
-    /// or of everything, with ids that are held and ids that come twice).
+    /// Compares every slot with the reference, over any trace of look-ups and offers (of the
+    /// misses, or of all ids, which includes present ids and duplicates).
     #[test]
-    fn same_as_the_plain_version(trace in trace(), capacity in 0usize..=45, all in any::<bool>()) {
+    fn policies_match_their_references(trace in trace(), capacity in 0usize..=45, all in any::<bool>()) {
         for entry in &TABLE {
             let mut policy = (entry.make)(IDS as usize, capacity);
-            let mut reference =
-                Reference { capacity: policy.capacity(), holders: Vec::new(), plain: plain(entry.name, policy.capacity()) };
+            let capacity = policy.capacity();
+            let plain = plain(entry.name, capacity);
+            let mut reference = Reference { capacity, holders: Vec::new(), plain };
             let mut slots = vec![7];
             for batch in &trace {
                 policy.look_up(batch, &mut slots);
                 let expected: Vec<u32> = batch.iter().map(|&id| reference.look_up(id)).collect();
                 prop_assert_eq!(&slots, &expected, "{} looks up", entry.name);
 
+                let pairs = batch.iter().zip(&slots);
                 let offered: Vec<NodeId> =
-                    batch.iter().zip(&slots).filter(|(_, slot)| all || **slot == MISS).map(|(&id, _)| id).collect();
+                    pairs.filter(|(_, slot)| all || **slot == MISS).map(|(&id, _)| id).collect();
                 policy.admit(&offered, &mut slots);
                 let expected: Vec<u32> = offered.iter().map(|&id| reference.admit(id)).collect();
                 prop_assert_eq!(&slots, &expected, "{} admits", entry.name);
@@ -231,9 +233,9 @@ proptest! {
         }
     }
 
-    /// Whoever was given a slot last is found there, and nobody else is found anywhere.
+    /// A look-up finds exactly the ids that received a slot last.
     #[test]
-    fn the_last_to_be_given_a_slot_holds_it(trace in trace(), capacity in 0usize..=45) {
+    fn the_last_id_assigned_to_a_slot_holds_it(trace in trace(), capacity in 0usize..=45) {
         for entry in &TABLE {
             let mut policy = (entry.make)(IDS as usize, capacity);
             let mut holder = vec![None; policy.capacity()];
@@ -247,8 +249,9 @@ proptest! {
                 let all: Vec<NodeId> = (0..IDS).collect();
                 policy.look_up(&all, &mut slots);
                 for (id, &slot) in slots.iter().enumerate() {
-                    let expected = holder.iter().position(|&held| held == Some(id as NodeId));
-                    prop_assert_eq!((slot != MISS).then_some(slot as usize), expected, "{} {}", entry.name, id);
+                    let expected = holder.iter().position(|&holder| holder == Some(id as NodeId));
+                    let found = (slot != MISS).then_some(slot as usize);
+                    prop_assert_eq!(found, expected, "{} {}", entry.name, id);
                 }
             }
         }
@@ -256,7 +259,7 @@ proptest! {
 }
 
 #[test]
-fn every_policy_keeps_its_promises() {
+fn every_policy_handles_extreme_capacities() {
     let (mut slots, mut again) = (vec![1], Vec::new());
     for entry in &TABLE {
         // no slots
@@ -268,7 +271,7 @@ fn every_policy_keeps_its_promises() {
         // no ids
         (entry.make)(0, 5).admit(&[], &mut slots);
         assert!(slots.is_empty());
-        // room for all, or more
+        // as many slots as ids, or more
         for capacity in [5, 6, usize::MAX] {
             let mut all = (entry.make)(5, capacity);
             assert_eq!(all.capacity(), 5);
@@ -281,7 +284,7 @@ fn every_policy_keeps_its_promises() {
             slots.sort_unstable();
             assert_eq!(slots, [0, 1, 2, 3, 4]);
         }
-        // a single slot: the last one has it
+        // with a single slot, the last id has it
         let mut one = (entry.make)(3, 1);
         one.admit(&[0, 1, 2, 2], &mut slots);
         assert_eq!(slots, [0; 4]);
@@ -304,8 +307,8 @@ fn hit_rate(name: &str, capacity: usize, trace: &[Vec<NodeId>], num_ids: usize) 
     hits as f64 / all as f64
 }
 
-/// Where few ids are needed often and the rest once in a while, the two modern ones do better than
-/// the queues; a scan does not undo it.
+/// If few ids are hot and the rest rare, the two modern policies beat the queues, in spite of
+/// scans.
 #[test]
 fn modern_policies_beat_queues_on_skewed_traces() {
     let (ids, capacity) = (10_000, 1000);

@@ -1,20 +1,20 @@
-//! Seeds to blocks: the interface that stages, devices and ranks draw minibatches by.
+//! The interface by which stages, devices and ranks draw minibatches.
 
 use graphmill_core::{Graph, Result, block::Aggregation};
 
 use super::Workspace;
 use crate::{BatchKey, Sampled, Seeds, Upper, weights::SymmetricWeights};
 
-/// The form that the model wants its blocks in.
+/// Layout of the blocks that a model needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BlockLayout<'a> {
-    /// Leave the bottom block global: no relabelling, no gathered copy (ARCHITECTURE, fast path).
+    /// Leaves the bottom block global: no relabelling, and no gathered copy of the features.
     pub fused: bool,
-    /// Build the transposes of `blocks[l]` where bit `l` is set.
+    /// Builds the transpose of `blocks[l]` if bit `l` is set.
     pub transposed: u64,
-    /// Fill the symmetric-normalisation weights.
+    /// Fills symmetric-normalisation weights.
     pub symmetric: Option<&'a SymmetricWeights>,
-    /// The sum that layers take of neighbours' rows, for samplers that weigh edges.
+    /// The sum over neighbours that layers compute, for samplers that weight edges.
     pub aggregation: Aggregation,
 }
 
@@ -23,43 +23,45 @@ pub struct BlockLayout<'a> {
 pub struct BatchRequest<'a> {
     /// The graph to sample (in-neighbours).
     pub graph: &'a Graph,
-    /// The identity of the draws.
+    /// Identity of the random draws.
     pub key: BatchKey,
-    /// The form of the blocks.
+    /// Layout of the blocks.
     pub layout: BlockLayout<'a>,
 }
 
 impl<'a> BatchRequest<'a> {
-    /// Blocks in the plainest layout.
+    /// Creates a request for blocks of the default layout.
     pub fn new(graph: &'a Graph, key: BatchKey) -> Self {
         Self { graph, key, layout: BlockLayout::default() }
     }
 
-    /// The same request for blocks of this layout.
+    /// Returns the same request for blocks of another layout.
     #[must_use]
     pub fn with_layout(self, layout: BlockLayout<'a>) -> Self {
         Self { layout, ..self }
     }
 }
 
-/// Facts about a [`MinibatchSampler`].
+/// Properties of a [`MinibatchSampler`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SamplerProperties {
-    /// Blocks of a minibatch (`L`).
+    /// Number of blocks of a minibatch (`L`).
     pub num_layers: usize,
-    /// The same seeds may get other blocks under another key.
+    /// True if another key may give other blocks.
     pub is_random: bool,
-    /// Edges are drawn by the weights that the graph stores.
+    /// True if edges are drawn by the weights that the graph stores.
     pub reads_edge_weights: bool,
-    /// Subgraphs of an epoch, if the sampler picks its seeds by itself: it then replaces the seeds,
-    /// weighs their losses, and makes one block for all layers.
+    /// Number of subgraphs in an epoch, if the sampler picks its own seeds: it then replaces the
+    /// seeds, weights their losses, and makes one block for all layers.
     pub subgraphs: Option<u64>,
 }
 
-/// Makes minibatches: [`HopStack`](super::HopStack) of a [`HopSampler`](super::HopSampler),
-/// [`Subgraphs`](super::Subgraphs) of a [`SubgraphSampler`](crate::subgraph::SubgraphSampler), and
-/// wrappers that draw the same on devices or over ranks. A sampler of one's own implements one of
-/// those two traits, not this one.
+/// Makes minibatches.
+///
+/// Implemented by [`HopStack`](super::HopStack) for a [`HopSampler`](super::HopSampler), by
+/// [`Subgraphs`](super::Subgraphs) for a [`SubgraphSampler`](crate::subgraph::SubgraphSampler), and
+/// by wrappers that draw the same blocks on devices or over ranks. To add a sampler, implement one
+/// of those two traits, not this one.
 ///
 /// ```
 /// use graphmill_loader::{MinibatchSampler, sampler::{HopStack, neighbor::Neighbor}};
@@ -70,25 +72,24 @@ pub struct SamplerProperties {
 /// assert!(sampler.properties().is_random);
 /// ```
 pub trait MinibatchSampler: Send + Sync {
-    /// Facts that decide how the sampler may be used.
+    /// Properties that decide how the sampler may be used.
     fn properties(&self) -> SamplerProperties;
 
     /// Draws the blocks around the seeds (distinct, below `V`). A pure function of the request and
     /// the seeds.
     ///
     /// # Errors
-    /// A block would have more edges than its 32-bit positions can number, or a device failed.
+    /// A block would have more edges than 32-bit positions can number, or a device failed.
     fn sample(&self, request: &BatchRequest, workspace: &mut Workspace, seeds: Seeds) -> Result<Sampled>;
 
-    /// The sampler as one that draws the bottom block apart from the others, if it draws hop by
-    /// hop.
+    /// Returns the sampler as one that draws the bottom block separately, if it draws hop by hop.
     fn split(&self) -> Option<&dyn SplitSampler> {
         None
     }
 }
 
-/// A sampler that draws a batch in two steps, so that destinations of the bottom block can be left
-/// out.
+/// A sampler that draws a batch in two steps, so that some destinations of the bottom block can be
+/// left out.
 ///
 /// ```
 /// use graphmill_core::Graph;
@@ -110,15 +111,15 @@ pub trait MinibatchSampler: Send + Sync {
 /// # Ok::<(), graphmill_core::Error>(())
 /// ```
 pub trait SplitSampler: Send + Sync {
-    /// Draws the blocks above the bottom one. The lowest of them is left without its transpose,
-    /// because its sources may be renumbered.
+    /// Draws the blocks above the bottom one. The lowest of them has no transpose yet, because its
+    /// sources may be renumbered.
     ///
     /// # Errors
     /// As [`MinibatchSampler::sample`].
     fn sample_upper(&self, request: &BatchRequest, workspace: &mut Workspace, seeds: Seeds) -> Result<Upper>;
 
-    /// Draws the bottom block for the destinations that `upper` has: with all of them, the block
-    /// that [`MinibatchSampler::sample`] draws last.
+    /// Draws the bottom block for the destinations of `upper`. With all destinations, it is the
+    /// block that [`MinibatchSampler::sample`] draws last.
     ///
     /// # Errors
     /// As [`MinibatchSampler::sample`].

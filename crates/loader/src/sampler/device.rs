@@ -80,10 +80,10 @@ pub(super) fn weighted(options: &SamplerOptions, source: &Source) -> Result<Devi
         return DeviceDraws::unsupported("a fanout of -1 where edges weigh 0");
     }
     let method = match sampler.draws() {
-        WeightedDraws::Distinct => DrawMethod::Distinct,
-        WeightedDraws::Again => DrawMethod::WithReplacement,
-        WeightedDraws::AgainByAlias(tables) => DrawMethod::Alias(tables.clone()),
-        WeightedDraws::Others => {
+        WeightedDraws::Uniform => DrawMethod::Distinct,
+        WeightedDraws::UniformWithReplacement => DrawMethod::WithReplacement,
+        WeightedDraws::AliasWithReplacement(tables) => DrawMethod::Alias(tables.clone()),
+        WeightedDraws::Other => {
             return DeviceDraws::unsupported("weighted draws without replacement, or by prefix sums");
         }
     };

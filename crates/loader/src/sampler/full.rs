@@ -1,4 +1,4 @@
-//! All neighbours at every hop: what sampling approximates.
+//! All neighbours at every hop: the exact neighbourhood that sampling approximates.
 
 use graphmill_core::{Block, Result};
 
@@ -9,10 +9,10 @@ use super::{HopProperties, HopRequest, HopSampler, HopScratch, neighbor::Neighbo
 pub struct Full(Neighbor);
 
 impl Full {
-    /// Over `layers` hops.
+    /// Creates the sampler for `layers` hops.
     ///
     /// # Errors
-    /// No hops, or more than 64.
+    /// `layers` is 0 or more than 64.
     pub fn new(layers: usize) -> Result<Self, String> {
         Neighbor::new(vec![-1; layers]).map(Self)
     }

@@ -1,46 +1,46 @@
-//! One hop: the interface that every sampler of neighbourhoods implements.
+//! The interface of samplers that draw one hop at a time.
 
 use graphmill_core::{Block, Graph, NodeId, Result, block::Aggregation};
 
 use super::HopScratch;
 use crate::BatchKey;
 
-/// The neighbours to draw: from which graph, for which nodes, under which key.
+/// Neighbours to draw: the graph, the nodes and the key.
 #[derive(Clone, Copy, Debug)]
 pub struct HopRequest<'a> {
     /// The graph to sample (in-neighbours).
     pub graph: &'a Graph,
-    /// The hop, 0 next to the seeds; below [`HopSampler::num_layers`].
+    /// Number of the hop, 0 next to the seeds and below [`HopSampler::num_layers`].
     pub hop: usize,
-    /// The nodes whose in-neighbours are drawn, distinct.
+    /// Distinct nodes whose in-neighbours are drawn.
     pub dst: &'a [NodeId],
-    /// The batch's key.
+    /// Key of the batch.
     pub key: BatchKey,
-    /// The sum that the layer at this hop takes of neighbours' rows, for samplers that weigh edges.
+    /// The sum over neighbours that the layer at this hop computes, for samplers that weight edges.
     pub aggregation: Aggregation,
 }
 
 impl HopRequest<'_> {
-    /// The key of this hop's draws: a function of seed, epoch, batch and hop. Mix it with the
-    /// node's number.
+    /// Key of this hop's draws, a function of seed, epoch, batch and hop. Mix it with the node id.
     pub fn hop_key(&self) -> u64 {
         self.key.hop(self.hop)
     }
 }
 
-/// Facts about a [`HopSampler`] that decide how it may be used.
+/// Properties of a [`HopSampler`] that decide how it may be used.
 ///
-/// The default promises nothing: it suits every sampler, at the price of speed.
+/// The default is valid for every sampler, but the slowest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HopProperties {
-    /// Another key may give other neighbours.
+    /// True if another key may give other neighbours.
     pub is_random: bool,
-    /// The draws of a node depend on no other destination, so that a hop may be drawn in parts.
+    /// True if the draws of a node are independent of other destinations, so that a hop may be
+    /// drawn in parts.
     pub is_per_node: bool,
-    /// A hop reads only the destinations' own lists of in-neighbours, so that the owner of a list
-    /// can draw from it.
+    /// True if a hop reads only the destinations' own lists of in-neighbours, so that the owner of
+    /// a list can draw from it.
     pub is_neighbor_local: bool,
-    /// Edges are drawn by the weights that the graph stores.
+    /// True if edges are drawn by the weights that the graph stores.
     pub reads_edge_weights: bool,
 }
 
@@ -52,8 +52,8 @@ impl Default for HopProperties {
 
 /// Draws the in-neighbours of nodes, one hop at a time.
 ///
-/// [`HopStack`](super::HopStack) makes minibatches of it: the nodes of all hops so far are the
-/// destinations of the next. A sampler knows no thread, device or cache.
+/// [`HopStack`](super::HopStack) makes minibatches from it: the nodes of all hops so far are the
+/// destinations of the next. A sampler knows no threads, devices or caches.
 ///
 /// ```
 /// use graphmill_core::{Block, EdgeOptions, Result, build, keyed};
@@ -99,23 +99,23 @@ impl Default for HopProperties {
 /// # Ok::<(), graphmill_core::Error>(())
 /// ```
 pub trait HopSampler: Send + Sync {
-    /// Hops of a minibatch, one block each (`L`).
+    /// Number of hops of a minibatch, one block each (`L`).
     fn num_layers(&self) -> usize;
 
-    /// Facts that decide how the sampler may be used.
+    /// Properties that decide how the sampler may be used.
     fn properties(&self) -> HopProperties {
         HopProperties::default()
     }
 
-    /// Overwrites `block.indptr` (`D + 1`, from 0) and `block.indices` (global ids) by the
+    /// Overwrites `block.indptr` (`D + 1`, from 0) and `block.indices` (global ids) with the
     /// neighbours drawn for the destinations. A pure function of the request.
     ///
-    /// A sampler that weighs edges also fills `block.edge_weight` (`E`, empty before) for a layer
-    /// that takes the request's aggregation; with [`Aggregation::Symmetric`] by how many of the
-    /// node's neighbours an edge stands for, which
-    /// [`SymmetricWeights::fill`](crate::weights::SymmetricWeights::fill) then multiplies.
+    /// A sampler that weights edges also fills `block.edge_weight` (`E`, empty before the call) for
+    /// a layer that computes the request's aggregation. With [`Aggregation::Symmetric`], a weight
+    /// is the number of the node's neighbours that the edge represents, and
+    /// [`SymmetricWeights::fill`](crate::weights::SymmetricWeights::fill) multiplies it.
     ///
     /// # Errors
-    /// The block would have more edges than its 32-bit positions can number.
+    /// The block would have more edges than 32-bit positions can number.
     fn sample_hop(&self, request: &HopRequest, scratch: &mut HopScratch, block: &mut Block) -> Result<()>;
 }

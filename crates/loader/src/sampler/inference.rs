@@ -1,25 +1,35 @@
-//! What inference over all neighbours makes of them: what training's draws come to on average.
+//! Neighbours and weights of inference over all neighbours: the mean of training's draws.
 //!
-//! A model that was trained on draws by weight is judged by weighted means, or it is asked about
-//! neighbourhoods that it never saw. For [`super::weighted`]
+//! # Algorithm
 //!
-//! - with replacement an edge comes up in proportion to its weight, so that the mean over the draws
-//!   is `sum(w x) / sum(w)` on average, exactly;
-//! - without, `k` of the edges that weigh something are drawn one after the other, and an edge is
-//!   among them with a probability for which there is no formula. As in `reservoir.rs` its arrival
-//!   time is exponential of rate `w`; the `k`-th of many arrives at about the time `t` at which
-//!   `sum(1 - exp(-w t)) = k` (Rosén, *Asymptotic theory for successive sampling*, Annals of
-//!   Mathematical Statistics 43, 1972), so an edge is among them with about `p = 1 - exp(-w t)`,
-//!   and the mean over the draws is about `sum(p x) / k`. For small `k` that is the weighted mean,
-//!   and where all are taken the plain one.
+//! A model that was trained on draws by weight is evaluated on weighted means, because otherwise it
+//! would see neighbourhoods that differ from all that it was trained on. For [`super::weighted`]
 //!
-//! A sum, and the symmetric-normalised one, is the in-degree times that mean: what training scales
-//! its draws to. Edges of weight 0 are left out. Samplers that draw neighbours alike are judged by
-//! all, each the same (see [`super::full`]).
+//! - with replacement, an edge is drawn in proportion to its weight, so the mean over the draws is
+//!   exactly `sum(w x) / sum(w)` on average;
+//! - without replacement, `k` of the edges of positive weight are drawn one after the other, and
+//!   the probability that an edge is among them has no closed form. As in `reservoir.rs`, its
+//!   arrival time is exponential of rate `w`. The `k`-th of many edges arrives at about the time
+//!   `t` at which `sum(1 - exp(-w t)) = k`, so an edge is among them with a probability of about `p
+//!   = 1 - exp(-w t)`, and the mean over the draws is about `sum(p x) / k`. For small `k` that is
+//!   the weighted mean, and if all are taken, the plain mean.
+//!
+//! A sum, and the symmetric-normalised one, is the in-degree times that mean, to which training
+//! scales its draws. Edges of weight 0 are left out. Samplers that draw neighbours uniformly are
+//! evaluated on all neighbours with equal weights (see [`super::full`]).
 //!
 //! For PinSAGE's walks (`random_walk.rs`) the exact visits of all nodes would be products of the
-//! whole adjacency, cut to the most visited; inference draws the same walks as training under a key
-//! of its own, always the same: a sample, but for given nodes the same every time.
+//! whole adjacency matrix, truncated to the most visited. Inference draws the same walks as
+//! training under a fixed key instead: a sample, but the same one for the same nodes every time.
+//!
+//! # Source
+//!
+//! The arrival times are those of Rosén, *Asymptotic theory for successive sampling*, Annals of
+//! Mathematical Statistics 43, 1972.
+//!
+//! # Cost
+//!
+//! O(edges) per block; without replacement, times the iterations of Newton's method.
 
 use graphmill_core::{Block, Graph, NodeId, Result, block::Aggregation};
 use rayon::prelude::*;
@@ -29,30 +39,30 @@ use super::{
     WeightedOptions,
     full::Full,
     random_walk::{self, RandomWalk},
-    weighted::{AHEAD, EdgeWeights},
+    weighted::{EdgeWeights, PREFETCH_DISTANCE},
 };
 use crate::{BatchKey, Fanout, prefetch::prefetch};
 
-/// Makes the neighbours that inference takes instead of the draws of `weighted`.
+/// Neighbours that inference takes instead of the draws of `weighted`.
 pub(super) fn of_weighted(with: &SamplerOptions, source: &Source) -> Result<InferenceNeighbors, String> {
     let WeightOptions { edge_weights } = with.own.get();
     InferenceNeighbors::weighted(source.graph, &with.fanout, &with.own.get(), edge_weights)
 }
 
-/// Makes the neighbours that inference takes instead of the draws of `random-walk`.
+/// Neighbours that inference takes instead of the draws of `random-walk`.
 pub(super) fn of_walks(with: &SamplerOptions, _: &Source) -> Result<InferenceNeighbors, String> {
     let length = with.own.get::<WalkLength>().or(random_walk::LENGTH);
     InferenceNeighbors::walks(&with.fanout, &with.own.get(), length)
 }
 
-/// The key of inference's walks.
+/// Key of inference's walks.
 const KEY: BatchKey = BatchKey { seed: 0, epoch: 0, batch: 0 };
-/// Destinations of a task.
-const TASK: usize = 512;
-/// Newton's steps towards a time are as many as it takes, but no more than this.
-const STEPS: usize = 64;
+/// Minimum number of destinations per task.
+const MIN_TASK_LEN: usize = 512;
+/// Maximum number of iterations of Newton's method.
+const MAX_ITERATIONS: usize = 64;
 
-/// How inference takes neighbours. Memory: 4 bytes a node where edges weigh by a degree.
+/// Neighbours and weights of inference. Memory: 4 bytes per node if edges are weighted by degree.
 #[derive(Debug)]
 pub struct InferenceNeighbors {
     full: Full,
@@ -61,15 +71,15 @@ pub struct InferenceNeighbors {
 
 #[derive(Debug)]
 enum Kind {
-    /// All, each the same.
+    /// All neighbours with equal weights.
     Uniform,
-    /// All, weighed as draws by weight come up.
+    /// All neighbours, weighted by the probability of a draw.
     Weighted {
-        /// By hop how many are drawn without replacement; `None`: weighted means.
+        /// Number of draws without replacement at each hop; `None` for weighted means.
         distinct: Vec<Option<usize>>,
         of_source: Option<Vec<f32>>,
     },
-    /// Those that walks visit.
+    /// The nodes that walks visit.
     Walks(RandomWalk),
 }
 
@@ -84,51 +94,52 @@ impl InferenceNeighbors {
         Self { full: Full::new(1).expect("one hop is a valid number of hops"), kind }
     }
 
-    /// For draws by weight over `graph`; where all edges weigh the same, they are taken alike.
+    /// Creates the neighbours for draws by weight over `graph`. If all edges have the same weight,
+    /// neighbours have equal weights.
     ///
     /// # Errors
-    /// An impossible fanout.
+    /// The fanout is invalid.
     pub fn weighted(
         graph: &Graph,
         fanout: impl Into<Fanout>,
         options: &WeightedOptions,
         weights: EdgeWeights,
     ) -> Result<Self, String> {
-        // a fanout that takes all takes each once; one draw is one by weight in either way
+        // -1 takes each neighbour once; a single draw is by weight with or without replacement
         let distinct = |k: usize| (k == usize::MAX || (!options.replace && k > 1)).then_some(k);
         let distinct = fanout.into().bounds()?.into_iter().map(distinct).collect();
-        Ok(Self::weighing(graph, distinct, weights))
+        Ok(Self::with_weights(graph, distinct, weights))
     }
 
-    /// For a sampler of so many hops whose draws estimate weighted means (`labor.rs`).
+    /// Creates the neighbours for a sampler of `hops` hops whose draws estimate weighted means
+    /// (`labor.rs`).
     pub fn weighted_means(graph: &Graph, hops: usize, weights: EdgeWeights) -> Self {
-        Self::weighing(graph, vec![None; hops], weights)
+        Self::with_weights(graph, vec![None; hops], weights)
     }
 
-    fn weighing(graph: &Graph, distinct: Vec<Option<usize>>, weights: EdgeWeights) -> Self {
+    fn with_weights(graph: &Graph, distinct: Vec<Option<usize>>, weights: EdgeWeights) -> Self {
         if weights == EdgeWeights::Stored && graph.edge_weight().is_none() {
             return Self::default();
         }
         Self::of(Kind::Weighted { distinct, of_source: weights.of_nodes(graph) })
     }
 
-    /// For walks.
+    /// Creates the neighbours for walks.
     ///
     /// # Errors
-    /// Those of [`RandomWalk::new`].
+    /// As [`RandomWalk::new`].
     pub fn walks(fanout: impl Into<Fanout>, options: &WalkOptions, length: usize) -> Result<Self, String> {
         Ok(Self::of(Kind::Walks(RandomWalk::new(fanout, options, length)?)))
     }
 
-    /// Whether a node's neighbours are not its in-neighbours: then only
-    /// [`InferenceNeighbors::rows`] tells which they are.
+    /// Returns true if a node's neighbours are not its in-neighbours; [`InferenceNeighbors::rows`]
+    /// then returns them.
     pub fn reaches_further(&self) -> bool {
         matches!(self.kind, Kind::Walks(_))
     }
 
-    /// Overwrites `block` by the neighbours of `dst` (global ids) that the layer at `hop` from the
-    /// seeds makes `aggregation` of, with weights where they do not count alike. O(edges),
-    /// parallel.
+    /// Overwrites `block` with the neighbours of `dst` (global ids) at `hop` from the seeds, for a
+    /// layer that computes `aggregation`, with weights unless they are equal. O(edges), parallel.
     ///
     /// # Errors
     /// The block would have more edges than its 32-bit positions can number.
@@ -148,7 +159,7 @@ impl InferenceNeighbors {
             Kind::Uniform => self.full.sample_hop(&request(0), scratch, block),
             Kind::Weighted { distinct, of_source } => {
                 self.full.sample_hop(&request(0), scratch, block)?;
-                let rule = Rule {
+                let rule = RowWeights {
                     distinct: distinct[hop],
                     scaled: matches!(aggregation, Aggregation::Sum | Aggregation::Symmetric),
                 };
@@ -163,23 +174,23 @@ impl InferenceNeighbors {
     }
 }
 
-/// What weights become.
+/// Normalisation of a row's weights.
 #[derive(Clone, Copy)]
-struct Rule {
-    /// Draws without replacement.
+struct RowWeights {
+    /// Number of draws without replacement.
     distinct: Option<usize>,
-    /// Times the in-degree.
+    /// True to multiply by the in-degree.
     scaled: bool,
 }
 
-/// The weights of the sources of a block.
+/// Fills the weights of a block's sources.
 fn weigh_by_source(weights: &[f32], block: &mut Block) {
     let Block { indices, edge_weight, .. } = block;
     edge_weight.resize(indices.len(), 0.0);
     let runs = edge_weight.par_chunks_mut(1 << 14).zip(indices.par_chunks(1 << 14));
     runs.for_each(|(weight, indices)| {
         for (e, (weight, &u)) in weight.iter_mut().zip(indices).enumerate() {
-            if let Some(&ahead) = indices.get(e + AHEAD) {
+            if let Some(&ahead) = indices.get(e + PREFETCH_DISTANCE) {
                 prefetch(weights, ahead as usize);
             }
             *weight = weights[u as usize];
@@ -187,7 +198,7 @@ fn weigh_by_source(weights: &[f32], block: &mut Block) {
     });
 }
 
-/// The stored weights of the rows of `dst`.
+/// Copies the stored weights of the rows of `dst`.
 fn copy_stored(graph: &Graph, dst: &[NodeId], block: &mut Block) {
     let stored = graph.edge_weight().unwrap_or_default();
     for &v in dst {
@@ -196,9 +207,8 @@ fn copy_stored(graph: &Graph, dst: &[NodeId], block: &mut Block) {
     }
 }
 
-/// Turns weights to what their edges stand for in a mean, or in a sum, and drops edges that weigh
-/// nothing.
-fn normalize(rule: Rule, block: &mut Block) {
+/// Turns weights into shares of a mean or a sum, and drops edges of weight 0.
+fn normalize(rule: RowWeights, block: &mut Block) {
     let Block { indptr, indices, edge_weight, .. } = block;
     let mut rows = Vec::with_capacity(indptr.len() - 1);
     let mut rest = &mut edge_weight[..];
@@ -207,7 +217,7 @@ fn normalize(rule: Rule, block: &mut Block) {
         rows.push(row);
         rest = after;
     }
-    rows.into_par_iter().with_min_len(TASK).for_each(|row| shares(rule, row));
+    rows.into_par_iter().with_min_len(MIN_TASK_LEN).for_each(|row| shares(rule, row));
     if edge_weight.iter().all(|&weight| weight > 0.0) {
         return;
     }
@@ -225,18 +235,18 @@ fn normalize(rule: Rule, block: &mut Block) {
     edge_weight.truncate(kept);
 }
 
-/// What the edges of a row stand for; they sum to 1, or to the in-degree.
-fn shares(rule: Rule, row: &mut [f32]) {
+/// Overwrites the weights of a row with shares that sum to 1, or to the in-degree.
+fn shares(rule: RowWeights, row: &mut [f32]) {
     let sum: f64 = row.iter().map(|&w| f64::from(w)).sum();
     if sum == 0.0 {
         return;
     }
     let scale = if rule.scaled { row.len() as f64 } else { 1.0 };
-    let can = row.iter().filter(|&&w| w > 0.0).count();
+    let positive = row.iter().filter(|&&w| w > 0.0).count();
     match rule.distinct {
         None => row.iter_mut().for_each(|w| *w = (f64::from(*w) / sum * scale) as f32),
-        Some(k) if k >= can => {
-            let share = (scale / can as f64) as f32;
+        Some(k) if k >= positive => {
+            let share = (scale / positive as f64) as f32;
             row.iter_mut().filter(|w| **w > 0.0).for_each(|w| *w = share);
         }
         Some(k) => {
@@ -247,17 +257,17 @@ fn shares(rule: Rule, row: &mut [f32]) {
     }
 }
 
-/// The time by which `k` of a row's edges, fewer than there are, have arrived on average. The
-/// number that has is concave in the time and below `k` at the first guess: Newton's steps come
-/// closer from the left.
+/// Time by which `k` of a row's edges, fewer than all, have arrived on average. The number of
+/// arrivals is concave in the time and below `k` at the first guess, so Newton's method converges
+/// from the left.
 fn arrival(row: &[f32], sum: f64, k: f64) -> f64 {
     let mut time = k / sum;
-    for _ in 0..STEPS {
+    for _ in 0..MAX_ITERATIONS {
         let (mut arrived, mut rate) = (0.0, 0.0);
         for w in row.iter().map(|&w| f64::from(w)) {
-            let not = (-w * time).exp();
-            arrived += 1.0 - not;
-            rate += w * not;
+            let absent = (-w * time).exp();
+            arrived += 1.0 - absent;
+            rate += w * absent;
         }
         let step = (k - arrived) / rate;
         if !step.is_finite() || step <= 1e-9 * time {
@@ -281,8 +291,8 @@ mod tests {
         weights::SymmetricWeights,
     };
 
-    /// Node 0 hears from 1 to 12, node 1 from 2 to 4, node 2 from 3 by an edge of weight 0 and from
-    /// 4.
+    /// In-neighbours: 1 to 12 of node 0, 2 to 4 of node 1, and of node 2 node 3 by an edge of
+    /// weight 0 and node 4.
     fn graph() -> Graph {
         let rows: Vec<Vec<NodeId>> = vec![(1..13).collect(), vec![2, 3, 4], vec![3, 4]];
         let mut rows: Vec<&[NodeId]> = rows.iter().map(|row| &row[..]).collect();
@@ -296,7 +306,7 @@ mod tests {
         f64::from(u * u % 7) + 1.0
     }
 
-    /// The row of `v` as a layer adds it up.
+    /// Sum over the row of `v` as a layer computes it.
     fn value(block: &Block, v: usize) -> f64 {
         let edges = block.edges(v);
         let mean = 1.0 / edges.len().max(1) as f64;
@@ -305,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_by_weight_come_to_what_inference_takes() {
+    fn draws_by_weight_average_to_the_neighbours_of_inference() {
         let graph = graph();
         let symmetric = SymmetricWeights::new(&graph);
         for (weights, replace, fanout, error) in [
@@ -313,7 +323,7 @@ mod tests {
             (EdgeWeights::InDegree, true, 4, 0.005),
             (EdgeWeights::Stored, true, -1, 1e-6),
             (EdgeWeights::Stored, false, 1, 0.005),
-            // the time at which the k-th of 12, or of 3, arrives is not always the same
+            // the arrival time of the k-th of 12, or of 3, varies
             (EdgeWeights::Stored, false, 2, 0.03),
             (EdgeWeights::Stored, false, 4, 0.03),
             (EdgeWeights::Stored, false, 9, 0.03),
@@ -351,7 +361,7 @@ mod tests {
                     let expected = value(&block, v);
                     assert!(
                         (found - expected).abs() < error * expected + 1e-6,
-                        "{options:?} {fanout} {aggregation:?} of {v}: {found} on average, {expected} by inference"
+                        "{options:?} {fanout} {aggregation:?} of {v}: mean {found}, inference {expected}"
                     );
                 }
             }
@@ -359,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drawn_alike_is_taken_alike_and_walks_are_the_same_every_time() {
+    fn uniform_draws_have_equal_weights_and_walks_never_change() {
         let graph = graph();
         let rows = |exact: &InferenceNeighbors| {
             let mut block = Block { num_dst: 3, ..Block::default() };

@@ -1,29 +1,42 @@
-//! Layer-neighbour sampling (Balin and Catalyurek, *Layer-Neighbor Sampling: Defusing Neighborhood
-//! Explosion in GNNs*, NeurIPS 2023).
+//! Layer-neighbour sampling (LABOR): the destinations of a layer share their neighbours.
 //!
-//! Every source `u` has one uniform random number `r_u` a hop, and a destination `v` of degree
-//! `d_v` takes those of its in-neighbours with `r_u <= min(1, k / d_v)`. Each neighbour is taken
-//! with the same probability as in neighbour sampling, and given `v`, independently of the others,
-//! so that `v` has `k` neighbours on average, not always (none with probability `e^-k` about). But
-//! as destinations share the numbers, they tend to take the same neighbours: a layer has fewer
+//! # Algorithm
+//!
+//! Every source `u` has one uniform random number `r_u` per hop, and a destination `v` of degree
+//! `d_v` takes its in-neighbours with `r_u <= min(1, k / d_v)`. Each neighbour is taken with the
+//! same probability as in neighbour sampling and, given `v`, independently of the others, so `v`
+//! has `k` neighbours on average, not always (none with a probability of about `e^-k`). But because
+//! destinations share the numbers, they tend to take the same neighbours: a layer has fewer
 //! distinct nodes, and fewer rows are read.
 //!
-//! That is LABOR-0. LABOR-i shares more: `i` iterations (`*`: as many as help) raise the
+//! That is LABOR-0. LABOR-i shares more: `i` iterations (`*`: until convergence) raise the
 //! probability of sources that many destinations can take and lower that of others, at the same
-//! variance for each destination (`labor/importance.rs`). Where edges have weights (stored ones, or
-//! by a degree), they are taken in proportion to them, up to certainty.
+//! variance for each destination (`labor/importance.rs`). If edges have weights (stored ones, or by
+//! degree), they are taken in proportion to their weights, up to probability 1.
 //!
-//! As in the paper a mean is Hajek's estimator: the mean over those taken, each weighing its edge's
-//! weight over its probability. The symmetric-normalised sum is scaled likewise, to `d` in all; a
-//! sum is Horvitz and Thompson's, each edge weighing 1 over its probability (where edges have
-//! weights: so that on average it is `d` times their weighted mean, as inference takes it, see
-//! [`super::inference`]).
+//! As in the paper, a mean is Hajek's estimator: the mean over the neighbours taken, each weighted
+//! by its edge's weight over its probability. The symmetric-normalised sum is scaled in the same
+//! way, to `d` in total. A sum is Horvitz and Thompson's estimator, with a weight of 1 over the
+//! probability (if edges have weights, its mean is `d` times the weighted mean, as in inference;
+//! see [`super::inference`]).
 //!
-//! A function of (seed, epoch, batch, hop, source), or with iterations of (.., hop, destinations).
-//! Iterations and weights take memory for the edges of all destinations each time, and a multiple
-//! of LABOR-0's time. Every in-neighbour's number is computed, O(d) a destination, instead of `k`
-//! draws: it is slower to draw than neighbour sampling where degrees are high, and pays where
-//! reading rows costs more than drawing them.
+//! Draws are a function of (seed, epoch, batch, hop, source), or with iterations of (.., hop,
+//! destinations).
+//!
+//! # Source
+//!
+//! Balin and Catalyurek, *Layer-neighbor sampling: defusing neighborhood explosion in GNNs*,
+//! NeurIPS 2023, section 3.
+//!
+//! # Cost
+//!
+//! O(d) per destination, because every in-neighbour's number is computed, instead of `k` draws. It
+//! is slower than neighbour sampling for high degrees, and pays off if reading rows costs more than
+//! drawing them. Iterations and weights take a multiple of LABOR-0's time.
+//!
+//! # Memory
+//!
+//! Iterations and weights take memory for the edges of all destinations in each call.
 
 mod importance;
 
@@ -37,17 +50,17 @@ use self::importance::Importance;
 use super::{
     HopProperties, HopRequest, HopSampler, HopScratch, SamplerOptions, Source, WeightOptions,
     inference::InferenceNeighbors,
-    runs::{draw_runs, fits, start},
+    runs::{check_size, draw_runs, start},
     weighted::EdgeWeights,
 };
 use crate::{Fanout, prefetch::prefetch};
 
-/// Destinations ahead whose neighbours are asked for.
-const AHEAD: usize = 8;
-/// Neighbours whose numbers are looked at before any is appended.
+/// Number of destinations between a prefetch of their neighbours and the draw.
+const PREFETCH_DISTANCE: usize = 8;
+/// Number of neighbours whose random numbers are compared together.
 const CHUNK: usize = 64;
 
-/// Iterations of the importance of sources; `*`, which is [`usize::MAX`], for as many as help.
+/// Number of importance-sampling iterations; `*`, which is [`usize::MAX`], runs until convergence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Iterations(pub usize);
 
@@ -56,7 +69,9 @@ impl FromStr for Iterations {
 
     fn from_str(word: &str) -> Result<Self, String> {
         let count = if word == "*" { Some(usize::MAX) } else { word.parse().ok() };
-        count.map(Self).ok_or_else(|| format!("'{word}': a number, or * for as many as help"))
+        count.map(Self).ok_or_else(|| {
+            format!("'{word}': not a number of iterations; use a number, or * until convergence")
+        })
     }
 }
 
@@ -78,9 +93,10 @@ by_word!(Iterations);
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LaborOptions {
-    /// Iterations of importance sampling; * for as many as help.
+    /// Importance-sampling iterations; * runs until convergence.
     ///
-    /// Each makes sources that many destinations share more likely, so that fewer rows are read.
+    /// Each iteration raises the probability of sources that many destinations share, so that fewer
+    /// feature rows are read, and makes drawing slower. Applies to --sampler labor.
     #[arg(long, value_name = "N")]
     pub labor_iterations: Iterations,
 }
@@ -99,26 +115,26 @@ pub(super) fn inference(with: &SamplerOptions, source: &Source) -> Result<Infere
     Ok(InferenceNeighbors::weighted_means(source.graph, with.fanout.len(), edge_weights))
 }
 
-/// What edges weigh.
+/// Weights of the edges.
 #[derive(Clone, Debug)]
 enum Weights {
     Equal,
     Stored,
-    /// By the source, `V`.
+    /// Weight of each source (`V`).
     OfSource(Vec<f32>),
 }
 
-/// See the module's text.
+/// Samples neighbours that the destinations of a layer share (LABOR).
 #[derive(Clone, Debug)]
 pub struct Labor {
-    /// Per hop from the seeds outward, on average; `usize::MAX` takes all.
+    /// Mean number of neighbours per hop, from the seeds outward; `usize::MAX` takes all.
     fanout: Vec<usize>,
     iterations: usize,
     weights: Weights,
 }
 
 impl Labor {
-    /// `fanout[h]` neighbours per node on average at hop `h` from the seeds; -1 takes all.
+    /// Draws `fanout[h]` neighbours per node on average at hop `h` from the seeds; -1 takes all.
     ///
     /// # Errors
     /// As [`super::neighbor::Neighbor::new`].
@@ -126,7 +142,7 @@ impl Labor {
         Ok(Self { fanout: fanout.into().bounds()?, iterations: 0, weights: Weights::Equal })
     }
 
-    /// As [`Labor::new`], for `graph`.
+    /// Creates a sampler for `graph` with iterations and edge weights.
     ///
     /// # Errors
     /// As [`Labor::new`].
@@ -144,7 +160,7 @@ impl Labor {
         Ok(Self { iterations: options.labor_iterations.0, weights, ..Self::new(fanout)? })
     }
 
-    /// A hop whose probabilities are computed edge by edge.
+    /// Draws a hop whose probabilities are computed edge by edge.
     fn draw_by_importance(
         &self,
         graph: &Graph,
@@ -188,7 +204,7 @@ impl Labor {
             };
             block.edge_weight[first..].iter_mut().for_each(|w| *w = (f64::from(*w) * scale) as f32);
             block.indptr.push(block.indices.len() as u32);
-            fits(block)?;
+            check_size(block)?;
         }
         Ok(())
     }
@@ -212,24 +228,24 @@ impl HopSampler for Labor {
         let &HopRequest { graph, hop, dst, aggregation, .. } = request;
         let fanout = self.fanout[hop];
         let key = request.hop_key();
-        let alike = matches!(self.weights, Weights::Equal);
-        if !alike || (self.iterations > 0 && fanout != usize::MAX) {
+        let equal = matches!(self.weights, Weights::Equal);
+        if !equal || (self.iterations > 0 && fanout != usize::MAX) {
             return self.draw_by_importance(graph, fanout, key, aggregation, dst, block);
         }
-        let weighs = aggregation == Aggregation::Sum && fanout != usize::MAX;
-        draw_runs(dst, scratch, block, |dst, _, block| draw(graph, fanout, key, weighs, dst, block))
+        let is_weighted = aggregation == Aggregation::Sum && fanout != usize::MAX;
+        draw_runs(dst, scratch, block, |dst, _, block| draw(graph, fanout, key, is_weighted, dst, block))
     }
 }
 
-/// Appends what `dst` take, and what they weigh in a sum if that is wanted.
-fn draw(graph: &Graph, fanout: usize, key: u64, weighs: bool, dst: &[NodeId], block: &mut Block) {
+/// Appends the neighbours of `dst` and, with `is_weighted`, their weights in a sum.
+fn draw(graph: &Graph, fanout: usize, key: u64, is_weighted: bool, dst: &[NodeId], block: &mut Block) {
     let (rows, neighbors, numbers) = (graph.indptr(), graph.indices(), Numbers::new(key));
     for (i, &v) in dst.iter().enumerate() {
-        if let Some(&ahead) = dst.get(i + 2 * AHEAD) {
+        if let Some(&ahead) = dst.get(i + 2 * PREFETCH_DISTANCE) {
             prefetch(rows, ahead as usize);
         }
-        if let Some(&ahead) = dst.get(i + AHEAD) {
-            // the rest of a long row comes by itself
+        if let Some(&ahead) = dst.get(i + PREFETCH_DISTANCE) {
+            // the hardware prefetches the rest of a long row
             prefetch(neighbors, rows[ahead as usize] as usize);
         }
         let row = graph.in_neighbors(v);
@@ -238,7 +254,7 @@ fn draw(graph: &Graph, fanout: usize, key: u64, weighs: bool, dst: &[NodeId], bl
         } else {
             take(numbers, (((fanout as u64) << 32) / row.len() as u64) as u32, row, &mut block.indices);
         }
-        if weighs {
+        if is_weighted {
             let weight = (row.len() as f32 / fanout as f32).max(1.0);
             block.edge_weight.resize(block.indices.len(), weight);
         }
@@ -246,9 +262,10 @@ fn draw(graph: &Graph, fanout: usize, key: u64, weighs: bool, dst: &[NodeId], bl
     }
 }
 
-/// The random numbers of a hop's sources: 32 bits each, from products of 32 bits, of which a vector
-/// unit makes eight or sixteen together (64-bit products it has not). Nodes of one hop have
-/// different numbers.
+/// Random numbers of a hop's sources, 32 bits each, distinct within a hop.
+///
+/// They are products of 32 bits, because a vector unit computes eight or sixteen of these together
+/// and has no products of 64 bits.
 #[derive(Clone, Copy)]
 struct Numbers {
     factor: u32,
@@ -261,8 +278,8 @@ impl Numbers {
         Self { factor: key as u32 | 1, term: (key >> 32) as u32 }
     }
 
-    /// An affine map that the key decides, and then the finaliser `lowbias32` (Wellons,
-    /// *Prospecting for hash functions*, 2018).
+    /// Random number of `u`: an affine map given by the key, and then the finaliser `lowbias32`
+    /// (Wellons, "Prospecting for hash functions", 2018).
     #[inline(always)]
     fn of(self, u: NodeId) -> u32 {
         let mut z = u.wrapping_mul(self.factor).wrapping_add(self.term);
@@ -276,13 +293,13 @@ impl Numbers {
 fn take(numbers: Numbers, below: u32, row: &[NodeId], out: &mut Vec<NodeId>) {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has what the function is compiled for.
+        // SAFETY: the processor has the feature that the function requires, as just checked.
         return unsafe { take_avx2(numbers, below, row, out) };
     }
     take_any(numbers, below, row, out);
 }
 
-/// [`take_any`], compiled for eight numbers at a time.
+/// As [`take_any`], compiled for eight numbers at a time.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn take_avx2(numbers: Numbers, below: u32, row: &[NodeId], out: &mut Vec<NodeId>) {
@@ -294,11 +311,11 @@ fn take_any(numbers: Numbers, below: u32, row: &[NodeId], out: &mut Vec<NodeId>)
     for chunk in row.chunks(CHUNK) {
         let mut of = [u32::MAX; CHUNK];
         of.iter_mut().zip(chunk).for_each(|(number, &u)| *number = numbers.of(u));
-        // of a hub most chunks have none
+        // most chunks of a hub have no neighbour to take
         if row.len() > 2 * CHUNK && of.iter().fold(u32::MAX, |least, &number| least.min(number)) >= below {
             continue;
         }
-        // whether a neighbour is taken is a coin toss to a branch
+        // without a branch per neighbour, which would be unpredictable
         let (mut taken, mut count) = ([0; CHUNK], 0);
         for (&u, &number) in chunk.iter().zip(&of) {
             taken[count % CHUNK] = u;
@@ -317,7 +334,7 @@ mod tests {
         weights::SymmetricWeights,
     };
 
-    /// Node 0 hears from 3 to 42, node 1 from 3 to 14, node 2 from 3 to 6.
+    /// In-neighbours: 3 to 42 of node 0, 3 to 14 of node 1, 3 to 6 of node 2.
     fn graph() -> Graph {
         let mut indptr = vec![0, 40, 52, 56];
         indptr.resize(44, 56);
@@ -339,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_taken_by_their_probability_and_shared() {
+    fn neighbours_are_drawn_with_their_probability_and_shared() {
         let (graph, sampler) = (graph(), HopStack::new(Labor::new([5]).unwrap()));
         let runs = 20_000u32;
         let (mut counts, mut pairs) = ([[0u32; 43]; 3], [0u32; 43]);
@@ -349,7 +366,7 @@ mod tests {
             let block = &batch.blocks[0];
             let row = |v: usize| &block.indices[block.edges(v)];
             (0..3).for_each(|v| row(v).iter().for_each(|&u| counts[v][u as usize] += 1));
-            // the less likely is taken only with the more likely
+            // a source that the higher degree takes is taken by the lower degree too
             assert!(row(0).iter().filter(|&&u| u < 15).all(|u| row(1).contains(u)));
             if row(0).contains(&3) {
                 row(0).iter().for_each(|&u| pairs[u as usize] += 1);
@@ -359,16 +376,16 @@ mod tests {
             let each = |&c: &u32| (f64::from(c) - n * p).powi(2) / (n * p * (1.0 - p));
             counts.iter().map(each).sum()
         };
-        // chi-square with 40, 12 and 39 degrees of freedom: beyond with probability 1e-5
+        // chi-square with 40, 12 and 39 degrees of freedom: exceeded with probability 1e-5
         assert!(chi(&counts[0][3..], runs.into(), 5.0 / 40.0) < 89.0);
         assert!(chi(&counts[1][3..15], runs.into(), 5.0 / 12.0) < 46.0);
         assert!(counts[2][3..7].iter().all(|&c| c == runs));
-        // and independently of one another
+        // neighbours are independent of one another
         assert!(chi(&pairs[4..], pairs[3].into(), 5.0 / 40.0) < 87.0);
     }
 
     #[test]
-    fn sums_are_right_on_average_and_means_nearly() {
+    fn sums_are_unbiased_and_means_nearly_so() {
         let (graph, sampler) = (graph(), HopStack::new(Labor::new([5]).unwrap()));
         let symmetric = SymmetricWeights::new(&graph);
         let x = |u: NodeId| f64::from(u * u % 23) + 1.0;
@@ -401,7 +418,7 @@ mod tests {
                 };
                 let mean = sum[v] / runs as f64;
                 let sigma = ((squares[v] / runs as f64 - mean * mean).max(0.0) / runs as f64).sqrt();
-                // where no neighbour is taken a ratio is 0
+                // a ratio without neighbours is 0
                 let none = if d > 5.0 { (1.0 - 5.0 / d).powf(d) } else { 0.0 };
                 let expected = if aggregation == Aggregation::Sum { exact } else { exact * (1.0 - none) };
                 assert!(
@@ -412,8 +429,7 @@ mod tests {
         }
     }
 
-    /// 200 destinations among `n` nodes, each of 20 to 119 in-neighbours, that crowd at the small
-    /// ids.
+    /// 200 destinations among `n` nodes, with 20 to 119 in-neighbours each, mostly of small ids.
     fn crowded(n: u32) -> Graph {
         let mut stream = keyed::Stream::new(9);
         let (mut indptr, mut indices) = (vec![0u64], Vec::new());
@@ -429,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn iterations_share_more_and_take_no_fewer() {
+    fn iterations_share_more_nodes_and_keep_the_degrees() {
         let graph = crowded(3000);
         let dst: Vec<NodeId> = (0..200).collect();
         let weights: Vec<f32> = (0..graph.num_edges()).map(|e| (e % 5) as f32).collect();
@@ -446,7 +462,7 @@ mod tests {
                         assert!(i.expected_degree(s) > 10.0 - 1e-6, "{s}: {}", i.expected_degree(s));
                     }
                 }
-                // all estimate as well
+                // all estimators have the same variance
                 for i in [&zero, &one, &three, &many] {
                     let edges = || i.edges(s).filter(|&e| i.weight(e) > 0.0);
                     let sum: f64 = edges().map(|e| i.weight(e)).sum();
@@ -466,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn iterations_and_weights_leave_sums_right_on_average() {
+    fn iterations_and_weights_keep_sums_unbiased() {
         let graph = crowded(500);
         let weights: Vec<f32> = (0..graph.num_edges()).map(|e| [1.0, 0.0, 4.0, 0.5][e % 4]).collect();
         let weighted = graph.clone().with_edge_weight(weights.into()).unwrap();
@@ -499,7 +515,7 @@ mod tests {
                     "{options:?} of {v}: {found} on average, not {expected}"
                 );
             }
-            // means are shares
+            // weights of a mean are shares
             let form = BlockLayout { aggregation: Aggregation::Mean, fused: true, ..BlockLayout::default() };
             let block = &sample(&sampler, graph, seeds, 0, form).blocks[0];
             let share: f32 = block.edge_weight[block.edges(2)].iter().sum();
@@ -524,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dense_graph_needs_fewer_input_nodes_than_with_neighbour_sampling() {
+    fn dense_graphs_need_fewer_input_nodes_than_neighbour_sampling() {
         let n = 2000u32;
         let mut stream = keyed::Stream::new(5);
         let indptr: Vec<u64> = (0..=u64::from(n)).map(|v| v * 100).collect();
@@ -536,7 +552,7 @@ mod tests {
         };
         let (labor, neighbor) = (Labor::new([10]).unwrap(), Neighbor::new([10]).unwrap());
         let (labor, neighbor) = (inputs(&HopStack::new(labor)), inputs(&HopStack::new(neighbor)));
-        // 2000 edges each: a tenth of all nodes below the threshold against a draw of nodes
+        // 2000 edges each: a tenth of all nodes are below the threshold, against independent draws
         assert!((labor.1 as f64 / neighbor.1 as f64 - 1.0).abs() < 0.1, "{labor:?} {neighbor:?}");
         assert!(labor.0 < neighbor.0 / 2, "{labor:?} {neighbor:?}");
     }

@@ -1,8 +1,8 @@
-//! Seeds to blocks.
+//! Samplers: from seeds to blocks.
 //!
-//! A [`HopSampler`] draws one hop at a time and knows no thread, device or cache; a [`HopStack`]
-//! makes minibatches of it. [`Subgraphs`] makes them of a
-//! [`SubgraphSampler`](crate::subgraph::SubgraphSampler). Stages, devices and ranks know both as a
+//! A [`HopSampler`] draws one hop at a time and knows no threads, devices or caches; a [`HopStack`]
+//! makes minibatches from it. [`Subgraphs`] makes them from a
+//! [`SubgraphSampler`](crate::subgraph::SubgraphSampler). Stages, devices and ranks use both as a
 //! [`MinibatchSampler`].
 
 mod batch;
@@ -51,16 +51,16 @@ use crate::{
     },
 };
 
-/// The values that samplers are made from.
+/// Values from which samplers are made.
 #[derive(Clone, Debug)]
 pub struct SamplerOptions {
-    /// Neighbours per node per hop, from the seeds outward; -1 takes all.
+    /// Number of neighbours per node and hop, from the seeds outward; -1 takes all.
     pub fanout: Fanout,
-    /// The run's seed: what is counted beforehand follows from it.
+    /// The run's seed, on which precomputed counts depend.
     pub seed: u64,
     /// Size of a subgraph ([`SubgraphContext::budget`]). Default 8000.
     pub budget: usize,
-    /// Options of the samplers.
+    /// Options of each sampler.
     pub own: OwnOptions,
 }
 
@@ -71,62 +71,62 @@ impl Default for SamplerOptions {
 }
 
 impl SamplerOptions {
-    /// The options of samplers of subgraphs.
+    /// Returns the options of subgraph samplers.
     pub fn subgraphs(&self) -> SubgraphContext<'_> {
         SubgraphContext { budget: self.budget, own: &self.own }
     }
 }
 
-/// What a sampler is made for.
+/// Data for which a sampler is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
     /// The graph to sample (in-neighbours).
     pub graph: &'a Graph,
-    /// The nodes that train, distinct.
+    /// Distinct training nodes.
     pub train: &'a [NodeId],
 }
 
-/// Makes a sampler that goes from seeds.
+/// Constructor of a sampler that goes from seeds, hop by hop.
 pub type MakeHops = fn(&SamplerOptions, &Source) -> Result<Arc<dyn HopSampler>, String>;
 
-/// Makes the neighbours that inference takes instead of the draws of a sampler that goes from
-/// seeds.
+/// Constructor of the neighbours that inference takes instead of the draws of a sampler that goes
+/// from seeds.
 pub type MakeInference = fn(&SamplerOptions, &Source) -> Result<InferenceNeighbors, String>;
 
-/// The constructors of a sampler.
+/// Constructors of a sampler.
 #[derive(Clone, Copy)]
 pub enum Make {
-    /// A sampler that goes from seeds, hop by hop, and the mean of its draws.
+    /// A sampler that goes from seeds, hop by hop, and the mean of its draws for inference.
     Hops(MakeHops, MakeInference),
-    /// A sampler that draws subgraphs.
+    /// A subgraph sampler.
     Subgraphs(subgraph::Make),
 }
 
 /// A kind of sampler: its constructors, and the general options of a run that it reads.
 #[derive(Clone, Copy)]
 pub struct SamplerKind {
-    /// The constructors.
+    /// Constructors of the sampler.
     pub make: Make,
-    /// Whether an option bounds what is drawn: the fanout of a sampler that goes from seeds, the
-    /// batch size of one that draws subgraphs.
+    /// True if an option bounds the draws: the fanout of a sampler that goes from seeds, or the
+    /// batch size of a subgraph sampler.
     pub is_bounded: bool,
     /// Description of the draws for devices, if devices can repeat them.
     pub device_draws: Option<DescribeDraws>,
 }
 
 impl SamplerKind {
-    /// A sampler that goes from seeds, and the neighbours that inference takes instead of its
-    /// draws.
+    /// Creates a sampler that goes from seeds, with the neighbours that inference takes instead of
+    /// its draws.
     pub const fn hops(make: MakeHops, inference: MakeInference) -> Self {
         Self { make: Make::Hops(make, inference), is_bounded: true, device_draws: None }
     }
 
-    /// A sampler that draws subgraphs.
+    /// Creates a subgraph sampler.
     pub const fn subgraphs(make: subgraph::Make) -> Self {
         Self { make: Make::Subgraphs(make), is_bounded: true, device_draws: None }
     }
 
-    /// The same sampler, whose draws neither a fanout nor a batch size bounds.
+    /// The same sampler with draws that neither a fanout nor a batch size bounds.
     #[must_use]
     pub const fn unbounded(self) -> Self {
         Self { is_bounded: false, ..self }
@@ -138,12 +138,12 @@ impl SamplerKind {
         Self { device_draws: Some(describe), ..self }
     }
 
-    /// Whether it draws subgraphs, instead of going from seeds.
+    /// Returns true if it is a subgraph sampler.
     pub fn draws_subgraphs(&self) -> bool {
         matches!(self.make, Make::Subgraphs(_))
     }
 
-    /// Whether the draws depend on a general option of that name that some samplers do not read.
+    /// Returns true if the draws depend on `option`, a general option that some samplers ignore.
     pub fn reads(&self, option: &str) -> bool {
         match option {
             "layers" | "order" | "fused" => !self.draws_subgraphs(),
@@ -153,10 +153,10 @@ impl SamplerKind {
         }
     }
 
-    /// The sampler. Tables that it reads often are made now.
+    /// Makes the sampler, with its precomputed tables.
     ///
     /// # Errors
-    /// An option is impossible.
+    /// An option is invalid.
     pub fn make(
         &self,
         options: &SamplerOptions,
@@ -172,21 +172,21 @@ impl SamplerKind {
         }
     }
 
-    /// The sampler of one hop.
+    /// Makes the sampler of one hop.
     ///
     /// # Errors
-    /// An option is impossible, or it is a sampler of subgraphs.
+    /// An option is invalid, or the sampler draws subgraphs.
     pub fn hop(&self, options: &SamplerOptions, source: &Source) -> Result<Arc<dyn HopSampler>, String> {
         match self.make {
             Make::Hops(make, _) => make(options, source),
-            Make::Subgraphs(_) => Err("it draws whole subgraphs, not hops; use neighbor".into()),
+            Make::Subgraphs(_) => Err("the sampler draws whole subgraphs, not hops; use neighbor".into()),
         }
     }
 
-    /// The neighbours that inference takes: the mean of the sampler's draws.
+    /// Makes the neighbours that inference takes: the mean of the sampler's draws.
     ///
     /// # Errors
-    /// An option is impossible.
+    /// An option is invalid.
     pub fn inference(&self, options: &SamplerOptions, source: &Source) -> Result<InferenceNeighbors, String> {
         match self.make {
             Make::Hops(_, inference) => inference(options, source),
@@ -195,14 +195,14 @@ impl SamplerKind {
     }
 }
 
-/// All neighbours, each with the same weight.
+/// All neighbours with equal weights.
 const UNIFORM: MakeInference = |_, _| Ok(InferenceNeighbors::default());
 
 /// General options of a run that decide which minibatches are drawn.
 const GENERAL_DRAWS: [&str; 6] = ["sampler", "layers", "fanout", "batch_size", "max_batches", "order"];
 
-/// Options of a run that decide which minibatches are drawn: general ones, and those of samplers
-/// and orders.
+/// Names of the options of a run that decide which minibatches are drawn: general ones, and those
+/// of samplers and orders.
 pub fn draws() -> Vec<&'static str> {
     let rows = TABLE.iter().map(|entry| entry.options);
     let groups = rows.chain(order::TABLE.iter().map(|entry| entry.options)).flatten();
@@ -216,14 +216,14 @@ pub fn draws() -> Vec<&'static str> {
     names
 }
 
-/// Options that all samplers of subgraphs have.
+/// Options of all subgraph samplers.
 const TRAINING: OptionGroup = OptionGroup::of::<SubgraphTraining>();
-/// Options of samplers that draw by the weights of edges.
+/// Options of samplers that draw by edge weight.
 const WEIGHTS: OptionGroup = OptionGroup::of::<WeightOptions>();
 /// Options of samplers that walk.
 const WALK_LENGTH: OptionGroup = OptionGroup::of::<WalkLength>();
 
-/// Every sampler: those that go from seeds, and those of subgraphs.
+/// All samplers: those that go from seeds, and those of subgraphs.
 pub static TABLE: Table<SamplerKind> = Table::new(
     "sampler",
     &[
@@ -237,7 +237,7 @@ pub static TABLE: Table<SamplerKind> = Table::new(
         },
         Entry {
             name: "full",
-            summary: "every neighbour at every hop: exact, and as large as it sounds",
+            summary: "all neighbours at every hop: exact, but blocks grow with the whole neighbourhood",
             source: "",
             options: &[],
             make: SamplerKind::hops(|with, _| Ok(Arc::new(full::Full::new(with.fanout.len())?)), UNIFORM)
@@ -253,21 +253,21 @@ pub static TABLE: Table<SamplerKind> = Table::new(
         },
         Entry {
             name: "labor",
-            summary: "layer-neighbour sampling: as many neighbours on average, shared by the nodes of a layer",
+            summary: "layer-neighbour sampling: the fanout on average, with neighbours shared in a layer",
             source: "Balin and Catalyurek, NeurIPS 2023, section 3",
             options: &[WEIGHTS, OptionGroup::of::<labor::LaborOptions>()],
             make: SamplerKind::hops(labor::make, labor::inference),
         },
         Entry {
             name: "random-walk",
-            summary: "the nodes that short random walks visit most, by how often (PinSAGE)",
+            summary: "the nodes that short random walks visit most (PinSAGE)",
             source: "Ying et al., KDD 2018, section 3.1",
             options: &[OptionGroup::of::<WalkOptions>(), WALK_LENGTH],
             make: SamplerKind::hops(random_walk::make, inference::of_walks).on_devices(device::random_walk),
         },
         Entry {
             name: "saint-node",
-            summary: "nodes drawn by degree",
+            summary: "subgraphs of nodes drawn by degree",
             source: "Zeng et al., GraphSAINT, ICLR 2020, section 3.2",
             options: &[TRAINING],
             make: SamplerKind::subgraphs(|graph, roots, with| {
@@ -276,7 +276,7 @@ pub static TABLE: Table<SamplerKind> = Table::new(
         },
         Entry {
             name: "saint-edge",
-            summary: "edges drawn by the inverse degrees of their ends",
+            summary: "subgraphs of edges drawn by the inverse degrees of their ends",
             source: "Zeng et al., GraphSAINT, ICLR 2020, section 3.2",
             options: &[TRAINING],
             make: SamplerKind::subgraphs(|graph, _, with| {
@@ -285,7 +285,7 @@ pub static TABLE: Table<SamplerKind> = Table::new(
         },
         Entry {
             name: "saint-rw",
-            summary: "uniform random walks from uniform roots",
+            summary: "subgraphs of uniform random walks from uniform roots",
             source: "Zeng et al., GraphSAINT, ICLR 2020, section 3.2",
             options: &[TRAINING, WALK_LENGTH],
             make: SamplerKind::subgraphs(|graph, roots, with| {
@@ -296,7 +296,7 @@ pub static TABLE: Table<SamplerKind> = Table::new(
         },
         Entry {
             name: "frontier",
-            summary: "a random walk of many nodes at once, popped by degree",
+            summary: "subgraphs of a random walk of many nodes at once, popped by degree",
             source: "Ribeiro and Towsley, IMC 2010; Zeng et al., JPDC 2021, section 4",
             options: &[TRAINING, OptionGroup::of::<FrontierOptions>()],
             make: SamplerKind::subgraphs(|graph, roots, with| {
@@ -306,7 +306,7 @@ pub static TABLE: Table<SamplerKind> = Table::new(
         },
         Entry {
             name: "forest-fire",
-            summary: "fires that spread from uniform roots to some of a node's neighbours",
+            summary: "subgraphs of fires that spread from uniform roots to some of a node's neighbours",
             source: "Leskovec and Faloutsos, KDD 2006, section 3.3",
             options: &[TRAINING, OptionGroup::of::<ForestFireOptions>()],
             make: SamplerKind::subgraphs(|graph, roots, with| {
@@ -316,7 +316,7 @@ pub static TABLE: Table<SamplerKind> = Table::new(
         },
         Entry {
             name: "cluster",
-            summary: "unions of a partition's parts",
+            summary: "subgraphs that are unions of a partition's parts",
             source: "Chiang et al., Cluster-GCN, KDD 2019, section 3.2",
             options: &[TRAINING, OptionGroup::of::<ClusterOptions>()],
             make: SamplerKind::subgraphs(|graph, roots, with| {
@@ -327,7 +327,7 @@ pub static TABLE: Table<SamplerKind> = Table::new(
     ],
 );
 
-/// The names and constructors of the samplers of subgraphs in the [`TABLE`].
+/// Names and constructors of the subgraph samplers in the [`TABLE`].
 pub fn of_subgraphs() -> impl Iterator<Item = (&'static str, subgraph::Make)> {
     TABLE.iter().filter_map(|entry| match entry.make.make {
         Make::Subgraphs(make) => Some((entry.name, make)),
@@ -335,10 +335,10 @@ pub fn of_subgraphs() -> impl Iterator<Item = (&'static str, subgraph::Make)> {
     })
 }
 
-/// The constructor of the sampler of subgraphs called `name`.
+/// Constructor of the subgraph sampler `name`.
 ///
 /// # Errors
-/// No sampler of subgraphs has that name.
+/// No subgraph sampler has that name.
 pub fn find_subgraphs(name: &str) -> graphmill_core::Result<subgraph::Make> {
     of_subgraphs().find(|row| row.0 == name).map(|row| row.1).ok_or_else(|| Error::Unknown {
         axis: TABLE.axis(),

@@ -1,21 +1,33 @@
-//! k-hop uniform neighbour sampling without replacement (GraphSAGE; FGNN section 2).
+//! k-hop uniform neighbour sampling without replacement.
 //!
-//! A node of degree `d` at most the fanout `k` takes all its neighbours, in order. Otherwise `k`
-//! distinct positions of `0..d` are drawn by Floyd's algorithm (Bentley and Floyd, *Programming
-//! pearls: a sample of brilliance*, CACM 1987): for `j` from `d - k` to `d - 1`, draw `t` of
-//! `0..=j` and take `t`, or `j` if `t` is taken already. O(k) draws whatever the degree, and every
-//! `k`-subset is equally likely. (GNNLab's Fisher-Yates variant permutes the adjacency in place,
-//! which makes it hidden sampler state; ours reads only.)
+//! # Algorithm
 //!
-//! The draws of a node are a function of (seed, epoch, batch, hop, node) alone.
+//! A node whose degree `d` is at most the fanout `k` takes all its neighbours, in order. Otherwise
+//! `k` distinct positions of `0..d` are drawn by Floyd's algorithm: for `j` from `d - k` to `d -
+//! 1`, draw `t` of `0..=j` and take `t`, or `j` if `t` is taken already. Every `k`-subset is
+//! equally likely. The draws of a node are a function of (seed, epoch, batch, hop, node) alone.
 //!
-//! Memory latency is what sampling costs, so the loop is software-pipelined over groups of nodes:
-//! draw the offsets of one group, to where its neighbours will stand, and prefetch their cache
-//! lines; then replace the offsets of the group before by neighbours.
+//! Memory latency dominates sampling, so the loop is software-pipelined over groups of nodes: it
+//! draws the offsets of one group into the output and prefetches their cache lines, and then
+//! replaces the offsets of the previous group by neighbours.
 //!
-//! Whether a draw is taken already is asked of a small table of marks, one per offset up to 4096.
-//! Larger rows share marks: two draws that meet there may or may not be equal, which is rare, and
-//! then Floyd's choice is repeated exactly on the row.
+//! A small table of marks, one per offset up to 4096, records which offsets are taken. Larger rows
+//! share marks: two draws with the same mark may or may not be equal, which is rare, and then
+//! Floyd's choice is repeated exactly on the row.
+//!
+//! # Source
+//!
+//! Hamilton, Ying and Leskovec, *Inductive representation learning on large graphs* (GraphSAGE),
+//! NeurIPS 2017; Bentley and Floyd, *Programming pearls: a sample of brilliance*, CACM 30(9), 1987.
+//!
+//! # Cost
+//!
+//! O(k) draws per node for any degree.
+//!
+//! # Deviations
+//!
+//! GNNLab's Fisher-Yates variant permutes the adjacency in place, which is hidden sampler state;
+//! this one only reads the graph.
 
 use std::sync::Mutex;
 
@@ -25,42 +37,43 @@ use rayon::prelude::*;
 use super::{HopProperties, HopRequest, HopSampler, HopScratch, parts::too_many};
 use crate::{Fanout, prefetch::prefetch};
 
-/// Nodes whose reads are in flight together.
+/// Number of nodes whose reads are in flight together.
 const GROUP: usize = 16;
-/// Destinations, and edges, from which a call is spread over threads; and about what one task then
-/// does.
-const TASK: usize = 4096;
-/// Destinations whose edges one task counts.
+/// Number of destinations or edges of about one task; a call with fewer than two stays on one
+/// thread.
+const MIN_TASK_LEN: usize = 4096;
+/// Number of destinations whose edges one task counts.
 const COUNT: usize = 1 << 14;
-/// Up to this fanout whole rows are written without asking how long they are.
-const FEW: usize = 32;
-/// Offsets with a mark of their own.
+/// Maximum fanout at which whole rows are written without testing their length.
+const MAX_FIXED_WIDTH: usize = 32;
+/// Number of offsets with an exclusive mark.
 const MARKED: usize = 4096;
-/// Up to this fanout equal draws are found by a scan of the row, above it by a hash table.
-const SCAN: usize = 256;
+/// Maximum fanout at which equal draws are found by a scan of the row instead of a hash table.
+const MAX_SCAN: usize = 256;
 
 /// Uniform neighbour sampling.
 #[derive(Clone, Debug)]
 pub struct Neighbor {
-    /// Per hop from the seeds outward; `usize::MAX` takes all.
+    /// Number of neighbours per hop, from the seeds outward; `usize::MAX` takes all.
     fanout: Vec<usize>,
 }
 
 impl Neighbor {
-    /// `fanout[h]` neighbours per node at hop `h` from the seeds; -1 takes all.
+    /// Draws `fanout[h]` neighbours per node at hop `h` from the seeds; -1 takes all.
     ///
     /// # Errors
-    /// No hops, more than 64, or a fanout that is neither -1 nor positive.
+    /// There are no hops or more than 64, or a fanout is neither -1 nor positive.
     pub fn new(fanout: impl Into<Fanout>) -> Result<Self, String> {
         Ok(Self { fanout: fanout.into().bounds()? })
     }
 }
 
-/// Where the neighbours that a hop draws stand, for callers that want edges rather than nodes:
-/// overwrites `indptr` (`D + 1`, from 0) and, for each drawn neighbour, `offsets`: its position
-/// within the row of its destination. What is drawn is what [`Neighbor`] draws at that fanout
-/// (`usize::MAX`: all) where `key` is the key of the hop ([`keyed::key`] of seed, epoch, batch,
-/// hop). On the calling thread.
+/// Draws the positions of a hop's neighbours, for callers that need edges rather than nodes.
+///
+/// Overwrites `indptr` (`D + 1`, from 0) and `offsets`, the position of each drawn neighbour within
+/// the row of its destination. The draws are those of [`Neighbor`] at that fanout (`usize::MAX`:
+/// all) if `key` is the key of the hop ([`keyed::key`] of seed, epoch, batch, hop). Runs on the
+/// calling thread.
 ///
 /// # Errors
 /// There are more edges than 32 bits can number.
@@ -103,7 +116,7 @@ impl HopSampler for Neighbor {
         let edges = count(graph, fanout, dst, scratch, indptr)?;
         indices.resize(edges, 0);
         let draws = Draws { graph, fanout, key };
-        if scratch.parallel && dst.len().max(edges) >= 2 * TASK && rayon::current_num_threads() > 1 {
+        if scratch.parallel && dst.len().max(edges) >= 2 * MIN_TASK_LEN && rayon::current_num_threads() > 1 {
             draws.spread(dst, indptr, indices, &scratch.tables);
         } else {
             draws.draw(dst, indptr, indices, &scratch.tables);
@@ -112,7 +125,8 @@ impl HopSampler for Neighbor {
     }
 }
 
-/// Writes where the edges of each of `dst` begin and returns how many there are in all.
+/// Writes the position of each destination's first edge to `indptr` and returns the number of
+/// edges.
 fn count(
     graph: &Graph,
     fanout: usize,
@@ -121,8 +135,8 @@ fn count(
     indptr: &mut Vec<u32>,
 ) -> Result<usize> {
     let rows = graph.indptr();
-    // a run of destinations: ends counted from the run's own start. Where they wrap, so does the
-    // sum, and is refused
+    // The ends of a run of destinations are relative to the run's start. If they overflow, the sum
+    // does so too and is rejected.
     let run = |dst: &[NodeId], ends: &mut [u32]| {
         let (mut edges, mut longest) = (0u64, 0);
         for (i, (&v, end)) in dst.iter().zip(ends).enumerate() {
@@ -134,7 +148,7 @@ fn count(
             edges += degree.min(fanout as u64);
             *end = edges as u32;
         }
-        // a row's offsets have 32 bits too
+        // a row's offsets have 32 bits as well
         if longest > u64::from(u32::MAX) { longest } else { edges }
     };
     indptr.resize(dst.len() + 1, 0);
@@ -164,7 +178,7 @@ fn count(
     Ok(edges as usize)
 }
 
-/// One hop's draws.
+/// Draws of one hop.
 struct Draws<'a> {
     graph: &'a Graph,
     fanout: usize,
@@ -172,12 +186,12 @@ struct Draws<'a> {
 }
 
 impl Draws<'_> {
-    /// As [`Draws::draw`], cut into tasks of about as many edges.
+    /// As [`Draws::draw`], split into tasks of about the same number of edges.
     fn spread(&self, dst: &[NodeId], indptr: &[u32], out: &mut [NodeId], tables: &[Mutex<Vec<u32>>]) {
         // a destination costs about as much as two edges
         let cost = |i: usize| (indptr[i] - indptr[0]) as usize + 2 * i;
         let all = cost(dst.len());
-        if all <= 4 * TASK || dst.len() == 1 {
+        if all <= 4 * MIN_TASK_LEN || dst.len() == 1 {
             return self.draw(dst, indptr, out, tables);
         }
         let (mut low, mut high) = (1, dst.len() - 1);
@@ -192,8 +206,8 @@ impl Draws<'_> {
         );
     }
 
-    /// Writes the drawn neighbours of `dst` to `out`; the run of `dst[i]` is
-    /// `indptr[i] - indptr[0] .. indptr[i + 1] - indptr[0]`.
+    /// Writes the drawn neighbours of `dst` to `out`; those of `dst[i]` are at `indptr[i] -
+    /// indptr[0] .. indptr[i + 1] - indptr[0]`.
     fn draw(&self, dst: &[NodeId], indptr: &[u32], out: &mut [NodeId], tables: &[Mutex<Vec<u32>>]) {
         if self.fanout == usize::MAX {
             self.copy(dst, indptr, out);
@@ -204,7 +218,8 @@ impl Draws<'_> {
         }
     }
 
-    /// As [`Draws::draw`], but writes where in its destination's row each drawn neighbour stands.
+    /// As [`Draws::draw`], but writes the position of each drawn neighbour in its destination's
+    /// row.
     fn offsets(&self, dst: &[NodeId], indptr: &[u32], out: &mut [u32], tables: &[Mutex<Vec<u32>>]) {
         if self.fanout != usize::MAX {
             return self.pipeline::<false, false>(dst, indptr, out, tables);
@@ -214,7 +229,7 @@ impl Draws<'_> {
         }
     }
 
-    /// [`Draws::draw`] of whole rows.
+    /// As [`Draws::draw`], for whole rows.
     fn copy(&self, dst: &[NodeId], indptr: &[u32], out: &mut [NodeId]) {
         let (rows, neighbors) = (self.graph.indptr(), self.graph.indices());
         let row = |v: NodeId| rows[v as usize] as usize..rows[v as usize + 1] as usize;
@@ -223,7 +238,7 @@ impl Draws<'_> {
                 prefetch(rows, ahead as usize);
             }
             if let Some(&ahead) = dst.get(i + GROUP) {
-                // long rows are left to the hardware
+                // the hardware prefetches the rest of long rows
                 row(ahead).step_by(16).take(4).for_each(|e| prefetch(neighbors, e));
             }
             let run = (indptr[i] - indptr[0]) as usize..(indptr[i + 1] - indptr[0]) as usize;
@@ -231,9 +246,9 @@ impl Draws<'_> {
         }
     }
 
-    /// [`Draws::draw`] of at most `fanout` neighbours. Between the two stages `out` holds positions
-    /// among the graph's edges where 32 bits number them (`NEAR`), and otherwise among the row's.
-    /// Without the second stage (`FIND`) it still does.
+    /// As [`Draws::draw`], for at most `fanout` neighbours. Between the two stages `out` holds
+    /// positions among the graph's edges if 32 bits number them (`NEAR`), and otherwise within the
+    /// row. Without the second stage (`FIND`) it keeps them.
     fn pipeline<const NEAR: bool, const FIND: bool>(
         &self,
         dst: &[NodeId],
@@ -248,7 +263,8 @@ impl Draws<'_> {
         let mut marks = Marks { of: [0; MARKED], now: 0 };
         let (mut whole, mut drawn) = ([0; GROUP], [0; GROUP]);
         for first in (0..dst.len() + GROUP).step_by(GROUP) {
-            // Which rows are taken whole is a coin toss to a branch: sort them out without one.
+            // Partition the rows into whole and drawn ones without a branch, which would be
+            // unpredictable.
             let (mut wholes, mut draws) = (0, 0);
             for i in first..(first + GROUP).min(dst.len()) {
                 if let Some(&ahead) = dst.get(i + GROUP) {
@@ -262,9 +278,9 @@ impl Draws<'_> {
             }
             for &i in &whole[..wholes] {
                 let (from, to, base) = (at(i), at(i + 1), base(i));
-                // The same number for every row: what is too much is overwritten by the rows that
-                // follow.
-                let width = if self.fanout <= FEW { (from + self.fanout).min(out.len()) } else { to };
+                // The same width for every row: following rows overwrite the excess.
+                let width =
+                    if self.fanout <= MAX_FIXED_WIDTH { (from + self.fanout).min(out.len()) } else { to };
                 (base..).zip(&mut out[from..width]).for_each(|(position, slot)| *slot = position);
                 for e in (0..to - from).step_by(16).take(4) {
                     prefetch(neighbors, start(i) as usize + e);
@@ -297,14 +313,14 @@ impl Draws<'_> {
     }
 }
 
-/// Which offsets were met lately: those whose mark is `now`.
+/// Offsets drawn for a row: those whose mark is `now`.
 struct Marks {
     of: [u16; MARKED],
     now: u16,
 }
 
 impl Marks {
-    /// Forgets them all.
+    /// Forgets all marks.
     #[inline(always)]
     fn clear(&mut self) {
         self.now = self.now.wrapping_add(1);
@@ -315,7 +331,7 @@ impl Marks {
     }
 }
 
-/// Fills `out` with `seen` of distinct numbers of `0..d`, `out.len() < d <= 2^32`. `seen` keeps
+/// Fills `out` with `map` of distinct numbers of `0..d`, `out.len() < d <= 2^32`. `map` must keep
 /// differences.
 #[inline(always)]
 fn floyd(
@@ -324,7 +340,7 @@ fn floyd(
     out: &mut [u32],
     marks: &mut Marks,
     tables: &[Mutex<Vec<u32>>],
-    seen: impl Fn(u32) -> u32,
+    map: impl Fn(u32) -> u32,
 ) {
     let first = d - out.len() as u64;
     let exact = d <= MARKED as u64;
@@ -336,18 +352,18 @@ fn floyd(
         met |= taken;
         let t = if taken & exact { j } else { t };
         marks.of[t as usize % MARKED] = marks.now;
-        *slot = seen(t as u32);
+        *slot = map(t as u32);
     }
     if met && !exact {
-        repeat(seen(first as u32), out, tables);
+        repeat(map(first as u32), out, tables);
     }
 }
 
-/// Floyd's choice over the draws in `out`: a draw that is taken by then is replaced by its turn's
-/// own number, which cannot be taken before.
+/// Repeats Floyd's choice over the draws in `out`: a draw that is taken already is replaced by the
+/// number of its turn, which cannot be taken yet.
 #[cold]
 fn repeat(first: u32, out: &mut [u32], tables: &[Mutex<Vec<u32>>]) {
-    if out.len() <= SCAN {
+    if out.len() <= MAX_SCAN {
         for i in 1..out.len() {
             let (before, t) = (&out[..i], out[i]);
             if before.iter().fold(false, |taken, &p| taken | (p == t)) {
@@ -356,8 +372,8 @@ fn repeat(first: u32, out: &mut [u32], tables: &[Mutex<Vec<u32>>]) {
         }
         return;
     }
-    // Open addressing over the places of what was drawn. Nobody holds a table across a call to the
-    // pool, so no one waits.
+    // Open addressing over the positions of earlier draws. No thread holds a table across a call to
+    // the pool, so the lock is never contended.
     let own = rayon::current_thread_index().unwrap_or(0) % tables.len();
     let mut table = tables[own].lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     table.clear();
@@ -368,7 +384,7 @@ fn repeat(first: u32, out: &mut [u32], tables: &[Mutex<Vec<u32>>]) {
         while table[slot] != u32::MAX {
             if out[table[slot] as usize] == out[i] {
                 out[i] = first + i as u32;
-                // look for a free slot only
+                // find a free slot
                 slot = keyed::mix(u64::from(out[i])) as usize & mask;
                 while table[slot] != u32::MAX {
                     slot = (slot + 1) & mask;
@@ -385,7 +401,7 @@ fn repeat(first: u32, out: &mut [u32], tables: &[Mutex<Vec<u32>>]) {
 mod tests {
     use super::*;
 
-    /// Node `v` hears from `degrees[v]` nodes.
+    /// Node `v` has `degrees[v]` in-neighbours.
     fn graph(degrees: &[u64]) -> Graph {
         let mut indptr = vec![0];
         for degree in degrees {
@@ -396,7 +412,7 @@ mod tests {
         Graph::new(indptr.into(), indices.into()).unwrap()
     }
 
-    /// The plain loop: Floyd's algorithm as it is written, node after node.
+    /// Reference: Floyd's algorithm as published, node after node.
     fn plain(graph: &Graph, fanout: usize, key: u64, dst: &[NodeId]) -> Vec<NodeId> {
         let mut out = Vec::new();
         for &v in dst {
@@ -418,12 +434,12 @@ mod tests {
     }
 
     #[test]
-    fn the_pipeline_draws_what_the_plain_loop_draws() {
-        // short rows, rows with a mark per offset, and longer ones
+    fn the_pipeline_matches_the_plain_loop() {
+        // short rows, rows with exclusive marks, and longer ones
         let graph =
             graph(&(0..400u64).map(|v| if v % 50 == 3 { 9000 + v } else { v % 77 }).collect::<Vec<_>>());
         let dst: Vec<NodeId> = (0..400).map(|i| i * 151 % 400).collect();
-        for fanout in [1, 5, 25, FEW, FEW + 1, 70, SCAN, SCAN + 1, 2000] {
+        for fanout in [1, 5, 25, MAX_FIXED_WIDTH, MAX_FIXED_WIDTH + 1, 70, MAX_SCAN, MAX_SCAN + 1, 2000] {
             let draws = Draws { graph: &graph, fanout, key: 12 + fanout as u64 };
             let expected = plain(&graph, fanout, draws.key, &dst);
             let mut scratch = HopScratch::default();
@@ -442,8 +458,8 @@ mod tests {
             assert_eq!(out, expected, "fanout {fanout}, spread");
             for fanout in [fanout, usize::MAX] {
                 let (mut ends, mut offsets) = (Vec::new(), Vec::new());
-                let room = (&mut ends, &mut offsets);
-                draw_offsets(&graph, fanout, draws.key, &dst, &mut HopScratch::default(), room).unwrap();
+                let out = (&mut ends, &mut offsets);
+                draw_offsets(&graph, fanout, draws.key, &dst, &mut HopScratch::default(), out).unwrap();
                 let found = dst.iter().zip(ends.windows(2)).flat_map(|(&v, ends)| {
                     let row = graph.in_neighbors(v);
                     offsets[ends[0] as usize..ends[1] as usize]
@@ -460,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn many_destinations_are_counted_as_few_are() {
+    fn counts_do_not_depend_on_parallelism() {
         let graph = graph(&[3, 0, 9]);
         let dst: Vec<NodeId> = (0..3 * COUNT as u32 + 5).map(|i| i % 3).collect();
         let run = |parallel| {
@@ -472,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_of_too_many_edges_is_refused() {
+    fn blocks_with_too_many_edges_are_rejected() {
         let graph = graph(&[1 << 20]);
         for (times, parallel) in [(4096, false), (COUNT * 2 + 4096, true)] {
             let mut scratch = HopScratch { parallel, ..HopScratch::default() };

@@ -1,15 +1,31 @@
-//! GraphSAINT's normalisation: how often nodes and edges come up, counted beforehand, and what
-//! follows for the aggregation and the loss (Zeng et al., *GraphSAINT*, ICLR 2020, section 3.2 and
-//! algorithm 1).
+//! GraphSAINT's normalisation: frequencies of nodes and edges in subgraphs, and the resulting
+//! weights of the aggregation and the loss.
 //!
-//! An edge `u -> v` of a subgraph stands for `C_v / C_uv` of the edge, `C` being the subgraphs
-//! among `N` that hold the node or the edge: given that `v` is in a subgraph, the weighted sum over
-//! its neighbours there estimates the sum over all of them without bias (or by ratio:
-//! [`super::Estimator`]). A training node's loss counts `N / (C_v |V_train|)`, whose sum over a
-//! subgraph estimates the mean over the training nodes.
+//! # Algorithm
 //!
-//! The authors' code gives 10,000 to an edge and ten times `N / |V_train|` to a node that the
-//! counted subgraphs missed; here what was missed counts as seen once.
+//! Let `C` be the number of subgraphs among `N` that hold a node or an edge. An edge `u -> v` of a
+//! subgraph has weight `C_v / C_uv`: given that `v` is in a subgraph, the weighted sum over its
+//! neighbours there estimates the sum over all of them without bias (or by ratio:
+//! [`super::Estimator`]). A training node's loss has weight `N / (C_v |V_train|)`, so the sum over
+//! a subgraph estimates the mean over the training nodes.
+//!
+//! # Source
+//!
+//! Zeng et al., *GraphSAINT: graph sampling based inductive learning method*, ICLR 2020, section
+//! 3.2 and algorithm 1.
+//!
+//! # Cost
+//!
+//! As expensive as drawing the counted subgraphs; parallel.
+//!
+//! # Memory
+//!
+//! 4 bytes per edge and 4 per node.
+//!
+//! # Deviations
+//!
+//! The authors' code gives a weight of 10,000 to an edge, and ten times `N / |V_train|` to a node,
+//! that no counted subgraph holds; here both count as seen once.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -18,32 +34,32 @@ use rayon::prelude::*;
 
 use crate::{BatchKey, subgraph::SubgraphScratch};
 
-/// Subgraphs that are drawn before any of them is counted.
+/// Number of subgraphs drawn before any of them is counted.
 const ROUND: u64 = 64;
-/// An edge stands for at most so many: as in the authors' code.
-const MOST: f32 = 1e4;
-/// The epoch number under which subgraphs are counted: no training epoch has it.
+/// Maximum weight of an edge, as in the authors' code.
+const MAX_WEIGHT: f32 = 1e4;
+/// Epoch under which subgraphs are counted, distinct from all training epochs.
 const EPOCH: u64 = u64::MAX;
 
-/// What a subgraph's edges and nodes stand for.
+/// Weights of the edges and nodes of subgraphs.
 #[derive(Clone, Debug)]
 pub(super) struct Normalization {
-    /// `C_v / C_uv` of every edge of the graph, by its position, `E`.
+    /// `C_v / C_uv` of each edge of the graph, by its position (`E`).
     pub(super) edge: Vec<f32>,
-    /// `N / C_v` of every node, `V`.
+    /// `N / C_v` of each node (`V`).
     pub(super) node: Vec<f32>,
 }
 
-/// Draws the subgraph of a key.
+/// Function that draws the subgraph of a key.
 pub(super) type Draw<'a> = dyn Fn(BatchKey, &mut SubgraphScratch, &mut Vec<NodeId>) -> Result<()> + Sync + 'a;
 
 impl Normalization {
-    /// Counts over subgraphs of a run's `seed` until they have `enough` nodes in all. A function of
-    /// the graph, the sampler and the seed; parallel over subgraphs. Memory: 4 bytes an edge and 4
-    /// a node, and a worker's scratch memory a thread.
+    /// Counts over subgraphs of a run's `seed` until they have `enough` nodes in total. A function
+    /// of the graph, the sampler and the seed; parallel over subgraphs. Memory: 4 bytes per edge
+    /// and 4 per node, and a worker's scratch buffers per thread.
     ///
     /// # Errors
-    /// Drawing fails, or draws nothing.
+    /// Drawing fails, or returns no nodes.
     pub(super) fn new(graph: &Graph, draw: &Draw, seed: u64, enough: u64) -> Result<Self> {
         let zeros = |n: usize| (0..n).map(|_| AtomicU32::new(0)).collect::<Vec<_>>();
         let (of_node, of_edge) = (zeros(graph.num_nodes()), zeros(graph.num_edges()));
@@ -54,7 +70,7 @@ impl Normalization {
                 draw(BatchKey { seed, epoch: EPOCH, batch: subgraphs + i as u64 }, scratch, nodes)
             };
             round.par_iter_mut().enumerate().try_for_each_init(SubgraphScratch::default, fill)?;
-            // as many as it takes: the same for any number of threads
+            // stop at the same subgraph for any number of threads
             let before = drawn;
             let taken = round.iter().take_while(|nodes| {
                 let wanted = drawn < enough;
@@ -63,10 +79,12 @@ impl Normalization {
             });
             let taken = taken.count();
             if drawn == before {
-                return Err(Error::invalid("the sampler draws no nodes at all: is the graph without edges?"));
+                return Err(Error::invalid(
+                    "the sampler draws no nodes at all; use a graph with edges, or another --sampler",
+                ));
             }
             subgraphs += taken as u64;
-            // Sums of whole numbers: the order of the additions does not matter.
+            // sums of integers, so the order of the additions does not matter
             let add = |count: &AtomicU32| {
                 count.fetch_add(1, Relaxed);
             };
@@ -80,7 +98,7 @@ impl Normalization {
         let weigh = |(v, of_edge, out): (usize, &[AtomicU32], &mut [f32])| {
             let of_node = of_node[v].load(Relaxed).max(1) as f32;
             for (of_edge, out) in of_edge.iter().zip(out) {
-                *out = (of_node / of_edge.load(Relaxed).max(1) as f32).min(MOST);
+                *out = (of_node / of_edge.load(Relaxed).max(1) as f32).min(MAX_WEIGHT);
             }
         };
         rows(graph, &of_edge, &mut edge, 0, &weigh);
@@ -89,10 +107,11 @@ impl Normalization {
     }
 }
 
-/// Nodes whose edges one task weighs.
-const TASK: usize = 1 << 12;
+/// Maximum number of nodes whose edges one task weights.
+const MAX_TASK_LEN: usize = 1 << 12;
 
-/// Hands every node from `first` its counts and weights: both begin with the edges of that node.
+/// Passes the counts and weights of every node from `first` on to `each`; `counts` and `out` begin
+/// with the edges of that node.
 fn rows<'a>(
     graph: &Graph,
     counts: &'a [AtomicU32],
@@ -104,7 +123,7 @@ fn rows<'a>(
     let base = indptr.get(first).copied().unwrap_or(0);
     let end = base + out.len() as u64;
     let last = first + indptr[first..].partition_point(|&x| x < end);
-    if last - first > TASK {
+    if last - first > MAX_TASK_LEN {
         let middle = first + (last - first) / 2;
         let at = (indptr[middle] - base) as usize;
         let (counts, out) = (counts.split_at(at), out.split_at_mut(at));

@@ -1,45 +1,43 @@
-//! A hop drawn in parts, so that one thread numbers what was drawn while the others draw on.
+//! A hop drawn in parts, so that one thread relabels drawn parts while the others draw.
 //!
 //! ```text
-//!   one thread:  . . . . . | number part 0 | number part 1 | ..
+//!   one thread:  . . . . . | relabel part 0 | relabel part 1 | ..
 //!   the others:  draw part 0 | draw part 1 | draw part 2 | ..
 //! ```
 //!
-//! Numbering goes from the first edge to the last, one after the other, as without parts: the same
-//! result.
+//! Relabelling goes from the first edge to the last, as without parts, so the result is the same.
 
 use graphmill_core::{Block, Error, NodeId, Result};
 
 use super::HopScratch;
 use crate::Relabel;
 
-/// Destinations of a part.
+/// Number of destinations of a part.
 pub(super) const PART: usize = 1 << 15;
 
 /// Two parts in flight, and the new nodes of a hop.
 #[derive(Debug, Default)]
-pub(super) struct Parts {
+pub(super) struct PartBuffers {
     front: Block,
     back: Block,
     /// Nodes that a hop sees first.
     pub(super) new: Vec<NodeId>,
 }
 
-/// Fills `block` with the edges of all `nodes`, numbered, and appends the nodes seen first. `draw`
-/// fills a block with the edges of some destinations: global ids, and weights where they are
-/// wanted.
+/// Fills `block` with the relabelled edges of all `nodes`, and appends the nodes seen first. `draw`
+/// fills a block with the edges of some destinations: global ids, and weights if requested.
 ///
 /// # Errors
-/// What `draw` reports, and more edges in all than a block can number.
+/// `draw` fails, or there are more edges in total than a block can number.
 pub(super) fn draw_and_number(
     draw: impl Fn(&[NodeId], &mut HopScratch, &mut Block) -> Result<()> + Sync,
     relabel: &mut Relabel,
     scratch: &mut HopScratch,
-    parts: &mut Parts,
+    parts: &mut PartBuffers,
     nodes: &mut Vec<NodeId>,
     block: &mut Block,
 ) -> Result<()> {
-    let Parts { front, back, new } = parts;
+    let PartBuffers { front, back, new } = parts;
     new.clear();
     block.indptr.push(0);
     let mut rest = nodes.chunks(PART);
@@ -76,10 +74,11 @@ pub(super) fn append(part: &Block, block: &mut Block) -> Result<()> {
     Ok(())
 }
 
-/// The error of a block that would have `edges` edges, or more.
+/// Error of a block that would have `edges` edges or more.
 pub fn too_many(edges: u64) -> Error {
     Error::invalid(format!(
-        "a minibatch needs a block of at least {edges} edges and a block holds at most {}: use a smaller batch or fanout",
+        "a minibatch needs a block of at least {edges} edges, and a block holds at most {}; use a smaller \
+         batch or fanout",
         u32::MAX
     ))
 }

@@ -1,21 +1,28 @@
-//! PinSAGE's neighbourhoods (Ying et al., *Graph Convolutional Neural Networks for Web-Scale
-//! Recommender Systems*, KDD 2018, section 3.1): the `k` nodes that short random walks from a node
-//! visit most.
+//! PinSAGE's neighbourhoods: the `k` nodes that short random walks from a node visit most.
 //!
-//! A node sends out some walks, each step to a uniform in-neighbour. After each step a walk ends
-//! with the restart probability, and in any case after its last step or where there is nowhere to
-//! go. The node's neighbours are the `k` (the hop's fanout; -1: all) nodes visited most, in that
-//! order, lower ids first among equals; a walk that comes back to its start visits it, as in DGL
-//! and GNNLab. A node without in-neighbours gets none.
+//! # Algorithm
 //!
-//! The importance of a neighbour is its visits' share of those of all `k`. A layer that takes no
-//! certain sum of its neighbours (PinSAGE's) is given the visits as edge weights, a mean the
-//! importances, and a sum `d` times the importances, `d` being the node's in-degree; the symmetric
-//! normalisation multiplies that. With walks of one step all of these are unbiased estimates of the
-//! sums over all in-neighbours, where `k` takes all.
+//! Several walks start at a node, each step to a uniform in-neighbour. After each step a walk ends
+//! with the restart probability, and in any case after its last step or at a node without
+//! in-neighbours. The node's neighbours are the `k` (the hop's fanout; -1: all) most visited nodes,
+//! in that order, ties by ascending id; a walk that returns to its start visits it, as in DGL and
+//! GNNLab. A node without in-neighbours has no neighbours.
 //!
-//! The walks of a group of nodes take a step together, so that their reads overlap: O(walks x
-//! length) reads a node.
+//! The importance of a neighbour is its share of the visits of all `k`. A layer without a fixed sum
+//! over neighbours (PinSAGE's) receives the visits as edge weights, a mean the importances, and a
+//! sum `d` times the importances, with the in-degree `d` of the node; the symmetric normalisation
+//! multiplies that. With walks of one step, all of these are unbiased estimates of the sums over
+//! all in-neighbours if `k` takes all.
+//!
+//! # Source
+//!
+//! Ying et al., *Graph convolutional neural networks for web-scale recommender systems*, KDD 2018,
+//! section 3.1.
+//!
+//! # Cost
+//!
+//! O(walks x length) reads per node. The walks of a group of nodes take a step together, so that
+//! their reads overlap.
 
 use std::sync::Arc;
 
@@ -35,22 +42,27 @@ use super::{
 };
 use crate::{Fanout, prefetch::prefetch};
 
-/// Walks under way together, about.
+/// Approximate number of walks that take their steps together.
 const GROUP: usize = 64;
 
-/// Steps of a walk at most, unless `--walk-length` gives another number.
+/// Default number of steps of a walk, unless `--walk-length` sets it.
 pub const LENGTH: usize = 3;
-/// Steps of all walks of a node at most.
-const MOST_STEPS: usize = 1 << 16;
+/// Maximum number of steps of all walks of a node.
+const MAX_STEPS: usize = 1 << 16;
 
 /// Options of [`RandomWalk`].
 #[derive(Args, Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WalkOptions {
-    /// Walks from each node; 4 as in GNNLab.
+    /// Number of walks from each node (random-walk).
+    ///
+    /// More walks rank neighbours more exactly and take longer. Walks times steps are at most
+    /// 65536; the default of 4 is GNNLab's.
     #[arg(long, value_name = "N")]
     pub walks: usize,
-    /// Probability that a walk ends, after each step.
+    /// Probability that a walk ends after each step.
+    ///
+    /// From 0 to 1. A larger value keeps walks closer to their start.
     #[arg(long, value_name = "P")]
     pub restart: f64,
 }
@@ -63,7 +75,7 @@ impl Default for WalkOptions {
 
 impl OptionSet for WalkOptions {
     fn check(&self) -> Result<(), Fault> {
-        range("walks", self.walks, 1..=MOST_STEPS)?;
+        range("walks", self.walks, 1..=MAX_STEPS)?;
         range("restart", self.restart, 0.0..=1.0)
     }
 }
@@ -73,12 +85,14 @@ impl OptionSet for WalkOptions {
 #[serde(default)]
 pub struct WalkLength {
     /// Steps of a walk; 0 for 2 (saint-rw) or 3 (random-walk).
+    ///
+    /// Longer walks reach nodes farther away.
     #[arg(long, value_name = "N")]
     pub walk_length: usize,
 }
 
 impl WalkLength {
-    /// The number of steps: the sampler's `own` unless another one was given.
+    /// Number of steps, or the sampler's `own` default if it is 0.
     pub fn or(self, own: usize) -> usize {
         if self.walk_length == 0 { own } else { self.walk_length }
     }
@@ -95,7 +109,7 @@ pub(super) fn make(with: &SamplerOptions, _: &Source) -> Result<Arc<dyn HopSampl
 /// Samples the nodes that random walks visit most (PinSAGE).
 #[derive(Clone, Debug)]
 pub struct RandomWalk {
-    /// Per hop from the seeds outward; `usize::MAX` takes all.
+    /// Number of neighbours per hop, from the seeds outward; `usize::MAX` takes all.
     fanout: Vec<usize>,
     walks: usize,
     length: usize,
@@ -103,25 +117,28 @@ pub struct RandomWalk {
 }
 
 impl RandomWalk {
-    /// `fanout` as in [`super::neighbor::Neighbor::new`].
+    /// Creates a sampler with `fanout` as in [`super::neighbor::Neighbor::new`].
     ///
     /// # Errors
-    /// An impossible fanout, no walks or steps, more than 2^16 of both, or a restart probability
-    /// that is none.
+    /// The fanout is invalid, there are no walks or steps or more than 2^16 steps in total, or the
+    /// restart probability is outside 0 to 1.
     pub fn new(fanout: impl Into<Fanout>, options: &WalkOptions, length: usize) -> Result<Self, String> {
         let &WalkOptions { walks, restart } = options;
         let visits = walks.saturating_mul(length);
-        if visits == 0 || visits > MOST_STEPS {
-            return Err(format!("--walks {walks} of --walk-length {length}: from 1 to 65536 steps in all"));
+        if visits == 0 || visits > MAX_STEPS {
+            return Err(format!(
+                "--walks {walks} of --walk-length {length} are not 1 to 65536 steps in total; use fewer \
+                 walks or steps"
+            ));
         }
         if !(0.0..=1.0).contains(&restart) {
-            return Err(format!("--restart {restart}: a probability from 0 to 1"));
+            return Err(format!("--restart {restart} is not a probability; use a number from 0 to 1"));
         }
         Ok(Self { fanout: fanout.into().bounds()?, walks, length, restart })
     }
 }
 
-/// The walks of one hop.
+/// Walks of one hop.
 struct Walks<'a> {
     sampler: &'a RandomWalk,
     request: &'a HopRequest<'a>,
@@ -129,7 +146,7 @@ struct Walks<'a> {
 }
 
 impl Walks<'_> {
-    /// Appends the neighbours of `dst` and their visits, or what they weigh.
+    /// Appends the neighbours of `dst` and their visits or weights.
     fn draw(&self, dst: &[NodeId], scratch: &mut RunScratch, block: &mut Block) {
         let &HopRequest { graph, hop, aggregation, .. } = self.request;
         let fanout = self.sampler.fanout[hop];
@@ -143,7 +160,7 @@ impl Walks<'_> {
                 (visits, rest) = rest.split_at(of_node);
                 let ranked = &mut scratch.positions;
                 ranked.clear();
-                // many visits first, then low ids
+                // by descending visits, then by ascending id
                 let rank = |run: &[u64]| !(run.len() as u64) << 32 | run[0] & u64::from(u32::MAX);
                 ranked.extend(visits.chunk_by(|a, b| a == b).map(rank));
                 if ranked.len() > fanout {
@@ -165,8 +182,8 @@ impl Walks<'_> {
         }
     }
 
-    /// Overwrites `scratch.visits` by the number of each walk's start within `group` and a node
-    /// that it visited, in any order.
+    /// Overwrites `scratch.visits` with pairs, in any order: the number of a walk's start within
+    /// `group`, and a node that it visited.
     fn walk(&self, group: &[NodeId], scratch: &mut RunScratch) {
         let (graph, key) = (self.request.graph, self.key);
         let &RandomWalk { walks: count, length, restart, .. } = self.sampler;
@@ -181,26 +198,26 @@ impl Walks<'_> {
                 stream: keyed::Stream::new(keyed::mix(node ^ number as u64)),
                 at: v.into(),
                 from,
-                goes: true,
+                is_alive: true,
             };
             walks.extend((0..count).map(walk));
         }
         for _ in 0..length {
             for walk in walks.iter_mut() {
                 let (start, end) = (rows[walk.at as usize], rows[walk.at as usize + 1]);
-                walk.goes = start < end;
+                walk.is_alive = start < end;
                 walk.at = start + walk.stream.below(end - start);
                 prefetch(neighbors, walk.at as usize);
             }
             walks.retain_mut(|walk| {
-                if walk.goes {
+                if walk.is_alive {
                     let to = neighbors[walk.at as usize];
                     visits.push(u64::from(walk.from) << 32 | u64::from(to));
                     walk.at = to.into();
-                    walk.goes = walk.stream.uniform() >= restart;
+                    walk.is_alive = walk.stream.uniform() >= restart;
                     prefetch(rows, to as usize);
                 }
-                walk.goes
+                walk.is_alive
             });
         }
     }
@@ -233,7 +250,7 @@ mod tests {
         weights::SymmetricWeights,
     };
 
-    /// The rows of nodes 0, 1, .. in turn: neighbours and weights.
+    /// Passes the rows of nodes 0, 1, .. in turn to `see`: neighbours and weights.
     fn draws(
         (options, length): (WalkOptions, usize),
         fanout: i64,
@@ -257,16 +274,16 @@ mod tests {
         }
     }
 
-    /// Node 4 leads nowhere, node 5 hears from nobody and is heard by nobody.
+    /// Node 4 has no in-neighbours, and node 5 has no edges.
     fn graph() -> Graph {
         graph_of(&[&[1, 2, 3, 4], &[0, 2], &[0, 1, 3], &[0, 2], &[], &[]])
     }
 
     #[test]
-    fn single_walks_end_and_visit_as_often_as_they_should() {
+    fn single_walks_visit_nodes_with_the_exact_probabilities() {
         let graph = graph();
         let options = (WalkOptions { walks: 1, restart: 0.3 }, 3);
-        // by the ordered rows: which nodes with how many visits
+        // counts of outcomes, coded by the number of visits of each node
         let mut counts = [vec![0; 4096], vec![0; 4096]];
         let code = |visits: &[u64; 6]| visits.iter().fold(0, |code, &c| code * 4 + c as usize);
         draws(options, -1, &graph, BlockLayout::default(), 60_000, |v, row, weight| {
@@ -302,10 +319,9 @@ mod tests {
     }
 
     #[test]
-    fn walks_are_independent_and_the_most_visited_come_first() {
+    fn walks_are_independent_and_neighbours_are_ranked_by_visits() {
         let graph = graph();
-        // two walks of a step each from node 1, to 0 or 2: one of both twice, or each once, the
-        // lower first
+        // Two walks of one step from node 1, to 0 or 2: one node twice, or both once, ranked by id.
         let options = (WalkOptions { walks: 2, restart: 0.5 }, 1);
         let mut counts = vec![0; 3];
         draws(options, 1, &graph, BlockLayout::default(), 20_000, |v, row, weight| {
@@ -328,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn walks_that_must_end_take_one_step_and_those_that_must_not_all() {
+    fn restart_1_takes_one_step_and_restart_0_all() {
         let ring = graph_of(&[&[1], &[2], &[3], &[0]]);
         for (restart, visited) in [(1.0, 1), (0.0, 3)] {
             let options = (WalkOptions { walks: 4, restart }, 3);
@@ -341,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_over_walks_of_one_step_are_right_on_average() {
+    fn sums_over_walks_of_one_step_are_unbiased() {
         let graph = graph();
         let symmetric = SymmetricWeights::new(&graph);
         let x = |u: NodeId| f64::from(u) + 1.0;
@@ -362,7 +378,7 @@ mod tests {
                     _ => x(u),
                 };
                 let exact: f64 = graph.in_neighbors(v).iter().map(each).sum();
-                // one mean of three draws varies by less than its own size: six sigma of 20,000
+                // a mean of three draws varies by less than its own size: six sigma of 20,000
                 assert!(
                     (sums[v as usize] - exact).abs() <= 0.03 * exact,
                     "{aggregation:?} {v}: {sums:?}, not {exact}"
@@ -372,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_walks_are_refused() {
+    fn invalid_walks_are_rejected() {
         let bad = |options: WalkOptions, length| RandomWalk::new([5], &options, length).unwrap_err();
         let with = WalkOptions::default();
         assert!(bad(WalkOptions { walks: 0, ..with }, LENGTH).contains("--walks 0"));

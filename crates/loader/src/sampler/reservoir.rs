@@ -1,12 +1,21 @@
-//! Some of a row's edges by weight, without replacement, in one pass.
+//! Weighted draws without replacement from a row of edges, in one pass.
 //!
-//! To draw one after the other, each among the rest in proportion to its weight, is to give every
-//! edge an exponential arrival time whose rate is its weight, and to take the first `k` (Efraimidis
-//! and Spirakis, *Weighted random sampling with a reservoir*, Information Processing Letters 97(5),
-//! 2006; the times are minus the logarithms of their keys). With the first `k` met so far at hand,
-//! the weight that passes until the next edge comes before the last of them is exponential too, so
-//! that it is drawn and the edges under it are only added up (their algorithm A-ExpJ):
-//! `O(d + k log(d / k) log k)`, of which the `d` are additions.
+//! # Algorithm
+//!
+//! Drawing one edge after the other, each among the rest in proportion to its weight, is equivalent
+//! to giving every edge an exponential arrival time whose rate is its weight, and taking the first
+//! `k`. Given the first `k` among the edges so far, the weight that passes until the next edge
+//! arrives before the last of them is exponential too, so it is drawn, and the edges below it are
+//! only added up.
+//!
+//! # Source
+//!
+//! Efraimidis and Spirakis, *Weighted random sampling with a reservoir*, Information Processing
+//! Letters 97(5), 2006, algorithm A-ExpJ. The times are minus the logarithms of its keys.
+//!
+//! # Cost
+//!
+//! O(d + k log(d / k) log k), of which the `d` are additions.
 
 use std::collections::BinaryHeap;
 
@@ -14,13 +23,13 @@ use graphmill_core::keyed::Stream;
 
 use super::scratch::Candidate;
 
-/// Exponential of rate 1.
+/// Draws an exponential number of rate 1.
 fn exponential(stream: &mut Stream) -> f64 {
     -(-stream.uniform()).ln_1p()
 }
 
-/// Overwrites `ahead` by the `k` (at least 1) first of `edges`, positions with weights (finite, at
-/// least 0), or by all that weigh something where they are fewer.
+/// Overwrites `ahead` with the first `k` (at least 1) arrivals of `edges`, which are positions with
+/// weights (finite, at least 0), or with all edges of positive weight if there are fewer.
 pub(super) fn reservoir(
     k: usize,
     edges: impl Iterator<Item = (u64, f64)>,
@@ -40,7 +49,7 @@ pub(super) fn reservoir(
             if left > 0.0 {
                 continue;
             }
-            // before the last of those ahead, for it is known that this one is
+            // conditional on arriving before the last of those ahead
             let arrives = -(-last * weight).exp_m1();
             ahead.pop();
             (-(-arrives * stream.uniform()).ln_1p() / weight).min(last)
@@ -58,8 +67,8 @@ pub(super) mod tests {
     use super::*;
     use crate::subgraph::testing::fits;
 
-    /// How often each set of `k` of `weights` comes up when one is drawn after the other: by the
-    /// bits of the set.
+    /// Probability of each set of `k` of `weights` drawn one after the other, indexed by the bits
+    /// of the set.
     pub(in crate::sampler) fn sets(k: usize, weights: &[f64]) -> Vec<f64> {
         let mut of_set = vec![0.0; 1 << weights.len()];
         of_set[0] = 1.0;
@@ -76,7 +85,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn sets_come_up_as_often_as_when_one_is_drawn_after_the_other() {
+    fn sets_have_the_probabilities_of_successive_draws() {
         let weights = [1.0, 0.0, 5.0, 0.01, 2.0, 40.0, 1.0, 3e-30];
         let mut stream = Stream::new(4);
         let mut ahead = BinaryHeap::new();
@@ -88,7 +97,7 @@ pub(super) mod tests {
                 counts[ahead.iter().map(|c| 1 << c.position).sum::<usize>()] += 1;
             }
             let mut expected = sets(k, &weights);
-            // what is rarer than once in all draws does not follow the statistic's law
+            // outcomes rarer than once in all draws do not follow the statistic's distribution
             let rare = |p: f64| p < 1e-5;
             let seen: u64 = (0..counts.len())
                 .filter(|&i| rare(expected[i]))
@@ -99,7 +108,7 @@ pub(super) mod tests {
             fits(&counts, &expected);
         }
         reservoir(9, (0..).zip(weights), &mut stream, &mut ahead);
-        assert_eq!(ahead.len(), 7, "all that weigh something");
+        assert_eq!(ahead.len(), 7, "all edges of positive weight");
         reservoir(2, std::iter::empty(), &mut stream, &mut ahead);
         assert!(ahead.is_empty());
     }

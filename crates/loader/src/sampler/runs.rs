@@ -1,8 +1,7 @@
-//! A hop whose nodes show only as they are drawn how many edges they have.
+//! A hop whose number of edges per node is known only after drawing.
 //!
-//! Destinations are cut into runs, each is drawn into a block of its own, runs in parallel, and the
-//! blocks are put one after the other. On one thread the runs are drawn one after the other to
-//! where they belong.
+//! Destinations are cut into runs. Each run is drawn into its own block, in parallel, and the
+//! blocks are concatenated. On one thread the runs are drawn in order, straight into the result.
 
 use graphmill_core::{Block, NodeId, Result};
 use rayon::prelude::*;
@@ -13,10 +12,10 @@ use super::{
     scratch::{Run, RunScratch},
 };
 
-/// Destinations of a run.
+/// Number of destinations of a run.
 pub(super) const RUN: usize = 256;
 
-/// Overwrites the edges of `block`, and the weights if any. `draw` appends those of some
+/// Overwrites the edges of `block`, and their weights if any. `draw` appends those of some
 /// destinations: ends to `indptr`, ids to `indices`, and weights.
 ///
 /// # Errors
@@ -37,7 +36,7 @@ pub(super) fn draw_runs(
     if !spread {
         for dst in dst.chunks(RUN) {
             draw(dst, &mut runs[0].scratch, block);
-            fits(block)?;
+            check_size(block)?;
         }
         return Ok(());
     }
@@ -48,7 +47,7 @@ pub(super) fn draw_runs(
     runs.iter().try_for_each(|run| append(&run.block, block))
 }
 
-/// An empty block to append to.
+/// Clears a block to append to.
 pub(super) fn start(block: &mut Block) {
     block.indptr.clear();
     block.indptr.push(0);
@@ -56,8 +55,8 @@ pub(super) fn start(block: &mut Block) {
     block.edge_weight.clear();
 }
 
-/// Whether the block's positions have been numbered as they are.
-pub(super) fn fits(block: &Block) -> Result<()> {
+/// Checks that 32 bits number the block's edges.
+pub(super) fn check_size(block: &Block) -> Result<()> {
     match u32::try_from(block.num_edges()) {
         Ok(_) => Ok(()),
         Err(_) => Err(super::parts::too_many(block.num_edges() as u64)),

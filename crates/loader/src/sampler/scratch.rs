@@ -1,17 +1,17 @@
-//! Memory that samplers reuse from batch to batch.
+//! Scratch buffers that samplers reuse from batch to batch.
 
 use std::{cmp::Ordering, collections::BinaryHeap, sync::Mutex};
 
 use graphmill_core::{Block, alias::Aim, keyed::Stream};
 
-/// Scratch memory for one hop's draws.
+/// Scratch buffers for one hop's draws.
 #[derive(Debug)]
 pub struct HopScratch {
-    /// A call may be spread over the threads of the pool.
+    /// True if a call may use all threads of the pool.
     pub parallel: bool,
-    /// Per thread: membership table for large fanouts.
+    /// Membership table of each thread, for large fanouts.
     pub tables: Vec<Mutex<Vec<u32>>>,
-    /// Edges of each run of destinations.
+    /// Number of edges of each run of destinations.
     pub counts: Vec<u64>,
     /// Runs of destinations being drawn.
     pub(super) runs: Vec<Run>,
@@ -24,7 +24,7 @@ impl Default for HopScratch {
 }
 
 impl HopScratch {
-    /// Grows to a table for each of so many threads.
+    /// Grows to one table for each of `threads` threads.
     pub(super) fn fit(&mut self, threads: usize) {
         if self.tables.len() < threads {
             self.tables.resize_with(threads, Mutex::default);
@@ -39,37 +39,37 @@ pub(super) struct Run {
     pub(super) block: Block,
 }
 
-/// Scratch memory for drawing a run, shared by all samplers.
+/// Scratch buffers for drawing a run, shared by all samplers.
 #[derive(Debug, Default)]
 pub(super) struct RunScratch {
-    /// Draws from alias tables that have not been looked at.
+    /// Draws from alias tables whose cells are not read yet.
     pub(super) aims: Vec<Aim>,
     /// Positions among the graph's edges.
     pub(super) positions: Vec<u64>,
     /// Prefix sums of a row's weights.
     pub(super) sums: Vec<f64>,
-    /// A bit for each edge of a row, all 0 between two rows.
+    /// One bit for each edge of a row; all 0 between two rows.
     pub(super) bits: Vec<u64>,
-    /// The edges that are ahead in a reservoir.
+    /// The first arrivals in a reservoir.
     pub(super) ahead: BinaryHeap<Candidate>,
-    /// Walks under way.
+    /// Walks in progress.
     pub(super) walks: Vec<Walk>,
-    /// Their visits.
+    /// Visits of the walks.
     pub(super) visits: Vec<u64>,
 }
 
-/// A walk under way.
+/// A walk in progress.
 #[derive(Clone, Debug)]
 pub(super) struct Walk {
     pub(super) stream: Stream,
-    /// A node, or the position of the edge to it.
+    /// Current node, or the position of the edge to it.
     pub(super) at: u64,
-    /// The number within the group of the node that it started from.
+    /// Number of the start node within the group.
     pub(super) from: u32,
-    pub(super) goes: bool,
+    pub(super) is_alive: bool,
 }
 
-/// An edge and its arrival time; the last to arrive is the greatest.
+/// An edge and its arrival time, ordered by time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     pub(super) time: f64,

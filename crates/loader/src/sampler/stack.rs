@@ -1,4 +1,4 @@
-//! Hop after hop: the nodes of all hops so far are the destinations of the next.
+//! Minibatches of stacked hops: the nodes of all hops so far are the destinations of the next.
 
 use std::{ops::Range, sync::Arc};
 
@@ -13,8 +13,8 @@ use crate::{Sampled, Seeds, Upper};
 
 /// Minibatches of stacked hops (DGL's message-flow blocks).
 ///
-/// One list of nodes in first-seen order serves every block, and destinations are a prefix of
-/// sources everywhere.
+/// One list of nodes in first-seen order serves every block, and the destinations of each block are
+/// a prefix of its sources.
 #[derive(Clone)]
 pub struct HopStack(Arc<dyn HopSampler>);
 
@@ -24,7 +24,7 @@ impl HopStack {
         Self(Arc::new(sampler))
     }
 
-    /// The sampler of a hop.
+    /// Sampler of a hop.
     pub fn hops(&self) -> &dyn HopSampler {
         &*self.0
     }
@@ -38,11 +38,11 @@ impl From<Arc<dyn HopSampler>> for HopStack {
 
 impl MinibatchSampler for HopStack {
     fn properties(&self) -> SamplerProperties {
-        let facts = self.0.properties();
+        let properties = self.0.properties();
         SamplerProperties {
             num_layers: self.0.num_layers(),
-            is_random: facts.is_random,
-            reads_edge_weights: facts.reads_edge_weights,
+            is_random: properties.is_random,
+            reads_edge_weights: properties.reads_edge_weights,
             subgraphs: None,
         }
     }
@@ -92,8 +92,8 @@ impl SplitSampler for HopStack {
 }
 
 impl HopStack {
-    /// Draws these hops of a batch whose nodes so far are `nodes`, numbered so, into a block each,
-    /// the last hop's the first.
+    /// Draws the given hops of a batch into a block each, the last hop into the first block.
+    /// `nodes` are the batch's nodes so far, in the order of their local ids.
     fn draw(
         &self,
         request: &BatchRequest,

@@ -1,17 +1,16 @@
-//! Minibatches that are subgraphs (GraphSAINT): one square block for all layers, whose every node
-//! is a seed.
+//! Minibatches of subgraphs (GraphSAINT): one square block for all layers, with every node a seed.
 //!
-//! The nodes come from a [`SubgraphSampler`]; here they are clipped, the edges among them found,
-//! weighed and transposed, and the loss of each node weighed. A subgraph holds nodes that do not
-//! train, too, where it is drawn from the whole graph: they carry messages, and their loss weighs
-//! nothing.
+//! The nodes come from a [`SubgraphSampler`]. This module clips them, finds, weights and transposes
+//! the edges among them, and weights the loss of each node. A subgraph drawn from the whole graph
+//! also holds nodes that do not train: they carry messages, and their loss weight is 0.
 
 use clap::{Args, ValueEnum};
 use graphmill_core::{
     Block, Graph, NodeId, Result,
-    among::among,
     block::Aggregation,
-    by_name, keyed,
+    by_name,
+    induced::induced_graph,
+    keyed,
     options::{Fault, OptionSet, range},
     symmetry::is_symmetric,
 };
@@ -23,31 +22,31 @@ use crate::{
     subgraph::{SubgraphSampler, SubgraphScratch},
 };
 
-/// Nodes of a subgraph come in multiples of this, where there are many: a cache line of 32-bit
+/// Multiple to which the number of nodes is clipped, if there are many: a cache line of 32-bit
 /// floats (Zeng et al., JPDC 2021, section 6.2).
 const LINE: usize = 16;
-/// Subgraphs of fewer nodes keep them all.
-const FEW: usize = 64 * LINE;
+/// Minimum number of nodes of a subgraph that is clipped.
+const MIN_CLIPPED: usize = 64 * LINE;
 
-/// Options of all samplers of subgraphs: the nodes that they draw from, and the normalisation of
-/// what they draw.
+/// Options of all subgraph samplers: the nodes to draw from, and the normalisation of the draws.
 #[derive(Args, Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SubgraphTraining {
     /// Draw subgraphs among the training nodes alone (inductive).
     ///
-    /// The model then never sees the features of other nodes while it is trained.
+    /// The model then never sees the features of other nodes during training.
     #[arg(long)]
     pub inductive: bool,
-    /// Times that a node is counted on average; 0 does not normalise.
+    /// Mean count of each node for the normalisation; 0 disables it.
     ///
-    /// The counts of nodes and edges normalise sums and losses of subgraphs, and take so many
-    /// times as long as drawing an epoch.
+    /// The counts of nodes and edges in sampled subgraphs normalise sums and losses. Counting takes
+    /// as long as drawing this number of epochs, so lower it for large graphs and raise it for more
+    /// exact weights.
     #[arg(long, value_name = "N")]
     pub coverage: f64,
     /// Estimator of sums over all neighbours: ratio or unbiased.
     ///
-    /// Ratio has a smaller error; unbiased is that of GraphSAINT's paper.
+    /// Ratio has a smaller error; unbiased is that of the GraphSAINT paper.
     #[arg(long, value_name = "NAME")]
     pub estimator: Estimator,
 }
@@ -58,13 +57,14 @@ impl OptionSet for SubgraphTraining {
     }
 
     fn unused(&self, option: &str) -> Option<String> {
-        let why = "--coverage 0 counts nothing to estimate from; give a coverage, or leave it out";
+        let why =
+            "--coverage 0 counts no subgraphs for the estimator; use a positive --coverage, or leave it out";
         (option == "estimator" && self.coverage == 0.0).then(|| why.into())
     }
 }
 
 impl SubgraphTraining {
-    /// The options that do not change which subgraphs are drawn.
+    /// Options that do not change which subgraphs are drawn.
     pub const NORMALIZATION: [&'static str; 2] = ["coverage", "estimator"];
 }
 
@@ -74,19 +74,19 @@ impl Default for SubgraphTraining {
     }
 }
 
-/// How the neighbours that a subgraph holds, each of which stands for `C_v / C_uv`, estimate a sum
-/// over all.
+/// Estimator of a sum over all neighbours from those in a subgraph, each of which has weight `C_v /
+/// C_uv`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Estimator {
-    /// The weighted mean of those that are there, times the degree (Hájek's estimator). Its bias
-    /// goes as one over the neighbours that are there, its error is the error of a mean of so many:
-    /// it does not matter how many came by chance.
+    /// Weighted mean of the neighbours in the subgraph, times the degree (Hájek's estimator). Its
+    /// bias is of the order of one over their number, and its error is that of a mean: it does not
+    /// depend on how many are present by chance.
     #[default]
     Ratio,
-    /// The weighted sum as it stands (Horvitz and Thompson's): without bias, and what the paper and
-    /// its code do. Where few of many neighbours are in a subgraph, their number varies by its own
-    /// root, and the sum with it.
+    /// Weighted sum (Horvitz and Thompson's estimator), as in the paper and its code. It has no
+    /// bias. If few of many neighbours are in a subgraph, their number varies by its square root,
+    /// and the sum with it.
     Unbiased,
 }
 
@@ -95,10 +95,10 @@ by_name!(Estimator);
 /// Minibatches of a subgraph sampler.
 pub struct Subgraphs {
     sampler: Box<dyn SubgraphSampler>,
-    /// What subgraphs are drawn from, where that is not the whole graph.
+    /// Graph to draw from, if it is not the whole graph.
     training: Option<Graph>,
     trains: Vec<bool>,
-    /// How many training nodes there are.
+    /// Number of training nodes.
     count: usize,
     symmetric: bool,
     normalization: Option<Normalization>,
@@ -106,12 +106,13 @@ pub struct Subgraphs {
 }
 
 impl Subgraphs {
-    /// Subgraphs of `graph` for the training nodes `train`, by the sampler that `make` makes.
-    /// Counts for the normalisation, which takes `coverage` times as long as sampling an epoch.
+    /// Creates minibatches of subgraphs of `graph` for the training nodes `train`, with the sampler
+    /// that `make` returns. Counts for the normalisation, which takes `coverage` times as long as
+    /// sampling an epoch.
     ///
     /// # Errors
-    /// `make` says what is wrong with its options, the coverage is no number from 0, or subgraphs
-    /// cannot be drawn.
+    /// `make` rejects its options, the coverage is not a number of at least 0, or subgraphs cannot
+    /// be drawn.
     pub fn new(
         graph: &Graph,
         train: &[NodeId],
@@ -121,7 +122,7 @@ impl Subgraphs {
     ) -> Result<Self, String> {
         training.check().map_err(|fault| fault.to_string())?;
         let own = match training.inductive {
-            true => Some(among(graph, train).map_err(|e| e.to_string())?),
+            true => Some(induced_graph(graph, train).map_err(|e| e.to_string())?),
             false => None,
         };
         let from = own.as_ref().unwrap_or(graph);
@@ -139,7 +140,7 @@ impl Subgraphs {
         };
         if training.coverage > 0.0 {
             let nodes = if own.is_some() { train.len() } else { graph.num_nodes() };
-            // one subgraph at least: without any, no loss would weigh anything
+            // at least one subgraph: without any, all loss weights would be 0
             let enough = ((training.coverage * nodes as f64) as u64).max(1);
             let draw = |key, scratch: &mut SubgraphScratch, nodes: &mut Vec<NodeId>| {
                 this.draw(from, key, scratch, nodes)
@@ -151,7 +152,7 @@ impl Subgraphs {
         Ok(this)
     }
 
-    /// The nodes of a subgraph, ascending and clipped.
+    /// Draws the nodes of a subgraph, ascending and clipped.
     fn draw(
         &self,
         graph: &Graph,
@@ -160,7 +161,7 @@ impl Subgraphs {
         nodes: &mut Vec<NodeId>,
     ) -> Result<()> {
         self.sampler.sample(graph, key, scratch, nodes)?;
-        if nodes.len() >= FEW {
+        if nodes.len() >= MIN_CLIPPED {
             let key = keyed::key(&[key.seed, key.epoch, key.batch, 0x636c_6970]);
             clip(nodes, nodes.len() % LINE, keyed::Stream::new(key));
         }
@@ -168,7 +169,7 @@ impl Subgraphs {
     }
 }
 
-/// Drops that many nodes at random.
+/// Drops `surplus` random nodes.
 fn clip(nodes: &mut Vec<NodeId>, surplus: usize, mut stream: keyed::Stream) {
     for _ in 0..surplus {
         nodes.remove(stream.below(nodes.len() as u64) as usize);
@@ -211,7 +212,8 @@ impl MinibatchSampler for Subgraphs {
 }
 
 impl Subgraphs {
-    /// The loss is a mean over all nodes of the subgraph: weights are by that many.
+    /// Fills the loss weights. The loss is a mean over all nodes of the subgraph, so weights are
+    /// scaled by their number.
     fn weigh_losses(&self, seeds: &[NodeId], loss_weight: &mut Vec<f32>) {
         let rows = seeds.len() as f64;
         let trains = |v: NodeId| self.trains[v as usize];
@@ -232,8 +234,8 @@ impl Subgraphs {
     }
 }
 
-/// Fills the weights of a subgraph's edges, from what each stands for (nothing: all for the same)
-/// and the layer's sum.
+/// Fills the weights of a subgraph's edges for the layer's sum. `stands_for` has the number of
+/// neighbours that each edge represents; if it is empty, all edges represent the same number.
 fn weigh(
     graph: &Graph,
     nodes: &[NodeId],
@@ -255,13 +257,13 @@ fn weigh(
     for (i, ends) in indptr.windows(2).enumerate() {
         let run = ends[0] as usize..ends[1] as usize;
         let all = degree(nodes[i]);
-        // without counts, too, the neighbours that are there stand for all
+        // without counts, too, the present neighbours represent all
         let there = match (known, estimator) {
             (true, Estimator::Unbiased) => all,
             (true, Estimator::Ratio) => stands_for[run.clone()].iter().sum(),
             (false, _) => run.len() as f32,
         };
-        // nothing there: nothing to weigh
+        // without edges there is nothing to weight
         let share = if run.is_empty() { 1.0 } else { all / there };
         let factor = match aggregation {
             Aggregation::Mean => share / all,
@@ -292,8 +294,8 @@ mod tests {
         subgraph::{SubgraphContext, frontier::FrontierOptions},
     };
 
-    /// Every node for itself with a probability that grows with its number: nothing to do with
-    /// walks, so that only the normalisation can make up for it.
+    /// Draws every node independently, with a probability that grows with its id: unlike walks, so
+    /// that only the normalisation can correct for it.
     struct Biased;
 
     impl SubgraphSampler for Biased {
@@ -315,7 +317,7 @@ mod tests {
         }
     }
 
-    /// 40 nodes on a ring, each joined to four, and node 0 to all.
+    /// 40 nodes on a ring, each with four neighbours, and node 0 with all.
     fn graph() -> Graph {
         static GRAPH: LazyLock<Graph> = LazyLock::new(ring);
         GRAPH.clone()
@@ -341,8 +343,8 @@ mod tests {
         sampler.sample(&BatchRequest::new(&graph, key).with_layout(layout), workspace, seeds).unwrap()
     }
 
-    /// What the rows `x` of a subgraph's nodes add up to at each of its nodes, with the weights
-    /// stored or as the mean.
+    /// Sum over the rows `x` of a subgraph's nodes at each of its nodes, with the stored weights or
+    /// as the mean.
     fn sums(batch: &Sampled, x: impl Fn(NodeId) -> f64) -> Vec<f64> {
         let block = &batch.blocks[0];
         let row = |i: usize| {
@@ -358,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn normalised_sums_and_losses_are_right_on_average() {
+    fn normalised_sums_and_losses_are_unbiased() {
         let graph = graph();
         let train: Vec<u32> = (0..40).filter(|v| v % 3 > 0).collect();
         let x = |v: NodeId| f64::from(v * v % 17) + 1.0;
@@ -402,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn by_ratio_the_neighbours_that_are_there_make_a_whole() {
+    fn ratio_weights_sum_to_the_degree() {
         let all: Vec<u32> = (0..40).collect();
         let at = |estimator| SubgraphTraining { coverage: 200.0, estimator, ..SubgraphTraining::default() };
         let (ratio, plain) = (biased(&all, at(Estimator::Ratio)), biased(&all, at(Estimator::Unbiased)));
@@ -413,7 +415,7 @@ mod tests {
             for v in (0..a.num_dst).filter(|&v| !a.edges(v).is_empty()) {
                 let (a, b) = (&a.edge_weight[a.edges(v)], &b.edge_weight[b.edges(v)]);
                 let (whole, other) = (a.iter().sum::<f32>(), b.iter().sum::<f32>());
-                // to one another they are as they were; together, as many as the neighbours
+                // the weights keep their proportions and sum to the number of neighbours
                 assert!(a.iter().zip(b).all(|(a, b)| (a / whole - b / other).abs() < 1e-5));
                 let expected = match aggregation {
                     Aggregation::Mean => 1.0,
@@ -425,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn without_counts_the_neighbours_that_are_there_stand_for_all() {
+    fn without_counts_the_present_neighbours_represent_all() {
         let all: Vec<u32> = (0..40).collect();
         let training = SubgraphTraining { coverage: 0.0, ..SubgraphTraining::default() };
         let sampler = biased(&all, training);
@@ -438,7 +440,7 @@ mod tests {
             let d = graph().in_degree(batch.seeds.nodes[i]) as f32 + 1.0;
             assert!((block.self_weight[i] - 1.0 / d).abs() < 1e-6);
         }
-        // every other trains: the mean over those is the mean over all, weighed
+        // half of the nodes train: their mean is scaled to the mean over all
         let sampler = biased(&all[..20], training);
         let batch = sample(&sampler, Aggregation::Other, 0);
         let rows = batch.seeds.nodes.len() as f32;
@@ -447,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn inductive_subgraphs_have_training_nodes_only_and_their_degrees() {
+    fn inductive_subgraphs_have_only_training_nodes_and_their_degrees() {
         let train: Vec<u32> = (0..40).filter(|v| v % 2 == 0).collect();
         let training = SubgraphTraining { inductive: true, coverage: 0.0, ..SubgraphTraining::default() };
         let make = |graph: &Graph, roots: &[NodeId]| {
@@ -459,7 +461,7 @@ mod tests {
         let batch = sample(&sampler, Aggregation::Symmetric, 1);
         assert!(!batch.seeds.nodes.is_empty() && batch.seeds.nodes.iter().all(|v| v % 2 == 0));
         let i = batch.seeds.nodes.iter().position(|&v| v != 0).unwrap();
-        // of an even node's four neighbours on the ring two are even, and node 0 is
+        // of an even node's four neighbours on the ring two are even, and so is node 0
         let near = batch.seeds.nodes[i] == 2 || batch.seeds.nodes[i] == 38;
         let degree = if near { 2.0 } else { 3.0 };
         assert!((batch.blocks[0].self_weight[i] - 1.0 / (degree + 1.0)).abs() < 1e-6);
@@ -489,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn many_nodes_are_clipped_to_whole_cache_lines() {
+    fn large_subgraphs_are_clipped_to_whole_cache_lines() {
         let mut nodes: Vec<u32> = (0..1043).collect();
         clip(&mut nodes, 1043 % LINE, keyed::Stream::new(1));
         assert_eq!(nodes.len() % LINE, 0);
@@ -497,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_counted_is_told() {
+    fn invalid_coverage_and_empty_subgraphs_are_errors() {
         let make = |coverage| {
             let training = SubgraphTraining { coverage, ..SubgraphTraining::default() };
             Subgraphs::new(&graph(), &[1], &training, 3, |_, _| Ok(Box::new(Biased))).err()

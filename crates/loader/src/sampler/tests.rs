@@ -1,4 +1,4 @@
-//! What every sampler promises, and the distribution of neighbour sampling.
+//! Properties of every sampler, and the distribution of neighbour sampling.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use super::parts::PART;
 use super::*;
 use crate::{BatchKey, MiniBatch, Sampled, Seeds, Upper, weights::SymmetricWeights};
 
-/// Node 0 hears from 1..=40, node 1 from 0, node 2 from nobody, the others from two each.
+/// In-neighbours: 1 to 40 of node 0, node 0 of node 1, none of node 2, two of each other node.
 fn star() -> Graph {
     let mut edges: Vec<(u32, u32)> = (1..=40).map(|u| (u, 0)).collect();
     edges.push((0, 1));
@@ -25,7 +25,7 @@ fn random_graph(nodes: u32, edges: usize, seed: u64) -> Graph {
     let mut draw = || stream.below(u64::from(nodes)) as u32;
     let (src, dst): (Vec<u32>, Vec<u32>) = (0..edges).map(|_| (draw(), draw())).unzip();
     let graph = build(nodes as usize, &src, &dst, EdgeOptions::DIRECTED).unwrap();
-    // some weigh nothing, and those of some nodes all
+    // some edges have weight 0, and for some nodes all edges have
     let weights = (0..graph.num_nodes() as u64).flat_map(|v| {
         let row = 0..graph.in_degree(v as u32) as u64;
         row.map(move |e| if v % 10 == 9 { 0.0 } else { ((e * 7 + v) % 5) as f32 })
@@ -34,7 +34,8 @@ fn random_graph(nodes: u32, edges: usize, seed: u64) -> Graph {
     graph.with_edge_weight(weights.into()).unwrap()
 }
 
-/// Every sampler that goes from seeds, with the options that change what it promises.
+/// Passes every sampler that goes from seeds, with the options that change its properties, to
+/// `see`.
 fn by_hops(fanout: &[i64], graph: &Graph, mut see: impl FnMut(&str, &SamplerOptions, &HopStack)) {
     for entry in &TABLE {
         let Make::Hops(make, _) = entry.make.make else { continue };
@@ -53,25 +54,25 @@ fn by_hops(fanout: &[i64], graph: &Graph, mut see: impl FnMut(&str, &SamplerOpti
     }
 }
 
-/// What a sampler promises of a node's edges.
-struct Promise {
-    /// How many there are at least.
-    least: usize,
-    /// And at most.
-    most: usize,
-    /// Whether no two come from one node.
+/// Expected edges of a node.
+struct ExpectedRow {
+    /// Minimum number of edges.
+    min: usize,
+    /// Maximum number of edges.
+    max: usize,
+    /// True if no two edges come from one node.
     distinct: bool,
-    /// The nodes that they may come from.
+    /// Possible sources.
     from: HashSet<NodeId>,
 }
 
-/// What the sampler of that name promises of node `v` at a fanout.
-fn promise(name: &str, options: &SamplerOptions, graph: &Graph, v: NodeId, fanout: i64) -> Promise {
+/// Expected edges of node `v` by the sampler `name` at a fanout.
+fn expected_row(name: &str, options: &SamplerOptions, graph: &Graph, v: NodeId, fanout: i64) -> ExpectedRow {
     let k = usize::try_from(fanout).unwrap_or(usize::MAX);
     let row = graph.in_neighbors(v);
-    let exactly = |edges, from: &[NodeId]| Promise {
-        least: edges,
-        most: edges,
+    let exactly = |edges, from: &[NodeId]| ExpectedRow {
+        min: edges,
+        max: edges,
         distinct: true,
         from: from.iter().copied().collect(),
     };
@@ -79,22 +80,22 @@ fn promise(name: &str, options: &SamplerOptions, graph: &Graph, v: NodeId, fanou
     match name {
         "neighbor" => few,
         "full" => exactly(row.len(), row),
-        // k on average
+        // the fanout on average
         "labor" => {
             let first = graph.indptr()[v as usize] as usize;
             let weight = |i: usize| graph.edge_weight().map_or(1.0, |weights| weights[first + i]);
             let can: Vec<NodeId> = (0..row.len()).filter(|&i| weight(i) > 0.0).map(|i| row[i]).collect();
             let all = can.len() <= k && graph.edge_weight().is_none();
-            Promise { least: if all { can.len() } else { 0 }, ..exactly(can.len(), &can) }
+            ExpectedRow { min: if all { can.len() } else { 0 }, ..exactly(can.len(), &can) }
         }
         "weighted" => {
             let first = graph.indptr()[v as usize] as usize;
             let weight = &graph.edge_weight().unwrap()[first..];
             let can: Vec<NodeId> =
                 row.iter().zip(weight).filter(|(_, w)| **w > 0.0).map(|(u, _)| *u).collect();
-            let again = options.own.get::<WeightedOptions>().replace && fanout > 0;
-            let edges = if again && !can.is_empty() { k } else { can.len().min(k) };
-            Promise { distinct: !again, ..exactly(edges, &can) }
+            let replace = options.own.get::<WeightedOptions>().replace && fanout > 0;
+            let edges = if replace && !can.is_empty() { k } else { can.len().min(k) };
+            ExpectedRow { distinct: !replace, ..exactly(edges, &can) }
         }
         "random-walk" => {
             let (WalkOptions { walks, .. }, length) = (options.own.get(), random_walk::LENGTH);
@@ -104,9 +105,9 @@ fn promise(name: &str, options: &SamplerOptions, graph: &Graph, v: NodeId, fanou
                 at = at.iter().flat_map(|&u| graph.in_neighbors(u)).copied().collect();
                 from.extend(&at);
             }
-            Promise { least: from.len().min(1), most: k.min(walks * length), distinct: true, from }
+            ExpectedRow { min: from.len().min(1), max: k.min(walks * length), distinct: true, from }
         }
-        _ => panic!("say what {name} promises"),
+        _ => panic!("define the expected rows of {name}"),
     }
 }
 
@@ -116,8 +117,7 @@ fn sample(sampler: &HopStack, graph: &Graph, seeds: &[NodeId], key: BatchKey, fo
     sampler.sample(&request, &mut workspace, Seeds::new(key.batch, seeds)).unwrap()
 }
 
-/// The last of several batches of the same seeds that are drawn in one workspace, in the memory of
-/// one batch.
+/// The last of several batches with the same seeds, drawn in one workspace and in recycled buffers.
 fn sample_in_turn(
     sampler: &HopStack,
     graph: &Graph,
@@ -137,7 +137,7 @@ fn sample_in_turn(
 
 const KEY: BatchKey = BatchKey { seed: 5, epoch: 2, batch: 9 };
 
-/// The drawn neighbours of each destination, as global ids.
+/// Drawn neighbours of each destination, as global ids.
 fn drawn(block: &Block, nodes: &[NodeId]) -> Vec<Vec<NodeId>> {
     (0..block.num_dst)
         .map(|v| {
@@ -150,17 +150,17 @@ fn drawn(block: &Block, nodes: &[NodeId]) -> Vec<Vec<NodeId>> {
 #[test]
 fn every_sampler_conforms() {
     for entry in &TABLE {
-        // labor has as many neighbours as its fanout on average; full reads no fanout and takes all
+        // labor draws its fanout on average; full ignores the fanout and takes all
         let is_bounded = entry.make.reads("fanout") && entry.name != "labor";
         crate::testing::check_draws(entry, is_bounded);
     }
 }
 
 proptest! {
-    /// For every sampler of the table: edges as it promises them, destinations a prefix of sources,
-    /// first-seen numbering, and the fast path drawing the same neighbours.
+    /// Checks every sampler of the table: expected edges, destinations that are a prefix of
+    /// sources, first-seen numbering, and the same neighbours on the fast path.
     #[test]
-    fn blocks_are_what_they_promise(
+    fn blocks_have_the_expected_rows(
         edges in 0usize..3000, nodes in 1u32..200, batch in 0u64..50,
         fanout in prop::collection::vec(prop_oneof![Just(-1i64), 1i64..80], 1..4),
     ) {
@@ -169,14 +169,14 @@ proptest! {
         let key = BatchKey { batch, ..KEY };
         let mut checked = Ok(());
         by_hops(&fanout, &graph, |name, options, sampler| {
-            let check = || keeps_its_promise(name, options, sampler, &graph, &seeds, key);
+            let check = || check_blocks(name, options, sampler, &graph, &seeds, key);
             checked = std::mem::replace(&mut checked, Ok(())).and_then(|()| check());
         });
         checked?;
     }
 }
 
-fn keeps_its_promise(
+fn check_blocks(
     name: &str,
     options: &SamplerOptions,
     sampler: &HopStack,
@@ -199,15 +199,15 @@ fn keeps_its_promise(
         prop_assert!([0, block.num_edges()].contains(&block.edge_weight.len()));
         let mut newest = block.num_dst as u32;
         for (v, row) in drawn(block, &out.input_nodes).into_iter().enumerate() {
-            let promise = promise(name, options, graph, out.input_nodes[v], options.fanout[hop]);
+            let expected = expected_row(name, options, graph, out.input_nodes[v], options.fanout[hop]);
             prop_assert!(
-                promise.least <= row.len() && row.len() <= promise.most,
+                expected.min <= row.len() && row.len() <= expected.max,
                 "{} drew {} edges",
                 name,
                 row.len()
             );
-            prop_assert!(!promise.distinct || row.iter().collect::<HashSet<_>>().len() == row.len());
-            prop_assert!(row.iter().all(|u| promise.from.contains(u)));
+            prop_assert!(!expected.distinct || row.iter().collect::<HashSet<_>>().len() == row.len());
+            prop_assert!(row.iter().all(|u| expected.from.contains(u)));
             for e in block.edges(v) {
                 prop_assert!(block.indices[e] <= newest);
                 newest += u32::from(block.indices[e] == newest);
@@ -224,9 +224,9 @@ fn keeps_its_promise(
     Ok(())
 }
 
-/// A batch whose bottom block is drawn apart, for all its destinations but those that are left out.
-/// The nodes that the layer above reads as its own stay.
-fn sample_apart(
+/// A batch whose bottom block is drawn separately, without the destinations that `left_out`
+/// selects. The nodes that the layer above uses as its own destinations stay.
+fn sample_separately(
     sampler: &HopStack,
     graph: &Graph,
     seeds: &[NodeId],
@@ -245,10 +245,10 @@ fn sample_apart(
 }
 
 proptest! {
-    /// Drawn apart, the bottom block is the same; without some of its destinations it is the same
-    /// for the others.
+    /// Drawn separately, the bottom block is the same; without some destinations, the rows of the
+    /// others are the same.
     #[test]
-    fn the_bottom_block_may_be_drawn_apart(
+    fn the_bottom_block_may_be_drawn_separately(
         edges in 0usize..3000, nodes in 1u32..200, batch in 0u64..50, fused: bool, part in 1u32..5,
     ) {
         let graph = random_graph(nodes, edges, batch);
@@ -259,21 +259,21 @@ proptest! {
         by_hops(&[3, 4, 2], &graph, |name, _, sampler| {
             let check = || {
                 let whole = sample(sampler, &graph, &seeds, key, form);
-                let same = sample_apart(sampler, &graph, &seeds, key, form, |_| false);
+                let same = sample_separately(sampler, &graph, &seeds, key, form, |_| false);
                 prop_assert_eq!(&same.input_nodes, &whole.input_nodes);
                 for (a, b) in same.blocks.iter().zip(&whole.blocks) {
                     prop_assert_eq!((&a.indptr, &a.indices, a.num_src), (&b.indptr, &b.indices, b.num_src));
                 }
                 let left_out = |v: NodeId| v % 5 < part;
-                let fewer = sample_apart(sampler, &graph, &seeds, key, form, left_out);
+                let fewer = sample_separately(sampler, &graph, &seeds, key, form, left_out);
                 let (own, computed) = (whole.blocks[1].num_dst, fewer.blocks[0].num_dst);
-                let there = |&&v: &&NodeId| !left_out(v);
+                let stays = |&&v: &&NodeId| !left_out(v);
                 let of_whole = &whole.input_nodes[..whole.blocks[0].num_dst];
-                let expected = of_whole[..own].iter().chain(of_whole[own..].iter().filter(there));
+                let expected = of_whole[..own].iter().chain(of_whole[own..].iter().filter(stays));
                 prop_assert!(fewer.input_nodes[..computed].iter().eq(expected));
                 prop_assert_eq!(&fewer.blocks[1].indices, &whole.blocks[1].indices);
                 if !sampler.hops().properties().is_per_node {
-                    return Ok(()); // who else is there matters
+                    return Ok(()); // draws depend on the other destinations
                 }
                 let rows = |batch: &Sampled| -> BTreeMap<NodeId, Vec<NodeId>> {
                     let drawn = drawn(&batch.blocks[0], &batch.input_nodes);
@@ -313,12 +313,13 @@ fn every_subset_is_equally_likely() {
                 }
             }
         }
-        // chi-square over 40 neighbours, 39 degrees of freedom: beyond 87 with probability 1e-5
+        // chi-square over 40 neighbours, 39 degrees of freedom: 87 is exceeded with probability
+        // 1e-5
         let expected = f64::from(runs as u32) * k as f64 / 40.0;
         let variance = expected * (1.0 - k as f64 / 40.0);
         let chi: f64 = counts[1..].iter().map(|&c| (f64::from(c) - expected).powi(2) / variance).sum();
         assert!(chi < 87.0, "k {k}: chi-square {chi}");
-        // and pairs: k (k - 1) / (40 * 39) each; within six sigma
+        // each pair has probability k (k - 1) / (40 * 39); within six sigma
         let p = k as f64 * (k - 1) as f64 / (40.0 * 39.0);
         let sigma = (runs as f64 * p * (1.0 - p)).sqrt();
         assert!(pairs.values().all(|&c| (f64::from(c) - runs as f64 * p).abs() < 6.0 * sigma + 1.0), "k {k}");
@@ -326,7 +327,7 @@ fn every_subset_is_equally_likely() {
 }
 
 #[test]
-fn large_fanouts_use_the_table_and_stay_distinct_and_uniform() {
+fn large_fanouts_draw_distinct_uniform_neighbours() {
     let edges: Vec<u32> = (0..1000).collect();
     let graph = Graph::new(
         (0..=1000).map(|v| if v == 0 { 0 } else { 1000 }).collect::<Vec<u64>>().into(),
@@ -346,12 +347,12 @@ fn large_fanouts_use_the_table_and_stay_distinct_and_uniform() {
         assert_eq!(out.blocks[0].indices.iter().collect::<HashSet<_>>().len(), 300);
         out.blocks[0].indices.iter().for_each(|&u| counts[u as usize] += 1);
     }
-    // each is binomial(2000, 0.3): sigma 20.5; six sigma
+    // each count is binomial(2000, 0.3): sigma 20.5; six sigma
     assert!(counts.iter().all(|c| c.abs_diff(600) < 123));
 }
 
 #[test]
-fn draws_depend_on_every_part_of_the_key_and_on_nothing_else() {
+fn draws_depend_on_every_part_of_the_key_and_nothing_else() {
     let graph = random_graph(5000, 200_000, 1);
     let seeds: Vec<u32> = (0..5000).rev().collect();
     let sampler = HopStack::new(neighbor::Neighbor::new([5, 7]).unwrap());
@@ -394,7 +395,7 @@ fn draws_depend_on_every_part_of_the_key_and_on_nothing_else() {
 fn draws_ignore_threads_and_other_batches() {
     let graph = random_graph(3000, 60_000, 1);
     let seeds: Vec<u32> = (0..3000).rev().collect();
-    // more destinations than are drawn in one part
+    // more destinations than one part has
     let wide = random_graph(100_000, 200_000, 2);
     let seeds_of_wide: Vec<u32> = (0..70_000).rev().collect();
     let of_wide = SymmetricWeights::new(&wide);
@@ -416,7 +417,7 @@ fn draws_ignore_threads_and_other_batches() {
                 assert!(a.indptr == b.indptr && a.indices == b.indices, "{name}");
                 assert!(a.edge_weight == b.edge_weight && a.self_weight == b.self_weight, "{name}");
             }
-            // a node alone draws what it draws among others
+            // a node draws the same alone and among others
             assert!(sampler.hops().properties().is_per_node);
             let top = &one.blocks[1];
             for at in [0, 1, seeds.len() / 2, seeds.len() - 1] {
@@ -444,7 +445,7 @@ fn draws_ignore_threads_and_other_batches() {
 }
 
 #[test]
-fn impossible_fanouts_are_refused() {
+fn invalid_fanouts_are_rejected() {
     for fanout in [vec![], vec![0], vec![5, -2], vec![1; 65], vec![i64::MAX]] {
         assert!(neighbor::Neighbor::new(&fanout).is_err(), "{fanout:?}");
     }

@@ -1,29 +1,47 @@
-//! k-hop neighbour sampling by edge weight (FGNN's weighted sampling, section 2).
+//! k-hop neighbour sampling by edge weight.
 //!
-//! **With replacement** a node draws `k` in-neighbours, each in proportion to its edge's weight,
-//! however few it has; the mean over the draws estimates the weighted mean over all. **Without** it
-//! draws one after the other among the rest, `k` distinct ones, or all that weigh something. Edges
-//! that weigh 0 are never drawn, and a node whose edges all weigh 0 gets none. A fanout of -1 takes
-//! every in-neighbour that can be drawn, once. Where all weigh the same, drawing without
-//! replacement is [`Neighbor`]'s.
+//! # Algorithm
 //!
-//! The block gets no weights: what a layer makes of the draws, a mean say, is of the neighbours as
-//! they are weighed here. (GNNLab also draws with replacement, but drops repetitions and takes
-//! short rows whole, which biases that mean.)
+//! **With replacement**, a node draws `k` in-neighbours, each in proportion to its edge's weight,
+//! even if it has fewer than `k`; the mean over the draws estimates the weighted mean over all.
+//! **Without replacement**, it draws one after the other among the rest: `k` distinct ones, or all
+//! of positive weight. Edges of weight 0 are never drawn, and a node with no edge of positive
+//! weight has no neighbours. A fanout of -1 takes every in-neighbour of positive weight once. If
+//! all weights are equal, draws without replacement are those of [`Neighbor`].
 //!
-//! Weights are those of the graph or a function of the source's degree. They are drawn by
+//! The block has no edge weights, because the draws are distributed by weight already: a plain mean
+//! over them estimates the weighted mean.
 //!
-//! - alias tables ([`RowAlias`]), 8 bytes an edge made beforehand (of stored weights once, and kept
-//!   beside the graph), O(1) a draw. Without replacement a draw that came up before is drawn again.
-//!   That is exact and takes little more than `k` draws, but not where few edges have nearly all
-//!   the weight: after some tries the rest is drawn by one pass over the row's rest
-//!   (`reservoir.rs`). The tries are a number fixed beforehand, and draws do not depend on how
-//!   often others were repeated before them, so the distribution stays. Rows of up to `5 k / 4`
-//!   edges are drawn by a pass from the beginning: towards the end most tries would be repetitions.
-//!   (Measured: with `2 k` for the limit about a fifth fewer draws a second, beside neighbour
-//!   sampling in the same run.)
-//! - or prefix sums, no table: the weights of a row are added up when it is drawn from. With
-//!   replacement the sums are searched, `O(d + k log d)`; without, it is one pass.
+//! Weights are those of the graph, or a function of the source's degree. Draws use
+//!
+//! - alias tables ([`RowAlias`]), O(1) per draw, built in advance (for stored weights once, and
+//!   stored with the graph). Without replacement, a repeated draw is rejected. That is exact and
+//!   takes little more than `k` draws, unless few edges have nearly all the weight: after a fixed
+//!   number of tries, one pass over the remaining edges draws the rest (`reservoir.rs`). The
+//!   distribution is exact, because the number of tries is fixed and draws do not depend on earlier
+//!   rejections. Rows of up to `5 k / 4` edges are drawn by a pass from the start, because most
+//!   late tries would be repetitions. (Measured: a limit of `2 k` gives about a fifth fewer draws
+//!   per second, relative to neighbour sampling in the same run.)
+//! - or prefix sums without tables: the weights of a row are added up when it is drawn from. With
+//!   replacement the sums are searched; without, one pass suffices.
+//!
+//! # Source
+//!
+//! The weighted sampling of Yang et al., *GNNLab: a factored system for sample-based GNN training
+//! over GPUs* (FGNN), EuroSys 2022, section 2.
+//!
+//! # Cost
+//!
+//! Alias tables: O(V + E) once and O(k) per node. Prefix sums: O(d + k log d) per node.
+//!
+//! # Memory
+//!
+//! Alias tables: 8 bytes per edge.
+//!
+//! # Deviations
+//!
+//! GNNLab also draws with replacement, but drops repetitions and takes short rows whole, which
+//! biases the weighted mean.
 
 mod draws;
 
@@ -41,19 +59,19 @@ use super::{
 use crate::Fanout;
 use draws::Draws;
 
-/// Edges ahead of a pass over a row for which the sources' weights are prefetched.
-pub(super) const AHEAD: usize = 16;
+/// Number of edges between a prefetch of a source's weight and its use in a pass over a row.
+pub(super) const PREFETCH_DISTANCE: usize = 16;
 
-/// What an edge weighs.
+/// Weights of the edges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EdgeWeights {
-    /// What the graph says; where it says nothing, all weigh the same.
+    /// Weights that the graph stores; equal weights if it stores none.
     #[default]
     Stored,
-    /// How many in-neighbours the source has, at least 1.
+    /// In-degree of the source, at least 1.
     InDegree,
-    /// How many out-neighbours the source has.
+    /// Out-degree of the source.
     OutDegree,
     /// 1 / [`EdgeWeights::InDegree`].
     InverseInDegree,
@@ -62,8 +80,8 @@ pub enum EdgeWeights {
 }
 
 impl EdgeWeights {
-    /// What each node's out-going edges weigh (`V`), where that is a function of the node. O(V), or
-    /// O(E) for out-degrees.
+    /// Weight of each node's out-edges (`V`), if it is a function of the node. O(V), or O(E) for
+    /// out-degrees.
     pub(super) fn of_nodes(self, graph: &Graph) -> Option<Vec<f32>> {
         let mut degrees = vec![0u32; graph.num_nodes()];
         match self {
@@ -82,7 +100,7 @@ impl EdgeWeights {
     }
 }
 
-/// How neighbours are drawn by weight.
+/// Method of drawing neighbours by weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DrawBy {
@@ -117,8 +135,8 @@ pub struct WeightedOptions {
     pub replace: bool,
     /// Method of drawing: alias or prefix-sums.
     ///
-    /// Alias tables take 8 bytes an edge and a constant time for each draw; prefix-sums need no
-    /// tables, and time that grows with the length of a row.
+    /// Alias tables take 8 bytes per edge and constant time per draw; prefix-sums needs no tables,
+    /// but time that grows with the number of neighbours.
     #[arg(long, value_name = "NAME")]
     pub draw_by: DrawBy,
 }
@@ -126,8 +144,8 @@ pub struct WeightedOptions {
 impl OptionSet for WeightedOptions {}
 
 impl WeightedOptions {
-    /// Refuses stored weights of a graph that stores none: neighbours would be drawn as by
-    /// [`Neighbor`], in silence. With replacement the draws are uniform ones that no other sampler
+    /// Rejects stored weights of a graph that stores none, because the draws would silently be
+    /// those of [`Neighbor`]. With replacement the draws are uniform ones that no other sampler
     /// makes.
     ///
     /// # Errors
@@ -140,7 +158,7 @@ impl WeightedOptions {
         if !self.replace {
             return Err(format!(
                 "{reason}; use --edge-weights in-degree or another function of the nodes, --replace to draw \
-                 evenly with replacement, --sampler neighbor, or import the edges with their weights"
+                 uniformly with replacement, --sampler neighbor, or import the edges with their weights"
             ));
         }
         if self.draw_by == DrawBy::PrefixSums {
@@ -159,33 +177,35 @@ pub(super) fn make(with: &SamplerOptions, source: &Source) -> Result<Arc<dyn Hop
     Ok(Arc::new(Weighted::new(source.graph, &with.fanout, &own, edge_weights)?))
 }
 
-/// Samples neighbours by edge weight. Memory: 4 bytes a node where edges weigh by degree, or some
-/// weigh 0, and the alias tables.
+/// Samples neighbours by edge weight.
+///
+/// Memory: the alias tables, and 4 bytes per node if edges are weighted by degree or some have
+/// weight 0.
 #[derive(Clone, Debug)]
 pub struct Weighted {
-    /// Per hop from the seeds outward; `usize::MAX` takes all.
+    /// Number of neighbours per hop, from the seeds outward; `usize::MAX` takes all.
     fanout: Vec<usize>,
     replace: bool,
     weights: Weights,
     alias: Option<RowAlias>,
-    /// How many in-neighbours each node can draw (`V`), where that is not all.
+    /// Number of in-neighbours of positive weight of each node (`V`), if some have weight 0.
     can: Option<Vec<u32>>,
 }
 
-/// Where weights are read.
+/// Source of the weights.
 #[derive(Clone, Debug)]
 enum Weights {
     Equal(Neighbor),
     Stored,
-    /// By the source, `V`.
+    /// Weight of each source (`V`).
     OfSource(Vec<f32>),
 }
 
 impl Weighted {
-    /// For `graph`, `fanout` as in [`Neighbor::new`]. O(V + E), parallel.
+    /// Creates a sampler for `graph` with `fanout` as in [`Neighbor::new`]. O(V + E), parallel.
     ///
     /// # Errors
-    /// An impossible fanout; an edge's weight is negative or not finite; a node has more
+    /// The fanout is invalid, an edge's weight is negative or not finite, or a node has more
     /// in-neighbours than an alias table can number.
     pub fn new(
         graph: &Graph,
@@ -226,33 +246,33 @@ impl Weighted {
         Ok(this)
     }
 
-    /// How it draws, for who draws the same elsewhere.
+    /// Method of the draws, for code that repeats them elsewhere.
     pub fn draws(&self) -> WeightedDraws<'_> {
         match (&self.weights, &self.alias) {
-            (Weights::Equal(_), _) if self.replace => WeightedDraws::Again,
-            (Weights::Equal(_), _) => WeightedDraws::Distinct,
-            (_, Some(alias)) if self.replace => WeightedDraws::AgainByAlias(alias),
-            _ => WeightedDraws::Others,
+            (Weights::Equal(_), _) if self.replace => WeightedDraws::UniformWithReplacement,
+            (Weights::Equal(_), _) => WeightedDraws::Uniform,
+            (_, Some(alias)) if self.replace => WeightedDraws::AliasWithReplacement(alias),
+            _ => WeightedDraws::Other,
         }
     }
 
-    /// Whether every in-neighbour can be drawn: none weighs 0.
+    /// Returns true if every in-neighbour can be drawn, because no edge has weight 0.
     pub fn draws_all(&self) -> bool {
         self.can.is_none()
     }
 }
 
-/// How a [`Weighted`] draws where the fanout is not -1.
+/// Method by which a [`Weighted`] draws if the fanout is not -1.
 #[derive(Clone, Copy, Debug)]
 pub enum WeightedDraws<'a> {
-    /// All neighbours weigh the same and are drawn once: what [`Neighbor`] draws.
-    Distinct,
-    /// All weigh the same, and each draw is of the whole row.
-    Again,
-    /// Each draw is of the whole row, from these tables.
-    AgainByAlias(&'a RowAlias),
-    /// Another way.
-    Others,
+    /// Uniformly without replacement, as [`Neighbor`].
+    Uniform,
+    /// Uniformly with replacement.
+    UniformWithReplacement,
+    /// By weight with replacement, from these tables.
+    AliasWithReplacement(&'a RowAlias),
+    /// By another method.
+    Other,
 }
 
 impl HopSampler for Weighted {
@@ -290,7 +310,7 @@ mod tests {
         subgraph::testing::fits,
     };
 
-    /// Node 0 hears from `1..=d`, with these weights; nobody else from anyone.
+    /// Node 0 has in-neighbours `1..=d` with these weights; no other node has in-neighbours.
     fn star(weights: &[f32]) -> Graph {
         let d = weights.len();
         let indptr: Vec<u64> = (0..d + 2).map(|v| if v == 0 { 0 } else { d as u64 }).collect();
@@ -298,7 +318,7 @@ mod tests {
         graph.with_edge_weight(weights.to_vec().into()).unwrap()
     }
 
-    /// What node 0 draws, batch after batch.
+    /// Passes the draws of node 0 to `see`, batch after batch.
     fn draws(sampler: &Weighted, graph: &Graph, batches: u64, mut see: impl FnMut(&[NodeId])) {
         let sampler = HopStack::new(sampler.clone());
         let mut workspace = Workspace::new(graph.num_nodes());
@@ -317,7 +337,7 @@ mod tests {
     const BOTH: [DrawBy; 2] = [DrawBy::Alias, DrawBy::PrefixSums];
 
     #[test]
-    fn with_replacement_draws_are_independent_and_by_weight() {
+    fn draws_with_replacement_are_independent_and_by_weight() {
         let weights = [1.0, 0.0, 5.0, 0.5, 2.0, 0.0];
         let graph = star(&weights);
         for draw_by in BOTH {
@@ -334,15 +354,15 @@ mod tests {
     }
 
     #[test]
-    fn without_replacement_sets_are_those_of_one_draw_after_the_other() {
-        // a heavy edge: at k = 2 and 3 repetitions, and now and then so many that a pass has to end
-        // it
+    fn draws_without_replacement_have_the_probabilities_of_successive_draws() {
+        // A heavy edge causes repetitions at k = 2 and 3, and now and then so many that a pass
+        // draws the rest.
         for (k, weights) in [
             (1, vec![1.0, 0.0, 5.0, 0.5, 2.0]),
             (2, vec![1.0, 900.0, 3.0, 0.0, 1.0, 2.0, 9000.0]),
             (3, vec![1.0, 900.0, 3.0, 1.0, 0.2, 2.0, 40.0, 2.0]),
             (3, vec![1.0, 9.0, 3.0, 0.0, 4.0]),
-            // so few that there is a pass alone
+            // so few edges that a pass draws all
             (4, vec![1.0, 9.0, 3.0, 0.5, 0.0, 4.0]),
         ] {
             let graph = star(&weights);
@@ -367,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_heavy_edges_of_a_long_row_do_not_hold_up_the_others() {
+    fn heavy_edges_of_a_long_row_do_not_bias_the_others() {
         let weights: Vec<f32> = (0..5000).map(|i| if i % 1000 == 7 { 1e30 } else { 1.0 }).collect();
         let graph = star(&weights);
         let sampler = Weighted::new(&graph, [20], &WeightedOptions::default(), EdgeWeights::Stored).unwrap();
@@ -383,8 +403,8 @@ mod tests {
     }
 
     #[test]
-    fn degrees_weigh_as_their_names_say() {
-        // 0 hears from 1, 2, 3; 1 from nobody; 2 from 0 and 1; 3 from 0, 1, 2 and itself
+    fn weights_by_degree_follow_their_definitions() {
+        // in-neighbours: 1, 2, 3 of 0; none of 1; 0 and 1 of 2; 0, 1, 2 and 3 of 3
         let indptr = vec![0, 3, 3, 5, 9];
         let graph = Graph::new(indptr.into(), vec![1, 2, 3, 0, 1, 0, 1, 2, 3].into()).unwrap();
         for (&weights, expected) in EdgeWeights::value_variants().iter().zip([
@@ -406,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_weighs_nothing_is_never_there_and_all_is_all_that_weighs_something() {
+    fn zero_weight_edges_are_never_drawn() {
         let graph = star(&[0.0, 2.0, 0.0, 1.0, 1.0]);
         let nothing = star(&[0.0; 40]);
         for draw_by in BOTH {
@@ -432,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_that_are_none_are_refused_where_they_stand() {
+    fn invalid_weights_are_rejected() {
         let graph = |weight: f32| star(&[1.0; 3]).with_edge_weight(vec![1.0, weight, 2.0].into());
         for weight in [-1.0, f32::NAN, f32::INFINITY] {
             let error = graph(weight).unwrap_err().to_string();

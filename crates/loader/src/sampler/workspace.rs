@@ -1,16 +1,16 @@
-//! The memory that a worker uses for all its batches.
+//! Scratch buffers of a worker.
 
 use graphmill_core::{Block, block::Induce};
 
-use super::{HopScratch, parts::Parts};
+use super::{HopScratch, parts::PartBuffers};
 use crate::{Relabel, subgraph::SubgraphScratch};
 
-/// Memory that a worker uses for all its batches, one after the other.
+/// Scratch buffers that a worker uses for all its batches, one after the other.
 #[derive(Debug)]
 pub struct Workspace {
     pub(super) relabel: Relabel,
     pub(super) hop: HopScratch,
-    pub(super) parts: Parts,
+    pub(super) parts: PartBuffers,
     pub(super) induce: Induce,
     pub(super) subgraph: SubgraphScratch,
     /// Weights of the edges of a subgraph.
@@ -18,25 +18,25 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// A workspace for a graph of `num_nodes` nodes (see [`Relabel::new`] for the memory).
+    /// Creates a workspace for a graph of `num_nodes` nodes (see [`Relabel::new`] for the memory).
     pub fn new(num_nodes: usize) -> Self {
         Self {
             relabel: Relabel::new(num_nodes),
             hop: HopScratch::default(),
-            parts: Parts::default(),
+            parts: PartBuffers::default(),
             induce: Induce::default(),
             subgraph: SubgraphScratch::default(),
             weights: Vec::new(),
         }
     }
 
-    /// Lets one batch spread over the threads of the pool, or not (at first it may). Turn it off if
-    /// every thread has a batch of its own. It changes nothing but the time.
+    /// Sets whether a batch may use all threads of the pool, which is the default. Turn it off if
+    /// every thread draws its own batch. Results do not depend on it.
     pub fn set_parallel(&mut self, parallel: bool) {
         self.hop.parallel = parallel;
     }
 
-    /// Transposes a block, over the threads of the pool if one batch may be spread.
+    /// Transposes a block, on all threads of the pool if [`Workspace::set_parallel`] allows it.
     pub fn transpose(&self, block: &mut Block) {
         if self.hop.parallel { block.par_transpose() } else { block.transpose() }
     }

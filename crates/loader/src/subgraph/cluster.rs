@@ -1,13 +1,27 @@
-//! Unions of parts of a partition (Chiang et al., *Cluster-GCN*, KDD 2019, section 3.2: stochastic
-//! multiple partitions).
+//! Unions of the parts of a partition (Cluster-GCN).
 //!
-//! Every epoch deals the parts anew, a random permutation cut into groups of `parts_per_batch`; a
-//! subgraph is a group's nodes. So an epoch's subgraphs hold every node once. Batch numbers beyond
-//! the epoch begin again.
+//! # Algorithm
 //!
-//! Where no partition is given, parts are grown one after the other, breadth first, to `V / parts`
-//! nodes each; one that runs out of neighbours goes on at the first node that no part has, and the
-//! next one begins beside the one before. O(V + E), one thread.
+//! Every epoch cuts a random permutation of the parts into groups of `parts_per_batch`; a subgraph
+//! is the nodes of a group. So an epoch's subgraphs hold every node once. Batch numbers beyond the
+//! epoch start again from the first group.
+//!
+//! Without a given partition, parts of `V / parts` nodes each are grown one after the other,
+//! breadth first. A part that runs out of neighbours continues at the first unassigned node, and
+//! the next part begins beside the previous one.
+//!
+//! # Source
+//!
+//! Chiang et al., *Cluster-GCN: an efficient algorithm for training deep and large graph
+//! convolutional networks*, KDD 2019, section 3.2 (stochastic multiple partitions).
+//!
+//! # Cost
+//!
+//! O(V + E) once on one thread; O(parts + nodes of the subgraph) per subgraph.
+//!
+//! # Memory
+//!
+//! 4 bytes per node and 8 per part.
 
 use clap::Args;
 use graphmill_core::{
@@ -23,10 +37,14 @@ use super::{BatchKey, SubgraphSampler, SubgraphScratch, check_roots};
 #[derive(Args, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClusterOptions {
-    /// Parts that the graph is cut into.
+    /// Number of parts into which the graph is cut (cluster).
+    ///
+    /// More parts make smaller and less connected subgraphs. At most the number of nodes.
     #[arg(long, value_name = "N")]
     pub parts: usize,
-    /// Parts of a subgraph.
+    /// Number of parts in a subgraph (cluster).
+    ///
+    /// More parts keep more of the edges between parts, and make larger subgraphs.
     #[arg(long, value_name = "N")]
     pub parts_per_batch: usize,
 }
@@ -44,12 +62,12 @@ impl OptionSet for ClusterOptions {
     }
 }
 
-/// See the module's text. Memory: 4 bytes a node, 8 a part.
+/// Draws unions of a partition's parts. Memory: 4 bytes per node, 8 per part.
 #[derive(Clone, Debug)]
 pub struct Cluster {
-    /// Nodes by part, ascending within one.
+    /// Nodes by part, in ascending order within a part.
     nodes: Vec<NodeId>,
-    /// Where the parts' nodes begin (`parts + 1`).
+    /// Position of each part's first node (`parts + 1`).
     starts: Vec<usize>,
     num_nodes: usize,
     roots: usize,
@@ -57,12 +75,12 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Of the nodes that have neighbours in `graph` or are among `roots`, by `partition` (`V` part
-    /// numbers) or grown.
+    /// Creates a sampler of the nodes that have neighbours in `graph` or are among `roots`, by
+    /// `partition` (part numbers of the `V` nodes) or by grown parts.
     ///
     /// # Errors
-    /// There are no roots; no parts or more than nodes; more parts in a subgraph than there are; a
-    /// partition of another length, or with part numbers beyond the number of nodes.
+    /// There are no roots, there are no parts or more than nodes, a subgraph has more parts than
+    /// there are, or the partition has another length or part numbers beyond the number of nodes.
     pub fn new(
         graph: &Graph,
         roots: &[NodeId],
@@ -74,20 +92,26 @@ impl Cluster {
         let mut is_member = vec![false; num_nodes];
         for v in 0..num_nodes as NodeId {
             is_member[v as usize] |= graph.in_degree(v) > 0;
-            // one that only sends is of the graph as well
+            // a node with out-edges only is a member as well
             graph.in_neighbors(v).iter().for_each(|&u| is_member[u as usize] = true);
         }
         roots.iter().for_each(|&v| is_member[v as usize] = true);
         let grown;
         let part_of: &[u32] = match partition {
             Some(partition) if partition.len() != num_nodes => {
-                return Err(format!("a partition of {} nodes for a graph of {num_nodes}", partition.len()));
+                return Err(format!(
+                    "the partition has {} nodes and the graph has {num_nodes}; use a partition of this graph",
+                    partition.len()
+                ));
             }
             Some(partition) => partition,
             None => {
                 let members = is_member.iter().filter(|&&member| member).count();
                 if options.parts == 0 || options.parts > members {
-                    return Err(format!("{} parts of {members} nodes: give 1 to {members}", options.parts));
+                    return Err(format!(
+                        "{} parts of {members} nodes are not possible; use 1 to {members}",
+                        options.parts
+                    ));
                 }
                 grown = grow(graph, &is_member, members, options.parts);
                 &grown
@@ -96,11 +120,11 @@ impl Cluster {
         let parts = part_of.iter().max().map_or(0, |&part| part as usize + 1);
         if parts > num_nodes {
             return Err(format!(
-                "part {} of a partition of {num_nodes} nodes: number the parts from 0 on",
+                "part {} of a partition of {num_nodes} nodes is out of range; number the parts from 0",
                 parts - 1
             ));
         }
-        // counting sort; parts that have no members are left out
+        // counting sort; parts without members are dropped
         let mut starts = vec![0; parts + 1];
         for (&part, _) in part_of.iter().zip(&is_member).filter(|&(_, &member)| member) {
             starts[part as usize + 1] += 1;
@@ -118,17 +142,20 @@ impl Cluster {
         starts.dedup();
         let (parts, per_batch) = (starts.len() - 1, options.parts_per_batch);
         if per_batch == 0 || per_batch > parts {
-            return Err(format!("{per_batch} parts in a subgraph, of {parts}: give 1 to {parts}"));
+            return Err(format!(
+                "{per_batch} of {parts} parts per subgraph are not possible; use 1 to {parts}"
+            ));
         }
         Ok(Self { nodes, starts, num_nodes, roots: roots.len(), per_batch })
     }
 
-    /// How many parts have members.
+    /// Number of parts with members.
     pub fn parts(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// Nodes by part, ascending within one, and where each part's begin (`parts + 1`).
+    /// Nodes by part, in ascending order within a part, and the position of each part's first node
+    /// (`parts + 1`).
     pub fn members(&self) -> (&[NodeId], &[usize]) {
         (&self.nodes, &self.starts)
     }
@@ -138,7 +165,7 @@ impl Cluster {
     }
 }
 
-/// A part's number for each member, and 0 for other nodes.
+/// Part number of each member, and 0 of other nodes.
 fn grow(graph: &Graph, is_member: &[bool], members: usize, parts: usize) -> Vec<u32> {
     const NONE: u32 = u32::MAX;
     let mut part_of: Vec<u32> = is_member.iter().map(|&member| if member { NONE } else { 0 }).collect();
@@ -146,13 +173,13 @@ fn grow(graph: &Graph, is_member: &[bool], members: usize, parts: usize) -> Vec<
     let mut first = 0;
     for part in 0..parts {
         // sizes differ by at most one
-        let mut scratch = members * (part + 1) / parts - members * part / parts;
-        // what the part before would have taken next
+        let mut left = members * (part + 1) / parts - members * part / parts;
+        // start at the node that the previous part would have taken next
         let begin = queue.iter().copied().find(|&v| part_of[v as usize] == NONE);
         queue.clear();
         queue.extend(begin);
         let mut head = 0;
-        while scratch > 0 {
+        while left > 0 {
             if head == queue.len() {
                 while part_of[first] != NONE {
                     first += 1;
@@ -165,7 +192,7 @@ fn grow(graph: &Graph, is_member: &[bool], members: usize, parts: usize) -> Vec<
                 continue;
             }
             part_of[v as usize] = part as u32;
-            scratch -= 1;
+            left -= 1;
             queue.extend(graph.in_neighbors(v).iter().filter(|&&u| part_of[u as usize] == NONE));
         }
         queue.drain(..head);
@@ -174,7 +201,7 @@ fn grow(graph: &Graph, is_member: &[bool], members: usize, parts: usize) -> Vec<
 }
 
 impl SubgraphSampler for Cluster {
-    /// The training nodes of a subgraph on average: parts are of any size.
+    /// Mean number of training nodes in a subgraph, because parts have any size.
     fn budget(&self) -> usize {
         self.roots.div_ceil(self.groups())
     }
@@ -212,7 +239,7 @@ mod tests {
     use super::*;
     use crate::subgraph::testing::{fits, graph_of};
 
-    fn of(
+    fn cluster(
         graph: &Graph,
         roots: &[NodeId],
         (parts, parts_per_batch): (usize, usize),
@@ -221,18 +248,18 @@ mod tests {
         Cluster::new(graph, roots, &ClusterOptions { parts, parts_per_batch }, partition)
     }
 
-    /// A ring of `n`.
+    /// A ring of `n` nodes.
     fn ring(n: u32) -> Graph {
         let rows: Vec<[u32; 2]> = (0..n).map(|v| [(v + n - 1) % n, (v + 1) % n]).collect();
         graph_of(&rows.iter().map(|row| &row[..]).collect::<Vec<_>>())
     }
 
     #[test]
-    fn an_epoch_holds_every_node_once_and_pairs_of_parts_are_as_likely() {
+    fn epochs_hold_every_node_once_and_pairs_of_parts_are_equally_likely() {
         let graph = ring(12);
         let partition = [0, 1, 2, 3, 3, 3, 9, 9, 0, 0, 1, 2];
         let roots = [0, 1, 2, 3, 6];
-        let sampler = of(&graph, &roots, (0, 2), Some(&partition)).unwrap();
+        let sampler = cluster(&graph, &roots, (0, 2), Some(&partition)).unwrap();
         assert_eq!((sampler.epoch(5), sampler.budget()), (3, 2));
         let mut scratch = SubgraphScratch::default();
         let mut nodes = Vec::new();
@@ -269,9 +296,9 @@ mod tests {
             let ends = (0..30).filter(|&v| part_of[v] == part && part_of[(v + 1) % 30] != part).count();
             assert!(ends <= 2, "{part_of:?}");
         }
-        // nodes that nothing reaches, and nodes that are none of the graph's
+        // isolated nodes, and nodes that are not members
         let graph = graph_of(&[&[], &[2], &[], &[], &[1]]);
-        let sampler = of(&graph, &[0], (2, 2), None).unwrap();
+        let sampler = cluster(&graph, &[0], (2, 2), None).unwrap();
         let mut nodes = Vec::new();
         sampler
             .sample(
@@ -285,14 +312,14 @@ mod tests {
     }
 
     #[test]
-    fn wrong_partitions_are_refused() {
+    fn invalid_partitions_are_rejected() {
         let graph = ring(5);
-        let wrong = |parts, partition| of(&graph, &[0], parts, partition).unwrap_err();
+        let wrong = |parts, partition| cluster(&graph, &[0], parts, partition).unwrap_err();
         assert!(wrong((0, 1), None).contains("1 to 5"));
         assert!(wrong((6, 1), None).contains("6 parts"));
         assert!(wrong((5, 6), None).contains("1 to 5"));
-        assert!(wrong((5, 0), None).contains("0 parts"));
-        assert!(wrong((5, 1), Some(&[0; 4])).contains("partition of 4"));
+        assert!(wrong((5, 0), None).contains("0 of 5 parts"));
+        assert!(wrong((5, 1), Some(&[0; 4])).contains("partition has 4"));
         assert!(wrong((5, 1), Some(&[0, 1, 2, 3, 5])).contains("part 5"));
     }
 }

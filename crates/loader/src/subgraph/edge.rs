@@ -1,18 +1,36 @@
-//! Edges drawn with replacement, `p(u, v)` proportional to `1 / deg(u) + 1 / deg(v)` (GraphSAINT,
-//! section 3.2; paper 003, Algorithm 5).
+//! Edges drawn with replacement by the inverse degrees of their ends (GraphSAINT's edge sampler).
 //!
-//! No table over the edges is needed. A uniform node with neighbours, and a uniform neighbour of
-//! it: that draws each edge by `1 / deg` of its first end, and as every undirected edge is stored
-//! both ways, the sum over its ends is the distribution (a random walk of one step, as the paper
-//! remarks). Where edges are not stored both ways, `deg` is the in-degree of the end that receives
-//! and the out-degree of the one that sends: the draw then begins at a receiver or at a sender, in
-//! proportion to how many there are of each. A draw is O(1): two reads, one after the other, of
-//! which many draws' overlap. The weights of edges are not asked.
+//! # Algorithm
 //!
-//! A node without any edge begins a draw as often as others, and is drawn alone: else it would
-//! never train.
+//! The probability `p(u, v)` of an edge is proportional to `1 / deg(u) + 1 / deg(v)`. A draw takes
+//! a uniform node with neighbours, and a uniform neighbour of it. That draws each edge by `1 / deg`
+//! of its first end, and because every undirected edge is stored both ways, the sum over its ends
+//! is the distribution (a random walk of one step, as the paper remarks). If edges are not stored
+//! both ways, `deg` is the in-degree of the receiving end and the out-degree of the sending end:
+//! the draw begins at a receiver or at a sender, in proportion to their numbers. Edge weights are
+//! ignored.
 //!
-//! (PyTorch Geometric's sampler adds the degrees instead of their inverses.)
+//! A node without edges begins a draw as often as others and is drawn alone, because otherwise it
+//! would never train.
+//!
+//! # Source
+//!
+//! Zeng et al., *GraphSAINT: graph sampling based inductive learning method*, ICLR 2020, section
+//! 3.2; Zeng et al., *Accurate, efficient and scalable training of graph neural networks*, JPDC
+//! 2021, algorithm 5.
+//!
+//! # Cost
+//!
+//! O(1) per draw: two dependent reads, which overlap with those of other draws.
+//!
+//! # Memory
+//!
+//! 4 bytes per node, without a table over the edges; if edges are not stored both ways, 8 more and
+//! 4 per edge.
+//!
+//! # Deviations
+//!
+//! None. PyTorch Geometric's sampler adds the degrees instead of their inverses.
 
 use graphmill_core::{
     Graph, NodeId, Result,
@@ -24,32 +42,33 @@ use rayon::prelude::*;
 use super::{BatchKey, SubgraphSampler, SubgraphScratch};
 use crate::prefetch::prefetch;
 
-/// See the module's text. Memory: 4 bytes a node; where edges are not stored both ways, 8 more and
-/// 4 an edge.
+/// Draws edges by the inverse degrees of their ends.
+///
+/// Memory: 4 bytes per node; if edges are not stored both ways, 8 more and 4 per edge.
 #[derive(Clone, Debug)]
 pub struct Edge {
-    /// Nodes with in-neighbours, and those without any edge; the latter are senders, too.
+    /// Nodes with in-neighbours, and those without any edge, which are senders as well.
     receivers: Vec<NodeId>,
-    /// Nodes with out-neighbours, and the edges by them; `None` where every edge is stored both
-    /// ways.
+    /// Nodes with out-neighbours, and the reversed graph; `None` if every edge is stored both ways.
     sent: Option<(Vec<NodeId>, Graph)>,
     num_nodes: usize,
     edges: usize,
 }
 
 impl Edge {
-    /// Draws `budget / 2` of the edges of `graph`. O(V + E), parallel where edges are stored both
+    /// Draws `budget / 2` of the edges of `graph`. O(V + E), parallel if edges are stored both
     /// ways.
     ///
     /// # Errors
     /// The budget is below 2, or there are no edges.
     pub fn new(graph: &Graph, budget: usize) -> Result<Self, String> {
         if budget < 2 {
-            return Err(format!("a budget of {budget} nodes: an edge has two, give 2 or more"));
+            return Err(format!("a budget of {budget} nodes holds no edge; use 2 or more"));
         }
         if graph.num_edges() == 0 {
             return Err(
-                "there are no edges among the training nodes: the edge sampler has nothing to draw".into()
+                "there are no edges among the training nodes; use --sampler saint-node, or no --inductive"
+                    .into(),
             );
         }
         let nodes = || (0..graph.num_nodes() as NodeId).into_par_iter();
@@ -65,7 +84,8 @@ impl Edge {
         Ok(Self { receivers, sent, num_nodes: graph.num_nodes(), edges: budget / 2 })
     }
 
-    /// The ends of the drawn edges, two by two, the node that the draw began at first.
+    /// Writes the ends of the drawn edges to `nodes`, in pairs that begin with the draw's first
+    /// node.
     fn draw(&self, graph: &Graph, key: BatchKey, starts: &mut Vec<u64>, nodes: &mut Vec<NodeId>) {
         let mut stream = Stream::new(keyed::key(&[key.seed, key.epoch, key.batch]));
         let receivers = self.receivers.len() as u64;
@@ -73,13 +93,13 @@ impl Edge {
             Some((senders, reversed)) => (&senders[..], reversed),
             None => (&[][..], graph),
         };
-        // Each loop's reads hang on nothing of their own loop, so they overlap. The words that
-        // choose a neighbour wait in `starts`.
+        // The reads of each loop are independent of one another, so they overlap. `starts` keeps
+        // the random words that choose a neighbour.
         nodes.clear();
         starts.clear();
         for _ in 0..self.edges {
             let first = stream.below(receivers + senders.len() as u64);
-            // the side, until the neighbour stands there
+            // the side of the draw, until the neighbour replaces it
             let side = NodeId::from(first >= receivers);
             let node = if side == 0 {
                 self.receivers[first as usize]
@@ -90,9 +110,9 @@ impl Edge {
             nodes.extend([node, side]);
             starts.push(stream.next_u64());
         }
-        let of = |side: NodeId| if side == 0 { graph } else { reversed };
+        let graph_of = |side: NodeId| if side == 0 { graph } else { reversed };
         for (edge, start) in nodes.chunks_exact(2).zip(starts.iter_mut()) {
-            let graph = of(edge[1]);
+            let graph = graph_of(edge[1]);
             let row = graph.indptr()[edge[0] as usize];
             let degree = graph.indptr()[edge[0] as usize + 1] - row;
             *start = if degree > 0 {
@@ -103,13 +123,13 @@ impl Edge {
             prefetch(graph.indices(), *start as usize);
         }
         for (edge, start) in nodes.chunks_exact_mut(2).zip(starts) {
-            // a node alone is both ends
-            edge[1] = if *start == u64::MAX { edge[0] } else { of(edge[1]).indices()[*start as usize] };
+            // a node without edges is both ends
+            edge[1] = if *start == u64::MAX { edge[0] } else { graph_of(edge[1]).indices()[*start as usize] };
         }
     }
 }
 
-/// The same edges the other way, by counting.
+/// Reverses all edges, by counting.
 fn reverse(graph: &Graph) -> Result<Graph> {
     let mut ends = vec![0u64; graph.num_nodes() + 1];
     for &u in graph.indices() {
@@ -162,7 +182,7 @@ mod tests {
         for v in 0..n {
             for &u in graph.in_neighbors(v as u32) {
                 let weight = 1.0 / graph.in_degree(v as u32) as f64 + 1.0 / sent[u as usize];
-                // an edge and its reverse are one kind, as they are one pair
+                // an edge and its reverse are counted together
                 weights[v.min(u as usize) * n + v.max(u as usize)] += weight;
             }
             if graph.in_degree(v as u32) == 0 && sent[v] == 0.0 {
@@ -181,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_come_by_the_inverse_degrees_of_their_ends() {
+    fn edges_are_drawn_by_the_inverse_degrees_of_their_ends() {
         let undirected = graph_of(&[&[1, 2, 3, 4], &[0, 2], &[0, 1, 3], &[0, 2], &[0], &[], &[]]);
         assert!(is_symmetric(&undirected, false));
         check(&undirected);
@@ -191,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn graphs_without_edges_are_refused() {
+    fn graphs_without_edges_are_rejected() {
         assert!(Edge::new(&graph_of(&[&[], &[]]), 8000).unwrap_err().contains("no edges"));
         assert!(Edge::new(&graph_of(&[&[0]]), 1).unwrap_err().contains("budget of 1"));
     }

@@ -1,12 +1,25 @@
-//! Forest fire (Leskovec and Faloutsos, *Sampling from large graphs*, KDD 2006, section 3.3): a
-//! fire starts at a uniform root. A burning node sets fire to `x` of its neighbours that did not
-//! burn yet, chosen uniformly, where `x` is geometric of mean `p / (1 - p)`: each further one with
-//! probability `p`. They burn in turn, first lit first. When the fire is out, another starts at a
-//! uniform root that did not burn; so until `budget` nodes burnt, or all roots and what their fires
-//! reached.
+//! Forest fire: subgraphs grown by fires that spread to some neighbours of each burning node.
 //!
-//! Choosing among those that did not burn costs tries while few did, and a pass over the row once
-//! tries have failed for long: O(x) as a rule, O(deg) at worst, so hubs do not cost their degree.
+//! # Algorithm
+//!
+//! A fire starts at a uniform root. A burning node ignites `x` of its unburnt neighbours, chosen
+//! uniformly, where `x` is geometric of mean `p / (1 - p)`: each further one with probability `p`.
+//! Nodes burn in the order in which they were ignited. When a fire dies, another starts at a
+//! uniform unburnt root, until `budget` nodes or all roots and the nodes that their fires reach are
+//! burnt.
+//!
+//! # Source
+//!
+//! Leskovec and Faloutsos, *Sampling from large graphs*, KDD 2006, section 3.3.
+//!
+//! # Cost
+//!
+//! Choosing among unburnt neighbours takes tries while few are burnt, and a pass over the row after
+//! many failed tries: usually O(x), at worst O(deg), so hubs do not cost their degree.
+//!
+//! # Memory
+//!
+//! 4 bytes per root.
 
 use clap::Args;
 use graphmill_core::{
@@ -22,9 +35,10 @@ use super::{BatchKey, SubgraphSampler, SubgraphScratch, check_roots, visited::Vi
 #[derive(Args, Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ForestFireOptions {
-    /// Probability that fire spreads to one more neighbour.
+    /// Probability of spreading to one more neighbour (forest-fire).
     ///
-    /// The authors recommend 0.7.
+    /// From 0 to below 1; larger values burn more neighbours of each node. The authors recommend
+    /// 0.7.
     #[arg(long, value_name = "P")]
     pub burning: f64,
 }
@@ -41,7 +55,7 @@ impl OptionSet for ForestFireOptions {
     }
 }
 
-/// See the module's text. Memory: 4 bytes a root.
+/// Draws the nodes of fires. Memory: 4 bytes per root.
 #[derive(Clone, Debug)]
 pub struct ForestFire {
     roots: Vec<NodeId>,
@@ -50,14 +64,14 @@ pub struct ForestFire {
     burning: f64,
 }
 
-/// Tries in vain after which a list is made of what did not burn.
-const TRIES: usize = 16;
+/// Number of failed tries after which the unburnt nodes are listed.
+const MAX_FAILURES: usize = 16;
 
 impl ForestFire {
-    /// From `roots` (below `V`).
+    /// Creates a sampler with fires from `roots` (below `V`).
     ///
     /// # Errors
-    /// There are no roots, or the burning probability is not in `[0, 1)`.
+    /// There are no roots, or the probability is not in `[0, 1)`.
     pub fn new(
         graph: &Graph,
         roots: &[NodeId],
@@ -70,7 +84,7 @@ impl ForestFire {
         Ok(Self { roots: roots.to_vec(), num_nodes: graph.num_nodes(), budget, burning })
     }
 
-    /// The nodes in the order in which they were lit.
+    /// Writes the nodes in the order in which they were ignited.
     fn burn(&self, graph: &Graph, key: BatchKey, scratch: &mut SubgraphScratch, nodes: &mut Vec<NodeId>) {
         let SubgraphScratch { visited, list, .. } = scratch;
         let mut stream = Stream::new(keyed::key(&[key.seed, key.epoch, key.batch]));
@@ -78,7 +92,7 @@ impl ForestFire {
         let mut burning = 0;
         while nodes.len() < self.budget {
             if burning == nodes.len() {
-                if light(&self.roots, 1, &mut stream, visited, list, nodes) == 0 {
+                if ignite(&self.roots, 1, &mut stream, visited, list, nodes) == 0 {
                     break;
                 }
                 continue;
@@ -89,14 +103,14 @@ impl ForestFire {
             while spread < row.len().min(self.budget - nodes.len()) && stream.uniform() < self.burning {
                 spread += 1;
             }
-            light(row, spread, &mut stream, visited, list, nodes);
+            ignite(row, spread, &mut stream, visited, list, nodes);
         }
     }
 }
 
-/// Lights `count` of those of `row` that did not burn, or all of them, one after the other
-/// uniformly (a node that is there twice counts twice), and returns how many.
-fn light(
+/// Ignites `count` of the unburnt nodes of `row`, or all of them, uniformly one after the other (a
+/// node that occurs twice counts twice), and returns their number.
+fn ignite(
     row: &[NodeId],
     count: usize,
     stream: &mut Stream,
@@ -104,30 +118,30 @@ fn light(
     list: &mut Vec<NodeId>,
     nodes: &mut Vec<NodeId>,
 ) -> usize {
-    let mut lit = 0;
+    let mut ignited = 0;
     let mut failed = 0;
-    // a try hits each that did not burn with the same probability
-    while lit < count && failed < TRIES && !row.is_empty() {
+    // a try hits each unburnt node with the same probability
+    while ignited < count && failed < MAX_FAILURES && !row.is_empty() {
         let v = row[stream.below(row.len() as u64) as usize];
         if visited.insert(v) {
             nodes.push(v);
-            lit += 1;
+            ignited += 1;
         } else {
             failed += 1;
         }
     }
-    if lit < count {
+    if ignited < count {
         list.clear();
         list.extend(row.iter().filter(|&&v| !visited.contains(v)));
-        while lit < count && !list.is_empty() {
+        while ignited < count && !list.is_empty() {
             let v = list.swap_remove(stream.below(list.len() as u64) as usize);
             if visited.insert(v) {
                 nodes.push(v);
-                lit += 1;
+                ignited += 1;
             }
         }
     }
-    lit
+    ignited
 }
 
 impl SubgraphSampler for ForestFire {
@@ -158,7 +172,7 @@ mod tests {
         ForestFire::new(graph, roots, budget, &ForestFireOptions { burning })
     }
 
-    /// As the module's text says, with lists of what did not burn.
+    /// Reference: the module's algorithm, with lists of unburnt nodes.
     fn plain(graph: &Graph, roots: &[NodeId], budget: usize, p: f64, mut stream: Stream) -> Vec<NodeId> {
         let mut nodes: Vec<NodeId> = Vec::new();
         let mut burning = 0;
@@ -187,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn fires_spread_as_the_plain_ones() {
+    fn fires_spread_as_in_the_reference() {
         let graph = graph_of(&[&[1, 2, 3, 4], &[0, 2], &[0, 1, 3], &[0, 2], &[0], &[], &[]]);
         let roots = [0, 1, 4, 5];
         for burning in [0.3, 0.8] {
@@ -210,12 +224,12 @@ mod tests {
     }
 
     #[test]
-    fn fires_end() {
+    fn fires_end_after_all_reachable_nodes() {
         let graph = graph_of(&[&[1], &[], &[2], &[]]);
         let mut scratch = SubgraphScratch::default();
         let mut nodes = Vec::new();
         let key = BatchKey { seed: 0, epoch: 0, batch: 0 };
-        // all roots, and what they reach
+        // all roots and the nodes that they reach
         let sampler = fire(&graph, &[0, 2, 2], 1000, 0.999).unwrap();
         sampler.sample(&graph, key, &mut scratch, &mut nodes).unwrap();
         assert_eq!(nodes, [0, 1, 2]);
@@ -230,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_did_not_burn_are_lit_uniformly() {
+    fn unburnt_nodes_are_ignited_uniformly() {
         let row: Vec<NodeId> = (0..40).collect();
         let mut counts = vec![0; 40];
         let mut weights = vec![0.0; 40];
@@ -240,7 +254,7 @@ mod tests {
             visited.fit(40);
             (0..37).for_each(|v| _ = visited.insert(v));
             let mut nodes = Vec::new();
-            assert_eq!(light(&row, 1, &mut stream, &mut visited, &mut Vec::new(), &mut nodes), 1);
+            assert_eq!(ignite(&row, 1, &mut stream, &mut visited, &mut Vec::new(), &mut nodes), 1);
             counts[nodes[0] as usize] += 1;
         }
         weights[37..].fill(1.0);

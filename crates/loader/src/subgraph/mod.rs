@@ -1,11 +1,14 @@
-//! Draws sets of nodes whose induced subgraphs are minibatches (GraphSAINT, ICLR 2020; paper 003,
-//! section 3.1).
+//! Draws sets of nodes whose induced subgraphs are minibatches (GraphSAINT).
 //!
-//! What is trained on a subgraph is a complete network over the edges among its nodes, so an epoch
-//! is not a pass over seeds but as many subgraphs as hold the training nodes once. A sampler is
-//! made for a graph (that of the nodes that may be trained on) and a set of roots, and does all
-//! that can be done beforehand then. Drawing is on one thread: subgraphs are independent, so cores
-//! have subgraphs of their own.
+//! A model trains on a subgraph as on a complete graph of the edges among its nodes, so an epoch is
+//! not a pass over seeds, but as many subgraphs as it takes to hold the training nodes once. A
+//! sampler is made for a graph (of the nodes that may be trained on) and a set of roots, and
+//! precomputes what it can. Drawing runs on one thread: subgraphs are independent, so each core
+//! draws its own.
+//!
+//! The method is that of Zeng et al., "GraphSAINT: graph sampling based inductive learning method",
+//! ICLR 2020, and its parallel form that of Zeng et al., "Accurate, efficient and scalable training
+//! of graph neural networks", JPDC 2021, section 3.1.
 
 pub mod cluster;
 pub mod edge;
@@ -55,22 +58,22 @@ use visited::Visited;
 /// assert_eq!(Run.epoch(95), 10); // subgraphs of an epoch over 95 training nodes
 /// ```
 pub trait SubgraphSampler: Send + Sync {
-    /// The size of a subgraph by which epochs are counted: at most so many distinct nodes it has,
-    /// where the sampler does not say otherwise.
+    /// Size of a subgraph, by which epochs are counted: an upper bound of its distinct nodes,
+    /// unless the sampler documents otherwise.
     fn budget(&self) -> usize;
 
-    /// How many subgraphs an epoch over `training` nodes has: as many as hold them once.
+    /// Number of subgraphs in an epoch over `training` nodes: enough to hold them once.
     fn epoch(&self, training: usize) -> usize {
         training.div_ceil(self.budget())
     }
 
-    /// Overwrites `nodes` with distinct ids, ascending. A pure function of the graph, the options
-    /// and the key: not of `scratch`, nor of what `nodes` held. In steady state nothing is
-    /// allocated.
+    /// Overwrites `nodes` with distinct ids in ascending order. A pure function of the graph, the
+    /// options and the key, independent of `scratch` and of the former `nodes`. In steady state
+    /// nothing is allocated.
     ///
     /// # Errors
-    /// `graph` has another number of nodes than the one that the sampler was made for, or memory is
-    /// short.
+    /// The number of nodes of `graph` differs from that of the graph for which the sampler was
+    /// made, or memory runs out.
     fn sample(
         &self,
         graph: &Graph,
@@ -80,22 +83,22 @@ pub trait SubgraphSampler: Send + Sync {
     ) -> Result<()>;
 }
 
-/// Memory a worker lends to a subgraph sampler and gets back: any sampler's, of any graph.
+/// Scratch buffers that a worker passes to a subgraph sampler: of any sampler, for any graph.
 #[derive(Clone, Debug, Default)]
 pub struct SubgraphScratch {
     visited: Visited,
     frontier: frontier::FrontierScratch,
-    /// Per draw: an edge's place, or the word that chooses it.
+    /// Position of each draw's edge, or the random word that chooses it.
     starts: Vec<u64>,
     list: Vec<u32>,
 }
 
 impl SubgraphScratch {
-    /// Makes room for `graph`, which must have `num_nodes` nodes.
+    /// Grows for `graph`, which must have `num_nodes` nodes.
     fn start(&mut self, graph: &Graph, num_nodes: usize) -> Result<()> {
         if graph.num_nodes() != num_nodes {
             return Err(Error::invalid(format!(
-                "a subgraph sampler made for {num_nodes} nodes was given a graph of {}",
+                "a subgraph sampler made for {num_nodes} nodes cannot draw from a graph of {}",
                 graph.num_nodes()
             )));
         }
@@ -104,43 +107,43 @@ impl SubgraphScratch {
     }
 }
 
-/// What is wrong with the nodes that walks may start from.
+/// Checks the nodes from which walks may start.
 fn check_roots(graph: &Graph, roots: &[NodeId]) -> Result<(), String> {
     if roots.is_empty() {
-        return Err("there are no nodes to start from: the dataset needs training nodes".into());
+        return Err("there are no nodes to start from; use a dataset with training nodes".into());
     }
     match roots.iter().find(|&&v| v as usize >= graph.num_nodes()) {
-        Some(v) => Err(format!("node {v} to start from, but there are {} nodes", graph.num_nodes())),
+        Some(v) => Err(format!("cannot start from node {v}: the graph has {} nodes", graph.num_nodes())),
         None => Ok(()),
     }
 }
 
-/// The values that subgraph samplers are made from.
+/// Values from which subgraph samplers are made.
 #[derive(Clone, Copy, Debug)]
 pub struct SubgraphContext<'a> {
-    /// Size of a subgraph. `saint-node`: draws; `saint-edge`: two for each edge; `saint-rw`: walks
-    /// times steps; `frontier`, `forest-fire`: nodes.
+    /// Size of a subgraph: the number of draws (`saint-node`), two for each edge (`saint-edge`),
+    /// walks times steps (`saint-rw`) or nodes (`frontier`, `forest-fire`).
     pub budget: usize,
-    /// Options of the samplers.
+    /// Options of each sampler.
     pub own: &'a OwnOptions,
 }
 
 impl SubgraphContext<'_> {
-    /// The budget.
+    /// Returns the budget.
     ///
     /// # Errors
-    /// Subgraphs have no nodes, or more than memory is reserved for.
+    /// The budget is 0 or above 2^30.
     pub fn checked_budget(&self) -> Result<usize, String> {
         match self.budget {
             1..=0x4000_0000 => Ok(self.budget),
-            budget => Err(format!("subgraphs of {budget} nodes: give 1 to 2^30")),
+            budget => Err(format!("subgraphs of {budget} nodes are not possible; use 1 to 2^30")),
         }
     }
 }
 
-/// Makes a sampler for a graph and the nodes that it may start from (not none, below `V`; in
-/// general the training nodes), or says in one sentence what is wrong with the options. Where
-/// `graph` is to be trained on in part only, it is given without the rest's edges.
+/// Constructor of a sampler for a graph and the nodes that it may start from (at least one, below
+/// `V`, usually the training nodes); an error is one sentence about the options. If only a part of
+/// the graph is trained on, `graph` has no edges of the rest.
 pub type Make = fn(&Graph, &[NodeId], &SubgraphContext) -> Result<Box<dyn SubgraphSampler>, String>;
 
 #[cfg(test)]

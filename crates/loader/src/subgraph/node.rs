@@ -1,9 +1,23 @@
-//! Nodes drawn by degree (GraphSAINT, section 3.2: the node sampler; as in the authors' program,
-//! `p(v)` proportional to degree). A node without neighbours counts as one of degree 1: else it
-//! would never train.
+//! Nodes drawn by degree (GraphSAINT's node sampler).
 //!
-//! `budget` draws with replacement, each O(1) from an alias table: the subgraph has as many nodes
-//! as are distinct among them.
+//! # Algorithm
+//!
+//! `budget` draws with replacement, with `p(v)` proportional to the degree; the subgraph has the
+//! distinct nodes among them. A node without neighbours counts as one of degree 1, because
+//! otherwise it would never train.
+//!
+//! # Source
+//!
+//! Zeng et al., *GraphSAINT: graph sampling based inductive learning method*, ICLR 2020, section
+//! 3.2; the probability is that of the authors' program.
+//!
+//! # Cost
+//!
+//! O(1) per draw, from an alias table.
+//!
+//! # Memory
+//!
+//! 12 bytes per root.
 
 use graphmill_core::{
     Graph, NodeId, Result,
@@ -14,7 +28,7 @@ use rayon::prelude::*;
 
 use super::{BatchKey, SubgraphSampler, SubgraphScratch, check_roots};
 
-/// See the module's text. Memory: 12 bytes a root.
+/// Draws nodes by degree. Memory: 12 bytes per root.
 #[derive(Clone, Debug)]
 pub struct Node {
     roots: Vec<NodeId>,
@@ -32,7 +46,7 @@ impl Node {
         check_roots(graph, roots)?;
         let degrees: Vec<f64> = roots.par_iter().map(|&v| graph.in_degree(v).max(1) as f64).collect();
         let table = Alias::new(&degrees)
-            .map_err(|e| format!("nodes are drawn by their degree among the training nodes: {e}"))?;
+            .map_err(|e| format!("cannot draw nodes by their degree among the training nodes: {e}"))?;
         Ok(Self { roots: roots.to_vec(), table, num_nodes: graph.num_nodes(), budget })
     }
 }

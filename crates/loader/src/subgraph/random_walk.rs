@@ -1,10 +1,30 @@
-//! Uniform random walks (GraphSAINT, section 3.2; paper 003, Algorithm 5): `budget / walk_length`
-//! roots, drawn uniformly with replacement, walk `walk_length` steps each to a uniform neighbour;
-//! the subgraph has the roots and all that was met.
+//! Uniform random walks from uniform roots (GraphSAINT's walk sampler).
 //!
-//! A walk that meets a node without neighbours ends there. All walks take a step before any takes
-//! the next, so that their reads overlap. As in the authors' program an epoch counts the steps'
-//! nodes only: a subgraph may have `roots` more than its budget.
+//! # Algorithm
+//!
+//! `budget / walk_length` roots, drawn uniformly with replacement, walk `walk_length` steps each to
+//! a uniform neighbour; the subgraph has the roots and all visited nodes. A walk ends at a node
+//! without neighbours. All walks take a step before any takes the next, so that their reads
+//! overlap.
+//!
+//! # Source
+//!
+//! Zeng et al., *GraphSAINT: graph sampling based inductive learning method*, ICLR 2020, section
+//! 3.2; Zeng et al., *Accurate, efficient and scalable training of graph neural networks*, JPDC
+//! 2021, algorithm 5.
+//!
+//! # Cost
+//!
+//! O(1) per step.
+//!
+//! # Memory
+//!
+//! 4 bytes per root.
+//!
+//! # Deviations
+//!
+//! None. As in the authors' program, an epoch counts only the nodes of steps, so a subgraph may
+//! exceed its budget by the number of roots.
 
 use graphmill_core::{
     Graph, NodeId, Result,
@@ -14,10 +34,10 @@ use graphmill_core::{
 use super::{BatchKey, SubgraphSampler, SubgraphScratch, check_roots};
 use crate::prefetch::prefetch;
 
-/// Steps of a walk, unless `--walk-length` gives another number.
+/// Default number of steps of a walk, unless `--walk-length` sets it.
 pub const LENGTH: usize = 2;
 
-/// See the module's text. Memory: 4 bytes a root.
+/// Draws the nodes that random walks visit. Memory: 4 bytes per root.
 #[derive(Clone, Debug)]
 pub struct RandomWalk {
     roots: Vec<NodeId>,
@@ -27,21 +47,21 @@ pub struct RandomWalk {
 }
 
 impl RandomWalk {
-    /// From `roots` (below `V`).
+    /// Creates a sampler with walks from `roots` (below `V`).
     ///
     /// # Errors
-    /// There are no roots, no steps, or fewer nodes in the budget than steps in a walk.
+    /// There are no roots, or the walk length is 0 or above the budget.
     pub fn new(graph: &Graph, roots: &[NodeId], budget: usize, length: usize) -> Result<Self, String> {
         check_roots(graph, roots)?;
         if length == 0 || length > budget {
             return Err(format!(
-                "walks of {length} steps in subgraphs of {budget} nodes: give 1 to {budget} steps"
+                "walks of {length} steps do not fit in subgraphs of {budget} nodes; use 1 to {budget} steps"
             ));
         }
         Ok(Self { roots: roots.to_vec(), num_nodes: graph.num_nodes(), walks: budget / length, length })
     }
 
-    /// The roots, then where every walk is after one step, and so on.
+    /// Writes the roots, then the nodes of all walks after one step, and so on.
     fn walk(&self, graph: &Graph, key: BatchKey, starts: &mut Vec<u64>, nodes: &mut Vec<NodeId>) {
         let (rows, neighbors) = (graph.indptr(), graph.indices());
         let mut stream = Stream::new(keyed::key(&[key.seed, key.epoch, key.batch]));
@@ -55,18 +75,18 @@ impl RandomWalk {
                 let (start, end) = (rows[v as usize], rows[v as usize + 1]);
                 let next = start + stream.below(end - start);
                 prefetch(neighbors, next as usize);
-                starts.push(if start == end { STUCK } else { next });
+                starts.push(if start == end { DEAD_END } else { next });
             }
             for (i, &start) in starts.iter().enumerate() {
                 let stay = nodes[last + i];
-                nodes.push(if start == STUCK { stay } else { neighbors[start as usize] });
+                nodes.push(if start == DEAD_END { stay } else { neighbors[start as usize] });
             }
         }
     }
 }
 
-/// In the place of an edge: there is none.
-const STUCK: u64 = u64::MAX;
+/// Marks a walk at a node without neighbours, instead of the position of an edge.
+const DEAD_END: u64 = u64::MAX;
 
 impl SubgraphSampler for RandomWalk {
     fn budget(&self) -> usize {
@@ -93,7 +113,7 @@ mod tests {
     use crate::subgraph::testing::{fits, graph_of};
 
     #[test]
-    fn steps_are_uniform_and_walks_end_where_they_must() {
+    fn steps_are_uniform_and_walks_end_at_dead_ends() {
         let graph = graph_of(&[&[1, 2, 3, 4], &[0, 2], &[0, 1, 3], &[0, 2], &[], &[]]);
         let sampler = RandomWalk::new(&graph, &[0, 1, 5], 30_000, 3).unwrap();
         let (mut starts, mut nodes) = (Vec::new(), Vec::new());
@@ -117,14 +137,14 @@ mod tests {
                 }
             }
         }
-        // steps depend on one another: each by itself
+        // steps depend on one another, so each is tested alone
         for step in 0..4 {
             fits(&counts[step * 6..][..6], &weights[step * 6..][..6]);
         }
     }
 
     #[test]
-    fn wrong_lengths_are_refused() {
+    fn invalid_lengths_are_rejected() {
         let graph = graph_of(&[&[0]]);
         for length in [0, 11] {
             assert!(RandomWalk::new(&graph, &[0], 10, length).unwrap_err().contains("1 to 10 steps"));

@@ -18,7 +18,7 @@ fn options() -> OwnOptions {
 }
 
 #[test]
-fn every_sampler_gives_distinct_nodes_ascending_by_the_key_alone() {
+fn samplers_draw_distinct_ascending_nodes_by_the_key_alone() {
     let generator = GenerateOptions { scale: 11, degree: Some(12.0), dim: 0, ..GenerateOptions::default() };
     let graph = generate("kronecker", &generator).unwrap().graph;
     let roots: Vec<NodeId> = (0..2048).step_by(2).collect();
@@ -27,13 +27,13 @@ fn every_sampler_gives_distinct_nodes_ascending_by_the_key_alone() {
     for (name, make) in of_subgraphs() {
         let sampler = make(&graph, &roots, &SubgraphContext { budget: 300, own: &own }).unwrap();
         assert!(sampler.budget() > 0 && sampler.epoch(roots.len()) > 0, "{name}");
-        let most = if name == "saint-rw" { 450 } else { 300 };
+        let max = if name == "saint-rw" { 450 } else { 300 };
         let (mut nodes, mut again) = (vec![3, 2, 1], Vec::new());
         let mut all = Vec::new();
         for batch in 0..8 {
             sampler.sample(&graph, key(batch), &mut scratch, &mut nodes).unwrap();
             assert!(nodes.is_sorted_by(|a, b| a < b), "{name}");
-            assert!(name == "cluster" || nodes.len() <= most, "{name}: {}", nodes.len());
+            assert!(name == "cluster" || nodes.len() <= max, "{name}: {}", nodes.len());
             assert!(nodes.last().is_some_and(|&v| v < 2048));
             sampler.sample(&graph, key(batch), &mut SubgraphScratch::default(), &mut again).unwrap();
             assert_eq!(nodes, again, "{name}");
@@ -44,7 +44,7 @@ fn every_sampler_gives_distinct_nodes_ascending_by_the_key_alone() {
 }
 
 #[test]
-fn every_sampler_ends_on_poor_graphs_or_says_why_not() {
+fn samplers_of_degenerate_graphs_end_or_report_the_reason() {
     let graphs = [
         (graph_of(&[&[], &[], &[]]), vec![0, 2]),
         (graph_of(&[&[0]]), vec![0]),
@@ -80,16 +80,16 @@ fn every_sampler_ends_on_poor_graphs_or_says_why_not() {
 }
 
 #[test]
-fn nodes_come_by_degree() {
+fn nodes_are_drawn_by_degree() {
     let graph = graph_of(&[&[1, 2, 3, 4], &[0, 2], &[0, 1, 3], &[0, 2], &[0], &[]]);
     let (make, own) = (find_subgraphs("saint-node").unwrap(), options());
-    // one draw a subgraph, so that it is the draw
+    // a subgraph of one draw is the draw
     let sampler = make(&graph, &[0, 2, 4, 5], &SubgraphContext { budget: 1, own: &own }).unwrap();
     let (mut scratch, mut nodes, mut counts) = (SubgraphScratch::default(), Vec::new(), vec![0; 6]);
     for batch in 0..20_000 {
         sampler.sample(&graph, key(batch), &mut scratch, &mut nodes).unwrap();
         counts[nodes[0] as usize] += 1;
     }
-    // node 5 has no neighbours, and counts as if it had one
+    // node 5 has no neighbours and counts as if it had one
     fits(&counts, &[4.0, 0.0, 3.0, 0.0, 1.0, 1.0]);
 }

@@ -1,26 +1,25 @@
-//! A set of nodes that is emptied as it is listed: a bit per node, and above it a bit per word of
-//! bits.
+//! A set of nodes that is emptied when it is listed: a bit per node, and an upper level with a bit
+//! per word of bits.
 //!
-//! Listing goes down from the upper level, so it costs O(n + V / 4096) for n nodes, comes out
-//! ascending without a sort, and leaves the set empty for the next subgraph without a sweep over
-//! the graph.
+//! Listing descends from the upper level, so it costs O(n + V / 4096) for n nodes, is ascending
+//! without a sort, and leaves the set empty for the next subgraph without a pass over the graph.
 
 use graphmill_core::NodeId;
 
 use crate::prefetch::prefetch;
 
-/// See the module's text. Memory: `V / 8` bytes.
+/// Set of visited nodes. Memory: `V / 8` bytes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Visited {
     bits: Vec<u64>,
     upper: Vec<u64>,
 }
 
-/// How far ahead of a run of insertions its words are asked for.
-const AHEAD: usize = 16;
+/// Number of nodes between a prefetch of a node's word and its insertion.
+const PREFETCH_DISTANCE: usize = 16;
 
 impl Visited {
-    /// Makes room for nodes `0..num_nodes`. What is in the set stays.
+    /// Grows for nodes `0..num_nodes` and keeps the set's contents.
     pub(super) fn fit(&mut self, num_nodes: usize) {
         let words = num_nodes.div_ceil(64);
         if self.bits.len() < words {
@@ -29,7 +28,7 @@ impl Visited {
         }
     }
 
-    /// Adds `v`; whether it is new.
+    /// Adds `v` and returns true if it is new.
     #[inline(always)]
     pub(super) fn insert(&mut self, v: NodeId) -> bool {
         let word = v as usize / 64;
@@ -40,17 +39,17 @@ impl Visited {
         new
     }
 
-    /// Whether `v` is there.
+    /// Returns true if `v` is in the set.
     #[inline(always)]
     pub(super) fn contains(&self, v: NodeId) -> bool {
         self.bits[v as usize / 64] >> (v % 64) & 1 == 1
     }
 
-    /// Overwrites `nodes`, in any order and with repetitions, by the distinct nodes among them and
-    /// in the set, ascending; the set is empty then.
+    /// Overwrites `nodes`, in any order and with repetitions, with the distinct nodes among them
+    /// and in the set, ascending, and empties the set.
     pub(super) fn distinct(&mut self, nodes: &mut Vec<NodeId>) {
         for i in 0..nodes.len() {
-            if let Some(&ahead) = nodes.get(i + AHEAD) {
+            if let Some(&ahead) = nodes.get(i + PREFETCH_DISTANCE) {
                 prefetch(&self.bits, ahead as usize / 64);
             }
             self.insert(nodes[i]);
@@ -58,7 +57,7 @@ impl Visited {
         self.drain(nodes);
     }
 
-    /// Overwrites `nodes` by the set, ascending, and empties it.
+    /// Overwrites `nodes` with the set, ascending, and empties it.
     pub(super) fn drain(&mut self, nodes: &mut Vec<NodeId>) {
         nodes.clear();
         for (i, upper) in self.upper.iter_mut().enumerate() {
@@ -81,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_is_listed_ascending_and_empty_afterwards() {
+    fn sets_are_listed_ascending_and_empty_afterwards() {
         let mut set = Visited::default();
         set.fit(300_000);
         assert!(set.insert(299_999) && !set.insert(299_999) && set.contains(299_999) && !set.contains(0));

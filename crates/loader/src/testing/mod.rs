@@ -1,5 +1,5 @@
-//! Conformance tests of samplers and cache policies, for crates that have their own (feature
-//! `testing`). The built-in ones pass the same functions. Each panics with the rule that is broken.
+//! Conformance tests of samplers and cache policies, for crates that define their own (feature
+//! `testing`). The built-in ones pass the same functions. Each panics with the broken rule.
 
 mod policy;
 mod sampler;

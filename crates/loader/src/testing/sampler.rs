@@ -18,26 +18,25 @@ use crate::{
     subgraph::{cluster::ClusterOptions, frontier::FrontierOptions},
 };
 
-/// Nodes of the graphs.
+/// Number of nodes of the graphs.
 const NODES: usize = 400;
-/// Fanouts that are tried, from the seeds outward.
+/// Fanouts to try, from the seeds outward.
 const FANOUTS: [&[i64]; 4] = [&[1], &[4, 3], &[-1, 2], &[2, 40, 3]];
-/// Identity of the draws that are compared.
+/// Identity of the compared draws.
 const KEY: BatchKey = BatchKey { seed: 5, epoch: 2, batch: 9 };
 
 /// Checks that a sampler follows the rules of [`HopSampler`] or
-/// [`SubgraphSampler`](crate::subgraph::SubgraphSampler), with the options' defaults and several
-/// fanouts:
+/// [`SubgraphSampler`](crate::subgraph::SubgraphSampler), with default options and several fanouts:
 ///
-/// - blocks fit together: destinations are a prefix of sources, ids are in range, input nodes
-///   distinct;
-/// - a node has no more neighbours than its fanout;
+/// - blocks fit together: destinations are a prefix of sources, ids are in range, and input nodes
+///   are distinct;
+/// - a node has at most as many neighbours as its fanout;
 /// - the draws are a function of seed, epoch and batch: the same on one thread and on several,
-///   whatever was drawn before in the same workspace, and with the bottom block left global;
+///   after other batches in the same workspace, and with the bottom block left global;
 /// - the declared properties hold.
 ///
 /// # Panics
-/// The sampler breaks a rule; the message says which.
+/// The sampler breaks a rule; the message names it.
 ///
 /// ```
 /// use graphmill_loader::{sampler, testing::check_sampler};
@@ -49,18 +48,18 @@ pub fn check_sampler(entry: &Entry<SamplerKind>) {
     check_draws(entry, true);
 }
 
-/// [`check_sampler`]; without `bounded` a node may have more neighbours than its fanout, as in
-/// samplers that keep to it on average.
+/// As [`check_sampler`]; without `bounded` a node may have more neighbours than its fanout, for
+/// samplers that draw it on average.
 pub(crate) fn check_draws(entry: &Entry<SamplerKind>, bounded: bool) {
     let train: Vec<NodeId> = (0..NODES as NodeId).filter(|v| v % 2 == 0).collect();
-    let mut refused = 0;
+    let mut rejected = 0;
     for (which, graph) in [star(), random()].into_iter().enumerate() {
         for fanout in FANOUTS {
             let case = format!("{}, graph {which}, fanout {fanout:?}", entry.name);
             let options = options(fanout);
             let source = Source { graph: &graph, train: &train };
             let Ok(sampler) = entry.make.make(&options, &source) else {
-                refused += 1; // some samplers need a number of neighbours
+                rejected += 1; // some samplers reject -1
                 continue;
             };
             let rules = Rules { sampler: &*sampler, graph: &graph, case: &case };
@@ -75,10 +74,10 @@ pub(crate) fn check_draws(entry: &Entry<SamplerKind>, bounded: bool) {
             }
         }
     }
-    assert!(refused <= 2, "{}: {refused} of 8 fanouts are refused", entry.name);
+    assert!(rejected <= 2, "{}: {rejected} of 8 fanouts are rejected", entry.name);
 }
 
-/// The defaults, with this fanout, and subgraphs that fit a small graph.
+/// Default options with this fanout, and subgraphs that fit a small graph.
 fn options(fanout: &[i64]) -> SamplerOptions {
     let own = OwnOptions::default()
         .with(FrontierOptions { frontier_size: 20, ..FrontierOptions::default() })
@@ -86,7 +85,7 @@ fn options(fanout: &[i64]) -> SamplerOptions {
     SamplerOptions { fanout: fanout.to_vec().into(), seed: KEY.seed, budget: 60, own }
 }
 
-/// Node 0 has many in-neighbours, node 1 one, node 2 none, the others two each.
+/// In-neighbours: many of node 0, one of node 1, none of node 2, two of each other node.
 fn star() -> Graph {
     let others = (3..NODES as NodeId).flat_map(|v| [(v * 7 % 400, v), ((v * 11 + 1) % 400, v)]);
     let (src, dst): (Vec<_>, Vec<_>) = (1..=90).map(|u| (u, 0)).chain([(0, 1)]).chain(others).unzip();
@@ -94,7 +93,7 @@ fn star() -> Graph {
     weighted(graph)
 }
 
-/// Six random edges a node, both ways.
+/// A graph of six random undirected edges per node.
 fn random() -> Graph {
     let mut stream = Stream::new(keyed::key(&[11]));
     let mut draw = || stream.below(NODES as u64) as NodeId;
@@ -105,15 +104,15 @@ fn random() -> Graph {
 /// The graph with edge weights from 1 to 3.
 fn weighted(graph: Graph) -> Graph {
     let weights: Vec<f32> = (0..graph.num_edges()).map(|e| (e % 3 + 1) as f32).collect();
-    graph.with_edge_weight(weights.into()).expect("a weight for each edge")
+    graph.with_edge_weight(weights.into()).expect("each edge has a weight")
 }
 
-/// Some training nodes, the hub among them.
+/// Some training nodes, including the hub.
 fn seeds(train: &[NodeId]) -> Vec<NodeId> {
     train.iter().copied().step_by(7).collect()
 }
 
-/// A sampler on a graph, for messages.
+/// A sampler on a graph, with a name for messages.
 struct Rules<'a> {
     sampler: &'a dyn MinibatchSampler,
     graph: &'a Graph,
@@ -128,7 +127,7 @@ impl Rules<'_> {
         drawn.unwrap_or_else(|error| panic!("{}: {error}", self.case))
     }
 
-    /// A batch in a fresh workspace.
+    /// Draws a batch in a new workspace.
     fn drawn(&self, seeds: &[NodeId], fused: bool) -> Sampled {
         let seeds = Seeds::new(KEY.batch, seeds);
         self.draw(KEY, fused, &mut Workspace::new(self.graph.num_nodes()), seeds)
@@ -147,7 +146,7 @@ impl Rules<'_> {
         let subgraphs = self.sampler.properties().subgraphs.is_some();
         assert_eq!(blocks.len(), if subgraphs { 1 } else { hops }, "{case}: number of blocks");
         assert_eq!(blocks[0].num_src, input_nodes.len(), "{case}: the bottom block reads all input nodes");
-        assert_eq!(blocks[blocks.len() - 1].num_dst, seeds.len(), "{case}: the top block gives the seeds");
+        assert_eq!(blocks[blocks.len() - 1].num_dst, seeds.len(), "{case}: the top block ends at the seeds");
         for (l, block) in blocks.iter().enumerate() {
             assert!(block.num_dst <= block.num_src, "{case}: block {l} has fewer sources than destinations");
             assert_eq!(
@@ -172,7 +171,7 @@ impl Rules<'_> {
                 assert_eq!(
                     block.num_dst,
                     above.num_src,
-                    "{case}: block {l} gives the rows that block {} reads",
+                    "{case}: block {l} computes the rows that block {} reads",
                     l + 1
                 );
             }
@@ -185,7 +184,7 @@ impl Rules<'_> {
         for threads in [1, 3] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a few threads");
             let found = pool.install(|| self.drawn(seeds, false));
-            assert!(same(&found, &expected), "{case}: other draws on {threads} threads");
+            assert!(same(&found, &expected), "{case}: draws differ on {threads} threads");
         }
         let mut workspace = Workspace::new(self.graph.num_nodes());
         let reversed = Seeds::default().refill(3, seeds.iter().rev().copied());
@@ -193,13 +192,13 @@ impl Rules<'_> {
         workspace.set_parallel(false);
         let refilled = batch.recycle().refill(KEY.batch, seeds.iter().copied());
         let batch = self.draw(KEY, false, &mut workspace, refilled);
-        assert!(same(&batch, &expected), "{case}: other draws after another batch");
+        assert!(same(&batch, &expected), "{case}: draws differ after another batch");
         if !self.sampler.properties().is_random {
             let seeds = batch.recycle().refill(0, seeds.iter().copied());
             let batch = self.draw(BatchKey { seed: 6, epoch: 0, batch: 0 }, false, &mut workspace, seeds);
             assert!(
                 same(&batch, &expected),
-                "{case}: it is declared not to be random, and another key has other draws"
+                "{case}: the sampler is declared not random, but another key has other draws"
             );
         }
         if self.sampler.properties().subgraphs.is_none() {
@@ -207,19 +206,19 @@ impl Rules<'_> {
         }
     }
 
-    /// The bottom block by global ids holds the same edges.
+    /// Checks that the global bottom block has the same edges.
     fn check_global(&self, global: &Sampled, local: &Sampled) {
         let (found, expected) = (&global.blocks[0], &local.blocks[0]);
         let ids: Vec<NodeId> = expected.indices.iter().map(|&u| local.input_nodes[u as usize]).collect();
         assert!(
             found.indptr == expected.indptr && found.indices == ids,
-            "{}: the bottom block has other edges if it is left global",
+            "{}: the bottom block has other edges when it is left global",
             self.case
         );
     }
 }
 
-/// Whether two batches hold the same draws.
+/// Returns true if two batches have the same draws.
 fn same(a: &Sampled, b: &Sampled) -> bool {
     let parts = |block: &Block| {
         let weights: Vec<u32> = block.edge_weight.iter().map(|w| w.to_bits()).collect();
@@ -231,8 +230,8 @@ fn same(a: &Sampled, b: &Sampled) -> bool {
         && a.blocks.iter().map(parts).eq(b.blocks.iter().map(parts))
 }
 
-/// One hop: how many neighbours, which ones, and that a node's draws are its own where that is
-/// declared.
+/// Checks one hop: the number of neighbours, their ids, and that a node's draws are independent of
+/// other destinations if that is declared.
 fn check_hop(sampler: &dyn HopSampler, graph: &Graph, hop: usize, fanout: Option<i64>, case: &str) {
     let drawn = |dst: &[NodeId]| -> Vec<(NodeId, Vec<NodeId>)> {
         let request = HopRequest { graph, hop, dst, key: KEY, aggregation: Default::default() };
@@ -264,7 +263,7 @@ fn check_hop(sampler: &dyn HopSampler, graph: &Graph, hop: usize, fanout: Option
         for (v, from) in drawn(&some) {
             assert_eq!(
                 from, whole[v as usize].1,
-                "{case}: hop {hop}: node {v} has other draws in other company"
+                "{case}: hop {hop}: the draws of node {v} depend on other destinations"
             );
         }
     }

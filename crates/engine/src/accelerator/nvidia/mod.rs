@@ -15,7 +15,7 @@ use graphmill_cuda::{
 pub(crate) use graphmill_cuda::{driver::Arithmetic, sampler::is_drawn_on_devices as draws_on_devices};
 use graphmill_loader::{
     Feature, MinibatchSampler,
-    feature::cached::Placed,
+    feature::cached::CacheLayout,
     sampler::{SamplerOptions, Source},
 };
 use graphmill_nn::Backend;
@@ -196,7 +196,7 @@ impl StoredRows {
     ///
     /// # Errors
     /// Memory that cannot be had.
-    pub(crate) fn tiered(&self, gpus: &[Gpu], held: &Placed) -> Result<Vec<Arc<dyn Feature>>> {
+    pub(crate) fn tiered(&self, gpus: &[Gpu], held: &CacheLayout) -> Result<Vec<Arc<dyn Feature>>> {
         let devices: Vec<Arc<Device>> = gpus.iter().map(|gpu| gpu.device.clone()).collect();
         let tiers = Tiered::new(&devices, &self.0, held)?;
         Ok(tiers.into_iter().map(|tier| Arc::new(tier) as Arc<dyn Feature>).collect())

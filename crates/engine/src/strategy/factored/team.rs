@@ -162,7 +162,7 @@ impl DeviceGroup {
 
     /// What has gone over each device's link: bytes and seconds.
     pub(super) fn carried(&self) -> Vec<(u64, f64)> {
-        let of = |device: &Arc<Device>| device.link.carried();
+        let of = |device: &Arc<Device>| device.link.traffic();
         self.devices.iter().map(of).map(|carried| (carried.bytes, carried.seconds)).collect()
     }
 

@@ -317,7 +317,7 @@ fn train<'a>(
 
 /// Rows go to every device.
 fn deliver(links: &[Arc<Link>], bytes: u64) {
-    links.iter().for_each(|link| link.carry(bytes, Instant::now()));
+    links.iter().for_each(|link| link.transfer(bytes, Instant::now()));
 }
 
 /// Nothing more is published when this is dropped.

@@ -1,17 +1,17 @@
-//! Rows that come and go as they are asked for.
+//! A cache whose rows are admitted and evicted by a policy.
 //!
-//! Rows are dealt to shards by their number, each with a policy, its rows and a lock of its own. A
-//! read looks all its rows up, shard by shard side by side, and copies those that are held; reads
-//! the others from the tier behind, with no lock held; and offers them to their shards (BGL's
-//! feature cache engine looks up a whole batch before it inserts, too).
+//! Rows are assigned to shards by their number; each shard has its policy, its rows and its lock. A
+//! read looks up all its rows, shard by shard in parallel, and copies the hits. It then reads the
+//! misses from the next tier without holding a lock, and offers them to their shards (BGL's feature
+//! cache engine also looks up a whole batch before it inserts).
 //!
-//! **Consistency.** A row is copied from a slot, and to a slot, only under its shard's lock, and
-//! between two calls the lock is free a slot holds the row of the id that the policy says: [`keep`]
-//! asks the policy and copies under one lock. So a reader never sees a row of another id or half a
-//! row, whatever other readers do.
+//! **Consistency.** A row is copied from or to a slot only under its shard's lock, and whenever the
+//! lock is free, a slot holds the row of the id that the policy reports: [`admit`] calls the policy
+//! and copies under one lock. So a reader never sees a row of another id or a partial row, whatever
+//! other readers do.
 //!
 //! **Determinism.** The number of shards is fixed, and a shard sees the rows of a read in their
-//! order, so one reader after the other gets the same hits for any number of threads.
+//! order, so successive reads have the same hits for any number of threads.
 
 use std::{
     sync::{Arc, Mutex},
@@ -21,65 +21,63 @@ use std::{
 use graphmill_core::{NodeId, ObjectPool, Result, matrix::TableType};
 use rayon::prelude::*;
 
-use super::{Level, near::Near};
+use super::{Level, rows::CachedRows};
 use crate::{
     feature::{
-        Beside, Capabilities, Feature, OverlappedFeature, Places, TierTraffic, Traffic, nothing,
+        Capabilities, Feature, OverlappedFeature, OverlappedWork, Places, TierTraffic, Traffic, no_work,
         read_overlapped, scatter::Scatter,
     },
     policy::{self, CachePolicy, MISS},
 };
 
-/// Shards of a cache that is not small: more than the cores of most machines, so that few readers
-/// wait.
-const SHARDS: usize = 32;
-/// Least slots of a shard.
-const SMALL: usize = 256;
+/// Maximum number of shards: more than the cores of most machines, so that few readers wait.
+const MAX_SHARDS: usize = 32;
+/// Minimum number of slots per shard.
+const MIN_SHARD_SLOTS: usize = 256;
 
-/// Some of a cache's slots.
+/// Shard of a cache: a policy with its rows.
 pub(super) struct Shard {
     policy: Box<dyn CachePolicy>,
-    near: Near,
+    rows: CachedRows,
 }
 
-/// What a read asks of a shard.
+/// Rows that a read requests from a shard.
 #[derive(Default)]
-pub(super) struct Part {
-    /// Numbers within the shard; after [`serve`] of the rows that are missing.
+pub(super) struct ShardRequest {
+    /// Ids within the shard; after [`serve`], those of the misses.
     pub(super) ids: Vec<NodeId>,
-    /// Which rows of the request they are.
+    /// Index of each row in the request.
     pub(super) rows: Vec<u32>,
     slots: Vec<u32>,
-    /// How many were held.
+    /// Number of hits.
     pub(super) hits: u64,
 }
 
-/// Whatever lets one thread at a time in: the system's lock, or a model checker's.
+/// A lock that admits one thread at a time: the system's, or a model checker's.
 pub(super) trait Lock<T> {
     fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R;
 }
 
 impl<T> Lock<T> for Mutex<T> {
     fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
-        work(&mut self.lock().expect("no reader has panicked while it held a part of the cache"))
+        work(&mut self.lock().expect("no reader panicked while it held a shard of the cache"))
     }
 }
 
-/// Copies the rows of `part` that are held to their places in `out`, and leaves the others in
-/// `part`.
-pub(super) fn serve(shard: &impl Lock<Shard>, part: &mut Part, out: &Scatter) {
-    let Part { ids, rows, slots, hits } = part;
+/// Copies the hits of `part` to their positions in `out`, and leaves the misses in `part`.
+pub(super) fn serve(shard: &impl Lock<Shard>, part: &mut ShardRequest, out: &Scatter) {
+    let ShardRequest { ids, rows, slots, hits } = part;
     let mut missing = 0;
-    shard.with(|Shard { policy, near }| {
+    shard.with(|Shard { policy, rows: cached }| {
         policy.look_up(ids, slots);
         for i in 0..ids.len() {
             if slots[i] == MISS {
                 (ids[missing], rows[missing]) = (ids[i], rows[i]);
                 missing += 1;
             } else {
-                // SAFETY: a request's rows are dealt to its parts, each to one, so no one else asks
-                // for this one
-                near.get(slots[i], unsafe { out.row(rows[i] as usize) });
+                // SAFETY: each row of a request is in exactly one part, so no other call has this
+                // row
+                cached.get(slots[i], unsafe { out.row(rows[i] as usize) });
             }
         }
     });
@@ -88,25 +86,25 @@ pub(super) fn serve(shard: &impl Lock<Shard>, part: &mut Part, out: &Scatter) {
     rows.truncate(missing);
 }
 
-/// Offers the rows of `part`, which `row` gives, to the shard.
-pub(super) fn keep<'r>(shard: &impl Lock<Shard>, part: &mut Part, row: impl Fn(u32) -> &'r [f32]) {
-    let Part { ids, rows, slots, .. } = part;
-    shard.with(|Shard { policy, near }| {
+/// Offers the rows of `part`, which `row` returns, to the shard.
+pub(super) fn admit<'r>(shard: &impl Lock<Shard>, part: &mut ShardRequest, row: impl Fn(u32) -> &'r [f32]) {
+    let ShardRequest { ids, rows, slots, .. } = part;
+    shard.with(|Shard { policy, rows: cached }| {
         policy.admit(ids, slots);
-        // in this order: of two that are given one slot the later holds it
+        // in order: if two ids received one slot, the later one holds it
         for (&slot, &i) in slots.iter().zip(rows.iter()) {
             if slot != MISS {
-                near.put(slot, row(i));
+                cached.put(slot, row(i));
             }
         }
     });
 }
 
 impl Shard {
-    /// Of so many ids, `slots` of them held, with rows of `dim` values.
+    /// Creates a shard of `ids` ids and `slots` slots, for rows of `dim` values.
     ///
     /// # Errors
-    /// There is no memory for them.
+    /// The memory cannot be allocated.
     pub(super) fn new(
         make: policy::Make,
         ids: usize,
@@ -115,12 +113,12 @@ impl Shard {
         kind: TableType,
     ) -> Result<Self> {
         let policy = make(ids, slots);
-        let near = Near::new(policy.capacity(), dim, kind)?;
-        Ok(Self { policy, near })
+        let rows = CachedRows::new(policy.capacity(), dim, kind)?;
+        Ok(Self { policy, rows })
     }
 }
 
-/// A cache whose rows come and go.
+/// A cache whose rows are admitted and evicted by a policy.
 pub struct Dynamic {
     shards: Vec<Mutex<Shard>>,
     dim: usize,
@@ -130,21 +128,21 @@ pub struct Dynamic {
     scratch: ObjectPool<Scratch>,
 }
 
-/// Memory of one read.
+/// Scratch buffers of one read.
 #[derive(Default)]
 struct Scratch {
-    parts: Vec<Part>,
+    parts: Vec<ShardRequest>,
     missing: Vec<bool>,
     ids: Vec<NodeId>,
     places: Vec<u32>,
 }
 
 impl Dynamic {
-    /// `slots` rows in all, stored as `kind`, in front of `behind`. Several devices share the
-    /// shards out among them.
+    /// Creates a cache of `slots` rows in total, stored as `kind`, in front of `behind`. Several
+    /// devices divide the shards among them.
     ///
     /// # Errors
-    /// There is no memory for them.
+    /// The memory cannot be allocated.
     pub fn new(
         make: policy::Make,
         slots: usize,
@@ -155,7 +153,7 @@ impl Dynamic {
         let (rows, dim) = (behind.num_rows(), behind.dim());
         let devices = level.devices();
         // a multiple of the devices: shard s is on device s mod devices
-        let count = SHARDS.min(slots / SMALL).max(1).next_multiple_of(devices);
+        let count = MAX_SHARDS.min(slots / MIN_SHARD_SLOTS).max(1).next_multiple_of(devices);
         let shard = |s: usize| {
             let ids = rows.saturating_sub(s).div_ceil(count);
             let slots = slots / count + usize::from(s < slots % count);
@@ -176,7 +174,7 @@ impl Feature for Dynamic {
     }
 
     fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
-        self.read_overlapped(ids, places, out, &mut nothing)
+        self.read_overlapped(ids, places, out, &mut no_work)
     }
 
     fn row_bytes(&self) -> u64 {
@@ -194,12 +192,12 @@ impl OverlappedFeature for Dynamic {
         ids: &[NodeId],
         places: Places,
         out: &mut [f32],
-        beside: &mut Beside,
+        work: &mut OverlappedWork,
     ) -> Result<Traffic> {
         self.scratch.with(|Scratch { parts, missing, ids: far, places: far_places }| {
             let began = Instant::now();
             let (dim, count) = (self.dim, self.shards.len());
-            parts.resize_with(count, Part::default);
+            parts.resize_with(count, ShardRequest::default);
             for part in &mut *parts {
                 part.ids.clear();
                 part.rows.clear();
@@ -231,11 +229,11 @@ impl OverlappedFeature for Dynamic {
                 });
             }
             own.nanos = TierTraffic::since(began, 0, 0).nanos;
-            let mut behind = Traffic::default();
+            let mut later = Traffic::default();
             if far.is_empty() {
-                behind += beside(out)?;
+                later += work(out)?;
             } else {
-                behind = read_overlapped(&*self.behind, far, Places::At(far_places), out, beside)?;
+                later = read_overlapped(&*self.behind, far, Places::At(far_places), out, work)?;
                 let began = Instant::now();
                 let out = &*out;
                 let row = |i: u32| {
@@ -245,11 +243,11 @@ impl OverlappedFeature for Dynamic {
                     };
                     &out[row * dim..(row + 1) * dim]
                 };
-                parts.par_iter_mut().zip(&self.shards).for_each(|(part, shard)| keep(shard, part, row));
+                parts.par_iter_mut().zip(&self.shards).for_each(|(part, shard)| admit(shard, part, row));
                 own.nanos += TierTraffic::since(began, 0, 0).nanos;
             }
             let mut traffic = self.level.traffic(own, peers);
-            traffic += behind;
+            traffic += later;
             Ok(traffic)
         })
     }

@@ -1,38 +1,38 @@
-//! Caches: tiers that keep some rows near and ask the tier behind them for the others.
+//! Caches: tiers that store some rows and read the others from the next tier.
 //!
-//! - [`Pinned`]: the hottest rows, loaded once. Its map never changes, so readers need no lock.
-//! - [`Dynamic`]: rows come and go as a [policy](crate::policy) says.
+//! - [`Pinned`] has the hottest rows, loaded once. Its map never changes, so readers need no lock.
+//! - [`Dynamic`] admits and evicts rows by a [policy](crate::policy).
 //!
-//! Either is a [`Feature`](super::Feature) around another, so they nest: a device's cache over the
-//! host's over a file.
+//! Both are a [`Feature`](super::Feature) around another, so they nest: a device's cache over the
+//! host's cache over a file.
 
 mod dynamic;
-mod near;
+mod layout;
 mod pinned;
-mod place;
+mod rows;
 
 pub use dynamic::Dynamic;
+pub use layout::{CacheLayout, Placement};
 pub use pinned::Pinned;
-pub use place::{Placed, Placement, placed};
 
 use super::{TierTraffic, Traffic};
 
-/// Which memory a cache is in.
+/// Memory that holds a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// Host memory.
     Host,
-    /// The memory of devices: how many share it, and which of them reads.
+    /// Device memory, possibly shared by several devices.
     Device {
-        /// How many.
+        /// Number of devices that share the cache.
         devices: usize,
-        /// Which one reads.
+        /// Device that reads.
         reader: usize,
     },
 }
 
 impl Level {
-    /// Devices that share the cache.
+    /// Number of devices that share the cache.
     fn devices(self) -> usize {
         match self {
             Self::Host => 1,
@@ -40,7 +40,7 @@ impl Level {
         }
     }
 
-    /// Whether a row of that device is in the reader's own memory.
+    /// Returns true if a row of device `owner` is in the reader's own memory.
     fn is_own(self, owner: usize) -> bool {
         match self {
             Self::Host => true,
@@ -48,7 +48,7 @@ impl Level {
         }
     }
 
-    /// The traffic of rows from the reader's own memory, and from its peers'.
+    /// Traffic of rows from the reader's own memory, and from its peers'.
     fn traffic(self, own: TierTraffic, peers: TierTraffic) -> Traffic {
         match self {
             Self::Host => Traffic { host: own, ..Traffic::default() },

@@ -1,4 +1,4 @@
-//! The hottest rows, loaded once.
+//! A static cache of the hottest rows, loaded once.
 
 use std::{sync::Arc, time::Instant};
 
@@ -9,35 +9,35 @@ use graphmill_core::{
 use half::{f16, slice::HalfFloatSliceExt};
 use rayon::prelude::*;
 
-use super::{Level, place::Placed};
+use super::{CacheLayout, Level};
 use crate::{
     feature::{
-        Beside, Capabilities, Feature, Host, MarkedFeature, Marks, OverlappedFeature, Places, TierTraffic,
-        Traffic, nothing, read_overlapped,
+        Capabilities, Feature, Host, MarkedFeature, Marks, OverlappedFeature, OverlappedWork, Places,
+        TierTraffic, Traffic, no_work, read_overlapped,
     },
     policy::MISS,
 };
 
-/// Rows that are loaded at once.
-const LOAD: usize = 1 << 14;
-/// Ids one task looks up.
-const TASK: usize = 1 << 12;
+/// Number of rows that are loaded together.
+const LOAD_LEN: usize = 1 << 14;
+/// Minimum number of ids that one task looks up.
+const MIN_TASK_LEN: usize = 1 << 12;
 
-/// A cache that stays as it is.
+/// A static cache.
 pub struct Pinned {
-    /// Of each node (`V`), or [`MISS`].
+    /// Slot of each node (`V`), or [`MISS`].
     slots: Vec<u32>,
-    /// Row by slot.
+    /// Cached rows by slot.
     near: Host,
-    held: Placed,
-    /// Of what is in which slot.
+    layout: CacheLayout,
+    /// Hash of the rows in all slots.
     identity: u64,
     behind: Arc<dyn Feature>,
     level: Level,
     scratch: ObjectPool<Scratch>,
 }
 
-/// Rows to read, whose slots are known.
+/// Rows to read, with known slots.
 #[derive(Clone, Copy)]
 struct Request<'r> {
     ids: &'r [NodeId],
@@ -46,28 +46,28 @@ struct Request<'r> {
     began: Instant,
 }
 
-/// Memory of one read.
+/// Scratch buffers of one read.
 #[derive(Default)]
 struct Scratch {
     slots: Vec<u32>,
-    parts: Parts,
+    split: HitsAndMisses,
 }
 
-/// The rows of a request that are near, and the others.
+/// Rows of a request that are cached, and the others.
 #[derive(Default)]
-struct Parts {
-    near: Part,
-    far: Part,
+struct HitsAndMisses {
+    near: RowList,
+    far: RowList,
 }
 
-/// Rows of a request.
+/// Rows of a request with their positions in the result.
 #[derive(Default)]
-struct Part {
+struct RowList {
     ids: Vec<NodeId>,
     places: Vec<u32>,
 }
 
-impl Part {
+impl RowList {
     fn clear(&mut self) {
         self.ids.clear();
         self.places.clear();
@@ -80,58 +80,59 @@ impl Part {
 }
 
 impl Pinned {
-    /// Loads the rows of `held` from `behind`, whose rows are stored as `kind`. `4 V` bytes beside
-    /// the rows.
+    /// Loads the rows of `layout` from `behind`, whose rows are stored as `kind`. Takes `4 V` bytes
+    /// besides the rows.
     ///
     /// # Errors
-    /// They cannot be read, or there is no memory for them.
-    pub fn new(held: Placed, kind: TableType, behind: Arc<dyn Feature>, level: Level) -> Result<Self> {
+    /// The rows cannot be read, or the memory cannot be allocated.
+    pub fn new(layout: CacheLayout, kind: TableType, behind: Arc<dyn Feature>, level: Level) -> Result<Self> {
         let mut slots = vec![MISS; behind.num_rows()];
-        for (slot, &v) in held.ids.iter().enumerate() {
+        for (slot, &v) in layout.ids.iter().enumerate() {
             slots[v as usize] = slot as u32;
         }
         let dim = behind.dim();
         let data = match kind {
             TableType::F32 => {
-                FeatureData::F32(load(&held.ids, &*behind, |from, to| to.copy_from_slice(from))?)
+                FeatureData::F32(load(&layout.ids, &*behind, |from, to| to.copy_from_slice(from))?)
             }
-            TableType::F16 => FeatureData::F16(load(&held.ids, &*behind, |from, to: &mut [f16]| {
+            TableType::F16 => FeatureData::F16(load(&layout.ids, &*behind, |from, to: &mut [f16]| {
                 to.convert_from_f32_slice(from)
             })?),
-            TableType::Bf16 => unreachable!("datasets hold f32 or f16"),
+            TableType::Bf16 => unreachable!("datasets store f32 or f16"),
         };
         let near = Host::new(&Features { dim, data });
-        let identity = held.ids.iter().fold(0, |sum, &v| keyed::key(&[sum, v.into()]));
-        Ok(Self { slots, near, held, identity, behind, level, scratch: ObjectPool::default() })
+        let identity = layout.ids.iter().fold(0, |sum, &v| keyed::key(&[sum, v.into()]));
+        Ok(Self { slots, near, layout, identity, behind, level, scratch: ObjectPool::default() })
     }
 
-    /// Rows in slots of the reader's own device, and of its peers.
+    /// Number of rows in slots of the reader's own device, and of its peers.
     fn count(&self, slots: &[u32]) -> (u64, u64) {
-        let own =
-            |slot: usize| slot < self.held.everywhere || self.level.is_own(self.held.owners[slot].into());
+        let is_own =
+            |slot: usize| slot < self.layout.replicated || self.level.is_own(self.layout.owners[slot].into());
         let all = slots.len() as u64;
         if self.level.devices() == 1 {
             return (all, 0);
         }
-        let own = slots.par_iter().with_min_len(TASK).filter(|&&slot| own(slot as usize)).count() as u64;
+        let own = slots.par_iter().with_min_len(MIN_TASK_LEN);
+        let own = own.filter(|&&slot| is_own(slot as usize)).count() as u64;
         (own, all - own)
     }
 
-    /// The slot of each id.
+    /// Looks up the slot of each id.
     fn look_up(&self, ids: &[NodeId], slots: &mut Vec<u32>) {
         slots.resize(ids.len(), 0);
         let look_up = |(slot, &v): (&mut u32, &NodeId)| *slot = self.slots[v as usize];
-        slots.par_iter_mut().with_min_len(TASK).zip(ids).for_each(look_up);
+        slots.par_iter_mut().with_min_len(MIN_TASK_LEN).zip(ids).for_each(look_up);
     }
 
-    /// The rows of ids whose slots are known, since `began`. Near rows are read, and `beside` is
-    /// called, while the tier behind waits for the others.
+    /// Reads the rows of ids whose slots are known. Cached rows are read, and `work` is called,
+    /// while the next tier waits for the others.
     fn serve(
         &self,
         Request { ids, slots, places, began }: Request,
-        Parts { near, far }: &mut Parts,
+        HitsAndMisses { near, far }: &mut HitsAndMisses,
         out: &mut [f32],
-        beside: &mut Beside,
+        work: &mut OverlappedWork,
     ) -> Result<Traffic> {
         near.clear();
         far.clear();
@@ -146,7 +147,7 @@ impl Pinned {
         let mut traffic = self.level.traffic(looking, TierTraffic::default());
         if far.ids.is_empty() {
             traffic += self.read_near(slots, places, out)?;
-            traffic += beside(out)?;
+            traffic += work(out)?;
             return Ok(traffic);
         }
         let mut read_near = |out: &mut [f32]| {
@@ -154,14 +155,14 @@ impl Pinned {
             if !near.ids.is_empty() {
                 traffic += self.read_near(&near.ids, Places::At(&near.places), out)?;
             }
-            traffic += beside(out)?;
+            traffic += work(out)?;
             Ok(traffic)
         };
         traffic += read_overlapped(&*self.behind, &far.ids, Places::At(&far.places), out, &mut read_near)?;
         Ok(traffic)
     }
 
-    /// The rows that are near.
+    /// Reads cached rows.
     fn read_near(&self, slots: &[u32], places: Places, out: &mut [f32]) -> Result<Traffic> {
         let read = self.near.read_to(slots, places, out)?.host;
         let (own, peers) = self.count(slots);
@@ -174,7 +175,7 @@ impl Pinned {
     }
 }
 
-/// The rows of `ids` in their order.
+/// Reads the rows of `ids` in their order.
 fn load<T: bytemuck::Pod + Send + Sync>(
     ids: &[NodeId],
     behind: &dyn Feature,
@@ -185,12 +186,12 @@ fn load<T: bytemuck::Pod + Send + Sync>(
         if dim == 0 {
             return Ok(());
         }
-        let mut run = vec![0.0; LOAD.min(ids.len()) * dim];
-        // in the order of the numbers, as a file has them
+        let mut run = vec![0.0; LOAD_LEN.min(ids.len()) * dim];
+        // in ascending order, as in a file
         let mut by_id: Vec<u32> = (0..ids.len() as u32).collect();
         by_id.par_sort_unstable_by_key(|&slot| ids[slot as usize]);
-        let mut wanted = Vec::with_capacity(LOAD);
-        for slots in by_id.chunks(LOAD) {
+        let mut wanted = Vec::with_capacity(LOAD_LEN);
+        for slots in by_id.chunks(LOAD_LEN) {
             wanted.clear();
             wanted.extend(slots.iter().map(|&slot| ids[slot as usize]));
             let run = &mut run[..slots.len() * dim];
@@ -213,7 +214,7 @@ impl Feature for Pinned {
     }
 
     fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
-        self.read_overlapped(ids, places, out, &mut nothing)
+        self.read_overlapped(ids, places, out, &mut no_work)
     }
 
     fn row_bytes(&self) -> u64 {
@@ -231,12 +232,12 @@ impl OverlappedFeature for Pinned {
         ids: &[NodeId],
         places: Places,
         out: &mut [f32],
-        beside: &mut Beside,
+        work: &mut OverlappedWork,
     ) -> Result<Traffic> {
-        self.scratch.with(|Scratch { slots, parts }| {
+        self.scratch.with(|Scratch { slots, split }| {
             let began = Instant::now();
             self.look_up(ids, slots);
-            self.serve(Request { ids, slots, places, began }, parts, out, beside)
+            self.serve(Request { ids, slots, places, began }, split, out, work)
         })
     }
 }
@@ -252,10 +253,10 @@ impl MarkedFeature for Pinned {
             return self.gather(ids, out);
         }
         out.resize(ids.len(), self.dim());
-        self.scratch.with(|Scratch { parts, .. }| {
+        self.scratch.with(|Scratch { split, .. }| {
             let (began, out) = (Instant::now(), out.view_mut().host());
             let request = Request { ids, slots: &marks.slots, places: Places::InOrder, began };
-            self.serve(request, parts, out, &mut nothing)
+            self.serve(request, split, out, &mut no_work)
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Caches return what a plain read returns, whatever they hold, and whoever else reads.
+//! Caches return the rows of a plain read, whatever they store and whatever other readers do.
 
 use std::sync::{
     Arc,
@@ -10,12 +10,12 @@ use half::f16;
 use proptest::prelude::*;
 
 use super::{
-    dynamic::{Lock, Part, Shard, keep, serve},
+    dynamic::{Lock, Shard, ShardRequest, admit, serve},
     *,
 };
 use crate::{
     feature::{
-        Beside, Capabilities, Feature, Host, OverlappedFeature, Places, nothing, read_overlapped,
+        Capabilities, Feature, Host, OverlappedFeature, OverlappedWork, Places, no_work, read_overlapped,
         scatter::Scatter,
     },
     policy,
@@ -23,7 +23,7 @@ use crate::{
 
 const ROWS: usize = 600;
 
-/// Row `v` of `dim` values that tell it and its column.
+/// Rows of `dim` values from which a row and its column can be computed.
 fn features(dim: usize, kind: TableType) -> Features {
     let value = |i: usize| (i / dim.max(1)) as f32 + 0.125 * (i % dim.max(1) % 8) as f32;
     let values = (0..ROWS * dim).map(value);
@@ -34,14 +34,14 @@ fn features(dim: usize, kind: TableType) -> Features {
     Features { dim, data }
 }
 
-/// Counts the rows that the tier behind is asked for, and fails when told.
-struct Behind {
+/// Counts the rows read from the next tier, and fails on request.
+struct CountingTier {
     host: Host,
-    asked: &'static AtomicU64,
+    reads: &'static AtomicU64,
     fails_in: &'static AtomicU64,
 }
 
-impl Feature for Behind {
+impl Feature for CountingTier {
     fn dim(&self) -> usize {
         self.host.dim()
     }
@@ -49,7 +49,7 @@ impl Feature for Behind {
         self.host.num_rows()
     }
     fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
-        self.asked.fetch_add(ids.len() as u64, Relaxed);
+        self.reads.fetch_add(ids.len() as u64, Relaxed);
         if self.fails_in.fetch_sub(1, Relaxed) == 0 {
             self.fails_in.store(u64::MAX, Relaxed);
             return Err(Error::invalid("the disk is gone"));
@@ -66,33 +66,33 @@ impl Feature for Behind {
     }
 }
 
-fn behind(features: &Features) -> (Arc<dyn Feature>, &'static AtomicU64, &'static AtomicU64) {
-    let (asked, fails_in) = (Box::leak(Box::default()), Box::leak(Box::new(AtomicU64::new(u64::MAX))));
-    let (asked, fails_in) = (&*asked, &*fails_in);
-    (Arc::new(Behind { host: Host::new(features), asked, fails_in }), asked, fails_in)
+fn next_tier(features: &Features) -> (Arc<dyn Feature>, &'static AtomicU64, &'static AtomicU64) {
+    let (reads, fails_in) = (Box::leak(Box::default()), Box::leak(Box::new(AtomicU64::new(u64::MAX))));
+    let (reads, fails_in) = (&*reads, &*fails_in);
+    (Arc::new(CountingTier { host: Host::new(features), reads, fails_in }), reads, fails_in)
 }
 
-/// Caches of so many slots: pinned, of every policy, and one before another.
+/// Caches of `slots` slots: pinned, of every policy, and one before another.
 fn caches(features: &Features, slots: usize) -> Vec<(String, Arc<dyn Feature>)> {
     let kind = features.data.kind().unwrap();
     let ranking: Vec<NodeId> = (0..ROWS as NodeId).map(|v| (v * 7 + 3) % ROWS as NodeId).collect();
     let pinned = |behind, level, devices| {
-        let held = placed(&ranking, slots, devices, Placement::Replicate(0.25));
-        Arc::new(Pinned::new(held, kind, behind, level).unwrap()) as Arc<dyn Feature>
+        let layout = CacheLayout::new(&ranking, slots, devices, Placement::Replicate(0.25));
+        Arc::new(Pinned::new(layout, kind, behind, level).unwrap()) as Arc<dyn Feature>
     };
     let device = Level::Device { devices: 3, reader: 1 };
     let mut all = vec![
-        ("pinned".to_string(), pinned(behind(features).0, Level::Host, 1)),
-        ("pinned on devices".to_string(), pinned(behind(features).0, device, 3)),
+        ("pinned".to_string(), pinned(next_tier(features).0, Level::Host, 1)),
+        ("pinned on devices".to_string(), pinned(next_tier(features).0, device, 3)),
     ];
     for entry in &policy::TABLE {
         let dynamic = |level, behind| {
             Arc::new(Dynamic::new(entry.make, slots, kind, behind, level).unwrap()) as Arc<dyn Feature>
         };
-        all.push((entry.name.to_string(), dynamic(Level::Host, behind(features).0)));
-        let host = dynamic(Level::Host, behind(features).0);
+        all.push((entry.name.to_string(), dynamic(Level::Host, next_tier(features).0)));
+        let host = dynamic(Level::Host, next_tier(features).0);
         all.push((format!("pinned before {}", entry.name), pinned(host, device, 3)));
-        let host = pinned(behind(features).0, Level::Host, 1);
+        let host = pinned(next_tier(features).0, Level::Host, 1);
         all.push((format!("{} before pinned", entry.name), dynamic(device, host)));
     }
     all
@@ -101,7 +101,7 @@ fn caches(features: &Features, slots: usize) -> Vec<(String, Arc<dyn Feature>)> 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
     #[test]
-    fn every_cache_returns_what_a_plain_read_returns(
+    fn caches_return_the_rows_of_a_plain_read(
         dim in 1..9usize,
         half in any::<bool>(),
         slots in prop_oneof![Just(0), 1..40usize, Just(ROWS), Just(2 * ROWS)],
@@ -110,7 +110,8 @@ proptest! {
         let features = features(dim, if half { TableType::F16 } else { TableType::F32 });
         let plain = Host::new(&features);
         for (name, cache) in caches(&features, slots) {
-            prop_assert_eq!((cache.dim(), cache.num_rows(), cache.row_bytes()), (dim, ROWS, plain.row_bytes()));
+            let shape = (cache.dim(), cache.num_rows(), cache.row_bytes());
+            prop_assert_eq!(shape, (dim, ROWS, plain.row_bytes()));
             for read in &reads {
                 // batches hold distinct rows
                 let mut seen = [false; ROWS];
@@ -128,7 +129,8 @@ proptest! {
                 prop_assert_eq!(traffic.total().rows, ids.len() as u64, "{}", name);
                 let mut in_order = vec![0.0; ids.len() * dim];
                 cache.read(&ids, &mut in_order).unwrap();
-                let expected: Vec<f32> = places.iter().flat_map(|&p| &found[p as usize * dim..][..dim]).copied().collect();
+                let rows = places.iter().flat_map(|&p| &found[p as usize * dim..][..dim]);
+                let expected: Vec<f32> = rows.copied().collect();
                 prop_assert_eq!(in_order, expected, "{}", name);
             }
         }
@@ -136,20 +138,20 @@ proptest! {
 }
 
 #[test]
-fn rows_are_counted_where_they_were_found() {
+fn rows_are_counted_at_the_tier_that_served_them() {
     let features = features(4, TableType::F32);
     let ranking: Vec<NodeId> = (0..ROWS as NodeId).collect();
-    let held = placed(&ranking, 100, 2, Placement::Interleave);
-    let (far, asked, _) = behind(&features);
-    let cache = Pinned::new(held, TableType::F32, far, Level::Device { devices: 2, reader: 1 }).unwrap();
-    assert_eq!(asked.swap(0, Relaxed), 200, "what is held is loaded once");
+    let layout = CacheLayout::new(&ranking, 100, 2, Placement::Interleave);
+    let (far, reads, _) = next_tier(&features);
+    let cache = Pinned::new(layout, TableType::F32, far, Level::Device { devices: 2, reader: 1 }).unwrap();
+    assert_eq!(reads.swap(0, Relaxed), 200, "cached rows are loaded once");
     let ids: Vec<NodeId> = (100..301).collect();
     let traffic = cache.read(&ids, &mut vec![0.0; 201 * 4]).unwrap();
     let counts = |rows: TierTraffic| (rows.rows, rows.bytes);
     assert_eq!((counts(traffic.device), counts(traffic.peer)), ((50, 800), (50, 800)));
-    assert_eq!((counts(traffic.disk), asked.load(Relaxed)), ((101, 1616), 101));
+    assert_eq!((counts(traffic.disk), reads.load(Relaxed)), ((101, 1616), 101));
 
-    let (far, asked, _) = behind(&features);
+    let (far, reads, _) = next_tier(&features);
     let fifo = policy::TABLE.find("fifo").unwrap().make;
     let cache = Dynamic::new(fifo, 300, TableType::F32, far, Level::Host).unwrap();
     let read = |ids: std::ops::Range<NodeId>| {
@@ -157,27 +159,27 @@ fn rows_are_counted_where_they_were_found() {
         cache.read(&ids, &mut vec![0.0; ids.len() * 4]).unwrap().host.rows
     };
     assert_eq!((read(0..200), read(100..250), read(0..250)), (0, 100, 250));
-    assert_eq!(asked.load(Relaxed), 250);
+    assert_eq!(reads.load(Relaxed), 250);
 }
 
 #[test]
-fn a_read_that_fails_leaves_the_cache_as_it_was() {
+fn failed_reads_leave_the_cache_unchanged() {
     let features = features(3, TableType::F32);
     for entry in &policy::TABLE {
-        let (far, asked, fails_in) = behind(&features);
+        let (far, reads, fails_in) = next_tier(&features);
         let cache = Dynamic::new(entry.make, 50, TableType::F32, far, Level::Host).unwrap();
         let ids: Vec<NodeId> = (0..40).collect();
         fails_in.store(0, Relaxed);
         let error = cache.read(&ids, &mut [0.0; 120]).unwrap_err();
         assert_eq!(error.to_string(), "the disk is gone", "{}", entry.name);
         let mut out = [0.0; 120];
-        assert_eq!(cache.read(&ids, &mut out).unwrap().host.rows, 0, "nothing that was not read is held");
+        assert_eq!(cache.read(&ids, &mut out).unwrap().host.rows, 0, "failed rows are not cached");
         assert!(out.chunks(3).zip(&ids).all(|(row, &v)| row[0] == v as f32));
-        assert_eq!(asked.load(Relaxed), 80);
+        assert_eq!(reads.load(Relaxed), 80);
     }
 }
 
-/// Rows that take their time: work beside a read is done while `waits`.
+/// Slow rows: overlapped work runs while `waits` is set.
 struct Slow {
     host: Host,
     waits: AtomicBool,
@@ -191,7 +193,7 @@ impl Feature for Slow {
         self.host.num_rows()
     }
     fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
-        self.read_overlapped(ids, places, out, &mut nothing)
+        self.read_overlapped(ids, places, out, &mut no_work)
     }
     fn row_bytes(&self) -> u64 {
         self.host.row_bytes()
@@ -208,10 +210,10 @@ impl OverlappedFeature for Slow {
         ids: &[NodeId],
         places: Places,
         out: &mut [f32],
-        beside: &mut Beside,
+        work: &mut OverlappedWork,
     ) -> Result<Traffic> {
         self.waits.store(true, Relaxed);
-        let mut traffic = beside(out)?;
+        let mut traffic = work(out)?;
         self.waits.store(false, Relaxed);
         traffic += self.host.read_to(ids, places, out)?;
         Ok(traffic)
@@ -219,13 +221,13 @@ impl OverlappedFeature for Slow {
 }
 
 #[test]
-fn work_beside_a_read_is_done_while_the_tier_behind_waits() {
+fn overlapped_work_runs_while_the_next_tier_waits() {
     let features = features(3, TableType::F32);
     let ranking: Vec<NodeId> = (0..ROWS as NodeId).collect();
     let slow = Arc::new(Slow { host: Host::new(&features), waits: AtomicBool::new(false) });
     let pinned = |behind: Arc<dyn Feature>| -> Arc<dyn Feature> {
-        let held = placed(&ranking, 50, 1, Placement::Interleave);
-        Arc::new(Pinned::new(held, TableType::F32, behind, Level::Host).unwrap())
+        let layout = CacheLayout::new(&ranking, 50, 1, Placement::Interleave);
+        Arc::new(Pinned::new(layout, TableType::F32, behind, Level::Host).unwrap())
     };
     let dynamic = |behind: Arc<dyn Feature>| -> Arc<dyn Feature> {
         let make = policy::TABLE.find("fifo").unwrap().make;
@@ -240,23 +242,23 @@ fn work_beside_a_read_is_done_while_the_tier_behind_waits() {
     ];
     let plain = Host::new(&features);
     for (name, tier) in &chains {
-        // held by some of the caches, by none, and by all
+        // some cached, none cached, and all cached
         for ids in [(0..200).collect::<Vec<NodeId>>(), (300..400).collect(), (0..10).collect()] {
             let mut expected = vec![0.0; 3 * ids.len()];
             plain.read(&ids, &mut expected).unwrap();
             let mut out = vec![0.0; 3 * (ids.len() + 1)];
             let places: Vec<u32> = (1..=ids.len() as u32).collect();
             let (mut times, mut meanwhile) = (0, false);
-            let mut beside = |out: &mut [f32]| {
+            let mut work = |out: &mut [f32]| {
                 (times, meanwhile) = (times + 1, slow.waits.load(Relaxed));
                 out[..3].fill(7.0);
                 let host = TierTraffic { rows: 1, ..TierTraffic::default() };
                 Ok(Traffic { host, ..Traffic::default() })
             };
-            let traffic = read_overlapped(&**tier, &ids, Places::At(&places), &mut out, &mut beside).unwrap();
+            let traffic = read_overlapped(&**tier, &ids, Places::At(&places), &mut out, &mut work).unwrap();
             assert_eq!((&out[..3], &out[3..]), (&[7.0; 3][..], &expected[..]), "{name}");
             assert_eq!((times, traffic.total().rows), (1, ids.len() as u64 + 1), "{name}");
-            assert!(meanwhile || ids.len() == 10, "{name}: after the rows instead of beside them");
+            assert!(meanwhile || ids.len() == 10, "{name}: the work ran after the read, not during it");
         }
     }
 }
@@ -270,7 +272,8 @@ fn hits_do_not_depend_on_the_number_of_threads() {
             let mut hits = Vec::new();
             for entry in &policy::TABLE {
                 let cache =
-                    Dynamic::new(entry.make, 520, TableType::F32, behind(&features).0, Level::Host).unwrap();
+                    Dynamic::new(entry.make, 520, TableType::F32, next_tier(&features).0, Level::Host)
+                        .unwrap();
                 for batch in 0..20u64 {
                     let hash = |i: u64| keyed::mix(batch * 1000 + i);
                     let mut ids: Vec<NodeId> =
@@ -287,7 +290,7 @@ fn hits_do_not_depend_on_the_number_of_threads() {
 }
 
 #[test]
-fn many_readers_at_once_see_whole_rows_of_their_own() {
+fn concurrent_readers_see_whole_rows() {
     let features = features(5, TableType::F32);
     for (name, cache) in caches(&features, 70) {
         std::thread::scope(|scope| {
@@ -309,10 +312,10 @@ fn many_readers_at_once_see_whole_rows_of_their_own() {
     }
 }
 
-/// Schedules that are tried, of either kind.
+/// Number of schedules tried, of either kind.
 const ROUNDS: usize = 200;
 
-/// A lock that the model checker schedules.
+/// A lock under the model checker's schedule.
 struct Checked<T>(shuttle::sync::Mutex<T>);
 
 impl<T> Lock<T> for Checked<T> {
@@ -321,8 +324,7 @@ impl<T> Lock<T> for Checked<T> {
     }
 }
 
-/// Three readers of one shard with room for two rows: whatever the schedule, each gets its own rows
-/// whole.
+/// Three readers of one shard of two rows: in every schedule, each gets whole rows of its own.
 #[test]
 fn no_schedule_of_readers_mixes_rows() {
     for entry in &policy::TABLE {
@@ -336,17 +338,17 @@ fn no_schedule_of_readers_mixes_rows() {
                     shuttle::thread::spawn(move || {
                         for ids in [ids, [ids[2], ids[0], ids[1]]] {
                             let mut out = [-1.0f32; 6];
-                            let mut part = Part::default();
+                            let mut part = ShardRequest::default();
                             part.ids.extend(ids);
                             part.rows.extend([0, 1, 2]);
                             serve(&*shard, &mut part, &Scatter::new(&mut out, 2, 3, Places::InOrder));
-                            // the tier behind, in two steps with others in between
+                            // the next tier, in two steps so that other readers run in between
                             for (&v, &row) in part.ids.iter().zip(&part.rows) {
                                 out[2 * row as usize] = v as f32;
                                 shuttle::thread::yield_now();
                                 out[2 * row as usize + 1] = v as f32;
                             }
-                            keep(&*shard, &mut part, |row| &out[2 * row as usize..][..2]);
+                            admit(&*shard, &mut part, |row| &out[2 * row as usize..][..2]);
                             let expected = ids.map(|v| [v as f32; 2]).concat();
                             assert_eq!(out[..], expected);
                         }

@@ -1,23 +1,25 @@
 //! Features that stay in a file.
 //!
-//! A request's rows are read in the order of the file, those in the same or neighbouring blocks
-//! together (`plan`), many reads in flight (`uring`) or many threads reading (`queue`), past the
-//! system's page cache where the file system can (`opened`). The loop around the reads (`reader`)
-//! knows neither: a queue is a trait, where tests put short reads and errors. Bytes go from a
-//! bounded set of buffers, made once, to the rows' places, 16-bit floats widened on the way.
+//! A request's rows are read in file order, with rows in the same or neighbouring blocks together
+//! (`plan`). Many reads are in flight (`uring`), or many threads read (`queue`), past the system's
+//! page cache if the file system supports it (`open_file`). The loop around the reads (`reader`) is
+//! independent of both: a queue is a trait, through which tests inject short reads and errors.
+//! Bytes go from a fixed set of buffers to the rows' positions; 16-bit floats are converted on the
+//! way.
 //!
-//! Memory: of each reader `depth` buffers of the largest read, 64 MiB at most unless one row is
-//! longer; as many readers as there are threads that read at once. Sorting takes 8 bytes a row of
-//! the request.
+//! Memory: `depth` buffers of the largest read for each reader, at most 64 MiB unless one row is
+//! longer, and as many readers as threads that read at once. Sorting takes 8 bytes per row of the
+//! request.
 //!
-//! DGL's GraphBolt reads rows through io_uring likewise (`graphbolt/src/cnumpy.cc`): each row by
-//! itself, in the order asked for, blocks of 4096 bytes. Rows that share a block are one read here.
+//! DGL's GraphBolt reads rows through io_uring as well (`graphbolt/src/cnumpy.cc`), but each row
+//! separately, in the requested order, and in blocks of 4096 bytes. Here rows that share a block
+//! are one read.
 
-mod maker;
-mod opened;
+mod open_file;
 mod options;
 mod plan;
 mod queue;
+mod queue_factory;
 mod reader;
 #[cfg(test)]
 mod tests;
@@ -36,26 +38,26 @@ pub use options::{Direct, DiskOptions, ReaderKind};
 use rayon::prelude::*;
 
 use self::{
-    maker::Maker,
-    opened::{Opened, PAGE},
-    plan::{Layout, Piece, node, number},
+    open_file::{OpenFile, PAGE},
+    plan::{Layout, PlannedRead, node, number},
     queue::Queue,
+    queue_factory::QueueFactory,
     reader::{Cause, Fault, Reader},
 };
 use super::{Capabilities, Feature, Places, TierTraffic, Traffic, scatter::Scatter, widen::widen_f16};
 
-/// Bytes of a reader's buffers, unless one row is longer.
-const BUFFERS: usize = 64 << 20;
-/// Bytes of the longest row.
-const LONGEST: u64 = 1 << 30;
-/// Threads that read where each has one read in flight.
+/// Maximum size of a reader's buffers in bytes, unless one row is longer.
+const MAX_BUFFER_BYTES: usize = 64 << 20;
+/// Maximum size of a row in bytes.
+const MAX_ROW_BYTES: u64 = 1 << 30;
+/// Default number of threads if each has one read in flight.
 const PREAD_THREADS: usize = 32;
-/// Rows that are worth another thread.
-const SHARE: usize = 8;
+/// Minimum number of rows per thread.
+const MIN_ROWS_PER_THREAD: usize = 8;
 
-/// A table of rows in a file.
+/// A table of feature rows in a file.
 pub struct Disk {
-    file: Arc<Opened>,
+    file: Arc<OpenFile>,
     layout: Layout,
     dim: usize,
     rows: usize,
@@ -64,19 +66,18 @@ pub struct Disk {
     reader: ReaderKind,
     buffers: usize,
     threads: usize,
-    /// Its own threads: they wait for the disk while others compute.
+    /// Threads that wait for the disk while the others compute.
     pool: Option<rayon::ThreadPool>,
     idle: Mutex<Vec<Reader>>,
     keys: ObjectPool<Vec<u64>>,
 }
 
 impl Disk {
-    /// The `rows` rows of `dim` values of type `kind` that begin at byte `offset` of the file at
-    /// `path`.
+    /// Opens `rows` rows of `dim` values of type `kind`, which begin at byte `offset` of the file
+    /// at `path`.
     ///
     /// # Errors
-    /// The file cannot be opened or is too short, or the options ask for what the system does not
-    /// have.
+    /// The file cannot be opened or is too short, or the system does not support the options.
     pub fn open(
         path: impl AsRef<Path>,
         offset: u64,
@@ -88,7 +89,7 @@ impl Disk {
         Self::open_in_blocks(path.as_ref(), offset, dim, kind, rows, options, 1)
     }
 
-    /// As [`Disk::open`], in blocks of at least so many bytes.
+    /// As [`Disk::open`], in blocks of at least `block` bytes.
     fn open_in_blocks(
         path: &Path,
         offset: u64,
@@ -99,52 +100,52 @@ impl Disk {
         block: u64,
     ) -> Result<Self> {
         options.check()?;
-        let file = Arc::new(Opened::new(path, options.direct)?);
+        let file = Arc::new(OpenFile::new(path, options.direct)?);
         let row = (dim as u64).saturating_mul(kind.width() as u64);
         let end = row.checked_mul(rows as u64).and_then(|bytes| bytes.checked_add(offset));
         let found = file.len().map_err(|e| Error::io(path, "read the size of", e))?;
         if end.is_none_or(|end| end > found) {
             let message = format!(
-                "the file ends here, {rows} rows of {row} bytes from byte {offset} on are longer; \
+                "the file ends here, before the end of {rows} rows of {row} bytes from byte {offset} on; \
                  restore it or import the data again"
             );
             return Err(Error::format(path, format!("byte {found}"), message));
         }
-        if row > LONGEST {
-            let message = format!("rows of {row} bytes; up to {LONGEST} are read from a file");
+        if row > MAX_ROW_BYTES {
+            let message = format!("a row has {row} bytes; use rows of at most {MAX_ROW_BYTES} bytes");
             return Err(Error::format(path, "rows", message));
         }
         let align = file.align.max(block);
-        // any row with the blocks it begins and ends in
+        // any row, with the blocks in which it begins and ends
         let longest = (row + 2 * (align - 1)).next_multiple_of(PAGE as u64);
-        let most = longest.max(options.read_bytes as u64);
-        let size = (most as usize).next_multiple_of(PAGE);
-        let layout = Layout { offset, row, align, gap: options.gap, most };
-        let slots = options.depth.min((BUFFERS / size).max(1));
-        let mut maker = Maker { file: Arc::clone(&file), kind: options.reader, slots, size };
+        let max_len = longest.max(options.read_bytes as u64);
+        let size = (max_len as usize).next_multiple_of(PAGE);
+        let layout = Layout { offset, row, align, gap: options.gap, max_len };
+        let slots = options.depth.min((MAX_BUFFER_BYTES / size).max(1));
+        let mut factory = QueueFactory { file: Arc::clone(&file), kind: options.reader, slots, size };
         let first = match options.reader {
             ReaderKind::Auto => {
-                maker.kind = ReaderKind::Uring;
-                maker.make().or_else(|_| {
-                    maker.kind = ReaderKind::Pread;
-                    maker.make()
+                factory.kind = ReaderKind::Uring;
+                factory.make().or_else(|_| {
+                    factory.kind = ReaderKind::Pread;
+                    factory.make()
                 })
             }
-            _ => maker.make(),
+            _ => factory.make(),
         };
         let first = first.map_err(|e| {
-            let message = format!("io_uring cannot be had ({e}); choose the reader auto or pread");
+            let message = format!("io_uring is not available ({e}); use the reader auto or pread");
             Error::format(path, "reader", message)
         })?;
-        let reader = maker.kind;
-        maker.kind = if reader == ReaderKind::Uring { options.reader } else { reader };
+        let reader = factory.kind;
+        factory.kind = if reader == ReaderKind::Uring { options.reader } else { reader };
         let threads = match (options.threads, reader) {
             (0, ReaderKind::Pread) => PREAD_THREADS,
             (0, _) => 1,
             (threads, _) => threads,
         };
         let pool = pool(threads).map_err(|e| {
-            let message = format!("{threads} threads that read cannot be had ({e}); ask for fewer");
+            let message = format!("cannot start {threads} threads to read ({e}); use fewer threads");
             Error::format(path, "threads", message)
         })?;
         Ok(Self {
@@ -159,34 +160,34 @@ impl Disk {
             pool,
             idle: Mutex::new(vec![Reader::new(first)]),
             keys: ObjectPool::default(),
-            make: Box::new(move || maker.make()),
+            make: Box::new(move || factory.make()),
         })
     }
 
-    /// What asks for the bytes: never `Auto`.
+    /// Reader in use, never `Auto`.
     pub fn reader(&self) -> ReaderKind {
         self.reader
     }
 
-    /// Bytes that offsets and lengths of reads are multiples of, past the page cache; none where
-    /// reads go through it.
+    /// Size in bytes of which offsets and lengths of reads past the page cache are multiples;
+    /// `None` if reads go through it.
     pub fn block(&self) -> Option<u64> {
         Some(self.layout.align).filter(|&align| align > 1)
     }
 
-    /// Bytes of memory that one request at a time takes.
+    /// Memory in bytes that one request at a time takes.
     pub fn buffer_bytes(&self) -> usize {
         self.buffers
     }
 
-    /// Reads sorted keys, by as many threads as are to.
+    /// Reads sorted keys on the configured number of threads.
     fn read_keys(&self, keys: &[u64], out: &Scatter) -> Result<u64, Fault> {
-        let most = keys.len().div_ceil(SHARE);
+        let max_parts = keys.len().div_ceil(MIN_ROWS_PER_THREAD);
         let parts = match self.reader {
             _ if self.threads == 1 => 1,
-            // more than threads, since some reads take longer than others
-            ReaderKind::Pread => (4 * self.threads).min(most),
-            _ => self.threads.min(most),
+            // more parts than threads, because some reads take longer than others
+            ReaderKind::Pread => (4 * self.threads).min(max_parts),
+            _ => self.threads.min(max_parts),
         };
         let read = |part: usize| {
             let cut = |part| self.layout.cut(keys, part, parts);
@@ -200,7 +201,7 @@ impl Disk {
         }
     }
 
-    /// Reads some of the keys. Parts of different calls must not overlap while `out` is the same.
+    /// Reads some of the keys. Parts of different calls must not overlap for the same `out`.
     fn read_part(&self, keys: &[u64], range: Range<usize>, out: &Scatter) -> Result<u64, Fault> {
         if range.is_empty() {
             return Ok(0);
@@ -214,21 +215,21 @@ impl Disk {
             })?),
         };
         let read = reader
-            .read(&self.file, &self.layout, keys, range, |piece, bytes| self.take(keys, piece, bytes, out));
-        // one that failed has reads in flight: it waits for them and is gone
+            .read(&self.file, &self.layout, keys, range, |read, bytes| self.take(keys, read, bytes, out));
+        // a failed reader may have reads in flight: it waits for them and is dropped
         if read.is_ok() {
             self.put_back(reader);
         }
         read
     }
 
-    /// Copies the rows of one read to their places.
-    fn take(&self, keys: &[u64], piece: &Piece, bytes: &[u8], out: &Scatter) {
+    /// Copies the rows of one read to their positions.
+    fn take(&self, keys: &[u64], read: &PlannedRead, bytes: &[u8], out: &Scatter) {
         let row = self.layout.row as usize;
-        for &key in &keys[piece.keys.clone()] {
-            let start = (self.layout.start(key) - piece.offset) as usize;
-            // SAFETY: `keys` has every number of the request once, since it was made by counting;
-            // parts of it and pieces of parts do not overlap, and a piece is taken once.
+        for &key in &keys[read.keys.clone()] {
+            let start = (self.layout.start(key) - read.offset) as usize;
+            // SAFETY: `keys` has every number of the request once, because `sort` enumerates them;
+            // parts of it and reads of parts do not overlap, and a read is taken once.
             let to = unsafe { out.row(number(key)) };
             widen(&bytes[start..start + row], self.kind, to);
         }
@@ -244,12 +245,12 @@ impl Disk {
     fn error(&self, fault: &Fault) -> Error {
         let Range { start, end } = fault.bytes;
         let message = match &fault.cause {
-            Cause::System(e) => format!(
-                "feature rows cannot be read: {e}; run again, and if it fails again look for faults of the disk"
-            ),
+            Cause::System(e) => {
+                format!("feature rows cannot be read: {e}; run again, and check the disk if it fails again")
+            }
             Cause::Ends(len) => format!(
-                "the file has shrunk to {len} bytes since it was opened, when it had the {} of {} rows of {} bytes from byte {} on; \
-                 restore it or import the data again",
+                "the file has shrunk to {len} bytes; when it was opened it had the {} of {} rows of {} bytes \
+                 from byte {} on; restore it or import the data again",
                 self.layout.offset + self.rows as u64 * self.layout.row,
                 self.rows,
                 self.layout.row,
@@ -280,7 +281,7 @@ impl Feature for Disk {
             plan::sort(ids, keys);
             let last = node(keys[keys.len() - 1]);
             if last >= self.rows as u64 {
-                let message = format!("row {last} asked for, there are {}", self.rows);
+                let message = format!("row {last} is out of range: the file has {} rows", self.rows);
                 return Err(Error::format(&self.file.path, "rows", message));
             }
             self.read_keys(keys, &out).map_err(|fault| self.error(&fault))
@@ -298,7 +299,7 @@ impl Feature for Disk {
     }
 }
 
-/// Threads of their own, unless it is the caller's alone.
+/// Creates a thread pool, unless the caller's thread reads alone.
 fn pool(threads: usize) -> Result<Option<rayon::ThreadPool>, rayon::ThreadPoolBuildError> {
     let named = |i| format!("disk {i}");
     (threads > 1)
@@ -306,12 +307,12 @@ fn pool(threads: usize) -> Result<Option<rayon::ThreadPool>, rayon::ThreadPoolBu
         .transpose()
 }
 
-/// A lock whatever has happened: what it guards are spare things, whole at any moment.
+/// Locks a mutex, even a poisoned one: it guards spare objects, which are valid at any moment.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A row as it is stored, at any alignment, as 32-bit floats.
+/// Converts a stored row, at any alignment, to 32-bit floats.
 fn widen(from: &[u8], kind: TableType, to: &mut [f32]) {
     match kind {
         TableType::F32 => bytemuck::cast_slice_mut(to).copy_from_slice(from),
@@ -326,7 +327,7 @@ fn widen(from: &[u8], kind: TableType, to: &mut [f32]) {
     }
 }
 
-/// Values of two bytes at an odd address.
+/// Converts values of two bytes at an odd address.
 fn pairs(from: &[u8], to: &mut [f32], value: impl Fn([u8; 2]) -> f32) {
     let (pairs, _) = from.as_chunks::<2>();
     pairs.iter().zip(to).for_each(|(&pair, to)| *to = value(pair));

@@ -1,60 +1,61 @@
-//! How a file is read.
+//! Options of reading a file.
 
 use graphmill_core::{Error, Result};
 
-/// What asks the system for the bytes.
+/// Interface through which bytes are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReaderKind {
-    /// `Uring` where the system has it and allows it (many containers do not), `Pread` elsewhere.
+    /// `Uring` if the system supports and allows it (many containers do not), otherwise `Pread`.
     #[default]
     Auto,
-    /// io_uring: many reads in flight from one thread.
+    /// io_uring, with many reads in flight from one thread.
     Uring,
-    /// A system call a read, and as many in flight as there are threads.
+    /// One system call per read, with as many reads in flight as threads.
     Pread,
 }
 
 impl ReaderKind {
-    /// All, with the names that users write.
+    /// All readers, with the names that users write.
     pub const ALL: [(&'static str, Self); 3] =
         [("auto", Self::Auto), ("uring", Self::Uring), ("pread", Self::Pread)];
 }
 
-/// Whether reads go around the system's page cache (`O_DIRECT`): in whole blocks, straight into our
-/// buffers.
+/// Use of direct I/O (`O_DIRECT`), which bypasses the system's page cache: reads of whole blocks,
+/// straight into our buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direct {
-    /// Where the file system can.
+    /// Direct I/O if the file system supports it.
     #[default]
     Auto,
-    /// Or not at all.
+    /// Direct I/O, or an error.
     On,
-    /// Through the page cache.
+    /// Reads through the page cache.
     Off,
 }
 
 impl Direct {
-    /// All, with the names that users write.
+    /// All choices, with the names that users write.
     pub const ALL: [(&'static str, Self); 3] = [("auto", Self::Auto), ("on", Self::On), ("off", Self::Off)];
 }
 
-/// How a [`Disk`](super::Disk) reads. `cargo bench -p graphmill-loader --bench disk` compares the
-/// choices; on the disks it was run on the differences were within the noise, so the defaults are
-/// common sense rather than measured.
+/// Options of a [`Disk`](super::Disk).
+///
+/// `cargo bench -p graphmill-loader --bench disk` compares them. On the disks that were measured
+/// the differences were within the noise, so the defaults are not tuned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskOptions {
-    /// What asks for the bytes.
+    /// Interface through which bytes are read.
     pub reader: ReaderKind,
-    /// Past the page cache or through it.
+    /// Use of direct I/O.
     pub direct: Direct,
-    /// Reads in flight of a ring: 1 to 4096.
+    /// Number of reads in flight per ring: 1 to 4096.
     pub depth: usize,
-    /// Threads that read for one request, each with a ring or a read of its own: 1 to 256, or 0 for
-    /// what suits the reader.
+    /// Number of threads that read for one request, each with its own ring or read: 1 to 256, or 0
+    /// for a number that suits the reader.
     pub threads: usize,
-    /// Bytes between two rows' blocks that are rather read than left out.
+    /// Maximum gap in bytes between two rows' blocks that are read together.
     pub gap: u64,
-    /// Bytes of the largest read: 4 KiB to 16 MiB. A row that is longer is read whole.
+    /// Maximum size of a read in bytes: 4 KiB to 16 MiB. A longer row is read whole.
     pub read_bytes: usize,
 }
 
@@ -72,13 +73,13 @@ impl Default for DiskOptions {
 }
 
 impl DiskOptions {
-    /// Whether every number is within its range.
+    /// Checks that every number is within its range.
     pub(super) fn check(&self) -> Result<()> {
-        let within = |name: &str, value: usize, least: usize, most: usize| {
-            if (least..=most).contains(&value) {
+        let within = |name: &str, value: usize, min: usize, max: usize| {
+            if (min..=max).contains(&value) {
                 return Ok(());
             }
-            Err(Error::invalid(format!("{name} is {value}; from {least} to {most} can be had")))
+            Err(Error::invalid(format!("{name} is {value}; use a number from {min} to {max}")))
         };
         within("the number of reads in flight", self.depth, 1, 4096)?;
         within("the number of threads that read", self.threads, 0, 256)?;

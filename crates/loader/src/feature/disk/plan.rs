@@ -1,64 +1,64 @@
-//! Which reads a request takes: its rows in the order of the file, neighbours together.
+//! Plan of a request's reads: its rows in file order, with neighbouring rows together.
 //!
-//! A request's rows are sorted by node id, which is the order of the file: `u64` keys, the id above
-//! and the number within the request below. A pass over the keys then joins rows into reads. A read
-//! grows by the next row while that row's first block is at most `gap` bytes behind the last and
-//! the read stays within its largest size; so each block is read once, unless rows that fill a
-//! largest read share all their blocks with each other. O(R log R) for R rows, O(R) where they are
-//! in order already.
+//! A request's rows are sorted by node id, which is file order: `u64` keys, with the id in the
+//! upper half and the number within the request in the lower half. A pass over the keys joins rows
+//! into reads. A read grows by the next row if that row's first block is at most `gap` bytes after
+//! the last and the read stays within its maximum size. Each block is read once, unless all rows of
+//! a maximum read share their blocks with one another. O(R log R) for R rows, O(R) if they are
+//! already in order.
 
 use std::ops::Range;
 
 use graphmill_core::NodeId;
 use rayon::prelude::*;
 
-/// Keys from which on sorting is spread over threads.
-const MANY: usize = 1 << 14;
+/// Minimum number of keys that are sorted on several threads.
+const MIN_PARALLEL_SORT: usize = 1 << 14;
 
-/// Where rows are in a file, and how reads are made of them.
+/// Positions of rows in a file, and limits of reads.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     /// First byte of row 0.
     pub(super) offset: u64,
-    /// Bytes of a row.
+    /// Size of a row in bytes.
     pub(super) row: u64,
-    /// What offsets and lengths of reads are multiples of.
+    /// Size in bytes of which offsets and lengths of reads are multiples.
     pub(super) align: u64,
-    /// Bytes that are rather read than left out.
+    /// Maximum gap in bytes that is read rather than skipped.
     pub(super) gap: u64,
-    /// Bytes of the largest read, which any row fits.
-    pub(super) most: u64,
+    /// Maximum size of a read in bytes, at least that of a row with its blocks.
+    pub(super) max_len: u64,
 }
 
-/// One read.
+/// A planned read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct PlannedRead {
     /// First byte.
     pub(super) offset: u64,
-    /// Bytes asked for: the end of the file may come sooner.
+    /// Length in bytes; the end of the file may come earlier.
     pub(super) len: usize,
-    /// Bytes up to the end of the last row: these must come.
+    /// Length up to the end of the last row, which must be read.
     pub(super) needed: usize,
-    /// Its rows, among the keys.
+    /// Range of its rows in the keys.
     pub(super) keys: Range<usize>,
 }
 
-/// Makes `keys` the rows of a request in the order of the file.
+/// Sets `keys` to the rows of a request in file order.
 pub(super) fn sort(ids: &[NodeId], keys: &mut Vec<u64>) {
     keys.clear();
     keys.extend(ids.iter().zip(0u64..).map(|(&v, i)| u64::from(v) << 32 | i));
     if keys.is_sorted() {
         return;
     }
-    if keys.len() < MANY { keys.sort_unstable() } else { keys.par_sort_unstable() }
+    if keys.len() < MIN_PARALLEL_SORT { keys.sort_unstable() } else { keys.par_sort_unstable() }
 }
 
-/// The node of a key.
+/// Node of a key.
 pub(super) fn node(key: u64) -> u64 {
     key >> 32
 }
 
-/// The number within the request of a key.
+/// Number of a key within the request.
 pub(super) fn number(key: u64) -> usize {
     key as u32 as usize
 }
@@ -69,26 +69,26 @@ impl Layout {
         self.offset + node(key) * self.row
     }
 
-    /// The blocks of a key's row, in bytes.
+    /// Byte range of the blocks of a key's row.
     fn blocks(&self, key: u64) -> Range<u64> {
         let start = self.start(key);
         start / self.align * self.align..(start + self.row).next_multiple_of(self.align)
     }
 
-    /// The read that begins with the row of `keys[from]` and ends before `keys[to]`; none where
-    /// there are no more.
-    pub(super) fn piece(&self, keys: &[u64], from: usize, to: usize) -> Option<Piece> {
+    /// Plans the read that begins with the row of `keys[from]` and ends before `keys[to]`; `None`
+    /// if there are no more keys.
+    pub(super) fn next_read(&self, keys: &[u64], from: usize, to: usize) -> Option<PlannedRead> {
         let mut keys_left = keys[from..to].iter().zip(from..);
         let blocks = self.blocks(*keys_left.next()?.0);
         let (begin, mut end, mut last) = (blocks.start, blocks.end, from + 1);
-        // where the read could end without a block that the next one reads too
+        // last position at which the read can end without a block that the next read needs too
         let mut clean = None;
         for (&key, i) in keys_left {
             let blocks = self.blocks(key);
             if blocks.start > end + self.gap {
                 break;
             }
-            if blocks.end > begin + self.most {
+            if blocks.end > begin + self.max_len {
                 if blocks.start < end {
                     (end, last) = clean.unwrap_or((end, last));
                 }
@@ -100,12 +100,12 @@ impl Layout {
             (end, last) = (blocks.end, i + 1);
         }
         let needed = self.start(keys[last - 1]) + self.row - begin;
-        // both at most `most`
+        // both at most `max_len`
         let (len, needed) = ((end - begin) as usize, needed as usize);
-        Some(Piece { offset: begin, len, needed, keys: from..last })
+        Some(PlannedRead { offset: begin, len, needed, keys: from..last })
     }
 
-    /// Where the `part`-th of `parts` begins: parts share no blocks.
+    /// First key of the `part`-th of `parts` parts, which share no blocks.
     pub(super) fn cut(&self, keys: &[u64], part: usize, parts: usize) -> usize {
         let mut at = keys.len() * part / parts;
         while 0 < at && at < keys.len() && self.blocks(keys[at]).start < self.blocks(keys[at - 1]).end {
@@ -125,19 +125,19 @@ mod tests {
         keys
     }
 
-    fn pieces(layout: &Layout, keys: &[u64]) -> Vec<Piece> {
+    fn reads(layout: &Layout, keys: &[u64]) -> Vec<PlannedRead> {
         let mut at = 0;
         std::iter::from_fn(|| {
-            let piece = layout.piece(keys, at, keys.len())?;
-            at = piece.keys.end;
-            Some(piece)
+            let read = layout.next_read(keys, at, keys.len())?;
+            at = read.keys.end;
+            Some(read)
         })
         .collect()
     }
 
     #[test]
-    fn neighbours_are_read_together_and_the_gap_bridged() {
-        let layout = Layout { offset: 128, row: 100, align: 512, gap: 512, most: 4096 };
+    fn neighbouring_rows_are_read_together_across_gaps() {
+        let layout = Layout { offset: 128, row: 100, align: 512, gap: 512, max_len: 4096 };
         let keys = keys(&[12, 0, 5, 0, 40]);
         assert_eq!(
             keys.iter().map(|&key| (node(key), number(key))).collect::<Vec<_>>(),
@@ -145,29 +145,29 @@ mod tests {
         );
         // rows 0 and 5 end at bytes 228 and 728, row 12 begins at 1328, row 40 at 4128
         assert_eq!(
-            pieces(&layout, &keys),
+            reads(&layout, &keys),
             [
-                Piece { offset: 0, len: 1536, needed: 1428, keys: 0..4 },
-                Piece { offset: 4096, len: 512, needed: 132, keys: 4..5 }
+                PlannedRead { offset: 0, len: 1536, needed: 1428, keys: 0..4 },
+                PlannedRead { offset: 4096, len: 512, needed: 132, keys: 4..5 }
             ]
         );
-        assert_eq!(pieces(&Layout { gap: 0, ..layout.clone() }, &keys).len(), 2);
+        assert_eq!(reads(&Layout { gap: 0, ..layout.clone() }, &keys).len(), 2);
         let tight = Layout { align: 1, gap: 0, ..layout };
-        assert_eq!(pieces(&tight, &keys).iter().map(|p| p.len).collect::<Vec<_>>(), [100; 4]);
+        assert_eq!(reads(&tight, &keys).iter().map(|p| p.len).collect::<Vec<_>>(), [100; 4]);
     }
 
     #[test]
-    fn no_block_is_read_twice_and_no_read_is_too_large() {
+    fn no_block_is_read_twice_and_no_read_exceeds_the_maximum() {
         let keys = keys(&(0..5000).collect::<Vec<_>>());
         for (row, offset) in [(400, 128), (512, 64), (12, 100), (1000, 4096)] {
-            let layout = Layout { offset, row, align: 512, gap: 0, most: 65536 };
-            let pieces = pieces(&layout, &keys);
-            assert!(pieces.iter().all(|p| p.len <= 65536 && p.offset % 512 == 0 && p.len % 512 == 0));
-            // rows of 512 bytes at 64 each share a block with the next
+            let layout = Layout { offset, row, align: 512, gap: 0, max_len: 65536 };
+            let reads = reads(&layout, &keys);
+            assert!(reads.iter().all(|p| p.len <= 65536 && p.offset % 512 == 0 && p.len % 512 == 0));
+            // rows of 512 bytes from byte 64 on share a block with the next row
             let twice = if row == 512 { 512 } else { 0 };
-            let apart = |w: &[Piece]| w[0].offset + w[0].len as u64 <= w[1].offset + twice;
-            assert!(pieces.windows(2).all(apart), "rows of {row}");
-            assert!(pieces.len() as u64 <= 5000 * row / 40_000 + 1, "rows of {row}");
+            let apart = |w: &[PlannedRead]| w[0].offset + w[0].len as u64 <= w[1].offset + twice;
+            assert!(reads.windows(2).all(apart), "rows of {row}");
+            assert!(reads.len() as u64 <= 5000 * row / 40_000 + 1, "rows of {row}");
             for parts in [1, 3, 7] {
                 let cuts: Vec<usize> = (0..=parts).map(|part| layout.cut(&keys, part, parts)).collect();
                 assert!(cuts.is_sorted() && (cuts[0], cuts[parts]) == (0, keys.len()));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn many_rows_are_sorted_as_few() {
+    fn parallel_sorts_equal_sequential_ones() {
         let ids: Vec<u32> = (0..40_000u32).map(|i| i.wrapping_mul(2_654_435_761) >> 20).collect();
         let mut expected: Vec<_> = ids.iter().zip(0..).map(|(&v, i)| (u64::from(v), i)).collect();
         expected.sort();

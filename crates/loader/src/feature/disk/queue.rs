@@ -1,38 +1,37 @@
-//! What reads are handed to: the seam between what is read and how, where tests put faults.
+//! Interface of reads in flight, through which tests inject faults.
 
 use std::{fs::File, io, sync::Arc};
 
-use super::opened::{Opened, PAGE, Page, read_at};
+use super::open_file::{OpenFile, PAGE, Page, read_at};
 
-/// Reads in flight, each into a slot of its own. A queue owns the slots' memory.
+/// Reads in flight, each into its own slot. A queue owns the slots' memory.
 pub(super) trait Queue: Send {
-    /// How many slots there are.
+    /// Number of slots.
     fn slots(&self) -> usize;
 
-    /// Begins to read `len` bytes at `offset` of the file to byte `at` of a slot that nothing is
-    /// being read to.
+    /// Starts to read `len` bytes at `offset` of the file to byte `at` of an idle slot.
     fn start(&mut self, slot: usize, at: usize, len: usize, offset: u64);
 
-    /// Waits for any read that was begun, and says which and how many bytes came; fewer than asked
-    /// for may.
+    /// Waits for any read in flight, and returns its slot and the number of bytes, which may be
+    /// smaller than requested.
     ///
     /// # Errors
-    /// The queue is broken; its reads may be in flight still.
+    /// The queue is broken; its reads may still be in flight.
     fn finish(&mut self) -> io::Result<(usize, io::Result<usize>)>;
 
-    /// A slot that nothing is being read to.
+    /// Memory of an idle slot.
     fn bytes(&self, slot: usize) -> &[u8];
 }
 
-/// One read at a time, done when it is begun.
+/// One blocking read at a time.
 pub(super) struct Pread {
-    file: Arc<Opened>,
+    file: Arc<OpenFile>,
     memory: Vec<Page>,
     outcome: Option<io::Result<usize>>,
 }
 
 impl Pread {
-    pub(super) fn new(file: Arc<Opened>, size: usize) -> Self {
+    pub(super) fn new(file: Arc<OpenFile>, size: usize) -> Self {
         Self { file, memory: bytemuck::zeroed_vec(size / PAGE), outcome: None }
     }
 
@@ -54,7 +53,7 @@ impl Queue for Pread {
     }
 
     fn finish(&mut self) -> io::Result<(usize, io::Result<usize>)> {
-        Ok((0, self.outcome.take().expect("a read was begun")))
+        Ok((0, self.outcome.take().expect("a read was started")))
     }
 
     fn bytes(&self, _: usize) -> &[u8] {

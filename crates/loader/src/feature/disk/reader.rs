@@ -1,48 +1,48 @@
-//! The loop around a queue: keeps its slots full, repeats what came short, and hands out what is
-//! there.
+//! The loop around a queue: keeps its slots busy, repeats short reads, and passes complete reads
+//! on.
 
 use std::{io, ops::Range};
 
 use super::{
-    opened::Opened,
-    plan::{Layout, Piece},
+    open_file::OpenFile,
+    plan::{Layout, PlannedRead},
     queue::Queue,
 };
 
-/// How often in a row a read may bring nothing new.
-const PATIENCE: u32 = 1000;
+/// Maximum number of consecutive attempts of a read without new bytes.
+const MAX_TRIES: u32 = 1000;
 
-/// A queue and what its slots are at. After an error it must not be used again: reads may be in
-/// flight.
+/// A queue and the state of its slots. After an error it must not be used again, because reads may
+/// be in flight.
 pub(super) struct Reader {
     queue: Box<dyn Queue>,
     flights: Vec<Flight>,
     free: Vec<usize>,
 }
 
-/// A read under way.
+/// A read in progress.
 #[derive(Clone, Default)]
 struct Flight {
-    piece: Piece,
+    read: PlannedRead,
     filled: usize,
-    /// Tries in a row that brought nothing.
+    /// Number of consecutive attempts without new bytes.
     tries: u32,
 }
 
 /// A read that failed.
 #[derive(Debug)]
 pub(super) struct Fault {
-    /// The bytes that were to be read.
+    /// Byte range of the read.
     pub(super) bytes: Range<u64>,
     pub(super) cause: Cause,
 }
 
-/// Why a read failed.
+/// Reason why a read failed.
 #[derive(Debug)]
 pub(super) enum Cause {
-    /// The system's answer.
+    /// Error of the system.
     System(io::Error),
-    /// The file ends after so many bytes.
+    /// The file ends after this number of bytes.
     Ends(u64),
 }
 
@@ -52,18 +52,18 @@ impl Reader {
         Self { queue, flights: vec![Flight::default(); slots], free: Vec::with_capacity(slots) }
     }
 
-    /// Reads the rows of `keys[range]`, gives each read's bytes with its piece to `take`, and says
-    /// how many bytes came.
+    /// Reads the rows of `keys[range]`, passes each read with its bytes to `take`, and returns the
+    /// number of bytes read.
     ///
     /// # Errors
-    /// See [`Fault`]; the reader is used up.
+    /// A read failed ([`Fault`]); the reader must not be used again.
     pub(super) fn read(
         &mut self,
-        file: &Opened,
+        file: &OpenFile,
         layout: &Layout,
         keys: &[u64],
         range: Range<usize>,
-        mut take: impl FnMut(&Piece, &[u8]),
+        mut take: impl FnMut(&PlannedRead, &[u8]),
     ) -> Result<u64, Fault> {
         let Self { queue, flights, free } = self;
         free.clear();
@@ -71,12 +71,12 @@ impl Reader {
         let (mut next, mut bytes) = (range.start, 0);
         loop {
             while let Some(&slot) = free.last()
-                && let Some(piece) = layout.piece(keys, next, range.end)
+                && let Some(read) = layout.next_read(keys, next, range.end)
             {
                 free.pop();
-                next = piece.keys.end;
-                queue.start(slot, 0, piece.len, piece.offset);
-                flights[slot] = Flight { piece, filled: 0, tries: 0 };
+                next = read.keys.end;
+                queue.start(slot, 0, read.len, read.offset);
+                flights[slot] = Flight { read, filled: 0, tries: 0 };
             }
             if free.len() == flights.len() {
                 return Ok(bytes);
@@ -87,10 +87,10 @@ impl Reader {
             })?;
             let flight = &mut flights[slot];
             let fault = |flight: &Flight, cause| {
-                let end = flight.piece.offset + flight.piece.needed as u64;
-                Fault { bytes: flight.piece.offset..end, cause }
+                let end = flight.read.offset + flight.read.needed as u64;
+                Fault { bytes: flight.read.offset..end, cause }
             };
-            // a read goes on from the last whole block
+            // a repeated read starts at the last whole block
             let at = flight.filled / layout.align as usize * layout.align as usize;
             let before = flight.filled;
             match outcome {
@@ -98,35 +98,35 @@ impl Reader {
                     bytes += count as u64;
                     flight.filled = before.max(at + count);
                 }
-                Err(e) if flight.tries < PATIENCE && is_passing(&e) => {}
+                Err(e) if flight.tries < MAX_TRIES && is_transient(&e) => {}
                 Err(e) => return Err(fault(flight, Cause::System(e))),
             }
-            if flight.filled >= flight.piece.needed {
-                take(&flight.piece, &queue.bytes(slot)[..flight.piece.needed]);
+            if flight.filled >= flight.read.needed {
+                take(&flight.read, &queue.bytes(slot)[..flight.read.needed]);
                 free.push(slot);
                 continue;
             }
             flight.tries = if flight.filled > before { 0 } else { flight.tries + 1 };
-            if flight.tries > 0 && is_beyond(&file.len(), &flight.piece) {
+            if flight.tries > 0 && is_beyond(&file.len(), &flight.read) {
                 let cause = file.len().map_or_else(Cause::System, Cause::Ends);
                 return Err(fault(flight, cause));
             }
-            if flight.tries > PATIENCE {
-                let cause = io::Error::other(format!("no bytes came in {PATIENCE} tries"));
+            if flight.tries > MAX_TRIES {
+                let cause = io::Error::other(format!("{MAX_TRIES} attempts returned no bytes"));
                 return Err(fault(flight, Cause::System(cause)));
             }
             let at = flight.filled / layout.align as usize * layout.align as usize;
-            queue.start(slot, at, flight.piece.len - at, flight.piece.offset + at as u64);
+            queue.start(slot, at, flight.read.len - at, flight.read.offset + at as u64);
         }
     }
 }
 
-/// Whether the file no longer has what a read needs, or its length cannot be told.
-fn is_beyond(len: &io::Result<u64>, piece: &Piece) -> bool {
-    !matches!(len, Ok(len) if *len >= piece.offset + piece.needed as u64)
+/// Returns true if the file no longer has the bytes of a read, or its length is unknown.
+fn is_beyond(len: &io::Result<u64>, read: &PlannedRead) -> bool {
+    !matches!(len, Ok(len) if *len >= read.offset + read.needed as u64)
 }
 
-/// Whether an error says no more than "again".
-fn is_passing(error: &io::Error) -> bool {
+/// Returns true if an error only means that the read should be repeated.
+fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
 }

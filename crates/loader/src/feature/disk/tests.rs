@@ -6,24 +6,24 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A file of random bytes that are finite values of every type.
-struct Room {
+/// A file of random bytes that are finite values in every type.
+struct TestFile {
     _dir: TempDir,
     path: PathBuf,
     bytes: Vec<u8>,
 }
 
-impl Room {
+impl TestFile {
     fn new(len: usize) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rows");
-        // the high bytes of floats stay below their exponents' last
+        // the high bytes of floats stay below the exponent of infinity
         let bytes: Vec<u8> = (0..len as u64).map(|i| (keyed::mix(i) % 0x3f) as u8).collect();
         std::fs::write(&path, &bytes).unwrap();
         Self { _dir: dir, path, bytes }
     }
 
-    /// What a plain read gives.
+    /// The row of a plain read.
     fn row(&self, offset: usize, dim: usize, kind: TableType, v: u32) -> Vec<f32> {
         let width = kind.width();
         let row = &self.bytes[offset + v as usize * dim * width..][..dim * width];
@@ -53,23 +53,23 @@ impl Room {
 const OFFSET: usize = 128;
 const DIM: usize = 100;
 
-/// The readers that this system has.
+/// Readers that this system supports.
 fn readers() -> Vec<ReaderKind> {
-    let room = Room::new(1);
+    let file = TestFile::new(1);
     let has = |reader| {
         let options = DiskOptions { reader, ..DiskOptions::default() };
-        Disk::open(&room.path, 0, 1, TableType::F32, 0, &options).is_ok()
+        Disk::open(&file.path, 0, 1, TableType::F32, 0, &options).is_ok()
     };
     [ReaderKind::Uring, ReaderKind::Pread].into_iter().filter(|&reader| has(reader)).collect()
 }
 
-/// What goes wrong, by the number of the read.
+/// Fault of each read, by its number.
 type Fate = fn(u64) -> Fault;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
     None,
-    /// So many bytes of 16.
+    /// Returns this many sixteenths of the bytes.
     Short(usize),
     Error(i32),
 }
@@ -78,7 +78,7 @@ const EINTR: i32 = 4;
 const EIO: i32 = 5;
 const EAGAIN: i32 = 11;
 
-/// A queue that reads fail in.
+/// A queue with faulty reads.
 struct Faulty {
     inner: Box<dyn Queue>,
     fate: Fate,
@@ -120,8 +120,8 @@ impl Queue for Faulty {
     }
 }
 
-/// The disk with faults.
-fn with(mut disk: Disk, fate: Fate) -> Disk {
+/// Injects faults into the reads of a disk.
+fn with_faults(mut disk: Disk, fate: Fate) -> Disk {
     let make = std::mem::replace(&mut disk.make, Box::new(|| Err(io::Error::other("replaced"))));
     let count = Arc::new(AtomicU64::new(0));
     disk.make = Box::new(move || {
@@ -149,22 +149,22 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_rows_are_those_of_a_plain_read(
+    fn any_request_returns_the_rows_of_a_plain_read(
         (offset, dim, kind, rows) in (0..5000usize, 1..300usize, 0..3usize, 1..120usize),
         picks in prop::collection::vec((any::<u32>(), 0..3u32), 0..200),
         (ascending, placed, fate, block) in (any::<bool>(), any::<bool>(), 0..4usize, 0..3usize),
-        (uring, direct, gap, depth, threads, most) in
+        (uring, direct, gap, depth, threads, max_len) in
             (any::<bool>(), any::<bool>(), 0..9000u64, 1..9usize, 1..4usize, 4096..20_000usize),
         tail in 0..600usize,
     ) {
         let kind = TableType::ALL[kind].1;
-        let room = Room::new(offset + rows * dim * kind.width() + tail);
+        let file = TestFile::new(offset + rows * dim * kind.width() + tail);
         let reader = if uring { ReaderKind::Auto } else { ReaderKind::Pread };
         let direct = if direct { Direct::Auto } else { Direct::Off };
-        let options = DiskOptions { reader, direct, gap, depth, threads, read_bytes: most };
+        let options = DiskOptions { reader, direct, gap, depth, threads, read_bytes: max_len };
         let block = [1, 512, 4096][block];
-        let disk = Disk::open_in_blocks(&room.path, offset as u64, dim, kind, rows, &options, block).unwrap();
-        let disk = with(disk, FATES[fate]);
+        let disk = Disk::open_in_blocks(&file.path, offset as u64, dim, kind, rows, &options, block).unwrap();
+        let disk = with_faults(disk, FATES[fate]);
         let mut ids: Vec<u32> = picks.iter().map(|pick| pick.0 % rows as u32).collect();
         if ascending {
             ids.sort_unstable();
@@ -176,7 +176,7 @@ proptest! {
         let mut expected = out.clone();
         for (i, &v) in ids.iter().enumerate() {
             let to = if placed { at[i] as usize } else { i };
-            expected[to * dim..(to + 1) * dim].copy_from_slice(&room.row(offset, dim, kind, v));
+            expected[to * dim..(to + 1) * dim].copy_from_slice(&file.row(offset, dim, kind, v));
         }
         let traffic = disk.read_to(&ids, places, &mut out).unwrap();
         prop_assert_eq!(out, expected);
@@ -187,37 +187,37 @@ proptest! {
 
 #[test]
 fn each_block_is_read_once() {
-    let room = Room::new(OFFSET + 400 * 1000 + 77);
+    let file = TestFile::new(OFFSET + 400 * 1000 + 77);
     for reader in readers() {
-        let disk = room.open(1000, &DiskOptions { reader, threads: 3, ..DiskOptions::default() });
+        let disk = file.open(1000, &DiskOptions { reader, threads: 3, ..DiskOptions::default() });
         let ids: Vec<u32> = (0..3000).map(|i| i * 7 % 1000).collect();
         let mut out = vec![0.0; ids.len() * DIM];
         let bytes = disk.read(&ids, &mut out).unwrap().disk.bytes;
         // the last block is as long as the file
         let block = disk.block().unwrap_or(1);
         let first = OFFSET as u64 / block * block;
-        let end = (OFFSET as u64 + 400_000).next_multiple_of(block).min(room.bytes.len() as u64);
+        let end = (OFFSET as u64 + 400_000).next_multiple_of(block).min(file.bytes.len() as u64);
         assert_eq!(bytes, end - first, "{reader:?}");
     }
 }
 
 #[test]
-fn no_rows_and_no_values_are_no_reads() {
-    let room = Room::new(OFFSET + 4000);
+fn empty_requests_and_rows_read_nothing() {
+    let file = TestFile::new(OFFSET + 4000);
     for reader in readers() {
         let options = DiskOptions { reader, ..DiskOptions::default() };
-        room.check(&room.open(10, &options), &[]).unwrap();
-        let none = Disk::open(&room.path, 4000, 0, TableType::F32, 1 << 40, &options).unwrap();
+        file.check(&file.open(10, &options), &[]).unwrap();
+        let none = Disk::open(&file.path, 4000, 0, TableType::F32, 1 << 40, &options).unwrap();
         let disk = none.read(&[7, 1 << 31], &mut []).unwrap().disk;
         assert_eq!((disk.rows, disk.bytes), (2, 0));
-        let error = room.check(&room.open(9, &options), &[3, 9]).unwrap_err().to_string();
-        assert!(error.contains("row 9 asked for, there are 9"), "{error}");
+        let error = file.check(&file.open(9, &options), &[3, 9]).unwrap_err().to_string();
+        assert!(error.contains("row 9 is out of range: the file has 9 rows"), "{error}");
     }
 }
 
 #[test]
-fn what_cannot_be_opened_says_why() {
-    let room = Room::new(1000);
+fn open_errors_name_the_reason() {
+    let file = TestFile::new(1000);
     let open = |path: &Path, offset, dim, rows, options: &DiskOptions| match Disk::open(
         path,
         offset,
@@ -230,15 +230,15 @@ fn what_cannot_be_opened_says_why() {
         Err(e) => e.to_string(),
     };
     let options = DiskOptions::default();
-    assert_eq!(open(&room.path, 0, 5, 50, &options), "");
+    assert_eq!(open(&file.path, 0, 5, 50, &options), "");
     for (offset, dim, rows) in
         [(1, 5, 50), (0, 5, 51), (u64::MAX, 1, 1), (0, usize::MAX, 3), (0, 3, usize::MAX)]
     {
-        let error = open(&room.path, offset, dim, rows, &options);
+        let error = open(&file.path, offset, dim, rows, &options);
         assert!(error.contains("byte 1000: the file ends here"), "{error}");
     }
-    let parent = room.path.parent().unwrap();
-    assert!(open(parent, 0, 0, 0, &options).contains("this is none"));
+    let parent = file.path.parent().unwrap();
+    assert!(open(parent, 0, 0, 0, &options).contains("this is not a regular file"));
     assert!(open(&parent.join("none"), 0, 0, 0, &options).contains("cannot open"));
     for (options, name) in [
         (DiskOptions { depth: 0, ..options.clone() }, "in flight is 0"),
@@ -247,28 +247,24 @@ fn what_cannot_be_opened_says_why() {
         (DiskOptions { read_bytes: 1, ..options.clone() }, "largest read in bytes is 1;"),
         (DiskOptions { gap: u64::MAX, ..options.clone() }, "gap between rows"),
     ] {
-        let error = open(&room.path, 0, 5, 50, &options);
+        let error = open(&file.path, 0, 5, 50, &options);
         assert!(error.contains(name), "{error}");
     }
 }
 
 #[test]
-fn after_an_error_the_rows_are_right_again() {
-    let room = Room::new(OFFSET + 400 * 2000);
+fn reads_after_an_error_are_right() {
+    let file = TestFile::new(OFFSET + 400 * 2000);
     for reader in readers() {
         for threads in [1, 3] {
             let options = DiskOptions { reader, threads, depth: 8, gap: 0, ..DiskOptions::default() };
-            let disk =
-                with(
-                    room.open(2000, &options),
-                    |i| {
-                        if i % 150 == 100 { Fault::Error(EIO) } else { Fault::None }
-                    },
-                );
+            let disk = with_faults(file.open(2000, &options), |i| {
+                if i % 150 == 100 { Fault::Error(EIO) } else { Fault::None }
+            });
             let mut failures = 0;
             for round in 0..60u32 {
                 let ids: Vec<u32> = (0..90).map(|i| (i * 37 + round * 11) % 2000).collect();
-                if let Err(e) = room.check(&disk, &ids) {
+                if let Err(e) = file.check(&disk, &ids) {
                     let text = e.to_string();
                     assert!(text.contains("rows: bytes") && text.contains("run again"), "{text}");
                     failures += 1;
@@ -280,40 +276,40 @@ fn after_an_error_the_rows_are_right_again() {
 }
 
 #[test]
-fn a_file_that_has_shrunk_is_named_and_may_come_back() {
-    let room = Room::new(OFFSET + 400 * 1000);
+fn shrunken_files_are_named_and_may_be_restored() {
+    let file = TestFile::new(OFFSET + 400 * 1000);
     for reader in readers() {
         for direct in [Direct::Auto, Direct::Off] {
             for (threads, len) in [(1, 100_000), (1, 100_001), (4, 100_224), (1, 0)] {
                 let disk =
-                    room.open(1000, &DiskOptions { reader, direct, threads, ..DiskOptions::default() });
+                    file.open(1000, &DiskOptions { reader, direct, threads, ..DiskOptions::default() });
                 let ids: Vec<u32> = (0..1000).rev().collect();
-                room.check(&disk, &ids).unwrap();
-                std::fs::write(&room.path, &room.bytes[..len]).unwrap();
-                let error = room.check(&disk, &ids).unwrap_err().to_string();
+                file.check(&disk, &ids).unwrap();
+                std::fs::write(&file.path, &file.bytes[..len]).unwrap();
+                let error = file.check(&disk, &ids).unwrap_err().to_string();
                 assert!(error.contains(&format!("has shrunk to {len} bytes")), "{error}");
                 assert!(error.contains("1000 rows of 400 bytes from byte 128"), "{error}");
-                room.check(&disk, &[0, 5, 9][..3 * usize::from(len > 0)]).unwrap();
-                std::fs::write(&room.path, &room.bytes).unwrap();
-                room.check(&disk, &ids).unwrap();
+                file.check(&disk, &[0, 5, 9][..3 * usize::from(len > 0)]).unwrap();
+                std::fs::write(&file.path, &file.bytes).unwrap();
+                file.check(&disk, &ids).unwrap();
             }
         }
     }
 }
 
 #[test]
-fn a_file_may_shrink_while_it_is_read() {
+fn files_may_shrink_during_reads() {
     for reader in readers() {
-        let room = Room::new(OFFSET + 400 * 3000);
-        let disk = room.open(3000, &DiskOptions { reader, threads: 2, gap: 0, ..DiskOptions::default() });
+        let file = TestFile::new(OFFSET + 400 * 3000);
+        let disk = file.open(3000, &DiskOptions { reader, threads: 2, gap: 0, ..DiskOptions::default() });
         let error = std::thread::scope(|scope| {
             let handle = scope.spawn(|| {
-                // some before the cut and some behind it
+                // some rows before the cut and some after it
                 let ids: Vec<u32> = (0..600).map(|i| i * 5).collect();
-                (0..100_000).find_map(|_| room.check(&disk, &ids).err())
+                (0..100_000).find_map(|_| file.check(&disk, &ids).err())
             });
             std::thread::sleep(std::time::Duration::from_millis(5));
-            File::options().write(true).open(&room.path).unwrap().set_len(300_000).unwrap();
+            File::options().write(true).open(&file.path).unwrap().set_len(300_000).unwrap();
             handle.join().unwrap().unwrap().to_string()
         });
         assert!(error.contains("has shrunk to 300000 bytes"), "{error}");
@@ -321,18 +317,18 @@ fn a_file_may_shrink_while_it_is_read() {
 }
 
 #[test]
-fn many_threads_read_at_once() {
-    let room = Room::new(OFFSET + 400 * 3000);
+fn concurrent_reads_return_their_rows() {
+    let file = TestFile::new(OFFSET + 400 * 3000);
     for reader in readers() {
         for threads in [1, 4] {
-            let disk = room.open(3000, &DiskOptions { reader, threads, depth: 16, ..DiskOptions::default() });
+            let disk = file.open(3000, &DiskOptions { reader, threads, depth: 16, ..DiskOptions::default() });
             std::thread::scope(|scope| {
                 for thread in 0..8u64 {
-                    let (room, disk) = (&room, &disk);
+                    let (file, disk) = (&file, &disk);
                     scope.spawn(move || {
                         for round in 0..10 {
                             let pick = |i| (keyed::mix(thread << 32 | round << 16 | i) % 3000) as u32;
-                            room.check(disk, &(0..200).map(pick).collect::<Vec<_>>()).unwrap();
+                            file.check(disk, &(0..200).map(pick).collect::<Vec<_>>()).unwrap();
                         }
                     });
                 }
@@ -343,15 +339,15 @@ fn many_threads_read_at_once() {
 }
 
 #[test]
-fn a_panic_leaves_nothing_in_flight() {
-    let room = Room::new(OFFSET + 400 * 1000);
+fn panics_leave_no_reads_in_flight() {
+    let file = TestFile::new(OFFSET + 400 * 1000);
     for reader in readers() {
-        let disk = room.open(1000, &DiskOptions { reader, gap: 0, threads: 1, ..DiskOptions::default() });
+        let disk = file.open(1000, &DiskOptions { reader, gap: 0, threads: 1, ..DiskOptions::default() });
         let ids: Vec<u32> = (0..200).map(|i| i * 5).collect();
         let mut keys = Vec::new();
         plan::sort(&ids, &mut keys);
         for _ in 0..20 {
-            let fall = || {
+            let panic = || {
                 let mut reader = Reader::new((disk.make)().unwrap());
                 let mut left = 10;
                 let _ = reader.read(&disk.file, &disk.layout, &keys, 0..keys.len(), |_, _| {
@@ -359,8 +355,8 @@ fn a_panic_leaves_nothing_in_flight() {
                     assert!(left > 0, "on purpose");
                 });
             };
-            assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(fall)).is_err());
+            assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panic)).is_err());
         }
-        room.check(&disk, &ids).unwrap();
+        file.check(&disk, &ids).unwrap();
     }
 }

@@ -1,26 +1,27 @@
-//! Reads through io_uring (Axboe, "Efficient IO with io_uring", 2019): they are written to a ring
-//! that the kernel shares, handed over many at once, and their outcomes come back by another ring.
+//! Reads through io_uring (Axboe, "Efficient IO with io_uring", 2019): requests are written to a
+//! ring shared with the kernel and submitted many at once, and their results return through another
+//! ring.
 
 use std::{io, sync::Arc};
 
-use super::{opened::Opened, queue::Queue};
+use super::{open_file::OpenFile, queue::Queue};
 
-/// A ring for the file, which has read its first bytes: some systems let rings be made and refuse
-/// what is put into them.
+/// Creates a ring for the file and reads its first bytes, because some systems create rings and
+/// reject the requests.
 ///
 /// # Errors
-/// There is no io_uring, or it is forbidden.
+/// The system does not support or allow io_uring.
 #[cfg(target_os = "linux")]
-pub(super) fn new(file: Arc<Opened>, slots: usize, size: usize) -> io::Result<Box<dyn Queue>> {
+pub(super) fn new(file: Arc<OpenFile>, slots: usize, size: usize) -> io::Result<Box<dyn Queue>> {
     let mut uring = linux::Uring::new(file, slots, size)?;
-    uring.start(0, 0, size.min(super::opened::PAGE), 0);
+    uring.start(0, 0, size.min(super::open_file::PAGE), 0);
     uring.finish()?.1?;
     Ok(Box::new(uring))
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn new(_: Arc<Opened>, _: usize, _: usize) -> io::Result<Box<dyn Queue>> {
-    Err(io::Error::new(io::ErrorKind::Unsupported, "io_uring is Linux's"))
+pub(super) fn new(_: Arc<OpenFile>, _: usize, _: usize) -> io::Result<Box<dyn Queue>> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "only Linux has io_uring"))
 }
 
 #[cfg(target_os = "linux")]
@@ -30,39 +31,39 @@ mod linux {
     use io_uring::{IoUring, opcode, types::Fd};
 
     use crate::feature::disk::{
-        opened::{Opened, PAGE, Page},
+        open_file::{OpenFile, PAGE, Page},
         queue::Queue,
     };
 
-    /// How often the kernel may say "not now" in a row.
-    const PATIENCE: usize = 100_000;
+    /// Maximum number of consecutive rejections by the kernel that mean "not now".
+    const MAX_REJECTIONS: usize = 100_000;
 
-    /// A ring with the memory that its reads go to.
+    /// A ring with the memory of its reads.
     ///
-    /// The kernel writes to a slot from the moment its read is handed over until its outcome is
-    /// taken from the ring. In between the slot is `busy`: no reference to it is given out, and its
-    /// memory is not freed before all outcomes are taken, or not at all.
+    /// The kernel writes to a slot from the moment its read is submitted until its result is taken
+    /// from the ring. In between the slot is `busy`: no reference to it exists, and its memory is
+    /// not freed before all results are taken, or not at all.
     pub(super) struct Uring {
         ring: IoUring,
-        file: Arc<Opened>,
-        /// From a `Vec<Page>` of `slots * size` bytes, which is a pointer here since the kernel
-        /// writes to it beside us.
+        file: Arc<OpenFile>,
+        /// From a boxed slice of `slots * size` bytes; a pointer, because the kernel writes to it
+        /// while this value exists.
         memory: NonNull<Page>,
         size: usize,
         busy: Vec<bool>,
         in_flight: usize,
     }
 
-    // SAFETY: the memory is this value's alone but for the kernel, which does not mind from which
-    // thread a ring is used.
+    // SAFETY: only this value and the kernel access the memory, and the kernel accepts calls on a
+    // ring from any thread.
     unsafe impl Send for Uring {}
 
     impl Uring {
-        /// `slots` of `size` bytes, a multiple of a page.
-        pub(super) fn new(file: Arc<Opened>, slots: usize, size: usize) -> io::Result<Self> {
+        /// Creates a ring of `slots` slots of `size` bytes, a multiple of a page.
+        pub(super) fn new(file: Arc<OpenFile>, slots: usize, size: usize) -> io::Result<Self> {
             let entries = slots.next_power_of_two() as u32;
-            // outcomes wait until we ask for them, without an interrupt each; older kernels (before
-            // 5.19) do not know it
+            // results wait until they are requested, without an interrupt each; kernels before 5.19
+            // lack the flag
             let ring = IoUring::builder()
                 .setup_coop_taskrun()
                 .build(entries)
@@ -75,13 +76,13 @@ mod linux {
 
         /// First byte of a slot.
         fn slot(&self, slot: usize) -> *mut u8 {
-            assert!(!self.busy[slot], "a slot that the kernel may write to");
+            assert!(!self.busy[slot], "the kernel may write to the slot");
             // SAFETY: within the memory, which has `size` bytes for each element of `busy`; the
             // index above was in bounds.
             unsafe { self.memory.as_ptr().cast::<u8>().add(slot * self.size) }
         }
 
-        /// Takes outcomes until there are no more to come.
+        /// Takes results until no read is in flight.
         fn drain(&mut self) -> io::Result<()> {
             while self.in_flight > 0 {
                 let _ = self.finish()?;
@@ -108,17 +109,17 @@ mod linux {
                 .build()
                 .user_data(slot as u64);
             // SAFETY: the kernel may write `len` bytes at `to`, which are within the slot
-            // (asserted) and nobody else's until the outcome is taken, since `busy` says so; they
-            // are freed in `drop` only when no read is in flight. The file stays open as long as
-            // `self.file`, which outlives the ring's use likewise.
-            unsafe { self.ring.submission().push(&read) }.expect("as many entries as slots");
+            // (asserted) and not accessed by other code until the result is taken, because the slot
+            // is `busy`; they are freed in `drop` only when no read is in flight. The file stays
+            // open as long as `self.file`, which outlives the ring's use in the same way.
+            unsafe { self.ring.submission().push(&read) }.expect("the ring has an entry per slot");
             self.busy[slot] = true;
             self.in_flight += 1;
         }
 
-        /// Hands over what was begun only when no outcome waits: many at once.
+        /// Submits started reads only when no result is waiting: many at once.
         fn finish(&mut self) -> io::Result<(usize, io::Result<usize>)> {
-            let mut refused = 0;
+            let mut rejected = 0;
             loop {
                 if let Some(outcome) = self.ring.completion().next() {
                     let slot = outcome.user_data() as usize;
@@ -128,20 +129,19 @@ mod linux {
                     let count = usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
                     return Ok((slot, count));
                 }
-                assert!(self.in_flight > 0, "a read was begun");
+                assert!(self.in_flight > 0, "a read is in flight");
                 match self.ring.submit_and_wait(1) {
                     Ok(_) => {}
                     Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                    // short of memory for requests, or of room for outcomes: both pass as reads
-                    // finish
+                    // out of memory for requests or of space for results: both pass as reads finish
                     Err(e)
-                        if refused < PATIENCE
+                        if rejected < MAX_REJECTIONS
                             && matches!(
                                 e.kind(),
                                 io::ErrorKind::WouldBlock | io::ErrorKind::ResourceBusy
                             ) =>
                     {
-                        refused += 1;
+                        rejected += 1;
                         std::thread::yield_now();
                     }
                     Err(e) => return Err(e),
@@ -151,20 +151,20 @@ mod linux {
 
         fn bytes(&self, slot: usize) -> &[u8] {
             let start = self.slot(slot);
-            // SAFETY: `size` initialised bytes (zeroed when made), to which nobody writes while
-            // `self` is borrowed: the slot is not busy, and `start` needs `&mut self`.
+            // SAFETY: `size` initialised bytes (zeroed when allocated), to which no code writes
+            // while `self` is borrowed: the slot is not busy, and `start` needs `&mut self`.
             unsafe { std::slice::from_raw_parts(start, self.size) }
         }
     }
 
     impl Drop for Uring {
-        /// Waits for all reads. Where even that fails the memory is never freed: the kernel may
+        /// Waits for all reads. If that fails, the memory is never freed, because the kernel may
         /// still write to it.
         fn drop(&mut self) {
             if self.drain().is_ok() {
                 let pages = NonNull::slice_from_raw_parts(self.memory, self.busy.len() * self.size / PAGE);
-                // SAFETY: a leaked box of that many pages, made in `new`; nothing is in flight and
-                // nobody borrows it.
+                // SAFETY: a leaked box of that many pages, allocated in `new`; no read is in flight
+                // and no reference to it exists.
                 drop(unsafe { Box::from_raw(pages.as_ptr()) });
             }
         }

@@ -1,46 +1,55 @@
-//! LABOR-i: which sources a layer's destinations should share (section 3.2 of the paper), and edges
-//! that weigh differently.
+//! LABOR-i: importance of the sources that a layer's destinations share, and edges with weights.
 //!
-//! A destination `s` takes its neighbour `t` where `r_t <= c_s pi_t`. For given `pi` the factor
-//! `c_s` is the one at which `s` estimates its mean as well as with `k` uniform neighbours:
-//! `sum_t a_ts^2 / min(1, c_s pi_t) = (sum_t a_ts)^2 / k`, where `a` are the edges' weights (1
-//! where there are none). LABOR-0 has `pi = 1` (or `pi = a`, which then belongs to the edge), so
-//! that `c_s = k / d_s`. What the layer reads is about `sum_t min(1, pi_t max_s c_s)` nodes, and an
-//! iteration makes that smaller: `pi_t` becomes `pi_t max_s c_s`, and the `c_s` are solved for
-//! again. By Cauchy and Schwarz a destination takes `k` neighbours on average or more.
+//! # Algorithm
 //!
-//! O(edges of all destinations, log of their sources) an iteration, in parallel; a function of the
-//! destinations as a set, not of how many threads there are: maxima and each row's own sums are all
-//! there is.
+//! A destination `s` takes its neighbour `t` if `r_t <= c_s pi_t`. For given `pi`, the factor `c_s`
+//! is the one at which `s` estimates its mean with the variance of `k` uniform neighbours: `sum_t
+//! a_ts^2 / min(1, c_s pi_t) = (sum_t a_ts)^2 / k`, with edge weights `a` (1 if there are no
+//! weights). LABOR-0 has `pi = 1` (or `pi = a`, which then belongs to the edge), so `c_s = k /
+//! d_s`. The layer reads about `sum_t min(1, pi_t max_s c_s)` nodes, and an iteration lowers that:
+//! `pi_t` becomes `pi_t max_s c_s`, and the `c_s` are solved for again. By the Cauchy-Schwarz
+//! inequality, a destination takes at least `k` neighbours on average.
+//!
+//! The result depends on the set of destinations, not on the number of threads, because it consists
+//! of maxima and of sums within a row.
+//!
+//! # Source
+//!
+//! Balin and Catalyurek, *Layer-neighbor sampling: defusing neighborhood explosion in GNNs*,
+//! NeurIPS 2023, section 3.2.
+//!
+//! # Cost
+//!
+//! O(edges of all destinations, times the logarithm of their sources) per iteration, parallel.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use graphmill_core::{Graph, NodeId};
 use rayon::prelude::*;
 
-/// An iteration that spares fewer nodes than this share is the last.
-const LEAST: f64 = 1e-4;
-/// However many are asked for.
-const MOST: usize = 100;
+/// Minimum share of the nodes that an iteration saves; a smaller one ends the iterations.
+const MIN_SAVING: f64 = 1e-4;
+/// Maximum number of iterations.
+const MAX_ITERATIONS: usize = 100;
 
-/// With which probabilities destinations take their neighbours.
+/// Probabilities with which destinations take their neighbours.
 #[derive(Debug)]
 pub(super) struct Importance {
-    /// Where each destination's edges begin, `D + 1`.
+    /// Position of each destination's first edge (`D + 1`).
     starts: Vec<usize>,
-    /// Weights of their edges; empty where all are 1.
+    /// Weights of the edges; empty if all are 1.
     weight: Vec<f64>,
-    /// By the edge the number of its source, once there were iterations.
+    /// Number of each edge's source, after an iteration.
     source: Vec<u32>,
     pi: Vec<f64>,
-    /// By destination.
+    /// Factor `c_s` of each destination.
     factor: Vec<f64>,
 }
 
 impl Importance {
-    /// For destinations `dst` that want the variance of `k` neighbours, after `iterations`
-    /// ([`usize::MAX`]: as long as they spare nodes). `weight(u, e)` is that of the edge at
-    /// position `e` from `u`, where edges weigh differently.
+    /// Computes the probabilities for destinations `dst` with the variance of `k` neighbours, after
+    /// `iterations` ([`usize::MAX`]: until convergence). `weight(u, e)` is the weight of the edge
+    /// at position `e` from `u`, if edges have weights.
     pub(super) fn new(
         graph: &Graph,
         dst: &[NodeId],
@@ -75,20 +84,20 @@ impl Importance {
         let number = |u: &NodeId| sources.partition_point(|other| other < u) as u32;
         let source: Vec<u32> = ids.par_iter().map(number).collect();
         let mut before = f64::INFINITY;
-        for _ in 0..iterations.min(MOST) {
-            // the first time weights are the edges' own
+        for _ in 0..iterations.min(MAX_ITERATIONS) {
+            // in the first iteration the importance is the edge's weight
             let most: Vec<AtomicU64> = sources.par_iter().map(|_| AtomicU64::new(0)).collect();
             (0..dst.len()).into_par_iter().for_each(|s| {
                 for e in this.starts[s]..this.starts[s + 1] {
-                    // the bits of floats that are not negative are in their order; maxima need no
-                    // other order
+                    // The bits of nonnegative floats are ordered as the floats are; maxima do not
+                    // depend on the order of updates.
                     most[source[e] as usize].fetch_max(this.threshold(s, e).to_bits(), Relaxed);
                 }
             });
             let reach: Vec<f64> =
                 most.into_par_iter().map(|bits| f64::from_bits(bits.into_inner())).collect();
             let nodes: f64 = reach.iter().map(|p| p.min(1.0)).sum();
-            if nodes > before * (1.0 - LEAST) {
+            if nodes > before * (1.0 - MIN_SAVING) {
                 break;
             }
             before = nodes;
@@ -101,7 +110,7 @@ impl Importance {
         this
     }
 
-    /// `pi` of the edge `e`.
+    /// Importance `pi` of the edge `e`.
     #[inline]
     fn pi(&self, e: usize) -> f64 {
         match self.source.get(e) {
@@ -110,31 +119,31 @@ impl Importance {
         }
     }
 
-    /// What the edge `e` weighs.
+    /// Weight of the edge `e`.
     #[inline]
     pub(super) fn weight(&self, e: usize) -> f64 {
         self.weight.get(e).copied().unwrap_or(1.0)
     }
 
-    /// The edges of destination `s`.
+    /// Edges of destination `s`.
     pub(super) fn edges(&self, s: usize) -> std::ops::Range<usize> {
         self.starts[s]..self.starts[s + 1]
     }
 
-    /// Destination `s` takes its edge `e` where the source's number in `0..1` is below that:
-    /// `c_s pi_t`, which may be above 1. Edges that weigh nothing are not taken.
+    /// Threshold `c_s pi_t`, which may exceed 1: destination `s` takes its edge `e` if the source's
+    /// number in `0..1` is below it. Edges of weight 0 are never taken.
     #[inline]
     pub(super) fn threshold(&self, s: usize, e: usize) -> f64 {
         if self.weight(e) == 0.0 { 0.0 } else { self.factor[s] * self.pi(e) }
     }
 
-    /// Finds the factors.
+    /// Solves for the factors.
     fn solve(&mut self, k: usize) {
         self.factor =
             (0..self.starts.len() - 1).into_par_iter().map(|s| self.factor_of(s, k as f64)).collect();
     }
 
-    /// `c_s`: with those edges set aside that are certain, of which there are more each time, the
+    /// Factor `c_s`. Without the edges of probability 1, of which there are more in each step, the
     /// equation is linear in `1 / c_s`.
     fn factor_of(&self, s: usize, k: f64) -> f64 {
         let edges = || self.edges(s).filter(|&e| self.weight(e) > 0.0);
@@ -142,7 +151,7 @@ impl Importance {
         let squares: f64 = edges().map(|e| self.weight(e) * self.weight(e)).sum();
         let target = sum * sum / k;
         if squares >= target {
-            // all together are no better than k uniform ones: all are taken
+            // all edges together are no better than k uniform ones: all are taken
             return edges().map(|e| 1.0 / self.pi(e)).fold(0.0, f64::max);
         }
         let mut factor = 0.0;
@@ -161,7 +170,7 @@ impl Importance {
         }
     }
 
-    /// About how many nodes the layer reads.
+    /// Expected number of nodes that the layer reads.
     #[cfg(test)]
     pub(super) fn expected_nodes(&self, sources: &[NodeId]) -> f64 {
         let mut most = std::collections::BTreeMap::<NodeId, f64>::new();
@@ -174,7 +183,7 @@ impl Importance {
         most.values().sum()
     }
 
-    /// How many neighbours destination `s` takes on average.
+    /// Expected number of neighbours of destination `s`.
     #[cfg(test)]
     pub(super) fn expected_degree(&self, s: usize) -> f64 {
         self.edges(s).map(|e| self.threshold(s, e).min(1.0)).sum()

@@ -1,4 +1,4 @@
-//! The draws of one hop by weight.
+//! Draws of one hop by weight.
 
 use graphmill_core::{
     Block, Graph, NodeId,
@@ -8,14 +8,14 @@ use graphmill_core::{
 
 use super::{
     super::{reservoir::reservoir, scratch::RunScratch},
-    AHEAD, Weighted, Weights,
+    PREFETCH_DISTANCE, Weighted, Weights,
 };
 use crate::prefetch::prefetch;
 
-/// Nodes whose reads are in flight together.
+/// Number of nodes whose reads are in flight together.
 const GROUP: usize = 16;
 
-/// One hop's draws.
+/// Draws of one hop.
 pub(super) struct Draws<'a> {
     pub(super) sampler: &'a Weighted,
     pub(super) graph: &'a Graph,
@@ -24,8 +24,8 @@ pub(super) struct Draws<'a> {
 }
 
 impl Draws<'_> {
-    /// Appends what `dst` draw. A group of destinations says where it reads in the tables, then
-    /// looks there and says where it reads among the edges, then reads.
+    /// Appends the neighbours of `dst`. A group of destinations prefetches its cells of the tables,
+    /// then reads them and prefetches its edges, and then reads those.
     pub(super) fn draw(&self, dst: &[NodeId], scratch: &mut RunScratch, block: &mut Block) {
         let (rows, neighbors) = (self.graph.indptr(), self.graph.indices());
         let tables = self.sampler.alias.as_ref().map(RowAlias::rows);
@@ -35,7 +35,9 @@ impl Draws<'_> {
             let group = &dst[first..(first + GROUP).min(dst.len())];
             scratch.positions.clear();
             match (tables, self.sampler.replace || self.fanout == usize::MAX) {
-                (Some(alias), true) if self.fanout < usize::MAX => self.again(alias, group, scratch, block),
+                (Some(alias), true) if self.fanout < usize::MAX => {
+                    self.with_replacement(alias, group, scratch, block)
+                }
                 (Some(alias), false) => self.distinct(alias, group, scratch, block),
                 _ => group.iter().for_each(|&v| self.without_table(v, scratch, block)),
             }
@@ -45,7 +47,8 @@ impl Draws<'_> {
         }
     }
 
-    /// The positions of the edges of `v`, how many of them can be drawn, and its random numbers.
+    /// First and last position of the edges of `v`, the number of drawable ones, and the random
+    /// stream.
     #[inline(always)]
     fn row(&self, v: NodeId) -> (u64, u64, usize, keyed::Stream) {
         let rows = self.graph.indptr();
@@ -55,7 +58,7 @@ impl Draws<'_> {
         (start, end, can, stream)
     }
 
-    /// What the edges at these positions weigh.
+    /// Positions and weights of a range of edges.
     fn weights(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, f64)> {
         let neighbors = self.graph.indices();
         let stored = self.graph.edge_weight().unwrap_or_default();
@@ -64,7 +67,7 @@ impl Draws<'_> {
                 Weights::Equal(_) => 1.0,
                 Weights::Stored => stored[e as usize],
                 Weights::OfSource(weights) => {
-                    if let Some(&ahead) = neighbors.get(e as usize + AHEAD) {
+                    if let Some(&ahead) = neighbors.get(e as usize + PREFETCH_DISTANCE) {
                         prefetch(weights, ahead as usize);
                     }
                     weights[neighbors[e as usize] as usize]
@@ -74,8 +77,8 @@ impl Draws<'_> {
         })
     }
 
-    /// With replacement, by alias tables.
-    fn again(&self, alias: Rows, group: &[NodeId], scratch: &mut RunScratch, block: &mut Block) {
+    /// Draws with replacement, by alias tables.
+    fn with_replacement(&self, alias: Rows, group: &[NodeId], scratch: &mut RunScratch, block: &mut Block) {
         scratch.aims.clear();
         for &v in group {
             let (start, end, can, mut stream) = self.row(v);
@@ -86,7 +89,7 @@ impl Draws<'_> {
         scratch.positions.extend(scratch.aims.iter().map(|&aim| alias.settle(aim)));
     }
 
-    /// Without replacement, by alias tables.
+    /// Draws without replacement, by alias tables.
     fn distinct(&self, alias: Rows, group: &[NodeId], scratch: &mut RunScratch, block: &mut Block) {
         let k = self.fanout;
         let by_tries = |can: usize| can > k + k / 4;
@@ -106,12 +109,12 @@ impl Draws<'_> {
                 continue;
             }
             let first = scratch.positions.len();
-            let most = 4 * k + can / 64;
+            let max_tries = 4 * k + can / 64;
             let words = (end - start).div_ceil(64) as usize;
             if scratch.bits.len() < words {
                 scratch.bits.resize(words, 0);
             }
-            for tries in 0..most {
+            for tries in 0..max_tries {
                 let word = stream.next_u64();
                 let aim = if tries < k { scratch.aims[aims + tries] } else { alias.aim(start, end, word) };
                 let e = alias.settle(aim);
@@ -143,7 +146,7 @@ impl Draws<'_> {
         }
     }
 
-    /// Without tables, or all there are.
+    /// Draws without tables, or takes all edges.
     fn without_table(&self, v: NodeId, scratch: &mut RunScratch, block: &mut Block) {
         let (start, end, can, mut stream) = self.row(v);
         let k = self.fanout;
@@ -161,17 +164,18 @@ impl Draws<'_> {
                 sum += weight;
                 sum
             }));
-            // below the sum: the first that is larger then stands at an edge that weighs something
-            let most = sum.next_down();
+            // strictly below the sum: the first prefix sum above it is at an edge of positive
+            // weight
+            let limit = sum.next_down();
             scratch.positions.extend((0..draws).map(|_| {
-                let at = (stream.uniform() * sum).min(most);
+                let at = (stream.uniform() * sum).min(limit);
                 start + scratch.sums.partition_point(|&sum| sum <= at) as u64
             }));
         }
         end_row(block, draws);
     }
 
-    /// At most `k` of the `can` of a row that can be drawn, without replacement, in one pass.
+    /// Draws at most `k` of the `can` drawable edges of a row, without replacement, in one pass.
     fn pass(
         &self,
         k: usize,
@@ -195,7 +199,7 @@ impl Draws<'_> {
     }
 }
 
-/// Ends the row of a destination with so many edges.
+/// Ends the row of a destination that has `edges` edges.
 fn end_row(block: &mut Block, edges: usize) {
     let end = block.indptr[block.indptr.len() - 1].wrapping_add(edges as u32);
     block.indptr.push(end);

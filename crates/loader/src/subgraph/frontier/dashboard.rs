@@ -1,77 +1,90 @@
-//! The Dashboard (paper 003, sections 4.2 and 4.3): the frontier as a table that is popped by
-//! throwing darts at it.
+//! The Dashboard: the frontier as a table that is popped by throwing darts at it.
 //!
-//! A node of the frontier has a *tile*, and *pins* to it in consecutive cells of the board, in
-//! number as its weight. A dart at a uniform place then finds a node with probability proportional
-//! to its weight, whatever the weights, in O(1) as long as enough of the board is live. A new
-//! node's pins are appended; when the board, `eta` times what was live, is full, a *clean-up* lays
-//! the live tiles out anew: once in about `(eta - 1)` times the live cells' appends.
+//! # Algorithm
 //!
-//! Where we deviate, with the structure as it is:
-//! - Nothing is written when a node leaves. A pin is live exactly where it stands within its tile's
-//!   present run, so a dart asks the tile (8 bytes; all tiles stay in the nearest cache), and old
-//!   pins die by themselves. The paper sets them to NULL, `deg` stores a pop.
-//! - The popped node's tile goes to the node that takes its place, so there are as many tiles as
-//!   the frontier has nodes: a pin fits in 16 bits, and the tiles are the index array. They never
-//!   hold the departed, so a clean-up costs the live cells' stores and reads none.
-//! - The board's size follows the live weight at each clean-up, where the paper takes the graph's
-//!   average degree: walks meet nodes with probability proportional to degree, so on skewed graphs
-//!   the frontier outweighs the average manifold. No node's pins are cut short.
-//! - Darts fall anywhere on the board, used or not, in rounds of [`ROUND`] of which the first hit
-//!   counts. Where they fall hangs on nothing that was popped before, so the processor looks at the
-//!   next round while the last pop's stores are under way.
+//! A node of the frontier has a *tile*, and as many *pins* to it as its weight, in consecutive
+//! cells of the board. A dart at a uniform cell then finds a node with a probability proportional
+//! to its weight, for any weights, in O(1) if enough of the board is live. A new node's pins are
+//! appended. When the board, `eta` times its live part, is full, a *clean-up* writes the live tiles
+//! again from the first cell on: once per about `(eta - 1)` times the live cells' appends.
 //!
-//! Memory: 2 bytes x eta x the frontier's weight, and 8 bytes a node.
+//! # Source
+//!
+//! Zeng et al., *Accurate, efficient and scalable training of graph neural networks*, JPDC 2021,
+//! sections 4.2 and 4.3.
+//!
+//! # Cost
+//!
+//! O(1) reads per pop, and amortised stores in proportion to the weight of the node that joins.
+//!
+//! # Memory
+//!
+//! 2 bytes x eta x the frontier's weight, and 8 bytes per node.
+//!
+//! # Deviations
+//!
+//! The structure is the paper's, with these differences:
+//! - Nothing is written when a node leaves. A pin is live if and only if it lies within its tile's
+//!   present run, so a dart checks the tile (8 bytes; all tiles stay in the nearest cache), and old
+//!   pins become dead without a store. The paper sets them to NULL, `deg` stores per pop.
+//! - The popped node's tile is reused for the node that replaces it, so there are as many tiles as
+//!   nodes in the frontier: a pin fits in 16 bits, and the tiles are the index array. They never
+//!   hold departed nodes, so a clean-up costs the live cells' stores and reads no cell.
+//! - The board's size follows the live weight at each clean-up, while the paper uses the graph's
+//!   average degree: walks meet nodes with a probability proportional to degree, so on skewed
+//!   graphs the frontier outweighs the average many times. No node's pins are truncated.
+//! - Darts fall anywhere on the board, used or not, in rounds of [`ROUND`], of which the first hit
+//!   counts. Their positions do not depend on earlier pops, so the processor reads the next round
+//!   while the last pop's stores are in flight.
 
 use graphmill_core::{Error, Result};
 
 use super::{
-    Popping,
+    FrontierIndex,
     simd::{LINE, Line, SLACK, Simd},
-    words::{Words, below},
+    words::{WordStream, below},
 };
 
-/// Darts thrown together: at eta = 2 one round in sixteen misses.
+/// Number of darts thrown together: at eta = 2 one round in sixteen misses.
 const ROUND: usize = 4;
 
-/// Above the key of every dart that hits.
+/// Key of a round without a hit, above the key of every dart that hits.
 const MISSED: u32 = 1 << 31;
 
-/// The most tiles: pins are 16-bit.
+/// Maximum number of tiles, because pins have 16 bits.
 pub(super) const MAX_TILES: usize = 1 << 16;
 
-/// Where a node's pins stand.
+/// Position of a node's pins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tile {
-    /// The first cell.
+    /// First cell.
     start: u32,
-    /// The node's weight: cells `start..start + len` are its.
+    /// Weight of the node: its cells are `start..start + len`.
     len: u32,
 }
 
-/// See the module's text.
+/// Board of the frontier's pins.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dashboard {
-    /// At least `capacity` cells and [`SLACK`] lines. What stands in a cell is the number of a
-    /// tile.
+    /// Tile number of each cell: at least `capacity` cells and [`SLACK`] lines.
     cells: Vec<Line>,
-    /// Never fewer than before, so that what an earlier board left in the cells still has a tile;
+    /// Tiles, never fewer than in an earlier board, so that the tile of every stale cell exists;
     /// its length is 0.
     tiles: Vec<Tile>,
-    /// Tiles of this board.
+    /// Number of tiles of this board.
     count: usize,
-    /// Cells that were written since the last clean-up.
+    /// Number of cells written since the last clean-up.
     used: usize,
-    /// Cells that darts are thrown at; full, they are cleaned up.
+    /// Number of cells that darts hit; a full board is cleaned up.
     capacity: usize,
-    /// The sum of the tiles' lengths.
+    /// Sum of the tiles' lengths.
     live: usize,
-    /// By how much the board exceeds its live cells.
+    /// Ratio of the board's size to its live cells.
     eta: f64,
 }
 
 impl Dashboard {
-    /// Lays the tiles out from the first cell on.
+    /// Writes the pins of all tiles from the first cell on.
     #[inline(always)]
     fn clean_up<S: Simd>(&mut self) -> Result<()> {
         self.capacity = (self.live as f64 * self.eta) as usize;
@@ -89,15 +102,15 @@ impl Dashboard {
         Ok(())
     }
 
-    /// The tile whose pin is in a cell, and whether the pin belongs to the node that has the tile
-    /// now.
+    /// Tile whose pin is in a cell, and true if the pin belongs to the tile's present node.
     #[inline(always)]
     fn look(&self, cell: u64) -> (usize, bool) {
         debug_assert!(cell < self.capacity as u64);
         let cells: &[u16] = bytemuck::cast_slice(&self.cells);
-        // SAFETY: the cell is below `capacity`, and so many there are since the clean-up that set
-        // it. What stands in a cell is 0 or the number of a tile, of this board or an earlier one,
-        // and tiles are never taken away. (One check a dart is a third of a look.)
+        // SAFETY: the cell is below `capacity`, and `cells` has at least `capacity` cells since the
+        // clean-up that set it. The value of a cell is 0 or the number of a tile, of this board or
+        // an earlier one, and tiles are never removed. (A bounds check per dart costs a third of a
+        // look-up.)
         let (pin, tile) = unsafe {
             let pin = usize::from(*cells.get_unchecked(cell as usize));
             (pin, self.tiles.get_unchecked(pin))
@@ -106,11 +119,11 @@ impl Dashboard {
     }
 }
 
-impl Popping for Dashboard {
-    /// Of the first [`MAX_TILES`] of `weights`. O(sum of the weights).
+impl FrontierIndex for Dashboard {
+    /// Starts with the first [`MAX_TILES`] of `weights`. O(sum of the weights).
     ///
     /// # Errors
-    /// There are more cells than 32 bits number, or memory is short.
+    /// 32 bits do not number the cells, or memory runs out.
     #[inline(always)]
     fn start<S: Simd>(&mut self, eta: f64, weights: impl ExactSizeIterator<Item = u32>) -> Result<()> {
         self.count = weights.len().min(MAX_TILES);
@@ -129,7 +142,7 @@ impl Popping for Dashboard {
 
     /// Throws darts until one hits a live pin.
     #[inline(always)]
-    fn pop<S: Simd>(&mut self, words: &mut Words) -> Option<usize> {
+    fn pop<S: Simd>(&mut self, words: &mut WordStream) -> Option<usize> {
         if self.live == 0 {
             return None;
         }
@@ -143,8 +156,7 @@ impl Popping for Dashboard {
                     }
                 }
             } else {
-                // all at once, and no branch asks which one hit: the least key is the first that
-                // did
+                // all at once without a branch per dart: the smallest key is that of the first hit
                 let mut least = MISSED;
                 for (i, &word) in words.iter().enumerate() {
                     let (pin, live) = self.look(below(word, self.capacity as u64));
@@ -157,7 +169,7 @@ impl Popping for Dashboard {
         }
     }
 
-    /// O(weight), amortised.
+    /// Replaces a node's tile. O(weight), amortised.
     #[inline(always)]
     fn replace<S: Simd>(&mut self, pin: usize, weight: u32) -> Result<()> {
         let (tile, cells) = (&mut self.tiles[pin], weight as usize);
@@ -172,16 +184,17 @@ impl Popping for Dashboard {
     }
 }
 
-/// Makes room for a larger board.
+/// Grows the board.
 #[cold]
 fn grow(cells: &mut Vec<Line>, lines: usize, live: usize, capacity: usize) -> Result<()> {
     let refused = |why: &dyn std::fmt::Display| {
         Error::invalid(format!(
-            "a frontier of total degree {live} needs a board of {capacity} cells: {why}; give a smaller degree cap, frontier or eta"
+            "a frontier of total degree {live} needs a board of {capacity} cells: {why}; use a smaller \
+             degree cap, frontier or eta"
         ))
     };
     if capacity > u32::MAX as usize {
-        return Err(refused(&"32 bits number them"));
+        return Err(refused(&"32 bits cannot number them"));
     }
     if let Some(more) = lines.checked_sub(cells.len()) {
         cells.try_reserve(more).map_err(|e| refused(&e))?;
@@ -196,8 +209,8 @@ mod tests {
 
     use super::{super::simd::Portable, *};
 
-    /// What must hold at any time: the frontier is `weights`, and each of its nodes has as many
-    /// live pins.
+    /// Checks the invariant: the frontier is `weights`, and each node has as many live pins as its
+    /// weight.
     fn check(board: &Dashboard, weights: &[u32]) {
         assert_eq!(board.live, weights.iter().map(|&w| w as usize).sum::<usize>());
         assert!(board.tiles[..weights.len()].iter().zip(weights).all(|(tile, &w)| tile.len == w));
@@ -213,17 +226,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_node_has_as_many_live_pins_as_its_weight(
+        fn nodes_have_as_many_live_pins_as_their_weight(
             mut weights in prop::collection::vec(0u32..40, 1..20),
             steps in prop::collection::vec((0usize..20, 0u32..200), 0..40),
             eta in 1.01f64..4.0,
         ) {
             let mut board = Dashboard::default();
-            // left over from a larger board
+            // remains of a larger board
             board.start::<Portable>(2.0, vec![9; 50].into_iter()).unwrap();
             board.start::<Portable>(eta, weights.clone().into_iter()).unwrap();
             check(&board, &weights);
-            let mut darts = Words::new(1);
+            let mut darts = WordStream::new(1);
             for (i, weight) in steps {
                 let popped = board.pop::<Portable>(&mut darts);
                 prop_assert_eq!(popped.is_none(), weights.iter().all(|&w| w == 0));
@@ -237,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_board_too_large_is_refused() {
+    fn oversized_boards_are_rejected() {
         let mut board = Dashboard::default();
         let error = board.start::<Portable>(2.0, vec![1 << 31; 2].into_iter()).unwrap_err().to_string();
         assert!(error.contains("4294967296") && error.contains("degree cap"), "{error}");

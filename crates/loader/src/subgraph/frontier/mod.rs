@@ -1,22 +1,34 @@
-//! Frontier sampling: a random walk of `m` nodes at once (Ribeiro and Towsley, *Estimating and
-//! sampling graphs with multidimensional random walks*, IMC 2010; paper 003, Algorithms 2 to 4).
+//! Frontier sampling: a random walk of `m` nodes at once.
 //!
-//! A frontier of `m` nodes begins with uniform roots, drawn with replacement. Then `n - m` times a
-//! node is popped with probability proportional to its degree (at most the degree cap) and a
-//! uniform neighbour of it takes its place. The subgraph has all nodes that ever were in the
-//! frontier (the paper's Algorithm 2 adds the popped node, its Algorithm 3 the new one; as the
-//! authors' program we add the new one, so that both differ by the last frontier only).
+//! # Algorithm
 //!
-//! A node without neighbours has weight 0: it is never popped. When no node of the frontier has
-//! neighbours, the subgraph is done, with fewer nodes.
+//! A frontier of `m` nodes begins with uniform roots, drawn with replacement. Then, `n - m` times,
+//! a node is popped with a probability proportional to its degree (at most the degree cap), and a
+//! uniform neighbour of it replaces it. The subgraph has all nodes that were ever in the frontier.
+//! A node without neighbours has weight 0 and is never popped. If no node of the frontier has
+//! neighbours, the subgraph ends early with fewer nodes.
 //!
-//! Popping is the paper's Dashboard's (`dashboard.rs`) or that of a tree of running sums
+//! Nodes are popped by the paper's Dashboard (`dashboard.rs`) or by a tree of running sums
 //! (`sums.rs`), which is as fast on graphs of even degrees and three times as fast on skewed ones
-//! ([`PopBy`]). What remains is the latency of memory, for the next node's degree hangs on two
+//! ([`PopBy`]). The remaining cost is memory latency, because the next node's degree depends on two
 //! random reads. A neighbour drawn when its node joins is as uniform as one drawn when the node
-//! leaves; so it is drawn at once, and on the average node `m` pops remain in which to fetch it:
-//! first the edge, `LAG` pops later the row it leads to, and again `LAG` pops later the degree
-//! stands beside the tile.
+//! leaves. It is therefore drawn at once, which leaves `m` pops on average to fetch it: first the
+//! edge, `LAG` pops later the row that it leads to, and after another `LAG` pops the degree.
+//!
+//! # Source
+//!
+//! Ribeiro and Towsley, *Estimating and sampling graphs with multidimensional random walks*, IMC
+//! 2010; Zeng et al., *Accurate, efficient and scalable training of graph neural networks*, JPDC
+//! 2021, algorithms 2 to 4.
+//!
+//! # Cost
+//!
+//! O(m + n) pops of O(1) amortised (Dashboard) or O(log m) (tree).
+//!
+//! # Deviations
+//!
+//! The JPDC paper's algorithm 2 adds the popped node to the subgraph, and its algorithm 3 the new
+//! one. As in the authors' program we add the new one; the two differ by the last frontier only.
 
 mod dashboard;
 #[cfg(test)]
@@ -42,18 +54,18 @@ use crate::prefetch::prefetch;
 use dashboard::{Dashboard, MAX_TILES};
 pub use simd::Level;
 use simd::{Portable, Scalar, Simd};
-use sums::Sums;
-use words::{Words, below};
+use sums::SumTree;
+use words::{WordStream, below};
 
-/// Pops between one step of fetching a node's successor and the next.
+/// Number of pops between two steps of fetching a node's successor.
 const LAG: usize = 16;
 
-/// Separate the keys of what is drawn: roots, neighbours, darts.
+/// Keys of the three kinds of draws: roots, neighbours and darts.
 const ROOTS: u64 = 0;
 const STEPS: u64 = 1;
 const DARTS: u64 = 2;
 
-/// See the module's text.
+/// Draws the nodes of frontiers.
 #[derive(Clone, Debug)]
 pub struct Frontier {
     roots: Vec<NodeId>,
@@ -66,14 +78,14 @@ pub struct Frontier {
     level: Level,
 }
 
-/// How nodes are popped: the distribution is the same, the subgraphs are others.
+/// Method of popping nodes. All have the same distribution and draw different subgraphs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PopBy {
-    /// A tree of running sums.
+    /// Tree of running sums.
     #[default]
     Sums,
-    /// The paper's Dashboard.
+    /// Dashboard of the JPDC paper.
     Dashboard,
 }
 
@@ -83,24 +95,27 @@ by_name!(PopBy);
 #[derive(Args, Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FrontierOptions {
-    /// Nodes of the frontier.
+    /// Number of nodes of the frontier.
+    ///
+    /// From 1 to 65536, and at most the size of a subgraph. A larger frontier starts from more
+    /// roots and takes fewer steps from each.
     #[arg(long, value_name = "N")]
     pub frontier_size: usize,
     /// Method of popping nodes: sums or dashboard.
     ///
-    /// Sums is a tree of running sums, dashboard the method of GraphSAINT's authors. Both have the
-    /// same distribution, and draw other subgraphs.
+    /// Sums is a tree of running sums, and dashboard the method of GraphSAINT's authors. Both have
+    /// the same distribution, and draw different subgraphs.
     #[arg(long, value_name = "NAME")]
     pub pop_by: PopBy,
-    /// Size of the dashboard over its live part, 1.01 to 64.
+    /// Ratio of the dashboard's size to its live part, 1.01 to 64.
     ///
-    /// A larger board is cleaned up less often, but more darts miss.
+    /// A larger board is cleaned up less often, but more darts miss. Applies to --pop-by dashboard.
     #[arg(long, value_name = "X")]
     pub eta: f64,
-    /// Largest weight of a node, however many neighbours it has.
+    /// Maximum weight of a node, for any number of neighbours.
     ///
-    /// Without a cap, hubs are in every subgraph. 30 trains as well as the 3000 of GraphSAINT's
-    /// program or better, and is sampled faster.
+    /// Without a cap, hubs are in every subgraph. 30 trains at least as well as the 3000 of
+    /// GraphSAINT's program, and samples faster.
     #[arg(long, value_name = "N")]
     pub degree_cap: usize,
 }
@@ -125,50 +140,51 @@ impl OptionSet for FrontierOptions {
     }
 }
 
-/// What takes a node's place when it leaves, and how far fetching it has come.
+/// Replacement of a node when it leaves, and the state of its prefetch.
 #[derive(Clone, Copy, Debug, Default)]
 struct Successor {
-    /// Until fetched: the edge that leads there. Then the start of its row.
+    /// Until fetched, the position of the edge to the node; then the start of its row.
     at: u64,
     node: NodeId,
-    /// [`PENDING`] until fetched.
+    /// Degree, or [`PENDING`] until fetched.
     degree: u32,
 }
 
-/// The degree of a successor not yet fetched.
+/// Marks the degree of a successor that is not fetched yet.
 const PENDING: u32 = u32::MAX;
 
-/// The weights of a frontier, to pop by.
-trait Popping {
-    /// Begins with `weights`; a board is `eta` times as large as what is live.
+/// Weights of a frontier, from which nodes are popped.
+trait FrontierIndex {
+    /// Starts with `weights`; a dashboard is `eta` times as large as its live part.
     ///
     /// # Errors
-    /// They are more than there are numbers for, or memory is short.
+    /// The weights exceed the range of numbers, or memory runs out.
     fn start<S: Simd>(&mut self, eta: f64, weights: impl ExactSizeIterator<Item = u32>) -> Result<()>;
 
-    /// A place with probability proportional to its weight; `None` where all weigh nothing.
-    fn pop<S: Simd>(&mut self, words: &mut Words) -> Option<usize>;
+    /// Draws a position with a probability proportional to its weight; `None` if all weights are 0.
+    fn pop<S: Simd>(&mut self, words: &mut WordStream) -> Option<usize>;
 
-    /// Gives place `at` to a node of another weight: once after a pop, at most.
+    /// Assigns position `at` to a node of another weight, at most once after a pop.
     ///
     /// # Errors
-    /// As [`Popping::start`].
+    /// As [`FrontierIndex::start`].
     fn replace<S: Simd>(&mut self, at: usize, weight: u32) -> Result<()>;
 }
 
-/// What a frontier needs of a worker's memory.
+/// Scratch buffers of the frontier sampler.
 #[derive(Clone, Debug, Default)]
 pub struct FrontierScratch {
-    sums: Sums,
+    sums: SumTree,
     dashboard: Dashboard,
     successors: Vec<Successor>,
 }
 
 impl Frontier {
-    /// For `graph`, from `roots` (not none, below `V`), in subgraphs of `budget` nodes. O(V).
+    /// Creates a sampler for `graph` with walks from `roots` (at least one, below `V`) and
+    /// subgraphs of `budget` nodes. O(V).
     ///
     /// # Errors
-    /// An option out of range, said in one sentence.
+    /// An option is out of range.
     pub fn new(
         graph: &Graph,
         roots: &[NodeId],
@@ -180,13 +196,14 @@ impl Frontier {
         options.check().map_err(|fault| fault.to_string())?;
         if frontier > budget {
             return Err(format!(
-                "a frontier of {frontier} nodes in subgraphs of {budget}: give a larger budget or a smaller frontier"
+                "a frontier of {frontier} nodes does not fit in subgraphs of {budget}; use a larger \
+                 budget or a smaller frontier"
             ));
         }
         let longest = graph.indptr().par_windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
         if longest >= u64::from(PENDING) {
             return Err(format!(
-                "a node has {longest} neighbours: a frontier walks rows of fewer than 2^32 - 1"
+                "a node has {longest} neighbours; a frontier walks rows of fewer than 2^32 - 1"
             ));
         }
         Ok(Self {
@@ -201,16 +218,16 @@ impl Frontier {
         })
     }
 
-    /// Held to one set of instructions, for tests and measurements.
+    /// Restricts the sampler to one instruction set, for tests and measurements.
     ///
     /// # Panics
-    /// The machine lacks them.
+    /// The machine lacks the instructions.
     pub fn with_level(self, level: Level) -> Self {
         assert!(level.is_available(), "this machine has no {level:?}");
         Self { level, ..self }
     }
 
-    /// The walk: overwrites `nodes` with all that ever were in the frontier, in the order they
+    /// Overwrites `nodes` with all nodes that were ever in the frontier, in the order in which they
     /// joined.
     #[inline(always)]
     fn walk<S: Simd>(
@@ -230,20 +247,20 @@ impl Frontier {
     #[inline(always)]
     fn walk_by<S: Simd>(
         &self,
-        board: &mut impl Popping,
+        board: &mut impl FrontierIndex,
         graph: &Graph,
         key: BatchKey,
         successors: &mut Vec<Successor>,
         nodes: &mut Vec<NodeId>,
     ) -> Result<()> {
         let (rows, neighbors) = (graph.indptr(), graph.indices());
-        let of = |what| keyed::key(&[key.seed, key.epoch, key.batch, what]);
+        let key_of = |what| keyed::key(&[key.seed, key.epoch, key.batch, what]);
         let (mut stream, mut steps, mut darts) =
-            (Stream::new(of(ROOTS)), Words::new(of(STEPS)), Words::new(of(DARTS)));
+            (Stream::new(key_of(ROOTS)), WordStream::new(key_of(STEPS)), WordStream::new(key_of(DARTS)));
         nodes.clear();
         nodes.extend((0..self.frontier).map(|_| self.roots[stream.below(self.roots.len() as u64) as usize]));
         successors.clear();
-        // each loop's reads are independent of one another, and overlap
+        // the reads of each loop are independent, so they overlap
         for &v in &nodes[..] {
             let (start, end) = (rows[v as usize], rows[v as usize + 1]);
             let degree = (end - start) as u32;
@@ -259,7 +276,7 @@ impl Frontier {
         for next in successors.iter_mut() {
             fetch(next, neighbors, rows);
         }
-        // tiles whose successors are on their way; at first those that are fetched already
+        // positions whose successors are in flight; initially, fetched ones
         let mut joined = [0u16; 2 * LAG];
         for i in 0..self.budget - self.frontier {
             let Some(pin) = board.pop::<S>(&mut darts) else { break };
@@ -277,16 +294,16 @@ impl Frontier {
     }
 }
 
-/// Draws the successor of a node whose row begins at `start` and asks for the edge.
+/// Draws the successor of a node whose row begins at `start`, and prefetches the edge.
 #[inline(always)]
-fn draw(start: u64, degree: u32, words: &mut Words, neighbors: &[NodeId]) -> Successor {
+fn draw(start: u64, degree: u32, words: &mut WordStream, neighbors: &[NodeId]) -> Successor {
     let at = start + below(words.take::<1>()[0], u64::from(degree));
     prefetch(neighbors, at as usize);
     // a node without neighbours has no successor, and is never popped
     Successor { at, node: 0, degree: if degree == 0 { 0 } else { PENDING } }
 }
 
-/// Asks for the row of a successor whose edge has come.
+/// Prefetches the row of a successor whose edge has arrived.
 #[inline(always)]
 fn prefetch_row(next: &Successor, neighbors: &[NodeId], rows: &[u64]) {
     if next.degree == PENDING {
@@ -294,7 +311,7 @@ fn prefetch_row(next: &Successor, neighbors: &[NodeId], rows: &[u64]) {
     }
 }
 
-/// Reads the successor's degree, unless it is there.
+/// Reads the successor's degree unless it is already known.
 #[inline(always)]
 fn fetch(next: &mut Successor, neighbors: &[NodeId], rows: &[u64]) {
     if next.degree == PENDING {
@@ -321,7 +338,7 @@ impl SubgraphSampler for Frontier {
         match self.level {
             Level::Scalar => self.walk::<Scalar>(graph, key, own, nodes),
             Level::Portable => self.walk::<Portable>(graph, key, own, nodes),
-            // SAFETY: the level is the best of the machine, or was found available.
+            // SAFETY: `best` and `with_level` only set levels whose features are available.
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => unsafe { avx2(self, graph, key, own, nodes) },
             // SAFETY: as above.

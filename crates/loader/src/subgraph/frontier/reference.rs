@@ -1,20 +1,20 @@
-//! Frontier sampling as Algorithm 2 is written, O(m) a pop: the reference of the tests and of the
-//! bench.
+//! Reference of the tests and the bench: frontier sampling as published (algorithm 2), O(m) per
+//! pop.
 
 use graphmill_core::{Graph, NodeId, keyed::Stream};
 
-/// How a node of the frontier is chosen.
+/// Method of choosing a node of the frontier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// "Partitioning the total probability of 1 into m intervals" (section 4.1): probabilities
-    /// `deg / sum`, and where they end, in f64.
+    /// "Partitioning the total probability of 1 into m intervals" (section 4.1): probabilities `deg
+    /// / sum` and their ends in f64.
     Intervals,
-    /// The same in whole numbers: weights kept beside the frontier, their running sums and a binary
-    /// search. As fast as O(m) gets without vector instructions of its own.
+    /// The same with integers: weights stored beside the frontier, their running sums and a binary
+    /// search. The fastest O(m) method without explicit vector instructions.
     RunningSums,
 }
 
-/// All nodes that ever were in the frontier, in the order they joined.
+/// All nodes that were ever in the frontier, in the order in which they joined.
 pub(crate) fn walk(
     graph: &Graph,
     roots: &[NodeId],

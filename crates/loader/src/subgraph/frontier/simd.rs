@@ -1,32 +1,31 @@
-//! What is done to many numbers at once, for instructions chosen at run time: the sampler's
-//! parallelism within a core (paper 003, section 4.3). For the tree of sums, counting and adding;
-//! for the Dashboard, filling runs of cells.
+//! Operations on many numbers at once, for instructions chosen at run time: the sampler's
+//! parallelism within a core. The tree of sums counts and adds; the Dashboard fills runs of cells.
 //!
-//! What follows a run is free, or is written next: so only a run's first line is written in part,
+//! Cells after a run are free or are written next, so only a run's first line is written in part,
 //! and its end needs no care. Up to 32 cells (two lines at most) there is no branch.
 
 use bytemuck::{Pod, Zeroable};
 
-use super::tree::{Before, FAN, ROUND};
+use super::tree::{FAN, PrefixSums, ROUND};
 
-/// A set of instructions that the dashboard is compiled for. All give the same subgraphs.
+/// Instruction set for which the frontier sampler is compiled. All draw the same subgraphs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// One cell after the other: the paper's `p = 1`, for measurement.
+    /// One cell at a time: the paper's `p = 1`, for measurements.
     Scalar,
-    /// What the compiler makes of it for every machine of the architecture (SSE2 on x86-64).
+    /// Code that the compiler generates for every machine of the architecture (SSE2 on x86-64).
     Portable,
-    /// AVX2 (and BMI, POPCNT): 16 cells a store, 8 sums an addition.
+    /// AVX2 (with BMI and POPCNT): 16 cells per store, 8 sums per addition.
     Avx2,
-    /// AVX-512 F, BW, DQ and VL: 32 cells a store, 16 sums an addition.
+    /// AVX-512 F, BW, DQ and VL: 32 cells per store, 16 sums per addition.
     Avx512,
 }
 
 impl Level {
-    /// All, the plainest first.
+    /// All levels, the plainest first.
     pub const ALL: [Self; 4] = [Self::Scalar, Self::Portable, Self::Avx2, Self::Avx512];
 
-    /// Whether this machine has the instructions.
+    /// Returns true if this machine has the instructions.
     pub fn is_available(self) -> bool {
         match self {
             Self::Scalar | Self::Portable => true,
@@ -50,7 +49,7 @@ impl Level {
         }
     }
 
-    /// The best this machine has.
+    /// Best level of this machine.
     pub fn best() -> Self {
         Self::ALL.into_iter().rev().find(|level| level.is_available()).unwrap_or(Self::Portable)
     }
@@ -61,41 +60,41 @@ impl Level {
 #[repr(C, align(64))]
 pub(super) struct Line(pub(super) [u16; LINE]);
 
-/// Cells in a [`Line`].
+/// Number of cells in a [`Line`].
 pub(super) const LINE: usize = 32;
 
-/// Lines that a fill may write behind the one in which its run ends.
+/// Maximum number of lines that a fill may write after the one in which its run ends.
 pub(super) const SLACK: usize = 2;
 
-/// What is done to many numbers at once.
+/// Operations on many numbers at once.
 pub(super) trait Simd {
-    /// Whether darts and numbers are looked at one after the other, as they are needed.
+    /// True if darts and numbers are evaluated one by one as needed.
     const LAZY: bool = false;
 
-    /// Writes `pin` to cells `start..start + len` and, perhaps, behind them; and nothing else
-    /// anywhere.
+    /// Writes `pin` to cells `start..start + len` and possibly to cells after them, but nowhere
+    /// else.
     ///
     /// # Panics
-    /// There are not [`SLACK`] lines behind the run.
+    /// There are fewer than [`SLACK`] lines after the run.
     fn fill(lines: &mut [Line], start: usize, len: usize, pin: u16);
 
-    /// How many children begin at or before `number`, at most 2^31 - 1 as all sums are: one at
-    /// least, for the first begins at 0.
-    fn count(node: &Before, number: u32) -> usize;
+    /// Number of children that begin at or before `number`, which is at most 2^31 - 1 as all sums
+    /// are. At least 1, because the first child begins at 0.
+    fn count(node: &PrefixSums, number: u32) -> usize;
 
-    /// Adds `more`, wrapping, to all that is behind `child`.
-    fn add_behind(node: &mut Before, child: usize, more: u32);
+    /// Adds `more`, wrapping, to all sums after `child`.
+    fn add_after(node: &mut PrefixSums, child: usize, more: u32);
 
-    /// The same for a round of children.
+    /// As [`Simd::add_after`], for a round of children.
     #[inline(always)]
-    fn add_all_behind(node: &mut Before, children: &[usize; ROUND], mores: &[u32; ROUND]) {
+    fn add_round(node: &mut PrefixSums, children: &[usize; ROUND], mores: &[u32; ROUND]) {
         for i in 0..ROUND {
-            Self::add_behind(node, children[i], mores[i]);
+            Self::add_after(node, children[i], mores[i]);
         }
     }
 }
 
-/// [`Level::Scalar`].
+/// Implements [`Level::Scalar`].
 pub(super) struct Scalar;
 
 impl Simd for Scalar {
@@ -105,19 +104,19 @@ impl Simd for Scalar {
     fn fill(lines: &mut [Line], start: usize, len: usize, pin: u16) {
         let cells: &mut [u16] = bytemuck::cast_slice_mut(lines);
         for cell in &mut cells[start..start + len] {
-            // SAFETY: a valid, aligned reference. Volatile, for the compiler would make wide stores
-            // of it.
+            // SAFETY: a valid, aligned reference. Volatile, because the compiler would otherwise
+            // merge the stores into wide ones.
             unsafe { std::ptr::write_volatile(cell, pin) };
         }
     }
 
     #[inline(always)]
-    fn count(node: &Before, number: u32) -> usize {
+    fn count(node: &PrefixSums, number: u32) -> usize {
         node.0.iter().position(|&before| before > number).unwrap_or(FAN)
     }
 
     #[inline(always)]
-    fn add_behind(node: &mut Before, child: usize, more: u32) {
+    fn add_after(node: &mut PrefixSums, child: usize, more: u32) {
         for before in &mut node.0[child + 1..] {
             // SAFETY: as above.
             unsafe { std::ptr::write_volatile(before, before.wrapping_add(more)) };
@@ -125,7 +124,7 @@ impl Simd for Scalar {
     }
 }
 
-/// [`Level::Portable`].
+/// Implements [`Level::Portable`].
 pub(super) struct Portable;
 
 impl Simd for Portable {
@@ -136,19 +135,19 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
-    fn count(node: &Before, number: u32) -> usize {
+    fn count(node: &PrefixSums, number: u32) -> usize {
         node.0.iter().map(|&before| u32::from(before <= number)).sum::<u32>() as usize
     }
 
     #[inline(always)]
-    fn add_behind(node: &mut Before, child: usize, more: u32) {
+    fn add_after(node: &mut PrefixSums, child: usize, more: u32) {
         for (before, i) in node.0.iter_mut().zip(0u32..) {
             *before = before.wrapping_add(if i > child as u32 { more } else { 0 });
         }
     }
 }
 
-/// [`Level::Avx2`]: only within functions that have it.
+/// Implements [`Level::Avx2`], only within functions that have the feature.
 #[cfg(target_arch = "x86_64")]
 pub(super) struct Avx2;
 
@@ -162,9 +161,10 @@ impl Simd for Avx2 {
         };
         const WIDE: usize = 16;
         assert!(start + len + SLACK * LINE <= lines.len() * LINE);
-        // SAFETY: the type is used within functions that have AVX2 only. Pointers are aligned to 32
-        // bytes, as lines are to 64. The last one written is that of cell `start + len - 1`, or the
-        // one behind that of `start`: both are there by the assertion.
+        // SAFETY: the type is used only within functions that have AVX2. Pointers are aligned to 32
+        // bytes, because lines are aligned to 64. The last vector written is that of cell `start +
+        // len
+        // - 1`, or the one after that of `start`: the assertion ensures that both exist.
         unsafe {
             let pins = _mm256_set1_epi16(pin.cast_signed());
             let at = lines.as_mut_ptr().cast::<__m256i>().add(start / WIDE);
@@ -179,34 +179,34 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn count(node: &Before, number: u32) -> usize {
+    fn count(node: &PrefixSums, number: u32) -> usize {
         use std::arch::x86_64::{
             __m256i, _mm256_cmpgt_epi32, _mm256_load_si256, _mm256_movemask_epi8, _mm256_packs_epi16,
             _mm256_packs_epi32, _mm256_set1_epi32, _mm256_setzero_si256,
         };
-        // SAFETY: as above; a node is four vectors, aligned as lines are.
+        // SAFETY: as above; a node is four vectors, aligned to 64 bytes.
         unsafe {
             let number = _mm256_set1_epi32(number.cast_signed());
             let at = std::ptr::from_ref(node).cast::<__m256i>();
-            let mut behind = [_mm256_setzero_si256(); 4];
-            for (i, behind) in behind.iter_mut().enumerate() {
-                *behind = _mm256_cmpgt_epi32(_mm256_load_si256(at.add(i)), number);
+            let mut greater = [_mm256_setzero_si256(); 4];
+            for (i, greater) in greater.iter_mut().enumerate() {
+                *greater = _mm256_cmpgt_epi32(_mm256_load_si256(at.add(i)), number);
             }
-            // a byte a child, in an order that a count does not ask for
-            let [a, b, c, d] = behind;
+            // a byte per child; the count does not depend on their order
+            let [a, b, c, d] = greater;
             let (low, high) = (_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
-            let behind = _mm256_movemask_epi8(_mm256_packs_epi16(low, high));
-            behind.count_zeros() as usize
+            let greater = _mm256_movemask_epi8(_mm256_packs_epi16(low, high));
+            greater.count_zeros() as usize
         }
     }
 
     #[inline(always)]
-    fn add_behind(node: &mut Before, child: usize, more: u32) {
-        Portable::add_behind(node, child, more);
+    fn add_after(node: &mut PrefixSums, child: usize, more: u32) {
+        Portable::add_after(node, child, more);
     }
 }
 
-/// [`Level::Avx512`]: only within functions that have it.
+/// Implements [`Level::Avx512`], only within functions that have the features.
 #[cfg(target_arch = "x86_64")]
 pub(super) struct Avx512;
 
@@ -216,9 +216,9 @@ impl Simd for Avx512 {
     fn fill(lines: &mut [Line], start: usize, len: usize, pin: u16) {
         use std::arch::x86_64::{__m512i, _mm512_mask_storeu_epi16, _mm512_set1_epi16, _mm512_store_si512};
         assert!(start + len + SLACK * LINE <= lines.len() * LINE);
-        // SAFETY: the type is used within functions that have AVX-512 BW only. Pointers are aligned
-        // as lines are. The last line written is that of cell `start + len - 1`, or the one behind
-        // that of `start`: both are there by the assertion.
+        // SAFETY: the type is used only within functions that have AVX-512 BW. Pointers are aligned
+        // as lines are. The last line written is that of cell `start + len - 1`, or the one after
+        // that of `start`: the assertion ensures that both exist.
         unsafe {
             let pins = _mm512_set1_epi16(pin.cast_signed());
             let at = lines.as_mut_ptr().add(start / LINE).cast::<__m512i>();
@@ -231,13 +231,13 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    fn count(node: &Before, number: u32) -> usize {
+    fn count(node: &PrefixSums, number: u32) -> usize {
         use std::arch::x86_64::{__m512i, _mm512_cmple_epu32_mask, _mm512_load_si512, _mm512_set1_epi32};
-        // SAFETY: as above; a node is two vectors, aligned as lines are.
+        // SAFETY: as above; a node is two vectors, aligned to 64 bytes.
         unsafe {
             let number = _mm512_set1_epi32(number.cast_signed());
             let at = std::ptr::from_ref(node).cast::<__m512i>();
-            // (not through a closure: it would be a function without the instructions)
+            // (not in a closure, which would be a function without the instructions)
             let low = _mm512_cmple_epu32_mask(_mm512_load_si512(at), number);
             let high = _mm512_cmple_epu32_mask(_mm512_load_si512(at.add(1)), number);
             (u32::from(high) << 16 | u32::from(low)).count_ones() as usize
@@ -245,7 +245,7 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    fn add_behind(node: &mut Before, child: usize, more: u32) {
+    fn add_after(node: &mut PrefixSums, child: usize, more: u32) {
         use std::arch::x86_64::{
             __m512i, _mm512_load_si512, _mm512_mask_add_epi32, _mm512_set1_epi32, _mm512_store_si512,
         };
@@ -261,7 +261,7 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    fn add_all_behind(node: &mut Before, children: &[usize; ROUND], mores: &[u32; ROUND]) {
+    fn add_round(node: &mut PrefixSums, children: &[usize; ROUND], mores: &[u32; ROUND]) {
         use std::arch::x86_64::{
             __m512i, _mm512_load_si512, _mm512_mask_add_epi32, _mm512_set1_epi32, _mm512_store_si512,
         };
@@ -295,28 +295,28 @@ mod tests {
                 assert!(cells.iter().all(|&c| c == 7 || c == 9));
             }
         }
-        let node = Before(std::array::from_fn(|i| 3 * (i as u32 / 2)));
+        let node = PrefixSums(std::array::from_fn(|i| 3 * (i as u32 / 2)));
         for number in (0..60).chain([(1 << 31) - 1]) {
             assert_eq!(S::count(&node, number), node.0.iter().filter(|&&before| before <= number).count());
         }
         let added = |children: &[usize], more: u32| {
-            let behind = |i| children.iter().filter(|&&child| i > child).count() as u32;
-            Before(std::array::from_fn(|i| node.0[i].wrapping_add(more.wrapping_mul(behind(i)))))
+            let smaller = |i| children.iter().filter(|&&child| i > child).count() as u32;
+            PrefixSums(std::array::from_fn(|i| node.0[i].wrapping_add(more.wrapping_mul(smaller(i)))))
         };
         for child in 0..FAN {
             for more in [5, 3u32.wrapping_neg()] {
                 let (mut one, mut all) = (node, node);
-                S::add_behind(&mut one, child, more);
+                S::add_after(&mut one, child, more);
                 assert_eq!(one, added(&[child], more));
                 let children = std::array::from_fn(|i| (i * child) % FAN);
-                S::add_all_behind(&mut all, &children, &[more; ROUND]);
+                S::add_round(&mut all, &children, &[more; ROUND]);
                 assert_eq!(all, added(&children, more));
             }
         }
     }
 
     #[test]
-    fn every_level_does_the_same() {
+    fn all_levels_compute_the_same() {
         check::<Scalar>();
         check::<Portable>();
         #[cfg(target_arch = "x86_64")]
@@ -330,11 +330,11 @@ mod tests {
                 check::<Avx512>();
             }
             if Level::Avx2.is_available() {
-                // SAFETY: the machine has it.
+                // SAFETY: the machine has the features.
                 unsafe { avx2() }
             }
             if Level::Avx512.is_available() {
-                // SAFETY: the machine has it.
+                // SAFETY: the machine has the features.
                 unsafe { avx512() }
             }
         }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::subgraph::testing::{agree, graph_of};
 
-/// Undirected, with degrees 1 to 4 and node 5 alone.
+/// Undirected, with degrees 1 to 4, and node 5 isolated.
 fn small() -> Graph {
     graph_of(&[&[1, 2, 3, 4], &[0, 2], &[0, 1, 3], &[0, 2], &[0], &[]])
 }
@@ -23,7 +23,7 @@ fn options(frontier_size: usize) -> FrontierOptions {
     FrontierOptions { frontier_size, ..FrontierOptions::default() }
 }
 
-/// The nodes in the order they joined.
+/// Nodes in the order in which they joined.
 fn joined(sampler: &Frontier, graph: &Graph, batch: u64, scratch: &mut FrontierScratch) -> Vec<u32> {
     let mut nodes = Vec::new();
     sampler.walk::<Portable>(graph, key(batch), scratch, &mut nodes).unwrap();
@@ -31,14 +31,13 @@ fn joined(sampler: &Frontier, graph: &Graph, batch: u64, scratch: &mut FrontierS
 }
 
 #[test]
-fn walks_are_distributed_as_the_references() {
+fn walks_are_distributed_as_in_the_references() {
     const RUNS: u64 = 100_000;
     let (graph, roots) = (small(), [0, 1, 3, 4, 5]);
     let mut scratch = FrontierScratch::default();
     for cap in [2, 100] {
         let count = |walk: &mut dyn FnMut(u64) -> Vec<u32>| {
-            // two roots and two steps: every outcome is a kind of its own (a walk that ends early,
-            // too)
+            // two roots and two steps: each outcome is a kind, including walks that end early
             let mut counts = vec![0; 7 * 7 * 7 * 7];
             for run in 0..RUNS {
                 let nodes = walk(run);
@@ -64,7 +63,7 @@ fn walks_are_distributed_as_the_references() {
 }
 
 #[test]
-fn every_level_gives_the_same_subgraphs() {
+fn all_levels_draw_the_same_subgraphs() {
     let generator = GenerateOptions { scale: 10, degree: Some(25.0), dim: 0, ..GenerateOptions::default() };
     let graph = generate("kronecker", &generator).unwrap().graph;
     let roots: Vec<u32> = (0..1024).collect();
@@ -90,13 +89,13 @@ fn every_level_gives_the_same_subgraphs() {
 }
 
 #[test]
-fn a_step_goes_to_a_neighbour_of_the_frontier() {
+fn steps_lead_to_neighbours_of_the_frontier() {
     let graph = small();
     let sampler = Frontier::new(&graph, &[0, 5, 1], 60, &options(3)).unwrap();
     let mut scratch = FrontierScratch::default();
     for batch in 0..200 {
         let nodes = joined(&sampler, &graph, batch, &mut scratch);
-        // all sets that the frontier may be by now
+        // all sets that the frontier may be at this step
         let mut fronts = vec![nodes[..3].to_vec()];
         for &new in &nodes[3..] {
             let mut after = Vec::new();
@@ -118,7 +117,7 @@ fn a_step_goes_to_a_neighbour_of_the_frontier() {
 }
 
 #[test]
-fn rooms_do_not_matter() {
+fn used_scratch_does_not_change_walks() {
     let graph = small();
     let wide = Frontier::new(&graph, &[0, 1, 2, 3, 4, 5], 500, &options(400)).unwrap();
     let narrow = Frontier::new(&graph, &[0, 1, 2], 9, &options(2)).unwrap();
@@ -131,20 +130,20 @@ fn rooms_do_not_matter() {
 }
 
 #[test]
-fn walks_end_where_there_is_nowhere_to_go() {
+fn walks_end_if_no_node_has_neighbours() {
     let mut scratch = SubgraphScratch::default();
     let mut nodes = Vec::new();
-    // no edges at all; then 0 <- 1 <- 2 only, where every walk ends at 2
+    // no edges; then only 0 <- 1 <- 2, where every walk ends at 2
     let lonely = Graph::new(vec![0; 5].into(), vec![].into()).unwrap();
     let line = Graph::new(vec![0, 1, 2, 2, 2].into(), vec![1, 2].into()).unwrap();
-    for (graph, roots, most) in [(&lonely, &[1, 3][..], 2), (&line, &[0, 3][..], 4)] {
+    for (graph, roots, max) in [(&lonely, &[1, 3][..], 2), (&line, &[0, 3][..], 4)] {
         let sampler = Frontier::new(graph, roots, 100, &options(4)).unwrap();
         for batch in 0..20 {
             sampler.sample(graph, key(batch), &mut scratch, &mut nodes).unwrap();
-            assert!(!nodes.is_empty() && nodes.len() <= most);
+            assert!(!nodes.is_empty() && nodes.len() <= max);
         }
     }
-    // a budget beyond the graph, and a frontier that is the budget
+    // a budget beyond the graph, and a frontier as large as the budget
     let graph = small();
     for (budget, frontier) in [(10_000, 3), (5, 5)] {
         let sampler = Frontier::new(&graph, &[0], budget, &options(frontier)).unwrap();
@@ -154,7 +153,7 @@ fn walks_end_where_there_is_nowhere_to_go() {
 }
 
 #[test]
-fn wrong_options_are_named() {
+fn invalid_options_are_named() {
     let graph = small();
     let wrong = |options: FrontierOptions| Frontier::new(&graph, &[0], 10, &options).unwrap_err();
     assert!(wrong(options(0)).contains("1 to 65536"));
@@ -162,9 +161,9 @@ fn wrong_options_are_named() {
     assert!(wrong(FrontierOptions { eta: 1.0, ..options(2) }).contains("eta: '1': a number from 1.01 to 64"));
     assert!(wrong(FrontierOptions { eta: f64::NAN, ..options(2) }).contains("eta: 'NaN'"));
     assert!(wrong(FrontierOptions { degree_cap: 0, ..options(2) }).contains("degree_cap: '0': at least 1"));
-    let of = |roots: &[u32]| Frontier::new(&graph, roots, 10, &options(2)).unwrap_err();
-    assert!(of(&[]).contains("no nodes to start from"));
-    assert!(of(&[2, 6]).contains("node 6"));
+    let error = |roots: &[u32]| Frontier::new(&graph, roots, 10, &options(2)).unwrap_err();
+    assert!(error(&[]).contains("no nodes to start from"));
+    assert!(error(&[2, 6]).contains("node 6"));
     let sampler = Frontier::new(&graph, &[0], 10, &options(2)).unwrap();
     let other = Graph::new(vec![0, 0].into(), vec![].into()).unwrap();
     let error = sampler.sample(&other, key(0), &mut SubgraphScratch::default(), &mut Vec::new()).unwrap_err();

@@ -1,12 +1,12 @@
-//! The shape of the tree of running sums.
+//! Node of the tree of running sums.
 
-/// Children of a node of the tree.
+/// Number of children of a node.
 pub(super) const FAN: usize = 32;
 
-/// Numbers looked up together.
+/// Number of look-ups in a round.
 pub(super) const ROUND: usize = 8;
 
-/// The sums before each child; the sum of all before those that are not there.
+/// Sum of the weights before each child; absent children have the total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(64))]
-pub(super) struct Before(pub(super) [u32; FAN]);
+pub(super) struct PrefixSums(pub(super) [u32; FAN]);

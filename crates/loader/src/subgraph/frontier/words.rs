@@ -1,39 +1,39 @@
-//! The words of a random stream, made many at a time.
+//! Words of a random stream, generated many at a time.
 
 use graphmill_core::keyed::{self, GOLDEN};
 
-/// Uniform in `0..n` from a uniform word, as [`keyed::Stream::below`].
+/// Maps a uniform word to a uniform number of `0..n`, as [`keyed::Stream::below`].
 #[inline(always)]
 pub(super) fn below(word: u64, n: u64) -> u64 {
     ((u128::from(word) * u128::from(n)) >> 64) as u64
 }
 
-/// The words of a [`keyed::Stream`], made many at a time, since they are a function of a counter:
-/// the compiler makes vectors of it.
+/// Words of a [`keyed::Stream`], generated many at a time: they are a function of a counter, so the
+/// compiler vectorises the loop.
 #[derive(Clone, Debug)]
-pub(super) struct Words {
+pub(super) struct WordStream {
     state: u64,
     next: usize,
-    words: [u64; Words::MANY],
+    words: [u64; WordStream::LEN],
 }
 
-impl Words {
-    const MANY: usize = 64;
+impl WordStream {
+    const LEN: usize = 64;
 
-    /// The words of `Stream::new(key)`.
+    /// Creates the words of `Stream::new(key)`.
     pub(super) fn new(key: u64) -> Self {
-        Self { state: key, next: Self::MANY, words: [0; Self::MANY] }
+        Self { state: key, next: Self::LEN, words: [0; Self::LEN] }
     }
 
-    /// The next `N` words, always the same `N` for one stream.
+    /// Returns the next `N` words; `N` must be the same for all calls on one stream.
     #[inline(always)]
     pub(super) fn take<const N: usize>(&mut self) -> &[u64; N] {
-        const { assert!(Self::MANY.is_multiple_of(N)) }
-        if self.next >= Self::MANY {
+        const { assert!(Self::LEN.is_multiple_of(N)) }
+        if self.next >= Self::LEN {
             for (word, i) in self.words.iter_mut().zip(1u64..) {
                 *word = keyed::mix(self.state.wrapping_add(i.wrapping_mul(GOLDEN)));
             }
-            self.state = self.state.wrapping_add(GOLDEN.wrapping_mul(Self::MANY as u64));
+            self.state = self.state.wrapping_add(GOLDEN.wrapping_mul(Self::LEN as u64));
             self.next = 0;
         }
         let words = self.words[self.next..].first_chunk().expect("a multiple of N is left");
@@ -49,8 +49,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_the_streams() {
-        let (mut words, mut stream) = (Words::new(3), Stream::new(3));
+    fn words_match_the_stream() {
+        let (mut words, mut stream) = (WordStream::new(3), Stream::new(3));
         for _ in 0..100 {
             assert!(words.take::<4>().iter().all(|&word| word == stream.next_u64()));
         }

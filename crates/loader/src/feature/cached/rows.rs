@@ -1,4 +1,4 @@
-//! The rows that a cache holds, in the type they are stored in further behind.
+//! Rows of a cache, in the type in which they are stored.
 
 use bytemuck::Zeroable;
 use graphmill_core::{Error, Result, matrix::TableType};
@@ -8,17 +8,17 @@ use crate::feature::widen::widen_f16;
 
 /// Rows by slot.
 #[derive(Debug)]
-pub(super) enum Near {
+pub(super) enum CachedRows {
     F32(Vec<f32>),
     F16(Vec<f16>),
     Bf16(Vec<bf16>),
 }
 
-impl Near {
-    /// Room for `slots` rows of `dim` values.
+impl CachedRows {
+    /// Allocates `slots` rows of `dim` values.
     ///
     /// # Errors
-    /// The memory cannot be had.
+    /// The memory cannot be allocated.
     pub(super) fn new(slots: usize, dim: usize, kind: TableType) -> Result<Self> {
         let len = slots * dim;
         Ok(match kind {
@@ -39,7 +39,7 @@ impl Near {
         }
     }
 
-    /// Puts a row in `slot`: without loss, as it was read from rows of this type.
+    /// Stores a row in `slot`, without loss because it was read from rows of this type.
     pub(super) fn put(&mut self, slot: u32, from: &[f32]) {
         let dim = from.len();
         let row = slot as usize * dim..(slot as usize + 1) * dim;
@@ -51,10 +51,10 @@ impl Near {
     }
 }
 
-/// That many zeros, which take no memory before they are written.
+/// Allocates `len` zeros, which take no memory before they are written.
 fn zeros<T: Zeroable + Clone>(len: usize) -> Result<Vec<T>> {
     let bytes = len.saturating_mul(size_of::<T>());
-    let none = || Error::invalid(format!("cannot reserve {bytes} bytes for a cache: choose a smaller one"));
+    let none = || Error::invalid(format!("cannot reserve {bytes} bytes for a cache; use a smaller cache"));
     std::alloc::Layout::array::<T>(len).map_err(|_| none())?;
     bytemuck::allocation::try_zeroed_vec(len).map_err(|()| none())
 }

@@ -9,7 +9,7 @@ use crate::{Graph, NodeId, Result};
 ///
 /// # Errors
 /// None in practice: `nodes` are below `V`.
-pub fn among(graph: &Graph, nodes: &[NodeId]) -> Result<Graph> {
+pub fn induced_graph(graph: &Graph, nodes: &[NodeId]) -> Result<Graph> {
     let mut inside = vec![false; graph.num_nodes()];
     nodes.iter().for_each(|&v| inside[v as usize] = true);
     let kept = |v: usize| {
@@ -64,14 +64,14 @@ mod tests {
             (0..nodes).map(|v| (v + 1) % nodes).chain((0..nodes).map(|v| (v * 5 + 2) % nodes)).collect();
         let graph = build(nodes as usize, &src, &dst, EdgeOptions::DIRECTED).unwrap();
         let some: Vec<u32> = (0..nodes).filter(|v| v % 3 < 2).collect();
-        let less = among(&graph, &some).unwrap();
+        let less = induced_graph(&graph, &some).unwrap();
         assert_eq!(less.num_nodes(), graph.num_nodes());
         for v in 0..nodes {
             let all = graph.in_neighbors(v).iter().copied();
             let expected: Vec<u32> = all.filter(|u| v % 3 < 2 && u % 3 < 2).collect();
             assert_eq!(less.in_neighbors(v), expected, "{v}");
         }
-        assert_eq!(among(&graph, &[]).unwrap().num_edges(), 0);
-        assert_eq!(among(&Graph::default(), &[]).unwrap().num_nodes(), 0);
+        assert_eq!(induced_graph(&graph, &[]).unwrap().num_edges(), 0);
+        assert_eq!(induced_graph(&Graph::default(), &[]).unwrap().num_nodes(), 0);
     }
 }

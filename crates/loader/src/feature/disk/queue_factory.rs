@@ -1,35 +1,35 @@
-//! The kinds of queues that reads may go through.
+//! Constructor of the queue that a reader kind names.
 
 use std::{io, sync::Arc};
 
 use super::{
     ReaderKind,
-    opened::Opened,
+    open_file::OpenFile,
     queue::{Pread, Queue},
     uring,
 };
 
-/// Makes queues of a kind, with slots of a size.
+/// Constructor of queues of a kind, with slots of a size.
 #[derive(Debug)]
-pub(super) struct Maker {
-    pub(super) file: Arc<Opened>,
+pub(super) struct QueueFactory {
+    pub(super) file: Arc<OpenFile>,
     pub(super) kind: ReaderKind,
     pub(super) slots: usize,
-    /// A multiple of a page.
+    /// Size of a slot in bytes, a multiple of a page.
     pub(super) size: usize,
 }
 
-impl Maker {
-    /// A queue.
+impl QueueFactory {
+    /// Makes a queue.
     ///
     /// # Errors
-    /// The system refuses it.
+    /// The system rejects it.
     pub(super) fn make(&self) -> io::Result<Box<dyn Queue>> {
         let pread = || -> Box<dyn Queue> { Box::new(Pread::new(Arc::clone(&self.file), self.size)) };
         let uring = || uring::new(Arc::clone(&self.file), self.slots, self.size);
         match self.kind {
             ReaderKind::Uring => uring(),
-            // also where there were rings before: systems bound how many a user has
+            // also after earlier rings: systems limit the number of rings per user
             ReaderKind::Auto => Ok(uring().unwrap_or_else(|_| pread())),
             ReaderKind::Pread => Ok(pread()),
         }

@@ -28,7 +28,7 @@ struct Case {
     name: &'static str,
     config: TrainConfig,
     group: u64,
-    /// Whether training and updating are one stage, so that a panic there may leave the model half
+    /// True if training and updating are one stage, so that a panic there may leave the model half
     /// updated.
     trains_in_place: bool,
 }

@@ -242,5 +242,5 @@ fn options_that_cannot_be_are_refused() {
         set(c, "devices=virtual:1 hot_ratio=1");
         c.device_budget = graphmill_engine::config::Bytes(20_000);
     });
-    assert!(of.contains("out of memory: rows to be reused"), "{of}");
+    assert!(of.contains("out of memory: reused rows"), "{of}");
 }

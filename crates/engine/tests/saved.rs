@@ -70,7 +70,7 @@ fn a_run_on_a_dataset_in_memory_is_gone_on_with_on_that_alone() {
     let dir = room.path().join("run");
     run(&dir, &config(1), &like_the_demo(1), false).unwrap();
     let message = run(&dir, &config(2), &like_the_demo(2), true).unwrap_err().to_string();
-    assert!(message.contains("cannot go on with sbm (300 nodes"), "{message}");
+    assert!(message.contains("cannot continue with sbm (300 nodes"), "{message}");
     run(&dir, &config(2), &like_the_demo(1), true).unwrap();
 }
 

@@ -294,7 +294,7 @@ fn rows_of_other_ages_are_refused_when_a_run_is_resumed() {
     let error = run_in(&dir, 2, &with("virtual:2"), &data, false, 2).expect_err("interrupted");
     assert!(matches!(error, Error::Interrupted { saved: true, .. }), "{error}");
     let error = run_in(&dir, 2, &with("cpu"), &data, true, u64::MAX).unwrap_err().to_string();
-    assert!(error.contains("--devices cpu") && error.contains("those of this run are of 2"), "{error}");
+    assert!(error.contains("--devices cpu") && error.contains("the run has updates of 2 batches"), "{error}");
     run_in(&dir, 2, &with("virtual:2"), &data, true, u64::MAX).unwrap();
 }
 

@@ -79,7 +79,7 @@ impl ComputeDevices {
     }
 
     /// Remembers what gradients of several devices are summed by.
-    pub(crate) fn tell_sums(&self, how: String) {
+    pub(crate) fn set_all_reduce(&self, how: String) {
         let _ = self.sums.set(how);
     }
 

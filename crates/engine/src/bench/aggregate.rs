@@ -24,7 +24,7 @@ use graphmill_nn::backend::{
 };
 
 use super::measure::{Bench, random};
-use crate::{Result, build, stage::not_drawn};
+use crate::{Result, build, stage::draw_error};
 
 /// Widths, where none is asked for.
 const WIDTHS: &[usize] = &[100, 128, 256];
@@ -123,7 +123,7 @@ fn bottoms(bench: &Bench, form: BlockLayout) -> Result<Vec<Block>> {
         let seeds = Seeds::new(number as u64, order.chunks(size).nth(number).unwrap_or_default());
         let key = BatchKey { seed: config.seed, epoch: 0, batch: seeds.number };
         let request = BatchRequest::new(graph, key).with_layout(form);
-        let mut batch = sampler.sample(&request, &mut workspace, seeds).map_err(not_drawn)?;
+        let mut batch = sampler.sample(&request, &mut workspace, seeds).map_err(draw_error)?;
         Ok(batch.blocks.swap_remove(0))
     });
     blocks.collect()

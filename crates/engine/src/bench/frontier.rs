@@ -23,7 +23,7 @@ use super::{
     measure::{Bench, Limit},
     time,
 };
-use crate::{Error, Result, TrainConfig, build, stage::not_drawn};
+use crate::{Error, Result, TrainConfig, build, stage::draw_error};
 
 /// Nodes to draw between two looks at the clock, about.
 const NODES: usize = 1 << 18;
@@ -98,7 +98,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
                     rooms.par_iter_mut().enumerate().try_for_each(draw)
                 };
                 if let Err(error) = drawn {
-                    failed = Err(not_drawn(error));
+                    failed = Err(draw_error(error));
                 }
             };
             let times = if abreast == 1 {

@@ -14,7 +14,7 @@ use graphmill_loader::{BatchKey, BlockLayout, MiniBatch, Workspace, sampler::Bat
 use rayon::prelude::*;
 
 use super::measure::{Bench, Limit};
-use crate::{Result, build, stage::not_drawn};
+use crate::{Result, build, stage::draw_error};
 
 /// Edges to draw between two looks at the clock, about.
 const EDGES: usize = 4 << 20;
@@ -61,7 +61,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
                 Ok(counts)
             };
             // groups of batches abreast, as long as one look at the clock should take
-            let (_, edges) = draw(0, &mut slots[0]).map_err(not_drawn)?;
+            let (_, edges) = draw(0, &mut slots[0]).map_err(draw_error)?;
             let groups = (EDGES / (edges.max(1) * abreast)).clamp(1, 64);
             let (mut seeds, mut edges, mut failed) = (0, 0, Ok(()));
             let times = bench.time(|| {
@@ -77,7 +77,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
                     };
                     match drawn {
                         Ok(drawn) => (seeds, edges) = (seeds + drawn.0, edges + drawn.1),
-                        Err(error) => failed = Err(not_drawn(error)),
+                        Err(error) => failed = Err(draw_error(error)),
                     }
                 }
             });

@@ -1,7 +1,7 @@
-//! Training on subgraphs over ranks: each rank draws them from the parts that it has been dealt,
+//! Training on subgraphs over ranks: each rank draws them from the parts that it has been assigned,
 //! with the edges among those, and asks nobody during the epoch (Zeng et al., JPDC 2021, section
-//! 8). Every so many epochs the parts are dealt anew, so that edges between parts are seen too:
-//! with more parts than ranks other parts come together. What a rank is dealt it fetches from those
+//! 8). Every so many epochs the parts are assigned anew, so that edges between parts are seen too:
+//! with more parts than ranks other parts come together. What a rank is assigned it fetches from those
 //! that own it.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -24,8 +24,8 @@ use crate::{Error, Result, TrainConfig, build};
 /// Nodes whose neighbours are asked for at once.
 const CHUNK: usize = 1 << 14;
 
-/// The parts that a rank has been dealt, as a sampler of subgraphs and a table of rows: both read
-/// what was dealt last.
+/// The parts that a rank has been assigned, as a sampler of subgraphs and a table of rows: both read
+/// what was assigned last.
 pub(crate) struct AssignedParts {
     config: TrainConfig,
     ranks: Arc<Ranks>,
@@ -42,7 +42,7 @@ pub(crate) struct AssignedParts {
     layers: usize,
 }
 
-/// What was dealt.
+/// What was assigned.
 struct Hand {
     deal: u64,
     book: NodeOwnership,
@@ -58,7 +58,7 @@ impl AssignedParts {
     /// once.
     ///
     /// # Errors
-    /// A rank did not do its part, or has been dealt nothing to train on.
+    /// A rank did not do its part, or has been assigned nothing to train on.
     pub(super) fn new(
         config: &TrainConfig,
         data: &Dataset,
@@ -70,7 +70,7 @@ impl AssignedParts {
         let lists = lists.map_err(Error::usage)?;
         lists.serve(&data.graph);
         ranks.meet()?;
-        let mut dealt = Self {
+        let mut assigned = Self {
             config: config.clone(),
             data: data.clone(),
             parts: ranks.book().parts().clone(),
@@ -88,29 +88,29 @@ impl AssignedParts {
             layers: 0,
             ranks,
         };
-        dealt.deal_for(0)?;
-        let hand = dealt.hand();
+        assigned.assign_for(0)?;
+        let hand = assigned.hand();
         let (own, layers) = {
             let facts = hand.sampler.properties();
             (facts.subgraphs.unwrap_or(1), facts.num_layers)
         };
         drop(hand);
-        let told = dealt.ranks.gather(&[own as u32])?;
+        let told = assigned.ranks.gather(&[own as u32])?;
         let most = told.iter().filter_map(|words| words.first()).max();
-        dealt.subgraphs = most.map_or(1, |&most| u64::from(most));
-        dealt.layers = layers;
-        Ok(Arc::new(dealt))
+        assigned.subgraphs = most.map_or(1, |&most| u64::from(most));
+        assigned.layers = layers;
+        Ok(Arc::new(assigned))
     }
 
     fn hand(&self) -> RwLockReadGuard<'_, Hand> {
         self.hand.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes sure that what is dealt is what `epoch` is to have. Nobody samples or reads meanwhile.
+    /// Makes sure that what is assigned is what `epoch` is to have. Nobody samples or reads meanwhile.
     ///
     /// # Errors
     /// A rank did not do its part, or there is nothing to train on in these parts.
-    pub(crate) fn deal_for(&self, epoch: u64) -> Result<()> {
+    pub(crate) fn assign_for(&self, epoch: u64) -> Result<()> {
         let deal = epoch.checked_div(self.every).unwrap_or(0);
         if self.hand().deal == deal {
             return Ok(());
@@ -151,7 +151,7 @@ impl AssignedParts {
         let train: Vec<NodeId> = self.data.split.train.iter().copied().filter(|&v| book.is_own(v)).collect();
         if train.is_empty() {
             return Err(Error::usage(format!(
-                "rank {rank} has been dealt parts without training nodes: partition into fewer parts, or balance them (--method bgl)"
+                "rank {rank} has been assigned parts without training nodes: partition into fewer parts, or balance them (--method bgl)"
             )));
         }
         let split = Split { train: train.into(), ..self.data.split.clone() };

@@ -47,7 +47,7 @@ pub struct RankDataset {
     degrees: Buffer<u32>,
     own: Table,
     /// What this rank draws subgraphs from, where it does.
-    pub(crate) dealt: Option<Arc<AssignedParts>>,
+    pub(crate) assigned: Option<Arc<AssignedParts>>,
 }
 
 impl RankDataset {
@@ -96,11 +96,11 @@ impl RankDataset {
         };
         let (edges, degrees) = (dir.num_edges(), dir.degrees.clone());
         let partition = dir.checksum().to_string();
-        let mut view = Self { data, ranks: Arc::new(ranks), partition, edges, degrees, own, dealt: None };
+        let mut view = Self { data, ranks: Arc::new(ranks), partition, edges, degrees, own, assigned: None };
         let entry = sampler::TABLE.find(&config.sampler).map_err(Error::name)?;
         if entry.make.draws_subgraphs() {
             config.check()?;
-            view.dealt = Some(AssignedParts::new(config, &view.data, view.ranks.clone(), view.feature())?);
+            view.assigned = Some(AssignedParts::new(config, &view.data, view.ranks.clone(), view.feature())?);
         } else if config.shuffle_parts > 0 {
             return Err(Error::usage(format!(
                 "--shuffle-parts {}: --sampler {} reads all parts wherever they are; leave it out",
@@ -120,8 +120,8 @@ impl RankDataset {
     /// # Errors
     /// An impossible option, or a sampler that needs more of the graph than a node's neighbours.
     pub(crate) fn sampler(&self, config: &TrainConfig) -> Result<Box<dyn MinibatchSampler>> {
-        if let Some(dealt) = &self.dealt {
-            return Ok(Box::new(Subgraphs(dealt.clone())));
+        if let Some(assigned) = &self.assigned {
+            return Ok(Box::new(Subgraphs(assigned.clone())));
         }
         let inner = build::hop_sampler(config, &self.data)?;
         let (post, book) = (self.ranks.post().clone(), self.ranks.book().clone());
@@ -156,14 +156,14 @@ impl RankDataset {
     pub(crate) fn describe(&self, config: &TrainConfig) -> String {
         let book = self.ranks.book();
         let part = 100.0 * book.num_own() as f64 / self.data.num_nodes().max(1) as f64;
-        let dealt = match (&self.dealt, config.shuffle_parts) {
+        let assigned = match (&self.assigned, config.shuffle_parts) {
             (None, _) => String::new(),
             (Some(_), 0) => ", and draws subgraphs from them".to_string(),
             (Some(_), every) => {
-                format!(", and draws subgraphs from parts that are dealt anew every {every} epochs")
+                format!(", and draws subgraphs from parts that are reassigned every {every} epochs")
             }
         };
-        format!("rank {} of {} owns {part:.1} % of the nodes{dealt}", book.rank(), book.size())
+        format!("rank {} of {} owns {part:.1} % of the nodes{assigned}", book.rank(), book.size())
     }
 
     /// [`RankDataset::feature`] with a cache before the wire, of `--cache-ratio` of all rows; and

@@ -340,7 +340,7 @@ impl GradientExchange for Ranks {
         };
         let key = keyed::key(&[passes.seed, number, self.rank() as u64, 0x6472_6f70]);
         let loss =
-            if seeds.nodes.is_empty() { 0.0 } else { passes.gradient_telling(model, batch, key, &mut after) };
+            if seeds.nodes.is_empty() { 0.0 } else { passes.gradient_by_part(model, batch, key, &mut after) };
         if !told.get() {
             // nothing to learn from here, or nothing that can be learned from: the others wait for
             // as many sums

@@ -90,9 +90,9 @@ fn attempt(
     pool.install(|| {
         let dir = if resume { RunDir::reopen(dir)? } else { RunDir::create(dir)? };
         let job = RunContext { run: Some(&dir), resume, observer, stop: &|| false };
-        let computers = &ComputeDevices::open(config)?;
+        let devices = &ComputeDevices::open(config)?;
         let placements = MemoryPlacements::both(MemoryPlacement::Mapped);
-        run(Inputs { config, data, computers, placements, view: None }, parts, job)
+        run(Inputs { config, data, devices, placements, view: None }, parts, job)
     })
 }
 

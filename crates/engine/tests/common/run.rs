@@ -18,7 +18,7 @@ use graphmill_engine::{
     learner::Learner,
     memory::MemoryPlacement,
     stage::Loader,
-    strategy::{Done, Epoch, Flow, Setting, TABLE},
+    strategy::{CompletedBatch, Epoch, Flow, StrategyContext, TABLE},
     timeline::Timeline,
 };
 use graphmill_loader::Feature;
@@ -100,7 +100,7 @@ fn run(data: &Dataset, config: &TrainConfig, fault: Arc<Fault>) -> Outcome {
     let optimizer = Box::new(FaultyOptimizer { inner, fault: fault.clone() });
     let backend = Cpu::default();
     let mut learner = Learner::new(&backend, model, optimizer, &data.labels, orders, config);
-    let setting = Setting::new(config, data, &sampler, &*order, &feature);
+    let setting = StrategyContext::new(config, data, &sampler, &*order, &feature);
     let kind = TABLE.get(&config.strategy).unwrap().make;
     let mut strategy = (kind.make)(setting).unwrap();
     let timeline = Timeline::begin();
@@ -110,7 +110,7 @@ fn run(data: &Dataset, config: &TrainConfig, fault: Arc<Fault>) -> Outcome {
     for number in 0..EPOCHS {
         loader.order(number, &mut seeds);
         timeline.begin_epoch(number);
-        let mut after = |learner: &Learner, done: &[Done]| {
+        let mut after = |learner: &Learner, done: &[CompletedBatch]| {
             for done in done {
                 let strikes = number == fault.epoch && done.batch.seeds.number == fault.batch;
                 if !done.outcome.loss.is_finite() || (strikes && fault.kind == Kind::RecordError) {

@@ -172,7 +172,7 @@ impl StoredRows {
         self.0.row_bytes()
     }
 
-    /// Whether they are a page-locked copy.
+    /// Returns true if they are a page-locked copy.
     pub(crate) fn is_copy(&self) -> bool {
         self.0.mapped().is_copy()
     }

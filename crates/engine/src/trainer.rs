@@ -49,8 +49,8 @@ use crate::{
 /// # Errors
 /// An option is unknown or impossible, the dataset is not suitable for training, the loss is not
 /// finite, the run directory cannot be written, or the run is stopped
-/// ([`Error::Interrupted`](crate::Error::Interrupted), with a valid checkpoint). If a stage fails, all
-/// batches before it are trained on, and the checkpoint holds them if no update is incomplete.
+/// ([`Error::Interrupted`](crate::Error::Interrupted), with a valid checkpoint). If a stage fails,
+/// all batches before it are trained on, and the checkpoint holds them if no update is incomplete.
 pub fn train(config: &TrainConfig, data: &Dataset, context: RunContext) -> Result<Summary> {
     train_from(memory::residence(config, data), config, data, context)
 }

@@ -65,9 +65,15 @@ fn a_run_is_resumed_on_the_partition_it_was_trained_on() {
         }
         assert_eq!(sandbox.read(&record), before);
     };
-    refused("data --resume --epochs 2 --out divided", [", partition ", "cannot continue with the unpartitioned dataset"]);
+    refused(
+        "data --resume --epochs 2 --out divided",
+        [", partition ", "cannot continue with the unpartitioned dataset"],
+    );
     refused("others --resume --epochs 2 --out divided", [", partition ", "cannot continue with partition "]);
-    refused("parts --resume --epochs 2 --out whole", [", the unpartitioned dataset,", "cannot continue with partition "]);
+    refused(
+        "parts --resume --epochs 2 --out whole",
+        [", the unpartitioned dataset,", "cannot continue with partition "],
+    );
     sandbox.ok("eval whole");
     assert_eq!(sandbox.ok_json("eval divided --dataset data")["same_dataset"], true);
     // where it lies does not matter
@@ -75,7 +81,10 @@ fn a_run_is_resumed_on_the_partition_it_was_trained_on() {
     sandbox.ok("train moved --resume --epochs 2 --out divided");
     // checkpoints of older versions do not name the partition, but their options do
     age(&sandbox.path("divided/checkpoint"));
-    refused("data --resume --epochs 3 --out divided", [", partition ", "cannot continue with the unpartitioned dataset"]);
+    refused(
+        "data --resume --epochs 3 --out divided",
+        [", partition ", "cannot continue with the unpartitioned dataset"],
+    );
     sandbox.ok("train --resume --epochs 3 --out divided");
 }
 

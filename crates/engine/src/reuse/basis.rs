@@ -23,7 +23,7 @@
 //!
 //! # Deviations
 //!
-//! The number of iterations is fixed.
+//! Directions are orthonormalized once per iteration, not after each of its two products.
 
 use graphmill_core::{Matrix, keyed};
 use graphmill_nn::{

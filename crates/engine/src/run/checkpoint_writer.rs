@@ -37,8 +37,8 @@ impl<'a> CheckpointWriter<'a> {
         Self { run, best, saved: began, saved_at: (0, 0), began, before: 0.0 }
     }
 
-    /// Continues a run from a checkpoint of epoch and batch `at` with this best model, written after
-    /// `seconds` seconds.
+    /// Continues a run from a checkpoint of epoch and batch `at` with this best model, written
+    /// after `seconds` seconds.
     pub(crate) fn resume(&mut self, best: Vec<Tensor>, at: (usize, u64), seconds: f64) {
         self.best = BestModel::saved(best);
         self.saved_at = at;

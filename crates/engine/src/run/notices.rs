@@ -68,8 +68,8 @@ impl Choices<'_> {
             notes.extend(self.samplers.note.clone());
         } else if !devices.cpu().precision.is_native() {
             notes.push(
-                "this processor has no bf16 instructions: inputs of products are rounded to bf16 and multiplied in f32, \
-                 which is slower"
+                "this processor has no bf16 instructions: inputs of products are rounded to bf16 and \
+                 multiplied in f32, which is slower"
                     .into(),
             );
         }
@@ -93,15 +93,18 @@ impl Choices<'_> {
             self.loader.sampler.properties().reads_edge_weights,
         );
         if has_weights && reads {
-            let note =
-                "this dataset has edge weights: neighbours are drawn by them, and inference weights edges alike";
+            let note = "this dataset has edge weights: sampling and inference use them";
             Some(note.into())
         } else if has_weights {
-            Some("this dataset has edge weights: training does not use them, all edges have equal weight".into())
+            Some(
+                "this dataset has edge weights: training does not use them, all edges have equal weight"
+                    .into(),
+            )
         } else {
             build::draws_by_stored_weights(self.inputs.config).then(|| {
                 format!(
-                    "this dataset has no edge weights: --sampler {} with --edge-weights stored gives all edges equal weight",
+                    "this dataset has no edge weights: --sampler {} with --edge-weights stored gives all \
+                     edges equal weight",
                     self.inputs.config.sampler
                 )
             })

@@ -90,7 +90,8 @@ impl Peers {
         Ok(stops)
     }
 
-    /// Returns rank 0's numbers. Decisions use them, because different processors round differently.
+    /// Returns rank 0's numbers. Decisions use them, because different processors round
+    /// differently.
     ///
     /// # Errors
     /// A rank did not take part.

@@ -150,7 +150,8 @@ impl<'a> RunPosition<'a> {
         }
     }
 
-    /// Records the current epoch in the run directory and for the observer, and advances to the next.
+    /// Records the current epoch in the run directory and for the observer, and advances to the
+    /// next.
     ///
     /// # Errors
     /// The directory cannot be written, or the observer fails.
@@ -211,8 +212,8 @@ fn check(run: Option<&RunDir>, saved: &RunState, now: &RunState) -> Result<()> {
     if !saved.dataset.is_same(&now.dataset) {
         let (then, now) = (&saved.dataset, &now.dataset);
         let message = format!(
-            "this run was trained on {then} and cannot continue with {now}; resume it with its own dataset, or train \
-             again"
+            "this run was trained on {then} and cannot continue with {now}; resume it with its own dataset, \
+             or train again"
         );
         return Err(Error::run(path, message));
     }
@@ -230,8 +231,8 @@ fn check(run: Option<&RunDir>, saved: &RunState, now: &RunState) -> Result<()> {
         None => "the unpartitioned dataset".to_string(),
     };
     let message = format!(
-        "this run was trained on {}, {}, and cannot continue with {}, because its batches would differ; resume it with \
-         the same partition, or train again",
+        "this run was trained on {}, {}, and cannot continue with {}, because its batches would differ; \
+         resume it with the same partition, or train again",
         saved.dataset,
         name(&then),
         name(&now.partition)

@@ -63,9 +63,9 @@ impl<'a> Scorer<'a> {
         Ok(Self { metric, config, data, inference, ranks, valid, logits: Matrix::default() })
     }
 
-    /// Judges the epoch that ends at `position`: scores the validation nodes if `--eval-every` selects
-    /// the epoch. Without validation nodes, or while their score is not defined, the newest model is
-    /// the best.
+    /// Judges the epoch that ends at `position`: scores the validation nodes if `--eval-every`
+    /// selects the epoch. Without validation nodes, or while their score is not defined, the newest
+    /// model is the best.
     ///
     /// # Errors
     /// Features cannot be read, or a rank did not take part.

@@ -1,5 +1,5 @@
-//! Parts of a run that outlive an epoch, made from its configuration and dataset, and the tables that
-//! they read.
+//! Parts of a run that outlive an epoch, made from its configuration and dataset, and the tables
+//! that they read.
 
 use std::sync::Arc;
 
@@ -91,15 +91,15 @@ pub(crate) fn check_all_reduce(config: &TrainConfig) -> Result<()> {
     let devices = config.cuda_devices().len();
     if devices < 2 {
         return Err(Error::usage(format!(
-            "--all-reduce nccl: it sums the gradients of several NVIDIA devices, and --devices {} names {devices}; name \
-             more (--devices cuda:0,1), or leave it out",
+            "--all-reduce nccl: it sums the gradients of several NVIDIA devices, and --devices {} names \
+             {devices}; name more (--devices cuda:0,1), or leave it out",
             config.devices
         )));
     }
     if !strategy::is_by_device(config) {
         return Err(Error::usage(format!(
-            "--all-reduce nccl: --strategy {} uses one device, so there is nothing to all-reduce; use --strategy \
-             time-sharing or factored, or leave it out",
+            "--all-reduce nccl: --strategy {} uses one device, so there is nothing to all-reduce; use \
+             --strategy time-sharing or factored, or leave it out",
             config.strategy
         )));
     }
@@ -117,7 +117,8 @@ pub(crate) struct Tables {
     pub(crate) tiers: Option<String>,
     /// The rows as NVIDIA devices read them, if any.
     pub(crate) on_gpus: Option<OnGpus>,
-    /// Weights of symmetric normalisation, and the owners of nodes, if the rows are spread over ranks.
+    /// Weights of symmetric normalisation, and the owners of nodes, if the rows are spread over
+    /// ranks.
     shared: Option<(Arc<SymmetricWeights>, Arc<NodeOwnership>)>,
 }
 
@@ -174,9 +175,9 @@ impl Tables {
     }
 }
 
-/// Read-only stages of a run, and the order of each layer's products. Both hold for the whole run. The
-/// sizes of the first batch decide the order of the products, the blocks that are transposed for the
-/// backward pass, and the use of the feature table in place by the bottom layer.
+/// Read-only stages of a run, and the order of each layer's products. Both hold for the whole run.
+/// The sizes of the first batch decide the order of the products, the blocks that are transposed
+/// for the backward pass, and the use of the feature table in place by the bottom layer.
 ///
 /// # Errors
 /// `--fused on` with a model that cannot read the table in place, or sparse rows with a model that
@@ -212,8 +213,8 @@ pub(crate) fn loader<'a>(
     let mut orders = model.orders(&first_shapes(&loader)?);
     if tables.whole.is_sparse() && !model.start_with_product(&mut orders) {
         return Err(Error::usage(format!(
-            "--sparse {}: this model's bottom layer aggregates before it multiplies, so it cannot read sparse rows; use \
-             --sparse off",
+            "--sparse {}: this model's bottom layer aggregates before it multiplies, so it cannot read \
+             sparse rows; use --sparse off",
             config.sparse
         )));
     }
@@ -226,15 +227,15 @@ pub(crate) fn loader<'a>(
     }
     if config.fused == Switch::On && tables.tiers.is_some() {
         return Err(Error::usage(
-            "--fused on: rows in several tiers cannot be read in place; use --fused auto, or leave out --cache-ratio, \
-             --host-budget and virtual devices",
+            "--fused on: rows in several tiers cannot be read in place; use --fused auto, or leave out \
+             --cache-ratio, --host-budget and virtual devices",
         ));
     }
     let possible = model.can_read_table(&orders) && !subgraphs && tables.tiers.is_none();
     if config.fused == Switch::On && !possible {
         return Err(Error::usage(
-            "--fused on: this model's bottom layer transforms the feature rows before it aggregates them, so it cannot \
-             read them in place; use --fused auto",
+            "--fused on: this model's bottom layer transforms the feature rows before it aggregates them, \
+             so it cannot read them in place; use --fused auto",
         ));
     }
     loader.fused = possible && config.fused != Switch::Off;
@@ -243,8 +244,8 @@ pub(crate) fn loader<'a>(
     Ok((loader, orders))
 }
 
-/// Train stage of a run. It reads the feature table in place if `loader` is fused, and sums gradients
-/// over ranks if there are several.
+/// Train stage of a run. It reads the feature table in place if `loader` is fused, and sums
+/// gradients over ranks if there are several.
 pub(crate) fn learner<'a>(
     inputs: &Inputs<'a>,
     tables: &Tables,

@@ -17,7 +17,8 @@ use crate::{
 pub struct RunState {
     /// Dataset that is trained on.
     pub dataset: DatasetRecord,
-    /// Checksum of the partition, if the dataset is partitioned: other partitions draw other batches.
+    /// Checksum of the partition, if the dataset is partitioned: other partitions draw other
+    /// batches.
     #[serde(default)]
     pub partition: Option<String>,
     /// Current epoch, from 0.

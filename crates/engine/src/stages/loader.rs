@@ -224,8 +224,7 @@ impl Loader<'_> {
         self.sampler.split().ok_or_else(|| {
             Error::usage(
                 "--sampler: this sampler draws all blocks at once, and the strategy draws the bottom block \
-                 separately; use \
-                 a sampler that draws hop by hop, such as neighbor",
+                 separately; use a sampler that draws hop by hop, such as neighbor",
             )
         })
     }

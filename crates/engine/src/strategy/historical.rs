@@ -73,8 +73,7 @@ impl Historical {
         if context.sampler.properties().subgraphs.is_some() || context.sampler.properties().num_layers < 2 {
             return Err(Error::usage(
                 "--strategy historical: it needs a layer above the bottom one and a sampler that draws hop \
-                 by hop; \
-                 use --layers 2 or more, and a sampler such as neighbor",
+                 by hop; use --layers 2 or more, and a sampler such as neighbor",
             ));
         }
         let nodes = context.data.num_nodes();

@@ -125,7 +125,8 @@ pub struct SchedulerState<T: BatchStates> {
     version: u64,
     /// True if a device without dedicated trainers trains until no batch waits.
     draining: bool,
-    /// For each trainer, true if it is on standby and has stopped because training is not profitable.
+    /// For each trainer, true if it is on standby and has stopped because training is not
+    /// profitable.
     stood_down: Vec<bool>,
     /// Recent seconds per batch of dedicated and of standby trainers (moving averages).
     pace: [Option<f64>; 2],

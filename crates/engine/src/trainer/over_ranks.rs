@@ -19,12 +19,13 @@ use crate::{
 };
 
 /// Trains on a partitioned dataset, as one of several ranks. All ranks call this with the same
-/// arguments except `context`: rank 0 has the run directory, and [`RunContext::run`] of the others is
-/// `None`. A failure ends all ranks, and each reports the rank that failed first. If ranks are
+/// arguments except `context`: rank 0 has the run directory, and [`RunContext::run`] of the others
+/// is `None`. A failure ends all ranks, and each reports the rank that failed first. If ranks are
 /// processes, [`Messenger::abort`] then ends those that do not respond.
 ///
 /// # Errors
-/// As [`crate::train`]; a rank did not take part; an option needs more of the graph than a rank has.
+/// As [`crate::train`]; a rank did not take part; an option needs more of the graph than a rank
+/// has.
 pub fn train(
     config: &TrainConfig,
     dir: &PartitionDir,

@@ -119,24 +119,21 @@ impl<'a> Layered<'a> {
         if context.sampler.properties().subgraphs.is_some() {
             return Err(Error::usage(format!(
                 "--strategy layered: --sampler {} draws subgraphs, whose layers all read the same nodes; \
-                 use a sampler that \
-                 draws hop by hop, such as neighbor",
+                 use a sampler that draws hop by hop, such as neighbor",
                 config.sampler
             )));
         }
         if context.sampler.properties().num_layers < 2 {
             return Err(Error::usage(
                 "--strategy layered: a model with one layer has no layer above the bottom one that could \
-                 reuse its rows; use \
-                 --layers 2 or more",
+                 reuse its rows; use --layers 2 or more",
             ));
         }
         let inner: Box<dyn Strategy + 'a> = if config.num_devices() > 0 {
             if config.own.get::<UpdateOptions>().is_asynchronous() {
                 return Err(Error::usage(
                     "--updates asynchronous: --strategy layered bounds the age of rows in synchronous \
-                     updates; use --updates \
-                     synchronous",
+                     updates; use --updates synchronous",
                 ));
             }
             Box::new(factored::Factored::new(context, factored::Design::TimeSharing))
@@ -363,9 +360,8 @@ impl Strategy for Layered<'_> {
         let position = learner.history.position();
         if position.length > 0 && position.round != self.round() {
             return Err(Error::usage(format!(
-                "--devices {}: this gives updates of {} batches, and the run has updates of {}, so its \
-                 rows would have \
-                 other ages; resume with as many devices as before",
+                "--devices {}: this gives updates of {} batches, and the run has updates of {} batches, so \
+                 its rows would have other ages; resume with as many devices as before",
                 config.devices,
                 self.round(),
                 position.round

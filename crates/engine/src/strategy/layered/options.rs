@@ -108,8 +108,8 @@ impl OptionSet for LayeredOptions {
         range("super_batch", self.super_batch, ..=MAX_BATCHES)?;
         range("hot_rank", self.hot_rank, ..=MAX_DIRECTIONS)?;
         if self.hot_gradient == HotGradient::Projected && self.hot_rank == 0 {
-            let why = "gradients flow through the directions of --hot-rank, and --hot-rank 0 has no directions; \
-                       use a rank of 1 or more";
+            let why = "gradients flow through the directions of --hot-rank, and --hot-rank 0 has no \
+                       directions; use a rank of 1 or more";
             return Err(Fault::of("hot_gradient", self.hot_gradient, why));
         }
         if self.hot_by == ASKED {
@@ -130,9 +130,8 @@ impl OptionSet for LayeredOptions {
             ),
             ("hot_by", ratio) if self.hot_by != ASKED && ratio.is_none_or(|ratio| ratio >= 1.0) => {
                 Some(format!(
-                    "--hot-ratio {} reuses the rows of every node that can be hot; use a smaller share \
-                     such as \
-                     --hot-ratio 0.3, or leave it out",
+                    "--hot-ratio {} reuses the rows of every node that can be hot; use a smaller share such \
+                     as --hot-ratio 0.3, or leave it out",
                     self.hot_ratio
                 ))
             }
@@ -157,8 +156,7 @@ pub(crate) fn unused(config: &TrainConfig, option: &str) -> Option<String> {
     if option == "hot_split" && split.0.is_none() && *config.devices == Devices::Cpu {
         return Some(
             "auto adapts to the time that devices wait, and --devices cpu has no devices; use a share from \
-             0 to 1, or \
-             --devices virtual:N"
+             0 to 1, or --devices virtual:N"
                 .into(),
         );
     }

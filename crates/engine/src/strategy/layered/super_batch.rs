@@ -132,8 +132,7 @@ impl SuperBatchMaker {
         if matches!(gradient, HotGradient::Projected | HotGradient::Kept) && dims.is_empty() {
             return Err(Error::usage(format!(
                 "--hot-gradient {gradient}: the bottom layer of this {} has no aggregated rows through \
-                 which gradients \
-                 could flow; use --hot-gradient none",
+                 which gradients could flow; use --hot-gradient none",
                 config.model
             )));
         }

@@ -57,8 +57,7 @@ impl FromStr for Cores {
                 given.map(Self::Given).ok_or_else(|| {
                     format!(
                         "'{word}' is not an allocation; use profiled, naive, or cores that sample, extract \
-                         and train such \
-                         as 1,1,2"
+                         and train such as 1,1,2"
                     )
                 })
             }

@@ -664,7 +664,8 @@ fn stored_weights_of_a_graph_without_weights_are_reported() {
         train(&config, &data, context).unwrap();
         all.0
     };
-    let note = "this dataset has no edge weights: --sampler labor with --edge-weights stored gives all edges equal weight";
+    let note = "this dataset has no edge weights: --sampler labor with --edge-weights stored gives all edges \
+                equal weight";
     assert!(notes("stored").iter().any(|one| one == note));
     assert!(!notes("in-degree").iter().any(|one| one.contains("no edge weights")));
 }

@@ -72,8 +72,7 @@ impl DeviceGroup {
         let FactoredOptions { num_samplers: given, switching } = config.own.get();
         if given > count {
             return Err(Error::usage(format!(
-                "--num-samplers {given}: --devices {} has {count}; use {count} or fewer",
-                config.devices
+                "--num-samplers {given}: there are {count} devices; use fewer"
             )));
         }
         let reserve =

@@ -9,6 +9,6 @@ use graphmill_loader::MinibatchSampler;
 pub(crate) struct Samplers {
     /// Sampler of each device; empty if the processor draws.
     pub(crate) each: Vec<Arc<dyn MinibatchSampler>>,
-    /// Note about where neighbours are drawn.
+    /// Note about the devices that draw neighbours.
     pub(crate) note: Option<String>,
 }

@@ -227,7 +227,7 @@ pub(crate) fn loader<'a>(
     }
     if config.fused == Switch::On && tables.tiers.is_some() {
         return Err(Error::usage(
-            "--fused on: rows in several tiers cannot be read in place; use --fused auto, or leave out \
+            "--fused on: rows of several tiers cannot be read in place; use --fused auto, or leave out \
              --cache-ratio, --host-budget and virtual devices",
         ));
     }

@@ -89,9 +89,9 @@ impl UpdateOptions {
 pub struct RoundOptions {
     /// Sum of gradients over NVIDIA devices: auto, nccl or peer.
     ///
-    /// peer copies gradients between devices and adds them in the order of the batches. auto uses
-    /// nccl if it is installed and a round has two batches, whose sum has the same bits in any
-    /// order.
+    /// With peer, gradients are copied between devices and added in the order of the batches. With
+    /// auto, nccl if it is installed and a round has two batches, whose sum has the same bits in
+    /// any order.
     #[arg(long, value_name = "HOW")]
     pub all_reduce: AllReduce,
     /// Batches per synchronous update; 0 uses one per training device.

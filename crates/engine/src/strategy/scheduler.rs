@@ -111,7 +111,7 @@ pub struct SchedulerState<T: BatchStates> {
     from: u64,
     /// The next batch to sample.
     next: u64,
-    /// The batch behind the last.
+    /// End of the batches (exclusive).
     end: u64,
     free: Vec<T::Free>,
     sampled: BTreeMap<u64, T::Sampled>,

@@ -142,7 +142,7 @@ fn opened_tiers_give_the_rows_of_the_table() {
         |config: &TrainConfig| open(config, &data, &Watchless).err().expect("it is refused").to_string();
     let device =
         TrainConfig { devices: "virtual:1".parse().unwrap(), device_budget: Bytes(1 << 20), ..base.clone() };
-    assert!(fault(&device).starts_with("--device-budget: what a training step"));
+    assert!(fault(&device).starts_with("--device-budget: only a run knows"));
     assert!(
         fault(&TrainConfig { devices: "cuda:0".parse().unwrap(), ..base.clone() })
             .starts_with("--devices cuda:0")

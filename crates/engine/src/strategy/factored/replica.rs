@@ -61,7 +61,7 @@ impl PublishedParameters {
     }
 }
 
-/// Copies values where they are: by the backend on its device, otherwise in host memory.
+/// Copies values: by the backend if they are on its device, otherwise in host memory.
 fn copy(from: &Matrix, backend: &dyn Backend, to: ViewMut) {
     if from.is_on_device() {
         backend.copy(from.view(), to);

@@ -43,7 +43,7 @@ by_name!(HotGradient);
 pub struct LayeredOptions {
     /// Largest share of the nodes whose bottom-layer rows are reused.
     ///
-    /// auto is all nodes that two batches of a super-batch request, within a quarter of the free
+    /// With auto, all nodes that two batches of a super-batch request, within a quarter of the free
     /// memory.
     #[arg(long, value_name = "R")]
     pub hot_ratio: Ratio,
@@ -52,7 +52,7 @@ pub struct LayeredOptions {
     pub super_batch: usize,
     /// Hotness of a node: asked, or a metric such as presc:1.
     ///
-    /// asked counts the batches of the super-batch that request the node's row.
+    /// With asked, the number of batches of the super-batch that request the node's row.
     #[arg(long, value_name = "NAME")]
     pub hot_by: String,
     /// Rank of the correction applied to reused rows; 0 disables it.
@@ -63,20 +63,20 @@ pub struct LayeredOptions {
     pub hot_rank: usize,
     /// Gradient of reused rows: auto, projected, kept or none.
     ///
-    /// projected gives the weights their gradient in the directions of --hot-rank. kept gives them
-    /// the gradient through all aggregates of the rows, without directions. none treats the rows as
-    /// constants. auto is projected if the bottom layer supports it.
+    /// With projected, the weights get gradients in the directions of --hot-rank. With kept, they
+    /// get gradients through all aggregates of the rows, without directions. With none, the rows
+    /// are constants. With auto, projected if the bottom layer supports it.
     #[arg(long, value_name = "NAME")]
     pub hot_gradient: HotGradient,
     /// Make reused rows during the previous super-batch: auto, on or off.
     ///
-    /// auto is on with devices.
+    /// With auto, on if the run has devices.
     #[arg(long, value_name = "WHEN")]
     pub hot_ahead: Switch,
     /// Share of the hot nodes whose rows are reused; auto adapts it.
     ///
-    /// The other nodes are left to the devices' feature caches. auto adapts to the time that
-    /// devices wait, so results depend on timing.
+    /// The other nodes are left to the devices' feature caches. With auto, the share depends on the
+    /// time that devices wait, so results depend on timing.
     #[arg(long, value_name = "R")]
     pub hot_split: Ratio,
     /// Largest change of weights within a super-batch; 0 for any.

@@ -14,8 +14,8 @@ use crate::config::spelled;
 pub struct PipelinedOptions {
     /// Cores of the stages: profiled, naive, or numbers such as 1,1,2.
     ///
-    /// profiled solves for the cores from the costs of the first batches. With naive all stages
-    /// compete for all cores. Numbers are the cores that sample, extract and train.
+    /// With profiled, cores are solved for from the costs of the first batches. With naive, all
+    /// stages compete for all cores. Numbers are the cores that sample, extract and train.
     #[arg(long, value_name = "HOW")]
     pub allocation: Spelled<Cores>,
 }

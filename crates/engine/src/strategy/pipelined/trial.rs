@@ -196,7 +196,8 @@ mod tests {
         Cost { divided: seconds, fixed: 0.0, busy: seconds }
     }
 
-    /// With an extraction that waits for so long, and candidates that took so many seconds.
+    /// Trial with an extraction that waits `waits` seconds, and the given least seconds per batch
+    /// without workers and of each candidate.
     fn trial(waits: f64, none: f64, candidates: &[f64]) -> Trial {
         let costs = [Cost::default(), Cost { fixed: waits, ..Cost::default() }, parallel(1.0)];
         let mut trial = Trial { none, ..Trial::new(&costs, 2, 10).unwrap() };

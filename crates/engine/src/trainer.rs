@@ -4,13 +4,13 @@
 //!   every epoch:  order ─► strategy { sample ─► extract ─► train } per batch ─► score ─► record, checkpoint
 //! ```
 //!
-//! [`train`] opens the devices, makes the parts that the options name, and puts a `Trainer`
-//! together, whose `run` is the loop. Each part has a file in [`crate::run`].
+//! [`train`] opens the devices, makes the parts that the options name, and assembles a `Trainer`,
+//! whose `run` is the loop. Each part has a file in [`crate::run`].
 //!
-//! The result of a run is a function of its configuration, its dataset and the position it has
-//! reached ([`RunState`]). A run that was killed and resumed therefore ends with the same bits as
-//! one that was not: the checkpoint holds the models, the optimiser's state and the position, and
-//! nothing else matters.
+//! The result of a run is a function of its configuration, its dataset and its position
+//! ([`RunState`]). A run that is killed and resumed therefore ends with the same bits as an
+//! uninterrupted one: the checkpoint holds the models, the optimiser's state and the position, and
+//! the run depends on nothing else.
 
 pub mod over_ranks;
 
@@ -47,10 +47,10 @@ use crate::{
 /// `graphmill_report::Recorder`, which the commands use.
 ///
 /// # Errors
-/// An option that is unknown or impossible, a dataset that cannot be trained on, a loss that is not
-/// finite, a run directory that cannot be written, or
-/// [`Error::Interrupted`](crate::Error::Interrupted) with a valid checkpoint. A stage that failed:
-/// all batches before it are trained on, and if the model is whole they are in the checkpoint.
+/// An option is unknown or impossible, the dataset is not suitable for training, the loss is not
+/// finite, the run directory cannot be written, or the run is stopped
+/// ([`Error::Interrupted`](crate::Error::Interrupted), with a valid checkpoint). If a stage fails,
+/// all batches before it are trained on, and the checkpoint holds them if no update is incomplete.
 pub fn train(config: &TrainConfig, data: &Dataset, context: RunContext) -> Result<Summary> {
     train_from(memory::placements(config, data), config, data, context)
 }
@@ -61,28 +61,27 @@ fn train_from(
     data: &Dataset,
     context: RunContext,
 ) -> Result<Summary> {
-    // before anything that takes long
+    // before any long work
     setup::check_all_reduce(config)?;
-    let computers = &ComputeDevices::open(config)?;
+    let devices = &ComputeDevices::open(config)?;
     let parts = Parts::new(config, data)?;
-    run(Inputs { config, data, computers, placements, view: None }, parts, context)
+    run(Inputs { config, data, devices, placements, view: None }, parts, context)
 }
 
-/// Runs these parts: makes the tables that they read, the stages over the tables, and a trainer
-/// over the stages.
+/// Makes the tables that the parts read, the stages on the tables, and a trainer, and runs it.
 fn run(inputs: Inputs, parts: Parts, context: RunContext) -> Result<Summary> {
     let began = Instant::now();
-    let Inputs { config, data, computers, .. } = inputs;
+    let Inputs { config, data, devices, .. } = inputs;
     let Parts { metric, sampler, order, strategy, optimizer, schedule, model } = parts;
 
     let tables = Tables::new(&inputs, &*sampler, &*order)?;
-    let samplers = computers.samplers(config, data, &tables.graph, strategy::draws_in_parts(config))?;
+    let samplers = devices.samplers(config, data, &tables.graph, strategy::draws_in_parts(config))?;
 
     let draws = samplers.each.first().map_or(&*sampler, |sampler| &**sampler);
     let (loader, orders) = setup::loader(&inputs, &tables, draws, &*order, &model)?;
     let scorer = Scorer::new(&inputs, metric, &tables, &loader, &model)?;
     let learner = setup::learner(&inputs, &tables, &loader, orders, model, optimizer);
-    let setting = setup::setting(&inputs, &tables, &samplers, &*sampler, &*order);
+    let setting = setup::strategy_context(&inputs, &tables, &samplers, &*sampler, &*order);
 
     let mut trainer = Trainer {
         inputs,
@@ -93,7 +92,7 @@ fn run(inputs: Inputs, parts: Parts, context: RunContext) -> Result<Summary> {
         peers: Peers::new(inputs.view),
         order: Vec::new(),
         meter: Meter::new(config.epochs),
-        notes: LaterNotes::new(computers),
+        notes: LaterNotes::new(devices),
         observer: context.observer,
         stop: context.stop,
     };
@@ -106,26 +105,26 @@ fn run(inputs: Inputs, parts: Parts, context: RunContext) -> Result<Summary> {
     Ok(summary)
 }
 
-/// A run under way. `'a` outlives it: configuration, dataset, tables.
+/// Run in progress. Configuration, dataset and tables (`'a`) outlive it.
 struct Trainer<'a> {
     inputs: Inputs<'a>,
     /// Order, sample and extract.
     loader: &'a Loader<'a>,
-    /// Decides who runs the stages, where, and how far ahead.
+    /// Decides which worker runs each stage, on which device, and how far ahead.
     strategy: Box<dyn Strategy + 'a>,
     /// The model and everything else that a checkpoint holds.
     position: RunPosition<'a>,
-    /// Decides whether an epoch is scored, and whether it is the best.
+    /// Decides if an epoch is scored, and if it is the best.
     scorer: Scorer<'a>,
     /// The other ranks, if several train together.
     peers: Peers,
-    /// Order of the epoch in hand; its memory is reused.
+    /// Order of the current epoch; its memory is reused.
     order: Vec<NodeId>,
-    /// Time and memory of the epoch in hand.
+    /// Time and memory of the current epoch.
     meter: Meter,
     notes: LaterNotes<'a>,
     observer: &'a mut dyn Observer,
-    /// Reports whether the run is asked to stop.
+    /// Returns true once the run is asked to stop.
     stop: &'a (dyn Fn() -> bool + Sync),
 }
 
@@ -143,8 +142,8 @@ impl Trainer<'_> {
         self.finish()
     }
 
-    /// Continues from the checkpoint if the run resumes, and writes the origin of the run: by now
-    /// its options and dataset are known to be sound.
+    /// Continues from the checkpoint if the run resumes, and writes the origin of the run once its
+    /// options and dataset are known to be valid.
     fn prepare(&mut self, resume: bool) -> Result<()> {
         if resume {
             self.position.resume(&self.peers, self.observer)?;
@@ -156,8 +155,7 @@ impl Trainer<'_> {
         self.observer.start(&start)
     }
 
-    /// Trains on the batches of the epoch in hand: from the first, or from where a checkpoint left
-    /// it.
+    /// Trains on the batches of the current epoch, from the first or from the checkpoint's.
     fn train(&mut self) -> Result<Flow> {
         let (loader, batches) = (self.loader, self.loader.num_batches());
         let RunPosition { learner, state, schedule, checkpoints, .. } = &mut self.position;
@@ -204,7 +202,7 @@ impl Trainer<'_> {
         Ok(flow)
     }
 
-    /// Scores the epoch if it is its turn, takes the model if it is the best so far, and makes the
+    /// Scores the epoch if it is selected, takes the model if it is the best so far, and makes the
     /// record.
     fn score(&mut self) -> Result<EpochRecord> {
         let clock = Instant::now();
@@ -219,7 +217,7 @@ impl Trainer<'_> {
         let ranks = self.peers.end_epoch(&mut state.sums)?;
         let has_device = *self.inputs.config.devices != Devices::Cpu;
         let seconds = clock.elapsed().as_secs_f64();
-        let variation = || learner.history.place().variation;
+        let variation = || learner.history.position().variation;
         let record = state.sums.record(state.epoch + 1, verdict.scored, lr, seconds, has_device);
         Ok(self.meter.complete(EpochRecord {
             devices: self.strategy.devices(),
@@ -229,7 +227,7 @@ impl Trainer<'_> {
         }))
     }
 
-    /// Records the epoch, goes on to the next, and writes a checkpoint if it is time.
+    /// Records the epoch, advances to the next, and writes a checkpoint if one is due.
     fn record(&mut self, record: EpochRecord, flow: Flow) -> Result<()> {
         let epochs = self.inputs.config.epochs;
         self.position.end_epoch(record, self.observer)?;
@@ -245,7 +243,7 @@ impl Trainer<'_> {
         Ok(())
     }
 
-    /// Scores the best model on the test nodes and sums the run up.
+    /// Scores the best model on the test nodes, and writes the summary.
     fn finish(&mut self) -> Result<Summary> {
         self.position.restore_best()?;
         let model = &self.position.learner.model;

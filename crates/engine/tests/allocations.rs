@@ -1,11 +1,10 @@
-//! After warm-up epochs the whole way of a minibatch, from its seeds to its update, asks for no
-//! memory: sampling, extraction and training through the sequential strategy, counted over all
-//! threads.
+//! After warm-up epochs, minibatches allocate no memory, from their seeds to their update:
+//! sampling, extraction and training by the sequential strategy, counted over all threads.
 //!
-//! On one thread the count is exactly zero. On several, rayon's queues may ask now and then (a
-//! queue that grows, a block of retired memory), which has nothing to do with batches: most epochs
-//! must be without. The library of dense products packs into fresh memory in each call, so that the
-//! reference backend stands in for [`Cpu`], of which only a steady count is asked.
+//! On one thread the count is zero. On several threads, rayon's queues sometimes allocate (a queue
+//! that grows, a block of retired memory), independently of batches: most epochs must have a count
+//! of zero. The library of dense products allocates in each call, so the exact count is tested with
+//! the reference backend, and only a constant count with [`Cpu`].
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -40,7 +39,7 @@ use graphmill_nn::{
     cost::BlockShape,
 };
 
-/// Counts the requests of all threads.
+/// Allocator that counts the allocations of all threads.
 struct Counting;
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -54,9 +53,9 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // The reference backend makes its own f64 sums of zeroed memory (`vec![0.0; n]`); nothing
-        // else asks for it in a batch: what grows is reallocated. SAFETY: the caller's promise,
-        // passed on.
+        // Not counted: the reference backend allocates zeroed f64 sums (`vec![0.0; n]`), and no
+        // other code of a batch allocates zeroed memory, because buffers grow by reallocation.
+        // SAFETY: the caller's promise, passed on.
         unsafe { System.alloc_zeroed(layout) }
     }
 
@@ -75,11 +74,11 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Tests take turns: each counts all that is asked for.
+/// Lock of the tests, each of which counts the allocations of the process.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Requests for memory in each of `EPOCHS` epochs.
-fn requests(data: &Dataset, config: &TrainConfig, backend: &dyn Backend) -> Vec<usize> {
+/// Number of allocations in each of `EPOCHS` epochs.
+fn allocations(data: &Dataset, config: &TrainConfig, backend: &dyn Backend) -> Vec<usize> {
     let model = build::model(config, data).unwrap();
     let (feature, table) = build::features(config, data, MemoryPlacement::Mapped).unwrap();
     let orders = model.orders(&[BlockShape { dst: 100, src: 1000, edges: 2000 }]);
@@ -118,8 +117,7 @@ fn requests(data: &Dataset, config: &TrainConfig, backend: &dyn Backend) -> Vec<
     let mut run = |_| {
         let before = COUNT.load(Relaxed);
         let epoch = Epoch {
-            // The same seeds and draws every time: a batch larger than all before it makes its
-            // buffers grow, which is not what is asked here.
+            // The same seeds and draws every time, because a larger batch would grow the buffers.
             number: 0,
             order: &order,
             from: 0,
@@ -143,15 +141,15 @@ const EPOCHS: usize = 7;
 const WARM: usize = 2;
 
 #[test]
-fn a_batch_allocates_nothing_in_the_steady_state() {
+fn batches_allocate_no_memory_in_the_steady_state() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let options = GenerateOptions { nodes: 3000, degree: Some(30.0), dim: 8, ..GenerateOptions::default() };
     let data = generate("sbm", &options).unwrap();
     let small =
         TrainConfig { hidden: 8, fanout: Fanout(vec![3, 4]), batch_size: 400, ..TrainConfig::default() };
-    // one batch an epoch, drawn anew and spread over the threads in all that it does
+    // one random batch per epoch, whose stages are spread over the threads
     let large = TrainConfig { fanout: Fanout(vec![10, 300]), batch_size: 0, ..small.clone() };
-    // one that is the same every time
+    // one batch per epoch, the same every time
     let whole = TrainConfig { fanout: Fanout(vec![-1, -1]), ..large.clone() };
     let backends: [&dyn Backend; 2] = [&Reference, &Cpu::default()];
     let mut sparse = data.clone();
@@ -168,25 +166,25 @@ fn a_batch_allocates_nothing_in_the_steady_state() {
             let config = TrainConfig { model, fused, sparse, ..config.clone() };
             for (backend, threads) in [(0, 1), (0, 2), (1, 1)] {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-                let counts = pool.install(|| requests(data, &config, backends[backend]));
+                let counts = pool.install(|| allocations(data, &config, backends[backend]));
                 assert!(counts[0] > 0, "the counter counts");
                 let steady = &counts[WARM..];
                 let least = *steady.iter().min().unwrap();
-                let as_least = steady.iter().filter(|&&count| count == least).count();
+                let num_least = steady.iter().filter(|&&count| count == least).count();
                 let case = format!("{threads} threads, backend {backend}, {config:?}: {counts:?}");
                 match (backend, threads) {
                     (0, 1) => assert!(steady.iter().all(|&count| count == 0), "{case}"),
-                    (0, _) => assert!(least == 0 && 2 * as_least > steady.len(), "{case}"),
-                    _ => assert!(2 * as_least > steady.len(), "{case}"),
+                    (0, _) => assert!(least == 0 && 2 * num_least > steady.len(), "{case}"),
+                    _ => assert!(2 * num_least > steady.len(), "{case}"),
                 }
             }
         }
     }
 }
 
-/// Subgraphs, normalised, whose nodes are drawn in every way.
+/// Subgraphs of every sampler, with and without normalisation.
 #[test]
-fn a_subgraph_allocates_nothing_in_the_steady_state() {
+fn subgraphs_allocate_no_memory_in_the_steady_state() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let options = GenerateOptions { nodes: 3000, degree: Some(30.0), dim: 8, ..GenerateOptions::default() };
     let data = generate("sbm", &options).unwrap();
@@ -203,17 +201,17 @@ fn a_subgraph_allocates_nothing_in_the_steady_state() {
             .with(|frontier: &mut FrontierOptions| frontier.frontier_size = 200)
             .with(|training: &mut SubgraphTraining| training.coverage = coverage);
             let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-            let counts = pool.install(|| requests(&data, &config, &Reference));
+            let counts = pool.install(|| allocations(&data, &config, &Reference));
             assert!(counts[0] > 0, "the counter counts");
             assert!(
                 counts[WARM..].iter().all(|&count| count == 0),
                 "{sampler}, {model}, {coverage}: {counts:?}"
             );
-            // beside the products' own requests, aggregation by slices of the features makes none
+            // besides the allocations of products, aggregation by slices of the features adds none
             let config = TrainConfig { hidden: 64, ..config };
             let least = |slicing| {
                 let cpu = Cpu::default();
-                let run = || with_slicing(slicing, || requests(&data, &config, &cpu));
+                let run = || with_slicing(slicing, || allocations(&data, &config, &cpu));
                 *pool.install(run)[WARM..].iter().min().unwrap()
             };
             assert_eq!(least(Slicing::Columns(16)), least(Slicing::Rows), "{sampler}, {model}, {coverage}");

@@ -1,4 +1,4 @@
-//! Several ranks against one process: the same losses, and nothing that hangs.
+//! Several ranks give the losses of one process, and end or resume together.
 
 #[path = "common/set.rs"]
 mod options;
@@ -34,7 +34,7 @@ fn data() -> Dataset {
     generate("sbm", &options).unwrap()
 }
 
-/// The dataset in parts, as a hash deals its nodes.
+/// Partition of the dataset, by a hash of the nodes.
 fn partitioned(data: &Dataset, dir: &Path) -> PartitionDir {
     let of: Vec<u16> =
         (0..data.num_nodes() as u64).map(|v| (keyed::key(&[v]) % u64::from(PARTS)) as u16).collect();
@@ -64,7 +64,7 @@ fn config() -> TrainConfig {
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Runs ranks as threads, each with threads of its own.
+/// Runs ranks as threads, each with its own pool.
 fn on_ranks<T: Send>(
     size: usize,
     patience: Duration,
@@ -85,11 +85,11 @@ fn on_ranks<T: Send>(
     })
 }
 
-/// The summaries of all ranks.
+/// Summaries of all ranks.
 fn over_ranks(config: &TrainConfig, dir: &PartitionDir, size: usize) -> Vec<Summary> {
     let one = |_, post| {
-        let job = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
-        over_ranks::train(config, dir, post, job).unwrap()
+        let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+        over_ranks::train(config, dir, post, context).unwrap()
     };
     on_ranks(size, PATIENCE, one)
 }
@@ -113,15 +113,15 @@ fn assert_alike(one: &Summary, many: &[Summary], what: &str) {
             assert_eq!((a.seeds, a.epoch), (b.seeds, b.epoch));
         }
         let bits = |s: &Summary| s.epochs.iter().map(|e| e.loss.to_bits()).collect::<Vec<_>>();
-        assert_eq!(bits(summary), bits(&many[0]), "{what}: all ranks tell the same");
+        assert_eq!(bits(summary), bits(&many[0]), "{what}: ranks report different losses");
         assert!((summary.test.score.unwrap() - one.test.score.unwrap()).abs() < 0.02, "{what}");
     }
 }
 
 #[test]
-fn every_model_and_strategy_learns_as_one_process_does() {
-    let (data, place) = (data(), tempfile::tempdir().unwrap());
-    let dir = partitioned(&data, &place.path().join("parts"));
+fn ranks_give_the_losses_of_one_process_for_every_model_and_strategy() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
     let s = String::from;
     let runs = [
         (1, TrainConfig { model: s("sage"), ..config() }),
@@ -157,23 +157,23 @@ fn every_model_and_strategy_learns_as_one_process_does() {
 }
 
 #[test]
-fn labels_in_sets_are_told_too() {
+fn ranks_exchange_multi_label_targets() {
     let options =
         GenerateOptions { nodes: 600, degree: Some(7.0), classes: 40, dim: 8, ..GenerateOptions::default() };
     let mut data = generate("sbm", &options).unwrap();
     let member = (0..600 * 40).map(|i| u8::from(keyed::key(&[i]).is_multiple_of(5))).collect::<Vec<u8>>();
     data.labels = graphmill_core::Labels::Multi { member: member.into(), classes: 40 };
-    let place = tempfile::tempdir().unwrap();
-    let dir = partitioned(&data, &place.path().join("parts"));
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = partitioned(&data, &temporary.path().join("parts"));
     let config = TrainConfig { batch_size: 50, ..config() };
     let many = over_ranks(&config, &dir, 3);
     assert_alike(&alone(&config, &data), &many, "several labels");
 }
 
 #[test]
-fn a_cache_before_the_wire_changes_no_bit_and_spares_rows() {
-    let (data, place) = (data(), tempfile::tempdir().unwrap());
-    let dir = partitioned(&data, &place.path().join("parts"));
+fn caches_of_remote_rows_change_no_bit_and_reduce_traffic() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
     let mut runs = Vec::new();
     for (policy, ratio) in
         [("auto", None), ("posterior:2", Some(0.3)), ("lru", Some(0.3)), ("degree", Some(1.0))]
@@ -198,7 +198,8 @@ impl Observer for Counts {
     }
 }
 
-/// Runs with a run directory; the rank of that number asks to stop behind so many batches.
+/// Runs with a run directory. With `stops`, this rank asks to stop after this number of batches;
+/// else the run is resumed.
 fn with_directory(
     config: &TrainConfig,
     dir: &PartitionDir,
@@ -214,19 +215,19 @@ fn with_directory(
         let after = stops.filter(|stops| stops.0 == rank).map_or(u64::MAX, |stops| stops.1);
         let mut observer = Counts(seen.clone());
         let stop = || *seen.lock().unwrap() >= after;
-        let job = RunContext { run: run.as_ref(), resume, observer: &mut observer, stop: &stop };
-        over_ranks::train(config, dir, post, job)
+        let context = RunContext { run: run.as_ref(), resume, observer: &mut observer, stop: &stop };
+        over_ranks::train(config, dir, post, context)
     })
 }
 
 #[test]
-fn a_run_that_was_stopped_goes_on_with_as_many_ranks_or_another_number() {
-    let (data, place) = (data(), tempfile::tempdir().unwrap());
-    let dir = partitioned(&data, &place.path().join("parts"));
+fn stopped_runs_resume_with_any_number_of_ranks() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
     let config = config();
     let whole = over_ranks(&config, &dir, 4);
     for (i, (rank, size)) in [(1, 4), (0, 2), (3, 1)].into_iter().enumerate() {
-        let out = place.path().join(format!("run-{i}"));
+        let out = temporary.path().join(format!("run-{i}"));
         // in the middle of the second epoch
         let batches = 8;
         for end in with_directory(&config, &dir, 4, &out, Some((rank, batches))) {
@@ -243,7 +244,10 @@ fn a_run_that_was_stopped_goes_on_with_as_many_ranks_or_another_number() {
             assert!(close(a.loss, b.loss), "{} and {}", a.loss, b.loss);
             assert_eq!(a.seeds, b.seeds);
             if size == 4 {
-                assert_eq!(a.sampled_edges, b.sampled_edges, "what all had done before counts");
+                assert_eq!(
+                    a.sampled_edges, b.sampled_edges,
+                    "counters of all ranks before the stop are included"
+                );
                 assert_eq!(a.traffic.remote.rows, b.traffic.remote.rows);
             }
         }
@@ -256,30 +260,30 @@ fn a_run_that_was_stopped_goes_on_with_as_many_ranks_or_another_number() {
     }
 }
 
-/// Fails in its second epoch.
+/// Observer that panics in the second epoch.
 struct Fails;
 
 impl Observer for Fails {
     fn batch(&mut self, progress: &Progress) -> Result<()> {
-        assert!(progress.epoch < 1, "this rank has had enough");
+        assert!(progress.epoch < 1, "injected");
         Ok(())
     }
 }
 
 #[test]
-fn a_rank_that_dies_ends_the_run_of_all_and_it_goes_on_from_the_last_checkpoint() {
-    let (data, place) = (data(), tempfile::tempdir().unwrap());
-    let dir = partitioned(&data, &place.path().join("parts"));
+fn a_panicking_rank_ends_all_ranks_and_the_run_resumes_from_its_checkpoint() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
     let config = TrainConfig { checkpoint_batches: 1, ..config() };
-    let out = place.path().join("run");
+    let out = temporary.path().join("run");
     let ends = on_ranks(3, PATIENCE, |rank, post| {
         let run = (rank == 0).then(|| RunDir::create(&out).unwrap());
-        let job = RunContext { run: run.as_ref(), resume: false, observer: &mut Quiet, stop: &|| false };
+        let context = RunContext { run: run.as_ref(), resume: false, observer: &mut Quiet, stop: &|| false };
         if rank != 2 {
-            return over_ranks::train(&config, &dir, post, job).unwrap_err().to_string();
+            return over_ranks::train(&config, &dir, post, context).unwrap_err().to_string();
         }
-        let job = RunContext { observer: &mut Fails, ..job };
-        let run = std::panic::AssertUnwindSafe(|| over_ranks::train(&config, &dir, post, job).map(drop));
+        let context = RunContext { observer: &mut Fails, ..context };
+        let run = std::panic::AssertUnwindSafe(|| over_ranks::train(&config, &dir, post, context).map(drop));
         assert!(std::panic::catch_unwind(run).is_err());
         String::new()
     });
@@ -293,9 +297,9 @@ fn a_rank_that_dies_ends_the_run_of_all_and_it_goes_on_from_the_last_checkpoint(
 }
 
 #[test]
-fn what_needs_more_than_a_rank_has_is_refused_on_all() {
-    let (data, place) = (data(), tempfile::tempdir().unwrap());
-    let dir = partitioned(&data, &place.path().join("parts"));
+fn options_that_need_the_whole_graph_are_refused_on_all_ranks() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
     let s = String::from;
     for (config, flag) in [
         (TrainConfig { sampler: s("random-walk"), ..config() }, "--sampler random-walk"),
@@ -304,28 +308,28 @@ fn what_needs_more_than_a_rank_has_is_refused_on_all() {
         (TrainConfig { devices: "virtual:2".parse().unwrap(), ..config() }, "--devices virtual:2"),
     ] {
         let ends = on_ranks(2, PATIENCE, |_, post| {
-            let job = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
-            over_ranks::train(&config, &dir, post, job).unwrap_err().to_string()
+            let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+            over_ranks::train(&config, &dir, post, context).unwrap_err().to_string()
         });
         assert!(ends.iter().any(|end| end.contains(flag)), "{ends:?}");
     }
     let few = on_ranks(5, PATIENCE, |_, post| {
-        let job = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
-        over_ranks::train(&config(), &dir, post, job).unwrap_err().to_string()
+        let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+        over_ranks::train(&config(), &dir, post, context).unwrap_err().to_string()
     });
     assert!(few.iter().any(|end| end.contains("--parts 5")), "{few:?}");
 }
 
 #[test]
-fn subgraphs_of_parts_that_are_dealt_anew_learn_and_go_on_after_a_stop() {
-    let (data, place) = (data(), tempfile::tempdir().unwrap());
-    let dir = partitioned(&data, &place.path().join("parts"));
+fn subgraphs_of_reassigned_parts_learn_and_resume_after_a_stop() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
     let s = String::from;
     let base = with(config(), "sampler=saint-rw batch_size=60 walk_length=3 epochs=8");
     let first_and_last = |config: &TrainConfig| {
         let many = over_ranks(config, &dir, 2);
         let bits = |s: &Summary| s.epochs.iter().map(|e| e.loss.to_bits()).collect::<Vec<_>>();
-        assert_eq!(bits(&many[0]), bits(&many[1]), "all ranks tell the same");
+        assert_eq!(bits(&many[0]), bits(&many[1]), "ranks report different losses");
         assert!(many[0].epochs.iter().all(|epoch| epoch.traffic.remote.rows == 0));
         let moved = |e: &EpochRecord| e.ranks.iter().map(|rank| rank.feature_bytes).sum::<u64>();
         let moved: Vec<bool> = many[0].epochs.iter().map(|epoch| moved(epoch) > 0).collect();
@@ -350,7 +354,7 @@ fn subgraphs_of_parts_that_are_dealt_anew_learn_and_go_on_after_a_stop() {
     let config = TrainConfig { shuffle_parts: 2, ..base.clone() };
     let (_, _, whole) = first_and_last(&config);
     assert_ne!(whole, still);
-    let out = place.path().join("run");
+    let out = temporary.path().join("run");
     for end in with_directory(&config, &dir, 2, &out, Some((1, 14))) {
         assert!(matches!(end, Err(Error::Interrupted { .. })), "{end:?}");
     }

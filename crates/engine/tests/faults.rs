@@ -1,8 +1,8 @@
-//! Every kind of fault in every strategy, a thousand faults in a soak (`GRAPHMILL_SOAK`): whatever
-//! fails, in whatever stage of whatever batch, every strategy ends with one error, with all batches
-//! before it trained on and none behind it, and leaves no thread behind.
+//! Every kind of fault in every strategy, and a thousand faults with `GRAPHMILL_SOAK`. If any stage
+//! of any batch fails, every strategy ends with one error, after training on all batches before it
+//! and on none after it, and leaves no thread.
 //!
-//! This file has one test, since that counts the threads of the process.
+//! This file has one test, because it counts the threads of the process.
 
 mod common;
 #[path = "common/set.rs"]
@@ -17,18 +17,18 @@ use graphmill_core::keyed;
 use graphmill_engine::{Error, TrainConfig, config::Fanout, strategy::UpdateOptions};
 use options::set;
 use rayon::ThreadPoolBuilder;
-use run::{BATCH, BATCHES, EPOCHS, Outcome, PATIENCE, data, watched};
+use run::{BATCH, BATCHES, EPOCHS, Outcome, TIME_LIMIT, data, watched};
 
-/// Faults of a soak.
+/// Number of faults with `GRAPHMILL_SOAK`.
 const FAULTS: u64 = 1000;
 
-/// A strategy with its options, and batches of an update; asynchronous ones are bounded by a
-/// staleness.
+/// Strategy with its options.
 struct Case {
     name: &'static str,
     config: TrainConfig,
+    /// Batches per update.
     group: u64,
-    /// Whether training and updating are one stage, so that a panic there may leave the model half
+    /// True if training and updating are one stage, so that a panic there may leave the model half
     /// updated.
     trains_in_place: bool,
 }
@@ -96,13 +96,13 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Threads of this process.
+/// Number of threads of this process.
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
 }
 
 #[test]
-fn a_thousand_faults_end_well() {
+fn every_fault_ends_the_run_with_one_error_and_no_thread_left() {
     common::hush();
     let data = Arc::new(data());
     let pool = Arc::new(ThreadPoolBuilder::new().num_threads(2).build().unwrap());
@@ -142,8 +142,8 @@ fn a_thousand_faults_end_well() {
         let outcome = watched(&data, &pool, &case.config, fault.clone(), &what);
         check(case, &fault, &outcome, &whole[i as usize % cases.len()], &what);
 
-        // threads of a pool end in their own time
-        let deadline = Instant::now() + PATIENCE;
+        // the threads of a pool end asynchronously
+        let deadline = Instant::now() + TIME_LIMIT;
         while threads() > at_rest {
             assert!(Instant::now() < deadline, "{what}: {} threads, {at_rest} before", threads());
             std::thread::yield_now();
@@ -151,7 +151,7 @@ fn a_thousand_faults_end_well() {
     }
 }
 
-/// How a run with that fault should have ended; `whole` is one without.
+/// Asserts the outcome of a run with the fault; `whole` is the outcome without a fault.
 fn check(case: &Case, fault: &Fault, outcome: &Outcome, whole: &Outcome, what: &str) {
     let Fault { kind, epoch, batch, group, .. } = *fault;
     let first = batch / group * group;
@@ -164,25 +164,23 @@ fn check(case: &Case, fault: &Fault, outcome: &Outcome, whole: &Outcome, what: &
     let layered = case.config.strategy == "layered";
     let as_expected = match kind {
         Kind::None => outcome.end.is_ok(),
-        // rows to be reused are drawn and read as a batch's own are, for the first batch that
-        // reuses them
+        // reused rows are drawn and read under the number of the first batch that reuses them
         Kind::SamplePanic => panicked("sample", batch) || (layered && panicked("embed", batch)),
         Kind::ExtractPanic => panicked("extract", batch) || (layered && panicked("embed", batch)),
         Kind::TrainPanic => panicked("train", batch),
-        // the last batch stands for its round
+        // the error names the last batch of the round
         Kind::UpdatePanic => panicked(update, last),
         Kind::SampleError | Kind::ExtractError | Kind::TrainError | Kind::RecordError => {
-            matches!(&outcome.end, Err(Ok(error)) if error.to_string().contains(&fault.says()))
+            matches!(&outcome.end, Err(Ok(error)) if error.to_string().contains(&fault.message()))
         }
-        Kind::RecordPanic => matches!(&outcome.end, Err(Err(says)) if *says == fault.says()),
+        Kind::RecordPanic => matches!(&outcome.end, Err(Err(message)) if *message == fault.message()),
     };
     assert!(as_expected, "{what}: {:?}", outcome.end);
 
-    // a round is recorded batch by batch; nothing else of it is
+    // a failure of recording leaves the earlier batches of its round recorded
     let recorded = match kind {
         Kind::RecordError | Kind::RecordPanic => batch,
-        // of the same round, those before it are sound; where the mean is not finite all are to
-        // blame for what is
+        // earlier batches of the same round may be recorded, or none if the mean loss is not finite
         Kind::TrainError => {
             outcome.recorded.last().map_or(0, |last| (last + 1).saturating_sub(epoch * BATCHES))
         }
@@ -201,7 +199,7 @@ fn check(case: &Case, fault: &Fault, outcome: &Outcome, whole: &Outcome, what: &
     }
     let half_done = kind == Kind::UpdatePanic || (kind == Kind::TrainPanic && case.trains_in_place);
     assert_eq!(outcome.is_whole, !half_done, "{what}");
-    // an update that is made and not recorded counts as none, but it is a whole one
+    // an update that is made and not recorded is complete, but not counted
     if outcome.is_whole && !matches!(kind, Kind::RecordError | Kind::RecordPanic) && done > 0 {
         assert_eq!(Some(&outcome.bits), outcome.updates.last(), "{what}");
     }

@@ -1,5 +1,5 @@
-//! Reused rows are no older than they may be, whoever is slow; who reuses none computes what
-//! `sequential` computes; and who does learns.
+//! Reused rows are never older than their bound, whatever the timing. Without reuse the results
+//! equal those of `sequential`, and with reuse every model learns.
 
 mod common;
 #[path = "common/set.rs"]
@@ -62,10 +62,10 @@ fn layered(change: impl Fn(&mut TrainConfig)) -> TrainConfig {
     config
 }
 
-/// With nothing to reuse, or no staleness allowed, the bits are those of exact training: through
-/// the whole machinery, since a hot set that happens to be empty does not turn it off.
+/// Without hot nodes, or without staleness, the bits equal those of exact training. An empty hot
+/// queue does not bypass the code that reuses rows.
 #[test]
-fn without_staleness_it_is_exact_training_to_the_bit() {
+fn layered_without_staleness_gives_the_bits_of_exact_training() {
     let data = small();
     for model in ["sage", "gcn", "gat", "gin"] {
         for fused in ["auto", "off"] {
@@ -78,10 +78,10 @@ fn without_staleness_it_is_exact_training_to_the_bit() {
             for config in [
                 layered(|c| set(c, "super_batch=1")),
                 layered(|c| set(c, "hot_ratio=0")),
-                // less than half a node is hot
+                // fewer than half a node is hot
                 layered(|c| set(c, "hot_ratio=0.05 hot_split=0.01")),
                 layered(|c| set(c, "hot_ratio=0.05 hot_split=0.01 hot_ahead=on")),
-                // the batches of a super-batch have no node in common that either could reuse
+                // a super-batch of one batch has no rows to share
                 layered(|c| set(c, "super_batch=1 hot_ahead=on")),
             ] {
                 let config = of_model(config);
@@ -96,10 +96,10 @@ fn without_staleness_it_is_exact_training_to_the_bit() {
     assert_eq!(bits(&trained(&none, &data).unwrap()), bits(&exact));
 }
 
-/// Whichever side is slow: the bits are the same, and no row is older than it may be. (That none is
-/// read is asserted where it is read.)
+/// Delays change neither the bits nor the age of rows. (The code that reads rows asserts the
+/// bound.)
 #[test]
-fn rows_are_no_older_than_their_bound_under_any_delays() {
+fn delays_change_neither_results_nor_the_age_of_rows() {
     let data = Arc::new(data());
     let pool = Arc::new(ThreadPoolBuilder::new().num_threads(2).build().unwrap());
     for (devices, ahead, n, bound) in [
@@ -108,7 +108,7 @@ fn rows_are_no_older_than_their_bound_under_any_delays() {
         ("cpu", "on", 1, 1),
         ("virtual:1", "on", 3, 5),
         ("virtual:1", "off", 5, 4),
-        // updates are of two batches
+        // two batches per update
         ("virtual:2", "on", 6, 5),
     ] {
         let mut seen = None;
@@ -122,8 +122,8 @@ fn rows_are_no_older_than_their_bound_under_any_delays() {
                 ..layered(|c| set(c, &format!("hot_ahead={ahead} super_batch={n}")))
             };
             let mut slow = Fault::new(Kind::None, 0, 0, BATCHES, 1);
-            // pattern 0 delays nobody; then some batches, or the rows of some super-batches, take
-            // long to sample and to read
+            // pattern 0 has no delays; in the others some batches, or the rows of some
+            // super-batches, are slow to sample and to read
             slow.delay = Box::new(move |batch| match keyed::key(&[pattern, batch]) % 3 {
                 0 if pattern > 0 => Duration::from_millis(4),
                 _ => Duration::ZERO,
@@ -137,13 +137,17 @@ fn rows_are_no_older_than_their_bound_under_any_delays() {
                 "{what}: the last batch of a super-batch reads its oldest rows"
             );
             assert!(outcome.staleness <= bound, "{what}: {}", outcome.staleness);
-            assert_eq!(*seen.get_or_insert(outcome.bits), outcome.bits, "{what}: it depends on who is slow");
+            assert_eq!(
+                *seen.get_or_insert(outcome.bits),
+                outcome.bits,
+                "{what}: the results depend on timing"
+            );
         }
     }
 }
 
 #[test]
-fn a_summary_tells_what_reuse_saved_and_how_old_rows_were() {
+fn summaries_report_reused_rows_and_their_age() {
     let data = small();
     for (n, ahead, bound) in [(4, "off", 3), (3, "on", 5)] {
         let config = layered(|c| set(c, &format!("super_batch={n} hot_ahead={ahead}")));
@@ -156,7 +160,7 @@ fn a_summary_tells_what_reuse_saved_and_how_old_rows_were() {
             assert!(reuse.variation > 0.0 && reuse.split == 1.0, "{reuse:?}");
         }
         assert!(trained(&base(), &data).unwrap().epochs[0].reuse.is_none());
-        // a limit below what one update changes leaves one update to a super-batch
+        // a limit below the change by one update gives super-batches of one update
         let config = layered(|c| set(c, &format!("super_batch={n} hot_ahead={ahead} max_variation=1e-9")));
         let shortened = trained(&config, &data).unwrap();
         assert!(shortened.epochs[1].reuse.unwrap().super_batch < 1.5, "{:?}", shortened.epochs[1].reuse);
@@ -165,7 +169,7 @@ fn a_summary_tells_what_reuse_saved_and_how_old_rows_were() {
 }
 
 #[test]
-fn super_batches_are_as_long_as_it_pays_where_no_length_is_given() {
+fn the_default_length_of_super_batches_is_deterministic() {
     let data = small();
     let summary = trained(&layered(|c| set(c, "super_batch=0")), &data).unwrap();
     let length = summary.epochs[0].reuse.unwrap().super_batch;
@@ -209,7 +213,7 @@ fn every_model_learns_from_reused_rows() {
 }
 
 #[test]
-fn rows_without_a_bound_grow_old_and_are_still_learned_from() {
+fn historical_reuses_old_rows_and_learns() {
     let data = small();
     let config = TrainConfig { strategy: "historical".into(), epochs: 4, ..base() };
     let summary = trained(&config, &data).unwrap();
@@ -224,7 +228,7 @@ fn rows_without_a_bound_grow_old_and_are_still_learned_from() {
 }
 
 #[test]
-fn options_that_cannot_be_are_refused() {
+fn unsupported_options_are_refused() {
     let data = small();
     let error = |change: &dyn Fn(&mut TrainConfig)| trained(&layered(change), &data).unwrap_err().to_string();
     let of = error(&|c| c.sampler = "saint-node".into());
@@ -237,10 +241,10 @@ fn options_that_cannot_be_are_refused() {
     assert!(of.contains("--hot-gradient none"), "{of}");
     let of = error(&|c| set(c, "hot_by=fifo"));
     assert!(of.contains("--hot-by fifo"), "{of}");
-    // rows of two super-batches on each device
+    // each device holds the rows of two super-batches
     let of = error(&|c| {
         set(c, "devices=virtual:1 hot_ratio=1");
         c.device_budget = graphmill_engine::config::Bytes(20_000);
     });
-    assert!(of.contains("out of memory: rows to be reused"), "{of}");
+    assert!(of.contains("out of memory: reused rows"), "{of}");
 }

@@ -1,7 +1,7 @@
-//! Every option with every sampler, strategy and device kind: it changes what a run records, or it
-//! is refused as wrong usage, or [`UNSEEN`] says why no record shows it. The options of a model
-//! with every kind of layer and depth, those of caches with every size, and the options of commands
-//! that do not train are tried likewise.
+//! Every option with every sampler, strategy and kind of device changes the records of a run or is
+//! refused as wrong usage, or [`UNSEEN`] gives its effect. The options of a model are also tested
+//! with every layer and depth, those of caches with every size, and those of commands without
+//! training.
 //!
 //! An option without a row in [`VALUES`] or [`UNSEEN`] fails the test.
 
@@ -27,8 +27,8 @@ use rayon::ThreadPoolBuilder;
 /// Options that a run needs before it reads another one: name and value.
 type Needs = &'static [(&'static str, &'static str)];
 
-/// For each option, a value other than the default and what it needs, one way or several; a way
-/// that a run refuses is followed by the next.
+/// For each option, a value other than the default, and alternative sets of options that it needs.
+/// If a run refuses one set, the next is tried.
 const VALUES: &[(&str, &str, &[Needs])] = &[
     ("metric", "f1-macro", &[&[]]),
     ("sampler", "", &[&[]]),
@@ -125,24 +125,24 @@ const VALUES: &[(&str, &str, &[Needs])] = &[
     ("peer_timeout", "5", &[&[]]),
 ];
 
-/// Options that change no number by design, a value that is refused where a run does not read them,
-/// and what they change instead.
+/// Options that change no number by design, with a value that is refused if a run does not read
+/// them, and with their effect.
 const UNSEEN: &[(&str, &str, &str)] = &[
     ("dataset", "", "an argument of every command"),
     ("fused", "off", "whether rows are copied before they are aggregated"),
-    ("allocation", "naive", "which cores a stage runs on"),
-    ("queue", "2", "how many batches are under way"),
-    ("switching", "off", "who trains at the end of an epoch"),
-    ("link", "1G,1us", "how long simulated transfers take"),
-    ("threads", "1", "how many threads a command makes"),
+    ("allocation", "naive", "the cores of a stage"),
+    ("queue", "2", "the number of batches under way"),
+    ("switching", "off", "the devices that train at the end of an epoch"),
+    ("link", "1G,1us", "the time of simulated transfers"),
+    ("threads", "1", "the number of threads"),
     ("eval_chunk", "64", "the memory of inference"),
-    ("checkpoint_batches", "2", "how often a checkpoint is written"),
-    ("checkpoint_seconds", "1", "how often a checkpoint is written"),
+    ("checkpoint_batches", "2", "the interval of checkpoints"),
+    ("checkpoint_seconds", "1", "the interval of checkpoints"),
     ("trace", "true", "the files of graphmill-report"),
     ("tensorboard", "true", "the files of graphmill-report"),
 ];
 
-/// A small graph with weighted edges in a directory, so that tiers can leave rows on the disk.
+/// Small graph with weighted edges in a directory, so that tiers can leave rows on disk.
 fn data() -> &'static (tempfile::TempDir, Dataset) {
     static DATA: OnceLock<(tempfile::TempDir, Dataset)> = OnceLock::new();
     DATA.get_or_init(|| {
@@ -164,7 +164,7 @@ fn data() -> &'static (tempfile::TempDir, Dataset) {
     })
 }
 
-/// A run of nine subgraphs or five minibatches an epoch.
+/// Run of nine subgraphs or five minibatches per epoch.
 fn base(sampler: &str, strategy: &str, devices: &str) -> TrainConfig {
     let mut config = TrainConfig {
         dataset: data().1.directory.as_deref().and_then(Path::to_str).unwrap_or_default().into(),
@@ -192,7 +192,7 @@ fn set(config: &mut TrainConfig, name: &str, value: &str) {
     key(name).unwrap().parse(config, value).unwrap();
 }
 
-/// A run with more options, or why it is refused.
+/// Run with more options, or the error that refuses them.
 fn with(base: &TrainConfig, options: &[(&str, &str)]) -> Result<TrainConfig, String> {
     let mut config = base.clone();
     options.iter().for_each(|(name, value)| set(&mut config, name, value));
@@ -205,7 +205,7 @@ fn with(base: &TrainConfig, options: &[(&str, &str)]) -> Result<TrainConfig, Str
     }
 }
 
-/// Keeps the notes of a run about options that it does not use.
+/// Collects the notes of a run about options that it does not use.
 #[derive(Default)]
 struct Notes(Vec<String>);
 
@@ -217,13 +217,13 @@ impl Observer for Notes {
     }
 }
 
-/// What a run records, without what depends on time.
+/// Records of a run, without the values that depend on time.
 fn signature(config: &TrainConfig) -> Result<String, String> {
     let dir = tempfile::tempdir().unwrap();
     let run = RunDir::create(dir.path()).unwrap();
     let mut notes = Notes::default();
-    let job = RunContext { run: Some(&run), resume: false, observer: &mut notes, stop: &|| false };
-    let summary = match train(config, &data().1, job) {
+    let context = RunContext { run: Some(&run), resume: false, observer: &mut notes, stop: &|| false };
+    let summary = match train(config, &data().1, context) {
         Ok(summary) => summary,
         Err(error) => return Err(error.to_string()),
     };
@@ -250,18 +250,18 @@ fn of_epoch(record: &EpochRecord) -> String {
     )
 }
 
-/// What became of an option.
+/// Effect of an option.
 enum Outcome {
     Changes,
     Refused(String),
-    /// It did nothing, or it was refused without what it needs and with it too.
+    /// The option had no effect, with and without the options that it needs.
     Ignored,
 }
 
 /// Adds options to a run, or refuses them.
 type With<'c> = dyn Fn(&TrainConfig, &[(&str, &str)]) -> Result<TrainConfig, String> + 'c;
 
-/// What a command refuses, given a run and some options, and what it makes of the run.
+/// Command under test: adds options to a run or refuses them, and computes the records of a run.
 struct Command<'c> {
     with: &'c With<'c>,
     signature: &'c dyn Fn(&TrainConfig) -> Result<String, String>,
@@ -288,10 +288,10 @@ fn outcome(
                 continue;
             }
         };
-        // a run that is refused with and without the option tells nothing about it
+        // a run that is refused without the option does not test the option
         let Ok(before) = known.entry(needs).or_insert_with(|| signature(&before)) else { continue };
         match signature(&config) {
-            // after other options it may be chance
+            // with other options, equal records may be a coincidence
             Ok(after) if after == *before && needs.is_empty() => return Outcome::Ignored,
             Ok(after) if after == *before => ignored = true,
             Ok(_) => return Outcome::Changes,
@@ -301,31 +301,31 @@ fn outcome(
     match refused {
         _ if ignored => Outcome::Ignored,
         Some(message) => Outcome::Refused(message),
-        // its runs are refused without it too
+        // all runs are refused without the option, too
         None => Outcome::Changes,
     }
 }
 
-/// The options in which a run differs from the defaults, in words.
-fn place(base: &TrainConfig) -> String {
+/// Command line of the options in which a run differs from the defaults.
+fn command_line(base: &TrainConfig) -> String {
     let default = TrainConfig::default();
     let differs = |key: &&Key| key.name != "dataset" && key.write(base) != key.write(&default);
     keys().iter().filter(differs).map(|key| format!("--{} {} ", key.flag(), key.write(base))).collect()
 }
 
-/// Tries every option that is `chosen` in a run; returns those that did nothing.
+/// Tries every option that is `chosen` in a run; returns those without effect.
 fn ignored(command: &Command, base: &TrainConfig, chosen: fn(&Key) -> bool) -> Vec<String> {
-    let place = place(base);
+    let run = command_line(base);
     let mut known = HashMap::new();
     if let Err(reason) = known.entry(&[][..]).or_insert_with(|| (command.signature)(base)) {
-        assert!(!reason.is_empty(), "{place}");
+        assert!(!reason.is_empty(), "{run}");
         return Vec::new();
     }
     let mut ignored = Vec::new();
     for key in keys().iter().filter(|key| chosen(key)) {
         let Some((_, value, ways)) = VALUES.iter().find(|(name, ..)| *name == key.name) else { continue };
         let mut changed = base.clone();
-        // the axes that the tests go over, and what the run has already
+        // skips options that the tests vary themselves, and values that the run already has
         if value.is_empty() || key.parse(&mut changed, value).is_ok() && changed == *base {
             continue;
         }
@@ -333,10 +333,10 @@ fn ignored(command: &Command, base: &TrainConfig, chosen: fn(&Key) -> bool) -> V
             Outcome::Changes => {}
             Outcome::Refused(message) => assert!(
                 message.contains(&format!("--{}", key.flag())),
-                "{place} --{} {value}: the refusal names no option: {message}",
+                "{run} --{} {value}: the refusal names no option: {message}",
                 key.flag()
             ),
-            Outcome::Ignored => ignored.push(format!("{place} --{} {value}", key.flag())),
+            Outcome::Ignored => ignored.push(format!("{run} --{} {value}", key.flag())),
         }
     }
     ignored
@@ -347,7 +347,7 @@ fn none_is_ignored(runs: &[TrainConfig], chosen: fn(&Key) -> bool) {
     let pool = ThreadPoolBuilder::new().num_threads(2).build().unwrap();
     let ignored = runs.iter().flat_map(|run| pool.install(|| ignored(&TRAIN, run, chosen)));
     let ignored: Vec<String> = ignored.collect();
-    assert!(ignored.is_empty(), "{} options did nothing:\n{}", ignored.len(), ignored.join("\n"));
+    assert!(ignored.is_empty(), "{} options have no effect:\n{}", ignored.len(), ignored.join("\n"));
 }
 
 #[test]
@@ -358,7 +358,7 @@ fn every_option_has_a_row() {
     };
     let wrong: Vec<&str> = keys().iter().map(|key| key.name).filter(|name| listed(name) != 1).collect();
     assert!(wrong.is_empty(), "options without exactly one row in VALUES or UNSEEN: {wrong:?}");
-    assert_eq!(VALUES.len() + UNSEEN.len(), keys().len(), "rows of options that there are not");
+    assert_eq!(VALUES.len() + UNSEEN.len(), keys().len(), "rows of unknown options");
 }
 
 #[test]
@@ -377,7 +377,7 @@ fn every_option_changes_a_run_of_every_strategy_on_every_device_or_is_refused() 
     none_is_ignored(&runs, |_| true);
 }
 
-/// Runs by `options`, which name values of several options each.
+/// Runs with `options`, each of which names values of several options.
 fn runs(sampler: &str, options: &[&[(&str, &str)]]) -> Vec<TrainConfig> {
     let of = |options: &&[(&str, &str)]| {
         let mut config = base(sampler, "sequential", "cpu");
@@ -422,7 +422,7 @@ fn every_option_of_a_cache_changes_caches_of_every_size_or_is_refused() {
     none_is_ignored(&caches.collect::<Vec<_>>(), |key| {
         ["cache_ratio", "cache", "placement"].contains(&key.name)
     });
-    // without memory for a row there is no cache for a policy
+    // a budget below a row gives no cache for a policy
     none_is_ignored(&runs("neighbor", &[&[("host_budget", "300")]]), |key| key.name == "cache_ratio");
 }
 
@@ -433,7 +433,7 @@ fn every_option_of_the_best_epoch_changes_runs_of_one_or_is_refused() {
     });
 }
 
-/// What `graphmill hotness` refuses.
+/// Options of `graphmill hotness`, or the error that refuses them.
 fn with_samplers(base: &TrainConfig, options: &[(&str, &str)]) -> Result<TrainConfig, String> {
     let mut config = base.clone();
     options.iter().for_each(|(name, value)| set(&mut config, name, value));
@@ -466,7 +466,7 @@ fn every_option_of_hotness_changes_every_sampler_or_is_refused() {
     let samplers = sampler::TABLE.iter().filter(|entry| entry.name != "cluster");
     let ignored = samplers.flat_map(|entry| ignored(&command, &base(entry.name, "sequential", "cpu"), read));
     let ignored: Vec<String> = ignored.collect();
-    assert!(ignored.is_empty(), "{} options did nothing:\n{}", ignored.len(), ignored.join("\n"));
+    assert!(ignored.is_empty(), "{} options have no effect:\n{}", ignored.len(), ignored.join("\n"));
 }
 
 #[test]
@@ -493,7 +493,7 @@ fn every_option_of_scores_changes_every_metric_or_is_refused() {
         let samplers = ["neighbor", "saint-node", "saint-rw"].iter();
         let ignored = samplers.flat_map(|name| ignored(&command, &base(name, "sequential", "cpu"), read));
         let ignored: Vec<String> = ignored.collect();
-        assert!(ignored.is_empty(), "{name}: {} did nothing:\n{}", ignored.len(), ignored.join("\n"));
+        assert!(ignored.is_empty(), "{name}: {} have no effect:\n{}", ignored.len(), ignored.join("\n"));
     }
 }
 
@@ -521,33 +521,33 @@ fn benches_refuse_the_depth_of_subgraphs() {
 }
 
 #[test]
-fn limits_of_parts_are_refused_by_methods_that_do_not_keep_to_them() {
+fn limits_of_parts_are_refused_for_methods_that_ignore_them() {
     let data = &data().1;
     for entry in &methods::TABLE {
-        let deal = |slack, train_slack| {
+        let partitioned = |slack, train_slack| {
             let options = methods::Options { parts: 3, seed: 1, slack, train_slack };
             let made = (entry.make.make)(&options).unwrap();
             let book = made.partition(&data.graph, &data.split.train, &progress::Quiet).unwrap();
             book.of().to_vec()
         };
-        let plain = deal(0.1, 0.05);
-        let limits = [("slack", [0.0, 3.0].map(|limit| deal(limit, 0.05)))]
+        let plain = partitioned(0.1, 0.05);
+        let limits = [("slack", [0.0, 3.0].map(|limit| partitioned(limit, 0.05)))]
             .into_iter()
-            .chain([("train_slack", [0.0, 3.0].map(|limit| deal(0.1, limit)))]);
-        for (name, dealt) in limits {
+            .chain([("train_slack", [0.0, 3.0].map(|limit| partitioned(0.1, limit)))]);
+        for (name, books) in limits {
             let refused = partition::refuse_unused(&[entry.name.into()], &[name]);
-            let changes = dealt.iter().any(|of| *of != plain);
+            let changes = books.iter().any(|of| *of != plain);
             assert_eq!(refused.is_ok(), changes, "{} {name}", entry.name);
         }
     }
     let refused = partition::refuse_unused(&["hash".into(), "fennel".into()], &["train_slack"]).unwrap_err();
-    let says =
+    let expected =
         "--train-slack: --method hash,fennel does not use it; use --method metis or bgl, or leave it out";
-    assert_eq!(refused.to_string(), says);
+    assert_eq!(refused.to_string(), expected);
     partition::refuse_unused(&["hash".into(), "bgl".into()], &["train_slack"]).unwrap();
 }
 
-/// Without such a device: what can be refused is, before one is opened.
+/// Options are refused before a device is opened, so the test needs no device.
 #[test]
 fn options_that_nvidia_devices_cannot_use_are_refused() {
     for strategy in &strategy::TABLE {
@@ -563,7 +563,7 @@ fn options_that_nvidia_devices_cannot_use_are_refused() {
 }
 
 #[test]
-fn options_that_change_no_number_are_refused_where_they_are_not_read() {
+fn options_that_change_no_number_are_refused_if_they_are_not_read() {
     let refused = |sampler: &str, strategy: &str, devices: &str, name: &str| {
         let (_, value, _) = UNSEEN.iter().find(|(row, ..)| *row == name).unwrap();
         with(&base(sampler, strategy, devices), &[(name, value)]).is_err()
@@ -587,25 +587,25 @@ fn options_that_change_no_number_are_refused_where_they_are_not_read() {
 
 #[test]
 fn refusals_give_the_reason_and_the_nearest_alternative() {
-    let says = |sampler: &str, strategy: &str, devices: &str, name: &str, value: &str| {
+    let refusal = |sampler: &str, strategy: &str, devices: &str, name: &str, value: &str| {
         with(&base(sampler, strategy, devices), &[(name, value)]).unwrap_err()
     };
-    let message = says("neighbor", "sequential", "cpu", "inductive", "true");
+    let message = refusal("neighbor", "sequential", "cpu", "inductive", "true");
     assert!(
         message.starts_with("--inductive true: --sampler neighbor does not use it; use --sampler saint-node")
     );
     assert!(message.ends_with("or leave it out"), "{message}");
-    let message = says("neighbor", "sequential", "cpu", "hot_ratio", "0.1");
+    let message = refusal("neighbor", "sequential", "cpu", "hot_ratio", "0.1");
     assert!(message.contains("--strategy sequential does not use it; use --strategy layered"), "{message}");
-    let message = says("neighbor", "factored", "virtual:2", "staleness", "2");
+    let message = refusal("neighbor", "factored", "virtual:2", "staleness", "2");
     assert!(message.contains("use --updates asynchronous"), "{message}");
-    let message = says("saint-node", "sequential", "cpu", "order", "sequential");
+    let message = refusal("saint-node", "sequential", "cpu", "order", "sequential");
     assert!(message.contains("use --sampler neighbor"), "{message}");
-    let message = says("neighbor", "factored", "virtual:2", "placement", "shard");
+    let message = refusal("neighbor", "factored", "virtual:2", "placement", "shard");
     assert!(message.contains("--strategy sequential or pipelined"), "{message}");
-    let message = says("neighbor", "sequential", "cpu", "link", "1G,1us");
+    let message = refusal("neighbor", "sequential", "cpu", "link", "1G,1us");
     assert!(message.contains("use --devices virtual:N"), "{message}");
-    let message = says("neighbor", "layered", "cpu", "hot_by", "degree");
+    let message = refusal("neighbor", "layered", "cpu", "hot_by", "degree");
     assert!(message.contains("--hot-ratio auto reuses the rows of every node"), "{message}");
     let of = |options: &[(&str, &str)]| {
         let last = options.len() - 1;
@@ -632,13 +632,13 @@ fn refusals_give_the_reason_and_the_nearest_alternative() {
 }
 
 #[test]
-fn policies_of_caches_that_do_not_exist_are_reported() {
+fn policies_of_absent_caches_are_reported() {
     let notes = |options: &[(&str, &str)]| {
         let mut config = base("neighbor", "sequential", "cpu");
         options.iter().for_each(|(name, value)| set(&mut config, name, value));
         let mut notes = Notes::default();
-        let job = RunContext { run: None, resume: false, observer: &mut notes, stop: &|| false };
-        train(&config, &data().1, job).unwrap();
+        let context = RunContext { run: None, resume: false, observer: &mut notes, stop: &|| false };
+        train(&config, &data().1, context).unwrap();
         notes.0
     };
     let fits = "is not used: the 64000 bytes of all feature rows fit in --host-budget 1000000";
@@ -663,12 +663,12 @@ fn stored_weights_of_a_graph_without_weights_are_reported() {
         let mut config = base("labor", "sequential", "cpu");
         set(&mut config, "edge_weights", edge_weights);
         let mut all = All(Vec::new());
-        let job = RunContext { run: None, resume: false, observer: &mut all, stop: &|| false };
-        train(&config, &data, job).unwrap();
+        let context = RunContext { run: None, resume: false, observer: &mut all, stop: &|| false };
+        train(&config, &data, context).unwrap();
         all.0
     };
-    let note =
-        "this dataset has no edge weights: --sampler labor with --edge-weights stored draws all edges alike";
+    let note = "this dataset has no edge weights: --sampler labor with --edge-weights stored gives all edges \
+                equal weight";
     assert!(notes("stored").iter().any(|one| one == note));
     assert!(!notes("in-degree").iter().any(|one| one.contains("no edge weights")));
 }
@@ -695,8 +695,8 @@ fn weighted_draws_need_weights() {
     let plain =
         TrainConfig { sampler: "weighted".into(), batch_size: 16, epochs: 1, ..TrainConfig::default() };
     let run = |config: &TrainConfig| {
-        let job = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
-        train(config, &data, job).map(drop)
+        let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+        train(config, &data, context).map(drop)
     };
     let message = run(&plain).unwrap_err();
     assert!(matches!(&message, Error::Usage(_)), "{message}");
@@ -713,7 +713,7 @@ fn weighted_draws_need_weights() {
 }
 
 #[test]
-fn a_file_of_an_earlier_run_sets_options_that_the_run_did_not_read() {
+fn files_of_earlier_runs_may_set_options_that_the_run_did_not_read() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let saint = TrainConfig { sampler: "saint-node".into(), ..TrainConfig::default() };
     for run in [saint, base("neighbor", "layered", "cpu"), base("neighbor", "factored", "virtual:3")] {
@@ -728,7 +728,7 @@ fn a_file_of_an_earlier_run_sets_options_that_the_run_did_not_read() {
         let given = again.read_file(file.path()).unwrap();
         again.settle(&given).unwrap();
         again.refuse_unused(&again.beyond_defaults(&given)).unwrap();
-        // but for options that another run would need
+        // except options that only another run reads
         fs::write(file.path(), "burning = 0.2\n").unwrap();
         let given = again.read_file(file.path()).unwrap();
         let refused = again.refuse_unused(&again.beyond_defaults(&given)).unwrap_err();

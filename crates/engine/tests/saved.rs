@@ -1,4 +1,4 @@
-//! A run is used with the dataset that it was trained on, or with one that is given.
+//! A saved run is used with the dataset that it was trained on, or with a given one.
 
 use graphmill_core::progress;
 use std::path::Path;
@@ -17,7 +17,7 @@ use graphmill_engine::{
     train,
 };
 
-/// As wide and with as many classes as the demo graph, for which it could be taken.
+/// Dataset of the demo graph's widths, so that it could be confused with the demo graph.
 fn like_the_demo(seed: u64) -> Dataset {
     let options = GenerateOptions { nodes: 300, classes: 10, dim: 48, seed, ..GenerateOptions::default() };
     generate("sbm", &options).unwrap()
@@ -36,14 +36,14 @@ fn config(epochs: usize) -> TrainConfig {
 
 fn run(dir: &Path, config: &TrainConfig, data: &Dataset, resume: bool) -> Result<(), Error> {
     let run = if resume { RunDir::reopen(dir)? } else { RunDir::create(dir)? };
-    let job = RunContext { run: Some(&run), resume, observer: &mut Quiet, stop: &|| false };
-    train(config, data, job).map(drop)
+    let context = RunContext { run: Some(&run), resume, observer: &mut Quiet, stop: &|| false };
+    train(config, data, context).map(drop)
 }
 
 #[test]
-fn a_run_on_a_dataset_in_memory_asks_for_it() {
-    let room = tempfile::tempdir().unwrap();
-    let (dir, out) = (room.path().join("run"), room.path().join("classes.csv"));
+fn runs_on_datasets_in_memory_ask_for_the_dataset() {
+    let temporary = tempfile::tempdir().unwrap();
+    let (dir, out) = (temporary.path().join("run"), temporary.path().join("classes.csv"));
     let data = like_the_demo(1);
     run(&dir, &config(1), &data, false).unwrap();
     let saved = SavedRun::open(&dir, false).unwrap();
@@ -51,64 +51,64 @@ fn a_run_on_a_dataset_in_memory_asks_for_it() {
     for word in ["in memory", "sbm (300 nodes", "pass the dataset again", "dataset= in Python"] {
         assert!(message.contains(word), "'{word}' not in: {message}");
     }
-    // given again it is the same, and another one is told apart
+    // the same dataset is recognized, and another one is not
     let scores = saved.scores(&like_the_demo(1), &progress::Quiet).unwrap();
     assert_eq!(scores.same_dataset, Some(true));
     let written = saved.predict(&data, None, false, Kind::Classes, &out, &progress::Quiet).unwrap();
     assert_eq!((written.rows, written.same_dataset), (300, Some(true)));
     assert_eq!(saved.scores(&like_the_demo(2), &progress::Quiet).unwrap().same_dataset, Some(false));
     assert_eq!(saved.scores(&demo().unwrap(), &progress::Quiet).unwrap().same_dataset, Some(false));
-    // also where it lies in a directory by now
-    data.save(room.path().join("data")).unwrap();
-    let stored = saved.dataset(Some(&room.path().join("data"))).unwrap();
+    // also after it is saved
+    data.save(temporary.path().join("data")).unwrap();
+    let stored = saved.dataset(Some(&temporary.path().join("data"))).unwrap();
     assert_eq!(saved.scores(&stored, &progress::Quiet).unwrap().same_dataset, Some(true));
 }
 
 #[test]
-fn a_run_on_a_dataset_in_memory_is_gone_on_with_on_that_alone() {
-    let room = tempfile::tempdir().unwrap();
-    let dir = room.path().join("run");
+fn runs_on_datasets_in_memory_resume_only_with_the_same_dataset() {
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = temporary.path().join("run");
     run(&dir, &config(1), &like_the_demo(1), false).unwrap();
     let message = run(&dir, &config(2), &like_the_demo(2), true).unwrap_err().to_string();
-    assert!(message.contains("cannot go on with sbm (300 nodes"), "{message}");
+    assert!(message.contains("cannot continue with sbm (300 nodes"), "{message}");
     run(&dir, &config(2), &like_the_demo(1), true).unwrap();
 }
 
 #[test]
-fn a_run_on_the_demo_graph_finds_it_again() {
-    let room = tempfile::tempdir().unwrap();
-    let dir = room.path().join("run");
+fn runs_on_the_demo_graph_find_it() {
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = temporary.path().join("run");
     let data = demo().unwrap();
     run(&dir, &config(1), &data, false).unwrap();
     let origin = Origin::of_run(&dir, &config(1)).unwrap().unwrap();
     assert_eq!((origin.source, &origin.path), (Source::Demo, &None));
     let saved = SavedRun::open(&dir, false).unwrap();
     assert_eq!(saved.dataset(None).unwrap().identity().unwrap(), data.identity().unwrap());
-    // a graph of that name is not it
+    // another graph of this name is not the demo graph
     let mut other = like_the_demo(1);
     other.name = "demo".into();
-    let dir = room.path().join("other");
+    let dir = temporary.path().join("other");
     run(&dir, &config(1), &other, false).unwrap();
     assert!(
         SavedRun::open(&dir, false).unwrap().dataset(None).unwrap_err().to_string().contains("in memory")
     );
 }
 
-/// Makes the run in `dir` one of a version that wrote no `dataset.json`, and no directory of a
-/// dataset in memory.
+/// Changes the run in `dir` to one of a version that wrote no `dataset.json`, and an empty path for
+/// a dataset in memory.
 fn age(dir: &Path) {
     std::fs::remove_file(dir.join("dataset.json")).unwrap();
     let config = std::fs::read_to_string(dir.join("config.toml")).unwrap();
     std::fs::write(dir.join("config.toml"), config.replace("<in memory>", "")).unwrap();
 }
 
-/// By the checksum in the summary or in the checkpoint; without it another graph takes its place.
+/// The checksum in the summary or in the checkpoint identifies the dataset.
 #[test]
-fn older_runs_refuse_another_dataset_in_the_place_of_theirs() {
-    let room = tempfile::tempdir().unwrap();
-    let path = room.path().join("data");
+fn older_runs_refuse_another_dataset_at_the_same_path() {
+    let temporary = tempfile::tempdir().unwrap();
+    let path = temporary.path().join("data");
     for left_out in [None, Some("summary.json"), Some("checkpoint")] {
-        let dir = room.path().join("run");
+        let dir = temporary.path().join("run");
         like_the_demo(1).save(&path).unwrap();
         let config = TrainConfig { dataset: path.to_str().unwrap().into(), ..config(1) };
         run(&dir, &config, &Dataset::open(&path).unwrap(), false).unwrap();
@@ -129,12 +129,12 @@ fn older_runs_refuse_another_dataset_in_the_place_of_theirs() {
     }
 }
 
-/// Without a summary the demo graph was taken for it.
+/// Without a summary, the demo graph was once mistaken for the dataset.
 #[test]
 fn killed_older_runs_on_a_dataset_in_memory_ask_for_it() {
-    let room = tempfile::tempdir().unwrap();
+    let temporary = tempfile::tempdir().unwrap();
     for (name, word) in [("summary.json", "in memory"), ("checkpoint", "does not record whether")] {
-        let dir = room.path().join(name);
+        let dir = temporary.path().join(name);
         run(&dir, &config(1), &like_the_demo(1), false).unwrap();
         age(&dir);
         std::fs::remove_file(dir.join("summary.json")).unwrap();
@@ -147,9 +147,9 @@ fn killed_older_runs_on_a_dataset_in_memory_ask_for_it() {
 }
 
 #[test]
-fn the_options_of_a_run_on_a_dataset_in_memory_say_so() {
-    let room = tempfile::tempdir().unwrap();
-    let dir = room.path().join("run");
+fn options_of_runs_record_datasets_in_memory() {
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = temporary.path().join("run");
     run(&dir, &config(1), &like_the_demo(1), false).unwrap();
     let mut options = TrainConfig::default();
     options.read_file(&dir.join("config.toml")).unwrap();
@@ -158,18 +158,18 @@ fn the_options_of_a_run_on_a_dataset_in_memory_say_so() {
     assert!(message.contains("pass the DATASET"), "{message}");
     let text = std::fs::read_to_string(dir.join("config.toml")).unwrap();
     assert!(text.contains("graphmill train DATASET --config FILE"), "{text}");
-    let dir = room.path().join("demo");
+    let dir = temporary.path().join("demo");
     run(&dir, &config(1), &demo().unwrap(), false).unwrap();
     options.read_file(&dir.join("config.toml")).unwrap();
     assert!(options.dataset.is_empty());
 }
 
-/// Runs of versions that wrote no `dataset.json`: the summary tells the demo graph from others.
+/// In runs of versions that wrote no `dataset.json`, the summary distinguishes the demo graph.
 #[test]
-fn older_runs_are_told_apart_by_their_summary() {
-    let room = tempfile::tempdir().unwrap();
+fn summaries_of_older_runs_identify_the_demo_graph() {
+    let temporary = tempfile::tempdir().unwrap();
     for (name, data, is_demo) in [("own", like_the_demo(1), false), ("demo", demo().unwrap(), true)] {
-        let dir = room.path().join(name);
+        let dir = temporary.path().join(name);
         run(&dir, &config(1), &data, false).unwrap();
         age(&dir);
         std::fs::remove_dir_all(dir.join("checkpoint")).unwrap();
@@ -181,11 +181,11 @@ fn older_runs_are_told_apart_by_their_summary() {
     }
 }
 
-/// Predicting needs no labels, and as many classes come out as the run has learnt.
+/// Predictions need no labels, and have the classes of the run.
 #[test]
-fn data_without_labels_can_be_predicted_on_but_not_scored() {
-    let room = tempfile::tempdir().unwrap();
-    let (dir, out) = (room.path().join("run"), room.path().join("probabilities.npy"));
+fn unlabelled_data_is_predicted_but_not_scored() {
+    let temporary = tempfile::tempdir().unwrap();
+    let (dir, out) = (temporary.path().join("run"), temporary.path().join("probabilities.npy"));
     run(&dir, &config(1), &like_the_demo(1), false).unwrap();
     let saved = SavedRun::open(&dir, false).unwrap();
     let unlabelled = Dataset {
@@ -202,24 +202,24 @@ fn data_without_labels_can_be_predicted_on_but_not_scored() {
     );
 }
 
-/// The same nodes with their raw features, and imported with statistics of their own.
+/// One graph with three normalizations of its features.
 struct Scales {
-    /// Standardized: what runs train on.
+    /// Standardized by all training nodes: the dataset of runs.
     own: Dataset,
     raw: Dataset,
     /// Standardized by half of the training nodes.
     other: Dataset,
 }
 
-/// Imports one graph with three normalizations into directories of `room`.
-fn scales(room: &Path) -> Scales {
+/// Imports one graph with three normalizations into directories of `temporary`.
+fn scales(temporary: &Path) -> Scales {
     let of = like_the_demo(3);
     let table = |dir: &Path, dataset: &Dataset| {
         let graphmill_core::features::FeatureData::F32(rows) = &dataset.features.data else {
             panic!("dense")
         };
         let (nodes, dim) = (dataset.num_nodes(), dataset.features.dim);
-        // columns of means and deviations of their own
+        // every column has another mean and deviation
         let scaled: Vec<f32> =
             rows.iter().enumerate().map(|(i, x)| x * (1 + i % dim) as f32 + (i % dim) as f32).collect();
         npy::write(dir.join("features.npy"), &scaled, &[nodes, dim]).unwrap();
@@ -235,8 +235,8 @@ fn scales(room: &Path) -> Scales {
         let half = &dataset.split.train[..dataset.split.train.len() / 2];
         npy::write(dir.join("half.npy"), half, &[half.len()]).unwrap();
     };
-    table(room, &of);
-    let file = |name: &str| Some(room.join(name));
+    table(temporary, &of);
+    let file = |name: &str| Some(temporary.join(name));
     let import = |name: &str, normalize, train: &str| {
         let options = ImportOptions {
             features: file("features.npy"),
@@ -247,9 +247,9 @@ fn scales(room: &Path) -> Scales {
             normalize,
             ..ImportOptions::default()
         };
-        let made = import::import("edges", room.join("edges.npy"), &options).unwrap().dataset;
-        made.save(room.join(name)).unwrap();
-        Dataset::open(room.join(name)).unwrap()
+        let made = import::import("edges", temporary.join("edges.npy"), &options).unwrap().dataset;
+        made.save(temporary.join(name)).unwrap();
+        Dataset::open(temporary.join(name)).unwrap()
     };
     Scales {
         own: import("own", Normalize::Standard, "train.npy"),
@@ -258,21 +258,20 @@ fn scales(room: &Path) -> Scales {
     }
 }
 
-/// Without this, new data is scaled by its own statistics or by none: other features than the model
-/// was trained on, and nobody would notice.
+/// Other statistics, or none, would give the model features of another scale without an error.
 #[test]
 fn predictions_on_other_data_use_the_statistics_of_the_run() {
-    let room = tempfile::tempdir().unwrap();
-    let Scales { own, raw, other } = scales(room.path());
+    let temporary = tempfile::tempdir().unwrap();
+    let Scales { own, raw, other } = scales(temporary.path());
     for host_budget in [0, 1000] {
-        let dir = room.path().join(format!("run-{host_budget}"));
-        let dataset = room.path().join("own").to_str().unwrap().to_string();
+        let dir = temporary.path().join(format!("run-{host_budget}"));
+        let dataset = temporary.path().join("own").to_str().unwrap().to_string();
         let config = TrainConfig { dataset, host_budget: Bytes(host_budget), ..config(2) };
         run(&dir, &config, &own, false).unwrap();
-        // the dataset that the run was trained on is gone: its statistics are the run's
+        // the run holds the statistics, so the dataset that it was trained on is not needed
         let saved = SavedRun::open(&dir, false).unwrap();
         let predicted = |data: &Dataset| {
-            let out = room.path().join("out.npy");
+            let out = temporary.path().join("out.npy");
             let written =
                 saved.predict(data, None, false, Kind::Probabilities, &out, &progress::Quiet).unwrap();
             (npy::open(&out).unwrap().read_as::<f32>().unwrap(), written.rescaled)
@@ -281,40 +280,40 @@ fn predictions_on_other_data_use_the_statistics_of_the_run() {
         assert_eq!(rescaled, None);
         let (of_raw, rescaled) = predicted(&raw);
         assert!(rescaled.unwrap().contains("means and deviations of the run's training data"));
-        assert_eq!(of_raw, expected, "the same raw features give the same bits");
+        assert_eq!(of_raw, expected, "equal raw features give different bits");
         let (of_other, rescaled) = predicted(&other);
         assert!(rescaled.unwrap().contains("its own --normalize standard undone"));
         let largest = of_other.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         assert!(largest < 1e-4, "{largest}");
         let test = |data: &Dataset| saved.scores(data, &progress::Quiet).unwrap().test;
         assert_eq!(test(&raw), test(&own));
-        // data in memory, whatever tiers the run had
+        // data in memory, although the run had tiers
         let in_memory = Dataset { graph: copy_of(&raw), checksum: None, ..raw.clone() };
         assert_eq!(predicted(&in_memory).0, expected);
     }
 }
 
-/// The graph without the directory that it was opened from.
+/// Copy of the graph without the path that it was opened from.
 fn copy_of(data: &Dataset) -> graphmill_core::Graph {
     let (indptr, indices) = (data.graph.indptr().to_vec(), data.graph.indices().to_vec());
     graphmill_core::Graph::new(indptr.into(), indices.into()).unwrap()
 }
 
-/// A run whose features stay in a file reads those of the data that is given, not those of its own
-/// dataset.
+/// A run whose features stay in a file must not read those of its own dataset.
 #[test]
-fn a_run_within_a_host_budget_reads_the_features_of_the_data_that_is_given() {
-    let room = tempfile::tempdir().unwrap();
+fn runs_with_a_host_budget_read_the_features_of_the_given_data() {
+    let temporary = tempfile::tempdir().unwrap();
     for seed in [1, 2] {
-        like_the_demo(seed).save(room.path().join(format!("data-{seed}"))).unwrap();
+        like_the_demo(seed).save(temporary.path().join(format!("data-{seed}"))).unwrap();
     }
-    let [own, other] = [1, 2].map(|seed| Dataset::open(room.path().join(format!("data-{seed}"))).unwrap());
+    let [own, other] =
+        [1, 2].map(|seed| Dataset::open(temporary.path().join(format!("data-{seed}"))).unwrap());
     let predicted = |host_budget| {
-        let dir = room.path().join(format!("run-{host_budget}"));
-        let dataset = room.path().join("data-1").to_str().unwrap().to_string();
+        let dir = temporary.path().join(format!("run-{host_budget}"));
+        let dataset = temporary.path().join("data-1").to_str().unwrap().to_string();
         run(&dir, &TrainConfig { dataset, host_budget: Bytes(host_budget), ..config(1) }, &own, false)
             .unwrap();
-        let out = room.path().join("out.npy");
+        let out = temporary.path().join("out.npy");
         let saved = SavedRun::open(&dir, false).unwrap();
         saved.predict(&other, None, false, Kind::Probabilities, &out, &progress::Quiet).unwrap();
         npy::open(&out).unwrap().read_as::<f32>().unwrap()

@@ -1,5 +1,5 @@
-//! Strategies differ in who runs what and when, and in nothing else: the same model to the bit
-//! where they say so, interrupted or not, and gradients no later than they may be.
+//! Synchronous strategies give the same model, to the bit, interrupted or not. Gradients are never
+//! staler than their bound.
 
 mod common;
 #[path = "common/set.rs"]
@@ -34,7 +34,7 @@ use options::{set, with};
 use rayon::ThreadPoolBuilder;
 use run::{BATCH, BATCHES, data, watched};
 
-/// A small graph with nine batches of 16 training nodes.
+/// Small graph with nine batches of 16 training nodes.
 fn small() -> Dataset {
     let options =
         GenerateOptions { nodes: 600, degree: Some(6.0), classes: 3, dim: 6, ..GenerateOptions::default() };
@@ -60,7 +60,7 @@ fn base() -> TrainConfig {
     .with(|training: &mut SubgraphTraining| training.coverage = 3.0)
 }
 
-/// What a run computed.
+/// Numbers that a run has computed.
 #[derive(PartialEq)]
 struct Numbers {
     epochs: Vec<(u64, Option<u64>, u64)>,
@@ -69,7 +69,7 @@ struct Numbers {
     optimizer: Vec<Tensor>,
 }
 
-/// Trains in a directory on so many threads; `stop` says after which call of it to stop.
+/// Trains in a directory on `threads` threads; the run stops at the `stop`-th query.
 fn run_in(
     dir: &Path,
     threads: usize,
@@ -98,16 +98,16 @@ fn numbers(dir: &Path, summary: &Summary) -> Numbers {
     }
 }
 
-/// A run from its beginning to its end.
+/// Summary and numbers of a complete run.
 fn trained(config: &TrainConfig, data: &Dataset) -> (Summary, Numbers) {
-    let room = tempfile::tempdir().unwrap();
-    let dir = room.path().join("run");
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = temporary.path().join("run");
     let summary = run_in(&dir, 2, config, data, false, u64::MAX).unwrap();
     let numbers = numbers(&dir, &summary);
     (summary, numbers)
 }
 
-/// Every way to run stages that is to give what `sequential` gives.
+/// Configurations whose results must equal those of `sequential`.
 fn alike() -> Vec<TrainConfig> {
     let mut all = Vec::new();
     let mut add = |strategy: &str, change: &dyn Fn(&mut TrainConfig)| {
@@ -130,7 +130,7 @@ fn alike() -> Vec<TrainConfig> {
             ("off", Some(0.3), "degree"),
         ] {
             if devices == 1 && switching == "off" {
-                continue; // nobody would train
+                continue; // no device would train
             }
             add("factored", &|c| {
                 // one Trainer or two
@@ -150,7 +150,7 @@ fn alike() -> Vec<TrainConfig> {
 }
 
 #[test]
-fn all_strategies_give_the_same_model_to_the_bit() {
+fn synchronous_strategies_give_the_bits_of_sequential() {
     let data = small();
     let mut turn = 0;
     for sampler in ["neighbor", "saint-node", "labor"] {
@@ -163,7 +163,8 @@ fn all_strategies_give_the_same_model_to_the_bit() {
             };
             let (_, reference) = trained(&with(&base()), &data);
             for (i, config) in alike().iter().enumerate() {
-                // all of them with one model, and of the others each with every fourth
+                // all configurations with the first model, and a fourth of them with each other
+                // model
                 if turn > 0 && !(i + turn).is_multiple_of(4) {
                     continue;
                 }
@@ -175,7 +176,7 @@ fn all_strategies_give_the_same_model_to_the_bit() {
     }
 }
 
-/// The relative distance of two models.
+/// Relative distance of two models.
 fn distance(a: &[Tensor], b: &[Tensor]) -> f64 {
     let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
     let pairs = || a.iter().zip(b).flat_map(|(a, b)| a.data.iter().zip(&b.data));
@@ -184,7 +185,7 @@ fn distance(a: &[Tensor], b: &[Tensor]) -> f64 {
 }
 
 #[test]
-fn several_trainers_are_one_with_larger_batches() {
+fn several_trainers_equal_one_trainer_with_larger_batches() {
     let data = small();
     for (optimizer, lr) in [("sgd", 0.1), ("adam", 0.01)] {
         for model in ["sage", "gcn", "gat"] {
@@ -220,7 +221,7 @@ fn several_trainers_are_one_with_larger_batches() {
     }
 }
 
-/// Strategies that are deterministic, and batches of an epoch that they update by.
+/// Deterministic strategies, whose interrupted runs must resume to the same bits.
 fn interruptible() -> Vec<TrainConfig> {
     let of = |strategy: &str, allocation: &str, devices: &str| TrainConfig {
         strategy: strategy.into(),
@@ -238,7 +239,7 @@ fn interruptible() -> Vec<TrainConfig> {
         of("time-sharing", "profiled", "virtual:2"),
         with(of("layered", "profiled", "cpu"), "super_batch=4"),
         with(of("layered", "profiled", "cpu"), "super_batch=6 hot_ahead=on max_variation=0.08"),
-        // one super-batch to an epoch
+        // one super-batch per epoch
         with(of("layered", "profiled", "cpu"), "super_batch=20"),
         with(of("layered", "profiled", "cpu"), "super_batch=3 hot_ahead=on"),
         with(
@@ -250,14 +251,14 @@ fn interruptible() -> Vec<TrainConfig> {
 }
 
 #[test]
-fn stopped_at_any_batch_and_resumed_the_numbers_are_the_same() {
+fn runs_stopped_at_any_batch_resume_to_the_same_numbers() {
     let data = small();
     for config in interruptible() {
         let (_, whole) = trained(&config, &data);
         for threads in [1, 3] {
-            // again and again, after every update
-            let room = tempfile::tempdir().unwrap();
-            let dir = room.path().join("run");
+            // stopped after every update
+            let temporary = tempfile::tempdir().unwrap();
+            let dir = temporary.path().join("run");
             let mut parts = 0;
             let summary = loop {
                 match run_in(&dir, threads, &config, &data, parts > 0, 1) {
@@ -265,15 +266,15 @@ fn stopped_at_any_batch_and_resumed_the_numbers_are_the_same() {
                     Err(Error::Interrupted { saved: true, .. }) => parts += 1,
                     Err(error) => panic!("{error} {config:?}"),
                 }
-                assert!(parts < 30, "it does not get on: {config:?}");
+                assert!(parts < 30, "the run makes no progress: {config:?}");
             };
             assert!(parts >= 9, "{parts} {config:?}");
             assert!(numbers(&dir, &summary) == whole, "{threads} threads, {parts} parts, {config:?}");
         }
-        // once, with as much under way as there can be
+        // stopped once, with as many batches under way as possible
         for at in [2, 3, 5, 7, 8, 9] {
-            let room = tempfile::tempdir().unwrap();
-            let dir = room.path().join("run");
+            let temporary = tempfile::tempdir().unwrap();
+            let dir = temporary.path().join("run");
             let error = run_in(&dir, 2, &config, &data, false, at).expect_err("interrupted");
             assert!(matches!(error, Error::Interrupted { saved: true, .. }), "{error}");
             let summary = run_in(&dir, 2, &config, &data, true, u64::MAX).unwrap();
@@ -282,26 +283,26 @@ fn stopped_at_any_batch_and_resumed_the_numbers_are_the_same() {
     }
 }
 
-/// Where updates are of other batches, rows would be of other ages.
+/// A different number of batches per update would change the ages of rows.
 #[test]
-fn rows_of_other_ages_are_refused_when_a_run_is_resumed() {
+fn resume_refuses_another_number_of_batches_per_update() {
     let data = small();
     let with = |devices: &str| {
         with(base(), &format!("strategy=layered devices={devices} super_batch=4 hot_ahead=on"))
     };
-    let room = tempfile::tempdir().unwrap();
-    let dir = room.path().join("run");
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = temporary.path().join("run");
     let error = run_in(&dir, 2, &with("virtual:2"), &data, false, 2).expect_err("interrupted");
     assert!(matches!(error, Error::Interrupted { saved: true, .. }), "{error}");
     let error = run_in(&dir, 2, &with("cpu"), &data, true, u64::MAX).unwrap_err().to_string();
-    assert!(error.contains("--devices cpu") && error.contains("those of this run are of 2"), "{error}");
+    assert!(error.contains("--devices cpu") && error.contains("the run has updates of 2 batches"), "{error}");
     run_in(&dir, 2, &with("virtual:2"), &data, true, u64::MAX).unwrap();
 }
 
-/// Batches that take long to sample or to read make others wait, and gradients late; but not later
-/// than they may be.
+/// Batches that are slow to sample or to read delay others, and make gradients stale, within the
+/// bound.
 #[test]
-fn gradients_are_no_later_than_their_bound() {
+fn gradients_are_never_staler_than_their_bound() {
     let data = Arc::new(data());
     let pool = Arc::new(ThreadPoolBuilder::new().num_threads(2).build().unwrap());
     let mut latest = 0;
@@ -331,20 +332,20 @@ fn gradients_are_no_later_than_their_bound() {
             }
         }
         latest = latest.max(of_bound);
-        assert!(bound == 0 || of_bound > 0, "nothing was late with {bound}");
+        assert!(bound == 0 || of_bound > 0, "no gradient was stale with bound {bound}");
     }
-    assert!(latest >= 2, "{latest}: the delays delay");
+    assert!(latest >= 2, "{latest}: the delays have no effect");
 }
 
 #[test]
-fn a_summary_tells_how_late_gradients_were() {
+fn summaries_report_the_staleness_of_gradients() {
     let data = small();
     for (updates, bound) in [("asynchronous", 0), ("asynchronous", 3), ("synchronous", 3)] {
         let options = format!("num_samplers=1 updates={updates} staleness={bound}");
         let config = with(base(), &format!("strategy=factored devices=virtual:3 {options}"));
-        let told = trained(&config, &data).0.staleness;
+        let reported = trained(&config, &data).0.staleness;
         let expected = if updates == "asynchronous" { bound as u64 } else { 0 };
-        assert_eq!(told.bound, expected, "{updates}");
-        assert!(told.max <= told.bound, "{} of {}", told.max, told.bound);
+        assert_eq!(reported.bound, expected, "{updates}");
+        assert!(reported.max <= reported.bound, "{} of {}", reported.max, reported.bound);
     }
 }

@@ -60,22 +60,31 @@ fn runs_resume_only_on_their_own_partition() {
         let before = sandbox.read(&record);
         let outcome = sandbox.run(&format!("train {args}"));
         assert_eq!(outcome.status, Some(1), "{args}: {}", outcome.stderr);
-        for word in words.into_iter().chain(["because its batches would be others"]) {
+        for word in words.into_iter().chain(["because its batches would differ"]) {
             assert!(outcome.stderr.contains(word), "'{word}' not in: {}", outcome.stderr);
         }
         assert_eq!(sandbox.read(&record), before);
     };
-    refused("data --resume --epochs 2 --out divided", ["the partition", "the undivided dataset"]);
-    refused("others --resume --epochs 2 --out divided", ["cannot go on with the partition", "of it"]);
-    refused("parts --resume --epochs 2 --out whole", ["the undivided dataset", "with the partition"]);
+    refused(
+        "data --resume --epochs 2 --out divided",
+        [", partition ", "cannot continue with the unpartitioned dataset"],
+    );
+    refused("others --resume --epochs 2 --out divided", [", partition ", "cannot continue with partition "]);
+    refused(
+        "parts --resume --epochs 2 --out whole",
+        [", the unpartitioned dataset,", "cannot continue with partition "],
+    );
     sandbox.ok("eval whole");
     assert_eq!(sandbox.ok_json("eval divided --dataset data")["same_dataset"], true);
     // the partition may have moved
     std::fs::rename(sandbox.path("parts"), sandbox.path("moved")).unwrap();
     sandbox.ok("train moved --resume --epochs 2 --out divided");
-    // older checkpoints do not name the partition, but the run's options do
+    // checkpoints of older versions do not name the partition, but their options do
     strip_partition(&sandbox.path("divided/checkpoint"));
-    refused("data --resume --epochs 3 --out divided", ["the partition", "the undivided dataset"]);
+    refused(
+        "data --resume --epochs 3 --out divided",
+        [", partition ", "cannot continue with the unpartitioned dataset"],
+    );
     sandbox.ok("train --resume --epochs 3 --out divided");
 }
 

@@ -345,7 +345,7 @@ fn another_dataset_at_the_same_path_is_refused() {
     let now = graphmill_data::Dataset::open(sandbox.path("data")).unwrap().checksum.unwrap();
     let outcome = sandbox.run("train --resume --out run --epochs 3");
     assert_eq!(outcome.status, Some(1), "{}", outcome.stderr);
-    for word in ["run: this run was trained on sbm (3000 nodes", then, "cannot go on with sbm (", &now] {
+    for word in ["run: this run was trained on sbm (3000 nodes", then, "cannot continue with sbm (", &now] {
         assert!(outcome.stderr.contains(word), "'{word}' not in {}", outcome.stderr);
     }
     before.assert_same(&sandbox.results("run"), "refused");

@@ -125,7 +125,7 @@ def test_runs_in_memory_require_their_own_dataset(tmp_path):
     assert graphmill.evaluate(tmp_path / "run", other).same_dataset is False
     with pytest.raises(ValueError, match="dataset in memory"):
         graphmill.train(out=tmp_path / "run", resume=True, epochs=2, progress=False)
-    with pytest.raises(ValueError, match="cannot go on with"):
+    with pytest.raises(ValueError, match="cannot continue with"):
         graphmill.train(other, out=tmp_path / "run", resume=True, epochs=2, progress=False)
     with pytest.raises(ValueError, match="hidden is 8 in the run to resume and cannot become 9"):
         graphmill.train(own, out=tmp_path / "run", resume=True, epochs=2, hidden=9, progress=False)

@@ -11,7 +11,7 @@ use graphmill::{
     engine::{
         record::Stages,
         stage::{Drawn, Loader},
-        strategy::{Done, Epoch, Flow, Kind, Strategy},
+        strategy::{CompletedBatch, Epoch, Flow, Kind, Strategy},
     },
     graph::{NodeId, table::Entry},
     loader::{Extracted, MiniBatch, Workspace},
@@ -81,7 +81,7 @@ impl Strategy for OneAhead {
             let [sample, extract] = spent.map(|time| time.as_secs_f64());
             let spent = Stages { sample, extract, train: train.as_secs_f64(), ..Stages::default() };
             // an update is reported before the failure of a later batch
-            if after(learner, &[Done::of(batch.batch(), outcome?, spent)])? == Flow::Stop {
+            if after(learner, &[CompletedBatch::of(batch.batch(), outcome?, spent)])? == Flow::Stop {
                 return Ok(Flow::Stop);
             }
             this.batch = batch.into();

@@ -1,5 +1,4 @@
-//! The seam of NVIDIA devices in a build without them: opening one is refused, so its type has no
-//! values.
+//! NVIDIA devices in a build without them: opening one fails, so its type has no values.
 
 use std::sync::Arc;
 
@@ -22,13 +21,14 @@ pub(crate) enum Arithmetic {
     Bf16,
 }
 
-/// An NVIDIA device, of which there are none in this build.
+/// NVIDIA device; this build cannot open one.
 pub(crate) enum Gpu {}
 
 impl Gpu {
     pub(crate) fn open(_: usize, _: u64, _: Arithmetic, _: bool) -> Result<Self> {
         Err(Error::usage(
-            "this build has no support for NVIDIA devices; build it with the feature cuda, or use cpu or virtual:N",
+            "this build has no support for NVIDIA devices; build it with the feature cuda, or use cpu or \
+             virtual:N",
         ))
     }
 
@@ -77,7 +77,7 @@ impl Gpu {
     }
 }
 
-/// The processor draws: there are no devices.
+/// No samplers: the processor draws.
 pub(super) fn samplers(
     _: &[Gpu],
     _: &str,
@@ -88,7 +88,7 @@ pub(super) fn samplers(
     Ok(Samplers::default())
 }
 
-/// No sampler draws on devices.
+/// Returns false: without devices, the processor draws.
 pub(crate) fn draws_on_devices(_: &str) -> bool {
     false
 }
@@ -135,7 +135,7 @@ impl AllReduce {
     }
 }
 
-/// Measures the limits of a device.
+/// Benchmark of a device's limits.
 pub(crate) enum Meter {}
 
 impl Meter {
@@ -161,7 +161,7 @@ mod tests {
     use crate::{TrainConfig, accelerator::ComputeDevices};
 
     #[test]
-    fn nvidia_devices_are_refused_with_the_reason() {
+    fn nvidia_devices_are_refused_with_the_missing_feature() {
         let config = TrainConfig { devices: "cuda:0".parse().unwrap(), ..TrainConfig::default() };
         let error = ComputeDevices::open(&config).err().unwrap().to_string();
         assert!(

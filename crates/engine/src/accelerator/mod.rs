@@ -1,8 +1,8 @@
-//! The devices that compute a run: the processor, or NVIDIA devices.
+//! Devices that compute a run: the processor, or NVIDIA devices.
 //!
-//! Everything that needs an NVIDIA device goes through one seam, the module `devices`: with the
-//! feature `cuda` it is `nvidia.rs`, without it `absent.rs`, whose devices cannot be opened and
-//! therefore have no values.
+//! Everything that needs an NVIDIA device goes through one module, `devices`: with the feature
+//! `cuda` it is `nvidia/mod.rs`, otherwise `absent.rs`, whose device type has no values because
+//! opening a device fails.
 
 #[cfg_attr(feature = "cuda", path = "nvidia/mod.rs")]
 #[cfg_attr(not(feature = "cuda"), path = "absent.rs")]
@@ -21,25 +21,25 @@ use graphmill_nn::{Backend, backend::Cpu, model::Model};
 
 use crate::{Error, Result, TrainConfig, build, config, record::NvidiaRecord};
 
-/// Part of a device's free memory that inference may take for its tables.
-const INFERENCE: f64 = 0.5;
+/// Share of a device's free memory that inference may take for its tables.
+const INFERENCE_SHARE: f64 = 0.5;
 
-/// Part of a device's memory that the graph may take.
-pub(crate) const TOPOLOGY: f64 = 0.5;
+/// Share of a device's memory that the graph may take.
+pub(crate) const TOPOLOGY_SHARE: f64 = 0.5;
 
-/// What computes. Devices are opened once a run.
+/// Processor and NVIDIA devices of a run, which opens them once.
 pub(crate) struct ComputeDevices {
     cpu: Cpu,
     gpus: Vec<Gpu>,
-    /// What gradients of several devices are summed by.
-    sums: OnceLock<String>,
+    /// Description of the sum of gradients over several devices.
+    all_reduce: OnceLock<String>,
 }
 
 impl ComputeDevices {
-    /// Those that `--devices` names.
+    /// Opens the devices that `--devices` names.
     ///
     /// # Errors
-    /// A device that is not there, or whose driver cannot be used.
+    /// A device does not exist, or its driver cannot be used.
     pub(crate) fn open(config: &TrainConfig) -> Result<Self> {
         let arithmetic = match config.precision {
             config::Arithmetic::Bf16 => Arithmetic::Bf16,
@@ -60,51 +60,53 @@ impl ComputeDevices {
         };
         let devices = config.cuda_devices();
         let gpus = devices.iter().map(open).collect::<Result<Vec<_>>>()?;
-        Ok(Self { cpu: Cpu { precision: build::precision(config) }, gpus, sums: OnceLock::new() })
+        Ok(Self { cpu: Cpu { precision: build::precision(config) }, gpus, all_reduce: OnceLock::new() })
     }
 
-    /// The processor's operations.
+    /// Operations of the processor.
     pub(crate) fn cpu(&self) -> &Cpu {
         &self.cpu
     }
 
-    /// The devices, in the order they were named; none where the processor computes.
+    /// NVIDIA devices in the order of `--devices`; empty if the processor computes.
     pub(crate) fn gpus(&self) -> &[Gpu] {
         &self.gpus
     }
 
-    /// What each device is, and took so far.
+    /// Record of each device: its properties, and the memory taken so far.
     pub(crate) fn records(&self) -> Vec<NvidiaRecord> {
         self.gpus.iter().map(Gpu::record).collect()
     }
 
-    /// Remembers what gradients of several devices are summed by.
-    pub(crate) fn tell_sums(&self, how: String) {
-        let _ = self.sums.set(how);
+    /// Sets the description of the sum of gradients over several devices.
+    pub(crate) fn set_all_reduce(&self, description: String) {
+        let _ = self.all_reduce.set(description);
     }
 
-    /// What they are summed by, where several devices do.
-    pub(crate) fn sums(&self) -> Option<String> {
-        self.sums.get().cloned()
+    /// Description of the sum of gradients, if several devices have some.
+    pub(crate) fn all_reduce(&self) -> Option<String> {
+        self.all_reduce.get().cloned()
     }
 
-    /// Why a device does not capture steps, where it was tried.
+    /// Reason why a device does not capture steps, if capturing failed.
     pub(crate) fn refusal(&self) -> Option<String> {
         let why = self.gpus.iter().find_map(Gpu::refusal)?;
-        Some(format!("steps are not captured as CUDA graphs, and launched one kernel at a time: {why}"))
+        Some(format!(
+            "steps are launched kernel by kernel, because they cannot be captured as CUDA graphs: {why}"
+        ))
     }
 
-    /// What trains: the first device where there is one.
+    /// Backend that trains: the first NVIDIA device, else the processor.
     pub(crate) fn training(&self) -> &dyn Backend {
         self.gpus.first().map_or(&self.cpu, Gpu::backend)
     }
 
-    /// The sampler for each device, where there are devices that draw as `--sampler` says;
-    /// otherwise why the processor does, if there are devices at all. `graph` is what it draws
-    /// from; the processor alone draws batches `in_parts`.
+    /// Sampler of each NVIDIA device for `graph`, if devices support `--sampler`; otherwise a note
+    /// that the processor draws. Batches that are drawn `in_parts` are always drawn by the
+    /// processor.
     ///
     /// # Errors
-    /// As [`build::sampler`], or the graph does not fit.
+    /// As [`build::sampler`], or the graph does not fit into the memory of a device.
     pub(crate) fn samplers(
         &self,
         config: &TrainConfig,
@@ -114,18 +116,22 @@ impl ComputeDevices {
     ) -> Result<Samplers> {
         let Some(first) = self.gpus.first() else { return Ok(Samplers::default()) };
         if in_parts {
-            let note = format!("--strategy {} draws batches in parts: the processor does", config.strategy);
+            let note = format!(
+                "neighbours are drawn by the processor, because --strategy {} draws the blocks of a batch \
+                 separately",
+                config.strategy
+            );
             return Ok(Samplers { each: Vec::new(), note: Some(note) });
         }
         let source = Source { graph, train: &data.split.train };
         let options = build::sampler_options(config, data);
-        let budget = (TOPOLOGY * first.budget() as f64) as u64;
+        let budget = (TOPOLOGY_SHARE * first.budget() as f64) as u64;
         let made = devices::samplers(&self.gpus, &config.sampler, &options, &source, budget);
         made.map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))
     }
 
-    /// What scores nodes: the first device where all features and the rows of two layers of all
-    /// nodes fit into a half of what is free there, otherwise the processor.
+    /// Backend of inference: the first NVIDIA device if the features and the rows of two layers of
+    /// all nodes fit into half of its free memory, otherwise the processor.
     pub(crate) fn inference(&self, data: &Dataset, model: &Model) -> &dyn Backend {
         let Some(gpu) = self.gpus.first() else { return &self.cpu };
         let widest = (0..model.num_layers())
@@ -134,7 +140,7 @@ impl ComputeDevices {
             .unwrap_or(0);
         let row = (data.features.dim + 2 * widest) as f64 * 4.0;
         let free = gpu.budget().saturating_sub(gpu.taken().0);
-        if row * data.num_nodes() as f64 <= INFERENCE * free as f64 { gpu.backend() } else { &self.cpu }
+        if row * data.num_nodes() as f64 <= INFERENCE_SHARE * free as f64 { gpu.backend() } else { &self.cpu }
     }
 }
 

@@ -1,14 +1,14 @@
-//! The samplers of the devices of a run.
+//! Samplers of the NVIDIA devices of a run.
 
 use std::sync::Arc;
 
 use graphmill_loader::MinibatchSampler;
 
-/// Samplers that draw on devices.
+/// Samplers that draw on NVIDIA devices.
 #[derive(Default)]
 pub(crate) struct Samplers {
-    /// For each device; none where the processor draws.
+    /// Sampler of each device; empty if the processor draws.
     pub(crate) each: Vec<Arc<dyn MinibatchSampler>>,
-    /// Note about where neighbours are drawn.
+    /// Note about the devices that draw neighbours.
     pub(crate) note: Option<String>,
 }

@@ -23,7 +23,7 @@ use graphmill_nn::backend::{
 };
 
 use super::measure::{Bench, random};
-use crate::{Result, build, stage::not_drawn};
+use crate::{Result, build, stage::draw_error};
 
 /// Widths without `--dim`.
 const WIDTHS: &[usize] = &[100, 128, 256];
@@ -123,7 +123,7 @@ fn bottoms(bench: &Bench, layout: BlockLayout) -> Result<Vec<Block>> {
         let seeds = Seeds::new(number as u64, order.chunks(size).nth(number).unwrap_or_default());
         let key = BatchKey { seed: config.seed, epoch: 0, batch: seeds.number };
         let request = BatchRequest::new(graph, key).with_layout(layout);
-        let mut batch = sampler.sample(&request, &mut workspace, seeds).map_err(not_drawn)?;
+        let mut batch = sampler.sample(&request, &mut workspace, seeds).map_err(draw_error)?;
         Ok(batch.blocks.swap_remove(0))
     });
     blocks.collect()

@@ -18,7 +18,7 @@ use crate::{
     observer::Quiet,
     options,
     record::{EpochRecord, Stages},
-    stage::not_drawn,
+    stage::draw_error,
 };
 
 /// Number of batches whose sizes are averaged for the cost model.
@@ -104,7 +104,7 @@ fn predicted(bench: &mut Bench, config: &TrainConfig) -> Result<Option<Seconds>>
         let key = BatchKey { seed: config.seed, epoch: 0, batch: number };
         let seeds = memory.refill(number, seeds.iter().copied());
         let drawn = sampler.sample(&BatchRequest::new(&data.graph, key), &mut workspace, seeds);
-        let batch = drawn.map_err(not_drawn)?;
+        let batch = drawn.map_err(draw_error)?;
         if number == 0 {
             orders = model.orders(&batch.blocks.iter().map(BlockShape::from).collect::<Vec<_>>());
         }

@@ -21,7 +21,7 @@ use super::{
     measure::{Bench, Limit},
     time,
 };
-use crate::{Error, Result, TrainConfig, build, stage::not_drawn};
+use crate::{Error, Result, TrainConfig, build, stage::draw_error};
 
 /// Approximate number of nodes drawn between two readings of the clock.
 const NODES: usize = 1 << 18;
@@ -96,7 +96,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
                     slots.par_iter_mut().enumerate().try_for_each(draw)
                 };
                 if let Err(error) = drawn {
-                    failed = Err(not_drawn(error));
+                    failed = Err(draw_error(error));
                 }
             };
             let times = if abreast == 1 {

@@ -13,7 +13,7 @@ use graphmill_loader::{BatchKey, BlockLayout, MiniBatch, Workspace, sampler::Bat
 use rayon::prelude::*;
 
 use super::measure::{Bench, Limit};
-use crate::{Result, build, stage::not_drawn};
+use crate::{Result, build, stage::draw_error};
 
 /// Approximate number of edges drawn between two readings of the clock.
 const EDGES: usize = 4 << 20;
@@ -60,7 +60,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
                 Ok(counts)
             };
             // groups of concurrent batches between two readings of the clock
-            let (_, edges) = draw(0, &mut slots[0]).map_err(not_drawn)?;
+            let (_, edges) = draw(0, &mut slots[0]).map_err(draw_error)?;
             let groups = (EDGES / (edges.max(1) * abreast)).clamp(1, 64);
             let (mut seeds, mut edges, mut failed) = (0, 0, Ok(()));
             let times = bench.time(|| {
@@ -76,7 +76,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
                     };
                     match drawn {
                         Ok(drawn) => (seeds, edges) = (seeds + drawn.0, edges + drawn.1),
-                        Err(error) => failed = Err(not_drawn(error)),
+                        Err(error) => failed = Err(draw_error(error)),
                     }
                 }
             });

@@ -1,8 +1,9 @@
-//! Training on subgraphs over ranks: each rank draws them from the parts that it has been dealt,
-//! with the edges among those, and asks nobody during the epoch (Zeng et al., JPDC 2021, section
-//! 8). Every so many epochs the parts are dealt anew, so that edges between parts are seen too:
-//! with more parts than ranks other parts come together. What a rank is dealt it fetches from those
-//! that own it.
+//! Training on subgraphs over ranks (Zeng et al., JPDC 2021, section 8).
+//!
+//! Each rank draws subgraphs from its assigned parts, with the edges between nodes of these parts,
+//! and sends no requests during an epoch. Every `--shuffle-parts` epochs the parts are reassigned.
+//! With more parts than ranks, other parts then meet on a rank, so training also uses edges between
+//! parts. A rank fetches the neighbour lists and rows of its assigned parts from their owners.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
@@ -21,44 +22,45 @@ use graphmill_loader::{
 use super::Ranks;
 use crate::{Error, Result, TrainConfig, build};
 
-/// Nodes whose neighbours are asked for at once.
-const CHUNK: usize = 1 << 14;
+/// Number of nodes whose neighbours are requested at once.
+const CHUNK_LEN: usize = 1 << 14;
 
-/// The parts that a rank has been dealt, as a sampler of subgraphs and a table of rows: both read
-/// what was dealt last.
+/// Assigned parts of a rank, as a source of subgraphs and a table of rows. Both use the last
+/// assignment.
 pub(crate) struct AssignedParts {
     config: TrainConfig,
     ranks: Arc<Ranks>,
     /// All nodes without edges, labels and split.
     data: Dataset,
     parts: PartitionBook,
-    /// Epochs between two deals; 0 for one deal only.
+    /// Epochs between two assignments; 0 for a single assignment.
     every: u64,
     lists: Distributed,
     rows: Arc<dyn Feature>,
-    hand: RwLock<Hand>,
-    /// Subgraphs of an epoch on each rank.
+    assignment: RwLock<Assignment>,
+    /// Subgraphs per epoch on each rank.
     subgraphs: u64,
     layers: usize,
 }
 
-/// What was dealt.
-struct Hand {
-    deal: u64,
+/// Assignment of parts to this rank.
+struct Assignment {
+    /// Number of the assignment, from 0.
+    number: u64,
     book: NodeOwnership,
-    /// The edges among the nodes of these parts.
+    /// Edges between nodes of these parts.
     graph: Graph,
     sampler: Box<dyn MinibatchSampler>,
-    /// A row for each of their nodes.
+    /// Feature rows of their nodes.
     rows: Matrix,
 }
 
 impl AssignedParts {
-    /// Deals the nodes of `data`, whose features are `rows`, for the first time. All ranks do so at
-    /// once.
+    /// Makes the first assignment of the parts of `data`, whose features are `rows`. All ranks call
+    /// this at the same time.
     ///
     /// # Errors
-    /// A rank did not do its part, or has been dealt nothing to train on.
+    /// A rank did not take part, or its parts have no training nodes.
     pub(super) fn new(
         config: &TrainConfig,
         data: &Dataset,
@@ -70,15 +72,15 @@ impl AssignedParts {
         let lists = lists.map_err(Error::usage)?;
         lists.serve(&data.graph);
         ranks.meet()?;
-        let mut dealt = Self {
+        let mut assigned = Self {
             config: config.clone(),
             data: data.clone(),
             parts: ranks.book().parts().clone(),
             every: config.shuffle_parts as u64,
             lists,
             rows,
-            hand: RwLock::new(Hand {
-                deal: u64::MAX,
+            assignment: RwLock::new(Assignment {
+                number: u64::MAX,
                 book: NodeOwnership::new(ranks.book().parts().clone(), ranks.rank(), ranks.size())?,
                 graph: Graph::default(),
                 sampler: Box::new(HopStack::new(Full::new(1).map_err(Error::usage)?)),
@@ -88,43 +90,43 @@ impl AssignedParts {
             layers: 0,
             ranks,
         };
-        dealt.deal_for(0)?;
-        let hand = dealt.hand();
+        assigned.assign_for(0)?;
+        let assignment = assigned.assignment();
         let (own, layers) = {
-            let facts = hand.sampler.properties();
-            (facts.subgraphs.unwrap_or(1), facts.num_layers)
+            let properties = assignment.sampler.properties();
+            (properties.subgraphs.unwrap_or(1), properties.num_layers)
         };
-        drop(hand);
-        let told = dealt.ranks.gather(&[own as u32])?;
-        let most = told.iter().filter_map(|words| words.first()).max();
-        dealt.subgraphs = most.map_or(1, |&most| u64::from(most));
-        dealt.layers = layers;
-        Ok(Arc::new(dealt))
+        drop(assignment);
+        let gathered = assigned.ranks.gather(&[own as u32])?;
+        let max = gathered.iter().filter_map(|words| words.first()).max();
+        assigned.subgraphs = max.map_or(1, |&max| u64::from(max));
+        assigned.layers = layers;
+        Ok(Arc::new(assigned))
     }
 
-    fn hand(&self) -> RwLockReadGuard<'_, Hand> {
-        self.hand.read().unwrap_or_else(PoisonError::into_inner)
+    fn assignment(&self) -> RwLockReadGuard<'_, Assignment> {
+        self.assignment.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes sure that what is dealt is what `epoch` is to have. Nobody samples or reads meanwhile.
+    /// Makes the assignment of `epoch` the current one. No thread may sample or read meanwhile.
     ///
     /// # Errors
-    /// A rank did not do its part, or there is nothing to train on in these parts.
-    pub(crate) fn deal_for(&self, epoch: u64) -> Result<()> {
-        let deal = epoch.checked_div(self.every).unwrap_or(0);
-        if self.hand().deal == deal {
+    /// A rank did not take part, or its parts have no training nodes.
+    pub(crate) fn assign_for(&self, epoch: u64) -> Result<()> {
+        let number = epoch.checked_div(self.every).unwrap_or(0);
+        if self.assignment().number == number {
             return Ok(());
         }
-        let hand = self.deal(deal)?;
-        *self.hand.write().unwrap_or_else(PoisonError::into_inner) = hand;
+        let assignment = self.assign(number)?;
+        *self.assignment.write().unwrap_or_else(PoisonError::into_inner) = assignment;
         Ok(())
     }
 
-    fn deal(&self, deal: u64) -> Result<Hand> {
+    fn assign(&self, number: u64) -> Result<Assignment> {
         let (rank, size) = (self.ranks.rank(), self.ranks.size());
         let book = NodeOwnership::with_ranks(
             self.parts.clone(),
-            ranks_of(&self.parts, size, self.config.seed, deal),
+            ranks_of(&self.parts, size, self.config.seed, number),
             rank,
             size,
         )?;
@@ -133,11 +135,11 @@ impl AssignedParts {
         let (mut scratch, mut block) = (HopScratch::default(), Block::default());
         let key = BatchKey { seed: 0, epoch: 0, batch: 0 };
         let graph = &self.data.graph;
-        for ids in own.chunks(CHUNK) {
+        for ids in own.chunks(CHUNK_LEN) {
             let request = HopRequest { graph, hop: 0, dst: ids, key, aggregation: Aggregation::Other };
             self.lists.sample_hop(&request, &mut scratch, &mut block)?;
             for (&v, ends) in ids.iter().zip(block.indptr.windows(2)) {
-                // nodes that are not in these parts have no edges
+                // nodes outside these parts have no edges
                 indptr.resize(v as usize + 1, indices.len() as u64);
                 let neighbors = &block.indices[ends[0] as usize..ends[1] as usize];
                 indices.extend(neighbors.iter().filter(|&&u| book.is_own(u)));
@@ -151,30 +153,31 @@ impl AssignedParts {
         let train: Vec<NodeId> = self.data.split.train.iter().copied().filter(|&v| book.is_own(v)).collect();
         if train.is_empty() {
             return Err(Error::usage(format!(
-                "rank {rank} has been dealt parts without training nodes: partition into fewer parts, or balance them (--method bgl)"
+                "rank {rank}: its assigned parts have no training nodes; partition into fewer parts, or \
+                 balance them (--method bgl)"
             )));
         }
         let split = Split { train: train.into(), ..self.data.split.clone() };
         let seen = Dataset { graph: graph.clone(), split, ..self.data.clone() };
-        let seed = keyed::key(&[self.config.seed, rank as u64, deal]);
+        let seed = keyed::key(&[self.config.seed, rank as u64, number]);
         let sampler = build::sampler(&TrainConfig { seed, ..self.config.clone() }, &seen)?;
-        Ok(Hand { deal, book, graph, sampler, rows })
+        Ok(Assignment { number, book, graph, sampler, rows })
     }
 }
 
-/// The rank of each part in the `deal`-th deal: the first as they are owned, the others shuffled.
-fn ranks_of(parts: &PartitionBook, size: usize, seed: u64, deal: u64) -> Vec<u16> {
-    let many = usize::from(parts.parts());
-    let mut order: Vec<usize> = (0..many).collect();
-    if deal > 0 {
-        order.sort_by_key(|&part| keyed::key(&[seed, deal, part as u64, 0x6465_616c]));
+/// Rank of each part in assignment `number`: owners in the first one, a shuffle in the others.
+fn ranks_of(parts: &PartitionBook, size: usize, seed: u64, number: u64) -> Vec<u16> {
+    let count = usize::from(parts.parts());
+    let mut order: Vec<usize> = (0..count).collect();
+    if number > 0 {
+        order.sort_by_key(|&part| keyed::key(&[seed, number, part as u64, 0x6465_616c]));
     }
-    let mut ranks = vec![0; many];
+    let mut ranks = vec![0; count];
     order.iter().enumerate().for_each(|(i, &part)| ranks[part] = (i % size) as u16);
     ranks
 }
 
-/// The sampler of [`AssignedParts`].
+/// Sampler of [`AssignedParts`].
 pub(crate) struct Subgraphs(pub(crate) Arc<AssignedParts>);
 
 impl MinibatchSampler for Subgraphs {
@@ -193,10 +196,14 @@ impl MinibatchSampler for Subgraphs {
         workspace: &mut Workspace,
         seeds: Seeds,
     ) -> graphmill_core::Result<Sampled> {
-        let hand = self.0.hand();
+        let assignment = self.0.assignment();
         let seed = keyed::key(&[request.key.seed, self.0.ranks.rank() as u64]);
         let key = BatchKey { seed, ..request.key };
-        hand.sampler.sample(&BatchRequest { graph: &hand.graph, key, ..*request }, workspace, seeds)
+        assignment.sampler.sample(
+            &BatchRequest { graph: &assignment.graph, key, ..*request },
+            workspace,
+            seeds,
+        )
     }
 }
 
@@ -211,15 +218,15 @@ impl Feature for AssignedParts {
 
     fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> graphmill_core::Result<Traffic> {
         let began = std::time::Instant::now();
-        let hand = self.hand();
-        let (dim, rows) = (self.dim(), hand.rows.view());
+        let assignment = self.assignment();
+        let (dim, rows) = (self.dim(), assignment.rows.view());
         let rows = rows.host();
         for (i, &v) in ids.iter().enumerate() {
             let to = match places {
                 Places::InOrder => i,
                 Places::At(at) => at[i] as usize,
             };
-            let from = hand.book.place(v) as usize;
+            let from = assignment.book.place(v) as usize;
             out[to * dim..][..dim].copy_from_slice(&rows[from * dim..][..dim]);
         }
         let count = ids.len() as u64;
@@ -240,15 +247,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_deal_gives_each_rank_as_many_parts_and_others_than_the_one_before() {
+    fn assignments_are_balanced_and_differ_from_each_other() {
         let parts = PartitionBook::new(12, (0..12).collect::<Vec<u16>>()).unwrap();
-        let deals: Vec<Vec<u16>> = (0..5).map(|deal| ranks_of(&parts, 4, 7, deal)).collect();
-        assert_eq!(deals[0], (0..12).map(|part| part % 4).collect::<Vec<u16>>());
-        for (i, deal) in deals.iter().enumerate() {
+        let assignments: Vec<Vec<u16>> = (0..5).map(|number| ranks_of(&parts, 4, 7, number)).collect();
+        assert_eq!(assignments[0], (0..12).map(|part| part % 4).collect::<Vec<u16>>());
+        for (i, assignment) in assignments.iter().enumerate() {
             for rank in 0..4 {
-                assert_eq!(deal.iter().filter(|&&r| r == rank).count(), 3);
+                assert_eq!(assignment.iter().filter(|&&r| r == rank).count(), 3);
             }
-            assert!(deals[..i].iter().all(|other| other != deal));
+            assert!(assignments[..i].iter().all(|other| other != assignment));
         }
     }
 }

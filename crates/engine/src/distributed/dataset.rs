@@ -1,8 +1,8 @@
-//! What a rank has of a partitioned dataset: all nodes, the edges into its own, its own rows of
-//! features, and the labels of its own and of all that train or are scored.
+//! A rank's part of a partitioned dataset: all nodes, the edges into its own nodes, their feature
+//! rows, and the labels of its own nodes and of all training, validation and test nodes.
 //!
-//! Memory beside the parts: 8 bytes a node of the whole graph for row starts, 4 for labels (a byte
-//! a class where nodes have several), 2 for the book and 4 for the degrees, which are mapped.
+//! Memory besides the parts, per node of the whole graph: 8 bytes for row starts, 4 for labels (a
+//! byte per class for multi-label data), 2 for the owners, and 4 mapped bytes for degrees.
 
 use std::sync::Arc;
 
@@ -33,35 +33,41 @@ use crate::{
     record::DatasetRecord,
 };
 
-/// A rank's view of the dataset, and the ranks.
+/// A rank's part of the dataset, with the ranks.
 pub struct RankDataset {
-    /// All nodes, the edges into own ones, the labels of own ones and of all that train, validate
-    /// and test. No features.
+    /// All nodes, the edges into own nodes, and the labels of own, training, validation and test
+    /// nodes; no features.
     pub data: Dataset,
     /// The ranks.
     pub ranks: Arc<Ranks>,
-    /// The checksum of the partition.
+    /// Checksum of the partition.
     pub(crate) partition: String,
-    /// Edges of the whole dataset.
+    /// Number of edges of the whole dataset.
     edges: usize,
     degrees: Buffer<u32>,
     own: Table,
-    /// What this rank draws subgraphs from, where it does.
-    pub(crate) dealt: Option<Arc<AssignedParts>>,
+    /// Parts from which this rank draws subgraphs, if the sampler draws subgraphs.
+    pub(crate) assigned: Option<Arc<AssignedParts>>,
 }
 
 impl RankDataset {
-    /// Opens this rank's parts, and serves the others with their rows.
+    /// Opens this rank's parts, and serves their rows to the other ranks.
     ///
     /// # Errors
-    /// A part cannot be read, or ranks and parts do not fit.
+    /// A part cannot be read, the partition has fewer parts than ranks, or ranks have opened
+    /// different partitions.
     pub(crate) fn open(config: &TrainConfig, dir: &PartitionDir, post: Arc<Messenger>) -> Result<Self> {
         let book =
             Arc::new(NodeOwnership::new(dir.book.clone(), post.rank(), post.size()).map_err(Error::name)?);
         let parts = book.parts_of(book.rank()).map(|part| dir.part(part as u16));
         let parts: Vec<Part> = parts.collect::<graphmill_core::Result<_>>()?;
         let Some(first) = parts.first() else {
-            return Err(Error::usage("a rank without a part"));
+            return Err(Error::usage(format!(
+                "rank {} of {}: the partition has no part for it; partition into at least as many parts as \
+                 ranks",
+                book.rank(),
+                book.size()
+            )));
         };
         let mut tables: Vec<Arc<dyn Feature>> = Vec::with_capacity(parts.len());
         for part in &parts {
@@ -77,7 +83,8 @@ impl RankDataset {
         let partitions = ranks.gather(&dir.checksum().bytes().map(u32::from).collect::<Vec<u32>>())?;
         if let Some(other) = partitions.iter().position(|checksum| *checksum != partitions[0]) {
             return Err(Error::usage(format!(
-                "rank 0 and rank {other} have opened different partitions: each machine needs the same one"
+                "rank 0 and rank {other} have opened different partitions; copy the same partition to all \
+                 machines"
             )));
         }
         post.serve(ROWS, Arc::new(RowService::new(book.clone(), own.clone())));
@@ -96,51 +103,51 @@ impl RankDataset {
         };
         let (edges, degrees) = (dir.num_edges(), dir.degrees.clone());
         let partition = dir.checksum().to_string();
-        let mut view = Self { data, ranks: Arc::new(ranks), partition, edges, degrees, own, dealt: None };
+        let mut view = Self { data, ranks: Arc::new(ranks), partition, edges, degrees, own, assigned: None };
         let entry = sampler::TABLE.find(&config.sampler).map_err(Error::name)?;
         if entry.make.draws_subgraphs() {
             config.check()?;
-            view.dealt = Some(AssignedParts::new(config, &view.data, view.ranks.clone(), view.feature())?);
+            view.assigned = Some(AssignedParts::new(config, &view.data, view.ranks.clone(), view.feature())?);
         } else if config.shuffle_parts > 0 {
             return Err(Error::usage(format!(
-                "--shuffle-parts {}: --sampler {} reads all parts wherever they are; leave it out",
+                "--shuffle-parts {}: --sampler {} reads the parts of all ranks; leave it out",
                 config.shuffle_parts, config.sampler
             )));
         }
         Ok(view)
     }
 
-    /// What the whole dataset is.
+    /// Record of the whole dataset.
     pub(crate) fn record(&self) -> DatasetRecord {
         DatasetRecord { edges: self.edges, ..DatasetRecord::from(&self.data) }
     }
 
-    /// The sampler of this rank. One over the ranks draws for the others from now on.
+    /// Sampler of this rank. A distributed sampler starts to draw for the other ranks.
     ///
     /// # Errors
-    /// An impossible option, or a sampler that needs more of the graph than a node's neighbours.
+    /// An option is impossible, or the sampler needs more of the graph than a node's neighbours.
     pub(crate) fn sampler(&self, config: &TrainConfig) -> Result<Box<dyn MinibatchSampler>> {
-        if let Some(dealt) = &self.dealt {
-            return Ok(Box::new(Subgraphs(dealt.clone())));
+        if let Some(assigned) = &self.assigned {
+            return Ok(Box::new(Subgraphs(assigned.clone())));
         }
         let inner = build::hop_sampler(config, &self.data)?;
         let (post, book) = (self.ranks.post().clone(), self.ranks.book().clone());
         let sampler = Distributed::new(inner, post, book)
             .map_err(|why| Error::usage(format!("--sampler {}: over several ranks {why}", config.sampler)))?;
         sampler.serve(&self.data.graph);
-        // nobody asks before all answer
+        // no rank requests draws before all ranks serve them
         self.ranks.meet()?;
         Ok(Box::new(HopStack::new(sampler)))
     }
 
-    /// The weights of GCN's normalisation, by the degrees in the whole graph.
+    /// Weights of GCN's normalisation, from the degrees in the whole graph.
     pub(crate) fn symmetric(&self) -> SymmetricWeights {
         SymmetricWeights::of_degrees(self.degrees.clone())
     }
 
-    /// All rows: own ones, and others' over the wire.
+    /// All rows: own rows, and rows of other ranks over the network.
     pub(crate) fn feature(&self) -> Arc<dyn Feature> {
-        self.divided(Arc::new(self.remote()))
+        self.with_remote(Arc::new(self.remote()))
     }
 
     fn remote(&self) -> Remote {
@@ -148,30 +155,30 @@ impl RankDataset {
         Remote::new(post, book, ROWS, self.data.features.dim)
     }
 
-    fn divided(&self, others: Arc<dyn Feature>) -> Arc<dyn Feature> {
+    fn with_remote(&self, others: Arc<dyn Feature>) -> Arc<dyn Feature> {
         Arc::new(OwnedAndRemoteRows::new(self.ranks.book().clone(), self.own.clone(), others))
     }
 
-    /// What this rank has, in words.
+    /// Describes this rank's part for a note.
     pub(crate) fn describe(&self, config: &TrainConfig) -> String {
         let book = self.ranks.book();
         let part = 100.0 * book.num_own() as f64 / self.data.num_nodes().max(1) as f64;
-        let dealt = match (&self.dealt, config.shuffle_parts) {
+        let assigned = match (&self.assigned, config.shuffle_parts) {
             (None, _) => String::new(),
             (Some(_), 0) => ", and draws subgraphs from them".to_string(),
             (Some(_), every) => {
-                format!(", and draws subgraphs from parts that are dealt anew every {every} epochs")
+                format!(", and draws subgraphs from parts that are reassigned every {every} epochs")
             }
         };
-        format!("rank {} of {} owns {part:.1} % of the nodes{dealt}", book.rank(), book.size())
+        format!("rank {} of {} owns {part:.1} % of the nodes{assigned}", book.rank(), book.size())
     }
 
-    /// [`RankDataset::feature`] with a cache before the wire, of `--cache-ratio` of all rows; and
-    /// what it holds, in words. What is hot is found by this rank's share of the batches: all ranks
-    /// look for it at once.
+    /// [`RankDataset::feature`] with a cache of remote rows, of `--cache-ratio` of all rows, and
+    /// its description. Hotness is computed from this rank's share of the batches; all ranks call
+    /// this at the same time.
     ///
     /// # Errors
-    /// An unknown policy, or rows that cannot be had.
+    /// The policy is unknown, or rows cannot be fetched.
     pub(crate) fn cached(
         &self,
         config: &TrainConfig,
@@ -184,7 +191,7 @@ impl RankDataset {
         let slots = config.cache_ratio.0.map_or(0, |ratio| (ratio * nodes as f64).round() as usize);
         let slots = slots.min(nodes - book.num_own());
         if slots == 0 {
-            return Ok((self.feature(), format!("{has}, and keeps no rows of others")));
+            return Ok((self.feature(), format!("{has}, and caches no rows of other ranks")));
         }
         let policy = resolve_cache(&config.cache, "", POSTERIOR);
         let behind = Arc::new(self.remote());
@@ -200,12 +207,14 @@ impl RankDataset {
             }
         };
         let part = 100.0 * slots as f64 / nodes.max(1) as f64;
-        Ok((self.divided(others), format!("{has}, and keeps rows of {part:.1} % more ({policy})")))
+        Ok((
+            self.with_remote(others),
+            format!("{has}, and caches the rows of another {part:.1} % ({policy})"),
+        ))
     }
 }
 
-/// The labels of own nodes, and those of all nodes that train, validate or test, which the ranks
-/// tell each other.
+/// Labels of own nodes, and of all training, validation and test nodes, which the ranks exchange.
 fn labels(ranks: &Ranks, dir: &PartitionDir, parts: &[Part]) -> Result<Labels> {
     let (nodes, book) = (dir.num_nodes(), ranks.book());
     let split = [&dir.split.train, &dir.split.valid, &dir.split.test];
@@ -220,10 +229,10 @@ fn labels(ranks: &Ranks, dir: &PartitionDir, parts: &[Part]) -> Result<Labels> {
                 part.nodes.iter().zip(own.iter()).for_each(|(&v, &c)| class[v as usize] = c);
             }
             let own = shared().filter(|&v| book.is_own(v)).map(|v| class[v as usize] as u32);
-            let told = ranks.gather(&own.collect::<Vec<u32>>())?;
-            let mut told: Vec<_> = told.iter().map(|words| words.iter()).collect();
+            let gathered = ranks.gather(&own.collect::<Vec<u32>>())?;
+            let mut gathered: Vec<_> = gathered.iter().map(|words| words.iter()).collect();
             for v in shared() {
-                class[v as usize] = told[book.owner(v)].next().map_or(-1, |&c| c as i32);
+                class[v as usize] = gathered[book.owner(v)].next().map_or(-1, |&c| c as i32);
             }
             Ok(Labels::Single { class: class.into(), classes })
         }
@@ -245,10 +254,10 @@ fn labels(ranks: &Ranks, dir: &PartitionDir, parts: &[Part]) -> Result<Labels> {
                     }),
                 );
             }
-            let told = ranks.gather(&own)?;
-            let mut told: Vec<_> = told.iter().map(|of| of.chunks_exact(words.max(1))).collect();
+            let gathered = ranks.gather(&own)?;
+            let mut gathered: Vec<_> = gathered.iter().map(|of| of.chunks_exact(words.max(1))).collect();
             for v in shared() {
-                let Some(bits) = told[book.owner(v)].next() else { continue };
+                let Some(bits) = gathered[book.owner(v)].next() else { continue };
                 let row = &mut member[v as usize * classes..][..classes];
                 row.iter_mut().enumerate().for_each(|(i, to)| *to = (bits[i / 32] >> (i % 32) & 1) as u8);
             }
@@ -258,5 +267,5 @@ fn labels(ranks: &Ranks, dir: &PartitionDir, parts: &[Part]) -> Result<Labels> {
 }
 
 fn mixed() -> Error {
-    Error::usage("the parts' labels are of different kinds: partition the dataset again")
+    Error::usage("some parts have one label per node and others several; partition the dataset again")
 }

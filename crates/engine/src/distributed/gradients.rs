@@ -1,8 +1,8 @@
-//! Sums of gradients over ranks, part of the model by part, beside the backward pass of the layers
-//! below.
+//! Sums of gradients over ranks, one part of the model after the other, during the backward pass of
+//! the layers below.
 //!
-//! A part's gradient is on its way to the others as soon as it is there, and its sum as soon as the
-//! others' have come; nobody waits for the sums of one part to begin with the next.
+//! A part's gradient is sent as soon as it is computed, and its sum as soon as the gradients of all
+//! ranks have arrived. No rank waits for the sum of a part before it starts the next.
 
 use std::{
     sync::mpsc::{Receiver, Sender, channel},
@@ -13,19 +13,19 @@ use graphmill_core::{Error, Result};
 use graphmill_distributed::Collective;
 use graphmill_nn::model::{Model, Part};
 
-/// A thread that sums what it is given over the ranks, in that order.
+/// Sums of gradients, added by a separate thread in the order of the parts.
 pub(super) struct Gradients {
     all: Collective,
     jobs: Sender<(u64, Vec<f32>)>,
     done: Receiver<Result<(u64, Vec<f32>)>>,
-    /// Parts that are on their way.
+    /// Parts whose sums are pending.
     sent: Vec<Part>,
     spare: Vec<Vec<f32>>,
     next: u64,
 }
 
 impl Gradients {
-    /// Numbers of `all` from `first` on are its own.
+    /// Starts the thread. It uses the collective numbers of `all` from `first` on.
     ///
     /// # Errors
     /// The system refuses the thread.
@@ -42,12 +42,14 @@ impl Gradients {
             }
         };
         let thread = thread::Builder::new().name("sums".into()).spawn(sum);
-        thread.map_err(|error| Error::invalid(format!("no thread to sum gradients: {error}")))?;
+        thread.map_err(|error| {
+            Error::invalid(format!("cannot start the thread that sums gradients: {error}"))
+        })?;
         Ok(Self { all, jobs, done, sent: Vec::new(), spare: Vec::new(), next: first })
     }
 
-    /// Begins to sum the gradient of a part, `share` times this rank's; of running statistics, the
-    /// values.
+    /// Starts to sum the gradient of a part, this rank's times `share`; for running statistics,
+    /// their values.
     pub(super) fn begin(&mut self, model: &mut Model, part: Part, share: f32) {
         let mut values = self.spare.pop().unwrap_or_default();
         values.clear();
@@ -59,24 +61,24 @@ impl Gradients {
             self.sent.push(part);
             self.next += 1;
             self.all.scatter(self.next, &values);
-            // a thread that is gone is noticed by `finish`
+            // `finish` reports a thread that has ended
             let _ = self.jobs.send((self.next, values));
         }
     }
 
-    /// Waits for the sums and makes them the model's gradient.
+    /// Waits for the sums and writes them to the model's gradients.
     pub(super) fn finish(&mut self, model: &mut Model) -> Result<()> {
         for part in std::mem::take(&mut self.sent) {
-            let gone = |_| Error::invalid("the thread that sums gradients is gone");
-            let (number, mut values) = self.done.recv().map_err(gone)??;
+            let ended = |_| Error::invalid("the thread that sums gradients has ended");
+            let (number, mut values) = self.done.recv().map_err(ended)??;
             self.all.collect(number, &mut values)?;
             let mut rest = &values[..];
             model.visit_part_mut(part, &mut |param| {
                 let to = if param.trainable { &mut param.grad } else { &mut param.value };
                 let to = to.view_mut().host();
-                let (these, behind) = rest.split_at(to.len());
+                let (these, others) = rest.split_at(to.len());
                 to.copy_from_slice(these);
-                rest = behind;
+                rest = others;
             });
             self.spare.push(values);
         }

@@ -1,9 +1,11 @@
-//! Full-neighbour inference over ranks: each layer's rows of own nodes are computed here, and those
-//! of neighbours elsewhere are fetched from their owners, chunk by chunk, as feature rows are.
+//! Full-neighbour inference over ranks.
 //!
-//! Every rank computes the rows of all its nodes, but in the last layer of those that are wanted
-//! only. Memory: two layers' rows of own nodes, and of neighbours a chunk; where a layer transforms
-//! its rows first, its transformed rows of own nodes and all their neighbours.
+//! Each rank computes each layer's rows of its own nodes, and fetches the rows of their remote
+//! neighbours from their owners, chunk by chunk, as feature rows. The last layer computes only the
+//! rows of the wanted nodes.
+//!
+//! Memory: the rows of own nodes in two layers, and a chunk of neighbours' rows. If a layer
+//! transforms its rows first, also the transformed rows of own nodes and of all their neighbours.
 
 use graphmill_core::{Matrix, NodeId};
 use graphmill_loader::Feature;
@@ -16,9 +18,9 @@ use crate::{
 };
 
 impl Ranks {
-    /// The scores of `wanted` (each below `V`), one row per entry and in its order, written to
-    /// `out`, the same on all ranks. `feature` reads the features of all nodes. All ranks call this
-    /// alike.
+    /// Writes the scores of the nodes `wanted` (each below `V`) to `out`, one row per node in this
+    /// order, the same on all ranks. `feature` reads the features of all nodes. All ranks call this
+    /// with the same arguments.
     ///
     /// # Errors
     /// A rank did not take part, or features cannot be read.
@@ -34,7 +36,7 @@ impl Ranks {
         let pass = Pass { backend: inference.layers.backend, training: false, key: 0 };
         let own = NodeSet::of(book.num_nodes(), book.own());
         let mut last: Vec<NodeId> = wanted.iter().copied().filter(|&v| book.is_own(v)).collect();
-        let asked = last.len();
+        let num_wanted = last.len();
         last.sort_unstable();
         last.dedup();
         let few = NodeSet::of(book.num_nodes(), last.iter().copied());
@@ -64,31 +66,32 @@ impl Ranks {
             }
             let (table, rows) = self.layer(published, model.layer_out_dim(l));
             publish(table, &mut inference.layers.output);
-            // who is here has read what it needed of the layer below, whose table is the next one's
+            // after the barrier no rank reads the layer below, whose table the next layer
+            // overwrites
             self.meet()?;
             below = Some(rows);
             published += 1;
         }
 
-        // each rank's rows, in the order of its nodes among `wanted`
-        let mut mine: Vec<NodeId> = Vec::with_capacity(asked);
+        // rows of each rank, in the order of its nodes among `wanted`
+        let mut mine: Vec<NodeId> = Vec::with_capacity(num_wanted);
         mine.extend(wanted.iter().filter(|&&v| book.is_own(v)));
         few.number(&mut mine);
         let classes = model.classes();
         let scores = inference.layers.head(model, &pass, &mine);
-        let told = self.gather(bytemuck::cast_slice(scores.view().host()))?;
+        let gathered = self.gather(bytemuck::cast_slice(scores.view().host()))?;
         out.resize(wanted.len(), classes);
         let rows = out.view_mut().host();
-        let mut next = vec![0; told.len()];
+        let mut next = vec![0; gathered.len()];
         for (row, &v) in rows.chunks_exact_mut(classes.max(1)).zip(wanted) {
             let owner = book.owner(v);
-            row.copy_from_slice(bytemuck::cast_slice(&told[owner][next[owner]..next[owner] + classes]));
+            row.copy_from_slice(bytemuck::cast_slice(&gathered[owner][next[owner]..next[owner] + classes]));
             next[owner] += classes;
         }
         Ok(())
     }
 
-    /// The nodes whose rows a layer reads to make those of `destinations`.
+    /// Nodes whose rows a layer reads to compute the rows of `destinations`.
     fn sources(
         &self,
         inference: &mut Inference,
@@ -103,7 +106,7 @@ impl Ranks {
     }
 }
 
-/// Makes `rows` what others read.
+/// Publishes `rows` to the other ranks.
 fn publish(table: &std::sync::RwLock<Matrix>, rows: &mut Matrix) {
     std::mem::swap(&mut *table.write().unwrap_or_else(std::sync::PoisonError::into_inner), rows);
 }

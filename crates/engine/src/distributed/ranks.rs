@@ -1,4 +1,4 @@
-//! The ranks of a run, as one of them sees the others.
+//! The ranks of a run, from the view of one of them.
 
 use std::{
     cell::Cell,
@@ -26,10 +26,11 @@ use crate::{
     record::{EpochTotals, RankRecord},
 };
 
-/// The tables of rows between layers that inference reads, in turns, as services of these numbers.
+/// Numbers of the services for the two tables of rows between layers, which inference uses in
+/// turns.
 pub(super) const LAYERS: [u32; 2] = [ROWS + 1, ROWS + 2];
 
-/// What collective numbers begin with, so that no two uses share one.
+/// Prefixes of collective numbers, one per use, so that no two uses share a number.
 pub(super) mod class {
     pub(in super::super) const OPTIONS: u64 = 4 << 56;
     pub(super) const SUMS: u64 = 1 << 56;
@@ -37,17 +38,17 @@ pub(super) mod class {
     pub(super) const MEETINGS: u64 = 3 << 56;
 }
 
-/// What ranks add up apart from each other.
+/// Counters that each rank adds up separately.
 type Counters = [u64; 6];
 
-/// Edges, those of bottom blocks, rows and bytes from near, rows and bytes from other ranks.
+/// Edges, edges of bottom blocks, rows and bytes of this rank, rows and bytes of other ranks.
 fn counters(sums: &mut EpochTotals) -> [&mut u64; 6] {
     let EpochTotals { edges, bottom_edges, traffic, .. } = sums;
     let (host, remote) = (&mut traffic.host, &mut traffic.remote);
     [edges, bottom_edges, &mut host.rows, &mut host.bytes, &mut remote.rows, &mut remote.bytes]
 }
 
-/// Files as words.
+/// Packs files into words.
 pub(super) fn pack(files: &Files) -> Vec<u32> {
     let mut words = Vec::new();
     for (name, bytes) in files {
@@ -64,7 +65,7 @@ pub(super) fn pack(files: &Files) -> Vec<u32> {
     words
 }
 
-/// The files that were packed.
+/// Unpacks the files of [`pack`]; `None` if the words are malformed.
 pub(super) fn unpack(mut words: &[u32]) -> Option<Files> {
     let mut next = || {
         let (&[low, high], rest) = words.split_first_chunk()?;
@@ -86,7 +87,7 @@ pub(super) fn unpack(mut words: &[u32]) -> Option<Files> {
     }
 }
 
-/// The ranks of a run: who owns what, and what all of them do together. All ranks call the same
+/// The ranks of a run: the owners of nodes, and collective operations. All ranks call the same
 /// methods in the same order.
 pub struct Ranks {
     all: Collective,
@@ -96,17 +97,20 @@ pub struct Ranks {
     meetings: AtomicU64,
     wants_stop: AtomicBool,
     stops: AtomicBool,
-    /// Own seeds, and those of other ranks, are counted here; and bytes sent before the epoch in
-    /// hand.
+    /// Number of this rank's seeds in the current epoch.
     seeds: AtomicU64,
+    /// Bytes sent for samples, features and sums: before the epoch while it runs, then in the
+    /// epoch.
     bytes: Mutex<[u64; 3]>,
-    /// What all ranks had added up where the epoch was resumed in its middle.
+    /// Counters of all ranks at the point where the epoch was resumed.
     before: Mutex<Counters>,
     /// Own rows between layers.
     layers: [Arc<RwLock<Matrix>>; 2],
 }
 
 impl Ranks {
+    /// Joins the ranks, and serves this rank's rows between layers.
+    ///
     /// # Errors
     /// The system refuses threads.
     pub(super) fn new(post: Arc<Messenger>, book: Arc<NodeOwnership>) -> Result<Self> {
@@ -131,65 +135,66 @@ impl Ranks {
         })
     }
 
-    /// Which node is whose.
+    /// The owners of nodes.
     pub fn book(&self) -> &Arc<NodeOwnership> {
         &self.book
     }
 
-    /// Which rank this is.
+    /// This rank.
     pub fn rank(&self) -> usize {
         self.book.rank()
     }
 
-    /// How many there are.
+    /// Number of ranks.
     pub fn size(&self) -> usize {
         self.book.size()
     }
 
-    /// The post.
+    /// Messenger of this rank.
     pub(super) fn post(&self) -> &Arc<Messenger> {
         self.all.post()
     }
 
-    /// Waits until all ranks are here.
+    /// Waits until all ranks call this.
     ///
     /// # Errors
-    /// A rank did not come.
+    /// A rank did not take part.
     pub fn meet(&self) -> Result<()> {
         self.gather(&[]).map(drop)
     }
 
-    /// What every rank says, in their order.
+    /// Gathers the words of every rank, in the order of ranks.
     ///
     /// # Errors
     /// A rank did not take part.
-    pub(crate) fn gather(&self, said: &[u32]) -> Result<Vec<Vec<u32>>> {
-        Ok(self.all.gather(self.meetings.fetch_add(1, Relaxed), said)?)
+    pub(crate) fn gather(&self, words: &[u32]) -> Result<Vec<Vec<u32>>> {
+        Ok(self.all.gather(self.meetings.fetch_add(1, Relaxed), words)?)
     }
 
-    /// What rank 0 says.
+    /// Returns rank 0's words.
     ///
     /// # Errors
-    /// It did not take part.
-    pub(crate) fn broadcast(&self, said: Vec<u32>) -> Result<Vec<u32>> {
-        Ok(self.all.broadcast(self.meetings.fetch_add(1, Relaxed), said)?)
+    /// Rank 0 did not take part.
+    pub(crate) fn broadcast(&self, words: Vec<u32>) -> Result<Vec<u32>> {
+        Ok(self.all.broadcast(self.meetings.fetch_add(1, Relaxed), words)?)
     }
 
-    /// Rank 0's numbers.
+    /// Returns rank 0's numbers.
     ///
     /// # Errors
-    /// It did not take part.
+    /// Rank 0 did not take part.
     pub(crate) fn agree(&self, numbers: [f64; 2]) -> Result<[f64; 2]> {
         let words = numbers.iter().flat_map(|x| [x.to_bits() as u32, (x.to_bits() >> 32) as u32]).collect();
-        let told = self.broadcast(words)?;
+        let received = self.broadcast(words)?;
         let number = |i: usize| {
-            let [low, high] = [2 * i, 2 * i + 1].map(|i| told.get(i).copied().unwrap_or(0));
+            let [low, high] = [2 * i, 2 * i + 1].map(|i| received.get(i).copied().unwrap_or(0));
             f64::from_bits(u64::from(high) << 32 | u64::from(low))
         };
         Ok([number(0), number(1)])
     }
 
-    /// The checkpoint of rank 0's run directory `run`, on all ranks; none where there is none.
+    /// Reads the checkpoint of rank 0's run directory `run`, on all ranks; `None` if it has no
+    /// checkpoint.
     ///
     /// # Errors
     /// It cannot be read, or a rank did not take part.
@@ -199,23 +204,25 @@ impl Ranks {
     ) -> Result<Option<Checkpoint<S>>> {
         let dir = run.map(RunDir::checkpoint).unwrap_or_default();
         let files = if self.rank() == 0 { checkpoint::files(&dir)? } else { None };
-        let told = self.broadcast(files.map(|files| pack(&files)).unwrap_or_default())?;
-        if told.is_empty() {
+        let received = self.broadcast(files.map(|files| pack(&files)).unwrap_or_default())?;
+        if received.is_empty() {
             return Ok(None);
         }
-        let files = unpack(&told).ok_or_else(|| Error::usage("rank 0 has sent a checkpoint that is none"))?;
+        let malformed =
+            || Error::usage("rank 0 has sent a malformed checkpoint; use the same build on all machines");
+        let files = unpack(&received).ok_or_else(malformed)?;
         Checkpoint::of_files(&dir, &files).map(Some)
     }
 
-    /// Says whether this rank was asked to stop, and returns whether all are to: what all agreed on
-    /// with the last update.
+    /// Announces whether this rank wants to stop with the next update; returns true if all ranks
+    /// stop, as they agreed with the last update.
     pub(crate) fn agree_to_stop(&self, wants: bool) -> bool {
         self.wants_stop.store(wants, Relaxed);
         self.stops.load(Relaxed)
     }
 
-    /// The rows that inference makes own ones of layer `l` into, and a feature of all ranks' such
-    /// rows, of `dim` values.
+    /// Table of this rank's rows of layer `l` in inference, and a feature that reads such rows of
+    /// all ranks, of `dim` values each.
     pub(super) fn layer(&self, l: usize, dim: usize) -> (&Arc<RwLock<Matrix>>, Box<dyn Feature>) {
         use graphmill_distributed::rows::OwnedAndRemoteRows;
         let which = l % 2;
@@ -225,8 +232,8 @@ impl Ranks {
         (table, Box::new(OwnedAndRemoteRows::new(self.book.clone(), own, Arc::new(remote))))
     }
 
-    /// Takes up an epoch in its middle: `sums` are those of all ranks up to there, and from here on
-    /// this one's.
+    /// Resumes an epoch in its middle: `sums` are the totals of all ranks so far, and become this
+    /// rank's.
     pub(crate) fn resume(&self, sums: &mut EpochTotals) {
         let counted = counters(sums).map(|counter| *counter);
         *self.before.lock().unwrap_or_else(PoisonError::into_inner) = counted;
@@ -235,8 +242,8 @@ impl Ranks {
         }
     }
 
-    /// Makes `sums` those of all ranks; returns what each has added to them, itself and since it
-    /// was resumed.
+    /// Replaces `sums` by the totals of all ranks; returns the counters of each rank since the
+    /// resume, with its `more`.
     ///
     /// # Errors
     /// A rank did not take part.
@@ -246,12 +253,12 @@ impl Ranks {
         if self.rank() == 0 {
             own.iter_mut().zip(before).for_each(|(own, before)| *own -= before);
         }
-        let said = own.iter().chain(&more).flat_map(|&n| [n as u32, (n >> 32) as u32]);
-        let told = self.gather(&said.collect::<Vec<u32>>())?;
+        let words = own.iter().chain(&more).flat_map(|&n| [n as u32, (n >> 32) as u32]);
+        let gathered = self.gather(&words.collect::<Vec<u32>>())?;
         let number = |two: &[u32]| u64::from(two[1]) << 32 | u64::from(two[0]);
-        let mut all = Vec::with_capacity(told.len());
+        let mut all = Vec::with_capacity(gathered.len());
         let mut total = before;
-        for words in &told {
+        for words in &gathered {
             let numbers: Vec<u64> = words.chunks_exact(2).map(number).collect();
             let (Some(&of_sums), Some(&others)) = (numbers.first_chunk(), numbers.last_chunk()) else {
                 continue;
@@ -264,7 +271,7 @@ impl Ranks {
         Ok(all)
     }
 
-    /// Makes `sums` those of all ranks, where all stop in the middle of an epoch.
+    /// Replaces `sums` by the totals of all ranks when they stop in the middle of an epoch.
     ///
     /// # Errors
     /// A rank did not take part.
@@ -272,8 +279,8 @@ impl Ranks {
         self.add_up(sums, [0; 4]).map(drop)
     }
 
-    /// What each rank did in the epoch that adds up to `sums` on this one, and leaves in `sums`
-    /// what all did.
+    /// Returns the record of each rank for the epoch, whose totals on this rank are `sums`, and
+    /// replaces `sums` by the totals of all ranks.
     ///
     /// # Errors
     /// A rank did not take part.
@@ -299,14 +306,14 @@ impl Ranks {
         Ok(all.into_iter().enumerate().map(record).collect())
     }
 
-    /// From here on, and up to here, bytes are those of an epoch's batches, on all ranks: `begin`
-    /// and then not.
+    /// Begins (with `begin`) or ends the count of the bytes that an epoch's batches send, on all
+    /// ranks.
     ///
     /// # Errors
     /// A rank did not take part.
     pub(crate) fn count_bytes(&self, begin: bool) -> Result<()> {
         if begin {
-            // what was asked before is answered
+            // all earlier requests are answered
             self.meet()?;
         }
         let post = self.post();
@@ -333,28 +340,28 @@ impl GradientExchange for Ranks {
             None => 1.0 / self.size() as f64,
         };
         let mut gradients = self.gradients.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = Cell::new(false);
+        let is_sent = Cell::new(false);
         let mut after = |model: &mut Model, part: Part| {
-            told.set(true);
+            is_sent.set(true);
             gradients.begin(model, part, share as f32);
         };
         let key = keyed::key(&[passes.seed, number, self.rank() as u64, 0x6472_6f70]);
         let loss =
-            if seeds.nodes.is_empty() { 0.0 } else { passes.gradient_telling(model, batch, key, &mut after) };
-        if !told.get() {
-            // nothing to learn from here, or nothing that can be learned from: the others wait for
-            // as many sums
+            if seeds.nodes.is_empty() { 0.0 } else { passes.gradient_by_part(model, batch, key, &mut after) };
+        if !is_sent.get() {
+            // without seeds, or with a loss that is not finite, the other ranks still wait for the
+            // sums of all parts
             model.zero_grad(passes.backend);
             after(model, Part::Head);
             (0..model.num_layers()).rev().for_each(|l| after(model, Part::Layer(l)));
             after(model, Part::Input);
         }
-        let said = (loss * share).to_bits();
+        let bits = (loss * share).to_bits();
         let stop = self.wants_stop.load(Relaxed);
-        let said = [said as u32, (said >> 32) as u32, own as u32, u32::from(stop)];
-        let told = self.all.gather(self.steps.fetch_add(1, Relaxed), &said)?;
+        let words = [bits as u32, (bits >> 32) as u32, own as u32, u32::from(stop)];
+        let gathered = self.all.gather(self.steps.fetch_add(1, Relaxed), &words)?;
         let (mut sum, mut seeds, mut stops) = (0.0, 0, false);
-        for words in &told {
+        for words in &gathered {
             if let [low, high, own, stop] = words[..] {
                 sum += f64::from_bits(u64::from(high) << 32 | u64::from(low));
                 seeds += own as usize;
@@ -373,7 +380,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_come_out_as_they_went_in() {
+    fn unpack_returns_packed_files_and_refuses_truncated_words() {
         let file =
             |name: &str, len: usize| (name.to_string(), (0..len).map(|i| i as u8).collect::<Vec<u8>>());
         for files in [vec![file("a", 0)], vec![file("state.json", 7), file("b", 4096), file("", 3)]] {

@@ -1,11 +1,29 @@
-//! The directions in which reused rows follow the parameters: those in which the bottom layer's
-//! aggregated inputs lie mostly.
+//! Basis of the directions in which reused rows follow the parameters.
 //!
-//! A stale row `a W_old` is wrong by `a (W_now - W_old)`. Aggregated features are means, and means
-//! are much alike: a few directions hold most of their length, so that with the part of `a` in
-//! those computed anew little of the error is left. The directions are the first right singular
-//! vectors of a sample of aggregated rows (not centred: the mean itself is the first thing that
-//! drifts), by subspace iteration (Halko, Martinsson and Tropp, SIAM Review 2011, algorithm 4.4).
+//! # Algorithm
+//!
+//! A stale row `a W_old` has the error `a (W_now - W_old)`. Aggregated features are means, which
+//! are similar to each other: a few directions hold most of their length. Recomputing the part of
+//! `a` in these directions removes most of the error. The basis holds the first right singular
+//! vectors of a sample of aggregated rows, by subspace iteration. The rows are not centred, because
+//! their mean contributes most to the drift.
+//!
+//! # Source
+//!
+//! Halko, Martinsson and Tropp, *Finding Structure with Randomness: Probabilistic Algorithms for
+//! Constructing Approximate Matrix Decompositions*, SIAM Review 2011, algorithm 4.4.
+//!
+//! # Cost
+//!
+//! O(S dim k) for `S` rows and `k` directions.
+//!
+//! # Memory
+//!
+//! `(S + dim) k` values.
+//!
+//! # Deviations
+//!
+//! Directions are orthonormalized once per iteration, not after each of its two products.
 
 use graphmill_core::{Matrix, keyed};
 use graphmill_nn::{
@@ -16,12 +34,13 @@ use graphmill_nn::{
     },
 };
 
-/// Rounds of the iteration: enough where a few directions stand out, and where none does it matters
-/// little which are taken.
-const ROUNDS: usize = 4;
+/// Number of iterations: enough if a few directions dominate; if none does, the choice matters
+/// little.
+const ITERATIONS: usize = 4;
 
-/// At most `k` orthonormal directions of the rows that stand side by side in `of` (`S x dim` each),
-/// as as many rows of matrices of the same widths. Fewer where the rows span fewer. O(S dim k).
+/// Computes at most `k` orthonormal directions of the rows that the matrices `of` (`S x dim` each)
+/// hold side by side. Returns them as rows of matrices of the same widths: fewer than `k` if the
+/// rows span fewer dimensions. O(S dim k).
 pub fn basis(backend: &dyn Backend, of: &[Matrix], k: usize, seed: u64) -> Vec<Matrix> {
     let widths: Vec<usize> = of.iter().map(Matrix::num_cols).collect();
     let all: usize = widths.iter().sum();
@@ -31,7 +50,7 @@ pub fn basis(backend: &dyn Backend, of: &[Matrix], k: usize, seed: u64) -> Vec<M
     let mut directions: Vec<Vec<f32>> =
         (0..k).map(|_| (0..all).map(|_| stream.normal() as f32).collect()).collect();
     orthonormalise(&mut directions);
-    for _ in 0..ROUNDS {
+    for _ in 0..ITERATIONS {
         let parts = cut(&directions, &widths);
         let mut images = Matrix::zeros(rows, directions.len());
         for (of, part) in of.iter().zip(&parts) {
@@ -53,7 +72,7 @@ pub fn basis(backend: &dyn Backend, of: &[Matrix], k: usize, seed: u64) -> Vec<M
     if directions.is_empty() { Vec::new() } else { cut(&directions, &widths) }
 }
 
-/// Gram and Schmidt's, twice over for the rounding; what depends on those before it goes.
+/// Gram-Schmidt, applied twice to limit rounding errors; removes linearly dependent directions.
 fn orthonormalise(directions: &mut Vec<Vec<f32>>) {
     let mut kept: Vec<Vec<f32>> = Vec::with_capacity(directions.len());
     for mut direction in directions.drain(..) {
@@ -75,7 +94,7 @@ fn orthonormalise(directions: &mut Vec<Vec<f32>>) {
     *directions = kept;
 }
 
-/// Directions as rows of matrices of these widths.
+/// Splits directions into rows of matrices of these widths.
 fn cut(directions: &[Vec<f32>], widths: &[usize]) -> Vec<Matrix> {
     let mut from = 0;
     let part = |&width: &usize| {
@@ -95,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_of_few_directions_are_spanned() {
+    fn the_basis_spans_rows_of_low_rank() {
         // 40 rows that are sums of three, in two matrices of 5 and 4 columns
         let mut stream = keyed::Stream::new(7);
         let three: Vec<Vec<f32>> =
@@ -113,7 +132,7 @@ mod tests {
         for k in [0, 2, 3, 6] {
             let basis = basis(&Reference, &of, k, 1);
             let found = basis.first().map_or(0, Matrix::num_rows);
-            assert_eq!(found, k.min(3), "as many as there are");
+            assert_eq!(found, k.min(3), "at most the rank of the rows");
             if found == 0 {
                 continue;
             }
@@ -136,7 +155,7 @@ mod tests {
                     left.iter_mut().zip(&direction).for_each(|(x, y)| *x -= along * y);
                 }
                 let part = dot(&left, &left) / dot(&whole, &whole);
-                assert!(part < if k < 3 { 0.9 } else { 1e-6 }, "{part} of row {i} is left with {k}");
+                assert!(part < if k < 3 { 0.9 } else { 1e-6 }, "{part} of row {i} remains with k = {k}");
             }
         }
     }

@@ -1,74 +1,74 @@
-//! Bottom-layer rows to be reused, and how old they are.
+//! Reused bottom-layer rows and their age.
 
 use std::sync::Arc;
 
 use graphmill_core::Matrix;
 use graphmill_nn::{Projected, Reused};
 
-use super::Ahead;
+use super::Lookahead;
 
-/// Rows `from..` up to the next slice's, all made from the same parameters.
+/// Rows from `from` to the start of the next slice, all made from the same parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// The first of them.
+    /// First row of the slice.
     pub from: usize,
-    /// The version of the parameters: updates made until then.
+    /// Version of the parameters: the number of updates before.
     pub version: u64,
 }
 
-/// The rows of a super-batch's hot nodes, by slot.
+/// Rows of a super-batch's hot nodes, by slot.
 #[derive(Debug, Default)]
 pub struct Embeddings {
-    /// What the bottom layer makes of them, before norm, activation and dropout: `K x O`.
+    /// Outputs of the bottom layer, before norm, activation and dropout: `K x O`.
     pub rows: Matrix,
-    /// What it made them from, where gradients go through them too.
-    pub kept: Vec<Matrix>,
-    /// Their coordinates in the basis, `K x k`, where they follow the parameters in its directions.
+    /// Aggregates that the rows were made from, if gradients flow through them; else empty.
+    pub aggregates: Vec<Matrix>,
+    /// Coordinates of the rows in the basis, `K x k`; empty without a basis.
     pub coordinates: Matrix,
-    /// The basis; empty where there is none.
+    /// Directions in which the rows follow the parameters, or empty.
     pub basis: Arc<Vec<Matrix>>,
-    /// Whether the weights get the gradient of that part.
+    /// True if the weights get gradients in the directions of the basis.
     pub learns: bool,
-    /// Which rows are how old.
+    /// Versions of the rows.
     pub slices: Vec<Slice>,
-    /// Updates that a row may be old when it is read.
+    /// Largest age of a row when it is read, in updates.
     pub bound: u64,
 }
 
-/// Rows to reuse, and the batches that reuse them.
+/// Reused rows with the batches that read them.
 #[derive(Clone, Debug)]
 pub struct Reuse {
-    /// The batches, which know the slots of their rows.
-    pub ahead: Arc<Ahead>,
+    /// The batches, with the slots of their rows.
+    pub ahead: Arc<Lookahead>,
     /// The rows.
     pub rows: Arc<Embeddings>,
 }
 
 impl Reuse {
-    /// The rows that batch `number` of the epoch reuses.
+    /// Rows that batch `number` of the epoch reuses.
     pub fn rows_of(&self, number: u64) -> Reused<'_> {
         self.rows.reused(self.ahead.reused(number))
     }
 }
 
 impl Embeddings {
-    /// The rows in these slots, as a model reads them.
+    /// Rows in these slots, as a model reads them.
     fn reused<'a>(&'a self, slots: &'a [u32]) -> Reused<'a> {
         let (coordinates, basis) = (self.coordinates.view(), &self.basis[..]);
         let projected = (!basis.is_empty()).then_some(Projected { coordinates, basis, learns: self.learns });
-        Reused { rows: self.rows.view(), slots, aggregates: &self.kept, projected }
+        Reused { rows: self.rows.view(), slots, aggregates: &self.aggregates, projected }
     }
 
-    /// How old the oldest row is for a model that has made `step` updates. O(slices).
+    /// Age of the oldest row, in updates, for a model after `step` updates. O(slices).
     ///
     /// # Panics
-    /// It is older than the bound: a fault of the strategy that must not go unseen.
+    /// The age exceeds the bound, which is an error in the strategy.
     pub fn staleness(&self, step: u64) -> u64 {
         let oldest = self.slices.iter().map(|slice| slice.version).min().unwrap_or(step);
         let staleness = step.saturating_sub(oldest);
         assert!(
             staleness <= self.bound,
-            "reused rows are {staleness} updates old; they may be {} at most",
+            "reused rows are {staleness} updates old; the bound is {}",
             self.bound
         );
         staleness
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_row_counts() {
+    fn staleness_is_the_age_of_the_oldest_row() {
         let slice = |from, version| Slice { from, version };
         let rows = Embeddings {
             slices: vec![slice(0, 7), slice(3, 4), slice(9, 5)],
@@ -92,8 +92,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic = "7 updates old; they may be 6 at most"]
-    fn rows_beyond_the_bound_are_not_read() {
+    #[should_panic = "7 updates old; the bound is 6"]
+    fn rows_beyond_the_bound_are_never_read() {
         let slices = vec![Slice { from: 0, version: 4 }];
         Embeddings { slices, bound: 6, ..Embeddings::default() }.staleness(11);
     }

@@ -1,9 +1,9 @@
-//! The bottom layer's parameters by version, as far back as reused rows are made from them.
+//! Versions of the bottom layer's parameters that reused rows are made from.
 //!
-//! Whoever trains publishes them after every update; whoever makes rows for the next super-batch
-//! waits for the version that its slice is to be made from. Which version that is does not depend
-//! on who is fast: rows are a function of the options alone. For the same reason a checkpoint holds
-//! the versions that the rows in use were made from, and not the rows.
+//! The training thread publishes them after every update. The thread that makes rows for the next
+//! super-batch waits for the version of its slice. The version does not depend on timing: rows are
+//! a function of the options alone. Therefore a checkpoint holds the versions of the rows in use
+//! instead of the rows.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,56 +16,57 @@ use crate::{
     machine::monitor::{Guarded, Monitor},
 };
 
-/// What the basis is called among versions.
+/// Name of the basis among the tensors of a checkpoint.
 const BASIS: &str = "basis";
 
-/// Parameters that bottom-layer rows depend on, in the order in which the model shows them.
+/// Parameters that bottom-layer rows depend on, in the model's visiting order.
 pub type Snapshot = Arc<Vec<Matrix>>;
 
-/// A super-batch, and what its rows were made from.
+/// Super-batch with the parameter versions of its rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Span {
+pub struct SuperBatchSpan {
     /// The epoch, from 0.
     pub epoch: u64,
-    /// Its batches.
+    /// Batches of the super-batch.
     pub batches: std::ops::Range<u64>,
-    /// Updates made when it began.
+    /// Number of updates before it.
     pub start: u64,
-    /// The version that each slice of its rows was made from.
+    /// Parameter version of each slice of its rows.
     pub made: Vec<u64>,
 }
 
-/// What of it is in a checkpoint, besides the parameters.
+/// Position of the reuse of rows. A checkpoint holds it besides the parameters.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Place {
-    /// The super-batch in hand; none between epochs.
-    pub span: Option<Span>,
-    /// Batches of the super-batch to come; 0 before there is any.
+pub struct ReusePosition {
+    /// Current super-batch; `None` between epochs.
+    pub span: Option<SuperBatchSpan>,
+    /// Number of batches of the next super-batch; 0 before the first one.
     pub length: u64,
-    /// Batches of an update.
+    /// Batches per update.
     pub round: u64,
-    /// Hot nodes at most.
-    pub most: usize,
-    /// The largest change of a weight by an update, since the super-batch in hand began.
+    /// Largest number of hot nodes.
+    #[serde(rename = "most")]
+    pub max_hot: usize,
+    /// Largest change of a weight by an update of the current super-batch.
     pub change: f32,
-    /// The same in the epoch in hand, times twice the updates of a super-batch: NeutronOrch's
-    /// epsilon (section 4.3).
+    /// Largest change of a weight by an update of the current epoch, times twice the updates of a
+    /// super-batch: NeutronOrch's epsilon (section 4.3).
     pub variation: f64,
 }
 
-/// What threads wait for changes of.
+/// Shared state, whose changes threads wait for.
 #[derive(Debug, Default)]
-pub struct State {
-    place: Place,
+pub struct HistoryState {
+    position: ReusePosition,
     versions: BTreeMap<u64, Snapshot>,
     basis: Arc<Vec<Matrix>>,
     closed: bool,
 }
 
-/// See the module's text.
+/// Versions of the bottom layer's parameters, shared by threads.
 #[derive(Debug)]
-pub struct History<M = Guarded<State>> {
+pub struct History<M = Guarded<HistoryState>> {
     monitor: M,
 }
 
@@ -75,33 +76,33 @@ impl Default for History {
     }
 }
 
-impl<M: Monitor<State>> History<M> {
-    /// A super-batch begins, and the one after it is to have `length` batches: of the versions
-    /// before it those are kept that its rows were made from.
-    pub fn begin(&self, span: Span, length: u64) {
+impl<M: Monitor<HistoryState>> History<M> {
+    /// Begins a super-batch; the next one has `length` batches. Drops the versions before it,
+    /// except those of its rows.
+    pub fn begin(&self, span: SuperBatchSpan, length: u64) {
         self.monitor.now(|state| {
             state.versions.retain(|version, _| *version >= span.start || span.made.contains(version));
-            state.place.span = Some(span);
-            state.place.change = 0.0;
-            state.place.length = length;
+            state.position.span = Some(span);
+            state.position.change = 0.0;
+            state.position.length = length;
             state.closed = false;
         });
     }
 
-    /// The epoch is recorded: the next begins with rows of its own.
+    /// Drops all versions at the end of an epoch: the next epoch begins with new rows.
     pub fn end_epoch(&self) {
         self.monitor.now(|state| {
-            state.place.span = None;
+            state.position.span = None;
             state.versions.clear();
         });
     }
 
-    /// An epoch begins.
+    /// Begins an epoch: resets its variation.
     pub fn begin_epoch(&self) {
-        self.monitor.now(|state| state.place.variation = 0.0);
+        self.monitor.now(|state| state.position.variation = 0.0);
     }
 
-    /// The model after `step` updates. `updates` is how many a super-batch has.
+    /// Publishes the model after `step` updates; a super-batch has `updates` updates.
     pub fn publish(&self, step: u64, model: &Model, updates: u64) {
         let mut now = Vec::new();
         model.visit_bottom(&mut |_, param| now.push(param.value.clone()));
@@ -109,14 +110,16 @@ impl<M: Monitor<State>> History<M> {
             if let Some((_, before)) = state.versions.range(..step).next_back() {
                 let change = now.iter().zip(before.iter()).map(|(now, before)| largest_change(now, before));
                 let change = change.fold(0.0, f32::max);
-                state.place.change = state.place.change.max(change);
-                state.place.variation = state.place.variation.max(f64::from(change) * 2.0 * updates as f64);
+                state.position.change = state.position.change.max(change);
+                state.position.variation =
+                    state.position.variation.max(f64::from(change) * 2.0 * updates as f64);
             }
             state.versions.insert(step, Arc::new(now));
         });
     }
 
-    /// The parameters after `step` updates, as soon as there are any; none if there will not be.
+    /// Waits for the parameters after `step` updates; returns `None` if the history is closed
+    /// before they are published.
     pub fn wait(&self, step: u64) -> Option<Snapshot> {
         self.monitor.until(|state| match state.versions.get(&step) {
             Some(snapshot) => Some(Some(snapshot.clone())),
@@ -124,40 +127,41 @@ impl<M: Monitor<State>> History<M> {
         })
     }
 
-    /// Nothing more will be published until the next super-batch begins: nobody waits for it.
+    /// Closes the history until the next super-batch begins: no version will be published, and no
+    /// thread waits for one.
     pub fn close(&self) {
         self.monitor.now(|state| state.closed = true);
     }
 
-    /// Where it stands.
-    pub fn place(&self) -> Place {
-        self.monitor.look(|state| state.place.clone())
+    /// Returns the position.
+    pub fn position(&self) -> ReusePosition {
+        self.monitor.look(|state| state.position.clone())
     }
 
-    /// Before the first epoch: batches of the first super-batch, batches of an update, hot nodes at
-    /// most.
-    pub fn settle(&self, length: u64, round: u64, most: usize) {
+    /// Sets, before the first epoch, the batches of the first super-batch, the batches per update,
+    /// and the largest number of hot nodes.
+    pub fn settle(&self, length: u64, round: u64, max_hot: usize) {
         self.monitor.now(|state| {
-            let place = &mut state.place;
-            (place.length, place.round, place.most) = (length, round, most);
+            let position = &mut state.position;
+            (position.length, position.round, position.max_hot) = (length, round, max_hot);
         });
     }
 
-    /// The directions in which rows follow the parameters: the same for the whole run.
+    /// Directions in which rows follow the parameters, the same for the whole run.
     pub fn basis(&self) -> Arc<Vec<Matrix>> {
         self.monitor.look(|state| state.basis.clone())
     }
 
-    /// Settles them.
+    /// Sets the directions in which rows follow the parameters.
     pub fn set_basis(&self, basis: Vec<Matrix>) {
         self.monitor.now(|state| state.basis = Arc::new(basis));
     }
 
-    /// All that is kept, for a checkpoint: `3.0` is parameter 0 after 3 updates, `basis.0` the
-    /// first part of the basis.
+    /// Versions and basis as tensors for a checkpoint: `3.0` is parameter 0 after 3 updates,
+    /// `basis.0` the first part of the basis.
     pub fn tensors(&self) -> Vec<Tensor> {
         let mut all = Vec::new();
-        let mut keep = |of: &str, matrices: &[Matrix]| {
+        let mut add = |of: &str, matrices: &[Matrix]| {
             all.extend(matrices.iter().enumerate().map(|(i, matrix)| Tensor {
                 name: format!("{of}.{i}"),
                 shape: [matrix.num_rows(), matrix.num_cols()],
@@ -165,17 +169,17 @@ impl<M: Monitor<State>> History<M> {
             }));
         };
         self.monitor.look(|state| {
-            keep(BASIS, &state.basis);
-            state.versions.iter().for_each(|(version, snapshot)| keep(&version.to_string(), snapshot));
+            add(BASIS, &state.basis);
+            state.versions.iter().for_each(|(version, snapshot)| add(&version.to_string(), snapshot));
         });
         all
     }
 
-    /// Takes up what a checkpoint holds. Says what is wrong with it.
+    /// Restores the position and the tensors of a checkpoint.
     ///
     /// # Errors
-    /// A tensor's name is none of [`History::tensors`], or versions are missing.
-    pub fn restore(&self, place: Place, tensors: Vec<Tensor>) -> Result<(), String> {
+    /// A tensor's name is not one of [`History::tensors`], or versions are missing.
+    pub fn restore(&self, position: ReusePosition, tensors: Vec<Tensor>) -> Result<(), String> {
         let mut versions: BTreeMap<u64, BTreeMap<usize, Matrix>> = BTreeMap::new();
         let mut basis: BTreeMap<usize, Matrix> = BTreeMap::new();
         for Tensor { name, shape: [rows, cols], data } in tensors {
@@ -184,13 +188,18 @@ impl<M: Monitor<State>> History<M> {
             match key.map(|(of, i)| (of, of.parse(), i)) {
                 Some((BASIS, _, i)) => drop(basis.insert(i, matrix)),
                 Some((_, Ok(version), i)) => drop(versions.entry(version).or_default().insert(i, matrix)),
-                _ => return Err(format!("tensor '{name}' is not a version and a parameter")),
+                _ => {
+                    return Err(format!(
+                        "the name of tensor '{name}' is not VERSION.PARAMETER or basis.PART"
+                    ));
+                }
             }
         }
-        // those that the rows in hand were made from, and all since: the next ones may be
+        // the versions of the current rows, and all later ones, which the next rows may use
         let last = versions.keys().next_back().copied().unwrap_or(0);
-        let needed = |span: &Span| span.made.iter().copied().chain(span.start..=last).collect::<Vec<_>>();
-        let mut needed = place.span.iter().flat_map(needed);
+        let needed =
+            |span: &SuperBatchSpan| span.made.iter().copied().chain(span.start..=last).collect::<Vec<_>>();
+        let mut needed = position.span.iter().flat_map(needed);
         if let Some(missing) = needed.find(|version| !versions.contains_key(version)) {
             return Err(format!("version {missing} of the bottom layer's parameters is missing"));
         }
@@ -200,13 +209,13 @@ impl<M: Monitor<State>> History<M> {
                 .map(|(version, matrices)| (version, Arc::new(matrices.into_values().collect())))
                 .collect();
             state.basis = Arc::new(basis.into_values().collect());
-            state.place = place;
+            state.position = position;
         });
         Ok(())
     }
 }
 
-/// The largest change of an element.
+/// Largest absolute change of an element.
 fn largest_change(now: &Matrix, before: &Matrix) -> f32 {
     let pairs = now.view().host().iter().zip(before.view().host());
     pairs.map(|(now, before)| (now - before).abs()).fold(0.0, f32::max)

@@ -1,31 +1,31 @@
-//! Bottom-layer rows that are computed once and read by the batches of a super-batch (NeutronOrch,
-//! sections 4.1 and 4.2).
+//! Bottom-layer rows that are computed once and read by all batches of a super-batch (NeutronOrch,
+//! Ai et al., VLDB 2024, sections 4.1 and 4.2).
 //!
-//! ```text
-//!   ahead.rs        the super-batch's batches, drawn but for their bottom blocks
-//!   slots.rs        slots of the reused rows, and the destinations of bottom blocks that they replace
-//!   hot.rs          which nodes' rows are worth it: the hot queue
-//!   history.rs      the bottom layer's parameters by version, as far back as rows are made from them
-//!   maker.rs        rows from nodes and parameters
-//!   basis.rs        the directions in which rows follow the parameters all the same
-//!   embeddings.rs   the rows, and how old they are
-//! ```
+//! | file | contents |
+//! | --- | --- |
+//! | `lookahead.rs` | the batches of a super-batch, drawn without their bottom blocks |
+//! | `row_slots.rs` | slots of the reused rows, and their removal from the bottom blocks |
+//! | `hot_queue.rs` | the nodes whose rows are reused |
+//! | `history.rs` | versions of the bottom layer's parameters that rows are made from |
+//! | `row_maker.rs` | computation of rows from nodes and parameters |
+//! | `basis.rs` | directions in which rows follow the parameters |
+//! | `embeddings.rs` | the rows and their age |
 //!
-//! The stages read from here what a strategy has put here ([`crate::strategy::layered`]); none of
-//! it knows a thread.
+//! A strategy ([`crate::strategy::layered`]) fills these values, and the stages read them. They do
+//! not depend on threads.
 
-mod ahead;
 mod basis;
 mod embeddings;
 mod history;
-mod hot;
-mod maker;
-mod slots;
+mod hot_queue;
+mod lookahead;
+mod row_maker;
+mod row_slots;
 
-pub use ahead::Ahead;
 pub use basis::basis;
 pub use embeddings::{Embeddings, Reuse, Slice};
-pub use history::{History, Place, Snapshot, Span};
-pub use hot::{HotQueue, Ranking};
-pub use maker::{Maker, RowVersion};
-pub use slots::Slots;
+pub use history::{History, ReusePosition, Snapshot, SuperBatchSpan};
+pub use hot_queue::{HotQueue, Ranking};
+pub use lookahead::Lookahead;
+pub use row_maker::{RowMaker, RowVersion};
+pub use row_slots::RowSlots;

@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// The parameters of the best epoch; none at first.
+/// Parameters of the best epoch; empty at first.
 #[derive(Debug, Default)]
 pub(crate) struct BestModel {
     params: Vec<Tensor>,
@@ -21,7 +21,7 @@ pub(crate) struct BestModel {
 }
 
 impl BestModel {
-    /// The best model of a checkpoint.
+    /// Best model of a checkpoint.
     pub(crate) fn saved(params: Vec<Tensor>) -> Self {
         Self { params, exported: false }
     }
@@ -57,7 +57,7 @@ impl BestModel {
     /// Puts the best parameters into `model`.
     ///
     /// # Errors
-    /// They are of another model.
+    /// The parameters are those of another model.
     pub(crate) fn restore(&self, model: &mut Model) -> Result<()> {
         checkpoint::assign_model("best.safetensors".as_ref(), &self.params, model)
     }

@@ -11,8 +11,8 @@ use crate::{
     checkpoint::{save, tensors::Tensor},
 };
 
-/// Least seconds between checkpoints that are written because an epoch has ended: epochs of
-/// milliseconds are repeated faster than they are saved.
+/// Least seconds between checkpoints at the ends of epochs: repeating epochs of milliseconds is
+/// faster than saving them.
 const EPOCH_CHECKPOINT_SECONDS: f64 = 1.0;
 
 /// Writes the checkpoints of a run, and holds the best model for them.
@@ -37,8 +37,8 @@ impl<'a> CheckpointWriter<'a> {
         Self { run, best, saved: began, saved_at: (0, 0), began, before: 0.0 }
     }
 
-    /// Continues a run whose checkpoint of epoch and batch `at` was written after so many seconds,
-    /// with that best model.
+    /// Continues a run from a checkpoint of epoch and batch `at` with this best model, written
+    /// after `seconds` seconds.
     pub(crate) fn resume(&mut self, best: Vec<Tensor>, at: (usize, u64), seconds: f64) {
         self.best = BestModel::saved(best);
         self.saved_at = at;
@@ -60,12 +60,12 @@ impl<'a> CheckpointWriter<'a> {
         self.saved.elapsed().as_secs_f64()
     }
 
-    /// Reports whether the end of an epoch is a time for a checkpoint.
+    /// Returns true if a checkpoint is due at the end of an epoch.
     pub(crate) fn is_due_after_epoch(&self) -> bool {
         self.seconds_since_save() >= EPOCH_CHECKPOINT_SECONDS
     }
 
-    /// Reports whether the last checkpoint is of that epoch and batch.
+    /// Returns true if the last checkpoint is of this epoch and batch.
     pub(crate) fn is_saved_at(&self, epoch: usize, batch: u64) -> bool {
         self.saved_at == (epoch, batch)
     }
@@ -89,7 +89,7 @@ impl<'a> CheckpointWriter<'a> {
         self.export()
     }
 
-    /// Writes the best model where users look for it.
+    /// Writes the copy of the best model for users.
     ///
     /// # Errors
     /// As [`CheckpointWriter::save`].

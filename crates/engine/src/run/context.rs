@@ -7,7 +7,7 @@ use crate::RunDir;
 pub struct RunContext<'j> {
     /// Directory that the run records itself in, if any.
     pub run: Option<&'j RunDir>,
-    /// Whether to continue from the checkpoint in that directory.
+    /// True to continue from the checkpoint in that directory.
     pub resume: bool,
     /// Receives the events of the run.
     pub observer: &'j mut dyn Observer,

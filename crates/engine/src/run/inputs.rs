@@ -13,7 +13,7 @@ use crate::{
 pub(crate) struct Inputs<'a> {
     pub(crate) config: &'a TrainConfig,
     pub(crate) data: &'a Dataset,
-    pub(crate) computers: &'a ComputeDevices,
+    pub(crate) devices: &'a ComputeDevices,
     pub(crate) placements: MemoryPlacements,
     /// This rank's part of the dataset, if several ranks train together.
     pub(crate) view: Option<&'a RankDataset>,

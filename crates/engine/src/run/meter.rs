@@ -1,4 +1,4 @@
-//! Time and memory of the epoch in hand.
+//! Time and memory of the current epoch.
 
 use std::{sync::Arc, time::Instant};
 
@@ -15,25 +15,25 @@ pub(crate) struct Meter {
     timeline: Arc<Timeline>,
     memory: Samples,
     workers: Vec<WorkerRecord>,
-    /// Beginning of the epoch, or of its part after a resume.
+    /// Start of the epoch, or of its part after a resume.
     began: Instant,
-    /// Seconds of the epoch before that.
+    /// Seconds of the epoch before `began`.
     earlier: f64,
 }
 
 impl Meter {
-    /// Meter of a run of so many epochs.
+    /// Meter of a run of `epochs` epochs.
     pub(crate) fn new(epochs: usize) -> Self {
         let (timeline, memory) = (Arc::new(Timeline::begin()), Samples::of_run(epochs));
         Self { timeline, memory, workers: Vec::new(), began: Instant::now(), earlier: 0.0 }
     }
 
-    /// The timeline that workers report to.
+    /// Timeline of the workers.
     pub(crate) fn timeline(&self) -> Arc<Timeline> {
         self.timeline.clone()
     }
 
-    /// Begins an epoch, of which a run that was interrupted has already taken `earlier` seconds.
+    /// Begins an epoch, which has already taken `earlier` seconds before an interrupt.
     pub(crate) fn begin_epoch(&mut self, number: u64, earlier: f64) {
         (self.began, self.earlier) = (Instant::now(), earlier);
         self.timeline.begin_epoch(number);

@@ -1,5 +1,5 @@
-//! Notes for the observer of a run: about its choices, once before the first epoch, and about what
-//! comes up later.
+//! Notes for the observer of a run: about its choices, once before the first epoch, and about later
+//! events.
 
 use super::{Inputs, observer::Observer, setup::Tables};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     tiers::{self, AllRows},
 };
 
-/// The choices of a run that notes are about.
+/// Choices of a run, as the subject of notes.
 pub(crate) struct Choices<'c> {
     pub(crate) inputs: Inputs<'c>,
     pub(crate) samplers: &'c Samplers,
@@ -19,26 +19,26 @@ pub(crate) struct Choices<'c> {
     pub(crate) loader: &'c Loader<'c>,
 }
 
-/// Notes that come up while a run goes on. Each is reported once.
+/// Notes that arise during a run. Each is reported once.
 pub(crate) struct LaterNotes<'a> {
-    computers: &'a ComputeDevices,
-    /// Whether it was reported that a device captures no steps.
+    devices: &'a ComputeDevices,
+    /// True if it was reported that a device captures no steps.
     reported_refusal: bool,
 }
 
 impl<'a> LaterNotes<'a> {
     /// Notes about these devices.
-    pub(crate) fn new(computers: &'a ComputeDevices) -> Self {
-        Self { computers, reported_refusal: false }
+    pub(crate) fn new(devices: &'a ComputeDevices) -> Self {
+        Self { devices, reported_refusal: false }
     }
 
-    /// Passes new notes of the strategy and the devices on to the observer.
+    /// Passes new notes of the strategy and of the devices to the observer.
     pub(crate) fn report(&mut self, strategy: &mut dyn Strategy, observer: &mut dyn Observer) {
         while let Some(note) = strategy.note() {
             observer.note(&note);
         }
         if !self.reported_refusal
-            && let Some(note) = self.computers.refusal()
+            && let Some(note) = self.devices.refusal()
         {
             self.reported_refusal = true;
             observer.note(&note);
@@ -59,47 +59,52 @@ impl Choices<'_> {
         notes.iter().for_each(|note| observer.note(note));
     }
 
-    /// The devices that compute, and whether they compute as the options say.
+    /// Notes about the devices that compute.
     fn of_devices(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        let computers = self.inputs.computers;
-        if !computers.gpus().is_empty() {
-            notes.push(computers.to_string());
+        let devices = self.inputs.devices;
+        if !devices.gpus().is_empty() {
+            notes.push(devices.to_string());
             notes.extend(self.samplers.note.clone());
-        } else if !computers.cpu().precision.is_native() {
+        } else if !devices.cpu().precision.is_native() {
             notes.push(
-                "this processor has no instructions for bf16: products are rounded to it and computed in f32, slower"
+                "this processor has no bf16 instructions: inputs of products are rounded to bf16 and \
+                 multiplied in f32, which is slower"
                     .into(),
             );
         }
         notes
     }
 
-    /// Tables that memory is too short to copy.
+    /// Note about tables that are not copied for lack of memory.
     fn of_memory(&self) -> Option<String> {
         let mapped = match (self.inputs.placements.graph, self.inputs.placements.features) {
             (MemoryPlacement::Mapped, _) => "graph and features are",
             (_, MemoryPlacement::Mapped) if matches!(self.tables.whole, AllRows::Table(_)) => "features are",
             _ => return None,
         };
-        Some(format!("memory is short: {mapped} read in place instead of from copies in huge pages"))
+        Some(format!("memory is low: {mapped} read in place instead of from copies in huge pages"))
     }
 
-    /// The use of edge weights that the dataset has or lacks.
+    /// Note about the use of edge weights that the dataset has or lacks.
     fn of_edge_weights(&self) -> Option<String> {
         let (has_weights, reads) = (
             self.inputs.data.graph.edge_weight().is_some(),
             self.loader.sampler.properties().reads_edge_weights,
         );
         if has_weights && reads {
-            let note = "this dataset has edge weights: neighbours are drawn by them, and scores weigh edges as draws do";
+            let note = "this dataset has edge weights: sampling and inference use them";
             Some(note.into())
         } else if has_weights {
-            Some("this dataset has edge weights: training does not use them, all edges count alike".into())
+            Some(
+                "this dataset has edge weights: training does not use them, all edges have equal weight"
+                    .into(),
+            )
         } else {
             build::draws_by_stored_weights(self.inputs.config).then(|| {
                 format!(
-                    "this dataset has no edge weights: --sampler {} with --edge-weights stored draws all edges alike",
+                    "this dataset has no edge weights: --sampler {} with --edge-weights stored gives all \
+                     edges equal weight",
                     self.inputs.config.sampler
                 )
             })

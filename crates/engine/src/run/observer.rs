@@ -28,7 +28,7 @@ pub struct Start {
     pub parameters: usize,
     /// Records of the epochs before `from`.
     pub earlier: Vec<EpochRecord>,
-    /// Stages of every worker, as the run goes on.
+    /// Stages of every worker, updated during the run.
     pub timeline: Arc<Timeline>,
 }
 

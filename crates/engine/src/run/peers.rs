@@ -24,11 +24,11 @@ impl Peers {
     pub(crate) fn new(view: Option<&RankDataset>) -> Self {
         Self {
             ranks: view.map(|view| view.ranks.clone()),
-            assigned: view.and_then(|view| view.dealt.clone()),
+            assigned: view.and_then(|view| view.assigned.clone()),
         }
     }
 
-    /// Reports whether the run is a single process.
+    /// Returns true if the run is a single process.
     pub(crate) fn is_alone(&self) -> bool {
         self.ranks.is_none()
     }
@@ -60,7 +60,7 @@ impl Peers {
         if let Some(ranks) = &self.ranks {
             ranks.count_bytes(true)?;
         }
-        self.assigned.as_ref().map_or(Ok(()), |parts| parts.deal_for(epoch))
+        self.assigned.as_ref().map_or(Ok(()), |parts| parts.assign_for(epoch))
     }
 
     /// Ends the batches of an epoch: bytes sent from here on are not counted.
@@ -90,8 +90,8 @@ impl Peers {
         Ok(stops)
     }
 
-    /// Rank 0's numbers. Processors of different kinds round differently, so decisions are made
-    /// from these.
+    /// Returns rank 0's numbers. Decisions use them, because different processors round
+    /// differently.
     ///
     /// # Errors
     /// A rank did not take part.

@@ -81,7 +81,7 @@ impl<'a> RunPosition<'a> {
         peers.resume(&mut self.state.sums);
         let reuse = std::mem::take(&mut self.state.reuse);
         self.learner.history.restore(reuse, saved.history).map_err(|what| {
-            Error::run(name(run), format!("its checkpoint cannot be gone on with: {what}; train again"))
+            Error::run(name(run), format!("its checkpoint cannot be resumed: {what}; train again"))
         })
     }
 
@@ -121,12 +121,12 @@ impl<'a> RunPosition<'a> {
         self.state.epoch >= epochs || self.early.stops()
     }
 
-    /// Learning rate of a batch of the epoch in hand, which has so many batches.
+    /// Learning rate of a batch of the current epoch, which has `batches` batches.
     pub(crate) fn lr(&self, batch: u64, batches: u64) -> f64 {
         self.schedule.lr(self.state.epoch as u32, batch as usize, batches as usize)
     }
 
-    /// Takes in the validation of the epoch in hand; returns whether it is the best so far.
+    /// Records the validation of the current epoch; returns true if it is the best so far.
     pub(crate) fn observe(&mut self, judged: f64, loss: f64) -> bool {
         self.schedule.observe(judged);
         self.early.observe(judged, loss)
@@ -138,7 +138,7 @@ impl<'a> RunPosition<'a> {
         self.checkpoints.best.keep(&self.learner.model);
     }
 
-    /// Makes the best model the model of the run, and writes it where users look for it.
+    /// Restores the best model, and writes its copy for users.
     ///
     /// # Errors
     /// It cannot be written.
@@ -150,7 +150,8 @@ impl<'a> RunPosition<'a> {
         }
     }
 
-    /// Records the epoch in hand, for the run directory and the observer, and goes on to the next.
+    /// Records the current epoch in the run directory and for the observer, and advances to the
+    /// next.
     ///
     /// # Errors
     /// The directory cannot be written, or the observer fails.
@@ -186,12 +187,12 @@ impl<'a> RunPosition<'a> {
         if self.save().is_ok() {
             let epoch = epoch + 1;
             observer.note(&format!(
-                "epoch {epoch} is saved up to its first {batch} batches: --resume goes on from there"
+                "epoch {epoch} is saved after {batch} batches: --resume continues from there"
             ));
         }
     }
 
-    /// Error of a run that was asked to stop here; an epoch has so many batches.
+    /// Error of a run that was asked to stop here; an epoch has `batches` batches.
     pub(crate) fn interrupted(&self, batches: u64) -> Error {
         let (epoch, batch) = match self.state.batch {
             0 => (self.state.epoch, batches),
@@ -205,16 +206,20 @@ impl<'a> RunPosition<'a> {
 /// those of `now`.
 ///
 /// # Errors
-/// The dataset that the run was trained on, and the one it would be continued with.
+/// The run was trained on another dataset or partition.
 fn check(run: Option<&RunDir>, saved: &RunState, now: &RunState) -> Result<()> {
     let path = name(run);
     if !saved.dataset.is_same(&now.dataset) {
         let (then, now) = (&saved.dataset, &now.dataset);
-        return Err(Error::run(path, format!("this run was trained on {then} and cannot go on with {now}")));
+        let message = format!(
+            "this run was trained on {then} and cannot continue with {now}; resume it with its own dataset, \
+             or train again"
+        );
+        return Err(Error::run(path, message));
     }
     let then = match (&saved.partition, run) {
         (None, Some(run)) => partition_of_older(run),
-        // a rank without the directory of an older run leaves this to the one that has it
+        // for an older run, the rank with the run directory checks the partition
         (None, None) => return Ok(()),
         (then, _) => then.clone(),
     };
@@ -222,12 +227,12 @@ fn check(run: Option<&RunDir>, saved: &RunState, now: &RunState) -> Result<()> {
         return Ok(());
     }
     let name = |partition: &Option<String>| match partition {
-        Some(checksum) => format!("the partition {checksum} of it"),
-        None => "the undivided dataset".to_string(),
+        Some(checksum) => format!("partition {checksum}"),
+        None => "the unpartitioned dataset".to_string(),
     };
     let message = format!(
-        "this run was trained on {}, {}, and cannot go on with {}, because its batches would be others; \
-         resume it with what it was trained on, or train again",
+        "this run was trained on {}, {}, and cannot continue with {}, because its batches would differ; \
+         resume it with the same partition, or train again",
         saved.dataset,
         name(&then),
         name(&now.partition)

@@ -37,7 +37,7 @@ pub(crate) struct Scorer<'a> {
 pub(crate) struct Verdict {
     /// Score of the validation nodes, if the epoch was scored.
     pub(crate) scored: Option<ValidationScore>,
-    /// Whether the model is the best so far.
+    /// True if the model is the best so far.
     pub(crate) is_best: bool,
 }
 
@@ -53,8 +53,8 @@ impl<'a> Scorer<'a> {
         loader: &'a Loader,
         model: &Model,
     ) -> Result<Self> {
-        let Inputs { config, data, computers, view, .. } = *inputs;
-        let backend = computers.inference(data, model);
+        let Inputs { config, data, devices, view, .. } = *inputs;
+        let backend = devices.inference(data, model);
         let symmetric = loader.symmetric.as_deref();
         let inference = Inference::new(&tables.graph, &tables.whole, symmetric, backend, config.eval_chunk)
             .with_neighbors(build::inference_neighbors(config, data)?);
@@ -63,8 +63,9 @@ impl<'a> Scorer<'a> {
         Ok(Self { metric, config, data, inference, ranks, valid, logits: Matrix::default() })
     }
 
-    /// Judges the epoch that ends at `position`: scores the validation nodes if it is their turn.
-    /// Without validation nodes, or while their score is not defined, the newest model is the best.
+    /// Judges the epoch that ends at `position`: scores the validation nodes if `--eval-every`
+    /// selects the epoch. Without validation nodes, or while their score is not defined, the newest
+    /// model is the best.
     ///
     /// # Errors
     /// Features cannot be read, or a rank did not take part.

@@ -1,5 +1,5 @@
-//! The parts of a run that outlive an epoch, made from its configuration and dataset, and the
-//! tables that they read.
+//! Parts of a run that outlive an epoch, made from its configuration and dataset, and the tables
+//! that they read.
 
 use std::sync::Arc;
 
@@ -24,11 +24,11 @@ use crate::{
     learner::Learner,
     memory::MemoryPlacement,
     stage::Loader,
-    strategy::{self, AllReduce, Nvidia, RoundOptions, Setting},
+    strategy::{self, AllReduce, Nvidia, RoundOptions, StrategyContext},
     tiers::{AllRows, GpuTiers, Plan},
 };
 
-/// The parts that options name. Making them checks all options, before anything that takes long.
+/// Parts that options name. Making them checks all options, before any long work.
 pub(crate) struct Parts<'d> {
     pub(crate) metric: &'static table::Entry<Metric>,
     pub(crate) sampler: Box<dyn MinibatchSampler>,
@@ -40,13 +40,15 @@ pub(crate) struct Parts<'d> {
 }
 
 impl<'d> Parts<'d> {
+    /// Makes the parts of a run.
+    ///
     /// # Errors
-    /// An option that is unknown or impossible, or a dataset that cannot be trained on.
+    /// An option is unknown or impossible, or the dataset is not suitable for training.
     pub(crate) fn new(config: &TrainConfig, data: &'d Dataset) -> Result<Self> {
         Self::with_sampler(config, data, || build::sampler(config, data))
     }
 
-    /// [`Parts::new`] with a sampler that is made otherwise.
+    /// [`Parts::new`] with the sampler that `sampler` makes.
     ///
     /// # Errors
     /// As [`Parts::new`].
@@ -71,17 +73,17 @@ impl<'d> Parts<'d> {
             optimizer: build::optimizer(config)?,
             schedule: build::schedule(config)?,
             model,
-            // the ones that may take long
+            // these may take long
             order: build::order(config, data)?,
             sampler: sampler()?,
         })
     }
 }
 
-/// Refuses `--all-reduce nccl` of a run that sums no gradients of several NVIDIA devices.
+/// Refuses `--all-reduce nccl` for a run that does not sum gradients of several NVIDIA devices.
 ///
 /// # Errors
-/// Wrong usage, with what to do instead.
+/// The devices or the strategy do not need sums.
 pub(crate) fn check_all_reduce(config: &TrainConfig) -> Result<()> {
     if config.own.get::<RoundOptions>().all_reduce != AllReduce::Nccl {
         return Ok(());
@@ -89,32 +91,33 @@ pub(crate) fn check_all_reduce(config: &TrainConfig) -> Result<()> {
     let devices = config.cuda_devices().len();
     if devices < 2 {
         return Err(Error::usage(format!(
-            "--all-reduce nccl: it sums the gradients of several NVIDIA devices, and --devices {} names {devices}: name more (--devices cuda:0,1), or \
-             leave it out",
+            "--all-reduce nccl: it sums the gradients of several NVIDIA devices, and --devices {} names \
+             {devices}; name more (--devices cuda:0,1), or leave it out",
             config.devices
         )));
     }
     if !strategy::is_by_device(config) {
         return Err(Error::usage(format!(
-            "--all-reduce nccl: --strategy {} trains on one device, whose gradients nobody sums: use --strategy time-sharing or factored, or leave it out",
+            "--all-reduce nccl: --strategy {} uses one device, so there is nothing to all-reduce; use \
+             --strategy time-sharing or factored, or leave it out",
             config.strategy
         )));
     }
     Ok(())
 }
 
-/// The memory that training reads at random.
+/// Tables that training reads at random.
 pub(crate) struct Tables {
     pub(crate) graph: Graph,
     /// The feature rows, for the extract stage.
     pub(crate) feature: Arc<dyn Feature>,
     /// The same rows, for layers that read them in place and for inference.
     pub(crate) whole: AllRows,
-    /// What the tiers hold, in words, where there are several.
+    /// Description of the tiers, if there are several.
     pub(crate) tiers: Option<String>,
-    /// The rows as NVIDIA devices read them.
+    /// The rows as NVIDIA devices read them, if any.
     pub(crate) on_gpus: Option<GpuTiers>,
-    /// The weights of symmetric normalisation and own nodes, where the rows are those of several
+    /// Weights of symmetric normalisation, and the owners of nodes, if the rows are spread over
     /// ranks.
     shared: Option<(Arc<SymmetricWeights>, Arc<NodeOwnership>)>,
 }
@@ -124,13 +127,13 @@ impl Tables {
     /// often are cached.
     ///
     /// # Errors
-    /// The memory cannot be had, or another rank did not do its part.
+    /// An allocation fails, or another rank did not take part.
     pub(crate) fn new(
         inputs: &Inputs,
         sampler: &dyn MinibatchSampler,
         order: &dyn SeedOrder,
     ) -> Result<Self> {
-        let Inputs { config, data, computers, placements, view } = *inputs;
+        let Inputs { config, data, devices, placements, view } = *inputs;
         if let Some(view) = view {
             return Self::of_rank(config, view, sampler, order);
         }
@@ -138,8 +141,8 @@ impl Tables {
             MemoryPlacement::HugePages => data.graph.to_huge_pages()?,
             MemoryPlacement::Mapped => data.graph.clone(),
         };
-        if !computers.gpus().is_empty() {
-            let on = GpuTiers::new(computers, config, data, placements.features, sampler, order)?;
+        if !devices.gpus().is_empty() {
+            let on = GpuTiers::new(devices, config, data, placements.features, sampler, order)?;
             let (feature, whole) = (on.each[0].clone(), AllRows::Table(on.table.clone()));
             let tiers = Some(on.description.clone());
             return Ok(Self { graph, feature, whole, tiers, on_gpus: Some(on), shared: None });
@@ -162,8 +165,8 @@ impl Tables {
         sampler: &dyn MinibatchSampler,
         order: &dyn SeedOrder,
     ) -> Result<Self> {
-        let (feature, tiers) = match &view.dealt {
-            Some(dealt) => (dealt.clone() as Arc<dyn Feature>, view.describe(config)),
+        let (feature, tiers) = match &view.assigned {
+            Some(assigned) => (assigned.clone() as Arc<dyn Feature>, view.describe(config)),
             None => view.cached(config, sampler, order)?,
         };
         let shared = Some((Arc::new(view.symmetric()), view.ranks.book().clone()));
@@ -172,14 +175,13 @@ impl Tables {
     }
 }
 
-/// The read-only stages of a run, and the order of each layer's products. Both hold for the whole
-/// run; what depends on the sizes of batches (the order of the products, which blocks the backward
-/// pass wants transposed, and whether the bottom layer reads the feature table in place) is decided
-/// by the first batch's.
+/// Read-only stages of a run, and the order of each layer's products. Both hold for the whole run.
+/// The sizes of the first batch decide the order of the products, the blocks that are transposed
+/// for the backward pass, and the use of the feature table in place by the bottom layer.
 ///
 /// # Errors
-/// `--fused on` for a model that cannot read the table in place, or sparse rows for one that cannot
-/// multiply them first.
+/// `--fused on` with a model that cannot read the table in place, or sparse rows with a model that
+/// cannot multiply them first.
 pub(crate) fn loader<'a>(
     inputs: &Inputs<'a>,
     tables: &'a Tables,
@@ -211,29 +213,29 @@ pub(crate) fn loader<'a>(
     let mut orders = model.orders(&first_shapes(&loader)?);
     if tables.whole.is_sparse() && !model.start_with_product(&mut orders) {
         return Err(Error::usage(format!(
-            "--sparse {}: this model's bottom layer aggregates before it multiplies, so it cannot read sparse rows; use \
-             --sparse off",
+            "--sparse {}: this model's bottom layer aggregates before it multiplies, so it cannot read \
+             sparse rows; use --sparse off",
             config.sparse
         )));
     }
     let subgraphs = loader.sampler.properties().subgraphs.is_some();
     if config.fused == Switch::On && subgraphs {
         return Err(Error::usage(format!(
-            "--fused on: every layer reads the rows of a subgraph that --sampler {} has drawn; use --fused auto",
+            "--fused on: --sampler {} draws subgraphs, of which every layer reads all rows; use --fused auto",
             config.sampler
         )));
     }
     if config.fused == Switch::On && tables.tiers.is_some() {
         return Err(Error::usage(
-            "--fused on: rows of several tiers are not read in place; use --fused auto, or leave out --cache-ratio, \
-             --host-budget and virtual devices",
+            "--fused on: rows of several tiers cannot be read in place; use --fused auto, or leave out \
+             --cache-ratio, --host-budget and virtual devices",
         ));
     }
     let possible = model.can_read_table(&orders) && !subgraphs && tables.tiers.is_none();
     if config.fused == Switch::On && !possible {
         return Err(Error::usage(
-            "--fused on: this model's bottom layer transforms the feature rows before it aggregates them, so it cannot \
-             read them in place; use --fused auto",
+            "--fused on: this model's bottom layer transforms the feature rows before it aggregates them, \
+             so it cannot read them in place; use --fused auto",
         ));
     }
     loader.fused = possible && config.fused != Switch::Off;
@@ -242,8 +244,8 @@ pub(crate) fn loader<'a>(
     Ok((loader, orders))
 }
 
-/// The train stage of a run. It reads the feature table in place if `loader` says so, and sums
-/// gradients over the ranks if there are several.
+/// Train stage of a run. It reads the feature table in place if `loader` is fused, and sums
+/// gradients over ranks if there are several.
 pub(crate) fn learner<'a>(
     inputs: &Inputs<'a>,
     tables: &Tables,
@@ -252,8 +254,8 @@ pub(crate) fn learner<'a>(
     model: Model,
     optimizer: Box<dyn Optimizer>,
 ) -> Learner<'a> {
-    let Inputs { config, data, computers, view, .. } = *inputs;
-    let mut learner = Learner::new(computers.training(), model, optimizer, &data.labels, orders, config);
+    let Inputs { config, data, devices, view, .. } = *inputs;
+    let mut learner = Learner::new(devices.training(), model, optimizer, &data.labels, orders, config);
     if let (true, AllRows::Table(table)) = (loader.fused, &tables.whole) {
         learner.passes.table = Some(table.clone());
     }
@@ -261,20 +263,20 @@ pub(crate) fn learner<'a>(
     learner
 }
 
-/// What a strategy is made from: the parts of the run, and those on NVIDIA devices if it has any.
-pub(crate) fn setting<'a>(
+/// Inputs of a strategy: the parts of the run, and those on NVIDIA devices if it uses some.
+pub(crate) fn strategy_context<'a>(
     inputs: &Inputs<'a>,
     tables: &'a Tables,
     samplers: &'a Samplers,
     sampler: &'a dyn MinibatchSampler,
     order: &'a dyn SeedOrder,
-) -> Setting<'a> {
-    let Inputs { config, data, computers, .. } = *inputs;
-    let nvidia = tables.on_gpus.as_ref().map(|rows| Nvidia { computers, samplers, rows });
-    Setting { nvidia, ..Setting::new(config, data, sampler, order, &tables.feature) }
+) -> StrategyContext<'a> {
+    let Inputs { config, data, devices, .. } = *inputs;
+    let nvidia = tables.on_gpus.as_ref().map(|rows| Nvidia { devices, samplers, rows });
+    StrategyContext { nvidia, ..StrategyContext::new(config, data, sampler, order, &tables.feature) }
 }
 
-/// The sizes of the first batch's blocks.
+/// Sizes of the first batch's blocks.
 fn first_shapes(loader: &Loader) -> Result<Vec<BlockShape>> {
     let mut order = Vec::new();
     loader.order(0, &mut order);

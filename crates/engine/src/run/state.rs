@@ -17,16 +17,17 @@ use crate::{
 pub struct RunState {
     /// Dataset that is trained on.
     pub dataset: DatasetRecord,
-    /// Checksum of the partition, if the dataset is partitioned: other parts draw other batches.
+    /// Checksum of the partition, if the dataset is partitioned: other partitions draw other
+    /// batches.
     #[serde(default)]
     pub partition: Option<String>,
-    /// The epoch in hand, from 0.
+    /// Current epoch, from 0.
     pub epoch: usize,
-    /// Batches done in the epoch.
+    /// Number of completed batches of the epoch.
     pub batch: u64,
-    /// Updates of the whole run.
+    /// Number of updates of the run.
     pub step: u64,
-    /// Totals of the epoch in hand so far.
+    /// Totals of the current epoch so far.
     pub sums: EpochTotals,
     /// The best epoch so far.
     pub best: Option<Best>,
@@ -40,11 +41,11 @@ pub struct RunState {
     pub staleness: u64,
     /// Position of the reuse of bottom-layer rows.
     #[serde(default)]
-    pub reuse: reuse::Place,
+    pub reuse: reuse::ReusePosition,
 }
 
 impl RunState {
-    /// Goes on to the next epoch.
+    /// Advances to the next epoch.
     pub(crate) fn next_epoch(&mut self) {
         self.epoch += 1;
         self.batch = 0;
@@ -60,7 +61,7 @@ impl RunState {
         if checkpoints.run().is_none() {
             return Ok(());
         }
-        self.reuse = learner.history.place();
+        self.reuse = learner.history.position();
         let history = learner.history.tensors();
         checkpoints.save((self.epoch, self.batch), &learner.model, &*learner.optimizer, &history, self)
     }

@@ -3,8 +3,8 @@
 use super::{Inputs, RunPosition};
 use crate::record::{Best, Staleness, Summary, TestScore};
 
-/// Summary of a run that ends at `position`, whose strategy promised to be at most `bound` updates
-/// late.
+/// Summary of a run that ends at `position`; `bound` is the largest staleness of its strategy, in
+/// updates.
 pub(crate) fn summary(inputs: &Inputs, position: &mut RunPosition, test: TestScore, bound: u64) -> Summary {
     let records = std::mem::take(&mut position.records);
     let best = position.state.best.unwrap_or(Best { epoch: 0, valid_score: None });
@@ -12,8 +12,8 @@ pub(crate) fn summary(inputs: &Inputs, position: &mut RunPosition, test: TestSco
     Summary {
         dataset: position.state.dataset.clone(),
         staleness: Staleness { bound, max: position.state.staleness },
-        nvidia: inputs.computers.records(),
-        all_reduce: inputs.computers.sums(),
+        nvidia: inputs.devices.records(),
+        all_reduce: inputs.devices.all_reduce(),
         ..Summary::new(inputs.config, inputs.data, records, best, test, seconds)
     }
 }

@@ -13,32 +13,32 @@ use crate::{
 
 /// A dataset's feature rows in tiers.
 pub struct Tiers {
-    /// The rows, as f32 wherever and however they are stored.
+    /// The rows, read as f32 from any tier and storage type.
     pub feature: Arc<dyn Feature>,
-    /// Which tiers there are and what each holds, in words.
+    /// Description of the tiers and of their contents.
     pub description: String,
-    /// Whether devices that are made up hold the nearest of them.
+    /// True if simulated devices hold the nearest tier.
     pub has_devices: bool,
 }
 
-/// The chain of tiers that a run with these options reads its rows from. Hotness is that of the
-/// minibatches of such a run: of its seeds (the training nodes of `data`), sampler, fanout, batch
+/// Opens the tiers from which a run with these options reads its rows. Hotness is computed for the
+/// minibatches of such a run: for its seeds (the training nodes of `data`), sampler, fanout, batch
 /// size and seed.
 ///
 /// # Errors
-/// Options that contradict each other or the dataset, or name NVIDIA devices or a device's budget,
-/// which are a run's; the rows cannot be read; a cache's memory cannot be had; `watch` ends the
-/// work.
+/// The options contradict each other or the dataset, or name NVIDIA devices or a device's budget,
+/// which only runs support; the rows cannot be read; a cache cannot be allocated; `watch` cancels
+/// the work.
 pub fn open(config: &TrainConfig, data: &Dataset, watch: &dyn Progress) -> Result<Tiers> {
     if !config.cuda_devices().is_empty() {
         return Err(Error::usage(format!(
-            "--devices {}: rows are read into host memory here; use cpu or virtual:N",
+            "--devices {}: tiers outside a run read rows into host memory; use cpu or virtual:N",
             config.devices
         )));
     }
     if config.device_budget.0 > 0 {
         return Err(Error::usage(
-            "--device-budget: what a training step leaves of it is known to a run alone; use --cache-ratio",
+            "--device-budget: only a run knows the memory that a training step leaves; use --cache-ratio",
         ));
     }
     let residence = memory::placements(config, data);

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Error, Result, TrainConfig,
     learner::Learner,
-    strategy::{Done, Flow},
+    strategy::{CompletedBatch, Flow},
 };
 
 /// Follows the updates of an epoch.
@@ -25,18 +25,18 @@ pub(crate) struct Updates<'e, 'a> {
     pub(crate) stop: &'e (dyn Fn() -> bool + Sync),
     /// Batches of the epoch.
     pub(crate) batches: u64,
-    /// Whether everything up to the last update is recorded: if not, the state is not known to be
+    /// True if everything up to the last update is recorded. If not, the state may not be
     /// sound.
     pub(crate) is_recorded: bool,
 }
 
 impl Updates<'_, '_> {
-    /// Takes in an update that was made from these batches; decides whether to go on.
+    /// Records an update by these batches; decides whether to continue.
     ///
     /// # Errors
     /// The loss is not finite, the observer or a checkpoint cannot be written, or a rank did not
     /// take part.
-    pub(crate) fn after(&mut self, learner: &Learner, done: &[Done]) -> Result<Flow> {
+    pub(crate) fn after(&mut self, learner: &Learner, done: &[CompletedBatch]) -> Result<Flow> {
         let before = self.state.batch;
         self.is_recorded = false;
         self.count(learner, done)?;
@@ -47,7 +47,7 @@ impl Updates<'_, '_> {
         let every = self.config.checkpoint_batches as u64;
         let due = (every > 0 && self.state.batch / every > before / every)
             || self.checkpoints.seconds_since_save() >= self.config.checkpoint_seconds;
-        // behind the last batch the epoch's own checkpoint follows
+        // after the last batch the checkpoint of the epoch follows
         if stopping || (due && is_in_epoch) {
             let clock = Instant::now();
             self.state.save(self.checkpoints, learner)?;
@@ -58,9 +58,9 @@ impl Updates<'_, '_> {
     }
 
     /// Adds the batches to the epoch's totals.
-    fn count(&mut self, learner: &Learner, done: &[Done]) -> Result<()> {
+    fn count(&mut self, learner: &Learner, done: &[CompletedBatch]) -> Result<()> {
         let state = &mut *self.state;
-        for Done { batch, traffic, outcome, spent } in done {
+        for CompletedBatch { batch, traffic, outcome, spent } in done {
             state.sums.add(batch, *traffic, *outcome, spent);
             let (epoch, batch) = (state.epoch + 1, batch.seeds.number + 1);
             if !outcome.loss.is_finite() {

@@ -19,15 +19,15 @@ use crate::{
     stage::Drawn,
 };
 
-/// Nodes whose labels one task gathers.
-const TASK: usize = 1 << 12;
+/// Least number of nodes whose labels a task gathers.
+const MIN_TASK_LEN: usize = 1 << 12;
 
-/// The labels of one batch's seeds, gathered.
+/// Labels of one batch's seeds.
 #[derive(Clone, Debug, Default)]
 pub struct SeedLabels {
-    /// A class per seed (single-label).
+    /// Class of each seed (single-label).
     pub class: Vec<i32>,
-    /// `B x C` zeros and ones (multi-label).
+    /// Zeros and ones, `B x C` (multi-label).
     pub member: Vec<u8>,
 }
 
@@ -38,12 +38,13 @@ impl SeedLabels {
         self.member.clear();
         match labels {
             Labels::Single { class, .. } => {
-                self.class.par_extend(nodes.par_iter().with_min_len(TASK).map(|&v| class[v as usize]));
+                self.class
+                    .par_extend(nodes.par_iter().with_min_len(MIN_TASK_LEN).map(|&v| class[v as usize]));
             }
             Labels::Multi { member, classes } => {
                 let classes = *classes;
                 self.member.resize(nodes.len() * classes, 0);
-                let rows = self.member.par_chunks_exact_mut(classes.max(1)).with_min_len(TASK);
+                let rows = self.member.par_chunks_exact_mut(classes.max(1)).with_min_len(MIN_TASK_LEN);
                 rows.zip(nodes).for_each(|(row, &v)| {
                     row.copy_from_slice(&member[v as usize * classes..(v as usize + 1) * classes]);
                 });
@@ -52,25 +53,25 @@ impl SeedLabels {
     }
 }
 
-/// What forward and backward passes need besides the model. Matrices are reused from batch to
+/// Inputs and scratch memory of forward and backward passes. Matrices are reused from batch to
 /// batch.
 pub struct StepContext<'a> {
-    /// Where the arithmetic runs.
+    /// The backend that computes.
     pub backend: &'a dyn Backend,
     /// The labels of all nodes.
     pub labels: &'a Labels,
-    /// The feature table, where the bottom layer reads it in place.
+    /// The feature table, if the bottom layer reads it in place.
     pub table: Option<Matrix>,
     /// Order of the products, layer by layer.
     pub orders: Vec<ProductOrder>,
-    /// The run's seed, the root of every dropout mask.
+    /// The run's seed, from which dropout masks are drawn.
     pub seed: u64,
-    /// Bottom-layer rows that batches read instead of computing them, if a strategy provides some.
+    /// Bottom-layer rows that batches reuse, if a strategy provides some.
     pub reuse: Option<Reuse>,
     scratch: StepScratch,
 }
 
-/// The matrices of a pass, kept for the next.
+/// Scratch matrices of a pass.
 #[derive(Default)]
 pub struct StepScratch {
     acts: Activations,
@@ -78,7 +79,7 @@ pub struct StepScratch {
 }
 
 impl<'a> StepContext<'a> {
-    /// The same passes, for another model of this shape beside this one, in a room of their own.
+    /// The same context with other scratch memory, for a second model of this shape.
     #[must_use]
     pub fn with_scratch(&self, scratch: StepScratch) -> StepContext<'a> {
         StepContext {
@@ -92,27 +93,27 @@ impl<'a> StepContext<'a> {
         }
     }
 
-    /// The same passes without a room or rows to reuse.
-    pub fn apart(&self) -> StepContext<'a> {
+    /// The same context with new scratch memory and without reused rows.
+    pub fn detached(&self) -> StepContext<'a> {
         StepContext { reuse: None, ..self.with_scratch(StepScratch::default()) }
     }
 
-    /// The room, for passes to come.
+    /// Returns the scratch memory.
     pub fn into_scratch(self) -> StepScratch {
         self.scratch
     }
 
     /// Forward, loss, backward: leaves the gradient of the batch's mean loss in the model, and
-    /// returns that loss. `number` is that of the batch in the whole run: what is dropped depends
-    /// on it. Where the loss is not finite there is no gradient.
+    /// returns that loss. `number` is the batch's number in the run, on which dropout depends. If
+    /// the loss is not finite, the backward pass is skipped and the gradient is zero.
     pub fn gradient(&mut self, model: &mut Model, batch: &Extracted, number: u64) -> f64 {
         let key = keyed::key(&[self.seed, number, 0x6472_6f70]);
-        self.gradient_telling(model, batch, key, &mut |_, _| {})
+        self.gradient_by_part(model, batch, key, &mut |_, _| {})
     }
 
-    /// [`StepContext::gradient`] that tells `after` of each part of the model when its gradient is
-    /// complete; what is dropped depends on `key`.
-    pub fn gradient_telling(
+    /// [`StepContext::gradient`] that calls `after` for each part of the model once its gradient is
+    /// complete. Dropout depends on `key`.
+    pub fn gradient_by_part(
         &mut self,
         model: &mut Model,
         batch: &Extracted,
@@ -141,7 +142,7 @@ impl<'a> StepContext<'a> {
     }
 }
 
-/// Sums the gradients of the shares of a batch over the ranks that train on them.
+/// Sums the gradients of the shares of a batch over ranks.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -153,10 +154,10 @@ impl<'a> StepContext<'a> {
 /// }
 /// ```
 pub trait GradientExchange: Send + Sync {
-    /// Leaves the gradient of the whole batch in the model, of which `batch` is this rank's share,
-    /// and returns the mean loss over all its seeds, and how many they are. Of drawn subgraphs
-    /// every rank has one of its own, and all count alike. `number` is that of the batch in the
-    /// whole run.
+    /// Leaves the gradient of the whole batch in the model; `batch` is this rank's share of it.
+    /// Returns the mean loss over all its seeds, and their number. With subgraph samplers every
+    /// rank draws its own subgraph, and all subgraphs have equal weight. `number` is the batch's
+    /// number in the run.
     ///
     /// # Errors
     /// A rank did not take part.
@@ -169,7 +170,7 @@ pub trait GradientExchange: Send + Sync {
     ) -> Result<(f64, usize)>;
 }
 
-/// The model with everything an update needs.
+/// Model, optimiser and context of the train stage.
 pub struct Learner<'a> {
     /// Forward and backward.
     pub passes: StepContext<'a>,
@@ -177,27 +178,27 @@ pub struct Learner<'a> {
     pub model: Model,
     /// The optimiser and its state.
     pub optimizer: Box<dyn Optimizer>,
-    /// Largest norm of the gradient, 0 for no limit.
+    /// Largest norm of the gradient; 0 for no limit.
     pub clip: f64,
-    /// L2 penalty or decay.
+    /// Weight decay, or factor of the L2 penalty.
     pub weight_decay: f32,
-    /// Whether only the first graph layer decays.
+    /// True if only the first graph layer decays.
     pub decay_first: bool,
-    /// Updates made so far.
+    /// Number of updates so far.
     pub step: u64,
-    /// The largest staleness of a gradient, or of a reused row, in updates.
+    /// Largest staleness of a gradient, or of a reused row, in updates.
     pub staleness: u64,
-    /// Versions of the bottom layer's parameters, where rows of it are reused.
+    /// Versions of the bottom layer's parameters, if rows are reused.
     pub history: Arc<History>,
-    /// Sums gradients over ranks, if batches are shared among several.
+    /// Sum of gradients over ranks, if several ranks share batches.
     pub exchange: Option<Arc<dyn GradientExchange>>,
-    /// Whether the model is that of the last update: no other was begun and not finished.
+    /// True if the model is that of the last update, false while an update is incomplete.
     pub is_whole: bool,
     scratch: Matrix,
 }
 
 impl<'a> Learner<'a> {
-    /// A learner before its first step.
+    /// Learner before its first update.
     pub fn new(
         backend: &'a dyn Backend,
         model: Model,
@@ -231,19 +232,18 @@ impl<'a> Learner<'a> {
         }
     }
 
-    /// Stage 4: forward, loss, backward, update. A batch that was drawn again may repeat recorded
-    /// work. Touches no parameter when the loss is not finite, so that the last good model
-    /// survives. Of several ranks' shares of a batch it is the update of the whole batch, the same
-    /// on all ranks.
+    /// Stage 4: forward, loss, backward, update. A repeated batch may replay recorded device work.
+    /// If the loss is not finite, no parameter changes, so that the last valid model survives. If
+    /// ranks share the batch, all ranks make the same update by the whole batch.
     ///
-    /// All of it runs on a thread of the pool: called from outside, each of some thirty operations
+    /// The stage runs on a thread of the pool: from another thread, each of about thirty operations
     /// would wake a worker and wait for it.
     ///
     /// # Errors
-    /// Another rank did not do its part, or a device failed.
+    /// Another rank did not take part, or a device failed.
     pub fn train(&mut self, batch: &Drawn<Extracted>, lr: f64) -> Result<BatchOutcome> {
         let (batch, is_again) = (batch.batch(), matches!(batch, Drawn::Again(_)));
-        // passes change running statistics
+        // forward passes change running statistics
         self.is_whole = false;
         if let Some(reuse) = &self.passes.reuse {
             self.staleness = self.staleness.max(reuse.rows.staleness(self.step));
@@ -268,13 +268,13 @@ impl<'a> Learner<'a> {
             Some(exchange) => exchange.gradient(&mut self.passes, &mut self.model, batch, self.step)?,
             None => (self.passes.gradient(&mut self.model, batch, self.step), batch.sampled.num_seeds()),
         };
-        // before the update: a failed pass leaves the parameters alone
+        // before the update, so that a failed pass changes no parameter
         self.passes.backend.check()?;
         Ok(BatchOutcome { seeds, ..self.update(loss, lr) })
     }
 
-    /// The update by the gradient that is in the model, of this loss; the outcome leaves the seeds
-    /// to the caller.
+    /// Updates the model by its gradient, whose loss is `loss`. The caller sets the seeds of the
+    /// outcome.
     pub fn update(&mut self, loss: f64, lr: f64) -> BatchOutcome {
         self.is_whole = false;
         let outcome = self.apply(loss, lr);
@@ -287,8 +287,9 @@ impl<'a> Learner<'a> {
             return BatchOutcome { loss, grad_norm: None, seeds: 0 };
         }
         let backend = self.passes.backend;
-        let grad_norm = (self.clip > 0.0)
-            .then(|| clip(backend, self.clip as f32, |see| self.model.visit_mut(&mut |_, param| see(param))));
+        let grad_norm = (self.clip > 0.0).then(|| {
+            clip(backend, self.clip as f32, |visit| self.model.visit_mut(&mut |_, param| visit(param)))
+        });
         if grad_norm.is_some_and(|norm| !norm.is_finite()) {
             return BatchOutcome { loss: f64::NAN, grad_norm: None, seeds: 0 };
         }
@@ -304,7 +305,7 @@ impl<'a> Learner<'a> {
         BatchOutcome { loss, grad_norm, seeds: 0 }
     }
 
-    /// The mean loss of these nodes' logits.
+    /// Mean loss of the logits of these nodes.
     pub fn loss(&mut self, logits: &Matrix, nodes: &[NodeId]) -> f64 {
         let StepContext { backend, labels, scratch: StepScratch { seed_labels, .. }, .. } = &mut self.passes;
         seed_labels.gather(labels, nodes);
@@ -313,8 +314,8 @@ impl<'a> Learner<'a> {
     }
 }
 
-/// Mean cross-entropy over the rows (softmax, or sigmoid over rows and classes where nodes have
-/// several labels), and its gradient.
+/// Mean cross-entropy over the rows (softmax; with several labels per node, sigmoid over rows and
+/// classes), and its gradient.
 fn loss(
     backend: &dyn Backend,
     labels: &Labels,

@@ -1,7 +1,8 @@
-//! The stages of a minibatch's way, each written once and run inline or by workers as the strategy
-//! says: `order` picks seeds, `sample` draws blocks, `extract` gathers feature rows (all three
-//! here, read-only and shared by any number of threads), `train` updates the model
-//! ([`crate::learner`]).
+//! Read-only stages of a minibatch: `order` picks seeds, `sample` draws blocks, and `extract`
+//! gathers feature rows.
+//!
+//! A strategy runs them inline or on workers; any number of threads share one [`Loader`]. The last
+//! stage, `train`, updates the model ([`crate::learner`]).
 
 use std::sync::Arc;
 
@@ -16,9 +17,9 @@ use graphmill_loader::{
 
 use crate::{Error, Result};
 
-/// What a sampler says: of a batch that no block can hold, wrong usage; else what failed, a device
-/// or another rank.
-pub(crate) fn not_drawn(error: graphmill_core::Error) -> Error {
+/// Error of a sampler: wrong usage if the batch is too large for a block, else the failure of a
+/// device or of another rank.
+pub(crate) fn draw_error(error: graphmill_core::Error) -> Error {
     match error {
         graphmill_core::Error::Invalid(message) => {
             Error::usage(format!("--batch-size or --fanout: {message}"))
@@ -27,17 +28,17 @@ pub(crate) fn not_drawn(error: graphmill_core::Error) -> Error {
     }
 }
 
-/// A batch that was drawn, or one of an earlier epoch that would be drawn the same.
+/// Drawn batch: a new one, or that of an earlier epoch if its draw would be the same.
 ///
-/// [`Loader::draw`] gives one of [`Sampled`], and [`Loader::extract`] makes it one of
+/// [`Loader::draw`] returns one of [`Sampled`], and [`Loader::extract`] turns it into one of
 /// [`Extracted`].
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "a box would be allocated for every batch")]
 pub enum Drawn<S = Sampled> {
-    /// A batch with new blocks, or whose feature rows were given away.
+    /// Batch with new blocks, or without feature rows.
     New(S),
-    /// The batch of the draw before with its feature rows: nothing is random, and the seeds are the
-    /// same.
+    /// Batch of the previous draw with its feature rows: the sampler is not random, and the seeds
+    /// are the same.
     Again(Extracted),
 }
 
@@ -58,7 +59,7 @@ impl Drawn<Extracted> {
         batch
     }
 
-    /// The batch, whether new or not.
+    /// Returns the batch.
     pub fn into_batch(self) -> Extracted {
         let (Self::New(batch) | Self::Again(batch)) = self;
         batch
@@ -74,14 +75,14 @@ impl<S: Into<MiniBatch>> From<Drawn<S>> for MiniBatch {
     }
 }
 
-/// Batches whose upper blocks were drawn ahead.
+/// Batches whose upper blocks are drawn ahead.
 ///
 /// ```
 /// use std::sync::Arc;
-/// use graphmill_engine::{reuse::Ahead, stage::DrawAhead};
+/// use graphmill_engine::{reuse::Lookahead, stage::DrawAhead};
 ///
-/// // the strategies that reuse rows draw batches this way
-/// fn ahead(batches: Ahead) -> Arc<dyn DrawAhead> {
+/// // strategies that reuse rows draw batches this way
+/// fn ahead(batches: Lookahead) -> Arc<dyn DrawAhead> {
 ///     Arc::new(batches)
 /// }
 /// ```
@@ -90,7 +91,8 @@ pub trait DrawAhead: Send + Sync {
     /// instead of computed.
     ///
     /// # Errors
-    /// A block has more edges than fit; wrong usage.
+    /// A block has more edges than its index type allows, or the sampler does not draw blocks
+    /// separately.
     fn complete(
         &self,
         loader: &Loader,
@@ -100,63 +102,62 @@ pub trait DrawAhead: Send + Sync {
         memory: Seeds,
     ) -> Result<Sampled>;
 
-    /// Bytes that go to a trainer with a batch that is complete, beside [`Sampled::bytes`].
+    /// Bytes that a complete batch adds to [`Sampled::bytes`] on its way to a trainer.
     fn extra_bytes(&self, number: u64) -> u64;
 }
 
-/// The read-only stages. One value serves every worker.
+/// Read-only stages of a run, shared by all workers.
 #[derive(Clone)]
 pub struct Loader<'a> {
     /// The graph to sample (in-neighbours).
     pub graph: &'a Graph,
-    /// The nodes that train.
+    /// The training nodes.
     pub train: &'a [NodeId],
     /// The run's seed.
     pub seed: u64,
     /// Seeds per batch, at least 1.
     pub batch_size: usize,
-    /// Batches of an epoch at most; 0 for all.
+    /// Largest number of batches per epoch; 0 for no limit.
     pub max_batches: usize,
-    /// The ordering.
+    /// The order of the seeds.
     pub order: &'a dyn SeedOrder,
     /// The sampler.
     pub sampler: &'a dyn MinibatchSampler,
     /// The feature rows.
     pub feature: &'a dyn Feature,
-    /// Whether the bottom layer reads the feature table in place.
+    /// True if the bottom layer reads the feature table in place.
     pub fused: bool,
-    /// Which blocks the backward pass wants transposed, a bit each.
+    /// Blocks that the backward pass needs transposed: bit `l` for block `l`.
     pub transposed: u64,
-    /// Degrees, where the model wants symmetric weights.
+    /// Weights of symmetric normalisation, if the model uses them.
     pub symmetric: Option<Arc<SymmetricWeights>>,
-    /// What the model's layers make of neighbours' rows.
+    /// Aggregation of neighbours' rows by the model's layers.
     pub aggregation: Aggregation,
-    /// Which nodes are this rank's, where a batch is shared among ranks: it takes the seeds that
-    /// are its own.
+    /// Nodes of this rank, if ranks share a batch: each rank takes the seeds that it owns.
     pub own: Option<Arc<NodeOwnership>>,
     /// Batches whose upper blocks were drawn ahead, if a strategy does that.
     pub ahead: Option<Arc<dyn DrawAhead>>,
 }
 
 impl Loader<'_> {
-    /// How many batches an epoch has.
+    /// Number of batches per epoch.
     pub fn num_batches(&self) -> u64 {
         let all = || self.train.len().div_ceil(self.batch_size) as u64;
         let batches = self.sampler.properties().subgraphs.unwrap_or_else(all);
         if self.max_batches == 0 { batches } else { batches.min(self.max_batches as u64) }
     }
 
-    /// How many seeds an epoch has; with subgraphs, about how many.
+    /// Number of seeds per epoch; an estimate for subgraphs.
     pub fn num_seeds(&self) -> usize {
         self.train.len().min((self.num_batches() as usize).saturating_mul(self.batch_size))
     }
 
-    /// Stage 1: this epoch's order of the training nodes. Where one batch holds them all there is
-    /// nothing to shuffle but the rows of that batch; they are left as they are, so that what was
-    /// sampled can be kept ([`Loader::draw`]).
+    /// Stage 1: writes this epoch's order of the training nodes to `out`. If one batch holds all of
+    /// them, they are not shuffled, so that the batch can be reused in every epoch
+    /// ([`Loader::draw`]).
     pub fn order(&self, epoch: u64, out: &mut Vec<NodeId>) {
         if self.sampler.properties().subgraphs.is_some() {
-            return out.clear(); // they pick their seeds by themselves
+            return out.clear(); // subgraph samplers draw their seeds
         }
         if self.train.len() <= self.batch_size {
             out.clear();
@@ -172,8 +173,8 @@ impl Loader<'_> {
         &order[start..(start + self.batch_size).min(order.len())]
     }
 
-    /// Stage 1, for one batch: takes batch `number`'s seeds from `order`, in the memory of another
-    /// batch.
+    /// Stage 1 for one batch: takes the seeds of batch `number` from `order`, into the memory of
+    /// another batch.
     pub fn pick(&self, order: &[NodeId], number: u64, memory: Seeds) -> Seeds {
         let seeds = self.seeds(order, number);
         match &self.own {
@@ -188,7 +189,7 @@ impl Loader<'_> {
         }
     }
 
-    /// Whether these are the seeds that [`Loader::pick`] takes.
+    /// Returns true if these are the seeds that [`Loader::pick`] takes.
     fn has_picked(&self, order: &[NodeId], number: u64, found: &Seeds) -> bool {
         let seeds = self.seeds(order, number);
         match &self.own {
@@ -214,33 +215,36 @@ impl Loader<'_> {
     /// Stage 2: draws the blocks of a batch.
     ///
     /// # Errors
-    /// A block has more edges than fit; wrong usage.
+    /// A block has more edges than its index type allows, or a device or another rank fails.
     pub fn sample(&self, epoch: u64, workspace: &mut Workspace, seeds: Seeds) -> Result<Sampled> {
-        self.sampler.sample(&self.request(epoch, seeds.number), workspace, seeds).map_err(not_drawn)
+        self.sampler.sample(&self.request(epoch, seeds.number), workspace, seeds).map_err(draw_error)
     }
 
     fn split(&self) -> Result<&dyn SplitSampler> {
         self.sampler.split().ok_or_else(|| {
-            Error::usage("this sampler draws all blocks at once, and the strategy needs the bottom one apart")
+            Error::usage(
+                "--sampler: this sampler draws all blocks at once, and the strategy draws the bottom block \
+                 separately; use a sampler that draws hop by hop, such as neighbor",
+            )
         })
     }
 
-    /// Stage 2 but for the bottom block.
+    /// Stage 2 without the bottom block.
     ///
     /// # Errors
     /// As [`Loader::sample`].
     pub fn sample_upper(&self, epoch: u64, workspace: &mut Workspace, seeds: Seeds) -> Result<Upper> {
         let request = self.request(epoch, seeds.number);
-        self.split()?.sample_upper(&request, workspace, seeds).map_err(not_drawn)
+        self.split()?.sample_upper(&request, workspace, seeds).map_err(draw_error)
     }
 
-    /// The rest of stage 2, for the destinations that `upper` has.
+    /// Rest of stage 2: draws the bottom block for the destinations of `upper`.
     ///
     /// # Errors
     /// As [`Loader::sample`].
     pub fn sample_bottom(&self, epoch: u64, workspace: &mut Workspace, upper: Upper) -> Result<Sampled> {
         let request = self.request(epoch, upper.seeds.number);
-        let mut batch = self.split()?.sample_bottom(&request, workspace, upper).map_err(not_drawn)?;
+        let mut batch = self.split()?.sample_bottom(&request, workspace, upper).map_err(draw_error)?;
         if self.transposed & 2 != 0
             && let Some(block) = batch.blocks.get_mut(1).filter(|block| !block.is_transposed())
         {
@@ -249,8 +253,8 @@ impl Loader<'_> {
         Ok(batch)
     }
 
-    /// Stages 1 and 2 for a batch that this loader drew before, or in the memory of any: if nothing
-    /// is random and the seeds are the same, the blocks are those that the batch holds already.
+    /// Stages 1 and 2, in the memory of another batch. Returns `batch` itself if this loader has
+    /// drawn it, its seeds are the same, and the sampler is not random.
     ///
     /// # Errors
     /// As [`Loader::sample`].
@@ -283,9 +287,8 @@ impl Loader<'_> {
         }
     }
 
-    /// Stage 3: gathers the feature rows of the input nodes, unless the batch holds them already.
-    /// On the fast path nothing is gathered, and the rows that the bottom layer will read are
-    /// counted.
+    /// Stage 3: gathers the feature rows of the input nodes, unless the batch already holds them.
+    /// For fused batches it only counts the rows that the bottom layer will read in place.
     ///
     /// # Errors
     /// A tier cannot be read.
@@ -293,7 +296,7 @@ impl Loader<'_> {
         self.extract_from(self.feature, batch)
     }
 
-    /// [`Loader::extract`] from the rows of a device.
+    /// [`Loader::extract`] from other rows, such as those of a device.
     ///
     /// # Errors
     /// As [`Loader::extract`].
@@ -323,8 +326,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_would_be_sampled_alike_is_kept() {
-        // everyone hears from everyone, itself included
+    fn batches_are_reused_only_if_the_draw_would_be_equal() {
+        // every node is a neighbour of every node, including itself
         let graph = Graph::new(
             (0..=8).map(|v| v * 8).collect::<Vec<u64>>().into(),
             (0..64).map(|e| e % 8).collect::<Vec<u32>>().into(),
@@ -354,7 +357,7 @@ mod tests {
             for epoch in 0..4 {
                 loader.order(epoch, &mut order);
                 let drawn = loader.draw(&order, epoch, 0, &mut workspace, held).unwrap();
-                // the rows of epoch 1 are given away
+                // the batch of epoch 1 is returned without its rows
                 assert_eq!(matches!(drawn, Drawn::Again(_)), kept && [1, 3].contains(&epoch));
                 let mut batch = loader.extract(drawn).unwrap().into_batch();
                 let blocks = &mut batch.sampled.blocks;
@@ -365,7 +368,7 @@ mod tests {
                 assert_eq!(batch.sampled.input_nodes, fresh.input_nodes);
                 for (block, fresh) in blocks.iter_mut().zip(&fresh.blocks) {
                     assert_eq!((&block.indptr, &block.indices), (&fresh.indptr, &fresh.indices));
-                    // a mark that sampling would remove
+                    // marks the block; a new draw would clear it
                     block.edge_weight.push(1.0);
                 }
                 held = if epoch == 1 { batch.sampled.into() } else { batch.into() };
@@ -374,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bounded_epoch_is_the_beginning_of_the_whole_one() {
+    fn max_batches_truncates_the_epoch() {
         let feature = Host::new(&Features::f32(1, vec![0.0; 8]));
         let graph = Graph::new(vec![0; 9].into(), vec![].into()).unwrap();
         let sampler = HopStack::new(Neighbor::new([1]).unwrap());
@@ -406,6 +409,6 @@ mod tests {
         let (mut all, mut one) = (Vec::new(), Vec::new());
         with(0, 3).order(4, &mut all);
         with(1, 3).order(4, &mut one);
-        assert_eq!(all, one, "a single batch of several is shuffled too");
+        assert_eq!(all, one, "a single batch out of several is shuffled, too");
     }
 }

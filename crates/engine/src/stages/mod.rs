@@ -1,5 +1,4 @@
-//! The stages of a minibatch's way: order, sample and extract ([`loader`]), and train
-//! ([`learner`]).
+//! Stages of a minibatch: order, sample and extract ([`loader`]), and train ([`learner`]).
 
 pub mod learner;
 pub mod loader;

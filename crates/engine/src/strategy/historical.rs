@@ -1,17 +1,33 @@
-//! Bottom-layer rows are reused however old they are: what bounded staleness is compared with
-//! (GNNAutoScale).
+//! Reuse of bottom-layer rows of any age: the baseline for bounded staleness.
+//!
+//! # Algorithm
 //!
 //! ```text
-//!   all   b0: pull what was ever pushed, compute the rest, train, push its own nodes' rows | b1: pull, compute, train, push | ..
+//!   all   b0: pull pushed rows, compute the others, train, push rows of own nodes | b1: pull, compute, train, push | ..
 //! ```
 //!
-//! As in GNNAutoScale (Fey et al., ICML 2021, section 2) a batch computes the rows of its own
-//! nodes, those that the layer above reads as its own, and pushes them to a table; it pulls the
-//! rows of their neighbours from there, from whenever these were a batch's own nodes last. Here
-//! that is done for the bottom layer, and a row that was never pushed is computed, not zero.
-//! Nothing bounds how old rows are, and a checkpoint does not hold them: a resumed run begins to
-//! collect anew. It is made to be compared with, not to be fast: pushed rows are made a second
-//! time, with the updated parameters.
+//! A batch computes the rows of its own nodes, which are the destinations of the layer above, and
+//! pushes them to a table. It pulls the rows of their neighbours, as they were pushed last. The age
+//! of rows is not bounded. A checkpoint does not hold them: a resumed run starts with an empty
+//! table.
+//!
+//! # Source
+//!
+//! Fey et al., *GNNAutoScale: Scalable and Expressive Graph Neural Networks via Historical
+//! Embeddings*, ICML 2021, section 2.
+//!
+//! # Cost
+//!
+//! Pushed rows are computed twice: once to train, and again with the updated parameters. The
+//! strategy is a baseline and not fast.
+//!
+//! # Memory
+//!
+//! The table holds a row per pushed node; each node of the graph has a slot and a version.
+//!
+//! # Deviations
+//!
+//! Only the bottom layer reuses rows, and rows that were never pushed are computed instead of zero.
 
 use std::sync::Arc;
 
@@ -19,7 +35,7 @@ use graphmill_core::{Matrix, NodeId};
 use graphmill_loader::Workspace;
 
 use super::{
-    interface::{Epoch, Flow, Setting, Strategy},
+    interface::{Epoch, Flow, Strategy, StrategyContext},
     sequential::Sequential,
     worker::attempt,
 };
@@ -27,40 +43,40 @@ use crate::{
     Error, Result,
     learner::Learner,
     record::ReuseRecord,
-    reuse::{Ahead, Embeddings, History, Maker, Reuse, RowVersion},
+    reuse::{Embeddings, History, Lookahead, Reuse, RowMaker, RowVersion},
     stage::Loader,
     timeline::Stage,
 };
 
-/// See the module's text.
+/// Strategy that reuses bottom-layer rows of any age.
 pub struct Historical {
     inner: Sequential,
     space: [Workspace; 1],
-    maker: Option<Maker>,
-    ahead: Arc<Ahead>,
-    /// The pushed rows, in the order in which their nodes were pushed first.
+    maker: Option<RowMaker>,
+    ahead: Arc<Lookahead>,
+    /// The pushed rows, in the order in which their nodes were first pushed.
     rows: Arc<Embeddings>,
     pushed: Vec<NodeId>,
-    /// Where each node's row stands, and after how many updates it was pushed last.
-    places: Vec<Option<(u32, u64)>>,
-    /// Updates of the whole run: no row can be older.
+    /// Slot of each node's row, and the version of the parameters at its last push.
+    versions: Vec<Option<(u32, u64)>>,
+    /// Updates of the run up to the end of the epoch: no row can be older.
     bound: u64,
     record: ReuseRecord,
 }
 
 impl Historical {
-    /// With nothing pushed yet.
+    /// Strategy with an empty table.
     ///
     /// # Errors
-    /// Options that this strategy cannot work with.
-    pub fn new(with: Setting) -> Result<Self> {
-        if with.sampler.properties().subgraphs.is_some() || with.sampler.properties().num_layers < 2 {
+    /// The sampler draws subgraphs, or the model has a single layer.
+    pub fn new(context: StrategyContext) -> Result<Self> {
+        if context.sampler.properties().subgraphs.is_some() || context.sampler.properties().num_layers < 2 {
             return Err(Error::usage(
-                "--strategy historical: a layer above the bottom one pulls the rows of neighbours that are drawn hop by hop; use --layers 2 \
-                 or more, and a sampler such as neighbor",
+                "--strategy historical: it needs a layer above the bottom one and a sampler that draws hop \
+                 by hop; use --layers 2 or more, and a sampler such as neighbor",
             ));
         }
-        let nodes = with.data.num_nodes();
+        let nodes = context.data.num_nodes();
         Ok(Self {
             inner: Sequential::new(nodes),
             space: [Workspace::new(nodes)],
@@ -68,36 +84,36 @@ impl Historical {
             ahead: Arc::default(),
             rows: Arc::default(),
             pushed: Vec::new(),
-            places: vec![None; nodes],
+            versions: vec![None; nodes],
             bound: 0,
             record: ReuseRecord::default(),
         })
     }
 
-    /// Draws a batch but for its bottom block, with all that was pushed to be pulled. Returns its
-    /// own nodes, and how old the oldest row is that it pulls.
+    /// Draws a batch without its bottom block, and selects all pushed rows for it to pull. Returns
+    /// its own nodes, and the age of the oldest row that it pulls.
     fn draw(&mut self, epoch: &Epoch, number: u64) -> (Vec<NodeId>, u64) {
-        let ahead = Arc::get_mut(&mut self.ahead).expect("nobody keeps a batch that is done");
+        let ahead = Arc::get_mut(&mut self.ahead).expect("no stage holds a completed batch");
         let batches = number..number + 1;
         ahead.draw(epoch.loader, epoch.order, epoch.number, batches, false, &mut self.space);
         let (mut own, mut oldest) = (Vec::new(), epoch.learner.step);
         ahead.nodes(&mut |of_batch, others| {
             own.extend_from_slice(of_batch);
-            for (_, version) in others.iter().filter_map(|&v| self.places[v as usize]) {
+            for (_, version) in others.iter().filter_map(|&v| self.versions[v as usize]) {
                 oldest = oldest.min(version);
                 self.record.reused_rows += 1;
             }
             self.record.asked_rows += others.len() as u64;
         });
-        ahead.slots.set(self.places.len(), self.pushed.iter().copied());
+        ahead.slots.set(self.versions.len(), self.pushed.iter().copied());
         (own, epoch.learner.step - oldest)
     }
 
-    /// Makes the rows of these nodes with the model as it is, and puts them where they belong.
+    /// Computes the rows of these nodes with the current model, and writes them to the table.
     fn push(&mut self, epoch: &Epoch, number: u64, nodes: &[NodeId]) -> Result<()> {
         let Learner { model, passes, step, .. } = &*epoch.learner;
-        let num_nodes = self.places.len();
-        let maker = self.maker.get_or_insert_with(|| Maker::new(model, num_nodes));
+        let num_nodes = self.versions.len();
+        let maker = self.maker.get_or_insert_with(|| RowMaker::new(model, num_nodes));
         let history = History::default();
         history.publish(*step, model, 0);
         let Some(snapshot) = history.wait(*step) else { return Ok(()) };
@@ -113,13 +129,13 @@ impl Historical {
         self.record.made_edges += maker.edges;
         for &v in nodes {
             let new = self.pushed.len() as u32;
-            let place = self.places[v as usize].get_or_insert_with(|| {
+            let (_, version) = self.versions[v as usize].get_or_insert_with(|| {
                 self.pushed.push(v);
                 (new, 0)
             });
-            place.1 = *step;
+            *version = *step;
         }
-        let table = Arc::get_mut(&mut self.rows).expect("nobody keeps rows between batches");
+        let table = Arc::get_mut(&mut self.rows).expect("no stage holds rows between batches");
         if table.rows.num_rows() < self.pushed.len() {
             let mut larger = Matrix::zeros((2 * self.pushed.len()).min(num_nodes), width);
             let have = table.rows.view().host();
@@ -128,8 +144,8 @@ impl Historical {
         }
         let all = table.rows.view_mut().host();
         for (&v, row) in nodes.iter().zip(fresh.rows.view().host().chunks_exact(width)) {
-            if let Some((place, _)) = self.places[v as usize] {
-                let at = place as usize * width;
+            if let Some((slot, _)) = self.versions[v as usize] {
+                let at = slot as usize * width;
                 all[at..at + width].copy_from_slice(row);
             }
         }

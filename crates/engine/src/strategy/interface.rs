@@ -1,5 +1,5 @@
-//! The interface between the trainer and a strategy: [`Strategy`], and what it is given. It knows
-//! no strategy.
+//! The interface between the trainer and a strategy: [`Strategy`] and its inputs. It does not
+//! depend on any strategy.
 
 use std::sync::Arc;
 
@@ -19,15 +19,15 @@ use crate::{
     timeline::Timeline,
 };
 
-/// What a strategy drives: the stages, and the place in the epoch.
+/// Epoch of a run for a strategy: the stages, and the batches to run.
 pub struct Epoch<'e, 'a> {
     /// Number, from 0.
     pub number: u64,
     /// This epoch's order of the training nodes.
     pub order: &'e [NodeId],
-    /// First batch to do; more than 0 after a resume.
+    /// First batch to run; above 0 after a resume.
     pub from: u64,
-    /// Behind the last batch to do.
+    /// End of the batches to run (exclusive).
     pub to: u64,
     /// Order, sample, extract.
     pub loader: &'e Loader<'a>,
@@ -35,26 +35,26 @@ pub struct Epoch<'e, 'a> {
     pub learner: &'e mut Learner<'a>,
     /// Learning rate of a batch.
     pub lr: &'e (dyn Fn(u64) -> f64 + Sync),
-    /// Told after every update of the model, with the batches it was made from, in their order;
-    /// decides whether to go on.
-    pub after: &'e mut (dyn FnMut(&Learner<'a>, &[Done]) -> Result<Flow> + Send),
-    /// Told what every worker does.
+    /// Called after every update of the model, with its batches in their order; decides whether to
+    /// continue.
+    pub after: &'e mut (dyn FnMut(&Learner<'a>, &[CompletedBatch]) -> Result<Flow> + Send),
+    /// Records the stages of every worker.
     pub timeline: &'e Timeline,
 }
 
 impl<'a> Epoch<'_, 'a> {
-    /// The part of it before batch `to`.
+    /// The part of the epoch before batch `to`.
     pub(super) fn until(&mut self, to: u64) -> Epoch<'_, 'a> {
         let Epoch { number, order, from, loader, timeline, lr, .. } = *self;
         Epoch { number, order, from, to, loader, learner: self.learner, lr, after: self.after, timeline }
     }
 }
 
-/// A batch that was trained on.
-pub struct Done<'b> {
+/// Batch that was trained on, for [`Epoch::after`].
+pub struct CompletedBatch<'b> {
     /// The batch.
     pub batch: &'b Sampled,
-    /// Rows and bytes that were read for it.
+    /// Rows and bytes read for it.
     pub traffic: Traffic,
     /// Result of the update.
     pub outcome: BatchOutcome,
@@ -62,27 +62,27 @@ pub struct Done<'b> {
     pub spent: Stages,
 }
 
-impl<'b> Done<'b> {
-    /// A batch that still has its feature rows.
+impl<'b> CompletedBatch<'b> {
+    /// Completed batch that still has its feature rows.
     pub fn of(batch: &'b Extracted, outcome: BatchOutcome, spent: Stages) -> Self {
         Self { batch: &batch.sampled, traffic: batch.traffic, outcome, spent }
     }
 }
 
-/// Whether to go on.
+/// Decision to continue or to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// With the next batch.
+    /// Continue with the next batch.
     Continue,
-    /// No further: someone asked the run to stop.
+    /// Stop: the run was asked to stop.
     Stop,
 }
 
-/// Runs the batches of an epoch, in order. It may keep memory, and minibatches, across the
-/// epochs of one run: the loader is the same for all of them.
+/// Runs the batches of an epoch, in order. It may hold memory and minibatches across the epochs of
+/// a run, because the loader is the same for all of them.
 ///
 /// ```
-/// use graphmill_engine::{Result, record::Stages, strategy::{Done, Epoch, Flow, Strategy}};
+/// use graphmill_engine::{Result, record::Stages, strategy::{CompletedBatch, Epoch, Flow, Strategy}};
 /// use graphmill_loader::{MiniBatch, Workspace};
 ///
 /// /// One batch after the other, with nothing reused.
@@ -96,7 +96,7 @@ pub enum Flow {
 ///             let drawn = loader.draw(order, number, i, &mut workspace, MiniBatch::default())?;
 ///             let batch = loader.extract(drawn)?;
 ///             let outcome = learner.train(&batch, lr(i))?;
-///             let done = Done::of(batch.batch(), outcome, Stages::default());
+///             let done = CompletedBatch::of(batch.batch(), outcome, Stages::default());
 ///             if after(learner, &[done])? == Flow::Stop {
 ///                 return Ok(Flow::Stop);
 ///             }
@@ -106,71 +106,68 @@ pub enum Flow {
 /// }
 /// ```
 pub trait Strategy: Send {
-    /// What it needs before the first epoch; the loader and the shape of the model stay as they
-    /// are.
+    /// Prepares the first epoch. The loader and the shape of the model do not change afterwards.
     ///
     /// # Errors
-    /// Options that contradict each other, memory that cannot be had, or a stage that fails while
-    /// it is tried.
+    /// Options contradict each other, an allocation fails, or a stage fails in a trial.
     fn prepare(&mut self, _loader: &Loader, _learner: &Learner) -> Result<()> {
         Ok(())
     }
 
-    /// From `epoch.from` to the end, or until told to stop.
+    /// Runs the batches from `epoch.from` to `epoch.to`, or until [`Epoch::after`] stops the run.
     ///
     /// # Errors
-    /// What a stage or the listener reports.
+    /// A stage or [`Epoch::after`] fails.
     fn run(&mut self, epoch: Epoch) -> Result<Flow>;
 
-    /// What each device did in the epoch that was just run, where there are several.
+    /// Records of the devices in the last epoch; empty unless there are several devices.
     fn devices(&mut self) -> Vec<DeviceRecord> {
         Vec::new()
     }
 
-    /// What reusing rows of the bottom layer saved in the epoch that was just run, where that is
-    /// done.
+    /// Record of reused bottom-layer rows in the last epoch, if the strategy reuses rows.
     fn reuse(&mut self) -> Option<ReuseRecord> {
         None
     }
 
-    /// Updates that a gradient, or a reused row, may be late.
+    /// Largest staleness of a gradient or of a reused row, in updates.
     fn staleness_bound(&self) -> u64 {
         0
     }
 
-    /// Keeps so many bytes of each device for something, before it is prepared.
+    /// Reserves `bytes` of each device for `what`. Call it before [`Strategy::prepare`].
     fn reserve(&mut self, _what: &'static str, _bytes: u64) {}
 
-    /// The links of its devices to the host.
+    /// Links of its devices to the host.
     fn links(&self) -> Vec<Arc<Link>> {
         Vec::new()
     }
 
-    /// The next note for the user; each is returned once.
+    /// Next note for the user; each note is returned once.
     fn note(&mut self) -> Option<String> {
         None
     }
 }
 
-/// What strategies are made from.
+/// Inputs of a strategy's constructor.
 #[derive(Clone, Copy)]
-pub struct Setting<'a> {
+pub struct StrategyContext<'a> {
     /// The options.
     pub config: &'a TrainConfig,
-    /// What is trained on.
+    /// The dataset to train on.
     pub data: &'a Dataset,
     /// The sampler.
     pub sampler: &'a dyn MinibatchSampler,
     /// The order of the seeds.
     pub order: &'a dyn SeedOrder,
-    /// The rows, as the host has them; a chain of caches is before them where all devices share it.
+    /// Feature rows in host memory, behind a chain of caches if all devices share one.
     pub feature: &'a Arc<dyn Feature>,
-    /// What there is on NVIDIA devices.
+    /// NVIDIA devices, if the run uses some.
     pub(crate) nvidia: Option<Nvidia<'a>>,
 }
 
-impl<'a> Setting<'a> {
-    /// Without NVIDIA devices.
+impl<'a> StrategyContext<'a> {
+    /// Inputs without NVIDIA devices.
     pub fn new(
         config: &'a TrainConfig,
         data: &'a Dataset,
@@ -185,10 +182,10 @@ impl<'a> Setting<'a> {
 /// The NVIDIA devices of a run.
 #[derive(Clone, Copy)]
 pub(crate) struct Nvidia<'a> {
-    /// What computes there.
-    pub(crate) computers: &'a ComputeDevices,
-    /// What draws there.
+    /// The devices with their operations.
+    pub(crate) devices: &'a ComputeDevices,
+    /// Samplers that draw on the devices.
     pub(crate) samplers: &'a Samplers,
-    /// The rows as they read them.
+    /// Feature rows as the devices read them.
     pub(crate) rows: &'a GpuTiers,
 }

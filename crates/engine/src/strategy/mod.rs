@@ -1,6 +1,8 @@
-//! Who runs which stage, where, and how far ahead. The stages themselves do not know.
+//! Strategies: which worker runs each stage, on which device, and how far ahead. The stages do not
+//! know.
 
 pub mod allocate;
+mod batch_states;
 pub mod factored;
 pub mod historical;
 mod interface;
@@ -9,7 +11,6 @@ mod options;
 pub mod pipelined;
 pub mod scheduler;
 pub mod sequential;
-mod slots;
 mod worker;
 
 use graphmill_core::{
@@ -19,57 +20,58 @@ use graphmill_core::{
 
 pub use factored::{FactoredOptions, Toggle};
 pub(crate) use interface::Nvidia;
-pub use interface::{Done, Epoch, Flow, Setting, Strategy};
+pub use interface::{CompletedBatch, Epoch, Flow, Strategy, StrategyContext};
 pub use layered::{HotGradient, LayeredOptions};
 pub use options::{AllReduce, QueueOptions, RoundOptions, UpdateOptions, Updates};
 pub use pipelined::{Cores, PipelinedOptions};
 
 use crate::{Result, TrainConfig, config::Devices};
 
-/// Makes a strategy.
-pub type Make = for<'a> fn(Setting<'a>) -> Result<Box<dyn Strategy + 'a>>;
+/// Constructor of a strategy.
+pub type Make = for<'a> fn(StrategyContext<'a>) -> Result<Box<dyn Strategy + 'a>>;
 
-/// The formula that predicts how long an epoch takes (`graphmill plan`).
+/// Formula that predicts the time of an epoch (`graphmill plan`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cost {
     /// Stages one after the other.
     Sequential,
-    /// Stages side by side.
+    /// Stages run concurrently.
     Pipelined,
     /// Devices that each sample and train.
     TimeSharing,
     /// Devices that sample, and devices that train.
     Factored,
-    /// None, for this reason.
+    /// No formula, for this reason.
     Unknown(&'static str),
 }
 
-/// A row of the [`TABLE`].
+/// Row of the [`TABLE`].
 #[derive(Clone, Copy)]
 pub struct Kind {
     /// The constructor.
     pub make: Make,
-    /// Whether each device samples or trains for itself, and has a cache of its own.
+    /// Returns true if each device samples or trains for itself and has its own cache.
     pub by_device: fn(&TrainConfig) -> bool,
-    /// Options that it reads if devices work for themselves, beside those of its row.
+    /// Options that it reads if `by_device` is true, besides those of its row.
     pub options_by_device: &'static [OptionGroup],
-    /// Devices that do not train, in a synchronous round.
+    /// Number of devices that do not train in a synchronous round.
     pub non_trainers: fn(&TrainConfig) -> usize,
-    /// Whether it runs over several ranks.
+    /// True if it runs over several ranks.
     pub over_ranks: bool,
-    /// Whether batches are drawn in parts, which the processor does.
+    /// True if the upper blocks and the bottom block of a batch are drawn separately, which only
+    /// the processor does.
     pub draws_in_parts: bool,
-    /// The formula that predicts an epoch.
+    /// Formula that predicts an epoch.
     pub cost: Cost,
-    /// Replaces options that are chosen by others, so that a resumed run has the same.
+    /// Resolves options that follow from others, so that a resumed run has the same values.
     pub settle: fn(&mut TrainConfig),
-    /// Why the options of a run leave an option without effect that the strategy reads, and the
-    /// remedy.
+    /// Returns the reason and the fix if the other options of a run leave an option of the strategy
+    /// without effect.
     pub unused: fn(&TrainConfig, &str) -> Option<String>,
 }
 
 impl Kind {
-    /// A strategy on one device, or on all devices as one, without further capabilities.
+    /// Row of a strategy that uses one device, or all devices as one, without further capabilities.
     pub const fn new(make: Make) -> Self {
         Self {
             make,
@@ -89,37 +91,37 @@ const QUEUE: OptionGroup = OptionGroup::of::<QueueOptions>();
 const UPDATES: OptionGroup = OptionGroup::of::<UpdateOptions>();
 const ROUNDS: OptionGroup = OptionGroup::of::<RoundOptions>();
 
-/// Every strategy there is.
+/// Table of all strategies.
 pub static TABLE: Table<Kind> = Table::new(
     "strategy",
     &[
         Entry {
             name: "sequential",
-            summary: "order, sample, extract, train, one after the other; the reference for correctness",
+            summary: "one stage after the other; the reference for correctness",
             source: "",
             options: &[],
             make: Kind {
                 over_ranks: true,
                 cost: Cost::Sequential,
-                ..Kind::new(|with| Ok(Box::new(sequential::Sequential::new(with.data.num_nodes()))))
+                ..Kind::new(|context| Ok(Box::new(sequential::Sequential::new(context.data.num_nodes()))))
             },
         },
         Entry {
             name: "pipelined",
-            summary: "stages of several batches side by side, cores by the min-max allocation over profiled stage times",
+            summary: "concurrent stages of several batches, with cores allocated from profiled stage times",
             source: "Liu et al., BGL: GPU-efficient GNN training, NSDI 2023, resource isolation",
             options: &[OptionGroup::of::<PipelinedOptions>(), QUEUE],
             make: Kind {
                 over_ranks: true,
                 cost: Cost::Pipelined,
-                ..Kind::new(|with| {
-                    Ok(Box::new(pipelined::Pipelined::new(with.config, with.data.num_nodes())?))
+                ..Kind::new(|context| {
+                    Ok(Box::new(pipelined::Pipelined::new(context.config, context.data.num_nodes())?))
                 })
             },
         },
         Entry {
             name: "factored",
-            summary: "devices that sample and devices that train, linked by one queue, with dynamic switching",
+            summary: "sampling and training devices, linked by one queue, with dynamic switching",
             source: "Yang et al., GNNLab (FGNN), EuroSys 2022, section 5",
             options: &[QUEUE, UPDATES, ROUNDS, OptionGroup::of::<FactoredOptions>()],
             make: Kind {
@@ -127,24 +129,28 @@ pub static TABLE: Table<Kind> = Table::new(
                 non_trainers: |config| config.own.get::<FactoredOptions>().num_samplers.max(1),
                 cost: Cost::Factored,
                 unused: options::unused_in_rounds,
-                ..Kind::new(|with| Ok(Box::new(factored::Factored::new(with, factored::Design::Factored))))
+                ..Kind::new(|context| {
+                    Ok(Box::new(factored::Factored::new(context, factored::Design::Factored)))
+                })
             },
         },
         Entry {
             name: "time-sharing",
-            summary: "every device samples and trains: what factored is compared with",
+            summary: "every device samples and trains; the baseline for factored",
             source: "Yang et al., GNNLab (FGNN), EuroSys 2022, section 2",
             options: &[QUEUE, UPDATES, ROUNDS],
             make: Kind {
                 by_device: |_| true,
                 cost: Cost::TimeSharing,
                 unused: options::unused_in_rounds,
-                ..Kind::new(|with| Ok(Box::new(factored::Factored::new(with, factored::Design::TimeSharing))))
+                ..Kind::new(|context| {
+                    Ok(Box::new(factored::Factored::new(context, factored::Design::TimeSharing)))
+                })
             },
         },
         Entry {
             name: "layered",
-            summary: "bottom-layer rows of hot nodes computed once for several batches, with bounded staleness",
+            summary: "hot bottom-layer rows computed once for several batches, with bounded staleness",
             source: "Ai et al., NeutronOrch, VLDB 2024, section 4",
             options: &[OptionGroup::of::<LayeredOptions>()],
             make: Kind {
@@ -156,53 +162,53 @@ pub static TABLE: Table<Kind> = Table::new(
                 ),
                 settle: layered::settle,
                 unused: layered::unused,
-                ..Kind::new(|with| Ok(Box::new(layered::Layered::new(with)?)))
+                ..Kind::new(|context| Ok(Box::new(layered::Layered::new(context)?)))
             },
         },
         Entry {
             name: "historical",
-            summary: "bottom-layer rows reused however old they are: what layered is compared with",
+            summary: "bottom-layer rows of any age are reused; the baseline for layered",
             source: "Fey et al., GNNAutoScale, ICML 2021, section 2",
             options: &[],
             make: Kind {
                 draws_in_parts: true,
                 cost: Cost::Unknown("the profile does not count how many rows are reused"),
-                ..Kind::new(|with| Ok(Box::new(historical::Historical::new(with)?)))
+                ..Kind::new(|context| Ok(Box::new(historical::Historical::new(context)?)))
             },
         },
     ],
 );
 
-/// The row of a configuration's strategy, if there is one.
+/// Row of a configuration's strategy, if its name is in the table.
 pub(crate) fn of(config: &TrainConfig) -> Option<&'static Entry<Kind>> {
     TABLE.get(&config.strategy)
 }
 
-/// Whether each device of the strategy works for itself.
+/// Returns true if each device of the strategy samples or trains for itself.
 pub(crate) fn is_by_device(config: &TrainConfig) -> bool {
     of(config).is_some_and(|entry| (entry.make.by_device)(config))
 }
 
-/// Whether the strategy draws batches in parts.
+/// Returns true if the strategy draws batches in parts.
 pub(crate) fn draws_in_parts(config: &TrainConfig) -> bool {
     of(config).is_some_and(|entry| entry.make.draws_in_parts)
 }
 
-/// The options of the strategies' own that a configuration's strategy reads.
+/// Strategy-specific options that a configuration's strategy reads.
 pub(crate) fn options_of(config: &TrainConfig) -> Vec<OptionGroup> {
     let Some(Entry { options, make, .. }) = of(config) else { return Vec::new() };
     let by_device = if (make.by_device)(config) { make.options_by_device } else { &[] };
     [*options, by_device].concat()
 }
 
-/// The name of every strategy, with all options of its own.
+/// Name of every strategy with all its specific options.
 pub(crate) fn options_of_all() -> Vec<(&'static str, Vec<OptionGroup>)> {
     let all = |entry: &Entry<Kind>| [entry.options, entry.make.options_by_device].concat();
     TABLE.iter().map(|entry| (entry.name, all(entry))).collect()
 }
 
-/// Batches of a synchronous update. A function of the options alone: how many devices turn out to
-/// sample depends on how fast they are today, and groups of cores on the machine.
+/// Batches per synchronous update. A function of the options alone, because the number of sampling
+/// devices depends on measured times, and groups of cores on the machine.
 pub(crate) fn round(config: &TrainConfig) -> u64 {
     let given = config.own.get::<RoundOptions>().batches_per_update;
     if given > 0 {
@@ -212,7 +218,8 @@ pub(crate) fn round(config: &TrainConfig) -> u64 {
     config.num_devices().saturating_sub(sample).max(1) as u64
 }
 
-/// Replaces options that follow from others, so that a resumed run has the same on other devices.
+/// Resolves options that follow from others, so that a resumed run has the same values on other
+/// devices.
 pub(crate) fn settle(config: &mut TrainConfig) {
     if is_by_device(config) && config.own.get::<RoundOptions>().batches_per_update == 0 {
         let round = usize::try_from(round(config)).unwrap_or(1);

@@ -6,25 +6,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::TrainConfig;
 
-/// How Trainers update the model.
+/// Order of the Trainers' updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Updates {
-    /// All at once, by the gradient of a round of batches.
+    /// One update per round of batches, by their mean gradient.
     Synchronous,
-    /// Each by itself, by a gradient whose staleness is bounded.
+    /// One update per batch, by a gradient of bounded staleness.
     Asynchronous,
 }
 
-/// How gradients of several NVIDIA devices are summed.
+/// Method that sums the gradients of several NVIDIA devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AllReduce {
-    /// By NCCL if it is installed and the order cannot matter, else by copies.
+    /// NCCL if it is installed and the order cannot matter, else copies.
     Auto,
-    /// By NCCL.
+    /// NCCL.
     Nccl,
-    /// By copies between devices, in the order of the batches.
+    /// Copies between devices, in the order of the batches.
     Peer,
 }
 
@@ -34,7 +34,7 @@ by_name!(Updates, AllReduce);
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct QueueOptions {
-    /// Batches under way at most; 0 for as many as keep all stages busy.
+    /// Largest number of batches under way; 0 keeps all stages busy.
     #[arg(long, value_name = "N")]
     pub queue: usize,
 }
@@ -43,17 +43,17 @@ impl OptionSet for QueueOptions {
     const FREE: &'static [&'static str] = &["queue"];
 }
 
-/// Options of strategies whose devices train side by side.
+/// Options of strategies whose devices train concurrently.
 #[derive(Args, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UpdateOptions {
     /// Updates of the model: synchronous or asynchronous.
     ///
-    /// Synchronous updates are of a round of batches, asynchronous ones of a batch each, whose
-    /// gradient may be --staleness updates late.
+    /// A synchronous update uses the gradients of a round of batches. An asynchronous update uses
+    /// the gradient of one batch, which may be --staleness updates stale.
     #[arg(long, value_name = "HOW")]
     pub updates: Updates,
-    /// Updates that an asynchronous gradient may be late.
+    /// Largest staleness of an asynchronous gradient, in updates.
     #[arg(long, value_name = "N")]
     pub staleness: usize,
 }
@@ -66,18 +66,18 @@ impl Default for UpdateOptions {
 
 impl OptionSet for UpdateOptions {
     fn unused(&self, option: &str) -> Option<String> {
-        let why = "synchronous updates are never late; use --updates asynchronous, or leave it out";
+        let why = "synchronous gradients are never stale; use --updates asynchronous, or leave it out";
         (option == "staleness" && !self.is_asynchronous()).then(|| why.into())
     }
 }
 
 impl UpdateOptions {
-    /// Whether each gradient is applied by itself.
+    /// Returns true if each gradient makes an update.
     pub fn is_asynchronous(&self) -> bool {
         self.updates == Updates::Asynchronous
     }
 
-    /// Updates that a gradient may be late.
+    /// Largest staleness of a gradient, in updates.
     pub fn bound(&self) -> u64 {
         if self.is_asynchronous() { self.staleness as u64 } else { 0 }
     }
@@ -87,16 +87,16 @@ impl UpdateOptions {
 #[derive(Args, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RoundOptions {
-    /// Sum of gradients of several NVIDIA devices: auto, nccl or peer.
+    /// Sum of gradients over NVIDIA devices: auto, nccl or peer.
     ///
-    /// Peer copies them in the order of the batches. Auto is nccl if it is installed and rounds are
-    /// of two batches, whose sums are the same bits in any order.
+    /// With peer, gradients are copied between devices and added in the order of the batches. With
+    /// auto, nccl if it is installed and a round has two batches, whose sum has the same bits in
+    /// any order.
     #[arg(long, value_name = "HOW")]
     pub all_reduce: AllReduce,
-    /// Batches of a synchronous update; 0 for one of each device.
+    /// Batches per synchronous update; 0 uses one per training device.
     ///
-    /// The devices are those that train. An update of N batches is as if batches were N times as
-    /// large.
+    /// An update by N batches equals an update by a batch that is N times as large.
     #[arg(long, value_name = "N")]
     pub batches_per_update: usize,
 }
@@ -109,15 +109,16 @@ impl Default for RoundOptions {
 
 impl OptionSet for RoundOptions {}
 
-/// Why a run with these options reads an option of rounds in vain, and the remedy.
+/// Returns the reason and the fix if the other options leave an option of rounds without effect.
 pub(super) fn unused_in_rounds(config: &TrainConfig, option: &str) -> Option<String> {
     let why = match option {
         "all_reduce" if config.cuda_devices().len() < 2 => format!(
-            "--devices {} has no gradients of several NVIDIA devices to sum; use --devices cuda:0,1, or leave it out",
+            "--devices {} has no gradients of several NVIDIA devices to sum; use --devices cuda:0,1, or \
+             leave it out",
             config.devices
         ),
         "batches_per_update" if config.own.get::<UpdateOptions>().is_asynchronous() => {
-            "an asynchronous update is of one batch; use --updates synchronous, or leave it out".into()
+            "an asynchronous update uses one batch; use --updates synchronous, or leave it out".into()
         }
         _ => return None,
     };

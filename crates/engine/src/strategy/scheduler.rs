@@ -1,43 +1,43 @@
-//! The line that batches move along, from worker to worker: which batch is where, and who may take
-//! what next.
+//! Scheduler of the batches of an epoch: the state of every batch, and the task that each worker
+//! may take next.
 //!
 //! ```text
 //!   free ─► being sampled ─► sampled ─► being extracted ─► extracted ─► being trained on ─► trained ─► free
 //!           any order        by number  in order           in the order of claims           by round
 //! ```
 //!
-//! There are as many slots as batches may be under way: a worker that samples ahead waits for one
-//! (back-pressure). A slot and the number of a batch are taken in one step, so the lowest batch
-//! under way always has a slot and can go on: the line does not lock up. Batches leave `sampled` in
-//! the order of their numbers, each claimed for a trainer, and reach a trainer in the order of its
-//! claims.
+//! The number of slots limits the batches under way: a worker that samples ahead waits for a free
+//! slot (back-pressure). A worker takes a slot and the number of a batch in one step, so the lowest
+//! batch under way always has a slot and can proceed: the scheduler cannot deadlock. Batches leave
+//! `sampled` in the order of their numbers, each claimed for a trainer, and reach a trainer in the
+//! order of its claims.
 //!
 //! # Updates
 //!
-//! Where trainers compute gradients side by side, every `group` batches make a round, and a round
-//! an update. A trainer may begin a batch of round `r` on parameters of version `v` (updates made)
-//! where `r - v` is at most the staleness bound; rounds are applied in order, so the gradient is
-//! used at version `r`, and its staleness is `r - v`. With bound 0 updates are synchronous. (FGNN
-//! updates "asynchronously with bounded staleness", section 5.2, and leaves the rule open.)
+//! If trainers compute gradients concurrently, every `round_size` batches form a round, and a round
+//! makes one update. A trainer may start a batch of round `r` on parameters of version `v` (updates
+//! made) if `r - v` is at most `max_staleness`. Rounds are applied in order, so the gradient is
+//! used at version `r` and its staleness is `r - v`. A bound of 0 makes updates synchronous. FGNN
+//! updates "asynchronously with bounded staleness" (Yang et al., EuroSys 2022, section 5.2) and
+//! does not specify the rule.
 //!
 //! # Switching
 //!
-//! A worker that samples may have a standby trainer (FGNN, section 5.3). When all batches are
-//! sampled it claims one as long as the profit is positive; where there are no other trainers, when
-//! no slot is left or all is sampled.
+//! A worker that samples may have a standby trainer (FGNN, section 5.3). Once all batches are
+//! sampled, the standby trainer claims batches while the profit is positive. Without dedicated
+//! trainers it claims batches when no slot is free or all batches are sampled.
 //!
 //! # Failure
 //!
-//! A batch that fails ends the line before its round: those of lower numbers still go all the way,
-//! as they would have without workers.
+//! A failed batch ends the epoch before its round. Batches of earlier rounds are completed, as they
+//! would be without workers.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::{Error, allocate::samplers::profit, machine::monitor::Monitor};
 
-/// What moves along the line: a batch is a value of another type at each place, so no worker can
-/// skip a stage.
-pub trait Slots {
+/// Types of a batch in each of its states. They differ, so no worker can skip a stage.
+pub trait BatchStates {
     /// A free slot: the memory of a batch, or the batch that was last in it.
     type Free;
     /// A sampled batch.
@@ -48,23 +48,23 @@ pub trait Slots {
     type Trained: Into<Self::Free>;
 }
 
-/// What a worker does: one stage, or several in turns.
+/// Stages that a worker runs: one, or several in turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerRole {
-    /// Samples, and so many batches at once.
+    /// Number of batches that it samples at once; 0 if it does not sample.
     pub sample: usize,
-    /// Extracts, for this trainer.
+    /// Trainer for which it extracts, if it extracts.
     pub extract: Option<usize>,
-    /// Trains, as this trainer.
+    /// Number of its trainer, if it trains.
     pub train: Option<usize>,
-    /// Extracts and trains only to lend a hand: the trainer is on standby.
+    /// True if its trainer is on standby: it extracts and trains only while that is profitable.
     pub standby: bool,
-    /// Applies gradients.
+    /// True if it applies gradients.
     pub update: bool,
 }
 
-/// What a worker is to do next.
-pub enum Task<T: Slots> {
+/// Next task of a worker.
+pub enum Task<T: BatchStates> {
     /// Sample these batches.
     Sample(Vec<(u64, T::Free)>),
     /// Extract this batch.
@@ -75,73 +75,80 @@ pub enum Task<T: Slots> {
     Update(Vec<(u64, T::Trained)>),
 }
 
-/// How a line is run.
+/// Rules of a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
-    /// Trainers, those on standby among them.
+pub struct SchedulerRules {
+    /// Number of trainers, including those on standby.
     pub trainers: usize,
-    /// Trainers that are not on standby.
-    pub normal: usize,
-    /// Batches a trainer may have claimed and not begun to train on.
-    pub ahead: usize,
-    /// Batches of an update.
-    pub group: u64,
-    /// Updates that a gradient may be late.
-    pub bound: u64,
-    /// Whether batch `k` of a round is for trainer `k` modulo their number, not for whoever is
-    /// free: what each adds up is then the same every time.
-    pub dealt: bool,
+    /// Number of trainers that are not on standby.
+    pub dedicated: usize,
+    /// Largest number of batches that a trainer has claimed and not yet started.
+    pub max_claims: usize,
+    /// Batches per update.
+    pub round_size: u64,
+    /// Largest staleness of a gradient, in updates.
+    pub max_staleness: u64,
+    /// True if trainer `k % trainers` takes batch `k` of each round, instead of the first free
+    /// trainer. Each trainer then sums the same gradients in every run.
+    pub round_robin: bool,
 }
 
-impl Rules {
-    /// One trainer, who updates the model himself.
-    pub const ONE: Self =
-        Self { trainers: 1, normal: 1, ahead: usize::MAX, group: 1, bound: u64::MAX, dealt: false };
+impl SchedulerRules {
+    /// Rules of a single trainer, which updates the model itself.
+    pub const ONE: Self = Self {
+        trainers: 1,
+        dedicated: 1,
+        max_claims: usize::MAX,
+        round_size: 1,
+        max_staleness: u64::MAX,
+        round_robin: false,
+    };
 }
 
-/// Where every batch is.
-pub struct SchedulerState<T: Slots> {
-    rules: Rules,
+/// State of every batch of an epoch.
+pub struct SchedulerState<T: BatchStates> {
+    rules: SchedulerRules,
     from: u64,
     /// The next batch to sample.
     next: u64,
-    /// The batch behind the last.
+    /// End of the batches (exclusive).
     end: u64,
     free: Vec<T::Free>,
     sampled: BTreeMap<u64, T::Sampled>,
     /// The next batch to extract.
     unclaimed: u64,
-    /// By trainer, the batches it has claimed and not begun.
+    /// Batches that each trainer has claimed and not started.
     claims: Vec<VecDeque<u64>>,
     extracted: BTreeMap<u64, T::Extracted>,
     trained: BTreeMap<u64, T::Trained>,
-    /// Updates made, in this epoch: the version of the parameters.
+    /// Updates made in this epoch: the version of the parameters.
     version: u64,
-    /// Whether a lone device trains until nothing waits.
+    /// True if a device without dedicated trainers trains until no batch waits.
     draining: bool,
-    /// By trainer, whether it was on standby and has found that it does not pay to lend a hand any
-    /// more.
+    /// For each trainer, true if it is on standby and has stopped because training is not
+    /// profitable.
     stood_down: Vec<bool>,
-    /// Seconds a batch of trainers and of standby trainers, lately.
+    /// Recent seconds per batch of dedicated and of standby trainers (moving averages).
     pace: [Option<f64>; 2],
-    /// The lowest batch that failed, and why.
+    /// The lowest batch that failed, and its error.
     failure: Option<(u64, Error)>,
     closed: bool,
 }
 
-/// What a worker finds.
-enum Next<T: Slots> {
+/// Answer to a worker that asks for a task.
+enum NextStep<T: BatchStates> {
     Task(Task<T>),
     Wait,
     End,
 }
 
-/// How much of a pace is the newest batch's.
-const NEWEST: f64 = 0.25;
+/// Weight of the newest batch in a pace.
+const PACE_WEIGHT: f64 = 0.25;
 
-impl<T: Slots> SchedulerState<T> {
-    /// A line for batches `from..end` of an epoch, with those slots: at least a round's.
-    pub fn new(from: u64, end: u64, free: Vec<T::Free>, rules: Rules) -> Self {
+impl<T: BatchStates> SchedulerState<T> {
+    /// State before batches `from..end` of an epoch, with these free slots: at least as many as a
+    /// round has batches.
+    pub fn new(from: u64, end: u64, free: Vec<T::Free>, rules: SchedulerRules) -> Self {
         Self {
             rules,
             from,
@@ -162,7 +169,7 @@ impl<T: Slots> SchedulerState<T> {
         }
     }
 
-    /// Batches that are sampled, and batches that are extracted, and wait.
+    /// Number of waiting batches that are sampled, and that are extracted.
     pub fn depths(&self) -> (usize, usize) {
         (self.sampled.len(), self.extracted.len())
     }
@@ -174,53 +181,55 @@ impl<T: Slots> SchedulerState<T> {
 
     /// The round of a batch.
     fn round(&self, number: u64) -> u64 {
-        (number - self.from) / self.rules.group
+        (number - self.from) / self.rules.round_size
     }
 
     /// The batches of the round that is applied next.
     fn next_round(&self) -> std::ops::Range<u64> {
-        let start = self.from.saturating_add(self.version.saturating_mul(self.rules.group));
-        start..start.saturating_add(self.rules.group).min(self.end)
+        let start = self.from.saturating_add(self.version.saturating_mul(self.rules.round_size));
+        start..start.saturating_add(self.rules.round_size).min(self.end)
     }
 
-    /// Batches that can be sampled at once.
-    fn room(&self, most: usize) -> usize {
+    /// Number of batches that can be sampled at once, at most `limit`.
+    fn num_samplable(&self, limit: usize) -> usize {
         let left = self.end.saturating_sub(self.next);
-        most.min(self.free.len()).min(usize::try_from(left).unwrap_or(usize::MAX))
+        limit.min(self.free.len()).min(usize::try_from(left).unwrap_or(usize::MAX))
     }
 
-    fn sample(&mut self, many: usize) -> Next<T> {
-        let mut gang = Vec::with_capacity(many);
-        for _ in 0..many {
+    fn sample(&mut self, count: usize) -> NextStep<T> {
+        let mut batches = Vec::with_capacity(count);
+        for _ in 0..count {
             if let Some(slot) = self.free.pop() {
-                gang.push((self.next, slot));
+                batches.push((self.next, slot));
                 self.next += 1;
             }
         }
-        Next::Task(Task::Sample(gang))
+        NextStep::Task(Task::Sample(batches))
     }
 
-    /// Whether a standby trainer should take a batch.
+    /// Returns true if it is profitable for a standby trainer to take a batch.
     fn standby_pays(&self) -> bool {
         let all_sampled = self.next >= self.end;
-        if self.rules.normal == 0 {
+        if self.rules.dedicated == 0 {
             return all_sampled || self.draining;
         }
         let remaining = usize::try_from(self.end.saturating_sub(self.unclaimed)).unwrap_or(usize::MAX);
-        // before anything is known, all trainers are alike
-        let normal = self.pace[0].or(self.pace[1]).unwrap_or(1.0);
-        all_sampled && profit(remaining, normal, self.rules.normal, self.pace[1].unwrap_or(normal)) > 0.0
+        // all trainers are assumed to be equally fast until they are timed
+        let dedicated = self.pace[0].or(self.pace[1]).unwrap_or(1.0);
+        let standby = self.pace[1].unwrap_or(dedicated);
+        all_sampled && profit(remaining, dedicated, self.rules.dedicated, standby) > 0.0
     }
 
-    /// Whether the next batch to extract may be this trainer's.
+    /// Returns true if this trainer may claim the next batch to extract.
     fn may_claim(&self, trainer: usize) -> bool {
-        let place = (self.unclaimed - self.from) % self.rules.group;
-        !self.rules.dealt || place % self.rules.trainers as u64 == trainer as u64
+        let index = (self.unclaimed - self.from) % self.rules.round_size;
+        !self.rules.round_robin || index % self.rules.trainers as u64 == trainer as u64
     }
 
-    /// Whether that standby trainer takes batches. When it has once found that it does not pay,
-    /// with all batches sampled, it takes no more of this epoch's: its threads may be gone.
-    fn lends(&mut self, trainer: Option<usize>) -> bool {
+    /// Returns true if this standby trainer takes batches. Once all batches are sampled and
+    /// training is not profitable, it takes no more batches of this epoch: its threads may have
+    /// ended.
+    fn standby_takes(&mut self, trainer: Option<usize>) -> bool {
         let pays = self.standby_pays();
         let all_sampled = self.next >= self.end;
         trainer.is_some_and(|trainer| {
@@ -229,64 +238,66 @@ impl<T: Slots> SchedulerState<T> {
         })
     }
 
-    /// What that worker is to do: the latest stage first, so that slots come back; but one whose
-    /// samples others extract sees to it first that they have something to do.
-    fn step(&mut self, can: WorkerRole) -> Next<T> {
+    /// Next task of a worker: the latest stage first, so that slots are freed. A worker that
+    /// samples for others to extract samples first if they have nothing to do.
+    fn step(&mut self, role: WorkerRole) -> NextStep<T> {
         if self.closed {
-            return Next::End;
+            return NextStep::End;
         }
         let round = self.next_round();
-        if can.update && !round.is_empty() && round.clone().all(|number| self.trained.contains_key(&number)) {
-            let behind = self.trained.split_off(&round.end);
-            let gang = std::mem::replace(&mut self.trained, behind);
-            return Next::Task(Task::Update(gang.into_iter().collect()));
+        if role.update && !round.is_empty() && round.clone().all(|number| self.trained.contains_key(&number))
+        {
+            let later = self.trained.split_off(&round.end);
+            let batches = std::mem::replace(&mut self.trained, later);
+            return NextStep::Task(Task::Update(batches.into_iter().collect()));
         }
-        let room = self.room(can.sample);
+        let samplable = self.num_samplable(role.sample);
         let none = self.sampled.is_empty() && self.extracted.is_empty();
-        let mut full = room > 0 && (room == can.sample || self.next + room as u64 == self.end);
-        if self.rules.normal == 0 && can.sample > 0 {
-            // where nobody else trains, a device that has no slots to go on sampling with trains
-            // until nothing waits
+        let mut full =
+            samplable > 0 && (samplable == role.sample || self.next + samplable as u64 == self.end);
+        if self.rules.dedicated == 0 && role.sample > 0 {
+            // without dedicated trainers, a device that has no free slot to sample into trains
+            // until no batch waits
             self.draining = !none && (self.draining || !full);
             full &= !self.draining;
         }
-        if full && can.extract.is_none() && can.train.is_some() && self.sampled.is_empty() {
-            return self.sample(room);
+        if full && role.extract.is_none() && role.train.is_some() && self.sampled.is_empty() {
+            return self.sample(samplable);
         }
-        if let Some(trainer) = can.train
+        if let Some(trainer) = role.train
             && let Some(&number) = self.claims[trainer].front()
-            && self.round(number).saturating_sub(self.version) <= self.rules.bound
+            && self.round(number).saturating_sub(self.version) <= self.rules.max_staleness
             && let Some(slot) = self.extracted.remove(&number)
         {
             self.claims[trainer].pop_front();
-            return Next::Task(Task::Train(number, slot));
+            return NextStep::Task(Task::Train(number, slot));
         }
-        let lends = !can.standby || self.lends(can.extract.or(can.train));
-        if let Some(trainer) = can.extract
+        let may_take = !role.standby || self.standby_takes(role.extract.or(role.train));
+        if let Some(trainer) = role.extract
             && self.unclaimed < self.end
-            && lends
+            && may_take
             && self.may_claim(trainer)
-            && self.claims[trainer].len() < self.rules.ahead
+            && self.claims[trainer].len() < self.rules.max_claims
             && let Some(slot) = self.sampled.remove(&self.unclaimed)
         {
             let number = self.unclaimed;
             self.claims[trainer].push_back(number);
             self.unclaimed += 1;
-            return Next::Task(Task::Extract(number, slot));
+            return NextStep::Task(Task::Extract(number, slot));
         }
-        // fewer at once than it could, only where nothing else would bring slots back
-        if full || (room > 0 && none) {
-            return self.sample(room);
+        // it samples fewer batches than it could only if no other task would free a slot
+        if full || (samplable > 0 && none) {
+            return self.sample(samplable);
         }
         let claimed = |trainer: Option<usize>| {
             trainer.is_some_and(|trainer| self.claims[trainer].front().is_some_and(|&n| n < self.end))
         };
-        let more = self.unclaimed < self.end && (lends || self.next < self.end);
-        let may_train = claimed(can.train) || (can.train.is_some() && more);
-        let may_extract = can.extract.is_some() && more;
-        let may_sample = can.sample > 0 && self.next < self.end;
-        let may_update = can.update && !round.is_empty();
-        if may_train || may_extract || may_sample || may_update { Next::Wait } else { Next::End }
+        let more = self.unclaimed < self.end && (may_take || self.next < self.end);
+        let may_train = claimed(role.train) || (role.train.is_some() && more);
+        let may_extract = role.extract.is_some() && more;
+        let may_sample = role.sample > 0 && self.next < self.end;
+        let may_update = role.update && !round.is_empty();
+        if may_train || may_extract || may_sample || may_update { NextStep::Wait } else { NextStep::End }
     }
 }
 
@@ -294,81 +305,81 @@ impl<T: Slots> SchedulerState<T> {
 pub struct BatchScheduler<M>(M);
 
 impl<M> BatchScheduler<M> {
-    /// A line of that monitor.
+    /// Scheduler with its state in this monitor.
     pub fn new(monitor: M) -> Self {
         Self(monitor)
     }
 
-    /// The monitor.
+    /// Returns the monitor.
     pub fn into_inner(self) -> M {
         self.0
     }
 
-    /// Waits for something to do; `None` when there is nothing more, ever.
-    pub fn next<T: Slots>(&self, can: WorkerRole) -> Option<Task<T>>
+    /// Waits for a task; returns `None` once no task will ever follow.
+    pub fn next<T: BatchStates>(&self, role: WorkerRole) -> Option<Task<T>>
     where
         M: Monitor<SchedulerState<T>>,
     {
-        self.0.until(|state| match state.step(can) {
-            Next::Task(task) => Some(Some(task)),
-            Next::End => Some(None),
-            Next::Wait => None,
+        self.0.until(|state| match state.step(role) {
+            NextStep::Task(task) => Some(Some(task)),
+            NextStep::End => Some(None),
+            NextStep::Wait => None,
         })
     }
 
-    /// A batch is sampled.
-    pub fn sampled<T: Slots>(&self, number: u64, slot: T::Sampled)
+    /// Takes a sampled batch.
+    pub fn sampled<T: BatchStates>(&self, number: u64, slot: T::Sampled)
     where
         M: Monitor<SchedulerState<T>>,
     {
         self.0.now(|state| state.put(number, slot, |state| &mut state.sampled));
     }
 
-    /// A batch is extracted.
-    pub fn extracted<T: Slots>(&self, number: u64, slot: T::Extracted)
+    /// Takes an extracted batch.
+    pub fn extracted<T: BatchStates>(&self, number: u64, slot: T::Extracted)
     where
         M: Monitor<SchedulerState<T>>,
     {
         self.0.now(|state| state.put(number, slot, |state| &mut state.extracted));
     }
 
-    /// A batch's gradient is there, `seconds` after its trainer began with it.
-    pub fn trained<T: Slots>(&self, number: u64, slot: T::Trained, seconds: f64, standby: bool)
+    /// Takes a batch with its gradient, `seconds` after its trainer started it.
+    pub fn trained<T: BatchStates>(&self, number: u64, slot: T::Trained, seconds: f64, standby: bool)
     where
         M: Monitor<SchedulerState<T>>,
     {
         self.0.now(|state| {
             let pace = &mut state.pace[usize::from(standby)];
-            *pace = Some(pace.map_or(seconds, |pace| pace + NEWEST * (seconds - pace)));
+            *pace = Some(pace.map_or(seconds, |pace| pace + PACE_WEIGHT * (seconds - pace)));
             state.put(number, slot, |state| &mut state.trained);
         });
     }
 
-    /// The model is updated by the round that was given out.
-    pub fn updated<T: Slots>(&self)
+    /// Counts the update by the round of the last [`Task::Update`].
+    pub fn updated<T: BatchStates>(&self)
     where
         M: Monitor<SchedulerState<T>>,
     {
         self.0.now(|state| state.version += 1);
     }
 
-    /// This batch has gone all its way: its slot is free.
-    pub fn free<T: Slots>(&self, slot: T::Free)
+    /// Frees the slot of a completed batch.
+    pub fn free<T: BatchStates>(&self, slot: T::Free)
     where
         M: Monitor<SchedulerState<T>>,
     {
         self.0.now(|state| state.free.push(slot));
     }
 
-    /// A stage of this batch failed: the epoch ends before its round. Of several, the lowest
-    /// batch's error is kept.
-    pub fn fail<T: Slots>(&self, number: u64, slot: T::Free, error: Error)
+    /// Ends the epoch before the round of this batch, a stage of which failed. If several batches
+    /// fail, the error of the lowest remains.
+    pub fn fail<T: BatchStates>(&self, number: u64, slot: T::Free, error: Error)
     where
         M: Monitor<SchedulerState<T>>,
     {
         self.0.now(|state| {
             state.free.push(slot);
-            let end = state.from + state.round(number) * state.rules.group;
+            let end = state.from + state.round(number) * state.rules.round_size;
             let lowest = state.failure.as_ref().is_none_or(|(lowest, _)| number < *lowest);
             if lowest {
                 state.end = state.end.min(end);
@@ -381,16 +392,16 @@ impl<M> BatchScheduler<M> {
         });
     }
 
-    /// Ends the line where it stands: nobody gets anything more.
-    pub fn close<T: Slots>(&self)
+    /// Ends the epoch at once: no worker gets another task.
+    pub fn close<T: BatchStates>(&self)
     where
         M: Monitor<SchedulerState<T>>,
     {
         self.0.now(|state| state.closed = true);
     }
 
-    /// Looks at the line.
-    pub fn see<T: Slots, R>(&self, look: impl FnOnce(&SchedulerState<T>) -> R) -> R
+    /// Reads the state.
+    pub fn inspect<T: BatchStates, R>(&self, look: impl FnOnce(&SchedulerState<T>) -> R) -> R
     where
         M: Monitor<SchedulerState<T>>,
     {
@@ -398,17 +409,19 @@ impl<M> BatchScheduler<M> {
     }
 }
 
-impl<T: Slots> SchedulerState<T> {
-    /// Puts a batch where it waits, or back to the free slots where the line has ended before it.
-    fn put<S: Into<T::Free>>(&mut self, number: u64, slot: S, place: fn(&mut Self) -> &mut BTreeMap<u64, S>) {
+impl<T: BatchStates> SchedulerState<T> {
+    /// Adds a batch to the waiting ones of its state, or frees its slot if the epoch ends before
+    /// it.
+    fn put<S: Into<T::Free>>(&mut self, number: u64, slot: S, queue: fn(&mut Self) -> &mut BTreeMap<u64, S>) {
         if number < self.end {
-            place(self).insert(number, slot);
+            queue(self).insert(number, slot);
         } else {
             self.free.push(slot.into());
         }
     }
 
-    /// When all workers are gone: the error that ended the line, and the slots that came back.
+    /// Returns the error that ended the epoch, if any, and all slots. Call it after all workers
+    /// have ended.
     pub fn end(self) -> (Option<Error>, Vec<T::Free>) {
         let Self { mut free, sampled, extracted, trained, failure, .. } = self;
         free.extend(sampled.into_values().map(Into::into));

@@ -4,11 +4,11 @@
 //!   all threads:  sample b0 | b1 | .. ─► extract b0 ─► train b0 ─► extract b1 ─► train b1 ─► .. ─► sample ..
 //! ```
 //!
-//! Sampling is parallel over batches: as many as there are threads are drawn at once, one each,
-//! into minibatches that are recycled; fewer batches than threads are spread over threads
-//! themselves. Extraction and training are parallel inside one batch. What a batch holds depends on
-//! its number alone, so the number of threads changes nothing but the time. Of batches that are
-//! drawn at once, those before one that fails are trained on.
+//! Sampling is parallel over batches: each thread draws one batch, into recycled memory. If an
+//! epoch has fewer batches than threads, the draw of each batch is spread over threads. Extraction
+//! and training are parallel inside one batch. A batch depends on its number alone, so the number
+//! of threads changes only the time. If one of several drawn batches fails, those before it are
+//! trained on.
 
 use std::time::{Duration, Instant};
 
@@ -16,28 +16,28 @@ use graphmill_loader::{MiniBatch, Workspace};
 use rayon::prelude::*;
 
 use super::{
-    interface::{Done, Epoch, Flow, Strategy},
+    interface::{CompletedBatch, Epoch, Flow, Strategy},
     worker::attempt,
 };
 use crate::{Result, record::Stages, stage::Drawn, timeline::Stage};
 
-/// See the module's text.
+/// Strategy that runs one stage after the other, on all threads.
 pub struct Sequential {
     num_nodes: usize,
     slots: Vec<Slot>,
 }
 
-/// A workspace, and the batch that is drawn with it.
+/// Workspace with the batch that it draws.
 struct Slot {
     space: Workspace,
     batch: SlotState,
 }
 
-/// The state of a slot.
+/// State of a slot.
 enum SlotState {
-    /// Free: the last batch, or its memory.
+    /// Free: holds the last batch, or its memory.
     Free(MiniBatch),
-    /// Drawn, or the reason why not.
+    /// Drawn batch, or the error of its draw.
     Drawn(Result<Drawn>),
 }
 
@@ -51,14 +51,15 @@ impl From<SlotState> for MiniBatch {
     fn from(state: SlotState) -> Self {
         match state {
             SlotState::Free(batch) => batch,
-            // of an epoch that ended before it
+            // a batch of an epoch that ended before it
             SlotState::Drawn(drawn) => drawn.map(Into::into).unwrap_or_default(),
         }
     }
 }
 
 impl Sequential {
-    /// For a graph of that many nodes, and one run: the batches of the last epoch are kept.
+    /// Strategy for one run on a graph of `num_nodes` nodes: it holds the batches of the last
+    /// epoch.
     pub fn new(num_nodes: usize) -> Self {
         Self { num_nodes, slots: Vec::new() }
     }
@@ -106,7 +107,7 @@ impl Strategy for Sequential {
                 let (clock, rate) = (Instant::now(), lr(this));
                 let outcome = attempt(Stage::Train, this, || learner.train(&batch, rate))?;
                 spent.train = timeline.done(track, Stage::Train, this, clock);
-                let flow = after(learner, &[Done::of(batch.batch(), outcome, spent)])?;
+                let flow = after(learner, &[CompletedBatch::of(batch.batch(), outcome, spent)])?;
                 slot.batch = SlotState::Free(batch.into());
                 if flow == Flow::Stop {
                     return Ok(Flow::Stop);

@@ -1,4 +1,4 @@
-//! A worker on the [line](super::scheduler): a loop around the stages that it can do.
+//! A worker of the [scheduler](super::scheduler): a loop around the stages of its role.
 
 use std::{
     any::Any,
@@ -12,9 +12,9 @@ use graphmill_loader::{Feature, MiniBatch, MinibatchSampler, Workspace, feature:
 use rayon::{ThreadPool, prelude::*};
 
 use super::{
+    batch_states::{BatchTask, Scheduler, Timed},
     interface::Flow,
     scheduler::{SchedulerState, Task, WorkerRole},
-    slots::{BatchTask, Batches, Timed},
 };
 use crate::{
     Error, Result,
@@ -23,22 +23,22 @@ use crate::{
     timeline::{Stage, Timeline, Track},
 };
 
-/// Closes the line when its thread goes, always or by a panic, so that nobody waits for a thread
-/// that is no more.
-pub(super) struct Closing<'l> {
-    pub(super) line: &'l Batches,
+/// Closes the scheduler when its thread ends, always or only by a panic, so that no other thread
+/// waits for a thread that has ended.
+pub(super) struct CloseOnDrop<'l> {
+    pub(super) scheduler: &'l Scheduler,
     pub(super) always: bool,
 }
 
-impl Drop for Closing<'_> {
+impl Drop for CloseOnDrop<'_> {
     fn drop(&mut self) {
         if self.always || std::thread::panicking() {
-            self.line.close();
+            self.scheduler.close();
         }
     }
 }
 
-/// What all workers of an epoch read.
+/// Loader, order and timeline of an epoch, read by all of its workers.
 #[derive(Clone, Copy)]
 pub(super) struct Work<'e, 'a> {
     pub(super) loader: &'e Loader<'a>,
@@ -52,63 +52,62 @@ pub(super) struct Work<'e, 'a> {
 /// A worker between epochs.
 pub(super) struct Worker {
     pub(super) name: String,
-    pub(super) can: WorkerRole,
-    /// What draws for it, if not what draws for everyone.
+    pub(super) role: WorkerRole,
+    /// Its own sampler, if it does not use the loader's.
     pub(super) sampler: Option<Arc<dyn MinibatchSampler>>,
-    /// Its threads; those of the pool that the run is on where there is none.
+    /// Its own threads, if it does not run on the pool of the run.
     pub(super) pool: Option<Arc<ThreadPool>>,
-    /// One for each batch that it samples at once.
+    /// One workspace per batch that it samples at once.
     pub(super) spaces: Vec<Workspace>,
-    /// Where it reads rows, if not where everyone does.
+    /// Its own feature rows, if it does not read the loader's.
     pub(super) rows: Option<Arc<dyn Feature>>,
-    /// The cache of those who will read the rows of the batches that it samples: it marks what is
-    /// in there.
+    /// Cache of the trainers that will read the rows of its batches: it marks the rows held there.
     pub(super) marks: Option<Arc<dyn Feature>>,
-    /// What batches come and go over, where they do.
+    /// Link over which its batches travel, if any.
     pub(super) link: Option<Arc<Link>>,
-    /// Where batches that bring no room for their rows find some.
+    /// Pool of memory for gathered rows, for batches without such memory.
     pub(super) spare: Option<Arc<ObjectPool<Matrix>>>,
 }
 
 impl Worker {
-    /// For a graph of so many nodes.
+    /// Worker of this role on a graph of `num_nodes` nodes, on `pool` or the pool of the run.
     pub(super) fn new(
         name: String,
-        can: WorkerRole,
+        role: WorkerRole,
         pool: Option<Arc<ThreadPool>>,
         num_nodes: usize,
     ) -> Self {
-        let spaces = (0..can.sample).map(|_| Workspace::new(num_nodes)).collect();
-        Self { name, can, sampler: None, pool, spaces, rows: None, marks: None, link: None, spare: None }
+        let spaces = (0..role.sample).map(|_| Workspace::new(num_nodes)).collect();
+        Self { name, role, sampler: None, pool, spaces, rows: None, marks: None, link: None, spare: None }
     }
 
-    /// Does what there is to do until there is nothing more. Batches to train on, and rounds to
-    /// update by, are given to `on`; where it fails, or says that the run is to stop, the line is
-    /// closed.
+    /// Runs tasks until none is left. Samples and extracts itself, and passes batches to train on
+    /// and rounds to update by to `on`. Closes the scheduler if `on` fails or returns
+    /// [`Flow::Stop`].
     ///
     /// # Errors
-    /// What `on` reports. Errors and panics of other stages are told to the line.
+    /// `on` fails. Errors and panics of other stages go to the scheduler.
     pub(super) fn run(
         &mut self,
-        line: &Batches,
+        scheduler: &Scheduler,
         work: Work,
         on: &mut dyn FnMut(BatchTask) -> Result<Flow>,
     ) -> Result<()> {
         let track = work.timeline.track(&self.name);
-        let _closing = Closing { line, always: false };
-        while let Some(task) = line.next(self.can) {
-            depth(line, work.timeline);
+        let _closing = CloseOnDrop { scheduler, always: false };
+        while let Some(task) = scheduler.next(self.role) {
+            depth(scheduler, work.timeline);
             match task {
-                Task::Sample(gang) => self.sample(line, work, track, gang),
-                Task::Extract(number, batch) => self.extract(line, work, track, number, batch),
+                Task::Sample(batches) => self.sample(scheduler, work, track, batches),
+                Task::Extract(number, batch) => self.extract(scheduler, work, track, number, batch),
                 Task::Train(..) | Task::Update(_) => match on(task) {
                     Ok(Flow::Continue) => {}
                     Ok(Flow::Stop) => {
-                        line.close();
+                        scheduler.close();
                         return Ok(());
                     }
                     Err(error) => {
-                        line.close();
+                        scheduler.close();
                         return Err(error);
                     }
                 },
@@ -117,10 +116,10 @@ impl Worker {
         Ok(())
     }
 
-    fn sample(&mut self, line: &Batches, work: Work, track: Track, gang: Vec<(u64, MiniBatch)>) {
+    fn sample(&mut self, scheduler: &Scheduler, work: Work, track: Track, batches: Vec<(u64, MiniBatch)>) {
         let clock = Instant::now();
-        let first = gang[0].0;
-        let count = gang.len();
+        let first = batches[0].0;
+        let count = batches.len();
         let spaces = &mut self.spaces[..count];
         let cache = self.marks.as_ref().and_then(|cache| cache.capabilities().marked);
         let own = self.sampler.as_ref().map(|sampler| Loader { sampler: &**sampler, ..work.loader.clone() });
@@ -137,9 +136,9 @@ impl Worker {
         };
         let all = || -> Vec<Result<Drawn>> {
             if count > 1 {
-                gang.into_par_iter().zip(spaces.par_iter_mut()).map(draw).collect()
+                batches.into_par_iter().zip(spaces.par_iter_mut()).map(draw).collect()
             } else {
-                gang.into_iter().zip(spaces.iter_mut()).map(draw).collect()
+                batches.into_iter().zip(spaces.iter_mut()).map(draw).collect()
             }
         };
         let outcomes = match &self.pool {
@@ -156,17 +155,24 @@ impl Worker {
             work.timeline.add(track, Stage::Sample, number, began, each);
             match outcome {
                 Ok(batch) => {
-                    line.sampled(
+                    scheduler.sampled(
                         number,
                         Timed { batch, spent: Stages { sample: each, ..Stages::default() } },
                     );
                 }
-                Err(error) => line.fail(number, MiniBatch::default(), error),
+                Err(error) => scheduler.fail(number, MiniBatch::default(), error),
             }
         }
     }
 
-    fn extract(&mut self, line: &Batches, work: Work, track: Track, number: u64, sampled: Timed<Drawn>) {
+    fn extract(
+        &mut self,
+        scheduler: &Scheduler,
+        work: Work,
+        track: Track,
+        number: u64,
+        sampled: Timed<Drawn>,
+    ) {
         let clock = Instant::now();
         let Timed { mut batch, mut spent } = sampled;
         let outcome = attempt(Stage::Extract, number, || {
@@ -187,31 +193,31 @@ impl Worker {
         });
         spent.extract = work.timeline.done(track, Stage::Extract, number, clock);
         match outcome {
-            Ok(batch) => line.extracted(number, Timed { batch, spent }),
-            Err(error) => line.fail(number, MiniBatch::default(), error),
+            Ok(batch) => scheduler.extracted(number, Timed { batch, spent }),
+            Err(error) => scheduler.fail(number, MiniBatch::default(), error),
         }
     }
 }
 
-/// Tells the timeline how many batches wait where.
-fn depth(line: &Batches, timeline: &Timeline) {
+/// Records the numbers of waiting batches in the timeline.
+fn depth(scheduler: &Scheduler, timeline: &Timeline) {
     if timeline.keeps_slices() {
-        let (sampled, extracted) = line.see(SchedulerState::depths);
+        let (sampled, extracted) = scheduler.inspect(SchedulerState::depths);
         timeline.depth("sampled", sampled);
         timeline.depth("extracted", extracted);
     }
 }
 
-/// Does a stage of a batch, a panic in it being an error like any other.
+/// Runs a stage of a batch; a panic becomes an error.
 pub(super) fn attempt<R>(stage: Stage, batch: u64, work: impl FnOnce() -> Result<R>) -> Result<R> {
-    // what the stage had in hand is dropped or refilled from its beginning
+    // values that the stage has left half written are dropped or refilled from their beginning
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         Err(Error::Panicked { stage: stage.name(), batch: batch + 1, message: message(&*panic) })
     })
 }
 
-/// What a panic says.
+/// Message of a panic.
 fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it does not say why").to_string()
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("the panic has no message").to_string()
 }

@@ -22,7 +22,7 @@ use graphmill_loader::{
 use super::{cache::Cache, step};
 use crate::{
     Error, Result, TrainConfig,
-    accelerator::{ComputeDevices, StoredRows, TOPOLOGY},
+    accelerator::{ComputeDevices, StoredRows, TOPOLOGY_SHARE},
     build,
     cache_kind::{Kind, kind, resolve_cache},
     config::Switch,
@@ -146,7 +146,7 @@ fn capacity(
     drop(cold);
     gpu.check()?;
     let budget = gpu.budget() as f64;
-    let topology = memory::topology(data).min(TOPOLOGY * budget);
+    let topology = memory::topology(data).min(TOPOLOGY_SHARE * budget);
     let free = budget * (1.0 - SPARE - SAMPLING) - topology - STEPS * step.bytes as f64;
     // a row and its entry in the lookup table
     let each = stored.row_bytes() as f64 + 4.0;

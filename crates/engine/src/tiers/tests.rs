@@ -143,7 +143,7 @@ fn opened_tiers_read_the_rows_of_the_table() {
     };
     let device =
         TrainConfig { devices: "virtual:1".parse().unwrap(), device_budget: Bytes(1 << 20), ..base.clone() };
-    assert!(fault(&device).starts_with("--device-budget: what a training step"));
+    assert!(fault(&device).starts_with("--device-budget: only a run knows"));
     assert!(
         fault(&TrainConfig { devices: "cuda:0".parse().unwrap(), ..base.clone() })
             .starts_with("--devices cuda:0")

@@ -1,5 +1,4 @@
-//! A run that a failure ended, and that is resumed without it, ends with the same bits as one that
-//! nothing happened to.
+//! A run that fails and is resumed ends with the same bits as a run without a failure.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -22,7 +21,7 @@ mod common;
 const BATCHES: u64 = 11;
 const EPOCHS: u64 = 2;
 
-/// Strategies with the batches of their updates.
+/// Strategies with their batches per update.
 fn strategies() -> Vec<(TrainConfig, u64)> {
     let of = |strategy: &str, allocation: &str, devices: &str, group| {
         let config = TrainConfig {
@@ -72,7 +71,7 @@ fn data() -> Dataset {
     data
 }
 
-/// Trains on two threads, with that fault if there is one.
+/// Trains on two threads, with the fault, if any.
 fn attempt(
     config: &TrainConfig,
     data: &Dataset,
@@ -89,16 +88,16 @@ fn attempt(
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
     pool.install(|| {
         let dir = if resume { RunDir::reopen(dir)? } else { RunDir::create(dir)? };
-        let job = RunContext { run: Some(&dir), resume, observer, stop: &|| false };
-        let computers = &ComputeDevices::open(config)?;
+        let context = RunContext { run: Some(&dir), resume, observer, stop: &|| false };
+        let devices = &ComputeDevices::open(config)?;
         let placements = MemoryPlacements::both(MemoryPlacement::Mapped);
-        run(Inputs { config, data, computers, placements, view: None }, parts, job)
+        run(Inputs { config, data, devices, placements, view: None }, parts, context)
     })
 }
 
-/// Where the checkpoint stands, if there is one. Every file of the run is whole, and nothing is
-/// left over.
-fn place(dir: &Path) -> Option<(usize, u64)> {
+/// Epoch and batch of the checkpoint, if there is one. Asserts that every file of the run is
+/// complete and that no temporary file remains.
+fn checkpoint_position(dir: &Path) -> Option<(usize, u64)> {
     for entry in fs::read_dir(dir).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         assert!(!name.ends_with(".tmp") && !name.ends_with(".old"), "{name} is left over");
@@ -111,7 +110,7 @@ fn place(dir: &Path) -> Option<(usize, u64)> {
     Some((saved.state.epoch, saved.state.batch))
 }
 
-/// What two runs of the same have in common, however they came about.
+/// Asserts that two runs have equal losses, counts and parameters.
 fn assert_same(a: &Path, b: &Path, what: &str) {
     let numbers = |dir: &Path| -> Vec<_> {
         let epochs = RunDir::open(dir).unwrap().summary().unwrap().epochs;
@@ -126,12 +125,12 @@ fn assert_same(a: &Path, b: &Path, what: &str) {
 }
 
 #[test]
-fn a_stage_fails_and_the_run_goes_on_from_the_last_whole_update() {
+fn runs_resume_from_the_last_complete_update_after_a_failed_stage() {
     common::hush();
     let data = data();
     for (config, group) in strategies() {
-        let room = tempfile::tempdir().unwrap();
-        let whole = room.path().join("whole");
+        let temporary = tempfile::tempdir().unwrap();
+        let whole = temporary.path().join("whole");
         attempt(&config, &data, &whole, false, None, &mut Quiet).unwrap();
         for (kind, epoch, batch) in [
             (Kind::SampleError, 0, 7),
@@ -149,17 +148,17 @@ fn a_stage_fails_and_the_run_goes_on_from_the_last_whole_update() {
                 config.own.get::<PipelinedOptions>().allocation,
                 config.devices
             );
-            let dir = room.path().join(format!("{kind:?}-{epoch}-{batch}"));
+            let dir = temporary.path().join(format!("{kind:?}-{epoch}-{batch}"));
             let fault = Fault::new(kind, epoch, batch, BATCHES, group);
-            // a checkpoint that stands where none can be saved
+            // a checkpoint of an earlier batch, because an incomplete update cannot be saved
             let every = if kind == Kind::UpdatePanic { 2 } else { 0 };
             let failing = TrainConfig { checkpoint_batches: every, ..config.clone() };
             let error = attempt(&failing, &data, &dir, false, Some(fault), &mut Quiet).unwrap_err();
-            let at = place(&dir);
+            let at = checkpoint_position(&dir);
             let first = batch / group * group;
             let in_place = config.strategy != "factored";
-            // where nothing is saved, a checkpoint stands if the epoch before took long enough for
-            // one
+            // if the failure saves nothing, the checkpoint is that of the previous epoch, if it
+            // took long enough for one
             let old = at.filter(|_| epoch > 0).map(|_| (epoch as usize, 0));
             let expected = match kind {
                 Kind::TrainError => old,
@@ -174,7 +173,7 @@ fn a_stage_fails_and_the_run_goes_on_from_the_last_whole_update() {
     }
 }
 
-/// Cuts a file off when so many batches are done.
+/// Truncates a file after `left` batches.
 struct Cutting<'p> {
     file: &'p Path,
     left: u64,
@@ -191,21 +190,21 @@ impl Observer for Cutting<'_> {
 }
 
 #[test]
-fn features_that_shrink_on_disk_end_the_run_and_not_what_it_has_done() {
+fn truncated_features_end_the_run_with_a_checkpoint_of_all_updates() {
     let data = data();
     for (mut config, group) in strategies() {
-        let room = tempfile::tempdir().unwrap();
-        let home = room.path().join("data");
+        let temporary = tempfile::tempdir().unwrap();
+        let home = temporary.path().join("data");
         data.save(&home).unwrap();
         config.dataset = home.to_str().unwrap().into();
         config.host_budget = Bytes(6 << 10);
         config.cache = "auto".into();
         let opened = build::open_dataset(&config).unwrap();
-        let whole = room.path().join("whole");
+        let whole = temporary.path().join("whole");
         attempt(&config, &opened, &whole, false, None, &mut Quiet).unwrap();
         let file = home.join("features.npy");
         let bytes = fs::read(&file).unwrap();
-        // in the midst of an epoch, and behind the last batch: then scoring fails
+        // in the middle of an epoch, and after the last batch, so that scoring fails
         for left in [3, BATCHES.div_ceil(group)] {
             let what = format!(
                 "{} {} {} {}, cut after {left}",
@@ -214,11 +213,11 @@ fn features_that_shrink_on_disk_end_the_run_and_not_what_it_has_done() {
                 config.devices,
                 config.own.get::<LayeredOptions>().hot_ahead
             );
-            let dir = room.path().join(format!("run{left}"));
+            let dir = temporary.path().join(format!("run{left}"));
             let mut cutting = Cutting { file: &file, left };
             let error = attempt(&config, &opened, &dir, false, None, &mut cutting).unwrap_err();
             assert!(error.to_string().contains("features.npy"), "{what}: {error}");
-            let (epoch, batch) = place(&dir).expect("a checkpoint");
+            let (epoch, batch) = checkpoint_position(&dir).expect("a checkpoint");
             assert!(epoch == 0 && batch >= (left * group).min(BATCHES), "{what}: {batch}");
             fs::write(&file, &bytes).unwrap();
             attempt(&config, &opened, &dir, true, None, &mut Quiet).unwrap_or_else(|e| panic!("{what}: {e}"));

@@ -18,21 +18,21 @@ use crate::{
     },
 };
 
-/// Trains on a partitioned dataset, as one of the ranks that all call this with the same arguments
-/// except `job`: rank 0 has the run directory, and [`RunContext::run`] of the others is none. A
-/// failure ends all ranks, and each reports which rank failed first. If ranks are processes,
-/// [`Messenger::abort`] then ends those that do not respond.
+/// Trains on a partitioned dataset, as one of several ranks. All ranks call this with the same
+/// arguments except `context`: rank 0 has the run directory, and [`RunContext::run`] of the others
+/// is `None`. A failure ends all ranks, and each reports the rank that failed first. If ranks are
+/// processes, [`Messenger::abort`] then ends those that do not respond.
 ///
 /// # Errors
-/// As [`crate::train`]; a rank did not do its part; a choice that needs more of the graph than a
-/// rank has.
+/// As [`crate::train`]; a rank did not take part; an option needs more of the graph than a rank
+/// has.
 pub fn train(
     config: &TrainConfig,
     dir: &PartitionDir,
     post: Arc<Messenger>,
-    job: RunContext,
+    context: RunContext,
 ) -> Result<Summary> {
-    let outcome = train_and_meet(config, dir, &post, job);
+    let outcome = train_and_meet(config, dir, &post, context);
     match &outcome {
         Ok(_) | Err(Error::Interrupted { .. }) => post.close(),
         Err(error) => post.fail(&error.to_string()),
@@ -40,17 +40,17 @@ pub fn train(
     outcome
 }
 
-/// Trains, and waits for the others if all end alike: rank 0 may still be writing.
+/// Trains, and waits for the other ranks unless this rank failed: rank 0 may still be writing.
 fn train_and_meet(
     config: &TrainConfig,
     dir: &PartitionDir,
     post: &Arc<Messenger>,
-    job: RunContext,
+    context: RunContext,
 ) -> Result<Summary> {
     let config = &distributed::agree(config, post)?;
     distributed::check(config)?;
     let view = RankDataset::open(config, dir, post.clone())?;
-    let outcome = train_on(config, &view, job);
+    let outcome = train_on(config, &view, context);
     if matches!(outcome, Ok(_) | Err(Error::Interrupted { .. })) {
         view.ranks.meet()?;
     }
@@ -60,8 +60,8 @@ fn train_and_meet(
 /// Trains on a rank's view of the dataset.
 fn train_on(config: &TrainConfig, view: &RankDataset, context: RunContext) -> Result<Summary> {
     setup::check_all_reduce(config)?;
-    let computers = &ComputeDevices::open(config)?;
+    let devices = &ComputeDevices::open(config)?;
     let parts = Parts::with_sampler(config, &view.data, || view.sampler(config))?;
     let placements = MemoryPlacements::both(MemoryPlacement::Mapped);
-    run(Inputs { config, data: &view.data, computers, placements, view: Some(view) }, parts, context)
+    run(Inputs { config, data: &view.data, devices, placements, view: Some(view) }, parts, context)
 }

@@ -14,7 +14,7 @@ fn four() -> Dataset {
         graph: graph(4, &[0, 1, 2], &[1, 2, 3], EdgeOptions::UNDIRECTED).unwrap(),
         features: Features::f32(1, vec![0.0, 1.0, 0.5, 0.25]),
         labels: Labels::Single { class: vec![0, 1, 1, 0].into(), classes: 2 },
-        // a single class among the validation nodes: there is no area under the curve
+        // a single class among the validation nodes: the area under the curve is not defined
         split: Split { train: vec![0, 1].into(), valid: vec![2].into(), test: vec![3].into() },
         metric: Some("roc-auc".into()),
         ..Dataset::default()
@@ -26,13 +26,13 @@ fn config() -> TrainConfig {
 }
 
 #[test]
-fn the_newest_model_is_the_best_while_no_score_is_defined() {
-    let job = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
-    let best = train(&config(), &four(), job).unwrap().best;
+fn the_newest_model_is_the_best_while_the_score_is_undefined() {
+    let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+    let best = train(&config(), &four(), context).unwrap().best;
     assert_eq!((best.epoch, best.valid_score), (3, None));
 }
 
-/// Remembers the notes.
+/// Collects the notes.
 #[derive(Default)]
 struct Notes(Vec<String>);
 
@@ -42,9 +42,9 @@ impl Observer for Notes {
     }
 }
 
-/// Sparse rows are another order of summation, with the same batches and the same dropped values.
+/// Sparse rows change the order of summation, but not the batches or the dropout masks.
 #[test]
-fn sparse_and_dense_features_train_alike() {
+fn sparse_and_dense_features_train_to_equal_scores() {
     let options = GenerateOptions { nodes: 800, classes: 4, dim: 30, ..GenerateOptions::default() };
     let mut dense = generate("sbm", &options).unwrap();
     let FeatureData::F32(rows) = &dense.features.data else { unreachable!() };
@@ -53,8 +53,8 @@ fn sparse_and_dense_features_train_alike() {
     sparse.features = Features::csr(SparseRows::from_dense(30, &rows).unwrap());
     dense.features = Features::f32(30, rows);
     let run = |residence, config: &TrainConfig, data: &Dataset| {
-        let job = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
-        train_from(MemoryPlacements::both(residence), config, data, job).unwrap()
+        let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+        train_from(MemoryPlacements::both(residence), config, data, context).unwrap()
     };
     let base = TrainConfig {
         hidden: 16,
@@ -106,7 +106,7 @@ fn sparse_and_dense_features_train_alike() {
 }
 
 #[test]
-fn in_place_and_from_copies_the_numbers_are_the_same() {
+fn tables_in_place_and_copies_give_the_same_bits() {
     let mut half = four();
     half.metric = None;
     let mut whole = half.clone();
@@ -115,14 +115,14 @@ fn in_place_and_from_copies_the_numbers_are_the_same() {
     whole.graph = whole.graph.with_edge_weight(vec![1.0; 6].into()).unwrap();
     let mut runs = Vec::new();
     for data in [&whole, &half] {
-        for (residence, said) in [(MemoryPlacement::HugePages, 0), (MemoryPlacement::Mapped, 1)] {
+        for (residence, notes_expected) in [(MemoryPlacement::HugePages, 0), (MemoryPlacement::Mapped, 1)] {
             let mut notes = Notes::default();
-            let job = RunContext { run: None, resume: false, observer: &mut notes, stop: &|| false };
-            let summary = train_from(MemoryPlacements::both(residence), &config(), data, job).unwrap();
+            let context = RunContext { run: None, resume: false, observer: &mut notes, stop: &|| false };
+            let summary = train_from(MemoryPlacements::both(residence), &config(), data, context).unwrap();
             let about = |word: &str| notes.0.iter().filter(|note| note.contains(word)).count();
             assert_eq!(
                 (about("in place"), about("edge weights")),
-                (said, usize::from(data.graph.edge_weight().is_some()))
+                (notes_expected, usize::from(data.graph.edge_weight().is_some()))
             );
             let bits = |epoch: &EpochRecord| (epoch.loss.to_bits(), epoch.valid_loss.map(f64::to_bits));
             runs.push((summary.epochs.iter().map(bits).collect::<Vec<_>>(), summary.test.score));

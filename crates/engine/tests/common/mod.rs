@@ -1,8 +1,8 @@
-//! Stages that fail, or dawdle, at a batch of one's choice.
+//! Stages that fail, or are slow, at a chosen batch.
 //!
-//! One [`Fault`] is shared by a sampler, a feature table and an optimiser that stand around the
-//! real ones. The sampler sees the number of the batch; what comes later knows it by what the
-//! sampler has left in it.
+//! A sampler, a feature table and an optimiser wrap the real ones and share a [`Fault`]. The
+//! sampler receives the number of the batch; the later stages recognize the batch by its input
+//! nodes or by the number of updates.
 
 #![allow(dead_code, reason = "every test file uses a part")]
 
@@ -19,54 +19,54 @@ use graphmill_loader::{
 };
 use graphmill_nn::{Backend, Param, optim::Optimizer};
 
-/// From here on the panics that are wanted are not printed.
+/// Stops the output of injected panics.
 pub(crate) fn hush() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        let says = info.payload_as_str().unwrap_or_default();
-        if !says.starts_with("injected") && !says.contains("one label per row") {
+        let message = info.payload_as_str().unwrap_or_default();
+        if !message.starts_with("injected") && !message.contains("one label per row") {
             print(info);
         }
     }));
 }
 
-/// What happens to a batch.
+/// Failure of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Nothing.
+    /// No failure.
     None,
-    /// Sampling it is an error.
+    /// Sampling returns an error.
     SampleError,
-    /// Sampling it panics.
+    /// Sampling panics.
     SamplePanic,
-    /// Reading its rows is an error.
+    /// Reading its rows returns an error.
     ExtractError,
     /// Reading its rows panics.
     ExtractPanic,
-    /// Its loss is not a number.
+    /// Its loss is NaN.
     TrainError,
-    /// Its labels do not fit its logits, which panics behind the forward pass.
+    /// Its labels do not match its logits, which panics after the forward pass.
     TrainPanic,
-    /// The update by its gradient panics when it is half done.
+    /// The update by its gradient panics in the middle.
     UpdatePanic,
-    /// Whoever records it reports an error.
+    /// Recording it returns an error.
     RecordError,
-    /// Whoever records it panics.
+    /// Recording it panics.
     RecordPanic,
 }
 
-/// A fault, and where it strikes.
+/// Failure of one batch of one epoch.
 pub(crate) struct Fault {
     pub(crate) kind: Kind,
     pub(crate) epoch: u64,
     pub(crate) batch: u64,
-    /// Batches of an epoch.
+    /// Batches per epoch.
     pub(crate) batches: u64,
-    /// Batches of an update.
+    /// Batches per update.
     pub(crate) group: u64,
-    /// How long sampling and extracting a batch takes besides.
+    /// Additional time to sample, and to extract, a batch.
     pub(crate) delay: Box<dyn Fn(u64) -> Duration + Send + Sync>,
-    /// The input nodes of batches whose rows matter, with their numbers.
+    /// Numbers and input nodes of the batches whose extraction fails or is delayed.
     inputs: Mutex<Vec<(u64, Vec<NodeId>)>>,
 }
 
@@ -76,17 +76,17 @@ impl Fault {
         Self { kind, epoch, batch, batches, group, delay, inputs: Mutex::default() }
     }
 
-    /// What an injected error or panic says.
-    pub(crate) fn says(&self) -> String {
+    /// Message of the injected error or panic.
+    pub(crate) fn message(&self) -> String {
         format!("injected {:?} in batch {}", self.kind, self.batch)
     }
 
-    fn dawdles(&self) -> bool {
+    fn has_delays(&self) -> bool {
         (0..self.batches).any(|batch| !(self.delay)(batch).is_zero())
     }
 
     fn error(&self) -> Error {
-        Error::invalid(self.says())
+        Error::invalid(self.message())
     }
 }
 
@@ -116,7 +116,7 @@ impl MinibatchSampler for FaultySampler {
 
 impl SplitSampler for FaultySampler {
     fn sample_upper(&self, request: &BatchRequest, workspace: &mut Workspace, seeds: Seeds) -> Result<Upper> {
-        // the bottom block, drawn later, is struck
+        // the draw of the bottom block, which follows, fails
         self.inner.split().unwrap().sample_upper(request, workspace, seeds)
     }
 
@@ -131,17 +131,16 @@ impl SplitSampler for FaultySampler {
 }
 
 impl FaultySampler {
-    /// What happens to a batch as it is drawn, whole or but for its upper part, and then to what
-    /// was drawn.
+    /// Applies the fault to a draw, of the whole batch or of its bottom block, and to its result.
     fn strike(&self, request: &BatchRequest, draw: impl FnOnce() -> Result<Sampled>) -> Result<Sampled> {
         let (fault, number) = (&self.fault, request.key.batch);
         std::thread::sleep((fault.delay)(number));
         let strikes = (request.key.epoch, number) == (fault.epoch, fault.batch);
         if strikes && fault.kind == Kind::SamplePanic {
-            panic!("{}", fault.says());
+            panic!("{}", fault.message());
         }
         let mut batch = draw()?;
-        if strikes || fault.dawdles() {
+        if strikes || fault.has_delays() {
             let mut inputs = fault.inputs.lock().unwrap();
             inputs.retain(|(other, _)| *other != number);
             inputs.push((number, batch.input_nodes.clone()));
@@ -150,7 +149,7 @@ impl FaultySampler {
         match fault.kind {
             Kind::SampleError if strikes => return Err(fault.error()),
             Kind::TrainError if strikes => batch.loss_weight.resize(seeds.len(), f32::NAN),
-            // rows that are made aside have no seeds
+            // rows that are made for reuse have no seeds
             Kind::TrainPanic if strikes => seeds.extend_from_within(..seeds.len().min(1)),
             _ => {}
         }
@@ -164,7 +163,7 @@ pub(crate) struct FaultyFeature {
 }
 
 impl FaultyFeature {
-    /// The batch of which these are input nodes: all, or those that a cache does not have.
+    /// Batch of these input nodes, which are all of its nodes or those that miss a cache.
     fn batch(&self, ids: &[NodeId]) -> Option<u64> {
         let inputs = self.fault.inputs.lock().unwrap();
         let is_part_of = |all: &[NodeId]| {
@@ -190,7 +189,7 @@ impl Feature for FaultyFeature {
             std::thread::sleep((fault.delay)(number));
             match fault.kind {
                 Kind::ExtractError if number == fault.batch => return Err(fault.error()),
-                Kind::ExtractPanic if number == fault.batch => panic!("{}", fault.says()),
+                Kind::ExtractPanic if number == fault.batch => panic!("{}", fault.message()),
                 _ => {}
             }
         }
@@ -224,7 +223,7 @@ impl Optimizer for FaultyOptimizer {
         let Fault { kind, epoch, batch, batches, group, .. } = *self.fault;
         let strikes = self.steps() == epoch * batches.div_ceil(group) + batch / group + 1;
         if kind == Kind::UpdatePanic && strikes && index == 1 {
-            panic!("{}", self.fault.says());
+            panic!("{}", self.fault.message());
         }
         self.inner.update(backend, index, param, decay);
     }

@@ -1,4 +1,4 @@
-//! A strategy driven directly, around stages that fail or dawdle.
+//! Direct runs of a strategy with stages that fail or are slow.
 
 #![allow(dead_code, reason = "every test file uses a part")]
 
@@ -18,7 +18,7 @@ use graphmill_engine::{
     learner::Learner,
     memory::MemoryPlacement,
     stage::Loader,
-    strategy::{Done, Epoch, Flow, Setting, TABLE},
+    strategy::{CompletedBatch, Epoch, Flow, StrategyContext, TABLE},
     timeline::Timeline,
 };
 use graphmill_loader::Feature;
@@ -31,10 +31,10 @@ pub(crate) const BATCHES: u64 = 13;
 pub(crate) const BATCH: usize = 8;
 pub(crate) const EPOCHS: u64 = 2;
 
-/// Longest that any of the runs may take, on however busy a machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit of a run, even on a busy machine.
+pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// A graph with `BATCHES` batches of training nodes.
+/// Graph with `BATCHES` batches of training nodes.
 pub(crate) fn data() -> Dataset {
     let options =
         GenerateOptions { nodes: 1200, degree: Some(6.0), classes: 3, dim: 6, ..GenerateOptions::default() };
@@ -43,7 +43,7 @@ pub(crate) fn data() -> Dataset {
     data
 }
 
-/// The bits of all parameters, mixed.
+/// Hash of the bits of all parameters.
 fn bits(model: &Model) -> u64 {
     let mut key = 0;
     model.visit(&mut |_, param| {
@@ -54,22 +54,23 @@ fn bits(model: &Model) -> u64 {
     key
 }
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// The error, or what a panic said.
+    /// The error, or the message of a panic.
     pub(crate) end: Result<(), Result<Error, String>>,
-    /// The batches that were recorded, over all epochs, and the model's bits after each update.
+    /// Recorded batches, numbered over all epochs.
     pub(crate) recorded: Vec<u64>,
+    /// Hash of the model after each update.
     pub(crate) updates: Vec<u64>,
-    /// The model at the end.
+    /// Hash of the final model.
     pub(crate) bits: u64,
     pub(crate) is_whole: bool,
     pub(crate) finite: bool,
     pub(crate) staleness: u64,
 }
 
-/// Runs `EPOCHS` epochs with that fault.
+/// Runs `EPOCHS` epochs with the fault.
 fn run(data: &Dataset, config: &TrainConfig, fault: Arc<Fault>) -> Outcome {
     let model = build::model(config, data).unwrap();
     let (feature, _) = build::features(config, data, MemoryPlacement::Mapped).unwrap();
@@ -100,7 +101,7 @@ fn run(data: &Dataset, config: &TrainConfig, fault: Arc<Fault>) -> Outcome {
     let optimizer = Box::new(FaultyOptimizer { inner, fault: fault.clone() });
     let backend = Cpu::default();
     let mut learner = Learner::new(&backend, model, optimizer, &data.labels, orders, config);
-    let setting = Setting::new(config, data, &sampler, &*order, &feature);
+    let setting = StrategyContext::new(config, data, &sampler, &*order, &feature);
     let kind = TABLE.get(&config.strategy).unwrap().make;
     let mut strategy = (kind.make)(setting).unwrap();
     let timeline = Timeline::begin();
@@ -110,13 +111,13 @@ fn run(data: &Dataset, config: &TrainConfig, fault: Arc<Fault>) -> Outcome {
     for number in 0..EPOCHS {
         loader.order(number, &mut seeds);
         timeline.begin_epoch(number);
-        let mut after = |learner: &Learner, done: &[Done]| {
+        let mut after = |learner: &Learner, done: &[CompletedBatch]| {
             for done in done {
                 let strikes = number == fault.epoch && done.batch.seeds.number == fault.batch;
                 if !done.outcome.loss.is_finite() || (strikes && fault.kind == Kind::RecordError) {
-                    return Err(Error::usage(fault.says()));
+                    return Err(Error::usage(fault.message()));
                 }
-                assert!(!(strikes && fault.kind == Kind::RecordPanic), "{}", fault.says());
+                assert!(!(strikes && fault.kind == Kind::RecordPanic), "{}", fault.message());
                 recorded.push(number * BATCHES + done.batch.seeds.number);
             }
             updates.push(bits(&learner.model));
@@ -148,7 +149,7 @@ fn run(data: &Dataset, config: &TrainConfig, fault: Arc<Fault>) -> Outcome {
     Outcome { end, recorded, updates, bits: bits(&learner.model), is_whole, finite, staleness }
 }
 
-/// The same on two threads, under a watchdog.
+/// Runs `EPOCHS` epochs on the threads of `pool`; panics after [`TIME_LIMIT`].
 pub(crate) fn watched(
     data: &Arc<Dataset>,
     pool: &Arc<ThreadPool>,
@@ -157,12 +158,15 @@ pub(crate) fn watched(
     what: &str,
 ) -> Outcome {
     let (data, pool, config) = (data.clone(), pool.clone(), config.clone());
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let runner = std::thread::spawn(move || {
-        let _ = tell.send(pool.install(|| run(&data, &config, fault)));
+        let _ = sender.send(pool.install(|| run(&data, &config, fault)));
     });
-    let outcome = told.recv_timeout(PATIENCE);
-    assert!(!matches!(outcome, Err(mpsc::RecvTimeoutError::Timeout)), "{what}: no end after {PATIENCE:?}");
+    let outcome = receiver.recv_timeout(TIME_LIMIT);
+    assert!(
+        !matches!(outcome, Err(mpsc::RecvTimeoutError::Timeout)),
+        "{what}: the run has not ended after {TIME_LIMIT:?}"
+    );
     let ended = runner.join();
     assert!(ended.is_ok(), "{what}: {:?}", ended.unwrap_err().downcast_ref::<String>());
     outcome.unwrap()

@@ -1,4 +1,4 @@
-//! Options by name, as files and the command line give them.
+//! Options by name, as in files and on the command line.
 
 #![allow(dead_code, reason = "every test file uses a part")]
 

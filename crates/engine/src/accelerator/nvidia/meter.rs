@@ -1,4 +1,4 @@
-//! What an NVIDIA device can do: copies in its memory and over its link, and dense products.
+//! Benchmark of an NVIDIA device: copies within its memory and over its link, and dense products.
 
 use std::{sync::Arc, time::Instant};
 
@@ -10,14 +10,14 @@ use graphmill_cuda::{
 use super::Gpu;
 use crate::Result;
 
-/// Bytes that are copied, at most; of a small device, a sixteenth of what may be used.
-const BYTES: usize = 1 << 30;
-/// Rows and columns of the matrices that are multiplied, at most.
-const SIDE: usize = 8192;
+/// Largest number of bytes to copy; less on a device with a small budget, of which copies use 1/16.
+const MAX_BYTES: usize = 1 << 30;
+/// Largest number of rows and columns of the multiplied matrices.
+const MAX_SIDE: usize = 8192;
 /// Least seconds of a run.
-const LEAST: f64 = 0.02;
+const MIN_SECONDS: f64 = 0.02;
 
-/// A device at work for its own sake.
+/// Benchmark of a device.
 pub(crate) struct Meter {
     queue: Arc<Queue>,
     bytes: usize,
@@ -26,11 +26,11 @@ pub(crate) struct Meter {
 impl Meter {
     pub(crate) fn new(gpu: &Gpu) -> Self {
         let queue = gpu.backend.queue();
-        let bytes = (queue.device().budget() / 16).min(BYTES as u64) as usize;
+        let bytes = (queue.device().budget() / 16).min(MAX_BYTES as u64) as usize;
         Self { queue: queue.clone(), bytes: bytes / 4096 * 4096 }
     }
 
-    /// Seconds of one of several calls, run by run, the first left out.
+    /// Mean seconds of a call in each of `repeat` runs, after a warm-up run.
     fn seconds(&self, repeat: usize, mut work: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
         let mut run = |calls: usize| -> Result<f64> {
             self.queue.synchronize()?;
@@ -40,37 +40,37 @@ impl Meter {
             Ok(clock.elapsed().as_secs_f64() / calls as f64)
         };
         run(1)?;
-        let calls = (LEAST / run(1)?.max(1e-9)).ceil().max(1.0) as usize;
+        let calls = (MIN_SECONDS / run(1)?.max(1e-9)).ceil().max(1.0) as usize;
         (0..repeat).map(|_| run(calls)).collect()
     }
 
-    /// Bytes read and written, and seconds, of copies within the device's memory.
+    /// Bytes read and written by a copy within the device's memory, and the seconds of each run.
     pub(crate) fn copy(&self, repeat: usize) -> Result<(f64, Vec<f64>)> {
         let (from, to) = (self.queue.take(self.bytes)?, self.queue.take(self.bytes)?);
         let driver = self.queue.device().driver();
         let copy = || {
-            // SAFETY: both were taken that large, and live until the work is done
+            // SAFETY: both have `self.bytes` bytes, and live until the work is done
             Ok(unsafe { driver.copy(from.address(), to.address(), self.bytes, self.queue.stream()) }?)
         };
         Ok((2.0 * self.bytes as f64, self.seconds(repeat, copy)?))
     }
 
-    /// Bytes, and seconds, of copies from page-locked host memory.
+    /// Bytes of a copy from page-locked host memory, and the seconds of each run.
     pub(crate) fn link(&self, repeat: usize) -> Result<(f64, Vec<f64>)> {
         let to = self.queue.take(self.bytes)?;
         let from = Locked::new(&self.queue, self.bytes)?;
         let driver = self.queue.device().driver();
         let upload = || {
-            // SAFETY: both are that large, and live until the work is done
+            // SAFETY: both have `self.bytes` bytes, and live until the work is done
             Ok(unsafe { driver.upload(from.memory.pointer, to.address(), self.bytes, self.queue.stream()) }?)
         };
         Ok((self.bytes as f64, self.seconds(repeat, upload)?))
     }
 
-    /// Operations, and seconds, of square products by the vendor's library; none where it is not
-    /// there.
+    /// Operations of a square product by the vendor's library, and the seconds of each run; `None`
+    /// if the library is not installed.
     pub(crate) fn product(&self, arithmetic: Arithmetic, repeat: usize) -> Result<Option<(f64, Vec<f64>)>> {
-        let n = ((self.bytes / 4) as f64).sqrt().min(SIDE as f64) as usize / 64 * 64;
+        let n = ((self.bytes / 4) as f64).sqrt().min(MAX_SIDE as f64) as usize / 64 * 64;
         if n == 0 {
             return Ok(None);
         }
@@ -104,7 +104,7 @@ impl Meter {
     }
 }
 
-/// Page-locked memory for a while.
+/// Page-locked memory that is freed when dropped.
 struct Locked<'q> {
     queue: &'q Queue,
     memory: HostMemory,
@@ -118,9 +118,9 @@ impl<'q> Locked<'q> {
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        // where the device failed, memory that it may still read is not given back
+        // if the device failed, it may still read the memory, which is then not freed
         if self.queue.synchronize().is_ok() {
-            // SAFETY: the queue's work is done, and nobody else knows the memory
+            // SAFETY: the queue's work is done, and only this value holds the memory
             unsafe { self.queue.device().driver().free_host(self.memory) };
         }
     }

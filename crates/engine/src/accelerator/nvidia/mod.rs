@@ -1,4 +1,4 @@
-//! NVIDIA devices, by the crate `graphmill-cuda`.
+//! NVIDIA devices of the crate `graphmill-cuda`.
 
 mod meter;
 
@@ -27,45 +27,44 @@ use crate::{
 };
 pub(crate) use meter::Meter;
 
-/// An NVIDIA device with its operations.
+/// NVIDIA device with its operations.
 pub(crate) struct Gpu {
     device: Arc<Device>,
     backend: Cuda,
 }
 
 impl Gpu {
-    /// The device of that number, of whose memory at most `budget` bytes are used (0: all that is
-    /// free).
+    /// Opens device `number`, and uses at most `budget` bytes of its memory (0: all free memory).
     ///
     /// # Errors
-    /// A device that is not there, or whose driver cannot be used.
+    /// The device does not exist, or its driver cannot be used.
     pub(crate) fn open(number: usize, budget: u64, arithmetic: Arithmetic, graphs: bool) -> Result<Self> {
         let device = graphmill_cuda::open(number, budget)?;
         let backend = Cuda::new(&device, arithmetic)?.with_graphs(graphs);
         Ok(Self { device, backend })
     }
 
-    /// Its operations.
+    /// Operations of the device.
     pub(crate) fn backend(&self) -> &dyn Backend {
         &self.backend
     }
 
-    /// Its operations, with products in another arithmetic.
+    /// Operations of the device, with products in another arithmetic.
     pub(crate) fn with_arithmetic(&self, arithmetic: Arithmetic) -> Box<dyn Backend> {
         Box::new(Cuda::on(self.backend.queue(), arithmetic))
     }
 
-    /// Number of the device that a matrix on it tells.
+    /// Number of the device, as matrices on it report it.
     pub(crate) fn number(&self) -> usize {
         self.device.number()
     }
 
-    /// Bytes of its memory that may be used.
+    /// Bytes of its memory that the run may use.
     pub(crate) fn budget(&self) -> u64 {
         self.device.budget()
     }
 
-    /// Bytes of its memory that are taken, and the most that ever were.
+    /// Bytes of its memory in use, and their peak.
     pub(crate) fn taken(&self) -> (u64, u64) {
         self.device.taken()
     }
@@ -78,8 +77,8 @@ impl Gpu {
         Ok(self.device.check()?)
     }
 
-    /// Copies a value to the device, if there is memory for it: if not, the device says so to the
-    /// worker that trains there.
+    /// Copies a value to the device. If its memory is full, the worker that trains there reports
+    /// the error of the device.
     pub(crate) fn copy_here(&self, value: View) {
         let _ = value.on_device(&Memory(self.backend.queue().clone()));
     }
@@ -95,12 +94,12 @@ impl Gpu {
         Ok(ids)
     }
 
-    /// The reason why it does not capture steps, where that was tried.
+    /// Reason why it does not capture steps, if capturing failed.
     pub(crate) fn refusal(&self) -> Option<String> {
         self.device.replayed().refused
     }
 
-    /// The device and its use, for the summary of a run.
+    /// Record of the device and its use, for the summary of a run.
     pub(crate) fn record(&self) -> NvidiaRecord {
         let Counts { captured, replayed, launched, refused } = self.device.replayed();
         let graphs = GraphRecord { captured, replayed, launched, refused };
@@ -113,12 +112,12 @@ impl Gpu {
         }
     }
 
-    /// The device in words.
+    /// Describes the device for a note.
     pub(crate) fn describe(&self) -> String {
         let (device, properties) = (&self.device, self.device.properties());
         let (major, minor) = properties.capability;
         format!(
-            "{} is {} ({major}.{minor}), {} of {} to be used",
+            "{} is {} ({major}.{minor}), using up to {} of {}",
             device.name(),
             properties.name,
             units::bytes(device.budget()),
@@ -127,10 +126,10 @@ impl Gpu {
     }
 }
 
-/// The sampler of that name for each device, or a note that the processor draws.
+/// Sampler `name` of each device, or a note that the processor draws.
 ///
 /// # Errors
-/// An impossible option, or the graph does not fit.
+/// An option is impossible, or the graph does not fit.
 pub(super) fn samplers(
     gpus: &[Gpu],
     name: &str,
@@ -149,7 +148,9 @@ pub(super) fn samplers(
             Samplers { each, note }
         }
         SamplerPlacement::OnHost(why) => {
-            let note = format!("the processor draws, and blocks are copied: {why} is not for devices");
+            let note = format!(
+                "neighbours are drawn by the processor and blocks are copied: {why} is not for devices"
+            );
             Samplers { each: Vec::new(), note: Some(note) }
         }
     })
@@ -159,10 +160,10 @@ pub(super) fn samplers(
 pub(crate) struct StoredRows(Arc<Stored>);
 
 impl StoredRows {
-    /// The rows of `values`, of `dim` values each, page-locked.
+    /// Page-locks the rows of `values`, of `dim` values each.
     ///
     /// # Errors
-    /// They cannot be page-locked.
+    /// The system refuses to page-lock them.
     pub(crate) fn new(gpu: &Gpu, values: &TableData, dim: usize) -> Result<Self> {
         Ok(Self(Stored::new(&gpu.device, values, dim)?))
     }
@@ -172,30 +173,31 @@ impl StoredRows {
         self.0.row_bytes()
     }
 
-    /// Whether they are a page-locked copy.
+    /// Returns true if they are a page-locked copy.
     pub(crate) fn is_copy(&self) -> bool {
         self.0.mapped().is_copy()
     }
 
-    /// The rows behind a cache of the device, whose rows come and go by that policy.
+    /// The rows behind a dynamic cache of `slots` rows on the device.
     ///
     /// # Errors
-    /// A policy that devices do not know, or memory that cannot be had.
+    /// Devices do not support the policy, or an allocation fails.
     pub(crate) fn dynamic(&self, gpu: &Gpu, slots: usize, policy: &str) -> Result<Arc<dyn Feature>> {
         let Some(&(_, policy)) = Policy::ALL.iter().find(|(name, _)| *name == policy) else {
             let known: Vec<&str> = Policy::ALL.iter().map(|(name, _)| *name).collect();
             let known = known.join(" and ");
             return Err(Error::usage(format!(
-                "--cache {policy}: of the policies whose rows come and go NVIDIA devices know {known}"
+                "--cache {policy}: the dynamic policies of NVIDIA devices are {known}; use one of them, or \
+                 a hotness"
             )));
         };
         Ok(Arc::new(Dynamic::new(&gpu.device, &self.0, slots, policy)?))
     }
 
-    /// The rows as each device reads them, of which devices hold some.
+    /// The rows as each device reads them; devices hold those of `held`.
     ///
     /// # Errors
-    /// Memory that cannot be had.
+    /// An allocation fails.
     pub(crate) fn tiered(&self, gpus: &[Gpu], held: &CacheLayout) -> Result<Vec<Arc<dyn Feature>>> {
         let devices: Vec<Arc<Device>> = gpus.iter().map(|gpu| gpu.device.clone()).collect();
         let tiers = Tiered::new(&devices, &self.0, held)?;
@@ -203,25 +205,25 @@ impl StoredRows {
     }
 }
 
-/// Sums over several devices.
+/// Sum over several devices.
 pub(crate) struct AllReduce(graphmill_cuda::AllReduce);
 
 impl AllReduce {
-    /// Over these devices.
+    /// Sum over these devices.
     ///
     /// # Errors
-    /// The library that sums is not there.
+    /// The library is not installed.
     pub(crate) fn new(gpus: &[Gpu]) -> Result<Self, String> {
         let queues = gpus.iter().map(|gpu| gpu.backend.queue().clone()).collect();
         graphmill_cuda::AllReduce::new(queues).map(Self).map_err(|error| error.to_string())
     }
 
-    /// The library that sums.
+    /// Name of the library that sums.
     pub(crate) fn name(&self) -> &str {
         self.0.name()
     }
 
-    /// Makes the matrices of each device the sums of those of all.
+    /// Replaces the matrices of each device by their sums over all devices.
     ///
     /// # Errors
     /// A device failed.

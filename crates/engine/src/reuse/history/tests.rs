@@ -14,14 +14,14 @@ fn model() -> Model {
     Model::new(&config, 3, 2, 1).unwrap()
 }
 
-/// A model whose parameters are all `value`.
+/// Model whose parameters are all `value`.
 fn filled(value: f32) -> Model {
     let mut model = model();
     model.visit_mut(&mut |_, p| p.value.view_mut().host().fill(value));
     model
 }
 
-/// With these versions published, version `v` being all `v`.
+/// History of these versions; all parameters of version `v` are `v`.
 fn published(versions: impl IntoIterator<Item = u64>) -> History {
     let history = History::default();
     versions.into_iter().for_each(|step| history.publish(step, &filled(step as f32), 0));
@@ -33,26 +33,26 @@ fn kept(history: &History) -> BTreeSet<u64> {
     history.tensors().iter().filter_map(of).collect()
 }
 
-/// What all elements of a version are.
+/// Value of all elements of a version.
 fn value(snapshot: &Snapshot) -> f32 {
     let first = snapshot[0].view().host()[0];
     assert!(snapshot.iter().all(|matrix| matrix.view().host().iter().all(|&x| x == first)));
     first
 }
 
-fn span(start: u64, made: &[u64]) -> Span {
-    Span { epoch: 2, batches: 8..12, start, made: made.to_vec() }
+fn span(start: u64, made: &[u64]) -> SuperBatchSpan {
+    SuperBatchSpan { epoch: 2, batches: 8..12, start, made: made.to_vec() }
 }
 
 #[test]
-fn a_version_is_given_as_soon_as_there_is_one() {
+fn waiting_ends_when_the_version_is_published() {
     let history = published([0, 1]);
     assert_eq!(history.wait(1).map(|snapshot| value(&snapshot)), Some(1.0));
-    assert_eq!(history.wait(0).map(|snapshot| value(&snapshot)), Some(0.0), "old ones too");
-    let given = history.wait(0).unwrap();
+    assert_eq!(history.wait(0).map(|snapshot| value(&snapshot)), Some(0.0), "earlier versions remain");
+    let snapshot = history.wait(0).unwrap();
     let mut names = Vec::new();
     model().visit_bottom(&mut |name, _| names.push(name.to_string()));
-    assert_eq!(given.len(), names.len());
+    assert_eq!(snapshot.len(), names.len());
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| history.wait(3).map(|snapshot| value(&snapshot)));
         history.publish(2, &filled(2.0), 1);
@@ -62,7 +62,7 @@ fn a_version_is_given_as_soon_as_there_is_one() {
 }
 
 #[test]
-fn nobody_waits_for_what_will_not_be() {
+fn no_thread_waits_after_close() {
     let history = published([4]);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| history.wait(5).is_none());
@@ -70,7 +70,7 @@ fn nobody_waits_for_what_will_not_be() {
         assert!(waiting.join().unwrap());
     });
     assert!(history.wait(6).is_none());
-    assert_eq!(history.wait(4).map(|snapshot| value(&snapshot)), Some(4.0), "what there is, there is");
+    assert_eq!(history.wait(4).map(|snapshot| value(&snapshot)), Some(4.0), "published versions remain");
     // the next super-batch opens it again
     history.begin(span(4, &[4]), 4);
     std::thread::scope(|scope| {
@@ -81,18 +81,18 @@ fn nobody_waits_for_what_will_not_be() {
 }
 
 #[test]
-fn a_super_batch_keeps_what_its_rows_were_made_from_and_what_came_since() {
+fn begin_keeps_only_versions_of_current_rows_and_later_ones() {
     let history = published(0..=6);
     history.begin(span(5, &[1, 3]), 7);
     assert_eq!(kept(&history), [1, 3, 5, 6].into());
-    assert_eq!(history.place().span, Some(span(5, &[1, 3])));
-    assert_eq!(history.place().length, 7);
+    assert_eq!(history.position().span, Some(span(5, &[1, 3])));
+    assert_eq!(history.position().length, 7);
     history.publish(7, &filled(7.0), 4);
     history.begin(span(7, &[5, 6]), 7);
-    assert_eq!(kept(&history), [5, 6, 7].into(), "what the rows before were made from goes");
+    assert_eq!(kept(&history), [5, 6, 7].into(), "versions of earlier rows are dropped");
     history.end_epoch();
     assert!(kept(&history).is_empty());
-    assert_eq!(history.place(), Place { span: None, ..history.place() });
+    assert_eq!(history.position(), ReusePosition { span: None, ..history.position() });
 }
 
 #[test]
@@ -101,8 +101,8 @@ fn variation_is_the_largest_change_times_twice_the_updates() {
     history.begin_epoch();
     let mut now = filled(1.0);
     history.publish(10, &now, 4);
-    assert_eq!((history.place().change, history.place().variation), (0.0, 0.0), "nothing to compare with");
-    // of a whole matrix one element of the residual's moves most; layers above do not count
+    assert_eq!((history.position().change, history.position().variation), (0.0, 0.0), "no earlier version");
+    // one element of the residual's matrix changes most; layers above the bottom one do not count
     now.visit_mut(&mut |name, p| {
         let by = match name {
             "residual.0.weight" => 0.75,
@@ -112,40 +112,44 @@ fn variation_is_the_largest_change_times_twice_the_updates() {
         p.value.view_mut().host()[0] -= by;
     });
     history.publish(11, &now, 4);
-    assert_eq!((history.place().change, history.place().variation), (0.75, 6.0));
+    assert_eq!((history.position().change, history.position().variation), (0.75, 6.0));
     now.visit_mut(&mut |_, p| p.value.view_mut().host().iter_mut().for_each(|x| *x += 0.5));
     history.publish(12, &now, 4);
-    assert_eq!((history.place().change, history.place().variation), (0.75, 6.0), "a smaller one");
+    assert_eq!((history.position().change, history.position().variation), (0.75, 6.0), "a smaller change");
     history.begin(span(12, &[12]), 4);
-    assert_eq!((history.place().change, history.place().variation), (0.0, 6.0), "of the epoch");
+    assert_eq!(
+        (history.position().change, history.position().variation),
+        (0.0, 6.0),
+        "variation is that of the epoch"
+    );
     now.visit_mut(&mut |_, p| p.value.view_mut().host().iter_mut().for_each(|x| *x += 0.5));
     history.publish(13, &now, 8);
-    assert_eq!((history.place().change, history.place().variation), (0.5, 8.0), "more updates");
-    // the same version again, as after a resume, is no change
+    assert_eq!((history.position().change, history.position().variation), (0.5, 8.0), "more updates");
+    // publishing a version again, as after a resume, is not a change
     history.publish(13, &now, 8);
     history.begin_epoch();
-    assert_eq!((history.place().change, history.place().variation), (0.5, 0.0));
+    assert_eq!((history.position().change, history.position().variation), (0.5, 0.0));
 }
 
 #[test]
-fn what_was_saved_is_given_back() {
+fn restore_returns_the_saved_position_and_tensors() {
     let history = published(0..=6);
     history.begin(span(5, &[1, 3]), 7);
     history.set_basis(vec![Matrix::from_slice(2, 3, &[1.0; 6]), Matrix::from_slice(2, 1, &[2.0, 3.0])]);
     history.publish(7, &filled(9.0), 4);
-    let (place, tensors) = (history.place(), history.tensors());
+    let (position, tensors) = (history.position(), history.tensors());
     let resumed = History::default();
     resumed.publish(99, &filled(1.0), 0);
-    // in the order of a file's names, not of numbers
+    // sorted by name, as in a file, and not by number
     let mut sorted = tensors.clone();
     sorted.sort_by(|a, b| a.name.cmp(&b.name));
-    resumed.restore(place.clone(), sorted).unwrap();
-    assert_eq!((resumed.place(), resumed.tensors()), (place, tensors));
+    resumed.restore(position.clone(), sorted).unwrap();
+    assert_eq!((resumed.position(), resumed.tensors()), (position, tensors));
     assert_eq!(resumed.basis().len(), 2);
     assert_eq!(resumed.wait(7).map(|snapshot| value(&snapshot)), Some(9.0));
-    // of a run without reuse there is nothing
-    resumed.restore(Place::default(), Vec::new()).unwrap();
-    assert_eq!((resumed.place(), resumed.tensors()), (Place::default(), Vec::new()));
+    // a run without reuse has no tensors
+    resumed.restore(ReusePosition::default(), Vec::new()).unwrap();
+    assert_eq!((resumed.position(), resumed.tensors()), (ReusePosition::default(), Vec::new()));
 }
 
 #[test]
@@ -154,46 +158,46 @@ fn more_than_ten_parameters_keep_their_order() {
     history.set_basis((0..12).map(|i| Matrix::from_slice(1, 1, &[i as f32])).collect());
     let mut tensors = history.tensors();
     tensors.sort_by(|a, b| a.name.cmp(&b.name));
-    history.restore(Place::default(), tensors).unwrap();
+    history.restore(ReusePosition::default(), tensors).unwrap();
     let basis = history.basis();
     assert!(basis.iter().enumerate().all(|(i, part)| part.view().host() == [i as f32]));
 }
 
 #[test]
-fn what_is_not_whole_is_refused() {
+fn incomplete_or_misnamed_tensors_are_refused() {
     let history = published(0..=6);
     history.begin(span(5, &[1, 3]), 7);
-    let (place, tensors) = (history.place(), history.tensors());
+    let (position, tensors) = (history.position(), history.tensors());
     let mut missing = tensors.clone();
     missing.retain(|tensor| !tensor.name.starts_with("3."));
     let resumed = published([8]);
-    let error = resumed.restore(place.clone(), missing).unwrap_err();
+    let error = resumed.restore(position.clone(), missing).unwrap_err();
     assert!(error.contains("version 3"), "{error}");
     for name in ["3", "x.0", "3.x", "3.0.1", "-1.0", "basis", "basis.x", "Basis.0", ""] {
         let mut wrong = tensors.clone();
         wrong[1].name = name.into();
-        let error = resumed.restore(place.clone(), wrong).unwrap_err();
+        let error = resumed.restore(position.clone(), wrong).unwrap_err();
         assert!(error.contains(&format!("'{name}'")), "{error}");
     }
     assert_eq!(
-        (kept(&resumed), resumed.place()),
-        ([8].into(), Place::default()),
-        "nothing of it is taken up"
+        (kept(&resumed), resumed.position()),
+        ([8].into(), ReusePosition::default()),
+        "a refused restore changes the history"
     );
 }
 
-/// A monitor whose lock and condition belong to the model checker.
+/// Monitor whose lock and condition belong to the model checker.
 struct Checked {
-    state: shuttle::sync::Mutex<State>,
+    state: shuttle::sync::Mutex<HistoryState>,
     changed: shuttle::sync::Condvar,
 }
 
-impl Monitor<State> for Checked {
-    fn look<R>(&self, look: impl FnOnce(&State) -> R) -> R {
+impl Monitor<HistoryState> for Checked {
+    fn look<R>(&self, look: impl FnOnce(&HistoryState) -> R) -> R {
         look(&self.state.lock().unwrap())
     }
 
-    fn until<R>(&self, mut step: impl FnMut(&mut State) -> Option<R>) -> R {
+    fn until<R>(&self, mut step: impl FnMut(&mut HistoryState) -> Option<R>) -> R {
         let mut state = self.state.lock().unwrap();
         loop {
             if let Some(result) = step(&mut state) {
@@ -206,9 +210,9 @@ impl Monitor<State> for Checked {
     }
 }
 
-/// A maker waits for one version after the other while the trainer publishes them, ends early, or
-/// fails and only closes: under schedules that a model checker chooses it always ends, with every
-/// version that there was, and each as it was published.
+/// Under schedules of a model checker, a maker waits for one version after the other while a
+/// trainer publishes them, ends early, or fails and only closes the history. The maker always ends,
+/// and has received every published version unchanged.
 #[test]
 fn no_schedule_leaves_a_maker_waiting() {
     const UPDATES: u64 = 3;
@@ -220,11 +224,11 @@ fn no_schedule_leaves_a_maker_waiting() {
             let history = Arc::new(History { monitor: Checked { state, changed } });
             history.publish(0, &models[0], 0);
             let mut start = 0;
-            // the first super-batch is trained to its end, the second perhaps not; nothing new may
-            // wait for what the first closed
+            // the first super-batch is trained to its end, the second may not be; closing the
+            // history after the first must not affect the second
             for updates in [UPDATES, made_before_the_end] {
                 history.begin(
-                    Span { epoch: 0, batches: start..start + UPDATES, start, made: vec![start] },
+                    SuperBatchSpan { epoch: 0, batches: start..start + UPDATES, start, made: vec![start] },
                     UPDATES,
                 );
                 let (maker, versions) = (history.clone(), start..start + UPDATES);

@@ -1,8 +1,7 @@
-//! Which stages run side by side, and how many cores each has; how many devices sample and how many
-//! train.
+//! Allocation of cores to concurrent stages, and of devices to sampling and training.
 //!
-//! [`solve`] places the engine's stages, after BGL; [`samplers`] is FGNN's formula for devices.
-//! Both are pure functions of measured seconds.
+//! [`solve`] allocates cores, after BGL; [`samplers`] has FGNN's formula for devices. Both are pure
+//! functions of measured seconds.
 
 mod pipeline;
 pub mod samplers;

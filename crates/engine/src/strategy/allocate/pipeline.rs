@@ -1,32 +1,50 @@
-//! The allocation of cores to the stages of a pipeline, after BGL ("Profiling-based Resource
-//! Allocation").
+//! Allocation of cores to the stages of a pipeline.
 //!
-//! A stage on `c` cores takes `a / c + d` seconds a batch: BGL's `T_i / c_i` where `d` is 0, and
-//! its cache stage's `f(c)` where it is not. Stages that run side by side take as long as the
-//! slowest. BGL gives every stage cores of its own; with few cores that leaves most of them idle
-//! most of the time, so two more shapes are weighed: stages in a group take turns on the group's
-//! cores, and groups may share all cores, which pays where a stage waits for something else than a
-//! core.
+//! # Algorithm
+//!
+//! A stage on `c` cores takes `a / c + d` seconds per batch: BGL's `T_i / c_i` if `d` is 0,
+//! otherwise the `f(c)` of its cache stage. Concurrent stages take as long as the slowest.
+//! [`solve`] searches all groupings of the stages and all numbers of cores for the least time.
+//!
+//! # Source
+//!
+//! Liu et al., *BGL: GPU-Efficient GNN Training by Optimizing Graph Data I/O and Preprocessing*,
+//! NSDI 2023, "Profiling-based Resource Allocation".
+//!
+//! # Cost
+//!
+//! Exponential in the number of stages (5 groupings of 3 stages), polynomial in the number of
+//! cores.
+//!
+//! # Memory
+//!
+//! All groupings of the stages.
+//!
+//! # Deviations
+//!
+//! BGL gives every stage its own cores, which leaves most of a small number of cores idle most of
+//! the time. Here stages of a group may take turns on its cores, and groups may share all cores,
+//! which helps if a stage waits for something other than a core.
 
-/// What a stage costs, a batch.
+/// Cost of a stage, per batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
-    /// Seconds that divide among cores, `a`.
+    /// Seconds that are divided among cores, `a`.
     pub divided: f64,
-    /// Seconds that no number of cores shortens, `d`: what is not parallel, and what waits.
+    /// Seconds that do not depend on the number of cores, `d`: serial work and waits.
     pub fixed: f64,
-    /// Core seconds: how long it keeps cores from others, whether it makes good use of them or not.
+    /// Core seconds that other stages cannot use, whether the stage uses them well or not.
     pub busy: f64,
 }
 
 impl Cost {
-    /// Seconds a batch on so many cores.
+    /// Seconds per batch on `cores` cores.
     pub fn seconds(&self, cores: usize) -> f64 {
         self.divided / cores as f64 + self.fixed
     }
 
-    /// The stage that took `one` seconds on a core and `many` on `cores`, keeping cores busy for
-    /// `busy` seconds.
+    /// Cost of a stage that takes `one` seconds on a core and `many` on `cores`, of `busy` core
+    /// seconds.
     pub fn fit(one: f64, many: f64, cores: usize, busy: f64) -> Self {
         let share = 1.0 - 1.0 / cores as f64;
         let divided = if cores > 1 { ((one - many) / share).clamp(0.0, one) } else { 0.0 };
@@ -37,43 +55,43 @@ impl Cost {
 /// Stages that take turns on the same cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Which stages, by index, ascending.
+    /// Indices of the stages, ascending.
     pub stages: Vec<usize>,
-    /// How many cores.
+    /// Number of cores.
     pub cores: usize,
 }
 
-/// Who runs where.
+/// Assignment of stages and cores to groups.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Allocation {
-    /// The groups, which run side by side.
+    /// Groups, which run concurrently.
     pub groups: Vec<Group>,
-    /// Whether each group has cores of its own, as opposed to all having all cores.
+    /// True if each group has its own cores; false if all groups share all cores.
     pub isolated: bool,
-    /// Seconds a batch, by the model.
+    /// Seconds per batch, by the cost model.
     pub seconds: f64,
 }
 
-/// A split must promise to be faster by so much: hand-overs and threads that disturb each other are
-/// not in the model.
-const GAIN: f64 = 0.95;
+/// Time of a split relative to one group, at most: queues between workers and contention are not in
+/// the model.
+const MAX_SPLIT_TIME: f64 = 0.95;
 
-/// The allocation with the least seconds a batch: the exact optimum over all groupings of the
-/// stages and all whole numbers of cores. Everything in one group is kept unless a split promises a
-/// gain of 5 %. Exponential in the number of stages (3 here: 5 groupings), polynomial in `cores`.
+/// Allocation with the least seconds per batch: the exact optimum over all groupings of the stages
+/// and all whole numbers of cores. One group of all stages wins unless a split saves 5 %.
+/// Exponential in the number of stages (3 here: 5 groupings), polynomial in `cores`.
 ///
 /// # Panics
-/// There is no stage, or no core.
+/// `costs` is empty, or `cores` is 0.
 pub fn solve(costs: &[Cost], cores: usize) -> Allocation {
     assert!(!costs.is_empty() && cores > 0, "stages and cores");
     let all = Group { stages: (0..costs.len()).collect(), cores };
     let alone = Allocation { seconds: of_group(costs, &all), groups: vec![all], isolated: false };
     let split = splits(costs, cores).into_iter().next();
-    split.filter(|split| split.seconds <= alone.seconds * GAIN).unwrap_or(alone)
+    split.filter(|split| split.seconds <= alone.seconds * MAX_SPLIT_TIME).unwrap_or(alone)
 }
 
-/// The best split of the stages into groups with cores of their own, and the best into groups that
-/// share all cores: at most two, the quicker first. None of one group. Exact, and as complex as
+/// Best split of the stages into groups with their own cores, and best split into groups that share
+/// all cores: at most two, the faster first, each of two groups or more. Exact, at the cost of
 /// [`solve`].
 pub fn splits(costs: &[Cost], cores: usize) -> Vec<Allocation> {
     let mut best: [Option<Allocation>; 2] = [None, None];
@@ -107,12 +125,12 @@ pub fn splits(costs: &[Cost], cores: usize) -> Vec<Allocation> {
     best
 }
 
-/// Seconds a batch of stages that take turns.
+/// Seconds per batch of stages that take turns.
 fn of_group(costs: &[Cost], group: &Group) -> f64 {
     group.stages.iter().map(|&stage| costs[stage].seconds(group.cores)).sum()
 }
 
-/// Every way to put `n` stages into groups, the fewest groups first.
+/// All groupings of `n` stages, the fewest groups first.
 fn groupings(n: usize) -> Vec<Vec<Vec<usize>>> {
     let mut all = vec![Vec::new()];
     for stage in 0..n {
@@ -133,24 +151,24 @@ fn groupings(n: usize) -> Vec<Vec<Vec<usize>>> {
     all
 }
 
-/// Shows every way to give `groups` groups all of `cores` cores, at least one each.
-fn shares(cores: usize, groups: usize, see: &mut dyn FnMut(&[usize])) {
-    fn give(left: usize, split: &mut Vec<usize>, groups: usize, see: &mut dyn FnMut(&[usize])) {
+/// Visits every division of `cores` cores among `groups` groups, at least one each.
+fn shares(cores: usize, groups: usize, visit: &mut dyn FnMut(&[usize])) {
+    fn give(left: usize, split: &mut Vec<usize>, groups: usize, visit: &mut dyn FnMut(&[usize])) {
         let missing = groups - split.len();
         if missing == 1 {
             split.push(left);
-            see(split);
+            visit(split);
             split.pop();
             return;
         }
         for cores in 1..=left - (missing - 1) {
             split.push(cores);
-            give(left - cores, split, groups, see);
+            give(left - cores, split, groups, visit);
             split.pop();
         }
     }
     if cores >= groups {
-        give(cores, &mut Vec::with_capacity(groups), groups, see);
+        give(cores, &mut Vec::with_capacity(groups), groups, visit);
     }
 }
 
@@ -165,14 +183,14 @@ mod tests {
     }
 
     #[test]
-    fn what_only_computes_shares_all_cores() {
-        // (1 + 4) / 2 in turns; a core each would wait for the 4
+    fn compute_bound_stages_share_all_cores() {
+        // (1 + 4) / 2 in turns; with a core each, both would wait for the 4
         let one = solve(&[parallel(1.0), parallel(0.0), parallel(4.0)], 2);
         assert_eq!((one.groups.len(), one.seconds), (1, 2.5));
     }
 
     #[test]
-    fn what_waits_runs_beside_the_rest() {
+    fn waiting_stages_run_beside_the_others() {
         let disk = Cost { divided: 0.1, fixed: 2.0, busy: 0.1 };
         let split = solve(&[parallel(1.0), disk, parallel(3.0)], 2);
         let stages: Vec<_> = split.groups.iter().map(|group| group.stages.clone()).collect();
@@ -183,8 +201,8 @@ mod tests {
     }
 
     #[test]
-    fn stages_that_do_not_scale_get_cores_of_their_own() {
-        // a serial stage wastes all cores but one while it has its turn
+    fn serial_stages_get_their_own_cores() {
+        // a serial stage leaves all cores but one idle during its turn
         let serial = Cost { divided: 0.0, fixed: 1.0, busy: 1.0 };
         let split = solve(&[parallel(3.0), serial], 4);
         assert_eq!(split.seconds, 1.0);
@@ -192,14 +210,13 @@ mod tests {
     }
 
     #[test]
-    fn one_core_is_shared() {
+    fn stages_share_a_single_core() {
         let wait = Cost { divided: 0.0, fixed: 3.0, busy: 0.0 };
         assert_eq!(solve(&[parallel(1.0), parallel(1.0)], 1).groups.len(), 1);
         assert_eq!(solve(&[parallel(1.0), wait], 1).seconds, 3.0);
     }
 
-    /// The same optimum by a search of its own: each stage is told its group and each group its
-    /// cores, odometer-like.
+    /// Compares with an exhaustive search over the group of each stage and the cores of each group.
     #[test]
     fn the_optimum_is_exact() {
         for case in 0..200_u64 {
@@ -241,7 +258,7 @@ mod tests {
                 }
             }
             let found = solve(&costs, cores);
-            let expected = if least <= alone * GAIN { least } else { alone };
+            let expected = if least <= alone * MAX_SPLIT_TIME { least } else { alone };
             assert!((found.seconds - expected).abs() < 1e-9, "case {case}: {found:?}, {expected}");
         }
     }

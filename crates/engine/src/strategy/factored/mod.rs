@@ -1,7 +1,9 @@
-//! Devices that sample, devices that train, and one queue between them (FGNN, sections 4 and 5).
+//! Devices that sample, devices that train, and one queue between them.
+//!
+//! # Algorithm
 //!
 //! ```text
-//!   factored:       device 0   sample b0 | b1 | b2 | .. | b9 | standby: train b8 ..      topology (and what cache is left room for)
+//!   factored:       device 0   sample b0 | b1 | b2 | .. | b9 | standby: train b8 ..      topology (and a cache in the rest)
 //!                                          │ one queue, in host memory; the next free Trainer takes the next batch
 //!                   device 1     extract b0 | extract b2 | ..                           cache of the hottest rows
 //!                                  train b0 | train b2 | ..
@@ -9,16 +11,36 @@
 //!   time-sharing:   every device   sample | extract | train                             topology and a smaller cache
 //! ```
 //!
-//! A Trainer computes gradients on a copy of the model; this thread applies them, round by round,
-//! in the order of the batches ([`super::scheduler`] has the rules). Synchronous updates are as
-//! deterministic as `sequential`, and with one Trainer the same to the bit; with `N` they are those
-//! of batches `N` times as large. Asynchronous ones depend on who was how fast, within their bound.
+//! A Trainer computes gradients on a copy of the model. The thread of the strategy applies them,
+//! round by round, in the order of the batches ([`super::scheduler`] has the rules). Synchronous
+//! updates are as deterministic as `sequential`: one Trainer gives the same bits, `N` Trainers give
+//! the updates of batches `N` times as large. Asynchronous updates depend on timing, within their
+//! bound.
+//!
+//! # Source
+//!
+//! Yang et al., *GNNLab: A Factored System for Sample-based GNN Training over GPUs*, EuroSys 2022,
+//! sections 4 and 5 (FGNN).
+//!
+//! # Cost
+//!
+//! Each batch copies the parameters to its Trainer. Each update adds one gradient per batch of its
+//! round.
+//!
+//! # Memory
+//!
+//! Each device holds the topology, the cache and the training step that its role needs, within
+//! `--device-budget`. The queue takes at most a quarter of the free host memory.
+//!
+//! # Deviations
+//!
+//! The paper leaves the rule of bounded staleness open; [`super::scheduler`] defines one.
 
+mod device_group;
 mod options;
 mod reduce;
 mod replica;
 mod roles;
-mod team;
 mod timing;
 mod workers;
 
@@ -29,11 +51,11 @@ use graphmill_loader::{MiniBatch, feature::Link};
 
 use super::{
     QueueOptions, UpdateOptions,
-    interface::{Done, Epoch, Flow, Nvidia, Setting, Strategy},
+    batch_states::{BatchTask, Scheduler, Trained},
+    interface::{CompletedBatch, Epoch, Flow, Nvidia, Strategy, StrategyContext},
     round,
-    scheduler::{BatchScheduler, Rules, SchedulerState, Task, WorkerRole},
-    slots::{BatchTask, Batches, Trained},
-    worker::{Closing, Work, Worker, attempt},
+    scheduler::{BatchScheduler, SchedulerRules, SchedulerState, Task, WorkerRole},
+    worker::{CloseOnDrop, Work, Worker, attempt},
 };
 use crate::{
     Result,
@@ -43,66 +65,71 @@ use crate::{
     stage::Loader,
     timeline::Stage,
 };
+pub use device_group::Design;
+use device_group::DeviceGroup;
 pub use options::{FactoredOptions, Toggle};
 use reduce::{OnDevices, reduce};
-use replica::Published;
-pub use team::Design;
-use team::DeviceGroup;
+use replica::PublishedParameters;
 use workers::EpochContext;
 
-/// Most batches in the queue, whatever memory there is.
-const QUEUE: usize = 1 << 14;
-/// The part of the memory that is left which the queue may take.
+/// Largest number of batches in the queue.
+const MAX_QUEUE: usize = 1 << 14;
+/// Share of the free memory that the queue may take.
 const QUEUE_SHARE: f64 = 0.25;
 
 /// Devices that sample, train, or do both.
 pub struct Factored<'a> {
-    with: Setting<'a>,
+    context: StrategyContext<'a>,
     design: Design,
-    team: Option<DeviceGroup>,
+    group: Option<DeviceGroup>,
     slots: Vec<MiniBatch>,
-    /// What had gone over each link when somebody asked last: bytes and seconds.
+    /// Bytes and seconds over each link at the last record.
     carried: Vec<(u64, f64)>,
     note: Option<String>,
-    /// What sums gradients over devices, where copies between them do not.
+    /// All-reduce over devices, unless copies between them sum the gradients.
     sums: Option<OnDevices<'a>>,
-    /// Bytes that each device keeps for something else, and for what.
+    /// Bytes that each device reserves for another purpose, with the name of the purpose.
     reserved: Option<(&'static str, u64)>,
 }
 
 impl<'a> Factored<'a> {
-    /// With nothing on any device yet.
-    pub fn new(with: Setting<'a>, design: Design) -> Self {
+    /// Strategy of this design; [`Strategy::prepare`] fills the devices.
+    pub fn new(context: StrategyContext<'a>, design: Design) -> Self {
         let (slots, carried) = Default::default();
-        Self { with, design, team: None, slots, carried, note: None, sums: None, reserved: None }
+        Self { context, design, group: None, slots, carried, note: None, sums: None, reserved: None }
     }
 
-    /// How gradients become updates.
-    fn rules(&self, team: &DeviceGroup) -> Rules {
-        let config = self.with.config;
-        let (normal, trainers) = (team.normal, team.num_trainers());
+    /// Rules of the scheduler for these devices.
+    fn rules(&self, group: &DeviceGroup) -> SchedulerRules {
+        let config = self.context.config;
+        let (dedicated, trainers) = (group.dedicated, group.num_trainers());
         let updates = config.own.get::<UpdateOptions>();
-        let group = if updates.is_asynchronous() { 1 } else { round(config) };
-        // whoever is on standby cannot be counted on
-        let dealt = self.sums.is_some() && normal == trainers;
-        Rules { trainers, normal, ahead: 1, group, bound: updates.bound(), dealt }
+        SchedulerRules {
+            trainers,
+            dedicated,
+            max_claims: 1,
+            round_size: if updates.is_asynchronous() { 1 } else { round(config) },
+            max_staleness: updates.bound(),
+            // a standby trainer may not take its batch
+            round_robin: self.sums.is_some() && dedicated == trainers,
+        }
     }
 
-    /// The slots of the queue: as the options say, or as many as an epoch's batches, as far as
-    /// there is memory.
-    fn fill_slots(&mut self, epoch: &Epoch, team: &DeviceGroup, rules: Rules) {
+    /// Makes the slots of the queue: as many as the options say, or as an epoch has batches, within
+    /// the free memory.
+    fn fill_slots(&mut self, epoch: &Epoch, group: &DeviceGroup, rules: SchedulerRules) {
         let batches = usize::try_from(epoch.loader.num_batches()).unwrap_or(usize::MAX);
-        let round = usize::try_from(rules.group).unwrap_or(usize::MAX).min(batches);
-        let least = round.saturating_add(3 * (rules.trainers + team.seats.len()));
-        let QueueOptions { queue } = self.with.config.own.get();
+        let round = usize::try_from(rules.round_size).unwrap_or(usize::MAX).min(batches);
+        let least = round.saturating_add(3 * (rules.trainers + group.members.len()));
+        let QueueOptions { queue } = self.context.config.own.get();
         let wanted = if queue > 0 {
             queue
         } else if !self.slots.is_empty() {
-            // what memory there was has been looked at
+            // an earlier epoch has measured the free memory
             self.slots.len()
         } else {
-            let room = memory::available().map_or(f64::INFINITY, |bytes| QUEUE_SHARE * bytes as f64);
-            let fit = (room / team.batch_bytes.max(1) as f64).min(QUEUE as f64) as usize;
+            let limit = memory::available().map_or(f64::INFINITY, |bytes| QUEUE_SHARE * bytes as f64);
+            let fit = (limit / group.batch_bytes.max(1) as f64).min(MAX_QUEUE as f64) as usize;
             fit.max(least)
         };
         self.slots.resize_with(wanted.max(round).min(batches), MiniBatch::default);
@@ -111,18 +138,18 @@ impl<'a> Factored<'a> {
 
 impl Strategy for Factored<'_> {
     fn prepare(&mut self, loader: &Loader, learner: &Learner) -> Result<()> {
-        let team = DeviceGroup::new(&self.with, self.design, self.reserved, loader, learner)?;
-        let computers = self.with.nvidia.map(|nvidia| nvidia.computers);
-        let (sums, how) = OnDevices::choose(self.with.config, computers, round(self.with.config))?;
+        let group = DeviceGroup::new(&self.context, self.design, self.reserved, loader, learner)?;
+        let devices = self.context.nvidia.map(|nvidia| nvidia.devices);
+        let (sums, how) = OnDevices::choose(self.context.config, devices, round(self.context.config))?;
         self.sums = sums;
-        let mut note = team.describe();
-        if let (Some(how), Some(computers)) = (how, computers) {
+        let mut note = group.describe();
+        if let (Some(how), Some(devices)) = (how, devices) {
             note = format!("{note}; gradients are summed by {how}");
-            computers.tell_sums(how);
+            devices.set_all_reduce(how);
         }
         self.note = Some(note);
-        self.carried = team.carried();
-        self.team = Some(team);
+        self.carried = group.carried();
+        self.group = Some(group);
         Ok(())
     }
 
@@ -130,18 +157,20 @@ impl Strategy for Factored<'_> {
         if epoch.from >= epoch.to {
             return Ok(Flow::Continue);
         }
-        if self.team.is_none() {
+        if self.group.is_none() {
             self.prepare(epoch.loader, epoch.learner)?;
         }
-        let Some(mut team) = self.team.take() else { return Ok(Flow::Stop) };
-        let rules = self.rules(&team);
-        self.fill_slots(&epoch, &team, rules);
+        let Some(mut group) = self.group.take() else { return Ok(Flow::Stop) };
+        let rules = self.rules(&group);
+        self.fill_slots(&epoch, &group, rules);
         let slots = std::mem::take(&mut self.slots);
-        let line = BatchScheduler::new(Guarded::new(SchedulerState::new(epoch.from, epoch.to, slots, rules)));
-        let flow = run_team(self.with.nvidia, &mut team, self.sums.as_mut(), &line, &mut epoch, rules);
-        let (failure, slots) = line.into_inner().into_inner().end();
+        let scheduler =
+            BatchScheduler::new(Guarded::new(SchedulerState::new(epoch.from, epoch.to, slots, rules)));
+        let flow =
+            run_group(self.context.nvidia, &mut group, self.sums.as_mut(), &scheduler, &mut epoch, rules);
+        let (failure, slots) = scheduler.into_inner().into_inner().end();
         self.slots = slots;
-        self.team = Some(team);
+        self.group = Some(group);
         let flow = flow?;
         if let (Some(error), Flow::Continue) = (failure, flow) {
             return Err(error);
@@ -154,15 +183,15 @@ impl Strategy for Factored<'_> {
     }
 
     fn links(&self) -> Vec<Arc<Link>> {
-        self.team.iter().flat_map(|team| &team.devices).map(|device| device.link.clone()).collect()
+        self.group.iter().flat_map(|group| &group.devices).map(|device| device.link.clone()).collect()
     }
 
     fn devices(&mut self) -> Vec<DeviceRecord> {
-        let Some(team) = &mut self.team else { return Vec::new() };
-        let now = team.carried();
+        let Some(group) = &mut self.group else { return Vec::new() };
+        let now = group.carried();
         let before = std::mem::replace(&mut self.carried, now.clone());
         let since = now.iter().zip(&before).map(|(now, before)| (now.0 - before.0, now.1 - before.1));
-        team.records(since.collect())
+        group.records(since.collect())
     }
 
     fn note(&mut self) -> Option<String> {
@@ -170,41 +199,41 @@ impl Strategy for Factored<'_> {
     }
 
     fn staleness_bound(&self) -> u64 {
-        self.with.config.own.get::<UpdateOptions>().bound()
+        self.context.config.own.get::<UpdateOptions>().bound()
     }
 }
 
-/// An epoch's batches: a thread for each worker of the devices, updates on this one.
-fn run_team(
+/// Runs the batches of an epoch: one thread per worker of the devices, updates on this thread.
+fn run_group(
     nvidia: Option<Nvidia>,
-    team: &mut DeviceGroup,
+    group: &mut DeviceGroup,
     mut sums: Option<&mut OnDevices>,
-    line: &Batches,
+    scheduler: &Scheduler,
     epoch: &mut Epoch,
-    rules: Rules,
+    rules: SchedulerRules,
 ) -> Result<Flow> {
     let Epoch { number, order, loader, learner, lr, after, timeline, .. } = epoch;
     let work = Work { loader, order, number: *number, timeline };
     let first = *number * loader.num_batches();
-    let published = &Published::new(&learner.model, learner.step);
+    let published = &PublishedParameters::new(&learner.model, learner.step);
     let passes: Vec<Option<StepContext>> =
-        team.seats.iter_mut().map(|seat| seat.passes(&learner.passes, nvidia)).collect();
+        group.members.iter_mut().map(|member| member.passes(&learner.passes, nvidia)).collect();
     let host = timeline.track("host");
-    let (rows, gradients) = (team.rows.clone(), team.gradients.clone());
-    let gpus = nvidia.map_or(&[][..], |nvidia| nvidia.computers.gpus());
+    let (rows, gradients) = (group.rows.clone(), group.gradients.clone());
+    let gpus = nvidia.map_or(&[][..], |nvidia| nvidia.devices.gpus());
     let mut flow = Flow::Continue;
     let mut update = |task: BatchTask| -> Result<Flow> {
         let Task::Update(mut batches) = task else { return Ok(Flow::Continue) };
         let (clock, last) = (Instant::now(), batches.last().map_or(0, |(number, _)| *number));
-        let round = line.see(SchedulerState::version);
+        let round = scheduler.inspect(SchedulerState::version);
         let outcome = attempt(Stage::Update, last, || {
             let late = |(_, slot): &(u64, Trained)| round.saturating_sub(slot.gradient.version);
             let late = batches.iter().map(late).max().unwrap_or(0);
             let reused = batches.iter().map(|(_, slot)| slot.gradient.reused).max().unwrap_or(0);
             assert!(
-                late <= rules.bound,
-                "a gradient came {late} updates late; at most {} may be",
-                rules.bound
+                late <= rules.max_staleness,
+                "a gradient is {late} updates stale; the bound is {}",
+                rules.max_staleness
             );
             learner.staleness = learner.staleness.max(late).max(reused);
             let mean = reduce(learner, &mut batches, sums.as_deref_mut())?;
@@ -214,37 +243,37 @@ fn run_team(
         })?;
         published.publish(&learner.model, learner.passes.backend, gpus);
         learner.passes.backend.check()?;
-        line.updated();
+        scheduler.updated();
         timeline.done(host, Stage::Update, last, clock);
-        // where the mean is not finite, either a batch's loss is not, or the gradient's norm: then
-        // all are to blame
+        // the outcome is not finite because a batch's loss is not, or because the gradient's norm
+        // is not: then all batches of the round get its loss
         let finite = batches.iter().all(|(_, slot)| slot.gradient.loss.is_finite());
-        let blamed = (finite && !outcome.loss.is_finite()).then_some(outcome.loss);
-        let done: Vec<Done> = batches
+        let shared_loss = (finite && !outcome.loss.is_finite()).then_some(outcome.loss);
+        let done: Vec<CompletedBatch> = batches
             .iter()
             .map(|(_, Trained { batch, traffic, spent, gradient })| {
-                let loss = blamed.unwrap_or(gradient.loss);
+                let loss = shared_loss.unwrap_or(gradient.loss);
                 let outcome = BatchOutcome { loss, seeds: batch.num_seeds(), ..outcome };
-                Done { batch, traffic: *traffic, outcome, spent: *spent }
+                CompletedBatch { batch, traffic: *traffic, outcome, spent: *spent }
             })
             .collect();
         flow = after(learner, &done)?;
         for (_, Trained { batch, gradient, .. }) in batches {
             gradients.put(gradient.values);
-            line.free(batch.into());
+            scheduler.free(batch.into());
         }
         Ok(flow)
     };
     let mut driver =
         Worker::new("host".into(), WorkerRole { update: true, ..WorkerRole::default() }, None, 0);
     std::thread::scope(|scope| {
-        // however this thread leaves, the others do not wait for it
-        let _closing = Closing { line, always: true };
-        let shift = EpochContext { line, work, published, rows: &rows, gradients: &gradients, first };
-        for (seat, passes) in team.seats.iter_mut().zip(passes) {
-            seat.start(scope, shift, passes);
+        // the other threads do not wait for this one, even if it panics
+        let _closing = CloseOnDrop { scheduler, always: true };
+        let shared = EpochContext { scheduler, work, published, rows: &rows, gradients: &gradients, first };
+        for (member, passes) in group.members.iter_mut().zip(passes) {
+            member.start(scope, shared, passes);
         }
-        driver.run(line, work, &mut update)
+        driver.run(scheduler, work, &mut update)
     })?;
     Ok(flow)
 }

@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use graphmill_core::{by_name, options::OptionSet};
 use serde::{Deserialize, Serialize};
 
-/// A behaviour that is on or off.
+/// State of a behaviour that is on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Toggle {
@@ -20,7 +20,7 @@ by_name!(Toggle);
 #[derive(Args, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FactoredOptions {
-    /// Devices that sample; 0 for as many as keep pace with the others.
+    /// Number of sampling devices; 0 balances sampling and training.
     #[arg(long, value_name = "N")]
     pub num_samplers: usize,
     /// Let devices that have finished sampling train: on or off.

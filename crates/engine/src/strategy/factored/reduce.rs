@@ -1,10 +1,10 @@
-//! How gradients of several batches make an update: their mean, weighted by seeds.
+//! Reduction of the gradients of several batches to one: their mean, weighted by seeds.
 //!
-//! | where they are | how |
+//! | gradients | reduction |
 //! | --- | --- |
-//! | in host memory | added up in the order of the batches |
-//! | on devices | copied to the first and added up there, in the order of the batches |
-//! | on devices, with NCCL | each device adds up its own, then all are summed over devices; every device has the sums |
+//! | in host memory | added in the order of the batches |
+//! | on devices | copied to the first device and added there, in the order of the batches |
+//! | on devices, with NCCL | each device adds its own, then an all-reduce adds those of all devices |
 
 use graphmill_core::{Matrix, ViewMut};
 use graphmill_nn::backend::ops::Add;
@@ -15,45 +15,44 @@ use crate::{
     learner::Learner,
     strategy::{
         AllReduce as How, RoundOptions, UpdateOptions,
-        slots::{Gradient, Trained},
+        batch_states::{Gradient, Trained},
     },
 };
 
-/// Batches of a round whose sum over devices is the same whoever trained on which, and however the
-/// library goes about it.
+/// Largest number of batches in a round whose sum over devices has the same bits in any order.
 const ANY_ORDER: u64 = 2;
 
-/// What several devices sum by, in words, where they are not NCCL's.
+/// Description of sums without NCCL.
 const COPIES: &str = "copies between devices, in the order of the batches";
 
-/// Sums over the devices of a run.
+/// All-reduce over the devices of a run.
 pub(super) struct OnDevices<'a> {
     all: AllReduce,
     gpus: &'a [Gpu],
-    /// What a device adds that has no batch of the round, a matrix for each parameter.
+    /// Zeros of each device that has no batch of the round, a matrix per parameter.
     none: Vec<Vec<Matrix>>,
 }
 
 impl<'a> OnDevices<'a> {
-    /// As `--all-reduce` says, for rounds of so many batches; and in words how gradients of several
-    /// devices are summed, where there are any.
+    /// Chooses the reduction of `--all-reduce` for rounds of `round` batches. Also returns a
+    /// description of it, if several devices have gradients.
     ///
     /// # Errors
-    /// What was asked for is not there.
+    /// The reduction that the options name is not available.
     pub(super) fn choose(
         config: &TrainConfig,
-        computers: Option<&'a ComputeDevices>,
+        devices: Option<&'a ComputeDevices>,
         round: u64,
     ) -> Result<(Option<Self>, Option<String>)> {
-        let gpus = computers.map_or(&[][..], ComputeDevices::gpus);
+        let gpus = devices.map_or(&[][..], ComputeDevices::gpus);
         let is_asynchronous = config.own.get::<UpdateOptions>().is_asynchronous();
         let RoundOptions { all_reduce, .. } = config.own.get();
         if gpus.len() < 2 || round < 2 || is_asynchronous {
             if all_reduce == How::Nccl {
                 let why = if is_asynchronous {
-                    "--updates asynchronous applies each gradient by itself: use --updates synchronous"
+                    "--updates asynchronous applies each gradient by itself; use --updates synchronous"
                 } else {
-                    "an update is of one batch here: use --batches-per-update N, or more devices that train"
+                    "each update has one batch; use --batches-per-update N, or more training devices"
                 };
                 return Err(Error::usage(format!("--all-reduce nccl: {why}, or leave it out")));
             }
@@ -63,7 +62,9 @@ impl<'a> OnDevices<'a> {
             return Ok((None, Some(COPIES.into())));
         }
         if all_reduce == How::Auto && round > ANY_ORDER {
-            let how = format!("{COPIES} (--all-reduce nccl, which promises no order of {round}, is quicker)");
+            let how = format!(
+                "{COPIES} (--all-reduce nccl is faster, but adds {round} gradients in no fixed order)"
+            );
             return Ok((None, Some(how)));
         }
         match AllReduce::new(gpus) {
@@ -77,7 +78,7 @@ impl<'a> OnDevices<'a> {
         }
     }
 
-    /// The rank of the device that a batch's gradient is on, all of it.
+    /// Rank of the device that holds all of a batch's gradient, if one does.
     fn rank(&self, slot: &Trained, trainable: &[bool]) -> Option<usize> {
         let values = slot.gradient.values.iter().zip(trainable).filter(|(_, trainable)| **trainable);
         let mut devices = values.map(|(value, _)| value.device());
@@ -86,8 +87,8 @@ impl<'a> OnDevices<'a> {
         self.gpus.iter().position(|gpu| gpu.number() == first).filter(|_| is_one)
     }
 
-    /// Makes the trainable gradients of the learner, which is the first device's, the sums of these
-    /// over all devices, each times its share. The batches' own are of no use afterwards.
+    /// Sets the trainable gradients of the learner, which is on the first device, to the sum of
+    /// those of the batches, each times its share. The gradients of the batches are overwritten.
     fn sum(
         &mut self,
         learner: &mut Learner,
@@ -96,7 +97,7 @@ impl<'a> OnDevices<'a> {
         ranks: &[usize],
         trainable: &[bool],
     ) -> Result<()> {
-        // the batch whose matrices a device's sums are made in
+        // the batch in whose matrices each device adds
         let mut first: Vec<Option<usize>> = vec![None; self.gpus.len()];
         for (i, (&rank, &share)) in ranks.iter().zip(shares).enumerate() {
             let backend = self.gpus[rank].backend();
@@ -149,18 +150,18 @@ impl<'a> OnDevices<'a> {
     }
 }
 
-/// Those of a model's matrices that are of trainable parameters.
+/// The matrices of trainable parameters.
 fn of_trainable<'m>(all: &'m mut [Matrix], trainable: &[bool]) -> Vec<ViewMut<'m>> {
     let of = all.iter_mut().zip(trainable).filter(|(_, trainable)| **trainable);
     of.map(|(matrix, _)| matrix.view_mut()).collect()
 }
 
-/// Makes the learner's gradient the mean over these batches, weighted by their seeds: that of one
-/// batch of all their seeds. Running statistics become the mean of theirs. A single one is taken as
-/// it is. Returns the mean loss; the model is whole again when it is updated.
+/// Sets the learner's gradient to the mean over these batches, weighted by their seeds: the
+/// gradient of one batch of all their seeds. Running statistics become the mean of theirs. A single
+/// gradient is taken as it is. Returns the mean loss. The model is not whole until it is updated.
 ///
 /// # Errors
-/// Devices cannot sum.
+/// A device fails.
 pub(super) fn reduce(
     learner: &mut Learner,
     batches: &mut [(u64, Trained)],
@@ -186,7 +187,7 @@ pub(super) fn reduce(
     learner.model.visit_mut(&mut |_, param| {
         let to = if param.trainable { &mut param.grad } else { &mut param.value };
         if param.trainable && summed {
-            // they are there
+            // the all-reduce has set it
         } else if let [(_, slot)] = batches {
             std::mem::swap(to, &mut slot.gradient.values[index]);
         } else if batches.iter().any(|(_, slot)| slot.gradient.values[index].is_on_device()) {

@@ -10,18 +10,18 @@ use crate::{
     Result,
     accelerator::Gpu,
     learner::{StepContext, StepScratch},
-    strategy::slots::Gradient,
+    strategy::batch_states::Gradient,
 };
 
-/// The parameters that Trainers copy. Where they are updated on a device they stay on devices: each
-/// of them has a copy before a Trainer asks for one.
-pub(super) struct Published {
+/// Parameters that Trainers copy. Parameters that are updated on a device stay on devices: each
+/// device has a copy before its Trainer reads it.
+pub(super) struct PublishedParameters {
     newest: RwLock<(u64, Vec<Matrix>)>,
     /// Updates made before version 0.
     step: u64,
 }
 
-impl Published {
+impl PublishedParameters {
     /// The model's parameters after `step` updates, as version 0.
     pub(super) fn new(model: &Model, step: u64) -> Self {
         let mut values = Vec::new();
@@ -29,8 +29,8 @@ impl Published {
         Self { newest: RwLock::new((0, values)), step }
     }
 
-    /// The model's parameters, which `backend` has updated, from now on. `gpus` are the devices
-    /// that train.
+    /// Publishes the model's parameters, which `backend` has updated. `gpus` are the training
+    /// devices.
     pub(super) fn publish(&self, model: &Model, backend: &dyn Backend, gpus: &[Gpu]) {
         let mut published = self.newest.write().unwrap_or_else(PoisonError::into_inner);
         let (version, values) = &mut *published;
@@ -39,7 +39,7 @@ impl Published {
             copy(&param.value, backend, values[index].view_mut());
             index += 1;
         });
-        // behind the update, and before a Trainer gives the first device more to do
+        // after the update, and before a Trainer queues more work on the first device
         for value in values.iter().filter(|value| value.is_on_device()) {
             for gpu in gpus {
                 gpu.copy_here(value.view());
@@ -61,7 +61,7 @@ impl Published {
     }
 }
 
-/// Copies values where they are: by the backend on its device, otherwise in host memory.
+/// Copies values: by the backend if they are on its device, otherwise in host memory.
 fn copy(from: &Matrix, backend: &dyn Backend, to: ViewMut) {
     if from.is_on_device() {
         backend.copy(from.view(), to);
@@ -89,7 +89,7 @@ impl Replica {
     pub(super) fn train(
         &mut self,
         passes: &mut StepContext,
-        published: &Published,
+        published: &PublishedParameters,
         spare: &ObjectPool<Vec<Matrix>>,
         batch: &Extracted,
         number: u64,

@@ -1,5 +1,4 @@
-//! The roles of a device: what a sampler, a trainer, and a device that does both hold in memory,
-//! and their workers.
+//! Roles of a device (sampler, trainer, or both): the memory that each reserves, and its workers.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use crate::{
     Result,
     device::{Device, MemoryReservation},
     strategy::{
-        interface::{Nvidia, Setting},
+        interface::{Nvidia, StrategyContext},
         scheduler::WorkerRole,
         worker::Worker,
     },
@@ -20,32 +19,32 @@ use crate::{
 
 /// Options, memory sizes and caches from which the workers of a device are made.
 pub(super) struct DeviceSetup<'r, 'a> {
-    pub(super) with: &'r Setting<'a>,
+    pub(super) context: &'r StrategyContext<'a>,
     pub(super) caches: Option<&'r DeviceCaches<'a>>,
-    /// Bytes of a training step, where memory is limited.
+    /// Bytes of a training step, if memory is limited.
     pub(super) step: Step,
-    /// Bytes of sampling, where memory is limited.
+    /// Bytes of sampling, if memory is limited.
     pub(super) sample: u64,
     pub(super) model: &'r Model,
 }
 
 impl DeviceSetup<'_, '_> {
     fn num_nodes(&self) -> usize {
-        self.with.data.num_nodes()
+        self.context.data.num_nodes()
     }
 
-    fn cache(&self, device: &Arc<Device>, lent: bool) -> Result<Option<DeviceCache>> {
-        if let (Some(gpu), Some(Nvidia { rows, .. })) = (device.gpu, self.with.nvidia) {
+    fn cache(&self, device: &Arc<Device>, standby: bool) -> Result<Option<DeviceCache>> {
+        if let (Some(gpu), Some(Nvidia { rows, .. })) = (device.gpu, self.context.nvidia) {
             return Ok(Some(DeviceCache { rows: rows.each[gpu].clone(), slots: rows.slots, _held: None }));
         }
-        self.caches.map(|caches| caches.make(device, self.with.feature.clone(), lent)).transpose()
+        self.caches.map(|caches| caches.make(device, self.context.feature.clone(), standby)).transpose()
     }
 
     fn topology(&self, device: &Arc<Device>) -> Result<MemoryReservation> {
         device.hold("the topology", self.caches.map_or(0, DeviceCaches::topology_bytes))
     }
 
-    /// Devices that do all.
+    /// Devices that each sample and train.
     pub(super) fn time_sharing(&self, devices: &[Arc<Device>]) -> Result<Vec<DeviceWorkers>> {
         devices.iter().enumerate().map(|(i, device)| self.both(device, i)).collect()
     }
@@ -62,106 +61,107 @@ impl DeviceSetup<'_, '_> {
         let mut trainers: Vec<DeviceWorkers> = Vec::new();
         for (i, device) in devices.iter().enumerate().skip(samplers) {
             let ready = if i + 1 == devices.len() { last.take() } else { None };
-            let mut seat = match ready {
-                Some(seat) => seat,
+            let mut member = match ready {
+                Some(member) => member,
                 None => self.trainer(device)?,
             };
-            seat.set_trainer(trainers.len());
-            trainers.push(seat);
+            member.set_trainer(trainers.len());
+            trainers.push(member);
         }
-        // the last device was only tried as a Trainer where all turn out to sample
+        // if all devices sample, the last one was a Trainer only for the timing
         drop(last);
-        let marks = trainers.first().and_then(|seat| seat.cache.as_ref()).map(|cache| cache.rows.clone());
-        let (normal, mut standby) = (trainers.len(), trainers.len());
-        let mut seats = Vec::with_capacity(devices.len());
+        let marks = trainers.first().and_then(|member| member.cache.as_ref()).map(|cache| cache.rows.clone());
+        let (dedicated, mut standby) = (trainers.len(), trainers.len());
+        let mut members = Vec::with_capacity(devices.len());
         for (i, device) in devices[..samplers].iter().enumerate() {
-            seats.push(self.sampler(device, i, &mut standby, normal, marks.clone())?);
+            members.push(self.sampler(device, i, &mut standby, dedicated, marks.clone())?);
         }
-        seats.append(&mut trainers);
-        Ok(seats)
+        members.append(&mut trainers);
+        Ok(members)
     }
 
     /// A device that only trains: one thread extracts ahead of the other.
     pub(super) fn trainer(&self, device: &Arc<Device>) -> Result<DeviceWorkers> {
-        let mut seat = DeviceWorkers::new(device, "trainer");
-        seat.reservations
+        let mut member = DeviceWorkers::new(device, "trainer");
+        member
+            .reservations
             .push(device.hold("a training step, and the rows of the next", self.step.with_next())?);
-        seat.cache = self.cache(device, false)?;
-        seat.replica = Some(Replica::new(self.model));
-        let can = WorkerRole { extract: Some(0), ..WorkerRole::default() };
-        let mut extractor = Worker::new(String::new(), can, Some(device.pool_beside()?), 0);
-        extractor.rows = seat.cache.as_ref().map(|cache| cache.rows.clone());
+        member.cache = self.cache(device, false)?;
+        member.replica = Some(Replica::new(self.model));
+        let role = WorkerRole { extract: Some(0), ..WorkerRole::default() };
+        let mut extractor = Worker::new(String::new(), role, Some(device.pool_beside()?), 0);
+        extractor.rows = member.cache.as_ref().map(|cache| cache.rows.clone());
         extractor.link = self.caches.map(|_| device.link.clone());
-        let can = WorkerRole { train: Some(0), ..WorkerRole::default() };
-        let trainer = Worker::new(String::new(), can, Some(device.pool.clone()), 0);
-        seat.workers = vec![extractor, trainer];
-        seat.set_trainer(0);
-        Ok(seat)
+        let role = WorkerRole { train: Some(0), ..WorkerRole::default() };
+        let trainer = Worker::new(String::new(), role, Some(device.pool.clone()), 0);
+        member.workers = vec![extractor, trainer];
+        member.set_trainer(0);
+        Ok(member)
     }
 
-    /// A device that samples, with a Trainer on standby where it may switch: the `standby`-th
-    /// trainer, which it counts.
+    /// A device that samples, with a standby Trainer if it may switch: trainer number `standby`,
+    /// which is then incremented.
     fn sampler(
         &self,
         device: &Arc<Device>,
         index: usize,
         standby: &mut usize,
-        normal: usize,
+        dedicated: usize,
         marks: Option<Arc<dyn Feature>>,
     ) -> Result<DeviceWorkers> {
-        let mut seat = DeviceWorkers::new(device, "sampler");
-        seat.reservations.push(self.topology(device)?);
-        seat.reservations.push(device.hold("sampling", self.sample)?);
-        let mut can = WorkerRole { sample: device.pool.current_num_threads(), ..WorkerRole::default() };
-        if self.with.config.own.get::<FactoredOptions>().switching == Toggle::On {
+        let mut member = DeviceWorkers::new(device, "sampler");
+        member.reservations.push(self.topology(device)?);
+        member.reservations.push(device.hold("sampling", self.sample)?);
+        let mut role = WorkerRole { sample: device.pool.current_num_threads(), ..WorkerRole::default() };
+        if self.context.config.own.get::<FactoredOptions>().switching == Toggle::On {
             match device.hold("a training step, and the rows of the next", self.step.with_next()) {
                 Ok(held) => {
-                    seat.reservations.push(held);
-                    seat.cache = self.cache(device, true)?;
-                    seat.replica = Some(Replica::new(self.model));
-                    can = WorkerRole { extract: Some(*standby), standby: true, ..can };
+                    member.reservations.push(held);
+                    member.cache = self.cache(device, true)?;
+                    member.replica = Some(Replica::new(self.model));
+                    role = WorkerRole { extract: Some(*standby), standby: true, ..role };
                     *standby += 1;
                 }
-                // it samples and does not switch
-                Err(_) if normal > 0 => {}
+                // without memory for training it samples and does not switch
+                Err(_) if dedicated > 0 => {}
                 Err(error) => return Err(error),
             }
         }
         let mut worker =
-            Worker::new(format!("sampler {index}"), can, Some(device.pool_beside()?), self.num_nodes());
+            Worker::new(format!("sampler {index}"), role, Some(device.pool_beside()?), self.num_nodes());
         worker.sampler = self.drawing(device);
-        worker.rows = seat.cache.as_ref().map(|cache| cache.rows.clone());
+        worker.rows = member.cache.as_ref().map(|cache| cache.rows.clone());
         worker.marks = marks.or_else(|| worker.rows.clone());
         worker.link = self.caches.map(|_| device.link.clone());
-        seat.workers = vec![worker];
-        if let Some(trainer) = can.extract {
-            let can = WorkerRole { train: Some(trainer), standby: true, ..WorkerRole::default() };
-            seat.workers.push(Worker::new(format!("standby {index}"), can, Some(device.pool.clone()), 0));
+        member.workers = vec![worker];
+        if let Some(trainer) = role.extract {
+            let role = WorkerRole { train: Some(trainer), standby: true, ..WorkerRole::default() };
+            member.workers.push(Worker::new(format!("standby {index}"), role, Some(device.pool.clone()), 0));
         }
-        Ok(seat)
+        Ok(member)
     }
 
-    /// A device that does all.
+    /// A device that samples and trains.
     fn both(&self, device: &Arc<Device>, index: usize) -> Result<DeviceWorkers> {
-        let mut seat = DeviceWorkers::new(device, "both");
-        seat.reservations.push(self.topology(device)?);
-        seat.reservations.push(device.hold("sampling", self.sample)?);
-        seat.reservations.push(device.hold("a training step", self.step.bytes)?);
-        seat.cache = self.cache(device, false)?;
-        seat.replica = Some(Replica::new(self.model));
+        let mut member = DeviceWorkers::new(device, "both");
+        member.reservations.push(self.topology(device)?);
+        member.reservations.push(device.hold("sampling", self.sample)?);
+        member.reservations.push(device.hold("a training step", self.step.bytes)?);
+        member.cache = self.cache(device, false)?;
+        member.replica = Some(Replica::new(self.model));
         let threads = device.pool.current_num_threads();
-        let can =
+        let role =
             WorkerRole { sample: threads, extract: Some(index), train: Some(index), ..WorkerRole::default() };
         let mut worker =
-            Worker::new(format!("device {index}"), can, Some(device.pool.clone()), self.num_nodes());
-        worker.rows = seat.cache.as_ref().map(|cache| cache.rows.clone());
+            Worker::new(format!("device {index}"), role, Some(device.pool.clone()), self.num_nodes());
+        worker.rows = member.cache.as_ref().map(|cache| cache.rows.clone());
         worker.sampler = self.drawing(device);
-        seat.workers = vec![worker];
-        Ok(seat)
+        member.workers = vec![worker];
+        Ok(member)
     }
 
-    /// What draws on this device.
+    /// The sampler that draws on this device, if any.
     fn drawing(&self, device: &Device) -> Option<Arc<dyn MinibatchSampler>> {
-        self.with.nvidia?.samplers.each.get(device.gpu?).cloned()
+        self.context.nvidia?.samplers.each.get(device.gpu?).cloned()
     }
 }

@@ -1,4 +1,4 @@
-//! The first batches, timed to tell how many devices are to sample.
+//! Times of the first batches, from which the number of sampling devices follows.
 
 use std::{sync::Arc, time::Instant};
 
@@ -9,12 +9,12 @@ use crate::{
     Result, device::Device, learner::Learner, stage::Loader, strategy::worker::attempt, timeline::Stage,
 };
 
-/// Batches that are timed to tell how many devices are to sample, after one to warm up.
+/// Number of timed batches, after one warm-up batch.
 const TIMED: u64 = 3;
 
-/// Seconds to sample a batch and to train on it, on the threads of a device, and bytes of a batch:
-/// of the first batches of the first epoch. Nothing is updated. A batch that fails ends the timing:
-/// it fails again when it is its turn, behind those before it.
+/// Measures, on the first batches of the first epoch, the seconds to sample a batch and to train on
+/// it on the threads of a device, and the bytes of a batch. Does not update the model. A batch that
+/// fails ends the timing; it fails again in its turn, after the batches before it are trained on.
 ///
 /// # Errors
 /// The first batch fails.
@@ -41,13 +41,13 @@ pub(super) fn time(
         })?;
         let sampled = clock.elapsed().as_secs_f64() / threads;
         bytes = bytes.max(drawn.sampled().bytes());
-        let Some(seat) = trainer else {
+        let Some(member) = trainer else {
             held = drawn.into();
             return Ok(());
         };
         let clock = Instant::now();
         let batch = attempt(Stage::Extract, this, || {
-            device.pool.install(|| match &seat.cache {
+            device.pool.install(|| match &member.cache {
                 Some(cache) => loader.extract_from(&*cache.rows, drawn),
                 None => loader.extract(drawn),
             })

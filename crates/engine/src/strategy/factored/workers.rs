@@ -1,4 +1,4 @@
-//! A device with its workers: what is in its memory, and their threads in an epoch.
+//! A device with its workers: its memory, and the threads of an epoch.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -9,15 +9,15 @@ use std::{
 use graphmill_core::{Matrix, ObjectPool};
 use graphmill_loader::Extracted;
 
-use super::replica::{Published, Replica};
+use super::replica::{PublishedParameters, Replica};
 use crate::{
     device::{Device, MemoryReservation},
     learner::StepContext,
     record::Traffic,
     strategy::{
+        batch_states::{BatchTask, Scheduler, Timed, Trained},
         interface::{Flow, Nvidia},
         scheduler::{Task, WorkerRole},
-        slots::{BatchTask, Batches, Timed, Trained},
         worker::{Work, Worker, attempt},
     },
     tiers::DeviceCache,
@@ -27,10 +27,10 @@ use crate::{
 /// Values that the workers of an epoch share.
 #[derive(Clone, Copy)]
 pub(super) struct EpochContext<'s> {
-    pub(super) line: &'s Batches,
+    pub(super) scheduler: &'s Scheduler,
     pub(super) work: Work<'s, 's>,
-    pub(super) published: &'s Published,
-    /// Gathered rows, and gradients, that no batch is using.
+    pub(super) published: &'s PublishedParameters,
+    /// Memory of gathered rows, and of gradients, that no batch uses.
     pub(super) rows: &'s ObjectPool<Matrix>,
     pub(super) gradients: &'s ObjectPool<Vec<Matrix>>,
     /// Number of the epoch's batch 0 in the whole run.
@@ -41,11 +41,11 @@ pub(super) struct EpochContext<'s> {
 pub(super) struct DeviceWorkers {
     pub(super) device: Arc<Device>,
     pub(super) role: &'static str,
-    /// One that does all in turns, or one that samples or extracts and one that trains.
+    /// One worker for all stages in turns, or one that samples or extracts and one that trains.
     pub(super) workers: Vec<Worker>,
     pub(super) replica: Option<Replica>,
     pub(super) cache: Option<DeviceCache>,
-    /// Batches it has trained on in this epoch, and what it read for them.
+    /// Number of batches trained on in this epoch, and the traffic of their rows.
     pub(super) done: Mutex<(u64, Traffic)>,
     pub(super) reservations: Vec<MemoryReservation>,
 }
@@ -65,7 +65,7 @@ impl DeviceWorkers {
 }
 
 impl DeviceWorkers {
-    /// Step context of its Trainer, if it has one, with the scratch memory of the epoch before.
+    /// Step context of its Trainer, if any, with the scratch memory of the last epoch.
     pub(super) fn passes<'a>(
         &mut self,
         like: &StepContext<'a>,
@@ -73,29 +73,29 @@ impl DeviceWorkers {
     ) -> Option<StepContext<'a>> {
         let replica = self.replica.as_mut()?;
         let mut passes = like.with_scratch(std::mem::take(&mut replica.scratch));
-        if let (Some(gpu), Some(Nvidia { computers, .. })) = (self.device.gpu, nvidia) {
-            passes.backend = computers.gpus()[gpu].backend();
+        if let (Some(gpu), Some(Nvidia { devices, .. })) = (self.device.gpu, nvidia) {
+            passes.backend = devices.gpus()[gpu].backend();
         }
         Some(passes)
     }
 
-    /// Sets its workers to work, a thread each.
+    /// Starts its workers, one thread each.
     pub(super) fn start<'s>(
         &'s mut self,
         scope: &'s Scope<'s, '_>,
-        shift: EpochContext<'s>,
+        shared: EpochContext<'s>,
         passes: Option<StepContext<'s>>,
     ) {
-        let EpochContext { line, work, published, rows, gradients, first } = shift;
+        let EpochContext { scheduler, work, published, rows, gradients, first } = shared;
         let Self { device, workers, replica, done, .. } = self;
         let (device, done): (&Device, &Mutex<(u64, Traffic)>) = (device, done);
         let mut trains = replica.as_mut().zip(passes);
         for worker in workers {
-            let mut trainer = if worker.can.train.is_some() { trains.take() } else { None };
+            let mut trainer = if worker.role.train.is_some() { trains.take() } else { None };
             scope.spawn(move || {
                 let track = work.timeline.track(&worker.name);
-                let standby = worker.can.standby;
-                let turns = worker.can.extract.is_some();
+                let standby = worker.role.standby;
+                let turns = worker.role.extract.is_some();
                 let mut train = |task: BatchTask| {
                     let (Task::Train(number, Timed { batch, mut spent }), Some((replica, passes))) =
                         (task, &mut trainer)
@@ -124,14 +124,14 @@ impl DeviceWorkers {
                                 spent.extract.max(spent.train)
                             };
                             let trained = Trained { batch, traffic, spent, gradient };
-                            line.trained(number, trained, pace, standby);
+                            scheduler.trained(number, trained, pace, standby);
                         }
-                        Err(error) => line.fail(number, batch.into(), error),
+                        Err(error) => scheduler.fail(number, batch.into(), error),
                     }
                     Ok(Flow::Continue)
                 };
-                // its failures are told to the line
-                let _ = worker.run(line, work, &mut train);
+                // its failures have gone to the scheduler
+                let _ = worker.run(scheduler, work, &mut train);
                 if let Some((replica, passes)) = trainer {
                     replica.scratch = passes.into_scratch();
                 }
@@ -139,10 +139,10 @@ impl DeviceWorkers {
         }
     }
 
-    /// Makes its workers those of this trainer.
+    /// Sets the number of its trainer.
     pub(super) fn set_trainer(&mut self, trainer: usize) {
         for worker in &mut self.workers {
-            let WorkerRole { extract, train, .. } = &mut worker.can;
+            let WorkerRole { extract, train, .. } = &mut worker.role;
             *extract = extract.map(|_| trainer);
             *train = train.map(|_| trainer);
             let what = if train.is_some() { "trainer" } else { "extractor" };

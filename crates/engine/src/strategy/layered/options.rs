@@ -13,24 +13,25 @@ use crate::{
     config::{Devices, Ratio, Switch},
 };
 
-/// A super-batch is drawn before it is trained on, and counted in 16 bits.
-const MOST_BATCHES: usize = 1 << 14;
-/// With more directions rows may as well be computed.
-const MOST_DIRECTIONS: usize = 1 << 10;
-/// The hotness by the super-batch itself.
+/// Largest length of a super-batch: it is drawn before training, and requests are counted in 16
+/// bits.
+const MAX_BATCHES: usize = 1 << 14;
+/// Largest rank of the basis: with more directions, computing the rows costs no more.
+const MAX_DIRECTIONS: usize = 1 << 10;
+/// Name of the hotness by requests within the super-batch.
 pub(crate) const ASKED: &str = "asked";
 
-/// Where the gradient of reused rows goes.
+/// Use of the gradient of reused rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HotGradient {
-    /// Projected where it can be.
+    /// `Projected` if the bottom layer supports it.
     Auto,
-    /// Nowhere: the rows are constants.
+    /// The rows are constants.
     None,
-    /// To the weights, in the directions that the rows follow.
+    /// Gradient of the weights, in the directions of the basis.
     Projected,
-    /// To the weights, through all that the rows were made from.
+    /// Gradient of the weights, through all aggregates of the rows.
     Kept,
 }
 
@@ -40,46 +41,48 @@ by_name!(HotGradient);
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LayeredOptions {
-    /// Largest part of the nodes whose bottom-layer rows are reused.
+    /// Largest share of the nodes whose bottom-layer rows are reused.
     ///
-    /// Auto is all that two batches of a super-batch ask for, as far as there is memory.
+    /// With auto, all nodes that two batches of a super-batch request, within a quarter of the free
+    /// memory.
     #[arg(long, value_name = "R")]
     pub hot_ratio: Ratio,
-    /// Batches of a super-batch; 0 for as few as save most of the work.
+    /// Batches per super-batch; 0 uses the fewest that save most work.
     #[arg(long, value_name = "N")]
     pub super_batch: usize,
     /// Hotness of a node: asked, or a metric such as presc:1.
     ///
-    /// Asked counts the batches of the super-batch that ask for the node.
+    /// With asked, the number of batches of the super-batch that request the node's row.
     #[arg(long, value_name = "NAME")]
     pub hot_by: String,
-    /// Directions in which reused rows follow the parameters; 0 for none.
+    /// Rank of the correction applied to reused rows; 0 disables it.
     ///
-    /// In other directions rows are as old as their super-batch.
+    /// Reused rows follow the current parameters in this many directions. In other directions they
+    /// are as old as their super-batch.
     #[arg(long, value_name = "K")]
     pub hot_rank: usize,
     /// Gradient of reused rows: auto, projected, kept or none.
     ///
-    /// Projected goes to the weights in the directions of --hot-rank; kept goes to the weights
-    /// through all that the rows were made from, without directions; none makes the rows constants;
-    /// auto is projected where it can be.
+    /// With projected, the weights get gradients in the directions of --hot-rank. With kept, they
+    /// get gradients through all aggregates of the rows, without directions. With none, the rows
+    /// are constants. With auto, projected if the bottom layer supports it.
     #[arg(long, value_name = "NAME")]
     pub hot_gradient: HotGradient,
-    /// Make reused rows during the super-batch before: auto, on or off.
+    /// Make reused rows during the previous super-batch: auto, on or off.
     ///
-    /// Auto is on with devices.
+    /// With auto, on if the run has devices.
     #[arg(long, value_name = "WHEN")]
     pub hot_ahead: Switch,
-    /// Part of the hot nodes whose rows are reused; auto adapts it.
+    /// Share of the hot nodes whose rows are reused; auto adapts it.
     ///
-    /// The others are left to the devices' caches of features. Auto adapts to the time that devices
-    /// wait, so that results depend on time.
+    /// The other nodes are left to the devices' feature caches. With auto, the share depends on the
+    /// time that devices wait, so results depend on timing.
     #[arg(long, value_name = "R")]
     pub hot_split: Ratio,
     /// Largest change of weights within a super-batch; 0 for any.
     ///
-    /// A super-batch is shorter if the largest change of a bottom-layer weight, times twice its
-    /// updates, is more.
+    /// A super-batch is shortened if the largest change of a bottom-layer weight by an update,
+    /// times twice the updates of the super-batch, exceeds this.
     #[arg(long, value_name = "X")]
     pub max_variation: f64,
 }
@@ -102,10 +105,11 @@ impl Default for LayeredOptions {
 impl OptionSet for LayeredOptions {
     fn check(&self) -> Result<(), Fault> {
         range("max_variation", self.max_variation, 0.0..)?;
-        range("super_batch", self.super_batch, ..=MOST_BATCHES)?;
-        range("hot_rank", self.hot_rank, ..=MOST_DIRECTIONS)?;
+        range("super_batch", self.super_batch, ..=MAX_BATCHES)?;
+        range("hot_rank", self.hot_rank, ..=MAX_DIRECTIONS)?;
         if self.hot_gradient == HotGradient::Projected && self.hot_rank == 0 {
-            let why = "gradients go through the directions of --hot-rank, and --hot-rank 0 has none; use a rank of 1 or more";
+            let why = "gradients flow through the directions of --hot-rank, and --hot-rank 0 has no \
+                       directions; use a rank of 1 or more";
             return Err(Fault::of("hot_gradient", self.hot_gradient, why));
         }
         if self.hot_by == ASKED {
@@ -115,19 +119,19 @@ impl OptionSet for LayeredOptions {
         if matches!(cache_kind::kind(&self.hot_by).map_err(unknown)?, cache_kind::Kind::Pinned) {
             return Ok(());
         }
-        let why = "rows that come and go make no node hot; use asked, or a hotness such as presc:1";
+        let why = "a cache policy does not rank nodes; use asked, or a hotness such as presc:1";
         Err(Fault::of("hot_by", &self.hot_by, why))
     }
 
     fn unused(&self, option: &str) -> Option<String> {
         match (option, self.hot_ratio.0) {
             ("hot_rank", _) if self.hot_gradient == HotGradient::Kept && self.hot_rank > 0 => Some(
-                "--hot-gradient kept works without directions; use projected or none, or leave it out".into(),
+                "--hot-gradient kept does not use directions; use projected or none, or leave it out".into(),
             ),
             ("hot_by", ratio) if self.hot_by != ASKED && ratio.is_none_or(|ratio| ratio >= 1.0) => {
                 Some(format!(
-                    "--hot-ratio {} reuses the rows of every node that can be hot; give a smaller part such as \
-                 --hot-ratio 0.3, or leave it out",
+                    "--hot-ratio {} reuses the rows of every node that can be hot; use a smaller share such \
+                     as --hot-ratio 0.3, or leave it out",
                     self.hot_ratio
                 ))
             }
@@ -136,7 +140,7 @@ impl OptionSet for LayeredOptions {
     }
 }
 
-/// Chooses whether rows are made ahead.
+/// Resolves `--hot-ahead auto`.
 pub(crate) fn settle(config: &mut TrainConfig) {
     let ahead = if *config.devices == Devices::Cpu { Switch::Off } else { Switch::On };
     let options = config.own.get_mut::<LayeredOptions>();
@@ -145,13 +149,14 @@ pub(crate) fn settle(config: &mut TrainConfig) {
     }
 }
 
-/// Why an option of the strategy is without effect, and the remedy.
+/// Returns the reason and the fix if the other options leave an option of the strategy without
+/// effect.
 pub(crate) fn unused(config: &TrainConfig, option: &str) -> Option<String> {
     let split = config.own.get::<LayeredOptions>().hot_split;
     if option == "hot_split" && split.0.is_none() && *config.devices == Devices::Cpu {
         return Some(
-            "auto adapts to how long devices wait, and --devices cpu has none; give a part from 0 to 1, or use \
-             --devices virtual:N"
+            "auto adapts to the time that devices wait, and --devices cpu has no devices; use a share from \
+             0 to 1, or --devices virtual:N"
                 .into(),
         );
     }

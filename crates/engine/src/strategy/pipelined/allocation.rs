@@ -1,4 +1,4 @@
-//! Options of the pipelined strategy: cores of its stages.
+//! Options of the pipelined strategy: the cores of its stages.
 
 use std::str::FromStr;
 
@@ -14,8 +14,8 @@ use crate::config::parse_default;
 pub struct PipelinedOptions {
     /// Cores of the stages: profiled, naive, or numbers such as 1,1,2.
     ///
-    /// Profiled solves for them, from the costs of the first batches; with naive all stages compete
-    /// for all cores; numbers are cores to sample, extract and train.
+    /// With profiled, cores are solved for from the costs of the first batches. With naive, all
+    /// stages compete for all cores. Numbers are the cores that sample, extract and train.
     #[arg(long, value_name = "HOW")]
     pub allocation: Spelled<Cores>,
 }
@@ -30,14 +30,14 @@ impl OptionSet for PipelinedOptions {
     const FREE: &'static [&'static str] = &["allocation"];
 }
 
-/// Who decides how many cores a stage has.
+/// Choice of the number of cores of each stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cores {
-    /// The solver, from what the first batches cost.
+    /// Solved from the costs of the first batches.
     Profiled,
-    /// Nobody: every stage has as many threads as there are cores, and they compete.
+    /// Every stage has a thread per core, and the stages compete.
     Naive,
-    /// The user: cores to sample, extract and train.
+    /// Given by the user: the cores that sample, extract and train.
     Given([usize; 3]),
 }
 
@@ -55,7 +55,10 @@ impl FromStr for Cores {
                     .collect();
                 let given = numbers.and_then(|numbers| <[usize; 3]>::try_from(numbers).ok());
                 given.map(Self::Given).ok_or_else(|| {
-                    format!("'{word}': profiled, naive, or cores to sample, extract and train, such as 1,1,2")
+                    format!(
+                        "'{word}' is not an allocation; use profiled, naive, or cores that sample, extract \
+                         and train such as 1,1,2"
+                    )
                 })
             }
         }
@@ -71,7 +74,7 @@ mod tests {
         assert_eq!("profiled".parse(), Ok(Cores::Profiled));
         assert_eq!("1, 2,3".parse(), Ok(Cores::Given([1, 2, 3])));
         for wrong in ["", "1,2", "0,1,1", "1,2,3,4", "all"] {
-            assert!(wrong.parse::<Cores>().unwrap_err().contains("profiled, naive, or cores"), "{wrong}");
+            assert!(wrong.parse::<Cores>().unwrap_err().contains("use profiled, naive, or cores"), "{wrong}");
         }
     }
 }

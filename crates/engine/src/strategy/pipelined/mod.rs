@@ -1,4 +1,6 @@
-//! The stages of several batches side by side, as workers on a [line](super::scheduler).
+//! Concurrent stages of several batches, as workers of a [scheduler](super::scheduler).
+//!
+//! # Algorithm
 //!
 //! ```text
 //!   isolated, 1,1,2:   core 0  sample b4 | sample b5 | ..
@@ -9,19 +11,39 @@
 //!                      waiting    read b4  | read b5  | ..
 //! ```
 //!
-//! Which stages take turns and which have cores of their own is solved
-//! ([`crate::strategy::allocate`]) from what the first batches cost, put to the test on the next
-//! few, as is free competition, against no workers at all, and looked at again when their stages
-//! take much longer or shorter than they did. Batches are trained on in the order of their numbers,
-//! and what a batch holds depends on its number alone: the model is that of `sequential`, to the
-//! bit.
+//! 1. Measure the costs of the stages on the first batches.
+//! 2. Solve ([`crate::strategy::allocate`]) which stages take turns and which have their own cores.
+//! 3. Time the solved allocations, free competition, and no workers on the next batches; use the
+//!    fastest.
+//! 4. Start again if the times of the stages change much.
+//!
+//! Batches are trained on in the order of their numbers, and a batch depends on its number alone:
+//! the model equals that of `sequential`, to the bit.
+//!
+//! # Source
+//!
+//! Liu et al., *BGL: GPU-Efficient GNN Training by Optimizing Graph Data I/O and Preprocessing*,
+//! NSDI 2023, resource isolation.
+//!
+//! # Cost
+//!
+//! Measurements cost no batches: the model is trained on all of them, on some with a single core.
+//!
+//! # Memory
+//!
+//! Twice as many minibatches as the workers handle at once, or `--queue`.
+//!
+//! # Deviations
+//!
+//! The paper gives every stage its own cores; [`crate::strategy::allocate`] also considers groups
+//! of stages and shared cores. Allocations are timed before one is chosen.
 
 mod allocation;
-mod crew;
 mod pace;
 mod probe;
 mod stages;
 mod trial;
+mod worker_set;
 
 use std::time::Instant;
 
@@ -29,22 +51,22 @@ use graphmill_loader::{MiniBatch, Workspace};
 
 use super::{
     QueueOptions,
-    interface::{Done, Epoch, Flow, Strategy},
+    interface::{CompletedBatch, Epoch, Flow, Strategy},
     sequential::Sequential,
 };
 use crate::{Result, TrainConfig, accelerator::draws_on_devices, learner::Learner};
 pub use allocation::{Cores, PipelinedOptions};
-use crew::WorkerSet;
 use pace::Pace;
 use probe::Probe;
-use stages::apart;
+use stages::separate_groups;
 use trial::Trial;
+use worker_set::WorkerSet;
 
-/// Stages of several batches side by side.
+/// Strategy that runs the stages of several batches concurrently.
 pub struct Pipelined {
     num_nodes: usize,
     cores: Cores,
-    /// Batches under way at most; 0 for as many as keep all workers busy.
+    /// Largest number of batches under way; 0 keeps all workers busy.
     queue: usize,
     mode: Mode,
     inline: Sequential,
@@ -52,38 +74,39 @@ pub struct Pipelined {
     slots: Vec<MiniBatch>,
 }
 
-/// How far it has got to know its stages.
+/// Phase of the choice of workers.
 enum Mode {
-    /// Not at all.
+    /// Measures the costs of the stages.
     Probe(Probe),
-    /// By what the stages cost; which crew is quicker than none is not known yet.
+    /// Times the candidates.
     Test(Box<Trial>),
-    /// None was.
+    /// Runs without workers, which was the fastest.
     Inline(Pace),
-    /// It was the quickest, or is what the user asked for.
+    /// Runs the fastest workers, or those of the options.
     WorkerSet(Box<WorkerSet>),
 }
 
 impl Pipelined {
-    /// For a graph of that many nodes, as the options say.
+    /// Strategy on a graph of `num_nodes` nodes.
     ///
     /// # Errors
-    /// `--allocation` is none.
+    /// The system refuses the threads.
     pub fn new(config: &TrainConfig, num_nodes: usize) -> Result<Self> {
         let PipelinedOptions { allocation } = config.own.get();
         let cores = &*allocation;
         let threads = rayon::current_num_threads();
-        let crew = |cores, isolated| WorkerSet::new(&apart(cores, isolated), num_nodes).map(Box::new);
-        // an NVIDIA device's stages wait for it and not for cores: one thread each, and two to draw
-        // on the device. What the processor draws takes all cores
+        let workers =
+            |cores, isolated| WorkerSet::new(&separate_groups(cores, isolated), num_nodes).map(Box::new);
+        // stages on an NVIDIA device wait for the device and not for cores: they have one thread
+        // each, and sampling has two. Sampling on the processor takes all cores
         let on_device = draws_on_devices(&config.sampler);
         let mode = match cores {
             Cores::Profiled if !config.cuda_devices().is_empty() => {
-                Mode::WorkerSet(crew([if on_device { 2 } else { threads }, 1, 1], false)?)
+                Mode::WorkerSet(workers([if on_device { 2 } else { threads }, 1, 1], false)?)
             }
             Cores::Profiled => Mode::Probe(Probe::default()),
-            Cores::Naive => Mode::WorkerSet(crew([threads; 3], false)?),
-            Cores::Given(cores) => Mode::WorkerSet(crew(*cores, true)?),
+            Cores::Naive => Mode::WorkerSet(workers([threads; 3], false)?),
+            Cores::Given(cores) => Mode::WorkerSet(workers(*cores, true)?),
         };
         Ok(Self {
             num_nodes,
@@ -96,8 +119,7 @@ impl Pipelined {
         })
     }
 
-    /// The next part of the epoch. A part ends where the epoch does, or where enough is known to go
-    /// on otherwise.
+    /// Runs the next part of the epoch. A part ends with the epoch, or when the mode may change.
     fn part<'a>(&mut self, epoch: &mut Epoch<'_, 'a>) -> Result<Flow> {
         match &mut self.mode {
             Mode::Probe(probe) => {
@@ -114,23 +136,23 @@ impl Pipelined {
                 let (many, timed) = trial.next(epoch.loader.num_batches());
                 let (from, clock) = (epoch.from, Instant::now());
                 let to = epoch.from.saturating_add(many).min(epoch.to);
-                let flow = match trial.crew() {
+                let flow = match trial.workers() {
                     None => self.inline.run(epoch.until(to))?,
-                    Some(crew) => crew.run(&mut epoch.until(to), self.queue, &mut self.slots)?,
+                    Some(workers) => workers.run(&mut epoch.until(to), self.queue, &mut self.slots)?,
                 };
                 epoch.from = to;
                 let each = clock.elapsed().as_secs_f64() / (to - from).max(1) as f64;
-                // what the epoch's end cuts short tells too little
+                // a part that the end of the epoch cuts short is not timed
                 let enough = many == u64::MAX || to - from >= many / 2;
-                if timed && enough && trial.see(each) {
+                if timed && enough && trial.record(each) {
                     self.note = Some(trial.verdict());
                     if let Mode::Test(trial) =
                         std::mem::replace(&mut self.mode, Mode::Inline(Pace::default()))
                     {
-                        // the others' memory is of no more use
+                        // frees the memory of the other candidates
                         match trial.winner() {
-                            Some(crew) => {
-                                self.mode = Mode::WorkerSet(Box::new(crew));
+                            Some(workers) => {
+                                self.mode = Mode::WorkerSet(Box::new(workers));
                                 self.inline = Sequential::new(self.num_nodes);
                             }
                             None => self.slots = Vec::new(),
@@ -141,18 +163,18 @@ impl Pipelined {
             }
             Mode::Inline(pace) => {
                 let batches = epoch.to - epoch.from;
-                let (flow, spent) = watched(&mut self.inline, epoch)?;
+                let (flow, spent) = run_timed(&mut self.inline, epoch)?;
                 epoch.from = epoch.to;
-                pace.see(batches, spent);
+                pace.record(batches, spent);
                 if pace.has_drifted() {
                     self.mode = Mode::Probe(Probe::default());
                 }
                 Ok(flow)
             }
-            Mode::WorkerSet(crew) => {
-                let flow = crew.run(epoch, self.queue, &mut self.slots)?;
+            Mode::WorkerSet(workers) => {
+                let flow = workers.run(epoch, self.queue, &mut self.slots)?;
                 epoch.from = epoch.to;
-                if crew.pace.has_drifted() && self.cores == Cores::Profiled {
+                if workers.pace.has_drifted() && self.cores == Cores::Profiled {
                     self.mode = Mode::Probe(Probe::default());
                 }
                 Ok(flow)
@@ -176,20 +198,20 @@ impl Strategy for Pipelined {
     }
 }
 
-/// What is left of the epoch without workers, and the seconds that each stage took.
+/// Runs the rest of the epoch without workers; also returns the seconds of each stage.
 ///
 /// # Errors
-/// What a stage reports, or the listener.
-fn watched<'a>(inline: &mut Sequential, epoch: &mut Epoch<'_, 'a>) -> Result<(Flow, [f64; 3])> {
+/// A stage or [`Epoch::after`] fails.
+fn run_timed<'a>(inline: &mut Sequential, epoch: &mut Epoch<'_, 'a>) -> Result<(Flow, [f64; 3])> {
     let mut spent = [0.0; 3];
     let Epoch { number, order, from, to, loader, timeline, lr, .. } = *epoch;
-    let told = &mut *epoch.after;
-    let mut after = |learner: &Learner<'a>, done: &[Done]| {
-        for Done { spent: of_batch, .. } in done {
+    let report = &mut *epoch.after;
+    let mut after = |learner: &Learner<'a>, done: &[CompletedBatch]| {
+        for CompletedBatch { spent: of_batch, .. } in done {
             let parts = [of_batch.sample, of_batch.extract, of_batch.train];
             spent.iter_mut().zip(parts).for_each(|(sum, part)| *sum += part);
         }
-        told(learner, done)
+        report(learner, done)
     };
     let (learner, after) = (&mut *epoch.learner, &mut after);
     let flow = inline.run(Epoch { number, order, from, to, loader, learner, lr, after, timeline })?;

@@ -1,11 +1,12 @@
-//! What stages took at first, and whether they still do.
+//! Drift of the stages' times.
 
-/// A stage that takes so many times longer or shorter than it did is looked at again.
+/// Ratio of a stage's old and new times that counts as drift.
 const DRIFT: f64 = 1.5;
-/// Fewer batches tell nothing: the first of a run fill a line, the last empty it.
-const TELLING: u64 = 12;
+/// Least number of batches of a measurement: the first batches of a run fill the queues, and the
+/// last ones empty them.
+const MIN_BATCHES: u64 = 12;
 
-/// Seconds a batch of each stage, in the first run and in the latest.
+/// Seconds per batch of each stage, in the first run and in the latest.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     usual: Option<[f64; 3]>,
@@ -13,15 +14,15 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// So many batches took so many seconds in each stage.
-    pub(super) fn see(&mut self, batches: u64, spent: [f64; 3]) {
-        if batches >= TELLING {
+    /// Records the seconds that `batches` batches spent in each stage.
+    pub(super) fn record(&mut self, batches: u64, spent: [f64; 3]) {
+        if batches >= MIN_BATCHES {
             self.latest = Some(spent.map(|seconds| seconds / batches as f64));
             self.usual = self.usual.or(self.latest);
         }
     }
 
-    /// Whether a stage that matters takes much longer, or much shorter, than it used to.
+    /// Returns true if a stage with a tenth of the time or more has become much slower or faster.
     pub(super) fn has_drifted(&self) -> bool {
         self.usual.zip(self.latest).is_some_and(|(usual, latest)| drifted(usual, latest))
     }
@@ -38,20 +39,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_stages_that_matter_drift() {
+    fn short_stages_do_not_count_as_drift() {
         assert!(!drifted([1.0, 0.1, 3.0], [1.2, 0.3, 3.3]));
         assert!(drifted([1.0, 0.1, 3.0], [1.0, 1.0, 3.0]));
         assert!(drifted([1.0, 0.1, 3.0], [0.6, 0.1, 3.0]));
     }
 
     #[test]
-    fn short_runs_tell_nothing() {
+    fn short_runs_are_not_recorded() {
         let mut pace = Pace::default();
-        pace.see(2, [9.0, 9.0, 9.0]);
-        pace.see(100, [100.0, 100.0, 100.0]);
-        pace.see(2, [9.0, 9.0, 9.0]);
+        pace.record(2, [9.0, 9.0, 9.0]);
+        pace.record(100, [100.0, 100.0, 100.0]);
+        pace.record(2, [9.0, 9.0, 9.0]);
         assert!(!pace.has_drifted());
-        pace.see(100, [100.0, 100.0, 160.0]);
+        pace.record(100, [100.0, 100.0, 160.0]);
         assert!(pace.has_drifted());
     }
 }

@@ -1,9 +1,8 @@
-//! What each stage of a batch costs, by training on the first few batches without workers.
+//! Costs of the stages of a batch, measured on the first batches without workers.
 //!
-//! The batches count: they are trained on in their order as all others are. Training and extraction
-//! are timed on all cores and on one, which fits `a / c + d` through two points; on one, the
-//! difference between the time that passed and the time that the core was busy is what a stage
-//! waits for a disk or a link.
+//! The model is trained on these batches in their order, as on all others. Training and extraction
+//! are timed on all cores and on one, which fits `a / c + d` through two points. On one core, the
+//! elapsed time less the busy time is the time that a stage waits for a disk or a link.
 
 use std::time::{Duration, Instant};
 
@@ -17,25 +16,25 @@ use crate::{
     record::Stages,
     stage::Drawn,
     strategy::{
-        interface::{Done, Epoch, Flow},
+        interface::{CompletedBatch, Epoch, Flow},
         worker::attempt,
     },
     timeline::{Stage, Track},
 };
 
-/// What has been seen so far.
+/// Measurements so far.
 #[derive(Default)]
 pub(super) struct Probe {
     done: usize,
     sample: Vec<Spent>,
-    /// Of extracting and training: on all cores, and on one.
+    /// Extraction and training, each on all cores and on one.
     rest: [[Vec<Spent>; 2]; 2],
 }
 
-/// Batches timed on all cores, and on one, after as many as there are cores to warm up.
+/// Number of batches timed on all cores, and on one, after one warm-up batch per core.
 const TIMED: usize = 4;
 
-/// Seconds that passed, and core seconds.
+/// Elapsed seconds and core seconds.
 #[derive(Clone, Copy, Default)]
 struct Spent {
     passed: f64,
@@ -51,11 +50,12 @@ impl Spent {
 }
 
 impl Probe {
-    /// Trains on the first batches of the epoch, and moves its beginning behind them. Says what
-    /// sampling, extracting and training cost, where it has seen enough before the epoch ends.
+    /// Trains on the first batches of the epoch and advances `epoch.from` past them. Returns the
+    /// costs of sampling, extraction and training unless the epoch ends before all batches are
+    /// timed.
     ///
     /// # Errors
-    /// What a stage reports, or the listener.
+    /// A stage or [`Epoch::after`] fails.
     pub(super) fn run(
         &mut self,
         epoch: &mut Epoch,
@@ -72,14 +72,14 @@ impl Probe {
             if left == 0 {
                 return Ok((None, Flow::Continue));
             }
-            let gang = &mut slots[..threads.min(wanted - self.done).min(left)];
-            let (drawn, spent) = draw(epoch, track, spaces, gang);
-            let (warm, each) = (self.done < threads, 1.0 / gang.len() as f64);
+            let batches = &mut slots[..threads.min(wanted - self.done).min(left)];
+            let (drawn, spent) = draw(epoch, track, spaces, batches);
+            let (warm, each) = (self.done < threads, 1.0 / batches.len() as f64);
             if !warm {
                 self.sample.push(spent);
             }
             let Epoch { from, loader, learner, lr, after, timeline, .. } = &mut *epoch;
-            for (slot, drawn) in gang.iter_mut().zip(drawn) {
+            for (slot, drawn) in batches.iter_mut().zip(drawn) {
                 let drawn = drawn?; // those before it are trained on
                 let (this, sample) = (*from, spent.passed * each);
                 let alone = self.done >= threads + TIMED;
@@ -112,7 +112,7 @@ impl Probe {
                 }
                 *from += 1;
                 self.done += 1;
-                let flow = after(learner, &[Done::of(batch.batch(), outcome, of_batch)])?;
+                let flow = after(learner, &[CompletedBatch::of(batch.batch(), outcome, of_batch)])?;
                 *slot = batch.into();
                 if flow == Flow::Stop {
                     return Ok((None, Flow::Stop));
@@ -121,7 +121,7 @@ impl Probe {
         }
         let [extract, train] = &self.rest;
         let [extract, train] = [extract, train].map(|[many, one]| cost(many, one, threads));
-        // batches are drawn side by side, a core each: the seconds of a gang are the core seconds
+        // batches are drawn concurrently, a core each: the seconds of a group are the core seconds
         // of a batch
         let all = least(&self.sample).passed;
         let sample = Cost { divided: all, fixed: 0.0, busy: all };
@@ -129,12 +129,12 @@ impl Probe {
     }
 }
 
-/// Draws batches side by side, a core each, from the epoch's next one on.
+/// Draws the epoch's next batches concurrently, a core each.
 fn draw(
     epoch: &Epoch,
     track: Track,
     spaces: &mut [Workspace],
-    gang: &mut [MiniBatch],
+    batches: &mut [MiniBatch],
 ) -> (Vec<Result<Drawn>>, Spent) {
     let Epoch { number, order, from: first, loader, timeline, .. } = *epoch;
     let clock = Instant::now();
@@ -145,17 +145,17 @@ fn draw(
             let held = std::mem::take(slot);
             attempt(Stage::Sample, this, || loader.draw(order, number, this, space, held))
         };
-        gang.par_iter_mut().zip(spaces.par_iter_mut()).enumerate().map(draw).collect()
+        batches.par_iter_mut().zip(spaces.par_iter_mut()).enumerate().map(draw).collect()
     });
-    let seconds = spent.passed / gang.len() as f64;
-    for i in 0..gang.len() {
+    let seconds = spent.passed / batches.len() as f64;
+    for i in 0..batches.len() {
         let from = clock + Duration::from_secs_f64(seconds * i as f64);
         timeline.add(track, Stage::Sample, first + i as u64, from, seconds);
     }
     (drawn, spent)
 }
 
-/// The quickest: what disturbs only ever makes longer.
+/// The fastest measurement: disturbances only add time.
 fn least(of: &[Spent]) -> Spent {
     let quicker = |a: &&Spent, b: &&Spent| a.passed.total_cmp(&b.passed);
     of.iter().min_by(quicker).copied().unwrap_or_default()
@@ -163,9 +163,8 @@ fn least(of: &[Spent]) -> Spent {
 
 fn cost(many: &[Spent], one: &[Spent], cores: usize) -> Cost {
     let (many, one) = (least(many), least(one));
-    // a single thread is either busy or waits for something that is no core; several also wait for
-    // each other, and their cores are then as good as taken: work that is put in between makes them
-    // wait longer
+    // a single thread is either busy or waits for a disk or a link. Several threads also wait for
+    // each other; their cores count as busy then, because other work there would prolong the wait
     let waits = (one.passed - one.busy).clamp(0.0, many.passed);
     Cost::fit(one.passed, many.passed, cores, (many.passed - waits) * cores as f64)
 }

@@ -14,8 +14,8 @@ pub(super) const EXTRACT: usize = 1;
 /// Index of training.
 pub(super) const TRAIN: usize = 2;
 
-/// A group of its own for each stage.
-pub(super) fn apart(cores: [usize; 3], isolated: bool) -> Allocation {
+/// Allocation with one group per stage.
+pub(super) fn separate_groups(cores: [usize; 3], isolated: bool) -> Allocation {
     let group = |stage| Group { stages: vec![stage], cores: cores[stage] };
     Allocation { groups: [SAMPLE, EXTRACT, TRAIN].map(group).into(), isolated, seconds: f64::NAN }
 }

@@ -1,4 +1,5 @@
-//! The devices of a run: how many sample and how many train, and what each did.
+//! Devices of a run with their workers: the numbers of samplers and trainers, and the record of
+//! each device.
 
 use std::sync::{Arc, PoisonError};
 
@@ -14,50 +15,50 @@ use crate::{
     learner::Learner,
     record::DeviceRecord,
     stage::Loader,
-    strategy::interface::Setting,
+    strategy::interface::StrategyContext,
     tiers::{DeviceCaches, Step},
 };
 
-/// The division of work among devices.
+/// Division of work among devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Design {
-    /// Some sample, the others train.
+    /// Some devices sample, the others train.
     Factored,
-    /// All do both.
+    /// Every device samples and trains.
     TimeSharing,
 }
 
-/// The devices of a run with their workers.
+/// Devices of a run with their workers.
 pub(super) struct DeviceGroup {
     pub(super) devices: Vec<Arc<Device>>,
-    pub(super) seats: Vec<DeviceWorkers>,
-    /// Trainers that are not on standby.
-    pub(super) normal: usize,
+    pub(super) members: Vec<DeviceWorkers>,
+    /// Number of trainers that are not on standby.
+    pub(super) dedicated: usize,
     /// Bytes of a sampled batch.
     pub(super) batch_bytes: u64,
-    /// Gathered rows, and gradients.
+    /// Memory of gathered rows, and of gradients, that no batch uses.
     pub(super) rows: Arc<ObjectPool<Matrix>>,
     pub(super) gradients: Arc<ObjectPool<Vec<Matrix>>>,
-    /// Seconds to sample a batch, and to train on it, where they were timed.
+    /// Seconds to sample a batch, and to train on it, if they were timed.
     times: Option<(f64, f64)>,
     num_nodes: usize,
-    /// What devices keep for something else.
+    /// Device memory reserved for another purpose.
     _reserved: Vec<Option<MemoryReservation>>,
 }
 
 impl DeviceGroup {
-    /// Devices as the options say, with what they need in their memories.
+    /// Devices of the options, with their tables and workspaces in memory.
     ///
     /// # Errors
-    /// Options that contradict each other, or a device without room for what it needs.
+    /// Options contradict each other, or the memory of a device is too small.
     pub(super) fn new(
-        with: &Setting,
+        context: &StrategyContext,
         design: Design,
         reserved: Option<(&str, u64)>,
         loader: &Loader,
         learner: &Learner,
     ) -> Result<Self> {
-        let config = with.config;
+        let config = context.config;
         let devices = match &*config.devices {
             Devices::Cpu => {
                 Device::several("cores", rayon::current_num_threads(), 0, LinkOptions::default())?
@@ -70,18 +71,21 @@ impl DeviceGroup {
         let count = devices.len();
         let FactoredOptions { num_samplers: given, switching } = config.own.get();
         if given > count {
-            return Err(Error::usage(format!("--num-samplers {given}: there are {count} devices")));
+            return Err(Error::usage(format!(
+                "--num-samplers {given}: there are {count} devices; use fewer"
+            )));
         }
         let reserve =
             |device: &Arc<Device>| reserved.map(|(what, bytes)| device.hold(what, bytes)).transpose();
         let reserved = devices.iter().map(reserve).collect::<Result<Vec<_>>>()?;
-        let caches = DeviceCaches::new(config, with.data, with.sampler, with.order)?;
+        let caches = DeviceCaches::new(config, context.data, context.sampler, context.order)?;
         let has_budget = caches.is_some() && config.device_budget.0 > 0;
         let step = match &caches {
-            Some(caches) if has_budget => caches.step_bytes(&**with.feature)?,
+            Some(caches) if has_budget => caches.step_bytes(&**context.feature)?,
             _ => Step::default(),
         };
-        let mut setup = DeviceSetup { with, caches: caches.as_ref(), step, sample: 0, model: &learner.model };
+        let mut setup =
+            DeviceSetup { context, caches: caches.as_ref(), step, sample: 0, model: &learner.model };
 
         let trainer = (design == Design::Factored && count > 1)
             .then(|| setup.trainer(&devices[count - 1]))
@@ -95,29 +99,30 @@ impl DeviceGroup {
             (_, 0) => 1,
             (_, given) => given,
         };
-        // a workspace has a number for each node, and every thread has one, and a batch
-        let each = 4 * with.data.num_nodes() as u64 + batch_bytes;
+        // every thread has a workspace, with a number for each node, and a batch
+        let each = 4 * context.data.num_nodes() as u64 + batch_bytes;
         setup.sample = if has_budget { each * devices[0].pool.current_num_threads() as u64 } else { 0 };
-        let normal = if design == Design::TimeSharing { count } else { count - samplers };
-        if normal == 0 && switching == Toggle::Off {
+        let dedicated = if design == Design::TimeSharing { count } else { count - samplers };
+        if dedicated == 0 && switching == Toggle::Off {
             return Err(Error::usage(format!(
-                "--switching off: all {count} devices sample, so none would train; use --switching on, or more devices"
+                "--switching off: all {count} devices sample, so none would train; use --switching on, or \
+                 more devices"
             )));
         }
-        let mut seats = match design {
+        let mut members = match design {
             Design::TimeSharing => setup.time_sharing(&devices)?,
             Design::Factored => setup.factored(&devices, samplers, trainer)?,
         };
         let rows = Arc::new(ObjectPool::default());
-        for worker in seats.iter_mut().flat_map(|seat| &mut seat.workers) {
+        for worker in members.iter_mut().flat_map(|member| &mut member.workers) {
             worker.spare = Some(rows.clone());
         }
         let gradients = Arc::new(ObjectPool::default());
-        let num_nodes = with.data.num_nodes();
+        let num_nodes = context.data.num_nodes();
         Ok(Self {
             devices,
-            seats,
-            normal,
+            members,
+            dedicated,
             batch_bytes,
             rows,
             gradients,
@@ -127,32 +132,34 @@ impl DeviceGroup {
         })
     }
 
-    /// Trainers, those on standby among them.
+    /// Number of trainers, including those on standby.
     pub(super) fn num_trainers(&self) -> usize {
-        self.seats.iter().filter(|seat| seat.replica.is_some()).count()
+        self.members.iter().filter(|member| member.replica.is_some()).count()
     }
 
-    /// The team in words.
+    /// Describes the group for a note.
     pub(super) fn describe(&self) -> String {
-        let count = |role: &str| self.seats.iter().filter(|seat| seat.role == role).count();
-        let percent = |seat: &DeviceWorkers| {
-            let slots = seat.cache.as_ref().map_or(0, |cache| cache.slots);
+        let count = |role: &str| self.members.iter().filter(|member| member.role == role).count();
+        let percent = |member: &DeviceWorkers| {
+            let slots = member.cache.as_ref().map_or(0, |cache| cache.slots);
             format!("{:.1} %", 100.0 * slots as f64 / self.num_nodes.max(1) as f64)
         };
         let caches: Vec<String> = ["sampler", "trainer", "both"]
             .iter()
             .filter_map(|role| {
-                let seat = self.seats.iter().find(|seat| seat.role == *role && seat.cache.is_some())?;
-                Some(format!("{} hold {} of the rows", plural(role), percent(seat)))
+                let member =
+                    self.members.iter().find(|member| member.role == *role && member.cache.is_some())?;
+                Some(format!("{} hold {} of the rows", plural(role), percent(member)))
             })
             .collect();
         let caches = if caches.is_empty() { String::new() } else { format!("; {}", caches.join(", ")) };
         match self.times {
-            None => format!("{} devices sample and train{caches}", self.seats.len()),
+            None => format!("{} devices sample and train{caches}", self.members.len()),
             Some((sample, train)) => format!(
-                "{} of {} devices sample, {} train (a batch takes {:.2} ms to sample, {:.2} ms to train){caches}",
+                "{} of {} devices sample, {} train (a batch takes {:.2} ms to sample, {:.2} ms to \
+                 train){caches}",
                 count("sampler"),
-                self.seats.len(),
+                self.members.len(),
                 count("trainer"),
                 1e3 * sample,
                 1e3 * train
@@ -160,24 +167,24 @@ impl DeviceGroup {
         }
     }
 
-    /// What has gone over each device's link: bytes and seconds.
+    /// Bytes over each device's link, and the seconds that they took.
     pub(super) fn carried(&self) -> Vec<(u64, f64)> {
         let of = |device: &Arc<Device>| device.link.traffic();
         self.devices.iter().map(of).map(|carried| (carried.bytes, carried.seconds)).collect()
     }
 
-    /// What each device has done since this was asked last, and what went over its link: bytes and
-    /// seconds. Begins to count anew.
+    /// Record of each device since the last call, with the bytes and seconds `carried` over its
+    /// link since then. Resets the counts.
     pub(super) fn records(&mut self, carried: Vec<(u64, f64)>) -> Vec<DeviceRecord> {
-        let records = self.seats.iter_mut().zip(carried).map(|(seat, (link_bytes, link_seconds))| {
-            let done = seat.done.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let records = self.members.iter_mut().zip(carried).map(|(member, (link_bytes, link_seconds))| {
+            let done = member.done.get_mut().unwrap_or_else(PoisonError::into_inner);
             let (batches, traffic) = std::mem::take(done);
             DeviceRecord {
-                device: seat.device.name().to_string(),
-                role: seat.role.to_string(),
+                device: member.device.name().to_string(),
+                role: member.role.to_string(),
                 batches,
-                cache_rows: seat.cache.as_ref().map_or(0, |cache| cache.slots),
-                hit_rate: seat.cache.as_ref().and_then(|_| traffic.hit_rate(true)),
+                cache_rows: member.cache.as_ref().map_or(0, |cache| cache.slots),
+                hit_rate: member.cache.as_ref().and_then(|_| traffic.hit_rate(true)),
                 link_bytes,
                 link_seconds,
             }
@@ -186,7 +193,7 @@ impl DeviceGroup {
     }
 }
 
-/// Several of a role.
+/// Plural of a role's name.
 fn plural(role: &str) -> &'static str {
     match role {
         "sampler" => "samplers",

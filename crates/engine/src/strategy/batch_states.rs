@@ -1,27 +1,28 @@
-//! Minibatches on the [line](super::scheduler), with what workers add to them.
+//! States of a minibatch in the [scheduler](super::scheduler), with the data that workers add to
+//! it.
 
 use graphmill_core::Matrix;
 use graphmill_loader::{Extracted, MiniBatch, Sampled, Traffic};
 
-use super::scheduler::{BatchScheduler, SchedulerState, Slots, Task};
+use super::scheduler::{BatchScheduler, BatchStates, SchedulerState, Task};
 use crate::{machine::monitor::Guarded, record::Stages, stage::Drawn};
 
-/// The line of an epoch.
-pub(super) type Batches = BatchScheduler<Guarded<SchedulerState<BatchSlots>>>;
-/// Work of the line of an epoch.
-pub(super) type BatchTask = Task<BatchSlots>;
+/// Scheduler of the minibatches of an epoch.
+pub(super) type Scheduler = BatchScheduler<Guarded<SchedulerState<MinibatchStates>>>;
+/// Task of a worker on minibatches.
+pub(super) type BatchTask = Task<MinibatchStates>;
 
-/// The states of a minibatch.
-pub(super) enum BatchSlots {}
+/// States of a minibatch.
+pub(super) enum MinibatchStates {}
 
-impl Slots for BatchSlots {
+impl BatchStates for MinibatchStates {
     type Free = MiniBatch;
     type Sampled = Timed<Drawn>;
     type Extracted = Timed<Drawn<Extracted>>;
     type Trained = Trained;
 }
 
-/// A batch, and the seconds of its stages so far.
+/// Batch with the seconds of its stages so far.
 pub(super) struct Timed<B> {
     pub(super) batch: B,
     pub(super) spent: Stages,
@@ -33,7 +34,7 @@ impl<B: Into<MiniBatch>> From<Timed<B>> for MiniBatch {
     }
 }
 
-/// A batch after the backward pass, whose feature rows were given away.
+/// Batch after the backward pass, without its feature rows.
 pub(super) struct Trained {
     pub(super) batch: Sampled,
     pub(super) traffic: Traffic,
@@ -49,8 +50,8 @@ impl From<Trained> for MiniBatch {
 
 /// The gradient of a batch.
 pub(super) struct Gradient {
-    /// One matrix for each parameter of the model, in the visiting order; of running statistics,
-    /// their new values.
+    /// One matrix per parameter of the model, in the visiting order; for running statistics, their
+    /// new values.
     pub(super) values: Vec<Matrix>,
     /// The batch's mean loss.
     pub(super) loss: f64,

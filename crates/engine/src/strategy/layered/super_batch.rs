@@ -1,4 +1,4 @@
-//! What makes super-batches: draws them, picks the hot nodes, and makes their rows.
+//! Construction of super-batches: draws them, selects the hot nodes, and makes their rows.
 
 use std::{
     ops::{AddAssign, Range},
@@ -17,52 +17,51 @@ use crate::{
     cores,
     hotness::scores::scores_of,
     learner::{Learner, StepContext},
-    reuse::{Ahead, Embeddings, History, HotQueue, Maker, Ranking, RowVersion, Span, basis},
+    reuse::{Embeddings, History, HotQueue, Lookahead, Ranking, RowMaker, RowVersion, SuperBatchSpan, basis},
     stage::Loader,
     strategy::{
-        interface::{Epoch, Setting},
+        interface::{Epoch, StrategyContext},
         worker::attempt,
     },
     timeline::{Stage, Timeline},
 };
 
-/// Super-batches that are tried where no length is given: longer ones cost more than a point of
-/// accuracy on a graph where half of the rows are reused in the first few hundred updates
+/// Candidate lengths if no length is given. Longer super-batches cost more than a point of accuracy
+/// on a graph that reuses half of the rows in the first few hundred updates
 /// (book/src/results/strategies.md, "W2").
 const LENGTHS: [u64; 3] = [2, 4, 8];
-/// The longest of them where rows do not follow the parameters in any direction: longer ones cost
-/// attention more than a point, too.
-const LONGEST: u64 = 4;
-/// The shortest is taken that saves this part of what the best does.
-const ENOUGH: f64 = 0.85;
-/// The part of the free memory, and of a device's, that rows may take where no ratio is given.
+/// Largest candidate without a basis: longer super-batches cost attention more than a point, too.
+const MAX_LENGTH_WITHOUT_BASIS: u64 = 4;
+/// Share of the best candidate's savings that the chosen length must reach.
+const MIN_SAVED: f64 = 0.85;
+/// Share of the free memory, and of a device's budget, that rows may take if no ratio is given.
 const MEMORY_SHARE: f64 = 0.25;
 
-/// Nodes from which directions are found, at most.
-const SAMPLE: usize = 1 << 12;
+/// Largest number of nodes from which the basis is computed.
+const BASIS_NODES: usize = 1 << 12;
 
-/// A super-batch, ready to be trained on.
-pub(super) struct Super {
-    pub(super) span: Span,
-    pub(super) ahead: Arc<Ahead>,
+/// Super-batch that is ready for training.
+pub(super) struct SuperBatch {
+    pub(super) span: SuperBatchSpan,
+    pub(super) ahead: Arc<Lookahead>,
     pub(super) rows: Arc<Embeddings>,
-    pub(super) counts: Counts,
+    pub(super) counts: RowCounts,
 }
 
-/// What a super-batch saves.
+/// Numbers of requested, reused and made rows.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Counts {
-    /// Rows that its batches ask for and might reuse.
-    pub(super) asked: u64,
-    /// Those of them that are reused.
+pub(super) struct RowCounts {
+    /// Rows that batches request and could reuse.
+    pub(super) requested: u64,
+    /// Requested rows that are reused.
     pub(super) reused: u64,
-    /// Rows made for that.
+    /// Rows made for reuse.
     pub(super) made: u64,
-    /// Edges that were drawn to make them.
+    /// Edges drawn to make them.
     pub(super) edges: u64,
 }
 
-/// What a super-batch is made of.
+/// Inputs of a super-batch.
 #[derive(Clone, Copy)]
 pub(super) struct SuperBatchContext<'j, 'a> {
     pub(super) loader: &'j Loader<'a>,
@@ -70,13 +69,13 @@ pub(super) struct SuperBatchContext<'j, 'a> {
     pub(super) epoch: u64,
     pub(super) history: &'j History,
     pub(super) timeline: &'j Timeline,
-    /// Updates that its rows may be old.
+    /// Largest age of its rows, in updates.
     pub(super) bound: u64,
 }
 
-impl AddAssign for Counts {
+impl AddAssign for RowCounts {
     fn add_assign(&mut self, other: Self) {
-        self.asked += other.asked;
+        self.requested += other.requested;
         self.reused += other.reused;
         self.made += other.made;
         self.edges += other.edges;
@@ -84,47 +83,47 @@ impl AddAssign for Counts {
 }
 
 impl<'j, 'a> SuperBatchContext<'j, 'a> {
-    /// Of this epoch, of rows that may be so old.
+    /// Inputs from this epoch, with the largest age of rows, in updates.
     pub(super) fn of<'e: 'j>(epoch: &Epoch<'e, 'a>, history: &'j History, bound: u64) -> Self {
         let Epoch { number, order, loader, timeline, .. } = *epoch;
         Self { loader, order, epoch: number, history, timeline, bound }
     }
 }
 
-/// Draws super-batches, picks the hot nodes and makes their rows.
-pub(super) struct Aside {
-    maker: Maker,
+/// Draws super-batches, selects the hot nodes and makes their rows.
+pub(super) struct SuperBatchMaker {
+    row_maker: RowMaker,
     queue: HotQueue,
     ranking: Ranking,
     spaces: Vec<Workspace>,
-    /// Its threads, where it works while others train.
+    /// Its own threads, if it works while the model trains.
     pub(super) pool: Option<Arc<ThreadPool>>,
-    /// Hot nodes at most.
-    most: usize,
-    /// Batches that must ask for a node's row.
-    least: u16,
-    /// Width of a row, and of what it is kept with.
+    /// Largest number of hot nodes.
+    max_hot: usize,
+    /// Least number of batches that request a hot node's row.
+    min_batches: u16,
+    /// Width of a row, and widths of the aggregates stored with it.
     widths: (usize, Vec<usize>),
-    /// The directions in which rows follow the parameters, and whether gradients go that way.
+    /// Directions in which rows follow the parameters.
     basis: Arc<Vec<Matrix>>,
+    /// True if gradients flow through these directions.
     learns: bool,
-    /// Whether the reused rows' gradients are of no use.
+    /// True if gradients of reused rows are not needed.
     restrict: bool,
-    /// The part of the hot nodes whose rows are made; the others are left to the caches of
-    /// features.
+    /// Share of the hot nodes whose rows are made; the others are left to the feature caches.
     pub(super) split: f64,
-    /// Memory of super-batches that are done.
-    spare: Vec<(Ahead, Embeddings)>,
+    /// Memory of completed super-batches.
+    spare: Vec<(Lookahead, Embeddings)>,
 }
 
-impl Aside {
-    /// As the options say.
+impl SuperBatchMaker {
+    /// Maker with the options of a run.
     ///
     /// # Errors
-    /// Options that this model cannot work with, a hotness that cannot be computed, or threads that
-    /// cannot be had.
-    pub(super) fn new(with: &Setting, loader: &Loader, learner: &Learner) -> Result<Self> {
-        let config = with.config;
+    /// The model does not support the options, the hotness cannot be computed, or the system
+    /// refuses the threads.
+    pub(super) fn new(context: &StrategyContext, loader: &Loader, learner: &Learner) -> Result<Self> {
+        let config = context.config;
         let StepContext { orders, .. } = &learner.passes;
         let nodes = loader.graph.num_nodes();
         let dims = learner.model.aggregate_dims(orders);
@@ -132,40 +131,41 @@ impl Aside {
         let gradient = options.hot_gradient;
         if matches!(gradient, HotGradient::Projected | HotGradient::Kept) && dims.is_empty() {
             return Err(Error::usage(format!(
-                "--hot-gradient {gradient}: the bottom layer of this {} has no aggregated rows for gradients to go through; use --hot-gradient \
-                 none",
+                "--hot-gradient {gradient}: the bottom layer of this {} has no aggregated rows through \
+                 which gradients could flow; use --hot-gradient none",
                 config.model
             )));
         }
-        // the default is only how many directions there are at most
+        // the default rank is only an upper limit
         if dims.is_empty() && ![0, LayeredOptions::default().hot_rank].contains(&options.hot_rank) {
             return Err(Error::usage(format!(
-                "--hot-rank {}: the bottom layer of this {} has no aggregated rows to find directions in; leave it out",
+                "--hot-rank {}: the bottom layer of this {} has no aggregated rows that could span \
+                 directions; leave it out",
                 options.hot_rank, config.model
             )));
         }
         let kept = if gradient == HotGradient::Kept { dims.clone() } else { Vec::new() };
         let rank = if dims.is_empty() || gradient == HotGradient::Kept { 0 } else { options.hot_rank };
         let width = learner.model.layer_out_dim(0);
-        let place = learner.history.place();
-        let most = match options.hot_ratio.0 {
-            // as much as there was memory for when the run began
-            _ if place.length > 0 => place.most,
+        let position = learner.history.position();
+        let max_hot = match options.hot_ratio.0 {
+            // a resumed run uses the limit of its start, whatever memory is free now
+            _ if position.length > 0 => position.max_hot,
             Some(ratio) => (ratio * nodes as f64).round() as usize,
             None => {
                 let limit = |bytes: u64| MEMORY_SHARE * bytes as f64;
-                let room = memory::available().map_or(f64::INFINITY, limit);
-                // devices hold them too
-                let of_device = Some(config.device_budget.0).filter(|&budget| budget > 0);
-                let room = room.min(of_device.map_or(f64::INFINITY, limit));
+                let of_host = memory::available().map_or(f64::INFINITY, limit);
+                // devices hold the rows, too
+                let budget = Some(config.device_budget.0).filter(|&budget| budget > 0);
+                let bytes = of_host.min(budget.map_or(f64::INFINITY, limit));
                 let each = 4 * (width + rank + kept.iter().sum::<usize>());
-                nodes.min((room / (2 * each) as f64) as usize)
+                nodes.min((bytes / (2 * each) as f64) as usize)
             }
         };
         let ranking = match options.hot_by.as_str() {
-            ASKED => Ranking::Asked,
+            ASKED => Ranking::Requests,
             policy => {
-                let scores = scores_of(policy, config, with.data, with.sampler, with.order)
+                let scores = scores_of(policy, config, context.data, context.sampler, context.order)
                     .map_err(|e| Error::usage(format!("--hot-by {policy}: {e}")))?;
                 Ranking::by(&scores)?
             }
@@ -173,28 +173,28 @@ impl Aside {
         let threads = rayon::current_num_threads();
         let ahead = options.hot_ahead == Switch::On;
         let pool = ahead.then(|| cores::pool("aside", threads, &[]).map(Arc::new)).transpose()?;
-        // where nothing is shared devices are still spared the bottom layer
-        let least = if options.super_batch == 1 && *config.devices != Devices::Cpu { 1 } else { 2 };
-        let mut maker = Maker::new(&learner.model, nodes);
+        // without sharing, devices still save the bottom layer
+        let min_batches = if options.super_batch == 1 && *config.devices != Devices::Cpu { 1 } else { 2 };
+        let mut row_maker = RowMaker::new(&learner.model, nodes);
         if rank > 0 && learner.history.basis().is_empty() {
             let inputs = attempt(Stage::Embed, 0, || {
                 let some = sample_of(loader);
-                maker.inputs(loader, &learner.passes, &some, &dims)
+                row_maker.inputs(loader, &learner.passes, &some, &dims)
             })?;
             learner.history.set_basis(basis(learner.passes.backend, &inputs, rank, config.seed));
         }
         let basis = learner.history.basis();
         let learns = !basis.is_empty() && gradient != HotGradient::None;
         Ok(Self {
-            maker,
+            row_maker,
             basis,
             learns,
             queue: HotQueue::default(),
             ranking,
             spaces: (0..threads).map(|_| Workspace::new(nodes)).collect(),
             pool,
-            most,
-            least,
+            max_hot,
+            min_batches,
             restrict: !learns && kept.is_empty() && learner.model.may_restrict(orders, 1),
             widths: (width, kept),
             split: options.hot_split.0.unwrap_or(1.0),
@@ -202,50 +202,50 @@ impl Aside {
         })
     }
 
-    /// Bytes of a row, and of what it is kept with.
+    /// Bytes of a row with its coordinates and aggregates.
     pub(super) fn row_bytes(&self) -> u64 {
         let rank = self.basis.first().map_or(0, Matrix::num_rows);
         4 * (self.widths.0 + rank + self.widths.1.iter().sum::<usize>()) as u64
     }
 
-    /// Hot nodes at most.
-    pub(super) fn most(&self) -> usize {
-        self.most
+    /// Largest number of hot nodes.
+    pub(super) fn max_hot(&self) -> usize {
+        self.max_hot
     }
 
-    /// How many batches a super-batch has, where no number is given: as few as save most of what
-    /// can be saved. A function of the first epoch's batches, not of any time.
+    /// Batches per super-batch if no number is given: the shortest candidate that saves most of the
+    /// possible work. A function of the first epoch's batches, not of times.
     pub(super) fn length(&mut self, loader: &Loader) -> u64 {
         let mut order = Vec::new();
         loader.order(0, &mut order);
-        let mut ahead = Ahead::default();
+        let mut ahead = Lookahead::default();
         let mut saved = Vec::new();
-        let longest = if self.basis.is_empty() { LONGEST } else { u64::MAX };
+        let longest = if self.basis.is_empty() { MAX_LENGTH_WITHOUT_BASIS } else { u64::MAX };
         for length in LENGTHS.map(|length| length.min(longest).min(loader.num_batches())) {
             ahead.draw(loader, &order, 0, 0..length, false, &mut self.spaces);
             self.queue.count(loader.graph.num_nodes(), &mut ahead);
-            self.queue.pick(&self.ranking, self.least, self.most);
+            self.queue.pick(&self.ranking, self.min_batches, self.max_hot);
             saved.push((length, self.queue.saved()));
         }
         let best = saved.iter().map(|(_, saved)| *saved).fold(0.0, f64::max);
-        saved.iter().find(|(_, saved)| *saved >= ENOUGH * best).map_or(1, |(length, _)| *length)
+        saved.iter().find(|(_, saved)| *saved >= MIN_SAVED * best).map_or(1, |(length, _)| *length)
     }
 
-    /// Draws these batches and makes the hot rows, slice by slice, each from the version of the
-    /// parameters that `made` says, as soon as there is one. `None` where training ends before
+    /// Draws these batches and makes the hot rows, slice by slice, each from its parameter version
+    /// in `made`, as soon as that version is published. Returns `None` if training ends before
     /// that.
     ///
     /// # Errors
     /// A hop cannot be drawn, or features cannot be read.
     pub(super) fn make(
         &mut self,
-        job: SuperBatchContext,
+        context: SuperBatchContext,
         passes: &StepContext,
         batches: Range<u64>,
         made: &[u64],
         deliver: &dyn Fn(u64),
-    ) -> Result<Option<Super>> {
-        let SuperBatchContext { loader, order, epoch, history, timeline, bound } = job;
+    ) -> Result<Option<SuperBatch>> {
+        let SuperBatchContext { loader, order, epoch, history, timeline, bound } = context;
         let first = batches.start;
         let track = timeline.track(if self.pool.is_some() { "aside" } else { "main" });
         let (mut ahead, mut rows) = self.spare.pop().unwrap_or_default();
@@ -254,61 +254,61 @@ impl Aside {
         attempt(Stage::Embed, first, || {
             ahead.draw(loader, order, epoch, batches.clone(), self.restrict, &mut self.spaces);
             self.queue.count(nodes, &mut ahead);
-            let most = (self.split * self.most as f64).round() as usize;
-            self.queue.pick(&self.ranking, self.least, most);
+            let max_hot = (self.split * self.max_hot as f64).round() as usize;
+            self.queue.pick(&self.ranking, self.min_batches, max_hot);
             ahead.slots.set(nodes, self.queue.nodes().iter().copied());
             Ok(())
         })?;
         let hot = self.queue.nodes().len();
         timeline.done(track, Stage::Embed, first, clock);
         rows.rows.resize(hot, self.widths.0);
-        rows.kept.resize_with(self.widths.1.len(), Default::default);
-        rows.kept.iter_mut().zip(&self.widths.1).for_each(|(kept, &width)| kept.resize(hot, width));
+        rows.aggregates.resize_with(self.widths.1.len(), Default::default);
+        rows.aggregates.iter_mut().zip(&self.widths.1).for_each(|(kept, &width)| kept.resize(hot, width));
         rows.coordinates.resize(hot, self.basis.first().map_or(0, Matrix::num_rows));
         rows.basis = self.basis.clone();
         rows.learns = self.learns;
         rows.slices.clear();
         rows.bound = bound;
-        self.maker.edges = 0;
+        self.row_maker.edges = 0;
         for (i, &version) in made.iter().enumerate() {
             let Some(snapshot) = history.wait(version) else { return Ok(None) };
-            // the coldest first
+            // the coldest slice first
             let slice = hot - hot * (i + 1) / made.len()..hot - hot * i / made.len();
             let clock = Instant::now();
             attempt(Stage::Embed, first, || {
                 let from = RowVersion { batch: (epoch, first), version, snapshot: &snapshot };
                 let nodes = &ahead.slots.nodes()[slice.clone()];
-                self.maker.make(loader, passes, from, nodes, slice.start, &mut rows)
+                self.row_maker.make(loader, passes, from, nodes, slice.start, &mut rows)
             })?;
             timeline.done(track, Stage::Embed, first, clock);
             deliver(slice.len() as u64 * self.row_bytes());
         }
-        let counts = Counts {
-            asked: self.queue.asked,
+        let counts = RowCounts {
+            requested: self.queue.requested,
             reused: self.queue.reused,
             made: hot as u64,
-            edges: self.maker.edges,
+            edges: self.row_maker.edges,
         };
-        let span = Span { epoch, batches, start: 0, made: made.to_vec() };
-        Ok(Some(Super { span, ahead: Arc::new(ahead), rows: Arc::new(rows), counts }))
+        let span = SuperBatchSpan { epoch, batches, start: 0, made: made.to_vec() };
+        Ok(Some(SuperBatch { span, ahead: Arc::new(ahead), rows: Arc::new(rows), counts }))
     }
 
-    /// Takes back the memory of a super-batch that is done, if nobody else has it.
-    pub(super) fn recycle(&mut self, done: Super) {
+    /// Recycles the memory of a completed super-batch unless another owner holds it.
+    pub(super) fn recycle(&mut self, done: SuperBatch) {
         if let (Ok(ahead), Ok(rows)) = (Arc::try_unwrap(done.ahead), Arc::try_unwrap(done.rows)) {
             self.spare.push((ahead, rows));
         }
     }
 }
 
-/// Some nodes whose rows may be reused: of the first batch of the first epoch.
+/// Sample of the nodes whose rows may be reused, from the first batch of the first epoch.
 fn sample_of(loader: &Loader) -> Vec<NodeId> {
-    let (mut order, mut ahead) = (Vec::new(), Ahead::default());
+    let (mut order, mut ahead) = (Vec::new(), Lookahead::default());
     loader.order(0, &mut order);
     ahead.draw(loader, &order, 0, 0..1, false, &mut [Workspace::new(loader.graph.num_nodes())]);
     let some = Mutex::new(Vec::new());
     ahead.candidates(&|nodes| {
-        let every = nodes.len().div_ceil(SAMPLE).max(1);
+        let every = nodes.len().div_ceil(BASIS_NODES).max(1);
         some.lock().unwrap_or_else(PoisonError::into_inner).extend(nodes.iter().step_by(every));
     });
     some.into_inner().unwrap_or_else(PoisonError::into_inner)

@@ -1,45 +1,45 @@
-//! Destinations of bottom blocks that are left out because their rows are reused (NeutronOrch,
-//! section 4.1.2).
+//! Removal of the destinations of bottom blocks whose rows are reused (NeutronOrch, Ai et al., VLDB
+//! 2024, section 4.1.2).
 //!
 //! ```text
 //!   destinations of the bottom block:   own rows of block 1 │ computed │ reused
-//!                                       ───── stay in the batch ───────┴─ only their slots do
+//!                                       ───── stay in the batch ───────┴─ only their slots stay
 //! ```
 //!
-//! The nodes that block 1 reads as its own are always computed: they come first, and the reused
-//! rows stand behind.
+//! The rows of block 1's own destinations come first and are always computed; reused rows come
+//! last.
 
 use graphmill_core::{NodeId, prefetch::prefetch};
 use graphmill_loader::Upper;
 
-/// Nodes whose reads are in flight together.
-const AHEAD: usize = 16;
-/// Stands for no slot.
+/// Number of nodes ahead of the current one whose slot is prefetched.
+const PREFETCH_DISTANCE: usize = 16;
+/// Slot of a node without a slot.
 const NONE: u32 = u32::MAX;
 
-/// Where the rows of some nodes stand in a table: 4 bytes for each node of the graph.
+/// Slots of nodes in a table of rows: 4 bytes per node of the graph.
 #[derive(Clone, Debug, Default)]
-pub struct Slots {
+pub struct RowSlots {
     of: Vec<u32>,
     nodes: Vec<NodeId>,
 }
 
-impl Slots {
-    /// The nodes that have a slot, by slot.
+impl RowSlots {
+    /// Nodes with a slot, in the order of their slots.
     pub fn nodes(&self) -> &[NodeId] {
         &self.nodes
     }
 
-    /// The slot of a node.
+    /// Slot of a node, if it has one.
     pub fn get(&self, node: NodeId) -> Option<u32> {
         self.of.get(node as usize).copied().filter(|&slot| slot != NONE)
     }
 
-    /// Slots for these nodes of a graph of `num_nodes`, in their order, instead of those before.
-    /// O(nodes) but for the first time.
+    /// Gives these nodes of a graph of `num_nodes` nodes slots in their order, and removes all
+    /// other slots. O(old and new nodes); the first call O(num_nodes).
     ///
     /// # Panics
-    /// A node is not of the graph.
+    /// A node is `num_nodes` or more.
     pub fn set(&mut self, num_nodes: usize, nodes: impl IntoIterator<Item = NodeId>) {
         self.of.resize(num_nodes, NONE);
         self.nodes.iter().for_each(|&v| self.of[v as usize] = NONE);
@@ -51,13 +51,14 @@ impl Slots {
     }
 }
 
-/// Takes the nodes that have slots out of the destinations of the bottom block. The destinations
-/// are then those that are computed, and the rows of the others, whose slots become `reused`, stand
-/// behind theirs among the sources of block 1. With `restrict` only the computed rows want a
-/// gradient. The order of both kinds stays. O(D + E) of block 1.
-pub(super) fn leave_out(
+/// Removes the nodes with slots from the destinations of the bottom block.
+///
+/// The remaining destinations are computed. Among the sources of block 1, the reused rows follow
+/// the computed ones; `reused` receives their slots. Both keep their order. With `restrict` only
+/// the computed rows get a gradient. O(D + E) of block 1.
+pub(super) fn remove_reused(
     upper: &mut Upper,
-    slots: &Slots,
+    slots: &RowSlots,
     restrict: bool,
     renumbered: &mut Vec<u32>,
     reused: &mut Vec<u32>,
@@ -70,10 +71,11 @@ pub(super) fn leave_out(
     let mut computed = own;
     if !slots.nodes.is_empty() {
         for i in own..nodes.len() {
-            if let Some(&ahead) = nodes.get(i + AHEAD) {
+            if let Some(&ahead) = nodes.get(i + PREFETCH_DISTANCE) {
                 prefetch(&slots.of, ahead as usize);
             }
-            // a source that stays keeps below those that go: the two kinds of numbers cannot meet
+            // computed sources are numbered from 0 up and reused ones from `NONE` down, so their
+            // numbers are distinct
             match slots.get(nodes[i]) {
                 None => {
                     nodes[computed] = nodes[i];
@@ -112,8 +114,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_are_set_anew() {
-        let mut slots = Slots::default();
+    fn set_replaces_all_slots() {
+        let mut slots = RowSlots::default();
         assert_eq!(slots.get(3), None);
         slots.set(6, [4, 1]);
         assert_eq!([0, 1, 4].map(|v| slots.get(v)), [None, Some(1), Some(0)]);
@@ -123,8 +125,8 @@ mod tests {
     }
 
     #[test]
-    fn every_edge_leads_where_it_led() {
-        // nodes 10.. are the sources of block 1; its own are the first two
+    fn edges_reach_the_same_nodes_after_removal() {
+        // nodes 10.. are the sources of block 1; its own destinations are the first two
         let nodes: Vec<NodeId> = (10..30).collect();
         let block = Block {
             num_dst: 2,
@@ -134,13 +136,13 @@ mod tests {
             ..Block::default()
         };
         for hot in [vec![], vec![29], vec![11, 10], vec![13, 29, 12, 20, 10], (10..30).rev().collect()] {
-            let mut slots = Slots::default();
+            let mut slots = RowSlots::default();
             slots.set(40, hot.iter().copied());
             let mut upper = Seeds::default().into_upper(2);
             upper.blocks[0] = block.clone();
             upper.destinations.extend_from_slice(&nodes);
             let mut reused = Vec::new();
-            leave_out(&mut upper, &slots, true, &mut Vec::new(), &mut reused);
+            remove_reused(&mut upper, &slots, true, &mut Vec::new(), &mut reused);
             let Upper { blocks, destinations: computed, .. } = &upper;
             let behind = reused.iter().map(|&slot| slots.nodes()[slot as usize]);
             let all: Vec<NodeId> = computed.iter().copied().chain(behind).collect();
@@ -165,7 +167,7 @@ mod tests {
         graph.with_edge_weight(weights.into()).unwrap()
     }
 
-    /// The drawn neighbours of each destination, as global ids.
+    /// Drawn neighbours of each destination, as global ids.
     fn drawn(block: &Block, nodes: &[NodeId]) -> Vec<Vec<NodeId>> {
         let id = |&i: &u32| if block.dst_ids.is_some() { i } else { nodes[i as usize] };
         (0..block.num_dst).map(|v| block.indices[block.edges(v)].iter().map(id).collect()).collect()
@@ -183,7 +185,7 @@ mod tests {
             let layout = BlockLayout { fused, ..BlockLayout::default() };
             let request =
                 BatchRequest::new(&graph, BatchKey { seed: 5, epoch: 2, batch }).with_layout(layout);
-            let mut slots = Slots::default();
+            let mut slots = RowSlots::default();
             slots.set(nodes as usize, (0..nodes).filter(|v| v % 5 < part));
             for entry in &sampler::TABLE {
                 let Make::Hops(make, _) = entry.make.make else { continue };
@@ -194,7 +196,7 @@ mod tests {
                 let mut upper =
                     sampler.sample_upper(&request, &mut workspace, Seeds::new(batch, &seeds[..])).unwrap();
                 let mut reused = Vec::new();
-                leave_out(&mut upper, &slots, true, &mut Vec::new(), &mut reused);
+                remove_reused(&mut upper, &slots, true, &mut Vec::new(), &mut reused);
                 let fewer = sampler.sample_bottom(&request, &mut workspace, upper).unwrap();
 
                 let computed = fewer.blocks[0].num_dst;
@@ -206,9 +208,10 @@ mod tests {
                 prop_assert_eq!(drawn(&fewer.blocks[1], &of_fewer), drawn(&whole.blocks[1], of_whole));
                 let own = whole.blocks[1].num_dst;
                 let hot = |v: &NodeId| slots.get(*v).is_some();
-                prop_assert!(!of_fewer[own..computed].iter().any(hot) && of_fewer[computed..].iter().all(hot));
+                prop_assert!(!of_fewer[own..computed].iter().any(hot));
+                prop_assert!(of_fewer[computed..].iter().all(hot));
                 if !sampler.hops().properties().is_per_node {
-                    continue; // the other destinations matter
+                    continue; // its draws depend on the other destinations
                 }
                 let rows = |batch: &Sampled| -> BTreeMap<NodeId, Vec<NodeId>> {
                     let drawn = drawn(&batch.blocks[0], &batch.input_nodes);

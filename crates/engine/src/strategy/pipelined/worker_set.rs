@@ -1,4 +1,4 @@
-//! The workers of an allocation.
+//! Workers of an allocation.
 
 use std::{sync::Arc, time::Instant};
 
@@ -15,24 +15,24 @@ use crate::{
     cores,
     machine::monitor::Guarded,
     strategy::{
-        interface::{Done, Epoch, Flow},
-        scheduler::{BatchScheduler, Rules, SchedulerState, Task, WorkerRole},
-        slots::{BatchTask, Batches, Timed},
-        worker::{Closing, Work, Worker, attempt},
+        batch_states::{BatchTask, Scheduler, Timed},
+        interface::{CompletedBatch, Epoch, Flow},
+        scheduler::{BatchScheduler, SchedulerRules, SchedulerState, Task, WorkerRole},
+        worker::{CloseOnDrop, Work, Worker, attempt},
     },
     timeline::Stage,
 };
 
-/// Who does what.
+/// Workers of an allocation: one that trains, and the others.
 pub(super) struct WorkerSet {
-    /// The one that trains, on the thread that runs the strategy.
+    /// The worker that trains, on the thread of the strategy.
     driver: Worker,
     others: Vec<Worker>,
     pub(super) pace: Pace,
 }
 
 impl WorkerSet {
-    /// The crew of an allocation, for a graph of so many nodes.
+    /// Workers of an allocation, for a graph of `num_nodes` nodes.
     ///
     /// # Errors
     /// The system refuses the threads.
@@ -46,55 +46,58 @@ impl WorkerSet {
         let (mut driver, mut others) = (None, Vec::new());
         for group in &allocation.groups {
             let has = |stage: usize| group.stages.contains(&stage);
-            let can = WorkerRole {
+            let role = WorkerRole {
                 sample: if has(SAMPLE) { group.cores } else { 0 },
                 extract: has(EXTRACT).then_some(0),
                 train: has(TRAIN).then_some(0),
                 ..WorkerRole::default()
             };
             let name = group.stages.iter().map(|&i| STAGES[i].name()).collect::<Vec<_>>().join(" + ");
-            let worker = |name: String, can: WorkerRole, pool: Option<Arc<ThreadPool>>| {
-                Worker::new(name, can, pool, num_nodes)
+            let worker = |name: String, role: WorkerRole, pool: Option<Arc<ThreadPool>>| {
+                Worker::new(name, role, pool, num_nodes)
             };
             if has(TRAIN) {
                 // the pool of the run has all cores already
                 let pool = if allocation.isolated { Some(own_pool(group, &name)?) } else { None };
-                driver = Some(worker(name, can, pool));
+                driver = Some(worker(name, role, pool));
             } else if group.stages == [SAMPLE] {
-                // batches are drawn side by side: no thread waits for another
+                // each thread draws its own batch: no thread waits for another
                 for i in 0..group.cores {
                     let one = Group { stages: vec![SAMPLE], cores: 1 };
                     let pool = own_pool(&one, &name)?;
-                    others.push(worker(format!("{name} {i}"), WorkerRole { sample: 1, ..can }, Some(pool)));
+                    others.push(worker(format!("{name} {i}"), WorkerRole { sample: 1, ..role }, Some(pool)));
                 }
             } else {
                 let pool = own_pool(group, &name)?;
-                others.push(worker(name, can, Some(pool)));
+                others.push(worker(name, role, Some(pool)));
             }
         }
-        let driver = driver.ok_or_else(|| Error::usage("an allocation without training"))?;
+        let driver = driver.ok_or_else(|| {
+            Error::usage("the allocation has no group that trains; add the stage train to a group")
+        })?;
         Ok(Self { driver, others, pace: Pace::default() })
     }
 
-    /// Workers that only sample.
+    /// Number of workers that only sample.
     #[cfg(test)]
     pub(super) fn num_samplers(&self) -> usize {
-        self.others.iter().filter(|worker| worker.can.sample > 0 && worker.can.extract.is_none()).count()
+        self.others.iter().filter(|worker| worker.role.sample > 0 && worker.role.extract.is_none()).count()
     }
 
-    /// Slots that keep everyone busy: what each works on, and as much again ahead of it.
+    /// Number of slots that keeps all workers busy: twice the batches that they work on at once.
     fn slots(&self) -> usize {
         let all = self.others.iter().chain([&self.driver]);
         let in_hand = all
-            .map(|worker| worker.can.sample + usize::from(worker.can.extract.is_some()) + 1)
+            .map(|worker| worker.role.sample + usize::from(worker.role.extract.is_some()) + 1)
             .sum::<usize>();
         2 * in_hand
     }
 
-    /// The epoch's batches, with so many under way at most (0 for as many as keep everyone busy).
+    /// Runs the batches of the epoch, at most `queue` at once (0: as many as keep all workers
+    /// busy).
     ///
     /// # Errors
-    /// What a stage reports, or the listener.
+    /// A stage or [`Epoch::after`] fails.
     pub(super) fn run(
         &mut self,
         epoch: &mut Epoch,
@@ -104,22 +107,22 @@ impl WorkerSet {
         let batches = (epoch.to - epoch.from).max(1);
         let wanted = if queue > 0 { queue } else { self.slots() };
         slots.resize_with(wanted.min(usize::try_from(batches).unwrap_or(usize::MAX)), MiniBatch::default);
-        let state = SchedulerState::new(epoch.from, epoch.to, std::mem::take(slots), Rules::ONE);
-        let line = BatchScheduler::new(Guarded::new(state));
+        let state = SchedulerState::new(epoch.from, epoch.to, std::mem::take(slots), SchedulerRules::ONE);
+        let scheduler = BatchScheduler::new(Guarded::new(state));
         let mut spent = [0.0; 3];
-        let flow = self.work(&line, epoch, &mut spent);
-        let (failure, back) = line.into_inner().into_inner().end();
+        let flow = self.work(&scheduler, epoch, &mut spent);
+        let (failure, back) = scheduler.into_inner().into_inner().end();
         *slots = back;
         let flow = flow?;
         if let (Some(error), Flow::Continue) = (failure, flow) {
             return Err(error);
         }
-        self.pace.see(batches, spent);
+        self.pace.record(batches, spent);
         Ok(flow)
     }
 
-    /// The batches of a line, on this thread and one for every other worker.
-    fn work(&mut self, line: &Batches, epoch: &mut Epoch, spent: &mut [f64; 3]) -> Result<Flow> {
+    /// Runs the tasks of the scheduler, on this thread and one per other worker.
+    fn work(&mut self, scheduler: &Scheduler, epoch: &mut Epoch, spent: &mut [f64; 3]) -> Result<Flow> {
         let Epoch { number, order, loader, learner, lr, after, timeline, .. } = epoch;
         let work = Work { loader, order, number: *number, timeline };
         let track = timeline.track(&self.driver.name);
@@ -134,27 +137,28 @@ impl WorkerSet {
             of_batch.train = timeline.done(track, Stage::Train, number, clock);
             let parts = [of_batch.sample, of_batch.extract, of_batch.train];
             spent.iter_mut().zip(parts).for_each(|(sum, part)| *sum += part);
-            flow = after(learner, &[Done::of(batch.batch(), outcome, of_batch)])?;
-            line.free(batch.into());
+            flow = after(learner, &[CompletedBatch::of(batch.batch(), outcome, of_batch)])?;
+            scheduler.free(batch.into());
             Ok(flow)
         };
         let Self { driver, others, .. } = self;
-        // each on a thread of its own pool from the first batch to the last: no hand-over a batch
+        // each worker stays on a thread of its pool from the first batch to the last, so no batch
+        // waits for a switch of threads
         let drive = |driver: &mut Worker| match pool {
-            Some(pool) => pool.install(|| driver.run(line, work, &mut train)),
-            None => driver.run(line, work, &mut train),
+            Some(pool) => pool.install(|| driver.run(scheduler, work, &mut train)),
+            None => driver.run(scheduler, work, &mut train),
         };
         let outcome = if others.is_empty() {
             drive(driver)
         } else {
             std::thread::scope(|scope| {
-                // however this thread leaves, the others do not wait for it
-                let _closing = Closing { line, always: true };
+                // the other threads do not wait for this one, even if it panics
+                let _closing = CloseOnDrop { scheduler, always: true };
                 for worker in others.iter_mut() {
                     scope.spawn(move || {
                         let pool = worker.pool.clone();
-                        // it trains on nothing, so nothing fails but what the line is told
-                        let mut run = || drop(worker.run(line, work, &mut |_| Ok(Flow::Continue)));
+                        // it does not train, so its failures have gone to the scheduler
+                        let mut run = || drop(worker.run(scheduler, work, &mut |_| Ok(Flow::Continue)));
                         match pool {
                             Some(pool) => pool.install(run),
                             None => run(),

@@ -1,4 +1,4 @@
-//! The batches of a super-batch, drawn but for their bottom blocks.
+//! The batches of a super-batch, drawn without their bottom blocks.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -9,45 +9,46 @@ use graphmill_core::{NodeId, ObjectPool};
 use graphmill_loader::{Sampled, Seeds, Upper, Workspace};
 use rayon::prelude::*;
 
-use super::slots::{Slots, leave_out};
+use super::row_slots::{RowSlots, remove_reused};
 use crate::{
     Result,
     stage::{DrawAhead, Loader},
 };
 
-/// Batches that are drawn ahead: the first to ask for one completes it.
+/// Batches that are drawn ahead without their bottom blocks. The worker that draws a batch later
+/// completes it.
 #[derive(Debug, Default)]
-pub struct Ahead {
+pub struct Lookahead {
     epoch: u64,
     first: u64,
-    batches: Vec<AheadBatch>,
-    /// The nodes whose rows are reused.
-    pub slots: Slots,
-    /// Whether gradients of reused rows are not needed.
+    batches: Vec<LookaheadBatch>,
+    /// Slots of the nodes whose rows are reused.
+    pub slots: RowSlots,
+    /// True if gradients of reused rows are not needed.
     restrict: bool,
     /// Scratch for the new numbers of sources.
     renumbered: ObjectPool<Vec<u32>>,
 }
 
-/// A batch of the super-batch.
+/// Batch of the super-batch.
 #[derive(Debug, Default)]
-struct AheadBatch {
+struct LookaheadBatch {
     pending: Mutex<Pending>,
     /// Slots of the rows that the batch reuses, once it is complete.
     reused: OnceLock<Vec<u32>>,
 }
 
-/// The state of a batch before it is complete.
+/// State of a batch before it is complete.
 #[derive(Debug, Default)]
 struct Pending {
     /// The batch without its bottom block, until it is taken.
     upper: Option<Upper>,
-    /// Memory for the next batch here.
+    /// Memory for the next batch.
     memory: Seeds,
     reused: Vec<u32>,
 }
 
-impl AheadBatch {
+impl LookaheadBatch {
     fn pending(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -56,7 +57,7 @@ impl AheadBatch {
         self.pending.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets the batch and keeps its memory.
+    /// Drops the batch and recycles its memory.
     fn clear(&mut self) {
         let reused = self.reused.take();
         let pending = self.pending_mut();
@@ -69,9 +70,10 @@ impl AheadBatch {
     }
 }
 
-impl Ahead {
-    /// Draws these batches of an epoch, as many at once as there are `spaces`, in the memory of
-    /// those before. Nothing is reused until [`Ahead::slots`] are set.
+impl Lookahead {
+    /// Draws these batches of an epoch, `spaces.len()` at once, in the memory of the last ones. No
+    /// rows are reused until [`Lookahead::slots`] are set. With `restrict`, gradients of reused
+    /// rows are not computed.
     pub fn draw(
         &mut self,
         loader: &Loader,
@@ -87,19 +89,20 @@ impl Ahead {
         self.restrict = restrict;
         self.slots.set(loader.graph.num_nodes(), []);
         if self.batches.len() < count {
-            self.batches.resize_with(count, AheadBatch::default);
+            self.batches.resize_with(count, LookaheadBatch::default);
         }
-        self.batches.iter_mut().for_each(AheadBatch::clear);
-        // a batch is spread over threads where there are more of those than batches
+        self.batches.iter_mut().for_each(LookaheadBatch::clear);
+        // with fewer batches than threads, each draw is spread over threads
         let spread = count < spaces.len().max(2);
         let lanes = spaces.len().max(1);
         let mut first = batches.start;
         for group in self.batches[..count].chunks_mut(lanes) {
-            let draw = |(i, (batch, space)): (usize, (&mut AheadBatch, &mut Workspace))| {
+            let draw = |(i, (batch, space)): (usize, (&mut LookaheadBatch, &mut Workspace))| {
                 let pending = batch.pending_mut();
                 space.set_parallel(spread);
                 let seeds = loader.pick(order, first + i as u64, std::mem::take(&mut pending.memory));
-                // what cannot be drawn fails in its turn, when the batches before it are trained on
+                // a failed draw is repeated, and reported, after the batches before it are trained
+                // on
                 let drawn = catch_unwind(AssertUnwindSafe(|| loader.sample_upper(epoch, space, seeds).ok()));
                 pending.upper = drawn.unwrap_or(None);
             };
@@ -109,38 +112,39 @@ impl Ahead {
         }
     }
 
-    /// Shows, batch by batch, the nodes whose bottom-layer rows may be reused.
-    pub fn candidates(&mut self, see: &(dyn Fn(&[NodeId]) + Sync)) {
+    /// Passes the nodes of each batch whose bottom-layer rows may be reused to `visit`, in
+    /// parallel.
+    pub fn candidates(&mut self, visit: &(dyn Fn(&[NodeId]) + Sync)) {
         self.batches.par_iter_mut().for_each(|batch| {
             if let Some(Upper { blocks, destinations, .. }) = &batch.pending_mut().upper {
-                see(&destinations[blocks[0].num_dst..]);
+                visit(&destinations[blocks[0].num_dst..]);
             }
         });
     }
 
-    /// Shows each batch's own nodes, which the layer above reads as its own, and those whose
-    /// bottom-layer rows may be reused.
-    pub fn nodes(&mut self, see: &mut dyn FnMut(&[NodeId], &[NodeId])) {
+    /// Passes each batch's own nodes (the destinations of the layer above) and the nodes whose
+    /// bottom-layer rows may be reused to `visit`.
+    pub fn nodes(&mut self, visit: &mut dyn FnMut(&[NodeId], &[NodeId])) {
         for batch in &mut self.batches {
             if let Some(Upper { blocks, destinations, .. }) = &batch.pending_mut().upper {
                 let (own, others) = destinations.split_at(blocks[0].num_dst);
-                see(own, others);
+                visit(own, others);
             }
         }
     }
 
-    /// Slots of the rows that batch `number` reuses, in the order of its sources; none before it is
+    /// Slots of the rows that batch `number` reuses, in the order of its sources; empty until it is
     /// complete.
     pub fn reused(&self, number: u64) -> &[u32] {
         self.batch(number).and_then(|batch| batch.reused.get()).map_or(&[], |reused| &reused[..])
     }
 
-    fn batch(&self, number: u64) -> Option<&AheadBatch> {
+    fn batch(&self, number: u64) -> Option<&LookaheadBatch> {
         self.batches.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 }
 
-impl DrawAhead for Ahead {
+impl DrawAhead for Lookahead {
     fn complete(
         &self,
         loader: &Loader,
@@ -150,29 +154,29 @@ impl DrawAhead for Ahead {
         memory: Seeds,
     ) -> Result<Sampled> {
         let seeds = loader.pick(order, number, memory);
-        let place = self.batch(number);
-        let (drawn, mut reused) = place.map_or_else(Default::default, |batch| {
+        let ahead = self.batch(number);
+        let (drawn, mut reused) = ahead.map_or_else(Default::default, |batch| {
             let mut pending = batch.pending();
             (pending.upper.take(), std::mem::take(&mut pending.reused))
         });
-        let mut upper = match (place, drawn) {
-            (Some(place), Some(mut drawn)) => {
-                // the memory of the bottom block stays with the batches that are complete
+        let mut upper = match (ahead, drawn) {
+            (Some(ahead), Some(mut drawn)) => {
+                // the memory of the bottom block stays with complete batches
                 let mut upper = seeds.into_upper(drawn.blocks.len() + 1);
                 std::mem::swap(&mut upper.blocks, &mut drawn.blocks);
                 std::mem::swap(&mut upper.destinations, &mut drawn.destinations);
-                place.pending().memory = drawn.recycle();
+                ahead.pending().memory = drawn.recycle();
                 upper
             }
-            // it could not be drawn before, or was taken
+            // its draw failed, or another worker has taken it
             _ => loader.sample_upper(self.epoch, workspace, seeds)?,
         };
-        if let Some(place) = place {
+        if let Some(ahead) = ahead {
             self.renumbered.with(|renumbered| {
-                leave_out(&mut upper, &self.slots, self.restrict, renumbered, &mut reused);
+                remove_reused(&mut upper, &self.slots, self.restrict, renumbered, &mut reused);
             });
             // a batch that is completed twice reuses the same rows
-            let _ = place.reused.set(reused);
+            let _ = ahead.reused.set(reused);
         }
         loader.sample_bottom(self.epoch, workspace, upper)
     }

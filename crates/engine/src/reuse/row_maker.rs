@@ -1,4 +1,4 @@
-//! Makes bottom-layer rows from nodes and parameters.
+//! Computation of bottom-layer rows from nodes and parameters.
 
 use graphmill_core::{Matrix, NodeId, keyed};
 use graphmill_loader::{Extracted, Seeds, Workspace};
@@ -11,51 +11,51 @@ use graphmill_nn::{
 use super::{Embeddings, Slice, Snapshot};
 use crate::{Result, learner::StepContext, stage::Loader};
 
-/// Nodes whose rows are made at once: what they are made from stays in the cache.
-const CHUNK: usize = 1 << 14;
+/// Number of nodes whose rows are made at once, so that their inputs stay in the cache.
+const CHUNK_LEN: usize = 1 << 14;
 
-/// A copy of the model whose bottom layer is as old as need be, and room to draw one hop.
-pub struct Maker {
+/// Makes rows with a copy of the model, whose bottom layer takes the parameters of any version.
+pub struct RowMaker {
     model: Model,
     acts: Activations,
     space: Workspace,
     /// Memory of a chunk's batch.
     memory: Seeds,
-    /// What a chunk is made from.
-    room: Vec<Matrix>,
-    /// Edges of what was made since this was set to 0.
+    /// Aggregates of a chunk.
+    aggregates: Vec<Matrix>,
+    /// Edges drawn since this was set to 0.
     pub edges: u64,
 }
 
-/// The draws and the parameters that rows are made from.
+/// Draws and parameters that rows are made from.
 #[derive(Clone, Copy, Debug)]
 pub struct RowVersion<'a> {
-    /// Epoch and number of the batch that would draw the same neighbours.
+    /// Epoch and number of the batch whose draws are used.
     pub batch: (u64, u64),
     /// Version of the parameters.
     pub version: u64,
-    /// The parameters of that version; empty: the model's own.
+    /// Parameters of that version; if empty, those of the model.
     pub snapshot: &'a Snapshot,
 }
 
-impl Maker {
-    /// For models of this shape, and a graph of so many nodes.
+impl RowMaker {
+    /// Maker for models of this shape, on a graph of `num_nodes` nodes.
     pub fn new(model: &Model, num_nodes: usize) -> Self {
         Self {
             model: model.clone(),
             acts: Activations::default(),
             space: Workspace::new(num_nodes),
             memory: Seeds::default(),
-            room: Vec::new(),
+            aggregates: Vec::new(),
             edges: 0,
         }
     }
 
-    /// What the rows of `nodes` are made from: the widths that [`Model::aggregate_dims`] says. The
-    /// model's own parameters count.
+    /// Computes the aggregates of the rows of `nodes`, of the widths of [`Model::aggregate_dims`],
+    /// with the model's current parameters.
     ///
     /// # Errors
-    /// As [`Maker::make`].
+    /// As [`RowMaker::make`].
     pub fn inputs(
         &mut self,
         loader: &Loader,
@@ -66,16 +66,16 @@ impl Maker {
         let snapshot = std::sync::Arc::new(Vec::new());
         let mut to = Embeddings::default();
         to.rows.resize(nodes.len(), self.model.layer_out_dim(0));
-        to.kept = widths.iter().map(|&width| Matrix::zeros(nodes.len(), width)).collect();
+        to.aggregates = widths.iter().map(|&width| Matrix::zeros(nodes.len(), width)).collect();
         let own = RowVersion { batch: (0, 0), version: 0, snapshot: &snapshot };
         self.make(loader, passes, own, nodes, 0, &mut to)?;
-        Ok(to.kept)
+        Ok(to.aggregates)
     }
 
-    /// Makes the rows of `nodes`, as the rows of `to` from `from` on, which exist.
+    /// Makes the rows of `nodes` and writes them to the rows of `to` from `from` on.
     ///
     /// # Errors
-    /// A block has more edges than fit, or features cannot be read.
+    /// A block has more edges than its index type allows, or features cannot be read.
     pub fn make(
         &mut self,
         loader: &Loader,
@@ -95,8 +95,8 @@ impl Maker {
             }
         });
         to.slices.push(Slice { from, version });
-        for (i, chunk) in nodes.chunks(CHUNK).enumerate() {
-            // a bottom block alone, with nothing above it
+        for (i, chunk) in nodes.chunks(CHUNK_LEN).enumerate() {
+            // only a bottom block, without upper blocks
             let mut upper = std::mem::take(&mut self.memory).refill(number, []).into_upper(1);
             upper.destinations.extend_from_slice(chunk);
             self.space.set_parallel(true);
@@ -108,23 +108,24 @@ impl Maker {
                 (Some(table), true) => table.view(),
                 _ => features.view(),
             };
-            let at = from + i * CHUNK;
-            // features that are dropped are dropped anew for every chunk
+            let at = from + i * CHUNK_LEN;
+            // every chunk has its own dropout mask
             let key = keyed::key(&[passes.seed, version, at as u64, 0x6d61_6b65]);
             let pass = Pass { backend: passes.backend, training: true, key };
             let input = LayerInput { order: passes.orders[0], block, x, transformed: &[] };
-            let Self { model, acts, room, .. } = self;
+            let Self { model, acts, aggregates, .. } = self;
             if to.basis.is_empty() {
-                let rows = BottomRows { rows: &mut to.rows, at, aggregates: &mut to.kept, aggregates_at: at };
+                let rows =
+                    BottomRows { rows: &mut to.rows, at, aggregates: &mut to.aggregates, aggregates_at: at };
                 model.bottom_rows(&pass, &input, acts, rows);
             } else {
-                room.resize_with(to.basis.len(), Matrix::default);
+                aggregates.resize_with(to.basis.len(), Matrix::default);
                 let widths = to.basis.iter().map(Matrix::num_cols);
-                room.iter_mut().zip(widths).for_each(|(room, width)| room.resize(chunk.len(), width));
-                let rows = BottomRows { rows: &mut to.rows, at, aggregates: room, aggregates_at: 0 };
+                aggregates.iter_mut().zip(widths).for_each(|(of, width)| of.resize(chunk.len(), width));
+                let rows = BottomRows { rows: &mut to.rows, at, aggregates, aggregates_at: 0 };
                 model.bottom_rows(&pass, &input, acts, rows);
                 let rows = ProjectedRows { rows: &mut to.rows, coordinates: &mut to.coordinates, at };
-                model.project_rows(&pass, &to.basis, room, acts, rows);
+                model.project_rows(&pass, &to.basis, aggregates, acts, rows);
             }
             self.memory = batch.recycle();
         }

@@ -1,0 +1,126 @@
+//! Hot queue of a super-batch: the nodes whose bottom-layer rows are computed once for several
+//! batches (NeutronOrch, Ai et al., VLDB 2024, sections 4.1.2 and 4.2.2).
+//!
+//! The batches of a super-batch are drawn, without their bottom blocks, before training starts, so
+//! the requests for each row are counted instead of estimated. The queue is sorted by requests, or
+//! by a hotness that is computed in advance. `--hot-ratio` limits its length, and nodes with too
+//! few requests are left out.
+
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
+
+use graphmill_core::{NodeId, node_order::by_scores};
+use rayon::prelude::*;
+
+use super::Lookahead;
+use crate::Result;
+
+/// Order of the nodes in the hot queue.
+#[derive(Clone, Debug)]
+pub enum Ranking {
+    /// By the number of batches of the super-batch that request a node, most first.
+    Requests,
+    /// By the rank of each node among all nodes, 0 being the hottest.
+    Ranks(Vec<u32>),
+}
+
+impl Ranking {
+    /// Order by these scores, one per node, the highest being the hottest.
+    ///
+    /// # Errors
+    /// A score is NaN.
+    pub fn by(scores: &[f64]) -> Result<Self> {
+        let mut ranks = vec![0; scores.len()];
+        for (rank, v) in by_scores(scores)?.into_iter().enumerate() {
+            ranks[v as usize] = rank as u32;
+        }
+        Ok(Self::Ranks(ranks))
+    }
+}
+
+/// Requests of the last counted super-batch, and its hot queue.
+#[derive(Debug, Default)]
+pub struct HotQueue {
+    /// Number of batches that request each node's row.
+    counts: Vec<AtomicU16>,
+    queue: Vec<NodeId>,
+    /// Number of requests for rows that may be reused.
+    pub requested: u64,
+    /// Number of requests for rows of nodes in the queue.
+    pub reused: u64,
+}
+
+impl HotQueue {
+    /// Nodes of the queue, the hottest first.
+    pub fn nodes(&self) -> &[NodeId] {
+        &self.queue
+    }
+
+    /// Share of the requested rows that is saved because rows of the queue are computed once.
+    pub fn saved(&self) -> f64 {
+        self.reused.saturating_sub(self.queue.len() as u64) as f64 / self.requested.max(1) as f64
+    }
+
+    /// Counts the requests of the batches. O(V + requests), parallel.
+    pub fn count(&mut self, num_nodes: usize, ahead: &mut Lookahead) {
+        if self.counts.len() != num_nodes {
+            self.counts = (0..num_nodes).map(|_| AtomicU16::new(0)).collect();
+        } else {
+            self.counts.par_iter_mut().with_min_len(1 << 16).for_each(|count| *count.get_mut() = 0);
+        }
+        let counts = &self.counts;
+        ahead.candidates(&|nodes| {
+            for &v in nodes {
+                // at most the number of batches, which is limited so that 16 bits suffice
+                counts[v as usize].fetch_add(1, Relaxed);
+            }
+        });
+    }
+
+    /// Fills the queue with the hottest nodes that `min_batches` batches or more request, at most
+    /// `max_hot`, the hottest first; equals in the order of their ids. O(V + nodes log nodes),
+    /// parallel.
+    pub fn pick(&mut self, ranking: &Ranking, min_batches: u16, max_hot: usize) -> &[NodeId] {
+        let counts = &self.counts;
+        let count = |v: NodeId| counts[v as usize].load(Relaxed);
+        self.queue.clear();
+        let min_batches = min_batches.max(1);
+        self.queue
+            .par_extend((0..counts.len() as NodeId).into_par_iter().filter(|&v| count(v) >= min_batches));
+        match ranking {
+            // a counting sort would be faster, but this takes a hundredth of a super-batch's time
+            Ranking::Requests => self.queue.par_sort_unstable_by_key(|&v| (u16::MAX - count(v), v)),
+            Ranking::Ranks(rank) => self.queue.par_sort_unstable_by_key(|&v| rank[v as usize]),
+        }
+        self.queue.truncate(max_hot);
+        self.requested =
+            counts.par_iter().with_min_len(1 << 16).map(|count| u64::from(count.load(Relaxed))).sum();
+        self.reused = self.queue.par_iter().with_min_len(1 << 14).map(|&v| u64::from(count(v))).sum();
+        &self.queue
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(counts: &[u16]) -> HotQueue {
+        HotQueue { counts: counts.iter().map(|&c| AtomicU16::new(c)).collect(), ..HotQueue::default() }
+    }
+
+    #[test]
+    fn the_queue_is_sorted_by_hotness() {
+        let mut queue = counted(&[0, 3, 1, 3, 2, 7, 0]);
+        assert_eq!(queue.pick(&Ranking::Requests, 2, 9), [5, 1, 3, 4]);
+        assert_eq!((queue.requested, queue.reused), (16, 15));
+        assert_eq!(queue.pick(&Ranking::Requests, 1, 3), [5, 1, 3]);
+        assert_eq!(
+            queue.pick(&Ranking::Requests, 0, 9),
+            [5, 1, 3, 4, 2],
+            "nodes without requests are not hot"
+        );
+        // node 4 is the hottest of all, node 0 after it
+        let known = Ranking::by(&[8.0, 1.0, 2.0, 4.0, 9.0, 0.5, 3.0]).unwrap();
+        assert_eq!(queue.pick(&known, 2, 3), [4, 3, 1]);
+        assert!(queue.pick(&known, 8, 3).is_empty());
+    }
+}

@@ -21,7 +21,7 @@ parser.add_argument("--sampler", choices=["saint-rw", "saint-edge", "saint-node"
 parser.add_argument("--batch-size", type=int, required=True, help="nodes of a subgraph, before duplicates are removed")
 parser.add_argument("--metric", default="accuracy")
 parser.add_argument("--walk-length", type=int, default=2)
-parser.add_argument("--coverage", type=int, default=50)
+parser.add_argument("--sample-coverage", type=int, default=50)
 parser.add_argument("--layers", type=int, default=2)
 parser.add_argument("--hidden", type=int, default=128)
 parser.add_argument("--residual", choices=["none", "linear"], default="none")

@@ -202,7 +202,7 @@ proptest! {
         let options = SamplerOptions {
             fanout: fanout.into(),
             own: OwnOptions::default()
-                .with(WalkOptions { walks, restart })
+                .with(WalkOptions { num_walks: walks, restart_prob: restart })
                 .with(WalkLength { walk_length: length }),
             ..SamplerOptions::default()
         };
@@ -379,8 +379,9 @@ fn unsupported_draws_fall_back_to_the_cpu_with_a_reason() {
         own,
         ..SamplerOptions::default()
     };
-    let by_sums = again().with(WeightedOptions { replace: true, draw_by: DrawBy::PrefixSums });
-    let long = again().with(WalkOptions { walks: 600, restart: 0.5 }).with(WalkLength { walk_length: 1 });
+    let by_sums = again().with(WeightedOptions { replace: true, weighted_index: DrawBy::PrefixSums });
+    let long =
+        again().with(WalkOptions { num_walks: 600, restart_prob: 0.5 }).with(WalkLength { walk_length: 1 });
     for (name, options, why) in [
         ("labor", with(3, again()), "labor"),
         ("weighted", with(3, OwnOptions::default()), "without replacement"),

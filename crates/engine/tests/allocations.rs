@@ -199,7 +199,7 @@ fn subgraphs_allocate_no_memory_in_the_steady_state() {
                 ..TrainConfig::default()
             }
             .with(|frontier: &mut FrontierOptions| frontier.frontier_size = 200)
-            .with(|training: &mut SubgraphTraining| training.coverage = coverage);
+            .with(|training: &mut SubgraphTraining| training.sample_coverage = coverage);
             let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
             let counts = pool.install(|| allocations(&data, &config, &Reference));
             assert!(counts[0] > 0, "the counter counts");

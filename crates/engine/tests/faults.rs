@@ -80,7 +80,7 @@ fn cases() -> Vec<Case> {
     add("factored, asynchronous", "factored", 1, &asynchronous);
     add("time-sharing", "time-sharing", 2, &devices(2));
     let supers = |n: usize, ahead: &'static str| {
-        move |c: &mut TrainConfig| set(c, &format!("super_batch={n} hot_ahead={ahead}"))
+        move |c: &mut TrainConfig| set(c, &format!("super_batch={n} hot_prefetch={ahead}"))
     };
     add("layered", "layered", 1, &supers(4, "off"));
     add("layered, ahead", "layered", 1, &supers(3, "on"));

@@ -80,9 +80,9 @@ fn layered_without_staleness_gives_the_bits_of_exact_training() {
                 layered(|c| set(c, "hot_ratio=0")),
                 // fewer than half a node is hot
                 layered(|c| set(c, "hot_ratio=0.05 hot_split=0.01")),
-                layered(|c| set(c, "hot_ratio=0.05 hot_split=0.01 hot_ahead=on")),
+                layered(|c| set(c, "hot_ratio=0.05 hot_split=0.01 hot_prefetch=on")),
                 // a super-batch of one batch has no rows to share
-                layered(|c| set(c, "super_batch=1 hot_ahead=on")),
+                layered(|c| set(c, "super_batch=1 hot_prefetch=on")),
             ] {
                 let config = of_model(config);
                 assert_eq!(bits(&trained(&config, &data).unwrap()), bits(&exact), "{config:?}");
@@ -119,7 +119,7 @@ fn delays_change_neither_results_nor_the_age_of_rows() {
                 fused: "off".parse().unwrap(),
                 cache: "degree".into(),
                 cache_ratio: if devices == "cpu" { Ratio(None) } else { Ratio(Some(0.2)) },
-                ..layered(|c| set(c, &format!("hot_ahead={ahead} super_batch={n}")))
+                ..layered(|c| set(c, &format!("hot_prefetch={ahead} super_batch={n}")))
             };
             let mut slow = Fault::new(Kind::None, 0, 0, BATCHES, 1);
             // pattern 0 has no delays; in the others some batches, or the rows of some
@@ -150,7 +150,7 @@ fn delays_change_neither_results_nor_the_age_of_rows() {
 fn summaries_report_reused_rows_and_their_age() {
     let data = small();
     for (n, ahead, bound) in [(4, "off", 3), (3, "on", 5)] {
-        let config = layered(|c| set(c, &format!("super_batch={n} hot_ahead={ahead}")));
+        let config = layered(|c| set(c, &format!("super_batch={n} hot_prefetch={ahead}")));
         let summary = trained(&config, &data).unwrap();
         assert_eq!((summary.staleness.bound, summary.staleness.max), (bound, bound));
         for epoch in &summary.epochs {
@@ -161,7 +161,7 @@ fn summaries_report_reused_rows_and_their_age() {
         }
         assert!(trained(&base(), &data).unwrap().epochs[0].reuse.is_none());
         // a limit below the change by one update gives super-batches of one update
-        let config = layered(|c| set(c, &format!("super_batch={n} hot_ahead={ahead} max_variation=1e-9")));
+        let config = layered(|c| set(c, &format!("super_batch={n} hot_prefetch={ahead} max_variation=1e-9")));
         let shortened = trained(&config, &data).unwrap();
         assert!(shortened.epochs[1].reuse.unwrap().super_batch < 1.5, "{:?}", shortened.epochs[1].reuse);
         assert!(shortened.staleness.max <= bound);
@@ -194,15 +194,15 @@ fn every_model_learns_from_reused_rows() {
     for (model, hops) in [("gcn", 1), ("sage", 1), ("gat", 1), ("gin", 1), ("pinsage", 1), ("mixhop", 3)] {
         let exact = trained(&of_model(model, hops), &data).unwrap().test.score.unwrap();
         for (gradient, by, norm) in [
-            ("none", "asked", "none"),
-            ("auto", "asked", "none"),
+            ("none", "requests", "none"),
+            ("auto", "requests", "none"),
             ("auto", "presc:1", "batch"),
-            ("kept", "asked", "layer"),
+            ("kept", "requests", "layer"),
         ] {
             if gradient == "kept" && !["gcn", "sage", "gat"].contains(&model) {
                 continue;
             }
-            let reuse = format!("super_batch=4 hot_ratio=0.3 hot_gradient={gradient} hot_by={by}");
+            let reuse = format!("super_batch=4 hot_ratio=0.3 hot_gradient={gradient} hot_metric={by}");
             let config = with(of_model(model, hops), &format!("strategy=layered norm={norm} {reuse}"));
             let reused = trained(&config, &data).unwrap();
             let score = reused.test.score.unwrap();
@@ -239,8 +239,8 @@ fn unsupported_options_are_refused() {
     assert!(of.contains("--updates"), "{of}");
     let of = error(&|c| set(c, "model=pinsage hot_gradient=kept"));
     assert!(of.contains("--hot-gradient none"), "{of}");
-    let of = error(&|c| set(c, "hot_by=fifo"));
-    assert!(of.contains("--hot-by fifo"), "{of}");
+    let of = error(&|c| set(c, "hot_metric=fifo"));
+    assert!(of.contains("--hot-metric fifo"), "{of}");
     // each device holds the rows of two super-batches
     let of = error(&|c| {
         set(c, "devices=virtual:1 hot_ratio=1");

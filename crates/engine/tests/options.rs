@@ -38,20 +38,20 @@ const VALUES: &[(&str, &str, &[Needs])] = &[
     ("order", "sequential", &[&[]]),
     ("order_sequences", "3", &[&[], &[("order", "proximity")]]),
     ("inductive", "true", &[&[]]),
-    ("coverage", "0", &[&[]]),
+    ("sample_coverage", "0", &[&[]]),
     ("estimator", "unbiased", &[&[]]),
     ("replace", "true", &[&[]]),
     ("edge_weights", "out-degree", &[&[]]),
-    ("draw_by", "prefix-sums", &[&[], &[("replace", "true")]]),
+    ("weighted_index", "prefix-sums", &[&[], &[("replace", "true")]]),
     ("labor_iterations", "2", &[&[]]),
-    ("walks", "2", &[&[]]),
-    ("restart", "0.9", &[&[]]),
+    ("num_walks", "2", &[&[]]),
+    ("restart_prob", "0.9", &[&[]]),
     ("walk_length", "1", &[&[]]),
     ("frontier_size", "5", &[&[]]),
-    ("pop_by", "dashboard", &[&[]]),
-    ("eta", "8", &[&[], &[("pop_by", "dashboard")]]),
+    ("frontier_index", "dashboard", &[&[]]),
+    ("dashboard_slack", "8", &[&[], &[("frontier_index", "dashboard")]]),
     ("degree_cap", "1", &[&[]]),
-    ("burning", "0.2", &[&[]]),
+    ("burn_prob", "0.2", &[&[]]),
     ("parts", "9", &[&[]]),
     ("parts_per_batch", "3", &[&[]]),
     ("sparse", "on", &[&[]]),
@@ -76,7 +76,7 @@ const VALUES: &[(&str, &str, &[Needs])] = &[
     ("lr", "0.02", &[&[]]),
     ("momentum", "0.1", &[&[], &[("optimizer", "sgd")]]),
     ("weight_decay", "0.1", &[&[]]),
-    ("decay_first", "true", &[&[], &[("weight_decay", "0.1")]]),
+    ("weight_decay_first_layer", "true", &[&[], &[("weight_decay", "0.1")]]),
     ("schedule", "cosine", &[&[]]),
     ("schedule_epochs", "1", &[&[], &[("schedule", "step")]]),
     ("schedule_factor", "0.1", &[&[], &[("schedule", "step"), ("schedule_epochs", "1")]]),
@@ -85,7 +85,7 @@ const VALUES: &[(&str, &str, &[Needs])] = &[
     ("clip", "0.001", &[&[]]),
     // scores and losses disagree on which epoch is best
     (
-        "select",
+        "select_by",
         "loss",
         &[
             &[("lr", "2"), ("epochs", "8")],
@@ -108,10 +108,10 @@ const VALUES: &[(&str, &str, &[Needs])] = &[
     ("batches_per_update", "4", &[&[]]),
     ("hot_ratio", "0.05", &[&[]]),
     ("super_batch", "3", &[&[]]),
-    ("hot_by", "random", &[&[], &[("hot_ratio", "0.02")]]),
+    ("hot_metric", "random", &[&[], &[("hot_ratio", "0.02")]]),
     ("hot_rank", "1", &[&[]]),
     ("hot_gradient", "none", &[&[]]),
-    ("hot_ahead", "on", &[&[]]),
+    ("hot_prefetch", "on", &[&[]]),
     ("hot_split", "0.5", &[&[]]),
     ("max_variation", "0.000001", &[&[]]),
     ("staleness", "1", &[&[], &[("updates", "asynchronous")]]),
@@ -131,7 +131,7 @@ const UNSEEN: &[(&str, &str, &str)] = &[
     ("dataset", "", "an argument of every command"),
     ("fused", "off", "whether rows are copied before they are aggregated"),
     ("allocation", "naive", "the cores of a stage"),
-    ("queue", "2", "the number of batches under way"),
+    ("queue_depth", "2", "the number of batches under way"),
     ("switching", "off", "the devices that train at the end of an epoch"),
     ("link", "1G,1us", "the time of simulated transfers"),
     ("threads", "1", "the number of threads"),
@@ -181,7 +181,8 @@ fn base(sampler: &str, strategy: &str, devices: &str) -> TrainConfig {
         ..TrainConfig::default()
     };
     let super_batch = if strategy == "layered" { "6" } else { "0" };
-    let options = [("frontier_size", "10"), ("parts", "8"), ("parts_per_batch", "2"), ("coverage", "3")];
+    let options =
+        [("frontier_size", "10"), ("parts", "8"), ("parts_per_batch", "2"), ("sample_coverage", "3")];
     options.into_iter().for_each(|(name, value)| set(&mut config, name, value));
     set(&mut config, "super_batch", super_batch);
     set(&mut config, "fanout", "3,2");
@@ -429,7 +430,7 @@ fn every_option_of_a_cache_changes_caches_of_every_size_or_is_refused() {
 #[test]
 fn every_option_of_the_best_epoch_changes_runs_of_one_or_is_refused() {
     none_is_ignored(&runs("neighbor", &[&[("eval_every", "99")]]), |key| {
-        ["select", "patience"].contains(&key.name)
+        ["select_by", "patience"].contains(&key.name)
     });
 }
 
@@ -581,7 +582,12 @@ fn options_that_change_no_number_are_refused_if_they_are_not_read() {
         );
         assert_eq!(refused("neighbor", entry.name, "virtual:2", "switching"), by(&["factored"]));
         let queues = ["pipelined", "factored", "time-sharing", "layered"];
-        assert_eq!(refused("neighbor", entry.name, "virtual:2", "queue"), by(&queues), "{}", entry.name);
+        assert_eq!(
+            refused("neighbor", entry.name, "virtual:2", "queue_depth"),
+            by(&queues),
+            "{}",
+            entry.name
+        );
     }
 }
 
@@ -605,7 +611,7 @@ fn refusals_give_the_reason_and_the_nearest_alternative() {
     assert!(message.contains("--strategy sequential or pipelined"), "{message}");
     let message = refusal("neighbor", "sequential", "cpu", "link", "1G,1us");
     assert!(message.contains("use --devices virtual:N"), "{message}");
-    let message = refusal("neighbor", "layered", "cpu", "hot_by", "degree");
+    let message = refusal("neighbor", "layered", "cpu", "hot_metric", "degree");
     assert!(message.contains("--hot-ratio auto reuses the rows of every node"), "{message}");
     let of = |options: &[(&str, &str)]| {
         let last = options.len() - 1;
@@ -708,8 +714,8 @@ fn weighted_draws_need_weights() {
     };
     run(&with(&[("replace", "true")])).unwrap();
     run(&with(&[("edge_weights", "in-degree")])).unwrap();
-    let sums = with(&[("replace", "true"), ("draw_by", "prefix-sums")]);
-    assert!(run(&sums).unwrap_err().to_string().contains("--draw-by prefix-sums changes nothing"));
+    let sums = with(&[("replace", "true"), ("weighted_index", "prefix-sums")]);
+    assert!(run(&sums).unwrap_err().to_string().contains("--weighted-index prefix-sums changes nothing"));
 }
 
 #[test]
@@ -719,7 +725,7 @@ fn files_of_earlier_runs_may_set_options_that_the_run_did_not_read() {
     for run in [saint, base("neighbor", "layered", "cpu"), base("neighbor", "factored", "virtual:3")] {
         let mut run = run;
         let defaults =
-            [("coverage", "50"), ("frontier_size", "1000"), ("parts", "50"), ("parts_per_batch", "5")];
+            [("sample_coverage", "50"), ("frontier_size", "1000"), ("parts", "50"), ("parts_per_batch", "5")];
         defaults.into_iter().for_each(|(name, value)| set(&mut run, name, value));
         set(&mut run, "layers", "3");
         run.settle(&["layers"]).unwrap();
@@ -732,6 +738,6 @@ fn files_of_earlier_runs_may_set_options_that_the_run_did_not_read() {
         fs::write(file.path(), "burning = 0.2\n").unwrap();
         let given = again.read_file(file.path()).unwrap();
         let refused = again.refuse_unused(&again.beyond_defaults(&given)).unwrap_err();
-        assert!(refused.to_string().starts_with("--burning 0.2: "), "{refused}");
+        assert!(refused.to_string().starts_with("--burn-prob 0.2: "), "{refused}");
     }
 }

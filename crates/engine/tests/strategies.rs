@@ -57,7 +57,7 @@ fn base() -> TrainConfig {
         ..TrainConfig::default()
     }
     .with(|gat: &mut GatOptions| gat.heads = 2)
-    .with(|training: &mut SubgraphTraining| training.coverage = 3.0)
+    .with(|training: &mut SubgraphTraining| training.sample_coverage = 3.0)
 }
 
 /// Numbers that a run has computed.
@@ -238,15 +238,15 @@ fn interruptible() -> Vec<TrainConfig> {
         of("factored", "profiled", "virtual:3"),
         of("time-sharing", "profiled", "virtual:2"),
         with(of("layered", "profiled", "cpu"), "super_batch=4"),
-        with(of("layered", "profiled", "cpu"), "super_batch=6 hot_ahead=on max_variation=0.08"),
+        with(of("layered", "profiled", "cpu"), "super_batch=6 hot_prefetch=on max_variation=0.08"),
         // one super-batch per epoch
         with(of("layered", "profiled", "cpu"), "super_batch=20"),
-        with(of("layered", "profiled", "cpu"), "super_batch=3 hot_ahead=on"),
+        with(of("layered", "profiled", "cpu"), "super_batch=3 hot_prefetch=on"),
         with(
             of("layered", "profiled", "virtual:1"),
-            "super_batch=3 hot_ahead=on hot_gradient=kept max_variation=0.1",
+            "super_batch=3 hot_prefetch=on hot_gradient=kept max_variation=0.1",
         ),
-        with(of("layered", "profiled", "virtual:2"), "super_batch=4 hot_ahead=on"),
+        with(of("layered", "profiled", "virtual:2"), "super_batch=4 hot_prefetch=on"),
     ]
 }
 
@@ -288,7 +288,7 @@ fn runs_stopped_at_any_batch_resume_to_the_same_numbers() {
 fn resume_refuses_another_number_of_batches_per_update() {
     let data = small();
     let with = |devices: &str| {
-        with(base(), &format!("strategy=layered devices={devices} super_batch=4 hot_ahead=on"))
+        with(base(), &format!("strategy=layered devices={devices} super_batch=4 hot_prefetch=on"))
     };
     let temporary = tempfile::tempdir().unwrap();
     let dir = temporary.path().join("run");

@@ -346,9 +346,9 @@ fn short_help_is_one_screen() {
     }
     let help = sandbox.ok("train -h");
     assert!(help.ends_with("More options: --help\n"), "{help}");
-    assert!(help.contains("--fanout") && !help.contains("--burning"), "{help}");
+    assert!(help.contains("--fanout") && !help.contains("--burn-prob"), "{help}");
     let help = sandbox.ok("train --help");
-    assert!(help.contains("Options of --sampler forest-fire:") && help.contains("--burning <P>"), "{help}");
+    assert!(help.contains("Options of --sampler forest-fire:") && help.contains("--burn-prob <P>"), "{help}");
 }
 
 #[test]

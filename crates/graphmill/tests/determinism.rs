@@ -163,7 +163,7 @@ fn subgraphs() {
         "--sampler saint-edge --model gin",
         "--sampler saint-rw --inductive",
         "--sampler frontier --frontier-size 50 --model mixhop --hops 1",
-        "--sampler forest-fire --coverage 0 --model gat",
+        "--sampler forest-fire --sample-coverage 0 --model gat",
         "--sampler cluster --parts 20 --parts-per-batch 4",
     ] {
         // cluster has no batch size: its parts determine it
@@ -188,7 +188,7 @@ fn samplers_from_seeds() {
 fn strategies() {
     for options in [
         "--strategy pipelined",
-        "--strategy pipelined --allocation naive --queue 3",
+        "--strategy pipelined --allocation naive --queue-depth 3",
         "--strategy pipelined --allocation 1,1,2 --model gin --norm batch --dropout 0.3",
         "--strategy factored --devices virtual:2 --dropout 0.3",
         "--strategy factored --devices virtual:3 --num-samplers 1 --cache degree --cache-ratio 0.2",

@@ -116,7 +116,7 @@ fn ctrl_c_stops_after_the_batch_and_resumes_to_the_same_bits() {
 #[test]
 fn ctrl_c_stops_workers_and_resumes_to_the_same_bits() {
     ctrl_c("--strategy pipelined");
-    ctrl_c("--strategy pipelined --allocation 1,1,1 --queue 4");
+    ctrl_c("--strategy pipelined --allocation 1,1,1 --queue-depth 4");
     ctrl_c("--strategy factored --devices virtual:2");
 }
 

@@ -93,8 +93,9 @@ fn dashboard() {
             println!(
                 "{name} 2^{scale}, degree {degree:.1}, cap {cap}: intervals {intervals:.0}, sums {sums:.0}"
             );
-            for (name, pop_by) in [("sums", PopBy::Sums), ("dashboard", PopBy::Dashboard)] {
-                let options = FrontierOptions { degree_cap: cap as usize, pop_by, ..frontier_options() };
+            for (name, frontier_index) in [("sums", PopBy::Sums), ("dashboard", PopBy::Dashboard)] {
+                let options =
+                    FrontierOptions { degree_cap: cap as usize, frontier_index, ..frontier_options() };
                 print!("    {name:<14}");
                 let mut scalar = 0.0;
                 let mut least = f64::INFINITY;

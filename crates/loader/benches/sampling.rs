@@ -151,7 +151,7 @@ fn by_hops(
         all.push((name, sampler));
     };
     let own = OwnOptions::default;
-    let weighted = |replace, draw_by| own().with(WeightedOptions { replace, draw_by });
+    let weighted = |replace, weighted_index| own().with(WeightedOptions { replace, weighted_index });
     let labor = |iterations| own().with(LaborOptions { labor_iterations: Iterations(iterations) });
     add("neighbor", "", own(), graph);
     add("weighted", "", own(), graph);

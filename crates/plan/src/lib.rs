@@ -95,7 +95,7 @@ pub struct Report {
 /// contents of a cache. The plan itself varies strategies, devices and memory sizes.
 pub fn options() -> Vec<&'static str> {
     let computed = [
-        "coverage",
+        "sample_coverage",
         "sparse",
         "model",
         "hidden",

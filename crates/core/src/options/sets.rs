@@ -22,16 +22,16 @@
 //!
 //! impl OptionSet for FireOptions {
 //!     fn check(&self) -> Result<(), Fault> {
-//!         range("burning", self.burning, 0.0..=1.0)
+//!         range("burn_prob", self.burning, 0.0..=1.0)
 //!     }
 //! }
 //!
 //! const FIRE: OptionGroup = OptionGroup::of::<FireOptions>();
-//! assert_eq!(FIRE.keys()[0].name, "burning");
+//! assert_eq!(FIRE.keys()[0].name, "burn_prob");
 //!
 //! let mut options = OwnOptions::default();
 //! assert_eq!(options.get::<FireOptions>().burning, 0.7);
-//! options.read(FIRE, &Values::from_iter([("burning".into(), "2".into())]))?;
+//! options.read(FIRE, &Values::from_iter([("burn_prob".into(), "2".into())]))?;
 //! assert_eq!(options.get::<FireOptions>().burning, 2.0);
 //! assert_eq!(options.check(FIRE).unwrap_err().to_string(), "burning: '2': a number from 0 to 1");
 //! # Ok::<(), Fault>(())

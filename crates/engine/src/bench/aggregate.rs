@@ -108,7 +108,8 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
 /// Bottom blocks of the first batches.
 fn bottoms(bench: &Bench, layout: BlockLayout) -> Result<Vec<Block>> {
     // the blocks do not depend on the nodes' weights in the loss
-    let config = &bench.options.train.clone().with(|training: &mut SubgraphTraining| training.coverage = 0.0);
+    let config =
+        &bench.options.train.clone().with(|training: &mut SubgraphTraining| training.sample_coverage = 0.0);
     let mut order = Vec::new();
     build::order(config, bench.data)?.order(0, &mut order);
     let graph = &bench.data.graph;

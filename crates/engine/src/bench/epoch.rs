@@ -30,7 +30,7 @@ pub(super) fn options() -> Vec<&'static str> {
         "metric",
         "max_batches",
         "epochs",
-        "select",
+        "select_by",
         "patience",
         "eval_every",
         "eval_nodes",

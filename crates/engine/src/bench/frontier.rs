@@ -37,10 +37,10 @@ pub(super) const OPTIONS: &[&str] = &[
     "batch_size",
     "walk_length",
     "frontier_size",
-    "pop_by",
-    "eta",
+    "frontier_index",
+    "dashboard_slack",
     "degree_cap",
-    "burning",
+    "burn_prob",
     "seed",
     "threads",
 ];

@@ -114,7 +114,9 @@ const TABLE: &[Entry<Kind>] = &[
         options: &[],
         make: Kind {
             run: sample::run,
-            options: || [&draws(), &["coverage", "estimator", "seed", "threads", "devices"][..]].concat(),
+            options: || {
+                [&draws(), &["sample_coverage", "estimator", "seed", "threads", "devices"][..]].concat()
+            },
             runs: one,
             used: used::drawn,
             rows: false,

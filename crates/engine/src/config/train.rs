@@ -158,8 +158,8 @@ pub struct TrainConfig {
     /// Decay only the weights of the first graph layer.
     ///
     /// Reproduces the GCN of Kipf and Welling. Needs --weight-decay.
-    #[arg(long, help_heading = "Optimisation", hide_short_help = true)]
-    pub decay_first: bool,
+    #[arg(long, alias = "decay-first", help_heading = "Optimisation", hide_short_help = true)]
+    pub weight_decay_first_layer: bool,
     /// Learning-rate schedule.
     ///
     /// Try cosine or step in long runs. Example: --schedule cosine --warmup 1.
@@ -180,8 +180,14 @@ pub struct TrainConfig {
     ///
     /// Score takes the validation score, and the validation loss breaks ties; loss takes the
     /// validation loss alone.
-    #[arg(long, value_name = "NAME", help_heading = "Optimisation", hide_short_help = true)]
-    pub select: SelectBy,
+    #[arg(
+        long,
+        alias = "select",
+        value_name = "NAME",
+        help_heading = "Optimisation",
+        hide_short_help = true
+    )]
+    pub select_by: SelectBy,
     /// Stop after N scored epochs without improvement; 0 never stops.
     ///
     /// Epochs are scored every --eval-every epochs. Example: --epochs 500 --patience 20.
@@ -349,11 +355,11 @@ impl Default for TrainConfig {
             optimizer: "adam".into(),
             lr: 0.003,
             weight_decay: 0.0,
-            decay_first: false,
+            weight_decay_first_layer: false,
             schedule: "constant".into(),
             warmup: 0.0,
             clip: 0.0,
-            select: SelectBy::Score,
+            select_by: SelectBy::Score,
             patience: 0,
             seed: 0,
             host_budget: Bytes(0),

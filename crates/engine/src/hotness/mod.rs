@@ -150,7 +150,7 @@ pub fn run(options: &Options, data: &Dataset, watch: &dyn Progress) -> Result<Re
     for sampler in &options.samplers {
         // the rows do not depend on their weights in the loss
         let train = TrainConfig { sampler: sampler.clone(), ..options.train.clone() }
-            .with(|training: &mut SubgraphTraining| training.coverage = 0.0);
+            .with(|training: &mut SubgraphTraining| training.sample_coverage = 0.0);
         let sampled = build::sampler(&train, data)?;
         let order = build::order(&train, data)?;
         let loader = loader(&train, data, &*sampled, &*order, &feature)?;

@@ -37,6 +37,20 @@ fn files_accept_flags_spelling_and_refuse_unknown_options() {
 }
 
 #[test]
+fn earlier_names_of_options_and_values_are_read_as_the_present_ones() {
+    let earlier = read("select = \"loss\"\nwalks = 3\nhot-by = \"asked\"\nqueue = 2\n").unwrap();
+    let present =
+        read("select_by = \"loss\"\nnum_walks = 3\nhot_metric = \"requests\"\nqueue_depth = 2\n").unwrap();
+    assert_eq!(earlier, present);
+    assert_ne!(present, TrainConfig::default());
+    let twice = read("walks = 3\nnum_walks = 4\n").unwrap_err().to_string();
+    assert!(twice.contains("sets num_walks twice"), "{twice}");
+    let former: Vec<String> = keys().iter().flat_map(|key| key.former().to_vec()).collect();
+    assert_eq!(former.len(), 12, "{former:?}");
+    assert!(former.iter().all(|name| keys().iter().all(|key| key.name != name)), "{former:?}");
+}
+
+#[test]
 fn every_recipe_reads_and_passes_checks() {
     let recipes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
     let mut read = 0;

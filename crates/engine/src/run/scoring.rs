@@ -93,7 +93,7 @@ impl<'a> Scorer<'a> {
         };
         let loss = position.learner.loss(&self.logits, &self.valid);
         let [score, loss] = peers.agree([score, loss])?;
-        let judged = if self.config.select == SelectBy::Loss { -loss } else { score };
+        let judged = if self.config.select_by == SelectBy::Loss { -loss } else { score };
         let is_best = position.observe(judged, loss);
         Ok(Verdict { scored: Some(ValidationScore { score, loss }), is_best })
     }

@@ -183,7 +183,7 @@ pub struct Learner<'a> {
     /// Weight decay, or factor of the L2 penalty.
     pub weight_decay: f32,
     /// True if only the first graph layer decays.
-    pub decay_first: bool,
+    pub weight_decay_first_layer: bool,
     /// Number of updates so far.
     pub step: u64,
     /// Largest staleness of a gradient, or of a reused row, in updates.
@@ -222,7 +222,7 @@ impl<'a> Learner<'a> {
             optimizer,
             clip: config.clip,
             weight_decay: config.weight_decay as f32,
-            decay_first: config.decay_first,
+            weight_decay_first_layer: config.weight_decay_first_layer,
             step: 0,
             staleness: 0,
             history: Arc::default(),
@@ -294,7 +294,8 @@ impl<'a> Learner<'a> {
             return BatchOutcome { loss: f64::NAN, grad_norm: None, seeds: 0 };
         }
         self.optimizer.begin(lr as f32);
-        let (optimizer, decay, first) = (&mut self.optimizer, self.weight_decay, self.decay_first);
+        let (optimizer, decay, first) =
+            (&mut self.optimizer, self.weight_decay, self.weight_decay_first_layer);
         let mut index = 0;
         self.model.visit_mut(&mut |name, param| {
             let decays = !first || name.starts_with("conv.0.");

@@ -35,12 +35,12 @@ by_name!(Updates, AllReduce);
 #[serde(default)]
 pub struct QueueOptions {
     /// Largest number of batches under way; 0 keeps all stages busy.
-    #[arg(long, value_name = "N")]
-    pub queue: usize,
+    #[arg(long, alias = "queue", value_name = "N")]
+    pub queue_depth: usize,
 }
 
 impl OptionSet for QueueOptions {
-    const FREE: &'static [&'static str] = &["queue"];
+    const FREE: &'static [&'static str] = &["queue_depth"];
 }
 
 /// Options of strategies whose devices train concurrently.

@@ -48,7 +48,8 @@ fn strategies() -> Vec<(TrainConfig, u64)> {
         let model = "sage".to_string();
         (
             TrainConfig { model, ..config }.with(|layered: &mut LayeredOptions| {
-                (layered.super_batch, layered.hot_ahead, layered.hot_rank) = (3, ahead.parse().unwrap(), 3);
+                (layered.super_batch, layered.hot_prefetch, layered.hot_rank) =
+                    (3, ahead.parse().unwrap(), 3);
             }),
             group,
         )
@@ -211,7 +212,7 @@ fn truncated_features_end_the_run_with_a_checkpoint_of_all_updates() {
                 config.strategy,
                 config.own.get::<PipelinedOptions>().allocation,
                 config.devices,
-                config.own.get::<LayeredOptions>().hot_ahead
+                config.own.get::<LayeredOptions>().hot_prefetch
             );
             let dir = temporary.path().join(format!("run{left}"));
             let mut cutting = Cutting { file: &file, left };

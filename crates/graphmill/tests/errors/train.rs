@@ -54,17 +54,20 @@ fn invalid_sampler_options_are_refused() {
     let sandbox = sandbox_with_run();
     for (options, says) in [
         ("frontier --fused on", &["--fused on: --sampler frontier does not use it", "neighbor"][..]),
-        ("frontier --coverage -1", &["--coverage -1"]),
+        ("frontier --sample-coverage -1", &["--sample-coverage -1"]),
         ("frontier --frontier-size 0", &["--frontier-size 0: a number from 1 to"]),
         ("frontier --degree-cap 0", &["--degree-cap 0: at least 1"]),
-        ("random-walk --restart 1.5", &["--restart 1.5: a number from 0 to 1"]),
-        ("random-walk --walks 0", &["--walks 0: a number from 1 to"]),
+        ("random-walk --restart-prob 1.5", &["--restart-prob 1.5: a number from 0 to 1"]),
+        ("random-walk --num-walks 0", &["--num-walks 0: a number from 1 to"]),
         ("weighted --edge-weights nonsense", &["--edge-weights nonsense", "stored"]),
-        ("weighted --draw-by nonsense", &["--draw-by nonsense", "alias"]),
-        ("frontier --pop-by lot", &["--pop-by lot", "dashboard"]),
-        ("frontier --pop-by dashboard --eta 1", &["--eta 1: a number from 1.01 to 64"]),
+        ("weighted --weighted-index nonsense", &["--weighted-index nonsense", "alias"]),
+        ("frontier --frontier-index lot", &["--frontier-index lot", "dashboard"]),
+        (
+            "frontier --frontier-index dashboard --dashboard-slack 1",
+            &["--dashboard-slack 1: a number from 1.01 to 64"],
+        ),
         ("frontier --estimator best", &["--estimator best", "unbiased"]),
-        ("forest-fire --burning 1", &["--burning 1: a probability"]),
+        ("forest-fire --burn-prob 1", &["--burn-prob 1: a probability"]),
         ("cluster --parts 0", &["--parts 0: at least 1"]),
         ("cluster --parts 3 --parts-per-batch 4", &["--sampler cluster", "4"]),
     ] {
@@ -73,7 +76,7 @@ fn invalid_sampler_options_are_refused() {
     // sizes beyond the graph take all nodes
     for sampler in ["saint-node", "saint-edge", "saint-rw", "frontier", "forest-fire"] {
         let frontier = if sampler == "frontier" { "--frontier-size 40000" } else { "" };
-        let size = format!("--batch-size 100000 {frontier} --coverage 1");
+        let size = format!("--batch-size 100000 {frontier} --sample-coverage 1");
         sandbox.ok(&format!("train data --sampler {sampler} {size} --hidden 8 --epochs 1 --out {sampler}"));
     }
 }

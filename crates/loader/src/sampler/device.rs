@@ -91,7 +91,7 @@ pub(super) fn weighted(options: &SamplerOptions, source: &Source) -> Result<Devi
 }
 
 pub(super) fn random_walk(options: &SamplerOptions, _: &Source) -> Result<DeviceDraws, String> {
-    let WalkOptions { walks, restart } = options.own.get();
+    let WalkOptions { num_walks: walks, restart_prob: restart } = options.own.get();
     let length = options.own.get::<WalkLength>().or(random_walk::LENGTH);
     let sampler = RandomWalk::new(&options.fanout, &options.own.get(), length)?;
     Ok(DeviceDraws::new(sampler, DrawMethod::Walks { walks, length, restart }, &options.fanout))

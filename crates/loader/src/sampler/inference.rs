@@ -330,7 +330,7 @@ mod tests {
             (EdgeWeights::Stored, false, 12, 1e-6),
         ] {
             for aggregation in [Aggregation::Mean, Aggregation::Symmetric] {
-                let options = WeightedOptions { replace, draw_by: DrawBy::Alias };
+                let options = WeightedOptions { replace, weighted_index: DrawBy::Alias };
                 let sampler = HopStack::new(Weighted::new(&graph, [fanout], &options, weights).unwrap());
                 let wants = (aggregation == Aggregation::Symmetric).then_some(&symmetric);
                 let form =

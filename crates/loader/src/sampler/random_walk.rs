@@ -58,25 +58,25 @@ pub struct WalkOptions {
     ///
     /// More walks rank neighbours more exactly and take longer. Walks times steps are at most
     /// 65536; the default of 4 is GNNLab's.
-    #[arg(long, value_name = "N")]
-    pub walks: usize,
+    #[arg(long, alias = "walks", value_name = "N")]
+    pub num_walks: usize,
     /// Probability that a walk ends after each step.
     ///
     /// From 0 to 1. A larger value keeps walks closer to their start.
-    #[arg(long, value_name = "P")]
-    pub restart: f64,
+    #[arg(long, alias = "restart", value_name = "P")]
+    pub restart_prob: f64,
 }
 
 impl Default for WalkOptions {
     fn default() -> Self {
-        Self { walks: 4, restart: 0.5 }
+        Self { num_walks: 4, restart_prob: 0.5 }
     }
 }
 
 impl OptionSet for WalkOptions {
     fn check(&self) -> Result<(), Fault> {
-        range("walks", self.walks, 1..=MAX_STEPS)?;
-        range("restart", self.restart, 0.0..=1.0)
+        range("num_walks", self.num_walks, 1..=MAX_STEPS)?;
+        range("restart_prob", self.restart_prob, 0.0..=1.0)
     }
 }
 
@@ -111,7 +111,7 @@ pub(super) fn make(with: &SamplerOptions, _: &Source) -> Result<Arc<dyn HopSampl
 pub struct RandomWalk {
     /// Number of neighbours per hop, from the seeds outward; `usize::MAX` takes all.
     fanout: Vec<usize>,
-    walks: usize,
+    num_walks: usize,
     length: usize,
     restart: f64,
 }
@@ -123,18 +123,18 @@ impl RandomWalk {
     /// The fanout is invalid, there are no walks or steps or more than 2^16 steps in total, or the
     /// restart probability is outside 0 to 1.
     pub fn new(fanout: impl Into<Fanout>, options: &WalkOptions, length: usize) -> Result<Self, String> {
-        let &WalkOptions { walks, restart } = options;
+        let &WalkOptions { num_walks: walks, restart_prob: restart } = options;
         let visits = walks.saturating_mul(length);
         if visits == 0 || visits > MAX_STEPS {
             return Err(format!(
-                "--walks {walks} of --walk-length {length} are not 1 to 65536 steps in total; use fewer \
+                "--num-walks {walks} of --walk-length {length} are not 1 to 65536 steps in total; use fewer \
                  walks or steps"
             ));
         }
         if !(0.0..=1.0).contains(&restart) {
-            return Err(format!("--restart {restart} is not a probability; use a number from 0 to 1"));
+            return Err(format!("--restart-prob {restart} is not a probability; use a number from 0 to 1"));
         }
-        Ok(Self { fanout: fanout.into().bounds()?, walks, length, restart })
+        Ok(Self { fanout: fanout.into().bounds()?, num_walks: walks, length, restart })
     }
 }
 
@@ -150,7 +150,7 @@ impl Walks<'_> {
     fn draw(&self, dst: &[NodeId], scratch: &mut RunScratch, block: &mut Block) {
         let &HopRequest { graph, hop, aggregation, .. } = self.request;
         let fanout = self.sampler.fanout[hop];
-        for group in dst.chunks(GROUP.div_ceil(self.sampler.walks)) {
+        for group in dst.chunks(GROUP.div_ceil(self.sampler.num_walks)) {
             self.walk(group, scratch);
             scratch.visits.sort_unstable();
             let mut rest = &scratch.visits[..];
@@ -186,7 +186,7 @@ impl Walks<'_> {
     /// `group`, and a node that it visited.
     fn walk(&self, group: &[NodeId], scratch: &mut RunScratch) {
         let (graph, key) = (self.request.graph, self.key);
-        let &RandomWalk { walks: count, length, restart, .. } = self.sampler;
+        let &RandomWalk { num_walks: count, length, restart, .. } = self.sampler;
         let (rows, neighbors) = (graph.indptr(), graph.indices());
         let RunScratch { walks, visits, .. } = scratch;
         walks.clear();
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn single_walks_visit_nodes_with_the_exact_probabilities() {
         let graph = graph();
-        let options = (WalkOptions { walks: 1, restart: 0.3 }, 3);
+        let options = (WalkOptions { num_walks: 1, restart_prob: 0.3 }, 3);
         // counts of outcomes, coded by the number of visits of each node
         let mut counts = [vec![0; 4096], vec![0; 4096]];
         let code = |visits: &[u64; 6]| visits.iter().fold(0, |code, &c| code * 4 + c as usize);
@@ -322,7 +322,7 @@ mod tests {
     fn walks_are_independent_and_neighbours_are_ranked_by_visits() {
         let graph = graph();
         // Two walks of one step from node 1, to 0 or 2: one node twice, or both once, ranked by id.
-        let options = (WalkOptions { walks: 2, restart: 0.5 }, 1);
+        let options = (WalkOptions { num_walks: 2, restart_prob: 0.5 }, 1);
         let mut counts = vec![0; 3];
         draws(options, 1, &graph, BlockLayout::default(), 20_000, |v, row, weight| {
             if v == 1 {
@@ -335,7 +335,7 @@ mod tests {
             }
         });
         fits(&counts, &[2.0, 1.0, 1.0]);
-        let options = (WalkOptions { walks: 50, restart: 0.2 }, 3);
+        let options = (WalkOptions { num_walks: 50, restart_prob: 0.2 }, 3);
         draws(options, 3, &graph, BlockLayout::default(), 50, |v, row, weight| {
             assert_eq!(row.len(), if v < 4 { 3 } else { 0 });
             let order: Vec<(f32, NodeId)> = weight.iter().map(|w| -w).zip(row.iter().copied()).collect();
@@ -347,7 +347,7 @@ mod tests {
     fn restart_1_takes_one_step_and_restart_0_all() {
         let ring = graph_of(&[&[1], &[2], &[3], &[0]]);
         for (restart, visited) in [(1.0, 1), (0.0, 3)] {
-            let options = (WalkOptions { walks: 4, restart }, 3);
+            let options = (WalkOptions { num_walks: 4, restart_prob: restart }, 3);
             draws(options, -1, &ring, BlockLayout::default(), 100, |v, row, weight| {
                 assert_eq!(row.len(), visited);
                 let reach: Vec<NodeId> = (1..=visited).map(|step| (v + step) as NodeId % 4).collect();
@@ -366,7 +366,7 @@ mod tests {
             let wants = (aggregation == Aggregation::Symmetric).then_some(&symmetric);
             let form = BlockLayout { aggregation, symmetric: wants, ..BlockLayout::default() };
             let mut sums = [0.0; 6];
-            let (options, batches) = ((WalkOptions { walks: 3, restart: 0.5 }, 1), 20_000);
+            let (options, batches) = ((WalkOptions { num_walks: 3, restart_prob: 0.5 }, 1), 20_000);
             draws(options, -1, &graph, form, batches, |v, row, weight| {
                 let sum: f64 = row.iter().zip(weight).map(|(&u, &w)| f64::from(w) * x(u)).sum();
                 sums[v] += sum / batches as f64;
@@ -391,9 +391,9 @@ mod tests {
     fn invalid_walks_are_rejected() {
         let bad = |options: WalkOptions, length| RandomWalk::new([5], &options, length).unwrap_err();
         let with = WalkOptions::default();
-        assert!(bad(WalkOptions { walks: 0, ..with }, LENGTH).contains("--walks 0"));
+        assert!(bad(WalkOptions { num_walks: 0, ..with }, LENGTH).contains("--num-walks 0"));
         assert!(bad(with, usize::MAX).contains("--walk-length"));
-        assert!(bad(WalkOptions { restart: 1.5, ..with }, LENGTH).contains("--restart 1.5"));
-        assert!(bad(WalkOptions { restart: f64::NAN, ..with }, LENGTH).contains("--restart NaN"));
+        assert!(bad(WalkOptions { restart_prob: 1.5, ..with }, LENGTH).contains("--restart-prob 1.5"));
+        assert!(bad(WalkOptions { restart_prob: f64::NAN, ..with }, LENGTH).contains("--restart-prob NaN"));
     }
 }

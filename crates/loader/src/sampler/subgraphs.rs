@@ -42,8 +42,8 @@ pub struct SubgraphTraining {
     /// The counts of nodes and edges in sampled subgraphs normalise sums and losses. Counting takes
     /// as long as drawing this number of epochs, so lower it for large graphs and raise it for more
     /// exact weights.
-    #[arg(long, value_name = "N")]
-    pub coverage: f64,
+    #[arg(long, alias = "coverage", value_name = "N")]
+    pub sample_coverage: f64,
     /// Estimator of sums over all neighbours: ratio or unbiased.
     ///
     /// Ratio has a smaller error; unbiased is that of the GraphSAINT paper.
@@ -53,24 +53,23 @@ pub struct SubgraphTraining {
 
 impl OptionSet for SubgraphTraining {
     fn check(&self) -> Result<(), Fault> {
-        range("coverage", self.coverage, 0.0..=1e6)
+        range("sample_coverage", self.sample_coverage, 0.0..=1e6)
     }
 
     fn unused(&self, option: &str) -> Option<String> {
-        let why =
-            "--coverage 0 counts no subgraphs for the estimator; use a positive --coverage, or leave it out";
-        (option == "estimator" && self.coverage == 0.0).then(|| why.into())
+        let why = "--sample-coverage 0 counts no subgraphs for the estimator; use a positive --sample-coverage, or leave it out";
+        (option == "estimator" && self.sample_coverage == 0.0).then(|| why.into())
     }
 }
 
 impl SubgraphTraining {
     /// Options that do not change which subgraphs are drawn.
-    pub const NORMALIZATION: [&'static str; 2] = ["coverage", "estimator"];
+    pub const NORMALIZATION: [&'static str; 2] = ["sample_coverage", "estimator"];
 }
 
 impl Default for SubgraphTraining {
     fn default() -> Self {
-        Self { inductive: false, coverage: 50.0, estimator: Estimator::default() }
+        Self { inductive: false, sample_coverage: 50.0, estimator: Estimator::default() }
     }
 }
 
@@ -138,10 +137,10 @@ impl Subgraphs {
             estimator: training.estimator,
             training: None,
         };
-        if training.coverage > 0.0 {
+        if training.sample_coverage > 0.0 {
             let nodes = if own.is_some() { train.len() } else { graph.num_nodes() };
             // at least one subgraph: without any, all loss weights would be 0
-            let enough = ((training.coverage * nodes as f64) as u64).max(1);
+            let enough = ((training.sample_coverage * nodes as f64) as u64).max(1);
             let draw = |key, scratch: &mut SubgraphScratch, nodes: &mut Vec<NodeId>| {
                 this.draw(from, key, scratch, nodes)
             };
@@ -376,7 +375,8 @@ mod tests {
             own + graph.in_neighbors(v).iter().map(each).sum::<f64>()
         };
         let estimator = Estimator::Unbiased;
-        let training = SubgraphTraining { coverage: 20_000.0, estimator, ..SubgraphTraining::default() };
+        let training =
+            SubgraphTraining { sample_coverage: 20_000.0, estimator, ..SubgraphTraining::default() };
         let sampler = biased(&train, training);
         for aggregation in [Aggregation::Mean, Aggregation::Sum, Aggregation::Symmetric] {
             let (mut times, mut sum, mut losses) = ([0.0; 40], [0.0; 40], 0.0);
@@ -406,7 +406,8 @@ mod tests {
     #[test]
     fn ratio_weights_sum_to_the_degree() {
         let all: Vec<u32> = (0..40).collect();
-        let at = |estimator| SubgraphTraining { coverage: 200.0, estimator, ..SubgraphTraining::default() };
+        let at =
+            |estimator| SubgraphTraining { sample_coverage: 200.0, estimator, ..SubgraphTraining::default() };
         let (ratio, plain) = (biased(&all, at(Estimator::Ratio)), biased(&all, at(Estimator::Unbiased)));
         for aggregation in [Aggregation::Mean, Aggregation::Sum] {
             let (a, b) = (sample(&ratio, aggregation, 1), sample(&plain, aggregation, 1));
@@ -429,7 +430,7 @@ mod tests {
     #[test]
     fn without_counts_the_present_neighbours_represent_all() {
         let all: Vec<u32> = (0..40).collect();
-        let training = SubgraphTraining { coverage: 0.0, ..SubgraphTraining::default() };
+        let training = SubgraphTraining { sample_coverage: 0.0, ..SubgraphTraining::default() };
         let sampler = biased(&all, training);
         let batch = sample(&sampler, Aggregation::Mean, 0);
         assert!(batch.blocks[0].edge_weight.is_empty() && batch.loss_weight.is_empty());
@@ -451,7 +452,8 @@ mod tests {
     #[test]
     fn inductive_subgraphs_have_only_training_nodes_and_their_degrees() {
         let train: Vec<u32> = (0..40).filter(|v| v % 2 == 0).collect();
-        let training = SubgraphTraining { inductive: true, coverage: 0.0, ..SubgraphTraining::default() };
+        let training =
+            SubgraphTraining { inductive: true, sample_coverage: 0.0, ..SubgraphTraining::default() };
         let make = |graph: &Graph, roots: &[NodeId]| {
             let own = OwnOptions::default().with(FrontierOptions { frontier_size: 4, ..Default::default() });
             find_subgraphs("frontier").unwrap()(graph, roots, &SubgraphContext { budget: 16, own: &own })
@@ -501,12 +503,12 @@ mod tests {
     #[test]
     fn invalid_coverage_and_empty_subgraphs_are_errors() {
         let make = |coverage| {
-            let training = SubgraphTraining { coverage, ..SubgraphTraining::default() };
+            let training = SubgraphTraining { sample_coverage: coverage, ..SubgraphTraining::default() };
             Subgraphs::new(&graph(), &[1], &training, 3, |_, _| Ok(Box::new(Biased))).err()
         };
         assert!(make(f64::NAN).unwrap().starts_with("coverage: 'NaN'"));
         assert!(make(-1.0).is_some() && make(1.0).is_none());
-        let least = SubgraphTraining { coverage: 1e-9, ..SubgraphTraining::default() };
+        let least = SubgraphTraining { sample_coverage: 1e-9, ..SubgraphTraining::default() };
         assert!(sample(&biased(&[1, 39], least), Aggregation::Mean, 0).loss_weight.iter().any(|&w| w > 0.0));
         struct Nothing;
         impl SubgraphSampler for Nothing {

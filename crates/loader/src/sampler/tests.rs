@@ -40,8 +40,8 @@ fn by_hops(fanout: &[i64], graph: &Graph, mut see: impl FnMut(&str, &SamplerOpti
     for entry in &TABLE {
         let Make::Hops(make, _) = entry.make.make else { continue };
         for replace in [false, true] {
-            for draw_by in [weighted::DrawBy::Alias, weighted::DrawBy::PrefixSums] {
-                let weighted = WeightedOptions { replace, draw_by };
+            for weighted_index in [weighted::DrawBy::Alias, weighted::DrawBy::PrefixSums] {
+                let weighted = WeightedOptions { replace, weighted_index };
                 if weighted != WeightedOptions::default() && entry.name != "weighted" {
                     continue;
                 }
@@ -98,7 +98,7 @@ fn expected_row(name: &str, options: &SamplerOptions, graph: &Graph, v: NodeId, 
             ExpectedRow { distinct: !replace, ..exactly(edges, &can) }
         }
         "random-walk" => {
-            let (WalkOptions { walks, .. }, length) = (options.own.get(), random_walk::LENGTH);
+            let (WalkOptions { num_walks: walks, .. }, length) = (options.own.get(), random_walk::LENGTH);
             let mut from = HashSet::new();
             let mut at: HashSet<NodeId> = HashSet::from([v]);
             for _ in 0..length {

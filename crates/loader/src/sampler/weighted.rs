@@ -137,8 +137,8 @@ pub struct WeightedOptions {
     ///
     /// Alias tables take 8 bytes per edge and constant time per draw; prefix-sums needs no tables,
     /// but time that grows with the number of neighbours.
-    #[arg(long, value_name = "NAME")]
-    pub draw_by: DrawBy,
+    #[arg(long, alias = "draw-by", value_name = "NAME")]
+    pub weighted_index: DrawBy,
 }
 
 impl OptionSet for WeightedOptions {}
@@ -161,9 +161,9 @@ impl WeightedOptions {
                  uniformly with replacement, --sampler neighbor, or import the edges with their weights"
             ));
         }
-        if self.draw_by == DrawBy::PrefixSums {
+        if self.weighted_index == DrawBy::PrefixSums {
             return Err(format!(
-                "{reason} to sum, so that --draw-by prefix-sums changes nothing; leave it out"
+                "{reason} to sum, so that --weighted-index prefix-sums changes nothing; leave it out"
             ));
         }
         Ok(())
@@ -213,7 +213,7 @@ impl Weighted {
         options: &WeightedOptions,
         weights: EdgeWeights,
     ) -> Result<Self, String> {
-        let &WeightedOptions { replace, draw_by } = options;
+        let &WeightedOptions { replace, weighted_index } = options;
         let fanout = fanout.into();
         let of_nodes = weights.of_nodes(graph);
         let mut this = Self {
@@ -223,7 +223,7 @@ impl Weighted {
             alias: None,
             can: None,
         };
-        let by_alias = draw_by == DrawBy::Alias;
+        let by_alias = weighted_index == DrawBy::Alias;
         if let Some(of_nodes) = of_nodes {
             if by_alias {
                 let of_edges: Vec<f32> = graph.indices().par_iter().map(|&u| of_nodes[u as usize]).collect();
@@ -340,8 +340,8 @@ mod tests {
     fn draws_with_replacement_are_independent_and_by_weight() {
         let weights = [1.0, 0.0, 5.0, 0.5, 2.0, 0.0];
         let graph = star(&weights);
-        for draw_by in BOTH {
-            let options = WeightedOptions { replace: true, draw_by };
+        for weighted_index in BOTH {
+            let options = WeightedOptions { replace: true, weighted_index };
             let sampler = Weighted::new(&graph, [2], &options, EdgeWeights::Stored).unwrap();
             let mut counts = vec![0; 36];
             draws(&sampler, &graph, 100_000, |row| {
@@ -367,8 +367,8 @@ mod tests {
         ] {
             let graph = star(&weights);
             let weights: Vec<f64> = weights.iter().map(|&w| f64::from(w)).collect();
-            for draw_by in BOTH {
-                let options = WeightedOptions { draw_by, ..WeightedOptions::default() };
+            for weighted_index in BOTH {
+                let options = WeightedOptions { weighted_index, ..WeightedOptions::default() };
                 let sampler = Weighted::new(&graph, [k], &options, EdgeWeights::Stored).unwrap();
                 let mut counts = vec![0; 1 << weights.len()];
                 draws(&sampler, &graph, 100_000, |row| {
@@ -414,8 +414,10 @@ mod tests {
             [1.0, 0.5, 0.25],
             [1.0 / 3.0, 0.5, 0.5],
         ]) {
-            for (draw_by, replace) in [(BOTH[0], true), (BOTH[1], true), (BOTH[0], false), (BOTH[1], false)] {
-                let options = WeightedOptions { replace, draw_by };
+            for (weighted_index, replace) in
+                [(BOTH[0], true), (BOTH[1], true), (BOTH[0], false), (BOTH[1], false)]
+            {
+                let options = WeightedOptions { replace, weighted_index };
                 let sampler = Weighted::new(&graph, [1], &options, weights).unwrap();
                 assert!(!sampler.properties().reads_edge_weights);
                 let mut counts = vec![0; 3];
@@ -429,9 +431,9 @@ mod tests {
     fn zero_weight_edges_are_never_drawn() {
         let graph = star(&[0.0, 2.0, 0.0, 1.0, 1.0]);
         let nothing = star(&[0.0; 40]);
-        for draw_by in BOTH {
+        for weighted_index in BOTH {
             for replace in [false, true] {
-                let options = WeightedOptions { replace, draw_by };
+                let options = WeightedOptions { replace, weighted_index };
                 for (fanout, most) in [(-1, usize::MAX), (3, 3), (9, if replace { 9 } else { 3 })] {
                     let sampler = Weighted::new(&graph, [fanout], &options, EdgeWeights::Stored).unwrap();
                     assert!(sampler.properties().reads_edge_weights);

@@ -39,19 +39,19 @@ pub struct ForestFireOptions {
     ///
     /// From 0 to below 1; larger values burn more neighbours of each node. The authors recommend
     /// 0.7.
-    #[arg(long, value_name = "P")]
-    pub burning: f64,
+    #[arg(long, alias = "burning", value_name = "P")]
+    pub burn_prob: f64,
 }
 
 impl Default for ForestFireOptions {
     fn default() -> Self {
-        Self { burning: 0.7 }
+        Self { burn_prob: 0.7 }
     }
 }
 
 impl OptionSet for ForestFireOptions {
     fn check(&self) -> Result<(), Fault> {
-        probability("burning", self.burning)
+        probability("burn_prob", self.burn_prob)
     }
 }
 
@@ -80,7 +80,7 @@ impl ForestFire {
     ) -> Result<Self, String> {
         check_roots(graph, roots)?;
         options.check().map_err(|fault| fault.to_string())?;
-        let burning = options.burning;
+        let burning = options.burn_prob;
         Ok(Self { roots: roots.to_vec(), num_nodes: graph.num_nodes(), budget, burning })
     }
 
@@ -169,7 +169,7 @@ mod tests {
     use crate::subgraph::testing::{agree, fits, graph_of};
 
     fn fire(graph: &Graph, roots: &[NodeId], budget: usize, burning: f64) -> Result<ForestFire, String> {
-        ForestFire::new(graph, roots, budget, &ForestFireOptions { burning })
+        ForestFire::new(graph, roots, budget, &ForestFireOptions { burn_prob: burning })
     }
 
     /// Reference: the module's algorithm, with lists of unburnt nodes.

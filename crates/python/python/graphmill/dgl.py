@@ -68,7 +68,7 @@ class NeighborSampler:
             DGL (PyTorch Geometric's order is the reverse); -1 takes all.
         sampler: ``"neighbor"``, ``"labor"``, ``"weighted"``, ``"random-walk"`` or ``"full"``.
         **options: Options of the sampler, as of ``graphmill train``: ``replace``,
-            ``labor_iterations``, ``walks``, ...
+            ``labor_iterations``, ``num_walks``, ...
     """
 
     def __init__(self, fanouts: Sequence[int], *, sampler: str = "neighbor", **options: Any):

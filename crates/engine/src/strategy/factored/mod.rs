@@ -121,7 +121,7 @@ impl<'a> Factored<'a> {
         let batches = usize::try_from(epoch.loader.num_batches()).unwrap_or(usize::MAX);
         let round = usize::try_from(rules.round_size).unwrap_or(usize::MAX).min(batches);
         let least = round.saturating_add(3 * (rules.trainers + group.members.len()));
-        let QueueOptions { queue } = self.context.config.own.get();
+        let QueueOptions { queue_depth: queue } = self.context.config.own.get();
         let wanted = if queue > 0 {
             queue
         } else if !self.slots.is_empty() {

@@ -4,9 +4,9 @@
 //! # Algorithm
 //!
 //! ```text
-//!   --hot-ahead off:   all     draw s0 | rows s0 | train on s0: b0 b1 b2 b3 | draw s1 | rows s1 | train on s1: ..   staleness < n
+//!   --hot-prefetch off:   all     draw s0 | rows s0 | train on s0: b0 b1 b2 b3 | draw s1 | rows s1 | train on s1: ..   staleness < n
 //!
-//!   --hot-ahead on:    aside   draw s1, rows s1: v0 v1 v2 v3 | draw s2, rows s2: v4 v5 v6 v7 | ..
+//!   --hot-prefetch on:    aside   draw s1, rows s1: v0 v1 v2 v3 | draw s2, rows s2: v4 v5 v6 v7 | ..
 //!                      front   train on s0:      b0 b1 b2 b3 | train on s1:      b4 b5 b6 b7 | ..                   staleness < 2 n
 //! ```
 //!
@@ -15,7 +15,7 @@
 //! the bottom blocks are drawn. An inner strategy trains on the batches without special cases: it
 //! draws through [`Lookahead`](crate::reuse::Lookahead), and the learner reads the reused rows.
 //!
-//! With `--hot-ahead on`, rows are made while the model trains on the previous super-batch (section
+//! With `--hot-prefetch on`, rows are made while the model trains on the previous super-batch (section
 //! 4.2.2). Slice `i` of the queue uses the parameters after the `i`-th update of that super-batch,
 //! so the results do not depend on timing. The coldest rows are made first and the hottest last:
 //! the rows that are read most are the newest.
@@ -31,7 +31,7 @@
 //!
 //! # Memory
 //!
-//! The hot rows of a super-batch, twice with `--hot-ahead on`, on every device; the upper blocks of
+//! The hot rows of a super-batch, twice with `--hot-prefetch on`, on every device; the upper blocks of
 //! a super-batch; the bottom layer's parameters of the versions in use.
 //!
 //! # Deviations
@@ -154,7 +154,7 @@ impl<'a> Layered<'a> {
 
     /// Returns true if rows are made while the model trains on the previous super-batch.
     fn is_ahead(&self) -> bool {
-        self.options.hot_ahead == Switch::On
+        self.options.hot_prefetch == Switch::On
     }
 
     /// Batches per update.

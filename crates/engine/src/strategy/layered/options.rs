@@ -5,7 +5,7 @@ use graphmill_core::{
     by_name,
     options::{Fault, OptionSet, range},
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::super::options::unused_in_rounds;
 use crate::{
@@ -19,7 +19,9 @@ const MAX_BATCHES: usize = 1 << 14;
 /// Largest rank of the basis: with more directions, computing the rows costs no more.
 const MAX_DIRECTIONS: usize = 1 << 10;
 /// Name of the hotness by requests within the super-batch.
-pub(crate) const ASKED: &str = "asked";
+pub(crate) const REQUESTS: &str = "requests";
+/// Earlier name of [`REQUESTS`], which is still accepted.
+const FORMER_REQUESTS: &str = "asked";
 
 /// Use of the gradient of reused rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -50,11 +52,12 @@ pub struct LayeredOptions {
     /// Batches per super-batch; 0 uses the fewest that save most work.
     #[arg(long, value_name = "N")]
     pub super_batch: usize,
-    /// Hotness of a node: asked, or a metric such as presc:1.
+    /// Hotness of a node: requests, or a metric such as presc:1.
     ///
-    /// With asked, the number of batches of the super-batch that request the node's row.
-    #[arg(long, value_name = "NAME")]
-    pub hot_by: String,
+    /// With requests, the number of batches of the super-batch that request the node's row.
+    #[arg(long, alias = "hot-by", value_name = "NAME")]
+    #[serde(deserialize_with = "hot_metric")]
+    pub hot_metric: String,
     /// Rank of the correction applied to reused rows; 0 disables it.
     ///
     /// Reused rows follow the current parameters in this many directions. In other directions they
@@ -71,8 +74,8 @@ pub struct LayeredOptions {
     /// Make reused rows during the previous super-batch: auto, on or off.
     ///
     /// With auto, on if the run has devices.
-    #[arg(long, value_name = "WHEN")]
-    pub hot_ahead: Switch,
+    #[arg(long, alias = "hot-ahead", value_name = "WHEN")]
+    pub hot_prefetch: Switch,
     /// Share of the hot nodes whose rows are reused; auto adapts it.
     ///
     /// The other nodes are left to the devices' feature caches. With auto, the share depends on the
@@ -87,15 +90,21 @@ pub struct LayeredOptions {
     pub max_variation: f64,
 }
 
+/// Reads the name of a hotness; the earlier name of [`REQUESTS`] becomes the present one.
+fn hot_metric<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    Ok(if name == FORMER_REQUESTS { REQUESTS.into() } else { name })
+}
+
 impl Default for LayeredOptions {
     fn default() -> Self {
         Self {
             hot_ratio: Ratio(None),
             super_batch: 0,
-            hot_by: ASKED.into(),
+            hot_metric: REQUESTS.into(),
             hot_rank: 16,
             hot_gradient: HotGradient::Auto,
-            hot_ahead: Switch::Auto,
+            hot_prefetch: Switch::Auto,
             hot_split: Ratio(Some(1.0)),
             max_variation: 0.0,
         }
@@ -112,15 +121,15 @@ impl OptionSet for LayeredOptions {
                        directions; use a rank of 1 or more";
             return Err(Fault::of("hot_gradient", self.hot_gradient, why));
         }
-        if self.hot_by == ASKED {
+        if self.hot_metric == REQUESTS {
             return Ok(());
         }
-        let unknown = |e| Fault { option: Some("hot_by".into()), message: format!("{e}; or {ASKED}") };
-        if matches!(cache_kind::kind(&self.hot_by).map_err(unknown)?, cache_kind::Kind::Pinned) {
+        let unknown = |e| Fault { option: Some("hot_metric".into()), message: format!("{e}; or {REQUESTS}") };
+        if matches!(cache_kind::kind(&self.hot_metric).map_err(unknown)?, cache_kind::Kind::Pinned) {
             return Ok(());
         }
-        let why = "a cache policy does not rank nodes; use asked, or a hotness such as presc:1";
-        Err(Fault::of("hot_by", &self.hot_by, why))
+        let why = "a cache policy does not rank nodes; use requests, or a hotness such as presc:1";
+        Err(Fault::of("hot_metric", &self.hot_metric, why))
     }
 
     fn unused(&self, option: &str) -> Option<String> {
@@ -128,7 +137,9 @@ impl OptionSet for LayeredOptions {
             ("hot_rank", _) if self.hot_gradient == HotGradient::Kept && self.hot_rank > 0 => Some(
                 "--hot-gradient kept does not use directions; use projected or none, or leave it out".into(),
             ),
-            ("hot_by", ratio) if self.hot_by != ASKED && ratio.is_none_or(|ratio| ratio >= 1.0) => {
+            ("hot_metric", ratio)
+                if self.hot_metric != REQUESTS && ratio.is_none_or(|ratio| ratio >= 1.0) =>
+            {
                 Some(format!(
                     "--hot-ratio {} reuses the rows of every node that can be hot; use a smaller share such \
                      as --hot-ratio 0.3, or leave it out",
@@ -140,12 +151,12 @@ impl OptionSet for LayeredOptions {
     }
 }
 
-/// Resolves `--hot-ahead auto`.
+/// Resolves `--hot-prefetch auto`.
 pub(crate) fn settle(config: &mut TrainConfig) {
     let ahead = if *config.devices == Devices::Cpu { Switch::Off } else { Switch::On };
     let options = config.own.get_mut::<LayeredOptions>();
-    if options.hot_ahead == Switch::Auto {
-        options.hot_ahead = ahead;
+    if options.hot_prefetch == Switch::Auto {
+        options.hot_prefetch = ahead;
     }
 }
 

@@ -10,7 +10,7 @@ use graphmill_core::{Matrix, NodeId, memory};
 use graphmill_loader::Workspace;
 use rayon::ThreadPool;
 
-use super::{HotGradient, LayeredOptions, options::ASKED};
+use super::{HotGradient, LayeredOptions, options::REQUESTS};
 use crate::{
     Error, Result,
     config::{Devices, Switch},
@@ -162,16 +162,16 @@ impl SuperBatchMaker {
                 nodes.min((bytes / (2 * each) as f64) as usize)
             }
         };
-        let ranking = match options.hot_by.as_str() {
-            ASKED => Ranking::Requests,
+        let ranking = match options.hot_metric.as_str() {
+            REQUESTS => Ranking::Requests,
             policy => {
                 let scores = scores_of(policy, config, context.data, context.sampler, context.order)
-                    .map_err(|e| Error::usage(format!("--hot-by {policy}: {e}")))?;
+                    .map_err(|e| Error::usage(format!("--hot-metric {policy}: {e}")))?;
                 Ranking::by(&scores)?
             }
         };
         let threads = rayon::current_num_threads();
-        let ahead = options.hot_ahead == Switch::On;
+        let ahead = options.hot_prefetch == Switch::On;
         let pool = ahead.then(|| cores::pool("aside", threads, &[]).map(Arc::new)).transpose()?;
         // without sharing, devices still save the bottom layer
         let min_batches = if options.super_batch == 1 && *config.devices != Devices::Cpu { 1 } else { 2 };

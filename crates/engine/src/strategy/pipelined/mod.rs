@@ -31,7 +31,7 @@
 //!
 //! # Memory
 //!
-//! Twice as many minibatches as the workers handle at once, or `--queue`.
+//! Twice as many minibatches as the workers handle at once, or `--queue-depth`.
 //!
 //! # Deviations
 //!
@@ -111,7 +111,7 @@ impl Pipelined {
         Ok(Self {
             num_nodes,
             cores: cores.clone(),
-            queue: config.own.get::<QueueOptions>().queue,
+            queue: config.own.get::<QueueOptions>().queue_depth,
             mode,
             inline: Sequential::new(num_nodes),
             note: None,

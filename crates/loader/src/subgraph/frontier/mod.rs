@@ -73,7 +73,7 @@ pub struct Frontier {
     budget: usize,
     frontier: usize,
     eta: f64,
-    pop_by: PopBy,
+    frontier_index: PopBy,
     cap: u32,
     level: Level,
 }
@@ -105,13 +105,13 @@ pub struct FrontierOptions {
     ///
     /// Sums is a tree of running sums, and dashboard the method of GraphSAINT's authors. Both have
     /// the same distribution, and draw different subgraphs.
-    #[arg(long, value_name = "NAME")]
-    pub pop_by: PopBy,
+    #[arg(long, alias = "pop-by", value_name = "NAME")]
+    pub frontier_index: PopBy,
     /// Ratio of the dashboard's size to its live part, 1.01 to 64.
     ///
-    /// A larger board is cleaned up less often, but more darts miss. Applies to --pop-by dashboard.
-    #[arg(long, value_name = "X")]
-    pub eta: f64,
+    /// A larger board is cleaned up less often, but more darts miss. Applies to --frontier-index dashboard.
+    #[arg(long, alias = "eta", value_name = "X")]
+    pub dashboard_slack: f64,
     /// Maximum weight of a node, for any number of neighbours.
     ///
     /// Without a cap, hubs are in every subgraph. 30 trains at least as well as the 3000 of
@@ -122,21 +122,21 @@ pub struct FrontierOptions {
 
 impl Default for FrontierOptions {
     fn default() -> Self {
-        Self { frontier_size: 1000, pop_by: PopBy::default(), eta: 2.0, degree_cap: 30 }
+        Self { frontier_size: 1000, frontier_index: PopBy::default(), dashboard_slack: 2.0, degree_cap: 30 }
     }
 }
 
 impl OptionSet for FrontierOptions {
     fn check(&self) -> Result<(), Fault> {
         range("frontier_size", self.frontier_size, 1..=MAX_TILES)?;
-        range("eta", self.eta, 1.01..=64.0)?;
+        range("dashboard_slack", self.dashboard_slack, 1.01..=64.0)?;
         range("degree_cap", self.degree_cap, 1..)
     }
 
     fn unused(&self, option: &str) -> Option<String> {
-        let why = "does not use it; use --pop-by dashboard, or leave it out";
-        (option == "eta" && self.pop_by != PopBy::Dashboard)
-            .then(|| format!("--pop-by {} {why}", self.pop_by))
+        let why = "does not use it; use --frontier-index dashboard, or leave it out";
+        (option == "dashboard_slack" && self.frontier_index != PopBy::Dashboard)
+            .then(|| format!("--frontier-index {} {why}", self.frontier_index))
     }
 }
 
@@ -191,7 +191,8 @@ impl Frontier {
         budget: usize,
         options: &FrontierOptions,
     ) -> Result<Self, String> {
-        let &FrontierOptions { frontier_size: frontier, eta, degree_cap, pop_by } = options;
+        let &FrontierOptions { frontier_size: frontier, dashboard_slack: eta, degree_cap, frontier_index } =
+            options;
         check_roots(graph, roots)?;
         options.check().map_err(|fault| fault.to_string())?;
         if frontier > budget {
@@ -212,7 +213,7 @@ impl Frontier {
             budget,
             frontier,
             eta,
-            pop_by,
+            frontier_index,
             cap: u32::try_from(degree_cap).unwrap_or(u32::MAX),
             level: Level::best(),
         })
@@ -238,7 +239,7 @@ impl Frontier {
         nodes: &mut Vec<NodeId>,
     ) -> Result<()> {
         let FrontierScratch { sums, dashboard, successors } = scratch;
-        match self.pop_by {
+        match self.frontier_index {
             PopBy::Sums => self.walk_by::<S>(sums, graph, key, successors, nodes),
             PopBy::Dashboard => self.walk_by::<S>(dashboard, graph, key, successors, nodes),
         }

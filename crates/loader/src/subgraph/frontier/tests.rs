@@ -53,8 +53,8 @@ fn walks_are_distributed_as_in_the_references() {
             })
         });
         agree(&intervals, &sums);
-        for pop_by in [PopBy::Sums, PopBy::Dashboard] {
-            let options = FrontierOptions { degree_cap: cap as usize, pop_by, ..options(2) };
+        for frontier_index in [PopBy::Sums, PopBy::Dashboard] {
+            let options = FrontierOptions { degree_cap: cap as usize, frontier_index, ..options(2) };
             let sampler = Frontier::new(&graph, &roots, 4, &options).unwrap();
             let ours = count(&mut |run| joined(&sampler, &graph, run, &mut scratch));
             agree(&intervals, &ours);
@@ -68,8 +68,10 @@ fn all_levels_draw_the_same_subgraphs() {
     let graph = generate("kronecker", &generator).unwrap().graph;
     let roots: Vec<u32> = (0..1024).collect();
     let dashboard = PopBy::Dashboard;
-    for (eta, cap, pop_by) in [(2.0, 3000, PopBy::Sums), (1.3, 40, dashboard), (4.0, 3000, dashboard)] {
-        let options = FrontierOptions { eta, degree_cap: cap, pop_by, ..options(90) };
+    for (eta, cap, frontier_index) in [(2.0, 3000, PopBy::Sums), (1.3, 40, dashboard), (4.0, 3000, dashboard)]
+    {
+        let options =
+            FrontierOptions { dashboard_slack: eta, degree_cap: cap, frontier_index, ..options(90) };
         let mut expected: Option<Vec<Vec<u32>>> = None;
         for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
             let sampler = Frontier::new(&graph, &roots, 700, &options).unwrap().with_level(level);
@@ -158,8 +160,11 @@ fn invalid_options_are_named() {
     let wrong = |options: FrontierOptions| Frontier::new(&graph, &[0], 10, &options).unwrap_err();
     assert!(wrong(options(0)).contains("1 to 65536"));
     assert!(wrong(options(11)).contains("subgraphs of 10"));
-    assert!(wrong(FrontierOptions { eta: 1.0, ..options(2) }).contains("eta: '1': a number from 1.01 to 64"));
-    assert!(wrong(FrontierOptions { eta: f64::NAN, ..options(2) }).contains("eta: 'NaN'"));
+    assert!(
+        wrong(FrontierOptions { dashboard_slack: 1.0, ..options(2) })
+            .contains("eta: '1': a number from 1.01 to 64")
+    );
+    assert!(wrong(FrontierOptions { dashboard_slack: f64::NAN, ..options(2) }).contains("eta: 'NaN'"));
     assert!(wrong(FrontierOptions { degree_cap: 0, ..options(2) }).contains("degree_cap: '0': at least 1"));
     let error = |roots: &[u32]| Frontier::new(&graph, roots, 10, &options(2)).unwrap_err();
     assert!(error(&[]).contains("no nodes to start from"));

@@ -5,6 +5,8 @@
 //!   only the Python package's wheel.
 //! - `cargo xtask house` checks the structure of the sources and the paths in the documentation.
 //! - `cargo xtask voice [MEMBER]` checks the wording of comments, messages and names.
+//! - `cargo xtask book [build|write|check]` builds the book, writes its generated pages, or checks
+//!   its links, commands and generated pages.
 //! - `cargo xtask setup` installs MPI and its build dependencies, on Debian.
 //! - `cargo xtask accuracy DATASETS [NAME ...]` recomputes the accuracy table of book/src/results/all.md.
 //! - `cargo xtask bench-peers PEERS_DIR [OPTION ...]` compares the speed with other libraries.
@@ -31,6 +33,7 @@
 
 mod accuracy;
 mod bench_peers;
+mod book;
 mod cuda;
 mod fuzz;
 mod golden;
@@ -64,6 +67,7 @@ use anyhow::{Result, bail};
 const USAGE: &[&str] = &[
     "setup",
     "house",
+    "book [build | write | check [PAGE ...]]",
     "voice [MEMBER]",
     "test [--soak | python [--site SITE_PACKAGES] [--torch] [PYTEST_OPTION ...]]",
     "accuracy DATASETS [NAME ...]",
@@ -90,6 +94,7 @@ fn main() -> Result<()> {
         ["test"] => test::run(false),
         ["test", "--soak"] => test::run(true),
         ["house"] => house::check(),
+        ["book", ref words @ ..] => book::run(words),
         ["voice"] => voice::check(),
         ["voice", member] => voice::list(member),
         ["time-test", log, program, ref words @ ..] => test::timer::run(log.as_ref(), program, words),

@@ -8,7 +8,8 @@
 //! - `cargo xtask book [build|write|check]` builds the book, writes its generated pages, or checks
 //!   its links, commands and generated pages.
 //! - `cargo xtask setup` installs MPI and its build dependencies, on Debian.
-//! - `cargo xtask accuracy DATASETS [NAME ...]` recomputes the accuracy table of book/src/results/all.md.
+//! - `cargo xtask accuracy DATASETS [NAME ...]` recomputes the accuracy table of
+//!   `book/src/results/all.md`.
 //! - `cargo xtask bench-peers PEERS_DIR [OPTION ...]` compares the speed with other libraries.
 //! - `cargo xtask cuda compile` compiles the CUDA kernels to the bundle of PTX in the repository;
 //!   `cargo xtask cuda check` compares.

@@ -5,8 +5,8 @@
 //! run one after the other in one temporary directory; pages run side by side. `graphmill` is the
 //! program under test.
 //!
-//! A command must succeed. If output stands below it, its standard output and error must match, with
-//! `...` for anything ([`crate::pattern`]). A comment directly above a block changes this:
+//! A command must succeed. If output stands below it, its standard output and error must match,
+//! with `...` for anything ([`crate::pattern`]). A comment directly above a block changes this:
 //!
 //! | comment | effect |
 //! | --- | --- |
@@ -15,9 +15,11 @@
 //! | `<!-- fails -->` | the last command must fail |
 
 use std::{
+    cmp::Reverse,
     env,
     ffi::OsString,
     fs::{self, File},
+    ops::Range,
     os::unix::process::CommandExt,
     path::Path,
     process::{Command, Stdio},
@@ -38,6 +40,16 @@ const MAX_TIME: Duration = Duration::from_secs(120);
 /// Pages whose commands run side by side.
 const WORKERS: usize = 2;
 
+/// New output of a command for its page.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Update {
+    /// Path of the page.
+    path: String,
+    /// Lines of the page that it replaces, from 0.
+    lines: Range<usize>,
+    output: Vec<String>,
+}
+
 /// Result of all commands.
 #[derive(Default)]
 pub(crate) struct Run {
@@ -48,6 +60,17 @@ pub(crate) struct Run {
     pub(crate) skipped: Vec<String>,
     /// Number of blocks of shell commands in other languages than `console`, which are not run.
     pub(crate) shell_blocks: usize,
+    /// Outputs that differ from the page, if they were asked for in the place of faults.
+    pub(crate) updates: Vec<Update>,
+}
+
+/// Scope of a run.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Scope<'a> {
+    /// Program whose blocks are skipped, also if it is installed.
+    pub(crate) missing: Option<&'a str>,
+    /// Collects other output as updates instead of faults.
+    pub(crate) collects_updates: bool,
 }
 
 /// Command of a block.
@@ -60,22 +83,69 @@ struct Step<'a> {
     output: Vec<&'a str>,
 }
 
-/// Runs the commands of all pages, without blocks that need the program `missing`.
+/// Outcome of a command.
+enum Outcome {
+    Matches,
+    /// Its output differs from the page.
+    Differs {
+        output: String,
+        message: String,
+    },
+    /// Its status is wrong, or it took too long.
+    Fails(String),
+}
+
+impl Step<'_> {
+    /// Returns true if the expected output leaves out whole lines.
+    fn elides_lines(&self) -> bool {
+        self.output.iter().any(|line| line.trim() == pattern::ANY)
+    }
+
+    /// Update of the page at `path` with this output.
+    fn update(&self, path: &str, output: &str) -> Update {
+        let first = self.line + self.command.lines().count() - 1;
+        let shown = self.output.iter().rposition(|line| !line.is_empty()).map_or(0, |last| last + 1);
+        let output = pattern::renewed(&self.output[..shown], output);
+        Update { path: path.to_owned(), lines: first..first + shown, output }
+    }
+}
+
+/// Writes new outputs into their pages.
+///
+/// # Errors
+/// A page cannot be read or written.
+pub(crate) fn apply(root: &Path, mut updates: Vec<Update>) -> Result<()> {
+    // from the last line on, so that the lines of the others stay valid
+    updates.sort_by_key(|update| Reverse(update.lines.start));
+    for Update { path, lines, output } in updates {
+        let file = root.join(&path);
+        let text = fs::read_to_string(&file).with_context(|| path.clone())?;
+        let mut page: Vec<&str> = text.lines().collect();
+        let line = lines.start;
+        page.splice(lines, output.iter().map(String::as_str));
+        fs::write(&file, page.join("\n") + "\n").with_context(|| path.clone())?;
+        eprintln!("── book: {path}:{line}: new output");
+    }
+    Ok(())
+}
+
+/// Runs the commands of all pages.
 ///
 /// # Errors
 /// A directory cannot be created, or bash cannot be run.
-pub(crate) fn run(pages: &[Page], program: &Path, missing: Option<&str>) -> Result<Run> {
+pub(crate) fn run(pages: &[Page], program: &Path, scope: Scope<'_>) -> Result<Run> {
     let queue = Mutex::new(pages.iter());
     let total = Mutex::new(Run::default());
     let worker = || -> Result<()> {
         loop {
             let Some(page) = queue.lock().expect("no worker panics").next() else { return Ok(()) };
-            let run = run_page(page, program, missing).with_context(|| page.path.clone())?;
+            let run = run_page(page, program, scope).with_context(|| page.path.clone())?;
             let mut total = total.lock().expect("no worker panics");
             total.commands += run.commands;
             total.faults.extend(run.faults);
             total.skipped.extend(run.skipped);
             total.shell_blocks += run.shell_blocks;
+            total.updates.extend(run.updates);
         }
     };
     thread::scope(|scope| {
@@ -86,14 +156,14 @@ pub(crate) fn run(pages: &[Page], program: &Path, missing: Option<&str>) -> Resu
 }
 
 /// Runs the commands of a page up to the first fault.
-fn run_page(page: &Page, program: &Path, missing: Option<&str>) -> Result<Run> {
+fn run_page(page: &Page, program: &Path, scope: Scope<'_>) -> Result<Run> {
     let is_shell = |block: &&Block| ["sh", "bash", "shell"].contains(&block.language.as_str());
     let mut run = Run { shell_blocks: page.blocks.iter().filter(is_shell).count(), ..Run::default() };
     let directory = tempfile::tempdir()?;
     let started = Instant::now();
     for block in page.blocks.iter().filter(|block| block.language == "console") {
         let comment = block.comment.as_deref().unwrap_or_default();
-        if let Some(reason) = skip_reason(comment, missing) {
+        if let Some(reason) = skip_reason(comment, scope.missing) {
             run.skipped.push(format!("{}:{}: {reason}", page.path, block.line));
             continue;
         }
@@ -104,13 +174,23 @@ fn run_page(page: &Page, program: &Path, missing: Option<&str>) -> Result<Run> {
                 break;
             }
         };
-        let fault = steps.iter().enumerate().find_map(|(at, step)| {
+        let mut fault = None;
+        for (at, step) in steps.iter().enumerate() {
             run.commands += 1;
             let must_fail = comment == "fails" && at + 1 == steps.len();
-            execute(step, must_fail, directory.path(), program).transpose().map(|fault| (step.line, fault))
-        });
+            match execute(step, must_fail, directory.path(), program)? {
+                Outcome::Matches => {}
+                Outcome::Differs { output, .. } if scope.collects_updates && !step.elides_lines() => {
+                    run.updates.push(step.update(&page.path, &output));
+                }
+                Outcome::Differs { message, .. } | Outcome::Fails(message) => {
+                    fault = Some((step.line, message));
+                    break;
+                }
+            }
+        }
         if let Some((line, message)) = fault {
-            run.faults.push(page.fault(line, message?));
+            run.faults.push(page.fault(line, message));
             break;
         }
     }
@@ -167,8 +247,8 @@ fn steps(block: &Block) -> Result<Vec<Step<'_>>> {
     Ok(steps)
 }
 
-/// Runs a command; returns the fault, if there is one.
-fn execute(step: &Step<'_>, must_fail: bool, directory: &Path, program: &Path) -> Result<Option<String>> {
+/// Runs a command and compares its output.
+fn execute(step: &Step<'_>, must_fail: bool, directory: &Path, program: &Path) -> Result<Outcome> {
     let log = tempfile::NamedTempFile::new()?;
     let file = File::options().append(true).open(log.path())?;
     let mut command = Command::new("bash");
@@ -192,17 +272,19 @@ fn execute(step: &Step<'_>, must_fail: bool, directory: &Path, program: &Path) -
         thread::sleep(Duration::from_millis(5));
     };
     let output = fs::read_to_string(log.path())?;
-    let shown = |reason: String| Some(format!("`{}` {reason}; its output:\n{output}", step.command));
+    let message = |reason: String| format!("`{}` {reason}; its output:\n{output}", step.command);
     let Some(status) = status else {
-        return Ok(shown(format!("was ended after {} s", MAX_TIME.as_secs())));
+        return Ok(Outcome::Fails(message(format!("was ended after {} s", MAX_TIME.as_secs()))));
     };
     if status.success() == must_fail {
-        return Ok(shown(if must_fail { "does not fail".into() } else { format!("failed ({status})") }));
+        let reason = if must_fail { "does not fail".into() } else { format!("failed ({status})") };
+        return Ok(Outcome::Fails(message(reason)));
     }
     if !step.output.is_empty() && !pattern::matches(&step.output, &output) {
-        return Ok(shown("printed other lines than the page shows".into()));
+        let message = message("printed other lines than the page shows".into());
+        return Ok(Outcome::Differs { output, message });
     }
-    Ok(None)
+    Ok(Outcome::Matches)
 }
 
 /// `PATH` with the program's directory in front.
@@ -217,7 +299,7 @@ mod tests {
     use super::*;
 
     fn run_text(text: &str) -> Run {
-        run(&[Page::parse("p.md".into(), text)], Path::new("/bin/true"), None).unwrap()
+        run(&[Page::parse("p.md".into(), text)], Path::new("/bin/true"), Scope::default()).unwrap()
     }
 
     fn faults(text: &str) -> Vec<String> {
@@ -226,8 +308,8 @@ mod tests {
 
     #[test]
     fn commands_share_a_directory_and_output_is_compared() {
-        let page = "```console\n$ echo a > f\n\n$ cat f\na\n```\n\n```console\n$ cat <<E\n> b ...\n> E\nb ...\n\
-                    $ cat f; echo c >&2\n...\nc\n```\n";
+        let page = "```console\n$ echo a > f\n\n$ cat f\na\n```\n\n```console\n$ cat <<E\n> b ...\n> E\nb \
+                    ...\n$ cat f; echo c >&2\n...\nc\n```\n";
         let run = run_text(page);
         assert_eq!(run.faults, []);
         assert_eq!(run.commands, 4);
@@ -264,5 +346,20 @@ mod tests {
     fn blocks_without_commands_are_faults() {
         let message = "p.md:1: a console block starts with a line that does not begin with '$ '";
         assert_eq!(faults("```console\ntrue\n```\n"), [message]);
+    }
+
+    #[test]
+    fn other_output_replaces_the_lines_of_the_page_on_request() {
+        let text = "# T\n\n```console\n$ echo new; echo 2 s\nold\n... s\n\n$ cat <<E\n> x\n> E\ny\n$ echo z\n...\nw\n```\n";
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("p.md"), text).unwrap();
+        let pages = [Page::parse("p.md".into(), text)];
+        let scope = Scope { collects_updates: true, ..Scope::default() };
+        let run = run(&pages, Path::new("/bin/true"), scope).unwrap();
+        apply(root.path(), run.updates).unwrap();
+        let expected = text.replace("old", "new").replace("\ny\n", "\nx\n");
+        assert_eq!(fs::read_to_string(root.path().join("p.md")).unwrap(), expected);
+        // lines that the page leaves out cannot be told from new ones
+        assert_eq!(run.faults.len(), 1);
     }
 }

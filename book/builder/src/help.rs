@@ -1,7 +1,6 @@
 //! Parsed help of a command (`graphmill COMMAND --help`), in the format of clap.
 
-use std::path::Path;
-use std::process::Command;
+use std::{path::Path, process::Command};
 
 use anyhow::{Context, Result, bail};
 
@@ -127,10 +126,15 @@ mod tests {
 
     #[test]
     fn long_help_is_joined_and_defaults_are_split_off() {
-        let text = "Does it\n\nUsage: g x [OPTIONS] <RUN>\n       g x <COMMAND>\n\nArguments:\n  <RUN>\n          Run\n\n\
-                    Options:\n  -q, --quiet\n          No bars\n\n      --threads <N>\n          Threads; 0\n          for all\n          \
-                    \n          [default: 0]\n\nData:\n      --metric[=<BOOL>]\n          Score [default: a\n          b]\n\nMore: x\n";
-        let help = parse(text);
+        let text = [
+            "Does it\n\nUsage: g x [OPTIONS] <RUN>\n       g x <COMMAND>\n",
+            "Arguments:\n  <RUN>\n          Run\n",
+            "Options:\n  -q, --quiet\n          No bars\n",
+            "      --threads <N>\n          Threads; 0\n          for all\n\n          [default: 0]\n",
+            "Data:\n      --metric[=<BOOL>]\n          Score [default: a\n          b]\n",
+            "More: x\n",
+        ];
+        let help = parse(&text.join("\n"));
         assert_eq!((help.about.as_str(), help.notes), ("Does it", vec!["More: x".to_owned()]));
         assert_eq!(help.usage, ["g x [OPTIONS] <RUN>", "g x <COMMAND>"]);
         let options =

@@ -3,7 +3,8 @@
 //! - `graphmill-book check` builds the book into `target/book`, checks all links and anchors,
 //!   compares the generated pages with the program and runs the commands of the pages. Names of
 //!   pages after it (`tutorials/first-run`) run the commands of these pages alone.
-//! - `graphmill-book write` writes the generated pages.
+//! - `graphmill-book write` writes the generated pages, and output that differs from that of the
+//!   commands of the pages. Lines with `...` stay if they still match.
 //! - `graphmill-book build` only builds the book.
 //!
 //! `--without PROGRAM` after `check` skips blocks that need a program, also if it is installed. The
@@ -27,7 +28,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use crate::{book::Book, page::Fault};
+use crate::{book::Book, console::Scope, page::Fault};
 
 /// Forms of the command.
 const USAGE: &str = "usage: graphmill-book build | write | check [--without PROGRAM] [PAGE ...]";
@@ -48,11 +49,24 @@ fn run(words: &[&str]) -> Result<()> {
         Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("the workspace has no root")?;
     match *words {
         ["build"] => html::build(&root.join("book"), &html_dir(root)),
-        ["write"] => reference::write(root, &program()?),
+        ["write"] => write(root),
         ["check", "--without", missing, ref names @ ..] => check(root, Some(missing), names),
         ["check", ref names @ ..] => check(root, None, names),
         _ => bail!(USAGE),
     }
+}
+
+/// Writes the generated pages and the output of all commands.
+///
+/// # Errors
+/// A command failed, or a page cannot be written.
+fn write(root: &Path) -> Result<()> {
+    let program = program()?;
+    reference::write(root, &program)?;
+    let scope = Scope { collects_updates: true, ..Scope::default() };
+    let run = console::run(&Book::read(root)?.pages, &program, scope)?;
+    console::apply(root, run.updates)?;
+    report(&run.faults)
 }
 
 /// Checks the book, or runs the commands of the named pages alone, and lists every fault.
@@ -79,7 +93,7 @@ fn check(root: &Path, missing: Option<&str>, names: &[&str]) -> Result<()> {
         book.pages.retain(|page| names.iter().any(|name| page.path == path(name)));
     }
     let started = Instant::now();
-    let run = console::run(&book.pages, &program, missing)?;
+    let run = console::run(&book.pages, &program, Scope { missing, ..Scope::default() })?;
     faults.extend(run.faults);
     eprintln!("── book: {} commands run in {:.1} s", run.commands, started.elapsed().as_secs_f64());
     run.skipped.iter().for_each(|skipped| eprintln!("   not run: {skipped}"));

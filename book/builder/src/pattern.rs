@@ -1,7 +1,7 @@
 //! Expected output of a command, in which `...` stands for any text.
 
 /// Placeholder: within a line for any text, as a whole line for any number of lines.
-const ANY: &str = "...";
+pub(crate) const ANY: &str = "...";
 
 /// Returns true if the output matches the expected lines. Spaces at the ends of lines and empty
 /// lines at the end of the output are ignored.
@@ -9,6 +9,16 @@ pub(crate) fn matches(expected: &[&str], output: &str) -> bool {
     let output: Vec<&str> = output.trim_end().lines().map(str::trim_end).collect();
     let expected: Vec<&str> = expected.iter().map(|line| line.trim_end()).collect();
     lines_match(&expected, &output)
+}
+
+/// Lines of the output, each as its first expected line that matches it, if there is one. Expected
+/// lines are within-line patterns only.
+pub(crate) fn renewed(expected: &[&str], output: &str) -> Vec<String> {
+    let renew = |line: &str| {
+        let pattern = expected.iter().find(|pattern| line_matches(pattern.trim_end(), line));
+        pattern.map_or(line, |pattern| pattern).to_owned()
+    };
+    output.trim_end().lines().map(|line| renew(line.trim_end())).collect()
 }
 
 fn lines_match(expected: &[&str], output: &[&str]) -> bool {

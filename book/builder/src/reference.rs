@@ -1,5 +1,5 @@
-//! Pages generated from the help of the program: `reference/commands.md`, a section per command, and
-//! `reference/options.md`, all options of training.
+//! Pages generated from the help of the program: `reference/commands.md`, a section per command,
+//! and `reference/options.md`, all options of training.
 
 use std::{fmt::Write, fs, path::Path};
 
@@ -162,7 +162,7 @@ fn subcommands(help: &Help) -> impl Iterator<Item = &Item> {
 
 /// Adds the section of a command. Options of training are named, not repeated.
 fn command(page: &mut String, name: &str, help: &Help, train: &Help) -> Result<()> {
-    writeln!(page, "## `graphmill {name}`\n\n{}.\n\n```text", escaped(&help.about))?;
+    writeln!(page, "## `graphmill {name}`\n\n{}\n```text", wrapped(&format!("{}.", escaped(&help.about))))?;
     for line in &help.usage {
         writeln!(page, "{line}")?;
     }

@@ -1,5 +1,5 @@
-//! The command line of the builder. Cargo builds the program, which `cargo xtask test` runs, because
-//! these tests do.
+//! The command line of the builder. Cargo builds the program, which `cargo xtask test` runs,
+//! because these tests do.
 
 use std::process::{Command, Output};
 

@@ -85,7 +85,8 @@ mod tests {
 
     #[test]
     fn links_and_paths_are_found_and_patterns_are_not() {
-        let line = "See [results](book/src/results/all.md#data), [a](https://x.y/z) and `crates/{nn,loader}/src/lib.rs`,";
+        let line = "See [results](book/src/results/all.md#data), [a](https://x.y/z) and \
+                    `crates/{nn,loader}/src/lib.rs`,";
         assert_eq!(links(line), ["book/src/results/all.md"]);
         assert_eq!(code_paths(line), ["crates/nn/src/lib.rs", "crates/loader/src/lib.rs"]);
         assert_eq!(code_paths("`nn/src/lib.rs`"), ["nn/src/lib.rs"]);

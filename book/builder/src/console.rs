@@ -350,7 +350,8 @@ mod tests {
 
     #[test]
     fn other_output_replaces_the_lines_of_the_page_on_request() {
-        let text = "# T\n\n```console\n$ echo new; echo 2 s\nold\n... s\n\n$ cat <<E\n> x\n> E\ny\n$ echo z\n...\nw\n```\n";
+        let text = "# T\n\n```console\n$ echo new; echo 2 s\nold\n... s\n\n\
+                    $ cat <<E\n> x\n> E\ny\n$ echo z\n...\nw\n```\n";
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("p.md"), text).unwrap();
         let pages = [Page::parse("p.md".into(), text)];
@@ -359,7 +360,7 @@ mod tests {
         apply(root.path(), run.updates).unwrap();
         let expected = text.replace("old", "new").replace("\ny\n", "\nx\n");
         assert_eq!(fs::read_to_string(root.path().join("p.md")).unwrap(), expected);
-        // lines that the page leaves out cannot be told from new ones
+        // lines that the page leaves out cannot be distinguished from new ones
         assert_eq!(run.faults.len(), 1);
     }
 }

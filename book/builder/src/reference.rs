@@ -50,7 +50,7 @@ This page is for users who configure a run. It lists the options of `graphmill t
 forms:
 
 ```console
-$ graphmill train --fanout 10,5 --batch-size 512 --epochs 1 --out run --quiet
+$ graphmill train --fanout 10,5 --batch-size 512 --hidden 32 --epochs 1 --out run --quiet
 ...
 $ grep -E '^(fanout|batch_size|epochs)' run/config.toml
 fanout = [10, 5]

@@ -5,6 +5,8 @@
 //!   only the Python package's wheel.
 //! - `cargo xtask house` checks the structure of the sources and the paths in the documentation.
 //! - `cargo xtask voice [MEMBER]` checks the wording of comments, messages and names.
+//! - `cargo xtask book [build|write|check]` builds the book, writes its generated pages, or checks
+//!   its links, commands and generated pages.
 //! - `cargo xtask setup` installs MPI and its build dependencies, on Debian.
 //! - `cargo xtask bench list|setup|show|charts|NAME...` runs the benchmarks that
 //!   `benchmarks/definitions` declares, and draws their charts.
@@ -17,6 +19,7 @@
 //!   `graphmill` bit for bit.
 
 mod bench;
+mod book;
 mod cuda;
 mod fuzz;
 mod golden;
@@ -38,6 +41,7 @@ use anyhow::{Result, bail};
 const USAGE: &[&str] = &[
     "setup",
     "house",
+    "book [build | write | check [PAGE ...]]",
     "voice [MEMBER]",
     "test [--soak | python [--site SITE_PACKAGES] [--torch] [PYTEST_OPTION ...]]",
     "bench list|setup|show|charts|NAME... [--quick|--short] [--rounds N] [--datasets DIR] [--out FILE]",
@@ -53,6 +57,7 @@ fn main() -> Result<()> {
         ["test"] => test::run(false),
         ["test", "--soak"] => test::run(true),
         ["house"] => house::check(),
+        ["book", ref words @ ..] => book::run(words),
         ["voice"] => voice::check(),
         ["voice", member] => voice::list(member),
         ["time-test", log, program, ref words @ ..] => test::timer::run(log.as_ref(), program, words),

@@ -93,3 +93,8 @@ pub mod testing {
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The programs of the tutorials, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../book/src/tutorials/own-arrays.md")]
+struct Tutorials;

@@ -1,7 +1,8 @@
-"""Code in the documentation runs: docstrings, Python blocks of the tutorials, examples."""
+"""The code of the documentation runs: docstrings, Python blocks of pages, notebooks of tutorials, examples."""
 
 import doctest
 import importlib
+import json
 import os
 import pkgutil
 import re
@@ -36,24 +37,55 @@ def test_everything_public_is_documented():
                 assert not public or value.__doc__, f"{name}.{member}"
 
 
-def run(code, where):
-    if NEEDS_PYG.search(code) and not HAS_PYG:
+def run(code, where, given="", needs_pyg=False):
+    """Runs a program in a directory with this standard input; returns what it prints."""
+    if (needs_pyg or NEEDS_PYG.search(code)) and not HAS_PYG:
         pytest.skip("torch and torch_geometric are not installed")
     # threads of torch wait for each other, so that one is faster than two on a busy machine
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-W", "ignore", "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, cwd=where, env=environment)
+    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=200, cwd=where, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-@pytest.mark.parametrize("name", ["python", "from-pyg", "from-dgl", "../../../README"])
-def test_pages(name, tmp_path):
-    text = (ROOT / f"book/src/tutorials/{name}.md").read_text()
+def python_blocks(text):
+    """Python blocks of a page, without interpreter sessions, which are doctests of the package."""
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    assert blocks
-    # the blocks of a page form one program
-    run("\n".join(blocks), tmp_path)
+    return [block for block in blocks if not block.startswith(">>>")]
+
+
+#: pages with Python blocks by path; tutorials run as notebooks
+PAGES = {path.relative_to(ROOT).as_posix(): python_blocks(path.read_text(encoding="utf-8")) for path in [ROOT / "README.md", *sorted((ROOT / "book/src").rglob("*.md"))]}
+NOTEBOOKS = sorted((ROOT / "book/notebooks").glob("*.ipynb"))
+#: runs the cells of a notebook one after the other, in one namespace, as Jupyter does
+RUN_CELLS = """
+import json, sys
+names = {"__name__": "__main__"}
+for number, cell in enumerate(json.loads(sys.stdin.read())):
+    exec(compile(cell, f"cell {number}", "exec"), names)
+"""
+
+
+@pytest.mark.parametrize("name", [name for name, blocks in PAGES.items() if blocks and "/tutorials/" not in name])
+def test_pages(name, tmp_path):
+    # of a page all blocks, in order, are one program
+    run("\n".join(PAGES[name]), tmp_path)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks(path, tmp_path):
+    cells = [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+    sources = ["".join(cell["source"]) for cell in cells]
+    assert [source.strip() for source in sources] == [block.strip() for block in PAGES[f"book/src/tutorials/{path.stem}.md"]]
+    needs_pyg = any(NEEDS_PYG.search(source) for source in sources)
+    run(RUN_CELLS, tmp_path, given=json.dumps(sources), needs_pyg=needs_pyg)
+
+
+def test_the_notebooks_are_as_the_tutorials_are():
+    done = subprocess.run([sys.executable, ROOT / "book/notebooks/make.py", "--check"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert {"python", "from-pyg", "from-dgl", "own-arrays"} <= {path.stem for path in NOTEBOOKS}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples/python").glob("*.py")), ids=lambda path: path.stem)

@@ -94,7 +94,7 @@ fn sources(root: &Path) -> Result<Vec<Source>> {
 /// # Errors
 /// A directory cannot be read.
 pub(crate) fn source_paths(root: &Path) -> Result<Vec<String>> {
-    let mut members = vec![root.join("xtask"), root.join("fuzz")];
+    let mut members = ["xtask", "fuzz", "book/builder"].map(|name| root.join(name)).to_vec();
     for parent in ["crates", "benchmarks"] {
         for entry in fs::read_dir(root.join(parent)).with_context(|| parent.to_owned())? {
             members.push(entry?.path());
@@ -115,7 +115,7 @@ pub(crate) fn source_paths(root: &Path) -> Result<Vec<String>> {
 /// A directory cannot be read.
 pub(crate) fn markdown_paths(root: &Path) -> Result<Vec<String>> {
     let mut files: Vec<PathBuf> = PAGES.iter().map(|page| root.join(page)).collect();
-    for folder in ["docs", "fuzz", "benchmarks"] {
+    for folder in ["book", "fuzz", "benchmarks"] {
         find_files(&root.join(folder), "md", &mut files)?;
     }
     Ok(relative(root, files))

@@ -2,13 +2,15 @@
 //! took.
 //!
 //! ```text
-//!   formatting ─► house ─► voice ─► lints ─► build ─► package ─► tests ──────────────► package tests
-//!                             └► kernels (own process)             └► documentation (own process)
+//!   formatting ─► house ─► voice ─► lints ─► build ─► package ─► tests ─────────► package tests
+//!                             └► kernels (own process)             │            └► book (own process)
+//!                                                                  └► documentation (own process)
 //! ```
 //!
-//! Steps run one after the other and the first failure ends the run. Two of them run beside the
-//! others because they leave a core idle: the kernels' compiler, which has one thread, and the
-//! documentation, which starts when cargo has released its lock and the tests run.
+//! Steps run one after the other and the first failure ends the run. Three of them run beside the
+//! others because they leave a core idle: the kernels' compiler, which has one thread; the
+//! documentation, which starts when cargo has released its lock and the tests run; and the book,
+//! beside the package's tests, which have one thread most of the time.
 //!
 //! One set of features serves all steps, so crates are compiled once, and once more without code
 //! for lints and documentation. Cargo leaves out what development dependencies enable unless a
@@ -32,7 +34,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use self::{background::Background, table::Table};
-use crate::{cargo, house, mpi, python, target_dir, voice};
+use crate::{book, cargo, house, mpi, python, target_dir, voice};
 
 /// Feature of training over MPI.
 const MPI: &str = "graphmill/mpi";
@@ -89,10 +91,13 @@ fn steps(soak: bool, table: &mut Table) -> Result<()> {
     let documentation = table.time("tests", || run_tests(&tests, &shared, soak, &scratch))?;
     table.add_binaries(&timer::read(&scratch.join(timer::LOG))?);
     documentation.finish(table)?;
+    let book = Background::start("book", &mut book::builder(&["check"]), &scratch)?;
     if soak {
-        return table.time("wheel and its tests", || python::test_wheel(&[]));
+        table.time("wheel and its tests", || python::test_wheel(&[]))?;
+    } else {
+        table.time("package, tests", || python::test_library(library.as_deref()))?;
     }
-    table.time("package, tests", || python::test_library(library.as_deref()))
+    book.finish(table)
 }
 
 /// Directory of the steps' output, under cargo's.

@@ -17,6 +17,79 @@ pub(super) fn epoch(epoch: usize) -> EpochRecord {
     }
 }
 
+/// A record of an epoch with every field.
+fn full_epoch() -> EpochRecord {
+    EpochRecord {
+        epoch: 1,
+        loss: 1.0,
+        train_score: Some(0.5),
+        valid_score: Some(0.5),
+        valid_loss: Some(1.0),
+        lr: 0.1,
+        seconds: 1.0,
+        eval_seconds: 1.0,
+        stages: Stages { order: 1.0, sample: 1.0, extract: 1.0, train: 1.0 },
+        seeds: 1,
+        sampled_edges: 1,
+        bottom_edges: 1,
+        seeds_per_second: 1.0,
+        traffic: Traffic::default(),
+        hit_rate: Some(0.5),
+        grad_norm: Some(1.0),
+        devices: vec![DeviceRecord::default()],
+        ranks: vec![RankRecord::default()],
+        reuse: Some(ReuseRecord::default()),
+        workers: vec![WorkerRecord {
+            worker: "main".into(),
+            stages: WorkerStages { sample: 1.0, extract: 1.0, train: 1.0, update: 1.0, embed: 1.0 },
+            utilisation: 1.0,
+        }],
+        bottleneck: Some(Stage::Train),
+        memory_bytes: Some(1),
+        memory: vec![MemorySample { seconds: 1.0, bytes: 1 }],
+    }
+}
+
+/// A record of a run with every field.
+fn full_summary() -> Summary {
+    let graphs = GraphRecord { captured: 1, replayed: 1, launched: 1, refused: Some("reason".into()) };
+    Summary {
+        graphmill: "0".into(),
+        dataset: DatasetRecord { checksum: Some("0".into()), ..DatasetRecord::default() },
+        config: json!({}),
+        epochs: vec![full_epoch()],
+        best: Best { epoch: 1, valid_score: Some(0.5) },
+        test: TestScore { metric: "accuracy".into(), score: Some(0.5) },
+        staleness: Staleness { bound: 1, max: 1 },
+        peak_rss_bytes: 1,
+        nvidia: vec![NvidiaRecord { graphs: Some(graphs), ..NvidiaRecord::default() }],
+        all_reduce: Some("peer".into()),
+        seconds: 1.0,
+    }
+}
+
+/// Adds the names of all fields, at any depth.
+fn add_fields(json: &serde_json::Value, found: &mut std::collections::BTreeSet<String>) {
+    match json {
+        serde_json::Value::Object(fields) => fields.iter().for_each(|(name, value)| {
+            found.insert(name.clone());
+            add_fields(value, found);
+        }),
+        serde_json::Value::Array(values) => values.iter().for_each(|value| add_fields(value, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_book_names_every_field_of_a_run() {
+    let page = include_str!("../../../../book/src/reference/run-directory.md");
+    let mut fields = std::collections::BTreeSet::new();
+    add_fields(&serde_json::to_value(full_summary()).unwrap(), &mut fields);
+    assert!(fields.len() > 70, "{}: {fields:?}", fields.len());
+    let missing: Vec<_> = fields.iter().filter(|name| !page.contains(&format!("`{name}`"))).collect();
+    assert!(missing.is_empty(), "book/src/reference/run-directory.md lacks {missing:?}");
+}
+
 #[test]
 fn summary_json_has_the_documented_fields() {
     let summary = Summary { epochs: vec![epoch(1)], config: json!({"lr": 0.1}), ..Summary::default() };

@@ -42,7 +42,7 @@ pub struct SubgraphTraining {
     /// The counts of nodes and edges in sampled subgraphs normalise sums and losses. Counting takes
     /// as long as drawing this number of epochs, so lower it for large graphs and raise it for more
     /// exact weights.
-    #[arg(long, alias = "coverage", value_name = "N")]
+    #[arg(long, alias = "sample_coverage", value_name = "N")]
     pub sample_coverage: f64,
     /// Estimator of sums over all neighbours: ratio or unbiased.
     ///

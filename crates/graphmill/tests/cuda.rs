@@ -172,7 +172,7 @@ fn all_reduce_without_several_gradients_is_refused() {
     sandbox.dataset("data");
     let one_trains = "--strategy factored --num-samplers 1 --switching off --devices cuda:0,1";
     for (options, why) in [
-        (one_trains, "--all-reduce nccl: an update is of one batch here: use --batches-per-update N"),
+        (one_trains, "--all-reduce nccl: each update has one batch; use --batches-per-update N"),
         ("--strategy time-sharing --updates asynchronous --devices cuda:0,1", "use --updates synchronous"),
         ("--strategy time-sharing --devices cuda:0", "--devices cuda:0 has no gradients of several"),
         (

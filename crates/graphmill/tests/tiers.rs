@@ -28,7 +28,7 @@ fn hit_rates_are_reported_plotted_and_independent_of_threads() {
     assert!(String::from_utf8(sandbox.read("hits.svg")).unwrap().starts_with("<svg"));
     let text = sandbox.ok("hotness data");
     assert!(
-        text.contains("two epochs are") && text.contains("posterior:2") && text.contains("25%"),
+        text.contains("consecutive epochs are") && text.contains("posterior:2") && text.contains("25%"),
         "{text}"
     );
 }

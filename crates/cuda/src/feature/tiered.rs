@@ -30,9 +30,10 @@ pub struct Tiered {
 
 impl Tiered {
     /// Creates a reader per device, with the rows of `assigned` on their assigned devices (see
-    /// [`graphmill_loader::feature::cached::CacheLayout::new`]) and all of `stored` in host memory. A device
-    /// reads a row from host memory if it cannot read the memory of the device that has it. Besides
-    /// the rows, this takes 4 `V` bytes of each device, or 0 if one device has all rows.
+    /// [`graphmill_loader::feature::cached::CacheLayout::new`]) and all of `stored` in host memory.
+    /// A device reads a row from host memory if it cannot read the memory of the device that has
+    /// it. Besides the rows, this takes 4 `V` bytes of each device, or 0 if one device has all
+    /// rows.
     ///
     /// # Errors
     /// Memory is insufficient, an assigned row does not exist, or a driver fails.

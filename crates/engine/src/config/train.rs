@@ -182,7 +182,7 @@ pub struct TrainConfig {
     /// validation loss alone.
     #[arg(
         long,
-        alias = "select_by",
+        alias = "select",
         value_name = "NAME",
         help_heading = "Optimisation",
         hide_short_help = true

@@ -101,7 +101,7 @@ fn unknown_names_and_empty_lists_are_refused() {
     let data = data();
     let fault = |options: &Options| run(options, &data, &Quiet).unwrap_err().to_string();
     assert!(fault(&options(&["warmth"], &[0.1])).contains("unknown policy 'warmth'; known: random, degree"));
-    assert!(fault(&options(&["presc:x"], &[0.1])).contains("presc:x: a number of epochs"));
+    assert!(fault(&options(&["presc:x"], &[0.1])).contains("presc:x: 'x' is not a number of epochs"));
     assert!(fault(&options(&["degree"], &[1.5])).starts_with("--ratios 1.5"));
     assert!(fault(&options(&[], &[0.5])).starts_with("--policies"));
     assert!(fault(&Options { epochs: 0, ..options(&["degree"], &[0.5]) }).starts_with("--epochs 0"));

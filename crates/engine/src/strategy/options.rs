@@ -35,7 +35,7 @@ by_name!(Updates, AllReduce);
 #[serde(default)]
 pub struct QueueOptions {
     /// Largest number of batches under way; 0 keeps all stages busy.
-    #[arg(long, alias = "queue_depth", value_name = "N")]
+    #[arg(long, alias = "queue", value_name = "N")]
     pub queue_depth: usize,
 }
 

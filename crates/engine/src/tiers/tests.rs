@@ -343,7 +343,7 @@ fn unsupported_rows_and_options_are_refused() {
     assert!(of(|c| c.feature_precision = "bf16".parse().unwrap()).contains("keep their stored type, f32"));
     assert!(of(|c| c.dataset = String::new()).contains("this dataset is in memory only"));
     assert!(of(|c| c.cache = "warm".into()).contains("unknown policy 'warm'"));
-    assert!(of(|c| c.cache = "presc:0".into()).contains("presc:0: a number of epochs"));
+    assert!(of(|c| c.cache = "presc:0".into()).contains("presc:0: '0' is not a number of epochs"));
     let FeatureData::F32(rows) = &data.features.data else { unreachable!() };
     data.features = Features::csr(SparseRows::from_dense(20, rows).unwrap());
     assert!(fault(&cached, &data).contains("this dataset's are sparse"));

@@ -58,12 +58,12 @@ pub struct WalkOptions {
     ///
     /// More walks rank neighbours more exactly and take longer. Walks times steps are at most
     /// 65536; the default of 4 is GNNLab's.
-    #[arg(long, alias = "num_walks", value_name = "N")]
+    #[arg(long, alias = "walks", value_name = "N")]
     pub num_walks: usize,
     /// Probability that a walk ends after each step.
     ///
     /// From 0 to 1. A larger value keeps walks closer to their start.
-    #[arg(long, alias = "restart_prob", value_name = "P")]
+    #[arg(long, alias = "restart", value_name = "P")]
     pub restart_prob: f64,
 }
 

@@ -42,7 +42,7 @@ pub struct SubgraphTraining {
     /// The counts of nodes and edges in sampled subgraphs normalise sums and losses. Counting takes
     /// as long as drawing this number of epochs, so lower it for large graphs and raise it for more
     /// exact weights.
-    #[arg(long, alias = "sample_coverage", value_name = "N")]
+    #[arg(long, alias = "coverage", value_name = "N")]
     pub sample_coverage: f64,
     /// Estimator of sums over all neighbours: ratio or unbiased.
     ///
@@ -57,7 +57,8 @@ impl OptionSet for SubgraphTraining {
     }
 
     fn unused(&self, option: &str) -> Option<String> {
-        let why = "--sample-coverage 0 counts no subgraphs for the estimator; use a positive --sample-coverage, or leave it out";
+        let why = "--sample-coverage 0 counts no subgraphs for the estimator; use a positive \
+                   --sample-coverage, or leave it out";
         (option == "estimator" && self.sample_coverage == 0.0).then(|| why.into())
     }
 }

@@ -39,7 +39,7 @@ pub struct ForestFireOptions {
     ///
     /// From 0 to below 1; larger values burn more neighbours of each node. The authors recommend
     /// 0.7.
-    #[arg(long, alias = "burn_prob", value_name = "P")]
+    #[arg(long, alias = "burning", value_name = "P")]
     pub burn_prob: f64,
 }
 

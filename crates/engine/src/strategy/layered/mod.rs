@@ -15,10 +15,10 @@
 //! the bottom blocks are drawn. An inner strategy trains on the batches without special cases: it
 //! draws through [`Lookahead`](crate::reuse::Lookahead), and the learner reads the reused rows.
 //!
-//! With `--hot-prefetch on`, rows are made while the model trains on the previous super-batch (section
-//! 4.2.2). Slice `i` of the queue uses the parameters after the `i`-th update of that super-batch,
-//! so the results do not depend on timing. The coldest rows are made first and the hottest last:
-//! the rows that are read most are the newest.
+//! With `--hot-prefetch on`, rows are made while the model trains on the previous super-batch
+//! (section 4.2.2). Slice `i` of the queue uses the parameters after the `i`-th update of that
+//! super-batch, so the results do not depend on timing. The coldest rows are made first and the
+//! hottest last: the rows that are read most are the newest.
 //!
 //! # Source
 //!
@@ -31,8 +31,8 @@
 //!
 //! # Memory
 //!
-//! The hot rows of a super-batch, twice with `--hot-prefetch on`, on every device; the upper blocks of
-//! a super-batch; the bottom layer's parameters of the versions in use.
+//! The hot rows of a super-batch, twice with `--hot-prefetch on`, on every device; the upper blocks
+//! of a super-batch; the bottom layer's parameters of the versions in use.
 //!
 //! # Deviations
 //!

@@ -109,8 +109,9 @@ pub struct FrontierOptions {
     pub frontier_index: PopBy,
     /// Ratio of the dashboard's size to its live part, 1.01 to 64.
     ///
-    /// A larger board is cleaned up less often, but more darts miss. Applies to --frontier-index dashboard.
-    #[arg(long, alias = "dashboard_slack", value_name = "X")]
+    /// A larger board is cleaned up less often, but more darts miss. Applies to --frontier-index
+    /// dashboard.
+    #[arg(long, alias = "eta", value_name = "X")]
     pub dashboard_slack: f64,
     /// Maximum weight of a node, for any number of neighbours.
     ///

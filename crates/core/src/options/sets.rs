@@ -11,18 +11,18 @@
 //! struct FireOptions {
 //!     /// Probability that fire spreads to one more neighbour.
 //!     #[arg(long, value_name = "P")]
-//!     burning: f64,
+//!     burn_prob: f64,
 //! }
 //!
 //! impl Default for FireOptions {
 //!     fn default() -> Self {
-//!         Self { burning: 0.7 }
+//!         Self { burn_prob: 0.7 }
 //!     }
 //! }
 //!
 //! impl OptionSet for FireOptions {
 //!     fn check(&self) -> Result<(), Fault> {
-//!         range("burn_prob", self.burning, 0.0..=1.0)
+//!         range("burn_prob", self.burn_prob, 0.0..=1.0)
 //!     }
 //! }
 //!
@@ -30,10 +30,10 @@
 //! assert_eq!(FIRE.keys()[0].name, "burn_prob");
 //!
 //! let mut options = OwnOptions::default();
-//! assert_eq!(options.get::<FireOptions>().burning, 0.7);
+//! assert_eq!(options.get::<FireOptions>().burn_prob, 0.7);
 //! options.read(FIRE, &Values::from_iter([("burn_prob".into(), "2".into())]))?;
-//! assert_eq!(options.get::<FireOptions>().burning, 2.0);
-//! assert_eq!(options.check(FIRE).unwrap_err().to_string(), "burning: '2': a number from 0 to 1");
+//! assert_eq!(options.get::<FireOptions>().burn_prob, 2.0);
+//! assert_eq!(options.check(FIRE).unwrap_err().to_string(), "burn_prob: '2': a number from 0 to 1");
 //! # Ok::<(), Fault>(())
 //! ```
 

@@ -507,7 +507,7 @@ mod tests {
             let training = SubgraphTraining { sample_coverage: coverage, ..SubgraphTraining::default() };
             Subgraphs::new(&graph(), &[1], &training, 3, |_, _| Ok(Box::new(Biased))).err()
         };
-        assert!(make(f64::NAN).unwrap().starts_with("coverage: 'NaN'"));
+        assert!(make(f64::NAN).unwrap().starts_with("sample_coverage: 'NaN'"));
         assert!(make(-1.0).is_some() && make(1.0).is_none());
         let least = SubgraphTraining { sample_coverage: 1e-9, ..SubgraphTraining::default() };
         assert!(sample(&biased(&[1, 39], least), Aggregation::Mean, 0).loss_weight.iter().any(|&w| w > 0.0));

@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(nodes, [0, 1, 2, 3]);
         for burning in [1.0, -0.1, f64::NAN] {
             let error = fire(&graph, &[0], 10, burning).unwrap_err();
-            let says = format!("burning: '{burning}': a probability of at least 0 and below 1");
+            let says = format!("burn_prob: '{burning}': a probability of at least 0 and below 1");
             assert_eq!(error, says);
         }
     }

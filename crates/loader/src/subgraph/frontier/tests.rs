@@ -162,9 +162,11 @@ fn invalid_options_are_named() {
     assert!(wrong(options(11)).contains("subgraphs of 10"));
     assert!(
         wrong(FrontierOptions { dashboard_slack: 1.0, ..options(2) })
-            .contains("eta: '1': a number from 1.01 to 64")
+            .contains("dashboard_slack: '1': a number from 1.01 to 64")
     );
-    assert!(wrong(FrontierOptions { dashboard_slack: f64::NAN, ..options(2) }).contains("eta: 'NaN'"));
+    assert!(
+        wrong(FrontierOptions { dashboard_slack: f64::NAN, ..options(2) }).contains("dashboard_slack: 'NaN'")
+    );
     assert!(wrong(FrontierOptions { degree_cap: 0, ..options(2) }).contains("degree_cap: '0': at least 1"));
     let error = |roots: &[u32]| Frontier::new(&graph, roots, 10, &options(2)).unwrap_err();
     assert!(error(&[]).contains("no nodes to start from"));

@@ -8,7 +8,7 @@
 //! | pointer | an item is documented by "See the module's text." |
 //! | sections | the header of an algorithm's module lacks a section |
 //!
-//! Tables, links and fenced code are exempt from the comment limit, raw strings from rustfmt's. A
+//! Tables, headings, links and fenced code are exempt from the comment limit, raw strings from rustfmt's. A
 //! module holds an algorithm if its header has a section `# Algorithm`, or cites a paper with its
 //! title in italics and a year.
 //!
@@ -155,7 +155,8 @@ fn member_of(path: &str) -> String {
     }
 }
 
-/// Lines of a Markdown page that exceed [`MAX_COMMENT`], except tables, links and fenced code.
+/// Lines of a Markdown page that exceed [`MAX_COMMENT`], except tables, headings, signatures, links and
+/// fenced code.
 fn markdown_faults(text: &str) -> Vec<Fault> {
     let mut fenced = false;
     let mut faults = Vec::new();
@@ -173,9 +174,13 @@ fn markdown_faults(text: &str) -> Vec<Fault> {
     faults
 }
 
-/// Returns true for a row of a table, and for a line with a link.
+/// Returns true for a row of a table, a heading, a signature (`**` and code), and a line with a
+/// link: they cannot be wrapped.
 fn is_exempt(line: &str) -> bool {
-    line.trim_start().starts_with('|') || line.contains("://") || line.contains("](")
+    line.trim_start().starts_with(['|', '#'])
+        || line.starts_with("**`")
+        || line.contains("://")
+        || line.contains("](")
 }
 
 #[cfg(test)]

@@ -69,8 +69,8 @@ impl<A: Parts, B: Parts, C: Parts> Parts for (A, B, C) {
     }
 }
 
-/// Work on a piece. A trait object, so that the code of cutting and joining exists once for each type
-/// of parts and not once for each operation.
+/// Work on a piece. A trait object, so that the code of cutting and joining exists once for each
+/// type of parts and not once for each operation.
 type Body<'a, P> = &'a (dyn Fn(Range<usize>, P) + Sync);
 
 /// Work on a chunk and its share of the results, as [`Body`].

@@ -2,7 +2,7 @@
 //!
 //! At most `ahead` values from the next one on are finished or in progress; a value does not depend
 //! on the thread that makes it. The threads end after the last value, after an error, or when the
-//! [`Prefetch`] is dropped. Dropping waits for them, but only up to [`GRACE`]: a thread that is
+//! [`Prefetch`] is dropped. Dropping waits for them, but only up to a second: a thread that is
 //! busy with a huge value ends after finishing it. A forked process has no such threads: there,
 //! taking a value is an error, and dropping does not wait.
 

@@ -102,7 +102,7 @@ impl Machine {
             cpu: or_unknown(&field(&file("/proc/cpuinfo"), "model name")),
             cores: thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: 1024 * kilobytes.unwrap_or(0),
-            kernel: or_unknown(&file("/proc/sys/kernel/osrelease")),
+            kernel: or_unknown(version(&file("/proc/sys/kernel/osrelease"))),
             governor: or_unknown(&file("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
             transparent_hugepage: or_unknown(&file("/sys/kernel/mm/transparent_hugepage/enabled")),
             load: load.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0.0),
@@ -114,6 +114,11 @@ impl Machine {
         let gib = self.memory_bytes as f64 / f64::from(1 << 30);
         format!("{} cores of {}, {gib:.0} GiB, Linux {}", self.cores, self.cpu, self.kernel)
     }
+}
+
+/// Version of a kernel release, without the name of the build: `6.1.0-25-amd64` is `6.1.0`.
+fn version(release: &str) -> &str {
+    release.split('-').next().unwrap_or(release)
 }
 
 impl Record {

@@ -45,6 +45,7 @@ const USAGE: &[&str] = &[
     "voice [MEMBER]",
     "test [--soak | python [--site SITE_PACKAGES] [--torch] [PYTEST_OPTION ...]]",
     "bench list|setup|show|charts|NAME... [--quick|--short] [--rounds N] [--datasets DIR] [--out FILE]",
+    "papers [NAME ...] [--quick] [--rounds N]",
     "cuda compile|check|pack",
     "fuzz [--seconds N] [--sanitizer none|address] [TARGET ...]",
     "golden record BINARY FILE|check BINARY FILE|compare OLD_BINARY NEW_BINARY [--threads N] [--work DIR] \
@@ -64,6 +65,7 @@ fn main() -> Result<()> {
         ["setup"] => mpi::setup(),
         ["test", "python", ref words @ ..] => python::test(words),
         ["bench", ref words @ ..] => bench::run(words),
+        ["papers", ref words @ ..] => bench::papers(words),
         ["cuda", "compile"] => cuda::compile(),
         ["cuda", "check"] => cuda::check(),
         ["cuda", "pack"] => pack::pack(),

@@ -240,7 +240,13 @@ fn signature(config: &TrainConfig) -> Result<String, String> {
 
 fn of_epoch(record: &EpochRecord) -> String {
     let EpochRecord { loss, train_score, valid_score, valid_loss, lr, seeds, sampled_edges, .. } = record;
-    let traffic = record.traffic.tiers().map(|(name, tier)| (name, tier.rows, tier.bytes));
+    let mut traffic = record.traffic;
+    if record.devices.len() > 1 {
+        // time decides which of the devices reads a batch
+        let peers = std::mem::take(&mut traffic.peer);
+        traffic.device += peers;
+    }
+    let traffic = traffic.tiers().map(|(name, tier)| (name, tier.rows, tier.bytes));
     let devices: Vec<_> =
         record.devices.iter().map(|of| (&of.role, of.cache_rows, of.link_seconds > 0.0)).collect();
     let reuse =

@@ -276,16 +276,21 @@ fn host_cache(config: &TrainConfig, _: &Key) -> Read {
     }
 }
 
-/// Number of devices that read rows for themselves, or through one reader; `None` for the processor.
-fn readers(config: &TrainConfig) -> Option<usize> {
-    let count = config.num_devices();
-    let samplers = strategy::of(config).map_or(0, |entry| (entry.make.non_trainers)(config));
-    (count > 0).then(|| if count > 1 { count.saturating_sub(samplers).max(1) } else { count })
+/// Number of devices that hold rows which batches of any of them read; `None` for the processor.
+fn pooled_devices(config: &TrainConfig) -> Option<usize> {
+    match &*config.devices {
+        Devices::Cpu => None,
+        Devices::Cuda(numbers) => Some(numbers.len()),
+        Devices::Virtual(count) => {
+            let samplers = strategy::of(config).map_or(0, |entry| (entry.make.non_trainers)(config));
+            Some(count.saturating_sub(samplers).max(1))
+        }
+    }
 }
 
 /// Several devices hold rows that a run reads.
 fn several_devices(config: &TrainConfig) -> Read {
-    match readers(config) {
+    match pooled_devices(config) {
         None => Err("--devices cpu has no device caches to spread rows over; use --devices virtual:N or \
                      cuda:0,1, or leave it out"
             .into()),

@@ -230,9 +230,9 @@ pub struct TrainConfig {
     pub host_cache: String,
     /// Spread of cached rows over devices.
     ///
-    /// Shard, interleave, blocked, replicate, replicate:R or private. Replicate:R copies the hottest
-    /// fraction R of each device's rows to all devices, private gives each device its own cache. Set
-    /// it if links between devices are slow. Example: --placement replicate:0.2.
+    /// Shard, interleave, blocked, replicate, replicate:R or private. Replicate:R copies the
+    /// hottest fraction R of each device's rows to all devices, private gives each device its own
+    /// cache. Set it if links between devices are slow. Example: --placement replicate:0.2.
     #[arg(long, value_name = "HOW", help_heading = "Feature tiers", hide_short_help = true)]
     pub placement: Spelled<Placement>,
     /// Strategy, which assigns stages to workers and devices.

@@ -486,7 +486,7 @@ fn pools_stay_within_the_memory_of_every_device() {
         assert_eq!(devices[0].free(), Some(budget), "the memory is released");
         rows
     };
-    // the device with the least free memory bounds the shares: 100 bytes a row beside 16,000 of maps
+    // the device with the least free memory bounds the shares: 100 bytes a row, 16,000 of maps
     assert_eq!(rows("interleave", 100_000), [640, 640]);
     assert_eq!(rows("private", 100_000), [840, 640]);
     assert_eq!(rows("shard", 1_000_000), [1000, 1000], "all rows fit");

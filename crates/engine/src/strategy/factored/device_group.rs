@@ -8,7 +8,7 @@ use graphmill_loader::feature::LinkTraffic;
 
 use super::{FactoredOptions, Toggle, roles::DeviceSetup, timing::time, workers::DeviceWorkers};
 use crate::{
-    Error, Result,
+    Error, Result, TrainConfig,
     allocate::samplers::num_samplers,
     config::Devices,
     device::{Device, MemoryReservation},
@@ -61,14 +61,7 @@ impl DeviceGroup {
         learner: &Learner,
     ) -> Result<Self> {
         let config = context.config;
-        let devices = match &*config.devices {
-            Devices::Cpu => Device::several("cores", rayon::current_num_threads(), 0, Default::default())?,
-            Devices::Virtual(count) => {
-                let links = [*config.link, *config.peer_link];
-                Device::several("virtual", *count, config.device_budget.0, links)?
-            }
-            Devices::Cuda(numbers) => Device::nvidia(numbers)?,
-        };
+        let devices = devices_of(config)?;
         let count = devices.len();
         let FactoredOptions { num_samplers: given, switching } = config.own.get();
         if given > count {
@@ -192,6 +185,18 @@ impl DeviceGroup {
         });
         records.collect()
     }
+}
+
+/// Devices of the options.
+fn devices_of(config: &TrainConfig) -> Result<Vec<Arc<Device>>> {
+    Ok(match &*config.devices {
+        Devices::Cpu => Device::several("cores", rayon::current_num_threads(), 0, Default::default())?,
+        Devices::Virtual(count) => {
+            let links = [*config.link, *config.peer_link];
+            Device::several("virtual", *count, config.device_budget.0, links)?
+        }
+        Devices::Cuda(numbers) => Device::nvidia(numbers)?,
+    })
 }
 
 /// Traffic of each device's links to the host and to its peers.

@@ -47,8 +47,8 @@ impl DeviceSetup<'_, '_> {
         self.caches.map(|caches| caches.private(device, self.context.feature.clone(), standby)).transpose()
     }
 
-    /// Builds the caches of `members`, which share one if they are simulated, and lets their workers
-    /// read through them. Their other memory is already reserved.
+    /// Builds the caches of `members`, which share one if they are simulated, and lets their
+    /// workers read through them. Their other memory is already reserved.
     fn pool(&self, members: &mut [DeviceWorkers]) -> Result<()> {
         // the cache with which one of them was timed is not part of the pool
         members.iter_mut().for_each(|member| set_cache(member, None));

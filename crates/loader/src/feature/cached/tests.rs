@@ -162,8 +162,8 @@ fn rows_are_counted_at_the_tier_that_served_them() {
     assert_eq!(reads.load(Relaxed), 250);
 }
 
-/// A cache of 300 rows on three devices, as each of them reads it: pinned in every placement, and of
-/// every policy.
+/// A cache of 300 rows on three devices, as each of them reads it: pinned in every placement, and
+/// of every policy.
 fn pools(features: &Features, links: &[Arc<Link>]) -> Vec<(String, Vec<Arc<dyn Feature>>)> {
     let ranking: Vec<NodeId> = (0..ROWS as NodeId).map(|v| (v * 7 + 3) % ROWS as NodeId).collect();
     let level = Level::Device { devices: 3, reader: 0 };

@@ -134,6 +134,7 @@ const UNSEEN: &[(&str, &str, &str)] = &[
     ("queue_depth", "2", "the number of batches under way"),
     ("switching", "off", "the devices that train at the end of an epoch"),
     ("link", "1G,1us", "the time of simulated transfers"),
+    ("peer_link", "1G,1us", "the time of simulated transfers between devices"),
     ("threads", "1", "the number of threads"),
     ("eval_chunk", "64", "the memory of inference"),
     ("checkpoint_batches", "2", "the interval of checkpoints"),
@@ -239,7 +240,13 @@ fn signature(config: &TrainConfig) -> Result<String, String> {
 
 fn of_epoch(record: &EpochRecord) -> String {
     let EpochRecord { loss, train_score, valid_score, valid_loss, lr, seeds, sampled_edges, .. } = record;
-    let traffic = record.traffic.tiers().map(|(name, tier)| (name, tier.rows, tier.bytes));
+    let mut traffic = record.traffic;
+    if record.devices.len() > 1 {
+        // time decides which of the devices reads a batch
+        let peers = std::mem::take(&mut traffic.peer);
+        traffic.device += peers;
+    }
+    let traffic = traffic.tiers().map(|(name, tier)| (name, tier.rows, tier.bytes));
     let devices: Vec<_> =
         record.devices.iter().map(|of| (&of.role, of.cache_rows, of.link_seconds > 0.0)).collect();
     let reuse =
@@ -572,6 +579,17 @@ fn options_that_change_no_number_are_refused_if_they_are_not_read() {
     assert!(refused("saint-rw", "sequential", "cpu", "fused"));
     assert!(refused("neighbor", "sequential", "cpu", "link"));
     assert!(!refused("neighbor", "sequential", "virtual:2", "link"));
+    for (strategy, devices, is_refused) in [
+        ("sequential", "cpu", true),
+        ("sequential", "virtual:1", true),
+        ("sequential", "virtual:2", false),
+        ("time-sharing", "virtual:2", false),
+        ("factored", "virtual:2", true),
+        ("factored", "virtual:3", false),
+    ] {
+        let found = refused("neighbor", strategy, devices, "peer_link");
+        assert_eq!(found, is_refused, "{strategy} {devices}");
+    }
     for entry in &strategy::TABLE {
         let by = |names: &[&str]| !names.contains(&entry.name);
         assert_eq!(
@@ -608,7 +626,7 @@ fn refusals_give_the_reason_and_the_nearest_alternative() {
     let message = refusal("saint-node", "sequential", "cpu", "order", "sequential");
     assert!(message.contains("use --sampler neighbor"), "{message}");
     let message = refusal("neighbor", "factored", "virtual:2", "placement", "shard");
-    assert!(message.contains("--strategy sequential or pipelined"), "{message}");
+    assert!(message.contains("one device trains and holds all cached rows"), "{message}");
     let message = refusal("neighbor", "sequential", "cpu", "link", "1G,1us");
     assert!(message.contains("use --devices virtual:N"), "{message}");
     let message = refusal("neighbor", "layered", "cpu", "hot_metric", "degree");
@@ -635,6 +653,15 @@ fn refusals_give_the_reason_and_the_nearest_alternative() {
     assert!(message.contains("--eval-every 99 scores only the last of 10 epochs; use --eval-every 5"));
     let message = of(&[("devices", "virtual:2"), ("cache_ratio", "0"), ("placement", "shard")]);
     assert!(message.contains("--cache-ratio 0 caches no rows; raise it"), "{message}");
+    let message = of(&[("devices", "virtual:2"), ("placement", "private"), ("peer_link", "1G")]);
+    assert!(message.contains("--placement private no device reads the rows of another"), "{message}");
+    let fifo = [("devices", "virtual:2"), ("strategy", "time-sharing"), ("cache", "fifo")];
+    let fifo = [&fifo[..], &[("cache_ratio", "0.1"), ("placement", "shard")]].concat();
+    assert!(of(&fifo).contains("such as --cache posterior:2 or --placement private"), "{}", of(&fifo));
+    let mut config = base("neighbor", "time-sharing", "virtual:2");
+    fifo[2..].iter().for_each(|(name, value)| set(&mut config, name, value));
+    set(&mut config, "placement", "private");
+    config.refuse_unused(&["placement"]).unwrap();
 }
 
 #[test]

@@ -228,10 +228,11 @@ pub struct TrainConfig {
     /// Takes the names of --cache. It needs --host-budget. Example: --host-cache lru.
     #[arg(long, value_name = "POLICY", help_heading = "Feature tiers", hide_short_help = true)]
     pub host_cache: String,
-    /// Spread of cached rows: shard, interleave or replicate.
+    /// Spread of cached rows over devices.
     ///
-    /// Replicate:R copies the hottest fraction R of each device's rows to all devices. Set it if
-    /// links between devices are slow. Example: --placement replicate:0.2.
+    /// Shard, interleave, blocked, replicate, replicate:R or private. Replicate:R copies the
+    /// hottest fraction R of each device's rows to all devices, private gives each device its own
+    /// cache. Set it if links between devices are slow. Example: --placement replicate:0.2.
     #[arg(long, value_name = "HOW", help_heading = "Feature tiers", hide_short_help = true)]
     pub placement: Spelled<Placement>,
     /// Strategy, which assigns stages to workers and devices.
@@ -246,6 +247,12 @@ pub struct TrainConfig {
     /// Example: --link 12G,10us.
     #[arg(long, value_name = "LINK", help_heading = "Execution", hide_short_help = true)]
     pub link: Spelled<LinkOptions>,
+    /// Link of a simulated device to the other devices, or none.
+    ///
+    /// Rows that another device caches cross it. Takes the values of --link. Example: --peer-link
+    /// 50G,2us.
+    #[arg(long, value_name = "LINK", help_heading = "Execution", hide_short_help = true)]
+    pub peer_link: Spelled<LinkOptions>,
     /// Arithmetic of dense products: f32, bf16 or tf32.
     ///
     /// Bf16 sums in f32, and weights and all else stay f32. Tf32 needs NVIDIA devices. Choose
@@ -370,6 +377,7 @@ impl Default for TrainConfig {
             placement: parse_default("interleave"),
             strategy: "sequential".into(),
             link: parse_default("none"),
+            peer_link: parse_default("none"),
             precision: Arithmetic::F32,
             cuda_graphs: CudaGraphs::Auto,
             feature_precision: FeaturePrecision::Auto,
@@ -401,6 +409,7 @@ pub(crate) const FREE: &[&str] = &[
     "host_cache",
     "placement",
     "link",
+    "peer_link",
     "cuda_graphs",
     "devices",
     "threads",

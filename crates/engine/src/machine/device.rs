@@ -26,6 +26,8 @@ pub struct Device {
     cores: Vec<usize>,
     /// Link to the host.
     pub link: Arc<Link>,
+    /// Link over which the device reads rows of its peers.
+    pub peer_link: Arc<Link>,
     /// Threads of the device.
     pub pool: Arc<ThreadPool>,
     /// Index among the run's NVIDIA devices, if it is one.
@@ -47,12 +49,13 @@ impl Drop for MemoryReservation {
 impl Device {
     /// `count` simulated devices with `budget` bytes each (0 for no limit). The cores of this
     /// machine are divided among them; if there are fewer cores than devices, devices share cores.
+    /// `links` are those of each device to the host and to its peers.
     ///
     /// # Errors
     /// The system cannot start the threads.
-    pub fn several(kind: &str, count: usize, budget: u64, link: LinkOptions) -> Result<Vec<Arc<Self>>> {
+    pub fn several(kind: &str, count: usize, budget: u64, links: [LinkOptions; 2]) -> Result<Vec<Arc<Self>>> {
         let names: Vec<String> = (0..count).map(|i| format!("{kind}:{i}")).collect();
-        Self::named(&names, false, budget, link)
+        Self::named(&names, false, budget, links)
     }
 
     /// The NVIDIA devices of a run. Their driver accounts for their memory.
@@ -61,10 +64,10 @@ impl Device {
     /// As [`Device::several`].
     pub(crate) fn nvidia(numbers: &[usize]) -> Result<Vec<Arc<Self>>> {
         let names: Vec<String> = numbers.iter().map(|number| format!("cuda:{number}")).collect();
-        Self::named(&names, true, 0, LinkOptions::default())
+        Self::named(&names, true, 0, Default::default())
     }
 
-    fn named(names: &[String], gpu: bool, budget: u64, link: LinkOptions) -> Result<Vec<Arc<Self>>> {
+    fn named(names: &[String], gpu: bool, budget: u64, links: [LinkOptions; 2]) -> Result<Vec<Arc<Self>>> {
         let count = names.len();
         let threads = rayon::current_num_threads();
         let cores = cores::available();
@@ -73,9 +76,18 @@ impl Device {
             let threads = ((i + 1) * threads / count - i * threads / count).max(1);
             let name = names[i].clone();
             let pool = Arc::new(cores::pool(&name, threads, &own)?);
-            let link = Arc::new(Link::new(link));
+            let [link, peer_link] = links.map(|link| Arc::new(Link::new(link)));
             let gpu = gpu.then_some(i);
-            Ok(Arc::new(Self { name, budget, held: AtomicU64::new(0), cores: own, link, pool, gpu }))
+            Ok(Arc::new(Self {
+                name,
+                budget,
+                held: AtomicU64::new(0),
+                cores: own,
+                link,
+                peer_link,
+                pool,
+                gpu,
+            }))
         };
         (0..count).map(device).collect()
     }
@@ -128,7 +140,7 @@ mod tests {
 
     #[test]
     fn reservations_stay_within_the_budget_and_are_released_on_drop() {
-        let devices = Device::several("virtual", 3, 100, LinkOptions::default()).unwrap();
+        let devices = Device::several("virtual", 3, 100, Default::default()).unwrap();
         let one = devices[0].hold("the topology", 60).unwrap();
         assert_eq!((devices[0].free(), devices[1].free()), (Some(40), Some(100)));
         let error = devices[0].hold("a cache", 41).err().unwrap().to_string();
@@ -139,7 +151,7 @@ mod tests {
         assert!(devices[0].hold("a cache", u64::MAX).is_err());
         drop(one);
         drop(devices[0].hold("a cache", 100).unwrap());
-        let unlimited = Device::several("virtual", 1, 0, LinkOptions::default()).unwrap();
+        let unlimited = Device::several("virtual", 1, 0, Default::default()).unwrap();
         let _held = unlimited[0].hold("anything", 1 << 40).unwrap();
         assert_eq!(unlimited[0].free(), None);
     }

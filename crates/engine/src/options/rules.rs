@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use graphmill_loader::{order, sampler};
+use graphmill_loader::{feature::cached::Placement, order, sampler};
 use graphmill_nn::layer::{self, NormKind};
 
 use super::{
@@ -38,6 +38,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("host_cache", host_cache),
     ("placement", placement),
     ("link", virtual_devices),
+    ("peer_link", peer_link),
     ("cuda_graphs", cuda),
     ("shuffle_parts", shuffled_parts),
     ("peer_timeout", ranks),
@@ -275,33 +276,41 @@ fn host_cache(config: &TrainConfig, _: &Key) -> Read {
     }
 }
 
-/// Several devices share a static cache.
-fn placement(config: &TrainConfig, key: &Key) -> Read {
-    let shares = match &*config.devices {
-        Devices::Cpu => {
-            return Err(
-                "--devices cpu has no device caches to spread rows over; use --devices virtual:N or \
-                 cuda:0,1, or leave it out"
-                    .into(),
-            );
+/// Number of devices that hold rows which batches of any of them read; `None` for the processor.
+fn pooled_devices(config: &TrainConfig) -> Option<usize> {
+    match &*config.devices {
+        Devices::Cpu => None,
+        Devices::Cuda(numbers) => Some(numbers.len()),
+        Devices::Virtual(count) => {
+            let samplers = strategy::of(config).map_or(0, |entry| (entry.make.non_trainers)(config));
+            Some(count.saturating_sub(samplers).max(1))
         }
-        Devices::Virtual(count) => (*count, !strategy::is_by_device(config)),
-        Devices::Cuda(numbers) => (numbers.len(), true),
-    };
-    if shares.0 < 2 {
-        return Err(format!(
+    }
+}
+
+/// Several devices hold rows that a run reads.
+fn several_devices(config: &TrainConfig) -> Read {
+    match pooled_devices(config) {
+        None => Err("--devices cpu has no device caches to spread rows over; use --devices virtual:N or \
+                     cuda:0,1, or leave it out"
+            .into()),
+        Some(1) if config.num_devices() > 1 => Err(format!(
+            "with --strategy {} and --devices {} one device trains and holds all cached rows; use more \
+             devices or --strategy time-sharing, or leave it out",
+            config.strategy, config.devices
+        )),
+        Some(1) => Err(format!(
             "--devices {} is a single device, which holds all cached rows; list several devices, or leave \
              it out",
             config.devices
-        ));
+        )),
+        Some(_) => Ok(()),
     }
-    if !shares.1 {
-        return Err(format!(
-            "with --strategy {} each simulated device has its own cache; use --strategy sequential or \
-             pipelined, whose devices share one, or leave it out",
-            config.strategy
-        ));
-    }
+}
+
+/// Several devices share a static cache, or have dynamic caches of their own.
+fn placement(config: &TrainConfig, key: &Key) -> Read {
+    several_devices(config)?;
     // without a ratio, simulated devices share all rows, or as many as fit into their budgets
     if is_partitioned(config) || config.cache_ratio.0.is_some() {
         cache(config, key)?;
@@ -310,12 +319,32 @@ fn placement(config: &TrainConfig, key: &Key) -> Read {
         AUTO => order::TABLE.get(&config.order).is_some_and(|entry| entry.make.is_local),
         name => matches!(kind(name), Ok(Kind::Dynamic(_))),
     };
-    if is_dynamic {
+    let is_virtual = matches!(&*config.devices, Devices::Virtual(_));
+    let pools = is_virtual && strategy::is_by_device(config);
+    if is_dynamic && !(pools && *config.placement == Placement::Private) {
+        let alternative = if pools { " or --placement private" } else { "" };
         return Err(format!(
             "--cache {} is a policy, whose rows change during the run; use a hotness such as \
-             --cache posterior:2, or leave it out",
+             --cache posterior:2{alternative}, or leave it out",
             config.cache
         ));
     }
     Ok(())
+}
+
+/// Simulated devices read rows that others cache.
+fn peer_link(config: &TrainConfig, key: &Key) -> Read {
+    virtual_devices(config, key)?;
+    several_devices(config)?;
+    if config.cache_ratio.0.is_some() {
+        cache(config, key)?;
+    }
+    if config.placement.has_peer_rows() {
+        return Ok(());
+    }
+    Err(format!(
+        "with --placement {} no device reads the rows of another; use --placement interleave, or leave it \
+         out",
+        config.placement
+    ))
 }

@@ -40,12 +40,16 @@ pub struct DeviceRecord {
     pub batches: u64,
     /// Number of rows in the device's cache.
     pub cache_rows: usize,
-    /// Fraction of the rows read that the device's cache served.
+    /// Fraction of the rows read that the device's cache, or the pool that it belongs to, served.
     pub hit_rate: Option<f64>,
     /// Bytes transferred over the device's link.
     pub link_bytes: u64,
     /// Seconds that the link was busy, if it is simulated.
     pub link_seconds: f64,
+    /// Bytes read from the caches of other devices.
+    pub peer_link_bytes: u64,
+    /// Seconds that the device's link to the others was busy, if it is simulated.
+    pub peer_link_seconds: f64,
 }
 
 /// Record of an epoch: a line of `metrics.jsonl`.

@@ -1,4 +1,10 @@
-//! Separate caches of simulated devices, for strategies whose devices read rows independently.
+//! Caches of simulated devices, for strategies whose devices read rows independently: one pool over
+//! the devices that train together, or a private cache on each.
+//!
+//! Every device of a pool holds its share of the rows, and maps of all rows. The shares are equally
+//! large, so the device with the least free memory bounds them. Each device reads the whole pool,
+//! the rows of the others over its link to its peers. A dynamic cache divides its shards among the
+//! devices by the number of a row, whatever the placement.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,12 +14,13 @@ use graphmill_loader::{
     Feature, MinibatchSampler,
     feature::{
         Linked,
-        cached::{CacheLayout, Dynamic, Level, Pinned},
+        cached::{CacheLayout, Dynamic, Level, Pinned, Placement},
     },
     order::SeedOrder,
 };
 
 use super::{
+    cache::Cache,
     plan::{MAP_BYTES, Plan},
     step::{self, Step},
 };
@@ -25,8 +32,7 @@ use crate::{
     memory,
 };
 
-/// Builder of device caches: all have the same policy, and each is as large as its device's free
-/// memory allows.
+/// Builder of device caches, which all have the same policy.
 pub(crate) struct DeviceCaches<'a> {
     plan: Plan,
     config: TrainConfig,
@@ -37,13 +43,32 @@ pub(crate) struct DeviceCaches<'a> {
     ranking: OnceLock<Vec<NodeId>>,
 }
 
-/// A device's cache in front of its link.
+/// A device's cache, or its share of a pool, in front of its link.
 pub(crate) struct DeviceCache {
-    /// All rows, read through the cache.
+    /// All rows, read through the cache or the pool.
     pub(crate) rows: Arc<dyn Feature>,
-    /// Number of cached rows.
+    /// Number of rows that the device itself caches.
     pub(crate) slots: usize,
     pub(crate) _held: Option<MemoryReservation>,
+}
+
+/// Rows that several devices cache together.
+enum Pool {
+    Empty,
+    Pinned(Pinned),
+    Dynamic(Dynamic),
+}
+
+impl Pool {
+    /// Rows as number `reader` of the devices reads them.
+    fn reader(&self, reader: usize, behind: Arc<dyn Feature>, device: &Device) -> Arc<dyn Feature> {
+        let link = device.peer_link.clone();
+        match self {
+            Self::Empty => behind,
+            Self::Pinned(pool) => Arc::new(pool.reader(reader, behind).with_peer_link(link)),
+            Self::Dynamic(pool) => Arc::new(pool.reader(reader, behind).with_peer_link(link)),
+        }
+    }
 }
 
 impl<'a> DeviceCaches<'a> {
@@ -77,33 +102,21 @@ impl<'a> DeviceCaches<'a> {
         memory::topology(self.data) as u64
     }
 
-    /// Builds the cache of `device` in front of `behind`. It holds as many rows as the options
-    /// request. If `may_shrink` (for Trainers that use the device only at times) or without
+    /// Builds the private cache of `device` in front of `behind`. It holds as many rows as the
+    /// options request. If `may_shrink` (for Trainers that use the device only at times) or without
     /// `--cache-ratio`, it holds as many of them as fit.
     ///
     /// # Errors
     /// The device's free memory is too small, or the rows cannot be read.
-    pub(crate) fn make(
+    pub(crate) fn private(
         &self,
         device: &Arc<Device>,
         behind: Arc<dyn Feature>,
         may_shrink: bool,
     ) -> Result<DeviceCache> {
-        let Some(wanted) = &self.plan.device else {
-            return Err(Error::usage("a device without a cache"));
-        };
-        let wanted_slots = wanted.slots.min(self.plan.rows);
-        let capacity = device.free().map(|free| self.plan.capacity(0, free).unwrap_or(0));
-        let slots = match capacity {
-            Some(capacity) if may_shrink || wanted.slots == usize::MAX => wanted_slots.min(capacity),
-            // without a budget, host memory bounds the sum of all simulated devices
-            None if wanted.slots == usize::MAX => wanted_slots.min(self.plan.host_capacity()),
-            _ => wanted_slots,
-        };
-        let bytes =
-            slots as f64 * (self.plan.row_bytes as f64 + MAP_BYTES[1]) + MAP_BYTES[0] * self.plan.rows as f64;
-        let held =
-            device.hold(&format!("a cache of {slots} rows"), if slots > 0 { bytes as u64 } else { 0 })?;
+        let wanted = self.wanted()?;
+        let slots = self.slots(wanted, std::slice::from_ref(device), may_shrink);
+        let held = self.hold(device, slots)?;
         let behind = Linked::new(behind, device.link.clone());
         if slots == 0 {
             return Ok(DeviceCache { rows: Arc::new(behind), slots, _held: Some(held) });
@@ -118,6 +131,79 @@ impl<'a> DeviceCaches<'a> {
             }
         };
         Ok(DeviceCache { rows, slots, _held: Some(held) })
+    }
+
+    /// Builds the caches of `devices` in front of `behind`: one pool, unless there is a single
+    /// device or the placement is private. They hold as many rows as the options request, or
+    /// without `--cache-ratio` as many as fit.
+    ///
+    /// # Errors
+    /// The free memory of a device is too small, or the rows cannot be read.
+    pub(crate) fn pool(
+        &self,
+        devices: &[Arc<Device>],
+        behind: &Arc<dyn Feature>,
+    ) -> Result<Vec<DeviceCache>> {
+        if devices.len() == 1 || self.plan.placement == Placement::Private {
+            return devices.iter().map(|device| self.private(device, behind.clone(), false)).collect();
+        }
+        let wanted = self.wanted()?;
+        let slots = self.slots(wanted, devices, false);
+        let (count, kind) = (devices.len(), kind(&wanted.policy)?);
+        let total = slots.saturating_mul(count).min(self.plan.rows);
+        let layout = match kind {
+            Kind::Pinned if slots > 0 => {
+                CacheLayout::new(self.ranking(&wanted.policy)?, slots, count, self.plan.placement)
+            }
+            _ => CacheLayout::default(),
+        };
+        let shares: Vec<usize> = match kind {
+            Kind::Pinned => layout.rows_by_device(count),
+            Kind::Dynamic(_) => (0..count).map(|i| total / count + usize::from(i < total % count)).collect(),
+        };
+        let mut held = Vec::with_capacity(count);
+        for (device, &share) in devices.iter().zip(&shares) {
+            held.push(self.hold(device, share)?);
+        }
+        let level = Level::Device { devices: count, reader: 0 };
+        let pool = match kind {
+            _ if slots == 0 => Pool::Empty,
+            Kind::Dynamic(make) => {
+                Pool::Dynamic(Dynamic::new(make, total, self.plan.kind, behind.clone(), level)?)
+            }
+            Kind::Pinned => Pool::Pinned(Pinned::new(layout, self.plan.kind, behind.clone(), level)?),
+        };
+        let caches = devices.iter().zip(shares).zip(held).enumerate();
+        let caches = caches.map(|(i, ((device, slots), held))| {
+            let behind = Arc::new(Linked::new(behind.clone(), device.link.clone()));
+            DeviceCache { rows: pool.reader(i, behind, device), slots, _held: Some(held) }
+        });
+        Ok(caches.collect())
+    }
+
+    /// Cache that the options request for each device.
+    fn wanted(&self) -> Result<&Cache> {
+        self.plan.device.as_ref().ok_or_else(|| Error::usage("a device without a cache"))
+    }
+
+    /// Number of rows on each of `devices`: all that are `wanted`, or as many of them as fit if it
+    /// may shrink.
+    fn slots(&self, wanted: &Cache, devices: &[Arc<Device>], may_shrink: bool) -> usize {
+        let rows = wanted.slots.min(self.plan.rows);
+        let fit = |device: &Arc<Device>| Some(self.plan.capacity(0, device.free()?).unwrap_or(0));
+        match devices.iter().filter_map(fit).min() {
+            Some(capacity) if may_shrink || wanted.slots == usize::MAX => rows.min(capacity),
+            // without a budget, host memory bounds the sum of all simulated devices
+            None if wanted.slots == usize::MAX => rows.min(self.plan.host_capacity()),
+            _ => rows,
+        }
+    }
+
+    /// Reserves the memory of `slots` rows and of the maps.
+    fn hold(&self, device: &Arc<Device>, slots: usize) -> Result<MemoryReservation> {
+        let bytes =
+            slots as f64 * (self.plan.row_bytes as f64 + MAP_BYTES[1]) + MAP_BYTES[0] * self.plan.rows as f64;
+        device.hold(&format!("a cache of {slots} rows"), if slots > 0 { bytes as u64 } else { 0 })
     }
 
     fn ranking(&self, policy: &str) -> Result<&[NodeId]> {

@@ -38,11 +38,13 @@ pub(crate) struct Plan {
     pub(super) kind: TableType,
     pub(super) devices: usize,
     pub(super) placement: Placement,
+    /// Link of a device to its peers.
+    peer_link: LinkOptions,
     pub(super) device: Option<Cache>,
     pub(super) host: Option<Cache>,
     /// Bytes of host memory for rows and maps; 0 for no limit.
     host_budget: u64,
-    /// True if each device has its own cache, whose size the strategy determines.
+    /// True if each device reads for itself; the strategy then determines the sizes of the caches.
     by_device: bool,
 }
 
@@ -84,6 +86,7 @@ impl Plan {
             kind,
             devices,
             placement: *config.placement,
+            peer_link: *config.peer_link,
             device: (devices > 0).then(|| Cache {
                 policy: policy(&config.cache),
                 slots: config.cache_ratio.0.map_or(usize::MAX, slots),
@@ -123,8 +126,7 @@ impl Plan {
         Ok(Some(plan))
     }
 
-    /// The same plan, with or without a separate cache for each device, whose size the strategy
-    /// determines.
+    /// The same plan for devices that read for themselves, or for a single reader of all devices.
     #[must_use]
     pub(crate) fn by_device(self, by_device: bool) -> Self {
         Self { by_device, ..self }
@@ -168,7 +170,7 @@ impl Plan {
             let (host, table) = build::features(&own, data, placements.features)?;
             (Arc::new(host), AllRows::Table(table))
         };
-        // with a cache per device, the strategy builds the caches
+        // for devices that read for themselves, the strategy builds the caches
         let shared = self.device.clone().filter(|_| !self.by_device);
         if let Some(Cache { policy, slots, .. }) = shared {
             let mut cache = Cache { policy, slots: slots.min(self.rows), rows_per_device: None };
@@ -251,11 +253,13 @@ impl Plan {
         behind: Arc<dyn Feature>,
         scores: &dyn Fn(&str) -> Result<Vec<f64>>,
     ) -> Result<(Arc<dyn Feature>, (usize, usize))> {
+        let peer_link = Arc::new(Link::new(self.peer_link));
         Ok(match kind(&cache.policy)? {
             Kind::Dynamic(make) => {
                 let slots = cache.slots.saturating_mul(devices).min(self.rows);
                 let held = (slots / devices, slots.div_ceil(devices));
-                (Arc::new(Dynamic::new(make, slots, self.kind, behind, level)?), held)
+                let cache = Dynamic::new(make, slots, self.kind, behind, level)?;
+                (Arc::new(cache.with_peer_link(peer_link)), held)
             }
             Kind::Pinned => {
                 let scores = scores(&cache.policy).map_err(|e| match e {
@@ -264,7 +268,8 @@ impl Plan {
                 })?;
                 let placed = CacheLayout::new(&by_scores(&scores)?, cache.slots, devices, self.placement);
                 let held = placed.rows_per_device(devices);
-                (Arc::new(Pinned::new(placed, self.kind, behind, level)?), held)
+                let cache = Pinned::new(placed, self.kind, behind, level)?;
+                (Arc::new(cache.with_peer_link(peer_link)), held)
             }
         })
     }

@@ -1,16 +1,22 @@
+use std::sync::Arc;
+
 use graphmill_core::{Features, NodeId, SparseRows, features::FeatureData, progress::Quiet as NoProgress};
 use graphmill_data::{
     Dataset,
     generate::{GenerateOptions, generate},
 };
 
+use graphmill_loader::{Feature, feature::Host};
+
 use super::*;
 use crate::{
-    Error, Result, TrainConfig,
+    Error, Result, TrainConfig, build,
     config::{Bytes, Fanout, Ratio},
+    device::Device,
     observer::Quiet,
-    record::Summary,
+    record::{EpochRecord, Summary},
     run::tiers::open,
+    strategy::FactoredOptions,
     trainer::{RunContext, train},
 };
 
@@ -206,7 +212,7 @@ impl crate::observer::Observer for Notes {
 }
 
 #[test]
-fn separate_device_caches_report_their_planned_sizes() {
+fn devices_that_read_for_themselves_report_the_sizes_of_their_caches() {
     let temp = tempfile::tempdir().unwrap();
     let (data, base) = (data(&temp), config(&temp));
     // number of rows on each device, after checking the run's notes
@@ -234,15 +240,15 @@ fn separate_device_caches_report_their_planned_sizes() {
         }
         Ok(devices.iter().map(|device| device.cache_rows).collect())
     };
-    for strategy in ["factored", "time-sharing", "layered"] {
-        assert!(held(strategy, 0).unwrap().iter().all(|&rows| rows == 2000), "{strategy}");
+    for (strategy, rows) in [("factored", 2000), ("time-sharing", 1000), ("layered", 1000)] {
+        assert!(held(strategy, 0).unwrap().iter().all(|&held| held == rows), "{strategy}");
         // the table and its maps take 216,000 bytes beside a step, so steps of 60,000 include a
         // budget for a part of the table
         let partly = (300_000..2_000_000)
             .step_by(60_000)
             .find_map(|budget| held(strategy, budget).ok().filter(|held| held.iter().any(|&rows| rows > 0)));
         let partly = partly.expect("some budget fits a step and rows");
-        assert!(partly.iter().any(|&rows| rows < 2000), "{strategy}: {partly:?}");
+        assert!(partly.iter().any(|&held| held < 2000), "{strategy}: {partly:?}");
     }
 }
 
@@ -347,4 +353,142 @@ fn unsupported_rows_and_options_are_refused() {
     let FeatureData::F32(rows) = &data.features.data else { unreachable!() };
     data.features = Features::csr(SparseRows::from_dense(20, rows).unwrap());
     assert!(fault(&cached, &data).contains("this dataset's are sparse"));
+}
+
+/// A graph whose reads are skewed, and a run on three devices that hold a tenth of the rows each.
+fn three_devices(temp: &tempfile::TempDir) -> (Dataset, TrainConfig) {
+    let options = GenerateOptions { scale: 11, classes: 4, dim: 20, ..GenerateOptions::default() };
+    generate("kronecker", &options).unwrap().save(temp.path().join("data")).unwrap();
+    let config = TrainConfig {
+        devices: "virtual:3".parse().unwrap(),
+        cache_ratio: Ratio(Some(0.1)),
+        batch_size: 40,
+        ..config(temp)
+    };
+    (Dataset::open(temp.path().join("data")).unwrap(), config)
+}
+
+#[test]
+fn devices_that_train_share_their_caches() {
+    let temp = tempfile::tempdir().unwrap();
+    let (data, base) = three_devices(&temp);
+    let run_of = |strategy: &str, placement: &str, cache: &str| {
+        let strategy = strategy.to_string();
+        let (placement, cache) = (placement.parse().unwrap(), cache.to_string());
+        let mut config = TrainConfig { strategy, placement, cache, ..base.clone() };
+        config.settle(&[]).unwrap();
+        run(&config, &data)
+    };
+    let losses =
+        |summary: &Summary| summary.epochs.iter().map(|epoch| epoch.loss.to_bits()).collect::<Vec<_>>();
+    let one_reader = run_of("sequential", "interleave", "degree").epochs[1].hit_rate.unwrap();
+    let private = run_of("time-sharing", "private", "degree");
+    let alone = private.epochs[1].hit_rate.unwrap();
+    assert_eq!(private.epochs[1].traffic.peer.rows, 0);
+    let total = data.num_nodes() as f64;
+    for placement in ["interleave", "shard", "blocked", "replicate:0.5"] {
+        let pooled = run_of("time-sharing", placement, "degree");
+        assert_eq!(losses(&pooled), losses(&private), "{placement}");
+        let (rate, traffic) = (pooled.epochs[1].hit_rate.unwrap(), pooled.epochs[1].traffic);
+        assert!(rate > alone + 0.05 && traffic.peer.rows > 0, "{placement}: {rate}, private {alone}");
+        assert!(traffic.device.rows > 0, "{placement}");
+        if placement == "interleave" || placement == "blocked" {
+            assert!((rate - one_reader).abs() < 0.02, "{placement}: {rate}, one reader {one_reader}");
+        }
+        for device in &pooled.epochs[1].devices {
+            let held = device.cache_rows as f64 / total;
+            assert!((0.09..0.11).contains(&held), "{placement}: a device holds {held} of the rows");
+        }
+        let bytes: u64 = pooled.epochs[1].devices.iter().map(|device| device.peer_link_bytes).sum();
+        assert_eq!(bytes, traffic.peer.bytes, "{placement}");
+    }
+    let replicated = run_of("time-sharing", "replicate", "degree");
+    assert_eq!(losses(&replicated), losses(&private));
+    assert_eq!((replicated.epochs[1].hit_rate, replicated.epochs[1].traffic.peer.rows), (Some(alone), 0));
+    // a policy's rows, too, are those of one pool
+    let fifo = run_of("time-sharing", "interleave", "fifo");
+    assert_eq!(losses(&fifo), losses(&private));
+    assert!(fifo.epochs[1].traffic.peer.rows > 0);
+    let private = run_of("time-sharing", "private", "fifo");
+    assert!(fifo.epochs[1].hit_rate > private.epochs[1].hit_rate);
+}
+
+#[test]
+fn trainers_of_other_designs_share_their_caches() {
+    let temp = tempfile::tempdir().unwrap();
+    let (data, base) = three_devices(&temp);
+    let run_of = |strategy: &str, placement: &str| {
+        let (strategy, placement) = (strategy.to_string(), placement.parse().unwrap());
+        let config = TrainConfig { strategy, placement, cache: "degree".into(), ..base.clone() };
+        let mut config = config.with(|own: &mut FactoredOptions| own.num_samplers = 1);
+        config.settle(&[]).unwrap();
+        run(&config, &data)
+    };
+    for strategy in ["factored", "layered"] {
+        let (pooled, private) = (run_of(strategy, "interleave"), run_of(strategy, "private"));
+        for (pooled, private) in pooled.epochs.iter().zip(&private.epochs) {
+            assert_eq!(pooled.loss.to_bits(), private.loss.to_bits(), "{strategy}");
+            assert!(pooled.traffic.peer.rows > 0, "{strategy}");
+            assert_eq!(private.traffic.peer.rows, 0, "{strategy}");
+            assert!(pooled.hit_rate > private.hit_rate, "{strategy}");
+        }
+    }
+}
+
+#[test]
+fn rows_of_peers_cross_their_link() {
+    let temp = tempfile::tempdir().unwrap();
+    let (data, base) = three_devices(&temp);
+    let base = TrainConfig { cache: "degree".into(), epochs: 1, ..base };
+    let run_of = |strategy: &str, link: &str| {
+        let (strategy, peer_link) = (strategy.to_string(), link.parse().unwrap());
+        let mut config = TrainConfig { strategy, peer_link, ..base.clone() };
+        config.settle(&[]).unwrap();
+        run(&config, &data).epochs[0].clone()
+    };
+    for strategy in ["time-sharing", "sequential"] {
+        let (free, slow) = (run_of(strategy, "none"), run_of(strategy, "20M,1ms"));
+        assert_eq!(free.loss.to_bits(), slow.loss.to_bits(), "{strategy}");
+        // devices share the same hits, but the times decide which device reads a batch
+        let hits = |epoch: &EpochRecord| epoch.traffic.device.rows + epoch.traffic.peer.rows;
+        assert_eq!(hits(&free), hits(&slow), "{strategy}");
+        let slow_peers = slow.traffic.peer;
+        assert!(slow_peers.seconds() > slow_peers.bytes as f64 / 20e6, "{strategy}: {slow_peers:?}");
+        let seconds: f64 = slow.devices.iter().map(|device| device.peer_link_seconds).sum();
+        let expected = if strategy == "sequential" { 0.0 } else { slow_peers.bytes as f64 / 20e6 };
+        assert!((seconds - expected).abs() < 1e-4, "{strategy}: {seconds} s");
+    }
+}
+
+#[test]
+fn pools_stay_within_the_memory_of_every_device() {
+    let temp = tempfile::tempdir().unwrap();
+    let (data, base) = (data(&temp), config(&temp));
+    let rows = |placement: &str, budget| {
+        let config = TrainConfig {
+            devices: "virtual:2".parse().unwrap(),
+            placement: placement.parse().unwrap(),
+            device_budget: Bytes(budget),
+            ..base.clone()
+        };
+        let (sampler, order) =
+            (build::sampler(&config, &data).unwrap(), build::order(&config, &data).unwrap());
+        let caches = DeviceCaches::new(&config, &data, &*sampler, &*order).unwrap().unwrap();
+        let devices = Device::several("virtual", 2, budget, Default::default()).unwrap();
+        let taken = devices[1].hold("other work", 20_000).unwrap();
+        let behind: Arc<dyn Feature> = Arc::new(Host::new(&data.features));
+        let pool = caches.pool(&devices, &behind).unwrap();
+        let rows: Vec<usize> = pool.iter().map(|cache| cache.slots).collect();
+        let free = |bytes: usize| budget - (16_000 + 100 * bytes) as u64;
+        assert_eq!(devices[0].free(), Some(free(rows[0])), "{placement}");
+        assert_eq!(devices[1].free(), Some(free(rows[1]) - 20_000), "{placement}");
+        drop((pool, taken));
+        assert_eq!(devices[0].free(), Some(budget), "the memory is released");
+        rows
+    };
+    // the device with the least free memory bounds the shares: 100 bytes a row, 16,000 of maps
+    assert_eq!(rows("interleave", 100_000), [640, 640]);
+    assert_eq!(rows("private", 100_000), [840, 640]);
+    assert_eq!(rows("shard", 1_000_000), [1000, 1000], "all rows fit");
+    assert_eq!(rows("replicate", 1_000_000), [2000, 2000]);
 }

@@ -2,6 +2,7 @@
 //! bandwidth and latency.
 
 use std::{
+    ops::Sub,
     str::FromStr,
     sync::{
         Arc, Mutex, PoisonError,
@@ -64,7 +65,19 @@ pub struct LinkTraffic {
     pub seconds: f64,
 }
 
-/// A link between a device and the host. Transfers take turns on it.
+impl Sub for LinkTraffic {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            transfers: self.transfers - earlier.transfers,
+            bytes: self.bytes - earlier.bytes,
+            seconds: self.seconds - earlier.seconds,
+        }
+    }
+}
+
+/// A link between a device and the host, or its peers. Transfers take turns on it.
 #[derive(Debug, Default)]
 pub struct Link {
     options: LinkOptions,

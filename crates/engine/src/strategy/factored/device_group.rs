@@ -4,11 +4,11 @@
 use std::sync::{Arc, PoisonError};
 
 use graphmill_core::{Matrix, ObjectPool};
-use graphmill_loader::feature::LinkOptions;
+use graphmill_loader::feature::LinkTraffic;
 
 use super::{FactoredOptions, Toggle, roles::DeviceSetup, timing::time, workers::DeviceWorkers};
 use crate::{
-    Error, Result,
+    Error, Result, TrainConfig,
     allocate::samplers::num_samplers,
     config::Devices,
     device::{Device, MemoryReservation},
@@ -42,6 +42,8 @@ pub(super) struct DeviceGroup {
     /// Seconds to sample a batch, and to train on it, if they were timed.
     times: Option<(f64, f64)>,
     num_nodes: usize,
+    /// Traffic of each device's links to the host and to its peers at the last record.
+    carried: Vec<[LinkTraffic; 2]>,
     /// Device memory reserved for another purpose.
     _reserved: Vec<Option<MemoryReservation>>,
 }
@@ -59,15 +61,7 @@ impl DeviceGroup {
         learner: &Learner,
     ) -> Result<Self> {
         let config = context.config;
-        let devices = match &*config.devices {
-            Devices::Cpu => {
-                Device::several("cores", rayon::current_num_threads(), 0, LinkOptions::default())?
-            }
-            Devices::Virtual(count) => {
-                Device::several("virtual", *count, config.device_budget.0, *config.link)?
-            }
-            Devices::Cuda(numbers) => Device::nvidia(numbers)?,
-        };
+        let devices = devices_of(config)?;
         let count = devices.len();
         let FactoredOptions { num_samplers: given, switching } = config.own.get();
         if given > count {
@@ -119,6 +113,7 @@ impl DeviceGroup {
         }
         let gradients = Arc::new(ObjectPool::default());
         let num_nodes = context.data.num_nodes();
+        let carried = carried(&devices);
         Ok(Self {
             devices,
             members,
@@ -128,6 +123,7 @@ impl DeviceGroup {
             gradients,
             times,
             num_nodes,
+            carried,
             _reserved: reserved,
         })
     }
@@ -167,30 +163,45 @@ impl DeviceGroup {
         }
     }
 
-    /// Bytes over each device's link, and the seconds that they took.
-    pub(super) fn carried(&self) -> Vec<(u64, f64)> {
-        let of = |device: &Arc<Device>| device.link.traffic();
-        self.devices.iter().map(of).map(|carried| (carried.bytes, carried.seconds)).collect()
-    }
-
-    /// Record of each device since the last call, with the bytes and seconds `carried` over its
-    /// link since then. Resets the counts.
-    pub(super) fn records(&mut self, carried: Vec<(u64, f64)>) -> Vec<DeviceRecord> {
-        let records = self.members.iter_mut().zip(carried).map(|(member, (link_bytes, link_seconds))| {
+    /// Record of each device since the last call. Resets the counts.
+    pub(super) fn records(&mut self) -> Vec<DeviceRecord> {
+        let now = carried(&self.devices);
+        let before = std::mem::replace(&mut self.carried, now.clone());
+        let records = self.members.iter_mut().zip(now.iter().zip(before)).map(|(member, (now, before))| {
             let done = member.done.get_mut().unwrap_or_else(PoisonError::into_inner);
             let (batches, traffic) = std::mem::take(done);
+            let [host, peers] = [now[0] - before[0], now[1] - before[1]];
             DeviceRecord {
                 device: member.device.name().to_string(),
                 role: member.role.to_string(),
                 batches,
                 cache_rows: member.cache.as_ref().map_or(0, |cache| cache.slots),
                 hit_rate: member.cache.as_ref().and_then(|_| traffic.hit_rate(true)),
-                link_bytes,
-                link_seconds,
+                link_bytes: host.bytes,
+                link_seconds: host.seconds,
+                peer_link_bytes: peers.bytes,
+                peer_link_seconds: peers.seconds,
             }
         });
         records.collect()
     }
+}
+
+/// Devices of the options.
+fn devices_of(config: &TrainConfig) -> Result<Vec<Arc<Device>>> {
+    Ok(match &*config.devices {
+        Devices::Cpu => Device::several("cores", rayon::current_num_threads(), 0, Default::default())?,
+        Devices::Virtual(count) => {
+            let links = [*config.link, *config.peer_link];
+            Device::several("virtual", *count, config.device_budget.0, links)?
+        }
+        Devices::Cuda(numbers) => Device::nvidia(numbers)?,
+    })
+}
+
+/// Traffic of each device's links to the host and to its peers.
+fn carried(devices: &[Arc<Device>]) -> Vec<[LinkTraffic; 2]> {
+    devices.iter().map(|device| [device.link.traffic(), device.peer_link.traffic()]).collect()
 }
 
 /// Plural of a role's name.

@@ -83,8 +83,6 @@ pub struct Factored<'a> {
     design: Design,
     group: Option<DeviceGroup>,
     slots: Vec<MiniBatch>,
-    /// Bytes and seconds over each link at the last record.
-    carried: Vec<(u64, f64)>,
     note: Option<String>,
     /// All-reduce over devices, unless copies between them sum the gradients.
     sums: Option<OnDevices<'a>>,
@@ -95,8 +93,8 @@ pub struct Factored<'a> {
 impl<'a> Factored<'a> {
     /// Strategy of this design; [`Strategy::prepare`] fills the devices.
     pub fn new(context: StrategyContext<'a>, design: Design) -> Self {
-        let (slots, carried) = Default::default();
-        Self { context, design, group: None, slots, carried, note: None, sums: None, reserved: None }
+        let slots = Vec::new();
+        Self { context, design, group: None, slots, note: None, sums: None, reserved: None }
     }
 
     /// Rules of the scheduler for these devices.
@@ -148,7 +146,6 @@ impl Strategy for Factored<'_> {
             devices.set_all_reduce(how);
         }
         self.note = Some(note);
-        self.carried = group.carried();
         self.group = Some(group);
         Ok(())
     }
@@ -187,11 +184,7 @@ impl Strategy for Factored<'_> {
     }
 
     fn devices(&mut self) -> Vec<DeviceRecord> {
-        let Some(group) = &mut self.group else { return Vec::new() };
-        let now = group.carried();
-        let before = std::mem::replace(&mut self.carried, now.clone());
-        let since = now.iter().zip(&before).map(|(now, before)| (now.0 - before.0, now.1 - before.1));
-        group.records(since.collect())
+        self.group.as_mut().map_or_else(Vec::new, DeviceGroup::records)
     }
 
     fn note(&mut self) -> Option<String> {

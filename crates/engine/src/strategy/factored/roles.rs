@@ -33,11 +33,34 @@ impl DeviceSetup<'_, '_> {
         self.context.data.num_nodes()
     }
 
-    fn cache(&self, device: &Arc<Device>, standby: bool) -> Result<Option<DeviceCache>> {
-        if let (Some(gpu), Some(Nvidia { rows, .. })) = (device.gpu, self.context.nvidia) {
-            return Ok(Some(DeviceCache { rows: rows.each[gpu].clone(), slots: rows.slots, _held: None }));
+    /// The cache of an NVIDIA device, if it is one.
+    fn on_gpu(&self, device: &Device) -> Option<DeviceCache> {
+        let (gpu, Nvidia { rows, .. }) = device.gpu.zip(self.context.nvidia)?;
+        Some(DeviceCache { rows: rows.each[gpu].clone(), slots: rows.slots, _held: None })
+    }
+
+    /// A cache of `device` alone.
+    fn private(&self, device: &Arc<Device>, standby: bool) -> Result<Option<DeviceCache>> {
+        if let Some(cache) = self.on_gpu(device) {
+            return Ok(Some(cache));
         }
-        self.caches.map(|caches| caches.make(device, self.context.feature.clone(), standby)).transpose()
+        self.caches.map(|caches| caches.private(device, self.context.feature.clone(), standby)).transpose()
+    }
+
+    /// Builds the caches of `members`, which share one if they are simulated, and lets their
+    /// workers read through them. Their other memory is already reserved.
+    fn pool(&self, members: &mut [DeviceWorkers]) -> Result<()> {
+        // the cache with which one of them was timed is not part of the pool
+        members.iter_mut().for_each(|member| set_cache(member, None));
+        for member in &mut *members {
+            set_cache(member, self.on_gpu(&member.device));
+        }
+        let Some(caches) = self.caches else { return Ok(()) };
+        let devices: Vec<Arc<Device>> = members.iter().map(|member| member.device.clone()).collect();
+        for (member, cache) in members.iter_mut().zip(caches.pool(&devices, self.context.feature)?) {
+            set_cache(member, Some(cache));
+        }
+        Ok(())
     }
 
     fn topology(&self, device: &Arc<Device>) -> Result<MemoryReservation> {
@@ -46,7 +69,10 @@ impl DeviceSetup<'_, '_> {
 
     /// Devices that each sample and train.
     pub(super) fn time_sharing(&self, devices: &[Arc<Device>]) -> Result<Vec<DeviceWorkers>> {
-        devices.iter().enumerate().map(|(i, device)| self.both(device, i)).collect()
+        let members = devices.iter().enumerate().map(|(i, device)| self.both(device, i));
+        let mut members = members.collect::<Result<Vec<_>>>()?;
+        self.pool(&mut members)?;
+        Ok(members)
     }
 
     /// The first `samplers` of the devices sample, the others train; `last` is the last device,
@@ -63,10 +89,14 @@ impl DeviceSetup<'_, '_> {
             let ready = if i + 1 == devices.len() { last.take() } else { None };
             let mut member = match ready {
                 Some(member) => member,
-                None => self.trainer(device)?,
+                None => self.without_cache(device)?,
             };
             member.set_trainer(trainers.len());
             trainers.push(member);
+        }
+        // a single trainer has the cache with which it was timed
+        if trainers.len() > 1 || trainers.iter().any(|member| member.cache.is_none()) {
+            self.pool(&mut trainers)?;
         }
         // if all devices sample, the last one was a Trainer only for the timing
         drop(last);
@@ -80,17 +110,23 @@ impl DeviceSetup<'_, '_> {
         Ok(members)
     }
 
-    /// A device that only trains: one thread extracts ahead of the other.
+    /// A device that only trains, with a private cache.
     pub(super) fn trainer(&self, device: &Arc<Device>) -> Result<DeviceWorkers> {
+        let mut member = self.without_cache(device)?;
+        let cache = self.private(device, false)?;
+        set_cache(&mut member, cache);
+        Ok(member)
+    }
+
+    /// A device that only trains: one thread extracts ahead of the other.
+    fn without_cache(&self, device: &Arc<Device>) -> Result<DeviceWorkers> {
         let mut member = DeviceWorkers::new(device, "trainer");
         member
             .reservations
             .push(device.hold("a training step, and the rows of the next", self.step.with_next())?);
-        member.cache = self.cache(device, false)?;
         member.replica = Some(Replica::new(self.model));
         let role = WorkerRole { extract: Some(0), ..WorkerRole::default() };
         let mut extractor = Worker::new(String::new(), role, Some(device.pool_beside()?), 0);
-        extractor.rows = member.cache.as_ref().map(|cache| cache.rows.clone());
         extractor.link = self.caches.map(|_| device.link.clone());
         let role = WorkerRole { train: Some(0), ..WorkerRole::default() };
         let trainer = Worker::new(String::new(), role, Some(device.pool.clone()), 0);
@@ -117,7 +153,7 @@ impl DeviceSetup<'_, '_> {
             match device.hold("a training step, and the rows of the next", self.step.with_next()) {
                 Ok(held) => {
                     member.reservations.push(held);
-                    member.cache = self.cache(device, true)?;
+                    member.cache = self.private(device, true)?;
                     member.replica = Some(Replica::new(self.model));
                     role = WorkerRole { extract: Some(*standby), standby: true, ..role };
                     *standby += 1;
@@ -141,20 +177,18 @@ impl DeviceSetup<'_, '_> {
         Ok(member)
     }
 
-    /// A device that samples and trains.
+    /// A device that samples and trains, without its cache.
     fn both(&self, device: &Arc<Device>, index: usize) -> Result<DeviceWorkers> {
         let mut member = DeviceWorkers::new(device, "both");
         member.reservations.push(self.topology(device)?);
         member.reservations.push(device.hold("sampling", self.sample)?);
         member.reservations.push(device.hold("a training step", self.step.bytes)?);
-        member.cache = self.cache(device, false)?;
         member.replica = Some(Replica::new(self.model));
         let threads = device.pool.current_num_threads();
         let role =
             WorkerRole { sample: threads, extract: Some(index), train: Some(index), ..WorkerRole::default() };
         let mut worker =
             Worker::new(format!("device {index}"), role, Some(device.pool.clone()), self.num_nodes());
-        worker.rows = member.cache.as_ref().map(|cache| cache.rows.clone());
         worker.sampler = self.drawing(device);
         member.workers = vec![worker];
         Ok(member)
@@ -164,4 +198,12 @@ impl DeviceSetup<'_, '_> {
     fn drawing(&self, device: &Device) -> Option<Arc<dyn MinibatchSampler>> {
         self.context.nvidia?.samplers.each.get(device.gpu?).cloned()
     }
+}
+
+/// Sets the cache of a device. Its first worker, which extracts, reads through it.
+fn set_cache(member: &mut DeviceWorkers, cache: Option<DeviceCache>) {
+    if let Some(extractor) = member.workers.first_mut() {
+        extractor.rows = cache.as_ref().map(|cache| cache.rows.clone());
+    }
+    member.cache = cache;
 }

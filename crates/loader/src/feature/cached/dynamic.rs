@@ -21,11 +21,11 @@ use std::{
 use graphmill_core::{NodeId, ObjectPool, Result, matrix::TableType};
 use rayon::prelude::*;
 
-use super::{Level, rows::CachedRows};
+use super::{Level, Reader, rows::CachedRows};
 use crate::{
     feature::{
-        Capabilities, Feature, OverlappedFeature, OverlappedWork, Places, TierTraffic, Traffic, no_work,
-        read_overlapped, scatter::Scatter,
+        Capabilities, Feature, Link, OverlappedFeature, OverlappedWork, Places, TierTraffic, Traffic,
+        no_work, read_overlapped, scatter::Scatter,
     },
     policy::{self, CachePolicy, MISS},
 };
@@ -118,13 +118,13 @@ impl Shard {
     }
 }
 
-/// A cache whose rows are admitted and evicted by a policy.
+/// A cache whose rows are admitted and evicted by a policy, or a reader of one that several devices
+/// share.
 pub struct Dynamic {
-    shards: Vec<Mutex<Shard>>,
+    shards: Arc<[Mutex<Shard>]>,
     dim: usize,
     kind: TableType,
-    behind: Arc<dyn Feature>,
-    level: Level,
+    reader: Reader,
     scratch: ObjectPool<Scratch>,
 }
 
@@ -160,7 +160,22 @@ impl Dynamic {
             Ok(Mutex::new(Shard::new(make, ids, slots, dim, kind)?))
         };
         let shards = (0..count).map(shard).collect::<Result<_>>()?;
-        Ok(Self { shards, dim, kind, behind, level, scratch: ObjectPool::default() })
+        Ok(Self { shards, dim, kind, reader: Reader::new(behind, level), scratch: ObjectPool::default() })
+    }
+
+    /// The same rows as device `reader` reads them; `behind` is the tier of its misses.
+    #[must_use]
+    pub fn reader(&self, reader: usize, behind: Arc<dyn Feature>) -> Self {
+        let Self { shards, dim, kind, reader: first, .. } = self;
+        let reader = first.on(reader, behind);
+        Self { shards: shards.clone(), dim: *dim, kind: *kind, reader, scratch: ObjectPool::default() }
+    }
+
+    /// The same cache with a link over which it reads the rows of other devices.
+    #[must_use]
+    pub fn with_peer_link(mut self, link: Arc<Link>) -> Self {
+        self.reader.peer_link = Some(link);
+        self
     }
 }
 
@@ -170,7 +185,7 @@ impl Feature for Dynamic {
     }
 
     fn num_rows(&self) -> usize {
-        self.behind.num_rows()
+        self.reader.behind.num_rows()
     }
 
     fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
@@ -178,7 +193,7 @@ impl Feature for Dynamic {
     }
 
     fn row_bytes(&self) -> u64 {
-        self.behind.row_bytes()
+        self.reader.behind.row_bytes()
     }
 
     fn capabilities(&self) -> Capabilities<'_> {
@@ -208,11 +223,12 @@ impl OverlappedFeature for Dynamic {
                 part.rows.push(i as u32);
             }
             let scatter = Scatter::new(out, dim, ids.len(), places);
-            parts.par_iter_mut().zip(&self.shards).for_each(|(part, shard)| serve(shard, part, &scatter));
+            parts.par_iter_mut().zip(&*self.shards).for_each(|(part, shard)| serve(shard, part, &scatter));
             let mut own = TierTraffic::default();
             let mut peers = TierTraffic::default();
+            let level = self.reader.level;
             for (s, part) in parts.iter().enumerate() {
-                let side = if self.level.is_own(s % self.level.devices()) { &mut own } else { &mut peers };
+                let side = if level.is_own(s % level.devices()) { &mut own } else { &mut peers };
                 side.rows += part.hits;
                 side.bytes += part.hits * (dim * self.kind.width()) as u64;
             }
@@ -229,11 +245,12 @@ impl OverlappedFeature for Dynamic {
                 });
             }
             own.nanos = TierTraffic::since(began, 0, 0).nanos;
+            let peers = self.reader.cross(peers, began);
             let mut later = Traffic::default();
             if far.is_empty() {
                 later += work(out)?;
             } else {
-                later = read_overlapped(&*self.behind, far, Places::At(far_places), out, work)?;
+                later = read_overlapped(&*self.reader.behind, far, Places::At(far_places), out, work)?;
                 let began = Instant::now();
                 let out = &*out;
                 let row = |i: u32| {
@@ -243,10 +260,10 @@ impl OverlappedFeature for Dynamic {
                     };
                     &out[row * dim..(row + 1) * dim]
                 };
-                parts.par_iter_mut().zip(&self.shards).for_each(|(part, shard)| admit(shard, part, row));
+                parts.par_iter_mut().zip(&*self.shards).for_each(|(part, shard)| admit(shard, part, row));
                 own.nanos += TierTraffic::since(began, 0, 0).nanos;
             }
-            let mut traffic = self.level.traffic(own, peers);
+            let mut traffic = level.traffic(own, peers);
             traffic += later;
             Ok(traffic)
         })

@@ -5,6 +5,12 @@
 //!
 //! Both are a [`Feature`](super::Feature) around another, so they nest: a device's cache over the
 //! host's cache over a file.
+//!
+//! Several devices can share a cache as a pool: each device has a reader of its own
+//! ([`Pinned::reader`], [`Dynamic::reader`]), which counts the rows of the other devices as peer
+//! rows. They cross the reader's link to its peers, if it has one. A read gathers the device rows,
+//! waits for the link, and then reads the misses: transfers from peers and from the host do not
+//! overlap. Writes of admitted rows to a peer's shard are not charged to the link.
 
 mod dynamic;
 mod layout;
@@ -12,10 +18,12 @@ mod pinned;
 mod rows;
 
 pub use dynamic::Dynamic;
-pub use layout::{CacheLayout, Placement};
+pub use layout::{CacheLayout, PLACEMENTS, Placement};
 pub use pinned::Pinned;
 
-use super::{TierTraffic, Traffic};
+use std::{sync::Arc, time::Instant};
+
+use super::{Feature, Link, TierTraffic, Traffic};
 
 /// Memory that holds a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,12 +56,49 @@ impl Level {
         }
     }
 
+    /// The same memory, read by device `reader`.
+    fn read_by(self, reader: usize) -> Self {
+        match self {
+            Self::Host => Self::Host,
+            Self::Device { devices, .. } => Self::Device { devices, reader },
+        }
+    }
+
     /// Traffic of rows from the reader's own memory, and from its peers'.
     fn traffic(self, own: TierTraffic, peers: TierTraffic) -> Traffic {
         match self {
             Self::Host => Traffic { host: own, ..Traffic::default() },
             Self::Device { .. } => Traffic { device: own, peer: peers, ..Traffic::default() },
         }
+    }
+}
+
+/// Reader of a cache: its place, the tier of its misses, and its link to peers.
+struct Reader {
+    behind: Arc<dyn Feature>,
+    level: Level,
+    peer_link: Option<Arc<Link>>,
+}
+
+impl Reader {
+    fn new(behind: Arc<dyn Feature>, level: Level) -> Self {
+        Self { behind, level, peer_link: None }
+    }
+
+    /// Reader of the same cache on device `reader`.
+    fn on(&self, reader: usize, behind: Arc<dyn Feature>) -> Self {
+        Self::new(behind, self.level.read_by(reader))
+    }
+
+    /// Waits until the rows of `peers`, under way since `began`, have crossed the link to the
+    /// peers. Returns their traffic with the wait.
+    fn cross(&self, mut peers: TierTraffic, began: Instant) -> TierTraffic {
+        if let Some(link) = self.peer_link.as_ref().filter(|_| peers.rows > 0) {
+            let waiting = Instant::now();
+            link.transfer(peers.bytes, began);
+            peers += TierTraffic::since(waiting, 0, 0);
+        }
+        peers
     }
 }
 

@@ -9,10 +9,10 @@ use graphmill_core::{
 use half::{f16, slice::HalfFloatSliceExt};
 use rayon::prelude::*;
 
-use super::{CacheLayout, Level};
+use super::{CacheLayout, Level, Reader};
 use crate::{
     feature::{
-        Capabilities, Feature, Host, MarkedFeature, Marks, OverlappedFeature, OverlappedWork, Places,
+        Capabilities, Feature, Host, Link, MarkedFeature, Marks, OverlappedFeature, OverlappedWork, Places,
         TierTraffic, Traffic, no_work, read_overlapped,
     },
     policy::MISS,
@@ -23,8 +23,15 @@ const LOAD_LEN: usize = 1 << 14;
 /// Minimum number of ids that one task looks up.
 const MIN_TASK_LEN: usize = 1 << 12;
 
-/// A static cache.
+/// A static cache, or a reader of one that several devices share.
 pub struct Pinned {
+    rows: Arc<PinnedRows>,
+    reader: Reader,
+    scratch: ObjectPool<Scratch>,
+}
+
+/// Rows of a static cache, which never change.
+struct PinnedRows {
     /// Slot of each node (`V`), or [`MISS`].
     slots: Vec<u32>,
     /// Cached rows by slot.
@@ -32,9 +39,6 @@ pub struct Pinned {
     layout: CacheLayout,
     /// Hash of the rows in all slots.
     identity: u64,
-    behind: Arc<dyn Feature>,
-    level: Level,
-    scratch: ObjectPool<Scratch>,
 }
 
 /// Rows to read, with known slots.
@@ -102,15 +106,30 @@ impl Pinned {
         };
         let near = Host::new(&Features { dim, data });
         let identity = layout.ids.iter().fold(0, |sum, &v| keyed::key(&[sum, v.into()]));
-        Ok(Self { slots, near, layout, identity, behind, level, scratch: ObjectPool::default() })
+        let rows = Arc::new(PinnedRows { slots, near, layout, identity });
+        Ok(Self { rows, reader: Reader::new(behind, level), scratch: ObjectPool::default() })
+    }
+
+    /// The same rows as device `reader` reads them; `behind` is the tier of its misses.
+    #[must_use]
+    pub fn reader(&self, reader: usize, behind: Arc<dyn Feature>) -> Self {
+        let reader = self.reader.on(reader, behind);
+        Self { rows: self.rows.clone(), reader, scratch: ObjectPool::default() }
+    }
+
+    /// The same cache with a link over which it reads the rows of other devices.
+    #[must_use]
+    pub fn with_peer_link(mut self, link: Arc<Link>) -> Self {
+        self.reader.peer_link = Some(link);
+        self
     }
 
     /// Number of rows in slots of the reader's own device, and of its peers.
     fn count(&self, slots: &[u32]) -> (u64, u64) {
-        let is_own =
-            |slot: usize| slot < self.layout.replicated || self.level.is_own(self.layout.owners[slot].into());
+        let (layout, level) = (&self.rows.layout, self.reader.level);
+        let is_own = |slot: usize| slot < layout.replicated || level.is_own(layout.owners[slot].into());
         let all = slots.len() as u64;
-        if self.level.devices() == 1 {
+        if level.devices() == 1 {
             return (all, 0);
         }
         let own = slots.par_iter().with_min_len(MIN_TASK_LEN);
@@ -121,7 +140,7 @@ impl Pinned {
     /// Looks up the slot of each id.
     fn look_up(&self, ids: &[NodeId], slots: &mut Vec<u32>) {
         slots.resize(ids.len(), 0);
-        let look_up = |(slot, &v): (&mut u32, &NodeId)| *slot = self.slots[v as usize];
+        let look_up = |(slot, &v): (&mut u32, &NodeId)| *slot = self.rows.slots[v as usize];
         slots.par_iter_mut().with_min_len(MIN_TASK_LEN).zip(ids).for_each(look_up);
     }
 
@@ -144,7 +163,7 @@ impl Pinned {
             if slot == MISS { far.push(v, place) } else { near.push(slot, place) }
         }
         let looking = TierTraffic::since(began, 0, 0);
-        let mut traffic = self.level.traffic(looking, TierTraffic::default());
+        let mut traffic = self.reader.level.traffic(looking, TierTraffic::default());
         if far.ids.is_empty() {
             traffic += self.read_near(slots, places, out)?;
             traffic += work(out)?;
@@ -158,20 +177,23 @@ impl Pinned {
             traffic += work(out)?;
             Ok(traffic)
         };
-        traffic += read_overlapped(&*self.behind, &far.ids, Places::At(&far.places), out, &mut read_near)?;
+        traffic +=
+            read_overlapped(&*self.reader.behind, &far.ids, Places::At(&far.places), out, &mut read_near)?;
         Ok(traffic)
     }
 
     /// Reads cached rows.
     fn read_near(&self, slots: &[u32], places: Places, out: &mut [f32]) -> Result<Traffic> {
-        let read = self.near.read_to(slots, places, out)?.host;
+        let began = Instant::now();
+        let near = &self.rows.near;
+        let read = near.read_to(slots, places, out)?.host;
         let (own, peers) = self.count(slots);
         let part = |rows: u64| TierTraffic {
             rows,
-            bytes: rows * self.near.row_bytes(),
+            bytes: rows * near.row_bytes(),
             nanos: read.nanos * rows / read.rows.max(1),
         };
-        Ok(self.level.traffic(part(own), part(peers)))
+        Ok(self.reader.level.traffic(part(own), self.reader.cross(part(peers), began)))
     }
 }
 
@@ -206,11 +228,11 @@ fn load<T: bytemuck::Pod + Send + Sync>(
 
 impl Feature for Pinned {
     fn dim(&self) -> usize {
-        self.behind.dim()
+        self.reader.behind.dim()
     }
 
     fn num_rows(&self) -> usize {
-        self.slots.len()
+        self.rows.slots.len()
     }
 
     fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
@@ -218,7 +240,7 @@ impl Feature for Pinned {
     }
 
     fn row_bytes(&self) -> u64 {
-        self.behind.row_bytes()
+        self.reader.behind.row_bytes()
     }
 
     fn capabilities(&self) -> Capabilities<'_> {
@@ -244,12 +266,12 @@ impl OverlappedFeature for Pinned {
 
 impl MarkedFeature for Pinned {
     fn mark(&self, ids: &[NodeId], marks: &mut Marks) {
-        marks.cache = Some(self.identity);
+        marks.cache = Some(self.rows.identity);
         self.look_up(ids, &mut marks.slots);
     }
 
     fn gather_marked(&self, ids: &[NodeId], marks: &Marks, out: &mut Matrix) -> Result<Traffic> {
-        if marks.cache != Some(self.identity) || marks.slots.len() != ids.len() {
+        if marks.cache != Some(self.rows.identity) || marks.slots.len() != ids.len() {
             return self.gather(ids, out);
         }
         out.resize(ids.len(), self.dim());

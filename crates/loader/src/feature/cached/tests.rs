@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{
     feature::{
-        Capabilities, Feature, Host, OverlappedFeature, OverlappedWork, Places, no_work, read_overlapped,
-        scatter::Scatter,
+        Capabilities, Feature, Host, Link, LinkOptions, OverlappedFeature, OverlappedWork, Places, no_work,
+        read_overlapped, scatter::Scatter,
     },
     policy,
 };
@@ -160,6 +160,92 @@ fn rows_are_counted_at_the_tier_that_served_them() {
     };
     assert_eq!((read(0..200), read(100..250), read(0..250)), (0, 100, 250));
     assert_eq!(reads.load(Relaxed), 250);
+}
+
+/// A cache of 300 rows on three devices, as each of them reads it: pinned in every placement, and
+/// of every policy.
+fn pools(features: &Features, links: &[Arc<Link>]) -> Vec<(String, Vec<Arc<dyn Feature>>)> {
+    let ranking: Vec<NodeId> = (0..ROWS as NodeId).map(|v| (v * 7 + 3) % ROWS as NodeId).collect();
+    let level = Level::Device { devices: 3, reader: 0 };
+    let behind = || next_tier(features).0;
+    let mut pools = Vec::new();
+    for entry in PLACEMENTS.iter() {
+        let layout = CacheLayout::new(&ranking, 100, 3, entry.make);
+        let pool = Pinned::new(layout, TableType::F32, behind(), level).unwrap();
+        let reader = |(i, link): (usize, &Arc<Link>)| -> Arc<dyn Feature> {
+            Arc::new(pool.reader(i, behind()).with_peer_link(link.clone()))
+        };
+        pools.push((entry.name.to_string(), links.iter().enumerate().map(reader).collect()));
+    }
+    for entry in &policy::TABLE {
+        let pool = Dynamic::new(entry.make, 300, TableType::F32, behind(), level).unwrap();
+        let reader = |(i, link): (usize, &Arc<Link>)| -> Arc<dyn Feature> {
+            Arc::new(pool.reader(i, behind()).with_peer_link(link.clone()))
+        };
+        pools.push((entry.name.to_string(), links.iter().enumerate().map(reader).collect()));
+    }
+    pools
+}
+
+#[test]
+fn devices_read_the_rows_of_others_over_their_links() {
+    let features = features(4, TableType::F32);
+    let options = LinkOptions { bandwidth: 2e5, latency: 0.0 };
+    let links: Vec<Arc<Link>> = (0..3).map(|_| Arc::new(Link::new(options))).collect();
+    let (ids, plain) = ((0..ROWS as NodeId).collect::<Vec<_>>(), Host::new(&features));
+    let mut expected = vec![0.0; 4 * ROWS];
+    plain.read(&ids, &mut expected).unwrap();
+    for (name, readers) in pools(&features, &links) {
+        // the first device's misses fill a dynamic cache for all of them
+        readers[0].read(&ids[..250], &mut [0.0; 1000]).unwrap();
+        let before: Vec<_> = links.iter().map(|link| link.traffic()).collect();
+        let mut device_rows = 0;
+        for (i, reader) in readers.iter().enumerate() {
+            let mut found = vec![0.0; 4 * ROWS];
+            // a dynamic cache changes with reads of other rows
+            let read = if PLACEMENTS.get(&name).is_some() { ROWS } else { 50 };
+            let traffic = reader.read(&ids[..read], &mut found[..4 * read]).unwrap();
+            assert_eq!(found[..4 * read], expected[..4 * read], "{name}");
+            let (device, peer) = (traffic.device, traffic.peer);
+            device_rows += device.rows;
+            let crossed = links[i].traffic() - before[i];
+            assert_eq!((crossed.bytes, peer.bytes), (16 * peer.rows, 16 * peer.rows), "{name}");
+            assert!((crossed.seconds - 80e-6 * peer.rows as f64).abs() < 1e-7, "{name}");
+            assert!(peer.seconds() >= 0.5 * crossed.seconds, "{name}: {} s", peer.seconds());
+            let pooled = if read == 50 { 50 } else { 300 };
+            match name.as_str() {
+                "replicate" | "private" => assert_eq!((device.rows, peer.rows), (100, 0), "{name}"),
+                _ => assert_eq!(device.rows + peer.rows, pooled, "{name} on device {i}"),
+            }
+        }
+        let all = if PLACEMENTS.get(&name).is_none() { 50 } else { 300 };
+        assert_eq!(device_rows, all, "{name}: each row is on one device, or each device has 100");
+    }
+}
+
+#[test]
+fn concurrent_devices_read_whole_rows_of_a_pool() {
+    let features = features(5, TableType::F32);
+    let links: Vec<Arc<Link>> = (0..3).map(|_| Arc::default()).collect();
+    for (name, readers) in pools(&features, &links) {
+        std::thread::scope(|scope| {
+            for (device, reader) in readers.iter().enumerate() {
+                let name = &name;
+                scope.spawn(move || {
+                    for batch in 0..40u64 {
+                        let start = keyed::mix(device as u64 * 100 + batch) % 500;
+                        let ids: Vec<NodeId> = (start..start + 80).map(|v| v as NodeId).collect();
+                        let mut out = [0.0; 400];
+                        let traffic = reader.read(&ids, &mut out).unwrap();
+                        assert_eq!(traffic.rows(), 80, "{name}");
+                        for (&v, row) in ids.iter().zip(out.chunks(5)) {
+                            assert_eq!(row, [0.0, 0.125, 0.25, 0.375, 0.5].map(|x| v as f32 + x), "{name}");
+                        }
+                    }
+                });
+            }
+        });
+    }
 }
 
 #[test]

@@ -526,17 +526,19 @@ fn benches_refuse_the_depth_of_subgraphs() {
 fn limits_of_parts_are_refused_for_methods_that_ignore_them() {
     let data = &data().1;
     for entry in &methods::TABLE {
-        let partitioned = |slack, train_slack| {
-            let options = methods::Options { parts: 3, seed: 1, slack, train_slack };
+        let refined = |slack, train_slack, refine| {
+            let options = methods::Options { parts: 3, seed: 1, slack, train_slack, refine };
             let made = (entry.make.make)(&options).unwrap();
             let book = made.partition(&data.graph, &data.split.train, &progress::Quiet).unwrap();
             book.of().to_vec()
         };
+        let partitioned = |slack, train_slack| refined(slack, train_slack, true);
         let plain = partitioned(0.1, 0.05);
         let limits = [("slack", [0.0, 3.0].map(|limit| partitioned(limit, 0.05)))]
             .into_iter()
             .chain([("train_slack", [0.0, 3.0].map(|limit| partitioned(0.1, limit)))]);
-        for (name, books) in limits {
+        let switch = [("refine", [false, true].map(|refine| refined(0.1, 0.05, refine)))];
+        for (name, books) in limits.chain(switch) {
             let refused = partition::refuse_unused(&[entry.name.into()], &[name]);
             let changes = books.iter().any(|of| *of != plain);
             assert_eq!(refused.is_ok(), changes, "{} {name}", entry.name);

@@ -72,11 +72,13 @@ pub struct Options {
     pub slack: f64,
     /// Allowed excess of a part's training nodes over the mean.
     pub train_slack: f64,
+    /// If true, a method whose row of [`TABLE`] can refine moves nodes after the assignment.
+    pub refine: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { parts: 2, seed: 0, slack: 0.1, train_slack: 0.05 }
+        Self { parts: 2, seed: 0, slack: 0.1, train_slack: 0.05, refine: true }
     }
 }
 
@@ -131,19 +133,28 @@ pub struct Method {
     pub make: Make,
     /// Counts of a part that it bounds.
     pub bounds: Bounds,
+    /// True if [`Options::refine`] selects whether it refines.
+    pub can_refine: bool,
 }
 
 impl Method {
     /// Creates a method that bounds these counts of a part.
     pub const fn new(make: Make, bounds: Bounds) -> Self {
-        Self { make, bounds }
+        Self { make, bounds, can_refine: false }
     }
 
-    /// Returns true if the method reads the limit called `option`: `slack` or `train_slack`.
+    /// The same method, which reads [`Options::refine`].
+    #[must_use]
+    pub const fn with_refinement(self) -> Self {
+        Self { can_refine: true, ..self }
+    }
+
+    /// Returns true if the method reads `option`: `slack`, `train_slack` or `refine`.
     pub fn reads(&self, option: &str) -> bool {
         match option {
             "slack" => self.bounds != Bounds::None,
             "train_slack" => self.bounds == Bounds::NodesAndTraining,
+            "refine" => self.can_refine,
             _ => false,
         }
     }
@@ -198,7 +209,8 @@ pub static TABLE: Table<Method> = Table::new(
                 training nodes",
             source: "Liu et al., BGL, NSDI 2023, Graph Partition Module",
             options: &[],
-            make: Method::new(|options| Ok(Box::new(bgl::Bgl::new(options))), Bounds::NodesAndTraining),
+            make: Method::new(|options| Ok(Box::new(bgl::Bgl::new(options))), Bounds::NodesAndTraining)
+                .with_refinement(),
         },
     ],
 );

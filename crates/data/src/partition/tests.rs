@@ -146,6 +146,22 @@ proptest! {
 }
 
 #[test]
+fn bgl_without_refinement_only_maps_blocks_back() {
+    let (groups, size) = (4, 300);
+    let graph = planted(groups, size);
+    let train: Vec<u32> = (0..groups * size).step_by(3).collect();
+    let options = Options { parts: groups as u16, seed: 1, ..Options::default() };
+    let refined = book("bgl", &graph, &train, &options);
+    let options = Options { refine: false, ..options };
+    let plain = book("bgl", &graph, &train, &options);
+    let threads = with_threads(3, || book("bgl", &graph, &train, &options));
+    assert_eq!(plain.of(), threads.of());
+    let [refined, plain, random] =
+        [refined, plain, book("random", &graph, &train, &options)].map(|book| cut(&graph, &book));
+    assert!(refined < plain && plain < random, "{refined} edges cut refined, {plain} plain, {random} random");
+}
+
+#[test]
 fn streaming_methods_match_the_papers_formulas() {
     // 0 - 1, 2 - 3, 0 - 4: 1 follows 0, 2 goes to the empty part, 3 follows, 4 follows 0.
     let graph = graph_of(6, &[(0, 1), (2, 3), (0, 4), (3, 5)], true);

@@ -11,11 +11,13 @@ mod bgl;
 mod book;
 mod dir;
 mod fennel;
+mod gminer;
 mod hash;
 mod ldg;
 mod limits;
 #[cfg(feature = "metis")]
 mod metis;
+mod pagraph;
 mod random;
 mod stream;
 
@@ -192,6 +194,20 @@ pub static TABLE: Table<Method> = Table::new(
                 2014",
             options: &[],
             make: Method::new(|options| Ok(Box::new(fennel::Fennel::new(options))), Bounds::Nodes),
+        },
+        Entry {
+            name: "gminer",
+            summary: "breadth-first blocks from random sources, assigned by neighbours and free capacity",
+            source: "Chen et al., G-Miner, EuroSys 2018, block-based deterministic greedy partitioning",
+            options: &[],
+            make: Method::new(|options| Ok(Box::new(gminer::GMiner::new(options))), Bounds::Nodes),
+        },
+        Entry {
+            name: "pagraph",
+            summary: "training nodes by their neighbours in the part, balanced; the other nodes as ldg does",
+            source: "Lin et al., PaGraph, SoCC 2020, data partitioning",
+            options: &[],
+            make: Method::new(|options| Ok(Box::new(pagraph::PaGraph::new(options))), Bounds::None),
         },
         #[cfg(feature = "metis")]
         Entry {

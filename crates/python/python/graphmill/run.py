@@ -249,7 +249,8 @@ def partition(
     Args:
         dataset: A dataset, its directory, or ``None`` for the built-in demo.
         parts: Number of parts, at most 65535.
-        method: ``"bgl"``, ``"metis"``, ``"fennel"``, ``"ldg"``, ``"hash"`` or ``"random"``.
+        method: ``"bgl"``, ``"metis"``, ``"gminer"``, ``"pagraph"``, ``"fennel"``, ``"ldg"``,
+            ``"hash"`` or ``"random"``.
         seed: Seed of the random draws.
         slack: Allowed excess of a part's nodes over the mean. Default 0.1: at most 1.1 times the
             mean.

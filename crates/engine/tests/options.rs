@@ -58,6 +58,7 @@ const VALUES: &[(&str, &str, &[Needs])] = &[
     ("sparse", "on", &[&[]]),
     ("model", "gcn", &[&[]]),
     ("aggregator", "max-pool", &[&[]]),
+    ("sage_combine", "concat", &[&[]]),
     ("layers", "1", &[&[]]),
     ("hops", "3", &[&[], &[("model", "mixhop")]]),
     ("hidden", "8", &[&[]]),

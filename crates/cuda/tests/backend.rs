@@ -29,7 +29,7 @@ use graphmill_nn::{
         },
     },
     cost::BlockShape,
-    layer::{Aggregator, GatOptions, SageOptions},
+    layer::{Aggregator, Combine, GatOptions, SageOptions},
 };
 use operations::{OPERATIONS, Shape};
 use proptest::prelude::*;
@@ -493,7 +493,8 @@ fn training_matches_the_reference_and_downloads_only_losses() {
         |model: &str| ModelConfig { model: model.into(), hidden: 8, dropout: 0.3, ..ModelConfig::default() };
     let configs = [
         named("sage"),
-        named("sage").with(SageOptions { aggregator: Aggregator::MaxPool }),
+        named("sage").with(SageOptions { aggregator: Aggregator::MaxPool, ..SageOptions::default() }),
+        named("sage").with(SageOptions { sage_combine: Combine::Concat, ..SageOptions::default() }),
         named("gcn"),
         named("gat").with(GatOptions { heads: 2, out_heads: 1, attention_dropout: 0.2 }),
         named("gin"),

@@ -164,7 +164,7 @@ fn named(model: &str) -> ModelConfig {
 fn replayed_steps_have_the_bits_of_launched_ones() {
     let configs = [
         named("sage"),
-        named("sage").with(SageOptions { aggregator: Aggregator::MaxPool }),
+        named("sage").with(SageOptions { aggregator: Aggregator::MaxPool, ..SageOptions::default() }),
         ModelConfig { norm: "batch".parse().unwrap(), residual: "linear".parse().unwrap(), ..named("gcn") },
         named("gat").with(GatOptions { heads: 2, out_heads: 1, attention_dropout: 0.2 }),
     ];

@@ -1,14 +1,19 @@
 //! Components of a run, built from a configuration and a dataset. Training, `eval` and `predict`
 //! share them.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
-use graphmill_core::{features::FeatureData, options::OptionGroup, table};
-use graphmill_data::{Dataset, generate};
+use graphmill_core::{
+    features::FeatureData,
+    options::{OptionGroup, OptionSet},
+    table,
+};
+use graphmill_data::{Dataset, generate, npy, partition::PartitionDir};
 use graphmill_loader::{
     feature::Host,
     order,
     sampler::{self, WeightOptions, inference::InferenceNeighbors, weighted::EdgeWeights},
+    subgraph::cluster::ClusterOptions,
     weights::SymmetricWeights,
 };
 use graphmill_nn::{
@@ -154,7 +159,45 @@ pub fn symmetric(model: &Model, data: &Dataset) -> Option<Arc<SymmetricWeights>>
 /// # Errors
 /// An unknown name or an impossible option.
 pub fn sampler(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::MinibatchSampler>> {
-    by_sampler(config, data, sampler::SamplerKind::make)
+    let mut options = sampler_options(config, data);
+    if reads::<ClusterOptions>(config) {
+        options.partition = clusters(&config.own.get::<ClusterOptions>().clusters, data)?;
+    }
+    by_sampler(config, data, &options, sampler::SamplerKind::make)
+}
+
+/// Part of every node in the partition at `path`: a partition directory or a `.npy` file; `None` if
+/// `path` is empty.
+///
+/// # Errors
+/// The partition cannot be read, has another number of nodes, or is of another dataset.
+fn clusters(path: &str, data: &Dataset) -> Result<Option<Arc<[u32]>>> {
+    if path.is_empty() {
+        return Ok(None);
+    }
+    let (path, nodes) = (Path::new(path), data.num_nodes());
+    let wrong = |message: &str| Error::usage(format!("--clusters {}: {message}", path.display()));
+    let parts: Arc<[u32]> = if path.is_dir() {
+        let dir = PartitionDir::open(path)?;
+        if let (Some(then), Some(now)) = (dir.source_checksum(), &data.checksum)
+            && then != now
+        {
+            return Err(wrong("the partition is of another dataset; partition this dataset"));
+        }
+        dir.book.of().iter().map(|&part| part.into()).collect()
+    } else {
+        let file = npy::open(path)?;
+        if file.shape.len() != 1 {
+            return Err(wrong("the array has several axes; save the part of every node as one axis"));
+        }
+        file.read_as::<u32>()?.into()
+    };
+    if parts.len() != nodes {
+        let message =
+            format!("it has {} nodes and the dataset has {nodes}; partition this dataset", parts.len());
+        return Err(wrong(&message));
+    }
+    Ok(Some(parts))
 }
 
 /// The sampler of one hop.
@@ -162,7 +205,7 @@ pub fn sampler(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::
 /// # Errors
 /// An unknown name, an impossible option, or a sampler of subgraphs.
 pub(crate) fn hop_sampler(config: &TrainConfig, data: &Dataset) -> Result<Arc<dyn sampler::HopSampler>> {
-    by_sampler(config, data, sampler::SamplerKind::hop)
+    by_sampler(config, data, &sampler_options(config, data), sampler::SamplerKind::hop)
 }
 
 /// Neighbours that inference aggregates: all, weighted as the sampler's draws are on average.
@@ -170,27 +213,32 @@ pub(crate) fn hop_sampler(config: &TrainConfig, data: &Dataset) -> Result<Arc<dy
 /// # Errors
 /// An unknown name or an impossible option.
 pub fn inference_neighbors(config: &TrainConfig, data: &Dataset) -> Result<InferenceNeighbors> {
-    by_sampler(config, data, sampler::SamplerKind::inference)
+    by_sampler(config, data, &sampler_options(config, data), sampler::SamplerKind::inference)
 }
 
 /// Calls `make` of the configured sampler's row of the table.
 fn by_sampler<T>(
     config: &TrainConfig,
     data: &Dataset,
+    options: &sampler::SamplerOptions,
     make: fn(&sampler::SamplerKind, &sampler::SamplerOptions, &sampler::Source) -> Result<T, String>,
 ) -> Result<T> {
     let entry = usage(sampler::TABLE.find(&config.sampler))?;
-    let options = sampler_options(config, data);
     let source = sampler::Source { graph: &data.graph, train: &data.split.train };
-    let made = make(&entry.make, &options, &source);
+    let made = make(&entry.make, options, &source);
     made.map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))
 }
 
 /// Returns true if the sampler uses the edge weights that the graph may store.
 pub(crate) fn draws_by_stored_weights(config: &TrainConfig) -> bool {
     let WeightOptions { edge_weights } = config.own.get();
-    let reads = |entry: &table::Entry<_>| entry.options.contains(&OptionGroup::of::<WeightOptions>());
-    edge_weights == EdgeWeights::Stored && sampler::TABLE.get(&config.sampler).is_some_and(reads)
+    edge_weights == EdgeWeights::Stored && reads::<WeightOptions>(config)
+}
+
+/// Returns true if the sampler has the options `T`.
+fn reads<T: OptionSet>(config: &TrainConfig) -> bool {
+    let reads = |entry: &table::Entry<_>| entry.options.contains(&OptionGroup::of::<T>());
+    sampler::TABLE.get(&config.sampler).is_some_and(reads)
 }
 
 /// The options that samplers are built from.
@@ -200,6 +248,7 @@ pub(crate) fn sampler_options(config: &TrainConfig, data: &Dataset) -> sampler::
         seed: config.seed,
         budget: if config.batch_size == 0 { data.num_nodes() } else { config.batch_size },
         own: config.own.clone(),
+        partition: None,
     }
 }
 

@@ -13,14 +13,14 @@ use graphmill_data::{
     partition as methods,
 };
 use graphmill_engine::{
-    Dataset, Error, RunContext, RunDir, TrainConfig, bench, hotness,
+    Dataset, Error, RunContext, RunDir, TrainConfig, bench, build, hotness,
     observer::{Observer, Quiet},
     options::{Key, key, keys},
     partition,
     record::{EpochRecord, Summary},
     strategy, train,
 };
-use graphmill_loader::{hotness as metrics, sampler};
+use graphmill_loader::{BatchKey, Seeds, hotness as metrics, sampler};
 use graphmill_nn::layer;
 use rayon::ThreadPoolBuilder;
 
@@ -52,11 +52,13 @@ const VALUES: &[(&str, &str, &[Needs])] = &[
     ("dashboard_slack", "8", &[&[], &[("frontier_index", "dashboard")]]),
     ("degree_cap", "1", &[&[]]),
     ("burn_prob", "0.2", &[&[]]),
+    ("clusters", "", &[&[]]),
     ("parts", "9", &[&[]]),
     ("parts_per_batch", "3", &[&[]]),
     ("sparse", "on", &[&[]]),
     ("model", "gcn", &[&[]]),
     ("aggregator", "max-pool", &[&[]]),
+    ("sage_combine", "concat", &[&[]]),
     ("layers", "1", &[&[]]),
     ("hops", "3", &[&[], &[("model", "mixhop")]]),
     ("hidden", "8", &[&[]]),
@@ -532,17 +534,19 @@ fn benches_refuse_the_depth_of_subgraphs() {
 fn limits_of_parts_are_refused_for_methods_that_ignore_them() {
     let data = &data().1;
     for entry in &methods::TABLE {
-        let partitioned = |slack, train_slack| {
-            let options = methods::Options { parts: 3, seed: 1, slack, train_slack };
+        let refined = |slack, train_slack, refine| {
+            let options = methods::Options { parts: 3, seed: 1, slack, train_slack, refine };
             let made = (entry.make.make)(&options).unwrap();
             let book = made.partition(&data.graph, &data.split.train, &progress::Quiet).unwrap();
             book.of().to_vec()
         };
+        let partitioned = |slack, train_slack| refined(slack, train_slack, true);
         let plain = partitioned(0.1, 0.05);
         let limits = [("slack", [0.0, 3.0].map(|limit| partitioned(limit, 0.05)))]
             .into_iter()
             .chain([("train_slack", [0.0, 3.0].map(|limit| partitioned(0.1, limit)))]);
-        for (name, books) in limits {
+        let switch = [("refine", [false, true].map(|refine| refined(0.1, 0.05, refine)))];
+        for (name, books) in limits.chain(switch) {
             let refused = partition::refuse_unused(&[entry.name.into()], &[name]);
             let changes = books.iter().any(|of| *of != plain);
             assert_eq!(refused.is_ok(), changes, "{} {name}", entry.name);
@@ -553,6 +557,49 @@ fn limits_of_parts_are_refused_for_methods_that_ignore_them() {
         "--train-slack: --method hash,fennel does not use it; use --method metis or bgl, or leave it out";
     assert_eq!(refused.to_string(), expected);
     partition::refuse_unused(&["hash".into(), "bgl".into()], &["train_slack"]).unwrap();
+}
+
+#[test]
+fn clusters_are_the_parts_of_the_given_partition() {
+    let (dir, data) = data();
+    let parts = 6;
+    let options = methods::Options { parts, ..methods::Options::default() };
+    let method = (methods::TABLE.find("bgl").unwrap().make.make)(&options).unwrap();
+    let book = method.partition(&data.graph, &data.split.train, &progress::Quiet).unwrap();
+    let what = methods::Description {
+        method: "bgl",
+        seed: 0,
+        options: serde_json::Value::Null,
+        statistics: serde_json::Value::Null,
+    };
+    let path = dir.path().join("clusters");
+    methods::write(data, &book, &what, &path, &progress::Quiet).unwrap();
+    let path_of = |file: &str| path.join(file).to_str().unwrap().to_string();
+    let base = base("cluster", "sequential", "cpu");
+    let given = |path: &str, count| with(&base, &[("clusters", path), ("parts_per_batch", count)]).unwrap();
+    for path in [path_of(""), path_of("book.npy")] {
+        let sampler = build::sampler(&given(&path, "1"), data).unwrap();
+        assert_eq!(sampler.properties().subgraphs, Some(parts.into()));
+        let (mut workspace, mut seen) = (sampler::Workspace::new(data.num_nodes()), vec![0; parts.into()]);
+        for batch in 0..u64::from(parts) {
+            let key = BatchKey { seed: 1, epoch: 0, batch };
+            let request = sampler::BatchRequest::new(&data.graph, key);
+            let nodes = sampler.sample(&request, &mut workspace, Seeds::default()).unwrap().input_nodes;
+            let part = book.part_of(nodes[0]);
+            assert!(nodes.iter().all(|&v| book.part_of(v) == part), "a subgraph is one part");
+            seen[usize::from(part)] += 1;
+        }
+        assert!(seen.iter().all(|&times| times == 1), "{seen:?}");
+        signature(&given(&path, "2")).unwrap();
+    }
+    let refused = |path: &str| signature(&given(path, "1")).unwrap_err();
+    let degrees = refused(&path_of("part-0000/nodes.npy"));
+    assert!(degrees.contains("the dataset has 400; partition this dataset"), "{degrees}");
+    assert!(refused(&path_of("none")).contains("none"));
+    let both = with(&base, &[("clusters", &path_of("")), ("parts", "9")]).unwrap_err();
+    assert!(both.starts_with("--parts 9: --clusters gives the parts"), "{both}");
+    let other = with(&self::base("neighbor", "sequential", "cpu"), &[("clusters", "x")]).unwrap_err();
+    assert!(other.starts_with("--clusters x: ") && other.contains("cluster"), "{other}");
 }
 
 /// Options are refused before a device is opened, so the test needs no device.

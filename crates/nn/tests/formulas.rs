@@ -8,7 +8,9 @@ use graphmill_core::{Block, options::OwnOptions};
 use graphmill_nn::{
     Epilogue, Layer, LayerConfig, Matrix, ProductOrder, Saved,
     backend::Activation,
-    layer::{self, Aggregator, GatOptions, LayerGrads, LayerInput, Norm, SageOptions, norm::BatchNorm},
+    layer::{
+        self, Aggregator, Combine, GatOptions, LayerGrads, LayerInput, Norm, SageOptions, norm::BatchNorm,
+    },
 };
 use support::{pass, random, random_block};
 
@@ -74,6 +76,22 @@ fn sage_mean(block: &Block, x: &Dense, p: &Params) -> Dense {
     }
     let own = x.first(block.num_dst).times(&p["self.weight"]).plus(&p["bias"]);
     mean.times(x).times(&p["neigh.weight"]).plus(&own)
+}
+
+/// The first columns of the weight belong to the own row, the others to the mean.
+fn sage_concat(block: &Block, x: &Dense, p: &Params) -> Dense {
+    let mut mean = adjacency(block);
+    for row in &mut mean.0 {
+        let degree: f64 = row.iter().sum();
+        row.iter_mut().for_each(|a| *a /= degree.max(1.0));
+    }
+    let weight = &p["weight"];
+    let own = x.first(block.num_dst).times(weight);
+    let neigh = mean.times(x).times(weight);
+    let half = weight.cols() / 2;
+    let parts =
+        Dense::new(block.num_dst, weight.cols(), |v, c| if c < half { own.0[v][c] } else { neigh.0[v][c] });
+    parts.plus(&p["bias"])
 }
 
 fn sage_max_pool(block: &Block, x: &Dense, p: &Params) -> Dense {
@@ -256,8 +274,16 @@ fn sage_uses_stored_weights() {
 }
 
 #[test]
+fn sage_concatenates_the_own_row_and_the_mean() {
+    let concat = SageOptions { sage_combine: Combine::Concat, ..SageOptions::default() };
+    let config = LayerConfig { own: OwnOptions::default().with(concat), ..config() };
+    assert_formula("sage", &config, &random_block(9, 14, false, 2), sage_concat);
+}
+
+#[test]
 fn sage_max_pool_takes_the_maximum_of_dense_rows() {
-    let own = OwnOptions::default().with(SageOptions { aggregator: Aggregator::MaxPool });
+    let own =
+        OwnOptions::default().with(SageOptions { aggregator: Aggregator::MaxPool, ..SageOptions::default() });
     let config = LayerConfig { own, ..config() };
     assert_formula("sage", &config, &random_block(9, 14, false, 2), sage_max_pool);
 }

@@ -7,7 +7,9 @@ use graphmill_nn::{
     Activations, Matrix, Model, ModelConfig, ProductOrder, View,
     backend::{Activation, Reference, ops::Add},
     cost::BlockShape,
-    layer::{Aggregator, GatOptions, LayerInput, MixHopOptions, NormKind, SageOptions, needs_transposed},
+    layer::{
+        Aggregator, Combine, GatOptions, LayerInput, MixHopOptions, NormKind, SageOptions, needs_transposed,
+    },
     model::ResidualKind,
 };
 use support::{Checked, all_orders, check, distance, dot, global, nudge, pass, random, random_block};
@@ -26,7 +28,8 @@ fn configs() -> Vec<ModelConfig> {
     let gcn = ModelConfig { activation: "elu".parse().unwrap(), ..named("gcn") };
     vec![
         sage.clone(),
-        ModelConfig { layers: 1, ..sage.clone() }.with(SageOptions { aggregator: Aggregator::MaxPool }),
+        ModelConfig { layers: 1, ..sage.clone() }
+            .with(SageOptions { aggregator: Aggregator::MaxPool, ..SageOptions::default() }),
         ModelConfig {
             norm: "layer".parse().unwrap(),
             residual: "linear".parse().unwrap(),
@@ -496,6 +499,15 @@ fn invalid_configurations_are_rejected_with_advice() {
         })
         .contains("'gcn'")
     );
+    assert!(
+        fail(&|c| {
+            c.model = "gcn".into();
+            c.own.get_mut::<SageOptions>().sage_combine = Combine::Concat;
+        })
+        .starts_with("sage_combine = concat: model 'gcn'")
+    );
+    let both = SageOptions { aggregator: Aggregator::MaxPool, sage_combine: Combine::Concat };
+    assert!(fail(&|c| c.own.set(both)).contains("--aggregator max-pool adds its two parts"));
     assert!(
         fail(&|c| c.own.get_mut::<GatOptions>().attention_dropout = 0.5).starts_with("attention_dropout")
     );

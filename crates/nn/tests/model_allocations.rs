@@ -80,7 +80,8 @@ fn training_steps_do_not_allocate_in_steady_state() {
     for (name, aggregator) in [("sage", Mean), ("sage", MaxPool), ("gcn", Mean), ("gat", Mean), ("gin", Mean)]
     {
         for config in [&base, &full, &l2] {
-            let config = ModelConfig { model: s(name), ..config.clone() }.with(SageOptions { aggregator });
+            let config = ModelConfig { model: s(name), ..config.clone() }
+                .with(SageOptions { aggregator, ..SageOptions::default() });
             let mut model = Model::new(&config, 10, 5, 1).unwrap();
             let weighted = model.needs_symmetric_weights();
             let batches = [1.0, 0.5].map(|part: f64| {

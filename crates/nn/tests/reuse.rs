@@ -55,8 +55,8 @@ fn configs() -> Vec<ModelConfig> {
                 all.push(ModelConfig { norm: "batch".parse().unwrap(), ..base });
             }
         }
-        let pool =
-            ModelConfig { dropout, ..named("sage") }.with(SageOptions { aggregator: Aggregator::MaxPool });
+        let pool = ModelConfig { dropout, ..named("sage") }
+            .with(SageOptions { aggregator: Aggregator::MaxPool, ..SageOptions::default() });
         all.push(pool);
         all.push(ModelConfig { dropout, layers: 1, ..named("mixhop") }.with(MixHopOptions { hops: 3 }));
         all.push(

@@ -119,7 +119,7 @@ fn configs() -> Vec<ModelConfig> {
     let sage = ModelConfig { activation: "elu".parse().unwrap(), ..named("sage") };
     vec![
         sage.clone(),
-        sage.clone().with(SageOptions { aggregator: Aggregator::MaxPool }),
+        sage.clone().with(SageOptions { aggregator: Aggregator::MaxPool, ..SageOptions::default() }),
         ModelConfig {
             norm: "layer".parse().unwrap(),
             residual: "linear".parse().unwrap(),

@@ -66,7 +66,8 @@ struct Work {
 
 /// Names of the training options that configure a sampler of blocks.
 pub fn options() -> Vec<&'static str> {
-    let not = ["batch_size", "max_batches", "order", "order_sequences", "parts", "parts_per_batch"];
+    let not =
+        ["batch_size", "max_batches", "order", "order_sequences", "clusters", "parts", "parts_per_batch"];
     let draws = draws().into_iter().filter(|name| !not.contains(name));
     draws.chain(["seed"]).collect()
 }

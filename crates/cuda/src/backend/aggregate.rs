@@ -2,7 +2,7 @@
 
 use graphmill_core::matrix::TableType;
 use graphmill_nn::backend::{
-    AggregationWeights, EdgeWeight, OwnWeight,
+    EdgeWeight, OwnWeight,
     ops::{
         Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed, Hop, HopTransposed, shape::of,
     },
@@ -214,13 +214,12 @@ fn backward(work: &Work, first: usize, op: AggregateTransposed) -> Result<()> {
 }
 
 pub(super) fn hop(work: &Work, op: Hop) -> Result<()> {
-    let Hop { block, first, src, dst } = op;
-    forward(work, first, Aggregate { block, weights: AggregationWeights::STORED, src, beta: 0.0, dst })
+    let Hop { block, first, weights, src, dst } = op;
+    forward(work, first, Aggregate { block, weights, src, beta: 0.0, dst })
 }
 
 pub(super) fn hop_transposed(work: &Work, op: HopTransposed) -> Result<()> {
-    let HopTransposed { block, first, dst_grad, src_grad } = op;
-    let weights = AggregationWeights::STORED;
+    let HopTransposed { block, first, weights, dst_grad, src_grad } = op;
     backward(work, first, AggregateTransposed { block, weights, dst_grad, beta: 0.0, src_grad })
 }
 

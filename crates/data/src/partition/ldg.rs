@@ -35,7 +35,11 @@ impl Partitioner for Ldg {
     fn partition(&self, graph: &Graph, train: &[NodeId], progress: &dyn Progress) -> Result<PartitionBook> {
         self.0.check(graph, train)?;
         let capacity = graph.num_nodes().div_ceil(self.0.parts.into());
-        let score = |inside: u64, size: u64| inside as f64 * (1.0 - size as f64 / capacity as f64);
-        stream(graph, train, &self.0, progress, capacity, score)
+        stream(graph, train, &self.0, progress, capacity, discounted(capacity))
     }
+}
+
+/// Score of a part by the neighbours in it and its nodes.
+pub(super) fn discounted(capacity: usize) -> impl Fn(u64, u64) -> f64 {
+    move |inside, size| inside as f64 * (1.0 - size as f64 / capacity as f64)
 }

@@ -11,11 +11,13 @@ mod bgl;
 mod book;
 mod dir;
 mod fennel;
+mod gminer;
 mod hash;
 mod ldg;
 mod limits;
 #[cfg(feature = "metis")]
 mod metis;
+mod pagraph;
 mod random;
 mod stream;
 
@@ -72,11 +74,13 @@ pub struct Options {
     pub slack: f64,
     /// Allowed excess of a part's training nodes over the mean.
     pub train_slack: f64,
+    /// If true, a method whose row of [`TABLE`] can refine moves nodes after the assignment.
+    pub refine: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { parts: 2, seed: 0, slack: 0.1, train_slack: 0.05 }
+        Self { parts: 2, seed: 0, slack: 0.1, train_slack: 0.05, refine: true }
     }
 }
 
@@ -131,19 +135,28 @@ pub struct Method {
     pub make: Make,
     /// Counts of a part that it bounds.
     pub bounds: Bounds,
+    /// True if [`Options::refine`] selects whether it refines.
+    pub can_refine: bool,
 }
 
 impl Method {
     /// Creates a method that bounds these counts of a part.
     pub const fn new(make: Make, bounds: Bounds) -> Self {
-        Self { make, bounds }
+        Self { make, bounds, can_refine: false }
     }
 
-    /// Returns true if the method reads the limit called `option`: `slack` or `train_slack`.
+    /// The same method, which reads [`Options::refine`].
+    #[must_use]
+    pub const fn with_refinement(self) -> Self {
+        Self { can_refine: true, ..self }
+    }
+
+    /// Returns true if the method reads `option`: `slack`, `train_slack` or `refine`.
     pub fn reads(&self, option: &str) -> bool {
         match option {
             "slack" => self.bounds != Bounds::None,
             "train_slack" => self.bounds == Bounds::NodesAndTraining,
+            "refine" => self.can_refine,
             _ => false,
         }
     }
@@ -182,6 +195,20 @@ pub static TABLE: Table<Method> = Table::new(
             options: &[],
             make: Method::new(|options| Ok(Box::new(fennel::Fennel::new(options))), Bounds::Nodes),
         },
+        Entry {
+            name: "gminer",
+            summary: "breadth-first blocks from random sources, assigned by neighbours and free capacity",
+            source: "Chen et al., G-Miner, EuroSys 2018, block-based deterministic greedy partitioning",
+            options: &[],
+            make: Method::new(|options| Ok(Box::new(gminer::GMiner::new(options))), Bounds::Nodes),
+        },
+        Entry {
+            name: "pagraph",
+            summary: "training nodes by their neighbours in the part, balanced; the other nodes as ldg does",
+            source: "Lin et al., PaGraph, SoCC 2020, data partitioning",
+            options: &[],
+            make: Method::new(|options| Ok(Box::new(pagraph::PaGraph::new(options))), Bounds::None),
+        },
         #[cfg(feature = "metis")]
         Entry {
             name: "metis",
@@ -198,7 +225,8 @@ pub static TABLE: Table<Method> = Table::new(
                 training nodes",
             source: "Liu et al., BGL, NSDI 2023, Graph Partition Module",
             options: &[],
-            make: Method::new(|options| Ok(Box::new(bgl::Bgl::new(options))), Bounds::NodesAndTraining),
+            make: Method::new(|options| Ok(Box::new(bgl::Bgl::new(options))), Bounds::NodesAndTraining)
+                .with_refinement(),
         },
     ],
 );

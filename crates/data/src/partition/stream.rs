@@ -1,9 +1,9 @@
-//! Streaming partitioning shared by LDG and Fennel.
+//! Streaming partitioning shared by LDG, Fennel and PaGraph's partitioner.
 //!
 //! # Algorithm
 //!
-//! One pass over the nodes in id order, which assigns each to the part with the highest score.
-//! Neighbours in both directions count; only earlier ones have a part. Ties go to the part with
+//! One pass over the nodes without a part, in id order, which assigns each to the part with the highest score.
+//! Neighbours in both directions count; later ones have no part. Ties go to the part with
 //! fewer nodes, then to the lower number.
 //!
 //! # Source
@@ -26,6 +26,9 @@ use crate::reorder::adjacency::both_ways;
 /// Nodes between two progress reports.
 const REPORT_INTERVAL: usize = 1 << 14;
 
+/// Marks a node without a part.
+pub(super) const NONE: u16 = u16::MAX;
+
 /// Assigns the nodes by `score(neighbours in the part, nodes in the part)`; a part with `capacity`
 /// nodes accepts no more.
 pub(super) fn stream(
@@ -36,15 +39,31 @@ pub(super) fn stream(
     capacity: usize,
     score: impl Fn(u64, u64) -> f64,
 ) -> Result<PartitionBook> {
-    const NONE: u16 = u16::MAX;
+    let mut of: Vec<u16> = memory::reserve(graph.num_nodes())?;
+    of.resize(graph.num_nodes(), NONE);
+    assign_rest(graph, train, options, progress, of, capacity, score)
+}
+
+/// Assigns the nodes that are [`NONE`] in `of` as [`stream`] does; the parts of the others count.
+pub(super) fn assign_rest(
+    graph: &Graph,
+    train: &[NodeId],
+    options: &Options,
+    progress: &dyn Progress,
+    mut of: Vec<u16>,
+    capacity: usize,
+    score: impl Fn(u64, u64) -> f64,
+) -> Result<PartitionBook> {
     let nodes = graph.num_nodes();
     let both = both_ways(graph)?;
-    let mut of: Vec<u16> = memory::reserve(nodes)?;
-    of.resize(nodes, NONE);
     let mut sizes = vec![0u64; options.parts.into()];
+    of.iter().filter(|&&part| part != NONE).for_each(|&part| sizes[usize::from(part)] += 1);
     let mut inside = vec![0u64; options.parts.into()];
     progress.stage("assigning the nodes", Some(nodes as u64), Unit::Rows);
     for v in 0..nodes {
+        if of[v] != NONE {
+            continue;
+        }
         inside.fill(0);
         for &u in both.in_neighbors(v as NodeId) {
             if of[u as usize] != NONE {

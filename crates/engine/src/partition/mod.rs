@@ -102,7 +102,7 @@ pub fn options() -> Vec<&'static str> {
     sampler::draws().into_iter().filter(|name| *name != "max_batches" && !of_subgraphs(name)).collect()
 }
 
-/// Refuses the `given` limits on part sizes that none of the `methods` reads.
+/// Refuses the `given` options of partitioners that none of the `methods` reads.
 ///
 /// # Errors
 /// Wrong usage, with the nearest alternative; an unknown name.
@@ -160,6 +160,7 @@ pub fn run(options: &Options, data: &Dataset, dst: Option<&Path>, watch: &dyn Pr
                 options: json!({
                     "slack": options.partition.slack,
                     "train_slack": options.partition.train_slack,
+                    "refine": options.partition.refine,
                 }),
                 statistics: json!(statistics),
             };

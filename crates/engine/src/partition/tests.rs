@@ -115,7 +115,8 @@ fn every_method_has_statistics_and_bgl_beats_random() {
 
     let wrong = |options: Options| run(&options, &data, None, &Quiet).unwrap_err().to_string();
     assert!(
-        wrong(options(&["best"], train.clone())).contains("known: random, hash, ldg, fennel, metis, bgl")
+        wrong(options(&["best"], train.clone()))
+            .contains("known: random, hash, ldg, fennel, gminer, pagraph, metis, bgl")
     );
     assert!(wrong(options(&[], train.clone())).contains("at least one"));
     let saint = TrainConfig { sampler: "saint-rw".into(), ..train.clone() };

@@ -64,6 +64,13 @@ pub(crate) fn command() -> Command {
              the mean",
         ))
         .arg(number(
+            "refine",
+            "on|off",
+            "on",
+            "Move nodes to better parts after the assignment (bgl)",
+            "Off selects the algorithm of BGL's authors: coarsen, merge, assign, map back",
+        ))
+        .arg(number(
             "seed",
             "N",
             "0",
@@ -101,7 +108,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         "all" => methods::TABLE.iter().map(|entry| entry.name.to_string()).collect(),
         list => list.split(',').map(|name| name.trim().to_string()).collect::<Vec<_>>(),
     };
-    let limits = [("slack", "slack"), ("train-slack", "train_slack")].into_iter();
+    let limits = [("slack", "slack"), ("train-slack", "train_slack"), ("refine", "refine")].into_iter();
     let given = limits.filter(|(flag, _)| matches.value_source(flag) == Some(ValueSource::CommandLine));
     partition::refuse_unused(&methods, &given.map(|(_, option)| option).collect::<Vec<_>>())?;
     let options = partition::Options {
@@ -111,6 +118,11 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
             seed,
             slack: slack("slack")?,
             train_slack: slack("train-slack")?,
+            refine: match word(matches, "refine") {
+                "on" => true,
+                "off" => false,
+                _ => return Err(wrong(matches, "refine", "on or off").into()),
+            },
         },
         train: TrainConfig { seed, ..train },
         batches: parsed(matches, "batches", "a whole number from 0")?,

@@ -6,7 +6,7 @@ use super::*;
 fn methods_numbers_and_targets_are_checked() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
-    let known = ["unknown method 'best'", "known: random, hash, ldg, fennel, metis, bgl"];
+    let known = ["unknown method 'best'", "known: random, hash, ldg, fennel, gminer, pagraph, metis, bgl"];
     refused(&sandbox, "partition data new --method best", USAGE, &known, "new");
     refused(&sandbox, "partition data new --method random,bgl", USAGE, &["one method"], "new");
     refused(&sandbox, "partition data new --parts 0", USAGE, &["--parts 0", "1 to 65535"], "new");

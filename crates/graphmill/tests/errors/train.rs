@@ -56,7 +56,6 @@ fn invalid_sampler_options_are_refused() {
         ("frontier --fused on", &["--fused on: --sampler frontier does not use it", "neighbor"][..]),
         ("frontier --sample-coverage -1", &["--sample-coverage -1"]),
         ("frontier --frontier-size 0", &["--frontier-size 0: a number from 1 to"]),
-        ("frontier --degree-cap 0", &["--degree-cap 0: at least 1"]),
         ("random-walk --restart-prob 1.5", &["--restart-prob 1.5: a number from 0 to 1"]),
         ("random-walk --num-walks 0", &["--num-walks 0: a number from 1 to"]),
         ("weighted --edge-weights nonsense", &["--edge-weights nonsense", "stored"]),

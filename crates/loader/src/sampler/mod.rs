@@ -62,18 +62,22 @@ pub struct SamplerOptions {
     pub budget: usize,
     /// Options of each sampler.
     pub own: OwnOptions,
+    /// Part of every node ([`SubgraphContext::partition`]), read from
+    /// [`ClusterOptions::clusters`].
+    pub partition: Option<Arc<[u32]>>,
 }
 
 impl Default for SamplerOptions {
     fn default() -> Self {
-        Self { fanout: Fanout::default(), seed: 0, budget: 8000, own: OwnOptions::default() }
+        let own = OwnOptions::default();
+        Self { fanout: Fanout::default(), seed: 0, budget: 8000, own, partition: None }
     }
 }
 
 impl SamplerOptions {
     /// Returns the options of subgraph samplers.
     pub fn subgraphs(&self) -> SubgraphContext<'_> {
-        SubgraphContext { budget: self.budget, own: &self.own }
+        SubgraphContext { budget: self.budget, own: &self.own, partition: self.partition.as_deref() }
     }
 }
 
@@ -320,7 +324,7 @@ pub static TABLE: Table<SamplerKind> = Table::new(
             source: "Chiang et al., Cluster-GCN, KDD 2019, section 3.2",
             options: &[TRAINING, OptionGroup::of::<ClusterOptions>()],
             make: SamplerKind::subgraphs(|graph, roots, with| {
-                Ok(Box::new(subgraph::cluster::Cluster::new(graph, roots, &with.own.get(), None)?))
+                Ok(Box::new(subgraph::cluster::Cluster::new(graph, roots, &with.own.get(), with.partition)?))
             })
             .unbounded(),
         },

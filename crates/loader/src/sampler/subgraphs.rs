@@ -457,7 +457,11 @@ mod tests {
             SubgraphTraining { inductive: true, sample_coverage: 0.0, ..SubgraphTraining::default() };
         let make = |graph: &Graph, roots: &[NodeId]| {
             let own = OwnOptions::default().with(FrontierOptions { frontier_size: 4, ..Default::default() });
-            find_subgraphs("frontier").unwrap()(graph, roots, &SubgraphContext { budget: 16, own: &own })
+            find_subgraphs("frontier").unwrap()(
+                graph,
+                roots,
+                &SubgraphContext { budget: 16, own: &own, partition: None },
+            )
         };
         let sampler = Subgraphs::new(&graph(), &train, &training, 3, make).unwrap();
         assert_eq!(sampler.properties().subgraphs, Some(2));

@@ -6,7 +6,7 @@
 //! is the nodes of a group. So an epoch's subgraphs hold every node once. Batch numbers beyond the
 //! epoch start again from the first group.
 //!
-//! Without a given partition, parts of `V / parts` nodes each are grown one after the other,
+//! Without a given partition ([`partition`](super::SubgraphContext::partition)), parts of `V / parts` nodes each are grown one after the other,
 //! breadth first. A part that runs out of neighbours continues at the first unassigned node, and
 //! the next part begins beside the previous one.
 //!
@@ -34,9 +34,15 @@ use serde::{Deserialize, Serialize};
 use super::{BatchKey, SubgraphSampler, SubgraphScratch, check_roots};
 
 /// Options of [`Cluster`].
-#[derive(Args, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClusterOptions {
+    /// Partition whose parts form the subgraphs (cluster).
+    ///
+    /// A directory that `graphmill partition` wrote for this dataset, or a .npy file with the part
+    /// of every node. Without it, the sampler grows --parts parts itself.
+    #[arg(long, value_name = "PATH")]
+    pub clusters: String,
     /// Number of parts into which the graph is cut (cluster).
     ///
     /// More parts make smaller and less connected subgraphs. At most the number of nodes.
@@ -51,7 +57,7 @@ pub struct ClusterOptions {
 
 impl Default for ClusterOptions {
     fn default() -> Self {
-        Self { parts: 50, parts_per_batch: 5 }
+        Self { clusters: String::new(), parts: 50, parts_per_batch: 5 }
     }
 }
 
@@ -59,6 +65,11 @@ impl OptionSet for ClusterOptions {
     fn check(&self) -> Result<(), Fault> {
         range("parts", self.parts, 1..)?;
         range("parts_per_batch", self.parts_per_batch, 1..)
+    }
+
+    fn unused(&self, option: &str) -> Option<String> {
+        let why = "--clusters gives the parts, so none are grown; leave out one of the two";
+        (option == "parts" && !self.clusters.is_empty()).then(|| why.into())
     }
 }
 
@@ -245,7 +256,12 @@ mod tests {
         (parts, parts_per_batch): (usize, usize),
         partition: Option<&[u32]>,
     ) -> Result<Cluster, String> {
-        Cluster::new(graph, roots, &ClusterOptions { parts, parts_per_batch }, partition)
+        Cluster::new(
+            graph,
+            roots,
+            &ClusterOptions { parts, parts_per_batch, ..ClusterOptions::default() },
+            partition,
+        )
     }
 
     /// A ring of `n` nodes.
@@ -283,6 +299,16 @@ mod tests {
             assert_eq!(all, (0..12).collect::<Vec<_>>());
         }
         fits(&pairs, &[1.0; 10]);
+    }
+
+    #[test]
+    fn given_parts_leave_the_number_of_grown_parts_without_effect() {
+        let given = ClusterOptions { clusters: "parts".into(), ..ClusterOptions::default() };
+        assert!(given.unused("parts").unwrap().contains("--clusters"));
+        assert_eq!(
+            (given.unused("parts_per_batch"), ClusterOptions::default().unused("parts")),
+            (None, None)
+        );
     }
 
     #[test]

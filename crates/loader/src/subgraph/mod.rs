@@ -126,6 +126,8 @@ pub struct SubgraphContext<'a> {
     pub budget: usize,
     /// Options of each sampler.
     pub own: &'a OwnOptions,
+    /// Part of every node, for a sampler of the parts of a given partition (`cluster`).
+    pub partition: Option<&'a [u32]>,
 }
 
 impl SubgraphContext<'_> {

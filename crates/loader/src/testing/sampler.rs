@@ -81,8 +81,8 @@ pub(crate) fn check_draws(entry: &Entry<SamplerKind>, bounded: bool) {
 fn options(fanout: &[i64]) -> SamplerOptions {
     let own = OwnOptions::default()
         .with(FrontierOptions { frontier_size: 20, ..FrontierOptions::default() })
-        .with(ClusterOptions { parts: 8, parts_per_batch: 2 });
-    SamplerOptions { fanout: fanout.to_vec().into(), seed: KEY.seed, budget: 60, own }
+        .with(ClusterOptions { parts: 8, parts_per_batch: 2, ..ClusterOptions::default() });
+    SamplerOptions { fanout: fanout.to_vec().into(), seed: KEY.seed, budget: 60, own, partition: None }
 }
 
 /// In-neighbours: many of node 0, one of node 1, none of node 2, two of each other node.

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use graphmill_core::{
+    Block,
     block::Aggregation,
     keyed,
     options::{Fault, OptionSet, OwnOptions, range},
@@ -11,7 +12,10 @@ use serde::{Deserialize, Serialize};
 use super::{Epilogue, Layer, LayerConfig, LayerGrads, LayerInput, LayerSpec, Linear, Param, Pass, Saved};
 use crate::{
     Error, Matrix, Result, View, ViewMut,
-    backend::ops::{HeadMean, HeadMeanBackward, Hop, HopTransposed},
+    backend::{
+        AggregationWeights, EdgeWeight, OwnWeight,
+        ops::{HeadMean, HeadMeanBackward, Hop, HopTransposed},
+    },
     cost::{self, BlockShape, ProductOrder, Purpose},
 };
 
@@ -68,6 +72,9 @@ pub(super) fn hops(own: &OwnOptions) -> usize {
 /// the same square block. Over sampled neighbours, each hop reads a separate block, and the sampler
 /// draws `K` hops per layer.
 ///
+/// [`Combine::Concat`](super::Combine::Concat) of GraphSAGE is a layer of one hop with the mean
+/// over the in-neighbours as `A`.
+///
 /// A layer that computes the scores makes each part `C` wide and takes their mean. The paper's
 /// output layer mixes such parts by learned weights that sum to 1; here those weights are equal,
 /// and every `W_k` scales its part.
@@ -91,7 +98,12 @@ pub struct MixHop {
     width: usize,
     /// Number of averaged parts, `K + 1`, in the last hop of a layer that computes the scores.
     averaged: Option<usize>,
+    /// Coefficients of `A` in a block.
+    weights: Weights,
 }
+
+/// Function from a block to the coefficients of `A`.
+type Weights = fn(&Block) -> AggregationWeights<'static>;
 
 impl MixHop {
     /// Creates hop `config.hop` (from 1) of `config.hops` (`K`) of a layer of widths `F` and `O`.
@@ -99,6 +111,25 @@ impl MixHop {
     /// # Errors
     /// The width is below the number of powers.
     pub fn make(config: &LayerConfig) -> Result<Box<dyn Layer>> {
+        Self::with(config, Aggregation::Symmetric, |_| AggregationWeights::STORED)
+    }
+
+    /// Creates the GraphSAGE operator with concatenation, `out = x W_self || mean(x) W_neigh + b`:
+    /// this layer with the powers 0 and 1 of the mean over the in-neighbours (Zeng et al., *GraphSAINT*,
+    /// ICLR 2020, equation 1, and Hamilton et al., NeurIPS 2017, algorithm 1). If the block stores
+    /// edge weights, they replace the mean's `1 / degree`.
+    ///
+    /// # Errors
+    /// The width is below 2.
+    pub(super) fn concatenated_mean(config: &LayerConfig) -> Result<Box<dyn Layer>> {
+        let weights: Weights = |block| AggregationWeights {
+            edge: super::stored_or(block, EdgeWeight::Mean),
+            own: OwnWeight::None,
+        };
+        Self::with(config, Aggregation::Mean, weights)
+    }
+
+    fn with(config: &LayerConfig, aggregation: Aggregation, weights: Weights) -> Result<Box<dyn Layer>> {
         let &LayerConfig { in_dim, out_dim, hop, hops, classifies, bias, key, .. } = config;
         let powers = hops + 1;
         let width = if classifies { powers * out_dim } else { out_dim };
@@ -117,12 +148,13 @@ impl MixHop {
             LayerSpec::aggregate_first(width, to)
         };
         Ok(Box::new(Self {
-            spec: LayerSpec { aggregation: Aggregation::Symmetric, combines_own_rows: false, ..spec },
+            spec: LayerSpec { aggregation, combines_own_rows: false, ..spec },
             linear: is_first.then(|| Linear::parts("weight", in_dim, width, powers, keyed::key(&[key, 0]))),
             bias: (is_last && bias).then(|| Param::zeros("bias", 1, out_dim)),
             stay: stays * (width / powers) + stays.min(width % powers),
             width,
             averaged: (is_last && classifies).then_some(powers),
+            weights,
         }))
     }
 }
@@ -175,15 +207,15 @@ impl Layer for MixHop {
         saved: &mut Saved,
         mut out: ViewMut,
     ) {
+        let weights = (self.weights)(input.block);
         let rows = input.transformed.first().map_or(input.x, Matrix::view);
         match self.averaged {
-            None => {
-                Hop { first: self.stay, block: input.block, src: rows, dst: out.reborrow() }.run(pass.backend)
-            }
+            None => Hop { first: self.stay, block: input.block, weights, src: rows, dst: out.reborrow() }
+                .run(pass.backend),
             Some(powers) => {
                 let State { parts, .. } = saved.state();
                 parts.resize(input.block.num_dst, self.width);
-                Hop { first: self.stay, block: input.block, src: rows, dst: parts.view_mut() }
+                Hop { first: self.stay, block: input.block, weights, src: rows, dst: parts.view_mut() }
                     .run(pass.backend);
                 HeadMean { x: parts.view(), heads: powers, out: out.reborrow() }.run(pass.backend);
             }
@@ -211,9 +243,11 @@ impl Layer for MixHop {
                 parts_grad.view()
             }
         };
+        let weights = (self.weights)(block);
         let back = |to: &mut Matrix| {
             to.resize(block.num_grad_src(), self.width);
-            HopTransposed { first: self.stay, block, dst_grad: grad, src_grad: to.view_mut() }.run(backend);
+            HopTransposed { first: self.stay, block, weights, dst_grad: grad, src_grad: to.view_mut() }
+                .run(backend);
         };
         match (&mut self.linear, x_grad) {
             (Some(linear), x_grad) => {

@@ -44,7 +44,7 @@ pub use param::Param;
 pub use pass::{Epilogue, Pass, site};
 pub use pinsage::PinSage;
 pub use propagation::{LinearPropagation, Propagated};
-pub use sage::{Aggregator, Sage, SageOptions};
+pub use sage::{Aggregator, Combine, Sage, SageOptions};
 pub use sage_pool::SagePool;
 pub use saved::Saved;
 

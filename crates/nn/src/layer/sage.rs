@@ -5,11 +5,11 @@ use graphmill_core::{Block, block::Aggregation, by_name, keyed, options::OptionS
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Epilogue, Layer, LayerConfig, LayerGrads, LayerInput, LayerSpec, Linear, LinearPropagation, Param, Pass,
-    Products, ReusableLayer, SagePool, Saved, propagation::Propagated,
+    Epilogue, Layer, LayerConfig, LayerGrads, LayerInput, LayerSpec, Linear, LinearPropagation, MixHop,
+    Param, Pass, Products, ReusableLayer, SagePool, Saved, propagation::Propagated,
 };
 use crate::{
-    Matrix, Result, View, ViewMut,
+    Error, Matrix, Result, View, ViewMut,
     backend::{AggregationWeights, EdgeWeight, OwnWeight},
     cost::ProductOrder,
 };
@@ -25,7 +25,19 @@ pub enum Aggregator {
     MaxPool,
 }
 
-by_name!(Aggregator);
+/// Combination of a node's own row with its neighbours' aggregate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Combine {
+    /// Sum, each with weights of the full width.
+    #[default]
+    Add,
+    /// Concatenation, each with weights of half the width (Zeng et al., *GraphSAINT*, ICLR 2020,
+    /// equation 1). In the layer that computes the scores, the mean of both.
+    Concat,
+}
+
+by_name!(Aggregator, Combine);
 
 /// Options of GraphSAGE.
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,15 +46,27 @@ pub struct SageOptions {
     /// Aggregation of the neighbours: mean or max-pool.
     #[arg(long, value_name = "NAME")]
     pub aggregator: Aggregator,
+    /// Combination of a node's own row with its neighbours: add or concat.
+    ///
+    /// Concat is the layer of the GraphSAGE and GraphSAINT papers: each part has half of --hidden.
+    /// It has half the weights of add, and needs --aggregator mean.
+    #[arg(long, value_name = "NAME")]
+    pub sage_combine: Combine,
 }
 
 impl OptionSet for SageOptions {}
 
 /// Creates the GraphSAGE layer with the aggregator of its options.
 pub(super) fn make(config: &LayerConfig) -> Result<Box<dyn Layer>> {
-    match config.own.get::<SageOptions>().aggregator {
-        Aggregator::Mean => Sage::make(config),
-        Aggregator::MaxPool => SagePool::make(config),
+    let SageOptions { aggregator, sage_combine } = config.own.get();
+    match (aggregator, sage_combine) {
+        (Aggregator::Mean, Combine::Add) => Sage::make(config),
+        (Aggregator::Mean, Combine::Concat) => MixHop::concatenated_mean(config),
+        (Aggregator::MaxPool, Combine::Add) => SagePool::make(config),
+        (Aggregator::MaxPool, Combine::Concat) => {
+            let message = "--aggregator max-pool adds its two parts; use --aggregator mean, or add";
+            Err(Error::config("sage_combine", sage_combine, message))
+        }
     }
 }
 

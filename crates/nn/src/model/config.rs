@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Error, Result,
     backend::Activation,
-    layer::{self, Aggregator, GatOptions, Init, NormKind, SageOptions},
+    layer::{self, Aggregator, Combine, GatOptions, Init, NormKind, SageOptions},
 };
 
 /// Configuration of a model.
@@ -116,6 +116,10 @@ impl ModelConfig {
         if sage.aggregator != Aggregator::Mean && !reads(OptionGroup::of::<SageOptions>()) {
             let message = format!("model '{}' does not read this option; use 'mean'", self.model);
             return Err(Error::config("aggregator", sage.aggregator, message));
+        }
+        if sage.sage_combine != Combine::Add && !reads(OptionGroup::of::<SageOptions>()) {
+            let message = format!("model '{}' does not read this option; use 'add'", self.model);
+            return Err(Error::config("sage_combine", sage.sage_combine, message));
         }
         if gat.attention_dropout > 0.0 && !reads(OptionGroup::of::<GatOptions>()) {
             let message = format!("model '{}' does not use attention; use 0", self.model);

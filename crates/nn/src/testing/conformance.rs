@@ -21,7 +21,7 @@ use crate::{
     Backend, Epilogue, Layer, LayerConfig, Matrix, Param, Pass, Saved, View,
     backend::{Activation, Cpu, Dropout, Reference},
     cost::ProductOrder,
-    layer::{Aggregator, GatOptions, LayerGrads, LayerInput, LayerKind, SageOptions},
+    layer::{Aggregator, Combine, GatOptions, LayerGrads, LayerInput, LayerKind, SageOptions},
 };
 
 /// Number of destinations in the tests' blocks.
@@ -105,8 +105,14 @@ fn forms(entry: &Entry<LayerKind>) -> Vec<(&'static str, LayerConfig)> {
         ("classes", LayerConfig { out_dim: 3, classifies: true, concat: false, ..base.clone() }),
     ];
     if has(OptionGroup::of::<SageOptions>()) {
-        let own = base.own.clone().with(SageOptions { aggregator: Aggregator::MaxPool });
+        let own =
+            base.own.clone().with(SageOptions { aggregator: Aggregator::MaxPool, ..SageOptions::default() });
         forms.push(("max-pool", LayerConfig { own, ..base.clone() }));
+        let concat = SageOptions { sage_combine: Combine::Concat, ..SageOptions::default() };
+        let own = base.own.clone().with(concat);
+        forms.push(("concat", LayerConfig { own: own.clone(), ..base.clone() }));
+        let classes = LayerConfig { own, out_dim: 3, classifies: true, concat: false, ..base.clone() };
+        forms.push(("concat classes", classes));
     }
     if has(OptionGroup::of::<GatOptions>()) {
         forms.push(("heads", LayerConfig { own: heads(3, 0.4), ..base.clone() }));

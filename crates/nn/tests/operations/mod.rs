@@ -335,16 +335,24 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     }),
     ("hop", 1e-5, |b, s| {
         let mut out = Vec::new();
-        for first in [0, s.cols / 3, s.cols] {
+        let stored = AggregationWeights::STORED;
+        let firsts = [0, s.cols / 3, s.cols].map(|first| (first, stored));
+        for (first, weights) in firsts.into_iter().chain([(s.cols / 2, AggregationWeights::MEAN)]) {
             for global in [false, true] {
                 let mut inputs = Inputs::new(s);
                 let (block, src, mut dst) = (inputs.block(global), inputs.sources(), inputs.destinations());
                 let (grad, mut back) = (inputs.destinations(), inputs.sources());
-                Hop { first, block: &block, src: src.view(), dst: dst.view_mut() }.run(b);
+                Hop { first, block: &block, weights, src: src.view(), dst: dst.view_mut() }.run(b);
                 out.extend(all(&[dst.view()]));
                 if !global {
-                    HopTransposed { first, block: &block, dst_grad: grad.view(), src_grad: back.view_mut() }
-                        .run(b);
+                    HopTransposed {
+                        first,
+                        block: &block,
+                        weights,
+                        dst_grad: grad.view(),
+                        src_grad: back.view_mut(),
+                    }
+                    .run(b);
                     out.extend(all(&[back.view()]));
                 }
             }

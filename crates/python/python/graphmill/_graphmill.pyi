@@ -150,7 +150,7 @@ def import_dataset(
     format: str, src: str, out: str, options: list[tuple[str, str]], replace: bool, memory: int | None, observe: Observe
 ) -> Dataset: ...
 def partition(
-    topology: Topology, train: NDArray[Any], *, method: str, parts: int, seed: int, slack: float | None, train_slack: float | None
+    topology: Topology, train: NDArray[Any], *, method: str, parts: int, seed: int, slack: float | None, train_slack: float | None, refine: bool | None
 ) -> NDArray[np.uint32]: ...
 def partition_report(
     dataset: Dataset,
@@ -160,6 +160,7 @@ def partition_report(
     seed: int,
     slack: float | None,
     train_slack: float | None,
+    refine: bool | None,
     batches: int,
     options: str,
     out: str | None,

@@ -40,7 +40,7 @@ class ClusterData:
         graph = open_graph(data)
         if partition is None:
             none = np.zeros(0, np.uint32)
-            how = {"method": method, "parts": int(num_parts), "seed": 0, "slack": None, "train_slack": None}
+            how = {"method": method, "parts": int(num_parts), "seed": 0, "slack": None, "train_slack": None, "refine": None}
             parts = _graphmill.partition(graph.topology, none, **how)
         else:
             parts = array_of(partition, "partition")

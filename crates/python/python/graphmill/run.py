@@ -242,27 +242,30 @@ def partition(
     seed: int = 0,
     slack: float | None = None,
     train_slack: float | None = None,
+    refine: bool | None = None,
 ) -> np.ndarray:
     """Assigns the nodes of a graph to parts, one per machine.
 
     Args:
         dataset: A dataset, its directory, or ``None`` for the built-in demo.
         parts: Number of parts, at most 65535.
-        method: ``"bgl"``, ``"metis"``, ``"fennel"``, ``"ldg"``, ``"hash"`` or ``"random"``.
+        method: ``"bgl"``, ``"metis"``, ``"gminer"``, ``"pagraph"``, ``"fennel"``, ``"ldg"``,
+            ``"hash"`` or ``"random"``.
         seed: Seed of the random draws.
         slack: Allowed excess of a part's nodes over the mean. Default 0.1: at most 1.1 times the
             mean.
         train_slack: Allowed excess of a part's training nodes over the mean. Default 0.05.
+        refine: If false, ``"bgl"`` does not move nodes after the assignment. Default true.
 
     Returns:
         Part of each node (``V``, uint32).
 
     Raises:
         ValueError: The method is unknown, there are more parts than nodes, or the method does not
-            use a given limit.
+            use a given option.
     """
     given = _open(dataset)
-    how = {"method": method, "parts": parts, "seed": seed, "slack": slack, "train_slack": train_slack}
+    how = {"method": method, "parts": parts, "seed": seed, "slack": slack, "train_slack": train_slack, "refine": refine}
     return _graphmill.partition(given._native.topology(), given.train, **how)
 
 
@@ -275,6 +278,7 @@ def partition_report(
     seed: int = 0,
     slack: float | None = None,
     train_slack: float | None = None,
+    refine: bool | None = None,
     batches: int = 0,
     **options: Any,
 ) -> Record:
@@ -289,6 +293,7 @@ def partition_report(
         seed: Seed of the random draws.
         slack: Allowed excess of a part's nodes over the mean. Default 0.1.
         train_slack: Allowed excess of a part's training nodes over the mean. Default 0.05.
+        refine: If false, ``"bgl"`` does not move nodes after the assignment. Default true.
         batches: Minibatches drawn to count requests between parts; 0 draws a whole epoch.
         **options: Options of the run to predict, as in :func:`train`.
 
@@ -301,7 +306,7 @@ def partition_report(
             given with several methods.
         OSError: The partition cannot be written.
     """
-    how = {"methods": list(methods), "parts": parts, "seed": seed, "slack": slack, "train_slack": train_slack, "batches": batches}
+    how = {"methods": list(methods), "parts": parts, "seed": seed, "slack": slack, "train_slack": train_slack, "refine": refine, "batches": batches}
     path = None if out is None else os.fspath(out)
     return _record(_graphmill.partition_report(_open(dataset)._native, **how, options=options_of(options), out=path))
 

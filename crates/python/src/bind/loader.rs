@@ -172,8 +172,10 @@ impl Source {
         let graph = topology.0.graph();
         let roots = array::nodes("roots", roots, graph.num_nodes())?;
         let made = wait::quietly(py, |progress| {
-            let method =
-                Subgraphs::new(make(graph, &roots, &SubgraphContext { budget, own: &own })?, batches);
+            let method = Subgraphs::new(
+                make(graph, &roots, &SubgraphContext { budget, own: &own, partition: None })?,
+                batches,
+            );
             let norms =
                 (coverage > 0).then(|| method.norms(&topology.0, seed, coverage, progress)).transpose()?;
             Ok::<_, String>((method, norms))

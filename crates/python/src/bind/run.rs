@@ -340,16 +340,16 @@ pub(super) struct PartitionOptions {
     seed: u64,
     slack: Option<f64>,
     train_slack: Option<f64>,
+    refine: Option<bool>,
 }
 
-/// Checks the options of partitioners; a limit that none of the `methods` uses is refused.
+/// Checks the options of partitioners; an option that none of the `methods` uses is refused.
 fn checked(methods: &[String], options: Option<PartitionOptions>) -> PyResult<parting::Options> {
-    let missing = || PyTypeError::new_err("parts, seed, slack and train_slack are needed");
-    let PartitionOptions { parts, seed, slack, train_slack } = options.ok_or_else(missing)?;
-    let given: Vec<&str> = [("slack", slack), ("train_slack", train_slack)]
-        .into_iter()
-        .filter_map(|(name, value)| value.map(|_| name))
-        .collect();
+    let missing = || PyTypeError::new_err("parts, seed, slack, train_slack and refine are needed");
+    let PartitionOptions { parts, seed, slack, train_slack, refine } = options.ok_or_else(missing)?;
+    let given =
+        [("slack", slack.is_some()), ("train_slack", train_slack.is_some()), ("refine", refine.is_some())];
+    let given: Vec<&str> = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect();
     engine_partition::refuse_unused(methods, &given).map_err(error::engine)?;
     let default = parting::Options::default();
     let slack = slack.unwrap_or(default.slack);
@@ -359,7 +359,8 @@ fn checked(methods: &[String], options: Option<PartitionOptions>) -> PyResult<pa
             format!("parts {parts}, slack {slack}, train_slack {train_slack}: use at least 1, 0 and 0");
         return Err(error::value(message));
     }
-    Ok(parting::Options { parts, seed, slack, train_slack })
+    let refine = refine.unwrap_or(default.refine);
+    Ok(parting::Options { parts, seed, slack, train_slack, refine })
 }
 
 /// All options of a run: name, kind of value, default as JSON, help.

@@ -137,6 +137,11 @@ pub(super) fn best_of_several(
     best.map_or_else(Default::default, |(_, of, held)| (of, held))
 }
 
+/// Part of every block by the paper's single order, the largest block first.
+pub(super) fn largest_first(blocks: Option<&Blocks>, parts: u16, limits: Limits) -> Vec<u16> {
+    blocks.map_or_else(Vec::new, |blocks| assign(blocks, Order::Largest, parts, limits).0)
+}
+
 /// Part of every block, and the load of each part; a block that fits nowhere goes to the part with
 /// the most free capacity.
 fn assign(blocks: &Blocks, order: Order, parts: u16, limits: Limits) -> (Vec<u16>, Vec<Load>) {

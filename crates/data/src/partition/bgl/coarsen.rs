@@ -8,8 +8,8 @@
 //! and has capacity. A vertex that no block reaches (a hub's sample omits most of its neighbours,
 //! and edges may be known at one end only) joins the block with which it shares the most edges.
 //! Vertices without a block after the last phase become single-vertex blocks, which
-//! [`merge`](super::merge) folds into others. Finally, in two rounds, vertices with more edges to
-//! another block move there.
+//! [`merge`](super::merge) folds into others. Finally, unless smoothing is off, vertices with more
+//! edges to another block move there, in two rounds.
 //!
 //! Vertices search in parallel on the blocks of the previous step, and joins are resolved in vertex
 //! order, so the result does not depend on the number of threads.
@@ -50,7 +50,15 @@ const MIN_TASK_LEN: usize = 1 << 10;
 
 /// Block of every vertex, numbered from 0 without gaps, and the number of blocks. A block holds at
 /// most `most`.
-pub(super) fn blocks<L: Level>(level: &L, most: Load, sources: u64, seed: u64) -> Result<(Vec<u32>, usize)> {
+///
+/// If `smoothing` is true, vertices move between the finished blocks.
+pub(super) fn blocks<L: Level>(
+    level: &L,
+    most: Load,
+    sources: u64,
+    seed: u64,
+    smoothing: bool,
+) -> Result<(Vec<u32>, usize)> {
     let n = level.len();
     let mut of: Vec<u32> = memory::reserve(n)?;
     of.resize(n, NONE);
@@ -90,7 +98,7 @@ pub(super) fn blocks<L: Level>(level: &L, most: Load, sources: u64, seed: u64) -
         of[v as usize] = loads.len() as u32;
         loads.push(level.load(v));
     }
-    for round in 0..SMOOTH {
+    for round in 0..if smoothing { SMOOTH } else { 0 } {
         smooth(level, most, round % 2, &mut of, &mut loads);
     }
     Ok(renumber(of, loads.len()))

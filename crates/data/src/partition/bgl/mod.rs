@@ -12,6 +12,10 @@
 //!    more edges to another part move there ([`refine`], [`climb`]); at the end [`repair`] enforces
 //!    the limits.
 //!
+//! Without refinement ([`Options::refine`]) this is the paper's own algorithm: the blocks are not
+//! smoothed, step 2 assigns the largest block first, and step 3 only maps the parts back. A part
+//! may then exceed a limit by a block, and only a part without nodes receives one from the largest.
+//!
 //! The result does not depend on the number of threads.
 //!
 //! # Source
@@ -32,8 +36,9 @@
 //!
 //! # Deviations
 //!
-//! The paper only maps blocks back. The several orders and the moves of step 3 are additions from
-//! multilevel partitioners.
+//! The paper only maps blocks back. The several orders, the smoothing and the moves of step 3 are
+//! additions from multilevel partitioners, which `refine` turns off. In both forms at most sixteen
+//! in-neighbours of a node are visited, and edges are counted instead of distinct nodes.
 
 mod assign;
 mod climb;
@@ -97,13 +102,17 @@ impl Partitioner for Bgl {
             let sources = (nodes as u64).div_ceil(most.nodes) * SOURCES;
             let seed = options.seed.wrapping_add(i as u64);
             levels.push(match levels.last() {
-                None => coarser(&fine, most, sources, seed)?,
-                Some((_, blocks)) => coarser(blocks, most, sources, seed)?,
+                None => coarser(&fine, most, sources, seed, options.refine)?,
+                Some((_, blocks)) => coarser(blocks, most, sources, seed, options.refine)?,
             });
         }
         let coarsest = levels.last().map(|(_, blocks)| blocks);
         progress.check()?;
         progress.stage("assigning the blocks", None, Unit::Edges);
+        if !options.refine {
+            let of = assign::largest_first(coarsest, options.parts, limits);
+            return fill_empty(graph, &trains, options.parts, uncoarsen::project(levels, of));
+        }
         let (of, held) = assign::best_of_several(coarsest, options, limits);
         progress.check()?;
         progress.stage("refining", None, Unit::Edges);
@@ -134,8 +143,14 @@ fn sizes(limits: Limits, nodes: usize, edges: usize) -> Vec<Load> {
 }
 
 /// Coarsens a level: the block of each vertex, and the graph of blocks.
-fn coarser<L: Level>(level: &L, most: Load, sources: u64, seed: u64) -> Result<(Vec<u32>, Blocks)> {
-    let (mut of, count) = coarsen::blocks(level, most, sources, seed)?;
+fn coarser<L: Level>(
+    level: &L,
+    most: Load,
+    sources: u64,
+    seed: u64,
+    smooth: bool,
+) -> Result<(Vec<u32>, Blocks)> {
+    let (mut of, count) = coarsen::blocks(level, most, sources, seed, smooth)?;
     let blocks = contract::contract(level, &of, count)?;
     let (into, merged) = merge::merge(&blocks, most);
     let blocks = contract::contract(&blocks, &into, merged)?;

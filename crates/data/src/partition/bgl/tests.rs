@@ -34,12 +34,13 @@ proptest! {
         pairs in prop::collection::vec((0u32..80, 0u32..80), 0..300),
         every in 1usize..4,
         (size, sources, seed, undirected) in (1u64..12, 1u64..20, any::<u64>(), any::<bool>()),
+        smooth: bool,
     ) {
         let graph = graph_of(nodes, &pairs, undirected);
         let trains: Vec<bool> = (0..nodes).map(|v| v % every == 0).collect();
         let fine = Nodes { graph: &graph, trains: &trains };
         let most = Load { nodes: size, train: size.div_ceil(2) };
-        let (of, blocks) = coarser(&fine, most, sources, seed).unwrap();
+        let (of, blocks) = coarser(&fine, most, sources, seed, smooth).unwrap();
         let mut loads = vec![Load::default(); blocks.len()];
         of.iter().zip(0..).for_each(|(&block, v)| loads[block as usize].add(fine.load(v)));
         prop_assert_eq!(&loads, &blocks.loads);

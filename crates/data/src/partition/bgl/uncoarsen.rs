@@ -14,6 +14,14 @@ pub(super) const ROUNDS: usize = 4;
 /// Maximum number of hill-climbing passes.
 const PASSES: usize = 2;
 
+/// Part of every node, given that of every block of the last of `levels`, without moves. O(V).
+pub(super) fn project(levels: Vec<(Vec<u32>, Blocks)>, of: Vec<u16>) -> Vec<u16> {
+    levels
+        .iter()
+        .rev()
+        .fold(of, |of, (block_of, _)| block_of.iter().map(|&block| of[block as usize]).collect())
+}
+
 /// Part of every node, given that of every block of the last of `levels` (the block of every
 /// vertex, and their graph) and the load of each part. O(V + E).
 pub(super) fn uncoarsen(

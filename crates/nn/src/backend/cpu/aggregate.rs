@@ -67,7 +67,7 @@ fn work<W, T>(sum: &Sum<W, T>) -> slicing::Work {
 }
 
 /// Coefficients of [`EdgeWeight::Normalized`], in `scratch` of that length.
-fn normalized<'a>(block: &Block, scratch: &'a mut [f64]) -> &'a [f32] {
+pub(super) fn normalized<'a>(block: &Block, scratch: &'a mut [f64]) -> &'a [f32] {
     let data = &mut bytemuck::cast_slice_mut::<f64, f32>(scratch)[..block.num_edges()];
     let runs = Runs { data: &mut *data, indptr: &block.indptr, width: 1 };
     parallel::runs(&block.indptr, 1, runs, |rows, out| {
@@ -106,14 +106,19 @@ pub(super) fn aggregate_transposed(op: AggregateTransposed) {
         }
         EdgeWeight::Mean => {
             let mut scratch = scratch::take(block.num_dst.div_ceil(2));
-            let inverse = &mut bytemuck::cast_slice_mut::<f64, f32>(&mut scratch)[..block.num_dst];
-            for (v, x) in inverse.iter_mut().enumerate() {
-                // never read for destinations without edges
-                *x = 1.0 / block.edges(v).len() as f32;
-            }
-            run(sum.with(ByRow(inverse)), width, out);
+            run(sum.with(ByRow(inverse_degrees(block, &mut scratch))), width, out);
         }
     }
+}
+
+/// Coefficients of [`EdgeWeight::Mean`] by destination, in `scratch` of half that length.
+pub(super) fn inverse_degrees<'a>(block: &Block, scratch: &'a mut [f64]) -> &'a [f32] {
+    let inverse = &mut bytemuck::cast_slice_mut::<f64, f32>(scratch)[..block.num_dst];
+    for (v, x) in inverse.iter_mut().enumerate() {
+        // never read for destinations without edges
+        *x = 1.0 / block.edges(v).len() as f32;
+    }
+    inverse
 }
 
 /// The sum with the coefficients `values[position[e]]`.

@@ -1,14 +1,17 @@
-//! Aggregation of some columns and copy of the others: a hop of MixHop's layer.
+//! Aggregation of some columns and copy of the others: a hop of MixHop's layer, and GraphSAGE
+//! with concatenation.
 
 use std::ops::Range;
 
 use super::{
+    aggregate::{inverse_degrees, normalized},
     level::{Isa, kernel},
     parallel::{self, Rows},
-    sum::{ByEdge, ByPosition, Own, Sum, Weight, run_of_row},
+    scratch,
+    sum::{ByEdge, ByPosition, ByRow, Own, Sum, Unit, Weight, run_of_row},
 };
 use crate::backend::{
-    OwnWeight,
+    EdgeWeight,
     ops::{Hop, HopTransposed},
 };
 
@@ -23,21 +26,67 @@ pub(super) struct Columns<'a, W> {
 }
 
 pub(super) fn hop(op: Hop) {
-    let Hop { block, first, src, dst } = op;
-    let weight = ByEdge(&block.edge_weight);
-    let sum = Sum::weighted(&block.indptr, &block.indices, weight, src.host(), dst.num_cols(), 0.0);
-    let sum = Sum { own: Own::of(block, OwnWeight::Stored), ..sum };
-    Columns { sum, first, ids: block.dst_ids.as_deref(), stay: block.num_dst }.run(dst.host());
+    let Hop { block, first, weights, src, dst } = op;
+    let sum = Sum {
+        indptr: &block.indptr,
+        indices: &block.indices,
+        weight: Unit,
+        mean: weights.edge == EdgeWeight::Mean,
+        own: Own::of(block, weights.own),
+        src: src.host(),
+        cols: dst.num_cols(),
+        heads: 1,
+        beta: 0.0,
+    };
+    let (columns, out) =
+        (Columns { sum, first, ids: block.dst_ids.as_deref(), stay: block.num_dst }, dst.host());
+    match weights.edge {
+        EdgeWeight::Stored => columns.with(ByEdge(&block.edge_weight)).run(out),
+        EdgeWeight::Normalized => {
+            let mut scratch = scratch::take(block.num_edges().div_ceil(2));
+            columns.with(ByEdge(normalized(block, &mut scratch))).run(out);
+        }
+        EdgeWeight::One | EdgeWeight::Mean => columns.run(out),
+    }
 }
 
 pub(super) fn hop_transposed(op: HopTransposed) {
-    let HopTransposed { block, first, dst_grad, src_grad } = op;
+    let HopTransposed { block, first, weights, dst_grad, src_grad } = op;
     let transposed = &block.transposed;
-    let weight = ByPosition { values: &block.edge_weight, position: &transposed.edge };
-    let cols = dst_grad.num_cols();
-    let sum = Sum::weighted(&transposed.indptr, &transposed.dst, weight, dst_grad.host(), cols, 0.0);
-    let sum = Sum { own: Own::of(block, OwnWeight::Stored), ..sum };
-    Columns { sum, first, ids: None, stay: block.num_dst }.run(src_grad.host());
+    let position = &transposed.edge;
+    let sum = Sum {
+        indptr: &transposed.indptr,
+        indices: &transposed.dst,
+        weight: Unit,
+        mean: false,
+        own: Own::of(block, weights.own),
+        src: dst_grad.host(),
+        cols: dst_grad.num_cols(),
+        heads: 1,
+        beta: 0.0,
+    };
+    let (columns, out) = (Columns { sum, first, ids: None, stay: block.num_dst }, src_grad.host());
+    match weights.edge {
+        EdgeWeight::One => columns.run(out),
+        EdgeWeight::Stored => columns.with(ByPosition { values: &block.edge_weight, position }).run(out),
+        EdgeWeight::Normalized => {
+            let mut scratch = scratch::take(block.num_edges().div_ceil(2));
+            let values = normalized(block, &mut scratch);
+            columns.with(ByPosition { values, position }).run(out);
+        }
+        EdgeWeight::Mean => {
+            let mut scratch = scratch::take(block.num_dst.div_ceil(2));
+            columns.with(ByRow(inverse_degrees(block, &mut scratch))).run(out);
+        }
+    }
+}
+
+impl<'a> Columns<'a, Unit> {
+    /// The same columns with other coefficients.
+    fn with<W>(self, weight: W) -> Columns<'a, W> {
+        let Self { sum, first, ids, stay } = self;
+        Columns { sum: sum.with(weight), first, ids, stay }
+    }
 }
 
 impl<W: Weight> Columns<'_, W> {

@@ -72,8 +72,8 @@ impl Operation for AggregateTransposed<'_> {
     }
 }
 
-/// One hop of MixHop: columns from `first` on are aggregated with the weights stored in the block
-/// ([`AggregationWeights::STORED`]); the columns before are copied from the destinations' own rows.
+/// One hop of MixHop, or GraphSAGE's concatenation: columns from `first` on are aggregated; the
+/// columns before are copied from the destinations' own rows.
 ///
 /// # Panics
 /// The block lacks the weights, or `first` is beyond the columns.
@@ -83,6 +83,8 @@ pub struct Hop<'a> {
     pub block: &'a Block,
     /// First aggregated column.
     pub first: usize,
+    /// Coefficients of the aggregation.
+    pub weights: AggregationWeights<'a>,
     /// Sources' rows, `S x F`.
     pub src: View<'a>,
     /// Result, `D x F`.
@@ -92,7 +94,7 @@ pub struct Hop<'a> {
 impl Operation for Hop<'_> {
     fn check(&self) {
         forward(self.block, self.src, self.dst.as_view());
-        shape::weights(self.block, AggregationWeights::STORED);
+        shape::weights(self.block, self.weights);
         assert!(self.first <= self.src.num_cols(), "copied columns of a hop");
     }
 }
@@ -107,6 +109,8 @@ pub struct HopTransposed<'a> {
     pub block: &'a Block,
     /// First aggregated column.
     pub first: usize,
+    /// Coefficients of the aggregation.
+    pub weights: AggregationWeights<'a>,
     /// Gradient of the result, `D x F`.
     pub dst_grad: View<'a>,
     /// Gradient of the sources' rows, `S' x F`.
@@ -116,7 +120,7 @@ pub struct HopTransposed<'a> {
 impl Operation for HopTransposed<'_> {
     fn check(&self) {
         backward(self.block, self.dst_grad, self.src_grad.as_view());
-        shape::weights(self.block, AggregationWeights::STORED);
+        shape::weights(self.block, self.weights);
         assert!(self.first <= self.dst_grad.num_cols(), "copied columns of a hop");
     }
 }

@@ -4,7 +4,7 @@ use graphmill_core::Block;
 
 use super::{at, keep, set};
 use crate::backend::{
-    AggregationWeights, EdgeWeight, OwnWeight,
+    EdgeWeight, OwnWeight,
     ops::{Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed, Hop, HopTransposed},
 };
 
@@ -63,20 +63,22 @@ pub(super) fn aggregate_transposed(op: AggregateTransposed) {
 }
 
 pub(super) fn hop(op: Hop) {
-    let Hop { block, first, src, dst } = op;
+    let Hop { block, first, weights, src, dst } = op;
     set(dst, |v, f, _| {
         let own = at(src, block.own_row(v), f);
         if f < first {
             return own;
         }
-        let edge = |e: usize| f64::from(block.edge_weight[e]) * at(src, block.indices[e] as usize, f);
-        f64::from(block.self_weight[v]) * own + block.edges(v).map(edge).sum::<f64>()
+        let edge =
+            |e: usize| edge_coefficient(block, weights.edge, v, e) * at(src, block.indices[e] as usize, f);
+        let coefficient = own_coefficient(block, weights.own, v);
+        let own = if coefficient == 0.0 { 0.0 } else { coefficient * own };
+        own + block.edges(v).map(edge).sum::<f64>()
     });
 }
 
 pub(super) fn hop_transposed(op: HopTransposed) {
-    let HopTransposed { block, first, dst_grad, mut src_grad } = op;
-    let weights = AggregationWeights::STORED;
+    let HopTransposed { block, first, weights, dst_grad, mut src_grad } = op;
     let to = src_grad.reborrow();
     aggregate_transposed(AggregateTransposed { block, weights, dst_grad, beta: 0.0, src_grad: to });
     set(src_grad, |u, f, aggregated| match (f < first, u < block.num_dst) {

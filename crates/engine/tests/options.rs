@@ -134,6 +134,7 @@ const UNSEEN: &[(&str, &str, &str)] = &[
     ("fused", "off", "whether rows are copied before they are aggregated"),
     ("allocation", "naive", "the cores of a stage"),
     ("queue_depth", "2", "the number of batches under way"),
+    ("overlap", "on", "the workers of a device that samples and trains"),
     ("switching", "off", "the devices that train at the end of an epoch"),
     ("link", "1G,1us", "the time of simulated transfers"),
     ("peer_link", "1G,1us", "the time of simulated transfers between devices"),

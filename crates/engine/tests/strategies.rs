@@ -146,6 +146,10 @@ fn alike() -> Vec<TrainConfig> {
     }
     add("factored", &|c| set(c, "batches_per_update=1"));
     add("time-sharing", &|c| set(c, "devices=virtual:2 batches_per_update=1"));
+    for (devices, queue) in [(1, 0), (1, 1), (2, 0), (2, 1), (3, 2)] {
+        let options = format!("devices=virtual:{devices} batches_per_update=1 queue={queue} overlap=on");
+        add("time-sharing", &|c| set(c, &options));
+    }
     all
 }
 

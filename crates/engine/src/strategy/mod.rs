@@ -18,7 +18,7 @@ use graphmill_core::{
     table::{Entry, Table},
 };
 
-pub use factored::{FactoredOptions, Toggle};
+pub use factored::{FactoredOptions, TimeSharingOptions, Toggle};
 pub(crate) use interface::Nvidia;
 pub use interface::{CompletedBatch, Epoch, Flow, Strategy, StrategyContext};
 pub use layered::{HotGradient, LayeredOptions};
@@ -138,13 +138,14 @@ pub static TABLE: Table<Kind> = Table::new(
             name: "time-sharing",
             summary: "every device samples and trains; the baseline for factored",
             source: "Yang et al., GNNLab (FGNN), EuroSys 2022, section 2",
-            options: &[QUEUE, UPDATES, ROUNDS],
+            options: &[QUEUE, UPDATES, ROUNDS, OptionGroup::of::<TimeSharingOptions>()],
             make: Kind {
                 by_device: |_| true,
                 cost: Cost::TimeSharing,
                 unused: options::unused_in_rounds,
                 ..Kind::new(|context| {
-                    Ok(Box::new(factored::Factored::new(context, factored::Design::TimeSharing)))
+                    let design = factored::Design::time_sharing(context.config);
+                    Ok(Box::new(factored::Factored::new(context, design)))
                 })
             },
         },

@@ -6,7 +6,9 @@ use std::sync::{Arc, PoisonError};
 use graphmill_core::{Matrix, ObjectPool};
 use graphmill_loader::feature::LinkTraffic;
 
-use super::{FactoredOptions, Toggle, roles::DeviceSetup, timing::time, workers::DeviceWorkers};
+use super::{
+    FactoredOptions, TimeSharingOptions, Toggle, roles::DeviceSetup, timing::time, workers::DeviceWorkers,
+};
 use crate::{
     Error, Result, TrainConfig,
     allocate::samplers::num_samplers,
@@ -26,6 +28,18 @@ pub enum Design {
     Factored,
     /// Every device samples and trains.
     TimeSharing,
+    /// Every device samples and trains, and extracts the next batch meanwhile.
+    Overlapping,
+}
+
+impl Design {
+    /// Design of `time-sharing` with these options.
+    pub fn time_sharing(config: &TrainConfig) -> Self {
+        match config.own.get::<TimeSharingOptions>().overlap {
+            Toggle::On => Self::Overlapping,
+            Toggle::Off => Self::TimeSharing,
+        }
+    }
 }
 
 /// Devices of a run with their workers.
@@ -86,7 +100,7 @@ impl DeviceGroup {
             .transpose()?;
         let (times, batch_bytes) = time(loader, learner, trainer.as_ref(), &devices[count - 1])?;
         let samplers = match (design, given) {
-            (Design::TimeSharing, _) => count,
+            (Design::TimeSharing | Design::Overlapping, _) => count,
             (_, 0) if count > 1 => {
                 times.map_or(1, |(sample, train)| num_samplers(count, sample, train)).min(count - 1)
             }
@@ -96,7 +110,7 @@ impl DeviceGroup {
         // every thread has a workspace, with a number for each node, and a batch
         let each = 4 * context.data.num_nodes() as u64 + batch_bytes;
         setup.sample = if has_budget { each * devices[0].pool.current_num_threads() as u64 } else { 0 };
-        let dedicated = if design == Design::TimeSharing { count } else { count - samplers };
+        let dedicated = if design == Design::Factored { count - samplers } else { count };
         if dedicated == 0 && switching == Toggle::Off {
             return Err(Error::usage(format!(
                 "--switching off: all {count} devices sample, so none would train; use --switching on, or \
@@ -104,7 +118,8 @@ impl DeviceGroup {
             )));
         }
         let mut members = match design {
-            Design::TimeSharing => setup.time_sharing(&devices)?,
+            Design::TimeSharing => setup.time_sharing(&devices, false)?,
+            Design::Overlapping => setup.time_sharing(&devices, true)?,
             Design::Factored => setup.factored(&devices, samplers, trainer)?,
         };
         let rows = Arc::new(ObjectPool::default());

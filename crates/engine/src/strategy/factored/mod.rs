@@ -9,6 +9,7 @@
 //!                                  train b0 | train b2 | ..
 //!                   host             update | update | ..
 //!   time-sharing:   every device   sample | extract | train                             topology and a smaller cache
+//!     --overlap on                 sample b2 | train b0 | ..  beside  extract b1 | ..   and the rows of the next batch
 //! ```
 //!
 //! A Trainer computes gradients on a copy of the model. The thread of the strategy applies them,
@@ -25,7 +26,8 @@
 //! # Cost
 //!
 //! Each batch copies the parameters to its Trainer. Each update adds one gradient per batch of its
-//! round.
+//! round. The link of a simulated device is charged for one copy of each version of the parameters
+//! that its Trainer uses, and for the gradient of each of its batches.
 //!
 //! # Memory
 //!
@@ -67,7 +69,7 @@ use crate::{
 };
 pub use device_group::Design;
 use device_group::DeviceGroup;
-pub use options::{FactoredOptions, Toggle};
+pub use options::{FactoredOptions, TimeSharingOptions, Toggle};
 use reduce::{OnDevices, reduce};
 use replica::PublishedParameters;
 use workers::EpochContext;

@@ -1,4 +1,4 @@
-//! Options of the factored design.
+//! Options of the factored and the time-sharing design.
 
 use clap::{Args, ValueEnum};
 use graphmill_core::{by_name, options::OptionSet};
@@ -38,4 +38,26 @@ impl Default for FactoredOptions {
 
 impl OptionSet for FactoredOptions {
     const FREE: &'static [&'static str] = &["num_samplers", "switching"];
+}
+
+/// Options of `time-sharing`.
+#[derive(Args, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TimeSharingOptions {
+    /// Extract the next batch of a device while it trains: on or off.
+    ///
+    /// Takes memory for the rows of the next batch. Results do not depend on it. Set it to on to
+    /// compare with factored, whose Trainers do the same.
+    #[arg(long, value_name = "WHEN")]
+    pub overlap: Toggle,
+}
+
+impl Default for TimeSharingOptions {
+    fn default() -> Self {
+        Self { overlap: Toggle::Off }
+    }
+}
+
+impl OptionSet for TimeSharingOptions {
+    const FREE: &'static [&'static str] = &["overlap"];
 }

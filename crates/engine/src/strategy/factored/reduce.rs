@@ -5,6 +5,9 @@
 //! | in host memory | added in the order of the batches |
 //! | on devices | copied to the first device and added there, in the order of the batches |
 //! | on devices, with NCCL | each device adds its own, then an all-reduce adds those of all devices |
+//!
+//! Gradients of simulated devices are in host memory; their links have been charged for the copies
+//! ([`super::replica`]).
 
 use graphmill_core::{Matrix, ViewMut};
 use graphmill_nn::backend::ops::Add;

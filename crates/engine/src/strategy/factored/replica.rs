@@ -1,9 +1,15 @@
 //! A Trainer's copy of the model.
+//!
+//! On a simulated device, parameters and gradients cross the link to the host: the parameters of a
+//! version once, the gradient of every batch.
 
-use std::sync::{PoisonError, RwLock};
+use std::{
+    sync::{Arc, PoisonError, RwLock},
+    time::Instant,
+};
 
 use graphmill_core::{Matrix, ObjectPool, ViewMut};
-use graphmill_loader::Extracted;
+use graphmill_loader::{Extracted, feature::Link};
 use graphmill_nn::{Backend, model::Model};
 
 use crate::{
@@ -74,11 +80,28 @@ fn copy(from: &Matrix, backend: &dyn Backend, to: ViewMut) {
 pub(super) struct Replica {
     model: Model,
     pub(super) scratch: StepScratch,
+    /// Link between the parameters and the Trainer, if it is simulated.
+    link: Option<Arc<Link>>,
+    /// Bytes of the parameters, and of the gradients: all in `f32`.
+    bytes: u64,
+    /// Updates of the run that made the parameters that last crossed the link.
+    newest: Option<u64>,
 }
 
 impl Replica {
-    pub(super) fn new(model: &Model) -> Self {
-        Self { model: model.clone(), scratch: StepScratch::default() }
+    /// Copy of `model` at the other end of `link`, if there is one.
+    pub(super) fn new(model: &Model, link: Option<Arc<Link>>) -> Self {
+        let mut numbers = 0;
+        model.visit(&mut |_, param| numbers += param.value.num_rows() * param.value.num_cols());
+        let bytes = (numbers * size_of::<f32>()) as u64;
+        Self { model: model.clone(), scratch: StepScratch::default(), link, bytes, newest: None }
+    }
+
+    /// Charges one copy of the parameters or the gradients to the link.
+    fn cross(&self) {
+        if let Some(link) = &self.link {
+            link.transfer(self.bytes, Instant::now());
+        }
     }
 
     /// Computes the gradient of a batch from the newest parameters, in matrices of `spare` if it
@@ -95,6 +118,9 @@ impl Replica {
         number: u64,
     ) -> Result<Gradient> {
         let version = published.copy_to(&mut self.model, passes.backend);
+        if self.newest.replace(published.step + version) != Some(published.step + version) {
+            self.cross();
+        }
         // rows that are too old are not read
         let reused = passes.reuse.as_ref().map_or(0, |reuse| reuse.rows.staleness(published.step + version));
         let loss = passes.gradient(&mut self.model, batch, number);
@@ -112,6 +138,7 @@ impl Replica {
             }
             index += 1;
         });
+        self.cross();
         Ok(Gradient { values, loss, version, reused })
     }
 }

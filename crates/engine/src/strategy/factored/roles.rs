@@ -67,9 +67,15 @@ impl DeviceSetup<'_, '_> {
         device.hold("the topology", self.caches.map_or(0, DeviceCaches::topology_bytes))
     }
 
-    /// Devices that each sample and train.
-    pub(super) fn time_sharing(&self, devices: &[Arc<Device>]) -> Result<Vec<DeviceWorkers>> {
-        let members = devices.iter().enumerate().map(|(i, device)| self.both(device, i));
+    /// Copy of the model for the Trainer of a device. Copies over the link of a simulated device
+    /// are charged to it.
+    fn replica(&self, device: &Device) -> Replica {
+        Replica::new(self.model, self.caches.map(|_| device.link.clone()))
+    }
+
+    /// Devices that each sample and train; with `overlap`, a second worker extracts meanwhile.
+    pub(super) fn time_sharing(&self, devices: &[Arc<Device>], overlap: bool) -> Result<Vec<DeviceWorkers>> {
+        let members = devices.iter().enumerate().map(|(i, device)| self.both(device, i, overlap));
         let mut members = members.collect::<Result<Vec<_>>>()?;
         self.pool(&mut members)?;
         Ok(members)
@@ -124,7 +130,7 @@ impl DeviceSetup<'_, '_> {
         member
             .reservations
             .push(device.hold("a training step, and the rows of the next", self.step.with_next())?);
-        member.replica = Some(Replica::new(self.model));
+        member.replica = Some(self.replica(device));
         let role = WorkerRole { extract: Some(0), ..WorkerRole::default() };
         let mut extractor = Worker::new(String::new(), role, Some(device.pool_beside()?), 0);
         extractor.link = self.caches.map(|_| device.link.clone());
@@ -154,7 +160,7 @@ impl DeviceSetup<'_, '_> {
                 Ok(held) => {
                     member.reservations.push(held);
                     member.cache = self.private(device, true)?;
-                    member.replica = Some(Replica::new(self.model));
+                    member.replica = Some(self.replica(device));
                     role = WorkerRole { extract: Some(*standby), standby: true, ..role };
                     *standby += 1;
                 }
@@ -177,20 +183,31 @@ impl DeviceSetup<'_, '_> {
         Ok(member)
     }
 
-    /// A device that samples and trains, without its cache.
-    fn both(&self, device: &Arc<Device>, index: usize) -> Result<DeviceWorkers> {
+    /// A device that samples and trains, without its cache; with `overlap`, a second worker
+    /// extracts the next batch while the first samples or trains.
+    fn both(&self, device: &Arc<Device>, index: usize, overlap: bool) -> Result<DeviceWorkers> {
         let mut member = DeviceWorkers::new(device, "both");
         member.reservations.push(self.topology(device)?);
         member.reservations.push(device.hold("sampling", self.sample)?);
-        member.reservations.push(device.hold("a training step", self.step.bytes)?);
-        member.replica = Some(Replica::new(self.model));
-        let threads = device.pool.current_num_threads();
-        let role =
-            WorkerRole { sample: threads, extract: Some(index), train: Some(index), ..WorkerRole::default() };
+        let (what, bytes) = if overlap {
+            ("a training step, and the rows of the next (--overlap on)", self.step.with_next())
+        } else {
+            ("a training step", self.step.bytes)
+        };
+        member.reservations.push(device.hold(what, bytes)?);
+        member.replica = Some(self.replica(device));
+        let sample = device.pool.current_num_threads();
+        let role = WorkerRole { sample, train: Some(index), ..WorkerRole::default() };
+        let extracts = WorkerRole { extract: Some(index), ..WorkerRole::default() };
+        let role = if overlap { role } else { WorkerRole { extract: extracts.extract, ..role } };
         let mut worker =
             Worker::new(format!("device {index}"), role, Some(device.pool.clone()), self.num_nodes());
         worker.sampler = self.drawing(device);
-        member.workers = vec![worker];
+        if overlap {
+            let name = format!("extractor {index}");
+            member.workers.push(Worker::new(name, extracts, Some(device.pool_beside()?), 0));
+        }
+        member.workers.push(worker);
         Ok(member)
     }
 

@@ -26,7 +26,13 @@ fn a_recorded_profile_repeats_the_plan() {
 
     // the profile alone gives the same plan
     sandbox.write("profile.json", plan["profile"].to_string());
-    assert_eq!(sandbox.ok_json("plan --profile profile.json --hardware v100x8"), plan);
+    let repeated = sandbox.ok_json("plan --profile profile.json --hardware v100x8");
+    assert_eq!((&repeated["strategies"], &repeated["profile"]), (&plan["strategies"], &plan["profile"]));
+    let best = &plan["recommendation"];
+    assert_eq!(best["strategy"], plan["recommended"]);
+    let command = best["command"].as_str().unwrap();
+    assert!(command.starts_with("graphmill train data --strategy "), "{command}");
+    assert!(command.contains(" --hidden=8 --fanout=3,3") || command.contains("--hidden=8"), "{command}");
     sandbox.write(
         "small.toml",
         "devices = { count = 2, memory = '64K', speed = 1.0 }\nlink = { bandwidth = 1e9 }\n\

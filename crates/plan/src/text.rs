@@ -80,10 +80,18 @@ impl fmt::Display for Report {
         if self.strategies.iter().any(|row| row.standby > 0) {
             writeln!(f, "Trainers n+m: m Samplers may train once they have sampled")?;
         }
-        match self.recommended {
-            Some(name) => writeln!(f, "\nrecommended: {name}"),
-            None => writeln!(f, "\nnothing fits this machine"),
+        for sweep in &self.sweep {
+            write!(f, "{} devices:", sweep.devices)?;
+            for row in &sweep.strategies {
+                match row.epoch_seconds {
+                    Some(epoch) => write!(f, " {} {} s,", row.name, digits(epoch))?,
+                    None => write!(f, " {} does not fit,", row.name)?,
+                }
+            }
+            writeln!(f, " best {}", sweep.recommended.unwrap_or("none"))?;
         }
+        let Some(best) = &self.recommendation else { return writeln!(f, "\nnothing fits this machine") };
+        writeln!(f, "\nrecommended: {}, {}\n  {}", best.strategy, best.reason, best.command)
     }
 }
 

@@ -53,3 +53,24 @@ fn the_papers_figures_are_predicted_with_their_errors() {
     let text = sandbox.ok("plan --paper fgnn");
     assert!(text.contains("the formula gives 8 of 12") && text.contains("error, in the mean"), "{text}");
 }
+
+#[test]
+fn the_recommended_command_runs() {
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    sandbox.write(
+        "shared.toml",
+        "devices = { count = 2, memory = '1G', speed = 0.5, shared = true }\nlink = { bandwidth = 1e9 }\n\
+         host = { cores = 2, memory = '4G' }\n",
+    );
+    let plan = sandbox.ok_json(
+        "plan data --hardware shared.toml --hidden 8 --fanout 3,3 --batch-size 200 --num-samplers 1 \
+         --device-counts 1,2",
+    );
+    let counts: Vec<_> = plan["sweep"].as_array().unwrap().iter().map(|row| row["devices"].clone()).collect();
+    assert_eq!(counts, [1, 2]);
+    let command = plan["recommendation"]["command"].as_str().unwrap();
+    let train = command.strip_prefix("graphmill ").unwrap();
+    let run = sandbox.ok_json(&format!("{train} --epochs 1 --out run"));
+    assert!(run.is_object(), "{command}");
+}

@@ -59,6 +59,7 @@ mod measure;
 mod memory;
 pub mod network;
 mod profile;
+mod recommend;
 mod request;
 pub mod sim;
 mod strategies;
@@ -75,7 +76,8 @@ pub use hardware::{Devices, Hardware, Host, Link};
 pub use measure::measure;
 pub use memory::gb;
 pub use profile::{HitRate, Profile, Seconds, Sizes};
-pub use request::{Recommendation, Request, Sweep};
+pub use recommend::{Recommendation, Sweep};
+pub use request::Request;
 pub use strategies::not_planned;
 
 /// Result of [`plan`].

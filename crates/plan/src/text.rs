@@ -80,6 +80,15 @@ impl fmt::Display for Report {
         if self.strategies.iter().any(|row| row.standby > 0) {
             writeln!(f, "Trainers n+m: m Samplers may train once they have sampled")?;
         }
+        self.write_sweep(f)?;
+        let Some(best) = &self.recommendation else { return writeln!(f, "\nnothing fits this machine") };
+        writeln!(f, "\nrecommended: {}, {}\n  {}", best.strategy, best.reason, best.command)
+    }
+}
+
+impl Report {
+    /// Writes a line for each further number of devices.
+    fn write_sweep(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for sweep in &self.sweep {
             write!(f, "{} devices:", sweep.devices)?;
             for row in &sweep.strategies {
@@ -90,8 +99,7 @@ impl fmt::Display for Report {
             }
             writeln!(f, " best {}", sweep.recommended.unwrap_or("none"))?;
         }
-        let Some(best) = &self.recommendation else { return writeln!(f, "\nnothing fits this machine") };
-        writeln!(f, "\nrecommended: {}, {}\n  {}", best.strategy, best.reason, best.command)
+        Ok(())
     }
 }
 

@@ -139,8 +139,8 @@ impl Costs<'_> {
         }
     }
 
-    /// Shares of the requested rows in a device's own cache and in those of the other devices, where
-    /// `devices` caches are spread by the placement.
+    /// Shares of the requested rows in a device's own cache and in those of the others, where the
+    /// placement spreads rows over `devices` caches.
     fn hits(&self, ratio: f64, devices: usize) -> (f64, f64) {
         let replicated = self.request.replicated() * ratio;
         let of_all = (replicated + (ratio - replicated) * devices.max(1) as f64).min(1.0);

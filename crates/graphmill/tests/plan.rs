@@ -26,7 +26,13 @@ fn a_recorded_profile_repeats_the_plan() {
 
     // the profile alone gives the same plan
     sandbox.write("profile.json", plan["profile"].to_string());
-    assert_eq!(sandbox.ok_json("plan --profile profile.json --hardware v100x8"), plan);
+    let repeated = sandbox.ok_json("plan --profile profile.json --hardware v100x8");
+    assert_eq!((&repeated["strategies"], &repeated["profile"]), (&plan["strategies"], &plan["profile"]));
+    let best = &plan["recommendation"];
+    assert_eq!(best["strategy"], plan["recommended"]);
+    let command = best["command"].as_str().unwrap();
+    assert!(command.starts_with("graphmill train data --strategy "), "{command}");
+    assert!(command.contains(" --hidden=8 --fanout=3,3") || command.contains("--hidden=8"), "{command}");
     sandbox.write(
         "small.toml",
         "devices = { count = 2, memory = '64K', speed = 1.0 }\nlink = { bandwidth = 1e9 }\n\
@@ -46,4 +52,25 @@ fn the_papers_figures_are_predicted_with_their_errors() {
     assert!(report["cells"][2]["testbed"]["error"].as_f64().unwrap().abs() < 0.15);
     let text = sandbox.ok("plan --paper fgnn");
     assert!(text.contains("the formula gives 8 of 12") && text.contains("error, in the mean"), "{text}");
+}
+
+#[test]
+fn the_recommended_command_runs() {
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    sandbox.write(
+        "shared.toml",
+        "devices = { count = 2, memory = '1G', speed = 0.5, shared = true }\nlink = { bandwidth = 1e9 }\n\
+         host = { cores = 2, memory = '4G' }\n",
+    );
+    let plan = sandbox.ok_json(
+        "plan data --hardware shared.toml --hidden 8 --fanout 3,3 --batch-size 200 --num-samplers 1 \
+         --device-counts 1,2",
+    );
+    let counts: Vec<_> = plan["sweep"].as_array().unwrap().iter().map(|row| row["devices"].clone()).collect();
+    assert_eq!(counts, [1, 2]);
+    let command = plan["recommendation"]["command"].as_str().unwrap();
+    let train = command.strip_prefix("graphmill ").unwrap();
+    let run = sandbox.ok_json(&format!("{train} --epochs 1 --out run"));
+    assert!(run.is_object(), "{command}");
 }

@@ -7,6 +7,7 @@ use crate::{
     hardware::Hardware,
     memory::{cache_ratio, gb, left},
     profile::Profile,
+    request::Request,
     sim::{Batches, Epoch, Factored, Trainer, factored, sharing},
 };
 
@@ -80,6 +81,8 @@ pub(crate) struct Costs<'a> {
     pub(crate) profile: &'a Profile,
     /// Speed of a device relative to the profile's executor.
     pub(crate) speed: f64,
+    /// Options of the run.
+    pub(crate) request: &'a Request,
 }
 
 impl Costs<'_> {
@@ -114,12 +117,14 @@ impl Costs<'_> {
     /// Durations of a device with this cache that trains beside others, `trainers` in all.
     fn trainer(&self, ratio: f64, trainers: usize) -> Trainer {
         let (seconds, link) = (&self.profile.seconds, &self.hardware.link);
-        let hits = self.profile.hit_rate(ratio);
+        let (own, peers) = self.hits(ratio, trainers);
+        let hits = own + peers;
         let misses = 1.0 - hits;
-        let latency = if misses > 0.0 { link.latency } else { 0.0 };
+        let latency = if misses + peers > 0.0 { link.latency } else { 0.0 };
         // Each of several concurrent gathers has its share of the cores.
         let gather = misses * seconds.gather * self.hardware.host.gathers / self.cores();
-        let copy = latency + misses * self.profile.bytes.batch_rows / link.bandwidth;
+        // Rows of other devices' caches cross the link without a gather by the host.
+        let copy = latency + (misses + peers) * self.profile.bytes.batch_rows / link.bandwidth;
         if self.hardware.devices.shared {
             // Only the link works concurrently with the cores, and transfers rows while they are
             // gathered.
@@ -129,9 +134,19 @@ impl Costs<'_> {
         }
         Trainer {
             gather,
-            copy: copy + hits * seconds.near / self.speed,
+            copy: copy + own * seconds.near / self.speed,
             train: seconds.train / self.speed * self.waits(trainers) + self.reduce(trainers),
         }
+    }
+
+    /// Shares of the requested rows in a device's own cache and in those of the others, where the
+    /// placement spreads rows over `devices` caches.
+    fn hits(&self, ratio: f64, devices: usize) -> (f64, f64) {
+        let replicated = self.request.replicated() * ratio;
+        let of_all = (replicated + (ratio - replicated) * devices.max(1) as f64).min(1.0);
+        let (everywhere, all) = (self.profile.hit_rate(replicated), self.profile.hit_rate(of_all));
+        let own = everywhere + (all - everywhere) / devices.max(1) as f64;
+        (own, all - own)
     }
 
     /// Seconds of a ring all-reduce of the gradients among `n` devices: `2 (n - 1) / n` of their
@@ -230,9 +245,19 @@ impl Costs<'_> {
         let own = self.device_cache("a Trainer", &[("a training step", bytes.train)])?;
         // Durations as measured in an epoch in advance, with one Trainer.
         let alone = self.trainer(own, 1).overlapped();
-        let samplers = num_samplers(devices, self.sample(), alone).min((devices - 1).max(1));
+        let samplers = match self.request.num_samplers {
+            0 => num_samplers(devices, self.sample(), alone).min((devices - 1).max(1)),
+            given if given <= (devices - 1).max(1) => given,
+            given => {
+                return Err(format!("--num-samplers {given} leaves none of {devices} devices to train"));
+            }
+        };
         let trainers = devices - samplers;
-        let standby = if trainers == 0 { Some(standby?) } else { standby.ok() };
+        let standby =
+            if trainers == 0 { Some(standby?) } else { standby.ok().filter(|_| self.request.switching) };
+        if trainers == 0 && !self.request.switching {
+            return Err("with --switching off a single device cannot sample and train".into());
+        }
         let trainer = self.trainer(own, trainers);
         let standby_trainer = standby.map(|ratio| self.trainer(ratio, trainers.max(samplers)));
         let setting = Factored {
@@ -279,7 +304,7 @@ impl Costs<'_> {
         let [samplers, trainers, standby] = executors;
         let extract = epoch.gather + epoch.copy;
         let way = if epoch.gather >= epoch.copy { "extract (host)" } else { "extract (link)" };
-        let hits = self.profile.hit_rate(ratio);
+        let (hits, peers) = self.hits(ratio, trainers);
         // Rows gathered within the device's memory cross no link.
         let near = hits * self.profile.seconds.near / self.speed;
         let way =
@@ -295,7 +320,7 @@ impl Costs<'_> {
             trainers,
             standby,
             cache_ratio: ratio,
-            hit_rate: hits,
+            hit_rate: hits + peers,
             bottleneck,
             busy: Busy { sample: epoch.sample, extract, train: epoch.train },
             switched: epoch.switched,

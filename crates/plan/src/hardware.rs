@@ -18,7 +18,7 @@ use crate::file;
 const PRESETS: &str = include_str!("presets.toml");
 
 /// Maximum number of devices in a machine.
-const MAX_DEVICES: usize = 256;
+pub(crate) const MAX_DEVICES: usize = 256;
 
 /// Description of a machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

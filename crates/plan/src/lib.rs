@@ -59,12 +59,14 @@ mod measure;
 mod memory;
 pub mod network;
 mod profile;
+mod recommend;
+mod request;
 pub mod sim;
 mod strategies;
 mod talk;
 mod text;
 
-use graphmill_engine::{Error, Result, TrainConfig};
+use graphmill_engine::{Error, Result};
 use graphmill_loader::sampler::draws;
 use graphmill_nn::layer;
 use serde::Serialize;
@@ -74,6 +76,8 @@ pub use hardware::{Devices, Hardware, Host, Link};
 pub use measure::measure;
 pub use memory::gb;
 pub use profile::{HitRate, Profile, Seconds, Sizes};
+pub use recommend::{Recommendation, Sweep};
+pub use request::Request;
 pub use strategies::not_planned;
 
 /// Result of [`plan`].
@@ -89,10 +93,16 @@ pub struct Report {
     pub strategies: Vec<Prediction>,
     /// Fastest strategy that fits; on a tie the simpler one.
     pub recommended: Option<&'static str>,
+    /// Command line of the recommended run.
+    pub recommendation: Option<Recommendation>,
+    /// Predictions for other numbers of devices, if asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sweep: Vec<Sweep>,
 }
 
 /// Options of a run that affect [`measure`]: the sampling and computation of a minibatch, and the
-/// contents of a cache. The plan itself varies strategies, devices and memory sizes.
+/// contents of a cache. The plan itself varies strategies, devices and memory sizes;
+/// [`Request::OPTIONS`] fix parts of them.
 pub fn options() -> Vec<&'static str> {
     let computed = [
         "sample_coverage",
@@ -118,21 +128,20 @@ pub fn options() -> Vec<&'static str> {
     draws().into_iter().chain(computed).chain(of_layers).collect()
 }
 
-/// Rejects `given` options that a profile would ignore.
-///
-/// # Errors
-/// A usage error with the reason and the nearest alternative.
-pub fn refuse_unused(config: &TrainConfig, given: &[&str]) -> Result<()> {
-    // Hit rates are measured for caches of many sizes, so `cache` is always used.
-    let given: Vec<&str> = given.iter().copied().filter(|name| *name != "cache").collect();
-    config.refuse_unused(&given)
-}
-
 /// Predicts every strategy. The report depends only on the machine and the profile.
 ///
 /// # Errors
 /// The profile contains an impossible number, or the speed of the devices is undetermined.
 pub fn plan(hardware: Hardware, profile: Profile) -> Result<Report> {
+    plan_run(hardware, profile, &Request::default())
+}
+
+/// Predicts every strategy of a run with these options.
+///
+/// # Errors
+/// As [`plan`]; an option that no predicted run reads.
+pub fn plan_run(hardware: Hardware, profile: Profile, request: &Request) -> Result<Report> {
+    request.refuse_unused(&hardware)?;
     profile
         .check()
         .map_err(|(place, message)| Error::usage(format!("profile {}: {place} {message}", profile.name)))?;
@@ -148,17 +157,24 @@ pub fn plan(hardware: Hardware, profile: Profile) -> Result<Report> {
             )));
         }
     };
-    let strategies = strategies::on_devices(&hardware, &profile, speed);
-    let quicker = |best: Option<&'static str>, seconds: f64| {
-        best.is_none_or(|best| {
-            strategies.iter().any(|other| other.name == best && other.epoch_seconds > Some(seconds))
-        })
-    };
-    let recommended = strategies.iter().fold(None, |best, strategy| match strategy.epoch_seconds {
-        Some(seconds) if quicker(best, seconds) => Some(strategy.name),
-        _ => best,
+    let strategies = strategies::on_devices(&hardware, &profile, speed, request);
+    let recommended = quickest(&strategies);
+    let best = strategies.iter().find(|row| Some(row.name) == recommended);
+    let recommendation = best.map(|best| request.recommend(&hardware, &strategies, best));
+    let sweep = request.device_counts.iter().map(|&count| {
+        let mut hardware = hardware.clone();
+        hardware.devices.count = count;
+        let strategies = strategies::on_devices(&hardware, &profile, speed, request);
+        Sweep { devices: count, recommended: quickest(&strategies), strategies }
     });
-    Ok(Report { hardware, speed, profile, strategies, recommended })
+    let sweep = sweep.collect();
+    Ok(Report { hardware, speed, profile, strategies, recommended, recommendation, sweep })
+}
+
+/// Fastest strategy that fits; on a tie the first.
+fn quickest(strategies: &[Prediction]) -> Option<&'static str> {
+    let fitting = strategies.iter().filter_map(|row| Some((row.name, row.epoch_seconds?)));
+    fitting.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(name, _)| name)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::{
     hardware::Hardware,
     network::{Epoch, Machines},
     profile::Profile,
+    request::Request,
 };
 
 /// Epoch on the devices of one machine, or the memory that does not fit.
@@ -34,6 +35,11 @@ fn planned() -> Vec<(&'static Entry<Kind>, OnDevices, Option<OverMachines>)> {
     MODELS.iter().flat_map(rows).collect()
 }
 
+/// Strategies predicted on the devices of one machine.
+pub(crate) fn rows() -> impl Iterator<Item = &'static Entry<Kind>> {
+    planned().into_iter().map(|(entry, ..)| entry)
+}
+
 /// Strategies that are not predicted, each with the reason.
 pub fn not_planned() -> Vec<(&'static str, &'static str)> {
     let reason = |entry: &'static Entry<Kind>| match entry.make.cost {
@@ -44,8 +50,13 @@ pub fn not_planned() -> Vec<(&'static str, &'static str)> {
 }
 
 /// Predicts every strategy on the devices of one machine.
-pub(crate) fn on_devices(hardware: &Hardware, profile: &Profile, speed: f64) -> Vec<Prediction> {
-    let costs = Costs { hardware, profile, speed };
+pub(crate) fn on_devices(
+    hardware: &Hardware,
+    profile: &Profile,
+    speed: f64,
+    request: &Request,
+) -> Vec<Prediction> {
+    let costs = Costs { hardware, profile, speed, request };
     let predict = |(entry, on_devices, _): (&'static Entry<Kind>, OnDevices, _)| {
         let fitting = costs.check_host().and_then(|()| on_devices(&costs));
         Prediction { name: entry.name, ..fitting.unwrap_or_else(Prediction::does_not_fit) }

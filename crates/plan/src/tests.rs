@@ -1,3 +1,6 @@
+use graphmill_engine::TrainConfig;
+use graphmill_loader::feature::cached::Placement;
+
 use super::*;
 
 /// Like papers100M: topology and features do not fit a device together.
@@ -143,4 +146,75 @@ fn a_dataset_is_profiled() {
     assert_eq!(profile.hit_rate(1.0), 1.0);
     let report = plan(Hardware::find("laptop").unwrap(), profile).unwrap();
     assert!(report.strategies.iter().all(|strategy| strategy.fits), "{report}");
+}
+
+fn request(given: &[(&'static str, &str)]) -> Request {
+    let mut config = TrainConfig::default();
+    let values = given.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+    config.set(&values).unwrap();
+    Request::new(config, given.iter().map(|(name, value)| (*name, (*value).to_string())).collect())
+}
+
+fn planned(given: &[(&'static str, &str)], profile: Profile) -> Report {
+    plan_run(v100(), profile, &request(given)).unwrap()
+}
+
+#[test]
+fn a_given_number_of_samplers_and_switching_change_the_prediction() {
+    let of_three = planned(&[("num_samplers", "3")], profile());
+    let factored = of(&of_three, "factored");
+    assert_eq!((factored.samplers, factored.trainers, factored.standby), (3, 5, 3));
+    let off = planned(&[("switching", "off"), ("num_samplers", "3")], profile());
+    let fixed = of(&off, "factored");
+    assert_eq!((fixed.samplers, fixed.standby, fixed.switched), (3, 0, 0));
+    assert!(fixed.epoch_seconds > factored.epoch_seconds, "{fixed:?} {factored:?}");
+    // The other strategies have no Samplers.
+    assert_eq!(of(&of_three, "time-sharing"), of(&planned(&[], profile()), "time-sharing"));
+    let all = planned(&[("num_samplers", "8")], profile());
+    assert!(of(&all, "factored").reason.as_ref().unwrap().contains("--num-samplers 8"));
+}
+
+#[test]
+fn pooled_caches_serve_more_rows() {
+    let hit_rates = [(0.09, 0.4), (0.23, 0.6), (0.9, 0.95)].map(|(ratio, rate)| HitRate { ratio, rate });
+    let profile = Profile { hit_rates: hit_rates.into(), ..profile() };
+    let rate = |given: &[(&'static str, &str)]| of(&planned(given, profile.clone()), "time-sharing").hit_rate;
+    let own = rate(&[]);
+    assert_eq!(rate(&[("placement", "replicate")]), own);
+    let (shard, half) = (rate(&[("placement", "shard")]), rate(&[("placement", "replicate:0.5")]));
+    assert!(own < half && half < shard, "{own} {half} {shard}");
+    let row = of(&planned(&[], profile.clone()), "time-sharing").clone();
+    let expected = profile.hit_rate((8.0 * row.cache_ratio).min(1.0));
+    assert!((shard - expected).abs() < 1e-12, "{shard} {expected}");
+    assert_eq!(request(&[("placement", "shard")]).placement, Some(Placement::Shard));
+}
+
+#[test]
+fn numbers_of_devices_are_swept() {
+    let mut request = request(&[]);
+    request.set_device_counts("1,2,4,8").unwrap();
+    let report = plan_run(v100(), profile(), &request).unwrap();
+    let counts: Vec<usize> = report.sweep.iter().map(|row| row.devices).collect();
+    assert_eq!(counts, [1, 2, 4, 8]);
+    assert_eq!(report.sweep[3].strategies, report.strategies);
+    let seconds = |sweep: &Sweep| {
+        sweep.strategies.iter().find(|row| row.name == "time-sharing").unwrap().epoch_seconds.unwrap()
+    };
+    assert!(report.sweep.is_sorted_by(|a, b| seconds(a) > seconds(b)));
+    assert!(report.to_string().contains("4 devices:"), "{report}");
+    for word in ["", "0", "1,x", "1,,2", "257"] {
+        assert!(request.set_device_counts(word).unwrap_err().is_usage(), "{word}");
+    }
+}
+
+#[test]
+fn the_recommended_command_has_the_options_that_its_run_reads() {
+    let best = planned(&[("hidden", "64"), ("num_samplers", "2")], profile()).recommendation.unwrap();
+    assert!(best.command.contains(&format!("--strategy {}", best.strategy)), "{best:?}");
+    assert!(best.command.contains("--hidden=64") && best.command.contains("--devices cuda:0,1"), "{best:?}");
+    assert_eq!(best.command.contains("--num-samplers=2"), best.strategy == "factored", "{best:?}");
+    // Each device has a cache of its own unless the option says otherwise.
+    assert!(best.command.ends_with("--placement=replicate"), "{best:?}");
+    let unread = plan_run(v100(), profile(), &request(&[("super_batch", "4")])).unwrap_err();
+    assert!(unread.is_usage() && unread.to_string().contains("--super-batch"), "{unread}");
 }

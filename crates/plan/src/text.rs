@@ -80,10 +80,26 @@ impl fmt::Display for Report {
         if self.strategies.iter().any(|row| row.standby > 0) {
             writeln!(f, "Trainers n+m: m Samplers may train once they have sampled")?;
         }
-        match self.recommended {
-            Some(name) => writeln!(f, "\nrecommended: {name}"),
-            None => writeln!(f, "\nnothing fits this machine"),
+        self.write_sweep(f)?;
+        let Some(best) = &self.recommendation else { return writeln!(f, "\nnothing fits this machine") };
+        writeln!(f, "\nrecommended: {}, {}\n  {}", best.strategy, best.reason, best.command)
+    }
+}
+
+impl Report {
+    /// Writes a line for each further number of devices.
+    fn write_sweep(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for sweep in &self.sweep {
+            write!(f, "{} devices:", sweep.devices)?;
+            for row in &sweep.strategies {
+                match row.epoch_seconds {
+                    Some(epoch) => write!(f, " {} {} s,", row.name, digits(epoch))?,
+                    None => write!(f, " {} does not fit,", row.name)?,
+                }
+            }
+            writeln!(f, " best {}", sweep.recommended.unwrap_or("none"))?;
         }
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@ use clap::{Arg, ArgMatches, Command};
 use graphmill_data::partition::PartitionDir;
 use graphmill_engine::{Error, TrainConfig};
 use graphmill_loader::feature::LinkOptions;
-use graphmill_plan::{self as plan, Hardware, Profile};
+use graphmill_plan::{self as plan, Hardware, Profile, Request};
 
 use crate::{args, output};
 
@@ -68,16 +68,41 @@ pub(crate) fn command() -> Command {
             "fgnn compares predictions with the paper's own measurements and prints the error; bgl predicts \
              its largest graph on 4 to 64 machines",
         ))
+        .arg(args::explain(
+            word("device-counts", "N,N").conflicts_with_all(["paper", "partition"]),
+            "Also predict for these numbers of devices",
+            "Such as 1,2,4,8, each with the machine's devices, links and host",
+        ))
         .arg(args::json());
-    args::with_training_options(command, &plan::options())
+    args::with_training_options(command, &names())
+}
+
+/// Training options of the command: those of a profile, and those of the prediction.
+fn names() -> Vec<&'static str> {
+    [plan::options(), Request::OPTIONS.to_vec()].concat()
+}
+
+/// The request of a plan, from the options given on the command line.
+fn request(matches: &ArgMatches, config: TrainConfig, given: &[&'static str]) -> Result<Request, Error> {
+    let word = |name: &&'static str| Some((*name, matches.get_one::<String>(name)?.clone()));
+    let mut request = Request::new(config, given.iter().filter_map(word).collect());
+    if let Some(path) = args::get_path(matches, "dataset") {
+        request.dataset = path.display().to_string();
+    }
+    if let Some(counts) = matches.get_one::<String>("device-counts") {
+        request.set_device_counts(counts)?;
+    }
+    Ok(request)
 }
 
 /// Predicts and prints the plan.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let json = matches.get_flag("json");
-    let (config, given) = args::training_options(matches, &plan::options())?;
+    let (config, given) = args::training_options(matches, &names())?;
     for source in ["paper", "profile"] {
-        if let (true, Some(option)) = (matches.contains_id(source), given.first()) {
+        let predicted = |name: &str| source == "profile" && Request::OPTIONS.contains(&name);
+        let held = given.iter().find(|name| !predicted(name));
+        if let (true, Some(option)) = (matches.contains_id(source), held) {
             return Err(Error::usage(format!(
                 "--{}: --{source} already holds the measurements of a run, so the option would have no \
                  effect; pass a dataset instead of --{source}, or leave the option out",
@@ -100,10 +125,11 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     if let Some(parts) = args::get_path(matches, "partition") {
         return over_machines(matches, parts, &config, &given);
     }
-    plan::refuse_unused(&config, &given)?;
+    let request = request(matches, config.clone(), &given)?;
     let hardware = Hardware::find(
         matches.get_one::<String>("hardware").expect("clap rejects a command line without it"),
     )?;
+    request.refuse_unused(&hardware)?;
     let profile = match args::get_path(matches, "profile") {
         Some(file) => Profile::open(file)?,
         None => {
@@ -111,7 +137,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
             plan::measure(&config, &args::open_dataset(args::required_path(matches, "dataset"))?)?
         }
     };
-    let report = plan::plan(hardware, profile)?;
+    let report = plan::plan_run(hardware, profile, &request)?;
     if json { output::json(&report) } else { output::text(&report.to_string()) }
 }
 

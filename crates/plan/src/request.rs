@@ -1,0 +1,78 @@
+//! Options of the run that a plan predicts.
+
+use graphmill_engine::{
+    Error, Result, TrainConfig,
+    strategy::{FactoredOptions, Toggle},
+};
+use graphmill_loader::feature::cached::Placement;
+
+use crate::hardware::MAX_DEVICES;
+
+/// Options of the run that a plan predicts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// Dataset in the recommended command.
+    pub dataset: String,
+    /// Number of sampling devices; 0 balances sampling and training.
+    pub num_samplers: usize,
+    /// True if devices that have finished sampling may train.
+    pub switching: bool,
+    /// Spread of cached rows over devices; `None` gives each device a cache of its own.
+    pub placement: Option<Placement>,
+    /// Further numbers of devices to predict.
+    pub device_counts: Vec<usize>,
+    /// Options of the run.
+    pub(crate) config: TrainConfig,
+    /// Name and value of each given option.
+    pub(crate) given: Vec<(&'static str, String)>,
+}
+
+impl Default for Request {
+    fn default() -> Self {
+        Self::new(TrainConfig::default(), Vec::new())
+    }
+}
+
+impl Request {
+    /// Options of a training run that the prediction reads besides those of a profile.
+    pub const OPTIONS: [&'static str; 3] = ["num_samplers", "switching", "placement"];
+
+    /// Request of a run with these options; `given` has the name and the value of each option on
+    /// the command line.
+    pub fn new(config: TrainConfig, given: Vec<(&'static str, String)>) -> Self {
+        let factored = config.own.get::<FactoredOptions>();
+        let placed = given.iter().any(|(name, _)| *name == "placement");
+        Self {
+            dataset: "DATASET".into(),
+            num_samplers: factored.num_samplers,
+            switching: factored.switching == Toggle::On,
+            placement: placed.then_some(*config.placement),
+            device_counts: Vec::new(),
+            config,
+            given,
+        }
+    }
+
+    /// Parses numbers of devices such as `1,2,4`.
+    ///
+    /// # Errors
+    /// A number is invalid.
+    pub fn set_device_counts(&mut self, word: &str) -> Result<()> {
+        let count = |word: &str| word.trim().parse().ok().filter(|n| (1..=MAX_DEVICES).contains(n));
+        let counts: Option<Vec<usize>> = word.split(',').map(count).collect();
+        self.device_counts = counts.ok_or_else(|| {
+            let range = format!("not numbers from 1 to {MAX_DEVICES}; use a list such as 1,2,4");
+            Error::usage(format!("--device-counts {word}: {range}"))
+        })?;
+        Ok(())
+    }
+
+    /// Share of each cache that all devices hold.
+    pub(crate) fn replicated(&self) -> f64 {
+        match self.placement {
+            None | Some(Placement::Private) => 1.0,
+            Some(Placement::Replicate(share)) => share,
+            Some(Placement::Shard | Placement::Interleave | Placement::Blocked) => 0.0,
+        }
+    }
+}

@@ -107,7 +107,7 @@ mod tests {
     fn training_nodes_follow_their_neighbours_within_the_balance() {
         // training nodes 0 to 3; 0 - 2 and 1 - 3 are neighbours, 4 and 5 do not train
         let graph = build(6, &[0, 1, 4], &[2, 3, 0], EdgeOptions::UNDIRECTED).unwrap();
-        // 0 goes to part 0 by its number; 1 to the part with fewer rows; 2 and 3 to their neighbours
+        // 0 goes to part 0 by its number; 1 to the part with fewer rows; 2 and 3 to neighbours
         assert_eq!(training(&graph, &[0, 1, 2, 3], 2).unwrap(), [0, 1, 0, 1, NONE, NONE]);
         // neighbours of one part only: the balance sends the second half elsewhere
         let star = build(4, &[0, 0, 0], &[1, 2, 3], EdgeOptions::UNDIRECTED).unwrap();

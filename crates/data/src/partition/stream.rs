@@ -2,9 +2,9 @@
 //!
 //! # Algorithm
 //!
-//! One pass over the nodes without a part, in id order, which assigns each to the part with the highest score.
-//! Neighbours in both directions count; later ones have no part. Ties go to the part with
-//! fewer nodes, then to the lower number.
+//! One pass over the nodes without a part, in id order, which assigns each to the part with the
+//! highest score. Neighbours in both directions count; later ones have no part. Ties go to the part
+//! with fewer nodes, then to the lower number.
 //!
 //! # Source
 //!

@@ -115,9 +115,9 @@ impl MixHop {
     }
 
     /// Creates the GraphSAGE operator with concatenation, `out = x W_self || mean(x) W_neigh + b`:
-    /// this layer with the powers 0 and 1 of the mean over the in-neighbours (Zeng et al., *GraphSAINT*,
-    /// ICLR 2020, equation 1, and Hamilton et al., NeurIPS 2017, algorithm 1). If the block stores
-    /// edge weights, they replace the mean's `1 / degree`.
+    /// this layer with the powers 0 and 1 of the mean over the in-neighbours (Zeng et al.,
+    /// *GraphSAINT*, ICLR 2020, equation 1, and Hamilton et al., NeurIPS 2017, algorithm 1). If the
+    /// block stores edge weights, they replace the mean's `1 / degree`.
     ///
     /// # Errors
     /// The width is below 2.

@@ -115,8 +115,8 @@ pub struct FrontierOptions {
     pub dashboard_slack: f64,
     /// Maximum weight of a node, for any number of neighbours; 0: no cap.
     ///
-    /// Without a cap, as in the papers' algorithm, hubs are in every subgraph. 30 trains at least as
-    /// well as the 3000 of GraphSAINT's program, and samples faster.
+    /// Without a cap, as in the papers' algorithm, hubs are in every subgraph. 30 trains at least
+    /// as well as the 3000 of GraphSAINT's program, and samples faster.
     #[arg(long, value_name = "N")]
     pub degree_cap: usize,
 }

@@ -44,7 +44,8 @@ fn gradients(backend: &dyn Backend, block: &Block) -> Vec<Matrix> {
         }
     }
     let mut to = of_sources(COLS);
-    HopTransposed { first: 7, block, dst_grad: grad.view(), src_grad: to.view_mut() }.run(backend);
+    let weights = AggregationWeights { edge: EdgeWeight::Normalized, own: OwnWeight::None };
+    HopTransposed { first: 7, block, weights, dst_grad: grad.view(), src_grad: to.view_mut() }.run(backend);
     out.push(to);
 
     let (x, mut arg) = (random(S, COLS, 3), ArgMax::default());

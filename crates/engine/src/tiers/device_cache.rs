@@ -52,8 +52,16 @@ pub(crate) struct DeviceCache {
     pub(crate) _held: Option<MemoryReservation>,
 }
 
+/// Cache that several devices share.
+pub(crate) struct Pool {
+    rows: PooledRows,
+    /// Number of devices that hold rows.
+    devices: usize,
+    behind: Arc<dyn Feature>,
+}
+
 /// Rows that several devices cache together.
-enum Pool {
+enum PooledRows {
     Empty,
     Pinned(Pinned),
     Dynamic(Dynamic),
@@ -61,13 +69,19 @@ enum Pool {
 
 impl Pool {
     /// Rows as number `reader` of the devices reads them.
-    fn reader(&self, reader: usize, behind: Arc<dyn Feature>, device: &Device) -> Arc<dyn Feature> {
+    fn reader(&self, reader: usize, device: &Device) -> Arc<dyn Feature> {
         let link = device.peer_link.clone();
-        match self {
-            Self::Empty => behind,
-            Self::Pinned(pool) => Arc::new(pool.reader(reader, behind).with_peer_link(link)),
-            Self::Dynamic(pool) => Arc::new(pool.reader(reader, behind).with_peer_link(link)),
+        let behind = Arc::new(Linked::new(self.behind.clone(), device.link.clone()));
+        match &self.rows {
+            PooledRows::Empty => behind,
+            PooledRows::Pinned(pool) => Arc::new(pool.reader(reader, behind).with_peer_link(link)),
+            PooledRows::Dynamic(pool) => Arc::new(pool.reader(reader, behind).with_peer_link(link)),
         }
+    }
+
+    /// Rows as a device without a share of the cache reads them: those of all shares are peer rows.
+    pub(crate) fn without_share(&self, device: &Device) -> DeviceCache {
+        DeviceCache { rows: self.reader(self.devices, device), slots: 0, _held: None }
     }
 }
 
@@ -135,7 +149,8 @@ impl<'a> DeviceCaches<'a> {
 
     /// Builds the caches of `devices` in front of `behind`: one pool, unless there is a single
     /// device or the placement is private. They hold as many rows as the options request, or
-    /// without `--cache-ratio` as many as fit.
+    /// without `--cache-ratio` as many as fit. Also returns the pool, for devices that read it
+    /// without a share of their own.
     ///
     /// # Errors
     /// The free memory of a device is too small, or the rows cannot be read.
@@ -143,9 +158,10 @@ impl<'a> DeviceCaches<'a> {
         &self,
         devices: &[Arc<Device>],
         behind: &Arc<dyn Feature>,
-    ) -> Result<Vec<DeviceCache>> {
+    ) -> Result<(Vec<DeviceCache>, Option<Pool>)> {
         if devices.len() == 1 || self.plan.placement == Placement::Private {
-            return devices.iter().map(|device| self.private(device, behind.clone(), false)).collect();
+            let caches = devices.iter().map(|device| self.private(device, behind.clone(), false));
+            return Ok((caches.collect::<Result<_>>()?, None));
         }
         let wanted = self.wanted()?;
         let slots = self.slots(wanted, devices, false);
@@ -166,19 +182,22 @@ impl<'a> DeviceCaches<'a> {
             held.push(self.hold(device, share)?);
         }
         let level = Level::Device { devices: count, reader: 0 };
-        let pool = match kind {
-            _ if slots == 0 => Pool::Empty,
+        let rows = match kind {
+            _ if slots == 0 => PooledRows::Empty,
             Kind::Dynamic(make) => {
-                Pool::Dynamic(Dynamic::new(make, total, self.plan.kind, behind.clone(), level)?)
+                PooledRows::Dynamic(Dynamic::new(make, total, self.plan.kind, behind.clone(), level)?)
             }
-            Kind::Pinned => Pool::Pinned(Pinned::new(layout, self.plan.kind, behind.clone(), level)?),
+            Kind::Pinned => PooledRows::Pinned(Pinned::new(layout, self.plan.kind, behind.clone(), level)?),
         };
+        let pool = Pool { rows, devices: count, behind: behind.clone() };
         let caches = devices.iter().zip(shares).zip(held).enumerate();
-        let caches = caches.map(|(i, ((device, slots), held))| {
-            let behind = Arc::new(Linked::new(behind.clone(), device.link.clone()));
-            DeviceCache { rows: pool.reader(i, behind, device), slots, _held: Some(held) }
+        let caches = caches.map(|(i, ((device, slots), held))| DeviceCache {
+            rows: pool.reader(i, device),
+            slots,
+            _held: Some(held),
         });
-        Ok(caches.collect())
+        let caches = caches.collect();
+        Ok((caches, Some(pool)))
     }
 
     /// Cache that the options request for each device.

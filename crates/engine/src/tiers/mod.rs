@@ -16,7 +16,7 @@ mod rescaled;
 mod step;
 
 pub(crate) use all_rows::AllRows;
-pub(crate) use device_cache::{DeviceCache, DeviceCaches};
+pub(crate) use device_cache::{DeviceCache, DeviceCaches, Pool};
 pub(crate) use gpu::GpuTiers;
 pub(crate) use plan::{Plan, unused_policy};
 pub(crate) use step::Step;

@@ -14,7 +14,7 @@ use crate::{
         scheduler::WorkerRole,
         worker::Worker,
     },
-    tiers::{DeviceCache, DeviceCaches, Step},
+    tiers::{DeviceCache, DeviceCaches, Pool, Step},
 };
 
 /// Options, memory sizes and caches from which the workers of a device are made.
@@ -26,6 +26,15 @@ pub(super) struct DeviceSetup<'r, 'a> {
     /// Bytes of sampling, if memory is limited.
     pub(super) sample: u64,
     pub(super) model: &'r Model,
+}
+
+/// Caches of the Trainers, as Samplers know them.
+struct TrainerCaches {
+    /// Rows that Samplers mark.
+    marks: Option<Arc<dyn Feature>>,
+    /// Cache that several Trainers share. A standby Trainer reads it, so that the rows from host
+    /// memory are the same whoever takes a batch.
+    pool: Option<Pool>,
 }
 
 impl DeviceSetup<'_, '_> {
@@ -48,19 +57,20 @@ impl DeviceSetup<'_, '_> {
     }
 
     /// Builds the caches of `members`, which share one if they are simulated, and lets their
-    /// workers read through them. Their other memory is already reserved.
-    fn pool(&self, members: &mut [DeviceWorkers]) -> Result<()> {
+    /// workers read through them. Their other memory is already reserved. Returns what they share.
+    fn pool(&self, members: &mut [DeviceWorkers]) -> Result<Option<Pool>> {
         // the cache with which one of them was timed is not part of the pool
         members.iter_mut().for_each(|member| set_cache(member, None));
         for member in &mut *members {
             set_cache(member, self.on_gpu(&member.device));
         }
-        let Some(caches) = self.caches else { return Ok(()) };
+        let Some(caches) = self.caches else { return Ok(None) };
         let devices: Vec<Arc<Device>> = members.iter().map(|member| member.device.clone()).collect();
-        for (member, cache) in members.iter_mut().zip(caches.pool(&devices, self.context.feature)?) {
+        let (shares, pool) = caches.pool(&devices, self.context.feature)?;
+        for (member, cache) in members.iter_mut().zip(shares) {
             set_cache(member, Some(cache));
         }
-        Ok(())
+        Ok(pool)
     }
 
     fn topology(&self, device: &Arc<Device>) -> Result<MemoryReservation> {
@@ -101,16 +111,19 @@ impl DeviceSetup<'_, '_> {
             trainers.push(member);
         }
         // a single trainer has the cache with which it was timed
-        if trainers.len() > 1 || trainers.iter().any(|member| member.cache.is_none()) {
-            self.pool(&mut trainers)?;
-        }
+        let pool = if trainers.len() > 1 || trainers.iter().any(|member| member.cache.is_none()) {
+            self.pool(&mut trainers)?
+        } else {
+            None
+        };
         // if all devices sample, the last one was a Trainer only for the timing
         drop(last);
         let marks = trainers.first().and_then(|member| member.cache.as_ref()).map(|cache| cache.rows.clone());
+        let trained = TrainerCaches { marks, pool };
         let (dedicated, mut standby) = (trainers.len(), trainers.len());
         let mut members = Vec::with_capacity(devices.len());
         for (i, device) in devices[..samplers].iter().enumerate() {
-            members.push(self.sampler(device, i, &mut standby, dedicated, marks.clone())?);
+            members.push(self.sampler(device, i, &mut standby, dedicated, &trained)?);
         }
         members.append(&mut trainers);
         Ok(members)
@@ -149,7 +162,7 @@ impl DeviceSetup<'_, '_> {
         index: usize,
         standby: &mut usize,
         dedicated: usize,
-        marks: Option<Arc<dyn Feature>>,
+        trained: &TrainerCaches,
     ) -> Result<DeviceWorkers> {
         let mut member = DeviceWorkers::new(device, "sampler");
         member.reservations.push(self.topology(device)?);
@@ -159,7 +172,10 @@ impl DeviceSetup<'_, '_> {
             match device.hold("a training step, and the rows of the next", self.step.with_next()) {
                 Ok(held) => {
                     member.reservations.push(held);
-                    member.cache = self.private(device, true)?;
+                    member.cache = match &trained.pool {
+                        Some(pool) => Some(pool.without_share(device)),
+                        None => self.private(device, true)?,
+                    };
                     member.replica = Some(self.replica(device));
                     role = WorkerRole { extract: Some(*standby), standby: true, ..role };
                     *standby += 1;
@@ -173,7 +189,7 @@ impl DeviceSetup<'_, '_> {
             Worker::new(format!("sampler {index}"), role, Some(device.pool_beside()?), self.num_nodes());
         worker.sampler = self.drawing(device);
         worker.rows = member.cache.as_ref().map(|cache| cache.rows.clone());
-        worker.marks = marks.or_else(|| worker.rows.clone());
+        worker.marks = trained.marks.clone().or_else(|| worker.rows.clone());
         worker.link = self.caches.map(|_| device.link.clone());
         member.workers = vec![worker];
         if let Some(trainer) = role.extract {

@@ -34,7 +34,7 @@ pub enum Level {
     Device {
         /// Number of devices that share the cache.
         devices: usize,
-        /// Device that reads.
+        /// Device that reads; `devices` or more is a device without rows of its own.
         reader: usize,
     },
 }
@@ -53,6 +53,14 @@ impl Level {
         match self {
             Self::Host => true,
             Self::Device { reader, .. } => reader == owner,
+        }
+    }
+
+    /// Returns true if the reader's own memory is part of the cache.
+    fn has_rows(self) -> bool {
+        match self {
+            Self::Host => true,
+            Self::Device { devices, reader } => reader < devices,
         }
     }
 

@@ -127,7 +127,8 @@ impl Pinned {
     /// Number of rows in slots of the reader's own device, and of its peers.
     fn count(&self, slots: &[u32]) -> (u64, u64) {
         let (layout, level) = (&self.rows.layout, self.reader.level);
-        let is_own = |slot: usize| slot < layout.replicated || level.is_own(layout.owners[slot].into());
+        let replicas = if level.has_rows() { layout.replicated } else { 0 };
+        let is_own = |slot: usize| slot < replicas || level.is_own(layout.owners[slot].into());
         let all = slots.len() as u64;
         if level.devices() == 1 {
             return (all, 0);

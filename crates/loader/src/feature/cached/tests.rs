@@ -191,7 +191,8 @@ fn pools(features: &Features, links: &[Arc<Link>]) -> Vec<(String, Vec<Arc<dyn F
 fn devices_read_the_rows_of_others_over_their_links() {
     let features = features(4, TableType::F32);
     let options = LinkOptions { bandwidth: 2e5, latency: 0.0 };
-    let links: Vec<Arc<Link>> = (0..3).map(|_| Arc::new(Link::new(options))).collect();
+    // the last reader has no share of the cache
+    let links: Vec<Arc<Link>> = (0..4).map(|_| Arc::new(Link::new(options))).collect();
     let (ids, plain) = ((0..ROWS as NodeId).collect::<Vec<_>>(), Host::new(&features));
     let mut expected = vec![0.0; 4 * ROWS];
     plain.read(&ids, &mut expected).unwrap();
@@ -214,7 +215,11 @@ fn devices_read_the_rows_of_others_over_their_links() {
             assert!(peer.seconds() >= 0.5 * crossed.seconds, "{name}: {} s", peer.seconds());
             let pooled = if read == 50 { 50 } else { 300 };
             match name.as_str() {
+                "replicate" | "private" if i == 3 => {
+                    assert_eq!((device.rows, peer.rows), (0, 100), "{name}")
+                }
                 "replicate" | "private" => assert_eq!((device.rows, peer.rows), (100, 0), "{name}"),
+                _ if i == 3 => assert_eq!((device.rows, peer.rows), (0, pooled), "{name}"),
                 _ => assert_eq!(device.rows + peer.rows, pooled, "{name} on device {i}"),
             }
         }
@@ -226,7 +231,7 @@ fn devices_read_the_rows_of_others_over_their_links() {
 #[test]
 fn concurrent_devices_read_whole_rows_of_a_pool() {
     let features = features(5, TableType::F32);
-    let links: Vec<Arc<Link>> = (0..3).map(|_| Arc::default()).collect();
+    let links: Vec<Arc<Link>> = (0..4).map(|_| Arc::default()).collect();
     for (name, readers) in pools(&features, &links) {
         std::thread::scope(|scope| {
             for (device, reader) in readers.iter().enumerate() {

@@ -32,8 +32,17 @@ pub fn metrics() -> String {
 
 /// Returns true if `name` is a metric, with or without an argument after a colon.
 pub fn is_metric(name: &str) -> bool {
+    metric(name).is_some()
+}
+
+/// Returns true if a cache called `name` holds the first rows of the table.
+pub(crate) fn follows_ids(name: &str) -> bool {
+    metric(name).is_some_and(|metric| metric.follows_ids)
+}
+
+fn metric(name: &str) -> Option<&'static hotness::Metric> {
     let name = name.split(':').next().unwrap_or(name);
-    hotness::TABLE.get(name).is_some()
+    hotness::TABLE.get(name).map(|entry| &entry.make)
 }
 
 /// Kind of a cache.

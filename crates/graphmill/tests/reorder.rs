@@ -57,6 +57,24 @@ fn a_reordered_dataset_keeps_its_graph_and_its_original_ids() {
     assert!(refused.status == Some(1) && refused.stderr.contains("was not reordered"), "{}", refused.stderr);
 }
 
+/// A cache of the first rows serves the same reads as one by the hotness that ordered them, and has
+/// room for more rows in the same memory because it needs no map.
+#[test]
+fn a_cache_of_the_first_rows_follows_the_order_of_the_dataset() {
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    sandbox.ok("reorder data new --by degree");
+    let hits = |cache: &str, size: &str| {
+        let options = "--hidden 8 --fanout 3,3 --batch-size 300 --epochs 1 --devices virtual:1";
+        sandbox.ok(&format!("train new {options} --cache {cache} {size} --out run --force"));
+        sandbox.json("run/summary.json")["epochs"][0]["hit_rate"].as_f64().unwrap()
+    };
+    assert_eq!(hits("stored-order", "--cache-ratio 0.2"), hits("degree", "--cache-ratio 0.2"));
+    let budget = "--device-budget 600KB";
+    let [with_map, without] = [hits("degree", budget), hits("stored-order", budget)];
+    assert!(with_map > 0.0 && without > with_map && without < 1.0, "{with_map} with a map, {without}");
+}
+
 #[test]
 fn orders_do_not_depend_on_the_number_of_threads() {
     let sandbox = Sandbox::new();

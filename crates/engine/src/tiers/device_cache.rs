@@ -21,7 +21,7 @@ use graphmill_loader::{
 
 use super::{
     cache::Cache,
-    plan::{MAP_BYTES, Plan},
+    plan::Plan,
     step::{self, Step},
 };
 use crate::{
@@ -209,20 +209,19 @@ impl<'a> DeviceCaches<'a> {
     /// may shrink.
     fn slots(&self, wanted: &Cache, devices: &[Arc<Device>], may_shrink: bool) -> usize {
         let rows = wanted.slots.min(self.plan.rows);
-        let fit = |device: &Arc<Device>| Some(self.plan.capacity(0, device.free()?).unwrap_or(0));
+        let fit = |device: &Arc<Device>| Some(self.plan.capacity(wanted, 0, device.free()?).unwrap_or(0));
         match devices.iter().filter_map(fit).min() {
             Some(capacity) if may_shrink || wanted.slots == usize::MAX => rows.min(capacity),
             // without a budget, host memory bounds the sum of all simulated devices
-            None if wanted.slots == usize::MAX => rows.min(self.plan.host_capacity()),
+            None if wanted.slots == usize::MAX => rows.min(self.plan.host_capacity(wanted)),
             _ => rows,
         }
     }
 
     /// Reserves the memory of `slots` rows and of the maps.
     fn hold(&self, device: &Arc<Device>, slots: usize) -> Result<MemoryReservation> {
-        let bytes =
-            slots as f64 * (self.plan.row_bytes as f64 + MAP_BYTES[1]) + MAP_BYTES[0] * self.plan.rows as f64;
-        device.hold(&format!("a cache of {slots} rows"), if slots > 0 { bytes as u64 } else { 0 })
+        let bytes = if slots > 0 { self.plan.cache_bytes(self.wanted()?, slots) } else { 0 };
+        device.hold(&format!("a cache of {slots} rows"), bytes)
     }
 
     fn ranking(&self, policy: &str) -> Result<&[NodeId]> {

@@ -25,9 +25,6 @@ use crate::{
     memory::{self, MemoryPlacements},
 };
 
-/// Bytes of a cache's maps per row of the table, and per cached row. The maximum over all policies.
-pub(super) const MAP_BYTES: [f64; 2] = [8.0, 20.0];
-
 /// The tiers of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan {
@@ -100,13 +97,13 @@ impl Plan {
             by_device: false,
         };
         if budget > 0 {
-            let max = plan.capacity(0, budget).unwrap_or(0);
+            let max = plan.host.as_ref().and_then(|cache| plan.capacity(cache, 0, budget)).unwrap_or(0);
             // `build` checks a ratio, because inference of an earlier run has no cache
             let by_ratio = devices == 0 && config.cache_ratio.0.is_some();
             plan.host.iter_mut().filter(|_| !by_ratio).for_each(|cache| cache.slots = cache.slots.min(max));
         }
         if let (Some(cache), budget @ 1..) = (&plan.device, config.device_budget.0) {
-            let max = plan.capacity(0, budget).unwrap_or(0);
+            let max = plan.capacity(cache, 0, budget).unwrap_or(0);
             plan.check_ratio(config, cache, max, &format!("--device-budget {budget}"))?;
         }
         if plan.host.is_some() && config.dataset.is_empty() {
@@ -155,7 +152,7 @@ impl Plan {
         let scores = |policy: &str| scores_until(policy, &own, data, sampler, order, watch);
         let (mut chain, all_rows): (Arc<dyn Feature>, AllRows) = if let Some(cache) = self.host.clone() {
             if self.devices == 0 && self.host_budget > 0 {
-                let capacity = self.capacity(0, self.host_budget).unwrap_or(0);
+                let capacity = self.capacity(&cache, 0, self.host_budget).unwrap_or(0);
                 self.check_ratio(config, &cache, capacity, &format!("--host-budget {}", self.host_budget))?;
             }
             let disk = disk(config)?;
@@ -177,11 +174,11 @@ impl Plan {
             if config.device_budget.0 > 0 {
                 let budget = config.device_budget.0;
                 let step = step::bytes(&own, data, &*chain, sampler, order)?.bytes;
-                let capacity = self.capacity(step, budget).ok_or_else(|| {
+                let capacity = self.capacity(&cache, step, budget).ok_or_else(|| {
                     Error::usage(format!(
                         "--device-budget {budget}: a training step takes {step} bytes of a device, and \
                          the maps of a cache {} more; raise it, or lower --batch-size or --fanout",
-                        self.table_map_bytes()
+                        self.table_map_bytes(&cache)
                     ))
                 })?;
                 let beside = format!("--device-budget {budget} beside a training step of {step} bytes");
@@ -224,23 +221,28 @@ impl Plan {
         TrainConfig { feature_precision: FeaturePrecision::of(self.kind), ..config.clone() }
     }
 
-    /// Maximum number of rows of each simulated device without a budget: together, the devices take
-    /// at most half of the free host memory.
-    pub(super) fn host_capacity(&self) -> usize {
+    /// Maximum number of rows in `cache` of each simulated device without a budget: together, the
+    /// devices take at most half of the free host memory.
+    pub(super) fn host_capacity(&self, cache: &Cache) -> usize {
         let each = graphmill_core::memory::available().map(|bytes| bytes / 2 / self.devices.max(1) as u64);
-        each.map_or(self.rows, |each| self.capacity(0, each).unwrap_or(0))
+        each.map_or(self.rows, |each| self.capacity(cache, 0, each).unwrap_or(0))
     }
 
     /// Bytes of a cache's maps over the rows of the table, independent of the cached rows.
-    fn table_map_bytes(&self) -> u64 {
-        (MAP_BYTES[0] * self.rows as f64) as u64
+    fn table_map_bytes(&self, cache: &Cache) -> u64 {
+        (cache.map_bytes()[0] * self.rows as f64) as u64
     }
 
-    /// Number of rows, with their maps, that fit into `budget` bytes of which `taken` are in use;
-    /// `None` if not even the maps of the table fit.
-    pub(super) fn capacity(&self, taken: u64, budget: u64) -> Option<usize> {
-        let free = budget.checked_sub(taken.saturating_add(self.table_map_bytes()))?;
-        Some(((free as f64 / (self.row_bytes as f64 + MAP_BYTES[1])) as usize).min(self.rows))
+    /// Bytes of `slots` rows in `cache`, with their maps.
+    pub(super) fn cache_bytes(&self, cache: &Cache, slots: usize) -> u64 {
+        (slots as f64 * (self.row_bytes as f64 + cache.map_bytes()[1])) as u64 + self.table_map_bytes(cache)
+    }
+
+    /// Number of rows in `cache`, with their maps, that fit into `budget` bytes of which `taken` are
+    /// in use; `None` if not even the maps of the table fit.
+    pub(super) fn capacity(&self, cache: &Cache, taken: u64, budget: u64) -> Option<usize> {
+        let free = budget.checked_sub(taken.saturating_add(self.table_map_bytes(cache)))?;
+        Some(((free as f64 / (self.row_bytes as f64 + cache.map_bytes()[1])) as usize).min(self.rows))
     }
 
     /// A cache that `devices` share, and the minimum and maximum number of rows on a device.
@@ -294,10 +296,10 @@ impl fmt::Display for Plan {
             None => parts.push("the host all".into()),
             Some(cache) => {
                 parts.push(match self.host_budget {
-                    budget @ 1.. if self.capacity(0, budget).unwrap_or(0) == 0 => format!(
+                    budget @ 1.. if self.capacity(cache, 0, budget).unwrap_or(0) == 0 => format!(
                         "the host holds none (--host-budget {budget} is less than the maps of a cache, {} \
                          bytes, and a row; raise it to cache rows)",
-                        self.table_map_bytes()
+                        self.table_map_bytes(cache)
                     ),
                     _ => format!("the host holds {} ({})", percent(cache), cache.policy),
                 });

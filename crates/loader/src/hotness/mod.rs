@@ -8,6 +8,7 @@ mod posterior;
 mod presc;
 mod random;
 mod reverse_pagerank;
+mod stored_order;
 
 use graphmill_core::{
     Graph, NodeId, Result,
@@ -115,12 +116,20 @@ pub struct Metric {
     pub score: Score,
     /// Options that the scores depend on.
     pub basis: Basis,
+    /// True if the scores fall with the number of the node, so that a cache of `k` rows holds the
+    /// first `k` of the table and needs no map.
+    pub follows_ids: bool,
 }
 
 impl Metric {
     /// Creates a metric whose scores depend on the options of `basis`.
     pub const fn new(score: Score, basis: Basis) -> Self {
-        Self { score, basis }
+        Self { score, basis, follows_ids: false }
+    }
+
+    /// A metric whose scores fall with the number of the node.
+    const fn following_ids(self) -> Self {
+        Self { follows_ids: true, ..self }
     }
 }
 
@@ -176,6 +185,13 @@ pub static TABLE: Table<Metric> = Table::new(
             source: "",
             options: &[],
             make: Metric::new(posterior::score, Basis::Minibatches),
+        },
+        Entry {
+            name: "stored-order",
+            summary: "the first rows of the table: the hottest after graphmill reorder --by HOTNESS",
+            source: "Data Tiering section 3.3",
+            options: &[],
+            make: Metric::new(stored_order::score, Basis::Graph).following_ids(),
         },
         Entry {
             name: "optimal",

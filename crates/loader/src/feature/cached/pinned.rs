@@ -32,13 +32,45 @@ pub struct Pinned {
 
 /// Rows of a static cache, which never change.
 struct PinnedRows {
-    /// Slot of each node (`V`), or [`MISS`].
-    slots: Vec<u32>,
+    slots: SlotMap,
     /// Cached rows by slot.
     near: Host,
     layout: CacheLayout,
     /// Hash of the rows in all slots.
     identity: u64,
+}
+
+/// Slots of the cached nodes.
+enum SlotMap {
+    /// Slot of each node (`V`), or [`MISS`].
+    Table(Vec<u32>),
+    /// The nodes below this number, each in the slot of its number: the boundary of a dataset whose
+    /// hottest nodes come first (Data Tiering, section 3.3).
+    Boundary(u32),
+}
+
+impl SlotMap {
+    /// Map of the nodes `ids`, in the order of their slots, out of `num_nodes` nodes.
+    fn new(ids: &[NodeId], num_nodes: usize) -> Self {
+        if ids.iter().enumerate().all(|(slot, &v)| slot == v as usize) {
+            return Self::Boundary(ids.len() as u32);
+        }
+        let mut slots = vec![MISS; num_nodes];
+        for (slot, &v) in ids.iter().enumerate() {
+            slots[v as usize] = slot as u32;
+        }
+        Self::Table(slots)
+    }
+
+    /// Looks up the slot of each id.
+    fn look_up(&self, ids: &[NodeId], slots: &mut Vec<u32>) {
+        slots.resize(ids.len(), 0);
+        let pairs = slots.par_iter_mut().with_min_len(MIN_TASK_LEN).zip(ids);
+        match self {
+            Self::Table(table) => pairs.for_each(|(slot, &v)| *slot = table[v as usize]),
+            Self::Boundary(end) => pairs.for_each(|(slot, &v)| *slot = if v < *end { v } else { MISS }),
+        }
+    }
 }
 
 /// Rows to read, with known slots.
@@ -85,15 +117,12 @@ impl RowList {
 
 impl Pinned {
     /// Loads the rows of `layout` from `behind`, whose rows are stored as `kind`. Takes `4 V` bytes
-    /// besides the rows.
+    /// besides the rows, or none if they are the first of the table, in order.
     ///
     /// # Errors
     /// The rows cannot be read, or the memory cannot be allocated.
     pub fn new(layout: CacheLayout, kind: TableType, behind: Arc<dyn Feature>, level: Level) -> Result<Self> {
-        let mut slots = vec![MISS; behind.num_rows()];
-        for (slot, &v) in layout.ids.iter().enumerate() {
-            slots[v as usize] = slot as u32;
-        }
+        let slots = SlotMap::new(&layout.ids, behind.num_rows());
         let dim = behind.dim();
         let data = match kind {
             TableType::F32 => {
@@ -136,13 +165,6 @@ impl Pinned {
         let own = slots.par_iter().with_min_len(MIN_TASK_LEN);
         let own = own.filter(|&&slot| is_own(slot as usize)).count() as u64;
         (own, all - own)
-    }
-
-    /// Looks up the slot of each id.
-    fn look_up(&self, ids: &[NodeId], slots: &mut Vec<u32>) {
-        slots.resize(ids.len(), 0);
-        let look_up = |(slot, &v): (&mut u32, &NodeId)| *slot = self.rows.slots[v as usize];
-        slots.par_iter_mut().with_min_len(MIN_TASK_LEN).zip(ids).for_each(look_up);
     }
 
     /// Reads the rows of ids whose slots are known. Cached rows are read, and `work` is called,
@@ -233,7 +255,7 @@ impl Feature for Pinned {
     }
 
     fn num_rows(&self) -> usize {
-        self.rows.slots.len()
+        self.reader.behind.num_rows()
     }
 
     fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
@@ -259,7 +281,7 @@ impl OverlappedFeature for Pinned {
     ) -> Result<Traffic> {
         self.scratch.with(|Scratch { slots, split }| {
             let began = Instant::now();
-            self.look_up(ids, slots);
+            self.rows.slots.look_up(ids, slots);
             self.serve(Request { ids, slots, places, began }, split, out, work)
         })
     }
@@ -268,7 +290,7 @@ impl OverlappedFeature for Pinned {
 impl MarkedFeature for Pinned {
     fn mark(&self, ids: &[NodeId], marks: &mut Marks) {
         marks.cache = Some(self.rows.identity);
-        self.look_up(ids, &mut marks.slots);
+        self.rows.slots.look_up(ids, &mut marks.slots);
     }
 
     fn gather_marked(&self, ids: &[NodeId], marks: &Marks, out: &mut Matrix) -> Result<Traffic> {

@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{
     feature::{
-        Capabilities, Feature, Host, Link, LinkOptions, OverlappedFeature, OverlappedWork, Places, no_work,
-        read_overlapped, scatter::Scatter,
+        Capabilities, Feature, Host, Link, LinkOptions, MarkedFeature, Marks, OverlappedFeature,
+        OverlappedWork, Places, no_work, read_overlapped, scatter::Scatter,
     },
     policy,
 };
@@ -226,6 +226,28 @@ fn devices_read_the_rows_of_others_over_their_links() {
         let all = if PLACEMENTS.get(&name).is_none() { 50 } else { 300 };
         assert_eq!(device_rows, all, "{name}: each row is on one device, or each device has 100");
     }
+}
+
+/// After reordering by hotness the cached rows are the first of the table, and a comparison with
+/// their number takes the place of the map.
+#[test]
+fn the_first_rows_of_a_table_are_found_without_a_map() {
+    let features = features(4, TableType::F32);
+    let read = |first: Vec<NodeId>| {
+        let layout = CacheLayout { ids: first, ..CacheLayout::default() };
+        let cache = Pinned::new(layout, TableType::F32, next_tier(&features).0, Level::Host).unwrap();
+        let ids: Vec<NodeId> = (0..ROWS as NodeId).map(|v| (v * 7 + 3) % ROWS as NodeId).collect();
+        let mut found = vec![0.0; 4 * ROWS];
+        let traffic = cache.read(&ids, &mut found).unwrap();
+        let mut marks = Marks::default();
+        cache.mark(&ids, &mut marks);
+        let cached = marks.slots.iter().filter(|&&slot| slot != policy::MISS).count();
+        (found, traffic.host.rows, traffic.disk.rows, cached)
+    };
+    let by_boundary = read((0..150).collect());
+    assert_eq!((by_boundary.1, by_boundary.2, by_boundary.3), (150, 450, 150));
+    assert_eq!(read((0..150).rev().collect()), by_boundary, "the same rows, by a map");
+    assert_eq!(read(Vec::new()).1, 0);
 }
 
 #[test]

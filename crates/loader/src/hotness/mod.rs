@@ -189,7 +189,7 @@ pub static TABLE: Table<Metric> = Table::new(
         Entry {
             name: "stored-order",
             summary: "the first rows of the table: the hottest after graphmill reorder --by HOTNESS",
-            source: "Data Tiering section 3.3",
+            source: "Data Tiering section 4.1",
             options: &[],
             make: Metric::new(stored_order::score, Basis::Graph).following_ids(),
         },

@@ -1,5 +1,5 @@
 //! The order of the table: after a dataset is reordered by hotness, its first rows are the hottest.
-//! A cache of the first rows needs no map, only their number (Data Tiering, section 3.3).
+//! A cache of the first rows needs no map, only their number (Data Tiering, section 4.1).
 
 use super::{Setting, no_argument};
 

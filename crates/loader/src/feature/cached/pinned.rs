@@ -45,7 +45,7 @@ enum SlotMap {
     /// Slot of each node (`V`), or [`MISS`].
     Table(Vec<u32>),
     /// The nodes below this number, each in the slot of its number: the boundary of a dataset whose
-    /// hottest nodes come first (Data Tiering, section 3.3).
+    /// hottest nodes come first (Data Tiering, section 4.1).
     Boundary(u32),
 }
 

@@ -477,7 +477,7 @@ fn pools_stay_within_the_memory_of_every_device() {
         let devices = Device::several("virtual", 2, budget, Default::default()).unwrap();
         let taken = devices[1].hold("other work", 20_000).unwrap();
         let behind: Arc<dyn Feature> = Arc::new(Host::new(&data.features));
-        let pool = caches.pool(&devices, &behind).unwrap();
+        let (pool, _) = caches.pool(&devices, &behind).unwrap();
         let rows: Vec<usize> = pool.iter().map(|cache| cache.slots).collect();
         let free = |bytes: usize| budget - (16_000 + 100 * bytes) as u64;
         assert_eq!(devices[0].free(), Some(free(rows[0])), "{placement}");

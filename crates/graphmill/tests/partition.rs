@@ -39,7 +39,7 @@ fn all_methods_are_compared_and_plotted() {
     let report = sandbox.ok_json(&format!("partition data --method all --batches 2 --plot plot.svg {RUN}"));
     let results = report["results"].as_array().unwrap();
     let names: Vec<&str> = results.iter().filter_map(|result| result["method"].as_str()).collect();
-    assert_eq!(names, ["random", "hash", "ldg", "fennel", "metis", "bgl"]);
+    assert_eq!(names, ["random", "hash", "ldg", "fennel", "gminer", "pagraph", "metis", "bgl"]);
     assert!(String::from_utf8(sandbox.read("plot.svg")).unwrap().starts_with("<svg"));
     assert!(sandbox.ok(&format!("partition data --method ldg,bgl {RUN}")).contains("edge cut"));
 }

@@ -66,8 +66,9 @@ fn a_cache_of_the_first_rows_follows_the_order_of_the_dataset() {
     sandbox.ok("reorder data new --by degree");
     let hits = |cache: &str, size: &str| {
         let options = "--hidden 8 --fanout 3,3 --batch-size 300 --epochs 1 --devices virtual:1";
-        sandbox.ok(&format!("train new {options} --cache {cache} {size} --out run --force"));
-        sandbox.json("run/summary.json")["epochs"][0]["hit_rate"].as_f64().unwrap()
+        let run = format!("{cache}-{}", size.split(' ').next().unwrap_or(""));
+        sandbox.ok(&format!("train new {options} --cache {cache} {size} --out {run}"));
+        sandbox.json(format!("{run}/summary.json"))["epochs"][0]["hit_rate"].as_f64().unwrap()
     };
     assert_eq!(hits("stored-order", "--cache-ratio 0.2"), hits("degree", "--cache-ratio 0.2"));
     let budget = "--device-budget 600KB";

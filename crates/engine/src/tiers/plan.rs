@@ -238,8 +238,8 @@ impl Plan {
         (slots as f64 * (self.row_bytes as f64 + cache.map_bytes()[1])) as u64 + self.table_map_bytes(cache)
     }
 
-    /// Number of rows in `cache`, with their maps, that fit into `budget` bytes of which `taken` are
-    /// in use; `None` if not even the maps of the table fit.
+    /// Number of rows in `cache`, with their maps, that fit into `budget` bytes of which `taken`
+    /// are in use; `None` if not even the maps of the table fit.
     pub(super) fn capacity(&self, cache: &Cache, taken: u64, budget: u64) -> Option<usize> {
         let free = budget.checked_sub(taken.saturating_add(self.table_map_bytes(cache)))?;
         Some(((free as f64 / (self.row_bytes as f64 + cache.map_bytes()[1])) as usize).min(self.rows))

@@ -33,7 +33,7 @@ struct TrainerCaches {
     /// Rows that Samplers mark.
     marks: Option<Arc<dyn Feature>>,
     /// Cache that several Trainers share. A standby Trainer reads it, so that the rows from host
-    /// memory are the same whoever takes a batch.
+    /// memory do not depend on the Trainer that takes a batch.
     pool: Option<Pool>,
 }
 

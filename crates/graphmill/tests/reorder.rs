@@ -57,8 +57,8 @@ fn a_reordered_dataset_keeps_its_graph_and_its_original_ids() {
     assert!(refused.status == Some(1) && refused.stderr.contains("was not reordered"), "{}", refused.stderr);
 }
 
-/// A cache of the first rows serves the same reads as one by the hotness that ordered them, and holds
-/// more rows in the same memory because it needs no map.
+/// A cache of the first rows serves the same reads as one by the hotness that ordered them. It
+/// holds more rows in the same memory because it needs no map.
 #[test]
 fn a_cache_of_the_first_rows_follows_the_order_of_the_dataset() {
     let sandbox = Sandbox::new();

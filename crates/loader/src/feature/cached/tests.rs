@@ -1,8 +1,11 @@
 //! Caches return the rows of a plain read, whatever they store and whatever other readers do.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::Instant,
 };
 
 use graphmill_core::{Error, Features, NodeId, Result, features::FeatureData, keyed, matrix::TableType};
@@ -205,14 +208,16 @@ fn devices_read_the_rows_of_others_over_their_links() {
             let mut found = vec![0.0; 4 * ROWS];
             // a dynamic cache changes with reads of other rows
             let read = if PLACEMENTS.get(&name).is_some() { ROWS } else { 50 };
+            let began = Instant::now();
             let traffic = reader.read(&ids[..read], &mut found[..4 * read]).unwrap();
+            let seconds = began.elapsed().as_secs_f64();
             assert_eq!(found[..4 * read], expected[..4 * read], "{name}");
             let (device, peer) = (traffic.device, traffic.peer);
             device_rows += device.rows;
             let crossed = links[i].traffic() - before[i];
             assert_eq!((crossed.bytes, peer.bytes), (16 * peer.rows, 16 * peer.rows), "{name}");
             assert!((crossed.seconds - 80e-6 * peer.rows as f64).abs() < 1e-7, "{name}");
-            assert!(peer.seconds() >= 0.5 * crossed.seconds, "{name}: {} s", peer.seconds());
+            assert!(seconds >= 0.99 * crossed.seconds, "{name}: the read takes {seconds} s");
             let pooled = if read == 50 { 50 } else { 300 };
             match name.as_str() {
                 "replicate" | "private" if i == 3 => {

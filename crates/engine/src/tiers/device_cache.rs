@@ -78,11 +78,6 @@ impl Pool {
             PooledRows::Dynamic(pool) => Arc::new(pool.reader(reader, behind).with_peer_link(link)),
         }
     }
-
-    /// Rows as a device without a share of the cache reads them: those of all shares are peer rows.
-    pub(crate) fn without_share(&self, device: &Device) -> DeviceCache {
-        DeviceCache { rows: self.reader(self.devices, device), slots: 0, _held: None }
-    }
 }
 
 impl<'a> DeviceCaches<'a> {
@@ -198,6 +193,20 @@ impl<'a> DeviceCaches<'a> {
         });
         let caches = caches.collect();
         Ok((caches, Some(pool)))
+    }
+
+    /// The rows of `pool` as a device without a share reads them: those of all shares are peer rows.
+    /// The device holds the maps.
+    ///
+    /// # Errors
+    /// The free memory of the device is too small.
+    pub(crate) fn without_share(&self, pool: &Pool, device: &Arc<Device>) -> Result<DeviceCache> {
+        let maps = match pool.rows {
+            PooledRows::Empty => 0,
+            _ => self.plan.cache_bytes(self.wanted()?, 0),
+        };
+        let held = device.hold("the maps of a shared cache", maps)?;
+        Ok(DeviceCache { rows: pool.reader(pool.devices, device), slots: 0, _held: Some(held) })
     }
 
     /// Cache that the options request for each device.

@@ -477,13 +477,16 @@ fn pools_stay_within_the_memory_of_every_device() {
         let devices = Device::several("virtual", 2, budget, Default::default()).unwrap();
         let taken = devices[1].hold("other work", 20_000).unwrap();
         let behind: Arc<dyn Feature> = Arc::new(Host::new(&data.features));
-        let (pool, _) = caches.pool(&devices, &behind).unwrap();
+        let (pool, shared) = caches.pool(&devices, &behind).unwrap();
         let rows: Vec<usize> = pool.iter().map(|cache| cache.slots).collect();
         let free = |bytes: usize| budget - (16_000 + 100 * bytes) as u64;
         assert_eq!(devices[0].free(), Some(free(rows[0])), "{placement}");
         assert_eq!(devices[1].free(), Some(free(rows[1]) - 20_000), "{placement}");
         drop((pool, taken));
         assert_eq!(devices[0].free(), Some(budget), "the memory is released");
+        let visitor = shared.map(|pool| caches.without_share(&pool, &devices[0]).unwrap());
+        let maps = if visitor.is_some() { 16_000 } else { 0 };
+        assert_eq!(devices[0].free(), Some(budget - maps), "a device without a share holds the maps");
         rows
     };
     // the device with the least free memory bounds the shares: 100 bytes a row, 16,000 of maps

@@ -6,9 +6,11 @@
 //! is the nodes of a group. So an epoch's subgraphs hold every node once. Batch numbers beyond the
 //! epoch start again from the first group.
 //!
-//! Without a given partition ([`partition`](super::SubgraphContext::partition)), parts of `V / parts` nodes each are grown one after the other,
+//! Without a given [`partition`], parts of `V / parts` nodes each are grown one after the other,
 //! breadth first. A part that runs out of neighbours continues at the first unassigned node, and
 //! the next part begins beside the previous one.
+//!
+//! [`partition`]: super::SubgraphContext::partition
 //!
 //! # Source
 //!

@@ -154,6 +154,18 @@ impl DeviceSetup<'_, '_> {
         Ok(member)
     }
 
+    /// Memory of a training step for a standby Trainer, and its reader of the Trainers' cache if they
+    /// share one.
+    fn standby(
+        &self,
+        device: &Arc<Device>,
+        trained: &TrainerCaches,
+    ) -> Result<(MemoryReservation, Option<DeviceCache>)> {
+        let held = device.hold("a training step, and the rows of the next", self.step.with_next())?;
+        let shared = self.caches.zip(trained.pool.as_ref());
+        Ok((held, shared.map(|(caches, pool)| caches.without_share(pool, device)).transpose()?))
+    }
+
     /// A device that samples, with a standby Trainer if it may switch: trainer number `standby`,
     /// which is then incremented.
     fn sampler(
@@ -169,11 +181,11 @@ impl DeviceSetup<'_, '_> {
         member.reservations.push(device.hold("sampling", self.sample)?);
         let mut role = WorkerRole { sample: device.pool.current_num_threads(), ..WorkerRole::default() };
         if self.context.config.own.get::<FactoredOptions>().switching == Toggle::On {
-            match device.hold("a training step, and the rows of the next", self.step.with_next()) {
-                Ok(held) => {
+            match self.standby(device, trained) {
+                Ok((held, shared)) => {
                     member.reservations.push(held);
-                    member.cache = match &trained.pool {
-                        Some(pool) => Some(pool.without_share(device)),
+                    member.cache = match shared {
+                        Some(cache) => Some(cache),
                         None => self.private(device, true)?,
                     };
                     member.replica = Some(self.replica(device));

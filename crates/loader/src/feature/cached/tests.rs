@@ -218,6 +218,8 @@ fn devices_read_the_rows_of_others_over_their_links() {
             assert_eq!((crossed.bytes, peer.bytes), (16 * peer.rows, 16 * peer.rows), "{name}");
             assert!((crossed.seconds - 80e-6 * peer.rows as f64).abs() < 1e-7, "{name}");
             assert!(seconds >= 0.99 * crossed.seconds, "{name}: the read takes {seconds} s");
+            let counted = device.seconds() + peer.seconds();
+            assert!(counted >= 0.5 * crossed.seconds, "{name}: {counted} s with the wait for the link");
             let pooled = if read == 50 { 50 } else { 300 };
             match name.as_str() {
                 "replicate" | "private" if i == 3 => {

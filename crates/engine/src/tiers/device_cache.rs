@@ -195,8 +195,8 @@ impl<'a> DeviceCaches<'a> {
         Ok((caches, Some(pool)))
     }
 
-    /// The rows of `pool` as a device without a share reads them: those of all shares are peer rows.
-    /// The device holds the maps.
+    /// The rows of `pool` as a device without a share reads them: those of all shares are peer
+    /// rows. The device holds the maps.
     ///
     /// # Errors
     /// The free memory of the device is too small.

@@ -154,8 +154,8 @@ impl DeviceSetup<'_, '_> {
         Ok(member)
     }
 
-    /// Memory of a training step for a standby Trainer, and its reader of the Trainers' cache if they
-    /// share one.
+    /// Memory of a training step for a standby Trainer, and its reader of the Trainers' cache if
+    /// they share one.
     fn standby(
         &self,
         device: &Arc<Device>,

@@ -3,7 +3,7 @@
 //! - [`Pinned`] has the hottest rows, loaded once. Its map never changes, so readers need no lock.
 //! - [`Dynamic`] admits and evicts rows by a [policy](crate::policy).
 //!
-//! Both are a [`Feature`](super::Feature) around another, so they nest: a device's cache over the
+//! Both are a [`Feature`] around another, so they nest: a device's cache over the
 //! host's cache over a file.
 //!
 //! Several devices can share a cache as a pool: each device has a reader of its own

@@ -73,6 +73,7 @@
 mod builder;
 mod csc;
 mod dataset;
+pub mod import;
 mod keys;
 mod manifest;
 mod names;

@@ -5,6 +5,7 @@ mod downloads;
 mod imports;
 #[cfg(feature = "parquet")]
 mod tables;
+mod typed;
 
 use std::{fs, path::Path};
 
@@ -54,6 +55,7 @@ pub fn all(dir: &Path) -> Result<Vec<Seed>> {
     }
     native(dir, &mut add)?;
     imports::add(&mut add)?;
+    typed::add(&mut add)?;
     resume(&mut add);
     for (i, rule) in ["given:0", "planetoid:20,30", "random:0.5,0.25,0.25", "standard", "graphs:a/b,c/"]
         .into_iter()

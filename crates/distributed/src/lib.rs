@@ -31,6 +31,7 @@
 //! - [`ownership`]: the map from nodes to owning ranks.
 //! - [`sampler`]: neighbours of remote nodes, sampled by their owners.
 //! - [`rows`]: feature rows of remote nodes: the remote tier.
+//! - [`sparse`]: sparse feature rows over ranks.
 //!
 //! The neighbours that an owner draws for a node depend only on (seed, epoch, batch, hop, node), so
 //! a batch sampled over ranks has the same blocks as in a single process.
@@ -40,6 +41,7 @@ pub mod messenger;
 pub mod ownership;
 pub mod rows;
 pub mod sampler;
+pub mod sparse;
 pub mod transport;
 
 pub use collective::Collective;

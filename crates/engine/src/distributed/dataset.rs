@@ -6,30 +6,24 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{Buffer, Features, Labels, NodeId, matrix::TableType, node_order::by_scores};
+use graphmill_core::{Buffer, Labels, node_order::by_scores};
 use graphmill_data::{
     Dataset,
     partition::{Part, PartitionDir},
 };
-use graphmill_distributed::{
-    Messenger, NodeOwnership,
-    rows::{ConcatRows, OwnedAndRemoteRows, ROWS, Remote, RowService, Table},
-    sampler::Distributed,
-};
+use graphmill_distributed::{Messenger, NodeOwnership, sampler::Distributed};
 use graphmill_loader::{
     Feature, MinibatchSampler,
-    feature::cached::{CacheLayout, Dynamic, Level, Pinned, Placement},
     order::SeedOrder,
     sampler::{self, HopStack},
     weights::SymmetricWeights,
 };
 
-use super::{AssignedParts, Ranks, Subgraphs};
+use super::{AssignedParts, Ranks, Subgraphs, own_rows::OwnRows};
 use crate::{
     Error, Result, TrainConfig, build,
     cache_kind::{Kind, POSTERIOR, kind, resolve_cache},
     hotness::scores::scores_of_rank,
-    memory,
     record::DatasetRecord,
 };
 
@@ -45,7 +39,7 @@ pub struct RankDataset {
     /// Number of edges of the whole dataset.
     edges: usize,
     degrees: Buffer<u32>,
-    own: Table,
+    own: OwnRows,
     /// Parts from which this rank draws subgraphs, if the sampler draws subgraphs.
     pub(crate) assigned: Option<Arc<AssignedParts>>,
 }
@@ -69,16 +63,6 @@ impl RankDataset {
                 book.size()
             )));
         };
-        let mut tables: Vec<Arc<dyn Feature>> = Vec::with_capacity(parts.len());
-        for part in &parts {
-            let residence = memory::placements(config, &part.dataset).features;
-            tables.push(Arc::new(build::features(config, &part.dataset, residence)?.0));
-        }
-        let own: Arc<dyn Feature> = match &tables[..] {
-            [one] => one.clone(),
-            _ => Arc::new(ConcatRows::new(tables, parts.iter().map(|part| &part.nodes[..]))?),
-        };
-        let own = Table::Constant(own);
         let ranks = Ranks::new(post.clone(), book.clone())?;
         let partitions = ranks.gather(&dir.checksum().bytes().map(u32::from).collect::<Vec<u32>>())?;
         if let Some(other) = partitions.iter().position(|checksum| *checksum != partitions[0]) {
@@ -87,13 +71,13 @@ impl RankDataset {
                  machines"
             )));
         }
-        post.serve(ROWS, Arc::new(RowService::new(book.clone(), own.clone())));
+        let own = OwnRows::open(config, &parts, &ranks)?;
         let graph = dir.graph_of(&parts)?;
         let labels = labels(&ranks, dir, &parts)?;
         let data = Dataset {
             name: dir.source().to_string(),
             graph,
-            features: Features { dim: first.dataset.features.dim, ..Features::default() },
+            features: own.layout(),
             labels,
             split: dir.split.clone(),
             normalization: first.dataset.normalization.clone(),
@@ -147,16 +131,7 @@ impl RankDataset {
 
     /// All rows: own rows, and rows of other ranks over the network.
     pub(crate) fn feature(&self) -> Arc<dyn Feature> {
-        self.with_remote(Arc::new(self.remote()))
-    }
-
-    fn remote(&self) -> Remote {
-        let (post, book) = (self.ranks.post().clone(), self.ranks.book().clone());
-        Remote::new(post, book, ROWS, self.data.features.dim)
-    }
-
-    fn with_remote(&self, others: Arc<dyn Feature>) -> Arc<dyn Feature> {
-        Arc::new(OwnedAndRemoteRows::new(self.ranks.book().clone(), self.own.clone(), others))
+        self.own.with_others(&self.ranks)
     }
 
     /// Describes this rank's part for a note.
@@ -194,23 +169,18 @@ impl RankDataset {
             return Ok((self.feature(), format!("{has}, and caches no rows of other ranks")));
         }
         let policy = resolve_cache(&config.cache, "", POSTERIOR);
-        let behind = Arc::new(self.remote());
-        let others: Arc<dyn Feature> = match kind(policy)? {
-            Kind::Dynamic(make) => Arc::new(Dynamic::new(make, slots, TableType::F32, behind, Level::Host)?),
+        let kind = kind(policy)?;
+        let hottest = match kind {
+            Kind::Dynamic(_) => Vec::new(),
             Kind::Pinned => {
                 let scores = scores_of_rank(policy, config, &self.data, sampler, order, book)
                     .map_err(|e| Error::usage(format!("--cache {policy}: {e}")))?;
-                let hottest: Vec<NodeId> =
-                    by_scores(&scores)?.into_iter().filter(|&v| !book.is_own(v)).collect();
-                let held = CacheLayout::new(&hottest, slots, 1, Placement::Shard);
-                Arc::new(Pinned::new(held, TableType::F32, behind, Level::Host)?)
+                by_scores(&scores)?.into_iter().filter(|&v| !book.is_own(v)).take(slots).collect()
             }
         };
+        let rows = self.own.with_cached_others(&self.ranks, kind, slots, &hottest)?;
         let part = 100.0 * slots as f64 / nodes.max(1) as f64;
-        Ok((
-            self.with_remote(others),
-            format!("{has}, and caches the rows of another {part:.1} % ({policy})"),
-        ))
+        Ok((rows, format!("{has}, and caches the rows of another {part:.1} % ({policy})")))
     }
 }
 

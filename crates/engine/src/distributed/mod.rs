@@ -20,6 +20,7 @@ mod assigned_parts;
 mod dataset;
 mod gradients;
 mod inference;
+mod own_rows;
 mod ranks;
 
 use std::{path::Path, sync::Arc};

@@ -7,11 +7,10 @@ use graphmill_core::{Graph, progress::Quiet, table};
 use graphmill_data::Dataset;
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
-    Feature, MinibatchSampler, Seeds, Workspace, order::SeedOrder, weights::SymmetricWeights,
+    Feature, MinibatchSampler, Seeds, Workspace, feature::Host, order::SeedOrder, weights::SymmetricWeights,
 };
 use graphmill_nn::{
-    Matrix, ProductOrder, cost::BlockShape, metric::Metric, model::Model, optim::Optimizer,
-    schedule::Schedule,
+    ProductOrder, cost::BlockShape, metric::Metric, model::Model, optim::Optimizer, schedule::Schedule,
 };
 
 use super::Inputs;
@@ -170,7 +169,9 @@ impl Tables {
             None => view.cached(config, sampler, order)?,
         };
         let shared = Some((Arc::new(view.symmetric()), view.ranks.book().clone()));
-        let (graph, whole) = (view.data.graph.clone(), AllRows::Table(Matrix::default()));
+        // inference reads rows of all ranks, and only the layout of this table
+        let whole = AllRows::Table(Host::new(&view.data.features).matrix());
+        let graph = view.data.graph.clone();
         Ok(Self { graph, feature, whole, tiers: Some(tiers), on_gpus: None, shared })
     }
 }

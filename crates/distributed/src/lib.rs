@@ -30,6 +30,7 @@
 //! - [`collective`]: collective operations.
 //! - [`ownership`]: the map from nodes to owning ranks.
 //! - [`sampler`]: neighbours of remote nodes, sampled by their owners.
+//! - [`neighbors`]: lists and single neighbours of remote nodes, for samplers that read several lists.
 //! - [`rows`]: feature rows of remote nodes: the remote tier.
 //! - [`sparse`]: sparse feature rows over ranks.
 //!
@@ -38,6 +39,7 @@
 
 pub mod collective;
 pub mod messenger;
+pub mod neighbors;
 pub mod ownership;
 pub mod rows;
 pub mod sampler;

@@ -227,6 +227,26 @@ impl Feature for OwnedAndRemoteRows {
     }
 
     fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+        self.read_overlapped(ids, places, out, &mut no_work)
+    }
+
+    fn row_bytes(&self) -> u64 {
+        self.others.row_bytes()
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities { overlapped: Some(self), ..Capabilities::default() }
+    }
+}
+
+impl OverlappedFeature for OwnedAndRemoteRows {
+    fn read_overlapped(
+        &self,
+        ids: &[NodeId],
+        places: Places,
+        out: &mut [f32],
+        work: &mut OverlappedWork,
+    ) -> Result<Traffic> {
         let place = |i: usize| match places {
             Places::InOrder => i as u32,
             Places::At(at) => at[i],
@@ -241,20 +261,19 @@ impl Feature for OwnedAndRemoteRows {
                 others_at.push(place(i));
             }
         }
-        let mut read_own = |out: &mut [f32]| self.own.read_to(&own, &own_at, out);
+        let mut near = |out: &mut [f32]| {
+            let mut traffic = Traffic::default();
+            if !own.is_empty() {
+                traffic += self.own.read_to(&own, &own_at, out)?;
+            }
+            traffic += work(out)?;
+            Ok(traffic)
+        };
         if others.is_empty() {
-            return read_own(out);
+            return near(out);
         }
         // Remote rows are in transit meanwhile.
-        read_overlapped(&*self.others, &others, Places::At(&others_at), out, &mut read_own)
-    }
-
-    fn row_bytes(&self) -> u64 {
-        self.others.row_bytes()
-    }
-
-    fn capabilities(&self) -> Capabilities<'_> {
-        Capabilities::default()
+        read_overlapped(&*self.others, &others, Places::At(&others_at), out, &mut near)
     }
 }
 

@@ -243,16 +243,28 @@ impl Feature for AssignedParts {
         }
         let (dim, rows) = (self.dim(), assignment.rows.view());
         let rows = rows.host();
+        // caches of devices also hold rows of other parts
+        let (mut others, mut others_at) = (Vec::new(), Vec::new());
         for (i, &v) in ids.iter().enumerate() {
             let to = match places {
                 Places::InOrder => i,
                 Places::At(at) => at[i] as usize,
             };
+            if !assignment.book.is_own(v) {
+                others.push(v);
+                others_at.push(to as u32);
+                continue;
+            }
             let from = assignment.book.place(v) as usize;
             out[to * dim..][..dim].copy_from_slice(&rows[from * dim..][..dim]);
         }
-        let count = ids.len() as u64;
-        Ok(Traffic { host: TierTraffic::since(began, count, count * self.row_bytes()), ..Traffic::default() })
+        let count = (ids.len() - others.len()) as u64;
+        let host = TierTraffic::since(began, count, count * self.row_bytes());
+        let mut traffic = Traffic { host, ..Traffic::default() };
+        if !others.is_empty() {
+            traffic += self.rows.read_to(&others, Places::At(&others_at), out)?;
+        }
+        Ok(traffic)
     }
 
     fn row_bytes(&self) -> u64 {

@@ -14,6 +14,7 @@ use graphmill_distributed::{Messenger, MessengerOptions, local, transport::local
 use graphmill_engine::{
     RunContext, TrainConfig, config::Fanout, observer::Quiet, record::Summary, train, trainer::over_ranks,
 };
+use graphmill_loader::order::proximity::searches;
 
 pub(crate) const PARTS: u16 = 4;
 
@@ -28,12 +29,8 @@ pub(crate) fn partitioned(data: &Dataset, dir: &Path) -> PartitionDir {
     let of: Vec<u16> =
         (0..data.num_nodes() as u64).map(|v| (keyed::key(&[v]) % u64::from(PARTS)) as u16).collect();
     let book = PartitionBook::new(PARTS, of).unwrap();
-    let what = Description {
-        method: "hash",
-        seed: 0,
-        options: serde_json::Value::Null,
-        statistics: serde_json::Value::Null,
-    };
+    let searches = searches(&data.graph, &data.split.train, 0);
+    let what = Description { method: "hash", searches: &searches, ..Description::default() };
     write(data, &book, &what, dir, &progress::Quiet).unwrap()
 }
 

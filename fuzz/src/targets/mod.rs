@@ -4,7 +4,7 @@ use std::path::Path;
 
 use graphmill_data::{
     dataset::import::{ImportOptions, import},
-    typed::import::{self as typed, TypedOptions},
+    typed::import::{self as typed_import, TypedOptions},
 };
 
 use crate::{alloc::limited, input::Input, scratch::with_files};
@@ -45,6 +45,7 @@ table! {
     pickle "a pickle, and the arrays, matrices and neighbour lists in it"
     manifest "the text of graphmill.json, its checksum made to fit"
     native "a dataset directory, its checksums made to fit"
+    typed "a dataset directory of format 2, its checksums made to fit"
     import_npz "the importer npz"
     import_graphsaint "the importer graphsaint"
     import_planetoid "the importer planetoid"
@@ -131,7 +132,7 @@ pub(crate) fn import_typed_files(
 ) -> Answer {
     let input = Input::read(data, names);
     let fits =
-        |name: &str| typed::TABLE.iter().any(|row| row.name == format && row.make.options.contains(&name));
+        |name: &str| typed_import::TABLE.iter().any(|row| row.name == format && row.make.options.contains(&name));
     let flag = |name: &str| input.has(name) && fits(name);
     let fraction = |name: &str| input.option(name).filter(|_| fits(name)).and_then(|x| x.parse().ok());
     let options = TypedOptions {
@@ -147,7 +148,7 @@ pub(crate) fn import_typed_files(
     };
     with_files(target, &input.files, |dir| {
         let source = if source.is_empty() { dir.to_path_buf() } else { dir.join(source) };
-        let dataset = limited(input.unpacked, || typed::import(format, source, &options))?.dataset;
+        let dataset = limited(input.unpacked, || typed_import::import(format, source, &options))?.dataset;
         assert!(dataset.validate().is_ok(), "an imported dataset is sound");
         Ok(())
     })

@@ -16,6 +16,7 @@ pub(super) fn add(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Result<(
     streams(add);
     matrices(add);
     torch(add);
+    frameworks(add);
     Ok(())
 }
 
@@ -248,4 +249,111 @@ fn tar(files: &[(&str, &[u8])]) -> Vec<u8> {
     }
     out.resize(out.len() + 1024, 0);
     out
+}
+
+/// Datasets of GraphBolt, DGL, PyTorch Geometric, MAG240M and IGBH.
+fn frameworks(add: &mut Add) {
+    let edges = numbers(&[0i64, 1, 2, 1, 2, 0], &[2, 3]);
+    let pairs = numbers(&[0i64, 1, 1, 2, 0, 2, 1, 0], &[4, 2]);
+    let table = numbers(&[0f32, 1., 2.], &[3, 1]);
+    let yaml = b"dataset_name: x
+graph:
+  nodes: [{type: a, num: 3}]
+  edges: [{type: 'a:r:a', format: numpy, path: a.npy}]
+feature_data:
+  - {domain: node, type: a, name: feat, format: numpy, path: b.npy}
+  - {domain: edge, type: 'a:r:a', name: weight, format: numpy, path: b.npy}
+tasks:
+  - name: t
+    num_classes: 2
+    train_set: [{type: a, data: [{name: seeds, format: csv, path: d.csv}, {name: labels, format: csv, path: d.csv}]}]
+  - name: links
+    train_set: [{type: 'a:r:a', data: [{name: seeds, format: numpy, path: c.npy}]}]
+";
+    let files: [(&str, &[u8]); 5] = [
+        ("metadata.yaml", yaml),
+        ("a.npy", &edges),
+        ("b.npy", &table),
+        ("c.npy", &pairs),
+        ("d.csv", b"0\n1\n"),
+    ];
+    add("import_graphbolt_typed", "plain", join("add-reverses", &files));
+    let json =
+        br#"{"graph_name": "x", "node_type": ["a"], "num_nodes_per_chunk": [[2, 1]], "edge_type": ["a:r:a"],
+        "edges": {"a:r:a": {"format": {"name": "csv", "delimiter": " "}, "data": ["d.csv"]}},
+        "node_data": {"a": {"feat": {"format": {"name": "numpy"}, "data": ["b.npy"]},
+            "label": {"format": {"name": "numpy"}, "data": ["b.npy"]}}}, "edge_data": {}}"#;
+    let files: [(&str, &[u8]); 3] = [("metadata.json", json), ("b.npy", &table), ("d.csv", b"0 1\n1 2\n")];
+    add("import_dgl_chunked", "plain", join("", &files));
+    let text = |s: &str| [&b"X"[..], &(s.len() as u32).to_le_bytes(), s.as_bytes()].concat();
+    let tensor = |key: &str, storage: &str, shape: &[u8]| {
+        [
+            b"ctorch._utils\n_rebuild_tensor_v2\n((".to_vec(),
+            text("storage"),
+            format!("ctorch\n{storage}\n").into_bytes(),
+            text(key),
+            text("cpu"),
+            b"K\x04tQK\0".to_vec(),
+            shape.to_vec(),
+            b"\x89ccollections\nOrderedDict\n)RtR".to_vec(),
+        ]
+        .concat()
+    };
+    let ids = tensor("0", "LongStorage", b"K\x02K\x02\x86K\x02K\x01\x86");
+    let rows = tensor("1", "FloatStorage", b"K\x02K\x02\x86K\x01K\x02\x86");
+    let class = tensor("0", "LongStorage", b"K\x02\x85K\x01\x85");
+    let one = [
+        b"\x80\x02}(".to_vec(),
+        text("edge_index"),
+        ids.clone(),
+        text("x"),
+        rows.clone(),
+        text("y"),
+        class.clone(),
+        b"u.".to_vec(),
+    ]
+    .concat();
+    let several = [
+        b"\x80\x02}(".to_vec(),
+        text("a"),
+        b"}(".to_vec(),
+        text("x"),
+        rows,
+        text("y"),
+        class,
+        b"u".to_vec(),
+        b"(".to_vec(),
+        text("a"),
+        text("r"),
+        text("a"),
+        b"t}(".to_vec(),
+        text("edge_index"),
+        ids,
+        b"uu.".to_vec(),
+    ]
+    .concat();
+    let longs: Vec<u8> = [0u64, 1, 1, 0].iter().flat_map(|x| x.to_le_bytes()).collect();
+    let floats: Vec<u8> = [0f32, 1., 2., 3.].iter().flat_map(|x| x.to_le_bytes()).collect();
+    for (name, program) in [("one", one), ("several", several)] {
+        let file = crate::pack::zip(&[
+            (&b"a/data.pkl"[..], &program),
+            (b"a/data/0", &longs),
+            (b"a/data/1", &floats),
+        ]);
+        add("import_pyg", name, join("", &[("a.pt", &file)]));
+    }
+    let half = array("<f2", false, &[3, 1], &[0, 60, 0, 64, 0, 0]);
+    let files: [(&str, &[u8]); 4] = [
+        ("processed/paper/node_feat.npy", &half),
+        ("processed/paper/node_label.npy", &numbers(&[0f32, f32::NAN, 1.], &[3])),
+        ("processed/paper/node_year.npy", &numbers(&[1999i64, 2000, 2001], &[3])),
+        ("processed/author___writes___paper/edge_index.npy", &numbers(&[0i64, 1, 2, 2], &[2, 2])),
+    ];
+    add("import_mag240m", "plain", join("", &files));
+    let files: [(&str, &[u8]); 3] = [
+        ("processed/paper/node_feat.npy", &table),
+        ("processed/paper/node_label_19.npy", &numbers(&[0f32, 1., f32::NAN], &[3])),
+        ("processed/paper__topic__fos/edge_index.npy", &numbers(&[0i32, 0, 2, 1], &[2, 2])),
+    ];
+    add("import_igbh", "plain", join("valid-fraction=0.5", &files));
 }

@@ -68,6 +68,11 @@ table! {
     import_hne "the importer hne: tables of nodes, weighted links and labels"
     import_mat_links "the importer mat-links: a MATLAB file with a matrix"
     import_ciao "the importer ciao: MATLAB files with tables"
+    import_graphbolt_typed "the importer graphbolt-typed: YAML and arrays of several types"
+    import_dgl_chunked "the importer dgl-chunked: JSON, arrays and tables"
+    import_pyg "the importer pyg: a dictionary in a file of PyTorch"
+    import_mag240m "the importer mag240m: arrays of MAG240M"
+    import_igbh "the importer igbh: arrays of IGBH"
     archive "zip and tar archives of an importer, and every file in them"
     torch "a file of PyTorch, and every array and tensor in it"
     resume "what a killed import left in its directory"
@@ -131,8 +136,9 @@ pub(crate) fn import_typed_files(
     data: &[u8],
 ) -> Answer {
     let input = Input::read(data, names);
-    let fits =
-        |name: &str| typed_import::TABLE.iter().any(|row| row.name == format && row.make.options.contains(&name));
+    let fits = |name: &str| {
+        typed_import::TABLE.iter().any(|row| row.name == format && row.make.options.contains(&name))
+    };
     let flag = |name: &str| input.has(name) && fits(name);
     let fraction = |name: &str| input.option(name).filter(|_| fits(name)).and_then(|x| x.parse().ok());
     let options = TypedOptions {

@@ -12,7 +12,10 @@ use graphmill_data::{
         Work,
         import::{self, ImportOptions, Imported, METRICS, TABLE},
     },
-    typed::import::{self as typed, TypedImported, TypedOptions},
+    typed::{
+        self as typed_dataset,
+        import::{self as typed, TypedImported, TypedOptions},
+    },
 };
 use graphmill_engine::Error;
 use serde_json::json;
@@ -255,34 +258,11 @@ fn run_typed(matches: &ArgMatches, format: &str) -> anyhow::Result<()> {
     if !matches.get_flag("json") {
         return output::text(&format!("{dataset}\n{report}"));
     }
-    let nodes = dataset.nodes.iter().map(|nodes| {
-        let width = nodes.features.as_ref().map_or(0, |table| table.width);
-        json!({ "name": nodes.name, "nodes": nodes.count, "feature_dim": width })
-    });
-    let edges = dataset.edges.iter().map(|edges| {
-        json!({ "name": edges.edge_type.to_string(), "edges": edges.num_edges(), "reverse": edges.reverse })
-    });
-    let tasks = dataset.tasks.iter().map(|task| {
-        json!({
-            "name": task.name,
-            "on": task.on.to_string(),
-            "kind": task.kind().map(|kind| kind.name()),
-            "train": task.split.train.len(),
-            "valid": task.split.valid.len(),
-            "test": task.split.test.len(),
-        })
-    });
-    output::json(&json!({
-        "name": dataset.name,
-        "nodes": dataset.num_nodes(),
-        "edges": dataset.num_edges(),
-        "node_types": nodes.collect::<Vec<_>>(),
-        "edge_types": edges.collect::<Vec<_>>(),
-        "tasks": tasks.collect::<Vec<_>>(),
-        "seconds": began.elapsed().as_secs_f64(),
-        "peak_rss_bytes": memory::peak(),
-        "report": report,
-    }))
+    let mut document = serde_json::to_value(typed_dataset::info(&dataset))?;
+    document["seconds"] = json!(began.elapsed().as_secs_f64());
+    document["peak_rss_bytes"] = json!(memory::peak());
+    document["report"] = json!(report);
+    output::json(&document)
 }
 
 /// Imports the graph and prints its sizes and the import report.

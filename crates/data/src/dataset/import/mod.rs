@@ -18,7 +18,7 @@ mod feature_rows;
 pub(crate) mod features;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
-mod graphbolt;
+pub(crate) mod graphbolt;
 mod graphsage;
 mod graphsaint;
 pub(crate) mod identity;

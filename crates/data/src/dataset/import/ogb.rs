@@ -111,10 +111,8 @@ fn refuse_others(src: &Path, raw: &Path) -> Result<()> {
     }
     let hetero = ["num-node-dict.csv.gz", "triplet-type-list.csv.gz", "edge_index_dict.npz", "relations"];
     match hetero.into_iter().find(|name| raw.join(name).exists()) {
-        Some(name) => Err(At::new(raw, name).error(
-            "a graph of several types of nodes (ogbn-mag); Graphmill trains on one type: import one relation \
-             as 'edges'",
-        )),
+        Some(name) => Err(At::new(raw, name)
+            .error("a graph of several types of nodes (ogbn-mag); import it as 'ogb-hetero'")),
         None => Ok(()),
     }
 }

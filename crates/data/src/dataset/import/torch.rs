@@ -293,3 +293,154 @@ fn gather(shape: &[usize], stride: &[usize], offset: usize, each: &mut impl FnMu
         _ => each(offset),
     }
 }
+
+/// Files for tests.
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::io::{Cursor, Write};
+
+    use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
+
+    /// Text of a pickle.
+    pub(crate) fn text(s: &str) -> Vec<u8> {
+        [&b"X"[..], &(s.len() as u32).to_le_bytes(), s.as_bytes()].concat()
+    }
+
+    fn tuple(numbers: &[u8]) -> Vec<u8> {
+        [b"(".to_vec(), numbers.iter().flat_map(|&n| [b'K', n]).collect(), b"t".to_vec()].concat()
+    }
+
+    /// Tensor over the storage `key` of `stored` elements.
+    pub(crate) fn tensor(
+        key: &str,
+        storage: &str,
+        stored: u8,
+        offset: u8,
+        shape: &[u8],
+        stride: &[u8],
+    ) -> Vec<u8> {
+        [
+            b"ctorch._utils\n_rebuild_tensor_v2\n((".to_vec(),
+            text("storage"),
+            format!("ctorch\n{storage}\n").into_bytes(),
+            text(key),
+            text("cpu"),
+            vec![b'K', stored],
+            b"tQ".to_vec(),
+            vec![b'K', offset],
+            tuple(shape),
+            tuple(stride),
+            b"\x89ccollections\nOrderedDict\n)RtR".to_vec(),
+        ]
+        .concat()
+    }
+
+    /// Dictionary of these entries.
+    pub(crate) fn dict(entries: &[(&str, Vec<u8>)]) -> Vec<u8> {
+        let entries: Vec<Vec<u8>> =
+            entries.iter().flat_map(|(key, value)| [text(key), value.clone()]).collect();
+        [b"}(".to_vec(), entries.concat(), b"u".to_vec()].concat()
+    }
+
+    /// File in the zip form.
+    pub(crate) fn zipped(value: &[u8], storages: &[(&str, Vec<u8>)]) -> Vec<u8> {
+        let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+        let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+        let program = [b"\x80\x02", value, b"."].concat();
+        let fixed = [("data.pkl", program), ("byteorder", b"little".to_vec())];
+        let fixed = fixed.iter().map(|(name, bytes)| (name.to_string(), bytes));
+        let storages = storages.iter().map(|(key, bytes)| (format!("data/{key}"), bytes));
+        for (name, bytes) in fixed.chain(storages) {
+            zip.start_file(format!("a/{name}"), options).unwrap();
+            zip.write_all(bytes).unwrap();
+        }
+        zip.finish().unwrap().into_inner()
+    }
+
+    /// File in the older form; a storage has its number of elements.
+    pub(crate) fn legacy(value: &[u8], storages: &[(&str, u64, Vec<u8>)]) -> Vec<u8> {
+        let keys: Vec<Vec<u8>> = storages.iter().map(|(key, ..)| text(key)).collect();
+        let mut out = [
+            super::MAGIC,
+            b"\x80\x02M\xe9\x03.",
+            &[&b"\x80\x02"[..], &dict(&[("little_endian", b"\x88".to_vec())]), b"."].concat(),
+            &[&b"\x80\x02"[..], value, b"."].concat(),
+            &[&b"\x80\x02]("[..], &keys.concat(), b"e."].concat(),
+        ]
+        .concat();
+        for (_, count, bytes) in storages {
+            out.extend(count.to_le_bytes());
+            out.extend(bytes);
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{testing::*, *};
+
+    fn values(data: &[u8], name: &str) -> Result<(Vec<f64>, Vec<usize>), String> {
+        let read = read_bytes(data, Path::new("a.pt"), |root, storages, at| {
+            storages.values::<f64>(root.get(name).ok_or_else(|| at.error("no such entry"))?, at)
+        });
+        read.map_err(|e| e.to_string())
+    }
+
+    fn longs(values: &[i64]) -> Vec<u8> {
+        values.iter().flat_map(|x| x.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn both_forms_hold_the_same_values() {
+        let value = dict(&[
+            ("rows", tensor("0", "LongStorage", 6, 0, &[2, 3], &[3, 1])),
+            ("turned", tensor("0", "LongStorage", 6, 0, &[3, 2], &[1, 3])),
+            ("part", tensor("0", "LongStorage", 6, 4, &[2], &[1])),
+            ("half", tensor("1", "BFloat16Storage", 2, 0, &[2], &[1])),
+            ("none", tensor("1", "BFloat16Storage", 2, 0, &[0, 7], &[7, 1])),
+            ("list", b"](K\x01K\x02G?\xe0\0\0\0\0\0\0e".to_vec()),
+        ]);
+        let (first, second) = (longs(&[0, 1, 2, 3, 4, 5]), vec![0x80, 0x3f, 0, 0xc0]);
+        let zip = zipped(&value, &[("0", first.clone()), ("1", second.clone())]);
+        let old = legacy(&value, &[("0", 6, first), ("1", 2, second)]);
+        for data in [zip, old] {
+            assert_eq!(values(&data, "rows").unwrap(), (vec![0., 1., 2., 3., 4., 5.], vec![2, 3]));
+            assert_eq!(values(&data, "turned").unwrap(), (vec![0., 3., 1., 4., 2., 5.], vec![3, 2]));
+            assert_eq!(values(&data, "part").unwrap(), (vec![4., 5.], vec![2]));
+            assert_eq!(values(&data, "half").unwrap(), (vec![1., -2.], vec![2]));
+            assert_eq!(values(&data, "none").unwrap(), (vec![], vec![0, 7]));
+            assert_eq!(values(&data, "list").unwrap(), (vec![1., 2., 0.5], vec![3]));
+        }
+    }
+
+    #[test]
+    fn code_and_damage_are_refused() {
+        let file = |value: &[u8]| zipped(value, &[("0", longs(&[1, 2]))]);
+        let error = values(&file(b"cos\nsystem\n(X\x02\0\0\0lstR"), "x").unwrap_err();
+        assert!(error.contains("'os.system'") && error.contains("nothing was run"), "{error}");
+        let error = values(&file(b"ctorch_geometric.data.data\nData\n)\x81"), "x").unwrap_err();
+        assert!(error.contains("torch_geometric.data.data.Data"), "{error}");
+        let part = |offset, shape: &[u8], stride: &[u8]| {
+            let value = dict(&[("x", tensor("0", "LongStorage", 2, offset, shape, stride))]);
+            values(&file(&value), "x").unwrap_err()
+        };
+        assert!(part(1, &[2], &[1]).contains("exceeds its storage of 16 bytes"));
+        assert!(part(0, &[200, 200], &[0, 0]).contains("repeated (expand)"));
+        let missing = dict(&[("x", tensor("7", "LongStorage", 2, 0, &[2], &[1]))]);
+        assert!(
+            values(&file(&missing), "x").unwrap_err().contains("tensor 7: its storage is not in the file")
+        );
+        assert!(values(b"\x93NUMPY", "x").unwrap_err().contains("not a file of PyTorch"));
+        let good = file(&dict(&[("x", tensor("0", "LongStorage", 2, 0, &[2], &[1]))]));
+        assert!(values(&good, "x").is_ok());
+        for length in (0..good.len()).step_by(3) {
+            assert!(values(&good[..length], "x").is_err(), "truncated to {length}");
+        }
+        for bit in (0..good.len() * 8).step_by(7) {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            let _ = values(&bad, "x"); // no panic
+        }
+    }
+}

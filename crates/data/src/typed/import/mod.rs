@@ -10,22 +10,27 @@
 mod arrays;
 mod ciao;
 mod dat;
+mod dgl;
 mod events;
 mod files;
 mod finish;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+mod graphbolt;
 mod heco;
 mod hgb;
 mod hne;
 mod ids;
 mod interactions;
 mod lines;
+mod loose;
+mod lsc;
 mod mat_links;
 mod ogb_hetero;
 mod ogb_links;
 mod ogb_tables;
 mod options;
+mod pyg;
 mod raw;
 mod rdf;
 mod streams;
@@ -148,6 +153,41 @@ pub const TABLE: &[Entry<TypedImporter>] = &[
         options: &[],
         make: TypedImporter { read: ciao::read, options: &["valid-fraction", "test-fraction"] },
     },
+    Entry {
+        name: "graphbolt-typed",
+        summary: "a GraphBolt directory of several types or tasks on links: metadata.yaml; numpy, torch or csv",
+        source: "DGL, docs/source/stochastic_training/ondisk-dataset-specification.rst",
+        options: &[],
+        make: TypedImporter { read: graphbolt::read, options: &[] },
+    },
+    Entry {
+        name: "dgl-chunked",
+        summary: "a chunked graph of DGL's distributed partitioning: metadata.json; numpy or csv",
+        source: "DGL, docs/source/guide/distributed-preprocessing.rst: tools/chunk_graph.py",
+        options: &[],
+        make: TypedImporter { read: dgl::read, options: &[] },
+    },
+    Entry {
+        name: "pyg",
+        summary: "a .pt file of PyTorch Geometric's data.to_dict(), with one type or several",
+        source: "PyTorch Geometric, torch_geometric/data/hetero_data.py",
+        options: &[],
+        make: TypedImporter { read: pyg::read, options: &[] },
+    },
+    Entry {
+        name: "mag240m",
+        summary: "the directory of MAG240M: meta.pt, split_dict.pt, processed/*/node_feat.npy and edge_index.npy",
+        source: "Hu et al., OGB-LSC, NeurIPS 2021: ogb/lsc/mag240m.py",
+        options: &[],
+        make: TypedImporter { read: lsc::read_mag240m, options: &[] },
+    },
+    Entry {
+        name: "igbh",
+        summary: "a directory of IGBH: processed/*/node_feat.npy, edge_index.npy, paper/node_label_19.npy",
+        source: "Khatua et al., IGB, KDD 2023: igb/dataloader.py",
+        options: &[],
+        make: TypedImporter { read: lsc::read_igbh, options: &["valid-fraction", "test-fraction"] },
+    },
 ];
 
 /// Completed import.
@@ -221,3 +261,6 @@ impl fmt::Display for TypedReport {
         f.write_str(&lines.join("\n"))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,7 +22,7 @@ use std::{
 
 use graphmill_core::{Error, Features, Labels, NodeId, Result, memory, place::At, progress::Unit};
 #[cfg(test)]
-pub(super) use mat5::testing;
+pub(crate) use mat5::testing;
 use mat5::{Mat, Variable};
 
 use super::{ImportOptions, ImportReport, Raw, blocks::Blocks, csr::Csr, features};

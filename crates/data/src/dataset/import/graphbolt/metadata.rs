@@ -9,73 +9,85 @@ use serde::Deserialize;
 const MAX_LENGTH: u64 = 1 << 22;
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Metadata {
-    pub(super) dataset_name: Option<String>,
-    pub(super) graph: Option<Topology>,
+pub(crate) struct Metadata {
+    pub(crate) dataset_name: Option<String>,
+    pub(crate) graph: Option<Topology>,
     /// Replaces `graph` in datasets preprocessed by GraphBolt.
-    pub(super) graph_topology: Option<serde::de::IgnoredAny>,
-    pub(super) feature_data: Option<Vec<FeatureFile>>,
-    pub(super) tasks: Option<Vec<Task>>,
+    pub(crate) graph_topology: Option<serde::de::IgnoredAny>,
+    pub(crate) feature_data: Option<Vec<FeatureFile>>,
+    pub(crate) tasks: Option<Vec<Task>>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Topology {
-    pub(super) nodes: Vec<NodeType>,
-    pub(super) edges: Vec<EdgeFile>,
+pub(crate) struct Topology {
+    pub(crate) nodes: Vec<NodeType>,
+    pub(crate) edges: Vec<EdgeFile>,
     /// Attributes of nodes and edges that belong to the graph, among them weights for sampling.
-    pub(super) feature_data: Option<Vec<FeatureFile>>,
+    pub(crate) feature_data: Option<Vec<FeatureFile>>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct NodeType {
-    pub(super) num: usize,
+pub(crate) struct NodeType {
+    /// Type, in datasets of several types.
+    #[serde(rename = "type")]
+    pub(crate) kind: Option<String>,
+    pub(crate) num: usize,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct EdgeFile {
-    pub(super) format: String,
-    pub(super) path: String,
+pub(crate) struct EdgeFile {
+    /// Type, in datasets of several types.
+    #[serde(rename = "type")]
+    pub(crate) kind: Option<String>,
+    pub(crate) format: String,
+    pub(crate) path: String,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct FeatureFile {
-    pub(super) domain: String,
-    pub(super) name: String,
-    pub(super) format: String,
-    pub(super) path: String,
+pub(crate) struct FeatureFile {
+    /// Type, in datasets of several types.
+    #[serde(rename = "type")]
+    pub(crate) kind: Option<String>,
+    pub(crate) domain: String,
+    pub(crate) name: String,
+    pub(crate) format: String,
+    pub(crate) path: String,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Task {
-    pub(super) name: Option<String>,
-    pub(super) num_classes: Option<usize>,
-    pub(super) train_set: Option<Vec<Set>>,
-    pub(super) validation_set: Option<Vec<Set>>,
-    pub(super) test_set: Option<Vec<Set>>,
+pub(crate) struct Task {
+    pub(crate) name: Option<String>,
+    pub(crate) num_classes: Option<usize>,
+    pub(crate) train_set: Option<Vec<Set>>,
+    pub(crate) validation_set: Option<Vec<Set>>,
+    pub(crate) test_set: Option<Vec<Set>>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Set {
-    pub(super) data: Vec<SetFile>,
+pub(crate) struct Set {
+    /// Type, in datasets of several types.
+    #[serde(rename = "type")]
+    pub(crate) kind: Option<String>,
+    pub(crate) data: Vec<SetFile>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct SetFile {
-    pub(super) name: Option<String>,
-    pub(super) format: String,
-    pub(super) path: String,
+pub(crate) struct SetFile {
+    pub(crate) name: Option<String>,
+    pub(crate) format: String,
+    pub(crate) path: String,
 }
 
 impl Set {
     /// File with one of `names`.
-    pub(super) fn file(&self, names: &[&str]) -> Option<&SetFile> {
+    pub(crate) fn file(&self, names: &[&str]) -> Option<&SetFile> {
         self.data.iter().find(|file| file.name.as_deref().is_some_and(|name| names.contains(&name)))
     }
 }
 
 impl Metadata {
     /// Paths of all files.
-    pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
         let graph = self.graph.iter();
         let edges = graph.clone().flat_map(|graph| graph.edges.iter().map(|file| &file.path));
         let tables = graph.flat_map(|graph| graph.feature_data.iter()).chain(&self.feature_data).flatten();
@@ -91,7 +103,7 @@ impl Metadata {
     ///
     /// # Errors
     /// The file is missing, too long or not YAML, or a field is missing or of another type.
-    pub(super) fn read(path: &Path) -> Result<Self> {
+    pub(crate) fn read(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
         let mut text = String::new();
         file.take(MAX_LENGTH + 1).read_to_string(&mut text).map_err(|e| Error::io(path, "read", e))?;

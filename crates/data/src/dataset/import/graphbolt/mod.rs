@@ -18,7 +18,7 @@
 //!
 //! Arrays are `numpy`; `torch` files are pickles and are not read.
 
-mod metadata;
+pub(crate) mod metadata;
 
 use std::path::{Path, PathBuf};
 
@@ -168,7 +168,7 @@ impl Source<'_> {
         match (&graph.nodes[..], &graph.edges[..]) {
             ([nodes], [edges]) => Ok((nodes.num, edges)),
             (nodes, edges) => Err(self.at("graph").error(format!(
-                "{} types of nodes and {} of edges; Graphmill trains on one type of each",
+                "{} types of nodes and {} of edges, but this format reads one of each; import it as 'graphbolt-typed'",
                 nodes.len(),
                 edges.len()
             ))),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use graphmill_core::{Buffer, Error, NodeId, Result};
 
 use crate::typed::{
-    EdgeData, EdgeType, FeatureTable, Values,
+    EdgeData, EdgeType, FeatureTable, SortedEdges, Values,
     csc::{self, Order},
     values::gather,
 };
@@ -67,6 +67,13 @@ impl EdgeBuilder {
     /// destination, and sources.
     pub fn csc(&mut self, indptr: impl Into<Buffer<u64>>, indices: impl Into<Buffer<NodeId>>) -> &mut Self {
         self.topology = Topology::Csc(indptr.into(), indices.into());
+        self
+    }
+
+    /// Sets edges and columns that an [`EdgeSorter`](crate::typed::EdgeSorter) has sorted.
+    pub fn sorted(&mut self, edges: SortedEdges) -> &mut Self {
+        self.topology = Topology::Csc(edges.indptr, edges.indices);
+        self.columns = Columns { weights: edges.weights, time: edges.time, features: edges.features };
         self
     }
 

@@ -61,7 +61,7 @@ pub mod units;
 pub use block::{Block, Transposed};
 pub use buffer::Buffer;
 pub use builder::{EdgeOptions, build, build_weighted};
-pub use csc::Graph;
+pub use csc::{Graph, WholeDegrees};
 pub use error::{Error, Result};
 pub use features::{FeatureData, Features};
 pub use labels::{Labels, Split};

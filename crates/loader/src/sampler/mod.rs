@@ -33,7 +33,7 @@ use graphmill_core::{
 
 pub use batch::{BatchRequest, BlockLayout, MinibatchSampler, SamplerProperties, SplitSampler};
 pub use device::{DescribeDraws, DeviceDraws, DrawMethod};
-pub use hop::{HopProperties, HopRequest, HopSampler};
+pub use hop::{HopProperties, HopRequest, HopSampler, NeighborAccess, StepSampler, StepSource};
 use inference::InferenceNeighbors;
 pub use parts::too_many;
 pub use random_walk::{WalkLength, WalkOptions};

@@ -251,6 +251,9 @@ fn interruptible() -> Vec<TrainConfig> {
             "super_batch=3 hot_prefetch=on hot_gradient=kept max_variation=0.1",
         ),
         with(of("layered", "profiled", "virtual:2"), "super_batch=4 hot_prefetch=on"),
+        with(of("pipelined", "1,1,1", "cpu"), "reuse=layered super_batch=4"),
+        with(of("pipelined", "profiled", "cpu"), "reuse=layered super_batch=3 hot_prefetch=on"),
+        with(of("factored", "profiled", "virtual:3"), "reuse=layered super_batch=4 hot_prefetch=on"),
     ]
 }
 

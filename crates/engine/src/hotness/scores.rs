@@ -13,7 +13,7 @@ use graphmill_loader::{
 };
 
 use super::visits::OrderedVisits;
-use crate::{Error, Result, TrainConfig, build, stage::Loader};
+use crate::{Error, Result, TrainConfig, build, reuse::ReusePlan, stage::Loader};
 
 /// Score of every node by the metric `name`, for a run with these options.
 ///
@@ -33,6 +33,23 @@ pub(crate) fn scores_of(
     order: &dyn SeedOrder,
 ) -> Result<Vec<f64>> {
     scores_until(name, config, data, sampler, order, &Quiet)
+}
+
+/// [`scores_of`] a run whose batches reuse rows by this plan, if they do: rows that only reused
+/// rows are made from are not requested.
+pub(crate) fn scores_with(
+    name: &str,
+    config: &TrainConfig,
+    data: &Dataset,
+    sampler: &dyn MinibatchSampler,
+    order: &dyn SeedOrder,
+    reuse: Option<&ReusePlan>,
+) -> Result<Vec<f64>> {
+    let unread = Host::new(&data.features);
+    let loader = loader(config, data, sampler, order, &unread)?;
+    let visits = OrderedVisits::new(&loader, &Quiet).with_reuse(reuse);
+    let setting = setting(config, data, &loader, &visits, config.epochs as u64);
+    scored(name, &setting, &Quiet)
 }
 
 /// [`scores_of`], unless `watch` stops the work.

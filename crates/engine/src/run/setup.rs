@@ -24,7 +24,7 @@ use crate::{
     learner::Learner,
     memory::MemoryPlacement,
     stage::Loader,
-    strategy::{self, AllReduce, Nvidia, RoundOptions, StrategyContext},
+    strategy::{self, AllReduce, Chosen, Nvidia, RoundOptions, StrategyContext},
     tiers::{AllRows, GpuTiers, Plan},
 };
 
@@ -33,7 +33,7 @@ pub(crate) struct Parts<'d> {
     pub(crate) metric: &'static table::Entry<Metric>,
     pub(crate) sampler: Box<dyn MinibatchSampler>,
     pub(crate) order: Box<dyn SeedOrder + 'd>,
-    pub(crate) strategy: strategy::Make,
+    pub(crate) strategy: Chosen,
     pub(crate) optimizer: Box<dyn Optimizer>,
     pub(crate) schedule: Schedule,
     pub(crate) model: Model,
@@ -67,16 +67,18 @@ impl<'d> Parts<'d> {
                 "train_mask=",
             ));
         }
-        Ok(Self {
+        let parts = Self {
             metric: build::metric(config, data)?,
-            strategy: strategy::TABLE.find(&config.strategy).map_err(Error::name)?.make.make,
+            strategy: Chosen::find(config)?,
             optimizer: build::optimizer(config)?,
             schedule: build::schedule(config)?,
             model,
             // these may take long
             order: build::order(config, data)?,
             sampler: sampler()?,
-        })
+        };
+        parts.strategy.check(config, &*parts.sampler)?;
+        Ok(parts)
     }
 }
 

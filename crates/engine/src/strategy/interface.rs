@@ -14,6 +14,7 @@ use crate::{
     accelerator::{ComputeDevices, Samplers},
     learner::Learner,
     record::{BatchOutcome, DeviceRecord, ReuseRecord, Stages},
+    reuse::ReusePlan,
     stage::Loader,
     tiers::GpuTiers,
     timeline::Timeline,
@@ -135,10 +136,11 @@ pub trait Strategy: Send {
         0
     }
 
-    /// Reserves `bytes` of each device for `what`. Call it before [`Strategy::prepare`].
-    fn reserve(&mut self, _what: &'static str, _bytes: u64) {}
+    /// Announces that batches will reuse rows by this plan, so that devices reserve memory for the
+    /// rows, and for steps that read them. Called before [`Strategy::prepare`].
+    fn expect_reuse(&mut self, _plan: Arc<ReusePlan>) {}
 
-    /// Links of its devices to the host.
+    /// Links to the host of the devices that read reused rows.
     fn links(&self) -> Vec<Arc<Link>> {
         Vec::new()
     }

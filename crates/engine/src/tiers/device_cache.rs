@@ -28,8 +28,9 @@ use crate::{
     Error, Result, TrainConfig,
     cache_kind::{Kind, kind},
     device::{Device, MemoryReservation},
-    hotness::scores::scores_of,
+    hotness::scores::scores_with,
     memory,
+    reuse::ReusePlan,
 };
 
 /// Builder of device caches, which all have the same policy.
@@ -39,6 +40,8 @@ pub(crate) struct DeviceCaches<'a> {
     data: &'a Dataset,
     sampler: &'a dyn MinibatchSampler,
     order: &'a dyn SeedOrder,
+    /// Plan of the rows that batches reuse, if they do.
+    reuse: Option<&'a ReusePlan>,
     /// All nodes, hottest first.
     ranking: OnceLock<Vec<NodeId>>,
 }
@@ -90,20 +93,22 @@ impl<'a> DeviceCaches<'a> {
         data: &'a Dataset,
         sampler: &'a dyn MinibatchSampler,
         order: &'a dyn SeedOrder,
+        reuse: Option<&'a ReusePlan>,
     ) -> Result<Option<Self>> {
         let plan = Plan::new(config, data)?.filter(|plan| plan.device.is_some());
         Ok(plan.map(|plan| {
             let config = plan.as_stored(config);
-            Self { plan, config, data, sampler, order, ranking: OnceLock::new() }
+            Self { plan, config, data, sampler, order, reuse, ranking: OnceLock::new() }
         }))
     }
 
-    /// Bytes of a device's memory that a training step takes, measured by a few steps.
+    /// Bytes of a device's memory that a training step takes, measured by a few steps, which reuse
+    /// rows if those of the run do.
     ///
     /// # Errors
     /// Those of training.
     pub(crate) fn step_bytes(&self, behind: &dyn Feature) -> Result<Step> {
-        step::bytes(&self.config, self.data, behind, self.sampler, self.order)
+        step::bytes(&self.config, self.data, behind, self.sampler, self.order, self.reuse)
     }
 
     /// Bytes of the topology.
@@ -237,7 +242,7 @@ impl<'a> DeviceCaches<'a> {
         if let Some(ranking) = self.ranking.get() {
             return Ok(ranking);
         }
-        let scores = scores_of(policy, &self.config, self.data, self.sampler, self.order)
+        let scores = scores_with(policy, &self.config, self.data, self.sampler, self.order, self.reuse)
             .map_err(|e| Error::usage(format!("--cache {policy}: {e}")))?;
         let ranking = by_scores(&scores)?;
         Ok(self.ranking.get_or_init(|| ranking))

@@ -140,9 +140,9 @@ fn capacity(
     let rows = data.num_nodes();
     let none = CacheLayout::new(&[], 0, 1, Placement::Interleave);
     let cold = stored.tiered(std::slice::from_ref(gpu), &none)?.remove(0);
-    let before = gpu.taken().0;
-    let taken = || Some(gpu.taken().1.saturating_sub(before));
-    let step = step::measured(config, data, &*cold, sampler, order, gpu.backend(), &taken)?;
+    let meter =
+        step::Meter { backend: gpu.backend(), now: &|| Some(gpu.taken().0), most: &|| Some(gpu.taken().1) };
+    let step = step::measured(config, data, &*cold, sampler, order, None, &meter)?;
     drop(cold);
     gpu.check()?;
     let budget = gpu.budget() as f64;

@@ -173,7 +173,7 @@ impl Plan {
             let mut cache = Cache { policy, slots: slots.min(self.rows), rows_per_device: None };
             if config.device_budget.0 > 0 {
                 let budget = config.device_budget.0;
-                let step = step::bytes(&own, data, &*chain, sampler, order)?.bytes;
+                let step = step::bytes(&own, data, &*chain, sampler, order, None)?.bytes;
                 let capacity = self.capacity(&cache, step, budget).ok_or_else(|| {
                     Error::usage(format!(
                         "--device-budget {budget}: a training step takes {step} bytes of a device, and \

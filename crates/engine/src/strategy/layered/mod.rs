@@ -48,10 +48,8 @@ use graphmill_loader::feature::Link;
 use rayon::ThreadPool;
 
 use super::{
-    UpdateOptions, factored,
+    chosen::Chosen,
     interface::{CompletedBatch, Epoch, Flow, Strategy, StrategyContext},
-    round,
-    sequential::Sequential,
 };
 use crate::{
     Error, Result,
@@ -110,46 +108,17 @@ impl SuperBatchTotals {
 }
 
 impl<'a> Layered<'a> {
-    /// Strategy around an inner one: time-sharing with devices, else sequential.
-    ///
-    /// # Errors
-    /// The sampler draws subgraphs, the model has a single layer, or updates are asynchronous.
-    pub fn new(context: StrategyContext<'a>) -> Result<Self> {
-        let config = context.config;
-        if context.sampler.properties().subgraphs.is_some() {
-            return Err(Error::usage(format!(
-                "--strategy layered: --sampler {} draws subgraphs, whose layers all read the same nodes; \
-                 use a sampler that draws hop by hop, such as neighbor",
-                config.sampler
-            )));
-        }
-        if context.sampler.properties().num_layers < 2 {
-            return Err(Error::usage(
-                "--strategy layered: a model with one layer has no layer above the bottom one that could \
-                 reuse its rows; use --layers 2 or more",
-            ));
-        }
-        let inner: Box<dyn Strategy + 'a> = if config.num_devices() > 0 {
-            if config.own.get::<UpdateOptions>().is_asynchronous() {
-                return Err(Error::usage(
-                    "--updates asynchronous: --strategy layered bounds the age of rows in synchronous \
-                     updates; use --updates synchronous",
-                ));
-            }
-            Box::new(factored::Factored::new(context, factored::Design::TimeSharing))
-        } else {
-            Box::new(Sequential::new(context.data.num_nodes()))
-        };
-        let options = config.own.get();
-        Ok(Self {
+    /// Reuse around the strategy `inner`.
+    pub fn new(context: StrategyContext<'a>, inner: Box<dyn Strategy + 'a>) -> Self {
+        Self {
             context,
-            options,
+            options: context.config.own.get(),
             inner,
             maker: None,
             totals: SuperBatchTotals::default(),
             note: None,
             length: 0,
-        })
+        }
     }
 
     /// Returns true if rows are made while the model trains on the previous super-batch.
@@ -159,7 +128,8 @@ impl<'a> Layered<'a> {
 
     /// Batches per update.
     fn round(&self) -> u64 {
-        if *self.context.config.devices == Devices::Cpu { 1 } else { round(self.context.config) }
+        let config = self.context.config;
+        Chosen::of(config).map_or(1, |chosen| chosen.batches_per_update(config))
     }
 
     /// Number of updates by `batches` batches.
@@ -177,7 +147,7 @@ impl<'a> Layered<'a> {
     /// Returns true if rows can be reused. On the processor, a super-batch of one batch reuses
     /// none.
     fn reuses(&self) -> bool {
-        self.maker.as_ref().is_some_and(|maker| maker.max_hot() > 0)
+        self.maker.as_ref().is_some_and(|maker| maker.plan.max_hot > 0)
             && (self.length > 1 || *self.context.config.devices != Devices::Cpu)
     }
 
@@ -367,19 +337,19 @@ impl Strategy for Layered<'_> {
                 position.round
             )));
         }
-        let mut maker = SuperBatchMaker::new(&self.context, loader, learner)?;
-        let length =
-            if self.options.super_batch > 0 { self.options.super_batch as u64 } else { maker.length(loader) };
-        self.length = length.max(1).next_multiple_of(self.round());
+        let mut maker = SuperBatchMaker::new(&self.context, loader, learner, self.round())?;
+        self.length = maker.plan.length;
         if position.length == 0 {
-            learner.history.settle(self.length, self.round(), maker.max_hot());
+            if config.device_budget.0 > 0 {
+                // devices reserve memory for the rows that there are, not for all that there may be
+                maker.plan.max_hot = maker.plan.held_rows(loader);
+            }
+            learner.history.settle(self.length, self.round(), maker.plan.max_hot);
         }
-        // ahead, the rows of the next super-batch are made while those of this one are read
-        let rows = maker.max_hot() as u64 * if self.is_ahead() { 2 } else { 1 };
-        let bytes = rows.saturating_mul(maker.row_bytes());
+        let plan = maker.plan.clone();
         self.maker = Some(maker);
         if self.reuses() {
-            self.inner.reserve("reused rows", bytes);
+            self.inner.expect_reuse(Arc::new(plan));
             let (n, bound) = (self.length, self.bound(self.length, self.length));
             self.note = Some(format!(
                 "super-batches of {n} batches reuse bottom-layer rows that are at most {bound} updates old"
@@ -423,7 +393,9 @@ impl Strategy for Layered<'_> {
     }
 
     fn staleness_bound(&self) -> u64 {
-        if self.reuses() { self.bound(self.length, self.length) } else { 0 }
+        // a gradient may be late, and the rows that it was computed from were old then
+        let of_rows = if self.reuses() { self.bound(self.length, self.length) } else { 0 };
+        of_rows + self.inner.staleness_bound()
     }
 
     fn devices(&mut self) -> Vec<DeviceRecord> {

@@ -1,4 +1,4 @@
-//! Options of the layered strategy.
+//! Options of layered reuse.
 
 use clap::{Args, ValueEnum};
 use graphmill_core::{
@@ -7,7 +7,6 @@ use graphmill_core::{
 };
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::super::options::unused_in_rounds;
 use crate::{
     TrainConfig, cache_kind,
     config::{Devices, Ratio, Switch},
@@ -39,7 +38,7 @@ pub enum HotGradient {
 
 by_name!(HotGradient);
 
-/// Options of `layered`.
+/// Options of `--reuse layered`.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LayeredOptions {
@@ -171,5 +170,5 @@ pub(crate) fn unused(config: &TrainConfig, option: &str) -> Option<String> {
                 .into(),
         );
     }
-    unused_in_rounds(config, option)
+    None
 }

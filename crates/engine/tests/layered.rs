@@ -125,7 +125,11 @@ fn reuse_around_any_synchronous_strategy_gives_the_same_bits() {
     let reference = with(base(), "strategy=sequential reuse=layered super_batch=4 hot_prefetch=on fused=off");
     let expected = trained(&reference, &data).unwrap();
     assert_eq!((expected.staleness.bound, expected.staleness.max), (7, 7));
+    let limited = |config: TrainConfig| with(config, "max_variation=0.02");
+    let cut = trained(&limited(reference), &data).unwrap();
     for config in combined() {
+        let summary = trained(&limited(config.clone()), &data).unwrap();
+        assert_eq!(bits(&summary), bits(&cut), "max_variation, {config:?}");
         for threads in [1, 3] {
             let pool = ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             let summary = pool.install(|| trained(&config, &data)).unwrap();
@@ -252,11 +256,31 @@ fn summaries_report_reused_rows_and_their_age() {
             assert!(reuse.variation > 0.0 && reuse.split == 1.0, "{reuse:?}");
         }
         assert!(trained(&base(), &data).unwrap().epochs[0].reuse.is_none());
-        // a limit below the change by one update gives super-batches of one update
-        let config = layered(|c| set(c, &format!("super_batch={n} hot_prefetch={ahead} max_variation=1e-9")));
-        let shortened = trained(&config, &data).unwrap();
-        assert!(shortened.epochs[1].reuse.unwrap().super_batch < 1.5, "{:?}", shortened.epochs[1].reuse);
-        assert!(shortened.staleness.max <= bound);
+    }
+}
+
+/// Rows are not read once the parameters have changed more than the limit since they were made, from
+/// the first super-batch on.
+#[test]
+fn rows_of_parameters_beyond_the_variation_are_not_reused() {
+    let data = small();
+    for (n, ahead) in [(4, "off"), (3, "on")] {
+        let with_limit = |limit: &str| {
+            let options = format!("super_batch={n} hot_prefetch={ahead} max_variation={limit} fused=off");
+            trained(&layered(|c| set(c, &options)), &data).unwrap()
+        };
+        // below the change by one update, every batch gets rows of its own
+        let shortest = with_limit("1e-9");
+        assert_eq!(shortest.staleness.max, 0);
+        for epoch in &shortest.epochs {
+            let reuse = epoch.reuse.unwrap();
+            assert!(reuse.super_batch < 1.5, "{reuse:?}");
+        }
+        let (some, any) = (with_limit("0.015"), with_limit("0"));
+        let ages = [some.staleness.max, any.staleness.max];
+        assert!(ages[0] > 0 && ages[0] < ages[1], "{ages:?}");
+        assert_ne!(bits(&some), bits(&any));
+        assert_eq!(bits(&with_limit("100")), bits(&any), "a limit that is not reached changes nothing");
     }
 }
 

@@ -11,6 +11,7 @@
 //! | `basis.rs` | directions in which rows follow the parameters |
 //! | `embeddings.rs` | the rows and their age |
 //! | `plan.rs` | length, hot nodes and memory of the super-batches of a run |
+//! | `totals.rs` | numbers of rows that an epoch requests, reuses and makes |
 //!
 //! Reuse around a strategy ([`crate::strategy::layered`]) fills these values, and the stages read
 //! them. They do not depend on threads.
@@ -23,6 +24,7 @@ mod lookahead;
 mod plan;
 mod row_maker;
 mod row_slots;
+mod totals;
 
 pub use basis::basis;
 pub use embeddings::{Embeddings, Reuse, Slice};
@@ -32,3 +34,4 @@ pub use lookahead::Lookahead;
 pub use plan::{Preview, ReusePlan, RowShape};
 pub use row_maker::{RowMaker, RowVersion};
 pub use row_slots::RowSlots;
+pub use totals::ReuseTotals;

@@ -111,6 +111,26 @@ impl<'a> DeviceCaches<'a> {
         step::bytes(&self.config, self.data, behind, self.sampler, self.order, self.reuse)
     }
 
+    /// Number of rows on a device of which `taken` bytes are in use; `None` if not even the maps of
+    /// a cache fit.
+    pub(crate) fn rows_beside(&self, taken: u64) -> Option<usize> {
+        let wanted = self.wanted().ok()?;
+        let rows = self.plan.capacity(wanted, taken, self.config.device_budget.0)?;
+        Some(rows.min(wanted.slots))
+    }
+
+    /// Number of rows that `devices` devices with `slots` rows each hold together.
+    pub(crate) fn pooled_rows(&self, slots: usize, devices: usize) -> usize {
+        match self.plan.placement {
+            Placement::Private => slots,
+            Placement::Replicate(share) => {
+                let replicas = (share * slots as f64) as usize;
+                replicas + (slots - replicas) * devices
+            }
+            _ => slots.saturating_mul(devices),
+        }
+    }
+
     /// Bytes of the topology.
     pub(crate) fn topology_bytes(&self) -> u64 {
         memory::topology(self.data) as u64

@@ -1,7 +1,7 @@
 //! Construction of super-batches: draws them, selects the hot nodes, and makes their rows.
 
 use std::{
-    ops::{AddAssign, Range},
+    ops::Range,
     sync::{Arc, Mutex, PoisonError},
     time::Instant,
 };
@@ -10,7 +10,7 @@ use graphmill_core::{NodeId, memory};
 use graphmill_loader::Workspace;
 use rayon::ThreadPool;
 
-use super::{HotGradient, LayeredOptions, options::REQUESTS};
+use super::{HotGradient, HotSplit, LayeredOptions, options::REQUESTS};
 use crate::{
     Error, Result,
     config::{Devices, Switch},
@@ -18,8 +18,8 @@ use crate::{
     hotness::scores::scores_of,
     learner::{Learner, StepContext},
     reuse::{
-        Embeddings, History, HotQueue, Lookahead, Ranking, ReusePlan, RowMaker, RowShape, RowVersion,
-        SuperBatchSpan, basis,
+        Embeddings, History, HotQueue, Lookahead, Ranking, ReusePlan, ReuseTotals, RowMaker, RowShape,
+        RowVersion, SuperBatchSpan, basis,
     },
     stage::Loader,
     strategy::{
@@ -48,20 +48,19 @@ pub(super) struct SuperBatch {
     pub(super) span: SuperBatchSpan,
     pub(super) ahead: Arc<Lookahead>,
     pub(super) rows: Arc<Embeddings>,
-    pub(super) counts: RowCounts,
+    /// Edges drawn to make the rows.
+    pub(super) edges: u64,
 }
 
-/// Numbers of requested, reused and made rows.
-#[derive(Clone, Copy, Default)]
-pub(super) struct RowCounts {
-    /// Rows that batches request and could reuse.
-    pub(super) requested: u64,
-    /// Requested rows that are reused.
-    pub(super) reused: u64,
-    /// Rows made for reuse.
-    pub(super) made: u64,
-    /// Edges drawn to make them.
-    pub(super) edges: u64,
+impl SuperBatch {
+    /// Totals of its batches before `end`.
+    pub(super) fn totals(&self, end: u64) -> ReuseTotals {
+        let batches = self.span.batches.start..end;
+        let (requested, reused) = self.ahead.counts(batches.clone());
+        let made = self.ahead.slots.nodes().len() as u64;
+        let (count, edges) = (batches.end - batches.start, self.edges);
+        ReuseTotals { super_batches: 1, batches: count, requested, reused, made, edges, waited: 0.0 }
+    }
 }
 
 /// Inputs of a super-batch.
@@ -74,15 +73,6 @@ pub(super) struct SuperBatchContext<'j, 'a> {
     pub(super) timeline: &'j Timeline,
     /// Largest age of its rows, in updates.
     pub(super) bound: u64,
-}
-
-impl AddAssign for RowCounts {
-    fn add_assign(&mut self, other: Self) {
-        self.requested += other.requested;
-        self.reused += other.reused;
-        self.made += other.made;
-        self.edges += other.edges;
-    }
 }
 
 impl<'j, 'a> SuperBatchContext<'j, 'a> {
@@ -103,6 +93,8 @@ pub(super) struct SuperBatchMaker {
     pub(super) pool: Option<Arc<ThreadPool>>,
     /// Share of the hot nodes whose rows are made; the others are left to the feature caches.
     pub(super) split: f64,
+    /// Number of rows for which devices have reserved memory.
+    pub(super) reserved: usize,
     /// Memory of completed super-batches.
     spare: Vec<(Lookahead, Embeddings)>,
 }
@@ -198,7 +190,11 @@ impl SuperBatchMaker {
             queue: HotQueue::default(),
             spaces: (0..threads).map(|_| Workspace::new(nodes)).collect(),
             pool,
-            split: options.hot_split.0.unwrap_or(1.0),
+            split: match options.hot_split {
+                HotSplit::Share(share) => share,
+                HotSplit::Auto | HotSplit::Timed => 1.0,
+            },
+            reserved: usize::MAX,
             spare: Vec::new(),
         };
         let length = match options.super_batch {
@@ -228,7 +224,7 @@ impl SuperBatchMaker {
 
     /// Plan of the next super-batches: that of the run, for the share of the nodes whose rows are
     /// made.
-    fn next_plan(&self) -> ReusePlan {
+    pub(super) fn next_plan(&self) -> ReusePlan {
         self.plan.with_max_hot((self.split * self.plan.max_hot as f64).round() as usize)
     }
 
@@ -252,9 +248,11 @@ impl SuperBatchMaker {
         let (mut ahead, mut rows) = self.spare.pop().unwrap_or_default();
         let clock = Instant::now();
         let plan = self.next_plan();
+        let plan = plan.with_max_hot(plan.max_hot.min(self.reserved));
         attempt(Stage::Embed, first, || {
             let to = (&mut ahead, &mut self.queue);
             plan.draw(loader, order, (epoch, batches.clone()), to, &mut self.spaces);
+            ahead.count_reused();
             Ok(())
         })?;
         let hot = self.queue.nodes().len();
@@ -274,14 +272,9 @@ impl SuperBatchMaker {
             timeline.done(track, Stage::Embed, first, clock);
             deliver(slice.len() as u64 * plan.shape.bytes());
         }
-        let counts = RowCounts {
-            requested: self.queue.requested,
-            reused: self.queue.reused,
-            made: hot as u64,
-            edges: self.row_maker.edges,
-        };
         let span = SuperBatchSpan { epoch, batches, start: 0, made: made.to_vec() };
-        Ok(Some(SuperBatch { span, ahead: Arc::new(ahead), rows: Arc::new(rows), counts }))
+        let edges = self.row_maker.edges;
+        Ok(Some(SuperBatch { span, ahead: Arc::new(ahead), rows: Arc::new(rows), edges }))
     }
 
     /// Recycles the memory of a completed super-batch unless another owner holds it.

@@ -35,8 +35,8 @@ pub(crate) fn scores_of(
     scores_until(name, config, data, sampler, order, &Quiet)
 }
 
-/// [`scores_of`] a run whose batches reuse rows by this plan, if they do: rows that only reused
-/// rows are made from are not requested.
+/// [`scores_until`] for a run whose batches reuse rows by this plan, if they do: rows that only
+/// reused rows are made from are not requested.
 pub(crate) fn scores_with(
     name: &str,
     config: &TrainConfig,
@@ -44,12 +44,13 @@ pub(crate) fn scores_with(
     sampler: &dyn MinibatchSampler,
     order: &dyn SeedOrder,
     reuse: Option<&ReusePlan>,
+    watch: &dyn Progress,
 ) -> Result<Vec<f64>> {
     let unread = Host::new(&data.features);
     let loader = loader(config, data, sampler, order, &unread)?;
-    let visits = OrderedVisits::new(&loader, &Quiet).with_reuse(reuse);
+    let visits = OrderedVisits::new(&loader, watch).with_reuse(reuse);
     let setting = setting(config, data, &loader, &visits, config.epochs as u64);
-    scored(name, &setting, &Quiet)
+    scored(name, &setting, watch)
 }
 
 /// [`scores_of`], unless `watch` stops the work.
@@ -61,11 +62,7 @@ pub(crate) fn scores_until(
     order: &dyn SeedOrder,
     watch: &dyn Progress,
 ) -> Result<Vec<f64>> {
-    let unread = Host::new(&data.features);
-    let loader = loader(config, data, sampler, order, &unread)?;
-    let visits = OrderedVisits::new(&loader, watch);
-    let setting = setting(config, data, &loader, &visits, config.epochs as u64);
-    scored(name, &setting, watch)
+    scores_with(name, config, data, sampler, order, None, watch)
 }
 
 /// [`scores_of`] for one rank's share of a run's batches.

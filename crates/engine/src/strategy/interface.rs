@@ -164,6 +164,8 @@ pub struct StrategyContext<'a> {
     pub order: &'a dyn SeedOrder,
     /// Feature rows in host memory, behind a chain of caches if all devices share one.
     pub feature: &'a Arc<dyn Feature>,
+    /// Links between host memory and devices in front of these rows.
+    pub links: &'a [Arc<Link>],
     /// NVIDIA devices, if the run uses some.
     pub(crate) nvidia: Option<Nvidia<'a>>,
 }
@@ -177,7 +179,7 @@ impl<'a> StrategyContext<'a> {
         order: &'a dyn SeedOrder,
         feature: &'a Arc<dyn Feature>,
     ) -> Self {
-        Self { config, data, sampler, order, feature, nvidia: None }
+        Self { config, data, sampler, order, feature, links: &[], nvidia: None }
     }
 }
 

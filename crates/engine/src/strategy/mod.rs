@@ -24,7 +24,7 @@ pub use chosen::{Alias, Chosen};
 pub use factored::{FactoredOptions, TimeSharingOptions, Toggle};
 pub(crate) use interface::Nvidia;
 pub use interface::{CompletedBatch, Epoch, Flow, Strategy, StrategyContext};
-pub use layered::{HotGradient, HotSplit, LayeredOptions};
+pub use layered::{HotGradient, HotSplit, LayeredOptions, reuse_plan};
 pub use options::{AllReduce, QueueOptions, RoundOptions, UpdateOptions, Updates};
 pub use pipelined::{Cores, PipelinedOptions};
 

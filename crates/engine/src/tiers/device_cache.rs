@@ -8,7 +8,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use graphmill_core::{NodeId, node_order::by_scores};
+use graphmill_core::{NodeId, node_order::by_scores, progress::Quiet};
 use graphmill_data::Dataset;
 use graphmill_loader::{
     Feature, MinibatchSampler,
@@ -262,7 +262,8 @@ impl<'a> DeviceCaches<'a> {
         if let Some(ranking) = self.ranking.get() {
             return Ok(ranking);
         }
-        let scores = scores_with(policy, &self.config, self.data, self.sampler, self.order, self.reuse)
+        let Self { config, data, sampler, order, reuse, .. } = self;
+        let scores = scores_with(policy, config, data, *sampler, *order, *reuse, &Quiet)
             .map_err(|e| Error::usage(format!("--cache {policy}: {e}")))?;
         let ranking = by_scores(&scores)?;
         Ok(self.ranking.get_or_init(|| ranking))

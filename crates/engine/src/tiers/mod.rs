@@ -18,7 +18,7 @@ mod step;
 pub(crate) use all_rows::AllRows;
 pub(crate) use device_cache::{DeviceCache, DeviceCaches, Pool};
 pub(crate) use gpu::GpuTiers;
-pub(crate) use plan::{Plan, unused_policy};
+pub(crate) use plan::{BuiltTiers, Plan, unused_policy};
 pub(crate) use step::Step;
 
 #[cfg(test)]

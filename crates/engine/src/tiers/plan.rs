@@ -21,8 +21,9 @@ use crate::{
     Error, Result, TrainConfig, build,
     cache_kind::{AUTO, Kind, kind, resolve_cache},
     config::FeaturePrecision,
-    hotness::scores::scores_until,
+    hotness::scores::scores_with,
     memory::{self, MemoryPlacements},
+    reuse::ReusePlan,
 };
 
 /// The tiers of a run.
@@ -43,6 +44,16 @@ pub(crate) struct Plan {
     host_budget: u64,
     /// True if each device reads for itself; the strategy then determines the sizes of the caches.
     by_device: bool,
+}
+
+/// Feature rows in the tiers of a plan.
+pub(crate) struct BuiltTiers {
+    /// The chain of tiers.
+    pub(crate) feature: Arc<dyn Feature>,
+    /// The rows that inference reads.
+    pub(crate) whole: AllRows,
+    /// Links of simulated devices in the chain.
+    pub(crate) links: Vec<Arc<Link>>,
 }
 
 impl Plan {
@@ -134,7 +145,8 @@ impl Plan {
         self.devices > 0
     }
 
-    /// Builds the chain of tiers, and the rows that inference reads.
+    /// Builds the chain of tiers, and the rows that inference reads. With `reuse`, devices have
+    /// memory for the rows that batches reuse.
     ///
     /// # Errors
     /// The rows cannot be read, the allocation of a cache fails, or a training step exceeds a
@@ -146,10 +158,11 @@ impl Plan {
         placements: MemoryPlacements,
         sampler: &dyn MinibatchSampler,
         order: &dyn SeedOrder,
+        reuse: Option<&ReusePlan>,
         watch: &dyn Progress,
-    ) -> Result<(Arc<dyn Feature>, AllRows)> {
-        let own = self.as_stored(config);
-        let scores = |policy: &str| scores_until(policy, &own, data, sampler, order, watch);
+    ) -> Result<BuiltTiers> {
+        let (own, mut links) = (self.as_stored(config), Vec::new());
+        let scores = |policy: &str| scores_with(policy, &own, data, sampler, order, reuse, watch);
         let (mut chain, all_rows): (Arc<dyn Feature>, AllRows) = if let Some(cache) = self.host.clone() {
             if self.devices == 0 && self.host_budget > 0 {
                 let capacity = self.capacity(&cache, 0, self.host_budget).unwrap_or(0);
@@ -173,29 +186,33 @@ impl Plan {
             let mut cache = Cache { policy, slots: slots.min(self.rows), rows_per_device: None };
             if config.device_budget.0 > 0 {
                 let budget = config.device_budget.0;
-                let step = step::bytes(&own, data, &*chain, sampler, order, None)?.bytes;
-                let capacity = self.capacity(&cache, step, budget).ok_or_else(|| {
+                let step = step::bytes(&own, data, &*chain, sampler, order, reuse)?.bytes;
+                let rows = reuse.map_or(0, ReusePlan::table_bytes);
+                let also = if rows > 0 { format!(", reused rows {rows}") } else { String::new() };
+                let capacity = self.capacity(&cache, step.saturating_add(rows), budget).ok_or_else(|| {
                     Error::usage(format!(
-                        "--device-budget {budget}: a training step takes {step} bytes of a device, and \
+                        "--device-budget {budget}: a training step takes {step} bytes of a device{also}, and \
                          the maps of a cache {} more; raise it, or lower --batch-size or --fanout",
                         self.table_map_bytes(&cache)
                     ))
                 })?;
-                let beside = format!("--device-budget {budget} beside a training step of {step} bytes");
+                let beside = format!("--device-budget {budget} beside a training step of {step} bytes{also}");
                 self.check_ratio(config, &cache, capacity, &beside)?;
                 cache.slots = cache.slots.min(capacity);
             }
             let level = Level::Device { devices: self.devices, reader: 0 };
             let link = *config.link;
             if link != LinkOptions::default() {
-                chain = Arc::new(Linked::new(chain, Arc::new(Link::new(link))));
+                let link = Arc::new(Link::new(link));
+                links.push(link.clone());
+                chain = Arc::new(Linked::new(chain, link));
             }
             let held;
             (chain, held) = self.cached(&cache, self.devices, level, chain, &scores)?;
             cache.rows_per_device = Some(held);
             self.device = Some(cache);
         }
-        Ok((chain, all_rows))
+        Ok(BuiltTiers { feature: chain, whole: all_rows, links })
     }
 
     /// Refuses a cache ratio whose rows exceed the `capacity` (in rows) of a `memory`.

@@ -40,11 +40,14 @@
 //! of `--hot-rank` ([`crate::reuse::basis`]).
 
 mod options;
+mod planned;
 mod split;
 mod super_batch;
 mod train;
 
 use std::{ops::Range, sync::Arc, time::Instant};
+
+use graphmill_loader::feature::Link;
 
 use super::{
     chosen::Chosen,
@@ -60,6 +63,7 @@ use crate::{
 };
 pub use options::{HotGradient, HotSplit, LayeredOptions};
 pub(crate) use options::{settle, unused};
+pub use planned::reuse_plan;
 use super_batch::{SuperBatch, SuperBatchContext, SuperBatchMaker};
 use train::{Current, deliver, side_by_side};
 
@@ -178,7 +182,7 @@ impl<'a> Layered<'a> {
             _ => (next, step, vec![step], false),
         };
         let bound = self.bound(self.length, length(&batches));
-        let links = self.inner.links();
+        let links = self.links();
         let Some(maker) = &mut self.maker else { return Ok(None) };
         let context = SuperBatchContext::of(epoch, history, bound);
         let made =
@@ -210,7 +214,7 @@ impl<'a> Layered<'a> {
             let bound = self.bound(length, after.end - after.start);
             let made =
                 if self.is_ahead() && !after.is_empty() { self.versions(start, length) } else { Vec::new() };
-            let links = self.inner.links();
+            let links = self.links();
             let deliver = |bytes| deliver(&links, bytes);
             let current = self.current(&now, &history);
             let Some(maker) = &mut self.maker else { return Ok(Flow::Stop) };
@@ -248,6 +252,12 @@ impl<'a> Layered<'a> {
         Ok(Flow::Continue)
     }
 
+    /// Links to the devices that read the rows.
+    fn links(&self) -> Vec<Arc<Link>> {
+        let links = self.inner.links();
+        if links.is_empty() { self.context.links.to_vec() } else { links }
+    }
+
     /// A super-batch of this run in training.
     fn current<'s>(&self, batch: &'s SuperBatch, history: &'s History) -> Current<'s> {
         let updates = self.updates(batch.span.batches.end - batch.span.batches.start);
@@ -261,7 +271,7 @@ impl<'a> Layered<'a> {
         if made.span.made == [step] || !self.current(&made, history).has_drifted(step) {
             return Ok(Some(made));
         }
-        let links = self.inner.links();
+        let links = self.links();
         let (batches, bound) = (made.span.batches.clone(), made.rows.bound);
         let Some(maker) = &mut self.maker else { return Ok(None) };
         maker.recycle(made);
@@ -273,9 +283,7 @@ impl<'a> Layered<'a> {
     /// devices for it.
     fn assign_memory(&mut self, loader: &Loader, learner: &Learner) -> Result<()> {
         let Some(maker) = &self.maker else { return Ok(()) };
-        let plan = maker.next_plan();
-        let plan = plan.with_max_hot(plan.max_hot.min(maker.reserved));
-        self.inner.expect_reuse(Arc::new(plan));
+        self.inner.expect_reuse(Arc::new(maker.reserved_plan()));
         self.inner.prepare(loader, learner)
     }
 
@@ -303,28 +311,9 @@ impl Strategy for Layered<'_> {
                 position.round
             )));
         }
-        let mut maker = SuperBatchMaker::new(&self.context, loader, learner, self.round())?;
+        let maker = planned::maker(&self.context, loader, learner)?;
         self.length = maker.plan.length;
         self.history = learner.history.clone();
-        if position.length == 0 {
-            let has_budget = config.device_budget.0 > 0;
-            let is_planned = !matches!(self.options.hot_split, HotSplit::Share(_));
-            if has_budget && is_planned {
-                // shares of the rows that there are, not of all that there may be
-                maker.plan.max_hot = maker.plan.held_rows(loader);
-            }
-            learner.history.settle(self.length, self.round(), maker.plan.max_hot);
-            let plan = |maker: &SuperBatchMaker| split::choose(&self.context, loader, learner, &maker.plan);
-            let share = is_planned.then(|| plan(&maker)).transpose()?;
-            maker.split *= share.unwrap_or(1.0);
-            let reserved = has_budget.then(|| maker.next_plan().held_rows(loader));
-            learner.history.assign(share, reserved);
-            maker.reserved = reserved.unwrap_or(usize::MAX);
-        } else {
-            // a resumed run has the rows of its start, whatever memory devices have now
-            maker.split *= position.share.unwrap_or(1.0);
-            maker.reserved = position.reserved.unwrap_or(usize::MAX);
-        }
         self.maker = Some(maker);
         if !self.reuses() {
             self.note = Some("no rows are reused: every batch computes all its rows".into());

@@ -111,14 +111,15 @@ fn estimate(
 
     let step = first.iter().chain(&second).map(|batch| step_bytes(batch, &learner.model, data.features.dim));
     let chosen = Chosen::of(config);
-    let samples = chosen.is_some_and(|chosen| chosen.non_trainers(config) > 0);
-    let topology = if samples { 0 } else { memory::topology(data) as u64 };
+    let by_device = chosen.is_some_and(|chosen| chosen.is_by_device(config));
+    let samplers = chosen.map_or(0, |chosen| chosen.non_trainers(config));
+    let topology = if by_device && samplers == 0 { memory::topology(data) as u64 } else { 0 };
     let taken = topology + plan.table_bytes() + step.max().unwrap_or(0);
     let Some(slots) = caches.rows_beside(taken) else { return Ok(None) };
 
-    let trainers = config.num_devices() - chosen.map_or(0, |chosen| chosen.non_trainers(config));
-    let trainers = trainers.max(1);
-    let cached = caches.pooled_rows(slots, trainers).min(nodes);
+    let devices = config.num_devices().saturating_sub(samplers).max(1);
+    let trainers = if by_device { devices } else { 1 };
+    let cached = caches.pooled_rows(slots, devices).min(nodes);
     let mut ranking: Vec<NodeId> = (0..nodes as NodeId).collect();
     ranking.par_sort_unstable_by_key(|&v| (Reverse(counts[v as usize]), v));
     let mut is_cached = vec![false; nodes];

@@ -228,6 +228,12 @@ impl SuperBatchMaker {
         self.plan.with_max_hot((self.split * self.plan.max_hot as f64).round() as usize)
     }
 
+    /// [`SuperBatchMaker::next_plan`] within the memory that devices have reserved.
+    pub(super) fn reserved_plan(&self) -> ReusePlan {
+        let plan = self.next_plan();
+        plan.with_max_hot(plan.max_hot.min(self.reserved))
+    }
+
     /// Draws these batches and makes the hot rows, slice by slice, each from its parameter version
     /// in `made`, as soon as that version is published. Returns `None` if training ends before
     /// that.
@@ -247,8 +253,7 @@ impl SuperBatchMaker {
         let track = timeline.track(if self.pool.is_some() { "aside" } else { "main" });
         let (mut ahead, mut rows) = self.spare.pop().unwrap_or_default();
         let clock = Instant::now();
-        let plan = self.next_plan();
-        let plan = plan.with_max_hot(plan.max_hot.min(self.reserved));
+        let plan = self.reserved_plan();
         attempt(Stage::Embed, first, || {
             let to = (&mut ahead, &mut self.queue);
             plan.draw(loader, order, (epoch, batches.clone()), to, &mut self.spaces);

@@ -171,8 +171,8 @@ fn bounds_of_rows_and_of_asynchronous_gradients_add_up() {
         for (prefetch, of_rows) in [("off", 3), ("on", 7)] {
             for late in [0, 2] {
                 let options = format!(
-                    "strategy={strategy} reuse=layered devices=virtual:{devices} num_samplers=1 super_batch=4 \
-                     hot_prefetch={prefetch} updates=asynchronous staleness={late}"
+                    "strategy={strategy} reuse=layered devices=virtual:{devices} num_samplers=1 \
+                     super_batch=4 hot_prefetch={prefetch} updates=asynchronous staleness={late}"
                 );
                 let config =
                     TrainConfig { batch_size: BATCH, ..with(base(), &format!("{options} fused=off")) };

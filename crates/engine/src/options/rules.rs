@@ -168,7 +168,8 @@ fn reuse(config: &TrainConfig, _: &Key) -> Read {
     let Some(alias) = strategy::of(config).and_then(|entry| entry.make.alias) else { return Ok(()) };
     let strategy = (alias.strategy)(config);
     Err(format!(
-        "--strategy {} stands for --strategy {strategy} --reuse {}; use --strategy {strategy}, or leave it out",
+        "--strategy {} stands for --strategy {strategy} --reuse {}; use --strategy {strategy}, or leave it \
+         out",
         config.strategy, alias.reuse
     ))
 }

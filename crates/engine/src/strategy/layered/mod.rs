@@ -264,8 +264,8 @@ impl<'a> Layered<'a> {
         Current { batch, history, updates, max_variation: self.options.max_variation }
     }
 
-    /// Makes the rows of a super-batch again, from the current parameters, if these have changed too
-    /// much since they were made ahead.
+    /// Makes the rows of a super-batch again, from the current parameters, if these have changed
+    /// too much since the rows were made ahead.
     fn refresh(&mut self, made: SuperBatch, epoch: &Epoch, history: &History) -> Result<Option<SuperBatch>> {
         let step = epoch.learner.step;
         if made.span.made == [step] || !self.current(&made, history).has_drifted(step) {

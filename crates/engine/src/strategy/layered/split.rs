@@ -1,5 +1,5 @@
-//! Share of the hot nodes whose rows are made for reuse; the others are left to the devices' feature
-//! caches, with the memory of their rows.
+//! Share of the hot nodes whose rows are made for reuse; the others are left to the devices'
+//! feature caches, with the memory of their rows.
 //!
 //! # Algorithm
 //!
@@ -25,8 +25,8 @@
 //!
 //! # Deviations
 //!
-//! The paper moves nodes to the cache while the GPU waits for the CPU. Measured times would make the
-//! results of a run depend on timing, so that `--hot-split auto` counts bytes, and only
+//! The paper moves nodes to the cache while the GPU waits for the CPU. Measured times would make
+//! the results of a run depend on timing. Therefore `--hot-split auto` counts bytes, and only
 //! `--hot-split timed` follows the waiting time.
 
 use std::{cmp::Reverse, sync::Mutex};
@@ -150,8 +150,8 @@ fn draw(loader: &Loader, plan: &ReusePlan, epoch: u64) -> Result<(Vec<Sampled>, 
     Ok((drawn, ahead.slots.nodes().len()))
 }
 
-/// Bytes of a training step by the sizes of its blocks: gathered rows, and aggregated rows and outputs
-/// before and after the activation with their gradients.
+/// Bytes of a training step by the sizes of its blocks: gathered rows, and aggregated rows and
+/// outputs before and after the activation with their gradients.
 fn step_bytes(batch: &Sampled, model: &Model, dim: usize) -> u64 {
     let mut values = batch.input_nodes.len() * dim;
     let mut width = dim;

@@ -21,7 +21,7 @@ use crate::{Error, Result, TrainConfig, build, reuse::ReusePlan, stage::Loader};
 /// An unknown metric, an impossible option, or `watch` stops the work.
 pub fn scores(name: &str, config: &TrainConfig, data: &Dataset, watch: &dyn Progress) -> Result<Vec<f64>> {
     let (sampler, order) = (build::sampler(config, data)?, build::order(config, data)?);
-    scores_until(name, config, data, &*sampler, &*order, watch)
+    scores_with(name, config, data, &*sampler, &*order, None, watch)
 }
 
 /// [`scores`] of a run with a given sampler and order.
@@ -32,11 +32,11 @@ pub(crate) fn scores_of(
     sampler: &dyn MinibatchSampler,
     order: &dyn SeedOrder,
 ) -> Result<Vec<f64>> {
-    scores_until(name, config, data, sampler, order, &Quiet)
+    scores_with(name, config, data, sampler, order, None, &Quiet)
 }
 
-/// [`scores_until`] for a run whose batches reuse rows by this plan, if they do: rows that only
-/// reused rows are made from are not requested.
+/// [`scores_of`] a run whose batches reuse rows by this plan, if they do, unless `watch` stops the
+/// work. Rows that only reused rows are made from are not requested.
 pub(crate) fn scores_with(
     name: &str,
     config: &TrainConfig,
@@ -51,18 +51,6 @@ pub(crate) fn scores_with(
     let visits = OrderedVisits::new(&loader, watch).with_reuse(reuse);
     let setting = setting(config, data, &loader, &visits, config.epochs as u64);
     scored(name, &setting, watch)
-}
-
-/// [`scores_of`], unless `watch` stops the work.
-pub(crate) fn scores_until(
-    name: &str,
-    config: &TrainConfig,
-    data: &Dataset,
-    sampler: &dyn MinibatchSampler,
-    order: &dyn SeedOrder,
-    watch: &dyn Progress,
-) -> Result<Vec<f64>> {
-    scores_with(name, config, data, sampler, order, None, watch)
 }
 
 /// [`scores_of`] for one rank's share of a run's batches.

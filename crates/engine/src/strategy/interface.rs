@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use graphmill_core::NodeId;
 use graphmill_data::Dataset;
+use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
     Extracted, Feature, MinibatchSampler, Sampled, Traffic, feature::Link, order::SeedOrder,
 };
@@ -166,6 +167,8 @@ pub struct StrategyContext<'a> {
     pub feature: &'a Arc<dyn Feature>,
     /// Links between host memory and devices in front of these rows.
     pub links: &'a [Arc<Link>],
+    /// Owners of the nodes, if several ranks share each batch.
+    pub own: Option<&'a Arc<NodeOwnership>>,
     /// NVIDIA devices, if the run uses some.
     pub(crate) nvidia: Option<Nvidia<'a>>,
 }
@@ -179,7 +182,7 @@ impl<'a> StrategyContext<'a> {
         order: &'a dyn SeedOrder,
         feature: &'a Arc<dyn Feature>,
     ) -> Self {
-        Self { config, data, sampler, order, feature, links: &[], nvidia: None }
+        Self { config, data, sampler, order, feature, links: &[], own: None, nvidia: None }
     }
 }
 

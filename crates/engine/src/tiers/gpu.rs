@@ -19,7 +19,7 @@ use graphmill_loader::{
     order::SeedOrder,
 };
 
-use super::{cache::Cache, step};
+use super::{batches::Batches, cache::Cache, step};
 use crate::{
     Error, Result, TrainConfig,
     accelerator::{ComputeDevices, StoredRows, TOPOLOGY_SHARE},
@@ -146,7 +146,8 @@ fn capacity(
     let cold = stored.tiered(std::slice::from_ref(gpu), &none)?.remove(0);
     let meter =
         step::Meter { backend: gpu.backend(), now: &|| Some(gpu.taken().0), most: &|| Some(gpu.taken().1) };
-    let step = step::measured(config, data, &*cold, sampler, order, reuse, &meter)?;
+    let batches = Batches { config, data, sampler, order, reuse, own: None };
+    let step = step::measured(&batches, &*cold, &meter)?;
     drop(cold);
     gpu.check()?;
     let budget = gpu.budget() as f64;

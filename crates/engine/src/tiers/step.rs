@@ -1,13 +1,11 @@
 //! Device memory of a training step, measured by running a few steps.
 
 use graphmill_core::memory;
-use graphmill_data::Dataset;
-use graphmill_loader::{Feature, MiniBatch, MinibatchSampler, Workspace, order::SeedOrder};
+use graphmill_loader::{Feature, MiniBatch, Workspace};
 use graphmill_nn::{Backend, ProductOrder, backend::Cpu, cost::BlockShape, model::Model};
 
-use crate::{
-    Result, TrainConfig, build, hotness::scores::loader, learner::Learner, reuse::ReusePlan, stage::Drawn,
-};
+use super::batches::Batches;
+use crate::{Result, build, hotness::scores::loader, learner::Learner, stage::Drawn};
 
 /// Number of batches that are measured; the largest counts.
 const BATCHES: u64 = 3;
@@ -41,42 +39,29 @@ pub(super) struct Meter<'m> {
 }
 
 /// Measures the bytes of the first few steps on the processor: minibatch, activations, parameters,
-/// gradients and the optimiser's state. With `reuse`, the steps reuse rows, whose table is not
-/// counted. Their buffers are reused from step to step, so the memory of the process after the last
+/// gradients and the optimiser's state. If batches reuse rows, so do the
+/// steps; the table of rows is not counted. Their buffers are reused from step to step, so the memory of the process after the last
 /// step is the maximum. If the system does not report it, the predictable part is counted: gathered
 /// rows, and four times the parameters. The steps train a temporary model.
 ///
 /// # Errors
 /// Those of training.
-pub(super) fn bytes(
-    config: &TrainConfig,
-    data: &Dataset,
-    feature: &dyn Feature,
-    sampler: &dyn MinibatchSampler,
-    order: &dyn SeedOrder,
-    reuse: Option<&ReusePlan>,
-) -> Result<Step> {
-    let backend = Cpu { precision: build::precision(config) };
+pub(super) fn bytes(batches: &Batches, feature: &dyn Feature) -> Result<Step> {
+    let backend = Cpu { precision: build::precision(batches.config) };
     let meter = Meter { backend: &backend, now: &memory::anonymous, most: &memory::anonymous };
-    measured(config, data, feature, sampler, order, reuse, &meter)
+    measured(batches, feature, &meter)
 }
 
 /// [`bytes`] of steps on another device.
 ///
 /// # Errors
 /// Those of training.
-pub(super) fn measured(
-    config: &TrainConfig,
-    data: &Dataset,
-    feature: &dyn Feature,
-    sampler: &dyn MinibatchSampler,
-    order: &dyn SeedOrder,
-    reuse: Option<&ReusePlan>,
-    meter: &Meter,
-) -> Result<Step> {
+pub(super) fn measured(batches: &Batches, feature: &dyn Feature, meter: &Meter) -> Result<Step> {
+    let Batches { config, data, sampler, order, reuse, own } = *batches;
     let unread = graphmill_loader::feature::Host::new(&data.features);
     let mut loader = loader(config, data, sampler, order, &unread)?;
     loader.feature = feature;
+    loader.own = own.cloned();
     let model = build::model(config, data)?;
     loader.symmetric = build::symmetric(&model, data);
     loader.aggregation = model.aggregation();

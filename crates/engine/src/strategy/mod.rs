@@ -11,6 +11,7 @@ mod options;
 pub mod pipelined;
 pub mod scheduler;
 pub mod sequential;
+mod serving;
 mod worker;
 
 use graphmill_core::{
@@ -24,6 +25,7 @@ pub use interface::{CompletedBatch, Epoch, Flow, Strategy, StrategyContext};
 pub use layered::{HotGradient, LayeredOptions};
 pub use options::{AllReduce, QueueOptions, RoundOptions, UpdateOptions, Updates};
 pub use pipelined::{Cores, PipelinedOptions};
+pub(crate) use serving::Serving;
 
 use crate::{Result, TrainConfig, config::Devices};
 

@@ -12,6 +12,7 @@
 //!
 //! - [`Graph`]: the in-neighbours of every node, in CSC form; [`build()`] makes one from edges.
 //! - [`Block`]: one layer's bipartite message-flow graph.
+//! - [`typed`]: graphs of several node types and relations, and their blocks.
 //! - [`Matrix`], [`SparseRows`]: rows of values, dense, shared, sparse or on a device.
 //! - [`Buffer`]: an owned vector or a memory map behind one type.
 //! - [`Features`], [`Labels`], [`Split`]: data of nodes.
@@ -54,6 +55,7 @@ pub mod sparse;
 pub mod symmetry;
 pub mod table;
 pub mod traverse;
+pub mod typed;
 pub mod units;
 
 pub use block::{Block, Transposed};

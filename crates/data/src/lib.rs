@@ -18,6 +18,7 @@
 //! - [`generate`]: simulated graphs, parallel and deterministic.
 //! - [`partition`]: assignment of the nodes to several machines.
 //! - [`reorder`]: the same dataset with its nodes renumbered.
+//! - [`typed`]: graphs of several node types and edge types.
 //! - [`stats`]: the figures that `graphmill info` prints.
 //! - `download` (a feature): catalogue of public datasets and their downloader.
 //! - [`alias_file`]: alias tables of stored edge weights, cached in the dataset's directory.
@@ -35,5 +36,7 @@ pub mod partition;
 pub mod reorder;
 mod signed;
 pub mod stats;
+pub mod typed;
 
 pub use dataset::{Dataset, DatasetBuilder};
+pub use typed::{TypedBuilder, TypedDataset};

@@ -125,6 +125,7 @@ const VALUES: &[(&str, &str, &[Needs])] = &[
     ("eval_every", "2", &[&[]]),
     ("eval_nodes", "9", &[&[]]),
     ("shuffle_parts", "1", &[&[]]),
+    ("graph_stores", "1", &[&[]]),
     ("peer_timeout", "5", &[&[]]),
 ];
 

@@ -310,6 +310,13 @@ pub struct TrainConfig {
     /// Example: --shuffle-parts 1.
     #[arg(long, value_name = "N", help_heading = "Execution", hide_short_help = true)]
     pub shuffle_parts: usize,
+    /// Ranks that hold the graph and serve it while the others train; 0 for none.
+    ///
+    /// The last N ranks become graph stores: they hold all parts, draw neighbours, read rows and
+    /// score. The other ranks hold no part and train, as in BGL. For partitioned datasets; fewer
+    /// than the ranks. Example: --graph-stores 2.
+    #[arg(long, value_name = "N", help_heading = "Execution", hide_short_help = true)]
+    pub graph_stores: usize,
     /// Seconds after which a silent rank is declared dead.
     ///
     /// Raise it if ranks pause for long, as on loaded machines. Example: --peer-timeout 300.
@@ -396,6 +403,7 @@ impl Default for TrainConfig {
             eval_nodes: 0,
             eval_chunk: 16384,
             shuffle_parts: 0,
+            graph_stores: 0,
             peer_timeout: 60.0,
             checkpoint_batches: 0,
             checkpoint_seconds: 60.0,
@@ -422,6 +430,7 @@ pub(crate) const FREE: &[&str] = &[
     "cuda_graphs",
     "devices",
     "threads",
+    "graph_stores",
     "peer_timeout",
     "checkpoint_batches",
     "checkpoint_seconds",

@@ -42,6 +42,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("peer_link", peer_link),
     ("cuda_graphs", cuda),
     ("shuffle_parts", shuffled_parts),
+    ("graph_stores", ranks),
     ("peer_timeout", ranks),
 ];
 

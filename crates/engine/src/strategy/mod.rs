@@ -13,6 +13,7 @@ pub mod pipelined;
 pub mod reuse;
 pub mod scheduler;
 pub mod sequential;
+mod serving;
 mod worker;
 
 use graphmill_core::{
@@ -27,6 +28,7 @@ pub use interface::{CompletedBatch, Epoch, Flow, Strategy, StrategyContext};
 pub use layered::{HotGradient, HotSplit, LayeredOptions, reuse_plan};
 pub use options::{AllReduce, QueueOptions, RoundOptions, UpdateOptions, Updates};
 pub use pipelined::{Cores, PipelinedOptions};
+pub(crate) use serving::Serving;
 
 use crate::{Result, TrainConfig};
 

@@ -18,6 +18,7 @@
 //! - [`generate`]: simulated graphs, parallel and deterministic.
 //! - [`partition`]: assignment of the nodes to several machines.
 //! - [`reorder`]: the same dataset with its nodes renumbered.
+//! - [`typed`]: graphs of several node types and edge types.
 //! - [`stats`]: the figures that `graphmill info` prints.
 //! - `tables` (a feature): people's own tables of nodes and edges as a dataset.
 //! - `download` (a feature): catalogue of public datasets and their downloader.
@@ -38,5 +39,7 @@ mod signed;
 pub mod stats;
 #[cfg(feature = "tables")]
 pub mod tables;
+pub mod typed;
 
 pub use dataset::{Dataset, DatasetBuilder};
+pub use typed::{TypedBuilder, TypedDataset};

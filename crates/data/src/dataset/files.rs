@@ -168,6 +168,12 @@ pub(crate) fn unwritten<T: Element>(data: &[T], shape: &[usize]) -> FileEntry {
     }
 }
 
+/// Default name of a dataset: that of its directory.
+pub(crate) fn directory_name(dir: &Path) -> String {
+    let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf());
+    dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
 fn map_whole(path: &Path) -> Result<Buffer<u8>> {
     let file = fs::File::open(path).map_err(|e| Error::io(path, "open", e))?;
     let size = file.metadata().map_err(|e| Error::io(path, "read the size of", e))?.len();

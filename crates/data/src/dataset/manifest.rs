@@ -11,7 +11,7 @@ use crate::signed::{SignedManifest, Terms};
 /// File name of the manifest.
 pub(crate) const FILE_NAME: &str = "graphmill.json";
 /// Value of the field `format` in a dataset directory.
-pub(super) const FORMAT: &str = "graphmill-dataset";
+pub(crate) const FORMAT: &str = "graphmill-dataset";
 /// Version that this program reads and writes.
 pub(super) const VERSION: u64 = 1;
 /// Contents of `graphmill.json`.
@@ -72,70 +72,18 @@ impl SignedManifest for Manifest {
     }
 
     fn missing(dir: &Path) -> &'static str {
-        if dir.join("partition.json").is_file() {
-            "this is a partitioned dataset: `graphmill train` takes it, other commands one of its parts \
-             (part-0000, ...) or the dataset \
-             that it was made of (`eval` and `predict` by --dataset)"
-        } else {
-            "no such file, so this is not a Graphmill dataset; create one with `graphmill import` or \
-             `graphmill generate`"
-        }
+        missing(dir)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use graphmill_core::Result;
-
-    use super::*;
-
-    fn manifest() -> Manifest {
-        let entry = FileEntry { dtype: "<u8".into(), shape: vec![3], bytes: 88, checksum: "0".repeat(32) };
-        Manifest {
-            format: FORMAT.into(),
-            version: VERSION,
-            name: "tiny".into(),
-            nodes: 2,
-            edges: 1,
-            feature_dim: 0,
-            classes: 0,
-            multilabel: false,
-            metric: None,
-            normalize: None,
-            graphs: vec![NamedGraph::new("one", 0..2)],
-            files: BTreeMap::from([("indptr.npy".into(), entry)]),
-            checksum: String::new(),
-        }
-    }
-
-    fn read(text: &[u8]) -> Result<Manifest, String> {
-        let text = std::str::from_utf8(text).map_err(|e| e.to_string())?;
-        Manifest::parse(text, Path::new(FILE_NAME)).map_err(|e| e.to_string())
-    }
-
-    #[test]
-    fn manifests_round_trip_and_any_changed_byte_is_an_error() {
-        let text = manifest().signed().unwrap().1;
-        assert_eq!(read(text.as_bytes()).unwrap().files, manifest().files);
-        for length in 0..text.len() {
-            assert!(read(&text.as_bytes()[..length]).is_err(), "truncated to {length}");
-        }
-        for bit in 0..text.len() * 8 {
-            let mut bad = text.clone().into_bytes();
-            bad[bit / 8] ^= 1 << (bit % 8);
-            assert!(read(&bad).is_err(), "bit {bit}");
-        }
-    }
-
-    #[test]
-    fn unknown_formats_versions_and_fields_are_reported() {
-        let text = manifest().signed().unwrap().1;
-        let error = |from: &str, to: &str| read(text.replace(from, to).as_bytes()).unwrap_err();
-        assert!(error("\"version\": 1", "\"version\": 7").contains("version 7"));
-        assert!(error(FORMAT, "recipe").contains("'recipe' found"));
-        assert!(error("\"nodes\"", "\"knots\"").contains("line "));
-        assert!(error("tiny", "tidy").contains("edited"));
-        let none = Manifest::read(Path::new("does-not-exist")).unwrap_err().to_string();
-        assert!(none.contains("graphmill.json") && none.contains("not a Graphmill dataset"), "{none}");
+/// Message for a directory without a manifest.
+pub(crate) fn missing(dir: &Path) -> &'static str {
+    if dir.join("partition.json").is_file() {
+        "this is a partitioned dataset: `graphmill train` takes it, other commands one of its parts \
+         (part-0000, ...) or the dataset \
+         that it was made of (`eval` and `predict` by --dataset)"
+    } else {
+        "no such file, so this is not a Graphmill dataset; create one with `graphmill import` or \
+         `graphmill generate`"
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     alias_file::AliasCache,
     dataset::{
         Dataset, Normalization,
-        files::Files,
+        files::{Files, directory_name},
         graphs,
         manifest::{self, Manifest},
     },
@@ -79,12 +79,6 @@ pub(super) fn open(dir: &Path, too_large: impl Fn(u64) -> bool) -> Result<Datase
     At::new(&dir.join(ORIGINAL_IDS), "contents").locate(dataset.validate_original_ids())?;
     At::new(dir, "split").locate(dataset.validate_split())?;
     Ok(dataset)
-}
-
-/// Default name of a dataset: that of its directory.
-fn directory_name(dir: &Path) -> String {
-    let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf());
-    dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// Dataset directory with a parsed manifest.

@@ -79,7 +79,8 @@ impl RecordSorter {
     /// Start, end and number of each record, in order.
     fn sorted(&mut self) -> Vec<(usize, usize, u64)> {
         let mut start = 0;
-        let ranges = self.records.drain(..).map(|(end, number)| (std::mem::replace(&mut start, end), end, number));
+        let ranges =
+            self.records.drain(..).map(|(end, number)| (std::mem::replace(&mut start, end), end, number));
         let mut order: Vec<_> = ranges.collect();
         let keys = &self.keys;
         order.par_sort_unstable_by(|a, b| (&keys[a.0..a.1], a.2).cmp(&(&keys[b.0..b.1], b.2)));

@@ -29,7 +29,9 @@ impl<'a> Cell<'a> {
             Self::Missing => Cow::Borrowed(""),
             Self::Bool(value) => Cow::Borrowed(if value { "true" } else { "false" }),
             Self::Int(value) => Cow::Owned(value.to_string()),
-            Self::Float(value) => Cow::Owned(integral(value).map_or_else(|| value.to_string(), |i| i.to_string())),
+            Self::Float(value) => {
+                Cow::Owned(integral(value).map_or_else(|| value.to_string(), |i| i.to_string()))
+            }
             Self::Text(text) => Cow::Borrowed(text),
             Self::Time(micros) => Cow::Owned(super::value::format_time(micros)),
             Self::List(values) => Cow::Owned(format!("{values:?}")),

@@ -146,7 +146,8 @@ impl EdgePlan {
         for (c, column) in table.columns.iter().enumerate() {
             let profile = &profiles[c];
             let missing = profile.shape().map_or(profile.rows, |(shape, _)| profile.missing_as(shape));
-            let plain = |becomes: String| ColumnLine { column: column.clone(), becomes, features: 0, missing };
+            let plain =
+                |becomes: String| ColumnLine { column: column.clone(), becomes, features: 0, missing };
             let is_feature = spec.features.contains(column);
             if !is_feature {
                 let becomes = roles[c].clone().unwrap_or("ignored: not named as an edge feature".into());
@@ -217,8 +218,14 @@ impl EdgePlan {
     }
 
     /// Keys of the ends that no node table has, by end: collected for `--dangling add`.
-    pub(super) fn unknown(&self, table: &Table, nodes: &[&NodeKeys], faults: &mut Faults) -> Result<[Unknown; 2]> {
-        let (_, found, ..) = self.read_ends(table, nodes, &format!("unknown-{}", self.index), true, faults)?;
+    pub(super) fn unknown(
+        &self,
+        table: &Table,
+        nodes: &[&NodeKeys],
+        faults: &mut Faults,
+    ) -> Result<[Unknown; 2]> {
+        let (_, found, ..) =
+            self.read_ends(table, nodes, &format!("unknown-{}", self.index), true, faults)?;
         Ok(found)
     }
 
@@ -287,14 +294,19 @@ impl EdgePlan {
         faults: &mut Faults,
     ) -> Result<(EdgePart, EdgeEncoding, EdgeReport)> {
         let name = format!("edges-{}", self.index);
-        let ([src, dst], unknown, rows, missing, examples) = self.read_ends(table, nodes, &name, false, faults)?;
-        let mut report = EdgeReport { kind: self.name(), rows, columns: self.lines.clone(), ..EdgeReport::default() };
+        let ([src, dst], unknown, rows, missing, examples) =
+            self.read_ends(table, nodes, &name, false, faults)?;
+        let mut report =
+            EdgeReport { kind: self.name(), rows, columns: self.lines.clone(), ..EdgeReport::default() };
         if !self.is_optional {
             report.missing_ends = missing;
             if missing > 0 && dangling == Dangling::Error {
                 faults.add_many(&table.name(), missing, || {
-                    format!("{missing} rows have no source or destination: {}; complete them, or drop them with \
-                             dangling = drop", examples.join(", "))
+                    format!(
+                        "{missing} rows have no source or destination: {}; complete them, or drop them with \
+                             dangling = drop",
+                        examples.join(", ")
+                    )
                 });
             }
         }
@@ -323,7 +335,10 @@ impl EdgePlan {
         let (src, dst) = if kept == rows {
             (src, dst)
         } else {
-            (keep(scratch, &format!("{name}-src-kept"), &src, is_kept)?, keep(scratch, &format!("{name}-dst-kept"), &dst, is_kept)?)
+            (
+                keep(scratch, &format!("{name}-src-kept"), &src, is_kept)?,
+                keep(scratch, &format!("{name}-dst-kept"), &dst, is_kept)?,
+            )
         };
         let encoding = EdgeEncoding {
             src: self.keys[0].clone(),
@@ -376,14 +391,19 @@ impl EdgePlan {
         report: &mut EdgeReport,
         faults: &mut Faults,
     ) -> Result<()> {
-        for ((unknown, kind), columns) in unknown.iter().zip([&self.edge_type[0], &self.edge_type[2]]).zip(&self.keys) {
+        for ((unknown, kind), columns) in
+            unknown.iter().zip([&self.edge_type[0], &self.edge_type[2]]).zip(&self.keys)
+        {
             if unknown.count == 0 {
                 continue;
             }
             let rows: Vec<u64> = unknown.examples.iter().map(|(row, _)| *row).collect();
             let places = places(table, &rows)?;
-            let examples: Vec<String> =
-                places.iter().zip(&unknown.examples).map(|(place, (_, key))| format!("{place} '{}'", shown(key))).collect();
+            let examples: Vec<String> = places
+                .iter()
+                .zip(&unknown.examples)
+                .map(|(place, (_, key))| format!("{place} '{}'", shown(key)))
+                .collect();
             if dangling == Dangling::Error {
                 faults.add_many(&table.name(), unknown.count, || {
                     format!(
@@ -404,7 +424,14 @@ impl EdgePlan {
     }
 
     /// Time of a row; the smallest if it is missing.
-    fn time_of(&self, table: &Table, batch: &Batch, row: usize, report: &mut EdgeReport, faults: &mut Faults) -> i64 {
+    fn time_of(
+        &self,
+        table: &Table,
+        batch: &Batch,
+        row: usize,
+        report: &mut EdgeReport,
+        faults: &mut Faults,
+    ) -> i64 {
         let Some((c, unit)) = self.time else { return i64::MIN };
         match unit.read(batch.columns[c].get(row), &mut Vec::new()) {
             Ok(time) => {
@@ -452,7 +479,12 @@ fn not_all(column: &str, profile: &Profile, what: &str) -> String {
 }
 
 /// Values of the kept rows.
-fn keep<T: Element>(scratch: &Scratch, name: &str, values: &[T], is_kept: impl Fn(u64) -> bool) -> Result<Buffer<T>> {
+fn keep<T: Element>(
+    scratch: &Scratch,
+    name: &str,
+    values: &[T],
+    is_kept: impl Fn(u64) -> bool,
+) -> Result<Buffer<T>> {
     let mut rows = scratch.column(name)?;
     for (chunk, values) in values.chunks(1 << 16).enumerate() {
         let first = (chunk << 16) as u64;

@@ -119,9 +119,7 @@ impl Planned {
             Self::Number { scale, missing } => {
                 let scaling = match scale {
                     Scale::Raw => Scaling::Raw,
-                    Scale::Standard => {
-                        Scaling::Standard { mean: stats.mean(), deviation: stats.deviation() }
-                    }
+                    Scale::Standard => Scaling::Standard { mean: stats.mean(), deviation: stats.deviation() },
                     Scale::Quantile => Scaling::Quantile { quantiles: stats.quantiles() },
                 };
                 Encoding::Number { scaling, fill: fill(missing), indicator: is(missing) }
@@ -200,7 +198,9 @@ impl Planned {
                 let form = if *one_hot { "a column per value" } else { "as integer code" };
                 format!("category of {} values, {form}{}", values.len(), missing(how))
             }
-            Self::Embedding { width, missing: how } => format!("list of {width} numbers, unchanged{}", missing(how)),
+            Self::Embedding { width, missing: how } => {
+                format!("list of {width} numbers, unchanged{}", missing(how))
+            }
         }
     }
 }
@@ -215,7 +215,9 @@ impl EncodedColumn {
     pub(super) fn names(&self) -> Vec<String> {
         let column = &self.column;
         let mut names = match &self.encoding {
-            Encoding::Number { .. } | Encoding::Boolean { .. } | Encoding::Code { .. } => vec![column.clone()],
+            Encoding::Number { .. } | Encoding::Boolean { .. } | Encoding::Code { .. } => {
+                vec![column.clone()]
+            }
             Encoding::Date { parts, .. } => {
                 let of = |part: &Part| match part_width(*part) {
                     1 => vec![format!("{column}.{}", part.name())],
@@ -223,7 +225,9 @@ impl EncodedColumn {
                 };
                 parts.iter().flat_map(of).collect()
             }
-            Encoding::Category { values, .. } => values.iter().map(|value| format!("{column}={value}")).collect(),
+            Encoding::Category { values, .. } => {
+                values.iter().map(|value| format!("{column}={value}")).collect()
+            }
             Encoding::Embedding { width, .. } => (0..*width).map(|i| format!("{column}[{i}]")).collect(),
         };
         if self.encoding.indicator() {
@@ -365,7 +369,14 @@ impl Scaling {
 }
 
 /// Writes the parts of a date; a missing one has mean age and year, and no month, weekday or hour.
-fn write_date(parts: &[Part], micros: Option<i64>, last: i64, age: [f64; 2], year: [f64; 2], out: &mut [f32]) {
+fn write_date(
+    parts: &[Part],
+    micros: Option<i64>,
+    last: i64,
+    age: [f64; 2],
+    year: [f64; 2],
+    out: &mut [f32],
+) {
     let mut at = 0;
     for &part in parts {
         if part_width(part) == 1 {
@@ -431,7 +442,9 @@ mod tests {
     #[test]
     fn quantiles_are_shares_of_the_training_rows() {
         let scaling = Scaling::Quantile { quantiles: vec![0.0, 1.0, 1.0, 5.0, 9.0] };
-        for (x, share) in [(-1.0, 0.0), (0.0, 0.0), (0.5, 0.125), (1.0, 0.25), (3.0, 0.625), (9.0, 1.0), (10.0, 1.0)] {
+        for (x, share) in
+            [(-1.0, 0.0), (0.0, 0.0), (0.5, 0.125), (1.0, 0.25), (3.0, 0.625), (9.0, 1.0), (10.0, 1.0)]
+        {
             assert_eq!(scaling.apply(x), share, "{x}");
         }
     }
@@ -450,7 +463,8 @@ mod tests {
     #[test]
     fn dates_have_ages_and_cycles() {
         let parts = vec![Part::Age, Part::Weekday, Part::Month];
-        let date = Encoding::Date { parts, last: 10 * DAY, age: [4.0, 2.0], year: [0.0, 1.0], indicator: false };
+        let date =
+            Encoding::Date { parts, last: 10 * DAY, age: [4.0, 2.0], year: [0.0, 1.0], indicator: false };
         // Monday, 5 January 1970.
         let row = features(&date, Cell::Time(4 * DAY));
         assert_eq!(row, [1.0, 0.0, 1.0, 0.0, 1.0]);

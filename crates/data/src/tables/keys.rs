@@ -276,7 +276,11 @@ impl NodeKeys {
 
     /// Id of a row, or of an added node, whose numbers follow those of the rows.
     fn id(&self, row: u64) -> NodeId {
-        let repeated = if row >= self.rows.rows { Some((row - self.rows.repeated.len() as u64) as NodeId) } else { None };
+        let repeated = if row >= self.rows.rows {
+            Some((row - self.rows.repeated.len() as u64) as NodeId)
+        } else {
+            None
+        };
         repeated.or_else(|| self.rows.id(row)).unwrap_or(NONE)
     }
 }
@@ -336,7 +340,8 @@ impl<'a> Ends<'a> {
     /// Creates an empty column; `name` is unique within the scratch. The keys without a node are
     /// collected if `collect` is set.
     pub(super) fn new(keys: &'a NodeKeys, name: &str, collect: bool) -> Result<Self> {
-        let sorter = |suffix: &str| RecordSorter::new(&keys.scratch, &format!("{name}-{suffix}"), keys.budget);
+        let sorter =
+            |suffix: &str| RecordSorter::new(&keys.scratch, &format!("{name}-{suffix}"), keys.budget);
         let joined = matches!(keys.store, Store::Disk(_)).then(|| sorter("ends"));
         let unknown = Unknown { all: collect.then(|| sorter("unknown")), ..Unknown::default() };
         Ok(Self { keys, ids: keys.scratch.column(name)?, joined, unknown, name: name.into() })

@@ -45,8 +45,8 @@ use std::{
 use edges::EdgePlan;
 use faults::Faults;
 use graphmill_core::{Error, Result, memory as machine, progress::Unit};
-pub use keys::SEPARATOR;
 use keys::NodeKeys;
+pub use keys::SEPARATOR;
 pub use memory::MemoryTable;
 use nodes::{NodePlan, NodeRead};
 use parts::Parts;
@@ -105,7 +105,8 @@ pub struct ImportedTables {
 /// All faults of the tables at once.
 pub fn plan(schema: &TableSchema, like: Option<&Preprocessing>) -> Result<Planned> {
     let mut spool = Spool::new(std::env::temp_dir().join(format!("graphmill-{}.table", process::id())));
-    let budget = Budget::of(machine::available().unwrap_or(1 << 30) / 2, schema.nodes.len() + schema.edges.len());
+    let budget =
+        Budget::of(machine::available().unwrap_or(1 << 30) / 2, schema.nodes.len() + schema.edges.len());
     let plans = Plans::new(schema, like, budget, &mut spool)?;
     Ok(Planned { report: plans.report(), schema: plans.resolved() })
 }
@@ -221,7 +222,9 @@ impl<'a> Plans<'a> {
             let one_byte = |c: Option<char>, what: &str| match c.map(u8::try_from) {
                 None => Ok(None),
                 Some(Ok(byte)) if byte.is_ascii() => Ok(Some(byte)),
-                _ => Err(Error::invalid(format!("'{kind}': the {what} is not an ASCII character; choose another"))),
+                _ => Err(Error::invalid(format!(
+                    "'{kind}': the {what} is not an ASCII character; choose another"
+                ))),
             };
             let dialect =
                 Dialect { separator: one_byte(separator, "separator")?, quote: one_byte(quote, "quote")? };
@@ -245,7 +248,11 @@ impl<'a> Plans<'a> {
             let known = match like {
                 Some(like) => Some(like.nodes.get(&spec.kind).ok_or_else(|| {
                     let known: Vec<&str> = like.nodes.keys().map(String::as_str).collect();
-                    Error::Unknown { axis: "node type of the other dataset", name: spec.kind.clone(), known: known.join(", ") }
+                    Error::Unknown {
+                        axis: "node type of the other dataset",
+                        name: spec.kind.clone(),
+                        known: known.join(", "),
+                    }
                 })?),
                 None => None,
             };
@@ -290,7 +297,9 @@ impl<'a> Plans<'a> {
         let mut sorters: Vec<Option<RecordSorter>> = is_open
             .iter()
             .enumerate()
-            .map(|(i, open)| open.then(|| RecordSorter::new(scratch, &format!("all-unknown-{i}"), budget.keys)))
+            .map(|(i, open)| {
+                open.then(|| RecordSorter::new(scratch, &format!("all-unknown-{i}"), budget.keys))
+            })
             .collect();
         if is_open.contains(&true) {
             let keys: Vec<&NodeKeys> = reads.iter().map(|read| &read.keys).collect();

@@ -80,7 +80,8 @@ impl<'a> NodePlan<'a> {
         if plan.table.is_some() {
             plan.assign_roles(like, faults);
         } else if spec.label.is_some() || spec.split.is_some() || !spec.columns.is_empty() {
-            faults.add(&format!("nodes '{}'", spec.kind), "without files there are no columns; name the files");
+            faults
+                .add(&format!("nodes '{}'", spec.kind), "without files there are no columns; name the files");
         }
         Ok(plan)
     }
@@ -138,13 +139,21 @@ impl<'a> NodePlan<'a> {
     }
 
     /// Chooses the encodings of the columns without another role.
-    fn choose_features(&mut self, like: Option<&NodeEncoding>, roles: Vec<Option<String>>, faults: &mut Faults) {
+    fn choose_features(
+        &mut self,
+        like: Option<&NodeEncoding>,
+        roles: Vec<Option<String>>,
+        faults: &mut Faults,
+    ) {
         let Some(table) = &self.table else { return };
         let (name, spec) = (table.name(), self.spec);
         if let Some(like) = like {
             let missing = like.features.iter().filter(|known| table.position(&known.column).is_err());
             missing.for_each(|known| {
-                faults.add(&name, format!("the column '{}' of the other dataset is missing; add it", known.column));
+                faults.add(
+                    &name,
+                    format!("the column '{}' of the other dataset is missing; add it", known.column),
+                );
             });
             self.fixed = Some(like.features.clone());
         }
@@ -165,7 +174,8 @@ impl<'a> NodePlan<'a> {
                 }
                 continue;
             }
-            if spec.ignore.contains(column) || (!spec.features.is_empty() && !spec.features.contains(column)) {
+            if spec.ignore.contains(column) || (!spec.features.is_empty() && !spec.features.contains(column))
+            {
                 add("ignored, as the options say".into(), 0);
                 continue;
             }
@@ -197,9 +207,16 @@ impl<'a> NodePlan<'a> {
     }
 
     /// Reads keys, targets and the columns of the split.
-    pub(super) fn read(&self, scratch: &Scratch, budget: u64, seed: u64, faults: &mut Faults) -> Result<NodeRead> {
+    pub(super) fn read(
+        &self,
+        scratch: &Scratch,
+        budget: u64,
+        seed: u64,
+        faults: &mut Faults,
+    ) -> Result<NodeRead> {
         let mut keys = NodeKeys::new(scratch, &self.index.to_string(), budget);
-        let mut report = NodeReport { kind: self.spec.kind.clone(), columns: self.lines.clone(), ..NodeReport::default() };
+        let mut report =
+            NodeReport { kind: self.spec.kind.clone(), columns: self.lines.clone(), ..NodeReport::default() };
         let Some(table) = &self.table else {
             return Ok(NodeRead { keys, targets: None, split: Default::default(), report });
         };
@@ -212,7 +229,10 @@ impl<'a> NodePlan<'a> {
                 let place = || batch.places.of(row);
                 if !self.key.read(batch, row, &mut key) {
                     let columns = self.spec.id.list().join(", ");
-                    faults.add(&table.file(batch), format!("{}: the key ({columns}) is missing; every row needs one", place()));
+                    faults.add(
+                        &table.file(batch),
+                        format!("{}: the key ({columns}) is missing; every row needs one", place()),
+                    );
                     // The row keeps its number.
                     key = format!("\0{}", batch.first + row as u64);
                 }
@@ -282,7 +302,9 @@ impl<'a> NodePlan<'a> {
                     let cell = batch.columns[c].get(row);
                     match parsed(cell, &mut list) {
                         super::column::Cell::Bool(true) | super::column::Cell::Int(1) => set.push(p),
-                        super::column::Cell::Bool(false) | super::column::Cell::Int(0) | super::column::Cell::Missing => {}
+                        super::column::Cell::Bool(false)
+                        | super::column::Cell::Int(0)
+                        | super::column::Cell::Missing => {}
                         _ => fault(c, format!("'{}' is not a truth value", cell.text())),
                     }
                 }
@@ -305,13 +327,23 @@ impl<'a> NodePlan<'a> {
     }
 
     /// Divides the labelled nodes by the rule of the split.
-    fn divide(&self, info: RowInfo, seed: u64, report: &mut NodeReport, faults: &mut Faults) -> (Option<TargetPart>, [Vec<NodeId>; 3]) {
+    fn divide(
+        &self,
+        info: RowInfo,
+        seed: u64,
+        report: &mut NodeReport,
+        faults: &mut Faults,
+    ) -> (Option<TargetPart>, [Vec<NodeId>; 3]) {
         let mut parts: [Vec<NodeId>; 3] = Default::default();
         let count = info.class.len().max(info.value.len());
-        let is_labelled = |v: usize| info.class.get(v).map_or_else(|| !info.value[v].is_nan(), |&class| class >= 0);
+        let is_labelled =
+            |v: usize| info.class.get(v).map_or_else(|| !info.value[v].is_nan(), |&class| class >= 0);
         let Some((_, planned)) = &self.target else {
             if self.split.is_some() {
-                faults.add(&format!("nodes '{}'", self.spec.kind), "a split without a label; name the column of the label");
+                faults.add(
+                    &format!("nodes '{}'", self.spec.kind),
+                    "a split without a label; name the column of the label",
+                );
             }
             return (None, parts);
         };
@@ -334,7 +366,8 @@ impl<'a> NodePlan<'a> {
                 ),
             },
             SplitRule::Time(_, shares) => {
-                let dated = labelled.iter().filter_map(|&v| Some((info.time.get(v as usize).copied().flatten()?, v)));
+                let dated =
+                    labelled.iter().filter_map(|&v| Some((info.time.get(v as usize).copied().flatten()?, v)));
                 let dated: Vec<_> = dated.collect();
                 report.outside_split = (labelled.len() - dated.len()) as u64;
                 split::by_time(dated, *shares, &mut parts);

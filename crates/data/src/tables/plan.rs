@@ -55,7 +55,8 @@ pub(super) fn decide(
     }
     if let Some(other) = &profile.other {
         if rule.kind.is_some() {
-            faults.add(table, format!("column '{name}': no encoder reads the type {other}; ignore the column"));
+            faults
+                .add(table, format!("column '{name}': no encoder reads the type {other}; ignore the column"));
         }
         return ignored(format!("ignored: the type {other} has no encoder"));
     }
@@ -75,7 +76,11 @@ pub(super) fn decide(
             let distinct = profile.distinct(shape).map_or(usize::MAX, |values| values.len());
             let repeats = (profile.rows - profile.missing) as usize >= 2 * distinct.min(usize::MAX / 2);
             if distinct > category_limit || !repeats {
-                let count = if distinct == usize::MAX { format!("more than {MAX_DISTINCT}") } else { distinct.to_string() };
+                let count = if distinct == usize::MAX {
+                    format!("more than {MAX_DISTINCT}")
+                } else {
+                    distinct.to_string()
+                };
                 return ignored(format!("ignored: free text ({count} different values)"));
             }
             Kind::Category
@@ -105,7 +110,11 @@ fn odd_values(table: &str, name: &str, profile: &Profile, shape: Shape, faults: 
     let (examples, count) = profile.odd(shape);
     faults.add_many(table, count, || {
         let listed: Vec<String> = examples.iter().map(|(place, text)| format!("{place} '{text}'")).collect();
-        let more = if count > EXAMPLES as u64 { format!(" and {} more", count - EXAMPLES as u64) } else { String::new() };
+        let more = if count > EXAMPLES as u64 {
+            format!(" and {} more", count - EXAMPLES as u64)
+        } else {
+            String::new()
+        };
         format!(
             "column '{name}': {count} of {} values are not {}: {}{more}; fix them, or import the column as a \
              category (column {name}=category) or ignore it (column {name}=ignore)",
@@ -136,7 +145,10 @@ fn check_kind(table: &str, name: &str, profile: &Profile, kind: Kind, shape: Sha
             _ => "a list of numbers",
         };
         let example = profile.first(shape).map_or(String::new(), |(place, text)| format!("{place} '{text}'"));
-        faults.add(table, format!("column '{name}': not every value is {noun}: {example}; choose another kind"));
+        faults.add(
+            table,
+            format!("column '{name}': not every value is {noun}: {example}; choose another kind"),
+        );
     }
     if matches!(kind, Kind::Number) && profile.infinite.1 > 0 {
         let places = profile.infinite.0.join(", ");
@@ -189,7 +201,13 @@ pub(super) fn decide_target(
     let target = given.unwrap_or(if is_fraction { Target::Regression } else { Target::Classification });
     if target == Target::Regression {
         if shape != Shape::Number {
-            faults.add(table, format!("column '{name}': a target of a regression is a number, but the column holds {}s", &shape.noun()[2..]));
+            faults.add(
+                table,
+                format!(
+                    "column '{name}': a target of a regression is a number, but the column holds {}s",
+                    &shape.noun()[2..]
+                ),
+            );
         } else if odd > 0 {
             odd_values(table, name, profile, shape, faults);
         }

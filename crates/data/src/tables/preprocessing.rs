@@ -106,7 +106,10 @@ impl Preprocessing {
             return Err(Error::format(
                 path,
                 "version",
-                format!("version {} is unknown, {VERSION} is expected; import the tables again", found.version),
+                format!(
+                    "version {} is unknown, {VERSION} is expected; import the tables again",
+                    found.version
+                ),
             ));
         }
         Ok(found)

@@ -101,11 +101,21 @@ impl fmt::Display for TableReport {
 impl fmt::Display for NodeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let features: usize = self.columns.iter().map(|line| line.features).sum();
-        writeln!(f, "nodes '{}': {}, {}", self.kind, counted(self.nodes, "node"), counted(features as u64, "feature"))?;
+        writeln!(
+            f,
+            "nodes '{}': {}, {}",
+            self.kind,
+            counted(self.nodes, "node"),
+            counted(features as u64, "feature")
+        )?;
         write_columns(f, &self.columns)?;
         if self.repeated_keys > 0 {
             let examples = self.repeated_examples.join(", ");
-            writeln!(f, "  {} dropped, whose keys occur before: {examples}", counted(self.repeated_keys, "row"))?;
+            writeln!(
+                f,
+                "  {} dropped, whose keys occur before: {examples}",
+                counted(self.repeated_keys, "row")
+            )?;
         }
         if self.added > 0 {
             writeln!(f, "  {} added that only edges name", counted(self.added, "node"))?;
@@ -125,7 +135,11 @@ impl fmt::Display for NodeReport {
             writeln!(f, "  {rows} of the split left out, because the label is missing")?;
         }
         for (column, count) in &self.unknown_values {
-            writeln!(f, "  column '{column}': {} that the other dataset does not have, encoded as zeros", counted(*count, "value"))?;
+            writeln!(
+                f,
+                "  column '{column}': {} that the other dataset does not have, encoded as zeros",
+                counted(*count, "value")
+            )?;
         }
         Ok(())
     }
@@ -137,7 +151,11 @@ impl fmt::Display for EdgeReport {
         write_columns(f, &self.columns)?;
         if self.dangling > 0 {
             let examples = self.dangling_examples.join(", ");
-            writeln!(f, "  {} dropped, because a node has no row: {examples}", counted(self.dangling, "row"))?;
+            writeln!(
+                f,
+                "  {} dropped, because a node has no row: {examples}",
+                counted(self.dangling, "row")
+            )?;
         }
         if self.missing_ends > 0 {
             writeln!(f, "  {} dropped, because a key is missing", counted(self.missing_ends, "row"))?;
@@ -149,7 +167,11 @@ impl fmt::Display for EdgeReport {
             writeln!(f, "  {} added in the opposite direction", counted(self.reversed, "edge"))?;
         }
         if self.missing_times > 0 {
-            writeln!(f, "  {} without a time, which exist from the start", counted(self.missing_times, "edge"))?;
+            writeln!(
+                f,
+                "  {} without a time, which exist from the start",
+                counted(self.missing_times, "edge")
+            )?;
         }
         Ok(())
     }

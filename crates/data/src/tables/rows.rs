@@ -41,7 +41,9 @@ pub(super) fn fit(
     })?;
     let name = |column: &FeatureColumn| table.columns[column.position].clone();
     let fitted = columns.iter().zip(&stats);
-    Ok(fitted.map(|(column, stats)| EncodedColumn { column: name(column), encoding: column.planned.fit(stats) }).collect())
+    Ok(fitted
+        .map(|(column, stats)| EncodedColumn { column: name(column), encoding: column.planned.fit(stats) })
+        .collect())
 }
 
 /// Encoder of rows, and the features that it has written.

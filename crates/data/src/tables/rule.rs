@@ -186,7 +186,9 @@ mod tests {
 
     #[test]
     fn rules_parse_and_format() {
-        for text in ["number, quantile, indicator", "date, age, month", "category, zero", "ignore", "quantile", ""] {
+        for text in
+            ["number, quantile, indicator", "date, age, month", "category, zero", "ignore", "quantile", ""]
+        {
             let rule: ColumnRule = text.parse().unwrap();
             assert_eq!(rule.to_string(), text);
         }

@@ -80,11 +80,9 @@ impl FromStr for Dangling {
             "error" => Ok(Self::Error),
             "drop" => Ok(Self::Drop),
             "add" => Ok(Self::Add),
-            _ => Err(Error::Unknown {
-                axis: "treatment",
-                name: text.into(),
-                known: "error, drop, add".into(),
-            }),
+            _ => {
+                Err(Error::Unknown { axis: "treatment", name: text.into(), known: "error, drop, add".into() })
+            }
         }
     }
 }
@@ -328,7 +326,8 @@ impl TableSchema {
                 faults.push(format!("nodes '{}': id is missing: name the column of the key", table.kind));
             }
             let unknown = table.foreign_keys.iter().filter(|key| !known.contains(&key.to.as_str()));
-            faults.extend(unknown.map(|key| unknown_type(&format!("nodes '{}'", table.kind), &key.to, &known)));
+            faults
+                .extend(unknown.map(|key| unknown_type(&format!("nodes '{}'", table.kind), &key.to, &known)));
         }
         let mut relations = Vec::new();
         for table in &self.edges {
@@ -356,7 +355,10 @@ impl TableSchema {
             }
             let relation = (&table.source, &table.kind, &table.destination);
             if relations.contains(&relation) {
-                faults.push(format!("two edge tables have the type '{}' between the same node types", table.kind));
+                faults.push(format!(
+                    "two edge tables have the type '{}' between the same node types",
+                    table.kind
+                ));
             }
             relations.push(relation);
         }

@@ -49,7 +49,9 @@ impl FromStr for SplitRule {
             }
             Ok([a, b, c].map(|share| share / scale))
         };
-        let named = |name: &str| if name.is_empty() { Err(wrong("no column is named".into())) } else { Ok(name.into()) };
+        let named = |name: &str| {
+            if name.is_empty() { Err(wrong("no column is named".into())) } else { Ok(name.into()) }
+        };
         match rule {
             "random" => Ok(Self::Random(shares(rest)?)),
             "stratified" => Ok(Self::Stratified(shares(rest)?)),
@@ -130,7 +132,9 @@ mod tests {
         assert_eq!(rule("masks:a, b,c"), Ok(SplitRule::Masks(["a", "b", "c"].map(String::from))));
         assert_eq!(rule("time:day"), Ok(SplitRule::Time("day".into(), DEFAULT)));
         assert_eq!(rule("time:day:70,10,20"), Ok(SplitRule::Time("day".into(), [0.7, 0.1, 0.2])));
-        for text in ["", "random", "random:1,2", "random:0,1,0", "random:90,20,20", "column:", "masks:a,b", "k:1"] {
+        for text in
+            ["", "random", "random:1,2", "random:0,1,0", "random:90,20,20", "column:", "masks:a,b", "k:1"]
+        {
             let error = rule(text).unwrap_err();
             assert!(error.contains("write random:60,20,20"), "{text}: {error}");
         }

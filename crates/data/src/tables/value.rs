@@ -48,7 +48,8 @@ pub(super) fn parse<'a>(text: &'a str, list: &'a mut Vec<f64>) -> Cell<'a> {
 fn integer(text: &str) -> Option<i64> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let canonical = digits.len() == 1 || !digits.starts_with('0');
-    (canonical && !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok())?
+    (canonical && !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+        .then(|| text.parse().ok())?
 }
 
 /// Number, also infinite; a number with leading zeros before other digits is a code.

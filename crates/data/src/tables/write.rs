@@ -17,7 +17,8 @@ const CHUNK_LEN: usize = 1 << 16;
 /// Builds the dataset. Edges without times and features are sorted within the memory budget.
 pub(super) fn build(parts: Parts, scratch: &Scratch, report: &mut TableReport) -> Result<TypedDataset> {
     let mut builder = TypedBuilder::new(parts.name);
-    let counts: Vec<(String, usize)> = parts.nodes.iter().map(|nodes| (nodes.name.clone(), nodes.count)).collect();
+    let counts: Vec<(String, usize)> =
+        parts.nodes.iter().map(|nodes| (nodes.name.clone(), nodes.count)).collect();
     for nodes in parts.nodes {
         let to = builder.node_type(nodes.name, nodes.count);
         to.keys(match nodes.keys {
@@ -29,7 +30,8 @@ pub(super) fn build(parts: Parts, scratch: &Scratch, report: &mut TableReport) -
         }
     }
     for (edges, report) in parts.edges.into_iter().zip(&mut report.edges) {
-        let count = |name: &String| counts.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count);
+        let count =
+            |name: &String| counts.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count);
         let (sources, destinations) = (count(&edges.edge_type[0]), count(&edges.edge_type[2]));
         let [source, name, destination] = edges.edge_type.clone();
         let to = builder.edge_type(source, name.clone(), destination);
@@ -84,7 +86,10 @@ pub(super) fn build(parts: Parts, scratch: &Scratch, report: &mut TableReport) -
 }
 
 fn table(features: FeaturePart) -> FeatureTable {
-    FeatureTable { names: features.names.clone(), ..FeatureTable::dense(features.names.len(), features.values) }
+    FeatureTable {
+        names: features.names.clone(),
+        ..FeatureTable::dense(features.names.len(), features.values)
+    }
 }
 
 fn self_loops(edges: &EdgePart) -> u64 {

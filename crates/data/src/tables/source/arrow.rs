@@ -11,10 +11,10 @@ use arrow_array::{
     Array, ArrayRef, RecordBatch,
     cast::AsArray,
     types::{
-        ArrowPrimitiveType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type, Float16Type,
-        Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
-        TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
-        UInt32Type, UInt64Type,
+        ArrowPrimitiveType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type,
+        Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+        TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
+        UInt8Type, UInt16Type, UInt32Type, UInt64Type,
     },
 };
 use arrow_ipc::reader::{FileReader, StreamReader};
@@ -58,7 +58,8 @@ pub(super) fn open(path: &Path, _: &Dialect) -> Result<Box<dyn Reader>> {
         let path = path.clone();
         move |projection: Option<Vec<usize>>| {
             let file = File::open(&path).map_err(|e| Error::io(&path, "open", e))?;
-            let wrong = |e: ArrowError| At::new(&path, "schema").error(format!("not a readable Arrow file: {e}"));
+            let wrong =
+                |e: ArrowError| At::new(&path, "schema").error(format!("not a readable Arrow file: {e}"));
             let file = BufReader::new(file);
             if is_file {
                 let reader = FileReader::try_new(file, projection).map_err(wrong)?;
@@ -75,7 +76,8 @@ pub(super) fn open(path: &Path, _: &Dialect) -> Result<Box<dyn Reader>> {
     let start = {
         let path = path.clone();
         move |wanted: &[bool]| {
-            let projection = wanted.iter().enumerate().filter(|(_, wanted)| **wanted).map(|(c, _)| c).collect();
+            let projection =
+                wanted.iter().enumerate().filter(|(_, wanted)| **wanted).map(|(c, _)| c).collect();
             Ok(guarded(|| reader(Some(projection)), &path)?.1)
         }
     };
@@ -147,7 +149,9 @@ fn column(array: &ArrayRef) -> Column {
         DataType::UInt64 => unsigned(array),
         DataType::Date32 => times::<Date32Type>(array, |days| i64::from(days).checked_mul(DAY)),
         DataType::Date64 => times::<Date64Type>(array, |millis| millis.checked_mul(1000)),
-        DataType::Timestamp(TimeUnit::Second, _) => times::<TimestampSecondType>(array, |t| t.checked_mul(1_000_000)),
+        DataType::Timestamp(TimeUnit::Second, _) => {
+            times::<TimestampSecondType>(array, |t| t.checked_mul(1_000_000))
+        }
         DataType::Timestamp(TimeUnit::Millisecond, _) => {
             times::<TimestampMillisecondType>(array, |t| t.checked_mul(1000))
         }
@@ -168,7 +172,10 @@ fn column(array: &ArrayRef) -> Column {
         DataType::Dictionary(..) => {
             let dictionary = array.as_any_dictionary();
             let (keys, values) = (dictionary.normalized_keys(), column(dictionary.values()));
-            select(&values, keys.iter().enumerate().map(|(row, &key)| dictionary.keys().is_valid(row).then_some(key)))
+            select(
+                &values,
+                keys.iter().enumerate().map(|(row, &key)| dictionary.keys().is_valid(row).then_some(key)),
+            )
         }
         other => Column::Other(rows, other.to_string()),
     }

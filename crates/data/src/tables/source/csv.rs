@@ -68,13 +68,13 @@ pub(super) fn open(path: &Path, dialect: &Dialect) -> Result<Box<dyn Reader>> {
         record.iter().map(|name| std::str::from_utf8(name).map(|name| name.trim().to_string())).collect();
     let columns = columns.map_err(|_| at.error("a name of a column is not UTF-8; save the file as UTF-8"))?;
     if let Some(c) = columns.iter().position(String::is_empty).filter(|&c| c > 0 || columns.len() == 1) {
-        return Err(at.error(format!(
-            "column {} has no name; the first line holds the names of the columns",
-            c + 1
-        )));
+        return Err(
+            at.error(format!("column {} has no name; the first line holds the names of the columns", c + 1))
+        );
     }
     // pandas writes its index as a first column without a name.
-    let columns = columns.into_iter().map(|name| if name.is_empty() { "index".into() } else { name }).collect();
+    let columns =
+        columns.into_iter().map(|name| if name.is_empty() { "index".into() } else { name }).collect();
     Ok(Box::new(Csv { path: path.to_path_buf(), reader, columns, record, quote }))
 }
 

@@ -72,7 +72,8 @@ impl Spool {
                 "two tables are '-', but standard input is one table; write the other to a file",
             ));
         }
-        let mut file = crate::atomic::create_fresh(&self.path).map_err(|e| Error::io(&self.path, "create", e))?;
+        let mut file =
+            crate::atomic::create_fresh(&self.path).map_err(|e| Error::io(&self.path, "create", e))?;
         self.stored = true;
         io::copy(&mut io::stdin().lock(), &mut file).map_err(|e| Error::io(&self.path, "write", e))?;
         Ok(self.path.clone())
@@ -103,7 +104,9 @@ pub(super) fn open(path: &Path) -> Result<Box<dyn BufRead + Send>> {
     let magic = reader.fill_buf().map_err(|e| Error::io(path, "read", e))?;
     let decoder: Box<dyn Read + Send> = match magic {
         [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(reader)),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(zstd::stream::read::Decoder::with_buffer(reader).map_err(io)?),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+            Box::new(zstd::stream::read::Decoder::with_buffer(reader).map_err(io)?)
+        }
         _ => return Ok(Box::new(reader)),
     };
     Ok(Box::new(BufReader::with_capacity(BUFFER, decoder)))

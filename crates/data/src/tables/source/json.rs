@@ -68,7 +68,8 @@ impl Json {
             let read = read.map_err(|e| Error::io(&self.path, "read", e))?;
             self.line += 1;
             if read as u64 == MAX_LINE_BYTES {
-                let message = format!("the line is longer than {MAX_LINE_BYTES} bytes; write one object per line");
+                let message =
+                    format!("the line is longer than {MAX_LINE_BYTES} bytes; write one object per line");
                 return Err(At::new(&self.path, format!("line {}", self.line)).error(message));
             }
             if read == 0 {
@@ -95,7 +96,9 @@ impl Reader for Json {
                     rows.push(row);
                     lines.push(self.line);
                 }
-                Ok(_) => faults.add(&name, format!("line {}: not an object; write {{...}} per line", self.line)),
+                Ok(_) => {
+                    faults.add(&name, format!("line {}: not an object; write {{...}} per line", self.line))
+                }
                 Err(e) => faults.add(
                     &name,
                     format!("line {}: column {}: not JSON: {}", self.line, e.column(), plain(&e)),

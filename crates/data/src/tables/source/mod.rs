@@ -92,7 +92,12 @@ impl Table {
     ///
     /// # Errors
     /// A file cannot be opened, or its columns differ from those of the first file.
-    pub(super) fn open(name: &str, files: Vec<PathBuf>, dialect: Dialect, cache_bytes: usize) -> Result<Self> {
+    pub(super) fn open(
+        name: &str,
+        files: Vec<PathBuf>,
+        dialect: Dialect,
+        cache_bytes: usize,
+    ) -> Result<Self> {
         let mut columns: Vec<String> = Vec::new();
         for (i, path) in files.iter().enumerate() {
             let reader = open_file(path, &dialect)?;
@@ -152,9 +157,8 @@ impl Table {
     pub(super) fn position(&self, name: &str) -> Result<usize, String> {
         self.columns.iter().position(|column| column == name).ok_or_else(|| {
             let near = self.columns.iter().filter(|known| strsim::jaro_winkler(known, name) > 0.8);
-            let near = near.max_by(|a, b| {
-                strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name))
-            });
+            let near =
+                near.max_by(|a, b| strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name)));
             let hint = near.map(|near| format!(", did you mean '{near}'?")).unwrap_or_default();
             let all: Vec<&str> = self.columns.iter().map(String::as_str).collect();
             format!("there is no column '{name}'{hint}; the columns are: {}", list(&all))
@@ -237,7 +241,11 @@ pub(super) fn list(names: &[&str]) -> String {
 fn open_file(path: &Path, dialect: &Dialect) -> Result<Box<dyn Reader>> {
     let start = files::start(path)?;
     if start.is_empty() {
-        return Err(Error::format(path, "line 1", "the file is empty; a line with the names of the columns is expected"));
+        return Err(Error::format(
+            path,
+            "line 1",
+            "the file is empty; a line with the names of the columns is expected",
+        ));
     }
     let format = TABLE.iter().find(|format| (format.recognize)(&start)).unwrap_or(&TABLE[TABLE.len() - 1]);
     (format.open)(path, dialect)

@@ -31,9 +31,9 @@ mod thrift;
 use std::path::{Path, PathBuf};
 
 use edges::Ids;
+use graphmill_core::{Error, Result, place::At};
 #[cfg(feature = "tables")]
 pub(crate) use guard::guarded;
-use graphmill_core::{Error, Result, place::At};
 use nodes::Nodes;
 use table::Table;
 

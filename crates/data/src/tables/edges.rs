@@ -159,7 +159,7 @@ impl EdgePlan {
                 self.lines.push(ColumnLine { features, ..plain("as in the other dataset".into()) });
                 continue;
             }
-            let rule = with_default(spec.columns.get(column), None);
+            let rule = with_default(spec.columns.get(column), spec.missing);
             match decide(&name, column, profile, &rule, MAX_DISTINCT, faults) {
                 Decision::Ignore(why) => {
                     faults.add(&name, format!("column '{column}' is named as a feature, but is {why}"));

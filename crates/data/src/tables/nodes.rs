@@ -179,7 +179,7 @@ impl<'a> NodePlan<'a> {
                 add("ignored, as the options say".into(), 0);
                 continue;
             }
-            let rule = with_default(spec.columns.get(column), None);
+            let rule = with_default(spec.columns.get(column), spec.missing);
             match decide(&name, column, profile, &rule, spec.category_limit, faults) {
                 Decision::Ignore(why) => {
                     if spec.features.contains(column) {

@@ -59,7 +59,8 @@ pub enum Scale {
 }
 
 /// Treatment of missing values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Missing {
     /// The mean of the training rows.
     #[default]
@@ -157,6 +158,18 @@ impl fmt::Display for ColumnRule {
         words.extend(self.parts.iter().map(|&part| name(PARTS, part)));
         words.extend(self.missing.map(|missing| name(MISSING, missing)));
         f.write_str(&words.join(", "))
+    }
+}
+
+impl FromStr for Missing {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        word(MISSING, text).ok_or_else(|| Error::Unknown {
+            axis: "treatment of missing values",
+            name: text.into(),
+            known: MISSING.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
+        })
     }
 }
 

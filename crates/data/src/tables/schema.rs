@@ -10,7 +10,10 @@ use std::{
 use graphmill_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use super::{memory::MemoryTable, rule::ColumnRule};
+use super::{
+    memory::MemoryTable,
+    rule::{ColumnRule, Missing},
+};
 
 /// Maximum number of values of a text column that becomes a category on its own.
 pub const CATEGORY_LIMIT: usize = 50;
@@ -162,6 +165,9 @@ pub struct NodeTable {
     /// Treatment of single columns, such as `age = "number, quantile"`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub columns: BTreeMap<String, ColumnRule>,
+    /// Treatment of missing values of all columns without a rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<Missing>,
     /// Maximum number of values of a category that is recognized.
     #[serde(default = "category_limit")]
     pub category_limit: usize,
@@ -207,6 +213,9 @@ pub struct EdgeTable {
     /// Treatment of single columns.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub columns: BTreeMap<String, ColumnRule>,
+    /// Treatment of missing values of all columns without a rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<Missing>,
     /// Name of an edge type of the reverse edges, which is added.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverse: Option<String>,

@@ -423,10 +423,10 @@ fn accounts_become_a_dataset() {
     let text = imported.report.to_string();
     for part in [
         "nodes 'node': 300 nodes, 6 features",
-        "country       category of 3 values, a column per value -> 3 features",
-        "age           number, standardized (43 missing)",
-        "note          ignored: free text (300 different values)",
-        "segment       label: 3 classes (60 missing)",
+        "country      category of 3 values, a column per value -> 3 features",
+        "age          number, standardized (43 missing)",
+        "note         ignored: free text (300 different values)",
+        "segment      label: 3 classes (60 missing)",
         "split random:60,20,20 (the default): 144 train, 48 validate, 48 test",
         "60 rows without a label, which are predicted",
         "edges 'node:edge:node': 1200 edges",

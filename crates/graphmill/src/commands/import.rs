@@ -1,5 +1,8 @@
 //! `graphmill import FORMAT SRC DST`: converts a graph in another library's format to a dataset.
 
+#[cfg(feature = "tables")]
+mod tables;
+
 use std::{str::FromStr, time::Instant};
 
 use clap::{Arg, ArgMatches, Command};
@@ -39,7 +42,14 @@ pub(crate) fn command() -> Command {
         .arg(args::path("src", "SRC", "File or directory to read").required(true))
         .arg(args::path("dst", "DST", "Dataset directory to write").required(true));
     let command = with_parts_of_edges(with_node_options(with_edge_options(command)));
-    command.arg(args::memory()).arg(args::force()).arg(args::threads()).arg(args::json())
+    let command = command.arg(args::memory()).arg(args::force()).arg(args::threads()).arg(args::json());
+    #[cfg(feature = "tables")]
+    let command = command
+        .subcommand(tables::command())
+        .subcommand_negates_reqs(true)
+        .args_conflicts_with_subcommands(true)
+        .disable_help_subcommand(true);
+    command
 }
 
 /// Adds the options of the graph's edges and features.
@@ -154,6 +164,10 @@ fn with_parts_of_edges(command: Command) -> Command {
 
 /// Imports the graph and prints its sizes and the import report.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+    #[cfg(feature = "tables")]
+    if let Some(("tables", matches)) = matches.subcommand() {
+        return tables::run(matches);
+    }
     args::use_thread_option(matches)?;
     let format = matches.get_one::<String>("format").expect("required");
     table::find("format", TABLE, format).map_err(Error::name)?;

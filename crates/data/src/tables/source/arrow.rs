@@ -111,7 +111,8 @@ impl Reader for Arrow {
             let mut arrays = batch.columns().iter();
             let columns = wanted
                 .iter()
-                .map(|&wanted| match arrays.next().filter(|_| wanted) {
+                // Only the wanted columns are in the batch.
+                .map(|&wanted| match if wanted { arrays.next() } else { None } {
                     Some(array) => column(array),
                     None => Column::Empty(rows),
                 })

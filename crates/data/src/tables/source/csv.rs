@@ -1,8 +1,12 @@
 //! CSV: a header line, quotes, any separator.
 
 use std::{
-    io::{BufRead, Read},
+    io::{self, BufRead, Read},
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use csv::{ByteRecord, ReaderBuilder, Terminator};
@@ -36,6 +40,24 @@ struct Csv {
     columns: Vec<String>,
     record: ByteRecord,
     quote: u8,
+    /// Number of quotes that were read.
+    quotes: Arc<AtomicU64>,
+}
+
+/// Counter of the quotes of a file: an odd number means that one is not closed.
+struct Counted<R> {
+    input: R,
+    quote: u8,
+    quotes: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(buffer)?;
+        let quotes = buffer[..read].iter().filter(|&&byte| byte == self.quote).count();
+        self.quotes.fetch_add(quotes as u64, Ordering::Relaxed);
+        Ok(read)
+    }
 }
 
 /// Opens a file and reads its header.
@@ -54,6 +76,7 @@ pub(super) fn open(path: &Path, dialect: &Dialect) -> Result<Box<dyn Reader>> {
     if start.starts_with(b"\xef\xbb\xbf") {
         input.consume(3);
     }
+    let quotes = Arc::new(AtomicU64::new(0));
     let mut reader = ReaderBuilder::new()
         .delimiter(separator)
         .quote(quote)
@@ -61,7 +84,7 @@ pub(super) fn open(path: &Path, dialect: &Dialect) -> Result<Box<dyn Reader>> {
         .terminator(Terminator::CRLF)
         .has_headers(false)
         .buffer_capacity(1 << 16)
-        .from_reader(Box::new(input) as Box<dyn Read + Send>);
+        .from_reader(Box::new(Counted { input, quote, quotes: quotes.clone() }) as Box<dyn Read + Send>);
     let mut record = ByteRecord::new();
     reader.read_byte_record(&mut record).map_err(|e| at.error(e.to_string()))?;
     let columns: Result<Vec<String>, _> =
@@ -75,7 +98,7 @@ pub(super) fn open(path: &Path, dialect: &Dialect) -> Result<Box<dyn Reader>> {
     // pandas writes its index as a first column without a name.
     let columns =
         columns.into_iter().map(|name| if name.is_empty() { "index".into() } else { name }).collect();
-    Ok(Box::new(Csv { path: path.to_path_buf(), reader, columns, record, quote }))
+    Ok(Box::new(Csv { path: path.to_path_buf(), reader, columns, record, quote, quotes }))
 }
 
 impl Reader for Csv {
@@ -95,6 +118,7 @@ impl Reader for Csv {
                 other => At::new(&self.path, "text").error(format!("{other:?}")),
             })?;
             if !more {
+                self.check_end(&name, &lines, &texts, wanted, faults);
                 break;
             }
             let line = self.record.position().map_or(0, csv::Position::line);
@@ -131,6 +155,20 @@ impl Reader for Csv {
 }
 
 impl Csv {
+    /// Adds a fault if the last row ends with a text of several lines in a file with an odd number of
+    /// quotes.
+    fn check_end(&self, name: &str, lines: &[u64], texts: &[Texts], wanted: &[bool], faults: &mut Faults) {
+        let last = texts.last().filter(|_| wanted.last() == Some(&true)).zip(lines.len().checked_sub(1));
+        let spans_lines = last.is_some_and(|(texts, row)| texts.get(row).trim_end().contains('\n'));
+        if spans_lines && self.quotes.load(Ordering::Relaxed) % 2 == 1 {
+            let (quote, line) = (char::from(self.quote), lines[lines.len() - 1]);
+            faults.add(
+                name,
+                format!("line {line}: a {quote} is not closed until the end of the file; close it"),
+            );
+        }
+    }
+
     /// Message about a row with a wrong number of fields.
     fn length_fault(&self, line: u64) -> String {
         let (found, expected) = (self.record.len(), self.columns.len());

@@ -8,6 +8,7 @@ use super::{
     Kind, RoundOptions, TABLE, UpdateOptions,
     interface::{Strategy, StrategyContext},
     reuse::{self, ReuseKind},
+    serving::SERVING,
 };
 use crate::{Error, Result, TrainConfig, config::Devices};
 
@@ -52,6 +53,11 @@ impl Chosen {
                 Ok(Self { strategy: TABLE.find(strategy(config)).map_err(Error::name)?, reuse: find(reuse)? })
             }
         }
+    }
+
+    /// Strategy of a rank that holds the graph and does not train, in the place of this one.
+    pub(crate) fn serving(self) -> Self {
+        Self { strategy: &SERVING, ..self }
     }
 
     /// [`Chosen::find`], or `None` for unknown names.

@@ -8,7 +8,10 @@ use std::{
 use graphmill_core::{Labels, SparseRows};
 use graphmill_data::{
     Dataset,
-    dataset::{StoredTable, Work},
+    dataset::{
+        StoredTable, Work,
+        export::{self, ExportOptions},
+    },
     generate::{GenerateOptions, generate},
     reorder, stats,
     typed::{self, EdgeType, FeatureTable, Keys, Negatives, Targets, TypedBuilder, TypedDataset, Verify},
@@ -439,6 +442,102 @@ fn a_failed_creation_leaves_nothing() {
     assert_eq!(stored.name, "d");
     assert_eq!(stored.nodes[0].features.as_ref().unwrap().dtype().to_string(), "<f4");
     assert_eq!(TypedDataset { checksum: None, ..made }.identity().unwrap(), stored.identity().unwrap());
+}
+
+#[test]
+fn tables_hold_keys_columns_targets_and_splits() {
+    let dir = tempfile::tempdir().unwrap();
+    let dst = dir.path().join("tables");
+    let data = everything();
+    let options = ExportOptions::default();
+    assert!(export::export_typed("csv", &data, &dst, &options).unwrap().is_empty());
+    let read = |name: &str| fs::read_to_string(dst.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+    assert_eq!(
+        read("nodes/paper.csv"),
+        "key,time,length,year,venue,venue_split\n\
+         70,4,1,2,KDD,train\n\
+         -1,3,3,4,NeurIPS,valid\n\
+         9223372036854775807,2,5,6,,\n\
+         -9223372036854775808,-9223372036854775808,7,8,VLDB,train\n"
+    );
+    assert_eq!(
+        read("nodes/author.csv"),
+        "key,topics_0,topics_1,topics_split\nann,0,1,train\nbób,1,1,valid\n,0,0,test\n"
+    );
+    assert_eq!(read("features/nodes-author.csv"), "row,column,value\n0,1,1\n0,3,2\n2,0,3\n");
+    assert_eq!(
+        read("edges/author__writes__paper.csv").lines().take(3).collect::<Vec<_>>(),
+        [
+            "source,destination,weight,time,feature_0,feature_1,first,first_split,share,share_split",
+            "ann,70,1,40,3,4,1,,0.1,train",
+            "ann,70,2,20,7,8,1,valid,0.3,",
+        ]
+    );
+    assert_eq!(
+        read("tasks/pages%20at%20a%20time.csv"),
+        "key,time,pages at a time_0,pages at a time_1,pages at a time_split\n-1,5,0.5,1,train\n-1,6,,2,\n\
+         9223372036854775807,7,3,4,test\n"
+    );
+    assert_eq!(read("tasks/link.csv").lines().nth(1), Some("ann,-1,train"));
+    assert_eq!(
+        read("negatives/link.csv").lines().skip(3).collect::<Vec<_>>(),
+        ["train,,,-1", "valid,0,,70", "valid,0,,9223372036854775807", "test,0,ann,"]
+    );
+    let schema: serde_json::Value = serde_json::from_str(&read("schema.json")).unwrap();
+    assert_eq!(schema["node_types"][1]["file"], "nodes/paper.csv");
+    assert_eq!(schema["edge_types"][0]["reverse"], "written by");
+    assert_eq!(schema["tasks"][0]["names"][2], "NeurIPS");
+    assert_eq!(schema["preprocessing"]["version"], 1);
+
+    let again = export::export_typed("csv", &data, &dst, &options).unwrap_err().to_string();
+    assert!(again.contains("already holds an export"), "{again}");
+    let replace = ExportOptions { replace: true, ..options };
+    export::export_typed("csv", &data, &dst, &replace).unwrap();
+    fs::write(dst.join("nodes/mine.txt"), "mine").unwrap();
+    let mine = export::export_typed("csv", &data, &dst, &replace).unwrap_err().to_string();
+    assert!(mine.contains("'nodes/mine.txt'"), "{mine}");
+    let npz = export::export_typed("npz", &data, dir.path().join("a.npz"), &options).unwrap_err().to_string();
+    assert!(npz.contains("it has several types") && npz.contains("author:writes:paper"), "{npz}");
+}
+
+#[test]
+fn a_dataset_of_one_type_is_exported_to_format_2_and_tables() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = generate("sbm", &GenerateOptions { nodes: 40, classes: 2, ..Default::default() }).unwrap();
+    let [typed, tables] = ["typed", "tables"].map(|name| dir.path().join(name));
+    export::export("graphmill", &data, &typed, &ExportOptions::default()).unwrap();
+    let open = Dataset::open(&typed).unwrap();
+    assert_eq!((open.num_nodes(), open.graph.indices()), (40, data.graph.indices()));
+    assert!(export::export("graphmill", &data, &typed, &ExportOptions::default()).is_err());
+    export::export("csv", &data, &tables, &ExportOptions::default()).unwrap();
+    let nodes = fs::read_to_string(tables.join("nodes/node.csv")).unwrap();
+    assert_eq!(nodes.lines().count(), 41);
+    assert!(nodes.lines().next().unwrap().ends_with(",classification,classification_split"));
+}
+
+#[test]
+fn info_lists_types_columns_and_tasks() {
+    let text = typed::info(&everything()).to_string();
+    for line in [
+        "node types                                                   7   3 types",
+        "2 features, <i2, 16 B (length, year); keys: integers; times",
+        "4 features, <f4 sparse, 3 values",
+        "max in-degree 3; weights; times; 2 features, <f2, 20 B; reverse: written by",
+        "undirected, stored both ways",
+        "node-classification on paper; 3 classes (KDD, VLDB, NeurIPS); 1 without a target; train 2, valid 1, test 0; metric accuracy",
+        "node-classification on author; 2 classes, several a row",
+        "node-regression on paper, listed seeds with times; 2 values; 1 without a target",
+        "edge-classification on author:writes:paper; 2 classes",
+        "link-prediction on author:writes:paper, listed seeds; train 2, valid 1, test 1; negatives 3, 2, 1",
+        "version, columns",
+    ] {
+        assert!(text.contains(line), "{line} is missing in:\n{text}");
+    }
+    let json = serde_json::to_value(typed::info(&everything())).unwrap();
+    assert_eq!((&json["nodes"], &json["edges"]), (&7.into(), &12.into()));
+    assert_eq!(json["node_types"][1]["features"]["dtype"], "<i2");
+    assert_eq!(json["edge_types"][0]["reverse"], "written by");
+    assert_eq!(json["tasks"][0]["train"], 2);
 }
 
 /// Features of each number type, by number.

@@ -173,7 +173,7 @@ impl Keys {
 
     /// Describes the first fault of [`Keys::validate`]. Hashes take at most about `bytes` bytes at
     /// a time.
-    pub(super) fn fault(&self, count: usize, bytes: usize) -> Option<String> {
+    fn fault(&self, count: usize, bytes: usize) -> Option<String> {
         if self.len() != count {
             return Some(format!("{} keys for {count} nodes", self.len()));
         }

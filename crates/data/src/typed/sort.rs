@@ -138,6 +138,12 @@ where
                 format!("{} feature columns of edges; at most {} are sorted", columns.features, 1 << 20);
             return Err(Error::invalid(message));
         }
+        if let Some(count) = nodes.iter().find(|count| **count > NodeId::MAX as usize) {
+            return Err(Error::invalid(format!(
+                "{count} nodes: node ids are 32-bit, at most {} nodes fit",
+                NodeId::MAX
+            )));
+        }
         Ok(Self {
             scratch: scratch.clone(),
             name: super::names::escape(name),

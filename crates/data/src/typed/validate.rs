@@ -6,9 +6,6 @@ use rayon::prelude::*;
 use super::{EdgeData, EdgeType, NodeData, Schema, TypedDataset, csc, task_check::check_task};
 use crate::dataset::validate_graphs;
 
-/// Memory of the test for duplicate keys, in bytes.
-const HASH_BYTES: usize = 1 << 30;
-
 impl TypedDataset {
     /// Checks consistency and lists all faults, at most one for each column: names, lengths, ids in
     /// range, weights, finite features, unique keys, reverse edge types, targets and splits.
@@ -122,8 +119,8 @@ fn node_faults(nodes: &NodeData, read: bool, report: &mut dyn FnMut(String)) {
             Ok(()) => {}
         }
     }
-    if let Some(fault) = nodes.keys.as_ref().and_then(|keys| keys.fault(count, HASH_BYTES)) {
-        report(fault);
+    if let Some(Err(error)) = nodes.keys.as_ref().map(|keys| keys.validate(count)) {
+        report(error.to_string());
     }
     if let Some(time) = nodes.time.as_ref().filter(|time| time.len() != count) {
         report(format!("{} times for {count} nodes", time.len()));

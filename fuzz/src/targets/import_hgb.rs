@@ -1,4 +1,4 @@
-//! The importer `hgb`: tables of nodes, links and labels, and JSON; also as a zip archive.
+//! The importer `hgb`: tables of nodes, links and labels, and JSON.
 
 use super::{Answer, import_typed_files};
 
@@ -21,5 +21,5 @@ pub(super) const TOKENS: &[&[u8]] = &[
 
 /// One input: options of an import, and its files.
 pub fn run(data: &[u8]) -> Answer {
-    import_typed_files("import_hgb", "hgb", &["node.dat", "link.dat", "label.dat", "label.dat.test", "info.dat", "a.zip"], "", data)
+    import_typed_files("import_hgb", "hgb", &["node.dat", "link.dat", "label.dat", "label.dat.test", "info.dat"], "", data)
 }

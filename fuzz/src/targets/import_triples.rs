@@ -1,4 +1,4 @@
-//! The importer `triples`: lines of head, relation and tail, and JSON; also as archives.
+//! The importer `triples`: lines of head, relation and tail, and JSON.
 
 use super::{Answer, import_typed_files};
 

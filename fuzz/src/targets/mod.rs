@@ -4,7 +4,7 @@ use std::path::Path;
 
 use graphmill_data::{
     dataset::import::{ImportOptions, import},
-    typed::import::{self as typed, TypedOptions},
+    typed::import::{self as typed_import, TypedOptions},
 };
 
 use crate::{alloc::limited, input::Input, scratch::with_files};
@@ -56,10 +56,10 @@ table! {
     import_facebook100 "the importer facebook100: MATLAB files, packed or not"
     import_edges "the importer edges in its flavours: text, gzip, arrays, JSON, METIS, WebGraph, SNAP, GNNLab"
     #[cfg(feature = "parquet")] import_parquet "the importer parquet: tables of edges and nodes"
-    import_hgb "the importer hgb: tables of nodes, links and labels, and JSON; also as a zip archive"
+    import_hgb "the importer hgb: tables of nodes, links and labels, and JSON"
     import_ogb_hetero "the importer ogb-hetero: tables of several node types"
     import_ogb_links "the importer ogb-links: tables of links, and splits as files of PyTorch and NumPy"
-    import_triples "the importer triples: lines of head, relation and tail, and JSON; also as archives"
+    import_triples "the importer triples: lines of head, relation and tail, and JSON"
     import_rdf "the importer rdf: N-Triples and tables"
     import_interactions "the importer interactions: lists of users and items, and a sparse matrix"
     import_temporal "the importer temporal: lists of timed links"
@@ -68,6 +68,7 @@ table! {
     import_hne "the importer hne: tables of nodes, weighted links and labels"
     import_mat_links "the importer mat-links: a MATLAB file with a matrix"
     import_ciao "the importer ciao: MATLAB files with tables"
+    archive "zip and tar archives of an importer, and every file in them"
     torch "a file of PyTorch, and every array and tensor in it"
     resume "what a killed import left in its directory"
     rules "words of the command line: split rules, normalisations"
@@ -131,7 +132,7 @@ pub(crate) fn import_typed_files(
 ) -> Answer {
     let input = Input::read(data, names);
     let fits =
-        |name: &str| typed::TABLE.iter().any(|row| row.name == format && row.make.options.contains(&name));
+        |name: &str| typed_import::TABLE.iter().any(|row| row.name == format && row.make.options.contains(&name));
     let flag = |name: &str| input.has(name) && fits(name);
     let fraction = |name: &str| input.option(name).filter(|_| fits(name)).and_then(|x| x.parse().ok());
     let options = TypedOptions {
@@ -147,7 +148,7 @@ pub(crate) fn import_typed_files(
     };
     with_files(target, &input.files, |dir| {
         let source = if source.is_empty() { dir.to_path_buf() } else { dir.join(source) };
-        let dataset = limited(input.unpacked, || typed::import(format, source, &options))?.dataset;
+        let dataset = limited(input.unpacked, || typed_import::import(format, source, &options))?.dataset;
         assert!(dataset.validate().is_ok(), "an imported dataset is sound");
         Ok(())
     })

@@ -13,6 +13,8 @@ mod dat;
 mod events;
 mod files;
 mod finish;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod heco;
 mod hgb;
 mod hne;

@@ -1,5 +1,8 @@
 //! `graphmill import FORMAT SRC DST`: converts a graph in another library's format to a dataset.
 
+#[cfg(feature = "tables")]
+mod tables;
+
 use std::{str::FromStr, time::Instant};
 
 use clap::{Arg, ArgMatches, Command, parser::ValueSource};
@@ -50,7 +53,14 @@ pub(crate) fn command() -> Command {
         .arg(args::path("dst", "DST", "Dataset directory to write").required(true));
     let command = with_parts_of_edges(with_node_options(with_edge_options(command)));
     let command = with_typed_options(command);
-    command.arg(args::memory()).arg(args::force()).arg(args::threads()).arg(args::json())
+    let command = command.arg(args::memory()).arg(args::force()).arg(args::threads()).arg(args::json());
+    #[cfg(feature = "tables")]
+    let command = command
+        .subcommand(tables::command())
+        .subcommand_negates_reqs(true)
+        .args_conflicts_with_subcommands(true)
+        .disable_help_subcommand(true);
+    command
 }
 
 /// Adds the options of the graph's edges and features.
@@ -267,6 +277,10 @@ fn run_typed(matches: &ArgMatches, format: &str) -> anyhow::Result<()> {
 
 /// Imports the graph and prints its sizes and the import report.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+    #[cfg(feature = "tables")]
+    if let Some(("tables", matches)) = matches.subcommand() {
+        return tables::run(matches);
+    }
     args::use_thread_option(matches)?;
     let format = matches.get_one::<String>("format").expect("required");
     table::find("format", &rows(), format).map_err(Error::name)?;

@@ -34,7 +34,7 @@ mod ogb;
 mod options;
 mod pairs;
 #[cfg(feature = "parquet")]
-mod parquet;
+pub(crate) mod parquet;
 pub(crate) mod pickle;
 mod planetoid;
 pub(crate) mod report;

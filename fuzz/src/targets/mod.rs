@@ -52,6 +52,8 @@ table! {
     import_facebook100 "the importer facebook100: MATLAB files, packed or not"
     import_edges "the importer edges in its flavours: text, gzip, arrays, JSON, METIS, WebGraph, SNAP, GNNLab"
     #[cfg(feature = "parquet")] import_parquet "the importer parquet: tables of edges and nodes"
+    #[cfg(feature = "tables")] import_tables "people's own tables with a schema: CSV and JSON lines"
+    #[cfg(feature = "tables")] tables_schema "schema.toml of own tables"
     resume "what a killed import left in its directory"
     rules "words of the command line: split rules, normalisations"
     #[cfg(feature = "fetch")] fetch_unpack "archives, as a download unpacks them"

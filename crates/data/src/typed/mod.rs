@@ -88,7 +88,7 @@ mod write;
 
 pub use builder::{EdgeBuilder, NodeBuilder, TaskBuilder, TypedBuilder};
 pub use dataset::{EdgeData, NodeData, TypedDataset};
-pub use keys::{Key, Keys, Texts};
+pub use keys::{KEY_SEPARATOR, Key, Keys, Texts};
 pub use read::Verify;
 pub use save::open;
 pub use schema::{EdgeType, Schema};

@@ -15,7 +15,8 @@ use graphmill::{
         table::Entry,
     },
     loader::sampler::{
-        self, HopProperties, HopRequest, HopSampler, HopScratch, SamplerKind, inference::InferenceNeighbors,
+        self, HopProperties, HopRequest, HopSampler, HopScratch, NeighborAccess, SamplerKind,
+        inference::InferenceNeighbors,
     },
     prelude::*,
 };
@@ -49,7 +50,7 @@ impl HopSampler for Window {
     }
 
     fn properties(&self) -> HopProperties {
-        HopProperties { is_per_node: true, is_neighbor_local: true, ..HopProperties::default() }
+        HopProperties { is_per_node: true, access: NeighborAccess::OwnList, ..HopProperties::default() }
     }
 
     fn sample_hop(&self, hop: &HopRequest, _: &mut HopScratch, block: &mut Block) -> Result<()> {

@@ -7,6 +7,7 @@ mod imports;
 mod own_tables;
 #[cfg(feature = "parquet")]
 mod tables;
+mod typed;
 
 use std::{fs, path::Path};
 
@@ -55,6 +56,7 @@ pub fn all(dir: &Path) -> Result<Vec<Seed>> {
         add("npz", name, join("", &[("a.npz", &members(&[("format.npy", bytes)]))]));
     }
     native(dir, &mut add)?;
+    typed::add(dir, &mut add)?;
     imports::add(&mut add)?;
     resume(&mut add);
     for (i, rule) in ["given:0", "planetoid:20,30", "random:0.5,0.25,0.25", "standard", "graphs:a/b,c/"]

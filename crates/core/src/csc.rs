@@ -29,6 +29,17 @@ pub struct Graph {
     edge_weight: Option<Buffer<f32>>,
     /// Store of alias tables of the weights.
     tables: Option<Arc<dyn TableStore>>,
+    /// Degrees in a graph of which this one holds the edges of some nodes.
+    whole: Option<Arc<WholeDegrees>>,
+}
+
+/// Degrees of all nodes in a graph of which a [`Graph`] holds only the edges of some nodes.
+#[derive(Clone, Debug, Default)]
+pub struct WholeDegrees {
+    /// In-degrees (`V`).
+    pub of_in: Buffer<u32>,
+    /// Out-degrees (`V`), if they are known.
+    pub of_out: Option<Vec<u32>>,
 }
 
 impl Graph {
@@ -83,7 +94,7 @@ impl Graph {
         if let Some(weight) = edge_weight.as_ref().filter(|weight| weight.len() != indices.len()) {
             return Err(Error::invalid(format!("{} edge weights for {} edges", weight.len(), indices.len())));
         }
-        Ok(Self { indptr, indices, edge_weight, tables: None })
+        Ok(Self { indptr, indices, edge_weight, tables: None, whole: None })
     }
 
     /// Error for an edge from a node that does not exist.
@@ -96,7 +107,7 @@ impl Graph {
     pub fn sorted(indptr: Buffer<u64>, indices: Buffer<NodeId>, edge_weight: Option<Buffer<f32>>) -> Self {
         debug_assert_eq!(indptr.last(), Some(&(indices.len() as u64)));
         debug_assert!(edge_weight.as_ref().is_none_or(|weight| weight.len() == indices.len()));
-        Self { indptr, indices, edge_weight, tables: None }
+        Self { indptr, indices, edge_weight, tables: None, whole: None }
     }
 
     /// Weights as a buffer.
@@ -126,6 +137,17 @@ impl Graph {
     pub fn no_such_weight(&self, e: usize) -> Error {
         let weight = self.edge_weight.as_ref().map_or(f32::NAN, |weight| weight[e]);
         Error::invalid(format!("edge weight {e} is {weight}: weights are finite and at least 0"))
+    }
+
+    /// Adds the degrees in a graph of which this one holds the edges of some nodes.
+    #[must_use]
+    pub fn with_whole_degrees(self, whole: WholeDegrees) -> Self {
+        Self { whole: Some(Arc::new(whole)), ..self }
+    }
+
+    /// Degrees in the graph of which this one holds the edges of some nodes, if it is such a part.
+    pub fn whole_degrees(&self) -> Option<&WholeDegrees> {
+        self.whole.as_deref()
     }
 
     /// Adds a store of alias tables of the weights.
@@ -219,6 +241,7 @@ impl Graph {
             indices: self.indices.to_huge_pages()?,
             edge_weight: self.edge_weight.as_ref().map(Buffer::to_huge_pages).transpose()?,
             tables: self.tables.clone(),
+            whole: self.whole.clone(),
         })
     }
 }

@@ -12,6 +12,7 @@
 //!
 //! - [`Graph`]: the in-neighbours of every node, in CSC form; [`build()`] makes one from edges.
 //! - [`Block`]: one layer's bipartite message-flow graph.
+//! - [`typed`]: graphs of several node types and relations, and their blocks.
 //! - [`Matrix`], [`SparseRows`]: rows of values, dense, shared, sparse or on a device.
 //! - [`Buffer`]: an owned vector or a memory map behind one type.
 //! - [`Features`], [`Labels`], [`Split`]: data of nodes.
@@ -54,12 +55,13 @@ pub mod sparse;
 pub mod symmetry;
 pub mod table;
 pub mod traverse;
+pub mod typed;
 pub mod units;
 
 pub use block::{Block, Transposed};
 pub use buffer::Buffer;
 pub use builder::{EdgeOptions, build, build_weighted};
-pub use csc::Graph;
+pub use csc::{Graph, WholeDegrees};
 pub use error::{Error, Result};
 pub use features::{FeatureData, Features};
 pub use labels::{Labels, Split};

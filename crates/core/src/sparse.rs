@@ -73,6 +73,11 @@ impl SparseRows {
         Self { columns, indptr, indices, values }
     }
 
+    /// Creates a table of `columns` columns without rows.
+    pub fn empty(columns: usize) -> Self {
+        Self { columns, indptr: vec![0].into(), indices: Buffer::default(), values: Buffer::default() }
+    }
+
     /// Extracts the nonzero values of a dense row-major table of `columns` columns. O(R F).
     ///
     /// # Errors

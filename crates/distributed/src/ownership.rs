@@ -118,6 +118,19 @@ impl NodeOwnership {
         self.before[word] + (self.own[word] & ((1 << bit) - 1)).count_ones()
     }
 
+    /// Positions of the nodes `ids` of a request among all own nodes.
+    ///
+    /// # Errors
+    /// A node belongs to another rank.
+    pub(crate) fn places(&self, ids: &[NodeId]) -> Result<Vec<u32>> {
+        match ids.iter().find(|&&v| v as usize >= self.num_nodes() || !self.is_own(v)) {
+            Some(v) => Err(Error::invalid(format!(
+                "node {v} is not on this rank: the ranks have opened different partitions"
+            ))),
+            None => Ok(ids.iter().map(|&v| self.place(v)).collect()),
+        }
+    }
+
     /// Own nodes, ascending.
     pub fn own(&self) -> impl Iterator<Item = NodeId> + '_ {
         (0..self.num_nodes() as NodeId).filter(|&v| self.is_own(v))

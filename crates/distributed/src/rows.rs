@@ -24,9 +24,9 @@ use crate::{
 pub const ROWS: u32 = 16;
 /// Maximum bytes of a reply: a request is split, so that the chunks are read, transferred and
 /// stored concurrently.
-const MAX_REPLY_BYTES: usize = 512 << 10;
+pub(crate) const MAX_REPLY_BYTES: usize = 512 << 10;
 /// Maximum number of pending replies per owner.
-const WINDOW: usize = 8;
+pub(crate) const WINDOW: usize = 8;
 
 /// Bytes on the wire for requesting `rows` rows of `dim` values from a rank, and for the reply.
 pub fn bytes_of_rows(rows: usize, dim: usize) -> [u64; 2] {
@@ -154,13 +154,7 @@ impl RowService {
 
 impl Service for RowService {
     fn answer(&self, _: usize, ids: &[u32], answer: &mut Vec<u32>) -> Result<()> {
-        if let Some(&v) = ids.iter().find(|&&v| v as usize >= self.book.num_nodes() || !self.book.is_own(v)) {
-            return Err(Error::invalid(format!(
-                "node {v} is not on this rank: the ranks have opened different partitions"
-            )));
-        }
-        let places: Vec<u32> = ids.iter().map(|&v| self.book.place(v)).collect();
-        self.table.append(&places, answer)
+        self.table.append(&self.book.places(ids)?, answer)
     }
 
     fn lane(&self) -> Lane {
@@ -233,6 +227,26 @@ impl Feature for OwnedAndRemoteRows {
     }
 
     fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+        self.read_overlapped(ids, places, out, &mut no_work)
+    }
+
+    fn row_bytes(&self) -> u64 {
+        self.others.row_bytes()
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities { overlapped: Some(self), ..Capabilities::default() }
+    }
+}
+
+impl OverlappedFeature for OwnedAndRemoteRows {
+    fn read_overlapped(
+        &self,
+        ids: &[NodeId],
+        places: Places,
+        out: &mut [f32],
+        work: &mut OverlappedWork,
+    ) -> Result<Traffic> {
         let place = |i: usize| match places {
             Places::InOrder => i as u32,
             Places::At(at) => at[i],
@@ -247,20 +261,19 @@ impl Feature for OwnedAndRemoteRows {
                 others_at.push(place(i));
             }
         }
-        let mut read_own = |out: &mut [f32]| self.own.read_to(&own, &own_at, out);
+        let mut near = |out: &mut [f32]| {
+            let mut traffic = Traffic::default();
+            if !own.is_empty() {
+                traffic += self.own.read_to(&own, &own_at, out)?;
+            }
+            traffic += work(out)?;
+            Ok(traffic)
+        };
         if others.is_empty() {
-            return read_own(out);
+            return near(out);
         }
         // Remote rows are in transit meanwhile.
-        read_overlapped(&*self.others, &others, Places::At(&others_at), out, &mut read_own)
-    }
-
-    fn row_bytes(&self) -> u64 {
-        self.others.row_bytes()
-    }
-
-    fn capabilities(&self) -> Capabilities<'_> {
-        Capabilities::default()
+        read_overlapped(&*self.others, &others, Places::At(&others_at), out, &mut near)
     }
 }
 
@@ -269,6 +282,8 @@ pub struct ConcatRows {
     tables: Vec<Arc<dyn Feature>>,
     /// Table of each row, and its index there.
     of: Vec<(u16, u32)>,
+    /// True if the tables gather sparse rows.
+    is_sparse: bool,
 }
 
 impl ConcatRows {
@@ -289,7 +304,13 @@ impl ConcatRows {
         });
         let mut rows: Vec<(NodeId, (u16, u32))> = rows.collect();
         rows.sort_unstable_by_key(|&(v, _)| v);
-        Ok(Self { tables, of: rows.into_iter().map(|(_, of)| of).collect() })
+        Ok(Self { tables, of: rows.into_iter().map(|(_, of)| of).collect(), is_sparse: false })
+    }
+
+    /// The same rows of tables that gather sparse rows.
+    #[must_use]
+    pub fn sparse(self) -> Self {
+        Self { is_sparse: true, ..self }
     }
 }
 
@@ -319,6 +340,36 @@ impl Feature for ConcatRows {
                 traffic += table.read_to(rows, Places::At(at), out)?;
             }
         }
+        Ok(traffic)
+    }
+
+    fn gather(&self, ids: &[NodeId], out: &mut Matrix) -> Result<Traffic> {
+        if !self.is_sparse {
+            out.resize(ids.len(), self.dim());
+            return self.read(ids, out.view_mut().host());
+        }
+        let mut shares = vec![Vec::new(); self.tables.len()];
+        let from = ids.iter().map(|&id| {
+            let (table, row) = self.of[id as usize];
+            let share = &mut shares[usize::from(table)];
+            share.push(row);
+            (table, share.len() - 1)
+        });
+        let from: Vec<(u16, usize)> = from.collect();
+        let mut traffic = Traffic::default();
+        let mut gathered = Vec::with_capacity(self.tables.len());
+        for (table, rows) in self.tables.iter().zip(&shares) {
+            let mut part = Matrix::default();
+            traffic += table.gather(rows, &mut part)?;
+            gathered.push(part);
+        }
+        let views: Vec<_> = gathered.iter().map(Matrix::view).collect();
+        let row = |i: NodeId| {
+            let (table, row) = from[i as usize];
+            views[usize::from(table)].sparse_row(row).unwrap_or_default()
+        };
+        let all: Vec<NodeId> = (0..ids.len() as NodeId).collect();
+        out.gather_sparse_with(self.dim(), &all, row);
         Ok(traffic)
     }
 

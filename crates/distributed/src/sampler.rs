@@ -5,20 +5,23 @@
 //!                 └─ remote ─► ids, keys ~~► owner samples ~~► counts, ids ─┴─► block, in destination order
 //! ```
 //!
+//! Samplers that read several lists draw on the requesting rank ([`crate::neighbors`]).
+//!
 //! An owner samples with the same sampler as the requesting rank, keyed by (seed, epoch, batch,
 //! hop, node), so the block equals that of a single process with the whole graph.
 
 use std::sync::Arc;
 
-use graphmill_core::{Block, Error, Graph, NodeId, ObjectPool, Result, block::Aggregation};
+use graphmill_core::{Block, Buffer, Error, Graph, NodeId, ObjectPool, Result, block::Aggregation};
 use graphmill_loader::{
     BatchKey, HopSampler,
-    sampler::{HopProperties, HopRequest, HopScratch},
+    sampler::{HopProperties, HopRequest, HopScratch, NeighborAccess},
 };
 
 use crate::{
     Messenger, NodeOwnership,
     messenger::{HEADER, PendingReply, Service},
+    neighbors::{FETCH, ListService, STEP, StepService, Steps, fetch_lists},
     ownership::Share,
 };
 
@@ -38,8 +41,19 @@ pub fn bytes_of_a_hop(nodes: usize, edges: usize, weighted: bool) -> [u64; 2] {
     [HEADER + REQUEST_WORDS + nodes, HEADER + REPLY_WORDS + nodes + edges].map(|words| 4 * words as u64)
 }
 
+/// Method by which a rank draws for nodes of other ranks.
+enum Method {
+    /// Owners draw from the lists of their nodes.
+    Owners,
+    /// The rank draws from the fetched lists of all destinations.
+    Fetch,
+    /// The rank draws from single neighbours, with the in-degrees of all nodes.
+    Steps(Buffer<u32>),
+}
+
 /// Sampler over the ranks. Its graph has all nodes, and the edges of the nodes that this rank owns.
 pub struct Distributed {
+    method: Method,
     inner: Arc<dyn HopSampler>,
     post: Arc<Messenger>,
     book: Arc<NodeOwnership>,
@@ -91,20 +105,71 @@ impl Distributed {
         post: Arc<Messenger>,
         book: Arc<NodeOwnership>,
     ) -> Result<Self, String> {
-        if !inner.properties().is_neighbor_local {
-            return Err("it needs more of the graph than a node's own neighbours, which is all that a rank \
-                holds; use neighbor, full, \
-                        labor or weighted"
-                .into());
+        let method = match inner.properties().access {
+            NeighborAccess::OwnList => Method::Owners,
+            NeighborAccess::Lists => Method::Fetch,
+            NeighborAccess::Graph if inner.by_steps().is_some() => Method::Steps(Buffer::default()),
+            NeighborAccess::Graph => {
+                return Err("it reads the graph in ways that its properties do not describe, and a rank \
+                            holds only the lists of its own nodes; use a sampler with another \
+                            NeighborAccess, such as neighbor"
+                    .into());
+            }
+        };
+        Ok(Self { method, inner, post, book, service, spare: ObjectPool::default() })
+    }
+
+    /// The same sampler with the in-degrees of all nodes (`V`), which walks read.
+    #[must_use]
+    pub fn with_degrees(mut self, degrees: Buffer<u32>) -> Self {
+        if let Method::Steps(known) = &mut self.method {
+            *known = degrees;
         }
-        Ok(Self { inner, post, book, service, spare: ObjectPool::default() })
+        self
     }
 
     /// Registers the sampling service on `graph` for the other ranks.
     pub fn serve(&self, graph: &Graph) {
-        let (inner, book) = (self.inner.clone(), self.book.clone());
-        let drawing = Drawing { inner, graph: graph.clone(), book, spare: ObjectPool::default() };
-        self.post.serve(self.service, Arc::new(drawing));
+        let (inner, book, graph) = (self.inner.clone(), self.book.clone(), graph.clone());
+        match self.method {
+            Method::Owners => {
+                let drawing = Drawing { inner, graph, book, spare: ObjectPool::default() };
+                self.post.serve(self.service, Arc::new(drawing));
+            }
+            Method::Fetch => self.post.serve(FETCH, Arc::new(ListService { graph, book })),
+            Method::Steps(_) => self.post.serve(STEP, Arc::new(StepService { graph, book })),
+        }
+    }
+
+    /// Draws a hop from the fetched lists of its destinations.
+    fn sample_fetched(
+        &self,
+        request: &HopRequest,
+        scratch: &mut HopScratch,
+        block: &mut Block,
+    ) -> Result<()> {
+        let lists = fetch_lists(&self.post, &self.book, request.graph, request.dst)?;
+        let dst: Vec<NodeId> = (0..request.dst.len() as NodeId).collect();
+        self.inner.sample_hop(&HopRequest { graph: &lists, dst: &dst, ..*request }, scratch, block)
+    }
+
+    /// Draws a hop from single neighbours.
+    fn sample_by_steps(
+        &self,
+        request: &HopRequest,
+        degrees: &[u32],
+        scratch: &mut HopScratch,
+        block: &mut Block,
+    ) -> Result<()> {
+        if degrees.len() != self.book.num_nodes() {
+            let (known, nodes) = (degrees.len(), self.book.num_nodes());
+            return Err(Error::invalid(format!("degrees of {known} nodes: walks read those of {nodes}")));
+        }
+        let Some(sampler) = self.inner.by_steps() else {
+            return Err(Error::invalid("the sampler reads no single neighbours"));
+        };
+        let source = Steps { post: &self.post, book: &self.book, graph: request.graph, degrees };
+        sampler.sample_hop_by_steps(request, &source, scratch, block)
     }
 }
 
@@ -115,10 +180,15 @@ impl HopSampler for Distributed {
 
     fn properties(&self) -> HopProperties {
         // A hop is a single exchange, so it is not split.
-        HopProperties { is_per_node: false, is_neighbor_local: false, ..self.inner.properties() }
+        HopProperties { is_per_node: false, access: NeighborAccess::Graph, ..self.inner.properties() }
     }
 
-    fn sample_hop(&self, request: &HopRequest, _: &mut HopScratch, block: &mut Block) -> Result<()> {
+    fn sample_hop(&self, request: &HopRequest, scratch: &mut HopScratch, block: &mut Block) -> Result<()> {
+        match &self.method {
+            Method::Owners => {}
+            Method::Fetch => return self.sample_fetched(request, scratch, block),
+            Method::Steps(degrees) => return self.sample_by_steps(request, degrees, scratch, block),
+        }
         let &HopRequest { hop, dst, key, aggregation, .. } = request;
         let shares = self.book.by_owner(dst);
         let mut asked: Vec<(&Share, PendingReply)> = Vec::with_capacity(shares.len());
@@ -215,14 +285,14 @@ impl Request {
 }
 
 /// Reply of an owner.
-struct Answer {
+pub(crate) struct Answer {
     words: Vec<u32>,
     nodes: usize,
     edges: usize,
 }
 
 impl Answer {
-    fn read(words: Vec<u32>, nodes: usize) -> Result<Self> {
+    pub(crate) fn read(words: Vec<u32>, nodes: usize) -> Result<Self> {
         let bad = || Error::invalid("a neighbour reply differs from its declared length");
         let Some(&[edges, weighted]) = words.get(HEADER..HEADER + REPLY_WORDS) else { return Err(bad()) };
         let edges = edges as usize;
@@ -235,7 +305,7 @@ impl Answer {
         Ok(Self { words, nodes, edges })
     }
 
-    fn part<'a>(&'a self, share: &'a Share) -> Part<'a> {
+    pub(crate) fn part<'a>(&'a self, share: &'a Share) -> Part<'a> {
         let (ends, rest) = self.words[HEADER + REPLY_WORDS..].split_at(self.nodes);
         let (indices, weights) = rest.split_at(self.edges);
         Part { at: &share.at, ends, indices, weights: bytemuck::cast_slice(weights) }
@@ -243,7 +313,7 @@ impl Answer {
 }
 
 /// Edges of some destinations.
-struct Part<'a> {
+pub(crate) struct Part<'a> {
     /// Numbers of the destinations.
     at: &'a [u32],
     /// End of each destination's edges.
@@ -262,7 +332,7 @@ impl Part<'_> {
 }
 
 /// Merges these parts to the block of `dst` destinations.
-fn merge(dst: usize, parts: &[Part], block: &mut Block) -> Result<()> {
+pub(crate) fn merge(dst: usize, parts: &[Part], block: &mut Block) -> Result<()> {
     let Block { indptr, indices, edge_weight, .. } = block;
     let edges: usize = parts.iter().map(|part| part.indices.len()).sum();
     if edges > u32::MAX as usize {

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, thread};
 
-use graphmill_core::{Features, Graph, Matrix, NodeId, block::Aggregation, keyed};
+use graphmill_core::{Features, Graph, Matrix, NodeId, WholeDegrees, block::Aggregation, keyed};
 use graphmill_data::partition::PartitionBook;
 use graphmill_distributed::{
     Collective, Messenger, MessengerOptions, NodeOwnership, local,
@@ -13,9 +13,11 @@ use graphmill_loader::{
     BatchKey, BlockLayout, Feature, HopSampler, MinibatchSampler, Seeds, Workspace,
     feature::{Host, Places},
     sampler::{
-        BatchRequest, HopStack,
+        BatchRequest, HopStack, WalkOptions,
         full::Full,
+        labor::{Iterations, Labor, LaborOptions},
         neighbor::Neighbor,
+        random_walk::RandomWalk,
         weighted::{EdgeWeights, Weighted, WeightedOptions},
     },
 };
@@ -133,6 +135,53 @@ fn blocks_match_a_single_process_and_traffic_matches_the_prediction() {
             let gathered = all.gather(3, &said).unwrap();
             let sums: Vec<u32> = (0..2).map(|i| gathered.iter().map(|words| words[i]).sum()).collect();
             assert_eq!(sums[0], sums[1]);
+        });
+    }
+}
+
+#[test]
+fn samplers_of_several_lists_draw_the_blocks_of_a_single_process() {
+    let graph = graph();
+    let degrees: Vec<u32> = (0..NODES as NodeId).map(|v| graph.in_degree(v) as u32).collect();
+    let walks = WalkOptions { num_walks: 6, restart_prob: 0.2 };
+    let (by_degree, iterations) =
+        (EdgeWeights::InverseInDegree, LaborOptions { labor_iterations: Iterations(2) });
+    type Make<'m> = Box<dyn Fn(&Graph) -> Arc<dyn HopSampler> + Sync + 'm>;
+    let makes: [Make; 4] = [
+        Box::new(|_| Arc::new(RandomWalk::new([5, 3], &walks, 3).unwrap())),
+        Box::new(|graph| {
+            Arc::new(Labor::with_options(graph, [6, 4], &iterations, EdgeWeights::Stored).unwrap())
+        }),
+        Box::new(|graph| Arc::new(Labor::with_options(graph, [6, -1], &iterations, by_degree).unwrap())),
+        Box::new(|graph| {
+            Arc::new(Weighted::new(graph, [6, 4], &WeightedOptions::default(), by_degree).unwrap())
+        }),
+    ];
+    for make in &makes {
+        let sampler = HopStack::from(make(&graph));
+        let form = BlockLayout { aggregation: Aggregation::Sum, ..BlockLayout::default() };
+        let sample = |sampler: &HopStack, graph: &Graph, number: u64| {
+            let seeds: Vec<NodeId> = (0..50).map(|i| (i * 13 + number as u32 * 3) % NODES as u32).collect();
+            let request = BatchRequest::new(graph, BatchKey { seed: 9, epoch: 2, batch: number });
+            let seeds = Seeds::new(number, seeds);
+            sampler.sample(&request.with_layout(form), &mut Workspace::new(NODES), seeds).unwrap()
+        };
+        on_ranks(3, |post, book| {
+            let whole = WholeDegrees { of_in: degrees.clone().into(), of_out: None };
+            let own = part(&graph, &book).with_whole_degrees(whole);
+            let distributed = Distributed::new(make(&own), post.clone(), book).unwrap();
+            let distributed = distributed.with_degrees(degrees.clone().into());
+            distributed.serve(&own);
+            let stacked = HopStack::new(distributed);
+            Collective::new(post).barrier(1).unwrap();
+            for number in 0..3 {
+                let (one, together) = (sample(&sampler, &graph, number), sample(&stacked, &own, number));
+                assert_eq!(one.input_nodes, together.input_nodes);
+                for (a, b) in one.blocks.iter().zip(&together.blocks) {
+                    assert_eq!((&a.indptr, &a.indices), (&b.indptr, &b.indices));
+                    assert_eq!(a.edge_weight, b.edge_weight);
+                }
+            }
         });
     }
 }

@@ -4,6 +4,7 @@
 use std::{path::Path, sync::Arc};
 
 use graphmill_core::{
+    NodeId,
     features::FeatureData,
     options::{OptionGroup, OptionSet},
     table,
@@ -262,13 +263,26 @@ pub fn batch_size(config: &TrainConfig, data: &Dataset) -> usize {
 /// # Errors
 /// An unknown name or an impossible option.
 pub fn order<'d>(config: &TrainConfig, data: &'d Dataset) -> Result<Box<dyn order::SeedOrder + 'd>> {
+    order_of(config, data, None)
+}
+
+/// [`order`] with `searches` over the whole graph, if `data` is a rank's part of it.
+///
+/// # Errors
+/// As [`order`].
+pub(crate) fn order_of<'d>(
+    config: &TrainConfig,
+    data: &'d Dataset,
+    searches: Option<&'d [Vec<NodeId>]>,
+) -> Result<Box<dyn order::SeedOrder + 'd>> {
     let make = usage(order::TABLE.find(&config.order))?.make.make;
     let options = order::OrderOptions {
         seed: config.seed,
         batch_size: batch_size(config, data),
         own: config.own.clone(),
     };
-    let source = order::OrderSource { graph: &data.graph, labels: &data.labels, train: &data.split.train };
+    let source =
+        order::OrderSource { graph: &data.graph, labels: &data.labels, train: &data.split.train, searches };
     make(&options, &source).map_err(|message| Error::usage(format!("--order {}: {message}", config.order)))
 }
 

@@ -2,121 +2,28 @@
 
 #[path = "common/set.rs"]
 mod options;
+#[path = "common/ranks.rs"]
+mod ranks;
 
 use std::{
     path::Path,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
 use graphmill_core::{keyed, progress};
 use graphmill_data::{
-    Dataset,
     generate::{GenerateOptions, generate},
     partition::{Description, PartitionBook, PartitionDir, write},
 };
-use graphmill_distributed::{Messenger, MessengerOptions, local, transport::local::Local};
 use graphmill_engine::{
     Error, Result, RunContext, RunDir, TrainConfig,
     config::{Fanout, Ratio},
     observer::{Observer, Progress, Quiet},
     record::{EpochRecord, Summary},
-    train,
     trainer::over_ranks,
 };
 use options::with;
-
-const PARTS: u16 = 4;
-
-fn data() -> Dataset {
-    let options =
-        GenerateOptions { nodes: 900, degree: Some(9.0), classes: 4, dim: 12, ..GenerateOptions::default() };
-    generate("sbm", &options).unwrap()
-}
-
-/// Partition of the dataset, by a hash of the nodes.
-fn partitioned(data: &Dataset, dir: &Path) -> PartitionDir {
-    let of: Vec<u16> =
-        (0..data.num_nodes() as u64).map(|v| (keyed::key(&[v]) % u64::from(PARTS)) as u16).collect();
-    let book = PartitionBook::new(PARTS, of).unwrap();
-    let what = Description {
-        method: "hash",
-        seed: 0,
-        options: serde_json::Value::Null,
-        statistics: serde_json::Value::Null,
-    };
-    write(data, &book, &what, dir, &progress::Quiet).unwrap()
-}
-
-fn config() -> TrainConfig {
-    TrainConfig {
-        hidden: 16,
-        layers: 2,
-        fanout: Fanout(vec![5, 4]),
-        batch_size: 100,
-        epochs: 3,
-        lr: 0.01,
-        dropout: 0.0,
-        fused: "off".parse().unwrap(),
-        ..TrainConfig::default()
-    }
-}
-
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Runs ranks as threads, each with its own pool.
-fn on_ranks<T: Send>(
-    size: usize,
-    patience: Duration,
-    run: impl Fn(usize, Arc<Messenger>) -> T + Sync,
-) -> Vec<T> {
-    let run = &run;
-    std::thread::scope(|scope| {
-        let start = |(rank, end): (usize, Local)| {
-            scope.spawn(move || {
-                let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
-                let options = MessengerOptions { patience, threads: 1 };
-                let post = Messenger::start(options, move || Ok(end)).unwrap();
-                pool.install(|| run(rank, post))
-            })
-        };
-        let ranks: Vec<_> = local(size).into_iter().enumerate().map(start).collect();
-        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
-    })
-}
-
-/// Summaries of all ranks.
-fn over_ranks(config: &TrainConfig, dir: &PartitionDir, size: usize) -> Vec<Summary> {
-    let one = |_, post| {
-        let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
-        over_ranks::train(config, dir, post, context).unwrap()
-    };
-    on_ranks(size, PATIENCE, one)
-}
-
-fn alone(config: &TrainConfig, data: &Dataset) -> Summary {
-    train(config, data, RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false })
-        .unwrap()
-}
-
-fn close(a: f64, b: f64) -> bool {
-    (a - b).abs() <= 2e-4 * (1.0 + b.abs())
-}
-
-fn assert_alike(one: &Summary, many: &[Summary], what: &str) {
-    for summary in many {
-        assert_eq!(one.epochs.len(), summary.epochs.len());
-        for (a, b) in one.epochs.iter().zip(&summary.epochs) {
-            assert!(close(b.loss, a.loss), "{what}: loss {} and {}", b.loss, a.loss);
-            let (x, y) = (a.valid_loss.unwrap(), b.valid_loss.unwrap());
-            assert!(close(y, x), "{what}: validation loss {y} and {x}");
-            assert_eq!((a.seeds, a.epoch), (b.seeds, b.epoch));
-        }
-        let bits = |s: &Summary| s.epochs.iter().map(|e| e.loss.to_bits()).collect::<Vec<_>>();
-        assert_eq!(bits(summary), bits(&many[0]), "{what}: ranks report different losses");
-        assert!((summary.test.score.unwrap() - one.test.score.unwrap()).abs() < 0.02, "{what}");
-    }
-}
+use ranks::{PATIENCE, alone, assert_alike, close, config, data, on_ranks, over_ranks, partitioned};
 
 #[test]
 fn ranks_give_the_losses_of_one_process_for_every_model_and_strategy() {
@@ -142,6 +49,13 @@ fn ranks_give_the_losses_of_one_process_for_every_model_and_strategy() {
         (3, TrainConfig { model: s("gcn"), sampler: s("labor"), ..config() }),
         (3, TrainConfig { model: s("mixhop"), fanout: Fanout(vec![4; 4]), ..config() }),
         (4, TrainConfig { model: s("sage"), batch_size: 3, max_batches: 12, ..config() }),
+        (3, with(config(), "model=pinsage sampler=random-walk num_walks=6")),
+        (2, with(config(), "model=gcn sampler=random-walk")),
+        (3, with(config(), "model=sage sampler=weighted edge_weights=inverse-in-degree")),
+        (2, with(config(), "model=gcn sampler=labor edge_weights=out-degree")),
+        (3, with(config(), "model=sage order=proximity order_sequences=4")),
+        (2, with(config(), "model=sage order=proximity strategy=pipelined allocation=1,1,1")),
+        (1, with(config(), "model=sage sampler=labor labor_iterations=2")),
     ];
     for (size, config) in runs {
         let what = format!("{size} ranks, {} by {}", config.model, config.strategy);
@@ -153,6 +67,36 @@ fn ranks_give_the_losses_of_one_process_for_every_model_and_strategy() {
         assert_eq!(epoch.ranks.iter().map(|rank| rank.seeds).sum::<u64>(), whole.seeds, "{what}");
         assert!(epoch.sampled_edges >= whole.sampled_edges, "{what}");
         assert_eq!(epoch.traffic.remote.rows > 0, size > 1, "{what}");
+    }
+}
+
+#[test]
+fn importance_is_that_of_a_ranks_share_of_the_destinations() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    let config = with(config(), "model=sage sampler=labor labor_iterations=3 epochs=6");
+    let (first, again) = (over_ranks(&config, &dir, 3), over_ranks(&config, &dir, 3));
+    let losses = |s: &Summary| s.epochs.iter().map(|e| e.loss.to_bits()).collect::<Vec<_>>();
+    assert!(first.iter().chain(&again).all(|rank| losses(rank) == losses(&first[0])));
+    let (one, epochs) = (alone(&config, &data), &first[0].epochs);
+    assert!(epochs[5].loss < 0.8 * epochs[0].loss, "{} to {}", epochs[0].loss, epochs[5].loss);
+    // a rank shares neighbours among fewer destinations, so it reads more of them, but not many
+    let rows = |s: &Summary| s.epochs[1].traffic.rows() as f64;
+    assert!(rows(&first[0]) > rows(&one) && rows(&first[0]) < 2.5 * rows(&one));
+}
+
+#[test]
+fn partitions_without_searches_refuse_orders_that_read_them() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let path = temporary.path().join("parts");
+    let book = PartitionBook::new(2, (0..900).map(|v| v % 2).collect::<Vec<u16>>()).unwrap();
+    let dir = write(&data, &book, &Description::default(), &path, &progress::Quiet).unwrap();
+    let config = TrainConfig { order: "proximity".into(), ..config() };
+    for end in on_ranks(2, PATIENCE, |_, post| {
+        let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+        over_ranks::train(&config, &dir, post, context).unwrap_err().to_string()
+    }) {
+        assert!(end.contains("--order proximity") && end.contains("partition the dataset again"), "{end}");
     }
 }
 
@@ -302,10 +246,8 @@ fn options_that_need_the_whole_graph_are_refused_on_all_ranks() {
     let dir = partitioned(&data, &temporary.path().join("parts"));
     let s = String::from;
     for (config, flag) in [
-        (TrainConfig { sampler: s("random-walk"), ..config() }, "--sampler random-walk"),
-        (TrainConfig { order: s("proximity"), ..config() }, "--order proximity"),
         (TrainConfig { strategy: s("layered"), ..config() }, "--strategy layered"),
-        (TrainConfig { devices: "virtual:2".parse().unwrap(), ..config() }, "--devices virtual:2"),
+        (TrainConfig { strategy: s("historical"), ..config() }, "--strategy historical"),
     ] {
         let ends = on_ranks(2, PATIENCE, |_, post| {
             let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };

@@ -567,12 +567,7 @@ fn clusters_are_the_parts_of_the_given_partition() {
     let options = methods::Options { parts, ..methods::Options::default() };
     let method = (methods::TABLE.find("bgl").unwrap().make.make)(&options).unwrap();
     let book = method.partition(&data.graph, &data.split.train, &progress::Quiet).unwrap();
-    let what = methods::Description {
-        method: "bgl",
-        seed: 0,
-        options: serde_json::Value::Null,
-        statistics: serde_json::Value::Null,
-    };
+    let what = methods::Description { method: "bgl", ..methods::Description::default() };
     let path = dir.path().join("clusters");
     methods::write(data, &book, &what, &path, &progress::Quiet).unwrap();
     let path_of = |file: &str| path.join(file).to_str().unwrap().to_string();

@@ -33,7 +33,7 @@ fn datasets(dir: &Path) -> [PathBuf; 2] {
     let data = generate("sbm", &options).unwrap();
     let of: Vec<u16> = (0..3000u64).map(|v| (keyed::key(&[v]) % 4) as u16).collect();
     let book = PartitionBook::new(4, of).unwrap();
-    let what = Description { method: "hash", seed: 0, options: Value::Null, statistics: Value::Null };
+    let what = Description { method: "hash", ..Description::default() };
     let [whole, parts] = ["whole", "parts"].map(|name| dir.join(name));
     data.save(&whole).unwrap();
     write(&data, &book, &what, &parts, &progress::Quiet).unwrap();

@@ -45,6 +45,7 @@
 //! - [`subgraph`]: samplers of node sets whose induced subgraphs are minibatches (GraphSAINT).
 //! - [`hotness`]: predictions of how often each feature row is read.
 //! - [`policy`]: cache policies, which choose the ids that a cache holds.
+//! - [`typed`]: minibatches of graphs with several node types.
 //! - [`feature`]: feature tiers (host memory, files, caches), from node ids to feature rows.
 //!
 //! The crate works with any training framework: it has no gradients, and no threads beyond data
@@ -63,6 +64,7 @@ pub mod sampler;
 pub mod subgraph;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod typed;
 pub mod weights;
 
 pub use batch_key::BatchKey;

@@ -226,7 +226,7 @@ mod tests {
 
     fn machines(bandwidth: f64, latency: f64) -> Machines {
         let wire = Wire { hops: vec![4e5, 4e6], rows: 3.6e7, sums: 4e6, skew: 1.0 };
-        let network = LinkOptions { bandwidth, latency };
+        let network = LinkOptions { bandwidth, latency, ..LinkOptions::default() };
         Machines {
             count: 4,
             batches: 100,

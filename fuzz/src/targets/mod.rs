@@ -42,6 +42,7 @@ table! {
     pickle "a pickle, and the arrays, matrices and neighbour lists in it"
     manifest "the text of graphmill.json, its checksum made to fit"
     native "a dataset directory, its checksums made to fit"
+    typed "a dataset directory of format 2, its checksums made to fit"
     import_npz "the importer npz"
     import_graphsaint "the importer graphsaint"
     import_planetoid "the importer planetoid"

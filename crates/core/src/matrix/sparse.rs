@@ -32,15 +32,29 @@ impl Matrix {
     /// # Panics
     /// `from` is dense, or the rows store more than 2^32 - 1 values.
     pub fn gather_sparse(&mut self, from: View, ids: &[NodeId]) {
+        let row = |v: NodeId| from.sparse_row(v as usize).expect("sparse rows are gathered from sparse rows");
+        self.gather_sparse_with(from.num_cols(), ids, row);
+    }
+
+    /// Becomes the sparse rows of `cols` columns that `row` returns for each of `ids`, in that
+    /// order: columns, ascending, and values. Parallel; memory is reused.
+    ///
+    /// # Panics
+    /// The rows store more than 2^32 - 1 values.
+    pub fn gather_sparse_with<'r>(
+        &mut self,
+        cols: usize,
+        ids: &[NodeId],
+        row: impl Fn(NodeId) -> (&'r [u32], &'r [f32]) + Copy + Sync,
+    ) {
         if !matches!(self.storage, Storage::Sparse(_)) {
             self.storage = Storage::Sparse(Box::default());
         }
         self.mirror = Mirror::default();
         let Storage::Sparse(block) = &mut self.storage else { unreachable!("it was just made") };
-        let row = |v: NodeId| from.sparse_row(v as usize).expect("sparse rows are gathered from sparse rows");
         sparse::gather(ids, row, block);
-        (block.num_dst, block.num_src) = (ids.len(), from.num_cols());
-        (self.rows, self.cols) = (ids.len(), from.num_cols());
+        (block.num_dst, block.num_src) = (ids.len(), cols);
+        (self.rows, self.cols) = (ids.len(), cols);
     }
 
     /// Lists the stored values by column too, for products with the transpose. Parallel if that

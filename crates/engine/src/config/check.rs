@@ -3,6 +3,7 @@
 use std::ops::Bound;
 
 use graphmill_core::options::{Fault, probability, range};
+use graphmill_loader::feature::Access;
 
 use super::{Arithmetic, TrainConfig};
 use crate::cache_kind;
@@ -32,6 +33,10 @@ impl TrainConfig {
             let why = "only NVIDIA devices support it; use --devices cuda:0, or --precision f32 or bf16";
             return Err(Fault::of("precision", self.precision, why));
         }
+        if self.peer_link.access != Access::default() {
+            let why = "devices read the rows of others without an access; give it to --link, or leave it out";
+            return Err(Fault::of("peer_link", &self.peer_link, why));
+        }
         for (option, name) in [("cache", &self.cache), ("host_cache", &self.host_cache)] {
             if name != cache_kind::AUTO {
                 cache_kind::kind(name)
@@ -47,5 +52,20 @@ impl TrainConfig {
         range("head_layers", self.head_layers, ..=16)?;
         probability("dropout", self.dropout)?;
         probability("input_dropout", self.input_dropout)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peer_links_take_no_access() {
+        let mut config = TrainConfig::default();
+        config.link = "12G,10us,direct".parse().unwrap();
+        config.check_general().unwrap();
+        config.peer_link = "50G,2us,direct".parse().unwrap();
+        let message = config.check_general().unwrap_err().message;
+        assert!(message.contains("give it to --link"), "{message}");
     }
 }

@@ -243,8 +243,10 @@ pub struct TrainConfig {
     pub strategy: String,
     /// Link of a simulated device to the host, or none.
     ///
-    /// Bandwidth in bytes per second and an optional latency. Set it to simulate transfers.
-    /// Example: --link 12G,10us.
+    /// Bandwidth in bytes per second and an optional latency, then an optional access: streamed
+    /// (rows leave as the host gathers them), gathered (they leave after it) or direct (the device
+    /// reads whole lines of 128 bytes). Set it to simulate transfers. Example: --link
+    /// 12G,10us,direct.
     #[arg(long, value_name = "LINK", help_heading = "Execution", hide_short_help = true)]
     pub link: Spelled<LinkOptions>,
     /// Link of a simulated device to the other devices, or none.

@@ -12,6 +12,7 @@ use graphmill_data::{Dataset, partition::PartitionBook};
 use graphmill_distributed::{
     NodeOwnership,
     sampler::{Distributed, LISTS},
+    sparse::widen,
 };
 use graphmill_loader::{
     BatchKey, Feature, HopSampler, MinibatchSampler, Sampled, Seeds, Traffic, Workspace,
@@ -216,21 +217,54 @@ impl Feature for AssignedParts {
         self.rows.num_rows()
     }
 
+    fn gather(&self, ids: &[NodeId], out: &mut Matrix) -> graphmill_core::Result<Traffic> {
+        let assignment = self.assignment();
+        if !assignment.rows.is_sparse() {
+            out.resize(ids.len(), self.dim());
+            return self.read(ids, out.view_mut().host());
+        }
+        let began = std::time::Instant::now();
+        let places: Vec<u32> = ids.iter().map(|&v| assignment.book.place(v)).collect();
+        out.gather_sparse(assignment.rows.view(), &places);
+        let stored = out.view().sparse().map_or(0, |rows| rows.values.len());
+        let bytes = 8 * (ids.len() + stored) as u64;
+        Ok(Traffic { host: TierTraffic::since(began, ids.len() as u64, bytes), ..Traffic::default() })
+    }
+
     fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> graphmill_core::Result<Traffic> {
         let began = std::time::Instant::now();
         let assignment = self.assignment();
+        if assignment.rows.is_sparse() {
+            drop(assignment);
+            let mut rows = Matrix::default();
+            let traffic = self.gather(ids, &mut rows)?;
+            widen(rows.view(), places, out);
+            return Ok(traffic);
+        }
         let (dim, rows) = (self.dim(), assignment.rows.view());
         let rows = rows.host();
+        // caches of devices also hold rows of other parts
+        let (mut others, mut others_at) = (Vec::new(), Vec::new());
         for (i, &v) in ids.iter().enumerate() {
             let to = match places {
                 Places::InOrder => i,
                 Places::At(at) => at[i] as usize,
             };
+            if !assignment.book.is_own(v) {
+                others.push(v);
+                others_at.push(to as u32);
+                continue;
+            }
             let from = assignment.book.place(v) as usize;
             out[to * dim..][..dim].copy_from_slice(&rows[from * dim..][..dim]);
         }
-        let count = ids.len() as u64;
-        Ok(Traffic { host: TierTraffic::since(began, count, count * self.row_bytes()), ..Traffic::default() })
+        let count = (ids.len() - others.len()) as u64;
+        let host = TierTraffic::since(began, count, count * self.row_bytes());
+        let mut traffic = Traffic { host, ..Traffic::default() };
+        if !others.is_empty() {
+            traffic += self.rows.read_to(&others, Places::At(&others_at), out)?;
+        }
+        Ok(traffic)
     }
 
     fn row_bytes(&self) -> u64 {

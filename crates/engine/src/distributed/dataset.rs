@@ -6,32 +6,21 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{Buffer, Features, Labels, NodeId, matrix::TableType, node_order::by_scores};
+use graphmill_core::{Buffer, Labels, NodeId, WholeDegrees};
 use graphmill_data::{
     Dataset,
     partition::{Part, PartitionDir},
 };
-use graphmill_distributed::{
-    Messenger, NodeOwnership,
-    rows::{ConcatRows, OwnedAndRemoteRows, ROWS, Remote, RowService, Table},
-    sampler::Distributed,
-};
+use graphmill_distributed::{Messenger, NodeOwnership, sampler::Distributed};
 use graphmill_loader::{
-    Feature, MinibatchSampler,
-    feature::cached::{CacheLayout, Dynamic, Level, Pinned, Placement},
-    order::SeedOrder,
-    sampler::{self, HopStack},
+    Feature, HopSampler, MinibatchSampler,
+    order::{self, OverRanks, SeedOrder},
+    sampler::{self, HopStack, WeightOptions, inference::InferenceNeighbors},
     weights::SymmetricWeights,
 };
 
-use super::{AssignedParts, Ranks, Subgraphs};
-use crate::{
-    Error, Result, TrainConfig, build,
-    cache_kind::{Kind, POSTERIOR, kind, resolve_cache},
-    hotness::scores::scores_of_rank,
-    memory,
-    record::DatasetRecord,
-};
+use super::{AssignedParts, Ranks, Subgraphs, own_rows::OwnRows};
+use crate::{Error, Result, TrainConfig, build, record::DatasetRecord};
 
 /// A rank's part of the dataset, with the ranks.
 pub struct RankDataset {
@@ -45,7 +34,9 @@ pub struct RankDataset {
     /// Number of edges of the whole dataset.
     edges: usize,
     degrees: Buffer<u32>,
-    own: Table,
+    pub(super) own: OwnRows,
+    /// Training nodes in the order of each stored search, if the order reads them.
+    searches: Option<Vec<Vec<NodeId>>>,
     /// Parts from which this rank draws subgraphs, if the sampler draws subgraphs.
     pub(crate) assigned: Option<Arc<AssignedParts>>,
 }
@@ -69,16 +60,6 @@ impl RankDataset {
                 book.size()
             )));
         };
-        let mut tables: Vec<Arc<dyn Feature>> = Vec::with_capacity(parts.len());
-        for part in &parts {
-            let residence = memory::placements(config, &part.dataset).features;
-            tables.push(Arc::new(build::features(config, &part.dataset, residence)?.0));
-        }
-        let own: Arc<dyn Feature> = match &tables[..] {
-            [one] => one.clone(),
-            _ => Arc::new(ConcatRows::new(tables, parts.iter().map(|part| &part.nodes[..]))?),
-        };
-        let own = Table::Constant(own);
         let ranks = Ranks::new(post.clone(), book.clone())?;
         let partitions = ranks.gather(&dir.checksum().bytes().map(u32::from).collect::<Vec<u32>>())?;
         if let Some(other) = partitions.iter().position(|checksum| *checksum != partitions[0]) {
@@ -87,13 +68,18 @@ impl RankDataset {
                  machines"
             )));
         }
-        post.serve(ROWS, Arc::new(RowService::new(book.clone(), own.clone())));
+        let own = OwnRows::open(config, dir, &parts, &ranks)?;
         let graph = dir.graph_of(&parts)?;
+        let of_out = match config.own.get::<WeightOptions>().edge_weights.reads_out_degrees() {
+            true => Some(out_degrees(&ranks, graph.indices(), dir.num_nodes())?),
+            false => None,
+        };
+        let graph = graph.with_whole_degrees(WholeDegrees { of_in: dir.degrees.clone(), of_out });
         let labels = labels(&ranks, dir, &parts)?;
         let data = Dataset {
             name: dir.source().to_string(),
             graph,
-            features: Features { dim: first.dataset.features.dim, ..Features::default() },
+            features: own.layout(),
             labels,
             split: dir.split.clone(),
             normalization: first.dataset.normalization.clone(),
@@ -103,7 +89,9 @@ impl RankDataset {
         };
         let (edges, degrees) = (dir.num_edges(), dir.degrees.clone());
         let partition = dir.checksum().to_string();
-        let mut view = Self { data, ranks: Arc::new(ranks), partition, edges, degrees, own, assigned: None };
+        let searches = searches(config, dir)?;
+        let ranks = Arc::new(ranks);
+        let mut view = Self { data, ranks, partition, edges, degrees, own, searches, assigned: None };
         let entry = sampler::TABLE.find(&config.sampler).map_err(Error::name)?;
         if entry.make.draws_subgraphs() {
             config.check()?;
@@ -133,11 +121,33 @@ impl RankDataset {
         let inner = build::hop_sampler(config, &self.data)?;
         let (post, book) = (self.ranks.post().clone(), self.ranks.book().clone());
         let sampler = Distributed::new(inner, post, book)
-            .map_err(|why| Error::usage(format!("--sampler {}: over several ranks {why}", config.sampler)))?;
+            .map_err(|why| Error::usage(format!("--sampler {}: over several ranks {why}", config.sampler)))?
+            .with_degrees(self.degrees.clone());
         sampler.serve(&self.data.graph);
         // no rank requests draws before all ranks serve them
         self.ranks.meet()?;
         Ok(Box::new(HopStack::new(sampler)))
+    }
+
+    /// Order of the seeds, the same on all ranks.
+    ///
+    /// # Errors
+    /// An option is impossible.
+    pub(crate) fn order(&self, config: &TrainConfig) -> Result<Box<dyn SeedOrder + '_>> {
+        build::order_of(config, &self.data, self.searches.as_deref())
+    }
+
+    /// Neighbours that inference aggregates. Walks reach nodes of other ranks.
+    ///
+    /// # Errors
+    /// An option is impossible.
+    pub(crate) fn inference_neighbors(&self, config: &TrainConfig) -> Result<InferenceNeighbors> {
+        let (post, book) = (self.ranks.post(), self.ranks.book());
+        let over_ranks = |walks| {
+            let walks = Distributed::new(walks, post.clone(), book.clone()).map_err(Error::usage)?;
+            Ok(Arc::new(walks.with_degrees(self.degrees.clone())) as Arc<dyn HopSampler>)
+        };
+        build::inference_neighbors(config, &self.data)?.with_walks(over_ranks)
     }
 
     /// Weights of GCN's normalisation, from the degrees in the whole graph.
@@ -147,16 +157,7 @@ impl RankDataset {
 
     /// All rows: own rows, and rows of other ranks over the network.
     pub(crate) fn feature(&self) -> Arc<dyn Feature> {
-        self.with_remote(Arc::new(self.remote()))
-    }
-
-    fn remote(&self) -> Remote {
-        let (post, book) = (self.ranks.post().clone(), self.ranks.book().clone());
-        Remote::new(post, book, ROWS, self.data.features.dim)
-    }
-
-    fn with_remote(&self, others: Arc<dyn Feature>) -> Arc<dyn Feature> {
-        Arc::new(OwnedAndRemoteRows::new(self.ranks.book().clone(), self.own.clone(), others))
+        self.own.with_others(&self.ranks)
     }
 
     /// Describes this rank's part for a note.
@@ -172,46 +173,41 @@ impl RankDataset {
         };
         format!("rank {} of {} owns {part:.1} % of the nodes{assigned}", book.rank(), book.size())
     }
+}
 
-    /// [`RankDataset::feature`] with a cache of remote rows, of `--cache-ratio` of all rows, and
-    /// its description. Hotness is computed from this rank's share of the batches; all ranks call
-    /// this at the same time.
-    ///
-    /// # Errors
-    /// The policy is unknown, or rows cannot be fetched.
-    pub(crate) fn cached(
-        &self,
-        config: &TrainConfig,
-        sampler: &dyn MinibatchSampler,
-        order: &dyn SeedOrder,
-    ) -> Result<(Arc<dyn Feature>, String)> {
-        let nodes = self.data.num_nodes();
-        let book = self.ranks.book();
-        let has = self.describe(config);
-        let slots = config.cache_ratio.0.map_or(0, |ratio| (ratio * nodes as f64).round() as usize);
-        let slots = slots.min(nodes - book.num_own());
-        if slots == 0 {
-            return Ok((self.feature(), format!("{has}, and caches no rows of other ranks")));
+/// Number of nodes whose out-degrees ranks exchange at once.
+const DEGREE_CHUNK: usize = 1 << 20;
+
+/// Out-degrees of all `nodes` nodes in the whole graph, of which `indices` are this rank's edges.
+fn out_degrees(ranks: &Ranks, indices: &[NodeId], nodes: usize) -> Result<Vec<u32>> {
+    let mut degrees = vec![0u32; nodes];
+    indices.iter().for_each(|&u| degrees[u as usize] += 1);
+    for chunk in degrees.chunks_mut(DEGREE_CHUNK) {
+        let gathered = ranks.gather(chunk)?;
+        chunk.fill(0);
+        for of_rank in &gathered {
+            chunk.iter_mut().zip(of_rank).for_each(|(degree, own)| *degree = degree.saturating_add(*own));
         }
-        let policy = resolve_cache(&config.cache, "", POSTERIOR);
-        let behind = Arc::new(self.remote());
-        let others: Arc<dyn Feature> = match kind(policy)? {
-            Kind::Dynamic(make) => Arc::new(Dynamic::new(make, slots, TableType::F32, behind, Level::Host)?),
-            Kind::Pinned => {
-                let scores = scores_of_rank(policy, config, &self.data, sampler, order, book)
-                    .map_err(|e| Error::usage(format!("--cache {policy}: {e}")))?;
-                let hottest: Vec<NodeId> =
-                    by_scores(&scores)?.into_iter().filter(|&v| !book.is_own(v)).collect();
-                let held = CacheLayout::new(&hottest, slots, 1, Placement::Shard);
-                Arc::new(Pinned::new(held, TableType::F32, behind, Level::Host)?)
-            }
-        };
-        let part = 100.0 * slots as f64 / nodes.max(1) as f64;
-        Ok((
-            self.with_remote(others),
-            format!("{has}, and caches the rows of another {part:.1} % ({policy})"),
-        ))
     }
+    Ok(degrees)
+}
+
+/// Searches that the partition stores, if the order of the seeds reads them.
+fn searches(config: &TrainConfig, dir: &PartitionDir) -> Result<Option<Vec<Vec<NodeId>>>> {
+    let entry = order::TABLE.find(&config.order).map_err(Error::name)?;
+    if entry.make.over_ranks != OverRanks::StoredSearches || dir.split.train.is_empty() {
+        return Ok(None);
+    }
+    let stored = dir.searches()?;
+    if stored.is_none() {
+        return Err(Error::usage(format!(
+            "--order {}: the partition {} stores no searches of the whole graph; partition the dataset again \
+             with this version, or use --order random",
+            config.order,
+            dir.path().display()
+        )));
+    }
+    Ok(stored)
 }
 
 /// Labels of own nodes, and of all training, validation and test nodes, which the ranks exchange.

@@ -57,7 +57,7 @@ impl Ranks {
         for (l, &order) in orders.iter().enumerate() {
             let is_last = l + 1 == layers;
             let destinations = if is_last { &few } else { &own };
-            let sources = self.sources(inference, destinations, layers - 1 - l, model);
+            let sources = self.sources(inference, destinations, layers - 1 - l, model)?;
             let rows: &dyn Feature = below.as_deref().unwrap_or(feature);
             let layer = Layer { model, pass: &pass, index: l, order };
             inference.layers.streamed_layer(rows, &layer, &sources, destinations)?;
@@ -98,11 +98,11 @@ impl Ranks {
         destinations: &NodeSet,
         hop: usize,
         model: &Model,
-    ) -> NodeSet {
+    ) -> Result<NodeSet> {
         let marks = Marks::new(self.book().num_nodes());
         destinations.ids().iter().for_each(|&v| marks.mark(v));
-        inference.layers.mark_neighbors(destinations, hop, model.aggregation(), &marks);
-        marks.set()
+        inference.layers.mark_neighbors(destinations, hop, model.aggregation(), &marks)?;
+        Ok(marks.set())
     }
 }
 

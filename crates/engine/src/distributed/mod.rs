@@ -20,7 +20,9 @@ mod assigned_parts;
 mod dataset;
 mod gradients;
 mod inference;
+mod own_rows;
 mod ranks;
+mod tiers;
 
 use std::{path::Path, sync::Arc};
 
@@ -30,13 +32,13 @@ pub(crate) use assigned_parts::{AssignedParts, Subgraphs};
 pub use dataset::RankDataset;
 pub use ranks::Ranks;
 
-use graphmill_core::options::one_of;
-use graphmill_loader::{
-    order,
-    sampler::{WeightOptions, weighted::EdgeWeights},
-};
+use graphmill_core::{options::one_of, table::Entry};
+use graphmill_loader::order::{self, OrderKind, OverRanks};
 
-use crate::{Error, Result, TrainConfig, config::Devices, strategy};
+use crate::{
+    Error, Result, TrainConfig,
+    strategy::{self, UpdateOptions},
+};
 
 /// Returns rank 0's options on all ranks, except for each machine's own: the path of the dataset,
 /// and threads.
@@ -63,28 +65,22 @@ pub(crate) fn check(config: &TrainConfig) -> Result<()> {
         let known = format!("use {}", one_of(&names.collect::<Vec<_>>()));
         return refuse("strategy", &config.strategy, &known);
     }
-    if *config.devices != Devices::Cpu {
-        return refuse("devices", config.devices.as_str(), "use cpu");
+    if strategy::is_by_device(config) && config.own.get::<UpdateOptions>().is_asynchronous() {
+        return refuse(
+            "updates",
+            "asynchronous",
+            "use synchronous: ranks add up the gradients of the same batches, and asynchronous updates have \
+             no common order",
+        );
     }
-    if order::TABLE.get(&config.order).is_none_or(|entry| entry.make.reads_graph) {
-        let names = order::TABLE.iter().filter(|entry| !entry.make.reads_graph).map(|entry| entry.name);
+    if !config.cuda_devices().is_empty() {
+        return refuse("devices", config.devices.as_str(), "use cpu or virtual:N");
+    }
+    let is_available = |entry: &Entry<OrderKind>| entry.make.over_ranks != OverRanks::Unavailable;
+    if !order::TABLE.get(&config.order).is_some_and(is_available) {
+        let names = order::TABLE.iter().filter(|entry| is_available(entry)).map(|entry| entry.name);
         let known = format!("use {}, which do not read the whole graph", one_of(&names.collect::<Vec<_>>()));
         return refuse("order", &config.order, &known);
-    }
-    let WeightOptions { edge_weights } = config.own.get();
-    if edge_weights != EdgeWeights::Stored {
-        return refuse(
-            "edge-weights",
-            &edge_weights.to_string(),
-            "use stored, which does not read the degrees of all nodes",
-        );
-    }
-    if config.host_budget.0 > 0 {
-        return refuse(
-            "host-budget",
-            &config.host_budget.0.to_string(),
-            "use --cache-ratio to cache rows of other ranks",
-        );
     }
     Ok(())
 }

@@ -11,10 +11,11 @@ use std::{
 use graphmill_core::{Matrix, keyed};
 use graphmill_distributed::{
     Collective, Messenger, NodeOwnership,
+    neighbors::{FETCH, STEP},
     rows::{ROWS, Remote, RowService, Table},
     sampler::{LISTS, SAMPLE},
 };
-use graphmill_loader::{Extracted, Feature};
+use graphmill_loader::{Extracted, Feature, Traffic};
 use graphmill_nn::model::{Model, Part};
 use serde::de::DeserializeOwned;
 
@@ -22,7 +23,7 @@ use super::gradients::Gradients;
 use crate::{
     Error, Result, RunDir,
     checkpoint::{self, Checkpoint, Files},
-    learner::{GradientExchange, StepContext},
+    learner::{BatchShare, GradientExchange, StepContext},
     record::{EpochTotals, RankRecord},
 };
 
@@ -39,13 +40,27 @@ pub(super) mod class {
 }
 
 /// Counters that each rank adds up separately.
-type Counters = [u64; 6];
+type Counters = [u64; 12];
 
-/// Edges, edges of bottom blocks, rows and bytes of this rank, rows and bytes of other ranks.
-fn counters(sums: &mut EpochTotals) -> [&mut u64; 6] {
+/// Edges, edges of bottom blocks, and the rows and bytes of each tier, from the nearest to the
+/// farthest.
+fn counters(sums: &mut EpochTotals) -> [&mut u64; 12] {
     let EpochTotals { edges, bottom_edges, traffic, .. } = sums;
-    let (host, remote) = (&mut traffic.host, &mut traffic.remote);
-    [edges, bottom_edges, &mut host.rows, &mut host.bytes, &mut remote.rows, &mut remote.bytes]
+    let Traffic { device, peer, host, disk, remote } = traffic;
+    [
+        edges,
+        bottom_edges,
+        &mut device.rows,
+        &mut device.bytes,
+        &mut peer.rows,
+        &mut peer.bytes,
+        &mut host.rows,
+        &mut host.bytes,
+        &mut disk.rows,
+        &mut disk.bytes,
+        &mut remote.rows,
+        &mut remote.bytes,
+    ]
 }
 
 /// Packs files into words.
@@ -290,13 +305,16 @@ impl Ranks {
         let all = self.add_up(sums, [seeds, sample, feature, sum])?;
         *self.before.lock().unwrap_or_else(PoisonError::into_inner) = Counters::default();
         let record = |(rank, (of_sums, more)): (usize, (Counters, [u64; 4]))| {
-            let [sampled_edges, _, near_rows, _, remote_rows, _] = of_sums;
+            let [sampled_edges, _, device, _, peer, _, host, _, disk_rows, _, remote_rows, _] = of_sums;
+            let device_rows = device + peer;
             let [seeds, sample_bytes, feature_bytes, sum_bytes] = more;
             RankRecord {
                 rank,
                 seeds,
                 sampled_edges,
-                near_rows,
+                near_rows: device_rows + host + disk_rows,
+                device_rows,
+                disk_rows,
                 remote_rows,
                 sample_bytes,
                 feature_bytes,
@@ -317,12 +335,46 @@ impl Ranks {
             self.meet()?;
         }
         let post = self.post();
-        let now = [&[SAMPLE, LISTS][..], &[ROWS], &[0]]
+        let now = [&[SAMPLE, LISTS, FETCH, STEP][..], &[ROWS], &[0]]
             .map(|services| services.iter().map(|&service| post.sent(service).bytes).sum::<u64>());
         let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         *bytes = if begin { now } else { [0, 1, 2].map(|i| now[i] - bytes[i]) };
         drop(bytes);
         self.meet()
+    }
+}
+
+/// Parts of a model, in the order in which its backward pass completes them.
+fn parts(model: &Model) -> impl Iterator<Item = Part> + use<> {
+    let layers = (0..model.num_layers()).rev().map(Part::Layer);
+    [Part::Head].into_iter().chain(layers).chain([Part::Input])
+}
+
+impl Ranks {
+    /// Sums losses and numbers of seeds over ranks, one pair per batch, and agrees on a stop.
+    fn exchange_losses(&self, own: &[(f64, usize)]) -> Result<Vec<(f64, usize)>> {
+        let mut words = vec![u32::from(self.wants_stop.load(Relaxed))];
+        for &(loss, seeds) in own {
+            let bits = loss.to_bits();
+            words.extend([bits as u32, (bits >> 32) as u32, seeds as u32]);
+        }
+        let gathered = self.all.gather(self.steps.fetch_add(1, Relaxed), &words)?;
+        let (mut sums, mut stops) = (vec![(0.0, 0); own.len()], false);
+        for (rank, words) in gathered.iter().enumerate() {
+            let Some((&stop, losses)) = words.split_first() else { continue };
+            if losses.len() != 3 * own.len() {
+                let message = format!("losses of {} batches, not of {}", losses.len() / 3, own.len());
+                return Err(graphmill_core::Error::Peer { rank, message }.into());
+            }
+            stops |= stop == 1;
+            for ((sum, seeds), words) in sums.iter_mut().zip(losses.chunks_exact(3)) {
+                *sum += f64::from_bits(u64::from(words[1]) << 32 | u64::from(words[0]));
+                *seeds += words[2] as usize;
+            }
+        }
+        self.stops.store(stops, Relaxed);
+        self.seeds.fetch_add(own.iter().map(|own| own.1 as u64).sum(), Relaxed);
+        Ok(sums)
     }
 }
 
@@ -352,26 +404,33 @@ impl GradientExchange for Ranks {
             // without seeds, or with a loss that is not finite, the other ranks still wait for the
             // sums of all parts
             model.zero_grad(passes.backend);
-            after(model, Part::Head);
-            (0..model.num_layers()).rev().for_each(|l| after(model, Part::Layer(l)));
-            after(model, Part::Input);
-        }
-        let bits = (loss * share).to_bits();
-        let stop = self.wants_stop.load(Relaxed);
-        let words = [bits as u32, (bits >> 32) as u32, own as u32, u32::from(stop)];
-        let gathered = self.all.gather(self.steps.fetch_add(1, Relaxed), &words)?;
-        let (mut sum, mut seeds, mut stops) = (0.0, 0, false);
-        for words in &gathered {
-            if let [low, high, own, stop] = words[..] {
-                sum += f64::from_bits(u64::from(high) << 32 | u64::from(low));
-                seeds += own as usize;
-                stops |= stop == 1;
+            for part in parts(model) {
+                after(model, part);
             }
         }
-        self.stops.store(stops, Relaxed);
-        self.seeds.fetch_add(own as u64, Relaxed);
+        let sums = self.exchange_losses(&[(loss * share, own)])?;
         gradients.finish(model)?;
-        Ok((sum, seeds))
+        Ok(sums[0])
+    }
+
+    fn round(&self, model: &mut Model, batches: &[BatchShare]) -> Result<Vec<(f64, usize)>> {
+        let own: usize = batches.iter().map(|batch| batch.nodes).sum();
+        let all: Option<usize> = batches.iter().map(|batch| batch.global).sum();
+        let share = all.map_or(1.0 / self.size() as f64, |all| own as f64 / all.max(1) as f64);
+        let mut gradients = self.gradients.lock().unwrap_or_else(PoisonError::into_inner);
+        for part in parts(model) {
+            gradients.begin(model, part, share as f32);
+        }
+        let losses = batches.iter().map(|batch| {
+            let share = match batch.global {
+                Some(all) => batch.nodes as f64 / all.max(1) as f64,
+                None => 1.0 / self.size() as f64,
+            };
+            (batch.loss * share, batch.seeds)
+        });
+        let sums = self.exchange_losses(&losses.collect::<Vec<_>>())?;
+        gradients.finish(model)?;
+        Ok(sums)
     }
 }
 

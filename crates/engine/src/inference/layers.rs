@@ -137,7 +137,7 @@ impl<'a> Layers<'a> {
             let mut dst_ids = block.dst_ids.take().unwrap_or_default();
             let neighbors =
                 Neighbors { graph: self.graph, symmetric: self.symmetric, selection: &self.neighbors };
-            neighbors.fill(model.num_layers() - 1 - l, ids, model.aggregation(), &mut self.scratch, block);
+            neighbors.fill(model.num_layers() - 1 - l, ids, model.aggregation(), &mut self.scratch, block)?;
             dst_ids.clear();
             dst_ids.extend_from_slice(ids);
             if let Some(sources) = sources {
@@ -190,7 +190,7 @@ impl<'a> Layers<'a> {
             let rest = &destinations.ids()[at..];
             let ids = &rest[..chunk_len(graph, rest, *chunk)];
             let block = &mut self.block;
-            neighbors.fill(model.num_layers() - 1 - l, ids, model.aggregation(), &mut self.scratch, block);
+            neighbors.fill(model.num_layers() - 1 - l, ids, model.aggregation(), &mut self.scratch, block)?;
             relabel.start(ids);
             others.clear();
             relabel.relabel(&mut block.indices, ids, others);
@@ -240,48 +240,53 @@ impl<'a> Layers<'a> {
     }
 
     /// Marks the neighbours of `destinations` in hop `hop`.
+    ///
+    /// # Errors
+    /// Another rank did not reply.
     pub(crate) fn mark_neighbors(
         &mut self,
         destinations: &NodeSet,
         hop: usize,
         aggregation: Aggregation,
         marks: &Marks,
-    ) {
+    ) -> Result<()> {
         if self.neighbors.reaches_further() {
             for ids in destinations.ids().chunks(self.chunk) {
-                self.neighbors
-                    .rows(self.graph, hop, ids, aggregation, &mut self.scratch, &mut self.block)
-                    .expect("a chunk's draws fit a block");
+                self.neighbors.rows(self.graph, hop, ids, aggregation, &mut self.scratch, &mut self.block)?;
                 self.block.indices.iter().for_each(|&u| marks.mark(u));
             }
         } else {
             let each = destinations.ids().par_iter().with_min_len(1 << 8);
             each.for_each(|&v| self.graph.in_neighbors(v).iter().for_each(|&u| marks.mark(u)));
         }
+        Ok(())
     }
 
     /// Needed nodes of each layer: `needed[l]` are the nodes whose input rows of graph layer `l`
     /// (output rows of layer `l - 1`) affect the result. `hops` is the number of layers of the
     /// model.
+    ///
+    /// # Errors
+    /// As [`Layers::mark_neighbors`].
     pub(super) fn needed(
         &mut self,
         wanted: &[NodeId],
         layers: usize,
         hops: usize,
         aggregation: Aggregation,
-    ) -> Vec<NodeSet> {
+    ) -> Result<Vec<NodeSet>> {
         let marks = Marks::new(self.graph.num_nodes());
         wanted.par_iter().with_min_len(1 << 12).for_each(|&v| marks.mark(v));
         let mut needed = vec![marks.set()];
         for l in (0..layers).rev() {
             let above = needed.last().expect("starts with one set");
             if !above.is_all() {
-                self.mark_neighbors(above, hops - 1 - l, aggregation, &marks);
+                self.mark_neighbors(above, hops - 1 - l, aggregation, &marks)?;
             }
             needed.push(marks.set());
         }
         needed.reverse();
-        needed
+        Ok(needed)
     }
 }
 

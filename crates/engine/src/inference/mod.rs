@@ -112,7 +112,7 @@ impl<'a> Inference<'a> {
         let nodes = layers.graph.num_nodes();
         let mut orders = model.inference_orders(nodes, layers.graph.num_edges());
         source.choose(model, &mut orders);
-        let mut needed = layers.needed(wanted, count, model.num_layers(), model.aggregation());
+        let mut needed = layers.needed(wanted, count, model.num_layers(), model.aggregation())?;
         // if the first layer aggregates rows of the feature table, it reads them in place
         let in_place =
             !model.has_input_layer() && orders[..count].first() != Some(&ProductOrder::TransformFirst);

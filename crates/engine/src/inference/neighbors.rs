@@ -6,6 +6,8 @@ use graphmill_loader::{
     weights::SymmetricWeights,
 };
 
+use crate::Result;
+
 /// Maximum edges of a chunk, per node of its maximum length. Above the mean degree of most graphs,
 /// so only hubs make chunks shorter.
 const EDGES_PER_NODE: u64 = 256;
@@ -19,6 +21,9 @@ pub(super) struct Neighbors<'n> {
 
 impl Neighbors<'_> {
     /// Fills `block` with the neighbours of `ids` in hop `hop`, by global id.
+    ///
+    /// # Errors
+    /// A node has 2^32 in-neighbours, or another rank did not reply.
     pub(super) fn fill(
         &self,
         hop: usize,
@@ -26,14 +31,13 @@ impl Neighbors<'_> {
         by: Aggregation,
         scratch: &mut HopScratch,
         block: &mut Block,
-    ) {
+    ) -> Result<()> {
         block.clear();
-        self.selection
-            .rows(self.graph, hop, ids, by, scratch, block)
-            .expect("a chunk's edges fit a block, unless a node has 2^32 in-neighbours");
+        self.selection.rows(self.graph, hop, ids, by, scratch, block)?;
         if let Some(symmetric) = self.symmetric {
             symmetric.fill(self.graph, ids, block);
         }
+        Ok(())
     }
 }
 

@@ -25,14 +25,21 @@ const MAX_SPARSE_DENSITY: f64 = 0.04;
 /// and `--sparse` is on, or is auto and few values are nonzero.
 pub(crate) fn keeps_sparse(config: &TrainConfig, data: &Dataset) -> bool {
     let FeatureData::Csr(rows) = &data.features.data else { return false };
+    let is_small = rows.stored() <= u32::MAX as usize;
+    keeps_sparse_rows(config, rows.num_rows(), rows.num_cols(), rows.stored())
+        && (config.sparse == Switch::On || is_small)
+}
+
+/// [`keeps_sparse`] of `rows` sparse rows with `stored` values of `cols` columns, without the limit
+/// of a table that is multiplied as a whole.
+pub(crate) fn keeps_sparse_rows(config: &TrainConfig, rows: usize, cols: usize, stored: usize) -> bool {
     match config.sparse {
         Switch::On => true,
         Switch::Off => false,
         Switch::Auto => {
-            let values = rows.num_rows() as f64 * rows.num_cols() as f64;
             let wide = matches!(config.feature_precision, FeaturePrecision::Auto | FeaturePrecision::F32)
                 && config.fused != Switch::On;
-            wide && rows.stored() as f64 <= MAX_SPARSE_DENSITY * values && rows.stored() <= u32::MAX as usize
+            wide && stored as f64 <= MAX_SPARSE_DENSITY * (rows as f64 * cols as f64)
         }
     }
 }

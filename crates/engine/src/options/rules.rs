@@ -225,7 +225,7 @@ fn draws_subgraphs(config: &TrainConfig) -> bool {
 
 /// The run reads rows through a cache whose size is a fraction of all rows.
 fn cache_ratio(config: &TrainConfig, _: &Key) -> Read {
-    if is_partitioned(config) && draws_subgraphs(config) {
+    if is_partitioned(config) && draws_subgraphs(config) && *config.devices == Devices::Cpu {
         return Err(format!(
             "over ranks, --sampler {} reads only the rows of the rank's own parts; use a sampler that starts \
              from seeds, or leave it out",
@@ -246,9 +246,11 @@ fn cache(config: &TrainConfig, key: &Key) -> Read {
         Some(_) => return Ok(()),
     }
     match &*config.devices {
-        _ if is_partitioned(config) => {
-            Err("without --cache-ratio a rank caches no remote rows; set it, or leave this option out".into())
-        }
+        Devices::Cpu if is_partitioned(config) && config.host_budget.0 == 0 => Err(
+            "without --cache-ratio or --host-budget a rank caches no remote rows; set one, or leave this \
+             option out"
+                .into(),
+        ),
         Devices::Cpu if config.host_budget.0 == 0 => Err(
             "host memory holds all rows, so the run needs no cache; set --host-budget or --cache-ratio, or \
              leave it out"
@@ -267,7 +269,8 @@ fn host_cache(config: &TrainConfig, _: &Key) -> Read {
     match &*config.devices {
         Devices::Cpu => Err("the cache of --devices cpu is --cache; use it instead".into()),
         Devices::Virtual(_) if config.host_budget.0 == 0 => {
-            Err("host memory without a budget holds all rows; set --host-budget, or leave it out".into())
+            let has = if is_partitioned(config) { "caches none of other ranks" } else { "holds all rows" };
+            Err(format!("host memory without a budget {has}; set --host-budget, or leave it out"))
         }
         Devices::Cuda(_) => {
             Err("with NVIDIA devices, host memory holds all rows and needs no cache; leave it out".into())

@@ -17,7 +17,7 @@ use graphmill_data::{
     Dataset,
     partition::{self, Description, PartitionBook},
 };
-use graphmill_loader::sampler;
+use graphmill_loader::{order::proximity, sampler};
 use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::json;
@@ -154,6 +154,11 @@ pub fn run(options: &Options, data: &Dataset, dst: Option<&Path>, watch: &dyn Pr
         let seconds = began.elapsed().as_secs_f64();
         let statistics = statistics(options, data, &book, watch)?;
         if let Some(dst) = dst {
+            // `--order proximity` over ranks reads them: no rank has the whole graph
+            let searches = match data.split.train.is_empty() {
+                true => Vec::new(),
+                false => proximity::searches(&data.graph, &data.split.train, options.partition.seed),
+            };
             let what = Description {
                 method: method.name,
                 seed: options.partition.seed,
@@ -163,6 +168,7 @@ pub fn run(options: &Options, data: &Dataset, dst: Option<&Path>, watch: &dyn Pr
                     "refine": options.partition.refine,
                 }),
                 statistics: json!(statistics),
+                searches: &searches,
             };
             partition::write(data, &book, &what, dst, watch)?;
         }

@@ -78,6 +78,9 @@ impl Choices<'_> {
 
     /// Note about tables that are not copied for lack of memory.
     fn of_memory(&self) -> Option<String> {
+        if self.inputs.view.is_some() {
+            return None; // a rank reads its parts in place
+        }
         let mapped = match (self.inputs.placements.graph, self.inputs.placements.features) {
             (MemoryPlacement::Mapped, _) => "graph and features are",
             (_, MemoryPlacement::Mapped) if matches!(self.tables.whole, AllRows::Table(_)) => "features are",

@@ -57,7 +57,10 @@ impl<'a> Scorer<'a> {
         let backend = devices.inference(data, model);
         let symmetric = loader.symmetric.as_deref();
         let inference = Inference::new(&tables.graph, &tables.whole, symmetric, backend, config.eval_chunk)
-            .with_neighbors(build::inference_neighbors(config, data)?);
+            .with_neighbors(match view {
+                Some(view) => view.inference_neighbors(config)?,
+                None => build::inference_neighbors(config, data)?,
+            });
         let ranks = view.map(|view| (view.ranks.clone(), view.feature()));
         let valid = fixed_sample(&data.split.valid, config.eval_nodes);
         Ok(Self { metric, config, data, inference, ranks, valid, logits: Matrix::default() })

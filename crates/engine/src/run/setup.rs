@@ -3,15 +3,14 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{Graph, progress::Quiet, table};
+use graphmill_core::{Graph, keyed, progress::Quiet, table};
 use graphmill_data::Dataset;
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
-    Feature, MinibatchSampler, Seeds, Workspace, order::SeedOrder, weights::SymmetricWeights,
+    Feature, MinibatchSampler, Seeds, Workspace, feature::Host, order::SeedOrder, weights::SymmetricWeights,
 };
 use graphmill_nn::{
-    Matrix, ProductOrder, cost::BlockShape, metric::Metric, model::Model, optim::Optimizer,
-    schedule::Schedule,
+    ProductOrder, cost::BlockShape, metric::Metric, model::Model, optim::Optimizer, schedule::Schedule,
 };
 
 use super::Inputs;
@@ -45,16 +44,17 @@ impl<'d> Parts<'d> {
     /// # Errors
     /// An option is unknown or impossible, or the dataset is not suitable for training.
     pub(crate) fn new(config: &TrainConfig, data: &'d Dataset) -> Result<Self> {
-        Self::with_sampler(config, data, || build::sampler(config, data))
+        Self::with(config, data, || build::order(config, data), || build::sampler(config, data))
     }
 
-    /// [`Parts::new`] with the sampler that `sampler` makes.
+    /// [`Parts::new`] with the order and the sampler that `order` and `sampler` make.
     ///
     /// # Errors
     /// As [`Parts::new`].
-    pub(crate) fn with_sampler(
+    pub(crate) fn with(
         config: &TrainConfig,
         data: &'d Dataset,
+        order: impl FnOnce() -> Result<Box<dyn SeedOrder + 'd>>,
         sampler: impl FnOnce() -> Result<Box<dyn MinibatchSampler>>,
     ) -> Result<Self> {
         config.check()?;
@@ -74,7 +74,7 @@ impl<'d> Parts<'d> {
             schedule: build::schedule(config)?,
             model,
             // these may take long
-            order: build::order(config, data)?,
+            order: order()?,
             sampler: sampler()?,
         })
     }
@@ -165,12 +165,11 @@ impl Tables {
         sampler: &dyn MinibatchSampler,
         order: &dyn SeedOrder,
     ) -> Result<Self> {
-        let (feature, tiers) = match &view.assigned {
-            Some(assigned) => (assigned.clone() as Arc<dyn Feature>, view.describe(config)),
-            None => view.cached(config, sampler, order)?,
-        };
+        let (feature, tiers) = view.tiers(config, sampler, order)?;
         let shared = Some((Arc::new(view.symmetric()), view.ranks.book().clone()));
-        let (graph, whole) = (view.data.graph.clone(), AllRows::Table(Matrix::default()));
+        // inference reads rows of all ranks, and only the layout of this table
+        let whole = AllRows::Table(Host::new(&view.data.features).matrix());
+        let graph = view.data.graph.clone();
         Ok(Self { graph, feature, whole, tiers: Some(tiers), on_gpus: None, shared })
     }
 }
@@ -259,7 +258,13 @@ pub(crate) fn learner<'a>(
     if let (true, AllRows::Table(table)) = (loader.fused, &tables.whole) {
         learner.passes.table = Some(table.clone());
     }
-    learner.exchange = view.map(|view| view.ranks.clone() as _);
+    if let Some(view) = view {
+        if strategy::is_by_device(config) {
+            // copies of the model draw dropout masks by row, which must differ between ranks
+            learner.passes.seed = keyed::key(&[config.seed, view.ranks.rank() as u64]);
+        }
+        learner.exchange = Some(view.ranks.clone());
+    }
     learner
 }
 
@@ -273,7 +278,8 @@ pub(crate) fn strategy_context<'a>(
 ) -> StrategyContext<'a> {
     let Inputs { config, data, devices, .. } = *inputs;
     let nvidia = tables.on_gpus.as_ref().map(|rows| Nvidia { devices, samplers, rows });
-    StrategyContext { nvidia, ..StrategyContext::new(config, data, sampler, order, &tables.feature) }
+    let own = tables.shared.as_ref().map(|(_, book)| book);
+    StrategyContext { nvidia, own, ..StrategyContext::new(config, data, sampler, order, &tables.feature) }
 }
 
 /// Sizes of the first batch's blocks.

@@ -123,6 +123,11 @@ impl<'a> StepContext<'a> {
         let backend = self.backend;
         let pass = Pass { backend, training: true, key };
         let Extracted { sampled: batch, features, .. } = batch;
+        if batch.seeds.nodes.is_empty() {
+            // a rank that owns no seed of the batch
+            model.zero_grad(backend);
+            return 0.0;
+        }
         let x = match (&self.table, batch.is_fused()) {
             (Some(table), true) => table.view(),
             _ => features.view(),
@@ -168,6 +173,27 @@ pub trait GradientExchange: Send + Sync {
         batch: &Extracted,
         number: u64,
     ) -> Result<(f64, usize)>;
+
+    /// Replaces the gradient in `model`, the mean over this rank's seeds of a round of batches, by
+    /// that over the seeds of all ranks. Returns the mean loss of each batch over all its seeds,
+    /// and their number.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    fn round(&self, model: &mut Model, batches: &[BatchShare]) -> Result<Vec<(f64, usize)>>;
+}
+
+/// This rank's share of a batch that was trained on.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchShare {
+    /// Mean loss over its seeds; 0 without seeds.
+    pub loss: f64,
+    /// Number of its seeds with a loss.
+    pub seeds: usize,
+    /// Number of its seeds, by which it counts in the mean.
+    pub nodes: usize,
+    /// Number of seeds of the batch over all ranks; `None` if every rank draws its own subgraph.
+    pub global: Option<usize>,
 }
 
 /// Model, optimiser and context of the train stage.

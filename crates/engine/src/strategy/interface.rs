@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use graphmill_core::NodeId;
 use graphmill_data::Dataset;
+use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
     Extracted, Feature, MinibatchSampler, Sampled, Traffic, feature::Link, order::SeedOrder,
 };
@@ -162,6 +163,8 @@ pub struct StrategyContext<'a> {
     pub order: &'a dyn SeedOrder,
     /// Feature rows in host memory, behind a chain of caches if all devices share one.
     pub feature: &'a Arc<dyn Feature>,
+    /// Owners of the nodes, if several ranks share each batch.
+    pub own: Option<&'a Arc<NodeOwnership>>,
     /// NVIDIA devices, if the run uses some.
     pub(crate) nvidia: Option<Nvidia<'a>>,
 }
@@ -175,7 +178,7 @@ impl<'a> StrategyContext<'a> {
         order: &'a dyn SeedOrder,
         feature: &'a Arc<dyn Feature>,
     ) -> Self {
-        Self { config, data, sampler, order, feature, nvidia: None }
+        Self { config, data, sampler, order, feature, own: None, nvidia: None }
     }
 }
 

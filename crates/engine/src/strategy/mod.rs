@@ -125,6 +125,7 @@ pub static TABLE: Table<Kind> = Table::new(
             source: "Yang et al., GNNLab (FGNN), EuroSys 2022, section 5",
             options: &[QUEUE, UPDATES, ROUNDS, OptionGroup::of::<FactoredOptions>()],
             make: Kind {
+                over_ranks: true,
                 by_device: |_| true,
                 non_trainers: |config| config.own.get::<FactoredOptions>().num_samplers.max(1),
                 cost: Cost::Factored,
@@ -140,6 +141,7 @@ pub static TABLE: Table<Kind> = Table::new(
             source: "Yang et al., GNNLab (FGNN), EuroSys 2022, section 2",
             options: &[QUEUE, UPDATES, ROUNDS, OptionGroup::of::<TimeSharingOptions>()],
             make: Kind {
+                over_ranks: true,
                 by_device: |_| true,
                 cost: Cost::TimeSharing,
                 unused: options::unused_in_rounds,

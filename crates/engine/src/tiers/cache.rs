@@ -7,6 +7,14 @@ const MAP_BYTES: [f64; 2] = [8.0, 20.0];
 /// The same if the cached rows are the first of the table: only the device of a cached row.
 const BOUNDARY_BYTES: [f64; 2] = [0.0, 2.0];
 
+/// Number of rows of `row_bytes` bytes, of `rows` in total, whose cache by `policy` fits in
+/// `budget` bytes with its maps.
+pub(crate) fn rows_within(policy: &str, rows: usize, row_bytes: u64, budget: u64) -> usize {
+    let [of_table, of_row] = if follows_ids(policy) { BOUNDARY_BYTES } else { MAP_BYTES };
+    let free = budget as f64 - of_table * rows as f64;
+    ((free.max(0.0) / (row_bytes as f64 + of_row)) as usize).min(rows)
+}
+
 /// A planned cache.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Cache {

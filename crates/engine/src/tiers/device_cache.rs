@@ -8,8 +8,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use graphmill_core::{NodeId, node_order::by_scores};
+use graphmill_core::{NodeId, node_order::by_scores, progress::Quiet};
 use graphmill_data::Dataset;
+use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
     Feature, MinibatchSampler,
     feature::{
@@ -20,6 +21,7 @@ use graphmill_loader::{
 };
 
 use super::{
+    batches::Batches,
     cache::Cache,
     plan::Plan,
     step::{self, Step},
@@ -28,7 +30,6 @@ use crate::{
     Error, Result, TrainConfig,
     cache_kind::{Kind, kind},
     device::{Device, MemoryReservation},
-    hotness::scores::scores_of,
     memory,
 };
 
@@ -39,6 +40,8 @@ pub(crate) struct DeviceCaches<'a> {
     data: &'a Dataset,
     sampler: &'a dyn MinibatchSampler,
     order: &'a dyn SeedOrder,
+    /// Owners of the nodes, if several ranks share each batch.
+    own: Option<Arc<NodeOwnership>>,
     /// All nodes, hottest first.
     ranking: OnceLock<Vec<NodeId>>,
 }
@@ -91,11 +94,25 @@ impl<'a> DeviceCaches<'a> {
         sampler: &'a dyn MinibatchSampler,
         order: &'a dyn SeedOrder,
     ) -> Result<Option<Self>> {
+        if config.num_devices() == 0 {
+            return Ok(None);
+        }
         let plan = Plan::new(config, data)?.filter(|plan| plan.device.is_some());
         Ok(plan.map(|plan| {
             let config = plan.as_stored(config);
-            Self { plan, config, data, sampler, order, ranking: OnceLock::new() }
+            Self { plan, config, data, sampler, order, own: None, ranking: OnceLock::new() }
         }))
+    }
+
+    /// The same builder for a rank, whose devices train on its shares of the batches.
+    #[must_use]
+    pub(crate) fn for_rank(self, own: Option<Arc<NodeOwnership>>) -> Self {
+        Self { own, ..self }
+    }
+
+    fn batches(&self) -> Batches<'_> {
+        let Self { config, data, sampler, order, own, .. } = self;
+        Batches { config, data, sampler: *sampler, order: *order, own: own.as_ref() }
     }
 
     /// Bytes of a device's memory that a training step takes, measured by a few steps.
@@ -103,7 +120,7 @@ impl<'a> DeviceCaches<'a> {
     /// # Errors
     /// Those of training.
     pub(crate) fn step_bytes(&self, behind: &dyn Feature) -> Result<Step> {
-        step::bytes(&self.config, self.data, behind, self.sampler, self.order)
+        step::bytes(&self.batches(), behind)
     }
 
     /// Bytes of the topology.
@@ -237,7 +254,9 @@ impl<'a> DeviceCaches<'a> {
         if let Some(ranking) = self.ranking.get() {
             return Ok(ranking);
         }
-        let scores = scores_of(policy, &self.config, self.data, self.sampler, self.order)
+        let scores = self
+            .batches()
+            .scores(policy, &Quiet)
             .map_err(|e| Error::usage(format!("--cache {policy}: {e}")))?;
         let ranking = by_scores(&scores)?;
         Ok(self.ranking.get_or_init(|| ranking))

@@ -19,7 +19,7 @@ use graphmill_loader::{
     order::SeedOrder,
 };
 
-use super::{cache::Cache, step};
+use super::{batches::Batches, cache::Cache, step};
 use crate::{
     Error, Result, TrainConfig,
     accelerator::{ComputeDevices, StoredRows, TOPOLOGY_SHARE},
@@ -142,7 +142,8 @@ fn capacity(
     let cold = stored.tiered(std::slice::from_ref(gpu), &none)?.remove(0);
     let before = gpu.taken().0;
     let taken = || Some(gpu.taken().1.saturating_sub(before));
-    let step = step::measured(config, data, &*cold, sampler, order, gpu.backend(), &taken)?;
+    let batches = Batches { config, data, sampler, order, own: None };
+    let step = step::measured(&batches, &*cold, gpu.backend(), &taken)?;
     drop(cold);
     gpu.check()?;
     let budget = gpu.budget() as f64;

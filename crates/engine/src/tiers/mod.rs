@@ -8,6 +8,7 @@
 //! ```
 
 mod all_rows;
+mod batches;
 mod cache;
 mod device_cache;
 mod gpu;
@@ -16,6 +17,8 @@ mod rescaled;
 mod step;
 
 pub(crate) use all_rows::AllRows;
+pub(crate) use batches::Batches;
+pub(crate) use cache::rows_within;
 pub(crate) use device_cache::{DeviceCache, DeviceCaches, Pool};
 pub(crate) use gpu::GpuTiers;
 pub(crate) use plan::{Plan, unused_policy};

@@ -16,12 +16,11 @@ use graphmill_loader::{
     order::SeedOrder,
 };
 
-use super::{all_rows::AllRows, cache::Cache, rescaled::Rescaled, step};
+use super::{all_rows::AllRows, batches::Batches, cache::Cache, rescaled::Rescaled, step};
 use crate::{
     Error, Result, TrainConfig, build,
     cache_kind::{AUTO, Kind, kind, resolve_cache},
     config::FeaturePrecision,
-    hotness::scores::scores_until,
     memory::{self, MemoryPlacements},
 };
 
@@ -149,8 +148,9 @@ impl Plan {
         watch: &dyn Progress,
     ) -> Result<(Arc<dyn Feature>, AllRows)> {
         let own = self.as_stored(config);
-        let scores = |policy: &str| scores_until(policy, &own, data, sampler, order, watch);
-        let (mut chain, all_rows): (Arc<dyn Feature>, AllRows) = if let Some(cache) = self.host.clone() {
+        let batches = Batches { config: &own, data, sampler, order, own: None };
+        let scores = |policy: &str| batches.scores(policy, watch);
+        let (chain, all_rows): (Arc<dyn Feature>, AllRows) = if let Some(cache) = self.host.clone() {
             if self.devices == 0 && self.host_budget > 0 {
                 let capacity = self.capacity(&cache, 0, self.host_budget).unwrap_or(0);
                 self.check_ratio(config, &cache, capacity, &format!("--host-budget {}", self.host_budget))?;
@@ -167,35 +167,60 @@ impl Plan {
             let (host, table) = build::features(&own, data, placements.features)?;
             (Arc::new(host), AllRows::Table(table))
         };
-        // for devices that read for themselves, the strategy builds the caches
+        Ok((self.add_devices(&batches, chain, watch)?, all_rows))
+    }
+
+    /// Puts the caches of devices in front of `chain`, unless each device reads for itself: then
+    /// the strategy builds them.
+    ///
+    /// # Errors
+    /// As [`Plan::build`].
+    pub(crate) fn add_devices(
+        &mut self,
+        batches: &Batches,
+        mut chain: Arc<dyn Feature>,
+        watch: &dyn Progress,
+    ) -> Result<Arc<dyn Feature>> {
+        let config = batches.config;
         let shared = self.device.clone().filter(|_| !self.by_device);
-        if let Some(Cache { policy, slots, .. }) = shared {
-            let mut cache = Cache { policy, slots: slots.min(self.rows), rows_per_device: None };
-            if config.device_budget.0 > 0 {
-                let budget = config.device_budget.0;
-                let step = step::bytes(&own, data, &*chain, sampler, order)?.bytes;
-                let capacity = self.capacity(&cache, step, budget).ok_or_else(|| {
-                    Error::usage(format!(
-                        "--device-budget {budget}: a training step takes {step} bytes of a device, and \
-                         the maps of a cache {} more; raise it, or lower --batch-size or --fanout",
-                        self.table_map_bytes(&cache)
-                    ))
-                })?;
-                let beside = format!("--device-budget {budget} beside a training step of {step} bytes");
-                self.check_ratio(config, &cache, capacity, &beside)?;
-                cache.slots = cache.slots.min(capacity);
-            }
-            let level = Level::Device { devices: self.devices, reader: 0 };
-            let link = *config.link;
-            if link != LinkOptions::default() {
-                chain = Arc::new(Linked::new(chain, Arc::new(Link::new(link))));
-            }
-            let held;
-            (chain, held) = self.cached(&cache, self.devices, level, chain, &scores)?;
-            cache.rows_per_device = Some(held);
-            self.device = Some(cache);
+        let Some(Cache { policy, slots, .. }) = shared else { return Ok(chain) };
+        let mut cache = Cache { policy, slots: slots.min(self.rows), rows_per_device: None };
+        if config.device_budget.0 > 0 {
+            let budget = config.device_budget.0;
+            let step = step::bytes(batches, &*chain)?.bytes;
+            let capacity = self.capacity(&cache, step, budget).ok_or_else(|| {
+                Error::usage(format!(
+                    "--device-budget {budget}: a training step takes {step} bytes of a device, and \
+                     the maps of a cache {} more; raise it, or lower --batch-size or --fanout",
+                    self.table_map_bytes(&cache)
+                ))
+            })?;
+            let beside = format!("--device-budget {budget} beside a training step of {step} bytes");
+            self.check_ratio(config, &cache, capacity, &beside)?;
+            cache.slots = cache.slots.min(capacity);
         }
-        Ok((chain, all_rows))
+        let level = Level::Device { devices: self.devices, reader: 0 };
+        let link = *config.link;
+        if link != LinkOptions::default() {
+            chain = Arc::new(Linked::new(chain, Arc::new(Link::new(link))));
+        }
+        let scores = |policy: &str| batches.scores(policy, watch);
+        let (chain, held) = self.cached(&cache, self.devices, level, chain, &scores)?;
+        cache.rows_per_device = Some(held);
+        self.device = Some(cache);
+        Ok(chain)
+    }
+
+    /// Describes the rows that devices hold; empty without devices.
+    pub(crate) fn describe_devices(&self) -> String {
+        let Some(cache) = &self.device else { return String::new() };
+        let percent = cache.percent(self.rows);
+        match self.devices {
+            // the strategy reports the number of rows, once it has planned each device's memory
+            _ if self.by_device => format!("each device holds what fits beside its work ({})", cache.policy),
+            1 => format!("a device holds {percent} ({})", cache.policy),
+            n => format!("{n} devices hold {percent} each ({})", cache.policy),
+        }
     }
 
     /// Refuses a cache ratio whose rows exceed the `capacity` (in rows) of a `memory`.
@@ -281,15 +306,8 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = |cache: &Cache| cache.percent(self.rows);
         let mut parts = Vec::new();
-        if let Some(cache) = &self.device {
-            parts.push(match self.devices {
-                // the strategy reports the number of rows, once it has planned each device's memory
-                _ if self.by_device => {
-                    format!("each device holds what fits beside its work ({})", cache.policy)
-                }
-                1 => format!("a device holds {} ({})", percent(cache), cache.policy),
-                n => format!("{n} devices hold {} each ({})", percent(cache), cache.policy),
-            });
+        if self.device.is_some() {
+            parts.push(self.describe_devices());
         }
         match &self.host {
             None if parts.is_empty() => parts.push("the host holds all".into()),

@@ -1,11 +1,11 @@
 //! Device memory of a training step, measured by running a few steps.
 
 use graphmill_core::memory;
-use graphmill_data::Dataset;
-use graphmill_loader::{Feature, MiniBatch, MinibatchSampler, Workspace, order::SeedOrder};
+use graphmill_loader::{Feature, MiniBatch, Workspace};
 use graphmill_nn::{Backend, backend::Cpu, cost::BlockShape};
 
-use crate::{Result, TrainConfig, build, hotness::scores::loader, learner::Learner, stage::Drawn};
+use super::batches::Batches;
+use crate::{Result, build, hotness::scores::loader, learner::Learner, stage::Drawn};
 
 /// Number of batches that are measured; the largest counts.
 const BATCHES: u64 = 3;
@@ -36,17 +36,11 @@ impl Step {
 ///
 /// # Errors
 /// Those of training.
-pub(super) fn bytes(
-    config: &TrainConfig,
-    data: &Dataset,
-    feature: &dyn Feature,
-    sampler: &dyn MinibatchSampler,
-    order: &dyn SeedOrder,
-) -> Result<Step> {
-    let backend = Cpu { precision: build::precision(config) };
+pub(super) fn bytes(batches: &Batches, feature: &dyn Feature) -> Result<Step> {
+    let backend = Cpu { precision: build::precision(batches.config) };
     let before = memory::anonymous();
     let taken = || memory::anonymous().zip(before).map(|(after, before)| after.saturating_sub(before));
-    measured(config, data, feature, sampler, order, &backend, &taken)
+    measured(batches, feature, &backend, &taken)
 }
 
 /// [`bytes`] of steps on another backend; `taken` returns the bytes that they have allocated.
@@ -54,17 +48,16 @@ pub(super) fn bytes(
 /// # Errors
 /// Those of training.
 pub(super) fn measured(
-    config: &TrainConfig,
-    data: &Dataset,
+    batches: &Batches,
     feature: &dyn Feature,
-    sampler: &dyn MinibatchSampler,
-    order: &dyn SeedOrder,
     backend: &dyn Backend,
     taken: &dyn Fn() -> Option<u64>,
 ) -> Result<Step> {
+    let Batches { config, data, sampler, order, own } = *batches;
     let unread = graphmill_loader::feature::Host::new(&data.features);
     let mut loader = loader(config, data, sampler, order, &unread)?;
     loader.feature = feature;
+    loader.own = own.cloned();
     let model = build::model(config, data)?;
     loader.symmetric = build::symmetric(&model, data);
     loader.aggregation = model.aggregation();

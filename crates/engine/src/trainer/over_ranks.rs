@@ -61,7 +61,7 @@ fn train_and_meet(
 fn train_on(config: &TrainConfig, view: &RankDataset, context: RunContext) -> Result<Summary> {
     setup::check_all_reduce(config)?;
     let devices = &ComputeDevices::open(config)?;
-    let parts = Parts::with_sampler(config, &view.data, || view.sampler(config))?;
+    let parts = Parts::with(config, &view.data, || view.order(config), || view.sampler(config))?;
     let placements = MemoryPlacements::both(MemoryPlacement::Mapped);
     run(Inputs { config, data: &view.data, devices, placements, view: Some(view) }, parts, context)
 }

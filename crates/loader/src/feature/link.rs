@@ -16,29 +16,58 @@ use graphmill_core::{NodeId, Result};
 
 use super::{Capabilities, Feature, Places, Traffic};
 
-/// Bandwidth and latency of a link.
+/// Bytes of one read by a device from the host's memory: a cache line of NVIDIA devices.
+const LINE_BYTES: u64 = 128;
+
+/// How rows cross the link to a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// The host gathers rows, and they leave as they are gathered.
+    #[default]
+    Streamed,
+    /// The host gathers all rows of a batch before the first one leaves.
+    Gathered,
+    /// The device reads rows in the host's memory, in whole lines of 128 bytes.
+    Direct,
+}
+
+impl Access {
+    /// Words after the latency of a link.
+    const TABLE: [(&str, Self); 3] =
+        [("streamed", Self::Streamed), ("gathered", Self::Gathered), ("direct", Self::Direct)];
+}
+
+/// Bandwidth and latency of a link, and how rows cross it.
+///
+/// # Source
+/// Seung Won Min, Kun Wu, Mert Hidayetoglu, Jinjun Xiong, Xiang Song and Wen-mei Hwu, *Graph Neural
+/// Network Training and Data Tiering*, KDD 2022, section 5.3: gathering by the processor, and
+/// zero-copy access ([`Access::Direct`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LinkOptions {
     /// Bandwidth in bytes per second; 0 for a link that takes no time.
     pub bandwidth: f64,
     /// Latency in seconds, from the last byte's departure to its arrival.
     pub latency: f64,
+    /// How rows cross the link.
+    pub access: Access,
 }
 
 impl FromStr for LinkOptions {
     type Err = String;
 
-    /// Parses `none`, `12G`, or `12G,10us`: bytes per second, and a latency in `s`, `ms` or `us`.
+    /// Parses `none`, `12G`, `12G,10us` or `12G,10us,direct`: bytes per second, a latency in `s`,
+    /// `ms` or `us`, and an [`Access`].
     fn from_str(word: &str) -> Result<Self, String> {
         if word == "none" {
             return Ok(Self::default());
         }
         let wrong = || {
             format!(
-                "'{word}': not a link; use none, bytes per second such as 12G, or with a latency, 12G,10us"
+                "'{word}': not a link; use none, bytes per second such as 12G, with a latency, 12G,10us, \
+                 or also with an access, 12G,10us,direct (streamed, gathered or direct)"
             )
         };
-        let (bandwidth, latency) = word.split_once(',').unwrap_or((word, "0s"));
         let scaled = |word: &str, units: &[(&str, f64)]| {
             let word = word.trim();
             let split = word.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(word.len());
@@ -48,9 +77,17 @@ impl FromStr for LinkOptions {
         };
         let sizes = [("", 1.0), ("K", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12)];
         let times = [("s", 1.0), ("ms", 1e-3), ("us", 1e-6)];
+        let mut words = word.split(',');
+        let bandwidth = words.next().unwrap_or_default();
         let bandwidth = scaled(bandwidth, &sizes).filter(|&x| x >= 1.0).ok_or_else(wrong)?;
+        let latency = words.next().unwrap_or("0s");
         let latency = scaled(latency, &times).filter(|&x| x <= 60.0).ok_or_else(wrong)?;
-        Ok(Self { bandwidth, latency })
+        let access = words.next().map_or("streamed", str::trim);
+        let access = Access::TABLE.iter().find(|(name, _)| *name == access).ok_or_else(wrong)?.1;
+        if words.next().is_some() {
+            return Err(wrong());
+        }
+        Ok(Self { bandwidth, latency, access })
     }
 }
 
@@ -114,6 +151,25 @@ impl Link {
         thread::sleep(arrived.saturating_duration_since(Instant::now()));
     }
 
+    /// Transfers the rows `ids` of `row_bytes` each, whose gathering has just ended and began at
+    /// `began`. A device that reads rows itself ([`Access::Direct`]) reads every line that a row
+    /// touches; the first row starts with a line.
+    pub fn transfer_rows(&self, ids: &[NodeId], row_bytes: u64, began: Instant) {
+        let packed = ids.len() as u64 * row_bytes;
+        match self.options.access {
+            Access::Streamed => self.transfer(packed, began),
+            Access::Gathered => self.transfer(packed, Instant::now()),
+            Access::Direct if row_bytes == 0 => self.transfer(0, began),
+            Access::Direct => {
+                let lines = |&id: &NodeId| {
+                    let first = u64::from(id) * row_bytes;
+                    (first + row_bytes - 1) / LINE_BYTES - first / LINE_BYTES + 1
+                };
+                self.transfer(ids.iter().map(lines).sum::<u64>() * LINE_BYTES, began);
+            }
+        }
+    }
+
     /// Traffic so far.
     pub fn traffic(&self) -> LinkTraffic {
         LinkTraffic {
@@ -149,8 +205,7 @@ impl Feature for Linked {
     fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
         let began = Instant::now();
         let mut traffic = self.behind.read_to(ids, places, out)?;
-        // rows leave as they are gathered, so the link starts with the first row
-        self.link.transfer(ids.len() as u64 * self.row_bytes(), began);
+        self.link.transfer_rows(ids, self.row_bytes(), began);
         // the traffic counts as the host's, whichever tier the rows came from
         let waited = (began.elapsed().as_nanos() as u64).saturating_sub(traffic.total().nanos);
         traffic.host.nanos += waited;
@@ -175,7 +230,7 @@ mod tests {
 
     #[test]
     fn transfers_take_turns_and_time() {
-        let link = Link::new(LinkOptions { bandwidth: 1e6, latency: 0.002 });
+        let link = Link::new(LinkOptions { bandwidth: 1e6, latency: 0.002, ..LinkOptions::default() });
         let began = Instant::now();
         thread::scope(|scope| {
             for _ in 0..3 {
@@ -187,6 +242,38 @@ mod tests {
         let traffic = link.traffic();
         assert_eq!((traffic.transfers, traffic.bytes), (3, 12_000));
         assert!((traffic.seconds - 0.012).abs() < 1e-6);
+    }
+
+    #[test]
+    fn direct_reads_transfer_whole_lines() {
+        let link = Link::new(LinkOptions { access: Access::Direct, ..LinkOptions::default() });
+        let mut expected = 0;
+        for (row_bytes, bytes) in
+            [(100, 128 + 256 + 256), (128, 3 * 128), (4, 3 * 128), (200, 256 + 384 + 256)]
+        {
+            // rows 0, 1 and 2 lie at 0, row_bytes and 2 row_bytes
+            let touched = |id: u64| (id * row_bytes..(id + 1) * row_bytes).map(|x| x / 128);
+            let lines: usize =
+                (0..3).map(|id| touched(id).collect::<std::collections::BTreeSet<_>>().len()).sum();
+            assert_eq!(lines as u64 * 128, bytes, "{row_bytes}");
+            link.transfer_rows(&[0, 1, 2], row_bytes, Instant::now());
+            expected += bytes;
+            assert_eq!(link.traffic().bytes, expected, "{row_bytes}");
+        }
+    }
+
+    #[test]
+    fn gathered_rows_leave_after_they_are_gathered() {
+        let took = |access| {
+            let link = Link::new(LinkOptions { bandwidth: 1e6, latency: 0.0, access });
+            let began = Instant::now();
+            thread::sleep(Duration::from_millis(30));
+            link.transfer_rows(&[0; 10], 2_000, began);
+            began.elapsed()
+        };
+        // 20 ms on the link: within the 30 ms of gathering, or after them
+        assert!(took(Access::Gathered) >= Duration::from_millis(50));
+        assert!(took(Access::Streamed) >= Duration::from_millis(30));
     }
 
     #[test]
@@ -206,7 +293,13 @@ mod tests {
         assert_eq!(parse("none"), Ok((0.0, 0.0)));
         assert_eq!(parse("16G"), Ok((16e9, 0.0)));
         assert_eq!(parse("1.5M, 2ms"), Ok((1.5e6, 0.002)));
-        for wrong in ["", "fast", "0", "0.0001", "12G,", "12G,3h", "12G,61s", "-1"] {
+        let access = |word: &str| word.parse::<LinkOptions>().map(|link| link.access);
+        assert_eq!(access("16G,1us"), Ok(Access::Streamed));
+        assert_eq!(access("16G,1us,gathered"), Ok(Access::Gathered));
+        assert_eq!(access("16G, 0s, direct"), Ok(Access::Direct));
+        let wrong =
+            ["", "fast", "0", "0.0001", "12G,", "12G,3h", "12G,61s", "-1", "12G,direct", "12G,1s,dma"];
+        for wrong in wrong {
             assert!(parse(wrong).unwrap_err().contains("bytes per second"), "{wrong}");
         }
     }

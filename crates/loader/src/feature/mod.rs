@@ -17,7 +17,7 @@ use rayon::prelude::*;
 
 pub use disk::{Disk, DiskOptions};
 pub use host::Host;
-pub use link::{Link, LinkOptions, LinkTraffic, Linked};
+pub use link::{Access, Link, LinkOptions, LinkTraffic, Linked};
 pub use traffic::{TierTraffic, Traffic};
 
 /// Positions of the rows read in a result of `R x F`.

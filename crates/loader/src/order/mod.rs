@@ -66,6 +66,20 @@ pub struct OrderSource<'a> {
     pub labels: &'a Labels,
     /// Distinct training nodes.
     pub train: &'a [NodeId],
+    /// Searches over the whole graph ([`proximity::searches`]), if `graph` holds the edges of some
+    /// nodes only.
+    pub searches: Option<&'a [Vec<NodeId>]>,
+}
+
+/// Source of what an order reads besides the training nodes, over several ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OverRanks {
+    /// Nothing: the order reads the training nodes alone.
+    TrainingNodes,
+    /// The searches that a partition stores ([`OrderSource::searches`]).
+    StoredSearches,
+    /// Edges or labels of which a rank holds only a part, so the order is not available.
+    Unavailable,
 }
 
 /// Constructor of an order; an error is one sentence about the options.
@@ -76,8 +90,8 @@ pub type Make = for<'a> fn(&OrderOptions, &OrderSource<'a>) -> Result<Box<dyn Se
 pub struct OrderKind {
     /// Constructor of the order.
     pub make: Make,
-    /// True if the order reads the graph's edges or labels, of which a rank holds only a part.
-    pub reads_graph: bool,
+    /// Source of what the order reads over several ranks.
+    pub over_ranks: OverRanks,
     /// True if successive batches lie close together, so that dynamic caches hit.
     pub is_local: bool,
 }
@@ -85,7 +99,7 @@ pub struct OrderKind {
 impl OrderKind {
     /// Creates an order that reads the training nodes alone.
     pub const fn new(make: Make) -> Self {
-        Self { make, reads_graph: false, is_local: false }
+        Self { make, over_ranks: OverRanks::TrainingNodes, is_local: false }
     }
 }
 
@@ -118,7 +132,7 @@ pub static TABLE: Table<OrderKind> = Table::new(
                         proximity::Proximity::new(&with.own.get(), with.seed, with.batch_size, source);
                     Ok(Box::new(order))
                 },
-                reads_graph: true,
+                over_ranks: OverRanks::StoredSearches,
                 is_local: true,
             },
         },

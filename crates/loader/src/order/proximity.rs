@@ -118,7 +118,10 @@ impl Proximity {
     pub fn new(options: &ProximityOptions, seed: u64, batch_size: usize, source: &OrderSource) -> Self {
         let mut order = Self {
             seed,
-            searches: searches(source.graph, source.train, seed),
+            searches: match source.searches {
+                Some(searches) => searches.to_vec(),
+                None => searches(source.graph, source.train, seed),
+            },
             sequences: options.order_sequences,
             choice: None,
         };
@@ -196,8 +199,8 @@ impl SeedOrder for Proximity {
 }
 
 /// Training nodes in the order in which breadth-first searches from [`ROOTS`] random roots meet
-/// them.
-fn searches(graph: &Graph, train: &[NodeId], seed: u64) -> Vec<Vec<NodeId>> {
+/// them. O([`ROOTS`] (V + E)), parallel.
+pub fn searches(graph: &Graph, train: &[NodeId], seed: u64) -> Vec<Vec<NodeId>> {
     let mut is_training = Bits::new(graph.num_nodes());
     train.iter().for_each(|&v| _ = is_training.insert(v));
     (0..ROOTS as u64)
@@ -301,7 +304,7 @@ mod tests {
     fn made(graph: &Graph, train: &[NodeId], seed: u64, sequences: usize) -> Proximity {
         let labels = Labels::default();
         let options = ProximityOptions { order_sequences: sequences };
-        Proximity::new(&options, seed, 4, &OrderSource { graph, labels: &labels, train })
+        Proximity::new(&options, seed, 4, &OrderSource { graph, labels: &labels, train, searches: None })
     }
 
     fn epoch(order: &dyn SeedOrder, epoch: u64) -> Vec<NodeId> {
@@ -425,7 +428,7 @@ mod tests {
     #[test]
     fn the_number_of_sequences_is_the_smallest_within_the_bound() {
         let (data, train) = communities();
-        let source = OrderSource { graph: &data.graph, labels: &data.labels, train: &train };
+        let source = OrderSource { graph: &data.graph, labels: &data.labels, train: &train, searches: None };
         let mean = |order: &dyn SeedOrder, batch| {
             (0..EPOCHS).map(|e| shuffling_error(&epoch(order, e), batch, &data.labels)).sum::<f64>()
                 / EPOCHS as f64

@@ -27,6 +27,18 @@ impl HopRequest<'_> {
     }
 }
 
+/// Lists of in-neighbours that a hop reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NeighborAccess {
+    /// The list of each destination alone. The owner of a list can draw from it.
+    OwnList,
+    /// The lists of all destinations together. The draws depend on the lists and on the ids in
+    /// them, but not on the ids of the destinations, so a rank can draw from fetched lists.
+    Lists,
+    /// Any list. Ranks draw such a hop only if the sampler can step ([`HopSampler::by_steps`]).
+    Graph,
+}
+
 /// Properties of a [`HopSampler`] that decide how it may be used.
 ///
 /// The default is valid for every sampler, but the slowest.
@@ -37,16 +49,15 @@ pub struct HopProperties {
     /// True if the draws of a node are independent of other destinations, so that a hop may be
     /// drawn in parts.
     pub is_per_node: bool,
-    /// True if a hop reads only the destinations' own lists of in-neighbours, so that the owner of
-    /// a list can draw from it.
-    pub is_neighbor_local: bool,
+    /// Lists of in-neighbours that a hop reads, which decides how ranks draw it.
+    pub access: NeighborAccess,
     /// True if edges are drawn by the weights that the graph stores.
     pub reads_edge_weights: bool,
 }
 
 impl Default for HopProperties {
     fn default() -> Self {
-        Self { is_random: true, is_per_node: false, is_neighbor_local: false, reads_edge_weights: false }
+        Self { is_random: true, is_per_node: false, access: NeighborAccess::Graph, reads_edge_weights: false }
     }
 }
 
@@ -59,7 +70,9 @@ impl Default for HopProperties {
 /// use graphmill_core::{Block, EdgeOptions, Result, build, keyed};
 /// use graphmill_loader::{
 ///     BatchKey, MinibatchSampler, Seeds, Workspace,
-///     sampler::{BatchRequest, HopProperties, HopRequest, HopSampler, HopScratch, HopStack},
+///     sampler::{
+///         BatchRequest, HopProperties, HopRequest, HopSampler, HopScratch, HopStack, NeighborAccess,
+///     },
 /// };
 ///
 /// /// One random in-neighbour of each node, over two hops.
@@ -71,7 +84,7 @@ impl Default for HopProperties {
 ///     }
 ///
 ///     fn properties(&self) -> HopProperties {
-///         HopProperties { is_per_node: true, is_neighbor_local: true, ..HopProperties::default() }
+///         HopProperties { is_per_node: true, access: NeighborAccess::OwnList, ..HopProperties::default() }
 ///     }
 ///
 ///     fn sample_hop(&self, hop: &HopRequest, _: &mut HopScratch, block: &mut Block) -> Result<()> {
@@ -118,4 +131,38 @@ pub trait HopSampler: Send + Sync {
     /// # Errors
     /// The block would have more edges than 32-bit positions can number.
     fn sample_hop(&self, request: &HopRequest, scratch: &mut HopScratch, block: &mut Block) -> Result<()>;
+
+    /// Returns the sampler as one that reads single neighbours, if it can.
+    fn by_steps(&self) -> Option<&dyn StepSampler> {
+        None
+    }
+}
+
+/// Degrees and single in-neighbours of all nodes, wherever their lists are.
+pub trait StepSource {
+    /// In-degree of `v`.
+    fn degree(&self, v: NodeId) -> u64;
+
+    /// Replaces the number (below the degree) in each pair of a node and a number by the neighbour of
+    /// that number in the node's list.
+    ///
+    /// # Errors
+    /// A list cannot be read.
+    fn step(&self, at: &mut [(NodeId, u32)]) -> Result<()>;
+}
+
+/// Draws hops from single neighbours, many at a time, so that lists may be on other ranks.
+pub trait StepSampler {
+    /// Draws as [`HopSampler::sample_hop`], from neighbours that `source` returns. The graph of the
+    /// request is not read.
+    ///
+    /// # Errors
+    /// As [`HopSampler::sample_hop`] and [`StepSource::step`].
+    fn sample_hop_by_steps(
+        &self,
+        request: &HopRequest,
+        source: &dyn StepSource,
+        scratch: &mut HopScratch,
+        block: &mut Block,
+    ) -> Result<()>;
 }

@@ -31,6 +31,8 @@
 //!
 //! O(edges) per block; without replacement, times the iterations of Newton's method.
 
+use std::sync::Arc;
+
 use graphmill_core::{Block, Graph, NodeId, Result, block::Aggregation};
 use rayon::prelude::*;
 
@@ -63,13 +65,11 @@ const MIN_TASK_LEN: usize = 512;
 const MAX_ITERATIONS: usize = 64;
 
 /// Neighbours and weights of inference. Memory: 4 bytes per node if edges are weighted by degree.
-#[derive(Debug)]
 pub struct InferenceNeighbors {
     full: Full,
     kind: Kind,
 }
 
-#[derive(Debug)]
 enum Kind {
     /// All neighbours with equal weights.
     Uniform,
@@ -80,7 +80,7 @@ enum Kind {
         of_source: Option<Vec<f32>>,
     },
     /// The nodes that walks visit.
-    Walks(RandomWalk),
+    Walks(Arc<dyn HopSampler>),
 }
 
 impl Default for InferenceNeighbors {
@@ -129,7 +129,23 @@ impl InferenceNeighbors {
     /// # Errors
     /// As [`RandomWalk::new`].
     pub fn walks(fanout: impl Into<Fanout>, options: &WalkOptions, length: usize) -> Result<Self, String> {
-        Ok(Self::of(Kind::Walks(RandomWalk::new(fanout, options, length)?)))
+        Ok(Self::of(Kind::Walks(Arc::new(RandomWalk::new(fanout, options, length)?))))
+    }
+
+    /// The same neighbours with the walks' sampler replaced by that of `wrap`, which draws the same
+    /// walks elsewhere.
+    ///
+    /// # Errors
+    /// Those of `wrap`.
+    pub fn with_walks<E>(
+        self,
+        wrap: impl FnOnce(Arc<dyn HopSampler>) -> Result<Arc<dyn HopSampler>, E>,
+    ) -> Result<Self, E> {
+        let kind = match self.kind {
+            Kind::Walks(walks) => Kind::Walks(wrap(walks)?),
+            kind => kind,
+        };
+        Ok(Self { kind, ..self })
     }
 
     /// Returns true if a node's neighbours are not its in-neighbours; [`InferenceNeighbors::rows`]

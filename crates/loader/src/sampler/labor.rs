@@ -48,7 +48,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use self::importance::Importance;
 use super::{
-    HopProperties, HopRequest, HopSampler, HopScratch, SamplerOptions, Source, WeightOptions,
+    HopProperties, HopRequest, HopSampler, HopScratch, NeighborAccess, SamplerOptions, Source, WeightOptions,
     inference::InferenceNeighbors,
     runs::{check_size, draw_runs, start},
     weighted::EdgeWeights,
@@ -219,7 +219,10 @@ impl HopSampler for Labor {
         HopProperties {
             is_random: self.fanout.iter().any(|&k| k != usize::MAX),
             is_per_node: self.iterations == 0,
-            is_neighbor_local: self.iterations == 0,
+            access: match self.iterations {
+                0 => NeighborAccess::OwnList,
+                _ => NeighborAccess::Lists,
+            },
             reads_edge_weights: matches!(self.weights, Weights::Stored),
         }
     }

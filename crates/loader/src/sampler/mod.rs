@@ -33,7 +33,7 @@ use graphmill_core::{
 
 pub use batch::{BatchRequest, BlockLayout, MinibatchSampler, SamplerProperties, SplitSampler};
 pub use device::{DescribeDraws, DeviceDraws, DrawMethod};
-pub use hop::{HopProperties, HopRequest, HopSampler};
+pub use hop::{HopProperties, HopRequest, HopSampler, NeighborAccess, StepSampler, StepSource};
 use inference::InferenceNeighbors;
 pub use parts::too_many;
 pub use random_walk::{WalkLength, WalkOptions};
@@ -116,18 +116,26 @@ pub struct SamplerKind {
     pub is_bounded: bool,
     /// Description of the draws for devices, if devices can repeat them.
     pub device_draws: Option<DescribeDraws>,
+    /// True if a hop reads only the rows of its destinations, never those of their neighbours, so
+    /// that it can draw by a relation between two node types ([`crate::typed`]).
+    pub draws_relations: bool,
 }
 
 impl SamplerKind {
     /// Creates a sampler that goes from seeds, with the neighbours that inference takes instead of
     /// its draws.
     pub const fn hops(make: MakeHops, inference: MakeInference) -> Self {
-        Self { make: Make::Hops(make, inference), is_bounded: true, device_draws: None }
+        Self {
+            make: Make::Hops(make, inference),
+            is_bounded: true,
+            device_draws: None,
+            draws_relations: false,
+        }
     }
 
     /// Creates a subgraph sampler.
     pub const fn subgraphs(make: subgraph::Make) -> Self {
-        Self { make: Make::Subgraphs(make), is_bounded: true, device_draws: None }
+        Self { make: Make::Subgraphs(make), is_bounded: true, device_draws: None, draws_relations: false }
     }
 
     /// The same sampler with draws that neither a fanout nor a batch size bounds.
@@ -140,6 +148,12 @@ impl SamplerKind {
     #[must_use]
     pub const fn on_devices(self, describe: DescribeDraws) -> Self {
         Self { device_draws: Some(describe), ..self }
+    }
+
+    /// The same sampler, which can draw by relations between node types.
+    #[must_use]
+    pub const fn for_relations(self) -> Self {
+        Self { draws_relations: true, ..self }
     }
 
     /// Returns true if it is a subgraph sampler.
@@ -237,7 +251,8 @@ pub static TABLE: Table<SamplerKind> = Table::new(
             source: "Hamilton et al., NeurIPS 2017; FGNN section 2",
             options: &[],
             make: SamplerKind::hops(|with, _| Ok(Arc::new(neighbor::Neighbor::new(&with.fanout)?)), UNIFORM)
-                .on_devices(device::neighbor),
+                .on_devices(device::neighbor)
+                .for_relations(),
         },
         Entry {
             name: "full",
@@ -246,21 +261,24 @@ pub static TABLE: Table<SamplerKind> = Table::new(
             options: &[],
             make: SamplerKind::hops(|with, _| Ok(Arc::new(full::Full::new(with.fanout.len())?)), UNIFORM)
                 .unbounded()
-                .on_devices(device::full),
+                .on_devices(device::full)
+                .for_relations(),
         },
         Entry {
             name: "weighted",
             summary: "k-hop neighbour sampling by edge weight, with or without replacement",
             source: "Walker, ACM TOMS 1977; Efraimidis and Spirakis, IPL 2006",
             options: &[WEIGHTS, OptionGroup::of::<WeightedOptions>()],
-            make: SamplerKind::hops(weighted::make, inference::of_weighted).on_devices(device::weighted),
+            make: SamplerKind::hops(weighted::make, inference::of_weighted)
+                .on_devices(device::weighted)
+                .for_relations(),
         },
         Entry {
             name: "labor",
             summary: "layer-neighbour sampling: the fanout on average, with neighbours shared in a layer",
             source: "Balin and Catalyurek, NeurIPS 2023, section 3",
             options: &[WEIGHTS, OptionGroup::of::<labor::LaborOptions>()],
-            make: SamplerKind::hops(labor::make, labor::inference),
+            make: SamplerKind::hops(labor::make, labor::inference).for_relations(),
         },
         Entry {
             name: "random-walk",

@@ -34,7 +34,7 @@ use std::sync::Mutex;
 use graphmill_core::{Block, Graph, NodeId, Result, keyed};
 use rayon::prelude::*;
 
-use super::{HopProperties, HopRequest, HopSampler, HopScratch, parts::too_many};
+use super::{HopProperties, HopRequest, HopSampler, HopScratch, NeighborAccess, parts::too_many};
 use crate::{Fanout, prefetch::prefetch};
 
 /// Number of nodes whose reads are in flight together.
@@ -102,7 +102,7 @@ impl HopSampler for Neighbor {
         HopProperties {
             is_random: self.fanout.iter().any(|&k| k != usize::MAX),
             is_per_node: true,
-            is_neighbor_local: true,
+            access: NeighborAccess::OwnList,
             reads_edge_weights: false,
         }
     }

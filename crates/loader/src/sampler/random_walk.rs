@@ -36,14 +36,17 @@ use graphmill_core::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    HopProperties, HopRequest, HopSampler, HopScratch, SamplerOptions, Source,
-    runs::draw_runs,
-    scratch::{RunScratch, Walk},
+    HopProperties, HopRequest, HopSampler, HopScratch, SamplerOptions, Source, StepSampler, StepSource,
+    runs::{check_size, draw_runs, start},
+    scratch::{Run, RunScratch, Walk},
 };
 use crate::{Fanout, prefetch::prefetch};
 
 /// Approximate number of walks that take their steps together.
 const GROUP: usize = 64;
+
+/// Approximate number of walks whose next neighbours are requested together.
+const STEP_GROUP: usize = 1 << 16;
 
 /// Default number of steps of a walk, unless `--walk-length` sets it.
 pub const LENGTH: usize = 3;
@@ -138,6 +141,26 @@ impl RandomWalk {
     }
 }
 
+impl RandomWalk {
+    /// Overwrites `scratch.walks` with the walks that start at the nodes of `group`, and clears the
+    /// visits.
+    fn begin(&self, group: &[NodeId], key: u64, scratch: &mut RunScratch) {
+        let RunScratch { walks, visits, .. } = scratch;
+        walks.clear();
+        visits.clear();
+        for (from, &v) in (0..).zip(group) {
+            let node = keyed::mix(key ^ u64::from(v).wrapping_mul(keyed::GOLDEN));
+            let walk = |number: usize| Walk {
+                stream: keyed::Stream::new(keyed::mix(node ^ number as u64)),
+                at: v.into(),
+                from,
+                is_alive: true,
+            };
+            walks.extend((0..self.num_walks).map(walk));
+        }
+    }
+}
+
 /// Walks of one hop.
 struct Walks<'a> {
     sampler: &'a RandomWalk,
@@ -152,56 +175,19 @@ impl Walks<'_> {
         let fanout = self.sampler.fanout[hop];
         for group in dst.chunks(GROUP.div_ceil(self.sampler.num_walks)) {
             self.walk(group, scratch);
-            scratch.visits.sort_unstable();
-            let mut rest = &scratch.visits[..];
-            for (i, &v) in (0..).zip(group) {
-                let of_node = rest.partition_point(|&visit| visit >> 32 == i);
-                let visits;
-                (visits, rest) = rest.split_at(of_node);
-                let ranked = &mut scratch.positions;
-                ranked.clear();
-                // by descending visits, then by ascending id
-                let rank = |run: &[u64]| !(run.len() as u64) << 32 | run[0] & u64::from(u32::MAX);
-                ranked.extend(visits.chunk_by(|a, b| a == b).map(rank));
-                if ranked.len() > fanout {
-                    ranked.select_nth_unstable(fanout);
-                    ranked.truncate(fanout);
-                }
-                ranked.sort_unstable();
-                let count = |rank: u64| (u32::MAX - (rank >> 32) as u32) as f32;
-                let sum: f32 = ranked.iter().map(|&rank| count(rank)).sum();
-                let factor = match aggregation {
-                    Aggregation::Other => 1.0,
-                    Aggregation::Mean => 1.0 / sum,
-                    Aggregation::Sum | Aggregation::Symmetric => graph.in_degree(v) as f32 / sum,
-                };
-                block.indices.extend(ranked.iter().map(|&rank| rank as NodeId));
-                block.edge_weight.extend(ranked.iter().map(|&rank| count(rank) * factor));
-                block.indptr.push(block.indices.len() as u32);
-            }
+            rank(group, |v| graph.in_degree(v) as u64, (fanout, aggregation), scratch, block);
         }
     }
 
     /// Overwrites `scratch.visits` with pairs, in any order: the number of a walk's start within
     /// `group`, and a node that it visited.
     fn walk(&self, group: &[NodeId], scratch: &mut RunScratch) {
-        let (graph, key) = (self.request.graph, self.key);
-        let &RandomWalk { num_walks: count, length, restart, .. } = self.sampler;
+        let graph = self.request.graph;
+        let &RandomWalk { length, restart, .. } = self.sampler;
         let (rows, neighbors) = (graph.indptr(), graph.indices());
+        group.iter().for_each(|&v| prefetch(rows, v as usize));
+        self.sampler.begin(group, self.key, scratch);
         let RunScratch { walks, visits, .. } = scratch;
-        walks.clear();
-        visits.clear();
-        for (from, &v) in (0..).zip(group) {
-            prefetch(rows, v as usize);
-            let node = keyed::mix(key ^ u64::from(v).wrapping_mul(keyed::GOLDEN));
-            let walk = |number: usize| Walk {
-                stream: keyed::Stream::new(keyed::mix(node ^ number as u64)),
-                at: v.into(),
-                from,
-                is_alive: true,
-            };
-            walks.extend((0..count).map(walk));
-        }
         for _ in 0..length {
             for walk in walks.iter_mut() {
                 let (start, end) = (rows[walk.at as usize], rows[walk.at as usize + 1]);
@@ -223,6 +209,93 @@ impl Walks<'_> {
     }
 }
 
+/// Appends the most visited nodes of each destination in `group`, by descending visits and then by
+/// ascending id, with their weights.
+fn rank(
+    group: &[NodeId],
+    degree: impl Fn(NodeId) -> u64,
+    (fanout, aggregation): (usize, Aggregation),
+    scratch: &mut RunScratch,
+    block: &mut Block,
+) {
+    scratch.visits.sort_unstable();
+    let mut rest = &scratch.visits[..];
+    for (i, &v) in (0..).zip(group) {
+        let of_node = rest.partition_point(|&visit| visit >> 32 == i);
+        let visits;
+        (visits, rest) = rest.split_at(of_node);
+        let ranked = &mut scratch.positions;
+        ranked.clear();
+        // by descending visits, then by ascending id
+        let rank = |run: &[u64]| !(run.len() as u64) << 32 | run[0] & u64::from(u32::MAX);
+        ranked.extend(visits.chunk_by(|a, b| a == b).map(rank));
+        if ranked.len() > fanout {
+            ranked.select_nth_unstable(fanout);
+            ranked.truncate(fanout);
+        }
+        ranked.sort_unstable();
+        let count = |rank: u64| (u32::MAX - (rank >> 32) as u32) as f32;
+        let sum: f32 = ranked.iter().map(|&rank| count(rank)).sum();
+        let factor = match aggregation {
+            Aggregation::Other => 1.0,
+            Aggregation::Mean => 1.0 / sum,
+            Aggregation::Sum | Aggregation::Symmetric => degree(v) as f32 / sum,
+        };
+        block.indices.extend(ranked.iter().map(|&rank| rank as NodeId));
+        block.edge_weight.extend(ranked.iter().map(|&rank| count(rank) * factor));
+        block.indptr.push(block.indices.len() as u32);
+    }
+}
+
+impl StepSampler for RandomWalk {
+    fn sample_hop_by_steps(
+        &self,
+        request: &HopRequest,
+        source: &dyn StepSource,
+        scratch: &mut HopScratch,
+        block: &mut Block,
+    ) -> Result<()> {
+        let &HopRequest { hop, dst, aggregation, .. } = request;
+        let key = request.hop_key();
+        start(block);
+        if scratch.runs.is_empty() {
+            scratch.runs.push(Run::default());
+        }
+        let scratch = &mut scratch.runs[0].scratch;
+        let mut at: Vec<(NodeId, u32)> = Vec::new();
+        for group in dst.chunks(STEP_GROUP.div_ceil(self.num_walks)) {
+            self.begin(group, key, scratch);
+            for _ in 0..self.length {
+                let RunScratch { walks, visits, .. } = scratch;
+                at.clear();
+                walks.retain_mut(|walk| {
+                    let from = walk.at as NodeId;
+                    let degree = source.degree(from);
+                    let number = walk.stream.below(degree);
+                    if degree > 0 {
+                        at.push((from, number as u32));
+                    }
+                    degree > 0
+                });
+                if walks.is_empty() {
+                    break;
+                }
+                source.step(&mut at)?;
+                let mut to = at.iter();
+                walks.retain_mut(|walk| {
+                    let Some(&(_, to)) = to.next() else { return false };
+                    visits.push(u64::from(walk.from) << 32 | u64::from(to));
+                    walk.at = to.into();
+                    walk.stream.uniform() >= self.restart
+                });
+            }
+            rank(group, |v| source.degree(v), (self.fanout[hop], aggregation), scratch, block);
+            check_size(block)?;
+        }
+        Ok(())
+    }
+}
+
 impl HopSampler for RandomWalk {
     fn num_layers(&self) -> usize {
         self.fanout.len()
@@ -235,6 +308,10 @@ impl HopSampler for RandomWalk {
     fn sample_hop(&self, request: &HopRequest, scratch: &mut HopScratch, block: &mut Block) -> Result<()> {
         let walks = Walks { sampler: self, request, key: request.hop_key() };
         draw_runs(request.dst, scratch, block, |dst, scratch, block| walks.draw(dst, scratch, block))
+    }
+
+    fn by_steps(&self) -> Option<&dyn StepSampler> {
+        Some(self)
     }
 }
 

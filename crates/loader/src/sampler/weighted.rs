@@ -53,8 +53,8 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    HopProperties, HopRequest, HopSampler, HopScratch, SamplerOptions, Source, neighbor::Neighbor,
-    runs::draw_runs,
+    HopProperties, HopRequest, HopSampler, HopScratch, NeighborAccess, SamplerOptions, Source,
+    neighbor::Neighbor, runs::draw_runs,
 };
 use crate::Fanout;
 use draws::Draws;
@@ -80,12 +80,26 @@ pub enum EdgeWeights {
 }
 
 impl EdgeWeights {
+    /// Returns true if the weights are functions of out-degrees.
+    pub fn reads_out_degrees(self) -> bool {
+        matches!(self, Self::OutDegree | Self::InverseOutDegree)
+    }
+
     /// Weight of each node's out-edges (`V`), if it is a function of the node. O(V), or O(E) for
     /// out-degrees.
     pub(super) fn of_nodes(self, graph: &Graph) -> Option<Vec<f32>> {
         let mut degrees = vec![0u32; graph.num_nodes()];
+        let whole = graph.whole_degrees();
         match self {
             Self::Stored => return None,
+            Self::InDegree | Self::InverseInDegree if let Some(whole) = whole => {
+                degrees.copy_from_slice(&whole.of_in);
+            }
+            Self::OutDegree | Self::InverseOutDegree
+                if let Some(of_out) = whole.and_then(|whole| whole.of_out.as_ref()) =>
+            {
+                degrees.copy_from_slice(of_out);
+            }
             Self::InDegree | Self::InverseInDegree => {
                 let degree = |(v, degree): (usize, &mut u32)| *degree = graph.in_degree(v as NodeId) as u32;
                 degrees.par_iter_mut().enumerate().for_each(degree);
@@ -284,7 +298,7 @@ impl HopSampler for Weighted {
         HopProperties {
             is_random: self.fanout.iter().any(|&k| k != usize::MAX),
             is_per_node: true,
-            is_neighbor_local: true,
+            access: NeighborAccess::OwnList,
             reads_edge_weights: matches!(self.weights, Weights::Stored),
         }
     }

@@ -12,8 +12,8 @@ use graphmill_core::{
 use crate::{
     BatchKey, Sampled, Seeds, Workspace,
     sampler::{
-        BatchRequest, BlockLayout, HopRequest, HopSampler, HopScratch, MinibatchSampler, SamplerKind,
-        SamplerOptions, Source,
+        BatchRequest, BlockLayout, HopRequest, HopSampler, HopScratch, MinibatchSampler, NeighborAccess,
+        SamplerKind, SamplerOptions, Source,
     },
     subgraph::{cluster::ClusterOptions, frontier::FrontierOptions},
 };
@@ -252,7 +252,7 @@ fn check_hop(sampler: &dyn HopSampler, graph: &Graph, hop: usize, fanout: Option
                 "{case}: hop {hop}: node {v} has {count} neighbours, more than its fanout"
             );
         }
-        if properties.is_neighbor_local {
+        if properties.access != NeighborAccess::Graph {
             let row: BTreeSet<NodeId> = graph.in_neighbors(*v).iter().copied().collect();
             let stranger = from.iter().find(|u| !row.contains(u));
             assert!(stranger.is_none(), "{case}: hop {hop}: {stranger:?} is not an in-neighbour of node {v}");

@@ -6,6 +6,7 @@
 //! book.npy                  u16 [V]  the part of every node
 //! degrees.npy               u32 [V]  in-degrees
 //! train.npy valid.npy test.npy  u32  the split, in global ids, ascending
+//! searches.npy              u32 [S, T]  the training nodes in the order of each of S searches, if any
 //! part-0000/                a dataset of the part's own nodes, ascending by global id, and the edges among them
 //!                           (see [`native`](crate::dataset::native)): every command opens it
 //!   nodes.npy               u32 [n]  the global id of every local one
@@ -33,6 +34,7 @@ use crate::{dataset::files::Files, signed::SignedManifest};
 
 const BOOK: &str = "book.npy";
 const DEGREES: &str = "degrees.npy";
+const SEARCHES: &str = "searches.npy";
 const SPLIT: [&str; 3] = ["train.npy", "valid.npy", "test.npy"];
 
 /// Directory name of part `part`.
@@ -113,6 +115,29 @@ impl PartitionDir {
             )));
         }
         part::open(self, part)
+    }
+
+    /// Training nodes in the order of each search that was stored with the partition, from its
+    /// seed; `None` if it stores no searches. O(S T log T).
+    ///
+    /// # Errors
+    /// A search does not have every training node once.
+    pub fn searches(&self) -> Result<Option<Vec<Vec<NodeId>>>> {
+        let (files, train) = (self.files(), self.manifest.train);
+        if !files.has(SEARCHES) {
+            return Ok(None);
+        }
+        let ids = files.read::<NodeId>(SEARCHES, &[files.length(SEARCHES), train])?;
+        let searches: Vec<Vec<NodeId>> = ids.chunks_exact(train.max(1)).map(<[_]>::to_vec).collect();
+        for (number, search) in searches.iter().enumerate() {
+            let mut sorted = search.clone();
+            sorted.sort_unstable();
+            if sorted[..] != self.split.train[..] {
+                let message = format!("search {number} does not have every training node once");
+                return Err(Error::format(self.path.join(SEARCHES), "contents", message));
+            }
+        }
+        Ok(Some(searches))
     }
 
     /// Path of the directory.

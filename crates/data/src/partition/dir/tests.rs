@@ -13,7 +13,13 @@ use crate::{
 };
 
 fn description() -> Description<'static> {
-    Description { method: "by hand", seed: 5, options: json!({"a": 1}), statistics: json!({"edge_cut": 0.5}) }
+    Description {
+        method: "by hand",
+        seed: 5,
+        options: json!({"a": 1}),
+        statistics: json!({"edge_cut": 0.5}),
+        searches: &[],
+    }
 }
 
 /// In-neighbours of `v` with the bits of their weights.

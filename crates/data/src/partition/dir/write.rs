@@ -13,7 +13,7 @@ use graphmill_core::{
 use rayon::prelude::*;
 
 use super::{
-    BOOK, DEGREES, PartitionBook, PartitionDir, SPLIT,
+    BOOK, DEGREES, PartitionBook, PartitionDir, SEARCHES, SPLIT,
     manifest::{Counts, FILE_NAME, Manifest},
     part::{EDGE_WEIGHT, INDICES, INDPTR, NEIGHBORS, NODES},
     part_name,
@@ -42,6 +42,9 @@ pub struct Description<'a> {
     pub options: serde_json::Value,
     /// Recorded statistics of the partition.
     pub statistics: serde_json::Value,
+    /// Training nodes in the order of searches over the whole graph, which orders of the seeds need
+    /// over ranks; empty to store no searches.
+    pub searches: &'a [Vec<NodeId>],
 }
 
 /// Writes `dataset`, partitioned by `book`, to the directory `dst`, which must be missing or empty,
@@ -84,6 +87,15 @@ pub fn write(
         files::write(&mut m.files, dir, DEGREES, &degrees, &[nodes])?;
         for (name, (_, ids)) in SPLIT.iter().zip(dataset.split.parts()) {
             files::write(&mut m.files, dir, name, ids, &[ids.len()])?;
+        }
+        if !what.searches.is_empty() && m.train > 0 {
+            files::write(
+                &mut m.files,
+                dir,
+                SEARCHES,
+                &what.searches.concat(),
+                &[what.searches.len(), m.train],
+            )?;
         }
         progress.stage("writing the parts", Some(nodes as u64), Unit::Rows);
         for part in 0..book.parts() {
@@ -214,6 +226,7 @@ impl PartWriter<'_> {
             checksum: None,
             directory: None,
             original_ids: None,
+            keys: of.keys.as_ref().map(|keys| keys.gather(self.nodes)).transpose()?,
         })
     }
 

@@ -86,7 +86,8 @@ impl DeviceGroup {
         let reserve =
             |device: &Arc<Device>| reserved.map(|(what, bytes)| device.hold(what, bytes)).transpose();
         let reserved = devices.iter().map(reserve).collect::<Result<Vec<_>>>()?;
-        let caches = DeviceCaches::new(config, context.data, context.sampler, context.order)?;
+        let caches = DeviceCaches::new(config, context.data, context.sampler, context.order)?
+            .map(|caches| caches.for_rank(context.own.cloned()));
         let has_budget = caches.is_some() && config.device_budget.0 > 0;
         let step = match &caches {
             Some(caches) if has_budget => caches.step_bytes(&**context.feature)?,

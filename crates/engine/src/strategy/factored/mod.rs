@@ -70,7 +70,7 @@ use crate::{
 pub use device_group::Design;
 use device_group::DeviceGroup;
 pub use options::{FactoredOptions, TimeSharingOptions, Toggle};
-use reduce::{OnDevices, reduce};
+use reduce::{OnDevices, reduce_over_ranks};
 use replica::PublishedParameters;
 use workers::EpochContext;
 
@@ -221,7 +221,7 @@ fn run_group(
         let Task::Update(mut batches) = task else { return Ok(Flow::Continue) };
         let (clock, last) = (Instant::now(), batches.last().map_or(0, |(number, _)| *number));
         let round = scheduler.inspect(SchedulerState::version);
-        let outcome = attempt(Stage::Update, last, || {
+        let (outcome, losses) = attempt(Stage::Update, last, || {
             let late = |(_, slot): &(u64, Trained)| round.saturating_sub(slot.gradient.version);
             let late = batches.iter().map(late).max().unwrap_or(0);
             let reused = batches.iter().map(|(_, slot)| slot.gradient.reused).max().unwrap_or(0);
@@ -231,10 +231,10 @@ fn run_group(
                 rules.max_staleness
             );
             learner.staleness = learner.staleness.max(late).max(reused);
-            let mean = reduce(learner, &mut batches, sums.as_deref_mut())?;
+            let (mean, losses) = reduce_over_ranks(learner, &mut batches, sums.as_deref_mut())?;
             let outcome = learner.update(mean, lr(last));
             learner.passes.backend.check()?;
-            Ok(outcome)
+            Ok((outcome, losses))
         })?;
         published.publish(&learner.model, learner.passes.backend, gpus);
         learner.passes.backend.check()?;
@@ -242,13 +242,14 @@ fn run_group(
         timeline.done(host, Stage::Update, last, clock);
         // the outcome is not finite because a batch's loss is not, or because the gradient's norm
         // is not: then all batches of the round get its loss
-        let finite = batches.iter().all(|(_, slot)| slot.gradient.loss.is_finite());
+        let finite = losses.iter().all(|(loss, _)| loss.is_finite());
         let shared_loss = (finite && !outcome.loss.is_finite()).then_some(outcome.loss);
         let done: Vec<CompletedBatch> = batches
             .iter()
-            .map(|(_, Trained { batch, traffic, spent, gradient })| {
-                let loss = shared_loss.unwrap_or(gradient.loss);
-                let outcome = BatchOutcome { loss, seeds: batch.num_seeds(), ..outcome };
+            .zip(losses)
+            .map(|((_, Trained { batch, traffic, spent, .. }), (loss, seeds))| {
+                let loss = shared_loss.unwrap_or(loss);
+                let outcome = BatchOutcome { loss, seeds, ..outcome };
                 CompletedBatch { batch, traffic: *traffic, outcome, spent: *spent }
             })
             .collect();

@@ -15,7 +15,7 @@ use graphmill_nn::backend::ops::Add;
 use crate::{
     Error, Result, TrainConfig,
     accelerator::{AllReduce, ComputeDevices, Gpu},
-    learner::Learner,
+    learner::{BatchShare, Learner},
     strategy::{
         AllReduce as How, RoundOptions, UpdateOptions,
         batch_states::{Gradient, Trained},
@@ -159,6 +159,36 @@ fn of_trainable<'m>(all: &'m mut [Matrix], trainable: &[bool]) -> Vec<ViewMut<'m
     of.map(|(matrix, _)| matrix.view_mut()).collect()
 }
 
+/// [`reduce`] over the batches of a round on all ranks, if there are several. Also returns the mean
+/// loss and the number of seeds of each batch.
+///
+/// # Errors
+/// A device fails, or a rank did not take part.
+pub(super) fn reduce_over_ranks(
+    learner: &mut Learner,
+    batches: &mut [(u64, Trained)],
+    on_devices: Option<&mut OnDevices>,
+) -> Result<(f64, Vec<(f64, usize)>)> {
+    let share = |(_, Trained { batch, gradient, .. }): &(u64, Trained)| BatchShare {
+        loss: gradient.loss,
+        seeds: batch.num_seeds(),
+        nodes: batch.seeds.nodes.len(),
+        global: batch.seeds.global_size,
+    };
+    let shares: Vec<BatchShare> = batches.iter().map(share).collect();
+    let mean = reduce(learner, batches, on_devices)?;
+    let Some(exchange) = learner.exchange.clone() else {
+        return Ok((mean, shares.iter().map(|share| (share.loss, share.seeds)).collect()));
+    };
+    let losses = exchange.round(&mut learner.model, &shares)?;
+    let all: f64 = losses.iter().map(|(_, seeds)| *seeds as f64).sum();
+    let mean = match &losses[..] {
+        [(loss, _)] => *loss,
+        _ => losses.iter().map(|(loss, seeds)| loss * *seeds as f64 / all.max(1.0)).sum(),
+    };
+    Ok((mean, losses))
+}
+
 /// Sets the learner's gradient to the mean over these batches, weighted by their seeds: the
 /// gradient of one batch of all their seeds. Running statistics become the mean of theirs. A single
 /// gradient is taken as it is. Returns the mean loss. The model is not whole until it is updated.
@@ -171,7 +201,8 @@ pub(super) fn reduce(
     on_devices: Option<&mut OnDevices>,
 ) -> Result<f64> {
     let seeds = |slot: &Trained| slot.batch.seeds.nodes.len() as f64;
-    let all: f64 = batches.iter().map(|(_, slot)| seeds(slot)).sum();
+    // a rank may own no seed of a round
+    let all: f64 = batches.iter().map(|(_, slot)| seeds(slot)).sum::<f64>().max(1.0);
     let shares: Vec<f32> = batches.iter().map(|(_, slot)| (seeds(slot) / all) as f32).collect();
     learner.is_whole = false;
     let backend = learner.passes.backend;

@@ -193,7 +193,7 @@ fn pools(features: &Features, links: &[Arc<Link>]) -> Vec<(String, Vec<Arc<dyn F
 #[test]
 fn devices_read_the_rows_of_others_over_their_links() {
     let features = features(4, TableType::F32);
-    let options = LinkOptions { bandwidth: 2e5, latency: 0.0 };
+    let options = LinkOptions { bandwidth: 2e5, ..LinkOptions::default() };
     // the last reader has no share of the cache
     let links: Vec<Arc<Link>> = (0..4).map(|_| Arc::new(Link::new(options))).collect();
     let (ids, plain) = ((0..ROWS as NodeId).collect::<Vec<_>>(), Host::new(&features));

@@ -1,0 +1,239 @@
+//! Feature rows of a rank: those of its own parts, and those of other ranks behind them.
+//!
+//! Rows that are stored sparse stay sparse if a single process would keep them so
+//! ([`keeps_sparse_rows`]): in the parts, on the wire and in caches.
+
+use std::sync::Arc;
+
+use graphmill_core::{Buffer, Features, NodeId, SparseRows, features::FeatureData, matrix::TableType};
+use graphmill_data::{
+    dataset::StoredTable,
+    partition::{Part, PartitionDir},
+};
+use graphmill_distributed::{
+    rows::{ConcatRows, OwnedAndRemoteRows, ROWS, Remote, RowService, Table},
+    sparse::{SparseCache, SparseRankRows, SparseRowService},
+};
+use graphmill_loader::{
+    Feature,
+    feature::{
+        Disk, DiskOptions,
+        cached::{CacheLayout, Dynamic, Level, Pinned, Placement},
+    },
+    policy::{CachePolicy, fifo::Fifo},
+};
+
+use super::Ranks;
+use crate::{
+    Error, Result, TrainConfig, build,
+    cache_kind::Kind,
+    config::{Devices, Switch},
+    memory::{self, keeps_sparse_rows},
+};
+
+/// Rows of a rank's own parts.
+pub(super) struct OwnRows {
+    rows: Arc<dyn Feature>,
+    dim: usize,
+    /// Type of the values at rest, if they are dense.
+    kind: TableType,
+    /// Bytes of the rows in host memory; 0 if they are on disk.
+    resident: u64,
+    on_disk: bool,
+    /// Mean number of stored values of a row over all ranks, if rows stay sparse.
+    sparse: Option<usize>,
+}
+
+impl OwnRows {
+    /// Opens the rows of `parts`, and serves them to the other ranks. All ranks call this at the
+    /// same time.
+    ///
+    /// # Errors
+    /// A part cannot be read, parts store different rows, or a rank did not take part.
+    pub(super) fn open(
+        config: &TrainConfig,
+        dir: &PartitionDir,
+        parts: &[Part],
+        ranks: &Ranks,
+    ) -> Result<Self> {
+        let sparse = mean_stored(config, parts, ranks)?;
+        if sparse.is_some() {
+            check_sparse(config)?;
+        }
+        // the density of a single part may differ from that of all
+        let config = &TrainConfig {
+            sparse: if sparse.is_some() { Switch::On } else { Switch::Off },
+            ..config.clone()
+        };
+        let budget = config.host_budget.0;
+        let stored: u64 = parts.iter().map(|part| part.dataset.features.bytes() as u64).sum();
+        let on_disk = budget > 0 && stored > budget && sparse.is_none();
+        let kinds: Vec<Option<TableType>> =
+            parts.iter().map(|part| part.dataset.features.data.kind()).collect();
+        let kind = match kinds[..] {
+            [Some(first), ..] if kinds.iter().all(|kind| *kind == Some(first)) => first,
+            _ => TableType::F32,
+        };
+        let mut tables: Vec<Arc<dyn Feature>> = Vec::with_capacity(parts.len());
+        for part in parts {
+            if on_disk {
+                let StoredTable { path, offset, rows, dim, kind } =
+                    StoredTable::features(dir.part_path(part.number))?;
+                tables.push(Arc::new(Disk::open(path, offset, dim, kind, rows, &DiskOptions::default())?));
+                continue;
+            }
+            let residence = memory::placements(config, &part.dataset).features;
+            tables.push(Arc::new(build::features(config, &part.dataset, residence)?.0));
+        }
+        let dim = tables.first().map_or(0, |table| table.dim());
+        let num_rows: usize = parts.iter().map(|part| part.nodes.len()).sum();
+        let resident = match tables.first() {
+            Some(table) if !on_disk => num_rows as u64 * table.row_bytes(),
+            _ => 0,
+        };
+        let rows: Arc<dyn Feature> = match &tables[..] {
+            [one] => one.clone(),
+            _ => {
+                let rows = ConcatRows::new(tables, parts.iter().map(|part| &part.nodes[..]))?;
+                Arc::new(if sparse.is_some() { rows.sparse() } else { rows })
+            }
+        };
+        let (post, book) = (ranks.post(), ranks.book().clone());
+        match sparse {
+            Some(_) => post.serve(ROWS, Arc::new(SparseRowService::new(book, rows.clone()))),
+            None => post.serve(ROWS, Arc::new(RowService::new(book, Table::Constant(rows.clone())))),
+        }
+        Ok(Self { rows, dim, kind, resident, on_disk, sparse })
+    }
+
+    /// Returns true if the rows are read from files.
+    pub(super) fn is_on_disk(&self) -> bool {
+        self.on_disk
+    }
+
+    /// Bytes of a row in a cache of the host.
+    pub(super) fn cached_bytes(&self) -> u64 {
+        match self.sparse {
+            Some(mean) => 8 * (1 + mean) as u64,
+            None => 4 * self.dim as u64,
+        }
+    }
+
+    /// Bytes that the rows leave of a budget of host memory.
+    pub(super) fn left_of(&self, budget: u64) -> u64 {
+        budget.saturating_sub(self.resident)
+    }
+
+    /// Features of a rank's dataset: the layout of the rows, without rows.
+    pub(super) fn layout(&self) -> Features {
+        let data = match (self.sparse, self.kind) {
+            (Some(_), _) => FeatureData::Csr(SparseRows::empty(self.dim)),
+            (None, TableType::F16) => FeatureData::F16(Buffer::default()),
+            (None, _) => FeatureData::default(),
+        };
+        Features { dim: self.dim, data }
+    }
+
+    /// Own rows, and rows of other ranks from their owners.
+    pub(super) fn with_others(&self, ranks: &Ranks) -> Arc<dyn Feature> {
+        match self.sparse {
+            Some(mean) => Arc::new(self.sparse_rows(ranks, mean)),
+            None => self.before(ranks, Arc::new(self.remote(ranks))),
+        }
+    }
+
+    /// [`OwnRows::with_others`] with a cache in host memory of `slots` rows, of other ranks or, if
+    /// own rows are on disk, of all: the `hottest` ones (at most `slots`), or those that a policy
+    /// keeps.
+    ///
+    /// # Errors
+    /// The rows cannot be fetched, or the memory cannot be allocated.
+    pub(super) fn with_host_cache(
+        &self,
+        ranks: &Ranks,
+        kind: Kind,
+        slots: usize,
+        hottest: &[NodeId],
+    ) -> Result<Arc<dyn Feature>> {
+        let nodes = ranks.book().num_nodes();
+        if let Some(mean) = self.sparse {
+            let (policy, is_static): (Box<dyn CachePolicy>, _) = match kind {
+                Kind::Dynamic(make) => (make(nodes, slots), false),
+                Kind::Pinned => (Box::new(Fifo::new(nodes, slots)), true),
+            };
+            let rows = self.sparse_rows(ranks, mean).with_cache(SparseCache::new(policy, is_static));
+            rows.fill(hottest)?;
+            return Ok(Arc::new(rows));
+        }
+        let behind: Arc<dyn Feature> =
+            if self.on_disk { self.with_others(ranks) } else { Arc::new(self.remote(ranks)) };
+        let cached: Arc<dyn Feature> = match kind {
+            Kind::Dynamic(make) => Arc::new(Dynamic::new(make, slots, TableType::F32, behind, Level::Host)?),
+            Kind::Pinned => {
+                let held = CacheLayout::new(hottest, slots, 1, Placement::Shard);
+                Arc::new(Pinned::new(held, TableType::F32, behind, Level::Host)?)
+            }
+        };
+        Ok(if self.on_disk { cached } else { self.before(ranks, cached) })
+    }
+
+    fn sparse_rows(&self, ranks: &Ranks, mean: usize) -> SparseRankRows {
+        SparseRankRows::new(ranks.post().clone(), ranks.book().clone(), ROWS, self.rows.clone(), mean)
+    }
+
+    fn remote(&self, ranks: &Ranks) -> Remote {
+        Remote::new(ranks.post().clone(), ranks.book().clone(), ROWS, self.dim)
+    }
+
+    fn before(&self, ranks: &Ranks, others: Arc<dyn Feature>) -> Arc<dyn Feature> {
+        let own = Table::Constant(self.rows.clone());
+        Arc::new(OwnedAndRemoteRows::new(ranks.book().clone(), own, others))
+    }
+}
+
+/// Refuses options of tiers that hold dense rows only.
+fn check_sparse(config: &TrainConfig) -> Result<()> {
+    let (flag, value) = match (&*config.devices, config.host_budget.0) {
+        (Devices::Cpu, 0) => return Ok(()),
+        (Devices::Cpu, budget) => ("host-budget", budget.to_string()),
+        _ => ("devices", config.devices.to_string()),
+    };
+    Err(Error::usage(format!(
+        "--{flag} {value}: devices and files hold dense rows, but this dataset's are sparse; use --sparse \
+         off, or leave it out"
+    )))
+}
+
+/// Mean number of stored values of a row over all ranks, if the rows stay sparse.
+fn mean_stored(config: &TrainConfig, parts: &[Part], ranks: &Ranks) -> Result<Option<usize>> {
+    let (mut rows, mut stored, mut dense) = (0u64, 0u64, 0);
+    for part in parts {
+        rows += part.nodes.len() as u64;
+        match &part.dataset.features.data {
+            FeatureData::Csr(own) => stored += own.stored() as u64,
+            _ => dense += 1,
+        }
+    }
+    let halves = |x: u64| [x as u32, (x >> 32) as u32];
+    let words = [halves(rows), halves(stored), [dense, parts.len() as u32]].concat();
+    let (mut rows, mut stored, mut dense, mut all) = (0, 0, 0, 0);
+    for words in ranks.gather(&words)? {
+        let [r0, r1, s0, s1, without, parts] = words[..] else { continue };
+        rows += u64::from(r1) << 32 | u64::from(r0);
+        stored += u64::from(s1) << 32 | u64::from(s0);
+        dense += without;
+        all += parts;
+    }
+    if dense == all {
+        return Ok(None);
+    }
+    if dense > 0 {
+        return Err(Error::usage(format!(
+            "{dense} of {all} parts have dense feature rows and the others sparse ones; partition the dataset \
+             again"
+        )));
+    }
+    let dim = parts.first().map_or(0, |part| part.dataset.features.dim);
+    let keeps = keeps_sparse_rows(config, rows as usize, dim, stored as usize);
+    Ok(keeps.then(|| stored.div_ceil(rows.max(1)) as usize))
+}

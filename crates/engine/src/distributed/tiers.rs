@@ -1,0 +1,129 @@
+//! Memory tiers of a rank's feature rows.
+//!
+//! ```text
+//!   cpu:        host cache (--cache, --cache-ratio or --host-budget)   ─►  network, and disk
+//!   virtual:N:  device cache (--cache)  ─►  host cache (--host-cache, --host-budget)  ─►  network, and disk
+//! ```
+//!
+//! Own rows are in host memory, in front of which nothing is cached there, unless they exceed
+//! `--host-budget`: then they are read from the part's file, and the host cache holds own rows and
+//! those of other ranks alike. Otherwise it holds rows of other ranks in what the own rows leave of
+//! the budget.
+
+use std::sync::Arc;
+
+use graphmill_core::{NodeId, node_order::by_scores, progress::Quiet};
+use graphmill_loader::{Feature, MinibatchSampler, order::SeedOrder};
+
+use super::RankDataset;
+use crate::{
+    Error, Result, TrainConfig,
+    cache_kind::{Kind, kind, resolve_cache},
+    config::Devices,
+    strategy,
+    tiers::{Batches, Plan, rows_within},
+};
+
+/// Host cache of a rank: its policy, and its number of rows.
+struct HostCache<'c> {
+    policy: &'c str,
+    slots: usize,
+}
+
+impl RankDataset {
+    /// The rows as the stages of a run with these options read them, and the description of their
+    /// tiers. All ranks call this at the same time: hotness is that of the rank's shares of the
+    /// batches, whose neighbours the other ranks serve.
+    ///
+    /// # Errors
+    /// Options contradict each other, rows cannot be fetched, or the memory of a cache cannot be
+    /// allocated.
+    pub(crate) fn tiers(
+        &self,
+        config: &TrainConfig,
+        sampler: &dyn MinibatchSampler,
+        order: &dyn SeedOrder,
+    ) -> Result<(Arc<dyn Feature>, String)> {
+        let own = self.ranks.book();
+        let batches = Batches { config, data: &self.data, sampler, order, own: Some(own) };
+        let (rows, mut text) = match &self.assigned {
+            Some(assigned) => (assigned.clone() as Arc<dyn Feature>, self.describe(config)),
+            None => self.host_rows(&batches)?,
+        };
+        let Some(plan) = self.device_plan(config)? else { return Ok((rows, text)) };
+        let mut plan = plan.by_device(strategy::is_by_device(config));
+        let rows = plan.add_devices(&batches, rows, &Quiet)?;
+        text = format!("{text}; {}", plan.describe_devices());
+        Ok((rows, text))
+    }
+
+    /// Plan of the tiers of simulated devices, if the options name some.
+    fn device_plan(&self, config: &TrainConfig) -> Result<Option<Plan>> {
+        match &*config.devices {
+            Devices::Virtual(_) => Plan::new(config, &self.data),
+            Devices::Cpu | Devices::Cuda(_) => Ok(None),
+        }
+    }
+
+    /// The rows behind the host cache, if there is one, and their description.
+    fn host_rows(&self, batches: &Batches) -> Result<(Arc<dyn Feature>, String)> {
+        let (config, book) = (batches.config, self.ranks.book());
+        let (nodes, has) = (self.data.num_nodes(), self.describe(config));
+        let HostCache { policy, slots } = self.host_cache(config)?;
+        let on_disk = self.own.is_on_disk();
+        let part = 100.0 * slots as f64 / nodes.max(1) as f64;
+        let text = match (on_disk, slots) {
+            (false, 0) => format!("{has}, and caches no rows of other ranks"),
+            (false, _) => format!("{has}, and caches the rows of another {part:.1} % ({policy})"),
+            (true, 0) => format!("{has}, whose rows are on disk, and caches no rows in host memory"),
+            (true, _) => {
+                format!("{has}, whose rows are on disk, and caches the rows of {part:.1} % of all ({policy})")
+            }
+        };
+        if slots == 0 {
+            return Ok((self.feature(), text));
+        }
+        let kind = kind(policy)?;
+        let hottest: Vec<NodeId> = match kind {
+            Kind::Dynamic(_) => Vec::new(),
+            Kind::Pinned => {
+                let scores = batches
+                    .scores(policy, &Quiet)
+                    .map_err(|e| Error::usage(format!("--cache {policy}: {e}")))?;
+                let cached = |&v: &NodeId| on_disk || !book.is_own(v);
+                by_scores(&scores)?.into_iter().filter(cached).take(slots).collect()
+            }
+        };
+        Ok((self.own.with_host_cache(&self.ranks, kind, slots, &hottest)?, text))
+    }
+
+    /// Host cache that the options request.
+    fn host_cache<'c>(&self, config: &'c TrainConfig) -> Result<HostCache<'c>> {
+        let (nodes, budget) = (self.data.num_nodes(), config.host_budget.0);
+        let has_devices = *config.devices != Devices::Cpu;
+        let name = if has_devices { &config.host_cache } else { &config.cache };
+        let policy = resolve_cache(name, &config.order, "lru");
+        let rows = if self.own.is_on_disk() { nodes } else { nodes - self.ranks.book().num_own() };
+        let fit = match budget {
+            0 => usize::MAX,
+            _ => rows_within(policy, nodes, self.own.cached_bytes(), self.own.left_of(budget)),
+        };
+        let slots = match config.cache_ratio.0.filter(|_| !has_devices) {
+            Some(ratio) => {
+                let slots = ((ratio * nodes as f64).round() as usize).min(rows);
+                if slots > fit {
+                    return Err(Error::usage(format!(
+                        "--cache-ratio {ratio}: {slots} rows of {} bytes and their maps do not fit in \
+                         --host-budget {budget} on rank {}; use --cache-ratio auto",
+                        self.own.cached_bytes(),
+                        self.ranks.rank()
+                    )));
+                }
+                slots
+            }
+            None if budget > 0 => fit.min(rows),
+            None => 0,
+        };
+        Ok(HostCache { policy, slots })
+    }
+}

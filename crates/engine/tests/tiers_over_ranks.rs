@@ -1,0 +1,162 @@
+//! Files and simulated devices as tiers of every rank.
+
+#[path = "common/ranks.rs"]
+mod ranks;
+#[path = "common/set.rs"]
+mod set;
+
+use graphmill_data::partition::PartitionDir;
+use graphmill_engine::{RunContext, TrainConfig, observer::Quiet, record::EpochRecord, trainer::over_ranks};
+use ranks::{PATIENCE, alone, assert_alike, config, data, on_ranks, over_ranks as train, partitioned};
+use set::with;
+
+/// Losses of all epochs, and the record of the second one.
+fn run(config: &TrainConfig, dir: &PartitionDir, size: usize) -> (Vec<u64>, EpochRecord) {
+    let summary = train(config, dir, size).remove(0);
+    let bits = summary.epochs.iter().map(|epoch| epoch.loss.to_bits()).collect();
+    (bits, summary.epochs[1].clone())
+}
+
+#[test]
+fn a_small_budget_puts_own_rows_on_disk() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    let (losses, memory) = run(&config(), &dir, 2);
+    assert_eq!((memory.traffic.disk.rows, memory.traffic.peer.rows), (0, 0));
+    // a rank's 450 rows of 48 bytes do not fit, with maps of 7,200 bytes and 68 for each cached row
+    for (budget, is_cached) in [(1, false), (14_000, true)] {
+        for cache in ["auto", "lru"] {
+            let config = with(config(), &format!("host_budget={budget} cache={cache}"));
+            let (bits, epoch) = run(&config, &dir, 2);
+            assert_eq!(bits, losses, "{budget} {cache}");
+            let traffic = epoch.traffic;
+            assert!(traffic.disk.rows > 0 && traffic.remote.rows > 0, "{budget} {cache}: {traffic:?}");
+            assert_eq!(traffic.host.rows > 0, is_cached, "{budget} {cache}: {traffic:?}");
+            assert_eq!(traffic.rows(), memory.traffic.rows());
+            let disk: u64 = epoch.ranks.iter().map(|rank| rank.disk_rows).sum();
+            assert_eq!(disk, traffic.disk.rows, "ranks report what came from their files");
+        }
+    }
+    // a larger budget holds the own rows, and rows of other ranks in the rest
+    let (bits, epoch) = run(&with(config(), "host_budget=40000"), &dir, 2);
+    assert_eq!((bits, epoch.traffic.disk.rows), (losses, 0));
+    assert!(epoch.traffic.remote.rows < memory.traffic.remote.rows);
+}
+
+#[test]
+fn devices_of_every_rank_cache_rows_of_all_ranks() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    let (losses, plain) = run(&config(), &dir, 3);
+    for (options, has_peers, has_disk) in [
+        ("devices=virtual:1 cache_ratio=0.3", false, false),
+        ("devices=virtual:2 cache_ratio=0.2 placement=interleave cache=degree", true, false),
+        ("devices=virtual:2 cache_ratio=0.2 cache=fifo strategy=pipelined allocation=1,1,1", true, false),
+        ("devices=virtual:1 cache_ratio=0.3 host_budget=9000 host_cache=lru", false, true),
+        ("devices=virtual:2 cache_ratio=0.2 cache=fifo order=proximity order_sequences=4", true, false),
+    ] {
+        let config = with(config(), options);
+        let (bits, epoch) = run(&config, &dir, 3);
+        let traffic = epoch.traffic;
+        if config.order == "random" {
+            assert_eq!(bits, losses, "{options}");
+            assert_eq!(traffic.rows(), plain.traffic.rows(), "{options}");
+        }
+        assert!(traffic.device.rows > 0 && traffic.remote.rows > 0, "{options}: {traffic:?}");
+        assert_eq!((traffic.peer.rows > 0, traffic.disk.rows > 0), (has_peers, has_disk), "{options}");
+        assert!(epoch.ranks.iter().all(|rank| rank.device_rows > 0), "{options}");
+        let rows: u64 = epoch.ranks.iter().map(|rank| rank.near_rows + rank.remote_rows).sum();
+        assert_eq!(rows, traffic.rows(), "{options}");
+    }
+    // all rows fit on a device
+    let (bits, epoch) = run(&with(config(), "devices=virtual:1"), &dir, 3);
+    assert_eq!((bits, epoch.hit_rate), (losses, Some(1.0)));
+}
+
+#[test]
+fn proximity_order_lets_a_small_cache_hit_more() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    let of = |order: &str| {
+        let options = "devices=virtual:1 cache_ratio=0.05 cache=fifo batch_size=10 order_sequences=1";
+        let config = TrainConfig { order: order.into(), ..with(config(), options) };
+        run(&config, &dir, 2).1.hit_rate.unwrap()
+    };
+    let (near, random) = (of("proximity"), of("random"));
+    assert!(near > random, "{near} and {random}");
+}
+
+#[test]
+fn subgraphs_of_assigned_parts_read_through_devices() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    let base = with(config(), "sampler=saint-rw batch_size=60 walk_length=3 epochs=4 shuffle_parts=2");
+    let (losses, _) = run(&base, &dir, 2);
+    let (bits, epoch) = run(&with(base, "devices=virtual:2 cache_ratio=0.2 cache=degree"), &dir, 2);
+    assert_eq!(bits, losses);
+    assert!(epoch.traffic.device.rows > 0 && epoch.traffic.remote.rows == 0);
+}
+
+#[test]
+fn one_process_with_the_same_tiers_gives_the_same_losses() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    let config = with(config(), "devices=virtual:2 cache_ratio=0.2 device_budget=10000000");
+    assert_alike(&alone(&config, &data), &train(&config, &dir, 4), "two devices on each of four ranks");
+}
+
+#[test]
+fn impossible_tiers_are_refused() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    for (options, why) in [
+        ("host_budget=9000 cache_ratio=0.9", "--cache-ratio 0.9: 810 rows of 48 bytes"),
+        ("devices=virtual:1 device_budget=1000", "--device-budget 1000"),
+        ("devices=cuda:0", "--devices cuda:0"),
+    ] {
+        let config = with(config(), options);
+        for end in on_ranks(2, PATIENCE, |_, post| {
+            let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+            over_ranks::train(&config, &dir, post, context).unwrap_err().to_string()
+        }) {
+            assert!(end.contains(why), "{options}: {end}");
+        }
+    }
+}
+
+#[test]
+fn devices_of_every_rank_sample_and_train() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    for (size, options) in [
+        (3, "strategy=time-sharing devices=virtual:1 cache_ratio=0.3"),
+        (2, "strategy=time-sharing devices=virtual:2 cache_ratio=0.2 placement=interleave cache=degree"),
+        (2, "strategy=time-sharing devices=virtual:2 cache_ratio=0.2 overlap=on"),
+        (3, "strategy=factored devices=virtual:2 cache_ratio=0.3 num_samplers=1"),
+        (2, "strategy=factored devices=virtual:3 cache_ratio=0.2 num_samplers=1 cache=fifo"),
+        (4, "strategy=time-sharing devices=virtual:2 batch_size=3 max_batches=12"),
+        (2, "strategy=time-sharing devices=virtual:2 sampler=saint-rw batch_size=60 walk_length=3"),
+    ] {
+        let config = with(config(), &format!("model=sage {options}"));
+        let many = train(&config, &dir, size);
+        let epoch = &many[0].epochs[1];
+        assert_eq!(epoch.devices.len(), config.num_devices(), "{options}");
+        if config.sampler == "neighbor" {
+            assert_alike(&alone(&config, &data), &many, options);
+            assert!(epoch.traffic.device.rows > 0, "{options}");
+        } else {
+            assert!(epoch.loss < many[0].epochs[0].loss, "{options}");
+        }
+        let again = train(&config, &dir, size);
+        for (a, b) in many[0].epochs.iter().zip(&again[0].epochs) {
+            assert_eq!(a.loss.to_bits(), b.loss.to_bits(), "{options}: times change the numbers");
+        }
+    }
+    let config = with(config(), "strategy=time-sharing devices=virtual:2 updates=asynchronous");
+    for end in on_ranks(2, PATIENCE, |_, post| {
+        let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+        over_ranks::train(&config, &dir, post, context).unwrap_err().to_string()
+    }) {
+        assert!(end.contains("--updates asynchronous"), "{end}");
+    }
+}

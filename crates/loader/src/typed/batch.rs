@@ -1,0 +1,175 @@
+//! States of a typed minibatch: seeds, sampled blocks, extracted rows. As in
+//! [`crate::minibatch`], each stage consumes one state and returns the next, and a recycled batch
+//! passes its buffers to the next one.
+
+use graphmill_core::{
+    Error, Matrix, NodeId, Result,
+    typed::{Schema, TypedBlock},
+};
+
+use crate::{Feature, Relabel, Traffic};
+
+/// Nodes whose targets a typed minibatch predicts, before sampling.
+#[derive(Debug, Default)]
+pub struct TypedSeeds {
+    /// Number of the batch within its epoch.
+    pub number: u64,
+    /// Distinct nodes of each type by local id, `T` lists.
+    pub nodes: Vec<Vec<NodeId>>,
+    memory: SpareBuffers,
+}
+
+/// Buffers that are unused in a batch's present state.
+#[derive(Debug, Default)]
+struct SpareBuffers {
+    blocks: Vec<TypedBlock>,
+    input_nodes: Vec<Vec<NodeId>>,
+    features: Vec<Matrix>,
+}
+
+impl TypedSeeds {
+    /// Creates the seeds of batch `number`, a list for each node type.
+    pub fn new(number: u64, nodes: Vec<Vec<NodeId>>) -> Self {
+        Self { number, nodes, ..Self::default() }
+    }
+
+    /// Creates seeds of a single type.
+    pub fn of_type(schema: &Schema, number: u64, t: usize, nodes: impl Into<Vec<NodeId>>) -> Self {
+        let mut all = vec![Vec::new(); schema.num_types()];
+        all[t] = nodes.into();
+        Self::new(number, all)
+    }
+
+    /// Replaces the seeds by those of batch `number`, a list for each type, and keeps the buffers.
+    #[must_use]
+    pub fn refill(mut self, number: u64, nodes: &[&[NodeId]]) -> Self {
+        self.number = number;
+        self.nodes.resize_with(nodes.len(), Vec::new);
+        for (to, from) in self.nodes.iter_mut().zip(nodes) {
+            to.clear();
+            to.extend_from_slice(from);
+        }
+        self
+    }
+
+    /// Returns the next state for a sampler to fill: `blocks` cleared blocks, and the seeds as the
+    /// nodes so far, which `relabel` (one for each type) numbers.
+    ///
+    /// # Errors
+    /// The number of lists differs from that of the types, or a seed is not a node of its type or
+    /// is listed twice.
+    pub(super) fn into_sampled(
+        mut self,
+        schema: &Schema,
+        blocks: usize,
+        relabel: &mut [Relabel],
+    ) -> Result<TypedSampled> {
+        if self.nodes.len() != schema.num_types() {
+            return Err(Error::invalid(format!(
+                "typed batch {}: {} lists of seeds for {} node types; pass a list for each, empty ones too",
+                self.number,
+                self.nodes.len(),
+                schema.num_types()
+            )));
+        }
+        let mut typed = std::mem::take(&mut self.memory.blocks);
+        typed.resize_with(blocks, TypedBlock::default);
+        typed.iter_mut().for_each(|block| block.clear(schema));
+        let mut input_nodes = std::mem::take(&mut self.memory.input_nodes);
+        input_nodes.resize_with(schema.num_types(), Vec::new);
+        let lists = self.nodes.iter().zip(&mut input_nodes).zip(relabel);
+        for (t, ((seeds, nodes), relabel)) in lists.enumerate() {
+            let fault = |v: NodeId, reason: String| {
+                let name = &schema.types()[t].name;
+                Error::invalid(format!("typed batch {}: seed {v} of type '{name}': {reason}", self.number))
+            };
+            let count = schema.types()[t].count;
+            if let Some(&v) = seeds.iter().find(|&&v| v as usize >= count) {
+                return Err(fault(v, format!("there are {count} nodes; use ids local to the type")));
+            }
+            nodes.clear();
+            relabel.start(&[]);
+            relabel.relabel(&mut seeds.clone(), &[], nodes);
+            if nodes.len() != seeds.len() {
+                let i = seeds.iter().zip(nodes.iter()).take_while(|(seed, node)| seed == node).count();
+                return Err(fault(seeds[i], "it is listed twice; pass each seed once".into()));
+            }
+        }
+        Ok(TypedSampled { seeds: self, blocks: typed, input_nodes })
+    }
+}
+
+/// A typed minibatch whose blocks are drawn.
+#[derive(Debug)]
+pub struct TypedSampled {
+    /// Seeds of the batch.
+    pub seeds: TypedSeeds,
+    /// One block per hop, the farthest from the seeds first, or a single block for all layers.
+    pub blocks: Vec<TypedBlock>,
+    /// Nodes of each type whose rows are read: the sources of the bottom block, seeds first, in
+    /// first-seen order.
+    pub input_nodes: Vec<Vec<NodeId>>,
+}
+
+impl TypedSampled {
+    /// Number of edges over all blocks.
+    pub fn num_edges(&self) -> usize {
+        self.blocks.iter().map(TypedBlock::num_edges).sum()
+    }
+
+    /// Gathers the feature rows of the input nodes of each type; `T` tables, `None` for a type
+    /// without features.
+    ///
+    /// # Errors
+    /// The number of tables differs from that of the types, or a tier cannot be read.
+    pub fn extract(mut self, tables: &[Option<&dyn Feature>]) -> Result<TypedExtracted> {
+        if tables.len() != self.input_nodes.len() {
+            return Err(Error::invalid(format!(
+                "typed batch {}: {} feature tables for {} node types; pass one for each, or none",
+                self.seeds.number,
+                tables.len(),
+                self.input_nodes.len()
+            )));
+        }
+        let mut features = std::mem::take(&mut self.seeds.memory.features);
+        features.resize_with(tables.len(), Matrix::default);
+        let mut traffic = vec![Traffic::default(); tables.len()];
+        for (t, table) in tables.iter().enumerate() {
+            let nodes = &self.input_nodes[t];
+            match table {
+                Some(table) if !nodes.is_empty() => traffic[t] = table.gather(nodes, &mut features[t])?,
+                Some(table) => features[t].resize(0, table.dim()),
+                None => features[t].resize(nodes.len(), 0),
+            }
+        }
+        Ok(TypedExtracted { sampled: self, features, traffic })
+    }
+
+    /// Returns the buffers for the next batch.
+    pub fn recycle(self) -> TypedSeeds {
+        let Self { mut seeds, blocks, input_nodes } = self;
+        (seeds.memory.blocks, seeds.memory.input_nodes) = (blocks, input_nodes);
+        seeds
+    }
+}
+
+/// A typed minibatch with its feature rows, ready to train on.
+#[derive(Debug)]
+pub struct TypedExtracted {
+    /// Seeds, blocks and input nodes of the batch.
+    pub sampled: TypedSampled,
+    /// Rows of the input nodes of each type; of width 0 for a type without features.
+    pub features: Vec<Matrix>,
+    /// Rows and bytes read for each type, per tier.
+    pub traffic: Vec<Traffic>,
+}
+
+impl TypedExtracted {
+    /// Returns the buffers for the next batch.
+    pub fn recycle(self) -> TypedSeeds {
+        let Self { sampled, features, .. } = self;
+        let mut seeds = sampled.recycle();
+        seeds.memory.features = features;
+        seeds
+    }
+}

@@ -1,0 +1,260 @@
+//! HGSampling: a subgraph with about as many nodes of each type, drawn by their connections to the
+//! nodes sampled so far.
+//!
+//! # Algorithm
+//!
+//! Each node outside the sample has a budget: a sampled node of degree `d` by a relation adds `1 /
+//! d` to the budget of each source (of a random `max-degree` of them if `d` is larger, then `1 /
+//! max-degree`). At each hop and for each type, `n` nodes are drawn without replacement with
+//! probabilities in proportion to the square of their budgets. When all types are drawn, the new
+//! nodes add to the budgets. At the end, the edges between the sampled nodes make one block for all
+//! layers.
+//!
+//! A draw without replacement is a race: node `u` arrives at time `-ln(x) / budget^2`, with `x`
+//! uniform and keyed by the node, and the first `n` arrivals are drawn.
+//!
+//! # Source
+//!
+//! Hu, Dong, Wang and Sun, *Heterogeneous graph transformer*, WWW 2020, section 3.4, algorithm 1;
+//! Efraimidis and Spirakis, *Weighted random sampling with a reservoir*, IPL 2006.
+//!
+//! # Cost
+//!
+//! O(max-degree) per sampled node and relation, and a sort of the budgets per hop and type.
+//!
+//! # Deviations
+//!
+//! As in PyTorch Geometric's `HGTLoader`, the budgets are updated after all types of a hop, so that
+//! the result does not depend on the order of the types, and the block has at most `max-degree`
+//! in-neighbours per node and relation; but its edges are those drawn (pyg issue 10103). Degrees of
+//! sources are not read.
+
+use std::collections::{BTreeMap, HashSet};
+
+use clap::Args;
+use graphmill_core::{
+    Block, NodeId, Result, keyed,
+    options::{Fault, OptionSet, range},
+    typed::{Relation, Schema, TypedGraph},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{TypedOptions, TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedWorkspace};
+use crate::{
+    BatchKey,
+    sampler::{HopScratch, neighbor::draw_offsets},
+};
+
+/// Options of [`Hgt`].
+#[derive(Args, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HgtOptions {
+    /// Neighbours that a node adds to the budget, per relation.
+    ///
+    /// Of a node with more in-neighbours, this many are drawn. Applies to --sampler hgt.
+    #[arg(long, value_name = "N")]
+    pub max_degree: usize,
+}
+
+impl Default for HgtOptions {
+    fn default() -> Self {
+        Self { max_degree: 50 }
+    }
+}
+
+impl OptionSet for HgtOptions {
+    fn check(&self) -> Result<(), Fault> {
+        range("max_degree", self.max_degree, 1..=1_000_000)
+    }
+}
+
+/// Parts of the keys of draws.
+mod part {
+    pub(super) const BUDGET: u64 = 3;
+    pub(super) const RACE: u64 = 4;
+    pub(super) const EDGES: u64 = 5;
+}
+
+/// Makes the sampler of a run.
+pub(super) fn make(with: &TypedOptions, graph: &TypedGraph) -> Result<Box<dyn TypedSampler>, String> {
+    Ok(Box::new(Hgt::new(with, graph.schema())?))
+}
+
+/// Samples nodes of each type by their budgets.
+#[derive(Clone, Debug)]
+pub struct Hgt {
+    /// Number of nodes of each type at each hop, `T x L`.
+    nodes: Vec<Vec<usize>>,
+    num_hops: usize,
+    max_degree: usize,
+}
+
+/// Budget of each node outside the sample, for each type.
+type Budgets = Vec<BTreeMap<NodeId, f64>>;
+
+impl Hgt {
+    /// Creates a sampler that draws `fanout` nodes of each type per hop; -1 takes all nodes with a
+    /// budget.
+    ///
+    /// # Errors
+    /// The fanout or an option is invalid, or a name in the fanout is not a node type.
+    pub fn new(with: &TypedOptions, schema: &Schema) -> Result<Self, String> {
+        let options = with.own.get::<HgtOptions>();
+        options.check().map_err(|fault| fault.to_string())?;
+        let nodes = with.fanout.of_types(schema)?;
+        Ok(Self { nodes, num_hops: with.fanout.all.len(), max_degree: options.max_degree })
+    }
+
+    /// Draws up to `max_degree` in-neighbours of `dst` by relation `r`: row ends and sources.
+    fn draw(
+        &self,
+        (graph, r): (&TypedGraph, usize),
+        key: [u64; 2],
+        dst: &[NodeId],
+        scratch: &mut HopScratch,
+        out: &mut Block,
+    ) -> Result<()> {
+        let relation = graph.relation(r);
+        let key = keyed::key(&[key[0], key[1], r as u64]);
+        let parallel = scratch.parallel;
+        let to = (&mut out.indptr, &mut out.indices);
+        let drawn = draw_offsets(relation, self.max_degree, key, dst, scratch, to);
+        scratch.parallel = parallel;
+        drawn?;
+        for (i, &v) in dst.iter().enumerate() {
+            let row = relation.in_neighbors(v);
+            let drawn = out.indptr[i] as usize..out.indptr[i + 1] as usize;
+            out.indices[drawn].iter_mut().for_each(|offset| *offset = row[*offset as usize]);
+        }
+        Ok(())
+    }
+
+    /// Adds to the budgets of the sources of `nodes[t][from[t]..]` for all types.
+    fn add_budgets(
+        &self,
+        graph: &TypedGraph,
+        key: u64,
+        (nodes, from): (&[Vec<NodeId>], &[usize]),
+        inside: &[HashSet<NodeId>],
+        scratch: &mut HopScratch,
+        budgets: &mut Budgets,
+    ) -> Result<()> {
+        let mut drawn = Block::default();
+        for (r, &Relation { src, dst, .. }) in graph.schema().relations().iter().enumerate() {
+            self.draw((graph, r), [key, part::BUDGET], &nodes[dst][from[dst]..], scratch, &mut drawn)?;
+            for ends in drawn.indptr.windows(2) {
+                let row = &drawn.indices[ends[0] as usize..ends[1] as usize];
+                for u in row.iter().filter(|u| !inside[src].contains(u)) {
+                    *budgets[src].entry(*u).or_default() += 1.0 / row.len() as f64;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The `n` first arrivals of a race with rates `budget^2`, in the order of arrival.
+fn race(budget: &BTreeMap<NodeId, f64>, n: usize, key: u64) -> Vec<NodeId> {
+    let arrival = |(&u, &budget): (&NodeId, &f64)| {
+        let x = 1.0 - keyed::Stream::new(keyed::key(&[key, u.into()])).uniform();
+        (-x.ln() / (budget * budget), u)
+    };
+    let mut arrivals: Vec<(f64, NodeId)> = budget.iter().map(arrival).collect();
+    arrivals.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    arrivals.truncate(n);
+    arrivals.into_iter().map(|arrival| arrival.1).collect()
+}
+
+impl TypedSampler for Hgt {
+    fn num_hops(&self) -> usize {
+        self.num_hops
+    }
+
+    fn num_blocks(&self) -> usize {
+        1
+    }
+
+    fn is_random(&self) -> bool {
+        true
+    }
+
+    fn follows(&self, schema: &Schema, hop: usize, r: usize) -> bool {
+        self.nodes[schema.relations()[r].src][hop] > 0
+    }
+
+    fn sample(
+        &self,
+        request: &TypedRequest,
+        workspace: &mut TypedWorkspace,
+        seeds: TypedSeeds,
+    ) -> Result<TypedSampled> {
+        let &TypedRequest { graph, key, .. } = request;
+        let schema = graph.schema();
+        let TypedWorkspace { relabel, hop: scratch, .. } = workspace;
+        let mut batch = seeds.into_sampled(schema, 1, relabel)?;
+        let nodes = &mut batch.input_nodes;
+        let mut inside: Vec<HashSet<NodeId>> =
+            nodes.iter().map(|ids| ids.iter().copied().collect()).collect();
+        let mut budgets: Budgets = vec![BTreeMap::new(); schema.num_types()];
+        let mut from = vec![0; schema.num_types()];
+        for hop in 0..self.num_hops {
+            let key = BatchKey::hop(key, hop);
+            self.add_budgets(graph, key, (nodes, &from), &inside, scratch, &mut budgets)?;
+            from = nodes.iter().map(Vec::len).collect();
+            for (t, budget) in budgets.iter_mut().enumerate() {
+                for u in race(budget, self.nodes[t][hop], keyed::key(&[key, part::RACE, t as u64])) {
+                    budget.remove(&u);
+                    inside[t].insert(u);
+                    nodes[t].push(u);
+                }
+            }
+        }
+        self.connect(request, scratch, relabel, &mut batch)?;
+        Ok(batch)
+    }
+}
+
+impl Hgt {
+    /// Fills the block with the edges between the sampled nodes.
+    fn connect(
+        &self,
+        request: &TypedRequest,
+        scratch: &mut HopScratch,
+        relabel: &mut [crate::Relabel],
+        batch: &mut TypedSampled,
+    ) -> Result<()> {
+        let &TypedRequest { graph, key, transposed, .. } = request;
+        let (schema, nodes, block) = (graph.schema(), &batch.input_nodes, &mut batch.blocks[0]);
+        let (key, mut outside) = (key.hop(self.num_hops), Vec::new());
+        for count in [&mut block.num_dst, &mut block.num_src] {
+            count.iter_mut().zip(nodes).for_each(|(count, nodes)| *count = nodes.len());
+        }
+        for (r, &Relation { src, dst, .. }) in schema.relations().iter().enumerate() {
+            let slice = &mut block.relations[r];
+            self.draw((graph, r), [key, part::EDGES], &nodes[dst], scratch, slice)?;
+            // nodes outside of the sample get larger numbers
+            outside.clear();
+            relabel[src].start(&nodes[src]);
+            relabel[src].relabel(&mut slice.indices, &nodes[src], &mut outside);
+            let mut kept = 0;
+            let mut start = 0;
+            for i in 1..slice.indptr.len() {
+                let end = slice.indptr[i] as usize;
+                for e in start..end {
+                    if (slice.indices[e] as usize) < nodes[src].len() {
+                        slice.indices[kept] = slice.indices[e];
+                        kept += 1;
+                    }
+                }
+                start = end;
+                slice.indptr[i] = kept as u32;
+            }
+            slice.indices.truncate(kept);
+        }
+        block.fit(schema);
+        if transposed {
+            block.transpose(scratch.parallel);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,118 @@
+//! Minibatches of typed graphs: seeds of several node types, sampled typed blocks, extracted rows.
+//!
+//! A [`TypedSampler`] draws a [`TypedSampled`] batch from [`TypedSeeds`], and a feature table for
+//! each node type returns its rows. All ids of a batch are local to their types.
+//!
+//! ```
+//! use graphmill_core::typed::{NodeType, Relation, Schema, TypedGraph, bipartite};
+//! use graphmill_loader::{
+//!     BatchKey,
+//!     typed::{TABLE, TypedOptions, TypedRequest, TypedSeeds, TypedWorkspace},
+//! };
+//!
+//! let types = vec![NodeType::new("author", 2), NodeType::new("paper", 3)];
+//! let relations = vec![Relation::new(0, "writes", 1), Relation::new(1, "written-by", 0)];
+//! let schema = Schema::new(types, relations)?;
+//! let (authors, papers) = ([0, 0, 1], [0, 2, 2]);
+//! let writes = bipartite(2, 3, &authors, &papers)?;
+//! let written = bipartite(3, 2, &papers, &authors)?;
+//! let graph = TypedGraph::new(schema, vec![writes, written])?;
+//!
+//! let options = TypedOptions { fanout: "5,5".parse().expect("two numbers"), ..TypedOptions::default() };
+//! let sampler = (TABLE.find("neighbor")?.make.make)(&options, &graph).expect("a sampler of this graph");
+//! let mut workspace = TypedWorkspace::new(graph.schema());
+//! // paper 0, its author, and that author's papers
+//! let seeds = TypedSeeds::new(0, vec![vec![], vec![0]]);
+//! let request = TypedRequest::new(&graph, BatchKey { seed: 1, epoch: 0, batch: 0 });
+//! let batch = sampler.sample(&request, &mut workspace, seeds)?;
+//! assert_eq!(batch.blocks.len(), 2);
+//! assert_eq!(batch.input_nodes, [vec![0], vec![0, 2]]);
+//! # Ok::<(), graphmill_core::Error>(())
+//! ```
+//!
+//! Draws are functions of (seed, relation, epoch, batch, hop, node), so batches are the same for
+//! any number of threads. A graph of one type does not pass through this module.
+
+mod batch;
+mod fanout;
+mod hgt;
+mod relations;
+mod sampler;
+
+pub use batch::{TypedExtracted, TypedSampled, TypedSeeds};
+pub use fanout::TypedFanout;
+pub use hgt::{Hgt, HgtOptions};
+pub use relations::RelationHops;
+pub use sampler::{TypedOptions, TypedRequest, TypedSampler, TypedWorkspace, unreached_types};
+
+use graphmill_core::{
+    options::OptionGroup,
+    table::{Entry, Table},
+    typed::TypedGraph,
+};
+
+use crate::sampler::{WeightOptions, WeightedOptions, labor::LaborOptions};
+
+/// Constructor of a typed sampler.
+pub type Make = fn(&TypedOptions, &TypedGraph) -> Result<Box<dyn TypedSampler>, String>;
+
+/// A kind of typed sampler.
+#[derive(Clone, Copy)]
+pub struct TypedKind {
+    /// Constructor of the sampler.
+    pub make: Make,
+    /// True if the fanout counts nodes of each type, false if it counts neighbours by each
+    /// relation.
+    pub counts_nodes: bool,
+}
+
+impl TypedKind {
+    const fn new(make: Make) -> Self {
+        Self { make, counts_nodes: false }
+    }
+}
+
+/// Table of the typed samplers.
+pub static TABLE: Table<TypedKind> = Table::new(
+    "typed sampler",
+    &[
+        Entry {
+            name: "neighbor",
+            summary: "k-hop uniform neighbour sampling without replacement, by each relation",
+            source: "Hamilton et al., NeurIPS 2017; Schlichtkrull et al., ESWC 2018",
+            options: &[],
+            make: TypedKind::new(|with, graph| relations::make("neighbor", with, graph)),
+        },
+        Entry {
+            name: "full",
+            summary: "all neighbours by each relation at every hop",
+            source: "",
+            options: &[],
+            make: TypedKind::new(|with, graph| relations::make("full", with, graph)),
+        },
+        Entry {
+            name: "weighted",
+            summary: "k-hop neighbour sampling by edge weight, with or without replacement, by each relation",
+            source: "Walker, ACM TOMS 1977; Efraimidis and Spirakis, IPL 2006",
+            options: &[OptionGroup::of::<WeightOptions>(), OptionGroup::of::<WeightedOptions>()],
+            make: TypedKind::new(|with, graph| relations::make("weighted", with, graph)),
+        },
+        Entry {
+            name: "labor",
+            summary: "layer-neighbour sampling: relations from the same source type share neighbours",
+            source: "Balin and Catalyurek, NeurIPS 2023, section 3",
+            options: &[OptionGroup::of::<WeightOptions>(), OptionGroup::of::<LaborOptions>()],
+            make: TypedKind::new(|with, graph| relations::make_sharing("labor", with, graph)),
+        },
+        Entry {
+            name: "hgt",
+            summary: "a number of nodes of each type per hop, drawn by their connections to the batch (HGSampling)",
+            source: "Hu, Dong, Wang and Sun, WWW 2020, algorithm 1",
+            options: &[OptionGroup::of::<HgtOptions>()],
+            make: TypedKind { make: hgt::make, counts_nodes: true },
+        },
+    ],
+);
+
+#[cfg(test)]
+mod tests;

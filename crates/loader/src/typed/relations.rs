@@ -1,0 +1,213 @@
+//! Minibatches of stacked hops, each of which draws neighbours by every relation.
+//!
+//! # Algorithm
+//!
+//! At each hop, every relation draws in-neighbours of the nodes of its destination type found so
+//! far, by the draws of a [`HopSampler`](crate::sampler::HopSampler) on the relation's own graph.
+//! Then the new sources of all relations join the nodes of their types, and are destinations of
+//! the next hop.
+//!
+//! The key of a relation's draws is that of the batch mixed with the relation's number, so
+//! relations draw independently. The draws of [`labor`](crate::sampler::labor) are keyed by source
+//! type instead: a node has one random number per hop, and all relations from its type tend to take
+//! the same nodes.
+//!
+//! # Source
+//!
+//! Neighbour sampling on heterogeneous graphs, as in DGL and in PyTorch Geometric's
+//! `NeighborLoader`.
+//!
+//! # Cost
+//!
+//! The sum of the relations' draws.
+//!
+//! # Deviations
+//!
+//! PyTorch Geometric expands a node once, in the hop after it was found; here the nodes of all hops
+//! so far are destinations of the next hop, as in DGL's blocks.
+
+use std::sync::Arc;
+
+use graphmill_core::{
+    Result, keyed,
+    options::OwnOptions,
+    typed::{Relation, Schema, TypedGraph},
+};
+
+use super::{TypedOptions, TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedWorkspace};
+use crate::{
+    BatchKey, Fanout,
+    sampler::{
+        self, HopRequest, HopSampler, SamplerOptions, Source, WeightOptions, WeightedOptions,
+        weighted::EdgeWeights,
+    },
+};
+
+/// Parts of the keys of draws.
+mod part {
+    pub(super) const RELATION: u64 = 1;
+    pub(super) const SOURCE_TYPE: u64 = 2;
+}
+
+/// Result of a constructor in the table.
+type Made = Result<Box<dyn TypedSampler>, String>;
+
+/// Makes a sampler that draws by the row `name` of [`sampler::TABLE`] on every relation.
+pub(super) fn make(name: &str, with: &TypedOptions, graph: &TypedGraph) -> Made {
+    Ok(Box::new(RelationHops::new(name, with, graph)?))
+}
+
+/// As [`make`], for samplers whose destinations share random numbers.
+pub(super) fn make_sharing(name: &str, with: &TypedOptions, graph: &TypedGraph) -> Made {
+    Ok(Box::new(RelationHops::new(name, with, graph)?.sharing_numbers()))
+}
+
+/// Draws neighbours by every relation, hop by hop.
+#[derive(Clone)]
+pub struct RelationHops {
+    /// Number of neighbours of each relation at each hop, `R x L`; 0 takes none.
+    fanout: Vec<Vec<usize>>,
+    /// Sampler of each relation, if some hop follows it.
+    samplers: Vec<Option<Arc<dyn HopSampler>>>,
+    num_hops: usize,
+    /// True if nodes of a type share their random numbers among the relations from it.
+    shares_numbers: bool,
+}
+
+impl RelationHops {
+    /// Creates a sampler that draws by the row `name` of [`sampler::TABLE`], which must go from
+    /// seeds and must read the rows of the destinations alone: nodes of other types have none. O(V
+    /// + E) if it builds tables of weights.
+    ///
+    /// # Errors
+    /// The fanout or an option is invalid, the name is unknown, or draws by weight are asked of
+    /// relations that store none.
+    pub fn new(name: &str, with: &TypedOptions, graph: &TypedGraph) -> Result<Self, String> {
+        let schema = graph.schema();
+        let fanout = with.fanout.of_relations(schema)?;
+        let num_hops = with.fanout.all.len();
+        let is_weighted = graph.relations().iter().any(|relation| relation.edge_weight().is_some());
+        check_options(name, &with.own, is_weighted)?;
+        let mut samplers = Vec::with_capacity(fanout.len());
+        for (r, fanout) in fanout.iter().enumerate() {
+            if fanout.iter().all(|&k| k == 0) {
+                samplers.push(None);
+                continue;
+            }
+            let relation = graph.relation(r);
+            // a relation without weights draws uniformly
+            let replaces = with.own.get::<WeightedOptions>().replace;
+            let is_uniform = name == "weighted" && !replaces && relation.edge_weight().is_none();
+            let row = sampler::TABLE.find(if is_uniform { "neighbor" } else { name });
+            let hops = fanout.iter().map(|&k| if k == 0 { 1 } else { i64::try_from(k).unwrap_or(-1) });
+            let options = SamplerOptions {
+                fanout: Fanout(hops.collect()),
+                seed: with.seed,
+                own: with.own.clone(),
+                ..SamplerOptions::default()
+            };
+            let kind = &row.map_err(|e| e.to_string())?.make;
+            if !kind.draws_relations {
+                return Err(format!(
+                    "sampler '{name}' reads more than the rows of its destinations, so it cannot draw by a \
+                     relation between node types; use neighbor"
+                ));
+            }
+            let sampler = kind
+                .hop(&options, &Source { graph: relation, train: &[] })
+                .map_err(|e| format!("relation {}: {e}", schema.relation_name(r)))?;
+            samplers.push(Some(sampler));
+        }
+        Ok(Self { fanout, samplers, num_hops, shares_numbers: false })
+    }
+
+    /// The same sampler, whose nodes have the same random numbers in all relations from their
+    /// type.
+    #[must_use]
+    pub fn sharing_numbers(self) -> Self {
+        Self { shares_numbers: true, ..self }
+    }
+
+    /// Key of the draws of relation `r`.
+    fn key(&self, key: BatchKey, schema: &Schema, r: usize) -> BatchKey {
+        let part = if self.shares_numbers {
+            [part::SOURCE_TYPE, schema.relations()[r].src as u64]
+        } else {
+            [part::RELATION, r as u64]
+        };
+        BatchKey { seed: keyed::key(&[key.seed, part[0], part[1]]), ..key }
+    }
+}
+
+/// Rejects weights that a relation cannot have.
+fn check_options(name: &str, own: &OwnOptions, is_weighted: bool) -> Result<(), String> {
+    let WeightOptions { edge_weights } = own.get();
+    if edge_weights != EdgeWeights::Stored {
+        return Err(format!(
+            "edge weights '{edge_weights}': the degrees of a typed graph's nodes differ by relation; use \
+             --edge-weights stored"
+        ));
+    }
+    if name == "weighted" && !own.get::<WeightedOptions>().replace && !is_weighted {
+        return Err("no relation stores edge weights; use neighbor, --replace to draw uniformly with \
+                    replacement, or import the edges with their weights"
+            .into());
+    }
+    Ok(())
+}
+
+impl TypedSampler for RelationHops {
+    fn num_hops(&self) -> usize {
+        self.num_hops
+    }
+
+    fn num_blocks(&self) -> usize {
+        self.num_hops
+    }
+
+    fn is_random(&self) -> bool {
+        self.samplers.iter().flatten().any(|sampler| sampler.properties().is_random)
+    }
+
+    fn follows(&self, _: &Schema, hop: usize, r: usize) -> bool {
+        self.fanout[r][hop] > 0
+    }
+
+    fn sample(
+        &self,
+        request: &TypedRequest,
+        workspace: &mut TypedWorkspace,
+        seeds: TypedSeeds,
+    ) -> Result<TypedSampled> {
+        let &TypedRequest { graph, key, transposed, aggregation } = request;
+        let (schema, layers) = (graph.schema(), self.num_hops);
+        let TypedWorkspace { relabel, hop: scratch, new } = workspace;
+        let mut batch = seeds.into_sampled(schema, layers, relabel)?;
+        let TypedSampled { blocks, input_nodes: nodes, .. } = &mut batch;
+        for (hop, block) in blocks.iter_mut().rev().enumerate() {
+            block.num_dst.iter_mut().zip(nodes.iter()).for_each(|(count, nodes)| *count = nodes.len());
+            for (r, &Relation { src, dst, .. }) in schema.relations().iter().enumerate() {
+                let Some(sampler) = self.samplers[r].as_ref().filter(|_| self.fanout[r][hop] > 0) else {
+                    continue;
+                };
+                let dst = &nodes[dst][..block.num_dst[dst]];
+                if dst.is_empty() {
+                    continue;
+                }
+                let slice = &mut block.relations[r];
+                let key = self.key(key, schema, r);
+                let draw = HopRequest { graph: graph.relation(r), hop, dst, key, aggregation };
+                sampler.sample_hop(&draw, scratch, slice)?;
+                new.clear();
+                relabel[src].relabel(&mut slice.indices, &nodes[src], new);
+                nodes[src].extend_from_slice(new);
+            }
+            block.num_src.iter_mut().zip(nodes.iter()).for_each(|(count, nodes)| *count = nodes.len());
+            block.fit(schema);
+            if transposed {
+                block.transpose(scratch.parallel);
+            }
+        }
+        Ok(batch)
+    }
+}

@@ -1,0 +1,106 @@
+//! The interface of typed samplers, and what they share.
+
+use graphmill_core::{
+    NodeId, Result,
+    block::Aggregation,
+    options::OwnOptions,
+    typed::{Schema, TypedGraph},
+};
+
+use super::{TypedFanout, TypedSampled, TypedSeeds};
+use crate::{BatchKey, Relabel, sampler::HopScratch};
+
+/// Values from which typed samplers are made.
+#[derive(Clone, Debug, Default)]
+pub struct TypedOptions {
+    /// Numbers drawn per hop.
+    pub fanout: TypedFanout,
+    /// The run's seed, on which precomputed tables may depend.
+    pub seed: u64,
+    /// Options of each sampler.
+    pub own: OwnOptions,
+}
+
+/// A typed minibatch to draw.
+#[derive(Clone, Copy, Debug)]
+pub struct TypedRequest<'a> {
+    /// The graph to sample (in-neighbours).
+    pub graph: &'a TypedGraph,
+    /// Identity of the random draws.
+    pub key: BatchKey,
+    /// True to transpose all blocks, for a backward pass.
+    pub transposed: bool,
+    /// The sum over neighbours that layers compute, for samplers that weight edges.
+    pub aggregation: Aggregation,
+}
+
+impl<'a> TypedRequest<'a> {
+    /// Creates a request for blocks without transposes.
+    pub fn new(graph: &'a TypedGraph, key: BatchKey) -> Self {
+        Self { graph, key, transposed: false, aggregation: Aggregation::Other }
+    }
+
+    /// The same request for transposed blocks.
+    #[must_use]
+    pub fn transposed(self) -> Self {
+        Self { transposed: true, ..self }
+    }
+}
+
+/// Makes typed minibatches.
+pub trait TypedSampler: Send + Sync {
+    /// Number of hops from the seeds.
+    fn num_hops(&self) -> usize;
+
+    /// Number of blocks of a minibatch: one per hop, or a single one for all layers.
+    fn num_blocks(&self) -> usize;
+
+    /// True if another key may give other blocks.
+    fn is_random(&self) -> bool;
+
+    /// Returns true if hop `hop` (0 next to the seeds) follows relation `r`.
+    fn follows(&self, schema: &Schema, hop: usize, r: usize) -> bool;
+
+    /// Draws the blocks around the seeds. A pure function of the request and the seeds.
+    ///
+    /// # Errors
+    /// The seeds are invalid, or a block would have more edges than 32-bit positions can number.
+    fn sample(
+        &self,
+        request: &TypedRequest,
+        workspace: &mut TypedWorkspace,
+        seeds: TypedSeeds,
+    ) -> Result<TypedSampled>;
+}
+
+/// Names of the node types that no batch with seeds of the types `seeds` can contain, because no
+/// followed relation leads from them to the seeds.
+pub fn unreached_types<'a>(sampler: &dyn TypedSampler, schema: &'a Schema, seeds: &[usize]) -> Vec<&'a str> {
+    let reached = schema.reached(seeds, sampler.num_hops(), |hop, r| sampler.follows(schema, hop, r));
+    let types = schema.types().iter().zip(reached);
+    types.filter(|(_, reached)| !reached).map(|(node, _)| &node.name[..]).collect()
+}
+
+/// Scratch buffers that a worker uses for all its typed batches, one after the other.
+#[derive(Debug)]
+pub struct TypedWorkspace {
+    /// Numbering of each type's nodes.
+    pub(super) relabel: Vec<Relabel>,
+    pub(super) hop: HopScratch,
+    /// Nodes that a relation sees first.
+    pub(super) new: Vec<NodeId>,
+}
+
+impl TypedWorkspace {
+    /// Creates a workspace for graphs of this schema (see [`Relabel::new`] for the memory).
+    pub fn new(schema: &Schema) -> Self {
+        let relabel = schema.types().iter().map(|node| Relabel::new(node.count)).collect();
+        Self { relabel, hop: HopScratch::default(), new: Vec::new() }
+    }
+
+    /// Sets whether a batch may use all threads of the pool, which is the default. Results do not
+    /// depend on it.
+    pub fn set_parallel(&mut self, parallel: bool) {
+        self.hop.parallel = parallel;
+    }
+}

@@ -3,6 +3,8 @@
 #[cfg(feature = "fetch")]
 mod downloads;
 mod imports;
+#[cfg(feature = "tables")]
+mod own_tables;
 #[cfg(feature = "parquet")]
 mod tables;
 mod typed;
@@ -67,6 +69,8 @@ pub fn all(dir: &Path) -> Result<Vec<Seed>> {
     }
     #[cfg(feature = "parquet")]
     tables::add(&mut add)?;
+    #[cfg(feature = "tables")]
+    own_tables::add(&mut add);
     #[cfg(feature = "fetch")]
     downloads::add(&mut add)?;
     #[cfg(feature = "engine")]

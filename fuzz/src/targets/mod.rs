@@ -75,6 +75,8 @@ table! {
     import_igbh "the importer igbh: arrays of IGBH"
     archive "zip and tar archives of an importer, and every file in them"
     torch "a file of PyTorch, and every array and tensor in it"
+    #[cfg(feature = "tables")] import_tables "people's own tables with a schema: CSV and JSON lines"
+    #[cfg(feature = "tables")] tables_schema "schema.toml of own tables"
     resume "what a killed import left in its directory"
     rules "words of the command line: split rules, normalisations"
     #[cfg(feature = "fetch")] fetch_unpack "archives, as a download unpacks them"

@@ -10,10 +10,11 @@ use super::{
     column::{Batch, Cell, integral},
     profile::{Profile, Shape},
 };
-use crate::external::{RecordSorter, Rows, Scratch, SortedRecords};
+use crate::{
+    external::{RecordSorter, Rows, Scratch, SortedRecords},
+    typed::KEY_SEPARATOR,
+};
 
-/// Separator of the parts of a key of several columns.
-pub const SEPARATOR: char = '\u{1f}';
 /// Id of an edge's end that names no node.
 pub(super) const NONE: NodeId = NodeId::MAX;
 /// Number of unknown keys that are kept as examples.
@@ -44,7 +45,7 @@ impl KeyColumns {
         key.clear();
         for (i, &(c, as_integer)) in self.columns.iter().enumerate() {
             if i > 0 {
-                key.push(SEPARATOR);
+                key.push(KEY_SEPARATOR);
             }
             let cell = batch.columns[c].get(row);
             match cell {
@@ -67,7 +68,7 @@ impl KeyColumns {
 
 /// Key as a person reads it.
 pub(super) fn shown(key: &str) -> String {
-    key.replace(SEPARATOR, ", ")
+    key.replace(KEY_SEPARATOR, ", ")
 }
 
 /// Keys with their numbers, in the order in which they were inserted.

@@ -46,7 +46,6 @@ use edges::EdgePlan;
 use faults::Faults;
 use graphmill_core::{Error, Result, memory as machine, progress::Unit};
 use keys::NodeKeys;
-pub use keys::SEPARATOR;
 pub use memory::MemoryTable;
 use nodes::{NodePlan, NodeRead};
 use parts::Parts;

@@ -506,7 +506,7 @@ fn several_types_have_foreign_keys_and_reverse_edges() {
     assert_eq!(data.edges[2].in_neighbors(1), [0]);
     assert_eq!(data.nodes[0].keys.as_ref().unwrap().kind(), "integers");
     let key = data.nodes[1].keys.as_ref().unwrap().get(1).to_string();
-    assert_eq!(key.split(SEPARATOR).collect::<Vec<_>>(), ["a", "2"]);
+    assert_eq!(key.split(crate::typed::KEY_SEPARATOR).collect::<Vec<_>>(), ["a", "2"]);
     assert!(imported.report.to_string().contains("1 edge merged into an edge between the same nodes"));
 }
 

@@ -6,6 +6,9 @@ use graphmill_core::{Buffer, Error, NodeId, Result, memory};
 use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_64;
 
+/// Separator of the parts of a key of several columns.
+pub const KEY_SEPARATOR: char = '\u{1f}';
+
 /// Bytes of the hashes that the test for duplicates holds at a time.
 const HASH_BYTES: usize = 1 << 30;
 

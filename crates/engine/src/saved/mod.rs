@@ -1,5 +1,6 @@
 //! Saved runs, finished or interrupted: scoring their models and predicting with them.
 
+mod keys;
 pub mod predictions;
 
 use std::{
@@ -22,10 +23,22 @@ use crate::{
     Error, Result, RunDir, TrainConfig, build, checkpoint,
     inference::{Inference, Output, fixed_sample, score},
     memory,
-    predictions::{Predictions, Target, Values},
+    predictions::{Identity, Predictions, Target, Values},
     record::{DatasetRecord, Origin},
     tiers::AllRows,
 };
+
+/// Nodes to predict.
+#[derive(Clone, Copy, Debug)]
+pub enum Selection<'p> {
+    /// All nodes, in order.
+    All,
+    /// Nodes of a list file: one id per line, or a `.npy` of integers.
+    Nodes(&'p Path),
+    /// Nodes of a list of their original keys: one per line, or a CSV table with the columns of the
+    /// key.
+    Keys(&'p Path),
+}
 
 /// A run directory that holds a model.
 pub struct SavedRun {
@@ -290,19 +303,39 @@ impl SavedRun {
         out: &Path,
         watch: &dyn Progress,
     ) -> Result<Written> {
+        let selection = nodes.map_or(Selection::All, Selection::Nodes);
+        self.predict_selection(data, selection, original, kind, out, watch)
+    }
+
+    /// Writes predictions as [`SavedRun::predict`] does. If the dataset has keys, tables have their
+    /// columns instead of ids, and the names of the classes.
+    ///
+    /// # Errors
+    /// As for [`SavedRun::predict`]; a key is unknown.
+    pub fn predict_selection(
+        &self,
+        data: &Dataset,
+        selection: Selection,
+        original: bool,
+        kind: Kind,
+        out: &Path,
+        watch: &dyn Progress,
+    ) -> Result<Written> {
         let target = Target::new(out)?;
         self.check_fit(data, false)?;
+        let names = keys::Names::of(data)?;
         let original = original.then(|| ids_by_original(data)).transpose()?;
-        let mut nodes: Vec<NodeId> = match nodes {
-            Some(file) => read_nodes(file, data.num_nodes())?,
-            None => {
+        let mut nodes: Vec<NodeId> = match selection {
+            Selection::Nodes(file) => read_nodes(file, data.num_nodes())?,
+            Selection::Keys(file) => names.read_list(file, data)?,
+            Selection::All => {
                 let all = TrainConfig { eval_nodes: 0, ..self.config.clone() };
                 self.blame_config(memory::check(&all, data))?;
                 (0..data.num_nodes() as NodeId).collect()
             }
         };
         let requested = nodes.clone();
-        if let Some(new) = original {
+        if let Some(new) = original.filter(|_| !matches!(selection, Selection::Keys(_))) {
             nodes.iter_mut().for_each(|v| *v = new[*v as usize]);
         }
         let model = self.model(data)?;
@@ -332,7 +365,9 @@ impl SavedRun {
             Kind::Embeddings => (cols, Values::Embeddings(all.to_vec())),
         };
         drop(rows);
-        target.write(&Predictions { nodes: requested, cols, values })?;
+        let keys::Names { key_columns, keys, classes } = names;
+        let identity = Some(Identity { key_columns, keys, nodes, classes, ids: requested.clone() });
+        target.write(&Predictions { nodes: requested, cols, values, identity })?;
         let same_dataset = self.is_own(data)?;
         let rescaled = rescaling.as_ref().map(Rescaling::description);
         Ok(Written { out: out.to_path_buf(), rows: count, cols, kind: kind.name(), same_dataset, rescaled })

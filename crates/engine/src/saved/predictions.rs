@@ -1,7 +1,10 @@
 //! Writers of prediction tables, chosen by the file's ending. Each format is a row of [`TABLE`].
 //!
-//! `.npy` holds only the values, in the order of the nodes. The other formats have a column `node`
-//! with ids, then `class`, or `class_0` to `class_C-1`, `probability_0` ... or `embedding_0` ...
+//! `.npy` holds only the values, in the order of the nodes. The other formats have the columns of the
+//! key, or a column `node` with ids, then `class`, or `class_0` to `class_C-1`, `probability_0` ... or `embedding_0` ...
+
+#[cfg(feature = "parquet")]
+mod parquet;
 
 use std::{
     io::{self, Write},
@@ -12,7 +15,10 @@ use graphmill_core::{
     NodeId,
     table::{self, Entry},
 };
-use graphmill_data::{atomic, npy};
+use graphmill_data::{
+    atomic, npy,
+    typed::{KEY_SEPARATOR, Keys},
+};
 
 use crate::{Error, Result};
 
@@ -30,7 +36,7 @@ pub enum Values {
 }
 
 /// Table of predictions for `N` nodes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Predictions {
     /// Node ids (`N`).
     pub nodes: Vec<NodeId>,
@@ -38,18 +44,116 @@ pub struct Predictions {
     pub cols: usize,
     /// Values in row-major order.
     pub values: Values,
+    /// Keys of the nodes and names of the classes, which replace ids and numbers.
+    pub identity: Option<Identity>,
+}
+
+/// Keys of predicted nodes and names of the classes.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Names of the columns of the key; empty if the dataset has no keys.
+    pub key_columns: Vec<String>,
+    /// Keys of all nodes of the dataset.
+    pub keys: Option<Keys>,
+    /// Ids of the predicted nodes in the dataset (`N`).
+    pub nodes: Vec<NodeId>,
+    /// Names of the classes; empty if they have none.
+    pub classes: Vec<String>,
+    /// Ids as the caller counts them (`N`), for a dataset without keys.
+    pub ids: Vec<NodeId>,
+}
+
+impl Identity {
+    /// Columns that identify a node.
+    fn columns(&self) -> Vec<(String, Column<'_>)> {
+        match &self.keys {
+            None => vec![("node".into(), Column::Ids(&self.ids))],
+            Some(Keys::Integers(keys)) => {
+                let name = self.key_columns.first().map_or("key", String::as_str);
+                vec![(name.into(), Column::Numbers(keys, &self.nodes))]
+            }
+            Some(keys) => {
+                let part = |i: usize| (self.key_columns.len() > 1).then_some(i);
+                let names = self.key_columns.iter().enumerate();
+                names.map(|(i, name)| (name.clone(), Column::Texts(keys, &self.nodes, part(i)))).collect()
+            }
+        }
+    }
+}
+
+/// Column of a table of predictions.
+enum Column<'a> {
+    /// Ids of the nodes.
+    Ids(&'a [NodeId]),
+    /// Integer keys of these nodes.
+    Numbers(&'a [i64], &'a [NodeId]),
+    /// Part of the text keys of these nodes: all of the key if it has a single column.
+    Texts(&'a Keys, &'a [NodeId], Option<usize>),
+    /// Classes.
+    Classes(&'a [i64]),
+    /// Names of classes.
+    Names(&'a [i64], &'a [String]),
+    /// Column of a table of zeros and ones: values, first, and the number of columns.
+    Members(&'a [u8], usize, usize),
+    /// Column of a table of numbers: values, first, and the number of columns.
+    Floats(&'a [f32], usize, usize),
+}
+
+impl Column<'_> {
+    /// Value of row `i` as text.
+    fn text(&self, i: usize) -> String {
+        match self {
+            Self::Ids(nodes) => nodes[i].to_string(),
+            Self::Numbers(keys, nodes) => keys[nodes[i] as usize].to_string(),
+            Self::Texts(keys, nodes, part) => {
+                let key = keys.get(nodes[i] as usize).to_string();
+                match part {
+                    Some(part) => key.split(KEY_SEPARATOR).nth(*part).unwrap_or_default().to_string(),
+                    None => key,
+                }
+            }
+            Self::Classes(values) => values[i].to_string(),
+            Self::Names(values, names) => {
+                let name = usize::try_from(values[i]).ok().and_then(|class| names.get(class));
+                name.cloned().unwrap_or_default()
+            }
+            Self::Members(values, first, cols) => values[i * cols + first].to_string(),
+            Self::Floats(values, first, cols) => values[i * cols + first].to_string(),
+        }
+    }
 }
 
 impl Predictions {
-    /// Names of the columns after `node`.
-    fn columns(&self) -> Vec<String> {
-        let name = match self.values {
-            Values::Classes(_) => return vec!["class".into()],
-            Values::Members(_) => "class",
-            Values::Probabilities(_) => "probability",
-            Values::Embeddings(_) => "embedding",
+    /// Columns of a table, with their names.
+    fn table(&self) -> Vec<(String, Column<'_>)> {
+        let mut columns = match &self.identity {
+            None => vec![("node".to_string(), Column::Ids(&self.nodes))],
+            Some(identity) => identity.columns(),
         };
-        (0..self.cols).map(|i| format!("{name}_{i}")).collect()
+        let classes: &[String] = self.identity.as_ref().map_or(&[], |identity| &identity.classes);
+        let named = classes.len() == self.cols;
+        let many = |what: &str| -> Vec<(String, usize)> {
+            let name = |i: usize| match classes.get(i).filter(|_| named && what != "embedding") {
+                Some(name) => format!("{what}_{name}"),
+                None => format!("{what}_{i}"),
+            };
+            (0..self.cols).map(|i| (name(i), i)).collect()
+        };
+        match &self.values {
+            Values::Classes(values) if classes.is_empty() => {
+                columns.push(("class".into(), Column::Classes(values)));
+            }
+            Values::Classes(values) => columns.push(("class".into(), Column::Names(values, classes))),
+            Values::Members(values) => columns
+                .extend(many("class").into_iter().map(|(n, i)| (n, Column::Members(values, i, self.cols)))),
+            Values::Probabilities(values) => columns.extend(
+                many("probability").into_iter().map(|(n, i)| (n, Column::Floats(values, i, self.cols))),
+            ),
+            Values::Embeddings(values) => columns.extend(
+                many("embedding").into_iter().map(|(n, i)| (n, Column::Floats(values, i, self.cols))),
+            ),
+        }
+        columns
     }
 }
 
@@ -78,7 +182,7 @@ pub const TABLE: &[Entry<Format>] = &[
         summary: "the same table, compressed",
         source: "Apache Parquet",
         options: &[],
-        make: write_parquet,
+        make: parquet::write,
     },
 ];
 
@@ -153,113 +257,16 @@ fn write_npy(of: &Predictions, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn write_csv(of: &Predictions, out: &mut dyn Write) -> io::Result<()> {
-    fn rows<T: ToString>(
-        of: &Predictions,
-        values: &[T],
-        out: &mut csv::Writer<&mut dyn Write>,
-    ) -> csv::Result<()> {
-        let mut row = Vec::with_capacity(1 + of.cols);
-        for (i, node) in of.nodes.iter().enumerate() {
-            row.clear();
-            row.push(node.to_string());
-            row.extend(values[i * of.cols..(i + 1) * of.cols].iter().map(T::to_string));
-            out.write_record(&row)?;
-        }
-        Ok(())
-    }
+    let columns = of.table();
     let mut out = csv::Writer::from_writer(out);
-    out.write_record([vec!["node".to_string()], of.columns()].concat())?;
-    match &of.values {
-        Values::Classes(values) => rows(of, values, &mut out)?,
-        Values::Members(values) => rows(of, values, &mut out)?,
-        Values::Probabilities(values) | Values::Embeddings(values) => rows(of, values, &mut out)?,
+    out.write_record(columns.iter().map(|(name, _)| name))?;
+    let mut row = Vec::with_capacity(columns.len());
+    for i in 0..of.nodes.len() {
+        row.clear();
+        row.extend(columns.iter().map(|(_, column)| column.text(i)));
+        out.write_record(&row)?;
     }
     out.flush()
-}
-
-/// Rows per row group, which bounds the memory of the writer.
-#[cfg(feature = "parquet")]
-const GROUP_LEN: usize = 1 << 16;
-
-#[cfg(feature = "parquet")]
-fn write_parquet(of: &Predictions, out: &mut dyn Write) -> io::Result<()> {
-    use std::sync::{Arc, Mutex};
-
-    use parquet::{
-        basic::{Compression, ZstdLevel},
-        data_type::{FloatType, Int32Type, Int64Type},
-        file::{properties::WriterProperties, writer::SerializedFileWriter},
-        schema::parser::parse_message_type,
-    };
-
-    /// Bytes that the library has written but `out` has not received. The library needs a writer
-    /// that is `Send`, which `out` is not.
-    #[derive(Clone, Default)]
-    struct Pending(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Pending {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().map_err(|_| io::Error::other("poisoned"))?.write(bytes)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl Pending {
-        fn drain_to(&self, out: &mut dyn Write) -> io::Result<()> {
-            let mut bytes = self.0.lock().map_err(|_| io::Error::other("poisoned"))?;
-            out.write_all(&bytes)?;
-            bytes.clear();
-            Ok(())
-        }
-    }
-
-    let kind = match of.values {
-        Values::Classes(_) => "int64",
-        Values::Members(_) => "int32",
-        Values::Probabilities(_) | Values::Embeddings(_) => "float",
-    };
-    let fields: String = of.columns().iter().map(|name| format!("required {kind} {name};")).collect();
-    let schema = format!("message predictions {{ required int64 node; {fields} }}");
-    let schema = Arc::new(parse_message_type(&schema)?);
-    let compression = Compression::ZSTD(ZstdLevel::default());
-    let properties = Arc::new(WriterProperties::builder().set_compression(compression).build());
-    let pending = Pending::default();
-    let mut file = SerializedFileWriter::new(pending.clone(), schema, properties)?;
-    for start in (0..of.nodes.len()).step_by(GROUP_LEN) {
-        let rows = start..of.nodes.len().min(start + GROUP_LEN);
-        let mut group = file.next_row_group()?;
-        let mut at = 0;
-        while let Some(mut column) = group.next_column()? {
-            let cells = rows.clone().map(|row| row * of.cols + at.max(1) - 1);
-            match &of.values {
-                _ if at == 0 => {
-                    let ids: Vec<i64> = of.nodes[rows.clone()].iter().map(|&v| v.into()).collect();
-                    column.typed::<Int64Type>().write_batch(&ids, None, None)?;
-                }
-                Values::Classes(values) => {
-                    let values: Vec<i64> = cells.map(|cell| values[cell]).collect();
-                    column.typed::<Int64Type>().write_batch(&values, None, None)?;
-                }
-                Values::Members(values) => {
-                    let values: Vec<i32> = cells.map(|cell| values[cell].into()).collect();
-                    column.typed::<Int32Type>().write_batch(&values, None, None)?;
-                }
-                Values::Probabilities(values) | Values::Embeddings(values) => {
-                    let values: Vec<f32> = cells.map(|cell| values[cell]).collect();
-                    column.typed::<FloatType>().write_batch(&values, None, None)?;
-                }
-            }
-            column.close()?;
-            at += 1;
-        }
-        group.close()?;
-        pending.drain_to(out)?;
-    }
-    file.close()?;
-    pending.drain_to(out)
 }
 
 #[cfg(test)]
@@ -267,7 +274,7 @@ mod tests {
     use super::*;
 
     fn of(cols: usize, values: Values) -> Predictions {
-        Predictions { nodes: vec![7, 2, 9], cols, values }
+        Predictions { nodes: vec![7, 2, 9], cols, values, identity: None }
     }
 
     fn all() -> [Predictions; 4] {
@@ -295,10 +302,56 @@ mod tests {
         assert_eq!(first[1].parse(), Ok(1e-30f32), "floats read back unchanged");
     }
 
+    /// Predictions of nodes with keys and named classes.
+    fn keyed(keys: Keys, key_columns: &[&str]) -> Predictions {
+        let identity = Identity {
+            key_columns: key_columns.iter().map(|name| name.to_string()).collect(),
+            keys: Some(keys),
+            nodes: vec![1, 0, 1],
+            classes: vec!["mule".into(), "a, b".into()],
+            ids: vec![1, 0, 1],
+        };
+        Predictions { identity: Some(identity), ..of(1, Values::Classes(vec![0, 1, 0])) }
+    }
+
+    #[test]
+    fn keys_and_names_of_classes_replace_numbers() {
+        let text = |of: &Predictions| {
+            let mut bytes = Vec::new();
+            write_csv(of, &mut bytes).unwrap();
+            String::from_utf8(bytes).unwrap()
+        };
+        let texts = keyed(Keys::texts(["x", "y"]), &["account id"]);
+        assert_eq!(text(&texts), "account id,class\ny,mule\nx,\"a, b\"\ny,mule\n");
+        let parts = keyed(Keys::texts(["p\u{1f}1", "q\u{1f}2"]), &["bank", "number"]);
+        assert_eq!(text(&parts), "bank,number,class\nq,2,mule\np,1,\"a, b\"\nq,2,mule\n");
+        let mut shares = keyed(Keys::Integers(vec![70, 80].into()), &["id"]);
+        (shares.cols, shares.values) = (2, Values::Probabilities(vec![0.5; 6]));
+        assert!(text(&shares).starts_with("id,probability_mule,\"probability_a, b\"\n80,0.5,0.5\n"));
+    }
+
+    #[cfg(feature = "parquet")]
+    #[test]
+    fn parquet_tables_hold_keys_and_names() {
+        use ::parquet::{
+            file::{reader::FileReader, serialized_reader::SerializedFileReader},
+            record::RowAccessor,
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.parquet");
+        let of = keyed(Keys::texts(["p\u{1f}1", "q\u{1f}2"]), &["bank id", "number"]);
+        Target::new(&path).unwrap().write(&of).unwrap();
+        let reader = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
+        let row = reader.get_row_iter(None).unwrap().next().unwrap().unwrap();
+        let names: Vec<&String> = row.get_column_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["bank id", "number", "class"]);
+        assert_eq!([0, 1, 2].map(|c| row.get_string(c).unwrap().as_str()), ["q", "2", "mule"]);
+    }
+
     #[cfg(feature = "parquet")]
     #[test]
     fn parquet_tables_hold_the_same_columns_and_values() {
-        use parquet::{
+        use ::parquet::{
             file::{reader::FileReader, serialized_reader::SerializedFileReader},
             record::RowAccessor,
         };
@@ -311,7 +364,8 @@ mod tests {
             assert_eq!(rows.len(), 3);
             let names: Vec<&String> = rows[0].get_column_iter().map(|(name, _)| name).collect();
             assert_eq!(names[0], "node");
-            assert_eq!(names[1..].iter().map(|s| s.to_string()).collect::<Vec<_>>(), of.columns());
+            let expected: Vec<String> = of.table().into_iter().map(|(name, _)| name).collect();
+            assert_eq!(names.iter().map(|s| s.to_string()).collect::<Vec<_>>(), expected);
             for (i, row) in rows.iter().enumerate() {
                 assert_eq!(row.get_long(0).unwrap(), i64::from(of.nodes[i]));
                 for c in 0..of.cols {

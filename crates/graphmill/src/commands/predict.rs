@@ -5,7 +5,7 @@ use graphmill_core::progress::Quiet;
 use graphmill_engine::{
     Error,
     predictions::{Target, known},
-    saved::{Kind, SavedRun},
+    saved::{Kind, SavedRun, Selection},
 };
 
 use crate::{args, output};
@@ -17,8 +17,9 @@ pub(crate) fn command() -> Command {
         .long_about(
             "Write a run's predictions or embeddings to a file.\n\n\
              The best model predicts the class of each node, with all of its neighbours: N classes, or N x C \
-             zeros and ones if the dataset has several labels per node. Tables start with the node's id; \
-             .npy files hold the values alone.",
+             zeros and ones if the dataset has several labels per node. Tables start with the node's id, or \
+             with its key and the names of the classes if the dataset was imported from tables; .npy files \
+             hold the values alone.",
         )
         .after_long_help(
             "Examples:\n  \
@@ -34,6 +35,16 @@ pub(crate) fn command() -> Command {
             "One id per line, or a .npy of integers; rows come in the file's order. Ids of a reordered \
              dataset are its new ones, unless --original-ids",
         ))
+        .arg(
+            args::path_option(
+                "keys",
+                "FILE",
+                "Nodes to predict, by the keys of their tables",
+                "One key per line, or a CSV table with the columns of the key, for a dataset that graphmill \
+                 import tables wrote; rows come in the file's order",
+            )
+            .conflicts_with("nodes"),
+        )
         .arg(args::path_option(
             "dataset",
             "DATASET",
@@ -91,7 +102,12 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         Kind::Classes
     };
     let original = matches.get_flag("original-ids");
-    let written = run.predict(&dataset, args::get_path(matches, "nodes"), original, kind, out, &Quiet)?;
+    let selection = match (args::get_path(matches, "nodes"), args::get_path(matches, "keys")) {
+        (Some(nodes), _) => Selection::Nodes(nodes),
+        (None, Some(keys)) => Selection::Keys(keys),
+        (None, None) => Selection::All,
+    };
+    let written = run.predict_selection(&dataset, selection, original, kind, out, &Quiet)?;
     if !is_json {
         output::note_dataset(&dataset.name, written.same_dataset, written.rescaled.as_deref());
     }

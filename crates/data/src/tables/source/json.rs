@@ -18,6 +18,9 @@ use crate::tables::{
 /// Maximum number of bytes of a line.
 const MAX_LINE_BYTES: u64 = 1 << 26;
 
+/// Maximum number of cells of a batch.
+const MAX_BATCH_CELLS: usize = 1 << 20;
+
 struct Json {
     path: PathBuf,
     input: Box<dyn BufRead + Send>,
@@ -90,7 +93,9 @@ impl Reader for Json {
     fn next(&mut self, wanted: &[bool], faults: &mut Faults) -> Result<Option<Rows>> {
         let name = self.path.display().to_string();
         let (mut rows, mut lines): (Vec<Map<String, Value>>, Vec<u64>) = Default::default();
-        while rows.len() < BATCH_ROWS && self.read_line()? {
+        // Keys that few rows have make wide batches.
+        let most = (MAX_BATCH_CELLS / self.columns.len().max(1)).clamp(1, BATCH_ROWS);
+        while rows.len() < most && self.read_line()? {
             match serde_json::from_slice(&self.text) {
                 Ok(Value::Object(row)) => {
                     rows.push(row);

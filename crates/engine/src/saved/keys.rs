@@ -1,0 +1,118 @@
+//! Original keys of a dataset's nodes and names of its classes, and lists of keys.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
+
+use graphmill_core::NodeId;
+use graphmill_data::{
+    Dataset,
+    typed::{self, KEY_SEPARATOR, Keys, TypedDataset, Verify},
+};
+
+use crate::{Error, Result};
+
+/// Number of unknown keys that a message lists.
+const EXAMPLES: usize = 5;
+
+/// Keys and names of a dataset.
+#[derive(Default)]
+pub(super) struct Names {
+    /// Names of the columns of the key.
+    pub(super) key_columns: Vec<String>,
+    /// Keys of all nodes.
+    pub(super) keys: Option<Keys>,
+    /// Names of the classes.
+    pub(super) classes: Vec<String>,
+}
+
+impl Names {
+    /// Names of a dataset; empty unless it was opened from a directory that has them.
+    pub(super) fn of(data: &Dataset) -> Result<Self> {
+        let Some(dir) = data.directory.as_deref().filter(|dir| dir.join("nodes").is_dir()) else {
+            return Ok(Self::default());
+        };
+        let TypedDataset { nodes, tasks, preprocessing, .. } = typed::open(dir, Verify::Once)?;
+        let [nodes] = &nodes[..] else { return Ok(Self::default()) };
+        let recorded = preprocessing.as_ref().and_then(|record| record["nodes"][&nodes.name]["key"].as_array());
+        let named: Vec<String> =
+            recorded.into_iter().flatten().filter_map(|name| Some(name.as_str()?.to_string())).collect();
+        let key_columns = if named.is_empty() { vec!["key".into()] } else { named };
+        let classes = tasks.first().map(|task| task.names.clone()).unwrap_or_default();
+        let classes = if classes.len() == data.labels.classes() { classes } else { Vec::new() };
+        Ok(Self { key_columns, keys: nodes.keys.clone(), classes })
+    }
+
+    /// Nodes of the keys in a file: one key per line, or a CSV table with the columns of the key.
+    ///
+    /// # Errors
+    /// The dataset has no keys, the file cannot be read, or keys are unknown.
+    pub(super) fn read_list(&self, file: &Path, data: &Dataset) -> Result<Vec<NodeId>> {
+        let Some(keys) = &self.keys else {
+            let message = "it has no keys, which 'graphmill import tables' stores; pass --nodes with ids";
+            return Err(Error::dataset(&data.name, message));
+        };
+        let wanted = self.read_keys(file)?;
+        let mut ids: HashMap<&str, Option<NodeId>> = wanted.iter().map(|(_, key)| (key.as_str(), None)).collect();
+        for v in 0..keys.len() {
+            if let Some(id) = ids.get_mut(&*keys.get(v).to_string()) {
+                *id = Some(v as NodeId);
+            }
+        }
+        let unknown: Vec<&(u64, String)> =
+            wanted.iter().filter(|(_, key)| ids.get(key.as_str()).is_none_or(Option::is_none)).collect();
+        if let Some((line, _)) = unknown.first() {
+            let shown = unknown.iter().take(EXAMPLES).map(|(_, key)| format!("'{}'", key.replace(KEY_SEPARATOR, ", ")));
+            let message = format!(
+                "{} of {} keys are not in {}: {}; remove them",
+                unknown.len(),
+                wanted.len(),
+                data.name,
+                shown.collect::<Vec<_>>().join(", ")
+            );
+            return Err(Error::format(file, format!("line {line}"), message));
+        }
+        Ok(wanted.iter().filter_map(|(_, key)| ids.get(key.as_str()).copied().flatten()).collect())
+    }
+
+    /// Lines and keys of a list.
+    fn read_keys(&self, file: &Path) -> Result<Vec<(u64, String)>> {
+        let path: PathBuf = file.to_path_buf();
+        let wrong = |e: csv::Error| match e.into_kind() {
+            csv::ErrorKind::Io(e) => Error::io(&path, "read", e),
+            other => Error::format(&path, "text", format!("{other:?}; write one key per line")),
+        };
+        let mut reader =
+            csv::ReaderBuilder::new().has_headers(false).flexible(true).from_path(file).map_err(wrong)?;
+        let mut rows = Vec::new();
+        for record in reader.records() {
+            let record = record.map_err(wrong)?;
+            let line = record.position().map_or(0, csv::Position::line);
+            rows.push((line, record.iter().map(|field| field.trim().to_string()).collect::<Vec<_>>()));
+        }
+        let header = rows.first().map(|(_, fields)| fields.clone()).unwrap_or_default();
+        let places: Option<Vec<usize>> =
+            self.key_columns.iter().map(|name| header.iter().position(|field| field == name)).collect();
+        let count = self.key_columns.len();
+        let (places, first) = match places {
+            Some(places) => (places, 1),
+            None if header.len() == count => ((0..count).collect(), 0),
+            None => {
+                let columns = self.key_columns.join(", ");
+                let message = format!("the columns of the key ({columns}) are expected, by name or alone");
+                return Err(Error::format(file, "line 1", message));
+            }
+        };
+        let mut keys = Vec::new();
+        for (line, fields) in &rows[first.min(rows.len())..] {
+            let parts: Option<Vec<&str>> = places.iter().map(|&c| fields.get(c).map(String::as_str)).collect();
+            let parts = parts.ok_or_else(|| {
+                let message = format!("{} fields, but the first line has {}", fields.len(), header.len());
+                Error::format(file, format!("line {line}"), message)
+            })?;
+            keys.push((*line, parts.join(&KEY_SEPARATOR.to_string())));
+        }
+        Ok(keys)
+    }
+}

@@ -1,0 +1,132 @@
+//! From tables with keys of their own to predictions with these keys.
+
+#![cfg(feature = "tables")]
+
+mod common;
+
+use std::{collections::HashMap, fmt::Write as _};
+
+use common::Sandbox;
+
+const NODES: usize = 240;
+
+/// Writes accounts with text keys, gaps, quotes and names of their own, and their transfers.
+fn accounts(sandbox: &Sandbox) {
+    let segments = ["retail", "merchant", "mule"];
+    let mut nodes = String::from("account_id,country,signup_date,age,note,segment\n");
+    let mut edges = String::from("from_account;to_account;amount;timestamp\n");
+    for i in 0..NODES {
+        let segment = i % 3;
+        let age = if i % 11 == 0 { String::new() } else { (20 + 20 * segment + i % 9).to_string() };
+        let label = if i % 6 == 5 { "" } else { segments[segment] };
+        let country = ["DE", "FR"][i / 3 % 2];
+        let day = 1 + i % 28;
+        writeln!(nodes, "acc-{i:04x},{country},2023-01-{day:02},{age},\"a \"\"note\"\", {i}\",{label}").unwrap();
+        for k in 1..4 {
+            let to = (i + 3 * k * (1 + i % 4)) % NODES;
+            writeln!(edges, "acc-{i:04x};acc-{to:04x};{}.5;2024-02-0{} 10:00:00", i % 40, 1 + k).unwrap();
+        }
+    }
+    sandbox.write("accounts.csv", nodes);
+    sandbox.write("transfers.csv", edges);
+}
+
+const IMPORT: &str = "import tables data --nodes accounts.csv --id account_id --label segment --edges \
+                      transfers.csv --src from_account --dst to_account";
+
+#[test]
+fn accounts_from_csv_to_predictions_by_key() {
+    let sandbox = Sandbox::new();
+    accounts(&sandbox);
+    let text = sandbox.ok(IMPORT);
+    for part in ["nodes 'node': 240 nodes, 4 features", "note         ignored: free text", "3 classes (40 missing)"] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+    sandbox.ok("train data --epochs 30 --hidden 16 --fanout 5,5 --batch-size 32 --learning-rate 0.01 --out run");
+    sandbox.ok("predict run --out scores.csv");
+    let scores = String::from_utf8(sandbox.read("scores.csv")).unwrap();
+    let mut lines = scores.lines();
+    assert_eq!(lines.next(), Some("account_id,class"));
+    let classes: HashMap<&str, &str> = lines.map(|line| line.split_once(',').unwrap()).collect();
+    assert_eq!(classes.len(), NODES);
+    let truth = |i: usize| ["retail", "merchant", "mule"][i % 3];
+    let right = (0..NODES).filter(|i| classes[format!("acc-{i:04x}").as_str()] == truth(*i)).count();
+    assert!(right > NODES * 8 / 10, "{right} of {NODES}");
+    // Some keys, in their order; the unlabelled rows among them.
+    sandbox.write("keys.txt", "acc-0005\nacc-0000\n");
+    let some = sandbox.ok("predict run --keys keys.txt --probabilities --out -");
+    let header = some.lines().next().unwrap();
+    assert_eq!(header, "account_id,probability_merchant,probability_mule,probability_retail");
+    let keys: Vec<&str> = some.lines().skip(1).map(|line| line.split(',').next().unwrap()).collect();
+    assert_eq!(keys, ["acc-0005", "acc-0000"]);
+    sandbox.write("keys.csv", "segment,account_id\nx,acc-0001\n");
+    assert!(sandbox.ok("predict run --keys keys.csv --out -").starts_with("account_id,class\nacc-0001,"));
+    sandbox.write("keys.csv", "account_id\nacc-0001\nacc-9999\n");
+    let failed = sandbox.run("predict run --keys keys.csv --out -");
+    assert_eq!(failed.status, Some(1));
+    assert!(failed.stderr.contains("keys.csv: line 3: 1 of 2 keys are not in data: 'acc-9999'"), "{}", failed.stderr);
+}
+
+#[test]
+fn a_dry_run_prints_a_schema_that_imports_the_same() {
+    let sandbox = Sandbox::new();
+    accounts(&sandbox);
+    let extra = "--edge-time timestamp --edge-features amount --column age=quantile,indicator --split stratified:70,10,20";
+    let text = sandbox.ok(&format!("{IMPORT} {extra} --dry-run"));
+    assert!(!sandbox.path("data").exists());
+    let schema = text.split("# schema.toml\n").nth(1).unwrap();
+    assert!(schema.contains("age = \"number, quantile, indicator\""), "{schema}");
+    sandbox.write("schema.toml", schema);
+    sandbox.ok(&format!("{IMPORT} {extra}"));
+    sandbox.ok("import tables again schema.toml --name data");
+    for file in ["graphmill.json", "preprocessing.json", "nodes/node/features.npy"] {
+        assert!(sandbox.read(format!("data/{file}")) == sandbox.read(format!("again/{file}")), "{file}");
+    }
+    let document = sandbox.ok_json("import tables more schema.toml --dangling drop");
+    assert_eq!((&document["nodes"], &document["report"]["nodes"][0]["missing_labels"]), (&240.into(), &40.into()));
+}
+
+#[test]
+fn wrong_command_lines_name_the_remedy() {
+    let sandbox = Sandbox::new();
+    accounts(&sandbox);
+    for (args, status, says) in [
+        ("import tables data", 2, "there are no tables; name --nodes FILE"),
+        ("import tables data --nodes accounts.csv --edges transfers.csv", 2, "--id is missing"),
+        ("import tables data --nodes accounts.csv --edges transfers.csv", 2, "--dst is missing"),
+        (&format!("{IMPORT} --column age"), 2, "write NAME=HOW"),
+        (&format!("{IMPORT} --column age=old"), 2, "unknown word 'old'"),
+        (&format!("{IMPORT} --column age=raw --column age=zero"), 2, "named twice"),
+        (&format!("{IMPORT} --split thirds"), 2, "write random:60,20,20"),
+        (&format!("{IMPORT} --missing none"), 2, "known: mean, zero, indicator"),
+        (&format!("{IMPORT} --dangling keep"), 2, "known: error, drop, add"),
+        (&format!("{IMPORT} --separator ab"), 2, "one ASCII character"),
+        ("import tables data schema.toml --id x", 2, "--id"),
+        ("import tables data schema.toml", 1, "schema.toml: cannot read"),
+        (&format!("{IMPORT} --like accounts.csv"), 1, "preprocessing.json"),
+        ("import tables data --nodes no.csv --id x", 1, "no.csv: cannot open"),
+    ] {
+        let outcome = sandbox.run(args);
+        assert_eq!(outcome.status, Some(status), "{args}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains(says), "{args}: {says} is not in: {}", outcome.stderr);
+        assert!(!sandbox.path("data").exists(), "{args}");
+    }
+}
+
+#[test]
+fn tables_come_from_standard_input_and_compressed() {
+    let sandbox = Sandbox::new();
+    accounts(&sandbox);
+    sandbox.ok(IMPORT);
+    let bytes = sandbox.read("accounts.csv");
+    let mut child = sandbox
+        .command(&IMPORT.replace("--nodes accounts.csv", "--nodes -").replace("tables data", "tables piped --name data"))
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(child.stdin.as_mut().unwrap(), &bytes).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(sandbox.read("data/graphmill.json") == sandbox.read("piped/graphmill.json"));
+    assert!(!sandbox.path("piped.stdin").exists());
+}

@@ -427,7 +427,7 @@ fn a_failed_creation_leaves_nothing() {
     let fails = typed::create(Work::default(), &dst, "work", |_| Err(graphmill_core::Error::invalid("no")));
     assert!(fails.is_err() && fs::read_dir(dir.path()).unwrap().count() == 0);
     let made = typed::create(Work::default(), &dst, "work", |scratch| {
-        // Larger than a sixteenth of the smallest budget, so that the file is written once and linked.
+        // Larger than a sixteenth of the smallest budget: the file is written once and linked.
         let mut rows = scratch.rows::<f32>("features", 4)?;
         for first in 0..400 {
             rows.extend(&(0..4000).map(|i| (first * 4000 + i) as f32).collect::<Vec<_>>())?;
@@ -524,7 +524,8 @@ fn info_lists_types_columns_and_tasks() {
         "4 features, <f4 sparse, 3 values",
         "max in-degree 3; weights; times; 2 features, <f2, 20 B; reverse: written by",
         "undirected, stored both ways",
-        "node-classification on paper; 3 classes (KDD, VLDB, NeurIPS); 1 without a target; train 2, valid 1, test 0; metric accuracy",
+        "node-classification on paper; 3 classes (KDD, VLDB, NeurIPS); 1 without a target; train 2",
+        "train 2, valid 1, test 0; metric accuracy",
         "node-classification on author; 2 classes, several a row",
         "node-regression on paper, listed seeds with times; 2 values; 1 without a target",
         "edge-classification on author:writes:paper; 2 classes",
@@ -563,7 +564,9 @@ proptest! {
     fn what_is_built_and_saved_is_opened(
         counts in prop::collection::vec(0usize..8, 1..4),
         kinds in prop::collection::vec((0u8..8, 1usize..4), 4),
-        edges in prop::collection::vec((0usize..4, 0usize..4, 0u8..16, prop::collection::vec((0u32..8, 0u32..8), 0..30)), 0..4),
+        edges in prop::collection::vec(
+            (0usize..4, 0usize..4, 0u8..16, prop::collection::vec((0u32..8, 0u32..8), 0..30)), 0..4,
+        ),
         name in "[a-zA-Z_./é ]{1,12}",
     ) {
         let type_name = |t: usize| format!("{name}{t}");

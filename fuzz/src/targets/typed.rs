@@ -1,5 +1,5 @@
-//! Dataset directory of format 2. The sizes and checksums in the manifest are corrected to match the
-//! files, and its own checksum too, unless an option is `raw`.
+//! Dataset directory of format 2. The sizes and checksums in the manifest are corrected to match
+//! the files, and its own checksum too, unless an option is `raw`.
 
 use graphmill_data::{
     Dataset,

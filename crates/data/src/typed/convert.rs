@@ -14,7 +14,7 @@ use crate::{alias_file::AliasCache, dataset::Dataset};
 /// Names of the types and the task of a converted dataset.
 const NODE: &str = "node";
 const EDGE: &str = "edge";
-const TASK: &str = "classification";
+const TASK_NAME: &str = "classification";
 
 impl TypedDataset {
     /// Dataset of one node type `node`, one edge type `edge` and the task `classification` (omitted
@@ -38,7 +38,7 @@ impl TypedDataset {
             targets: Targets::Classes(data.labels.clone()),
             split: data.split.clone(),
             metric: data.metric.clone(),
-            ..Task::new(TASK, TaskOn::Nodes(NODE.into()))
+            ..Task::new(TASK_NAME, TaskOn::Nodes(NODE.into()))
         };
         Self {
             name: data.name.clone(),

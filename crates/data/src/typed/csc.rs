@@ -6,6 +6,10 @@
 //! range collects its edges from all chunks in order and sorts them by destination; both are
 //! counting sorts, which keep the order of equal keys. Chunks, and then ranges, run in parallel.
 //!
+//! # Source
+//!
+//! Knuth, *The Art of Computer Programming* 3, section 5.2, algorithm D (distribution counting).
+//!
 //! # Cost
 //!
 //! O(V + E) work.

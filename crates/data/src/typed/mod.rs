@@ -29,7 +29,8 @@
 //! - [`TypedBuilder`]: builds a dataset from arrays, in memory or mapped.
 //! - [`TypedDataset`]: columns of [`NodeData`] and [`EdgeData`], and [`Task`]s.
 //! - [`Schema`]: the types, and the id space that the node types share.
-//! - [`Values`], [`FeatureTable`], [`Keys`]: arrays of any number type, feature rows, original keys.
+//! - [`Values`], [`FeatureTable`], [`Keys`]: arrays of any number type, feature rows, original
+//!   keys.
 //! - [`TypedDataset::save`], [`open`]: the directory.
 //! - [`create`], [`EdgeSorter`], [`TextRows`]: datasets beyond memory.
 //! - [`TypedDataset::from_dataset`], [`TypedDataset::to_dataset`]: datasets of one type.

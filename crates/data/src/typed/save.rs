@@ -38,8 +38,8 @@ impl TypedDataset {
         self.save_by_way_of(&Scratch::in_memory(), dir.as_ref(), true)
     }
 
-    /// Saves as [`TypedDataset::save`] or [`TypedDataset::save_replacing`] does, through a directory
-    /// within the scratch.
+    /// Saves as [`TypedDataset::save`] or [`TypedDataset::save_replacing`] does, through a
+    /// directory within the scratch.
     pub(crate) fn save_by_way_of(&self, scratch: &Scratch, dir: &Path, replace: bool) -> Result<()> {
         self.validate()?;
         let exists = check_target(dir, replace)?;

@@ -9,6 +9,11 @@
 //! is read, ordered as in memory ([`super::csc`]), and its columns are appended to the results. A
 //! bucket that exceeds the budget is divided again; a single destination needs no sort.
 //!
+//! # Source
+//!
+//! Aggarwal and Vitter, *The input/output complexity of sorting and related problems*,
+//! Communications of the ACM 31 (9), 1988: distribution sort.
+//!
 //! # Cost
 //!
 //! O(V + E): every record is written once and read once, and again for each division.
@@ -170,8 +175,8 @@ where
     /// collection: a weight, a time and a feature row per edge, or none.
     ///
     /// # Errors
-    /// A column has another length, an id does not exist, writing to the scratch directory fails, or
-    /// the work is cancelled.
+    /// A column has another length, an id does not exist, writing to the scratch directory fails,
+    /// or the work is cancelled.
     pub fn extend(
         &mut self,
         sources: &[NodeId],

@@ -142,7 +142,7 @@ fn edge_faults(edges: &EdgeData, counts: [usize; 2], read: bool, report: &mut dy
     let indptr = &edges.indptr;
     if indptr.len() != destinations + 1 {
         report(format!(
-            "indptr has {} entries, but {destinations} nodes of type '{destination}' need one more than nodes",
+            "indptr has {} entries, but {destinations} nodes of type '{destination}' need one more",
             indptr.len()
         ));
     } else if indptr[0] != 0 || indptr[destinations] != number as u64 {

@@ -63,8 +63,8 @@ pub const TABLE: &[Entry<Exporter>] = &[
     },
     Entry {
         name: "csv",
-        summary: "a directory of tables: a CSV file for each node type, edge type and task, with keys, features, \
-            times, targets and splits, and schema.json",
+        summary: "a directory of tables: a CSV file for each node type, edge type and task, with keys, \
+            features, times, targets and splits, and schema.json",
         source: "RFC 4180",
         options: &[],
         make: Exporter::Typed(tables::write),

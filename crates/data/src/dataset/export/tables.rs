@@ -3,12 +3,12 @@
 //! ```text
 //! schema.json                     types, tasks, and the file of each
 //! nodes/TYPE.csv                  key, time, a column per feature, and for each task on all nodes of the type
-//!                                 its targets and TASK_split (train, valid, test or empty)
+//!                                 its targets and NAME_split (train, valid, test or empty)
 //! edges/SRC__NAME__DST.csv        source, destination (keys), weight, time, features, targets and splits
 //! features/TYPE.csv               row, column, value: sparse features of a node type (nodes) or an edge type
-//! tasks/TASK.csv                  tasks with seeds of their own: key, or source and destination; time,
+//! tasks/NAME.csv                  tasks with seeds of their own: key, or source and destination; time,
 //!                                 targets and split
-//! negatives/TASK.csv              split, positive (its place in the part, or empty), source, destination
+//! negatives/NAME.csv              split, positive (its place in the part, or empty), source, destination
 //! ```
 //!
 //! A node without a key is written as its number. Classes are written by name if they have names;
@@ -168,8 +168,8 @@ impl Export<'_> {
         self.table(&path, &header, nodes.count, |v, fields| columns.write(v, fields))?;
         let sparse = self.sparse("nodes", &file_name(&nodes.name), nodes.features.as_ref())?;
         Ok(json!({
-            "name": nodes.name, "nodes": nodes.count, "file": path, "columns": header, "sparse_features": sparse,
-            "keys": nodes.keys.as_ref().map(|keys| keys.kind()),
+            "name": nodes.name, "nodes": nodes.count, "file": path, "columns": header,
+            "sparse_features": sparse, "keys": nodes.keys.as_ref().map(|keys| keys.kind()),
         }))
     }
 

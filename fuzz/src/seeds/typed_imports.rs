@@ -22,7 +22,9 @@ pub(super) fn add(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Result<(
 
 /// HGB and HNE.
 fn tables(add: &mut Add) {
-    const INFO: &[u8] = br#"{"node.dat": {"node type": {"0": "a", "1": "b"}}, "link.dat": {"link type": {"0": {"start": "0", "end": "1", "meaning": "a-b"}}}, "label.dat": {"node type": {"0": {"0": "x", "1": NaN}}}}"#;
+    const INFO: &[u8] = br#"{"node.dat": {"node type": {"0": "a", "1": "b"}},
+        "link.dat": {"link type": {"0": {"start": "0", "end": "1", "meaning": "a-b"}}},
+        "label.dat": {"node type": {"0": {"0": "x", "1": NaN}}}}"#;
     let files: [(&str, &[u8]); 5] = [
         ("node.dat", b"0\tann\t0\t0,1.5\n1\tbob\t0\t2,0.0\n2\t\t1\n"),
         ("link.dat", b"0\t2\t0\t1.0\n1\t2\t0\t2\n2\t0\t1\t1\n"),
@@ -42,7 +44,11 @@ fn tables(add: &mut Add) {
         ("label.dat", b"0\tann\t0\t1\n"),
         ("label.dat.test", b"1\tbob\t0\t0\n"),
         ("link.dat.test", b"1\t0\t1\n0\t0\t0\n"),
-        ("info.dat", b"TYPE\tMEANING\n0\tA\n1\tB\nLINK\tSTART\tEND\tMEANING\n0\t0\t0\tA-and-A\nTargeting: Link Type (0,0,0)\nTYPE\tCLASS\tMEANING\n0\t0\tx\n"),
+        (
+            "info.dat",
+            b"TYPE\tMEANING\n0\tA\n1\tB\nLINK\tSTART\tEND\tMEANING\n0\t0\t0\tA-and-A\n\
+                Targeting: Link Type (0,0,0)\nTYPE\tCLASS\tMEANING\n0\t0\tx\n",
+        ),
     ];
     add("import_hne", "plain", join("no-self-loops", &files));
 }
@@ -96,7 +102,8 @@ fn graphs_of_triples(add: &mut Add) {
     let files: [(&str, &[u8]); 3] = [
         (
             "a.nt",
-            b"<http://x/a> <http://x/p> <http://x/b> .\n<http://x/b> <http://x/q> \"1\"^^<http://x/int> .\n# c\n_:b0 <http://y/p> \"t\"@en .\n",
+            b"<http://x/a> <http://x/p> <http://x/b> .\n\
+                <http://x/b> <http://x/q> \"1\"^^<http://x/int> .\n# c\n_:b0 <http://y/p> \"t\"@en .\n",
         ),
         ("trainingSet.tsv", b"person\tid\tlabel_x\nhttp://x/a\t1\tc\n"),
         ("testSet.tsv", b"person\tid\tlabel_x\nhttp://x/b\t2\td\n"),
@@ -266,7 +273,8 @@ feature_data:
 tasks:
   - name: t
     num_classes: 2
-    train_set: [{type: a, data: [{name: seeds, format: csv, path: d.csv}, {name: labels, format: csv, path: d.csv}]}]
+    train_set: [{type: a, data: [{name: seeds, format: csv, path: d.csv},
+      {name: labels, format: csv, path: d.csv}]}]
   - name: links
     train_set: [{type: 'a:r:a', data: [{name: seeds, format: numpy, path: c.npy}]}]
 ";

@@ -12,7 +12,16 @@ pub(super) const TOKENS: &[&[u8]] = &[
     b"add-reverses ",
 ];
 
+/// Files of the source.
+const NAMES: &[&str] = &[
+    "metadata.json",
+    "a.npy",
+    "b.npy",
+    "c.npy",
+    "d.csv",
+];
+
 /// One input: options of an import, and its files.
 pub fn run(data: &[u8]) -> Answer {
-    import_typed_files("import_dgl_chunked", "dgl-chunked", &["metadata.json", "a.npy", "b.npy", "c.npy", "d.csv"], "", data)
+    import_typed_files("import_dgl_chunked", "dgl-chunked", NAMES, "", data)
 }

@@ -13,7 +13,17 @@ pub(super) const TOKENS: &[&[u8]] = &[
     b"add-reverses ",
 ];
 
+/// Files of the source.
+const NAMES: &[&str] = &[
+    "metadata.yaml",
+    "a.npy",
+    "b.npy",
+    "c.npy",
+    "d.csv",
+    "e.pt",
+];
+
 /// One input: options of an import, and its files.
 pub fn run(data: &[u8]) -> Answer {
-    import_typed_files("import_graphbolt_typed", "graphbolt-typed", &["metadata.yaml", "a.npy", "b.npy", "c.npy", "d.csv", "e.pt"], "", data)
+    import_typed_files("import_graphbolt_typed", "graphbolt-typed", NAMES, "", data)
 }

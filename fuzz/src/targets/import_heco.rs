@@ -15,7 +15,19 @@ pub(super) const TOKENS: &[&[u8]] = &[
     b"valid-fraction=0.5 ",
 ];
 
+/// Files of the source.
+const NAMES: &[&str] = &[
+    "pa.txt",
+    "ps.txt",
+    "p_feat.npz",
+    "a_feat.npz",
+    "labels.npy",
+    "train_20.npy",
+    "val_20.npy",
+    "test_20.npy",
+];
+
 /// One input: options of an import, and its files.
 pub fn run(data: &[u8]) -> Answer {
-    import_typed_files("import_heco", "heco", &["pa.txt", "ps.txt", "p_feat.npz", "a_feat.npz", "labels.npy", "train_20.npy", "val_20.npy", "test_20.npy"], "", data)
+    import_typed_files("import_heco", "heco", NAMES, "", data)
 }

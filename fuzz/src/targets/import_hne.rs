@@ -14,7 +14,17 @@ pub(super) const TOKENS: &[&[u8]] = &[
     b"valid-fraction=0.5 ",
 ];
 
+/// Files of the source.
+const NAMES: &[&str] = &[
+    "node.dat",
+    "link.dat",
+    "label.dat",
+    "label.dat.test",
+    "link.dat.test",
+    "info.dat",
+];
+
 /// One input: options of an import, and its files.
 pub fn run(data: &[u8]) -> Answer {
-    import_typed_files("import_hne", "hne", &["node.dat", "link.dat", "label.dat", "label.dat.test", "link.dat.test", "info.dat"], "", data)
+    import_typed_files("import_hne", "hne", NAMES, "", data)
 }

@@ -13,7 +13,15 @@ pub(super) const TOKENS: &[&[u8]] = &[
     b"valid-fraction=0.5 ",
 ];
 
+/// Files of the source.
+const NAMES: &[&str] = &[
+    "train.txt",
+    "valid.txt",
+    "test.txt",
+    "s_adj_mat.npz",
+];
+
 /// One input: options of an import, and its files.
 pub fn run(data: &[u8]) -> Answer {
-    import_typed_files("import_interactions", "interactions", &["train.txt", "valid.txt", "test.txt", "s_adj_mat.npz"], "", data)
+    import_typed_files("import_interactions", "interactions", NAMES, "", data)
 }

@@ -14,7 +14,24 @@ pub(super) const TOKENS: &[&[u8]] = &[
     b"valid-fraction=0.5 ",
 ];
 
+/// Files of the source.
+const NAMES: &[&str] = &[
+    "raw/num-node-dict.csv",
+    "raw/triplet-type-list.csv",
+    "raw/relations/a___r___b/edge.csv.gz",
+    "raw/relations/a___r___b/num-edge-list.csv",
+    "raw/relations/a___r___b/edge-feat.csv",
+    "raw/node-feat/a/node-feat.csv",
+    "raw/node_year/a/node_year.csv",
+    "raw/node-label/a/node-label.csv",
+    "raw/nodetype-has-label.csv",
+    "split/s/a/train.csv",
+    "split/s/a/valid.csv",
+    "mapping/a.csv",
+    "mapping/label2x.csv",
+];
+
 /// One input: options of an import, and its files.
 pub fn run(data: &[u8]) -> Answer {
-    import_typed_files("import_ogb_hetero", "ogb-hetero", &["raw/num-node-dict.csv", "raw/triplet-type-list.csv", "raw/relations/a___r___b/edge.csv.gz", "raw/relations/a___r___b/num-edge-list.csv", "raw/relations/a___r___b/edge-feat.csv", "raw/node-feat/a/node-feat.csv", "raw/node_year/a/node_year.csv", "raw/node-label/a/node-label.csv", "raw/nodetype-has-label.csv", "split/s/a/train.csv", "split/s/a/valid.csv", "mapping/a.csv", "mapping/label2x.csv"], "", data)
+    import_typed_files("import_ogb_hetero", "ogb-hetero", NAMES, "", data)
 }

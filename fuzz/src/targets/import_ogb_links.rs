@@ -16,7 +16,22 @@ pub(super) const TOKENS: &[&[u8]] = &[
     b"valid-fraction=0.5 ",
 ];
 
+/// Files of the source.
+const NAMES: &[&str] = &[
+    "raw/edge.csv",
+    "raw/num-node-list.csv",
+    "raw/num-edge-list.csv",
+    "raw/edge_weight.csv",
+    "raw/edge_year.csv",
+    "raw/node-feat.csv",
+    "split/s/train.pt",
+    "split/s/valid.pt",
+    "split/s/test.npz",
+    "split_npz/test.npz",
+    "mapping/nodeidx2x.csv",
+];
+
 /// One input: options of an import, and its files.
 pub fn run(data: &[u8]) -> Answer {
-    import_typed_files("import_ogb_links", "ogb-links", &["raw/edge.csv", "raw/num-node-list.csv", "raw/num-edge-list.csv", "raw/edge_weight.csv", "raw/edge_year.csv", "raw/node-feat.csv", "split/s/train.pt", "split/s/valid.pt", "split/s/test.npz", "split_npz/test.npz", "mapping/nodeidx2x.csv"], "", data)
+    import_typed_files("import_ogb_links", "ogb-links", NAMES, "", data)
 }

@@ -15,7 +15,15 @@ pub(super) const TOKENS: &[&[u8]] = &[
     b"valid-fraction=0.5 ",
 ];
 
+/// Files of the source.
+const NAMES: &[&str] = &[
+    "a.nt",
+    "b.nt.gz",
+    "trainingSet.tsv",
+    "testSet.tsv",
+];
+
 /// One input: options of an import, and its files.
 pub fn run(data: &[u8]) -> Answer {
-    import_typed_files("import_rdf", "rdf", &["a.nt", "b.nt.gz", "trainingSet.tsv", "testSet.tsv"], "", data)
+    import_typed_files("import_rdf", "rdf", NAMES, "", data)
 }

@@ -11,7 +11,18 @@ pub(super) const TOKENS: &[&[u8]] = &[
     b"valid-fraction=0.5 ",
 ];
 
+/// Files of the source.
+const NAMES: &[&str] = &[
+    "train.txt",
+    "valid.txt",
+    "dev.txt",
+    "test.txt",
+    "valid_negatives.txt",
+    "test_negatives.txt",
+    "entity2types.json",
+];
+
 /// One input: options of an import, and its files.
 pub fn run(data: &[u8]) -> Answer {
-    import_typed_files("import_triples", "triples", &["train.txt", "valid.txt", "dev.txt", "test.txt", "valid_negatives.txt", "test_negatives.txt", "entity2types.json"], "", data)
+    import_typed_files("import_triples", "triples", NAMES, "", data)
 }

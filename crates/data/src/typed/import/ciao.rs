@@ -66,7 +66,8 @@ pub(super) fn read(src: &Path, options: &TypedOptions) -> Result<RawTyped> {
     let (valid, test) = (options.valid_fraction.unwrap_or(0.1), options.test_fraction.unwrap_or(0.2));
     if valid + test >= 1.0 {
         return Err(Error::invalid(format!(
-            "valid-fraction {valid} and test-fraction {test} leave no ratings to train on; their sum must be below 1"
+            "valid-fraction {valid} and test-fraction {test} leave no ratings to train on; their sum must \
+                be below 1"
         )));
     }
     let edges =

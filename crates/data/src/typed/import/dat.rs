@@ -9,12 +9,13 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use graphmill_core::Result;
+use graphmill_core::{Result, place::At};
 
 use super::{
+    TypedOptions,
     files::Files,
     lines::{finite, for_each_line, whole},
-    raw::{RawEdges, RawTyped},
+    raw::{RawEdges, RawTyped, hold_out, multi_labels, node_task, single_labels},
     tables::SparseTable,
 };
 use crate::typed::{EdgeType, Keys};
@@ -188,14 +189,14 @@ fn link_name(names: &Names, kind: u32) -> String {
 }
 
 /// Classes of nodes in a label file, by the position of their node type.
-pub(super) type Classes = BTreeMap<usize, Vec<(u32, u32)>>;
+type Classes = BTreeMap<usize, Vec<(u32, u32)>>;
 
 /// Reads a label file: for each node type, pairs of a node and a class; and whether a node has
 /// several.
 ///
 /// # Errors
 /// The file cannot be read or has faults.
-pub(super) fn read_labels(files: &Files, name: &str, nodes: &Nodes) -> Result<(Classes, bool)> {
+fn read_labels(files: &Files, name: &str, nodes: &Nodes) -> Result<(Classes, bool)> {
     let (mut classes, mut multi) = (Classes::new(), false);
     let mut seen = HashSet::new();
     for_each_line(files, name, |line| {
@@ -228,9 +229,59 @@ pub(super) fn read_labels(files: &Files, name: &str, nodes: &Nodes) -> Result<(C
 }
 
 /// Names of the classes of a node type, if each of `count` classes has one.
-pub(super) fn class_names(names: &Names, nodes: &Nodes, position: usize, count: usize) -> Vec<String> {
+fn class_names(names: &Names, nodes: &Nodes, position: usize, count: usize) -> Vec<String> {
     let kind = nodes.types.iter().find(|(_, at)| **at == position).map(|(kind, _)| *kind);
     let known = kind.and_then(|kind| names.classes.get(&kind));
     let all: Option<Vec<String>> = (0..count as u32).map(|c| known?.get(&c).cloned()).collect();
     all.unwrap_or_default()
+}
+
+/// Adds a classification task for each node type in `label.dat` and `label.dat.test`: the nodes of
+/// the second file test, and a fraction of those of the first validates.
+///
+/// # Errors
+/// A file has faults, or a node is in both.
+pub(super) fn add_node_tasks(
+    files: &Files,
+    names: &Names,
+    nodes: &Nodes,
+    options: &TypedOptions,
+    raw: &mut RawTyped,
+) -> Result<()> {
+    let read = |name: &str| match files.find(name) {
+        Some(name) => read_labels(files, name, nodes),
+        None => Ok(Default::default()),
+    };
+    let ((known, multi), (tested, test_multi)) = (read("label.dat")?, read("label.dat.test")?);
+    let mut positions: Vec<usize> = known.keys().chain(tested.keys()).copied().collect();
+    positions.sort_unstable();
+    positions.dedup();
+    let ids = |pairs: &[(u32, u32)]| {
+        let mut ids: Vec<u32> = pairs.iter().map(|&(v, _)| v).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    };
+    for position in positions {
+        let part = |classes: &Classes| classes.get(&position).cloned().unwrap_or_default();
+        let (train, test) = (part(&known), part(&tested));
+        let (train_ids, test_ids) = (ids(&train), ids(&test));
+        if let Some(v) = test_ids.iter().find(|v| train_ids.binary_search(v).is_ok()) {
+            let message = format!("node {v} of type '{}' is also in label.dat", nodes.name(position));
+            return Err(super::lines::wrong(files, "label.dat.test", message));
+        }
+        let pairs = [train, test].concat();
+        let count = raw.nodes[position].count;
+        let labels = match multi || test_multi {
+            true => multi_labels(count, &pairs, &At::new(files.path(), "label.dat"))?,
+            false => single_labels(count, &pairs, 0),
+        };
+        let classes = labels.classes();
+        let (train, valid) = hold_out(train_ids, options.valid_fraction.unwrap_or(0.2), options.split_seed);
+        let name = nodes.name(position);
+        let mut task = node_task(name, name, labels, [train, valid, test_ids]);
+        task.names = class_names(names, nodes, position, classes);
+        raw.tasks.push(task);
+    }
+    Ok(())
 }

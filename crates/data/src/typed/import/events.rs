@@ -66,7 +66,8 @@ pub(super) fn read(src: &Path, options: &TypedOptions) -> Result<RawTyped> {
             &files,
             name,
             format!(
-                "the header is '{}'; u,i,ts,label,idx expected, or user_id,item_id,timestamp,state_label,...; a list \
+                "the header is '{}'; u,i,ts,label,idx expected, or \
+                    user_id,item_id,timestamp,state_label,...; a list \
                  without a header is imported as 'temporal'",
                 header.join(",")
             ),
@@ -156,27 +157,33 @@ fn read_ml(
         }
     }
     streams::add(raw, ids, vec![events], options)?;
-    if let Some(name) = beside.find(&format!("{stem}_node.npy")) {
-        let (table, shape) = arrays::read::<f32>(beside, name)?;
-        let &[stored, width] = &shape[..] else {
-            return Err(wrong(beside, name, format!("shape [nodes, features] expected, {shape:?} found")));
-        };
-        let mut used = 0;
-        for nodes in &mut raw.nodes {
-            let Some(Keys::Integers(keys)) = &nodes.keys else { continue };
-            if let Some(key) = keys.iter().find(|&&key| key as usize >= stored) {
-                return Err(wrong(beside, name, format!("{stored} rows, but there is a node {key}")));
-            }
-            used += keys.len();
-            let values = arrays::select_rows(&table, width, keys.iter().map(|&key| key as usize));
-            if width > 0 && values.iter().any(|&x| x != 0.0) {
-                nodes.features = Some(FeatureTable::dense(width, values));
-            } else {
-                raw.report.note(format!("{name}: all features are zero; the nodes have no features"));
-            }
-        }
-        raw.report.count("rows of node features without events, and padding", (stored - used) as u64);
+    match beside.find(&format!("{stem}_node.npy")) {
+        Some(name) => add_node_features(beside, name, raw),
+        None => Ok(()),
     }
+}
+
+/// Adds the rows of the array `name` to the nodes, whose keys are their rows.
+fn add_node_features(beside: &Files, name: &str, raw: &mut RawTyped) -> Result<()> {
+    let (table, shape) = arrays::read::<f32>(beside, name)?;
+    let &[stored, width] = &shape[..] else {
+        return Err(wrong(beside, name, format!("shape [nodes, features] expected, {shape:?} found")));
+    };
+    let mut used = 0;
+    for nodes in &mut raw.nodes {
+        let Some(Keys::Integers(keys)) = &nodes.keys else { continue };
+        if let Some(key) = keys.iter().find(|&&key| key as usize >= stored) {
+            return Err(wrong(beside, name, format!("{stored} rows, but there is a node {key}")));
+        }
+        used += keys.len();
+        let values = arrays::select_rows(&table, width, keys.iter().map(|&key| key as usize));
+        if width > 0 && values.iter().any(|&x| x != 0.0) {
+            nodes.features = Some(FeatureTable::dense(width, values));
+        } else {
+            raw.report.note(format!("{name}: all features are zero; the nodes have no features"));
+        }
+    }
+    raw.report.count("rows of node features without events, and padding", (stored - used) as u64);
     Ok(())
 }
 

@@ -6,16 +6,16 @@
 //! `label.dat` (`valid-fraction`, 0.2) validates. Several classes of a node, separated by commas,
 //! make a set of classes.
 
-use std::{collections::BTreeMap, path::Path};
+use std::path::Path;
 
-use graphmill_core::{Result, place::At};
+use graphmill_core::Result;
 use serde_json::Value;
 
 use super::{
     TypedOptions,
-    dat::{Names, class_names, read_labels, read_links, read_nodes},
+    dat::{Names, add_node_tasks, read_links, read_nodes},
     files::Files,
-    raw::{RawTyped, TypedReport, hold_out, multi_labels, node_task, single_labels},
+    raw::{RawTyped, TypedReport},
 };
 
 /// Maximum length of `info.dat`.
@@ -28,42 +28,8 @@ pub(super) fn read(src: &Path, options: &TypedOptions) -> Result<RawTyped> {
     let names = read_info(&files, &mut raw.report)?;
     let nodes = read_nodes(&files, &names, options.dense_features, &mut raw)?;
     read_links(&files, &names, &nodes, &mut raw)?;
-    let (known, multi) = read_labels(&files, files.required("label.dat")?, &nodes)?;
-    let (tested, test_multi) = match files.find("label.dat.test") {
-        Some(name) => read_labels(&files, name, &nodes)?,
-        None => Default::default(),
-    };
-    let mut positions: Vec<usize> = known.keys().chain(tested.keys()).copied().collect();
-    positions.sort_unstable();
-    positions.dedup();
-    for position in positions {
-        let part =
-            |classes: &BTreeMap<usize, Vec<(u32, u32)>>| classes.get(&position).cloned().unwrap_or_default();
-        let (train, test) = (part(&known), part(&tested));
-        let ids = |pairs: &[(u32, u32)]| {
-            let mut ids: Vec<u32> = pairs.iter().map(|&(v, _)| v).collect();
-            ids.sort_unstable();
-            ids.dedup();
-            ids
-        };
-        let (train_ids, test_ids) = (ids(&train), ids(&test));
-        if let Some(v) = test_ids.iter().find(|v| train_ids.binary_search(v).is_ok()) {
-            let message = format!("node {v} of type '{}' is also in label.dat", nodes.name(position));
-            return Err(super::lines::wrong(&files, "label.dat.test", message));
-        }
-        let pairs = [train, test].concat();
-        let count = raw.nodes[position].count;
-        let labels = match multi || test_multi {
-            true => multi_labels(count, &pairs, &At::new(files.path(), "label.dat"))?,
-            false => single_labels(count, &pairs, 0),
-        };
-        let classes = labels.classes();
-        let (train, valid) = hold_out(train_ids, options.valid_fraction.unwrap_or(0.2), options.split_seed);
-        let mut task =
-            node_task(nodes.name(position), nodes.name(position), labels, [train, valid, test_ids]);
-        task.names = class_names(&names, &nodes, position, classes);
-        raw.tasks.push(task);
-    }
+    files.required("label.dat")?;
+    add_node_tasks(&files, &names, &nodes, options, &mut raw)?;
     const READ: [&str; 6] = ["node.dat", "link.dat", "label.dat", "label.dat.test", "info.dat", "meta.dat"];
     raw.report.ignore_unread(files.names(), |name| READ.contains(&name.trim_end_matches(".gz")));
     Ok(raw)

@@ -6,16 +6,16 @@
 //! the task `link`: the ones are test pairs, the zeros their negatives, and the edges of the type
 //! train.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
-use graphmill_core::{Result, place::At};
+use graphmill_core::Result;
 
 use super::{
     TypedOptions,
-    dat::{Names, class_names, read_labels, read_links, read_nodes},
+    dat::{Names, Nodes, add_node_tasks, read_links, read_nodes},
     files::Files,
     lines::{for_each_line, wrong},
-    raw::{RawTyped, hold_out, link_task, multi_labels, node_task, single_labels},
+    raw::{RawTyped, link_task},
 };
 use crate::typed::Negatives;
 
@@ -35,90 +35,66 @@ pub(super) fn read(src: &Path, options: &TypedOptions) -> Result<RawTyped> {
     };
     let nodes = read_nodes(&files, &names, options.dense_features, &mut raw)?;
     let links = read_links(&files, &names, &nodes, &mut raw)?;
-    if let Some(name) = files.find("label.dat") {
-        let (known, multi) = read_labels(&files, name, &nodes)?;
-        let (tested, test_multi) = match files.find("label.dat.test") {
-            Some(name) => read_labels(&files, name, &nodes)?,
-            None => Default::default(),
-        };
-        for (&position, train) in &known {
-            let test = tested.get(&position).cloned().unwrap_or_default();
-            let ids = |pairs: &[(u32, u32)]| {
-                let mut ids: Vec<u32> = pairs.iter().map(|&(v, _)| v).collect();
-                ids.sort_unstable();
-                ids.dedup();
-                ids
-            };
-            let (train_ids, test_ids) = (ids(train), ids(&test));
-            let pairs = [&train[..], &test].concat();
-            let count = raw.nodes[position].count;
-            let labels = match multi || test_multi {
-                true => multi_labels(count, &pairs, &At::new(files.path(), "label.dat"))?,
-                false => single_labels(count, &pairs, 0),
-            };
-            let classes = labels.classes();
-            let (train, valid) =
-                hold_out(train_ids, options.valid_fraction.unwrap_or(0.2), options.split_seed);
-            let mut task =
-                node_task(nodes.name(position), nodes.name(position), labels, [train, valid, test_ids]);
-            task.names = class_names(&names, &nodes, position, classes);
-            raw.tasks.push(task);
-        }
-    }
+    add_node_tasks(&files, &names, &nodes, options, &mut raw)?;
     if let Some(name) = files.find("link.dat.test") {
-        let (mut positives, mut negatives, mut ends) = (Vec::new(), Vec::new(), None);
-        for_each_line(&files, name, |line| {
-            let fields: Vec<&str> = line.split('\t').collect();
-            let &[src, dst, label] = &fields[..] else {
-                return Err(format!(
-                    "three fields expected, separated by tabs: source, destination, 0 or 1; {} found",
-                    fields.len()
-                ));
-            };
-            let ((s, u), (t, v)) = (nodes.place("source", src)?, nodes.place("destination", dst)?);
-            if *ends.get_or_insert((s, t)) != (s, t) {
-                return Err(format!(
-                    "a pair of {} and {}, unlike the first one",
-                    nodes.name(s),
-                    nodes.name(t)
-                ));
-            }
-            match label.trim() {
-                "1" => positives.extend([u, v]),
-                "0" => negatives.extend([u, v]),
-                other => return Err(format!("'{}' is neither 0 nor 1", other.escape_debug())),
-            }
-            Ok(())
-        })?;
-        let between = |e: usize| {
-            let edge_type = &raw.edges[e].edge_type;
-            ends.is_some_and(|(s, t)| {
-                edge_type.source == nodes.name(s) && edge_type.destination == nodes.name(t)
-            })
-        };
-        let fitting: Vec<usize> = links.values().copied().filter(|&e| between(e)).collect();
-        let chosen = target.and_then(|kind| links.get(&kind).copied()).filter(|&e| between(e));
-        let Some(e) = chosen.or(match fitting[..] {
-            [only] => Some(only),
-            _ => None,
-        }) else {
-            let message = format!(
-                "{} link types have these ends, and info.dat does not name the target",
-                fitting.len()
-            );
-            return Err(wrong(&files, name, message));
-        };
-        let train = raw.edges[e].pairs();
-        let edge_type = raw.edges[e].edge_type.clone();
-        let negatives = [None, None, Some(Negatives::Pairs(negatives.into()))];
-        let mut task = link_task("link", &edge_type, [train, Vec::new(), positives], negatives);
-        task.metric = Some("roc-auc".into());
-        raw.tasks.push(task);
+        add_link_task(&files, name, &nodes, &links, target, &mut raw)?;
     }
     const READ: [&str; 7] =
         ["node.dat", "link.dat", "label.dat", "label.dat.test", "link.dat.test", "info.dat", "meta.dat"];
     raw.report.ignore_unread(files.names(), |name| READ.contains(&name.trim_end_matches(".gz")));
     Ok(raw)
+}
+
+/// Adds the task of the pairs in the file `name`.
+fn add_link_task(
+    files: &Files,
+    name: &str,
+    nodes: &Nodes,
+    links: &BTreeMap<u32, usize>,
+    target: Option<u32>,
+    raw: &mut RawTyped,
+) -> Result<()> {
+    let (mut positives, mut negatives, mut ends) = (Vec::new(), Vec::new(), None);
+    for_each_line(files, name, |line| {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let &[src, dst, label] = &fields[..] else {
+            return Err(format!(
+                "three fields expected, separated by tabs: source, destination, 0 or 1; {} found",
+                fields.len()
+            ));
+        };
+        let ((s, u), (t, v)) = (nodes.place("source", src)?, nodes.place("destination", dst)?);
+        if *ends.get_or_insert((s, t)) != (s, t) {
+            return Err(format!("a pair of {} and {}, unlike the first one", nodes.name(s), nodes.name(t)));
+        }
+        match label.trim() {
+            "1" => positives.extend([u, v]),
+            "0" => negatives.extend([u, v]),
+            other => return Err(format!("'{}' is neither 0 nor 1", other.escape_debug())),
+        }
+        Ok(())
+    })?;
+    let between = |e: usize| {
+        let edge_type = &raw.edges[e].edge_type;
+        ends.is_some_and(|(s, t)| edge_type.source == nodes.name(s) && edge_type.destination == nodes.name(t))
+    };
+    let fitting: Vec<usize> = links.values().copied().filter(|&e| between(e)).collect();
+    let chosen = target.and_then(|kind| links.get(&kind).copied()).filter(|&e| between(e));
+    let Some(e) = chosen.or(match fitting[..] {
+        [only] => Some(only),
+        _ => None,
+    }) else {
+        let message =
+            format!("{} link types have these ends, and info.dat does not name the target", fitting.len());
+        return Err(wrong(files, name, message));
+    };
+    let train = raw.edges[e].pairs();
+    let edge_type = raw.edges[e].edge_type.clone();
+    let negatives = [None, None, Some(Negatives::Pairs(negatives.into()))];
+    let mut task = link_task("link", &edge_type, [train, Vec::new(), positives], negatives);
+    task.metric = Some("roc-auc".into());
+    raw.tasks.push(task);
+    Ok(())
 }
 
 /// Parses the tables of `info.dat`, which are lines of numbers and a name below the headings `TYPE`

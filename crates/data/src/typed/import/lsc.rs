@@ -63,7 +63,8 @@ pub(super) fn read_igbh(src: &Path, options: &TypedOptions) -> Result<RawTyped> 
     let (valid, test) = (options.valid_fraction.unwrap_or(0.2), options.test_fraction.unwrap_or(0.2));
     if valid + test >= 1.0 {
         return Err(Error::invalid(format!(
-            "valid-fraction {valid} and test-fraction {test} leave no papers to train on; their sum must be below 1"
+            "valid-fraction {valid} and test-fraction {test} leave no papers to train on; their sum must be \
+                below 1"
         )));
     }
     for name in ["19", "2K"] {
@@ -109,17 +110,7 @@ fn read_graph(src: &Path, separator: &str) -> Result<(Files, RawTyped)> {
             format!("there is no processed/SOURCE{separator}RELATION{separator}DESTINATION/edge_index.npy");
         return Err(Error::format(src, "directory", message));
     }
-    let mut counts = Vec::new();
-    if let Some(path) = files.on_disk("meta.pt").filter(|path| path.is_file()) {
-        counts = torch::read(&path, |root, _, _| {
-            let Item::Dict(entries) = root else { return Ok(Vec::new()) };
-            let entry = |(key, value): &(Item, Item)| match (key.text(), value) {
-                (Some(name), Item::Int(count)) => Some((name.to_string(), usize::try_from(*count).ok()?)),
-                _ => None,
-            };
-            Ok(entries.iter().filter_map(entry).collect())
-        })?;
-    }
+    let counts = declared_counts(&files)?;
     let mut edges = Vec::new();
     for (edge_type, name) in edge_types {
         let [from, to] =
@@ -175,6 +166,19 @@ fn read_graph(src: &Path, separator: &str) -> Result<(Files, RawTyped)> {
     };
     raw.report.ignore_unread(files.names(), is_read);
     Ok((files, raw))
+}
+
+/// Numbers of nodes in `meta.pt`, if there is one.
+fn declared_counts(files: &Files) -> Result<Vec<(String, usize)>> {
+    let Some(path) = files.on_disk("meta.pt").filter(|path| path.is_file()) else { return Ok(Vec::new()) };
+    torch::read(&path, |root, _, _| {
+        let Item::Dict(entries) = root else { return Ok(Vec::new()) };
+        let entry = |(key, value): &(Item, Item)| match (key.text(), value) {
+            (Some(name), Item::Int(count)) => Some((name.to_string(), usize::try_from(*count).ok()?)),
+            _ => None,
+        };
+        Ok(entries.iter().filter_map(entry).collect())
+    })
 }
 
 /// Reads edges of shape `[E, 2]`.

@@ -66,7 +66,8 @@ pub(super) fn read(src: &Path, options: &TypedOptions) -> Result<RawTyped> {
     let (valid, test) = (options.valid_fraction.unwrap_or(0.05), options.test_fraction.unwrap_or(0.1));
     if valid + test >= 1.0 {
         return Err(Error::invalid(format!(
-            "valid-fraction {valid} and test-fraction {test} leave no links to train on; their sum must be below 1"
+            "valid-fraction {valid} and test-fraction {test} leave no links to train on; their sum must be \
+                below 1"
         )));
     }
     let parts = random_parts(links.len(), valid, test, options.split_seed);
@@ -101,7 +102,8 @@ fn draw_negatives(nodes: usize, links: &[(u32, u32)], count: usize, seed: u64) -
     let all = nodes as u128 * nodes.saturating_sub(1) as u128 / 2;
     if (links.len() + 2 * count) as u128 > all {
         return Err(format!(
-            "{count} negatives asked for, but {nodes} nodes with {} links have too few pairs without one; reduce \
+            "{count} negatives asked for, but {nodes} nodes with {} links have too few pairs without one; \
+                reduce \
              valid-fraction and test-fraction",
             links.len()
         ));

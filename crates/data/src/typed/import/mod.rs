@@ -70,7 +70,8 @@ pub struct TypedImporter {
 pub const TABLE: &[Entry<TypedImporter>] = &[
     Entry {
         name: "hgb",
-        summary: "a set of the Heterogeneous Graph Benchmark: node.dat, link.dat, label.dat; directory or .zip",
+        summary: "a set of the Heterogeneous Graph Benchmark: node.dat, link.dat, label.dat; directory or \
+            .zip",
         source: "Lv et al., Are we really making much progress?, KDD 2021: the repository's data",
         options: &[],
         make: TypedImporter { read: hgb::read, options: &["valid-fraction", "dense-features"] },
@@ -91,7 +92,8 @@ pub const TABLE: &[Entry<TypedImporter>] = &[
     },
     Entry {
         name: "triples",
-        summary: "a knowledge graph: lines head, relation, tail in train.txt, valid.txt, test.txt; or an archive",
+        summary: "a knowledge graph: lines head, relation, tail in train.txt, valid.txt, test.txt; or an \
+            archive",
         source: "Bordes et al., Translating embeddings, NIPS 2013; Safavi and Koutra, CoDEx, EMNLP 2020",
         options: &[],
         make: TypedImporter { read: triples::read, options: &[] },
@@ -112,8 +114,10 @@ pub const TABLE: &[Entry<TypedImporter>] = &[
     },
     Entry {
         name: "temporal",
-        summary: "lines 'source destination time' or 'source,destination,rating,time' (SNAP); a file per edge type",
-        source: "Paranjape et al., Motifs in temporal networks, WSDM 2017; Kumar et al., Edge weight prediction, \
+        summary: "lines 'source destination time' or 'source,destination,rating,time' (SNAP); a file per \
+            edge type",
+        source: "Paranjape et al., Motifs in temporal networks, WSDM 2017; Kumar et al., Edge weight \
+            prediction, \
             ICDM 2016",
         options: &[],
         make: TypedImporter { read: temporal::read, options: &["valid-fraction", "test-fraction"] },
@@ -121,7 +125,8 @@ pub const TABLE: &[Entry<TypedImporter>] = &[
     Entry {
         name: "events",
         summary: "events with edge features: ml_NAME.csv with .npy arrays (TGN, DyGLib), or a CSV of JODIE",
-        source: "Kumar et al., JODIE, KDD 2019; Rossi et al., Temporal graph networks, 2020: utils/preprocess_data.py",
+        source: "Kumar et al., JODIE, KDD 2019; Rossi et al., Temporal graph networks, 2020: \
+            utils/preprocess_data.py",
         options: &[],
         make: TypedImporter { read: events::read, options: &["valid-fraction", "test-fraction"] },
     },
@@ -135,13 +140,15 @@ pub const TABLE: &[Entry<TypedImporter>] = &[
     Entry {
         name: "hne",
         summary: "a set of HNE: node.dat, link.dat with weights, label.dat, link.dat.test",
-        source: "Yang et al., Heterogeneous network representation learning, TKDE 2022: the repository's data",
+        source: "Yang et al., Heterogeneous network representation learning, TKDE 2022: the repository's \
+            data",
         options: &[],
         make: TypedImporter { read: hne::read, options: &["valid-fraction", "dense-features"] },
     },
     Entry {
         name: "mat-links",
-        summary: "a network of SEAL: a MATLAB file with the sparse matrix 'net'; links are held out at random",
+        summary: "a network of SEAL: a MATLAB file with the sparse matrix 'net'; links are held out at \
+            random",
         source: "Zhang and Chen, SEAL, NeurIPS 2018: the repository's data",
         options: &[],
         make: TypedImporter { read: mat_links::read, options: &["valid-fraction", "test-fraction"] },
@@ -155,7 +162,8 @@ pub const TABLE: &[Entry<TypedImporter>] = &[
     },
     Entry {
         name: "graphbolt-typed",
-        summary: "a GraphBolt directory of several types or tasks on links: metadata.yaml; numpy, torch or csv",
+        summary: "a GraphBolt directory of several types or tasks on links: metadata.yaml; numpy, torch or \
+            csv",
         source: "DGL, docs/source/stochastic_training/ondisk-dataset-specification.rst",
         options: &[],
         make: TypedImporter { read: graphbolt::read, options: &[] },
@@ -176,7 +184,8 @@ pub const TABLE: &[Entry<TypedImporter>] = &[
     },
     Entry {
         name: "mag240m",
-        summary: "the directory of MAG240M: meta.pt, split_dict.pt, processed/*/node_feat.npy and edge_index.npy",
+        summary: "the directory of MAG240M: meta.pt, split_dict.pt, processed/*/node_feat.npy and \
+            edge_index.npy",
         source: "Hu et al., OGB-LSC, NeurIPS 2021: ogb/lsc/mag240m.py",
         options: &[],
         make: TypedImporter { read: lsc::read_mag240m, options: &[] },

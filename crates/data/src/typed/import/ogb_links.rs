@@ -233,7 +233,8 @@ fn part_of(arrays: &mut Arrays, at: &At, nodes: usize) -> Result<Part> {
         return Ok(Part { positives, negatives });
     }
     Err(at.error(
-        "neither 'edge' nor 'source_node' and 'target_node': for knowledge graphs (head, relation, tail) write \
+        "neither 'edge' nor 'source_node' and 'target_node': for knowledge graphs (head, relation, tail) \
+            write \
          the triples as text and import them as 'triples'",
     ))
 }

@@ -47,7 +47,8 @@ impl TypedOptions {
         let fits = |name: &str| entry.make.options.contains(&name) || name == "add-reverses";
         if let Some((name, _)) = given.iter().find(|(name, given)| *given && !fits(name)) {
             return Err(Error::invalid(format!(
-                "the option '{name}' has no effect on the format '{format}', whose options are: {}; leave it out",
+                "the option '{name}' has no effect on the format '{format}', whose options are: {}; leave \
+                    it out",
                 entry.make.options.join(", ")
             )));
         }

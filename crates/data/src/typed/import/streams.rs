@@ -69,7 +69,8 @@ pub(super) fn add(raw: &mut RawTyped, ids: Ids, mut all: Vec<Events>, options: &
     let (valid, test) = (options.valid_fraction.unwrap_or(0.15), options.test_fraction.unwrap_or(0.15));
     if valid + test >= 1.0 {
         return Err(graphmill_core::Error::invalid(format!(
-            "valid-fraction {valid} and test-fraction {test} leave no events to train on; their sum must be below 1"
+            "valid-fraction {valid} and test-fraction {test} leave no events to train on; their sum must be \
+                below 1"
         )));
     }
     let bounds = [quantile(&sorted, 1.0 - valid - test), quantile(&sorted, 1.0 - test)];

@@ -51,7 +51,8 @@ pub(super) fn read(src: &Path, options: &TypedOptions) -> Result<RawTyped> {
                 [_, _, rating, time] => (Some(finite("rating", rating)?), time),
                 _ => {
                     return Err(format!(
-                        "{} fields; source, destination and time expected, or source, destination, rating and time \
+                        "{} fields; source, destination and time expected, or source, destination, rating \
+                            and time \
                          (lists without times are imported as 'edges')",
                         fields.len()
                     ));

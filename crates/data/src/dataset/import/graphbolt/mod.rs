@@ -168,7 +168,8 @@ impl Source<'_> {
         match (&graph.nodes[..], &graph.edges[..]) {
             ([nodes], [edges]) => Ok((nodes.num, edges)),
             (nodes, edges) => Err(self.at("graph").error(format!(
-                "{} types of nodes and {} of edges, but this format reads one of each; import it as 'graphbolt-typed'",
+                "{} types of nodes and {} of edges, but this format reads one of each; import it as \
+                    'graphbolt-typed'",
                 nodes.len(),
                 edges.len()
             ))),

@@ -1,4 +1,4 @@
-//! Values of a pickle as a tree, for files whose structure the reader does not know beforehand.
+//! Values of a pickle as a tree, for files whose structure is not known in advance.
 
 use super::value::{BFLOAT16, Class, Object, Pickle, Value};
 use crate::npy::{Dtype, Element, convert};

@@ -1,8 +1,8 @@
 //! Datasets on disk: the native format, importers and exporters, generators, external-memory
 //! construction, reordering, partitioning, statistics. Nothing in this crate depends on training.
 //!
-//! Features: `parquet` imports Parquet tables, `tables` imports tables of any columns, `metis` partitions with METIS, `download` fetches
-//! public datasets. No feature is enabled by default.
+//! Features: `parquet` imports Parquet tables, `tables` imports tables of any columns, `metis`
+//! partitions with METIS, `download` fetches public datasets. No feature is enabled by default.
 //!
 //! ```
 //! use graphmill_data::generate::{GenerateOptions, generate};

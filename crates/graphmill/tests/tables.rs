@@ -21,7 +21,8 @@ fn accounts(sandbox: &Sandbox) {
         let label = if i % 6 == 5 { "" } else { segments[segment] };
         let country = ["DE", "FR"][i / 3 % 2];
         let day = 1 + i % 28;
-        writeln!(nodes, "acc-{i:04x},{country},2023-01-{day:02},{age},\"a \"\"note\"\", {i}\",{label}").unwrap();
+        writeln!(nodes, "acc-{i:04x},{country},2023-01-{day:02},{age},\"a \"\"note\"\", {i}\",{label}")
+            .unwrap();
         for k in 1..4 {
             let to = (i + 3 * k * (1 + i % 4)) % NODES;
             writeln!(edges, "acc-{i:04x};acc-{to:04x};{}.5;2024-02-0{} 10:00:00", i % 40, 1 + k).unwrap();
@@ -39,10 +40,13 @@ fn accounts_from_csv_to_predictions_by_key() {
     let sandbox = Sandbox::new();
     accounts(&sandbox);
     let text = sandbox.ok(IMPORT);
-    for part in ["nodes 'node': 240 nodes, 4 features", "note         ignored: free text", "3 classes (40 missing)"] {
+    for part in
+        ["nodes 'node': 240 nodes, 4 features", "note         ignored: free text", "3 classes (40 missing)"]
+    {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
-    sandbox.ok("train data --epochs 30 --hidden 16 --fanout 5,5 --batch-size 32 --learning-rate 0.01 --out run");
+    sandbox
+        .ok("train data --epochs 30 --hidden 16 --fanout 5,5 --batch-size 32 --learning-rate 0.01 --out run");
     sandbox.ok("predict run --out scores.csv");
     let scores = String::from_utf8(sandbox.read("scores.csv")).unwrap();
     let mut lines = scores.lines();
@@ -64,14 +68,19 @@ fn accounts_from_csv_to_predictions_by_key() {
     sandbox.write("keys.csv", "account_id\nacc-0001\nacc-9999\n");
     let failed = sandbox.run("predict run --keys keys.csv --out -");
     assert_eq!(failed.status, Some(1));
-    assert!(failed.stderr.contains("keys.csv: line 3: 1 of 2 keys are not in data: 'acc-9999'"), "{}", failed.stderr);
+    assert!(
+        failed.stderr.contains("keys.csv: line 3: 1 of 2 keys are not in data: 'acc-9999'"),
+        "{}",
+        failed.stderr
+    );
 }
 
 #[test]
 fn a_dry_run_prints_a_schema_that_imports_the_same() {
     let sandbox = Sandbox::new();
     accounts(&sandbox);
-    let extra = "--edge-time timestamp --edge-features amount --column age=quantile,indicator --split stratified:70,10,20";
+    let extra = "--edge-time timestamp --edge-features amount --column age=quantile,indicator --split \
+                 stratified:70,10,20";
     let text = sandbox.ok(&format!("{IMPORT} {extra} --dry-run"));
     assert!(!sandbox.path("data").exists());
     let schema = text.split("# schema.toml\n").nth(1).unwrap();
@@ -83,7 +92,10 @@ fn a_dry_run_prints_a_schema_that_imports_the_same() {
         assert!(sandbox.read(format!("data/{file}")) == sandbox.read(format!("again/{file}")), "{file}");
     }
     let document = sandbox.ok_json("import tables more schema.toml --dangling drop");
-    assert_eq!((&document["nodes"], &document["report"]["nodes"][0]["missing_labels"]), (&240.into(), &40.into()));
+    assert_eq!(
+        (&document["nodes"], &document["report"]["nodes"][0]["missing_labels"]),
+        (&240.into(), &40.into())
+    );
 }
 
 #[test]
@@ -120,7 +132,11 @@ fn tables_come_from_standard_input_and_compressed() {
     sandbox.ok(IMPORT);
     let bytes = sandbox.read("accounts.csv");
     let mut child = sandbox
-        .command(&IMPORT.replace("--nodes accounts.csv", "--nodes -").replace("tables data", "tables piped --name data"))
+        .command(
+            &IMPORT
+                .replace("--nodes accounts.csv", "--nodes -")
+                .replace("tables data", "tables piped --name data"),
+        )
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::null())
         .spawn()

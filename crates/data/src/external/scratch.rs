@@ -104,6 +104,19 @@ impl Scratch {
         }
     }
 
+    /// Opens a scratch in a directory within this one, because collections such as
+    /// [`Edges`](super::Edges) have fixed names of files. It reports no progress.
+    ///
+    /// # Errors
+    /// The directory cannot be created.
+    #[cfg(feature = "tables")]
+    pub(crate) fn nested(&self, name: &str) -> Result<Self> {
+        match self.file(name) {
+            Some(path) => Self::open(&path, name, self.memory(), Box::new(Quiet)),
+            None => Ok(Self::in_memory()),
+        }
+    }
+
     /// Path of the file `name` in the directory, if the scratch has one.
     pub(crate) fn file(&self, name: &str) -> Option<PathBuf> {
         self.inner.dir.as_ref().map(|dir| file(&dir.path, name))

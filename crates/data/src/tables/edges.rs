@@ -1,12 +1,13 @@
 //! Edge tables and foreign keys: ends, times, weights and features.
 
-use graphmill_core::{Buffer, NodeId, Result};
+use graphmill_core::Result;
 
 use super::{
     column::{Batch, Cell},
     encoding::EncodedColumn,
+    ends::{self, End, EndIds, keep, places},
     faults::Faults,
-    keys::{Ends, KeyColumns, NONE, NodeKeys, Unknown, shown},
+    keys::{KeyColumns, NONE, NodeKeys, Unknown, shown},
     parts::{EdgePart, FeaturePart},
     plan::{ColumnLine, Decision, FeatureColumn, decide, line, with_default},
     preprocessing::EdgeEncoding,
@@ -18,19 +19,7 @@ use super::{
     source::Table,
     times::TimeUnit,
 };
-use crate::{
-    external::{Rows, Scratch},
-    npy::Element,
-};
-
-/// End of an edge.
-#[derive(Clone, Debug)]
-enum End {
-    /// Node of the row itself: an edge of a foreign key.
-    Row,
-    /// Node with this key.
-    Key(KeyColumns),
-}
+use crate::external::{Rows, Scratch};
 
 /// Edge type with the roles of its table's columns.
 pub(super) struct EdgePlan {
@@ -224,64 +213,9 @@ impl EdgePlan {
         nodes: &[&NodeKeys],
         faults: &mut Faults,
     ) -> Result<[Unknown; 2]> {
-        let (_, found, ..) =
-            self.read_ends(table, nodes, &format!("unknown-{}", self.index), true, faults)?;
-        Ok(found)
-    }
-
-    /// Reads the ends of all rows.
-    #[allow(clippy::type_complexity)]
-    fn read_ends(
-        &self,
-        table: &Table,
-        nodes: &[&NodeKeys],
-        name: &str,
-        collect: bool,
-        faults: &mut Faults,
-    ) -> Result<([Buffer<NodeId>; 2], [Unknown; 2], u64, u64, Vec<String>)> {
-        let [source, destination] = self.ends.map(|end| nodes[end]);
-        let mut columns = [
-            Ends::new(source, &format!("{name}-src"), collect)?,
-            Ends::new(destination, &format!("{name}-dst"), collect)?,
-        ];
-        let mut own: Option<Rows<NodeId>> =
-            matches!(self.at[0], End::Row).then(|| source.column(&format!("{name}-own"))).transpose()?;
-        let (mut rows, mut missing, mut examples) = (0u64, 0u64, Vec::new());
-        let mut key = String::new();
-        table.scan(&vec![true; table.columns.len()], faults, |batch, _| {
-            for row in 0..batch.rows {
-                let number = batch.first + row as u64;
-                let mut is_missing = false;
-                for (end, column) in self.at.iter().zip(&mut columns) {
-                    match end {
-                        End::Row => {
-                            let id = source.rows.id(number).unwrap_or(NONE);
-                            own.as_mut().map_or(Ok(()), |own| own.extend(&[id]))?;
-                        }
-                        End::Key(columns) => {
-                            let is_there = columns.read(batch, row, &mut key);
-                            is_missing |= !is_there;
-                            column.push(number, is_there.then_some(&key))?;
-                        }
-                    }
-                }
-                if is_missing {
-                    missing += 1;
-                    if examples.len() < 5 {
-                        examples.push(format!("{}: {}", table.file(batch), batch.places.of(row)));
-                    }
-                }
-            }
-            rows += batch.rows as u64;
-            Ok(())
-        })?;
-        let [src, dst] = columns;
-        let (mut src, src_unknown) = src.finish(if own.is_some() { 0 } else { rows })?;
-        if let Some(own) = own {
-            src = own.finish()?;
-        }
-        let (dst, dst_unknown) = dst.finish(rows)?;
-        Ok(([src, dst], [src_unknown, dst_unknown], rows, missing, examples))
+        let keys = self.ends.map(|end| nodes[end]);
+        let name = format!("unknown-{}", self.index);
+        Ok(ends::read(table, &self.at, keys, &name, true, faults)?.unknown)
     }
 
     /// Reads the edges.
@@ -294,8 +228,9 @@ impl EdgePlan {
         faults: &mut Faults,
     ) -> Result<(EdgePart, EdgeEncoding, EdgeReport)> {
         let name = format!("edges-{}", self.index);
-        let ([src, dst], unknown, rows, missing, examples) =
-            self.read_ends(table, nodes, &name, false, faults)?;
+        let keys = self.ends.map(|end| nodes[end]);
+        let EndIds { ids: [src, dst], unknown, rows, missing, examples } =
+            ends::read(table, &self.at, keys, &name, false, faults)?;
         let mut report =
             EdgeReport { kind: self.name(), rows, columns: self.lines.clone(), ..EdgeReport::default() };
         if !self.is_optional {
@@ -407,8 +342,8 @@ impl EdgePlan {
             if dangling == Dangling::Error {
                 faults.add_many(&table.name(), unknown.count, || {
                     format!(
-                        "column '{}': {} of {} rows name a node that is not in the table of '{kind}': {}; add the \
-                         rows, or choose dangling = drop (drop these edges) or add (add these nodes)",
+                        "column '{}': {} of {} rows name a node that is not in the table of '{kind}': {}; \
+                         add the rows, or choose dangling = drop (drop these edges) or add (add these nodes)",
                         columns.join(", "),
                         unknown.count,
                         report.rows,
@@ -476,34 +411,4 @@ fn not_all(column: &str, profile: &Profile, what: &str) -> String {
     let example = profile.first(Shape::Text).or_else(|| profile.first(Shape::Bool));
     let example = example.map_or("no value is there".into(), |(place, text)| format!("{place} '{text}'"));
     format!("column '{column}': not every value is one of {what}: {example}")
-}
-
-/// Values of the kept rows.
-fn keep<T: Element>(
-    scratch: &Scratch,
-    name: &str,
-    values: &[T],
-    is_kept: impl Fn(u64) -> bool,
-) -> Result<Buffer<T>> {
-    let mut rows = scratch.column(name)?;
-    for (chunk, values) in values.chunks(1 << 16).enumerate() {
-        let first = (chunk << 16) as u64;
-        let kept = values.iter().enumerate().filter(|(i, _)| is_kept(first + *i as u64));
-        rows.extend(&kept.map(|(_, &value)| value).collect::<Vec<_>>())?;
-    }
-    rows.finish()
-}
-
-/// Files and positions of rows of a table, which ascend.
-fn places(table: &Table, rows: &[u64]) -> Result<Vec<String>> {
-    let mut places = Vec::new();
-    let mut faults = Faults::default();
-    table.scan(&table.only([]), &mut faults, |batch, _| {
-        let end = batch.first + batch.rows as u64;
-        while let Some(&row) = rows.get(places.len()).filter(|&&row| row < end) {
-            places.push(batch.places.of((row - batch.first) as usize));
-        }
-        Ok(())
-    })?;
-    Ok(places)
 }

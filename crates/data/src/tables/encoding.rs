@@ -7,7 +7,7 @@ use super::{
     profile::{Shape, canonical, parsed},
     rule::{ColumnRule, Kind, Missing, Part, Scale},
     stats::Stats,
-    value::{DAY, is_missing_word},
+    value::{DAY, age_of, is_missing_word, year_of},
 };
 
 /// Encoding of a column, as stored in `preprocessing.json`.
@@ -270,8 +270,8 @@ impl Encoding {
         width + usize::from(self.indicator())
     }
 
-    /// Writes the features of a value to `out` (`width`). Returns true if the value is unknown to the
-    /// encoding. `list` is scratch.
+    /// Writes the features of a value to `out` (`width`). Returns true if the value is unknown to
+    /// the encoding. `list` is scratch.
     ///
     /// # Errors
     /// The value has another type.
@@ -398,17 +398,6 @@ fn write_date(
         out[at + 1] = angle.map_or(0.0, f64::cos) as f32;
         at += 2;
     }
-}
-
-/// Days from a time to the last time.
-pub(super) fn age_of(micros: i64, last: i64) -> f64 {
-    (last as f64 - micros as f64) / DAY as f64
-}
-
-/// Year of a time.
-pub(super) fn year_of(micros: i64) -> i32 {
-    use chrono::Datelike;
-    chrono::DateTime::from_timestamp_micros(micros).map_or(1970, |time| time.year())
 }
 
 /// Month of a time, from 0.

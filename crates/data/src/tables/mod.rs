@@ -15,7 +15,9 @@
 mod column;
 mod edges;
 mod encoding;
+mod ends;
 mod faults;
+mod key_writer;
 mod keys;
 mod memory;
 mod nodes;
@@ -30,6 +32,7 @@ mod schema;
 mod source;
 mod split;
 mod stats;
+mod targets;
 #[cfg(test)]
 mod tests;
 mod times;

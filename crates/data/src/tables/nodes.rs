@@ -3,22 +3,22 @@
 use graphmill_core::{NodeId, Result};
 
 use super::{
-    column::Batch,
     encoding::EncodedColumn,
     faults::Faults,
+    key_writer::KeyWriter,
     keys::{KeyColumns, NodeKeys},
-    parts::{KeyPart, NodePart, TargetPart, TaskPart},
+    parts::{NodePart, TargetPart, TaskPart},
     plan::{ColumnLine, Decision, FeatureColumn, PlannedTarget, decide, decide_target, line, with_default},
     preprocessing::{NodeEncoding, TargetEncoding},
-    profile::{Profile, Shape, canonical, parsed},
+    profile::{Profile, Shape},
     report::NodeReport,
     rows::{self, Encoder},
     rule::{ColumnRule, Kind},
     schema::NodeTable,
     source::Table,
-    split::{self, SplitRule},
+    split::SplitRule,
+    targets::{RowInfo, TargetPlan},
     times::TimeUnit,
-    value::is_missing_word,
 };
 use crate::external::{Scratch, SortedRecords};
 
@@ -37,10 +37,7 @@ pub(super) struct NodePlan<'a> {
     features: Vec<FeatureColumn>,
     /// Encodings of another dataset, which are used instead of statistics.
     fixed: Option<Vec<EncodedColumn>>,
-    target: Option<(usize, PlannedTarget)>,
-    split: Option<SplitRule>,
-    split_columns: Vec<usize>,
-    split_unit: TimeUnit,
+    targets: TargetPlan,
     /// Role of every column.
     pub(super) lines: Vec<ColumnLine>,
 }
@@ -71,10 +68,14 @@ impl<'a> NodePlan<'a> {
             profiles,
             features: Vec::new(),
             fixed: None,
-            target: None,
-            split: None,
-            split_columns: Vec::new(),
-            split_unit: TimeUnit::Integer,
+            targets: TargetPlan {
+                kind: spec.kind.clone(),
+                target: None,
+                split: None,
+                rule: spec.split.clone(),
+                columns: Vec::new(),
+                unit: TimeUnit::Integer,
+            },
             lines: Vec::new(),
         };
         if plan.table.is_some() {
@@ -114,19 +115,25 @@ impl<'a> NodePlan<'a> {
                 PlannedTarget::Classes { names, .. } => format!("label: {} classes", names.len()),
                 PlannedTarget::Values => "target of a regression".into(),
             });
-            self.target = target.map(|target| (c, target));
+            self.targets.target = target.map(|target| (c, target));
         }
-        self.split = spec.split.as_ref().and_then(|text| {
+        self.targets.split = spec.split.as_ref().and_then(|text| {
             let rule: Result<SplitRule, _> = text.parse();
             faults.take(&name, rule.map_err(|e| e.to_string()))
         });
-        if let Some(rule) = &self.split {
-            self.split_columns = rule.columns().iter().filter_map(|column| find(column, faults)).collect();
-            self.split_columns.iter().for_each(|&c| roles[c] = Some("split".into()));
-            if let (SplitRule::Time(column, _), Some(&c)) = (rule, self.split_columns.first()) {
+        if let Some(rule) = &self.targets.split {
+            self.targets.columns = rule.columns().iter().filter_map(|column| find(column, faults)).collect();
+            self.targets.columns.iter().for_each(|&c| roles[c] = Some("split".into()));
+            if let (SplitRule::Time(column, _), Some(&c)) = (rule, self.targets.columns.first()) {
                 match TimeUnit::of(&self.profiles[c]) {
-                    Some(unit) => self.split_unit = unit,
-                    None => faults.add(&name, format!("column '{column}': not every value is a date or a number, so it gives no order in time")),
+                    Some(unit) => self.targets.unit = unit,
+                    None => faults.add(
+                        &name,
+                        format!(
+                            "column '{column}': not every value is a date or a number, so it gives no \
+                             order in time; choose another column"
+                        ),
+                    ),
                 }
                 // The time of a node is also a feature.
                 roles[c] = None;
@@ -183,7 +190,13 @@ impl<'a> NodePlan<'a> {
             match decide(&name, column, profile, &rule, spec.category_limit, faults) {
                 Decision::Ignore(why) => {
                     if spec.features.contains(column) {
-                        faults.add(&name, format!("column '{column}' is named as a feature, but is {why}; choose a kind (column {column}=category)"));
+                        faults.add(
+                            &name,
+                            format!(
+                                "column '{column}' is named as a feature, but is {why}; choose a kind \
+                                 (column {column}=category)"
+                            ),
+                        );
                     }
                     add(why, 0);
                 }
@@ -241,7 +254,7 @@ impl<'a> NodePlan<'a> {
                 if keys.rows.repeated.len() > before && repeated_examples.len() < EXAMPLES {
                     repeated_examples.push(format!("{} ({})", super::keys::shown(&key), place()));
                 }
-                self.read_info(table, batch, row, &mut info, faults);
+                self.targets.read(table, batch, row, &mut info, faults);
             }
             Ok(())
         })?;
@@ -250,146 +263,8 @@ impl<'a> NodePlan<'a> {
         report.rows = keys.rows.rows;
         report.repeated_keys = keys.rows.repeated.len() as u64;
         report.repeated_examples = repeated_examples;
-        let (targets, split) = self.divide(info, seed, &mut report, faults);
+        let (targets, split) = self.targets.divide(info, seed, &mut report, faults);
         Ok(NodeRead { keys, targets, split, report })
-    }
-
-    /// Reads the target and the part of the split of a row.
-    fn read_info(&self, table: &Table, batch: &Batch, row: usize, info: &mut RowInfo, faults: &mut Faults) {
-        let mut list = Vec::new();
-        let mut fault = |c: usize, why: String| {
-            let column = &table.columns[c];
-            faults.add(&table.file(batch), format!("{}: column '{column}': {why}", batch.places.of(row)));
-        };
-        match &self.target {
-            None => {}
-            Some((c, PlannedTarget::Classes { names, of })) => {
-                let value = canonical(batch.columns[*c].get(row), *of);
-                let class = value.as_ref().and_then(|value| names.iter().position(|name| name == value));
-                if let (Some(value), None) = (&value, class) {
-                    fault(*c, format!("'{value}' is not one of the classes {}", names.join(", ")));
-                }
-                info.class.push(class.map_or(-1, |class| class as i32));
-            }
-            Some((c, PlannedTarget::Values)) => {
-                let cell = batch.columns[*c].get(row);
-                let value = match parsed(cell, &mut list) {
-                    super::column::Cell::Int(x) => x as f32,
-                    super::column::Cell::Float(x) => x as f32,
-                    super::column::Cell::Missing => f32::NAN,
-                    super::column::Cell::Text(text) if is_missing_word(text.trim()) => f32::NAN,
-                    _ => {
-                        fault(*c, format!("'{}' is not a number", cell.text()));
-                        f32::NAN
-                    }
-                };
-                info.value.push(value);
-            }
-        }
-        let part = |parts: &[usize]| parts.first().map_or(3, |&part| part as u8);
-        match (&self.split, &self.split_columns[..]) {
-            (Some(SplitRule::Column(_)), &[c]) => {
-                let value = canonical(batch.columns[c].get(row), Shape::Number).unwrap_or_default();
-                let found = split::part_of(value.trim());
-                if found.is_none() && !value.trim().is_empty() {
-                    fault(c, format!("'{value}' is not train, valid or test (or 0, 1, 2)"));
-                }
-                info.part.push(found.map_or(3, |part| part as u8));
-            }
-            (Some(SplitRule::Masks(_)), columns) => {
-                let mut set = Vec::new();
-                for (p, &c) in columns.iter().enumerate() {
-                    let cell = batch.columns[c].get(row);
-                    match parsed(cell, &mut list) {
-                        super::column::Cell::Bool(true) | super::column::Cell::Int(1) => set.push(p),
-                        super::column::Cell::Bool(false)
-                        | super::column::Cell::Int(0)
-                        | super::column::Cell::Missing => {}
-                        _ => fault(c, format!("'{}' is not a truth value", cell.text())),
-                    }
-                }
-                if set.len() > 1 {
-                    fault(columns[0], "the row is in several parts of the split".into());
-                }
-                info.part.push(part(&set));
-            }
-            (Some(SplitRule::Time(..)), &[c]) => {
-                match self.split_unit.read(batch.columns[c].get(row), &mut list) {
-                    Ok(time) => info.time.push(time),
-                    Err(why) => {
-                        fault(c, why);
-                        info.time.push(None);
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Divides the labelled nodes by the rule of the split.
-    fn divide(
-        &self,
-        info: RowInfo,
-        seed: u64,
-        report: &mut NodeReport,
-        faults: &mut Faults,
-    ) -> (Option<TargetPart>, [Vec<NodeId>; 3]) {
-        let mut parts: [Vec<NodeId>; 3] = Default::default();
-        let count = info.class.len().max(info.value.len());
-        let is_labelled =
-            |v: usize| info.class.get(v).map_or_else(|| !info.value[v].is_nan(), |&class| class >= 0);
-        let Some((_, planned)) = &self.target else {
-            if self.split.is_some() {
-                faults.add(
-                    &format!("nodes '{}'", self.spec.kind),
-                    "a split without a label; name the column of the label",
-                );
-            }
-            return (None, parts);
-        };
-        let labelled: Vec<NodeId> = (0..count).filter(|&v| is_labelled(v)).map(|v| v as NodeId).collect();
-        report.missing_labels = (count - labelled.len()) as u64;
-        let rule = self.split.clone().unwrap_or(SplitRule::Random(split::DEFAULT));
-        match &rule {
-            SplitRule::Random(shares) => split::random(&labelled, *shares, seed, &mut parts),
-            SplitRule::Stratified(shares) => match planned {
-                PlannedTarget::Classes { names, .. } => {
-                    for class in 0..names.len() as i32 {
-                        let of_class: Vec<NodeId> =
-                            labelled.iter().copied().filter(|&v| info.class[v as usize] == class).collect();
-                        split::random(&of_class, *shares, seed, &mut parts);
-                    }
-                }
-                PlannedTarget::Values => faults.add(
-                    &format!("nodes '{}'", self.spec.kind),
-                    "a stratified split needs classes, but the target is a number; choose random:60,20,20",
-                ),
-            },
-            SplitRule::Time(_, shares) => {
-                let dated =
-                    labelled.iter().filter_map(|&v| Some((info.time.get(v as usize).copied().flatten()?, v)));
-                let dated: Vec<_> = dated.collect();
-                report.outside_split = (labelled.len() - dated.len()) as u64;
-                split::by_time(dated, *shares, &mut parts);
-            }
-            SplitRule::Column(_) | SplitRule::Masks(_) => {
-                for (v, &part) in info.part.iter().enumerate() {
-                    match parts.get_mut(part as usize) {
-                        Some(part) if is_labelled(v) => part.push(v as NodeId),
-                        Some(_) => report.split_without_label += 1,
-                        None => report.outside_split += u64::from(is_labelled(v)),
-                    }
-                }
-            }
-        }
-        parts.iter_mut().for_each(|part| part.sort_unstable());
-        report.split = parts.each_ref().map(|part| part.len() as u64);
-        report.split_rule = self.spec.split.clone().unwrap_or_else(|| "random:60,20,20 (the default)".into());
-        let targets = match planned {
-            PlannedTarget::Classes { names, .. } => TargetPart::Classes(info.class, names.clone()),
-            PlannedTarget::Values => TargetPart::Values(info.value),
-        };
-        (Some(targets), parts)
     }
 
     /// Encodes the features and writes the keys; `added` are the keys that only edges name.
@@ -445,7 +320,7 @@ impl<'a> NodePlan<'a> {
         let count = keys.count() as usize;
         read.report.nodes = count as u64;
         read.report.added = keys.added;
-        if let (Some((c, planned)), Some(table)) = (&self.target, &self.table) {
+        if let (Some((c, planned)), Some(table)) = (&self.targets.target, &self.table) {
             let (classes, of) = match planned {
                 PlannedTarget::Classes { names, of } => (Some(names.clone()), *of),
                 PlannedTarget::Values => (None, Shape::Number),
@@ -478,68 +353,4 @@ pub(super) fn profile(table: &Table, faults: &mut Faults) -> Result<Vec<Profile>
         Ok(())
     })?;
     Ok(profiles)
-}
-
-/// Targets and parts of the split of the rows.
-#[derive(Default)]
-struct RowInfo {
-    class: Vec<i32>,
-    value: Vec<f32>,
-    part: Vec<u8>,
-    time: Vec<Option<i64>>,
-}
-
-impl RowInfo {
-    /// Keeps the rows that are nodes.
-    fn keep(&mut self, keys: &NodeKeys) {
-        fn keep<T>(values: &mut Vec<T>, keys: &NodeKeys) {
-            let mut row = 0;
-            values.retain(|_| {
-                row += 1;
-                keys.rows.id(row - 1).is_some()
-            });
-        }
-        if keys.rows.repeated.is_empty() {
-            return;
-        }
-        keep(&mut self.class, keys);
-        keep(&mut self.value, keys);
-        keep(&mut self.part, keys);
-        keep(&mut self.time, keys);
-    }
-}
-
-/// Writer of the keys of a node type.
-enum KeyWriter {
-    Integers(crate::external::Rows<i64>),
-    Texts(crate::external::Rows<u64>, crate::external::Rows<u8>, u64),
-}
-
-impl KeyWriter {
-    fn new(scratch: &Scratch, index: usize, integers: bool) -> Result<Self> {
-        if integers {
-            return Ok(Self::Integers(scratch.column(&format!("key-numbers-{index}"))?));
-        }
-        let mut starts = scratch.column(&format!("key-starts-{index}"))?;
-        starts.extend(&[0])?;
-        Ok(Self::Texts(starts, scratch.column(&format!("key-bytes-{index}"))?, 0))
-    }
-
-    fn push(&mut self, key: &str) -> Result<()> {
-        match self {
-            Self::Integers(numbers) => numbers.extend(&[key.parse().unwrap_or_default()]),
-            Self::Texts(starts, bytes, end) => {
-                *end += key.len() as u64;
-                bytes.extend(key.as_bytes())?;
-                starts.extend(&[*end])
-            }
-        }
-    }
-
-    fn finish(self) -> Result<KeyPart> {
-        Ok(match self {
-            Self::Integers(numbers) => KeyPart::Integers(numbers.finish()?),
-            Self::Texts(starts, bytes, _) => KeyPart::Texts(starts.finish()?, bytes.finish()?),
-        })
-    }
 }

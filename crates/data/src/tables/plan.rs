@@ -160,8 +160,10 @@ fn check_kind(table: &str, name: &str, profile: &Profile, kind: Kind, shape: Sha
         if let (Some((place, other)), Some(width)) = (&profile.other_width, profile.width) {
             faults.add(
                 table,
-                format!("column '{name}': {place}: a list of {other} numbers, but the first has {width}; all lists \
-                         have one length"),
+                format!(
+                    "column '{name}': {place}: a list of {other} numbers, but the first has {width}; \
+                         all lists have one length"
+                ),
             );
         }
         if profile.width == Some(0) {

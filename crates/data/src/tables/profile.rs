@@ -57,8 +57,8 @@ pub(super) fn parsed<'a>(cell: Cell<'a>, list: &'a mut Vec<f64>) -> Cell<'a> {
     }
 }
 
-/// Text of a value of a category in a column of type `shape`, equal for all formats of tables: numbers
-/// and dates have one form, and texts are trimmed. `None` if it is missing.
+/// Text of a value of a category in a column of type `shape`, equal for all formats of tables:
+/// numbers and dates have one form, and texts are trimmed. `None` if it is missing.
 pub(super) fn canonical<'a>(cell: Cell<'a>, shape: Shape) -> Option<Cow<'a, str>> {
     let Cell::Text(text) = cell else {
         return (cell != Cell::Missing).then(|| cell.text());

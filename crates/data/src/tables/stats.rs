@@ -6,10 +6,11 @@ use graphmill_core::keyed;
 
 use super::{
     column::Cell,
-    encoding::{age_of, year_of},
+    value::{age_of, year_of},
 };
 
-/// Number of rows from which quantiles are computed: those with the smallest hashes of their number.
+/// Number of rows from which quantiles are computed: those with the smallest hashes of their
+/// number.
 const MAX_SAMPLE: usize = 100_000;
 /// Number of quantiles.
 const QUANTILES: usize = 1001;

@@ -197,7 +197,7 @@ fn all_faults_of_the_tables_are_listed_at_once() {
         &two("label = \"label\"\nsplit = \"random:90,20\"", "time = \"when\""),
         &[
             "the tables have 4 faults:",
-            "nodes.csv: line 44: 4 fields, but the header has 3; put fields that contain the separator in quotes",
+            "nodes.csv: line 44: 4 fields, but the header has 3; put fields that contain the separator in",
             "nodes.csv: split 'random:90,20': '90,20' is not three numbers",
             "nodes.csv: column 'age': 1 of 42 values are not a number: line 42 'old'; fix them",
             "edges.csv: there is no column 'when'; the columns are: 'a', 'b'",
@@ -469,7 +469,7 @@ fn several_types_have_foreign_keys_and_reverse_edges() {
         ("people.csv", "id,city,boss\n7,1,\n8,2,7\n9,1,7\n"),
         (
             "cities.jsonl",
-            "{\"bank\": \"a\", \"number\": 1, \"size\": 3.5}\n{\"bank\": \"a\", \"number\": 2, \"size\": 4}\n",
+            "{\"bank\": \"a\", \"number\": 1, \"size\": 3.5}\n{\"bank\": \"a\", \"number\": 2}\n",
         ),
         ("visits.csv", "who|bank|number|since\n7|a|2|5\n9|a|1|6\n9|a|1|6\n"),
         (
@@ -592,7 +592,9 @@ proptest! {
             match &expected {
                 None => expected = Some(found),
                 Some(expected) => {
-                    let names = |files: &[(String, Vec<u8>)]| files.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+                    let names = |files: &[(String, Vec<u8>)]| {
+                        files.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()
+                    };
                     prop_assert_eq!(names(&found), names(expected));
                     for ((name, bytes), (_, expected)) in found.iter().zip(expected) {
                         prop_assert!(bytes == expected, "{} of {} {:?} differs", name, format, budget);

@@ -1,6 +1,6 @@
 //! Texts as numbers, truth values, dates and lists.
 
-use chrono::{DateTime, NaiveDate, NaiveDateTime};
+use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime};
 
 use super::column::Cell;
 
@@ -99,6 +99,16 @@ pub(super) fn format_time(micros: i64) -> String {
         Some(time) => time.format("%Y-%m-%dT%H:%M:%S%.fZ").to_string(),
         None => micros.to_string(),
     }
+}
+
+/// Days from a time to the last time.
+pub(super) fn age_of(micros: i64, last: i64) -> f64 {
+    (last as f64 - micros as f64) / DAY as f64
+}
+
+/// Year of a time.
+pub(super) fn year_of(micros: i64) -> i32 {
+    DateTime::from_timestamp_micros(micros).map_or(1970, |time| time.year())
 }
 
 /// Reads a list of numbers `[0.5, 1]` into `values`.

@@ -4,11 +4,11 @@ use graphmill_core::{Buffer, EdgeOptions, Graph, Result};
 
 use super::{
     parts::{EdgePart, FeaturePart, KeyPart, Parts, TargetPart},
-    report::TableReport,
+    report::{EdgeReport, TableReport},
 };
 use crate::{
     external::Scratch,
-    typed::{FeatureTable, Keys, Texts, TypedBuilder, TypedDataset},
+    typed::{EdgeColumns, EdgeSorter, FeatureTable, Keys, SortedEdges, Texts, TypedBuilder, TypedDataset},
 };
 
 /// Edges that are added at a time.
@@ -29,7 +29,7 @@ pub(super) fn build(parts: Parts, scratch: &Scratch, report: &mut TableReport) -
             to.feature_table(table(features));
         }
     }
-    for (edges, report) in parts.edges.into_iter().zip(&mut report.edges) {
+    for (index, (edges, report)) in parts.edges.into_iter().zip(&mut report.edges).enumerate() {
         let count =
             |name: &String| counts.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count);
         let (sources, destinations) = (count(&edges.edge_type[0]), count(&edges.edge_type[2]));
@@ -38,7 +38,8 @@ pub(super) fn build(parts: Parts, scratch: &Scratch, report: &mut TableReport) -
         let before = edges.src.len() as u64;
         let (undirected, reverse) = (edges.undirected, edges.reverse.clone());
         if edges.time.is_none() && edges.features.is_none() {
-            let graph = sorted(&edges, sources.max(destinations), scratch)?;
+            let within = scratch.nested(&format!("edges-{index}"))?;
+            let graph = sorted(&edges, sources.max(destinations), &within)?;
             let (edges_after, loops) = (graph.num_edges() as u64, self_loops(&edges));
             report.reversed = if edges.undirected { before - loops } else { 0 };
             report.merged = before + report.reversed - edges_after;
@@ -54,18 +55,8 @@ pub(super) fn build(parts: Parts, scratch: &Scratch, report: &mut TableReport) -
                 to.weights(weights.clone());
             }
         } else {
-            let edges = if edges.undirected { both_ways(edges, report) } else { edges };
-            report.edges = edges.src.len() as u64;
-            to.edges(edges.src, edges.dst);
-            if let Some(time) = edges.time {
-                to.time(time);
-            }
-            if let Some(weight) = edges.weight {
-                to.weights(weight);
-            }
-            if let Some(features) = edges.features {
-                to.feature_table(table(features));
-            }
+            let sorted = sorted_columns(index, edges, [sources, destinations], scratch, report)?;
+            to.sorted(sorted);
         }
         if undirected {
             to.reverse_of(name);
@@ -117,26 +108,42 @@ fn sorted(edges: &EdgePart, nodes: usize, scratch: &Scratch) -> Result<Graph> {
     all.build(nodes)
 }
 
-/// Edges in both directions, with the same columns; a self-loop stays one edge.
-fn both_ways(edges: EdgePart, report: &mut super::report::EdgeReport) -> EdgePart {
-    let again: Vec<usize> = (0..edges.src.len()).filter(|&e| edges.src[e] != edges.dst[e]).collect();
-    report.reversed = again.len() as u64;
-    fn twice<T: Copy + bytemuck::Pod>(values: &[T], width: usize, again: &[usize]) -> Buffer<T> {
-        let more = again.iter().flat_map(|&e| &values[e * width..(e + 1) * width]);
-        values.iter().chain(more).copied().collect::<Vec<_>>().into()
+/// Edges with times or features: by destination, in the order of the table within a row. Parallel
+/// edges are kept.
+fn sorted_columns(
+    index: usize,
+    edges: EdgePart,
+    nodes: [usize; 2],
+    scratch: &Scratch,
+    report: &mut EdgeReport,
+) -> Result<SortedEdges> {
+    let width = edges.features.as_ref().map_or(0, |features| features.names.len());
+    let columns =
+        EdgeColumns { weights: edges.weight.is_some(), time: edges.time.is_some(), features: width };
+    let mut sorter = EdgeSorter::<f32>::new(scratch, &format!("sorted-{index}"), nodes, columns)?;
+    for (chunk, src) in edges.src.chunks(CHUNK_LEN).enumerate() {
+        let range = chunk * CHUNK_LEN..chunk * CHUNK_LEN + src.len();
+        let dst = &edges.dst[range.clone()];
+        let weights = edges.weight.as_ref().map_or(&[][..], |weights| &weights[range.clone()]);
+        let times = edges.time.as_ref().map_or(&[][..], |times| &times[range.clone()]);
+        let rows = range.start * width..range.end * width;
+        let features = edges.features.as_ref().map_or(&[][..], |features| &features.values[rows]);
+        sorter.extend(src, dst, weights, times, features)?;
+        if edges.undirected {
+            for i in (0..src.len()).filter(|&i| src[i] != dst[i]) {
+                report.reversed += 1;
+                fn one<T>(values: &[T], i: usize) -> &[T] {
+                    if values.is_empty() { values } else { &values[i..=i] }
+                }
+                let row = if width == 0 { features } else { &features[i * width..(i + 1) * width] };
+                sorter.extend(&dst[i..=i], &src[i..=i], one(weights, i), one(times, i), row)?;
+            }
+        }
     }
-    let ends = |first: &[u32], second: &[u32]| -> Buffer<u32> {
-        first.iter().copied().chain(again.iter().map(|&e| second[e])).collect::<Vec<_>>().into()
-    };
-    EdgePart {
-        src: ends(&edges.src, &edges.dst),
-        dst: ends(&edges.dst, &edges.src),
-        weight: edges.weight.map(|weight| twice(&weight, 1, &again)),
-        time: edges.time.map(|time| twice(&time, 1, &again)),
-        features: edges.features.map(|features| FeaturePart {
-            values: twice(&features.values, features.names.len(), &again),
-            names: features.names,
-        }),
-        ..edges
+    report.edges = sorter.len();
+    let mut sorted = sorter.finish()?;
+    if let (Some(table), Some(features)) = (&mut sorted.features, edges.features) {
+        table.names = features.names;
     }
+    Ok(sorted)
 }

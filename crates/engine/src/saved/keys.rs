@@ -28,20 +28,23 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Names of a dataset; empty unless it was opened from a directory that has them.
+    /// Keys of a dataset, and the names in its directory.
     pub(super) fn of(data: &Dataset) -> Result<Self> {
+        let unnamed =
+            || Self { key_columns: vec!["key".into()], keys: data.keys.clone(), classes: Vec::new() };
         let Some(dir) = data.directory.as_deref().filter(|dir| dir.join("nodes").is_dir()) else {
-            return Ok(Self::default());
+            return Ok(unnamed());
         };
         let TypedDataset { nodes, tasks, preprocessing, .. } = typed::open(dir, Verify::Once)?;
-        let [nodes] = &nodes[..] else { return Ok(Self::default()) };
-        let recorded = preprocessing.as_ref().and_then(|record| record["nodes"][&nodes.name]["key"].as_array());
-        let named: Vec<String> =
+        let [nodes] = &nodes[..] else { return Ok(unnamed()) };
+        let recorded =
+            preprocessing.as_ref().and_then(|record| record["nodes"][&nodes.name]["key"].as_array());
+        let columns: Vec<String> =
             recorded.into_iter().flatten().filter_map(|name| Some(name.as_str()?.to_string())).collect();
-        let key_columns = if named.is_empty() { vec!["key".into()] } else { named };
+        let key_columns = if columns.is_empty() { vec!["key".into()] } else { columns };
         let classes = tasks.first().map(|task| task.names.clone()).unwrap_or_default();
         let classes = if classes.len() == data.labels.classes() { classes } else { Vec::new() };
-        Ok(Self { key_columns, keys: nodes.keys.clone(), classes })
+        Ok(Self { key_columns, keys: data.keys.clone(), classes })
     }
 
     /// Nodes of the keys in a file: one key per line, or a CSV table with the columns of the key.
@@ -54,7 +57,8 @@ impl Names {
             return Err(Error::dataset(&data.name, message));
         };
         let wanted = self.read_keys(file)?;
-        let mut ids: HashMap<&str, Option<NodeId>> = wanted.iter().map(|(_, key)| (key.as_str(), None)).collect();
+        let mut ids: HashMap<&str, Option<NodeId>> =
+            wanted.iter().map(|(_, key)| (key.as_str(), None)).collect();
         for v in 0..keys.len() {
             if let Some(id) = ids.get_mut(&*keys.get(v).to_string()) {
                 *id = Some(v as NodeId);
@@ -63,7 +67,10 @@ impl Names {
         let unknown: Vec<&(u64, String)> =
             wanted.iter().filter(|(_, key)| ids.get(key.as_str()).is_none_or(Option::is_none)).collect();
         if let Some((line, _)) = unknown.first() {
-            let shown = unknown.iter().take(EXAMPLES).map(|(_, key)| format!("'{}'", key.replace(KEY_SEPARATOR, ", ")));
+            let shown = unknown
+                .iter()
+                .take(EXAMPLES)
+                .map(|(_, key)| format!("'{}'", key.replace(KEY_SEPARATOR, ", ")));
             let message = format!(
                 "{} of {} keys are not in {}: {}; remove them",
                 unknown.len(),
@@ -106,7 +113,8 @@ impl Names {
         };
         let mut keys = Vec::new();
         for (line, fields) in &rows[first.min(rows.len())..] {
-            let parts: Option<Vec<&str>> = places.iter().map(|&c| fields.get(c).map(String::as_str)).collect();
+            let parts: Option<Vec<&str>> =
+                places.iter().map(|&c| fields.get(c).map(String::as_str)).collect();
             let parts = parts.ok_or_else(|| {
                 let message = format!("{} fields, but the first line has {}", fields.len(), header.len());
                 Error::format(file, format!("line {line}"), message)

@@ -1,7 +1,8 @@
 //! Writers of prediction tables, chosen by the file's ending. Each format is a row of [`TABLE`].
 //!
-//! `.npy` holds only the values, in the order of the nodes. The other formats have the columns of the
-//! key, or a column `node` with ids, then `class`, or `class_0` to `class_C-1`, `probability_0` ... or `embedding_0` ...
+//! `.npy` holds only the values, in the order of the nodes. The other formats have the columns of
+//! the key, or a column `node` with ids, then `class`, or `class_0` to `class_C-1`, `probability_0`
+//! ... or `embedding_0` ...
 
 #[cfg(feature = "parquet")]
 mod parquet;

@@ -155,8 +155,8 @@ impl Reader for Csv {
 }
 
 impl Csv {
-    /// Adds a fault if the last row ends with a text of several lines in a file with an odd number of
-    /// quotes.
+    /// Adds a fault if the last row ends with a text of several lines in a file with an odd number
+    /// of quotes.
     fn check_end(&self, name: &str, lines: &[u64], texts: &[Texts], wanted: &[bool], faults: &mut Faults) {
         let last = texts.last().filter(|_| wanted.last() == Some(&true)).zip(lines.len().checked_sub(1));
         let spans_lines = last.is_some_and(|(texts, row)| texts.get(row).trim_end().contains('\n'));

@@ -52,8 +52,8 @@ pub(crate) fn find(pattern: &str, base: &Path, spool: &mut Spool) -> Result<Vec<
     Ok(files)
 }
 
-/// Copy of standard input in a file, because tables are read several times. The file is removed when
-/// this is dropped.
+/// Copy of standard input in a file, because tables are read several times. The file is removed
+/// when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Spool {
     path: PathBuf,

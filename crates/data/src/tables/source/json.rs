@@ -38,8 +38,8 @@ pub(super) fn recognize(start: &[u8]) -> bool {
 /// Opens a file and reads it once for the names of its columns.
 pub(super) fn open(path: &Path, _: &Dialect) -> Result<Box<dyn Reader>> {
     if files::start(path)?.starts_with(b"[") {
-        let message = "the file is one JSON array; write one object per line (JSON lines), as pandas does with \
-            to_json(orient='records', lines=True)";
+        let message = "the file is one JSON array; write one object per line (JSON lines), as pandas does \
+            with to_json(orient='records', lines=True)";
         return Err(Error::format(path, "line 1", message));
     }
     let mut json = start(path)?;

@@ -18,8 +18,8 @@ use super::{Column, Predictions};
 /// Rows per row group, which bounds the memory of the writer.
 const GROUP_LEN: usize = 1 << 16;
 
-/// Bytes that the library has written but `out` has not received. The library needs a writer that is
-/// `Send`, which `out` is not.
+/// Bytes that the library has written but `out` has not received. The library needs a writer that
+/// is `Send`, which `out` is not.
 #[derive(Clone, Default)]
 struct Pending(Arc<Mutex<Vec<u8>>>);
 

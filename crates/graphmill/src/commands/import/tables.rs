@@ -50,18 +50,18 @@ pub(super) fn command() -> Command {
         .about("Import your own tables of nodes and edges")
         .long_about(
             "Import your own tables of nodes and edges.\n\n\
-             Tables are CSV, JSON lines, Parquet or Arrow files; gzip and Zstandard are decompressed. Keys have \
-             any type, and predictions are written with them. The type of every column is inferred: numbers are \
-             standardized, categories get a column per value, dates become ages, lists stay as they are, free \
-             text is ignored. --dry-run prints what each column becomes.\n\n\
+             Tables are CSV, JSON lines, Parquet or Arrow files; gzip and Zstandard are decompressed. Keys \
+             have any type, and predictions are written with them. The type of every column is inferred: \
+             numbers are standardized, categories get a column per value, dates become ages, lists stay as \
+             they are, free text is ignored. --dry-run prints what each column becomes.\n\n\
              All faults of all tables are listed at once, with file, line and column.",
         )
         .after_long_help(
             "Examples:\n  \
              graphmill import tables data --nodes accounts.csv --id account_id --label segment \\\n    \
              --edges transfers.parquet --src from_account --dst to_account --edge-time timestamp\n  \
-             graphmill import tables data --nodes users.csv --id id --column age=quantile,indicator --dry-run\n  \
-             graphmill import tables data schema.toml",
+             graphmill import tables data --nodes users.csv --id id --column age=quantile,indicator \
+             --dry-run\n  graphmill import tables data schema.toml",
         )
         .arg(args::path("dst", "DST", "Dataset directory to write").required(true))
         .arg(args::explain(
@@ -82,8 +82,8 @@ pub(super) fn command() -> Command {
             "like",
             "DATASET",
             "Encode columns by the statistics of another dataset",
-            "A dataset that this command wrote: the columns, scales, categories and classes are the same, so a \
-             model trained on it reads the new one",
+            "A dataset that this command wrote: the columns, scales, categories and classes are the same, \
+             so a model trained on it reads the new one",
         ))
         .arg(args::flag(
             "dry-run",
@@ -113,10 +113,10 @@ fn with_node_options(command: Command) -> Command {
             "nodes",
             "FILE",
             "Table with a row per node",
-            "A file, a directory, a pattern such as 'part-*.csv', or - for standard input. Without it the nodes \
-             are those that edges name",
+            "A file, a directory, a pattern such as 'part-*.csv', or - for standard input. Without it the \
+             nodes are those that edges name",
         ))
-        .arg(args::option("id", "COLUMN", "Column of the key", "Several columns of one key: --id bank,number"))
+        .arg(args::option("id", "COLUMN", "Column of the key", "Several columns: --id bank,number"))
         .arg(args::option("label", "COLUMN", "Column to predict", "Rows without a label are predicted"))
         .arg(args::option(
             "task",
@@ -128,19 +128,24 @@ fn with_node_options(command: Command) -> Command {
             "split",
             "RULE",
             "Train, valid and test nodes [default: random:60,20,20]",
-            "random:A,B,C and stratified:A,B,C draw percentages of the labelled rows, stratified of each class; \
-             column:NAME reads train, valid and test (or 0, 1, 2); masks:TRAIN,VALID,TEST reads three columns; \
-             time:COLUMN:A,B,C trains on the oldest rows and tests on the newest",
+            "random:A,B,C and stratified:A,B,C draw percentages of the labelled rows, stratified of each \
+             class; column:NAME reads train, valid and test (or 0, 1, 2); masks:TRAIN,VALID,TEST reads \
+             three columns; time:COLUMN:A,B,C trains on the oldest rows and tests on the newest",
         ))
-        .arg(args::option("features", "COLUMNS", "Columns to use [default: all others]", "Such as --features age,balance"))
+        .arg(args::option(
+            "features",
+            "COLUMNS",
+            "Columns to use [default: all others]",
+            "Such as --features age,balance",
+        ))
         .arg(args::option("ignore", "COLUMNS", "Columns not to use", "Such as --ignore phone,comment"))
         .arg(repeated(
             "column",
             "NAME=HOW",
             "Treatment of a column, such as age=quantile,indicator",
-            "A kind (number, boolean, date, category, code, embedding, ignore), the scale of a number (standard, \
-             quantile, raw), parts of a date (age, year, month, weekday, hour), and missing values (mean, zero, \
-             indicator)",
+            "A kind (number, boolean, date, category, code, embedding, ignore), the scale of a number \
+             (standard, quantile, raw), parts of a date (age, year, month, weekday, hour), and missing \
+             values (mean, zero, indicator)",
         ))
         .arg(args::option(
             "missing",

@@ -1,0 +1,204 @@
+//! Targets of a node table, and the division of its labelled rows.
+
+use graphmill_core::NodeId;
+
+use super::{
+    column::{Batch, Cell},
+    faults::Faults,
+    keys::NodeKeys,
+    parts::TargetPart,
+    plan::PlannedTarget,
+    profile::{Shape, canonical, parsed},
+    report::NodeReport,
+    source::Table,
+    split::{self, SplitRule},
+    times::TimeUnit,
+    value::is_missing_word,
+};
+
+/// Target of a node table and rule of its split.
+pub(super) struct TargetPlan {
+    /// Name of the node type.
+    pub(super) kind: String,
+    /// Column of the target.
+    pub(super) target: Option<(usize, PlannedTarget)>,
+    pub(super) split: Option<SplitRule>,
+    /// Text of the rule; `None` for the default.
+    pub(super) rule: Option<String>,
+    /// Columns that the rule reads.
+    pub(super) columns: Vec<usize>,
+    /// Unit of the time by which rows are divided.
+    pub(super) unit: TimeUnit,
+}
+
+impl TargetPlan {
+    /// Reads the target and the part of the split of a row.
+    pub(super) fn read(
+        &self,
+        table: &Table,
+        batch: &Batch,
+        row: usize,
+        info: &mut RowInfo,
+        faults: &mut Faults,
+    ) {
+        let mut list = Vec::new();
+        let mut fault = |c: usize, why: String| {
+            let column = &table.columns[c];
+            faults.add(&table.file(batch), format!("{}: column '{column}': {why}", batch.places.of(row)));
+        };
+        match &self.target {
+            None => {}
+            Some((c, PlannedTarget::Classes { names, of })) => {
+                let value = canonical(batch.columns[*c].get(row), *of);
+                let class = value.as_ref().and_then(|value| names.iter().position(|name| name == value));
+                if let (Some(value), None) = (&value, class) {
+                    fault(*c, format!("'{value}' is not one of the classes {}", names.join(", ")));
+                }
+                info.class.push(class.map_or(-1, |class| class as i32));
+            }
+            Some((c, PlannedTarget::Values)) => {
+                let cell = batch.columns[*c].get(row);
+                let value = match parsed(cell, &mut list) {
+                    Cell::Int(x) => x as f32,
+                    Cell::Float(x) => x as f32,
+                    Cell::Missing => f32::NAN,
+                    Cell::Text(text) if is_missing_word(text.trim()) => f32::NAN,
+                    _ => {
+                        fault(*c, format!("'{}' is not a number", cell.text()));
+                        f32::NAN
+                    }
+                };
+                info.value.push(value);
+            }
+        }
+        let part = |parts: &[usize]| parts.first().map_or(3, |&part| part as u8);
+        match (&self.split, &self.columns[..]) {
+            (Some(SplitRule::Column(_)), &[c]) => {
+                let value = canonical(batch.columns[c].get(row), Shape::Number).unwrap_or_default();
+                let found = split::part_of(value.trim());
+                if found.is_none() && !value.trim().is_empty() {
+                    fault(c, format!("'{value}' is not train, valid or test (or 0, 1, 2)"));
+                }
+                info.part.push(found.map_or(3, |part| part as u8));
+            }
+            (Some(SplitRule::Masks(_)), columns) => {
+                let mut set = Vec::new();
+                for (p, &c) in columns.iter().enumerate() {
+                    let cell = batch.columns[c].get(row);
+                    match parsed(cell, &mut list) {
+                        Cell::Bool(true) | Cell::Int(1) => set.push(p),
+                        Cell::Bool(false) | Cell::Int(0) | Cell::Missing => {}
+                        _ => fault(c, format!("'{}' is not a truth value", cell.text())),
+                    }
+                }
+                if set.len() > 1 {
+                    fault(columns[0], "the row is in several parts of the split".into());
+                }
+                info.part.push(part(&set));
+            }
+            (Some(SplitRule::Time(..)), &[c]) => match self.unit.read(batch.columns[c].get(row), &mut list) {
+                Ok(time) => info.time.push(time),
+                Err(why) => {
+                    fault(c, why);
+                    info.time.push(None);
+                }
+            },
+            _ => {}
+        }
+    }
+
+    /// Divides the labelled nodes by the rule of the split.
+    pub(super) fn divide(
+        &self,
+        info: RowInfo,
+        seed: u64,
+        report: &mut NodeReport,
+        faults: &mut Faults,
+    ) -> (Option<TargetPart>, [Vec<NodeId>; 3]) {
+        let mut parts: [Vec<NodeId>; 3] = Default::default();
+        let count = info.class.len().max(info.value.len());
+        let is_labelled =
+            |v: usize| info.class.get(v).map_or_else(|| !info.value[v].is_nan(), |&class| class >= 0);
+        let Some((_, planned)) = &self.target else {
+            if self.split.is_some() {
+                faults.add(
+                    &format!("nodes '{}'", self.kind),
+                    "a split without a label; name the column of the label",
+                );
+            }
+            return (None, parts);
+        };
+        let labelled: Vec<NodeId> = (0..count).filter(|&v| is_labelled(v)).map(|v| v as NodeId).collect();
+        report.missing_labels = (count - labelled.len()) as u64;
+        let rule = self.split.clone().unwrap_or(SplitRule::Random(split::DEFAULT));
+        match &rule {
+            SplitRule::Random(shares) => split::random(&labelled, *shares, seed, &mut parts),
+            SplitRule::Stratified(shares) => match planned {
+                PlannedTarget::Classes { names, .. } => {
+                    for class in 0..names.len() as i32 {
+                        let of_class: Vec<NodeId> =
+                            labelled.iter().copied().filter(|&v| info.class[v as usize] == class).collect();
+                        split::random(&of_class, *shares, seed, &mut parts);
+                    }
+                }
+                PlannedTarget::Values => faults.add(
+                    &format!("nodes '{}'", self.kind),
+                    "a stratified split needs classes, but the target is a number; choose random:60,20,20",
+                ),
+            },
+            SplitRule::Time(_, shares) => {
+                let dated =
+                    labelled.iter().filter_map(|&v| Some((info.time.get(v as usize).copied().flatten()?, v)));
+                let dated: Vec<_> = dated.collect();
+                report.outside_split = (labelled.len() - dated.len()) as u64;
+                split::by_time(dated, *shares, &mut parts);
+            }
+            SplitRule::Column(_) | SplitRule::Masks(_) => {
+                for (v, &part) in info.part.iter().enumerate() {
+                    match parts.get_mut(part as usize) {
+                        Some(part) if is_labelled(v) => part.push(v as NodeId),
+                        Some(_) => report.split_without_label += 1,
+                        None => report.outside_split += u64::from(is_labelled(v)),
+                    }
+                }
+            }
+        }
+        parts.iter_mut().for_each(|part| part.sort_unstable());
+        report.split = parts.each_ref().map(|part| part.len() as u64);
+        report.split_rule = self.rule.clone().unwrap_or_else(|| "random:60,20,20 (the default)".into());
+        let targets = match planned {
+            PlannedTarget::Classes { names, .. } => TargetPart::Classes(info.class, names.clone()),
+            PlannedTarget::Values => TargetPart::Values(info.value),
+        };
+        (Some(targets), parts)
+    }
+}
+
+/// Targets and parts of the split of the rows.
+#[derive(Default)]
+pub(super) struct RowInfo {
+    class: Vec<i32>,
+    value: Vec<f32>,
+    part: Vec<u8>,
+    time: Vec<Option<i64>>,
+}
+
+impl RowInfo {
+    /// Keeps the rows that are nodes.
+    pub(super) fn keep(&mut self, keys: &NodeKeys) {
+        fn keep<T>(values: &mut Vec<T>, keys: &NodeKeys) {
+            let mut row = 0;
+            values.retain(|_| {
+                row += 1;
+                keys.rows.id(row - 1).is_some()
+            });
+        }
+        if keys.rows.repeated.is_empty() {
+            return;
+        }
+        keep(&mut self.class, keys);
+        keep(&mut self.value, keys);
+        keep(&mut self.part, keys);
+        keep(&mut self.time, keys);
+    }
+}

@@ -91,7 +91,7 @@ fn run(inputs: Inputs, parts: Parts, context: RunContext) -> Result<Summary> {
     let mut trainer = Trainer {
         inputs,
         loader: &loader,
-        strategy: strategy(setting)?,
+        strategy: strategy.make(setting)?,
         position: RunPosition::new(&inputs, learner, schedule, context.run, began)?,
         scorer,
         peers: Peers::new(inputs.view),

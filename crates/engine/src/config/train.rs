@@ -241,6 +241,12 @@ pub struct TrainConfig {
     /// Example: --strategy pipelined.
     #[arg(long, value_name = "NAME", help_heading = "Execution")]
     pub strategy: String,
+    /// Reuse of bottom-layer rows by several batches.
+    ///
+    /// Layered computes the rows of hot nodes once for all batches of a super-batch; their age has
+    /// a bound. It combines with every strategy but historical. Example: --reuse layered.
+    #[arg(long, value_name = "NAME", help_heading = "Execution")]
+    pub reuse: String,
     /// Link of a simulated device to the host, or none.
     ///
     /// Bandwidth in bytes per second and an optional latency, then an optional access: streamed
@@ -385,6 +391,7 @@ impl Default for TrainConfig {
             host_cache: "auto".into(),
             placement: parse_default("interleave"),
             strategy: "sequential".into(),
+            reuse: "none".into(),
             link: parse_default("none"),
             peer_link: parse_default("none"),
             precision: Arithmetic::F32,

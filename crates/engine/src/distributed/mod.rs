@@ -96,6 +96,9 @@ pub(crate) fn check(config: &TrainConfig) -> Result<()> {
         let known = format!("use {}", one_of(&names.collect::<Vec<_>>()));
         return refuse("strategy", &config.strategy, &known);
     }
+    if !strategy::Chosen::of(config).is_some_and(|chosen| chosen.is_over_ranks()) {
+        return refuse("reuse", &config.reuse, "use none");
+    }
     if strategy::is_by_device(config) && config.own.get::<UpdateOptions>().is_asynchronous() {
         return refuse(
             "updates",

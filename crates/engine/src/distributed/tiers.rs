@@ -50,14 +50,14 @@ impl RankDataset {
         if !own.trains() {
             return Ok((self.feature(), self.describe(config)));
         }
-        let batches = Batches { config, data: &self.data, sampler, order, own: Some(own) };
+        let batches = Batches { config, data: &self.data, sampler, order, reuse: None, own: Some(own) };
         let (rows, mut text) = match &self.assigned {
             Some(assigned) => (assigned.clone() as Arc<dyn Feature>, self.describe(config)),
             None => self.host_rows(&batches)?,
         };
         let Some(plan) = self.device_plan(config)? else { return Ok((rows, text)) };
         let mut plan = plan.by_device(strategy::is_by_device(config));
-        let rows = plan.add_devices(&batches, rows, &Quiet)?;
+        let (rows, _) = plan.add_devices(&batches, rows, &Quiet)?;
         text = format!("{text}; {}", plan.describe_devices());
         Ok((rows, text))
     }

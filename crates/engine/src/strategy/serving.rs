@@ -4,9 +4,11 @@
 //! It draws no batches, reads no rows and computes no gradients, but keeps the count of updates,
 //! losses and stops, so that it ends and scores epochs together with the others.
 
+use graphmill_core::table::Entry;
 use graphmill_loader::{Sampled, Seeds};
 
 use super::{
+    Kind,
     interface::{CompletedBatch, Epoch, Flow, Strategy, StrategyContext},
     is_by_device, round,
 };
@@ -16,15 +18,24 @@ use crate::{
     record::{BatchOutcome, Stages},
 };
 
+/// Row of the strategy, which no option names.
+pub(super) static SERVING: Entry<Kind> = Entry {
+    name: "serving",
+    summary: "exchanges of a rank that holds the graph for others",
+    source: "Liu et al., BGL: GPU-efficient GNN training, NSDI 2023, graph stores",
+    options: &[],
+    make: Kind { over_ranks: true, ..Kind::new(Serving::make) },
+};
+
 /// Strategy of a graph store.
-pub(crate) struct Serving {
+struct Serving {
     /// Number of batches of an update.
     round: u64,
 }
 
 impl Serving {
     /// Constructor of the strategy. The options are those of the ranks that train.
-    pub(crate) fn make<'a>(context: StrategyContext<'a>) -> Result<Box<dyn Strategy + 'a>> {
+    fn make<'a>(context: StrategyContext<'a>) -> Result<Box<dyn Strategy + 'a>> {
         Ok(Box::new(Self { round: Self::round_of(context.config) }))
     }
 

@@ -16,7 +16,6 @@ use crate::{
         Inputs,
         setup::{self, Parts},
     },
-    strategy::Serving,
 };
 
 /// Trains on a partitioned dataset, as one of several ranks. All ranks call this with the same
@@ -70,7 +69,7 @@ fn train_on(config: &TrainConfig, view: &RankDataset, context: RunContext) -> Re
     let devices = &ComputeDevices::open(&computing)?;
     let mut parts = Parts::with(config, &view.data, || view.order(config), || view.sampler(config))?;
     if !trains {
-        parts.strategy = Serving::make;
+        parts.strategy = parts.strategy.serving();
     }
     let placements = MemoryPlacements::both(MemoryPlacement::Mapped);
     run(Inputs { config, data: &view.data, devices, placements, view: Some(view) }, parts, context)

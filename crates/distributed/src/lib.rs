@@ -30,13 +30,14 @@
 //! - [`collective`]: collective operations.
 //! - [`ownership`]: the map from nodes to owning ranks.
 //! - [`sampler`]: neighbours of remote nodes, sampled by their owners.
-//! - [`neighbors`]: lists and single neighbours of remote nodes, for samplers that read several lists.
+//! - [`neighbors`]: lists and single neighbours of remote nodes, for samplers that read several.
 //! - [`rows`]: feature rows of remote nodes: the remote tier.
 //! - [`sparse`]: sparse feature rows over ranks.
 //!
 //! The neighbours that an owner draws for a node depend only on (seed, epoch, batch, hop, node), so
 //! a batch sampled over ranks has the same blocks as in a single process.
 
+mod answer;
 pub mod collective;
 pub mod messenger;
 pub mod neighbors;

@@ -11,8 +11,8 @@ use graphmill_loader::sampler::StepSource;
 
 use crate::{
     Messenger, NodeOwnership,
+    answer::{Answer, merge},
     messenger::{HEADER, Service},
-    sampler::{Answer, merge},
 };
 
 /// Number of the service that returns whole lists with their weights.

@@ -45,8 +45,8 @@ pub(super) struct OwnRows {
 }
 
 impl OwnRows {
-    /// Opens the rows of `parts`, of `dim` features each, and serves them to the other ranks. All ranks call this at the
-    /// same time.
+    /// Opens the rows of `parts`, of `dim` features each, and serves them to the other ranks. All
+    /// ranks call this at the same time.
     ///
     /// # Errors
     /// A part cannot be read, parts store different rows, or a rank did not take part.
@@ -236,8 +236,8 @@ fn mean_stored(config: &TrainConfig, parts: &[Part], ranks: &Ranks, dim: usize) 
     }
     if dense > 0 {
         return Err(Error::usage(format!(
-            "{dense} of {all} parts have dense feature rows and the others sparse ones; partition the dataset \
-             again"
+            "{dense} of {all} parts have dense feature rows and the others sparse ones; partition the \
+             dataset again"
         )));
     }
     let keeps = keeps_sparse_rows(config, rows as usize, dim, stored as usize);

@@ -12,7 +12,11 @@ mod text;
 
 use std::{path::Path, time::Instant};
 
-use graphmill_core::{Graph, NodeId, options::one_of, progress::Progress};
+use graphmill_core::{
+    Graph, NodeId,
+    options::one_of,
+    progress::{Progress, Unit},
+};
 use graphmill_data::{
     Dataset,
     partition::{self, Description, PartitionBook},
@@ -157,7 +161,10 @@ pub fn run(options: &Options, data: &Dataset, dst: Option<&Path>, watch: &dyn Pr
             // `--order proximity` over ranks reads them: no rank has the whole graph
             let searches = match data.split.train.is_empty() {
                 true => Vec::new(),
-                false => proximity::searches(&data.graph, &data.split.train, options.partition.seed),
+                false => {
+                    watch.stage("searching the graph in order of proximity", None, Unit::Rows);
+                    proximity::searches(&data.graph, &data.split.train, options.partition.seed)
+                }
             };
             let what = Description {
                 method: method.name,

@@ -205,3 +205,22 @@ fn nonempty_targets_are_rejected() {
     assert!(PartitionDir::open(root.path()).unwrap_err().to_string().contains("graphmill partition"));
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
 }
+
+#[test]
+fn searches_are_stored_and_checked() {
+    let (root, path, whole) = small();
+    assert_eq!(PartitionDir::open(&path).unwrap().searches().unwrap(), None);
+    let train = whole.split.train.to_vec();
+    assert!(train.len() > 1, "the test needs training nodes");
+    let backwards: Vec<NodeId> = train.iter().rev().copied().collect();
+    let book = PartitionBook::new(2, vec![0, 1, 0, 1, 0, 1, 0, 1, 0]).unwrap();
+    let stored = |name: &str, searches: &[Vec<NodeId>]| {
+        let what = Description { searches, ..description() };
+        write(&whole, &book, &what, &root.path().join(name), &Quiet).unwrap().searches()
+    };
+    let searches = [train.clone(), backwards];
+    assert_eq!(stored("two", &searches).unwrap(), Some(searches.to_vec()));
+    let twice = vec![train[0]; train.len()];
+    let error = stored("bad", &[train, twice]).unwrap_err().to_string();
+    assert!(error.contains("search 1 does not have every training node once"), "{error}");
+}

@@ -6,6 +6,7 @@ mod imports;
 #[cfg(feature = "parquet")]
 mod tables;
 mod typed;
+mod typed_imports;
 
 use std::{fs, path::Path};
 
@@ -56,6 +57,7 @@ pub fn all(dir: &Path) -> Result<Vec<Seed>> {
     native(dir, &mut add)?;
     typed::add(dir, &mut add)?;
     imports::add(&mut add)?;
+    typed_imports::add(&mut add)?;
     resume(&mut add);
     for (i, rule) in ["given:0", "planetoid:20,30", "random:0.5,0.25,0.25", "standard", "graphs:a/b,c/"]
         .into_iter()

@@ -32,6 +32,7 @@ pub mod optim;
 pub mod schedule;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod typed;
 
 pub use backend::Backend;
 pub use cost::ProductOrder;

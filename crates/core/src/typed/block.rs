@@ -61,26 +61,26 @@ impl TypedBlock {
     }
 
     /// Number of sources of a [`TypedBlock::join`]: the destinations of type `t`, then the sources
-    /// of each relation into it.
-    pub fn num_joined(&self, schema: &Schema, t: usize) -> usize {
-        self.num_dst[t] + schema.into_type(t).map(|r| self.num_src[schema.relations()[r].src]).sum::<usize>()
+    /// of each of the relations.
+    pub fn num_joined(&self, schema: &Schema, t: usize, relations: &[usize]) -> usize {
+        let sources = |&r: &usize| self.num_src[schema.relations()[r].src];
+        self.num_dst[t] + relations.iter().map(sources).sum::<usize>()
     }
 
-    /// Overwrites `block` by the edges of all relations into type `t`, for layers that normalize
+    /// Overwrites `block` by the edges of some relations into type `t`, for layers that normalize
     /// over all of them at once.
     ///
     /// Its sources are stacked: the `D` destinations of type `t` themselves, so that they are a
-    /// prefix, then the sources of each relation into `t`, in the relations' order. The edges of a
-    /// destination are in that order too. Weights are dropped. O(D + E).
+    /// prefix, then the sources of each of the relations. The edges of a destination are in that
+    /// order too. Weights are dropped. O(D + E).
     ///
     /// # Errors
     /// The edges exceed a block's 32-bit positions.
-    pub fn join(&self, schema: &Schema, t: usize, block: &mut Block) -> Result<()> {
+    pub fn join(&self, schema: &Schema, t: usize, relations: &[usize], block: &mut Block) -> Result<()> {
         block.clear();
         block.num_dst = self.num_dst[t];
-        block.num_src = self.num_joined(schema, t);
-        let into: Vec<usize> = schema.into_type(t).collect();
-        let edges: usize = into.iter().map(|&r| self.relations[r].num_edges()).sum();
+        block.num_src = self.num_joined(schema, t, relations);
+        let edges: usize = relations.iter().map(|&r| self.relations[r].num_edges()).sum();
         if u32::try_from(edges).is_err() || u32::try_from(block.num_src).is_err() {
             return Err(Error::invalid(format!(
                 "node type '{}': a minibatch needs {edges} edges and {} rows in one block, and a block holds at \
@@ -91,13 +91,13 @@ impl TypedBlock {
             )));
         }
         let mut first = vec![block.num_dst as u32];
-        for &r in &into {
+        for &r in relations {
             let Relation { src, .. } = schema.relations()[r];
             first.push(first[first.len() - 1] + self.num_src[src] as u32);
         }
         block.indptr.push(0);
         for v in 0..block.num_dst {
-            for (&r, first) in into.iter().zip(&first) {
+            for (&r, first) in relations.iter().zip(&first) {
                 let slice = &self.relations[r];
                 block.indices.extend(slice.indices[slice.edges(v)].iter().map(|u| first + u));
             }
@@ -132,11 +132,11 @@ mod tests {
         assert!(typed.is_transposed());
 
         let mut joined = Block::default();
-        typed.join(&schema, 1, &mut joined).unwrap();
+        typed.join(&schema, 1, &[0, 2], &mut joined).unwrap();
         // two papers, three authors, four papers
-        assert_eq!((joined.num_dst, joined.num_src, typed.num_joined(&schema, 1)), (2, 9, 9));
+        assert_eq!((joined.num_dst, joined.num_src, typed.num_joined(&schema, 1, &[0, 2])), (2, 9, 9));
         assert_eq!((&joined.indptr[..], &joined.indices[..]), (&[0, 2, 5][..], &[4, 2, 3, 8, 7][..]));
-        typed.join(&schema, 0, &mut joined).unwrap();
+        typed.join(&schema, 0, &[1], &mut joined).unwrap();
         assert_eq!((joined.num_dst, joined.num_src, &joined.indptr[..]), (0, 4, &[0][..]));
     }
 }

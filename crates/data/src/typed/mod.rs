@@ -78,6 +78,7 @@ mod convert;
 mod create;
 mod csc;
 mod dataset;
+pub mod import;
 mod info;
 mod keys;
 mod manifest;

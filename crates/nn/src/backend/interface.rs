@@ -7,10 +7,11 @@ use super::{
     ops::{
         AdamUpdate, Add, AddDot, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed,
         Attend, AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, BatchNormApply,
-        BatchNormBackward, BatchNormForward, Checked, Dense, DropStored, EdgeSoftmax, EdgeSoftmaxBackward,
-        EpilogueBackward, EpilogueForward, Gather, Gemm, HeadDot, HeadDotBackward, HeadGemm, HeadMean,
-        HeadMeanBackward, Hop, HopTransposed, L2NormBackward, L2NormForward, LayerNormBackward,
-        LayerNormForward, SgdUpdate, SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
+        BatchNormBackward, BatchNormForward, Checked, Dense, DotSoftmax, DotSoftmaxBackward, DropStored,
+        EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward, EpilogueForward, Gather, GeluBackward,
+        GeluForward, Gemm, HeadDot, HeadDotBackward, HeadGemm, HeadMean, HeadMeanBackward, Hop,
+        HopTransposed, L2NormBackward, L2NormForward, LayerNormBackward, LayerNormForward, SgdUpdate,
+        SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
     },
     types::Side,
 };
@@ -166,6 +167,16 @@ pub trait AttentionOps {
     /// Runs [`AttendInputTransposed`].
     fn attend_input_transposed(&self, op: Checked<AttendInputTransposed>);
 
+    /// Runs [`DotSoftmax`], on the host by default.
+    fn dot_softmax(&self, op: Checked<DotSoftmax>) {
+        op.into_inner().on_host();
+    }
+
+    /// Runs [`DotSoftmaxBackward`], on the host by default.
+    fn dot_softmax_backward(&self, op: Checked<DotSoftmaxBackward>) {
+        op.into_inner().on_host();
+    }
+
     /// Runs [`HeadMean`].
     fn head_mean(&self, op: Checked<HeadMean>);
 
@@ -205,6 +216,16 @@ pub trait ElementOps {
 
     /// Runs [`EpilogueBackward`].
     fn epilogue_backward(&self, op: Checked<EpilogueBackward>);
+
+    /// Runs [`GeluForward`], on the host by default.
+    fn gelu(&self, op: Checked<GeluForward>) {
+        op.into_inner().on_host();
+    }
+
+    /// Runs [`GeluBackward`], on the host by default.
+    fn gelu_backward(&self, op: Checked<GeluBackward>) {
+        op.into_inner().on_host();
+    }
 
     /// Sets every element to `value`, even NaN.
     fn fill(&self, value: f32, x: ViewMut);

@@ -5,10 +5,11 @@ use super::{
     ops::{
         AdamUpdate, Add, AddDot, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed,
         Attend, AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, BatchNormApply,
-        BatchNormBackward, BatchNormForward, Checked, Dense, DropStored, EdgeSoftmax, EdgeSoftmaxBackward,
-        EpilogueBackward, EpilogueForward, Gather, Gemm, HeadDot, HeadDotBackward, HeadGemm, HeadMean,
-        HeadMeanBackward, Hop, HopTransposed, L2NormBackward, L2NormForward, LayerNormBackward,
-        LayerNormForward, SgdUpdate, SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
+        BatchNormBackward, BatchNormForward, Checked, Dense, DotSoftmax, DotSoftmaxBackward, DropStored,
+        EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward, EpilogueForward, Gather, GeluBackward,
+        GeluForward, Gemm, HeadDot, HeadDotBackward, HeadGemm, HeadMean, HeadMeanBackward, Hop,
+        HopTransposed, L2NormBackward, L2NormForward, LayerNormBackward, LayerNormForward, SgdUpdate,
+        SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
     },
 };
 
@@ -47,6 +48,10 @@ operations! {
     AttendInput: attend_input;
     AttendInputBackward: attend_input_backward;
     AttendInputTransposed: attend_input_transposed;
+    DotSoftmax: dot_softmax;
+    DotSoftmaxBackward: dot_softmax_backward;
+    GeluForward: gelu;
+    GeluBackward: gelu_backward;
     HeadMean: head_mean;
     HeadMeanBackward: head_mean_backward;
     Gather: gather;

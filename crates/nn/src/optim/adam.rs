@@ -92,6 +92,19 @@ impl Adam {
         };
         Ok(Self { step, steps: 0, moments: Slots::default() })
     }
+
+    /// Parameters of the current step.
+    pub(super) fn step(&self) -> AdamStep {
+        self.step
+    }
+}
+
+impl AdamStep {
+    /// The same step with learning rate `lr` and the corrections of update `t`, from 1.
+    pub(super) fn at(self, lr: f32, t: u64) -> Self {
+        let (correction1, correction2) = (correction(self.beta1, t), correction(self.beta2, t));
+        Self { lr, correction1, correction2, ..self }
+    }
 }
 
 /// `1 - beta^t`, from the beta by which the moments decay. In f32, 1 - 0.999 is off by 1e-5, and
@@ -107,9 +120,7 @@ impl Optimizer for Adam {
 
     fn begin(&mut self, lr: f32) {
         self.steps += 1;
-        self.step.lr = lr;
-        self.step.correction1 = correction(self.step.beta1, self.steps);
-        self.step.correction2 = correction(self.step.beta2, self.steps);
+        self.step = self.step.at(lr, self.steps);
     }
 
     fn update(&mut self, backend: &dyn Backend, index: usize, param: &mut Param, decay: f32) {

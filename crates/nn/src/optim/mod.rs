@@ -24,10 +24,12 @@ mod adam;
 mod adamw;
 mod clip;
 mod sgd;
+mod sparse_adam;
 
 pub use adam::{Adam, AdamOptions};
 pub use clip::{clip, global_norm};
 pub use sgd::{Sgd, SgdOptions};
+pub use sparse_adam::SparseAdam;
 
 use graphmill_core::{options::OwnOptions, table::Table};
 

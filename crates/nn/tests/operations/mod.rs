@@ -8,10 +8,11 @@ use graphmill_nn::backend::{
     ops::{
         AdamUpdate, Add, AddDot, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed,
         Attend, AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, BatchNormApply,
-        BatchNormBackward, BatchNormForward, Dense, EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward,
-        EpilogueForward, Gather, Gemm, HeadDot, HeadDotBackward, HeadGemm, HeadMean, HeadMeanBackward, Hop,
-        HopTransposed, L2NormBackward, L2NormForward, LayerNormBackward, LayerNormForward, SgdUpdate,
-        SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
+        BatchNormBackward, BatchNormForward, Dense, DotSoftmax, DotSoftmaxBackward, EdgeSoftmax,
+        EdgeSoftmaxBackward, EpilogueBackward, EpilogueForward, Gather, GeluBackward, GeluForward, Gemm,
+        HeadDot, HeadDotBackward, HeadGemm, HeadMean, HeadMeanBackward, Hop, HopTransposed, L2NormBackward,
+        L2NormForward, LayerNormBackward, LayerNormForward, SgdUpdate, SigmoidCrossEntropy,
+        SoftmaxCrossEntropy, WeightGradients,
     },
 };
 use graphmill_nn::{Matrix, View, matrix::TableData};
@@ -805,6 +806,68 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             SgdUpdate { step, grad: grad.view(), velocity: velocity.view_mut(), value: value.view_mut() }
                 .run(b);
             out.extend(all(&[velocity.view(), value.view()]));
+        }
+        out
+    }),
+    ("dot attention", 1e-5, |b, s| {
+        let mut inputs = Inputs::new(s);
+        let block = inputs.block(false);
+        let (query, key) = (wide(&mut inputs, block.num_dst), wide(&mut inputs, block.num_src));
+        let mut alpha = attention(&mut inputs, &block);
+        let scale = 0.3;
+        DotSoftmax { block: &block, query: query.view(), key: key.view(), scale, alpha: alpha.view_mut() }
+            .run(b);
+        let alpha_grad = attention(&mut inputs, &block);
+        let mut scratch = alpha.clone();
+        let (mut query_grad, mut key_grad) = (query.clone(), key.clone());
+        DotSoftmaxBackward {
+            block: &block,
+            query: query.view(),
+            key: key.view(),
+            scale,
+            alpha: alpha.view(),
+            alpha_grad: alpha_grad.view(),
+            scratch: scratch.view_mut(),
+            query_grad: query_grad.view_mut(),
+            key_grad: key_grad.view_mut(),
+        }
+        .run(b);
+        all(&[alpha.view(), query_grad.view(), key_grad.view()])
+    }),
+    ("gelu", 1e-6, |b, s| {
+        let mut inputs = Inputs::new(s);
+        let (x, mut out, mut grad) = (inputs.rows(), inputs.rows(), inputs.rows());
+        GeluForward { x: x.view(), out: out.view_mut() }.run(b);
+        GeluBackward { x: x.view(), grad: grad.view_mut() }.run(b);
+        all(&[out.view(), grad.view()])
+    }),
+    ("aggregation between two types", 1e-5, |b, s| {
+        // destinations are no sources, and may be more
+        let mut inputs = Inputs::new(s);
+        let mut block = inputs.block(false);
+        block.num_src = s.extra_src;
+        if s.extra_src == 0 {
+            block.indptr.fill(0);
+            block.indices.clear();
+            block.edge_weight.clear();
+        }
+        block.indices.iter_mut().for_each(|u| *u %= s.extra_src.max(1) as u32);
+        block.transpose();
+        let (src, dst_grad) = (inputs.matrix(s.extra_src, s.cols), inputs.destinations());
+        let mut out = Vec::new();
+        for edge in [EdgeWeight::Mean, EdgeWeight::One, EdgeWeight::Stored] {
+            let weights = AggregationWeights { edge, own: OwnWeight::None };
+            let (mut dst, mut src_grad) = (inputs.destinations(), inputs.matrix(s.extra_src, s.cols));
+            Aggregate { block: &block, weights, src: src.view(), beta: 1.0, dst: dst.view_mut() }.run(b);
+            AggregateTransposed {
+                block: &block,
+                weights,
+                dst_grad: dst_grad.view(),
+                beta: 1.0,
+                src_grad: src_grad.view_mut(),
+            }
+            .run(b);
+            out.extend(all(&[dst.view(), src_grad.view()]));
         }
         out
     }),

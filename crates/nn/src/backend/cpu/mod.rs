@@ -17,7 +17,7 @@
 //! | `slices`, `slicing`, `caches` | aggregation by slices of columns; its cost model; the cache
 //! sizes in that model |
 //! | `attend_rows` | dot products and sums of rows for several heads at once |
-//! | `gemm`, `head_gemm`, `aggregate`, `hop`, `maximum`, `attention`, `attend_input`, `attend_input_grad`, `heads`, `rows`, `epilogue`, `batch_norm`, `row_norm`, `loss`, `update` | the operations |
+//! | `gemm`, `head_gemm`, `dot_attention`, `aggregate`, `hop`, `maximum`, `attention`, `attend_input`, `attend_input_grad`, `heads`, `rows`, `epilogue`, `batch_norm`, `row_norm`, `loss`, `update` | the operations |
 //!
 //! Results have the same bits for any number of threads: see `parallel`. Between machines of
 //! different [`Level`]s they differ in the last digits.
@@ -27,10 +27,11 @@ use super::{
     ops::{
         AdamUpdate, Add, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed, Attend,
         AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, BatchNormApply,
-        BatchNormBackward, BatchNormForward, Checked, Dense, DropStored, EdgeSoftmax, EdgeSoftmaxBackward,
-        EpilogueBackward, EpilogueForward, Gather, Gemm, HeadDot, HeadDotBackward, HeadGemm, HeadMean,
-        HeadMeanBackward, Hop, HopTransposed, L2NormBackward, L2NormForward, LayerNormBackward,
-        LayerNormForward, SgdUpdate, SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
+        BatchNormBackward, BatchNormForward, Checked, Dense, DotSoftmax, DotSoftmaxBackward, DropStored,
+        EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward, EpilogueForward, Gather, GeluBackward,
+        GeluForward, Gemm, HeadDot, HeadDotBackward, HeadGemm, HeadMean, HeadMeanBackward, Hop,
+        HopTransposed, L2NormBackward, L2NormForward, LayerNormBackward, LayerNormForward, SgdUpdate,
+        SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients, gelu,
     },
     types::Side,
 };
@@ -44,6 +45,7 @@ mod attention;
 mod batch_norm;
 mod caches;
 mod columns;
+mod dot_attention;
 mod epilogue;
 mod factors;
 mod gemm;
@@ -72,6 +74,9 @@ mod update;
 
 pub use level::{Level, with_level};
 pub use slicing::{Slicing, with_slicing};
+
+/// Cost of an exponential relative to reading a value.
+const GELU_COST: usize = 16;
 
 /// Precision of the factors in dense products. Sums and all stored values are f32 either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -206,6 +211,14 @@ impl AttentionOps for Cpu {
         attend_input_grad::transposed(op.into_inner());
     }
 
+    fn dot_softmax(&self, op: Checked<DotSoftmax>) {
+        dot_attention::dot_softmax(op.into_inner());
+    }
+
+    fn dot_softmax_backward(&self, op: Checked<DotSoftmaxBackward>) {
+        dot_attention::dot_softmax_backward(op.into_inner());
+    }
+
     fn head_mean(&self, op: Checked<HeadMean>) {
         heads::head_mean(op.into_inner());
     }
@@ -242,6 +255,22 @@ impl ElementOps for Cpu {
 
     fn epilogue_backward(&self, op: Checked<EpilogueBackward>) {
         epilogue::epilogue_backward(op.into_inner());
+    }
+
+    fn gelu(&self, op: Checked<GeluForward>) {
+        let GeluForward { x, out } = op.into_inner();
+        let x = x.host();
+        rows::elements(out.host(), GELU_COST, |first, out| {
+            out.iter_mut().zip(&x[first..]).for_each(|(out, &x)| *out = gelu::gelu(x));
+        });
+    }
+
+    fn gelu_backward(&self, op: Checked<GeluBackward>) {
+        let GeluBackward { x, grad } = op.into_inner();
+        let x = x.host();
+        rows::elements(grad.host(), GELU_COST, |first, grad| {
+            grad.iter_mut().zip(&x[first..]).for_each(|(grad, &x)| *grad *= gelu::slope(x));
+        });
     }
 
     fn fill(&self, value: f32, x: ViewMut) {

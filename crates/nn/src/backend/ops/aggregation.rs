@@ -95,6 +95,7 @@ impl Operation for Hop<'_> {
     fn check(&self) {
         forward(self.block, self.src, self.dst.as_view());
         shape::weights(self.block, self.weights);
+        shape::prefix(self.block);
         assert!(self.first <= self.src.num_cols(), "copied columns of a hop");
     }
 }
@@ -121,6 +122,7 @@ impl Operation for HopTransposed<'_> {
     fn check(&self) {
         backward(self.block, self.dst_grad, self.src_grad.as_view());
         shape::weights(self.block, self.weights);
+        shape::prefix(self.block);
         assert!(self.first <= self.dst_grad.num_cols(), "copied columns of a hop");
     }
 }

@@ -10,6 +10,7 @@ fn check(block: &Block, cols: usize, vectors: [View; 2], of_entries: &[View], ou
     let [source, target] = vectors;
     let heads = source.num_cols();
     shape::block(block);
+    shape::prefix(block);
     shape::same(source, target);
     assert_eq!(cols, source.num_rows(), "sources of an attention");
     assert_eq!(shape::of(out), (block.num_dst, heads * cols), "result of an attention");

@@ -82,6 +82,7 @@ impl Operation for HeadDotBackward<'_> {
 /// Checks the two parts of the scores, and an attention matrix of as many heads.
 fn edge_softmax(block: &Block, source: View, target: View, alpha: View) {
     shape::block(block);
+    shape::prefix(block);
     shape::same(source, target);
     assert_eq!(source.num_rows(), block.num_src, "sources of an attention");
     shape::entries(block, source.num_cols(), alpha);
@@ -150,6 +151,7 @@ impl Operation for EdgeSoftmaxBackward<'_> {
 /// Checks an attention matrix, sources' rows of as many heads, and a result.
 fn attend(block: &Block, alpha: View, z: View, out: View) {
     shape::block(block);
+    shape::prefix(block);
     shape::entries(block, alpha.num_cols(), alpha);
     assert_eq!(z.num_rows(), block.num_src, "sources of an attention");
     assert_eq!(shape::of(out), (block.num_dst, z.num_cols()), "result of an attention");

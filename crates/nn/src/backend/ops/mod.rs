@@ -36,7 +36,9 @@
 mod aggregation;
 mod attend_input;
 mod attention;
+mod dot_attention;
 mod element;
+pub mod gelu;
 mod loss;
 mod norm;
 mod product;
@@ -51,7 +53,9 @@ pub use attention::{
     Attend, AttendBackward, EdgeSoftmax, EdgeSoftmaxBackward, HeadDot, HeadDotBackward, HeadMean,
     HeadMeanBackward,
 };
+pub use dot_attention::{DotSoftmax, DotSoftmaxBackward};
 pub use element::{Add, AddDot, DropStored, EpilogueBackward, EpilogueForward, Gather};
+pub use gelu::{GeluBackward, GeluForward};
 pub use loss::{SigmoidCrossEntropy, SoftmaxCrossEntropy};
 pub use norm::{
     BatchNormApply, BatchNormBackward, BatchNormForward, L2NormBackward, L2NormForward, LayerNormBackward,

@@ -32,7 +32,6 @@ pub fn head_width(cols: usize, heads: usize) -> usize {
 /// `indices`, and kernels check them where they read. If the arrays are only on a device, its
 /// backend checks their lengths.
 pub(super) fn block(b: &Block) {
-    assert!(b.dst_ids.is_some() || b.num_dst <= b.num_src, "destinations are a prefix of the sources");
     if b.drawn_on_device().is_some() {
         return;
     }
@@ -43,12 +42,19 @@ pub(super) fn block(b: &Block) {
     }
 }
 
+/// Asserts that every destination has an own row among the sources. A slice of a
+/// [`graphmill_core::typed::TypedBlock`] has none.
+pub(super) fn prefix(b: &Block) {
+    assert!(b.dst_ids.is_some() || b.num_dst <= b.num_src, "destinations are a prefix of the sources");
+}
+
 /// Asserts that the block is local and transposed.
 pub(super) fn local(b: &Block) {
     block(b);
     assert!(b.dst_ids.is_none() && b.is_transposed(), "a gradient requires a local, transposed block");
     let (t, sources) = (&b.transposed, b.num_grad_src());
-    assert!(b.num_dst <= sources && sources <= b.num_src, "sources that receive a gradient");
+    assert!(sources <= b.num_src, "sources that receive a gradient");
+    assert!(b.grad_src.is_none() || b.num_dst <= sources, "destinations receive a gradient");
     if b.drawn_on_device().is_some() {
         return;
     }
@@ -62,6 +68,9 @@ pub(super) fn weights(b: &Block, weights: AggregationWeights) {
     let is_on_host = b.drawn_on_device().is_none();
     if is_on_host && matches!(weights.edge, EdgeWeight::Stored | EdgeWeight::Normalized) {
         assert_eq!(b.edge_weight.len(), b.num_edges(), "a block's edge weights");
+    }
+    if !matches!(weights.own, OwnWeight::None) {
+        prefix(b);
     }
     match weights.own {
         OwnWeight::None | OwnWeight::Constant(_) => (),

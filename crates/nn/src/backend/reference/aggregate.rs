@@ -52,7 +52,10 @@ pub(super) fn aggregate_transposed(op: AggregateTransposed) {
     for v in 0..block.num_dst {
         for f in 0..cols {
             let grad = at(dst_grad, v, f);
-            sum[block.own_row(v) * cols + f] += own_coefficient(block, weights.own, v) * grad;
+            let own = own_coefficient(block, weights.own, v);
+            if own != 0.0 {
+                sum[block.own_row(v) * cols + f] += own * grad;
+            }
             for e in block.edges(v) {
                 let u = block.indices[e] as usize;
                 sum[u * cols + f] += edge_coefficient(block, weights.edge, v, e) * grad;

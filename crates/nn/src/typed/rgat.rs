@@ -1,0 +1,294 @@
+//! Relational graph attention.
+//!
+//! # Algorithm
+//!
+//! For each relation `r`, with `z = x W_r` for both ends, and for each head:
+//!
+//! ```text
+//! alpha[u, v] = softmax over in-neighbours u by r of leaky_relu(a_r . z[u] + b_r . z[v])
+//! out[v] = x[v] W_type(v) + sum over r, u of dropout(alpha[u, v]) z[u] + bias_type(v)
+//! ```
+//!
+//! Heads are concatenated, or averaged in a layer that computes scores.
+//!
+//! # Source
+//!
+//! Velickovic et al., *Graph attention networks*, ICLR 2018, for each relation, summed as in
+//! MLPerf's R-GAT and Khatua et al., *IGB*, KDD 2023.
+//!
+//! # Cost
+//!
+//! As graph attention on each relation, transforming first.
+//!
+//! # Deviations
+//!
+//! A node attends to its neighbours alone; its own row has separate weights, which `--no-own-rows`
+//! leaves out, as in MLPerf. Biases of the relations are one bias per type.
+
+use graphmill_core::keyed;
+
+use super::{
+    RelationOptions, Scope, TypedInput, TypedLayer, TypedLayerConfig, TypedLayerSpec,
+    heads::{Heads, backward_linear},
+    layer::{TypedGrads, resize_outputs},
+    stacked::{Attention, NEVER, Stacked, attention_epilogue},
+};
+use crate::{
+    Epilogue, Matrix, Param, Pass, Result, Saved,
+    backend::{
+        Side::{Plain, Transposed},
+        ops::{EdgeSoftmax, EdgeSoftmaxBackward, Gemm, HeadDot, HeadDotBackward},
+    },
+    layer::{GatOptions, Linear},
+};
+
+/// Slope of the leaky ReLU for negative scores.
+const SLOPE: f32 = 0.2;
+
+/// Relational graph attention; the [module page](self) has the formula.
+///
+/// # Shapes
+/// - `weight` of a relation: `F x (H C)`; `source`, `target`: `1 x (H C)`
+/// - `own.weight` of a type: `F x O`; `bias`: `1 x O`
+#[derive(Clone, Debug)]
+pub struct RGat {
+    spec: TypedLayerSpec,
+    heads: Heads,
+    attention_dropout: f32,
+    relations: Vec<OfRelation>,
+    own: Vec<Linear>,
+    /// Biases of the types if own rows are left out.
+    biases: Vec<Param>,
+}
+
+#[derive(Clone, Debug)]
+struct OfRelation {
+    linear: Linear,
+    source: Param,
+    target: Param,
+}
+
+/// Makes a layer.
+pub(super) fn make(config: &TypedLayerConfig) -> Result<Box<dyn TypedLayer>> {
+    let &TypedLayerConfig { schema, in_dim, out_dim, key, .. } = config;
+    let heads = Heads::new(config)?;
+    let no_own_rows = config.own.get::<RelationOptions>().no_own_rows;
+    let relations = (0..schema.num_relations()).map(|r| {
+        let key = |part| keyed::key(&[key, 0, r as u64, part]);
+        let vector = |name, part| Param::glorot(name, 1, heads.width(), heads.count, heads.dim, key(part));
+        OfRelation {
+            linear: Linear::new(in_dim, heads.width(), false, key(0)),
+            source: vector("source", 1),
+            target: vector("target", 2),
+        }
+    });
+    let relations = relations.collect();
+    let types = if no_own_rows { 0 } else { schema.num_types() };
+    let own = (0..types).map(|t| {
+        Linear::named(["own.weight", "bias"], in_dim, out_dim, true, keyed::key(&[key, 1, t as u64]))
+    });
+    Ok(Box::new(RGat {
+        spec: TypedLayerSpec { in_dim, out_dim, is_activated: false },
+        heads,
+        attention_dropout: config.own.get::<GatOptions>().attention_dropout as f32,
+        relations,
+        own: own.collect(),
+        biases: (types..schema.num_types()).map(|_| Param::zeros("bias", 1, out_dim)).collect(),
+    }))
+}
+
+/// Matrices of a pass.
+#[derive(Clone, Debug, Default)]
+struct State {
+    relations: Vec<OfPass>,
+    scratch: Matrix,
+    z_grad: Matrix,
+    source_grad: Matrix,
+    target_grad: Matrix,
+    vector_grad: Matrix,
+}
+
+/// Matrices of a relation in a pass.
+#[derive(Clone, Debug, Default)]
+struct OfPass {
+    stacked: Stacked,
+    /// Stacked rows, `(D + S) x H C`; those of the destinations are 0.
+    z: Matrix,
+    /// Parts of the scores, `(D + S) x H`.
+    source: Matrix,
+    target: Matrix,
+    /// `W_r b_r`, `F x H`.
+    vector: Matrix,
+    attention: Attention,
+}
+
+impl RGat {
+    /// Computes the heads' rows of relation `r`.
+    fn attend(
+        &self,
+        pass: &Pass,
+        input: &TypedInput,
+        r: usize,
+        of: &mut OfPass,
+    ) -> graphmill_core::Result<()> {
+        let ([src, dst], heads, backend) = (input.ends(r), self.heads, pass.backend);
+        let OfRelation { linear, source: a, target: b } = &self.relations[r];
+        let OfPass { stacked, z, source, target, vector, attention } = of;
+        stacked.join(pass, input, dst, [r].into_iter())?;
+        let (own, rows) = (stacked.own(), stacked.rows(0));
+        z.resize(stacked.num_rows(), heads.width());
+        backend.fill(0.0, z.rows_mut(own.clone()));
+        linear.forward_product(pass, input.x[src].view(), 0.0, z.rows_mut(rows.clone()));
+        source.resize(stacked.num_rows(), heads.count);
+        backend.fill(NEVER, source.rows_mut(own.clone()));
+        let out = source.rows_mut(rows.clone());
+        HeadDot { z: z.rows(rows.clone()), a: a.value.view(), heads: heads.count, out }.run(backend);
+        vector.resize(self.spec.in_dim, heads.count);
+        let weight = linear.weight().value.view();
+        HeadDot { z: weight, a: b.value.view(), heads: heads.count, out: vector.view_mut() }.run(backend);
+        target.resize(stacked.num_rows(), heads.count);
+        backend.fill(0.0, target.rows_mut(rows));
+        let (a, b) = ((input.own_rows(dst), Plain), (vector.view(), Plain));
+        Gemm { a, b, beta: 0.0, c: target.rows_mut(own) }.run(backend);
+        attention.alpha.resize(stacked.num_entries(), heads.count);
+        EdgeSoftmax {
+            block: &stacked.block,
+            source: source.view(),
+            target: target.view(),
+            slope: SLOPE,
+            alpha: attention.alpha.view_mut(),
+        }
+        .run(backend);
+        let dropout = attention_epilogue(pass, self.attention_dropout, r);
+        attention.attend(pass, dropout, &stacked.block, z.view());
+        Ok(())
+    }
+
+    /// Gradients of relation `r` from that of its heads' rows.
+    fn backward_relation(
+        &mut self,
+        pass: &Pass,
+        input: &TypedInput,
+        r: usize,
+        state: &mut State,
+        x_grad: &mut [Matrix],
+    ) {
+        let ([src, dst], heads, backend) = (input.ends(r), self.heads, pass.backend);
+        let dropout = attention_epilogue(pass, self.attention_dropout, r);
+        let OfRelation { linear, source: a, target: b } = &mut self.relations[r];
+        let State { relations, z_grad, source_grad, target_grad, vector_grad, .. } = state;
+        let OfPass { stacked, z, source, target, vector, attention } = &mut relations[r];
+        let (own, rows) = (stacked.own(), stacked.rows(0));
+        attention.backward(pass, dropout, &stacked.block, z.view(), z_grad);
+        source_grad.resize(stacked.num_rows(), heads.count);
+        target_grad.resize(stacked.num_rows(), heads.count);
+        EdgeSoftmaxBackward {
+            block: &stacked.block,
+            source: source.view(),
+            target: target.view(),
+            slope: SLOPE,
+            alpha: attention.alpha.view(),
+            alpha_grad: attention.alpha_grad.view(),
+            scratch: attention.scratch.view_mut(),
+            source_grad: source_grad.view_mut(),
+            target_grad: target_grad.view_mut(),
+        }
+        .run(backend);
+        HeadDotBackward {
+            z: z.rows(rows.clone()),
+            a: a.value.view(),
+            heads: heads.count,
+            grad: source_grad.rows(rows.clone()),
+            z_grad: z_grad.rows_mut(rows.clone()),
+            a_grad: a.grad.view_mut(),
+        }
+        .run(backend);
+        backward_linear(pass, linear, input.x[src].view(), z_grad.rows(rows), x_grad[src].view_mut());
+        let target_grad = target_grad.rows(own.clone());
+        vector_grad.resize(self.spec.in_dim, heads.count);
+        let (x, c) = ((input.own_rows(dst), Transposed), vector_grad.view_mut());
+        Gemm { a: x, b: (target_grad, Plain), beta: 0.0, c }.run(backend);
+        let weight = linear.weight_mut();
+        HeadDotBackward {
+            z: weight.value.view(),
+            a: b.value.view(),
+            heads: heads.count,
+            grad: vector_grad.view(),
+            z_grad: weight.grad.view_mut(),
+            a_grad: b.grad.view_mut(),
+        }
+        .run(backend);
+        let (b, c) = ((vector.view(), Transposed), x_grad[dst].rows_mut(own));
+        Gemm { a: (target_grad, Plain), b, beta: 1.0, c }.run(backend);
+    }
+}
+
+impl TypedLayer for RGat {
+    fn spec(&self) -> TypedLayerSpec {
+        self.spec
+    }
+
+    fn visit<'a>(&'a self, see: &mut dyn FnMut(Scope, &'a Param)) {
+        for (t, own) in self.own.iter().enumerate() {
+            own.visit(&mut |p| see(Scope::Type(t), p));
+        }
+        self.biases.iter().enumerate().for_each(|(t, p)| see(Scope::Type(t), p));
+        for (r, OfRelation { linear, source, target }) in self.relations.iter().enumerate() {
+            [linear.weight(), source, target].into_iter().for_each(|p| see(Scope::Relation(r), p));
+        }
+    }
+
+    fn visit_mut(&mut self, see: &mut dyn FnMut(Scope, &mut Param)) {
+        for (t, own) in self.own.iter_mut().enumerate() {
+            own.visit_mut(&mut |p| see(Scope::Type(t), p));
+        }
+        self.biases.iter_mut().enumerate().for_each(|(t, p)| see(Scope::Type(t), p));
+        for (r, OfRelation { linear, source, target }) in self.relations.iter_mut().enumerate() {
+            [linear.weight_mut(), source, target].into_iter().for_each(|p| see(Scope::Relation(r), p));
+        }
+    }
+
+    fn forward(
+        &self,
+        pass: &Pass,
+        input: &TypedInput,
+        saved: &mut Saved,
+        out: &mut [Matrix],
+    ) -> graphmill_core::Result<()> {
+        let State { relations, scratch, .. } = saved.state();
+        relations.resize_with(self.relations.len(), OfPass::default);
+        resize_outputs(pass, input, self.spec.out_dim, self.own.is_empty(), out);
+        for (t, out) in out.iter_mut().enumerate() {
+            match self.own.get(t) {
+                Some(own) => own.forward(pass, input.own_rows(t), 0.0, Epilogue::NONE, out.view_mut()),
+                None => Epilogue::NONE.apply(pass.backend, self.biases.get(t), out.view_mut()),
+            }
+        }
+        for (r, of) in relations.iter_mut().enumerate().filter(|(r, _)| input.has_edges(*r)) {
+            self.attend(pass, input, r, of)?;
+            let out = out[input.ends(r)[1]].view_mut();
+            self.heads.add(pass, of.attention.sum.view(), scratch, out);
+        }
+        Ok(())
+    }
+
+    fn backward(&mut self, pass: &Pass, input: &TypedInput, saved: &mut Saved, mut grads: TypedGrads) {
+        grads.clear_input(pass, input);
+        let TypedGrads { grad, x_grad, .. } = grads;
+        for (t, grad) in grad.iter().enumerate() {
+            match self.own.get_mut(t) {
+                Some(own) => {
+                    let x_grad = x_grad[t].rows_mut(0..grad.num_rows());
+                    backward_linear(pass, own, input.own_rows(t), grad.view(), x_grad);
+                }
+                None => pass.backend.add_column_sums(grad.view(), self.biases[t].grad.view_mut()),
+            }
+        }
+        let state = saved.state::<State>();
+        for r in (0..self.relations.len()).filter(|&r| input.has_edges(r)) {
+            let grad = grad[input.ends(r)[1]].view();
+            self.heads.backward(pass, grad, &mut state.relations[r].attention.sum_grad);
+            self.backward_relation(pass, input, r, state, x_grad);
+        }
+    }
+}

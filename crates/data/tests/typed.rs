@@ -519,7 +519,7 @@ fn a_dataset_of_one_type_is_exported_to_format_2_and_tables() {
 fn info_lists_types_columns_and_tasks() {
     let text = typed::info(&everything()).to_string();
     for line in [
-        "node types                                                   7   3 types",
+        "  node types                              7   3 types",
         "2 features, <i2, 16 B (length, year); keys: integers; times",
         "4 features, <f4 sparse, 3 values",
         "max in-degree 3; weights; times; 2 features, <f2, 20 B; reverse: written by",

@@ -257,6 +257,12 @@ impl TaskInfo {
     }
 }
 
+/// A number of things, with the plural of `what`.
+fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {what}{plural}", grouped(count))
+}
+
 /// The first names of a list in brackets, or nothing.
 fn listed(names: &[String]) -> String {
     if names.is_empty() {
@@ -289,7 +295,7 @@ impl fmt::Display for TypedInfo {
             let line = format!("  {what:<width$}{figure:>14}   {}", notes.join("; "));
             writeln!(f, "{}", line.trim_end())
         };
-        row("node types", grouped(self.nodes), vec![format!("{} types", self.node_types.len())])?;
+        row("node types", grouped(self.nodes), vec![counted(self.node_types.len(), "type")])?;
         for t in &self.node_types {
             let flag = |set: bool, note: &str| set.then(|| note.to_string());
             let notes = [
@@ -301,7 +307,7 @@ impl fmt::Display for TypedInfo {
             ];
             row(&t.name, grouped(t.nodes), notes.into_iter().flatten().collect())?;
         }
-        let notes = vec![format!("{} types", self.edge_types.len())];
+        let notes = vec![counted(self.edge_types.len(), "type")];
         row("edge types", grouped(self.edges), notes)?;
         for t in &self.edge_types {
             let flag = |set: bool, note: &str| set.then(|| note.to_string());
@@ -343,7 +349,7 @@ impl TaskInfo {
                 let several = if self.multilabel { ", several a row" } else { "" };
                 Some(format!("{} classes{}{several}", grouped(classes), listed(&self.names)))
             }
-            (_, values) => Some(format!("{} values{}", grouped(values), listed(&self.names))),
+            (_, values) => Some(format!("{}{}", counted(values, "value"), listed(&self.names))),
         };
         let without = match self.rows - self.with_target {
             0 => None,

@@ -524,7 +524,13 @@ fn loss(model: &TypedModel, pass: &Pass, batch: &Batch, acts: &mut TypedActivati
 #[test]
 fn models_match_finite_differences_to_the_learned_rows() {
     let (pass, batch) = (support::pass(true), batch());
-    for config in configs() {
+    for mut config in configs() {
+        if config.model == "simple-hgn" {
+            // scores of unit length are too curved for differences, and initial scores of attention
+            // are near the kink
+            config.head_layers = 1;
+            config.own.set(SimpleHgnOptions { edge_dim: 3, negative_slope: 1.0 });
+        }
         let mut model = TypedModel::new(&config, &schema(), &DIMS, TARGET, 3).unwrap();
         let mut acts = TypedActivations::default();
         loss(&model, &pass, &batch, &mut acts);

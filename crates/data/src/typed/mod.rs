@@ -81,6 +81,7 @@ mod save;
 mod schema;
 mod task;
 mod task_check;
+mod topology;
 mod validate;
 mod values;
 mod verified;

@@ -6,7 +6,9 @@
 //! ```
 
 use graphmill_core::{
-    Error as CoreError, NodeId, keyed,
+    Error as CoreError, NodeId,
+    block::Aggregation,
+    keyed,
     typed::{Schema, TypedBlock},
 };
 
@@ -108,13 +110,12 @@ impl TypedModel {
                 key: key(number as u64),
                 own: &config.own,
             })?;
-            let is_activated = is_last || conv.spec().is_activated;
             let norms = if is_last {
                 Vec::new()
             } else {
                 (0..schema.num_types()).filter_map(|_| config.norm.make(hidden)).collect()
             };
-            let activation = if is_activated { Activation::Identity } else { config.activation };
+            let activation = if is_last { Activation::Identity } else { config.activation };
             let dropout = if is_last { 0.0 } else { config.dropout };
             stages.push(TypedStage { conv, norms, activation, dropout });
         }
@@ -159,6 +160,11 @@ impl TypedModel {
     /// Number of layers.
     pub fn num_layers(&self) -> usize {
         self.stages.len()
+    }
+
+    /// Aggregation of the neighbours' rows, equal in all layers, for samplers that weight edges.
+    pub fn aggregation(&self) -> Aggregation {
+        self.stages[0].conv.spec().aggregation
     }
 
     /// Node types and relations.
@@ -250,7 +256,7 @@ impl TypedModel {
         }
         if step.features.len() != types || step.nodes.len() != types {
             return invalid(format!(
-                "{} feature matrices and {} lists of nodes for {types} node types; pass one of each for a type",
+                "{} feature matrices and {} lists of nodes for {types} node types; pass one of each",
                 step.features.len(),
                 step.nodes.len()
             ));

@@ -1,6 +1,6 @@
 //! The sum over relations of the neighbours' means, the common part of R-SAGE and R-GCN.
 
-use graphmill_core::Block;
+use graphmill_core::{Block, block::Aggregation};
 
 use super::{
     RelationWeights, Scope, TypedInput, TypedLayer, TypedLayerSpec, layer::TypedGrads, layer::resize_outputs,
@@ -60,7 +60,7 @@ struct State {
 impl RelationSum {
     /// Creates a layer from its weights, of widths `F` and `O`.
     pub fn new(in_dim: usize, out_dim: usize, own: OwnWeights, weights: RelationWeights) -> Self {
-        Self { spec: TypedLayerSpec { in_dim, out_dim, is_activated: false }, own, weights }
+        Self { spec: TypedLayerSpec { in_dim, out_dim, aggregation: Aggregation::Mean }, own, weights }
     }
 
     fn order(&self, block: &Block) -> ProductOrder {

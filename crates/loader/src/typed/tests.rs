@@ -106,6 +106,7 @@ fn reference(graph: &TypedGraph, fanout: &[Vec<usize>], seeds: &[Vec<NodeId>]) -
     let (schema, hops) = (graph.schema(), fanout[0].len());
     let mut nodes = seeds.to_vec();
     let mut blocks = Vec::new();
+    #[allow(clippy::needless_range_loop, reason = "the hop is an argument of the draws")]
     for hop in 0..hops {
         let mut block = TypedBlock::default();
         block.clear(schema);
@@ -120,7 +121,8 @@ fn reference(graph: &TypedGraph, fanout: &[Vec<usize>], seeds: &[Vec<NodeId>]) -
             let key = BatchKey { seed: keyed::key(&[KEY.seed, 1, r as u64]), ..KEY };
             let mut local: HashMap<NodeId, u32> = nodes[src].iter().copied().zip(0..).collect();
             slice.indptr.push(0);
-            for v in nodes[dst][..block.num_dst[dst]].to_vec() {
+            let destinations = nodes[dst][..block.num_dst[dst]].to_vec();
+            for v in destinations {
                 let mut row = Block::default();
                 let aggregation = Default::default();
                 let draw = HopRequest { graph: graph.relation(r), hop, dst: &[v], key, aggregation };
@@ -159,7 +161,9 @@ fn assert_same(a: &TypedSampled, b: &TypedSampled) {
 fn seeds_of(graph: &TypedGraph, bits: u64) -> Vec<Vec<NodeId>> {
     let nodes = |t: usize| (0..graph.schema().types()[t].count as u32).rev();
     (0..3)
-        .map(|t| nodes(t).filter(|v| keyed::key(&[bits, t as u64, u64::from(*v)]) % 3 == 0).collect())
+        .map(|t| {
+            nodes(t).filter(|v| keyed::key(&[bits, t as u64, u64::from(*v)]).is_multiple_of(3)).collect()
+        })
         .collect()
 }
 

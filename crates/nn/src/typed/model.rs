@@ -85,9 +85,9 @@ impl TypedModel {
         let types = feature_dims.iter().enumerate().map(|(t, &dim)| {
             let key = keyed::key(&[key(part::INPUT), t as u64]);
             if dim == 0 {
-                TypeInput::Learned(LearnedRows::new(schema.types()[t].count, hidden, key))
+                TypeInput::Learned(Box::new(LearnedRows::new(schema.types()[t].count, hidden, key)))
             } else {
-                TypeInput::Projected(Linear::new(dim, hidden, true, key))
+                TypeInput::Projected(Box::new(Linear::new(dim, hidden, true, key)))
             }
         });
         let inputs = TypedInputs {
@@ -207,7 +207,7 @@ impl TypedModel {
     /// Learned rows of the types without features, with the numbers of the types.
     pub fn learned_rows(&self) -> impl Iterator<Item = (usize, &LearnedRows)> {
         self.inputs.types.iter().enumerate().filter_map(|(t, input)| match input {
-            TypeInput::Learned(rows) => Some((t, rows)),
+            TypeInput::Learned(rows) => Some((t, &**rows)),
             TypeInput::Projected(_) => None,
         })
     }
@@ -215,7 +215,7 @@ impl TypedModel {
     /// Learned rows, mutably.
     pub fn learned_rows_mut(&mut self) -> impl Iterator<Item = (usize, &mut LearnedRows)> {
         self.inputs.types.iter_mut().enumerate().filter_map(|(t, input)| match input {
-            TypeInput::Learned(rows) => Some((t, rows)),
+            TypeInput::Learned(rows) => Some((t, &mut **rows)),
             TypeInput::Projected(_) => None,
         })
     }

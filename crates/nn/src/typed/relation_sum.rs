@@ -22,7 +22,7 @@ pub enum OwnWeights {
     /// Own rows are left out; the biases, if any, stand alone.
     None(Vec<Param>),
     /// One matrix and bias for all types.
-    Shared(Linear),
+    Shared(Box<Linear>),
     /// A matrix and a bias for each type.
     ByType(Vec<Linear>),
 }

@@ -79,5 +79,5 @@ pub(super) fn make(config: &TypedLayerConfig) -> Result<Box<dyn TypedLayer>> {
         _ => return Err(Error::config("blocks", blocks, "not together with bases; set one of them to 0")),
     };
     let own = Linear::named(["own.weight", "bias"], in_dim, out_dim, true, keyed::key(&[key, 1]));
-    Ok(Box::new(RelationSum::new(in_dim, out_dim, OwnWeights::Shared(own), weights)))
+    Ok(Box::new(RelationSum::new(in_dim, out_dim, OwnWeights::Shared(Box::new(own)), weights)))
 }

@@ -5,6 +5,8 @@ mod downloads;
 mod imports;
 #[cfg(feature = "parquet")]
 mod tables;
+mod typed;
+mod typed_imports;
 
 use std::{fs, path::Path};
 
@@ -53,7 +55,9 @@ pub fn all(dir: &Path) -> Result<Vec<Seed>> {
         add("npz", name, join("", &[("a.npz", &members(&[("format.npy", bytes)]))]));
     }
     native(dir, &mut add)?;
+    typed::add(dir, &mut add)?;
     imports::add(&mut add)?;
+    typed_imports::add(&mut add)?;
     resume(&mut add);
     for (i, rule) in ["given:0", "planetoid:20,30", "random:0.5,0.25,0.25", "standard", "graphs:a/b,c/"]
         .into_iter()

@@ -16,7 +16,7 @@
 use std::fmt;
 
 use graphmill_distributed::{rows::bytes_of_rows, sampler::bytes_of_a_hop};
-use graphmill_loader::feature::LinkOptions;
+use graphmill_loader::feature::{Access, LinkOptions};
 use graphmill_plan::{
     gb,
     network::{Machines, REPLICATED_BYTES_PER_NODE, Wire},
@@ -37,7 +37,7 @@ const SHARE: f64 = 1000.0;
 const MEMORY: f64 = 480e9;
 const BANDWIDTH: f64 = 150e9;
 const ARITHMETIC: f64 = 3e12;
-const LINK: LinkOptions = LinkOptions { bandwidth: 12.5e9, latency: 20e-6 };
+const LINK: LinkOptions = LinkOptions { bandwidth: 12.5e9, latency: 20e-6, access: Access::Streamed };
 /// Reduction of remote requests relative to random parts.
 const LESS: [(&str, f64); 3] = [("random", 0.0), ("bgl, 25 % less", 0.25), ("bgl, 44 % less", 0.44)];
 const MACHINES: [usize; 5] = [4, 8, 16, 32, 64];

@@ -1,7 +1,7 @@
 //! Datasets on disk: the native format, importers and exporters, generators, external-memory
 //! construction, reordering, partitioning, statistics. Nothing in this crate depends on training.
 //!
-//! Features: `parquet` imports Parquet tables, `metis` partitions with METIS, `download` fetches
+//! Features: `parquet` imports Parquet tables, `tables` imports tables of any columns, `metis` partitions with METIS, `download` fetches
 //! public datasets. No feature is enabled by default.
 //!
 //! ```
@@ -20,6 +20,7 @@
 //! - [`reorder`]: the same dataset with its nodes renumbered.
 //! - [`typed`]: graphs of several node types and edge types.
 //! - [`stats`]: the figures that `graphmill info` prints.
+//! - `tables` (a feature): people's own tables of nodes and edges as a dataset.
 //! - `download` (a feature): catalogue of public datasets and their downloader.
 //! - [`alias_file`]: alias tables of stored edge weights, cached in the dataset's directory.
 
@@ -36,6 +37,8 @@ pub mod partition;
 pub mod reorder;
 mod signed;
 pub mod stats;
+#[cfg(feature = "tables")]
+pub mod tables;
 pub mod typed;
 
 pub use dataset::{Dataset, DatasetBuilder};

@@ -22,6 +22,8 @@ pub(crate) struct Terms {
     pub(crate) format: &'static str,
     /// Version that this program reads and writes.
     pub(crate) version: u64,
+    /// Versions that this program reads, in messages, such as "version 1".
+    pub(crate) reads: &'static str,
     /// Maximum length; longer files are rejected before they are read.
     pub(crate) max_bytes: u64,
     /// Format in messages, such as "dataset"; also the location of a fault.
@@ -113,7 +115,7 @@ pub(crate) trait SignedManifest: Clone + Serialize + DeserializeOwned {
     /// # Errors
     /// As for [`SignedManifest::read`].
     fn parse(text: &str, path: &Path) -> Result<Self> {
-        let Terms { format, version, thing, manifest: what, remake, .. } = Self::TERMS;
+        let Terms { format, version, reads, thing, manifest: what, remake, .. } = Self::TERMS;
         let at = |place: &'static str| At::new(path, place);
         let json = |e: serde_json::Error| {
             let place = format!("line {} column {}", e.line(), e.column());
@@ -125,7 +127,7 @@ pub(crate) trait SignedManifest: Clone + Serialize + DeserializeOwned {
         }
         if stamp.version != version {
             return Err(at("version").error(format!(
-                "version {} of the {thing} format; this program reads version {version}, {remake}",
+                "version {} of the {thing} format; this program reads {reads}, {remake}",
                 stamp.version
             )));
         }
@@ -139,6 +141,15 @@ pub(crate) trait SignedManifest: Clone + Serialize + DeserializeOwned {
         manifest.check().map_err(|(place, message)| at(place).error(message))?;
         Ok(manifest)
     }
+}
+
+/// Version of the manifest in `dir`, if its text is one of the format of `M`, of any version.
+pub(crate) fn version_in<M: SignedManifest>(dir: &Path) -> Option<u64> {
+    let Terms { file_name, format, max_bytes, .. } = M::TERMS;
+    let mut text = String::new();
+    File::open(dir.join(file_name)).ok()?.take(max_bytes).read_to_string(&mut text).ok()?;
+    let stamp: Stamp = serde_json::from_str(&text).ok()?;
+    (stamp.format == format).then_some(stamp.version)
 }
 
 /// Replaces the placeholder [`UNSIGNED`] at the end of a text by the text's checksum.

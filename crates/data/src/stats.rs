@@ -3,7 +3,7 @@
 mod display;
 mod homophily;
 
-pub(crate) use display::size;
+pub(crate) use display::{grouped, size};
 pub use homophily::Homophily;
 
 use std::collections::HashMap;
@@ -371,6 +371,7 @@ mod tests {
             normalization: None,
             directory: None,
             original_ids: None,
+            keys: None,
         }
     }
 

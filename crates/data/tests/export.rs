@@ -89,6 +89,7 @@ prop_compose! {
             normalization: None,
             directory: None,
             original_ids: None,
+            keys: None,
         }
     }
 }

@@ -25,6 +25,7 @@ fn single() -> Dataset {
         normalization: None,
         directory: None,
         original_ids: None,
+        keys: None,
     }
 }
 
@@ -68,6 +69,7 @@ fn parts(dataset: &Dataset) -> String {
         checksum: _,
         directory: _,
         original_ids,
+        keys,
     } = dataset;
     let features: Vec<f32> = match &features.data {
         FeatureData::F32(data) => data.to_vec(),
@@ -76,7 +78,7 @@ fn parts(dataset: &Dataset) -> String {
     };
     format!(
         "{name} {:?} {:?} {:?} {features:?} {labels:?} {split:?} {graphs:?} {metric:?} {original_ids:?} \
-         {normalization:?}",
+         {normalization:?} {keys:?}",
         graph.indptr(),
         graph.indices(),
         graph.edge_weight()

@@ -13,6 +13,8 @@ use crate::{Messenger, messenger::HEADER};
 #[derive(Clone)]
 pub struct Collective {
     post: Arc<Messenger>,
+    /// Number of ranks that take part, the first ones.
+    size: usize,
 }
 
 /// Checks that a message holds `len` values.
@@ -37,7 +39,20 @@ fn share(len: usize, rank: usize, size: usize) -> std::ops::Range<usize> {
 impl Collective {
     /// Creates the operations over this messenger.
     pub fn new(post: Arc<Messenger>) -> Self {
-        Self { post }
+        let size = post.size();
+        Self { post, size }
+    }
+
+    /// The same operations over the first `size` ranks only, of which this is one.
+    #[must_use]
+    pub fn among(&self, size: usize) -> Self {
+        Self { post: self.post.clone(), size }
+    }
+
+    /// The other ranks that take part, beginning with the next.
+    fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let (rank, size) = (self.post.rank(), self.size);
+        (1..size).map(move |i| (rank + i) % size)
     }
 
     /// Underlying messenger.
@@ -61,8 +76,8 @@ impl Collective {
     /// several sums can be started before the first completes.
     pub fn scatter(&self, number: u64, values: &[f32]) {
         let post = &self.post;
-        for to in post.others() {
-            let part = &values[share(values.len(), to, post.size())];
+        for to in self.others() {
+            let part = &values[share(values.len(), to, self.size)];
             post.put(to, number, |words| words.extend_from_slice(bytemuck::cast_slice(part)));
         }
     }
@@ -73,7 +88,7 @@ impl Collective {
     /// A rank did not take part.
     pub fn reduce(&self, number: u64, values: &mut [f32]) -> Result<()> {
         let post = &self.post;
-        let (rank, size) = (post.rank(), post.size());
+        let (rank, size) = (post.rank(), self.size);
         let own = share(values.len(), rank, size);
         let mut sum = vec![0.0f32; own.len()];
         for from in 0..size {
@@ -81,7 +96,7 @@ impl Collective {
             let part = if from == rank { &values[own.clone()] } else { as_many(&words, own.len(), from)? };
             sum.iter_mut().zip(part).for_each(|(sum, &x)| *sum += x);
         }
-        for to in post.others() {
+        for to in self.others() {
             post.put(to, number, |words| words.extend_from_slice(bytemuck::cast_slice(&sum)));
         }
         values[own].copy_from_slice(&sum);
@@ -95,9 +110,9 @@ impl Collective {
     pub fn collect(&self, number: u64, values: &mut [f32]) -> Result<()> {
         let post = &self.post;
         let len = values.len();
-        for from in post.others() {
+        for from in self.others() {
             let words = post.take(from, number)?;
-            let range = share(len, from, post.size());
+            let range = share(len, from, self.size);
             values[range.clone()].copy_from_slice(as_many(&words, range.len(), from)?);
         }
         Ok(())
@@ -109,7 +124,7 @@ impl Collective {
     /// A rank did not take part.
     pub fn gather(&self, number: u64, said: &[u32]) -> Result<Vec<Vec<u32>>> {
         let post = &self.post;
-        for to in post.others() {
+        for to in self.others() {
             post.put(to, number, |words| words.extend_from_slice(said));
         }
         let one = |from| {
@@ -120,7 +135,7 @@ impl Collective {
             words.drain(..HEADER);
             Ok(words)
         };
-        (0..post.size()).map(one).collect()
+        (0..self.size).map(one).collect()
     }
 
     /// Broadcasts the words of rank 0.
@@ -133,7 +148,7 @@ impl Collective {
             words.drain(..HEADER);
             return Ok(words);
         }
-        for to in self.post.others() {
+        for to in self.others() {
             self.post.put(to, number, |words| words.extend_from_slice(&said));
         }
         Ok(said)

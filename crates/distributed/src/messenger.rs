@@ -130,6 +130,8 @@ struct Shared {
     /// Time of each rank's last frame, in milliseconds since `began`.
     last_seen: Vec<AtomicU64>,
     sent: Vec<[AtomicU64; 2]>,
+    /// Nanoseconds by service: those of its replies here, and those of waiting for replies.
+    spent: Vec<[AtomicU64; 2]>,
     ended: AtomicBool,
 }
 
@@ -181,6 +183,7 @@ impl Messenger {
                 began: Instant::now(),
                 last_seen: (0..size).map(|_| AtomicU64::new(0)).collect(),
                 sent: (0..COUNTERS).map(|_| Default::default()).collect(),
+                spent: (0..COUNTERS).map(|_| Default::default()).collect(),
                 ended: AtomicBool::new(false),
             });
             let _ = ready.send(Ok(shared.clone()));
@@ -218,7 +221,7 @@ impl Messenger {
     pub fn ask(&self, to: usize, service: u32, say: impl FnOnce(&mut Vec<u32>)) -> PendingReply<'_> {
         let number = self.shared.next.fetch_add(1, Relaxed);
         self.shared.send(to, Lane::Draws, kind::REQUEST, service, number, say);
-        PendingReply { post: self, to, number }
+        PendingReply { post: self, to, service, number }
     }
 
     /// Puts words into a rank's mailbox `number`.
@@ -239,6 +242,14 @@ impl Messenger {
     pub fn sent(&self, service: u32) -> Sent {
         let [messages, bytes] = &self.shared.sent[service as usize % COUNTERS];
         Sent { messages: messages.load(Relaxed), bytes: bytes.load(Relaxed) }
+    }
+
+    /// Time that this rank's service of that number spent on replies, and that this rank waited
+    /// for replies of others.
+    pub fn spent(&self, service: u32) -> [Duration; 2] {
+        self.shared.spent[service as usize % COUNTERS]
+            .each_ref()
+            .map(|n| Duration::from_nanos(n.load(Relaxed)))
     }
 
     /// Reports a failure of this rank to all others, with the reason.
@@ -292,6 +303,7 @@ impl Drop for Messenger {
 pub struct PendingReply<'p> {
     post: &'p Messenger,
     to: usize,
+    service: u32,
     number: u64,
 }
 
@@ -301,11 +313,20 @@ impl PendingReply<'_> {
     /// # Errors
     /// The rank rejects the request, has failed, or was silent for too long.
     pub fn wait(self) -> Result<Vec<u32>> {
-        self.post.shared.wait(self.to, kind::REPLY, self.number)
+        let began = Instant::now();
+        let reply = self.post.shared.wait(self.to, kind::REPLY, self.number);
+        self.post.shared.spend(self.service, 1, began);
+        reply
     }
 }
 
 impl Shared {
+    /// Adds the time since `began` to a service's: of replies (`side` 0), or of waiting (1).
+    fn spend(&self, service: u32, side: usize, began: Instant) {
+        let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.spent[service as usize % COUNTERS][side].fetch_add(nanos, Relaxed);
+    }
+
     fn send(
         &self,
         to: usize,

@@ -23,6 +23,8 @@ pub struct NodeOwnership {
     /// Number of own nodes before each word.
     before: Vec<u32>,
     num_own: usize,
+    /// Number of graph stores, the last ranks; 0 if all ranks hold parts and train.
+    stores: usize,
 }
 
 impl NodeOwnership {
@@ -33,6 +35,32 @@ impl NodeOwnership {
     pub fn new(parts: PartitionBook, rank: usize, size: usize) -> Result<Self> {
         let many = usize::from(parts.parts());
         Self::with_ranks(parts, (0..many).map(|part| (part % size) as u16).collect(), rank, size)
+    }
+
+    /// Creates the map of ranks of which the last `stores` (fewer than `size`) hold the parts,
+    /// assigned round-robin, and the others train.
+    ///
+    /// # Errors
+    /// There are fewer parts than stores, or no rank is left to train.
+    pub fn with_stores(parts: PartitionBook, rank: usize, size: usize, stores: usize) -> Result<Self> {
+        if stores == 0 {
+            return Self::new(parts, rank, size);
+        }
+        let many = usize::from(parts.parts());
+        if stores >= size {
+            return Err(Error::invalid(format!(
+                "{stores} graph stores of {size} ranks: at least one rank must train; use fewer stores or \
+                 start more ranks"
+            )));
+        }
+        if many < stores {
+            return Err(Error::invalid(format!(
+                "{stores} graph stores share {many} parts: partition with --parts {stores} or more, or use \
+                 {many} stores or fewer"
+            )));
+        }
+        let rank_of = (0..many).map(|part| (size - stores + part % stores) as u16).collect();
+        Ok(Self { stores, ..Self::of_ranks(parts, rank_of, rank, size) })
     }
 
     /// Creates the map from the rank of each part (each below `size`).
@@ -50,6 +78,11 @@ impl NodeOwnership {
         if many != rank_of.len() {
             return Err(Error::invalid(format!("ranks of {} parts, there are {many}", rank_of.len())));
         }
+        Ok(Self::of_ranks(parts, rank_of, rank, size))
+    }
+
+    /// Map from the rank of each part, which are as many as the parts.
+    fn of_ranks(parts: PartitionBook, rank_of: Vec<u16>, rank: usize, size: usize) -> Self {
         let own: Vec<u64> = parts
             .of()
             .chunks(WORD)
@@ -66,7 +99,30 @@ impl NodeOwnership {
             before
         });
         let before = before.collect();
-        Ok(Self { parts, rank_of, rank, size, own, before, num_own: num_own as usize })
+        Self { parts, rank_of, rank, size, own, before, num_own: num_own as usize, stores: 0 }
+    }
+
+    /// Number of graph stores: ranks that hold parts and do not train, the last ones; 0 if all
+    /// ranks do both.
+    pub fn num_stores(&self) -> usize {
+        self.stores
+    }
+
+    /// Number of ranks that train, the first ones.
+    pub fn num_trainers(&self) -> usize {
+        self.size - self.stores
+    }
+
+    /// Returns true if this rank trains.
+    pub fn trains(&self) -> bool {
+        self.rank < self.num_trainers()
+    }
+
+    /// Returns true if this rank trains on the seed `v` at position `i` of its batch: its owner
+    /// does or, if the owners are graph stores, the training ranks in turns.
+    #[inline]
+    pub fn takes(&self, i: usize, v: NodeId) -> bool {
+        if self.stores == 0 { self.is_own(v) } else { i % self.num_trainers() == self.rank }
     }
 
     /// Number of this rank.
@@ -176,6 +232,22 @@ mod tests {
                 assert_eq!((0..1000).filter(|&v| book.owner(v) == rank).count(), own.len());
             }
         }
+    }
+
+    #[test]
+    fn stores_hold_all_nodes_and_trainers_take_all_seeds() {
+        let parts = PartitionBook::new(3, (0..90).map(|v| v % 3).collect::<Vec<u16>>()).unwrap();
+        let books: Vec<_> =
+            (0..5).map(|rank| NodeOwnership::with_stores(parts.clone(), rank, 5, 2).unwrap()).collect();
+        assert_eq!(books.iter().map(NodeOwnership::num_own).collect::<Vec<_>>(), [0, 0, 0, 60, 30]);
+        for v in 0..90 {
+            let takers = books.iter().filter(|book| book.takes(v as usize, v)).map(NodeOwnership::rank);
+            assert_eq!(takers.collect::<Vec<_>>(), [v as usize % 3]);
+        }
+        assert!(books.iter().all(|book| book.trains() == (book.rank() < 3)));
+        let refused = |size, stores| NodeOwnership::with_stores(parts.clone(), 0, size, stores).unwrap_err();
+        assert!(refused(5, 4).to_string().contains("--parts 4"));
+        assert!(refused(2, 2).to_string().contains("at least one rank must train"));
     }
 
     #[test]

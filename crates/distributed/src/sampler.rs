@@ -10,7 +10,13 @@
 //! An owner samples with the same sampler as the requesting rank, keyed by (seed, epoch, batch,
 //! hop, node), so the block equals that of a single process with the whole graph.
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Instant,
+};
 
 use graphmill_core::{Block, Buffer, Error, Graph, NodeId, ObjectPool, Result, block::Aggregation};
 use graphmill_loader::{
@@ -59,10 +65,13 @@ pub struct Distributed {
     book: Arc<NodeOwnership>,
     service: u32,
     spare: ObjectPool<(HopScratch, Block)>,
+    built: Arc<AtomicU64>,
 }
 
 /// Service that samples own nodes.
 pub struct Drawing {
+    /// Nanoseconds that writing replies took.
+    built: Arc<AtomicU64>,
     inner: Arc<dyn HopSampler>,
     graph: Graph,
     book: Arc<NodeOwnership>,
@@ -116,7 +125,7 @@ impl Distributed {
                     .into());
             }
         };
-        Ok(Self { method, inner, post, book, service, spare: ObjectPool::default() })
+        Ok(Self { method, inner, post, book, service, spare: ObjectPool::default(), built: Arc::default() })
     }
 
     /// The same sampler with the in-degrees of all nodes (`V`), which walks read.
@@ -128,12 +137,18 @@ impl Distributed {
         self
     }
 
+    /// Nanoseconds that this rank's service spent on writing replies from drawn neighbours.
+    pub fn building(&self) -> Arc<AtomicU64> {
+        self.built.clone()
+    }
+
     /// Registers the sampling service on `graph` for the other ranks.
     pub fn serve(&self, graph: &Graph) {
         let (inner, book, graph) = (self.inner.clone(), self.book.clone(), graph.clone());
         match self.method {
             Method::Owners => {
-                let drawing = Drawing { inner, graph, book, spare: ObjectPool::default() };
+                let built = self.built.clone();
+                let drawing = Drawing { built, inner, graph, book, spare: ObjectPool::default() };
                 self.post.serve(self.service, Arc::new(drawing));
             }
             Method::Fetch => self.post.serve(FETCH, Arc::new(ListService { graph, book })),
@@ -239,12 +254,14 @@ impl Service for Drawing {
         with(&self.spare, |scratch, block| {
             let request = HopRequest { graph: &self.graph, hop, dst: ids, key, aggregation };
             self.inner.sample_hop(&request, scratch, block)?;
+            let began = Instant::now();
             let Block { indptr, indices, edge_weight, .. } = &*block;
             answer.reserve(REPLY_WORDS + ids.len() + indices.len() + edge_weight.len());
             answer.extend([indices.len() as u32, u32::from(!edge_weight.is_empty())]);
             answer.extend_from_slice(&indptr[1..]);
             answer.extend_from_slice(indices);
             answer.extend_from_slice(bytemuck::cast_slice(edge_weight));
+            self.built.fetch_add(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX), Relaxed);
             Ok(())
         })
     }

@@ -354,3 +354,63 @@ impl Feature for SparseRankRows {
         Capabilities::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use graphmill_core::SparseRows;
+
+    use super::*;
+
+    /// Words of a reply with rows of 2, 0 and 1 values.
+    fn words() -> Vec<u32> {
+        let mut words = vec![0; HEADER];
+        words.extend([2, 2, 3, 0, 4, 1]);
+        words.extend([1.0f32, 2.0, 3.0].map(f32::to_bits));
+        words
+    }
+
+    #[test]
+    fn replies_are_split_into_rows() {
+        let reply = Reply::read(words(), 3, 5).unwrap();
+        let rows: Vec<_> = (0..3).map(|i| reply.row(i)).collect();
+        assert_eq!(rows, [(&[0, 4][..], &[1.0, 2.0][..]), (&[], &[]), (&[1], &[3.0])]);
+        assert_eq!(bytes_of_sparse_rows(3, 3), 4 * words().len() as u64);
+    }
+
+    #[test]
+    fn damaged_replies_are_refused() {
+        let refused = |words: Vec<u32>, rows, dim| Reply::read(words, rows, dim).err().is_some();
+        assert!(refused(words()[..HEADER + 8].to_vec(), 3, 5), "a value is missing");
+        assert!(refused(words()[..HEADER + 2].to_vec(), 3, 5), "an end is missing");
+        assert!(refused(words(), 3, 4), "column 4 of 4");
+        let mut falling = words();
+        falling.swap(HEADER, HEADER + 2);
+        assert!(refused(falling, 3, 5), "ends fall");
+    }
+
+    #[test]
+    fn rows_are_widened_to_their_places() {
+        let table = SparseRows::from_dense(2, &[0.0, 5.0, 7.0, 0.0]).unwrap();
+        let table = Matrix::sparse_table(table);
+        let mut out = vec![9.0; 6];
+        widen(table.view(), Places::At(&[0, 2]), &mut out);
+        assert_eq!(out, [0.0, 5.0, 9.0, 9.0, 7.0, 0.0]);
+        widen(table.view(), Places::InOrder, &mut out[..4]);
+        assert_eq!(out[..4], [0.0, 5.0, 7.0, 0.0]);
+    }
+
+    #[test]
+    fn static_caches_hold_their_first_rows() {
+        let fifo = |slots| Box::new(graphmill_loader::policy::fifo::Fifo::new(10, slots));
+        let row = |i: usize| if i == 0 { (&[3][..], &[1.5][..]) } else { (&[][..], &[][..]) };
+        for is_static in [true, false] {
+            let cache = SparseCache::new(fifo(2), is_static);
+            cache.admit(&[4, 6], row, true);
+            cache.admit(&[8], row, false);
+            let found = cache.look_up(&[4, 6, 8]);
+            let held: Vec<bool> = found.iter().map(Option::is_some).collect();
+            assert_eq!(held, [is_static, true, !is_static]);
+            assert_eq!(*found[if is_static { 0 } else { 2 }].clone().unwrap(), (vec![3], vec![1.5]));
+        }
+    }
+}

@@ -150,6 +150,15 @@ pub fn features(config: &TrainConfig, data: &Dataset, placement: MemoryPlacement
     Ok((host, table))
 }
 
+/// Words of 32 bits of a feature row in a message between ranks: its values or, if rows stay sparse,
+/// its end and the mean of its columns and values.
+pub fn words_of_row(config: &TrainConfig, data: &Dataset) -> usize {
+    match keeps_sparse(config, data) {
+        false => data.features.dim,
+        true => 1 + 2 * data.features.stored().div_ceil(data.num_nodes().max(1)),
+    }
+}
+
 /// The symmetric weights, if the model uses them.
 pub fn symmetric(model: &Model, data: &Dataset) -> Option<Arc<SymmetricWeights>> {
     model.needs_symmetric_weights().then(|| Arc::new(SymmetricWeights::new(&data.graph)))

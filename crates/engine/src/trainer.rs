@@ -22,11 +22,12 @@ use graphmill_data::Dataset;
 pub use crate::run::{RunContext, RunState};
 use crate::{
     Result, TrainConfig,
-    accelerator::ComputeDevices,
+    accelerator::{ComputeDevices, Samplers},
     config::Devices,
+    distributed,
     memory::{self, MemoryPlacements},
     observer::Observer,
-    record::{EpochRecord, ReuseRecord, Summary},
+    record::{DeviceRecord, EpochRecord, ReuseRecord, Summary},
     run::{
         Inputs, Meter, Peers, RunPosition,
         notices::{Choices, LaterNotes},
@@ -75,7 +76,11 @@ fn run(inputs: Inputs, parts: Parts, context: RunContext) -> Result<Summary> {
     let Parts { metric, sampler, order, strategy, optimizer, schedule, model } = parts;
 
     let tables = Tables::new(&inputs, &*sampler, &*order)?;
-    let samplers = devices.samplers(config, data, &tables.graph, strategy::draws_in_parts(config))?;
+    let samplers = match inputs.view {
+        // the graph of a rank has the lists of its own nodes only
+        Some(_) => Samplers::default(),
+        None => devices.samplers(config, data, &tables.graph, strategy::draws_in_parts(config))?,
+    };
 
     let draws = samplers.each.first().map_or(&*sampler, |sampler| &**sampler);
     let (loader, orders) = setup::loader(&inputs, &tables, draws, &*order, &model)?;
@@ -86,7 +91,7 @@ fn run(inputs: Inputs, parts: Parts, context: RunContext) -> Result<Summary> {
     let mut trainer = Trainer {
         inputs,
         loader: &loader,
-        strategy: strategy(setting)?,
+        strategy: strategy.make(setting)?,
         position: RunPosition::new(&inputs, learner, schedule, context.run, began)?,
         scorer,
         peers: Peers::new(inputs.view),
@@ -214,17 +219,24 @@ impl Trainer<'_> {
         }
         self.meter.span("score", clock);
         let RunPosition { learner, state, .. } = &mut self.position;
-        let ranks = self.peers.end_epoch(&mut state.sums)?;
+        let devices = self.strategy.devices();
+        let ranks = self.peers.end_epoch(&mut state.sums, DeviceRecord::links(&devices))?;
         let has_device = *self.inputs.config.devices != Devices::Cpu;
         let seconds = clock.elapsed().as_secs_f64();
         let variation = || learner.history.position().variation;
         let record = state.sums.record(state.epoch + 1, verdict.scored, lr, seconds, has_device);
-        Ok(self.meter.complete(EpochRecord {
-            devices: self.strategy.devices(),
+        let record = self.meter.complete(EpochRecord {
+            devices,
             ranks,
             reuse: self.strategy.reuse().map(|reuse| ReuseRecord { variation: variation(), ..reuse }),
             ..record
-        }))
+        });
+        let stores = self.peers.num_stores();
+        if stores > 0 && record.epoch == 1 {
+            let cores = rayon::current_num_threads();
+            self.observer.note(&distributed::stages::describe(&record, batches, stores, cores));
+        }
+        Ok(record)
     }
 
     /// Records the epoch, advances to the next, and writes a checkpoint if one is due.

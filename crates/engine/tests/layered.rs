@@ -96,6 +96,102 @@ fn layered_without_staleness_gives_the_bits_of_exact_training() {
     assert_eq!(bits(&trained(&none, &data).unwrap()), bits(&exact));
 }
 
+/// Combinations of strategies with reuse whose updates have one batch each.
+fn combined() -> Vec<TrainConfig> {
+    [
+        "strategy=layered hot_prefetch=on",
+        "strategy=sequential devices=virtual:2",
+        "strategy=pipelined",
+        "strategy=pipelined allocation=1,1,1",
+        "strategy=pipelined allocation=naive queue=2",
+        "strategy=factored devices=virtual:2",
+        "strategy=factored devices=virtual:3 num_samplers=1 batches_per_update=1",
+        "strategy=factored devices=virtual:3 num_samplers=2 batches_per_update=1 switching=off",
+        "strategy=time-sharing devices=virtual:1",
+        "strategy=time-sharing devices=virtual:2 batches_per_update=1 overlap=on",
+        "strategy=layered devices=virtual:1",
+    ]
+    .map(|options| {
+        let reuse = if options.contains("layered") { "" } else { "reuse=layered" };
+        with(base(), &format!("{reuse} super_batch=4 hot_prefetch=on fused=off {options}"))
+    })
+    .to_vec()
+}
+
+/// Every strategy reuses the rows that `sequential` reuses, on any number of threads.
+#[test]
+fn reuse_around_any_synchronous_strategy_gives_the_same_bits() {
+    let data = small();
+    let reference = with(base(), "strategy=sequential reuse=layered super_batch=4 hot_prefetch=on fused=off");
+    let expected = trained(&reference, &data).unwrap();
+    assert_eq!((expected.staleness.bound, expected.staleness.max), (7, 7));
+    let limited = |config: TrainConfig| with(config, "max_variation=0.02");
+    let cut = trained(&limited(reference), &data).unwrap();
+    for config in combined() {
+        let summary = trained(&limited(config.clone()), &data).unwrap();
+        assert_eq!(bits(&summary), bits(&cut), "max_variation, {config:?}");
+        for threads in [1, 3] {
+            let pool = ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let summary = pool.install(|| trained(&config, &data)).unwrap();
+            assert_eq!(bits(&summary), bits(&expected), "{threads} threads, {config:?}");
+            assert_eq!(summary.staleness, expected.staleness, "{config:?}");
+            let rows = |summary: &Summary| {
+                let of = summary.epochs[1].reuse.unwrap();
+                (of.asked_rows, of.reused_rows, of.made_rows, of.made_edges)
+            };
+            assert_eq!(rows(&summary), rows(&expected), "{config:?}");
+        }
+    }
+}
+
+/// The earlier spelling trains as its parts do, with several batches per update, too.
+#[test]
+fn the_strategy_layered_is_an_alias() {
+    let data = small();
+    for (options, strategy) in [
+        ("devices=cpu", "sequential"),
+        ("devices=cpu hot_gradient=kept hot_metric=presc:1 hot_ratio=0.2", "sequential"),
+        ("devices=virtual:2 cache_ratio=0.2", "time-sharing"),
+        ("devices=virtual:3 hot_split=0.5", "time-sharing"),
+    ] {
+        let alias = trained(&layered(|c| set(c, options)), &data).unwrap();
+        let parts = layered(|c| set(c, &format!("{options} strategy={strategy} reuse=layered")));
+        let parts = trained(&parts, &data).unwrap();
+        assert_eq!(bits(&alias), bits(&parts), "{options}");
+        assert_eq!(alias.staleness, parts.staleness, "{options}");
+    }
+}
+
+/// With asynchronous updates, the age of rows adds to that of gradients.
+#[test]
+fn bounds_of_rows_and_of_asynchronous_gradients_add_up() {
+    let data = Arc::new(data());
+    let pool = Arc::new(ThreadPoolBuilder::new().num_threads(2).build().unwrap());
+    for (strategy, devices) in [("factored", 3), ("time-sharing", 2)] {
+        for (prefetch, of_rows) in [("off", 3), ("on", 7)] {
+            for late in [0, 2] {
+                let options = format!(
+                    "strategy={strategy} reuse=layered devices=virtual:{devices} num_samplers=1 \
+                     super_batch=4 hot_prefetch={prefetch} updates=asynchronous staleness={late}"
+                );
+                let config =
+                    TrainConfig { batch_size: BATCH, ..with(base(), &format!("{options} fused=off")) };
+                let mut slow = Fault::new(Kind::None, 0, 0, BATCHES, 1);
+                slow.delay = Box::new(move |batch| match keyed::key(&[late, batch]) % 3 {
+                    0 => Duration::from_millis(3),
+                    _ => Duration::ZERO,
+                });
+                let outcome = watched(&data, &pool, &config, Arc::new(slow), &options);
+                assert!(outcome.end.is_ok() && outcome.finite, "{options}: {:?}", outcome.end);
+                assert!(outcome.staleness <= of_rows + late, "{options}: {}", outcome.staleness);
+                assert!(outcome.staleness > 0, "{options}");
+                let bound = trained(&config, &data).unwrap().staleness.bound;
+                assert_eq!(bound, of_rows + late, "{options}");
+            }
+        }
+    }
+}
+
 /// Delays change neither the bits nor the age of rows. (The code that reads rows asserts the
 /// bound.)
 #[test]
@@ -160,11 +256,31 @@ fn summaries_report_reused_rows_and_their_age() {
             assert!(reuse.variation > 0.0 && reuse.split == 1.0, "{reuse:?}");
         }
         assert!(trained(&base(), &data).unwrap().epochs[0].reuse.is_none());
-        // a limit below the change by one update gives super-batches of one update
-        let config = layered(|c| set(c, &format!("super_batch={n} hot_prefetch={ahead} max_variation=1e-9")));
-        let shortened = trained(&config, &data).unwrap();
-        assert!(shortened.epochs[1].reuse.unwrap().super_batch < 1.5, "{:?}", shortened.epochs[1].reuse);
-        assert!(shortened.staleness.max <= bound);
+    }
+}
+
+/// Rows are not read once the parameters have changed more than the limit since they were made, from
+/// the first super-batch on.
+#[test]
+fn rows_of_parameters_beyond_the_variation_are_not_reused() {
+    let data = small();
+    for (n, ahead) in [(4, "off"), (3, "on")] {
+        let with_limit = |limit: &str| {
+            let options = format!("super_batch={n} hot_prefetch={ahead} max_variation={limit} fused=off");
+            trained(&layered(|c| set(c, &options)), &data).unwrap()
+        };
+        // below the change by one update, every batch gets rows of its own
+        let shortest = with_limit("1e-9");
+        assert_eq!(shortest.staleness.max, 0);
+        for epoch in &shortest.epochs {
+            let reuse = epoch.reuse.unwrap();
+            assert!(reuse.super_batch < 1.5, "{reuse:?}");
+        }
+        let (some, any) = (with_limit("0.015"), with_limit("0"));
+        let ages = [some.staleness.max, any.staleness.max];
+        assert!(ages[0] > 0 && ages[0] < ages[1], "{ages:?}");
+        assert_ne!(bits(&some), bits(&any));
+        assert_eq!(bits(&with_limit("100")), bits(&any), "a limit that is not reached changes nothing");
     }
 }
 
@@ -235,8 +351,8 @@ fn unsupported_options_are_refused() {
     assert!(of.contains("--sampler saint-node"), "{of}");
     let of = error(&|c| c.fanout = Fanout(vec![3]));
     assert!(of.contains("--layers 2"), "{of}");
-    let of = error(&|c| set(c, "devices=virtual:2 updates=asynchronous"));
-    assert!(of.contains("--updates"), "{of}");
+    let of = error(&|c| set(c, "strategy=historical reuse=layered"));
+    assert!(of.contains("--strategy historical reuses rows itself"), "{of}");
     let of = error(&|c| set(c, "model=pinsage hot_gradient=kept"));
     assert!(of.contains("--hot-gradient none"), "{of}");
     let of = error(&|c| set(c, "hot_metric=fifo"));
@@ -244,7 +360,7 @@ fn unsupported_options_are_refused() {
     // each device holds the rows of two super-batches
     let of = error(&|c| {
         set(c, "devices=virtual:1 hot_ratio=1");
-        c.device_budget = graphmill_engine::config::Bytes(20_000);
+        c.device_budget = graphmill_engine::config::Bytes(28_000);
     });
     assert!(of.contains("out of memory: reused rows"), "{of}");
 }

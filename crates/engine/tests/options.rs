@@ -104,6 +104,7 @@ const VALUES: &[(&str, &str, &[Needs])] = &[
     ("host_cache", "lru", &[&[], &[("host_budget", "5000"), ("cache_ratio", "0.05")]]),
     ("placement", "replicate", &[&[], &[("cache_ratio", "0.05")]]),
     ("strategy", "", &[&[]]),
+    ("reuse", "layered", &[&[]]),
     ("num_samplers", "2", &[&[]]),
     ("updates", "asynchronous", &[&[]]),
     ("all_reduce", "peer", &[&[]]),
@@ -124,6 +125,7 @@ const VALUES: &[(&str, &str, &[Needs])] = &[
     ("eval_every", "2", &[&[]]),
     ("eval_nodes", "9", &[&[]]),
     ("shuffle_parts", "1", &[&[]]),
+    ("graph_stores", "1", &[&[]]),
     ("peer_timeout", "5", &[&[]]),
 ];
 
@@ -168,12 +170,15 @@ fn data() -> &'static (tempfile::TempDir, Dataset) {
     })
 }
 
-/// Run of nine subgraphs or five minibatches per epoch.
+/// Run of nine subgraphs or five minibatches per epoch. A strategy named `pipelined+layered` is
+/// `pipelined` with layered reuse.
 fn base(sampler: &str, strategy: &str, devices: &str) -> TrainConfig {
+    let (strategy, reuse) = strategy.split_once('+').unwrap_or((strategy, "none"));
     let mut config = TrainConfig {
         dataset: data().1.directory.as_deref().and_then(Path::to_str).unwrap_or_default().into(),
         sampler: sampler.into(),
         strategy: strategy.into(),
+        reuse: reuse.into(),
         devices: devices.parse().unwrap(),
         epochs: 2,
         batch_size: if sampler.starts_with("saint") || sampler == "frontier" { 40 } else { 16 },
@@ -184,7 +189,7 @@ fn base(sampler: &str, strategy: &str, devices: &str) -> TrainConfig {
         seed: 3,
         ..TrainConfig::default()
     };
-    let super_batch = if strategy == "layered" { "6" } else { "0" };
+    let super_batch = if strategy == "layered" || reuse == "layered" { "6" } else { "0" };
     let options =
         [("frontier_size", "10"), ("parts", "8"), ("parts_per_batch", "2"), ("sample_coverage", "3")];
     options.into_iter().for_each(|(name, value)| set(&mut config, name, value));
@@ -385,6 +390,17 @@ fn every_option_changes_a_run_of_every_strategy_on_every_device_or_is_refused() 
         .flat_map(|entry| ["cpu", "virtual:1", "virtual:3"].map(|devices| (entry.name, devices)))
         .flat_map(|(strategy, devices)| ["neighbor", "saint-node"].map(|name| base(name, strategy, devices)))
         .collect();
+    none_is_ignored(&runs, |_| true);
+}
+
+#[test]
+fn every_option_changes_a_run_with_reuse_of_every_strategy_or_is_refused() {
+    let runs = [
+        base("neighbor", "sequential+layered", "virtual:1"),
+        base("neighbor", "pipelined+layered", "cpu"),
+        base("neighbor", "factored+layered", "virtual:3"),
+        base("neighbor", "time-sharing+layered", "virtual:2"),
+    ];
     none_is_ignored(&runs, |_| true);
 }
 
@@ -642,6 +658,8 @@ fn options_that_change_no_number_are_refused_if_they_are_not_read() {
             entry.name
         );
         assert_eq!(refused("neighbor", entry.name, "virtual:2", "switching"), by(&["factored"]));
+        let overlaps = by(&["time-sharing", "layered"]);
+        assert_eq!(refused("neighbor", entry.name, "virtual:2", "overlap"), overlaps, "{}", entry.name);
         let queues = ["pipelined", "factored", "time-sharing", "layered"];
         assert_eq!(
             refused("neighbor", entry.name, "virtual:2", "queue_depth"),
@@ -663,7 +681,13 @@ fn refusals_give_the_reason_and_the_nearest_alternative() {
     );
     assert!(message.ends_with("or leave it out"), "{message}");
     let message = refusal("neighbor", "sequential", "cpu", "hot_ratio", "0.1");
-    assert!(message.contains("--strategy sequential does not use it; use --strategy layered"), "{message}");
+    assert!(message.contains("--reuse none does not use it; use --reuse layered"), "{message}");
+    let message = refusal("neighbor", "layered", "virtual:2", "reuse", "none");
+    assert!(message.contains("stands for --strategy time-sharing --reuse layered"), "{message}");
+    let message = signature(&base("neighbor", "historical+layered", "cpu")).unwrap_err();
+    assert!(message.starts_with("--reuse layered: --strategy historical reuses rows itself"), "{message}");
+    let message = signature(&base("saint-node", "pipelined+layered", "cpu")).unwrap_err();
+    assert!(message.starts_with("--reuse layered: --sampler saint-node draws subgraphs"), "{message}");
     let message = refusal("neighbor", "factored", "virtual:2", "staleness", "2");
     assert!(message.contains("use --updates asynchronous"), "{message}");
     let message = refusal("saint-node", "sequential", "cpu", "order", "sequential");

@@ -63,7 +63,8 @@ fn base() -> TrainConfig {
 /// Numbers that a run has computed.
 #[derive(PartialEq)]
 struct Numbers {
-    epochs: Vec<(u64, Option<u64>, u64)>,
+    /// Bits of losses, sampled edges, and rows that were requested, reused and made.
+    epochs: Vec<(u64, Option<u64>, u64, Option<[u64; 4]>)>,
     model: Vec<Tensor>,
     best: Vec<Tensor>,
     optimizer: Vec<Tensor>,
@@ -89,7 +90,8 @@ fn run_in(
 
 fn numbers(dir: &Path, summary: &Summary) -> Numbers {
     let saved = Checkpoint::<RunState>::load(&dir.join("checkpoint")).unwrap().unwrap();
-    let of = |e: &EpochRecord| (e.loss.to_bits(), e.valid_loss.map(f64::to_bits), e.sampled_edges);
+    let reused = |e: &EpochRecord| e.reuse.map(|r| [r.asked_rows, r.reused_rows, r.made_rows, r.made_edges]);
+    let of = |e: &EpochRecord| (e.loss.to_bits(), e.valid_loss.map(f64::to_bits), e.sampled_edges, reused(e));
     Numbers {
         epochs: summary.epochs.iter().map(of).collect(),
         model: saved.model,
@@ -242,15 +244,18 @@ fn interruptible() -> Vec<TrainConfig> {
         of("factored", "profiled", "virtual:3"),
         of("time-sharing", "profiled", "virtual:2"),
         with(of("layered", "profiled", "cpu"), "super_batch=4"),
-        with(of("layered", "profiled", "cpu"), "super_batch=6 hot_prefetch=on max_variation=0.08"),
+        with(of("layered", "profiled", "cpu"), "super_batch=6 hot_prefetch=on max_variation=0.02"),
         // one super-batch per epoch
         with(of("layered", "profiled", "cpu"), "super_batch=20"),
         with(of("layered", "profiled", "cpu"), "super_batch=3 hot_prefetch=on"),
         with(
             of("layered", "profiled", "virtual:1"),
-            "super_batch=3 hot_prefetch=on hot_gradient=kept max_variation=0.1",
+            "super_batch=3 hot_prefetch=on hot_gradient=kept max_variation=0.02",
         ),
         with(of("layered", "profiled", "virtual:2"), "super_batch=4 hot_prefetch=on"),
+        with(of("pipelined", "1,1,1", "cpu"), "reuse=layered super_batch=4"),
+        with(of("pipelined", "profiled", "cpu"), "reuse=layered super_batch=3 hot_prefetch=on"),
+        with(of("factored", "profiled", "virtual:3"), "reuse=layered super_batch=4 hot_prefetch=on"),
     ]
 }
 

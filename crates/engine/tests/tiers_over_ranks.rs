@@ -112,7 +112,8 @@ fn impossible_tiers_are_refused() {
     for (options, why) in [
         ("host_budget=9000 cache_ratio=0.9", "--cache-ratio 0.9: 810 rows of 48 bytes"),
         ("devices=virtual:1 device_budget=1000", "--device-budget 1000"),
-        ("devices=cuda:0", "--devices cuda:0"),
+        ("devices=cuda:0,1", "--devices cuda:0,1: over several ranks each rank computes on one"),
+        ("devices=cuda:0 strategy=time-sharing", "use --strategy sequential or pipelined"),
     ] {
         let config = with(config(), options);
         for end in on_ranks(2, PATIENCE, |_, post| {

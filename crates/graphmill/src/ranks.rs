@@ -83,7 +83,10 @@ pub(crate) fn threads(config: &TrainConfig) -> usize {
 pub(crate) fn join(config: &TrainConfig) -> Result<Arc<Messenger>> {
     let patience = Duration::try_from_secs_f64(config.peer_timeout)
         .map_err(|error| Error::usage(format!("--peer-timeout {}: {error}", config.peer_timeout)))?;
-    let options = MessengerOptions { patience, ..MessengerOptions::default() };
+    let is_store = launch().is_some_and(|launch| launch.rank + config.graph_stores >= launch.size);
+    // a graph store has no other work
+    let threads = if config.graph_stores > 0 && is_store { threads(config).max(1) } else { 1 };
+    let options = MessengerOptions { patience, threads };
     let messenger = match launch() {
         Some(launch) if launch.size > 1 => join_ranks(options, launch)?,
         _ => Messenger::start(options, || Ok(local(1).remove(0)))?,

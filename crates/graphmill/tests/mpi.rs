@@ -160,3 +160,48 @@ fn several_ranks_require_a_partitioned_dataset() {
         "{stderr}"
     );
 }
+
+/// Partitions the dataset by the command, which also stores the searches of the proximity order.
+fn partition(whole: &Path, parts: &Path) {
+    let mut command = Command::new(GRAPHMILL);
+    let output = command.arg("partition").args([whole, parts]).args(["--parts", "4"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn graph_stores_serve_ranks_that_train_on_devices_and_the_run_resumes() {
+    let dir = tempfile::tempdir().unwrap();
+    let [whole, _] = datasets(dir.path());
+    let at = |name: &str| dir.path().join(name);
+    partition(&whole, &at("stored"));
+    let options = "--order proximity --strategy time-sharing --devices virtual:2 --cache-ratio 0.2 \
+                   --placement private";
+    let alone =
+        Command::new(GRAPHMILL).args(train(&whole, &at("one"), &format!("{options} --epochs 4"))).output();
+    let one = losses(&alone.unwrap());
+    let options = format!("{options} --graph-stores 1");
+    let run = |name: &str, epochs: usize| {
+        let words = train(&at("stored"), &at(name), &format!("{options} --epochs {epochs}"));
+        losses(&end(mpirun(3, &words).spawn().unwrap()))
+    };
+    let stored = run("stores", 4);
+    assert!(one.iter().zip(&stored).all(|(a, b)| (a - b).abs() < 1e-3), "{one:?} and {stored:?}");
+    run("again", 2);
+    let out = at("again");
+    let words = ["train", "--resume", "--json", "--epochs", "4", "--out", out.to_str().unwrap()];
+    let resumed = losses(&end(mpirun(3, &words.map(str::to_string)).spawn().unwrap()));
+    assert_eq!(resumed, stored, "the same bits after a resume");
+}
+
+/// The shim runs the kernels of NVIDIA devices on the processor.
+#[test]
+fn every_rank_computes_on_an_nvidia_device() {
+    let dir = tempfile::tempdir().unwrap();
+    let [whole, parts] = datasets(dir.path());
+    let options = "--epochs 2 --fanout 3,2 --max-batches 4";
+    let alone = Command::new(GRAPHMILL).args(train(&whole, &dir.path().join("one"), options)).output();
+    let one = losses(&alone.unwrap());
+    let words = train(&parts, &dir.path().join("two"), &format!("{options} --devices cuda:0"));
+    let two = losses(&end(mpirun(2, &words).env("GRAPHMILL_DEVICE", "shim").spawn().unwrap()));
+    assert!(one.iter().zip(&two).all(|(a, b)| (a - b).abs() < 2e-3), "{one:?} and {two:?}");
+}

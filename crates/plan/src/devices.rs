@@ -124,7 +124,8 @@ impl Costs<'_> {
         // Each of several concurrent gathers has its share of the cores.
         let gather = misses * seconds.gather * self.hardware.host.gathers / self.cores();
         // Rows of other devices' caches cross the link without a gather by the host.
-        let copy = latency + (misses + peers) * self.profile.bytes.batch_rows / link.bandwidth;
+        let moved = self.profile.reuse.map_or(0.0, |rows| rows.moved);
+        let copy = latency + ((misses + peers) * self.profile.bytes.batch_rows + moved) / link.bandwidth;
         if self.hardware.devices.shared {
             // Only the link works concurrently with the cores, and transfers rows while they are
             // gathered.
@@ -175,7 +176,9 @@ impl Costs<'_> {
 
     /// Share of the rows that a device caches beside these parts.
     fn device_cache(&self, owner: &str, parts: &[(&str, f64)]) -> Result<f64, String> {
-        cache_ratio(owner, self.hardware.devices.memory, self.profile, parts)
+        let rows = self.profile.reuse.map(|rows| ("reused rows", rows.table));
+        let parts: Vec<(&str, f64)> = parts.iter().copied().chain(rows).collect();
+        cache_ratio(owner, self.hardware.devices.memory, self.profile, &parts)
     }
 
     /// Epoch of the sequential strategy: the host samples, then one device trains.
@@ -313,16 +316,22 @@ impl Costs<'_> {
         let (bottleneck, _) = stages
             .into_iter()
             .fold(("train", 0.0), |most, stage| if stage.1 > most.1 { stage } else { most });
+        // the host makes rows for reuse beside the devices, or between their super-batches
+        let made = self.profile.reuse.map_or(0.0, |rows| rows.make * self.batches().sum() / self.cores());
+        let is_beside = self.profile.reuse.is_none_or(|rows| rows.ahead);
+        let seconds = if is_beside { epoch.seconds.max(made) } else { epoch.seconds + made };
+        let bottleneck = if made > epoch.seconds { "reused rows (host)" } else { bottleneck };
+        let part = if made > 0.0 { epoch.seconds / seconds } else { 1.0 };
         Prediction {
             name: "",
-            epoch_seconds: Some(epoch.seconds),
+            epoch_seconds: Some(seconds),
             samplers,
             trainers,
             standby,
             cache_ratio: ratio,
             hit_rate: hits + peers,
             bottleneck,
-            busy: Busy { sample: epoch.sample, extract, train: epoch.train },
+            busy: Busy { sample: part * epoch.sample, extract: part * extract, train: part * epoch.train },
             switched: epoch.switched,
             fits: true,
             reason: None,

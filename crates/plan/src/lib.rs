@@ -16,6 +16,10 @@
 //! The host gathers the other rows for a few devices at once and sends them over each device's own
 //! link. Times of stages scale with the device's speed, times of the host with its cores.
 //!
+//! With `--reuse layered`, minibatches are measured with reused rows: the host makes these rows, on
+//! all cores, beside the epoch of the devices or (with `--hot-prefetch off`) between its parts, their
+//! tables take memory of each device that trains, and they cross its link.
+//!
 //! # Deviations
 //!
 //! The prediction omits the loading before the first epoch, evaluation, and the differences between
@@ -44,6 +48,7 @@
 //!         parameters: 6e5,
 //!     },
 //!     hit_rates: vec![HitRate { ratio: 0.05, rate: 0.96 }, HitRate { ratio: 0.2, rate: 0.99 }],
+//!     reuse: None,
 //! };
 //! let report = plan(Hardware::find("v100x8")?, profile)?;
 //! println!("{report}");
@@ -61,6 +66,7 @@ pub mod network;
 mod profile;
 mod recommend;
 mod request;
+mod reuse;
 pub mod sim;
 mod strategies;
 mod talk;
@@ -78,6 +84,7 @@ pub use memory::gb;
 pub use profile::{HitRate, Profile, Seconds, Sizes};
 pub use recommend::{Recommendation, Sweep};
 pub use request::Request;
+pub use reuse::ReusedRows;
 pub use strategies::not_planned;
 
 /// Result of [`plan`].
@@ -117,6 +124,13 @@ pub fn options() -> Vec<&'static str> {
         "dropout",
         "input_dropout",
         "optimizer",
+        "reuse",
+        "hot_ratio",
+        "super_batch",
+        "hot_metric",
+        "hot_rank",
+        "hot_gradient",
+        "hot_prefetch",
         "cache",
         "precision",
         "feature_precision",

@@ -15,6 +15,7 @@ use graphmill_engine::{
     hotness::{self, loader},
     learner::Learner,
     memory::{placements, topology},
+    reuse::ReusePlan,
     stage::{Drawn, Loader},
 };
 use graphmill_loader::{
@@ -22,7 +23,10 @@ use graphmill_loader::{
 };
 use graphmill_nn::{Matrix, backend::Cpu, cost::BlockShape};
 
-use crate::profile::{HitRate, Profile, Seconds, Sizes};
+use crate::{
+    profile::{HitRate, Profile, Seconds, Sizes},
+    reuse::{self, ReusedRows},
+};
 
 /// Numbers of warm-up batches and of timed batches.
 const BATCHES: [u64; 2] = [2, 4];
@@ -49,12 +53,15 @@ pub fn measure(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
     let before = memory::anonymous();
     let grown = || memory::anonymous().zip(before).map_or(0.0, |(now, then)| now.saturating_sub(then) as f64);
     let mut stages = Stages::new(config, data, &parts, None)?;
+    let plan = reuse::plan_of(config, data, &*parts.sampler, &*parts.order)?;
+    let reused = plan.as_ref().map(|plan| stages.reuse_rows(plan)).transpose()?;
     let parameters = 4.0 * stages.learner.model.num_params() as f64;
     let mut least = [f64::INFINITY; 3];
     let (mut held, mut sampling) = (Largest::default(), 0.0f64);
     for i in 0..BATCHES.iter().sum() {
         // The last batch may be short.
         let whole = stages.loader.num_batches().saturating_sub(1).max(1);
+        let whole = reused.map_or(whole, |(_, batches)| whole.min(batches));
         let mut see = |batch: &Sampled| {
             sampling = if i == 0 { grown() } else { sampling };
             held.see(batch, parts.feature.row_bytes());
@@ -85,7 +92,8 @@ pub fn measure(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
             train: MARGIN * trained,
             parameters,
         },
-        hit_rates: hit_rates(config, data)?,
+        hit_rates: hit_rates(config, data, plan.as_ref())?,
+        reuse: reused.map(|(costs, _)| costs),
     })
 }
 
@@ -182,14 +190,29 @@ impl<'a> Stages<'a> {
         Ok(Self { loader, learner, seeds, memory: batch.recycle(), workspace })
     }
 
+    /// Lets batches reuse rows; returns their costs, and the number of batches of a super-batch.
+    fn reuse_rows(&mut self, plan: &ReusePlan) -> Result<(ReusedRows, u64)> {
+        reuse::reuse_rows(plan, &mut self.loader, &mut self.learner, &self.seeds)
+    }
+
     /// Seconds to sample batch `i` of the first epoch, to gather its rows and to train on it; `see`
     /// is called after the first stage.
     fn batch(&mut self, i: u64, lr: f64, see: &mut dyn FnMut(&Sampled)) -> Result<[f64; 3]> {
         let Self { loader, learner, seeds, memory, workspace } = self;
-        let picked = loader.pick(seeds, i, std::mem::take(memory));
-        let clock = Instant::now();
-        let batch = loader.sample(i, workspace, picked)?;
-        let sample = clock.elapsed();
+        let ahead = loader.ahead.clone();
+        let (sample, batch) = match ahead {
+            None => {
+                let picked = loader.pick(seeds, i, std::mem::take(memory));
+                let clock = Instant::now();
+                let batch = loader.sample(i, workspace, picked)?;
+                (clock.elapsed(), batch)
+            }
+            Some(ahead) => {
+                let clock = Instant::now();
+                let batch = ahead.complete(loader, seeds, i, workspace, std::mem::take(memory))?;
+                (clock.elapsed(), batch)
+            }
+        };
         see(&batch);
         let clock = Instant::now();
         let batch = loader.extract(Drawn::New(batch))?;
@@ -229,7 +252,7 @@ fn last(train: usize, batch: usize, count: u64) -> f64 {
 }
 
 /// Hit rates of caches by the policy of `--cache`.
-fn hit_rates(config: &TrainConfig, data: &Dataset) -> Result<Vec<HitRate>> {
+fn hit_rates(config: &TrainConfig, data: &Dataset, reuse: Option<&ReusePlan>) -> Result<Vec<HitRate>> {
     let policy = if config.cache == "auto" { POLICY } else { &config.cache };
     let options = hotness::Options {
         train: config.clone(),
@@ -238,7 +261,7 @@ fn hit_rates(config: &TrainConfig, data: &Dataset) -> Result<Vec<HitRate>> {
         ratios: RATIOS.into(),
         epochs: 1,
     };
-    let report = hotness::run(&options, data, &Quiet)?;
+    let report = hotness::run_with(&options, data, reuse, &Quiet)?;
     Ok(report.results.iter().map(|row| HitRate { ratio: row.ratio, rate: row.hit_rate }).collect())
 }
 

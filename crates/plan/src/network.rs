@@ -53,7 +53,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Computes the traffic of requests counted over `parts` machines, for rows of `dim` values and
+    /// Computes the traffic of requests counted over `parts` machines, for rows of `dim` words and
     /// `parameters` parameters.
     pub fn new(counted: &CrossRequests, parts: usize, dim: usize, parameters: usize) -> Self {
         let batches = counted.batches.max(1) as f64;

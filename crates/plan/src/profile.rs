@@ -16,7 +16,7 @@ use std::path::Path;
 use graphmill_engine::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::file;
+use crate::{file, reuse::ReusedRows};
 
 /// Maximum number of simulated batches.
 const MAX_BATCHES: u64 = 1_000_000;
@@ -46,6 +46,10 @@ pub struct Profile {
     /// linearly; by default an empty cache serves no rows and a full one all.
     #[serde(default)]
     pub hit_rates: Vec<HitRate>,
+    /// Costs of the rows that minibatches reuse, if they do. The other costs are then those of
+    /// minibatches that reuse rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reuse: Option<ReusedRows>,
 }
 
 /// Seconds of a minibatch on one executor.
@@ -159,6 +163,7 @@ impl Profile {
             ("bytes.train", bytes.train),
             ("bytes.parameters", bytes.parameters),
         ];
+        let from_zero = from_zero.into_iter().chain(self.reuse.iter().flat_map(ReusedRows::numbers));
         if let Some((place, value)) = from_zero.into_iter().find(|(_, x)| !(x.is_finite() && *x >= 0.0)) {
             return Err((place.into(), format!("{value}: a number from 0")));
         }

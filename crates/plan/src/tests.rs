@@ -29,6 +29,7 @@ fn profile() -> Profile {
             parameters: 6e5,
         },
         hit_rates: vec![HitRate { ratio: 0.05, rate: 0.96 }, HitRate { ratio: 0.2, rate: 0.99 }],
+        reuse: None,
     }
 }
 
@@ -217,4 +218,29 @@ fn the_recommended_command_has_the_options_that_its_run_reads() {
     assert!(best.command.ends_with("--placement=replicate"), "{best:?}");
     let unread = plan_run(v100(), profile(), &request(&[("super_batch", "4")])).unwrap_err();
     assert!(unread.is_usage() && unread.to_string().contains("--super-batch"), "{unread}");
+}
+
+#[test]
+fn reused_rows_take_memory_link_and_time_of_the_host() {
+    let rows = ReusedRows { make: 1e-4, moved: 1e6, table: 2e9, ahead: true };
+    let with = |rows: ReusedRows| plan(v100(), Profile { reuse: Some(rows), ..profile() }).unwrap();
+    let (exact, reused) = (plan(v100(), profile()).unwrap(), with(rows));
+    for name in ["sequential", "time-sharing", "factored"] {
+        let (exact, reused) = (of(&exact, name), of(&reused, name));
+        assert!(reused.cache_ratio < exact.cache_ratio, "{name}: the tables take memory of the cache");
+        assert!(reused.epoch_seconds >= exact.epoch_seconds, "{name}");
+    }
+    // the host is the bottleneck, beside the devices or before them
+    let (beside, before) =
+        (with(ReusedRows { make: 1.0, ..rows }), with(ReusedRows { make: 1.0, ahead: false, ..rows }));
+    let make = 150.0 * profile().cores / v100().host.cores as f64;
+    for name in ["sequential", "time-sharing", "factored"] {
+        let seconds = |report: &Report| of(report, name).epoch_seconds.unwrap();
+        assert!((seconds(&beside) - make).abs() < 1e-6 * make, "{name}");
+        let all = make + seconds(&reused);
+        assert!((seconds(&before) - all).abs() < 1e-2 * all, "{name}");
+        assert_eq!(of(&beside, name).bottleneck, "reused rows (host)");
+    }
+    let error = Profile { reuse: Some(ReusedRows { table: -1.0, ..rows }), ..profile() };
+    assert!(plan(v100(), error).unwrap_err().to_string().contains("reuse.table"));
 }

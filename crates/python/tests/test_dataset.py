@@ -42,6 +42,23 @@ def test_arrays_are_views_that_outlive_the_dataset():
     assert (indices == expected[0]).all() and (x == expected[1]).all()
 
 
+def test_a_directory_of_format_2_opens_as_the_same_dataset(tmp_path):
+    dataset = graphmill.Dataset.from_arrays(**arrays(test_mask=[9, 7]), name="mine")
+    dataset.save(tmp_path / "old")
+    dataset.save(tmp_path / "new", format=2)
+    assert not (tmp_path / "new/indptr.npy").exists()
+    assert (np.load(tmp_path / "new/edges/node__edge__node/indices.npy") == dataset.indices).all()
+    # the second time by the record of verified files
+    for _ in range(2):
+        old, new = graphmill.Dataset(tmp_path / "old"), graphmill.Dataset(tmp_path / "new")
+        for name in ("indptr", "indices", "x", "y", "train", "valid", "test"):
+            assert (getattr(old, name) == getattr(new, name)).all()
+        assert repr(old) == repr(new)
+    assert (tmp_path / "new/verified.json").exists()
+    with pytest.raises(ValueError, match="format 3: expected 1 or 2"):
+        dataset.save(tmp_path / "other", format=3)
+
+
 def test_types_of_features_labels_and_weights():
     given = arrays()
     half = graphmill.Dataset.from_arrays(**{**given, "x": given["x"].astype(np.float16)})

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use graphmill_data::dataset::import::{ImportOptions, import};
+use graphmill_data::{
+    dataset::import::{ImportOptions, import},
+    typed::import::{self as typed_import, TypedOptions},
+};
 
 use crate::{alloc::limited, input::Input, scratch::with_files};
 
@@ -42,6 +45,7 @@ table! {
     pickle "a pickle, and the arrays, matrices and neighbour lists in it"
     manifest "the text of graphmill.json, its checksum made to fit"
     native "a dataset directory, its checksums made to fit"
+    typed "a dataset directory of format 2, its checksums made to fit"
     import_npz "the importer npz"
     import_graphsaint "the importer graphsaint"
     import_planetoid "the importer planetoid"
@@ -52,6 +56,20 @@ table! {
     import_facebook100 "the importer facebook100: MATLAB files, packed or not"
     import_edges "the importer edges in its flavours: text, gzip, arrays, JSON, METIS, WebGraph, SNAP, GNNLab"
     #[cfg(feature = "parquet")] import_parquet "the importer parquet: tables of edges and nodes"
+    import_hgb "the importer hgb: tables of nodes, links and labels, and JSON"
+    import_ogb_hetero "the importer ogb-hetero: tables of several node types"
+    import_ogb_links "the importer ogb-links: tables of links, and splits as files of PyTorch and NumPy"
+    import_triples "the importer triples: lines of head, relation and tail, and JSON"
+    import_rdf "the importer rdf: N-Triples and tables"
+    import_interactions "the importer interactions: lists of users and items, and a sparse matrix"
+    import_temporal "the importer temporal: lists of timed links"
+    import_events "the importer events: logs of events with arrays"
+    import_heco "the importer heco: edge lists, arrays and sparse matrices"
+    import_hne "the importer hne: tables of nodes, weighted links and labels"
+    import_mat_links "the importer mat-links: a MATLAB file with a matrix"
+    import_ciao "the importer ciao: MATLAB files with tables"
+    archive "zip and tar archives of an importer, and every file in them"
+    torch "a file of PyTorch, and every array and tensor in it"
     resume "what a killed import left in its directory"
     rules "words of the command line: split rules, normalisations"
     #[cfg(feature = "fetch")] fetch_unpack "archives, as a download unpacks them"
@@ -99,6 +117,38 @@ pub(crate) fn import_files(
     with_files(target, &input.files, |dir| {
         let source = if source.is_empty() { dir.to_path_buf() } else { dir.join(source) };
         let dataset = limited(input.unpacked, || import(format, source, &options))?.dataset;
+        assert!(dataset.validate().is_ok(), "an imported dataset is sound");
+        Ok(())
+    })
+}
+
+/// Imports a typed source of several files as [`import_files`] does.
+pub(crate) fn import_typed_files(
+    target: &'static str,
+    format: &str,
+    names: &[&'static str],
+    source: &str,
+    data: &[u8],
+) -> Answer {
+    let input = Input::read(data, names);
+    let fits =
+        |name: &str| typed_import::TABLE.iter().any(|row| row.name == format && row.make.options.contains(&name));
+    let flag = |name: &str| input.has(name) && fits(name);
+    let fraction = |name: &str| input.option(name).filter(|_| fits(name)).and_then(|x| x.parse().ok());
+    let options = TypedOptions {
+        add_reverses: input.has("add-reverses"),
+        no_self_loops: input.has("no-self-loops"),
+        keep_duplicates: input.has("keep-duplicates"),
+        dense_features: flag("dense-features"),
+        no_literals: flag("no-literals"),
+        undirected: flag("undirected"),
+        valid_fraction: fraction("valid-fraction"),
+        test_fraction: fraction("test-fraction"),
+        ..TypedOptions::default()
+    };
+    with_files(target, &input.files, |dir| {
+        let source = if source.is_empty() { dir.to_path_buf() } else { dir.join(source) };
+        let dataset = limited(input.unpacked, || typed_import::import(format, source, &options))?.dataset;
         assert!(dataset.validate().is_ok(), "an imported dataset is sound");
         Ok(())
     })

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use graphmill_core::{Buffer, Error, Result};
+use graphmill_core::{Buffer, Error, Result, memory};
 use rayon::prelude::*;
 
 use super::{
@@ -166,6 +166,13 @@ pub(crate) fn unwritten<T: Element>(data: &[T], shape: &[usize]) -> FileEntry {
         bytes: (header.len() + data.len()) as u64,
         checksum: checksum::of_parts(&header, data),
     }
+}
+
+/// Returns true if features of `bytes` bytes exceed a quarter of the machine's memory. Reading them
+/// on every open would take longer than many commands and would evict everything else from the page
+/// cache.
+pub fn is_too_large_to_verify(bytes: u64) -> bool {
+    memory::total().is_some_and(|total| bytes > total / 4)
 }
 
 /// Default name of a dataset: that of its directory.

@@ -41,7 +41,7 @@ pub struct GraphParts {
 
 /// Checks that `graphs` (empty, or a union) are contiguous, cover all nodes, have unique names, and
 /// that no edge connects two of them. O(V + E), parallel.
-pub(super) fn validate(graphs: &[NamedGraph], graph: &Graph) -> Result<()> {
+pub(crate) fn validate(graphs: &[NamedGraph], graph: &Graph) -> Result<()> {
     if graphs.is_empty() {
         return Ok(());
     }

@@ -58,6 +58,7 @@ impl SignedManifest for Manifest {
         file_name: FILE_NAME,
         format: FORMAT,
         version: VERSION,
+        reads: "versions 1 and 2",
         // Real manifests take two kilobytes.
         max_bytes: 1 << 20,
         thing: "dataset",

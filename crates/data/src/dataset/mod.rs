@@ -22,8 +22,8 @@ pub(crate) mod work;
 use std::{fmt, path::PathBuf};
 
 pub use builder::DatasetBuilder;
-pub(crate) use graphs::restrict;
 pub use graphs::{GraphParts, NamedGraph};
+pub(crate) use graphs::{restrict, validate as validate_graphs};
 pub use normalization::{Normalization, Rescaling};
 use rayon::prelude::*;
 pub use stored_table::StoredTable;
@@ -34,7 +34,7 @@ use graphmill_core::{
     search::position,
 };
 
-use crate::npy;
+use crate::{npy, typed::Keys};
 
 /// Input of a training run.
 #[derive(Clone, Debug, Default)]
@@ -63,6 +63,8 @@ pub struct Dataset {
     /// Original node ids of a reordered dataset ([`crate::reorder`]): a permutation of the nodes
     /// (`V`). `None` if the ids are those of the import or generator.
     pub original_ids: Option<Buffer<NodeId>>,
+    /// Original keys of the nodes, if the dataset has them.
+    pub keys: Option<Keys>,
 }
 
 impl Dataset {
@@ -83,6 +85,7 @@ impl Dataset {
         self.validate_labels()?;
         graphs::validate(&self.graphs, &self.graph)?;
         self.validate_original_ids()?;
+        self.keys.as_ref().map_or(Ok(()), |keys| keys.validate(self.num_nodes()))?;
         self.validate_split()
     }
 

@@ -30,19 +30,24 @@ mod write;
 
 use std::path::Path;
 
+pub use super::files::is_too_large_to_verify;
 pub use check::check_target;
-use graphmill_core::{Result, memory};
+use graphmill_core::Result;
 pub(super) use names::{FEATURES, FEATURES_INDPTR};
 use read::open;
 use write::Unwritten;
 
 use super::{Dataset, manifest::Manifest};
-use crate::{external::Scratch, signed::SignedManifest};
+use crate::{
+    external::Scratch,
+    signed::SignedManifest,
+    typed::{self, TypedDataset, Verify},
+};
 
 impl Dataset {
     /// Writes the dataset to the directory `dir`, which must be missing or empty. All files are
     /// written to a sibling directory, synced, and moved into place: `dir` holds the whole dataset
-    /// or is unchanged.
+    /// or is unchanged. A dataset with keys is written in format 2 ([`typed`](crate::typed)).
     ///
     /// # Errors
     /// The dataset does not [`validate`](Dataset::validate), `dir` is not empty, or writing fails.
@@ -63,13 +68,16 @@ impl Dataset {
     /// all files, ids, labels, finite features. Reads every byte once, in parallel, and releases
     /// pages on the way.
     ///
+    /// A directory of format 2 ([`typed`](crate::typed)) with one node type, one edge type and at
+    /// most one task, the classification of its nodes, opens as well.
+    ///
     /// Features that [`is_too_large_to_verify`] are not read: only their length, type and header
     /// are checked. [`Dataset::open_verified`] reads them too.
     ///
     /// # Errors
     /// The first fault, with its file and position.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
-        open(dir.as_ref(), is_too_large_to_verify)
+        Self::open_by(dir.as_ref(), Verify::Once)
     }
 
     /// Maps a dataset as [`Dataset::open`] does, and reads every byte however large the files are.
@@ -77,7 +85,15 @@ impl Dataset {
     /// # Errors
     /// As for [`Dataset::open`].
     pub fn open_verified(dir: impl AsRef<Path>) -> Result<Self> {
-        open(dir.as_ref(), |_| false)
+        Self::open_by(dir.as_ref(), Verify::All)
+    }
+
+    /// Opens a dataset of either format.
+    fn open_by(dir: &Path, verify: Verify) -> Result<Self> {
+        if typed::is_typed(dir) {
+            return typed::open_one_type(dir, verify);
+        }
+        open(dir, |bytes| verify == Verify::Once && is_too_large_to_verify(bytes))
     }
 
     fn save_to(&self, dir: &Path, replace: bool) -> Result<()> {
@@ -87,6 +103,9 @@ impl Dataset {
     /// Saves as [`Dataset::save`] or [`Dataset::save_replacing`] does, through a directory within
     /// the scratch.
     pub(crate) fn save_by_way_of(&self, scratch: &Scratch, dir: &Path, replace: bool) -> Result<()> {
+        if self.keys.is_some() {
+            return TypedDataset::from_dataset(self).save_by_way_of(scratch, dir, replace);
+        }
         self.validate()?;
         let exists = check_target(dir, replace)?;
         scratch.publish(dir, exists, |dir| self.write_files(dir))
@@ -101,21 +120,15 @@ impl Dataset {
     pub fn identity(&self) -> Result<String> {
         match &self.checksum {
             Some(checksum) => Ok(checksum.clone()),
+            None if self.keys.is_some() => TypedDataset::from_dataset(self).identity(),
             None => Ok(self.manifest(&mut Unwritten)?.signed()?.0),
         }
     }
 }
 
-/// Returns true if features of `bytes` bytes exceed a quarter of the machine's memory. Reading them
-/// on every open would take longer than many commands and would evict everything else from the page
-/// cache.
-pub fn is_too_large_to_verify(bytes: u64) -> bool {
-    memory::total().is_some_and(|total| bytes > total / 4)
-}
-
 /// Checksum of the dataset in `dir`, by its manifest.
 pub(crate) fn checksum_of(dir: &Path) -> Result<String> {
-    Ok(Manifest::read(dir)?.checksum)
+    if typed::is_typed(dir) { typed::checksum_of(dir) } else { Ok(Manifest::read(dir)?.checksum) }
 }
 
 #[cfg(test)]

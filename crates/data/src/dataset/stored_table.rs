@@ -12,6 +12,7 @@ use super::{
 use crate::{
     npy::{self, Element},
     signed::SignedManifest,
+    typed::{self, StoredFeatures},
 };
 
 /// Table of dense rows in a file.
@@ -38,17 +39,26 @@ impl StoredTable {
     /// disagrees with the manifest.
     pub fn features(dir: impl AsRef<Path>) -> Result<Self> {
         let dir = dir.as_ref();
-        let manifest = Manifest::read(dir)?;
+        let StoredFeatures { path, entry, is_sparse, shape } = if typed::is_typed(dir) {
+            typed::stored_features(dir)?
+        } else {
+            let manifest = Manifest::read(dir)?;
+            StoredFeatures {
+                path: FEATURES.into(),
+                entry: manifest.files.get(FEATURES).cloned(),
+                is_sparse: manifest.files.contains_key(FEATURES_INDPTR),
+                shape: [manifest.nodes, manifest.feature_dim],
+            }
+        };
         let wrong = |message: &str| Error::format(dir.join(manifest::FILE_NAME), "files", message);
-        let Some(entry) = manifest.files.get(FEATURES) else {
-            return Err(wrong(if manifest.files.contains_key(FEATURES_INDPTR) {
+        let Some(entry) = entry else {
+            return Err(wrong(if is_sparse {
                 "the features are stored sparse and are read in memory only; keep features in host memory"
             } else {
                 "the dataset has no features to read from a file"
             }));
         };
-        let array = npy::open(dir.join(FEATURES))?;
-        let shape = [manifest.nodes, manifest.feature_dim];
+        let array = npy::open(dir.join(path))?;
         let kind = match array.dtype {
             dtype if dtype == f32::DTYPE => Some(TableType::F32),
             dtype if dtype == f16::DTYPE => Some(TableType::F16),

@@ -42,13 +42,31 @@ pub(crate) fn run(
     identity: impl FnOnce() -> Result<String>,
     make: impl FnOnce(&Scratch) -> Result<Dataset>,
 ) -> Result<Dataset> {
+    let replace = work.replace;
+    run_saved(work, dst, suffix, identity, make, |dataset, scratch| {
+        dataset.save_by_way_of(scratch, dst, replace)
+    })
+}
+
+/// Creates a directory as [`run`] does, of any kind of dataset that `save` writes.
+///
+/// # Errors
+/// As for [`run`].
+pub(crate) fn run_saved<D>(
+    work: Work,
+    dst: &Path,
+    suffix: &str,
+    identity: impl FnOnce() -> Result<String>,
+    make: impl FnOnce(&Scratch) -> Result<D>,
+    save: impl FnOnce(&D, &Scratch) -> Result<()>,
+) -> Result<D> {
     check_target(dst, work.replace)?;
     let memory = work.memory.or_else(|| Some(memory::available()? / 2)).unwrap_or(1 << 30);
     let scratch = Scratch::open(&atomic::suffixed(dst, suffix), &identity()?, memory, work.progress)?;
     let made = make(&scratch).and_then(|dataset| {
         scratch.check()?;
         scratch.stage("writing the dataset", None, Unit::Bytes);
-        dataset.save_by_way_of(&scratch, dst, work.replace).map(|()| dataset)
+        save(&dataset, &scratch).map(|()| dataset)
     });
     // After an error the first one is returned.
     let removed = scratch.remove();

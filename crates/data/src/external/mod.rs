@@ -10,6 +10,8 @@ mod directory;
 mod edges;
 mod needs;
 mod publish;
+#[cfg(feature = "tables")]
+mod records;
 mod rows;
 mod scratch;
 mod sort;
@@ -17,5 +19,7 @@ mod spill;
 
 pub use edges::Edges;
 pub use needs::Needs;
+#[cfg(feature = "tables")]
+pub(crate) use records::{RecordSorter, SortedRecords};
 pub use rows::Rows;
 pub use scratch::Scratch;

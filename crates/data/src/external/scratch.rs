@@ -105,7 +105,7 @@ impl Scratch {
     }
 
     /// Path of the file `name` in the directory, if the scratch has one.
-    pub(super) fn file(&self, name: &str) -> Option<PathBuf> {
+    pub(crate) fn file(&self, name: &str) -> Option<PathBuf> {
         self.inner.dir.as_ref().map(|dir| file(&dir.path, name))
     }
 

@@ -91,6 +91,7 @@ pub(super) fn generate(options: &GenerateOptions, scratch: &Scratch) -> Result<D
         normalization: None,
         directory: None,
         original_ids: None,
+        keys: None,
     })
 }
 

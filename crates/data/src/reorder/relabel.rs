@@ -87,6 +87,7 @@ pub fn relabel(dataset: &Dataset, order: &[NodeId], scratch: &Scratch) -> Result
         Some(ids) => gather(ids, 1, order, to)?,
         None => order.to_vec().into(),
     };
+    let keys = dataset.keys.as_ref().map(|keys| keys.gather(order)).transpose()?;
     seconds.labels = lap();
     let made = Dataset {
         name: dataset.name.clone(),
@@ -100,6 +101,7 @@ pub fn relabel(dataset: &Dataset, order: &[NodeId], scratch: &Scratch) -> Result
         checksum: None,
         directory: None,
         original_ids: Some(original_ids),
+        keys,
     };
     Ok((made, seconds))
 }

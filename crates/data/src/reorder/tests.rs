@@ -92,6 +92,7 @@ pub(crate) fn dataset(nodes: usize, pairs: &[(u32, u32)], kind: Kind) -> Dataset
         normalization: None,
         directory: None,
         original_ids: original,
+        keys: None,
     };
     dataset.validate().unwrap();
     dataset

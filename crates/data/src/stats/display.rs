@@ -104,7 +104,7 @@ const MAX_LISTED_GRAPHS: usize = 8;
 /// Length of the longest bar in characters.
 const BAR: usize = 40;
 
-fn grouped(n: usize) -> String {
+pub(crate) fn grouped(n: usize) -> String {
     count(n as u64)
 }
 

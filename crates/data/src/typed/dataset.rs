@@ -2,10 +2,11 @@
 
 use std::{fmt, path::PathBuf};
 
-use graphmill_core::{Buffer, Error, NodeId, Result};
+use graphmill_core::{Buffer, Error, NodeId, Result, keyed::key};
+use rayon::prelude::*;
 use serde_json::Value;
 
-use super::{EdgeType, FeatureTable, Keys, Schema, Task, TaskOn};
+use super::{EdgeType, FeatureTable, Keys, Schema, Task, TaskOn, csc};
 use crate::dataset::{NamedGraph, Normalization};
 
 /// Columns of a node type, each with a row per node.
@@ -54,6 +55,31 @@ impl EdgeData {
     /// Number of edges, `E`.
     pub fn num_edges(&self) -> usize {
         self.indices.len()
+    }
+
+    /// Destination of each edge (`E`). Parallel.
+    pub fn destinations(&self) -> Vec<NodeId> {
+        csc::destinations(&self.indptr)
+    }
+
+    /// Returns true if every edge is stored in both directions, equally often. O(E), parallel.
+    pub fn is_undirected(&self) -> bool {
+        let ends = &self.edge_type;
+        ends.source == ends.destination && self.checksum_of_edges(false) == self.checksum_of_edges(true)
+    }
+
+    /// Sum of a hash of every edge, which does not depend on their order. O(E), parallel.
+    pub(super) fn checksum_of_edges(&self, exchange: bool) -> u64 {
+        let hash = |u: NodeId, v: NodeId| {
+            let (u, v) = if exchange { (v, u) } else { (u, v) };
+            key(&[u.into(), v.into()])
+        };
+        let rows = self.indptr.par_windows(2).with_min_len(1 << 12).enumerate();
+        let row = |(v, ends): (usize, &[u64])| {
+            let sources = &self.indices[ends[0] as usize..ends[1] as usize];
+            sources.iter().fold(0u64, |sum, &u| sum.wrapping_add(hash(u, v as NodeId)))
+        };
+        rows.map(row).reduce(|| 0, u64::wrapping_add)
     }
 
     /// Positions of the edges of destination `v`: their range in every column.

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt};
 
-use graphmill_core::{Buffer, Error, Result, search::position};
+use graphmill_core::{Buffer, Error, NodeId, Result, memory};
 use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -137,6 +137,31 @@ impl Keys {
         }
     }
 
+    /// Keys of the nodes `order`, in that order.
+    ///
+    /// # Errors
+    /// The result exceeds the memory.
+    pub fn gather(&self, order: &[NodeId]) -> Result<Self> {
+        Ok(match self {
+            Self::Integers(keys) => {
+                let mut gathered = memory::reserve(order.len())?;
+                gathered.par_extend(order.par_iter().with_min_len(1 << 12).map(|&v| keys[v as usize]));
+                Self::Integers(gathered.into())
+            }
+            Self::Texts(texts) => {
+                let bytes =
+                    order.par_iter().with_min_len(1 << 12).map(|&v| texts.raw(v as usize).len()).sum();
+                let (mut offsets, mut all) = (memory::reserve(order.len() + 1)?, memory::reserve(bytes)?);
+                offsets.push(0);
+                for &v in order {
+                    all.extend_from_slice(texts.raw(v as usize));
+                    offsets.push(all.len() as u64);
+                }
+                Self::Texts(Texts { offsets: offsets.into(), bytes: all.into() })
+            }
+        })
+    }
+
     /// Checks that the keys of `count` nodes are complete, valid and unique. O(V log V), parallel;
     /// takes at most 1 GiB of memory.
     ///
@@ -148,7 +173,7 @@ impl Keys {
 
     /// Describes the first fault of [`Keys::validate`]. Hashes take at most about `bytes` bytes at
     /// a time.
-    pub(super) fn fault(&self, count: usize, bytes: usize) -> Option<String> {
+    fn fault(&self, count: usize, bytes: usize) -> Option<String> {
         if self.len() != count {
             return Some(format!("{} keys for {count} nodes", self.len()));
         }
@@ -176,7 +201,6 @@ impl Keys {
         };
         // Keys that ascend, as those of a sorted table, need no hashes.
         if let Self::Integers(keys) = self
-            && position(&keys[1.min(keys.len())..], |_| false).is_none()
             && keys.par_windows(2).with_min_len(1 << 12).all(|pair| pair[0] < pair[1])
         {
             return None;

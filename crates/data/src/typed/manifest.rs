@@ -149,6 +149,7 @@ impl SignedManifest for Manifest {
         file_name: FILE_NAME,
         format: FORMAT,
         version: VERSION,
+        reads: "versions 1 and 2",
         // Names of classes and of feature columns are the largest part.
         max_bytes: 64 << 20,
         thing: "dataset",

@@ -31,6 +31,8 @@
 //! - [`Schema`]: the types, and the id space that the node types share.
 //! - [`Values`], [`FeatureTable`], [`Keys`]: arrays of any number type, feature rows, original keys.
 //! - [`TypedDataset::save`], [`open`]: the directory.
+//! - [`create`], [`EdgeSorter`], [`TextRows`]: datasets beyond memory.
+//! - [`TypedDataset::from_dataset`], [`TypedDataset::to_dataset`]: datasets of one type.
 //!
 //! # Format
 //!
@@ -71,16 +73,24 @@
 //! ```
 
 mod builder;
+mod convert;
+mod create;
 mod csc;
 mod dataset;
+pub mod import;
+mod info;
 mod keys;
 mod manifest;
 mod names;
 mod read;
 mod save;
 mod schema;
+mod sort;
+mod stored;
+mod strangers;
 mod task;
 mod task_check;
+mod text_rows;
 mod topology;
 mod validate;
 mod values;
@@ -88,10 +98,19 @@ mod verified;
 mod write;
 
 pub use builder::{EdgeBuilder, NodeBuilder, TaskBuilder, TypedBuilder};
+pub(crate) use convert::open_one_type;
+pub use create::create;
 pub use dataset::{EdgeData, NodeData, TypedDataset};
+pub use info::{EdgeTypeInfo, FeatureInfo, NodeTypeInfo, TaskInfo, TypedInfo, info};
 pub use keys::{Key, Keys, Texts};
+pub(crate) use names::{escape as file_name, unique as unique_name};
 pub use read::Verify;
 pub use save::open;
 pub use schema::{EdgeType, Schema};
+pub use sort::{EdgeColumns, EdgeSorter, SortedEdges};
+pub use stored::is_typed;
+pub(crate) use stored::{StoredFeatures, checksum_of, stored_features};
+pub(crate) use strangers::{is_own_entry, stranger};
 pub use task::{Negatives, Seeds, Targets, Task, TaskKind, TaskOn};
+pub use text_rows::TextRows;
 pub use values::{FeatureTable, TableData, Values};

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use super::EdgeType;
+
 /// Directories of node types, edge types and tasks.
 pub(super) const NODES: &str = "nodes";
 pub(super) const EDGES: &str = "edges";
@@ -76,7 +78,7 @@ const MAX_NAME_LEN: usize = 60;
 /// Name of a type as a part of a file name. Letters of ASCII, digits, `-`, `.` and `_` stay; the
 /// other bytes become `%` and two hexadecimal digits, as in addresses. So do a leading `.`, and
 /// underscores that would read as the separator `__` of an edge type's parts.
-pub(super) fn escape(name: &str) -> String {
+pub(crate) fn escape(name: &str) -> String {
     let bytes = name.as_bytes();
     let mut out = String::new();
     for (i, &byte) in bytes.iter().enumerate() {
@@ -96,9 +98,14 @@ pub(super) fn escape(name: &str) -> String {
     out
 }
 
+/// Directory of an edge type within [`EDGES`], unless an earlier type has the same.
+pub(super) fn edge_directory(edge_type: &EdgeType) -> String {
+    [&edge_type.source, &edge_type.name, &edge_type.destination].map(|name| escape(name)).join("__")
+}
+
 /// Name for a directory that no earlier one has, also where upper and lower case are the same: the
 /// given name, or `NAME~2`, `NAME~3` and so on.
-pub(super) fn unique(name: String, taken: &mut BTreeSet<String>) -> String {
+pub(crate) fn unique(name: String, taken: &mut BTreeSet<String>) -> String {
     let mut found = name.clone();
     let mut number = 2;
     while !taken.insert(found.to_ascii_lowercase()) {

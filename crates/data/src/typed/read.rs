@@ -19,9 +19,8 @@ use super::{
 use crate::{
     dataset::{
         Normalization, checksum,
-        files::{Files, directory_name},
+        files::{Files, directory_name, is_too_large_to_verify},
         manifest::FILE_NAME,
-        native::is_too_large_to_verify,
     },
     npy::Element,
     signed::SignedManifest,

@@ -1,12 +1,10 @@
 //! Consistency of a typed dataset: all faults at once.
 
-use graphmill_core::{Error, NodeId, Result, csc::is_no_weight, search::position};
+use graphmill_core::{Error, Graph, Result, csc::is_no_weight, search::position};
 use rayon::prelude::*;
 
 use super::{EdgeData, EdgeType, NodeData, Schema, TypedDataset, csc, task_check::check_task};
-
-/// Memory of the test for duplicate keys, in bytes.
-const HASH_BYTES: usize = 1 << 30;
+use crate::dataset::validate_graphs;
 
 impl TypedDataset {
     /// Checks consistency and lists all faults, at most one for each column: names, lengths, ids in
@@ -60,6 +58,14 @@ impl TypedDataset {
         {
             faults.push("named graphs belong to datasets of one node type and one edge type".into());
         }
+        if let ([NodeData { graphs, .. }], [edges], true) =
+            (&self.nodes[..], &self.edges[..], faults.is_empty())
+        {
+            let graph = Graph::sorted(edges.indptr.clone(), edges.indices.clone(), None);
+            if let Err(error) = validate_graphs(graphs, &graph) {
+                faults.push(format!("graphs: {error}"));
+            }
+        }
         if let Some(fault) = self.preprocessing_fault() {
             faults.push(fault);
         }
@@ -93,27 +99,9 @@ impl TypedDataset {
                 reverse.num_edges()
             ));
         }
-        (sum_of_edges(edges, false) != sum_of_edges(reverse, true))
+        (edges.checksum_of_edges(false) != reverse.checksum_of_edges(true))
             .then(|| format!("its edges are not those of its reverse {edge_type} with the ends exchanged"))
     }
-}
-
-/// Sum of a hash of every edge, which does not depend on their order. O(E), parallel.
-fn sum_of_edges(edges: &EdgeData, exchange: bool) -> u64 {
-    let hash = |u: NodeId, v: NodeId| {
-        let (u, v) = if exchange { (v, u) } else { (u, v) };
-        // The finalizer of SplitMix64 (Steele, Lea and Flood, 2014): close edges do not cancel.
-        let mut x = (u64::from(u) << 32 | u64::from(v)).wrapping_add(0x9e37_79b9_7f4a_7c15);
-        x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ x >> 31
-    };
-    let rows = edges.indptr.par_windows(2).with_min_len(1 << 12).enumerate();
-    let row = |(v, ends): (usize, &[u64])| {
-        let sources = &edges.indices[ends[0] as usize..ends[1] as usize];
-        sources.iter().fold(0u64, |sum, &u| sum.wrapping_add(hash(u, v as NodeId)))
-    };
-    rows.map(row).reduce(|| 0, u64::wrapping_add)
 }
 
 /// Passes the faults of a node type's columns to `report`.
@@ -131,8 +119,8 @@ fn node_faults(nodes: &NodeData, read: bool, report: &mut dyn FnMut(String)) {
             Ok(()) => {}
         }
     }
-    if let Some(fault) = nodes.keys.as_ref().and_then(|keys| keys.fault(count, HASH_BYTES)) {
-        report(fault);
+    if let Some(Err(error)) = nodes.keys.as_ref().map(|keys| keys.validate(count)) {
+        report(error.to_string());
     }
     if let Some(time) = nodes.time.as_ref().filter(|time| time.len() != count) {
         report(format!("{} times for {count} nodes", time.len()));

@@ -125,6 +125,13 @@ impl Values {
         }
     }
 
+    /// Writes value `i` to `out`, exactly: floats in the fewest digits that give the value back.
+    pub(crate) fn write(&self, i: usize, out: &mut String) {
+        use std::fmt::Write;
+        // Writing to a string does not fail.
+        let _ = each_buffer!(self, buffer => write!(out, "{}", buffer[i]));
+    }
+
     /// Position of the first value that is not finite. Parallel.
     pub(super) fn first_not_finite(&self) -> Option<usize> {
         match self {

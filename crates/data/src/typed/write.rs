@@ -15,7 +15,7 @@ use super::{
         EDGES, FEATURE_DEVIATION, FEATURE_MEAN, FEATURES, FEATURES_INDICES, FEATURES_INDPTR, FEATURES_VALUES,
         INDICES, INDPTR, KEYS, KEYS_BYTES, KEYS_OFFSETS, NEGATIVE_DESTINATIONS, NEGATIVE_PAIRS,
         NEGATIVE_SOURCES, NODES, ORIGINAL_IDS, PREPROCESSING, SEEDS, SPLIT, TARGETS, TASKS, TIME, WEIGHTS,
-        escape, unique,
+        edge_directory, escape, unique,
     },
     values::each_buffer,
 };
@@ -74,9 +74,7 @@ impl TypedDataset {
         }
         taken.clear();
         for edges in &self.edges {
-            let of = &edges.edge_type;
-            let parts = [&of.source, &of.name, &of.destination].map(|name| escape(name));
-            let directory = unique(parts.join("__"), &mut taken);
+            let directory = unique(edge_directory(&edges.edge_type), &mut taken);
             let entry = add_edges(&mut Sink { manifest: &mut m, target, kind: EDGES, directory }, edges)?;
             m.edge_types.push(entry);
         }

@@ -246,6 +246,7 @@ impl Shared {
         let lane = found.as_ref().map_or(Lane::Draws, |found| found.lane());
         // Written into the message itself, because a reply may be megabytes.
         let mut said = header(kind::REPLY, service, number);
+        let began = Instant::now();
         let answer = match found {
             None => Err(format!("it has no service {service}: the ranks run different programs")),
             Some(found) => {
@@ -256,6 +257,7 @@ impl Shared {
                 }
             }
         };
+        self.spend(service, 0, began);
         match answer {
             Ok(()) => self.send_words(from, lane, service, said),
             Err(why) => self.send(from, lane, kind::REFUSAL, service, number, |words| say_text(&why, words)),

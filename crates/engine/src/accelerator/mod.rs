@@ -117,9 +117,9 @@ impl ComputeDevices {
         let Some(first) = self.gpus.first() else { return Ok(Samplers::default()) };
         if in_parts {
             let note = format!(
-                "neighbours are drawn by the processor, because --strategy {} draws the blocks of a batch \
-                 separately",
-                config.strategy
+                "neighbours are drawn by the processor, because --strategy {} --reuse {} draws the blocks \
+                 of a batch separately",
+                config.strategy, config.reuse
             );
             return Ok(Samplers { each: Vec::new(), note: Some(note) });
         }

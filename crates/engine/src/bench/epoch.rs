@@ -36,6 +36,7 @@ pub(super) fn options() -> Vec<&'static str> {
         "eval_nodes",
         "eval_chunk",
         "shuffle_parts",
+        "graph_stores",
         "peer_timeout",
         "checkpoint_batches",
         "checkpoint_seconds",

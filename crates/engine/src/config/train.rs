@@ -241,6 +241,12 @@ pub struct TrainConfig {
     /// Example: --strategy pipelined.
     #[arg(long, value_name = "NAME", help_heading = "Execution")]
     pub strategy: String,
+    /// Reuse of bottom-layer rows by several batches.
+    ///
+    /// Layered computes the rows of hot nodes once for all batches of a super-batch; their age has
+    /// a bound. It combines with every strategy but historical. Example: --reuse layered.
+    #[arg(long, value_name = "NAME", help_heading = "Execution")]
+    pub reuse: String,
     /// Link of a simulated device to the host, or none.
     ///
     /// Bandwidth in bytes per second and an optional latency, then an optional access: streamed
@@ -304,6 +310,13 @@ pub struct TrainConfig {
     /// Example: --shuffle-parts 1.
     #[arg(long, value_name = "N", help_heading = "Execution", hide_short_help = true)]
     pub shuffle_parts: usize,
+    /// Ranks that hold the graph and serve it while the others train; 0 for none.
+    ///
+    /// The last N ranks become graph stores: they hold all parts, draw neighbours, read rows and
+    /// score. The other ranks hold no part and train, as in BGL. For partitioned datasets; fewer
+    /// than the ranks. Example: --graph-stores 2.
+    #[arg(long, value_name = "N", help_heading = "Execution", hide_short_help = true)]
+    pub graph_stores: usize,
     /// Seconds after which a silent rank is declared dead.
     ///
     /// Raise it if ranks pause for long, as on loaded machines. Example: --peer-timeout 300.
@@ -378,6 +391,7 @@ impl Default for TrainConfig {
             host_cache: "auto".into(),
             placement: parse_default("interleave"),
             strategy: "sequential".into(),
+            reuse: "none".into(),
             link: parse_default("none"),
             peer_link: parse_default("none"),
             precision: Arithmetic::F32,
@@ -389,6 +403,7 @@ impl Default for TrainConfig {
             eval_nodes: 0,
             eval_chunk: 16384,
             shuffle_parts: 0,
+            graph_stores: 0,
             peer_timeout: 60.0,
             checkpoint_batches: 0,
             checkpoint_seconds: 60.0,
@@ -415,6 +430,7 @@ pub(crate) const FREE: &[&str] = &[
     "cuda_graphs",
     "devices",
     "threads",
+    "graph_stores",
     "peer_timeout",
     "checkpoint_batches",
     "checkpoint_seconds",

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use graphmill_core::{Buffer, Labels, NodeId, WholeDegrees};
 use graphmill_data::{
     Dataset,
+    dataset::Normalization,
     partition::{Part, PartitionDir},
 };
 use graphmill_distributed::{Messenger, NodeOwnership, sampler::Distributed};
@@ -19,7 +20,13 @@ use graphmill_loader::{
     weights::SymmetricWeights,
 };
 
-use super::{AssignedParts, Ranks, Subgraphs, own_rows::OwnRows};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    AssignedParts, Ranks, Subgraphs,
+    own_rows::OwnRows,
+    words::{pack, unpack},
+};
 use crate::{Error, Result, TrainConfig, build, record::DatasetRecord};
 
 /// A rank's part of the dataset, with the ranks.
@@ -48,18 +55,14 @@ impl RankDataset {
     /// A part cannot be read, the partition has fewer parts than ranks, or ranks have opened
     /// different partitions.
     pub(crate) fn open(config: &TrainConfig, dir: &PartitionDir, post: Arc<Messenger>) -> Result<Self> {
-        let book =
-            Arc::new(NodeOwnership::new(dir.book.clone(), post.rank(), post.size()).map_err(Error::name)?);
+        let stores = config.graph_stores;
+        let book = NodeOwnership::with_stores(dir.book.clone(), post.rank(), post.size(), stores);
+        let book = Arc::new(book.map_err(|error| match stores {
+            0 => Error::name(error),
+            _ => Error::usage(format!("--graph-stores {stores}: {error}")),
+        })?);
         let parts = book.parts_of(book.rank()).map(|part| dir.part(part as u16));
         let parts: Vec<Part> = parts.collect::<graphmill_core::Result<_>>()?;
-        let Some(first) = parts.first() else {
-            return Err(Error::usage(format!(
-                "rank {} of {}: the partition has no part for it; partition into at least as many parts as \
-                 ranks",
-                book.rank(),
-                book.size()
-            )));
-        };
         let ranks = Ranks::new(post.clone(), book.clone())?;
         let partitions = ranks.gather(&dir.checksum().bytes().map(u32::from).collect::<Vec<u32>>())?;
         if let Some(other) = partitions.iter().position(|checksum| *checksum != partitions[0]) {
@@ -68,22 +71,23 @@ impl RankDataset {
                  machines"
             )));
         }
-        let own = OwnRows::open(config, dir, &parts, &ranks)?;
+        let layout = PartLayout::agree(&ranks, &parts)?;
+        let own = OwnRows::open(config, dir, &parts, &ranks, layout.dim)?;
         let graph = dir.graph_of(&parts)?;
         let of_out = match config.own.get::<WeightOptions>().edge_weights.reads_out_degrees() {
             true => Some(out_degrees(&ranks, graph.indices(), dir.num_nodes())?),
             false => None,
         };
         let graph = graph.with_whole_degrees(WholeDegrees { of_in: dir.degrees.clone(), of_out });
-        let labels = labels(&ranks, dir, &parts)?;
+        let labels = labels(&ranks, dir, &parts, &layout)?;
         let data = Dataset {
             name: dir.source().to_string(),
             graph,
             features: own.layout(),
             labels,
             split: dir.split.clone(),
-            normalization: first.dataset.normalization.clone(),
-            metric: first.dataset.metric.clone(),
+            normalization: layout.normalization,
+            metric: layout.metric,
             checksum: dir.source_checksum().map(str::to_string),
             ..Dataset::default()
         };
@@ -95,6 +99,13 @@ impl RankDataset {
         let entry = sampler::TABLE.find(&config.sampler).map_err(Error::name)?;
         if entry.make.draws_subgraphs() {
             config.check()?;
+            if config.graph_stores > 0 {
+                return Err(Error::usage(format!(
+                    "--graph-stores {}: --sampler {} draws subgraphs from the parts of the rank that trains, \
+                     which has none; use a sampler that starts from seeds, or leave it out",
+                    config.graph_stores, config.sampler
+                )));
+            }
             view.assigned = Some(AssignedParts::new(config, &view.data, view.ranks.clone(), view.feature())?);
         } else if config.shuffle_parts > 0 {
             return Err(Error::usage(format!(
@@ -124,6 +135,7 @@ impl RankDataset {
             .map_err(|why| Error::usage(format!("--sampler {}: over several ranks {why}", config.sampler)))?
             .with_degrees(self.degrees.clone());
         sampler.serve(&self.data.graph);
+        self.ranks.set_building(sampler.building());
         // no rank requests draws before all ranks serve them
         self.ranks.meet()?;
         Ok(Box::new(HopStack::new(sampler)))
@@ -171,7 +183,14 @@ impl RankDataset {
                 format!(", and draws subgraphs from parts that are reassigned every {every} epochs")
             }
         };
-        format!("rank {} of {} owns {part:.1} % of the nodes{assigned}", book.rank(), book.size())
+        let (rank, size, stores) = (book.rank(), book.size(), book.num_stores());
+        if stores == 0 {
+            return format!("rank {rank} of {size} owns {part:.1} % of the nodes{assigned}");
+        }
+        match book.trains() {
+            true => format!("rank {rank} of {size} trains on rows of {stores} graph stores"),
+            false => format!("rank {rank} of {size} is a graph store with {part:.1} % of the nodes"),
+        }
     }
 }
 
@@ -210,15 +229,59 @@ fn searches(config: &TrainConfig, dir: &PartitionDir) -> Result<Option<Vec<Vec<N
     Ok(stored)
 }
 
+/// Properties that all parts share. A rank without parts learns them from the others.
+#[derive(Default, Serialize, Deserialize)]
+struct PartLayout {
+    /// Width of a feature row.
+    dim: usize,
+    classes: usize,
+    is_multi: bool,
+    normalization: Option<Normalization>,
+    metric: Option<String>,
+}
+
+impl PartLayout {
+    /// Exchanges the properties of each rank's parts. All ranks call this at the same time.
+    ///
+    /// # Errors
+    /// Parts differ, or a rank did not take part.
+    fn agree(ranks: &Ranks, parts: &[Part]) -> Result<Self> {
+        let own = parts.first().map(|part| {
+            let data = &part.dataset;
+            let classes = parts.iter().map(|part| part.dataset.labels.classes()).max().unwrap_or(0);
+            let (normalization, metric) = (data.normalization.clone(), data.metric.clone());
+            let is_multi = data.labels.is_multi();
+            Self { dim: data.features.dim, classes, is_multi, normalization, metric }
+        });
+        let text = own.and_then(|own| serde_json::to_vec(&own).ok()).unwrap_or_default();
+        let gathered = ranks.gather(&pack(&vec![(String::new(), text)]))?;
+        let mut all = gathered.iter().filter_map(|words| {
+            let text = unpack(words)?.pop()?.1;
+            serde_json::from_slice::<Self>(&text).ok()
+        });
+        let Some(mut layout) = all.next() else {
+            return Err(Error::usage(
+                "no rank has a part of the partition; use the same build on all machines",
+            ));
+        };
+        for other in all {
+            if (other.dim, other.is_multi) != (layout.dim, layout.is_multi) {
+                return Err(mixed());
+            }
+            layout.classes = layout.classes.max(other.classes);
+        }
+        Ok(layout)
+    }
+}
+
 /// Labels of own nodes, and of all training, validation and test nodes, which the ranks exchange.
-fn labels(ranks: &Ranks, dir: &PartitionDir, parts: &[Part]) -> Result<Labels> {
+fn labels(ranks: &Ranks, dir: &PartitionDir, parts: &[Part], layout: &PartLayout) -> Result<Labels> {
     let (nodes, book) = (dir.num_nodes(), ranks.book());
     let split = [&dir.split.train, &dir.split.valid, &dir.split.test];
     let shared = || split.into_iter().flat_map(|ids| ids.iter().copied());
-    let first = &parts[0].dataset.labels;
-    let classes = parts.iter().map(|part| part.dataset.labels.classes()).max().unwrap_or(0);
-    match first {
-        Labels::Single { .. } => {
+    let classes = layout.classes;
+    match layout.is_multi {
+        false => {
             let mut class = vec![-1i32; nodes];
             for part in parts {
                 let Labels::Single { class: own, .. } = &part.dataset.labels else { return Err(mixed()) };
@@ -232,7 +295,7 @@ fn labels(ranks: &Ranks, dir: &PartitionDir, parts: &[Part]) -> Result<Labels> {
             }
             Ok(Labels::Single { class: class.into(), classes })
         }
-        Labels::Multi { .. } => {
+        true => {
             let mut member = vec![0u8; nodes * classes];
             for part in parts {
                 let Labels::Multi { member: own, .. } = &part.dataset.labels else { return Err(mixed()) };

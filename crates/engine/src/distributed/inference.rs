@@ -32,6 +32,8 @@ impl Ranks {
         wanted: &[NodeId],
         out: &mut Matrix,
     ) -> Result<()> {
+        let trained = self.trained(model)?;
+        let model = trained.as_ref().unwrap_or(model);
         let book = self.book();
         let pass = Pass { backend: inference.layers.backend, training: false, key: 0 };
         let own = NodeSet::of(book.num_nodes(), book.own());

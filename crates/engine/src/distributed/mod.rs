@@ -22,7 +22,9 @@ mod gradients;
 mod inference;
 mod own_rows;
 mod ranks;
+pub(crate) mod stages;
 mod tiers;
+mod words;
 
 use std::{path::Path, sync::Arc};
 
@@ -41,18 +43,47 @@ use crate::{
 };
 
 /// Returns rank 0's options on all ranks, except for each machine's own: the path of the dataset,
-/// and threads.
+/// threads, and the number of its NVIDIA device.
 pub(crate) fn agree(config: &TrainConfig, post: &Arc<Messenger>) -> Result<TrainConfig> {
-    let text = ranks::pack(&vec![(String::new(), config.to_toml().into_bytes())]);
+    let text = words::pack(&vec![(String::new(), config.to_toml().into_bytes())]);
     let received = Collective::new(post.clone()).broadcast(ranks::class::OPTIONS, text)?;
     let mut agreed = config.clone();
     if post.rank() > 0 {
-        let text = ranks::unpack(&received).and_then(|mut files| String::from_utf8(files.pop()?.1).ok());
+        let text = words::unpack(&received).and_then(|mut files| String::from_utf8(files.pop()?.1).ok());
         agreed.read_text(&text.unwrap_or_default(), Path::new("rank 0's options"))?;
         agreed.dataset.clone_from(&config.dataset);
         agreed.threads = config.threads;
+        if agreed.cuda_devices().len() == 1 && config.cuda_devices().len() == 1 {
+            // ranks of one machine compute on different devices
+            agreed.devices.clone_from(&config.devices);
+        }
     }
     Ok(agreed)
+}
+
+/// Refuses NVIDIA devices that a rank does not use, and options that its device ignores: its rows
+/// come from other ranks, so host memory gathers them, and the device has no cache of its own.
+fn check_nvidia(config: &TrainConfig) -> Result<()> {
+    let devices = config.cuda_devices();
+    if devices.is_empty() {
+        return Ok(());
+    }
+    let refuse =
+        |why: &str| Err(Error::usage(format!("--devices {}: over several ranks {why}", config.devices)));
+    if devices.len() > 1 {
+        return refuse(
+            "each rank computes on one NVIDIA device; start a rank for each device, with its own number in \
+             --devices cuda:N",
+        );
+    }
+    if strategy::is_by_device(config) {
+        return refuse(&format!(
+            "--strategy {} divides the devices of a rank, and a rank has one NVIDIA device; use --strategy \
+             sequential or pipelined",
+            config.strategy
+        ));
+    }
+    Ok(())
 }
 
 /// Refuses options that need more of the graph than a rank has.
@@ -65,6 +96,9 @@ pub(crate) fn check(config: &TrainConfig) -> Result<()> {
         let known = format!("use {}", one_of(&names.collect::<Vec<_>>()));
         return refuse("strategy", &config.strategy, &known);
     }
+    if !strategy::Chosen::of(config).is_some_and(|chosen| chosen.is_over_ranks()) {
+        return refuse("reuse", &config.reuse, "use none");
+    }
     if strategy::is_by_device(config) && config.own.get::<UpdateOptions>().is_asynchronous() {
         return refuse(
             "updates",
@@ -73,9 +107,7 @@ pub(crate) fn check(config: &TrainConfig) -> Result<()> {
              no common order",
         );
     }
-    if !config.cuda_devices().is_empty() {
-        return refuse("devices", config.devices.as_str(), "use cpu or virtual:N");
-    }
+    check_nvidia(config)?;
     let is_available = |entry: &Entry<OrderKind>| entry.make.over_ranks != OverRanks::Unavailable;
     if !order::TABLE.get(&config.order).is_some_and(is_available) {
         let names = order::TABLE.iter().filter(|entry| is_available(entry)).map(|entry| entry.name);

@@ -17,7 +17,7 @@ use graphmill_distributed::{
 use graphmill_loader::{
     Feature,
     feature::{
-        Disk, DiskOptions,
+        Disk, DiskOptions, Host,
         cached::{CacheLayout, Dynamic, Level, Pinned, Placement},
     },
     policy::{CachePolicy, fifo::Fifo},
@@ -45,7 +45,7 @@ pub(super) struct OwnRows {
 }
 
 impl OwnRows {
-    /// Opens the rows of `parts`, and serves them to the other ranks. All ranks call this at the
+    /// Opens the rows of `parts`, of `dim` features each, and serves them to the other ranks. All ranks call this at the
     /// same time.
     ///
     /// # Errors
@@ -55,8 +55,9 @@ impl OwnRows {
         dir: &PartitionDir,
         parts: &[Part],
         ranks: &Ranks,
+        dim: usize,
     ) -> Result<Self> {
-        let sparse = mean_stored(config, parts, ranks)?;
+        let sparse = mean_stored(config, parts, ranks, dim)?;
         if sparse.is_some() {
             check_sparse(config)?;
         }
@@ -85,7 +86,6 @@ impl OwnRows {
             let residence = memory::placements(config, &part.dataset).features;
             tables.push(Arc::new(build::features(config, &part.dataset, residence)?.0));
         }
-        let dim = tables.first().map_or(0, |table| table.dim());
         let num_rows: usize = parts.iter().map(|part| part.nodes.len()).sum();
         let resident = match tables.first() {
             Some(table) if !on_disk => num_rows as u64 * table.row_bytes(),
@@ -93,6 +93,8 @@ impl OwnRows {
         };
         let rows: Arc<dyn Feature> = match &tables[..] {
             [one] => one.clone(),
+            // this rank trains on rows of graph stores
+            [] => Arc::new(Host::new(&without_rows(dim, kind, sparse))),
             _ => {
                 let rows = ConcatRows::new(tables, parts.iter().map(|part| &part.nodes[..]))?;
                 Arc::new(if sparse.is_some() { rows.sparse() } else { rows })
@@ -126,12 +128,7 @@ impl OwnRows {
 
     /// Features of a rank's dataset: the layout of the rows, without rows.
     pub(super) fn layout(&self) -> Features {
-        let data = match (self.sparse, self.kind) {
-            (Some(_), _) => FeatureData::Csr(SparseRows::empty(self.dim)),
-            (None, TableType::F16) => FeatureData::F16(Buffer::default()),
-            (None, _) => FeatureData::default(),
-        };
-        Features { dim: self.dim, data }
+        without_rows(self.dim, self.kind, self.sparse)
     }
 
     /// Own rows, and rows of other ranks from their owners.
@@ -191,11 +188,21 @@ impl OwnRows {
     }
 }
 
+/// Layout of rows of `dim` values, dense of type `kind` or sparse, without rows.
+fn without_rows(dim: usize, kind: TableType, sparse: Option<usize>) -> Features {
+    let data = match (sparse, kind) {
+        (Some(_), _) => FeatureData::Csr(SparseRows::empty(dim)),
+        (None, TableType::F16) => FeatureData::F16(Buffer::default()),
+        (None, _) => FeatureData::default(),
+    };
+    Features { dim, data }
+}
+
 /// Refuses options of tiers that hold dense rows only.
 fn check_sparse(config: &TrainConfig) -> Result<()> {
     let (flag, value) = match (&*config.devices, config.host_budget.0) {
         (Devices::Cpu, 0) => return Ok(()),
-        (Devices::Cpu, budget) => ("host-budget", budget.to_string()),
+        (Devices::Cpu | Devices::Cuda(_), budget @ 1..) => ("host-budget", budget.to_string()),
         _ => ("devices", config.devices.to_string()),
     };
     Err(Error::usage(format!(
@@ -205,7 +212,7 @@ fn check_sparse(config: &TrainConfig) -> Result<()> {
 }
 
 /// Mean number of stored values of a row over all ranks, if the rows stay sparse.
-fn mean_stored(config: &TrainConfig, parts: &[Part], ranks: &Ranks) -> Result<Option<usize>> {
+fn mean_stored(config: &TrainConfig, parts: &[Part], ranks: &Ranks, dim: usize) -> Result<Option<usize>> {
     let (mut rows, mut stored, mut dense) = (0u64, 0u64, 0);
     for part in parts {
         rows += part.nodes.len() as u64;
@@ -233,7 +240,6 @@ fn mean_stored(config: &TrainConfig, parts: &[Part], ranks: &Ranks) -> Result<Op
              again"
         )));
     }
-    let dim = parts.first().map_or(0, |part| part.dataset.features.dim);
     let keeps = keeps_sparse_rows(config, rows as usize, dim, stored as usize);
     Ok(keeps.then(|| stored.div_ceil(rows.max(1)) as usize))
 }

@@ -3,7 +3,7 @@
 use std::{
     cell::Cell,
     sync::{
-        Arc, Mutex, PoisonError, RwLock,
+        Arc, Mutex, OnceLock, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
@@ -11,18 +11,23 @@ use std::{
 use graphmill_core::{Matrix, keyed};
 use graphmill_distributed::{
     Collective, Messenger, NodeOwnership,
+    messenger::HEADER,
     neighbors::{FETCH, STEP},
     rows::{ROWS, Remote, RowService, Table},
     sampler::{LISTS, SAMPLE},
 };
-use graphmill_loader::{Extracted, Feature, Traffic};
+use graphmill_loader::{Extracted, Feature, Traffic, feature::LinkTraffic};
 use graphmill_nn::model::{Model, Part};
 use serde::de::DeserializeOwned;
 
-use super::gradients::Gradients;
+use super::{
+    gradients::Gradients,
+    stages::Counts,
+    words::{pack, unpack},
+};
 use crate::{
     Error, Result, RunDir,
-    checkpoint::{self, Checkpoint, Files},
+    checkpoint::{self, Checkpoint},
     learner::{BatchShare, GradientExchange, StepContext},
     record::{EpochTotals, RankRecord},
 };
@@ -41,6 +46,9 @@ pub(super) mod class {
 
 /// Counters that each rank adds up separately.
 type Counters = [u64; 12];
+
+/// Seeds, bytes sent for samples, features and sums, and the bits of the seconds of each stage.
+type More = [u64; 12];
 
 /// Edges, edges of bottom blocks, and the rows and bytes of each tier, from the nearest to the
 /// farthest.
@@ -63,45 +71,6 @@ fn counters(sums: &mut EpochTotals) -> [&mut u64; 12] {
     ]
 }
 
-/// Packs files into words.
-pub(super) fn pack(files: &Files) -> Vec<u32> {
-    let mut words = Vec::new();
-    for (name, bytes) in files {
-        for bytes in [name.as_bytes(), bytes] {
-            let len = bytes.len() as u64;
-            words.extend([len as u32, (len >> 32) as u32]);
-            words.extend(bytes.chunks(4).map(|four| {
-                let mut word = [0; 4];
-                word[..four.len()].copy_from_slice(four);
-                u32::from_le_bytes(word)
-            }));
-        }
-    }
-    words
-}
-
-/// Unpacks the files of [`pack`]; `None` if the words are malformed.
-pub(super) fn unpack(mut words: &[u32]) -> Option<Files> {
-    let mut next = || {
-        let (&[low, high], rest) = words.split_first_chunk()?;
-        let len = usize::try_from(u64::from(high) << 32 | u64::from(low)).ok()?;
-        let (these, rest) = rest.split_at_checked(len.div_ceil(4))?;
-        words = rest;
-        let mut bytes: Vec<u8> = these.iter().flat_map(|word| word.to_le_bytes()).collect();
-        bytes.truncate(len);
-        Some((bytes, rest.is_empty()))
-    };
-    let mut files = Vec::new();
-    loop {
-        let (name, _) = next()?;
-        let (bytes, is_last) = next()?;
-        files.push((String::from_utf8(name).ok()?, bytes));
-        if is_last {
-            return Some(files);
-        }
-    }
-}
-
 /// The ranks of a run: the owners of nodes, and collective operations. All ranks call the same
 /// methods in the same order.
 pub struct Ranks {
@@ -114,11 +83,14 @@ pub struct Ranks {
     stops: AtomicBool,
     /// Number of this rank's seeds in the current epoch.
     seeds: AtomicU64,
-    /// Bytes sent for samples, features and sums: before the epoch while it runs, then in the
-    /// epoch.
-    bytes: Mutex<[u64; 3]>,
+    /// Counts of the messenger: before the epoch while it runs, then in the epoch.
+    counts: Mutex<Counts>,
+    /// Nanoseconds that the sampling service spent on writing replies.
+    building: OnceLock<Arc<AtomicU64>>,
     /// Counters of all ranks at the point where the epoch was resumed.
     before: Mutex<Counters>,
+    /// Totals of this rank at that point.
+    resumed: Mutex<EpochTotals>,
     /// Own rows between layers.
     layers: [Arc<RwLock<Matrix>>; 2],
 }
@@ -134,7 +106,8 @@ impl Ranks {
         for (number, table) in LAYERS.iter().zip(&layers) {
             post.serve(*number, Arc::new(RowService::new(book.clone(), Table::Written(table.clone()))));
         }
-        let gradients = Gradients::new(all.clone(), class::SUMS)?;
+        // graph stores have no gradients
+        let gradients = Gradients::new(all.among(book.num_trainers()), class::SUMS)?;
         Ok(Self {
             all,
             book,
@@ -144,8 +117,10 @@ impl Ranks {
             wants_stop: AtomicBool::new(false),
             stops: AtomicBool::new(false),
             seeds: AtomicU64::new(0),
-            bytes: Mutex::default(),
+            counts: Mutex::default(),
+            building: OnceLock::new(),
             before: Mutex::default(),
+            resumed: Mutex::default(),
             layers,
         })
     }
@@ -229,6 +204,47 @@ impl Ranks {
         Checkpoint::of_files(&dir, &files).map(Some)
     }
 
+    /// Parameters of `model` as rank 0 has them, if this rank is a graph store, which does not
+    /// update its own; `None` if this rank trains. All ranks call this at the same time.
+    ///
+    /// # Errors
+    /// Rank 0 did not take part.
+    pub(super) fn trained(&self, model: &Model) -> Result<Option<Model>> {
+        let number = self.meetings.fetch_add(1, Relaxed);
+        let (post, book) = (self.post(), &self.book);
+        if book.trains() {
+            if book.rank() == 0 {
+                let mut words: Vec<u32> = Vec::new();
+                model.visit(&mut |_, param| {
+                    words.extend_from_slice(bytemuck::cast_slice(param.value.view().host()));
+                });
+                for store in book.num_trainers()..book.size() {
+                    post.put(store, number, |message| message.extend_from_slice(&words));
+                }
+            }
+            return Ok(None);
+        }
+        let words = post.take(0, number)?;
+        let mut values: &[f32] = bytemuck::cast_slice(&words[HEADER..]);
+        let mut trained = model.clone();
+        let mut is_short = false;
+        trained.visit_mut(&mut |_, param| {
+            let to = param.value.view_mut().host();
+            match values.split_at_checked(to.len()) {
+                Some((these, rest)) => {
+                    to.copy_from_slice(these);
+                    values = rest;
+                }
+                None => is_short = true,
+            }
+        });
+        if is_short || !values.is_empty() {
+            let message = "its model has another shape; start all ranks with the same options".to_string();
+            return Err(graphmill_core::Error::Peer { rank: 0, message }.into());
+        }
+        Ok(Some(trained))
+    }
+
     /// Announces whether this rank wants to stop with the next update; returns true if all ranks
     /// stop, as they agreed with the last update.
     pub(crate) fn agree_to_stop(&self, wants: bool) -> bool {
@@ -255,6 +271,7 @@ impl Ranks {
         if self.rank() > 0 {
             counters(sums).into_iter().for_each(|counter| *counter = 0);
         }
+        *self.resumed.lock().unwrap_or_else(PoisonError::into_inner) = *sums;
     }
 
     /// Replaces `sums` by the totals of all ranks; returns the counters of each rank since the
@@ -262,7 +279,7 @@ impl Ranks {
     ///
     /// # Errors
     /// A rank did not take part.
-    fn add_up(&self, sums: &mut EpochTotals, more: [u64; 4]) -> Result<Vec<(Counters, [u64; 4])>> {
+    fn add_up(&self, sums: &mut EpochTotals, more: More) -> Result<Vec<(Counters, More)>> {
         let before = *self.before.lock().unwrap_or_else(PoisonError::into_inner);
         let mut own = counters(sums).map(|counter| *counter);
         if self.rank() == 0 {
@@ -291,7 +308,7 @@ impl Ranks {
     /// # Errors
     /// A rank did not take part.
     pub(crate) fn stop(&self, sums: &mut EpochTotals) -> Result<()> {
-        self.add_up(sums, [0; 4]).map(drop)
+        self.add_up(sums, More::default()).map(drop)
     }
 
     /// Returns the record of each rank for the epoch, whose totals on this rank are `sums`, and
@@ -299,15 +316,20 @@ impl Ranks {
     ///
     /// # Errors
     /// A rank did not take part.
-    pub(crate) fn end_epoch(&self, sums: &mut EpochTotals) -> Result<Vec<RankRecord>> {
-        let [sample, feature, sum] = *self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        let seeds = self.seeds.swap(0, Relaxed);
-        let all = self.add_up(sums, [seeds, sample, feature, sum])?;
+    pub(crate) fn end_epoch(&self, sums: &mut EpochTotals, links: LinkTraffic) -> Result<Vec<RankRecord>> {
+        let counts = *self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let resumed = std::mem::take(&mut *self.resumed.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut more = More::default();
+        more[0] = self.seeds.swap(0, Relaxed);
+        more[1..4].copy_from_slice(&counts.bytes);
+        let seconds = counts.stages(sums, &resumed, links).seconds();
+        more[4..].copy_from_slice(&seconds.map(f64::to_bits));
+        let all = self.add_up(sums, more)?;
         *self.before.lock().unwrap_or_else(PoisonError::into_inner) = Counters::default();
-        let record = |(rank, (of_sums, more)): (usize, (Counters, [u64; 4]))| {
+        let record = |(rank, (of_sums, more)): (usize, (Counters, More))| {
             let [sampled_edges, _, device, _, peer, _, host, _, disk_rows, _, remote_rows, _] = of_sums;
             let device_rows = device + peer;
-            let [seeds, sample_bytes, feature_bytes, sum_bytes] = more;
+            let [seeds, sample_bytes, feature_bytes, sum_bytes, stages @ ..] = more;
             RankRecord {
                 rank,
                 seeds,
@@ -319,9 +341,30 @@ impl Ranks {
                 sample_bytes,
                 feature_bytes,
                 sum_bytes,
+                stages: stages.map(f64::from_bits).into(),
             }
         };
         Ok(all.into_iter().enumerate().map(record).collect())
+    }
+
+    /// Sets the counter of the nanoseconds that the sampling service spends on writing replies.
+    pub(super) fn set_building(&self, nanos: Arc<AtomicU64>) {
+        let _ = self.building.set(nanos);
+    }
+
+    /// Counts of the messenger so far.
+    fn counted(&self) -> Counts {
+        let post = self.post();
+        let samples = [SAMPLE, LISTS, FETCH, STEP];
+        let bytes = |services: &[u32]| services.iter().map(|&service| post.sent(service).bytes).sum::<u64>();
+        let nanos = |services: &[u32], side: usize| {
+            services.iter().map(|&service| post.spent(service)[side].as_nanos() as u64).sum::<u64>()
+        };
+        Counts {
+            bytes: [bytes(&samples), bytes(&[ROWS]), bytes(&[0])],
+            served: [nanos(&samples, 0), self.building.get().map_or(0, |nanos| nanos.load(Relaxed))],
+            waited: [nanos(&samples, 1), nanos(&[ROWS], 1)],
+        }
     }
 
     /// Begins (with `begin`) or ends the count of the bytes that an epoch's batches send, on all
@@ -334,12 +377,10 @@ impl Ranks {
             // all earlier requests are answered
             self.meet()?;
         }
-        let post = self.post();
-        let now = [&[SAMPLE, LISTS, FETCH, STEP][..], &[ROWS], &[0]]
-            .map(|services| services.iter().map(|&service| post.sent(service).bytes).sum::<u64>());
-        let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        *bytes = if begin { now } else { [0, 1, 2].map(|i| now[i] - bytes[i]) };
-        drop(bytes);
+        let now = self.counted();
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        *counts = if begin { now } else { now.since(&counts) };
+        drop(counts);
         self.meet()
     }
 }
@@ -386,6 +427,10 @@ impl GradientExchange for Ranks {
         batch: &Extracted,
         number: u64,
     ) -> Result<(f64, usize)> {
+        if !self.book.trains() {
+            model.zero_grad(passes.backend);
+            return Ok(self.exchange_losses(&[(0.0, 0)])?[0]);
+        }
         let (own, seeds) = (batch.sampled.num_seeds(), &batch.sampled.seeds);
         let share = match seeds.global_size {
             Some(all) => seeds.nodes.len() as f64 / all as f64,
@@ -414,6 +459,9 @@ impl GradientExchange for Ranks {
     }
 
     fn round(&self, model: &mut Model, batches: &[BatchShare]) -> Result<Vec<(f64, usize)>> {
+        if !self.book.trains() {
+            return self.exchange_losses(&vec![(0.0, 0); batches.len()]);
+        }
         let own: usize = batches.iter().map(|batch| batch.nodes).sum();
         let all: Option<usize> = batches.iter().map(|batch| batch.global).sum();
         let share = all.map_or(1.0 / self.size() as f64, |all| own as f64 / all.max(1) as f64);
@@ -431,21 +479,5 @@ impl GradientExchange for Ranks {
         let sums = self.exchange_losses(&losses.collect::<Vec<_>>())?;
         gradients.finish(model)?;
         Ok(sums)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn unpack_returns_packed_files_and_refuses_truncated_words() {
-        let file =
-            |name: &str, len: usize| (name.to_string(), (0..len).map(|i| i as u8).collect::<Vec<u8>>());
-        for files in [vec![file("a", 0)], vec![file("state.json", 7), file("b", 4096), file("", 3)]] {
-            let words = pack(&files);
-            assert_eq!(unpack(&words), Some(files));
-            assert_eq!(unpack(&words[..words.len() - 1]), None);
-        }
     }
 }

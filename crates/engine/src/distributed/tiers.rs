@@ -5,6 +5,8 @@
 //!   virtual:N:  device cache (--cache)  ─►  host cache (--host-cache, --host-budget)  ─►  network, and disk
 //! ```
 //!
+//! An NVIDIA device computes, but reads rows that host memory has gathered, as `cpu` does.
+//!
 //! Own rows are in host memory, in front of which nothing is cached there, unless they exceed
 //! `--host-budget`: then they are read from the part's file, and the host cache holds own rows and
 //! those of other ranks alike. Otherwise it holds rows of other ranks in what the own rows leave of
@@ -45,14 +47,17 @@ impl RankDataset {
         order: &dyn SeedOrder,
     ) -> Result<(Arc<dyn Feature>, String)> {
         let own = self.ranks.book();
-        let batches = Batches { config, data: &self.data, sampler, order, own: Some(own) };
+        if !own.trains() {
+            return Ok((self.feature(), self.describe(config)));
+        }
+        let batches = Batches { config, data: &self.data, sampler, order, reuse: None, own: Some(own) };
         let (rows, mut text) = match &self.assigned {
             Some(assigned) => (assigned.clone() as Arc<dyn Feature>, self.describe(config)),
             None => self.host_rows(&batches)?,
         };
         let Some(plan) = self.device_plan(config)? else { return Ok((rows, text)) };
         let mut plan = plan.by_device(strategy::is_by_device(config));
-        let rows = plan.add_devices(&batches, rows, &Quiet)?;
+        let (rows, _) = plan.add_devices(&batches, rows, &Quiet)?;
         text = format!("{text}; {}", plan.describe_devices());
         Ok((rows, text))
     }
@@ -100,7 +105,7 @@ impl RankDataset {
     /// Host cache that the options request.
     fn host_cache<'c>(&self, config: &'c TrainConfig) -> Result<HostCache<'c>> {
         let (nodes, budget) = (self.data.num_nodes(), config.host_budget.0);
-        let has_devices = *config.devices != Devices::Cpu;
+        let has_devices = matches!(&*config.devices, Devices::Virtual(_));
         let name = if has_devices { &config.host_cache } else { &config.cache };
         let policy = resolve_cache(name, &config.order, "lru");
         let rows = if self.own.is_on_disk() { nodes } else { nodes - self.ranks.book().num_own() };

@@ -24,6 +24,7 @@ use crate::{
     Error, Result, TrainConfig, build,
     cache_kind::{Kind, kind},
     options::used::refuse_undrawn_by_all,
+    reuse::ReusePlan,
 };
 
 use scores::setting;
@@ -137,6 +138,19 @@ pub fn refuse_unused(metric: &str, config: &TrainConfig, given: &[&str]) -> Resu
 /// # Errors
 /// An unknown name, an impossible option, or `watch` stops the work.
 pub fn run(options: &Options, data: &Dataset, watch: &dyn Progress) -> Result<Report> {
+    run_with(options, data, None, watch)
+}
+
+/// [`run`] for batches that reuse rows by this plan, if they do.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with(
+    options: &Options,
+    data: &Dataset,
+    reuse: Option<&ReusePlan>,
+    watch: &dyn Progress,
+) -> Result<Report> {
     check(options)?;
     let feature = Host::new(&data.features);
     let nodes = data.num_nodes();
@@ -154,7 +168,7 @@ pub fn run(options: &Options, data: &Dataset, watch: &dyn Progress) -> Result<Re
         let sampled = build::sampler(&train, data)?;
         let order = build::order(&train, data)?;
         let loader = loader(&train, data, &*sampled, &*order, &feature)?;
-        let drawn = OrderedVisits::new(&loader, watch);
+        let drawn = OrderedVisits::new(&loader, watch).with_reuse(reuse);
         let visits = CachedFootprints::new(&drawn);
         let epochs: Vec<Footprint> = (0..options.epochs)
             .map(|epoch| visits.footprint(epoch, nodes))

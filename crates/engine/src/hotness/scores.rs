@@ -13,7 +13,7 @@ use graphmill_loader::{
 };
 
 use super::visits::OrderedVisits;
-use crate::{Error, Result, TrainConfig, build, stage::Loader};
+use crate::{Error, Result, TrainConfig, build, reuse::ReusePlan, stage::Loader};
 
 /// Score of every node by the metric `name`, for a run with these options.
 ///
@@ -21,7 +21,7 @@ use crate::{Error, Result, TrainConfig, build, stage::Loader};
 /// An unknown metric, an impossible option, or `watch` stops the work.
 pub fn scores(name: &str, config: &TrainConfig, data: &Dataset, watch: &dyn Progress) -> Result<Vec<f64>> {
     let (sampler, order) = (build::sampler(config, data)?, build::order(config, data)?);
-    scores_until(name, config, data, &*sampler, &*order, watch)
+    scores_with(name, config, data, &*sampler, &*order, None, watch)
 }
 
 /// [`scores`] of a run with a given sampler and order.
@@ -32,21 +32,23 @@ pub(crate) fn scores_of(
     sampler: &dyn MinibatchSampler,
     order: &dyn SeedOrder,
 ) -> Result<Vec<f64>> {
-    scores_until(name, config, data, sampler, order, &Quiet)
+    scores_with(name, config, data, sampler, order, None, &Quiet)
 }
 
-/// [`scores_of`], unless `watch` stops the work.
-pub(crate) fn scores_until(
+/// [`scores_of`] a run whose batches reuse rows by this plan, if they do, unless `watch` stops the
+/// work. Rows that only reused rows are made from are not requested.
+pub(crate) fn scores_with(
     name: &str,
     config: &TrainConfig,
     data: &Dataset,
     sampler: &dyn MinibatchSampler,
     order: &dyn SeedOrder,
+    reuse: Option<&ReusePlan>,
     watch: &dyn Progress,
 ) -> Result<Vec<f64>> {
     let unread = Host::new(&data.features);
     let loader = loader(config, data, sampler, order, &unread)?;
-    let visits = OrderedVisits::new(&loader, watch);
+    let visits = OrderedVisits::new(&loader, watch).with_reuse(reuse);
     let setting = setting(config, data, &loader, &visits, config.epochs as u64);
     scored(name, &setting, watch)
 }

@@ -1,6 +1,6 @@
 //! Input nodes of a run's minibatches, drawn in parallel and visited in order.
 
-use std::{cell::RefCell, collections::BTreeMap};
+use std::{cell::RefCell, collections::BTreeMap, ops::Range};
 
 use graphmill_core::{NodeId, Result, progress::Progress};
 use graphmill_loader::{
@@ -9,39 +9,75 @@ use graphmill_loader::{
 };
 use rayon::prelude::*;
 
-use crate::stage::Loader;
+use crate::{reuse::ReusePlan, stage::Loader};
 
 /// Draws one batch per thread in parallel, and visits the batches in their order.
 pub struct OrderedVisits<'l, 'a> {
     loader: &'l Loader<'a>,
     watch: &'l dyn Progress,
     slots: RefCell<Vec<(Workspace, MiniBatch)>>,
+    /// Plan of the rows that batches reuse, if they do.
+    reuse: Option<&'l ReusePlan>,
 }
 
 impl<'l, 'a> OrderedVisits<'l, 'a> {
     /// Visits the batches of `loader`, unless `watch` stops the work.
     pub fn new(loader: &'l Loader<'a>, watch: &'l dyn Progress) -> Self {
-        Self { loader, watch, slots: RefCell::default() }
+        Self { loader, watch, slots: RefCell::default(), reuse: None }
+    }
+
+    /// Visits batches that reuse rows by this plan.
+    pub(super) fn with_reuse(self, reuse: Option<&'l ReusePlan>) -> Self {
+        Self { reuse, ..self }
     }
 }
 
 impl Visits for OrderedVisits<'_, '_> {
     fn visit(&self, epoch: u64, see: &mut dyn FnMut(&[NodeId])) -> Result<()> {
-        let (loader, mut slots) = (self.loader, self.slots.borrow_mut());
         let mut order = Vec::new();
-        loader.order(epoch, &mut order);
-        let batches = loader.num_batches();
-        let parallel = (rayon::current_num_threads() as u64).min(batches).max(1) as usize;
-        slots.resize_with(parallel, || (Workspace::new(loader.graph.num_nodes()), MiniBatch::default()));
+        self.loader.order(epoch, &mut order);
+        let batches = self.loader.num_batches();
+        let Some(plan) = self.reuse else {
+            return self.visit_batches(self.loader, epoch, &order, 0..batches, see);
+        };
         let mut next = 0;
         while next < batches {
+            let preview = plan.preview(self.loader, &order, epoch, next);
+            let loader = Loader { ahead: Some(preview.reuse.ahead.clone()), ..self.loader.clone() };
+            self.visit_batches(&loader, epoch, &order, preview.batches.clone(), see)?;
+            next = preview.batches.end;
+        }
+        Ok(())
+    }
+}
+
+impl OrderedVisits<'_, '_> {
+    /// Visits these batches of an epoch.
+    fn visit_batches(
+        &self,
+        loader: &Loader,
+        epoch: u64,
+        order: &[NodeId],
+        batches: Range<u64>,
+        see: &mut dyn FnMut(&[NodeId]),
+    ) -> Result<()> {
+        let mut slots = self.slots.borrow_mut();
+        let count = batches.end - batches.start;
+        let parallel = (rayon::current_num_threads() as u64).min(count).max(1) as usize;
+        slots.resize_with(parallel, || (Workspace::new(loader.graph.num_nodes()), MiniBatch::default()));
+        let mut next = batches.start;
+        while next < batches.end {
             self.watch.check()?;
-            let group = &mut slots[..parallel.min((batches - next) as usize)];
+            let group = &mut slots[..parallel.min((batches.end - next) as usize)];
             let has_idle_threads = group.len() < rayon::current_num_threads();
             group.par_iter_mut().enumerate().try_for_each(|(i, (workspace, batch))| {
                 workspace.set_parallel(has_idle_threads);
-                let seeds = loader.pick(&order, next + i as u64, std::mem::take(batch).recycle());
-                let drawn = loader.sample(epoch, workspace, seeds);
+                let number = next + i as u64;
+                let memory = std::mem::take(batch).recycle();
+                let drawn = match &loader.ahead {
+                    Some(ahead) => ahead.complete(loader, order, number, workspace, memory),
+                    None => loader.sample(epoch, workspace, loader.pick(order, number, memory)),
+                };
                 *batch = drawn.map_err(|e| graphmill_core::Error::invalid(e.to_string()))?.into();
                 Ok::<_, graphmill_core::Error>(())
             })?;

@@ -19,7 +19,10 @@ use graphmill_nn::{layer, optim, schedule};
 pub use files::place;
 pub use keys::{Key, by_flag, key, keys, names, suggestion};
 
-use crate::{TrainConfig, strategy};
+use crate::{
+    TrainConfig,
+    strategy::{self, Chosen},
+};
 
 /// An option that chooses a row of a table.
 pub(crate) struct Axis {
@@ -39,14 +42,14 @@ macro_rules! axis {
         Axis {
             flag: stringify!($flag),
             chosen: |config| &config.$flag,
-            rows: || $table.groups().into_iter().map(|(name, groups)| (name, groups.to_vec())).collect(),
+            rows: || rows_of($table.groups()),
             read: |config| $table.get(&config.$flag).map(|entry| entry.options.to_vec()),
         }
     };
 }
 
 /// All choices among algorithms, in the order of help and files.
-pub(crate) static AXES: [Axis; 6] = [
+pub(crate) static AXES: [Axis; 7] = [
     axis!(sampler, sampler::TABLE),
     axis!(order, order::TABLE),
     axis!(model, layer::TABLE),
@@ -55,10 +58,21 @@ pub(crate) static AXES: [Axis; 6] = [
     Axis {
         flag: "strategy",
         chosen: |config| &config.strategy,
-        rows: strategy::options_of_all,
-        read: |config| strategy::of(config).map(|_| strategy::options_of(config)),
+        rows: || rows_of(strategy::TABLE.groups()),
+        read: |config| Chosen::of(config).map(|chosen| chosen.strategy.options.to_vec()),
+    },
+    Axis {
+        flag: "reuse",
+        chosen: |config| &config.reuse,
+        rows: || rows_of(strategy::reuse::TABLE.groups()),
+        read: |config| Chosen::of(config).map(|chosen| chosen.reuse.options.to_vec()),
     },
 ];
+
+/// Names of the rows of a table, with the option groups of each.
+fn rows_of(groups: Vec<(&'static str, &'static [OptionGroup])>) -> Vec<(&'static str, Vec<OptionGroup>)> {
+    groups.into_iter().map(|(name, groups)| (name, groups.to_vec())).collect()
+}
 
 impl Axis {
     /// Names of the rows that read an option of `group`.

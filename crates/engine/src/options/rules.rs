@@ -14,7 +14,7 @@ use crate::{
     TrainConfig,
     cache_kind::{AUTO, Kind, kind},
     config::Devices,
-    strategy,
+    strategy::{self, Chosen},
 };
 
 /// Rules by option name. Every run reads the general options without a rule.
@@ -37,10 +37,12 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("cache", cache),
     ("host_cache", host_cache),
     ("placement", placement),
+    ("reuse", reuse),
     ("link", virtual_devices),
     ("peer_link", peer_link),
     ("cuda_graphs", cuda),
     ("shuffle_parts", shuffled_parts),
+    ("graph_stores", ranks),
     ("peer_timeout", ranks),
 ];
 
@@ -160,6 +162,17 @@ fn weight_decay(config: &TrainConfig, _: &Key) -> Read {
         return Ok(());
     }
     Err("--weight-decay is 0; set --weight-decay, or leave it out".into())
+}
+
+/// The name of the strategy does not already stand for a reuse.
+fn reuse(config: &TrainConfig, _: &Key) -> Read {
+    let Some(alias) = strategy::of(config).and_then(|entry| entry.make.alias) else { return Ok(()) };
+    let strategy = (alias.strategy)(config);
+    Err(format!(
+        "--strategy {} stands for --strategy {strategy} --reuse {}; use --strategy {strategy}, or leave it \
+         out",
+        config.strategy, alias.reuse
+    ))
 }
 
 /// The run uses devices with their own memory.
@@ -285,7 +298,7 @@ fn pooled_devices(config: &TrainConfig) -> Option<usize> {
         Devices::Cpu => None,
         Devices::Cuda(numbers) => Some(numbers.len()),
         Devices::Virtual(count) => {
-            let samplers = strategy::of(config).map_or(0, |entry| (entry.make.non_trainers)(config));
+            let samplers = Chosen::of(config).map_or(0, |chosen| chosen.non_trainers(config));
             Some(count.saturating_sub(samplers).max(1))
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! A run reads an option of an algorithm if the chosen row of a table names its group, and neither
 //! its set ([`OptionSet::unused`](graphmill_core::options::OptionSet::unused)) nor the strategy
-//! ([`strategy::Kind::unused`]) objects. General options have rules (`rules.rs`). A test tries
+//! ([`Chosen::unused`]) objects. General options have rules (`rules.rs`). A test tries
 //! every option with every sampler, strategy and device kind (`tests/options.rs`).
 
 use graphmill_core::options::OptionGroup;
@@ -18,7 +18,7 @@ use super::{
 use crate::{
     Error, Result, TrainConfig,
     config::{Devices, parse_default},
-    strategy,
+    strategy::Chosen,
 };
 
 impl TrainConfig {
@@ -118,7 +118,7 @@ fn own(config: &TrainConfig, key: &Key, group: OptionGroup) -> Read {
     if axis.flag == "order" {
         rules::seed_order(config, key)?;
     }
-    let by_strategy = || (strategy::of(config)?.make.unused)(config, key.name);
+    let by_strategy = || Chosen::of(config)?.unused(config, key.name);
     match config.own.unused(group, key.name).or_else(by_strategy) {
         None => Ok(()),
         Some(reason) => Err(reason),
@@ -130,7 +130,7 @@ fn own(config: &TrainConfig, key: &Key, group: OptionGroup) -> Read {
 fn unused_by_all(config: &TrainConfig, key: &Key, axis: &Axis, group: OptionGroup) -> Option<String> {
     let reason = |name: &str| {
         let other = TrainConfig { strategy: name.into(), ..config.clone() };
-        (strategy::of(&other)?.make.unused)(&other, key.name)
+        Chosen::of(&other)?.unused(&other, key.name)
     };
     let readers = if axis.flag == "strategy" { axis.readers(group) } else { Vec::new() };
     let reasons: Vec<String> = readers.into_iter().map(reason).collect::<Option<_>>()?;

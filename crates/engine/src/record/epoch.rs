@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     memory::MemorySample, rank::RankRecord, reuse::ReuseRecord, timeline::Stage, workers::WorkerRecord,
 };
-use graphmill_loader::Traffic;
+use graphmill_loader::{Traffic, feature::LinkTraffic};
 
 /// Seconds per stage, summed over an epoch's batches. The sum over concurrent stages may exceed the
 /// duration of the epoch.
@@ -50,6 +50,17 @@ pub struct DeviceRecord {
     pub peer_link_bytes: u64,
     /// Seconds that the device's link to the others was busy, if it is simulated.
     pub peer_link_seconds: f64,
+}
+
+impl DeviceRecord {
+    /// Sum over the links of these devices to the host.
+    pub(crate) fn links(devices: &[Self]) -> LinkTraffic {
+        LinkTraffic {
+            transfers: 0,
+            bytes: devices.iter().map(|device| device.link_bytes).sum(),
+            seconds: devices.iter().fold(0.0, |sum, device| sum + device.link_seconds),
+        }
+    }
 }
 
 /// Record of an epoch: a line of `metrics.jsonl`.

@@ -19,7 +19,7 @@ pub use graphmill_loader::feature::{TierTraffic, Traffic};
 pub use memory::{MemorySample, Samples};
 pub(crate) use origin::partition_of_older;
 pub use origin::{DATASET_HINT, FeatureRecord, OTHER_DATASET_HINT, Origin, Source};
-pub use rank::RankRecord;
+pub use rank::{RankRecord, RankStages};
 pub use reuse::ReuseRecord;
 pub use run_dir::RunDir;
 pub use summary::{Best, GraphRecord, NvidiaRecord, Staleness, Summary, TestScore};

@@ -11,6 +11,7 @@ use graphmill_core::Matrix;
 use graphmill_nn::model::Model;
 use serde::{Deserialize, Serialize};
 
+use super::ReuseTotals;
 use crate::{
     checkpoint::tensors::Tensor,
     machine::monitor::{Guarded, Monitor},
@@ -53,6 +54,15 @@ pub struct ReusePosition {
     /// Largest change of a weight by an update of the current epoch, times twice the updates of a
     /// super-batch: NeutronOrch's epsilon (section 4.3).
     pub variation: f64,
+    /// Batch from which on the current super-batch no longer reuses its rows, because the
+    /// parameters have changed too much.
+    pub cut: Option<u64>,
+    /// Share of the hot nodes whose rows are made, if it was planned.
+    pub share: Option<f64>,
+    /// Number of rows of a super-batch for which devices have reserved memory, if it has a limit.
+    pub reserved: Option<usize>,
+    /// Totals of the current epoch.
+    pub totals: ReuseTotals,
 }
 
 /// Shared state, whose changes threads wait for.
@@ -84,6 +94,7 @@ impl<M: Monitor<HistoryState>> History<M> {
             state.versions.retain(|version, _| *version >= span.start || span.made.contains(version));
             state.position.span = Some(span);
             state.position.change = 0.0;
+            state.position.cut = None;
             state.position.length = length;
             state.closed = false;
         });
@@ -93,13 +104,43 @@ impl<M: Monitor<HistoryState>> History<M> {
     pub fn end_epoch(&self) {
         self.monitor.now(|state| {
             state.position.span = None;
+            state.position.cut = None;
             state.versions.clear();
         });
     }
 
-    /// Begins an epoch: resets its variation.
+    /// Begins an epoch: resets its variation and totals.
     pub fn begin_epoch(&self) {
-        self.monitor.now(|state| state.position.variation = 0.0);
+        self.monitor.now(|state| {
+            state.position.variation = 0.0;
+            state.position.totals = ReuseTotals::default();
+        });
+    }
+
+    /// Largest change of an element between the `made` versions and that of `step`.
+    pub fn change_since(&self, made: &[u64], step: u64) -> f32 {
+        self.monitor.look(|state| {
+            let Some(now) = state.versions.get(&step) else { return 0.0 };
+            let made = made.iter().filter_map(|version| state.versions.get(version));
+            let changes = made.flat_map(|before| now.iter().zip(before.iter()));
+            changes.map(|(now, before)| largest_change(now, before)).fold(0.0, f32::max)
+        })
+    }
+
+    /// Ends the reuse of the current super-batch's rows before batch `from`.
+    pub fn cut(&self, from: u64) {
+        self.monitor.now(|state| state.position.cut = Some(from));
+    }
+
+    /// Adds to the totals of the epoch.
+    pub fn add(&self, totals: ReuseTotals) {
+        self.monitor.now(|state| state.position.totals += totals);
+    }
+
+    /// Sets, before the first epoch, the share of the hot nodes whose rows are made, and the number
+    /// of rows for which devices reserve memory.
+    pub fn assign(&self, share: Option<f64>, reserved: Option<usize>) {
+        self.monitor.now(|state| (state.position.share, state.position.reserved) = (share, reserved));
     }
 
     /// Publishes the model after `step` updates; a super-batch has `updates` updates.

@@ -34,6 +34,8 @@ pub struct Lookahead {
 #[derive(Debug, Default)]
 struct LookaheadBatch {
     pending: Mutex<Pending>,
+    /// Number of rows that the batch requests and could reuse, and of those that have slots.
+    counts: (u64, u64),
     /// Slots of the rows that the batch reuses, once it is complete.
     reused: OnceLock<Vec<u32>>,
 }
@@ -60,6 +62,7 @@ impl LookaheadBatch {
     /// Drops the batch and recycles its memory.
     fn clear(&mut self) {
         let reused = self.reused.take();
+        self.counts = (0, 0);
         let pending = self.pending_mut();
         if let Some(upper) = pending.upper.take() {
             pending.memory = upper.recycle();
@@ -131,6 +134,24 @@ impl Lookahead {
                 visit(own, others);
             }
         }
+    }
+
+    /// Counts the rows that each batch requests, and those that have slots. Call it before the
+    /// batches are completed.
+    pub fn count_reused(&mut self) {
+        let slots = &self.slots;
+        self.batches.par_iter_mut().for_each(|batch| {
+            let Some(Upper { blocks, destinations, .. }) = &batch.pending_mut().upper else { return };
+            let requested = &destinations[blocks[0].num_dst..];
+            let reused = requested.iter().filter(|&&v| slots.get(v).is_some()).count();
+            batch.counts = (requested.len() as u64, reused as u64);
+        });
+    }
+
+    /// Number of rows that these batches request, and of those that they reuse.
+    pub fn counts(&self, batches: std::ops::Range<u64>) -> (u64, u64) {
+        let counts = batches.filter_map(|number| Some(self.batch(number)?.counts));
+        counts.fold((0, 0), |sum, counts| (sum.0 + counts.0, sum.1 + counts.1))
     }
 
     /// Slots of the rows that batch `number` reuses, in the order of its sources; empty until it is

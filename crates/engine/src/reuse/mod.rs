@@ -10,22 +10,28 @@
 //! | `row_maker.rs` | computation of rows from nodes and parameters |
 //! | `basis.rs` | directions in which rows follow the parameters |
 //! | `embeddings.rs` | the rows and their age |
+//! | `plan.rs` | length, hot nodes and memory of the super-batches of a run |
+//! | `totals.rs` | numbers of rows that an epoch requests, reuses and makes |
 //!
-//! A strategy ([`crate::strategy::layered`]) fills these values, and the stages read them. They do
-//! not depend on threads.
+//! Reuse around a strategy ([`crate::strategy::layered`]) fills these values, and the stages read
+//! them. They do not depend on threads.
 
 mod basis;
 mod embeddings;
 mod history;
 mod hot_queue;
 mod lookahead;
+mod plan;
 mod row_maker;
 mod row_slots;
+mod totals;
 
 pub use basis::basis;
 pub use embeddings::{Embeddings, Reuse, Slice};
 pub use history::{History, ReusePosition, Snapshot, SuperBatchSpan};
 pub use hot_queue::{HotQueue, Ranking};
 pub use lookahead::Lookahead;
+pub use plan::{Preview, ReusePlan, RowShape};
 pub use row_maker::{RowMaker, RowVersion};
 pub use row_slots::RowSlots;
+pub use totals::ReuseTotals;

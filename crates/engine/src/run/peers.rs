@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use graphmill_loader::feature::LinkTraffic;
+
 use crate::{
     Result, RunDir,
     checkpoint::Checkpoint,
@@ -99,11 +101,17 @@ impl Peers {
         self.ranks.as_ref().map_or(Ok(numbers), |ranks| ranks.agree(numbers))
     }
 
-    /// Ends an epoch: `totals` become those of all ranks. Returns the work of each rank.
+    /// Number of graph stores among the ranks.
+    pub(crate) fn num_stores(&self) -> usize {
+        self.ranks.as_ref().map_or(0, |ranks| ranks.book().num_stores())
+    }
+
+    /// Ends an epoch: `totals` become those of all ranks. `links` carried the copies of this rank's
+    /// devices. Returns the work of each rank.
     ///
     /// # Errors
     /// A rank did not take part.
-    pub(crate) fn end_epoch(&self, totals: &mut EpochTotals) -> Result<Vec<RankRecord>> {
-        self.ranks.as_ref().map_or(Ok(Vec::new()), |ranks| ranks.end_epoch(totals))
+    pub(crate) fn end_epoch(&self, totals: &mut EpochTotals, links: LinkTraffic) -> Result<Vec<RankRecord>> {
+        self.ranks.as_ref().map_or(Ok(Vec::new()), |ranks| ranks.end_epoch(totals, links))
     }
 }

@@ -54,7 +54,11 @@ impl<'a> Scorer<'a> {
         model: &Model,
     ) -> Result<Self> {
         let Inputs { config, data, devices, view, .. } = *inputs;
-        let backend = devices.inference(data, model);
+        let backend = match view {
+            // rows between layers are served from host memory
+            Some(_) => devices.cpu(),
+            None => devices.inference(data, model),
+        };
         let symmetric = loader.symmetric.as_deref();
         let inference = Inference::new(&tables.graph, &tables.whole, symmetric, backend, config.eval_chunk)
             .with_neighbors(match view {

@@ -7,7 +7,10 @@ use graphmill_core::{Graph, keyed, progress::Quiet, table};
 use graphmill_data::Dataset;
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
-    Feature, MinibatchSampler, Seeds, Workspace, feature::Host, order::SeedOrder, weights::SymmetricWeights,
+    Feature, MinibatchSampler, Seeds, Workspace,
+    feature::{Host, Link},
+    order::SeedOrder,
+    weights::SymmetricWeights,
 };
 use graphmill_nn::{
     ProductOrder, cost::BlockShape, metric::Metric, model::Model, optim::Optimizer, schedule::Schedule,
@@ -22,9 +25,10 @@ use crate::{
     distributed::RankDataset,
     learner::Learner,
     memory::MemoryPlacement,
+    reuse::ReusePlan,
     stage::Loader,
-    strategy::{self, AllReduce, Nvidia, RoundOptions, StrategyContext},
-    tiers::{AllRows, GpuTiers, Plan},
+    strategy::{self, AllReduce, Chosen, Nvidia, RoundOptions, StrategyContext},
+    tiers::{AllRows, BuiltTiers, GpuTiers, Plan},
 };
 
 /// Parts that options name. Making them checks all options, before any long work.
@@ -32,7 +36,7 @@ pub(crate) struct Parts<'d> {
     pub(crate) metric: &'static table::Entry<Metric>,
     pub(crate) sampler: Box<dyn MinibatchSampler>,
     pub(crate) order: Box<dyn SeedOrder + 'd>,
-    pub(crate) strategy: strategy::Make,
+    pub(crate) strategy: Chosen,
     pub(crate) optimizer: Box<dyn Optimizer>,
     pub(crate) schedule: Schedule,
     pub(crate) model: Model,
@@ -67,16 +71,18 @@ impl<'d> Parts<'d> {
                 "train_mask=",
             ));
         }
-        Ok(Self {
+        let parts = Self {
             metric: build::metric(config, data)?,
-            strategy: strategy::TABLE.find(&config.strategy).map_err(Error::name)?.make.make,
+            strategy: Chosen::find(config)?,
             optimizer: build::optimizer(config)?,
             schedule: build::schedule(config)?,
             model,
             // these may take long
             order: order()?,
             sampler: sampler()?,
-        })
+        };
+        parts.strategy.check(config, &*parts.sampler)?;
+        Ok(parts)
     }
 }
 
@@ -115,6 +121,8 @@ pub(crate) struct Tables {
     pub(crate) whole: AllRows,
     /// Description of the tiers, if there are several.
     pub(crate) tiers: Option<String>,
+    /// Links of simulated devices in front of the rows.
+    links: Vec<Arc<Link>>,
     /// The rows as NVIDIA devices read them, if any.
     pub(crate) on_gpus: Option<GpuTiers>,
     /// Weights of symmetric normalisation, and the owners of nodes, if the rows are spread over
@@ -141,21 +149,40 @@ impl Tables {
             MemoryPlacement::HugePages => data.graph.to_huge_pages()?,
             MemoryPlacement::Mapped => data.graph.clone(),
         };
+        let chosen = Chosen::find(config)?;
+        let plan_rows = |divides: bool| -> Result<Option<ReusePlan>> {
+            let plan = || strategy::reuse_plan(config, data, sampler, order);
+            (divides && chosen.reuses_rows()).then(plan).transpose()
+        };
         if !devices.gpus().is_empty() {
-            let on = GpuTiers::new(devices, config, data, placements.features, sampler, order)?;
+            let reuse = plan_rows(config.cache_ratio.0.is_none())?;
+            let (rows, reuse) = (placements.features, reuse.as_ref());
+            let on = GpuTiers::new(devices, config, data, rows, sampler, order, reuse)?;
             let (feature, whole) = (on.each[0].clone(), AllRows::Table(on.table.clone()));
             let tiers = Some(on.description.clone());
-            return Ok(Self { graph, feature, whole, tiers, on_gpus: Some(on), shared: None });
+            return Ok(Self {
+                graph,
+                feature,
+                whole,
+                tiers,
+                links: Vec::new(),
+                on_gpus: Some(on),
+                shared: None,
+            });
         }
         if let Some(plan) = Plan::new(config, data)? {
-            let mut plan = plan.by_device(strategy::is_by_device(config));
-            let (feature, whole) = plan.build(config, data, placements, sampler, order, &Quiet)?;
+            let by_device = chosen.is_by_device(config);
+            let mut plan = plan.by_device(by_device);
+            // by device, the strategy divides the memory of each device
+            let reuse = plan_rows(!by_device && config.device_budget.0 > 0)?;
+            let BuiltTiers { feature, whole, links } =
+                plan.build(config, data, placements, sampler, order, reuse.as_ref(), &Quiet)?;
             let tiers = Some(plan.to_string());
-            return Ok(Self { graph, feature, whole, tiers, on_gpus: None, shared: None });
+            return Ok(Self { graph, feature, whole, tiers, links, on_gpus: None, shared: None });
         }
         let (feature, features) = build::features(config, data, placements.features)?;
         let (feature, whole) = (Arc::new(feature), AllRows::Table(features));
-        Ok(Self { graph, feature, whole, tiers: None, on_gpus: None, shared: None })
+        Ok(Self { graph, feature, whole, tiers: None, links: Vec::new(), on_gpus: None, shared: None })
     }
 
     /// Tables of a rank.
@@ -170,7 +197,7 @@ impl Tables {
         // inference reads rows of all ranks, and only the layout of this table
         let whole = AllRows::Table(Host::new(&view.data.features).matrix());
         let graph = view.data.graph.clone();
-        Ok(Self { graph, feature, whole, tiers: Some(tiers), on_gpus: None, shared })
+        Ok(Self { graph, feature, whole, tiers: Some(tiers), links: Vec::new(), on_gpus: None, shared })
     }
 }
 
@@ -278,8 +305,9 @@ pub(crate) fn strategy_context<'a>(
 ) -> StrategyContext<'a> {
     let Inputs { config, data, devices, .. } = *inputs;
     let nvidia = tables.on_gpus.as_ref().map(|rows| Nvidia { devices, samplers, rows });
-    let own = tables.shared.as_ref().map(|(_, book)| book);
-    StrategyContext { nvidia, own, ..StrategyContext::new(config, data, sampler, order, &tables.feature) }
+    let (links, own) = (&tables.links, tables.shared.as_ref().map(|(_, book)| book));
+    let context = StrategyContext::new(config, data, sampler, order, &tables.feature);
+    StrategyContext { nvidia, links, own, ..context }
 }
 
 /// Sizes of the first batch's blocks.

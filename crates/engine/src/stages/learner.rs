@@ -268,7 +268,9 @@ impl<'a> Learner<'a> {
     /// # Errors
     /// Another rank did not take part, or a device failed.
     pub fn train(&mut self, batch: &Drawn<Extracted>, lr: f64) -> Result<BatchOutcome> {
-        let (batch, is_again) = (batch.batch(), matches!(batch, Drawn::Again(_)));
+        // ranks exchange gradients in the middle of a step, which is then not replayed
+        let is_again = matches!(batch, Drawn::Again(_)) && self.exchange.is_none();
+        let batch = batch.batch();
         // forward passes change running statistics
         self.is_whole = false;
         if let Some(reuse) = &self.passes.reuse {

@@ -180,7 +180,7 @@ impl Loader<'_> {
         match &self.own {
             None => memory.refill(number, seeds.iter().copied()),
             Some(book) => {
-                let own = seeds.iter().copied().filter(|&v| book.is_own(v));
+                let own = own_seeds(book, seeds);
                 let mut own = memory.refill(number, own);
                 // ranks that draw subgraphs share no batch
                 own.global_size = (!seeds.is_empty()).then_some(seeds.len());
@@ -196,7 +196,7 @@ impl Loader<'_> {
             None => found.nodes == seeds,
             Some(book) => {
                 found.global_size == Some(seeds.len())
-                    && seeds.iter().filter(|&&v| book.is_own(v)).eq(&found.nodes)
+                    && own_seeds(book, seeds).eq(found.nodes.iter().copied())
             }
         }
     }
@@ -312,6 +312,11 @@ impl Loader<'_> {
         let extra = self.ahead.as_ref().map_or(0, |ahead| ahead.extra_bytes(batch.seeds.number));
         batch.bytes() + extra
     }
+}
+
+/// The seeds of a batch on which this rank trains.
+fn own_seeds<'s>(book: &'s NodeOwnership, seeds: &'s [NodeId]) -> impl Iterator<Item = NodeId> + 's {
+    seeds.iter().enumerate().filter(|&(i, &v)| book.takes(i, v)).map(|(_, &v)| v)
 }
 
 #[cfg(test)]

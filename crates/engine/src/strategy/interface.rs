@@ -15,6 +15,7 @@ use crate::{
     accelerator::{ComputeDevices, Samplers},
     learner::Learner,
     record::{BatchOutcome, DeviceRecord, ReuseRecord, Stages},
+    reuse::ReusePlan,
     stage::Loader,
     tiers::GpuTiers,
     timeline::Timeline,
@@ -136,10 +137,11 @@ pub trait Strategy: Send {
         0
     }
 
-    /// Reserves `bytes` of each device for `what`. Call it before [`Strategy::prepare`].
-    fn reserve(&mut self, _what: &'static str, _bytes: u64) {}
+    /// Announces that batches will reuse rows by this plan, so that devices reserve memory for the
+    /// rows, and for steps that read them. Called before [`Strategy::prepare`].
+    fn expect_reuse(&mut self, _plan: Arc<ReusePlan>) {}
 
-    /// Links of its devices to the host.
+    /// Links to the host of the devices that read reused rows.
     fn links(&self) -> Vec<Arc<Link>> {
         Vec::new()
     }
@@ -163,6 +165,8 @@ pub struct StrategyContext<'a> {
     pub order: &'a dyn SeedOrder,
     /// Feature rows in host memory, behind a chain of caches if all devices share one.
     pub feature: &'a Arc<dyn Feature>,
+    /// Links between host memory and devices in front of these rows.
+    pub links: &'a [Arc<Link>],
     /// Owners of the nodes, if several ranks share each batch.
     pub own: Option<&'a Arc<NodeOwnership>>,
     /// NVIDIA devices, if the run uses some.
@@ -178,7 +182,7 @@ impl<'a> StrategyContext<'a> {
         order: &'a dyn SeedOrder,
         feature: &'a Arc<dyn Feature>,
     ) -> Self {
-        Self { config, data, sampler, order, feature, own: None, nvidia: None }
+        Self { config, data, sampler, order, feature, links: &[], own: None, nvidia: None }
     }
 }
 

@@ -3,14 +3,17 @@
 
 pub mod allocate;
 mod batch_states;
+pub mod chosen;
 pub mod factored;
 pub mod historical;
 mod interface;
 pub mod layered;
 mod options;
 pub mod pipelined;
+pub mod reuse;
 pub mod scheduler;
 pub mod sequential;
+mod serving;
 mod worker;
 
 use graphmill_core::{
@@ -18,14 +21,15 @@ use graphmill_core::{
     table::{Entry, Table},
 };
 
+pub use chosen::{Alias, Chosen};
 pub use factored::{FactoredOptions, TimeSharingOptions, Toggle};
 pub(crate) use interface::Nvidia;
 pub use interface::{CompletedBatch, Epoch, Flow, Strategy, StrategyContext};
-pub use layered::{HotGradient, LayeredOptions};
+pub use layered::{HotGradient, HotSplit, LayeredOptions, reuse_plan};
 pub use options::{AllReduce, QueueOptions, RoundOptions, UpdateOptions, Updates};
 pub use pipelined::{Cores, PipelinedOptions};
 
-use crate::{Result, TrainConfig, config::Devices};
+use crate::{Result, TrainConfig};
 
 /// Constructor of a strategy.
 pub type Make = for<'a> fn(StrategyContext<'a>) -> Result<Box<dyn Strategy + 'a>>;
@@ -52,8 +56,6 @@ pub struct Kind {
     pub make: Make,
     /// Returns true if each device samples or trains for itself and has its own cache.
     pub by_device: fn(&TrainConfig) -> bool,
-    /// Options that it reads if `by_device` is true, besides those of its row.
-    pub options_by_device: &'static [OptionGroup],
     /// Number of devices that do not train in a synchronous round.
     pub non_trainers: fn(&TrainConfig) -> usize,
     /// True if it runs over several ranks.
@@ -61,6 +63,10 @@ pub struct Kind {
     /// True if the upper blocks and the bottom block of a batch are drawn separately, which only
     /// the processor does.
     pub draws_in_parts: bool,
+    /// Reason why it cannot train on batches whose rows are reused, if it cannot.
+    pub without_reuse: Option<&'static str>,
+    /// Strategy and reuse for which the name stands, if it is another spelling.
+    pub alias: Option<Alias>,
     /// Formula that predicts an epoch.
     pub cost: Cost,
     /// Resolves options that follow from others, so that a resumed run has the same values.
@@ -76,10 +82,11 @@ impl Kind {
         Self {
             make,
             by_device: |_| false,
-            options_by_device: &[],
             non_trainers: |_| 0,
             over_ranks: false,
             draws_in_parts: false,
+            without_reuse: None,
+            alias: None,
             cost: Cost::Unknown("its row of the table has no formula"),
             settle: |_| {},
             unused: |_, _| None,
@@ -153,28 +160,23 @@ pub static TABLE: Table<Kind> = Table::new(
         },
         Entry {
             name: "layered",
-            summary: "hot bottom-layer rows computed once for several batches, with bounded staleness",
+            summary: "earlier spelling of --reuse layered with sequential, or time-sharing on devices",
             source: "Ai et al., NeutronOrch, VLDB 2024, section 4",
-            options: &[OptionGroup::of::<LayeredOptions>()],
+            options: &[],
             make: Kind {
-                by_device: |config| *config.devices != Devices::Cpu,
-                options_by_device: &[QUEUE, ROUNDS],
-                draws_in_parts: true,
-                cost: Cost::Unknown(
-                    "the profile does not count how many rows of hot nodes a super-batch reuses",
-                ),
-                settle: layered::settle,
-                unused: layered::unused,
-                ..Kind::new(|context| Ok(Box::new(layered::Layered::new(context)?)))
+                alias: Some(Alias::LAYERED),
+                cost: Cost::Unknown("it stands for another strategy with --reuse layered"),
+                ..Kind::new(|context| Chosen::find(context.config)?.make(context))
             },
         },
         Entry {
             name: "historical",
-            summary: "bottom-layer rows of any age are reused; the baseline for layered",
+            summary: "bottom-layer rows of any age are reused; the baseline for --reuse layered",
             source: "Fey et al., GNNAutoScale, ICML 2021, section 2",
             options: &[],
             make: Kind {
                 draws_in_parts: true,
+                without_reuse: Some("reuses rows itself, whatever their age"),
                 cost: Cost::Unknown("the profile does not count how many rows are reused"),
                 ..Kind::new(|context| Ok(Box::new(historical::Historical::new(context)?)))
             },
@@ -182,53 +184,30 @@ pub static TABLE: Table<Kind> = Table::new(
     ],
 );
 
-/// Row of a configuration's strategy, if its name is in the table.
+/// Row of the strategy that a configuration names, which may be an alias.
 pub(crate) fn of(config: &TrainConfig) -> Option<&'static Entry<Kind>> {
     TABLE.get(&config.strategy)
 }
 
 /// Returns true if each device of the strategy samples or trains for itself.
 pub(crate) fn is_by_device(config: &TrainConfig) -> bool {
-    of(config).is_some_and(|entry| (entry.make.by_device)(config))
+    Chosen::of(config).is_some_and(|chosen| chosen.is_by_device(config))
 }
 
-/// Returns true if the strategy draws batches in parts.
+/// Returns true if batches are drawn in parts.
 pub(crate) fn draws_in_parts(config: &TrainConfig) -> bool {
-    of(config).is_some_and(|entry| entry.make.draws_in_parts)
+    Chosen::of(config).is_some_and(|chosen| chosen.draws_in_parts())
 }
 
-/// Strategy-specific options that a configuration's strategy reads.
-pub(crate) fn options_of(config: &TrainConfig) -> Vec<OptionGroup> {
-    let Some(Entry { options, make, .. }) = of(config) else { return Vec::new() };
-    let by_device = if (make.by_device)(config) { make.options_by_device } else { &[] };
-    [*options, by_device].concat()
-}
-
-/// Name of every strategy with all its specific options.
-pub(crate) fn options_of_all() -> Vec<(&'static str, Vec<OptionGroup>)> {
-    let all = |entry: &Entry<Kind>| [entry.options, entry.make.options_by_device].concat();
-    TABLE.iter().map(|entry| (entry.name, all(entry))).collect()
-}
-
-/// Batches per synchronous update. A function of the options alone, because the number of sampling
-/// devices depends on measured times, and groups of cores on the machine.
+/// Batches per synchronous update.
 pub(crate) fn round(config: &TrainConfig) -> u64 {
-    let given = config.own.get::<RoundOptions>().batches_per_update;
-    if given > 0 {
-        return given as u64;
-    }
-    let sample = of(config).map_or(0, |entry| (entry.make.non_trainers)(config));
-    config.num_devices().saturating_sub(sample).max(1) as u64
+    Chosen::of(config).map_or(1, |chosen| chosen.round(config))
 }
 
 /// Resolves options that follow from others, so that a resumed run has the same values on other
 /// devices.
 pub(crate) fn settle(config: &mut TrainConfig) {
-    if is_by_device(config) && config.own.get::<RoundOptions>().batches_per_update == 0 {
-        let round = usize::try_from(round(config)).unwrap_or(1);
-        config.own.get_mut::<RoundOptions>().batches_per_update = round;
-    }
-    if let Some(entry) = of(config) {
-        (entry.make.settle)(config);
+    if let Some(chosen) = Chosen::of(config) {
+        chosen.settle(config);
     }
 }

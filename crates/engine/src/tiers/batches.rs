@@ -9,7 +9,8 @@ use graphmill_loader::{MinibatchSampler, order::SeedOrder};
 
 use crate::{
     Result, TrainConfig,
-    hotness::scores::{scores_of_rank, scores_until},
+    hotness::scores::{scores_of_rank, scores_with},
+    reuse::ReusePlan,
 };
 
 /// Minibatches of a run, or a rank's shares of them.
@@ -19,6 +20,8 @@ pub(crate) struct Batches<'b> {
     pub(crate) data: &'b Dataset,
     pub(crate) sampler: &'b dyn MinibatchSampler,
     pub(crate) order: &'b dyn SeedOrder,
+    /// Plan of the rows that they reuse, if they do.
+    pub(crate) reuse: Option<&'b ReusePlan>,
     /// Owners of the nodes, if several ranks share each batch.
     pub(crate) own: Option<&'b Arc<NodeOwnership>>,
 }
@@ -29,10 +32,10 @@ impl Batches<'_> {
     /// # Errors
     /// An unknown metric, an impossible option, or `watch` stops the work.
     pub(crate) fn scores(&self, policy: &str, watch: &dyn Progress) -> Result<Vec<f64>> {
-        let Self { config, data, sampler, order, own } = *self;
+        let Self { config, data, sampler, order, reuse, own } = *self;
         match own {
             Some(own) => scores_of_rank(policy, config, data, sampler, order, own),
-            None => scores_until(policy, config, data, sampler, order, watch),
+            None => scores_with(policy, config, data, sampler, order, reuse, watch),
         }
     }
 }

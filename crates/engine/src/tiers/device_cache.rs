@@ -31,6 +31,7 @@ use crate::{
     cache_kind::{Kind, kind},
     device::{Device, MemoryReservation},
     memory,
+    reuse::ReusePlan,
 };
 
 /// Builder of device caches, which all have the same policy.
@@ -40,6 +41,8 @@ pub(crate) struct DeviceCaches<'a> {
     data: &'a Dataset,
     sampler: &'a dyn MinibatchSampler,
     order: &'a dyn SeedOrder,
+    /// Plan of the rows that batches reuse, if they do.
+    reuse: Option<&'a ReusePlan>,
     /// Owners of the nodes, if several ranks share each batch.
     own: Option<Arc<NodeOwnership>>,
     /// All nodes, hottest first.
@@ -93,6 +96,7 @@ impl<'a> DeviceCaches<'a> {
         data: &'a Dataset,
         sampler: &'a dyn MinibatchSampler,
         order: &'a dyn SeedOrder,
+        reuse: Option<&'a ReusePlan>,
     ) -> Result<Option<Self>> {
         if config.num_devices() == 0 {
             return Ok(None);
@@ -100,7 +104,7 @@ impl<'a> DeviceCaches<'a> {
         let plan = Plan::new(config, data)?.filter(|plan| plan.device.is_some());
         Ok(plan.map(|plan| {
             let config = plan.as_stored(config);
-            Self { plan, config, data, sampler, order, own: None, ranking: OnceLock::new() }
+            Self { plan, config, data, sampler, order, reuse, own: None, ranking: OnceLock::new() }
         }))
     }
 
@@ -111,16 +115,37 @@ impl<'a> DeviceCaches<'a> {
     }
 
     fn batches(&self) -> Batches<'_> {
-        let Self { config, data, sampler, order, own, .. } = self;
-        Batches { config, data, sampler: *sampler, order: *order, own: own.as_ref() }
+        let Self { config, data, sampler, order, reuse, own, .. } = self;
+        Batches { config, data, sampler: *sampler, order: *order, reuse: *reuse, own: own.as_ref() }
     }
 
-    /// Bytes of a device's memory that a training step takes, measured by a few steps.
+    /// Bytes of a device's memory that a training step takes, measured by a few steps, which reuse
+    /// rows if those of the run do.
     ///
     /// # Errors
     /// Those of training.
     pub(crate) fn step_bytes(&self, behind: &dyn Feature) -> Result<Step> {
         step::bytes(&self.batches(), behind)
+    }
+
+    /// Number of rows on a device of which `taken` bytes are in use; `None` if not even the maps of
+    /// a cache fit.
+    pub(crate) fn rows_beside(&self, taken: u64) -> Option<usize> {
+        let wanted = self.wanted().ok()?;
+        let rows = self.plan.capacity(wanted, taken, self.config.device_budget.0)?;
+        Some(rows.min(wanted.slots))
+    }
+
+    /// Number of rows that `devices` devices with `slots` rows each hold together.
+    pub(crate) fn pooled_rows(&self, slots: usize, devices: usize) -> usize {
+        match self.plan.placement {
+            Placement::Private => slots,
+            Placement::Replicate(share) => {
+                let replicas = (share * slots as f64) as usize;
+                replicas + (slots - replicas) * devices
+            }
+            _ => slots.saturating_mul(devices),
+        }
     }
 
     /// Bytes of the topology.

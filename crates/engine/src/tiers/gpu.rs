@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{Matrix, NodeId, node_order::by_scores};
+use graphmill_core::{Matrix, NodeId, node_order::by_scores, progress::Quiet};
 use graphmill_data::Dataset;
 use graphmill_loader::{
     Feature, MinibatchSampler,
@@ -26,8 +26,9 @@ use crate::{
     build,
     cache_kind::{Kind, kind, resolve_cache},
     config::Switch,
-    hotness::scores::scores_of,
+    hotness::scores::scores_with,
     memory::{self, MemoryPlacement},
+    reuse::ReusePlan,
 };
 
 /// Fraction of a device's memory that stays free as a reserve.
@@ -54,7 +55,8 @@ pub(crate) struct GpuTiers {
 }
 
 impl GpuTiers {
-    /// Builds the tiers on the devices of the run.
+    /// Builds the tiers on the devices of the run. With `reuse`, devices have memory for the rows
+    /// that batches reuse.
     ///
     /// # Errors
     /// Options that devices do not support, or a failed allocation.
@@ -65,6 +67,7 @@ impl GpuTiers {
         placement: MemoryPlacement,
         sampler: &dyn MinibatchSampler,
         order: &dyn SeedOrder,
+        reuse: Option<&ReusePlan>,
     ) -> Result<Self> {
         let config = &dense(config, data)?;
         let devices = computers.gpus();
@@ -80,7 +83,7 @@ impl GpuTiers {
         let policy = resolve_cache(&config.cache, &config.order, "fifo");
         let slots = match config.cache_ratio.0 {
             Some(ratio) => ((ratio * rows as f64).round() as usize).min(rows),
-            None => capacity(computers, config, data, &stored, sampler, order)?,
+            None => capacity(computers, config, data, &stored, sampler, order, reuse)?,
         };
         let dynamic = |policy: &str| -> Result<DeviceRows> {
             let rows = devices.iter().map(|gpu| stored.dynamic(gpu, slots, policy));
@@ -94,7 +97,7 @@ impl GpuTiers {
             Kind::Dynamic(_) => dynamic(policy)?,
             Kind::Pinned if slots == 0 || slots == rows => pinned(&(0..rows as NodeId).collect::<Vec<_>>())?,
             Kind::Pinned => {
-                let scores = scores_of(policy, config, data, sampler, order)
+                let scores = scores_with(policy, config, data, sampler, order, reuse, &Quiet)
                     .map_err(|e| Error::usage(format!("--cache {policy}: {e}")))?;
                 pinned(&by_scores(&scores)?)?
             }
@@ -135,20 +138,22 @@ fn capacity(
     stored: &StoredRows,
     sampler: &dyn MinibatchSampler,
     order: &dyn SeedOrder,
+    reuse: Option<&ReusePlan>,
 ) -> Result<usize> {
     let gpu = &computers.gpus()[0];
     let rows = data.num_nodes();
     let none = CacheLayout::new(&[], 0, 1, Placement::Interleave);
     let cold = stored.tiered(std::slice::from_ref(gpu), &none)?.remove(0);
-    let before = gpu.taken().0;
-    let taken = || Some(gpu.taken().1.saturating_sub(before));
-    let batches = Batches { config, data, sampler, order, own: None };
-    let step = step::measured(&batches, &*cold, gpu.backend(), &taken)?;
+    let meter =
+        step::Meter { backend: gpu.backend(), now: &|| Some(gpu.taken().0), most: &|| Some(gpu.taken().1) };
+    let batches = Batches { config, data, sampler, order, reuse, own: None };
+    let step = step::measured(&batches, &*cold, &meter)?;
     drop(cold);
     gpu.check()?;
     let budget = gpu.budget() as f64;
     let topology = memory::topology(data).min(TOPOLOGY_SHARE * budget);
-    let free = budget * (1.0 - SPARE - SAMPLING) - topology - STEPS * step.bytes as f64;
+    let reused = reuse.map_or(0, ReusePlan::table_bytes) as f64;
+    let free = budget * (1.0 - SPARE - SAMPLING) - topology - STEPS * step.bytes as f64 - reused;
     // a row and its entry in the lookup table
     let each = stored.row_bytes() as f64 + 4.0;
     Ok(((free.max(0.0) / each) as usize).min(rows))

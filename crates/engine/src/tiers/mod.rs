@@ -21,7 +21,7 @@ pub(crate) use batches::Batches;
 pub(crate) use cache::rows_within;
 pub(crate) use device_cache::{DeviceCache, DeviceCaches, Pool};
 pub(crate) use gpu::GpuTiers;
-pub(crate) use plan::{Plan, unused_policy};
+pub(crate) use plan::{BuiltTiers, Plan, unused_policy};
 pub(crate) use step::Step;
 
 #[cfg(test)]

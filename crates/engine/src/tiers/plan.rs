@@ -22,6 +22,7 @@ use crate::{
     cache_kind::{AUTO, Kind, kind, resolve_cache},
     config::FeaturePrecision,
     memory::{self, MemoryPlacements},
+    reuse::ReusePlan,
 };
 
 /// The tiers of a run.
@@ -42,6 +43,16 @@ pub(crate) struct Plan {
     host_budget: u64,
     /// True if each device reads for itself; the strategy then determines the sizes of the caches.
     by_device: bool,
+}
+
+/// Feature rows in the tiers of a plan.
+pub(crate) struct BuiltTiers {
+    /// The chain of tiers.
+    pub(crate) feature: Arc<dyn Feature>,
+    /// The rows that inference reads.
+    pub(crate) whole: AllRows,
+    /// Links of simulated devices in the chain.
+    pub(crate) links: Vec<Arc<Link>>,
 }
 
 impl Plan {
@@ -133,7 +144,8 @@ impl Plan {
         self.devices > 0
     }
 
-    /// Builds the chain of tiers, and the rows that inference reads.
+    /// Builds the chain of tiers, and the rows that inference reads. With `reuse`, devices have
+    /// memory for the rows that batches reuse.
     ///
     /// # Errors
     /// The rows cannot be read, the allocation of a cache fails, or a training step exceeds a
@@ -145,10 +157,11 @@ impl Plan {
         placements: MemoryPlacements,
         sampler: &dyn MinibatchSampler,
         order: &dyn SeedOrder,
+        reuse: Option<&ReusePlan>,
         watch: &dyn Progress,
-    ) -> Result<(Arc<dyn Feature>, AllRows)> {
+    ) -> Result<BuiltTiers> {
         let own = self.as_stored(config);
-        let batches = Batches { config: &own, data, sampler, order, own: None };
+        let batches = Batches { config: &own, data, sampler, order, reuse, own: None };
         let scores = |policy: &str| batches.scores(policy, watch);
         let (chain, all_rows): (Arc<dyn Feature>, AllRows) = if let Some(cache) = self.host.clone() {
             if self.devices == 0 && self.host_budget > 0 {
@@ -167,11 +180,12 @@ impl Plan {
             let (host, table) = build::features(&own, data, placements.features)?;
             (Arc::new(host), AllRows::Table(table))
         };
-        Ok((self.add_devices(&batches, chain, watch)?, all_rows))
+        let (feature, links) = self.add_devices(&batches, chain, watch)?;
+        Ok(BuiltTiers { feature, whole: all_rows, links })
     }
 
     /// Puts the caches of devices in front of `chain`, unless each device reads for itself: then
-    /// the strategy builds them.
+    /// the strategy builds them. Also returns the links of the devices.
     ///
     /// # Errors
     /// As [`Plan::build`].
@@ -180,35 +194,39 @@ impl Plan {
         batches: &Batches,
         mut chain: Arc<dyn Feature>,
         watch: &dyn Progress,
-    ) -> Result<Arc<dyn Feature>> {
-        let config = batches.config;
+    ) -> Result<(Arc<dyn Feature>, Vec<Arc<Link>>)> {
+        let (config, mut links) = (batches.config, Vec::new());
         let shared = self.device.clone().filter(|_| !self.by_device);
-        let Some(Cache { policy, slots, .. }) = shared else { return Ok(chain) };
+        let Some(Cache { policy, slots, .. }) = shared else { return Ok((chain, links)) };
         let mut cache = Cache { policy, slots: slots.min(self.rows), rows_per_device: None };
         if config.device_budget.0 > 0 {
             let budget = config.device_budget.0;
             let step = step::bytes(batches, &*chain)?.bytes;
-            let capacity = self.capacity(&cache, step, budget).ok_or_else(|| {
+            let rows = batches.reuse.map_or(0, ReusePlan::table_bytes);
+            let also = if rows > 0 { format!(", reused rows {rows}") } else { String::new() };
+            let capacity = self.capacity(&cache, step.saturating_add(rows), budget).ok_or_else(|| {
                 Error::usage(format!(
-                    "--device-budget {budget}: a training step takes {step} bytes of a device, and \
+                    "--device-budget {budget}: a training step takes {step} bytes of a device{also}, and \
                      the maps of a cache {} more; raise it, or lower --batch-size or --fanout",
                     self.table_map_bytes(&cache)
                 ))
             })?;
-            let beside = format!("--device-budget {budget} beside a training step of {step} bytes");
+            let beside = format!("--device-budget {budget} beside a training step of {step} bytes{also}");
             self.check_ratio(config, &cache, capacity, &beside)?;
             cache.slots = cache.slots.min(capacity);
         }
         let level = Level::Device { devices: self.devices, reader: 0 };
         let link = *config.link;
         if link != LinkOptions::default() {
-            chain = Arc::new(Linked::new(chain, Arc::new(Link::new(link))));
+            let link = Arc::new(Link::new(link));
+            links.push(link.clone());
+            chain = Arc::new(Linked::new(chain, link));
         }
         let scores = |policy: &str| batches.scores(policy, watch);
         let (chain, held) = self.cached(&cache, self.devices, level, chain, &scores)?;
         cache.rows_per_device = Some(held);
         self.device = Some(cache);
-        Ok(chain)
+        Ok((chain, links))
     }
 
     /// Describes the rows that devices hold; empty without devices.

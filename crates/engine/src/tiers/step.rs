@@ -2,7 +2,7 @@
 
 use graphmill_core::memory;
 use graphmill_loader::{Feature, MiniBatch, Workspace};
-use graphmill_nn::{Backend, backend::Cpu, cost::BlockShape};
+use graphmill_nn::{Backend, ProductOrder, backend::Cpu, cost::BlockShape, model::Model};
 
 use super::batches::Batches;
 use crate::{Result, build, hotness::scores::loader, learner::Learner, stage::Drawn};
@@ -28,32 +28,36 @@ impl Step {
     }
 }
 
+/// Device whose memory is measured.
+pub(super) struct Meter<'m> {
+    /// Its operations.
+    pub(super) backend: &'m dyn Backend,
+    /// Returns the bytes in use.
+    pub(super) now: &'m dyn Fn() -> Option<u64>,
+    /// Returns the most bytes in use since the start.
+    pub(super) most: &'m dyn Fn() -> Option<u64>,
+}
+
 /// Measures the bytes of the first few steps on the processor: minibatch, activations, parameters,
-/// gradients and the optimiser's state. Their buffers are reused from step to step, so the memory
-/// of the process after the last step is the maximum. If the system does not report it, the
-/// predictable part is counted: gathered rows, and four times the parameters. The steps train a
-/// temporary model.
+/// gradients and the optimiser's state. If batches reuse rows, so do the
+/// steps; the table of rows is not counted. Their buffers are reused from step to step, so the memory of the process after the last
+/// step is the maximum. If the system does not report it, the predictable part is counted: gathered
+/// rows, and four times the parameters. The steps train a temporary model.
 ///
 /// # Errors
 /// Those of training.
 pub(super) fn bytes(batches: &Batches, feature: &dyn Feature) -> Result<Step> {
     let backend = Cpu { precision: build::precision(batches.config) };
-    let before = memory::anonymous();
-    let taken = || memory::anonymous().zip(before).map(|(after, before)| after.saturating_sub(before));
-    measured(batches, feature, &backend, &taken)
+    let meter = Meter { backend: &backend, now: &memory::anonymous, most: &memory::anonymous };
+    measured(batches, feature, &meter)
 }
 
-/// [`bytes`] of steps on another backend; `taken` returns the bytes that they have allocated.
+/// [`bytes`] of steps on another device.
 ///
 /// # Errors
 /// Those of training.
-pub(super) fn measured(
-    batches: &Batches,
-    feature: &dyn Feature,
-    backend: &dyn Backend,
-    taken: &dyn Fn() -> Option<u64>,
-) -> Result<Step> {
-    let Batches { config, data, sampler, order, own } = *batches;
+pub(super) fn measured(batches: &Batches, feature: &dyn Feature, meter: &Meter) -> Result<Step> {
+    let Batches { config, data, sampler, order, reuse, own } = *batches;
     let unread = graphmill_loader::feature::Host::new(&data.features);
     let mut loader = loader(config, data, sampler, order, &unread)?;
     loader.feature = feature;
@@ -61,34 +65,56 @@ pub(super) fn measured(
     let model = build::model(config, data)?;
     loader.symmetric = build::symmetric(&model, data);
     loader.aggregation = model.aggregation();
-    let mut model = Some(model);
     let (mut seeds, mut recycled) = (Vec::new(), MiniBatch::default());
-    let mut workspace = Workspace::new(data.num_nodes());
     loader.order(0, &mut seeds);
-    let mut learner: Option<Learner> = None;
+    let mut preview = None;
+    if let Some(plan) = reuse {
+        loader.transposed = transposed(&model, &plan.orders);
+        preview = Some(plan.preview(&loader, &seeds, 0, 0));
+    }
+    let before = (meter.now)();
+    let mut workspace = Workspace::new(data.num_nodes());
+    let mut model = Some(model);
+    let learner = |model: Model, orders: Vec<ProductOrder>| -> Result<Learner> {
+        let optimizer = build::optimizer(config)?;
+        Ok(Learner::new(meter.backend, model, optimizer, &data.labels, orders, config))
+    };
+    let mut trained: Option<Learner> = None;
+    let mut end = loader.num_batches().min(BATCHES);
+    if let (Some(plan), Some(preview)) = (reuse, &preview)
+        && let Some(model) = model.take()
+    {
+        loader.ahead = Some(preview.reuse.ahead.clone());
+        end = end.min(preview.batches.end);
+        let mut learner = learner(model, plan.orders.clone())?;
+        learner.passes.reuse = Some(preview.reuse.clone());
+        trained = Some(learner);
+    }
     let (mut known, mut rows) = (0, 0);
-    for number in 0..loader.num_batches().min(BATCHES) {
+    for number in 0..end {
         let mut drawn = loader.draw(&seeds, 0, number, &mut workspace, recycled)?;
         if let Some(model) = model.take() {
             let shapes: Vec<BlockShape> = drawn.sampled().blocks.iter().map(BlockShape::from).collect();
             let orders = model.orders(&shapes);
-            loader.transposed = (0..orders.len())
-                .filter(|&l| model.needs_transposed(&orders, l))
-                .fold(0, |bits, l| bits | 1 << l);
-            learner =
-                Some(Learner::new(backend, model, build::optimizer(config)?, &data.labels, orders, config));
+            loader.transposed = transposed(&model, &orders);
+            trained = Some(learner(model, orders)?);
             let picked = loader.pick(&seeds, number, MiniBatch::from(drawn).recycle());
             drawn = Drawn::New(loader.sample(0, &mut workspace, picked)?);
         }
         let batch = loader.extract(drawn)?;
-        let learner = learner.as_mut().expect("created with the first batch");
+        let learner = trained.as_mut().expect("created before the first step");
         learner.train(&batch, config.lr)?;
         let gathered = batch.batch().sampled.input_nodes.len() * feature.dim();
         rows = rows.max(4 * gathered as u64);
         known = known.max(4 * (gathered + 4 * learner.model.num_params()) as u64);
         recycled = batch.into();
     }
-    let taken = taken().unwrap_or(0);
+    let taken = (meter.most)().zip(before).map_or(0, |(most, before)| most.saturating_sub(before));
     let with_margin = |bytes: u64| (bytes as f64 * MARGIN) as u64;
     Ok(Step { bytes: with_margin(taken.max(known)), rows: with_margin(rows) })
+}
+
+/// Blocks that the backward pass needs transposed: bit `l` for block `l`.
+fn transposed(model: &Model, orders: &[ProductOrder]) -> u64 {
+    (0..orders.len()).filter(|&l| model.needs_transposed(orders, l)).fold(0, |bits, l| bits | 1 << l)
 }

@@ -473,7 +473,7 @@ fn pools_stay_within_the_memory_of_every_device() {
         };
         let (sampler, order) =
             (build::sampler(&config, &data).unwrap(), build::order(&config, &data).unwrap());
-        let caches = DeviceCaches::new(&config, &data, &*sampler, &*order).unwrap().unwrap();
+        let caches = DeviceCaches::new(&config, &data, &*sampler, &*order, None).unwrap().unwrap();
         let devices = Device::several("virtual", 2, budget, Default::default()).unwrap();
         let taken = devices[1].hold("other work", 20_000).unwrap();
         let behind: Arc<dyn Feature> = Arc::new(Host::new(&data.features));

@@ -60,8 +60,17 @@ fn train_and_meet(
 /// Trains on a rank's view of the dataset.
 fn train_on(config: &TrainConfig, view: &RankDataset, context: RunContext) -> Result<Summary> {
     setup::check_all_reduce(config)?;
-    let devices = &ComputeDevices::open(config)?;
-    let parts = Parts::with(config, &view.data, || view.order(config), || view.sampler(config))?;
+    let trains = view.ranks.book().trains();
+    // a graph store computes on the processor, also if the others train on devices
+    let computing = match trains {
+        true => config.clone(),
+        false => TrainConfig { devices: TrainConfig::default().devices, ..config.clone() },
+    };
+    let devices = &ComputeDevices::open(&computing)?;
+    let mut parts = Parts::with(config, &view.data, || view.order(config), || view.sampler(config))?;
+    if !trains {
+        parts.strategy = parts.strategy.serving();
+    }
     let placements = MemoryPlacements::both(MemoryPlacement::Mapped);
     run(Inputs { config, data: &view.data, devices, placements, view: Some(view) }, parts, context)
 }

@@ -18,7 +18,7 @@ use graphmill_engine::{
     learner::Learner,
     memory::MemoryPlacement,
     stage::Loader,
-    strategy::{CompletedBatch, Epoch, Flow, StrategyContext, TABLE},
+    strategy::{Chosen, CompletedBatch, Epoch, Flow, StrategyContext},
     timeline::Timeline,
 };
 use graphmill_loader::Feature;
@@ -102,8 +102,7 @@ fn run(data: &Dataset, config: &TrainConfig, fault: Arc<Fault>) -> Outcome {
     let backend = Cpu::default();
     let mut learner = Learner::new(&backend, model, optimizer, &data.labels, orders, config);
     let setting = StrategyContext::new(config, data, &sampler, &*order, &feature);
-    let kind = TABLE.get(&config.strategy).unwrap().make;
-    let mut strategy = (kind.make)(setting).unwrap();
+    let mut strategy = Chosen::find(config).unwrap().make(setting).unwrap();
     let timeline = Timeline::begin();
     timeline.keep_slices();
     let (mut recorded, mut updates, mut seeds) = (Vec::new(), Vec::new(), Vec::new());

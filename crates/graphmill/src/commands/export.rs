@@ -2,7 +2,10 @@
 
 use clap::{Arg, ArgMatches, Command};
 use graphmill_core::table;
-use graphmill_data::dataset::export::{self, ExportOptions, TABLE};
+use graphmill_data::{
+    dataset::export::{self, ExportOptions, TABLE},
+    typed::{self, Verify},
+};
 use graphmill_engine::Error;
 
 use crate::{args, output};
@@ -11,11 +14,12 @@ use crate::{args, output};
 pub(crate) fn command() -> Command {
     let format = Arg::new("format").value_name("FORMAT").required(true);
     Command::new("export")
-        .about("Export a dataset to another library's format")
+        .about("Export a dataset to another format")
         .after_long_help(
             "Examples:\n  \
              graphmill export data npz data.npz --compress\n  \
-             graphmill export data edges list --undirected-once",
+             graphmill export data edges list --undirected-once\n  \
+             graphmill export data csv tables   a table for each type and task",
         )
         .arg(args::dataset().required(true))
         .arg(args::explain_names(format, "Format of DST", TABLE, ""))
@@ -44,7 +48,7 @@ pub(crate) fn command() -> Command {
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let format = matches.get_one::<String>("format").expect("required");
-    table::find("format", TABLE, format).map_err(Error::name)?;
+    let entry = table::find("format", TABLE, format).map_err(Error::name)?;
     let options = ExportOptions {
         replace: matches.get_flag("force"),
         undirected_once: matches.get_flag("undirected-once"),
@@ -53,18 +57,25 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     options.check(format).map_err(|error| Error::usage(error.to_string()))?;
     let dst = args::required_path(matches, "dst");
     export::check_target(format, dst, options.replace)?;
-    let dataset = args::open_dataset(args::required_path(matches, "dataset"))?;
-    let lost = export::export(format, &dataset, dst, &options)?;
+    let path = args::required_path(matches, "dataset");
+    let (lost, nodes, edges, text) = if entry.make.is_typed() && typed::is_typed(path) {
+        let data = typed::open(path, Verify::Once)?;
+        let lost = export::export_typed(format, &data, dst, &options)?;
+        (lost, data.num_nodes(), data.num_edges(), data.to_string())
+    } else {
+        let dataset = args::open_dataset(path)?;
+        let lost = export::export(format, &dataset, dst, &options)?;
+        (lost, dataset.num_nodes(), dataset.graph.num_edges(), dataset.to_string())
+    };
     if matches.get_flag("json") {
-        let edges = dataset.graph.num_edges();
         return output::json(&serde_json::json!({
             "format": format,
             "path": dst,
-            "nodes": dataset.num_nodes(),
+            "nodes": nodes,
             "edges": edges,
             "left_out": lost,
         }));
     }
     lost.iter().for_each(|what| eprintln!("left out: {what}"));
-    output::text(&format!("{dataset}\n"))
+    output::text(&format!("{text}\n"))
 }

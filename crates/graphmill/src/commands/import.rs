@@ -1,12 +1,21 @@
 //! `graphmill import FORMAT SRC DST`: converts a graph in another library's format to a dataset.
 
+#[cfg(feature = "tables")]
+mod tables;
+
 use std::{str::FromStr, time::Instant};
 
-use clap::{Arg, ArgMatches, Command};
-use graphmill_core::{memory, table};
-use graphmill_data::dataset::{
-    Work,
-    import::{self, ImportOptions, Imported, METRICS, TABLE},
+use clap::{Arg, ArgMatches, Command, parser::ValueSource};
+use graphmill_core::{
+    memory,
+    table::{self, Entry},
+};
+use graphmill_data::{
+    dataset::{
+        Work,
+        import::{self, ImportOptions, Imported, METRICS, TABLE},
+    },
+    typed::import::{self as typed, TypedImported, TypedOptions},
 };
 use graphmill_engine::Error;
 use serde_json::json;
@@ -32,14 +41,23 @@ pub(crate) fn command() -> Command {
             "Examples:\n  \
              graphmill import ogb ogbn_arxiv arxiv\n  \
              graphmill import npz amazon.npz amazon --split random:0.6,0.2,0.2\n  \
-             graphmill import edges edges.csv data --features x.npy --labels y.csv --undirected\n\n\
+             graphmill import edges edges.csv data --features x.npy --labels y.csv --undirected\n  \
+             graphmill import hgb DBLP.zip dblp\n\n\
              graphmill datasets NAME prints the command for a public dataset",
         )
-        .arg(args::explain_names(format, "Format of SRC", TABLE, ""))
+        .arg(args::explain_names(format, "Format of SRC", &rows(), ""))
         .arg(args::path("src", "SRC", "File or directory to read").required(true))
         .arg(args::path("dst", "DST", "Dataset directory to write").required(true));
     let command = with_parts_of_edges(with_node_options(with_edge_options(command)));
-    command.arg(args::memory()).arg(args::force()).arg(args::threads()).arg(args::json())
+    let command = with_typed_options(command);
+    let command = command.arg(args::memory()).arg(args::force()).arg(args::threads()).arg(args::json());
+    #[cfg(feature = "tables")]
+    let command = command
+        .subcommand(tables::command())
+        .subcommand_negates_reqs(true)
+        .args_conflicts_with_subcommands(true)
+        .disable_help_subcommand(true);
+    command
 }
 
 /// Adds the options of the graph's edges and features.
@@ -152,11 +170,144 @@ fn with_parts_of_edges(command: Command) -> Command {
         .next_help_heading(None::<&str>)
 }
 
+/// Formats of graphs of one type, and then of typed graphs.
+fn rows() -> Vec<Entry<()>> {
+    let one = TABLE.iter().map(|row| Entry {
+        name: row.name,
+        summary: row.summary,
+        source: row.source,
+        options: row.options,
+        make: (),
+    });
+    let typed = typed::TABLE.iter().map(|row| Entry {
+        name: row.name,
+        summary: row.summary,
+        source: row.source,
+        options: row.options,
+        make: (),
+    });
+    one.chain(typed).collect()
+}
+
+/// Adds the options of formats of typed graphs, links and events.
+fn with_typed_options(command: Command) -> Command {
+    command
+        .next_help_heading("Options of typed graphs, links and events")
+        .arg(args::flag(
+            "add-reverses",
+            "Add a reverse edge type to every edge type without one",
+            "It is called rev_NAME and has the same columns. Use it so that messages flow both ways",
+        ))
+        .arg(args::flag("no-literals", "Leave out literals and their triples (rdf)", ""))
+        .arg(args::option(
+            "valid-fraction",
+            "X",
+            "Fraction of rows that validate, if the source has no such set",
+            "From 0 to below 1, such as 0.2. Drawn by --split-seed; the latest rows of temporal formats",
+        ))
+        .arg(args::option(
+            "test-fraction",
+            "X",
+            "Fraction of rows that test, if the source has no such set",
+            "From 0 to below 1, such as 0.1. Drawn by --split-seed; the latest rows of temporal formats",
+        ))
+        .next_help_heading(None::<&str>)
+}
+
+/// Options that formats of typed graphs share with those of one type, and those of their own.
+const SHARED: [&str; 6] =
+    ["undirected", "no-self-loops", "keep-duplicates", "dense-features", "split-seed", "name"];
+const TYPED: [&str; 4] = ["add-reverses", "no-literals", "valid-fraction", "test-fraction"];
+/// Arguments that are not options of an import.
+const ALWAYS: [&str; 7] = ["format", "src", "dst", "memory", "force", "threads", "json"];
+
+/// Rejects given options that belong to formats of the other kind.
+fn check_kind(matches: &ArgMatches, format: &str, is_typed: bool) -> Result<(), Error> {
+    let given = |id: &&str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    let belongs = |id: &&str| match is_typed {
+        true => SHARED.contains(id) || TYPED.contains(id) || ALWAYS.contains(id),
+        false => !TYPED.contains(id),
+    };
+    let ids: Vec<&str> = matches.ids().map(|id| id.as_str()).collect();
+    match ids.iter().find(|id| given(id) && !belongs(id)) {
+        Some(id) => Err(Error::usage(format!(
+            "the option --{id} does not belong to the format '{format}'; leave it out (`graphmill import --help` \
+             lists the options of each kind of format)"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Imports a typed graph and prints its sizes and the import report.
+fn run_typed(matches: &ArgMatches, format: &str) -> anyhow::Result<()> {
+    check_kind(matches, format, true)?;
+    let options = TypedOptions {
+        name: matches.get_one::<String>("name").cloned(),
+        add_reverses: matches.get_flag("add-reverses"),
+        no_self_loops: matches.get_flag("no-self-loops"),
+        keep_duplicates: matches.get_flag("keep-duplicates"),
+        dense_features: matches.get_flag("dense-features"),
+        no_literals: matches.get_flag("no-literals"),
+        undirected: matches.get_flag("undirected"),
+        valid_fraction: parsed(matches, "valid-fraction")?,
+        test_fraction: parsed(matches, "test-fraction")?,
+        split_seed: parsed(matches, "split-seed")?.unwrap_or_default(),
+    };
+    options.check(format).map_err(|error| Error::usage(error.to_string()))?;
+    let (src, dst) = (args::required_path(matches, "src"), args::required_path(matches, "dst"));
+    let began = Instant::now();
+    let work = Work {
+        memory: args::get_memory(matches)?,
+        replace: matches.get_flag("force"),
+        progress: work::on_stderr(matches.get_flag("json")),
+    };
+    let TypedImported { dataset, report } = typed::import_to(format, src, dst, &options, work)?;
+    if !matches.get_flag("json") {
+        return output::text(&format!("{dataset}\n{report}"));
+    }
+    let nodes = dataset.nodes.iter().map(|nodes| {
+        let width = nodes.features.as_ref().map_or(0, |table| table.width);
+        json!({ "name": nodes.name, "nodes": nodes.count, "feature_dim": width })
+    });
+    let edges = dataset.edges.iter().map(|edges| {
+        json!({ "name": edges.edge_type.to_string(), "edges": edges.num_edges(), "reverse": edges.reverse })
+    });
+    let tasks = dataset.tasks.iter().map(|task| {
+        json!({
+            "name": task.name,
+            "on": task.on.to_string(),
+            "kind": task.kind().map(|kind| kind.name()),
+            "train": task.split.train.len(),
+            "valid": task.split.valid.len(),
+            "test": task.split.test.len(),
+        })
+    });
+    output::json(&json!({
+        "name": dataset.name,
+        "nodes": dataset.num_nodes(),
+        "edges": dataset.num_edges(),
+        "node_types": nodes.collect::<Vec<_>>(),
+        "edge_types": edges.collect::<Vec<_>>(),
+        "tasks": tasks.collect::<Vec<_>>(),
+        "seconds": began.elapsed().as_secs_f64(),
+        "peak_rss_bytes": memory::peak(),
+        "report": report,
+    }))
+}
+
 /// Imports the graph and prints its sizes and the import report.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+    #[cfg(feature = "tables")]
+    if let Some(("tables", matches)) = matches.subcommand() {
+        return tables::run(matches);
+    }
     args::use_thread_option(matches)?;
     let format = matches.get_one::<String>("format").expect("required");
-    table::find("format", TABLE, format).map_err(Error::name)?;
+    table::find("format", &rows(), format).map_err(Error::name)?;
+    if typed::TABLE.iter().any(|row| row.name == format) {
+        return run_typed(matches, format);
+    }
+    check_kind(matches, format, false)?;
     let options = options(matches)?;
     options.check(format).map_err(|error| Error::usage(error.to_string()))?;
     let (src, dst) = (args::required_path(matches, "src"), args::required_path(matches, "dst"));

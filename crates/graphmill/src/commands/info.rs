@@ -1,7 +1,12 @@
 //! `graphmill info DATASET`: statistics of a dataset.
 
+use std::path::Path;
+
 use clap::{ArgMatches, Command};
-use graphmill_data::{Dataset, stats};
+use graphmill_data::{
+    Dataset, stats,
+    typed::{self, Verify},
+};
 
 use crate::{args, output};
 
@@ -25,8 +30,31 @@ pub(crate) fn command() -> Command {
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let path = args::required_path(matches, "dataset");
-    let dataset =
-        if matches.get_flag("verify") { Dataset::open_verified(path)? } else { args::open_dataset(path)? };
+    let verify = matches.get_flag("verify");
+    if typed::is_typed(path) {
+        return print_typed(path, if verify { Verify::All } else { Verify::Once }, matches.get_flag("json"));
+    }
+    let dataset = if verify { Dataset::open_verified(path)? } else { args::open_dataset(path)? };
     let info = stats::info(&dataset);
     if matches.get_flag("json") { output::json(&info) } else { output::text(&info.to_string()) }
+}
+
+/// Prints the types and tasks of a dataset of format 2; of one type, also all statistics of its
+/// graph.
+fn print_typed(path: &Path, verify: Verify, json: bool) -> anyhow::Result<()> {
+    let data = typed::open(path, verify)?;
+    let types = typed::info(&data);
+    let graph = if data.is_one_type() { Some(stats::info(&args::open_dataset(path)?)) } else { None };
+    if !json {
+        let text = graph.map_or(format!("{}\n", types.name), |graph| graph.to_string());
+        return output::text(&format!("{text}{types}"));
+    }
+    let mut document = serde_json::to_value(&types)?;
+    if let (Some(all), serde_json::Value::Object(fields)) =
+        (document.as_object_mut(), serde_json::to_value(&graph)?)
+    {
+        // The statistics of the graph have the size of each part, and the same counts.
+        all.extend(fields);
+    }
+    output::json(&document)
 }

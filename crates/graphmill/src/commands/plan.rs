@@ -153,6 +153,10 @@ fn over_machines(
         return Err(Error::usage(format!("--cache {}: {reason}", config.cache)).into());
     }
     config.refuse_unused(given)?;
+    if config.reuse != "none" {
+        let reason = "reuse is not available over several ranks; use --reuse none";
+        return Err(Error::usage(format!("--reuse {}: {reason}", config.reuse)).into());
+    }
     let word = matches.get_one::<String>("network").expect("the option has a default");
     let network = word.parse::<LinkOptions>().map_err(|error| Error::usage(format!("--network {error}")))?;
     args::use_threads(config.threads)?;

@@ -7,7 +7,7 @@ fn wrong_arguments_are_wrong_usage() {
     let sandbox = sandbox_with_run();
     refused(&sandbox, "export", USAGE, &["<DATASET>"], "");
     refused(&sandbox, "export data npz", USAGE, &["<DST>"], "");
-    refused(&sandbox, "export data gml new", USAGE, &["gml", "npz", "edges"], "new");
+    refused(&sandbox, "export data gml new", USAGE, &["gml", "npz", "edges", "csv", "graphmill"], "new");
     refused(&sandbox, "export data npz new --undirected-once", USAGE, &["undirected-once", "edges"], "new");
     refused(&sandbox, "export data npz new --threads x", USAGE, &["--threads"], "new");
     refused(&sandbox, "export data npz new --colour red", USAGE, &["--colour"], "new");

@@ -22,6 +22,11 @@ impl Batches {
     fn size(&self, number: u64) -> f64 {
         if number + 1 == self.count { self.last } else { 1.0 }
     }
+
+    /// Sum of the sizes of all batches.
+    pub(crate) fn sum(&self) -> f64 {
+        self.count.saturating_sub(1) as f64 + self.last
+    }
 }
 
 /// Durations of a minibatch after its sampling, in seconds.

@@ -223,18 +223,22 @@ class Dataset:
             num_nodes=self.num_nodes,
         )
 
-    def save(self, path: str | os.PathLike[str], *, replace: bool = False) -> None:
+    def save(self, path: str | os.PathLike[str], *, replace: bool = False, format: int = 1) -> None:
         """Writes the dataset as a directory, which appears whole or not at all.
 
         Args:
             path: Directory to write.
             replace: Replaces a dataset at ``path``.
+            format: 1, or 2 for the format that also holds several types. A dataset with keys is
+                always written in format 2.
 
         Raises:
             OSError: The directory cannot be written.
-            ValueError: The directory exists, and ``replace`` is not given.
+            ValueError: The directory exists, and ``replace`` is not given; the format is unknown.
         """
-        self._native.save(os.fspath(path), replace)
+        if format not in (1, 2):
+            raise ValueError(f"format {format!r}: expected 1 or 2")
+        self._native.save(os.fspath(path), replace, format == 2)
 
     name = property(lambda self: self._native.name, doc="Name of the dataset.")
     path = property(lambda self: self._native.path, doc="Directory that it was opened from or written to, or ``None``.")

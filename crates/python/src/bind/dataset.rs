@@ -130,9 +130,17 @@ impl Dataset {
         Ok(Self { data: Arc::new(data), path: None, report: None })
     }
 
-    /// Writes the dataset as a directory.
-    fn save(&self, py: Python<'_>, path: PathBuf, replace: bool) -> PyResult<()> {
-        let save = || if replace { self.data.save_replacing(&path) } else { self.data.save(&path) };
+    /// Writes the dataset as a directory, of format 2 if `is_typed` is set.
+    fn save(&self, py: Python<'_>, path: PathBuf, replace: bool, is_typed: bool) -> PyResult<()> {
+        let save = || {
+            let typed = is_typed.then(|| data::TypedDataset::from_dataset(&self.data));
+            match (typed, replace) {
+                (Some(typed), true) => typed.save_replacing(&path),
+                (Some(typed), false) => typed.save(&path),
+                (None, true) => self.data.save_replacing(&path),
+                (None, false) => self.data.save(&path),
+            }
+        };
         py.detach(save).map_err(error::graph)
     }
 

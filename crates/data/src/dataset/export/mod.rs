@@ -13,6 +13,7 @@ mod lines;
 mod npz;
 mod ordered;
 mod rows;
+mod tables;
 
 use std::{fs, path::Path};
 
@@ -22,11 +23,25 @@ use graphmill_core::{
     table::{self, Entry},
 };
 
-use super::{Dataset, Normalization};
-use crate::{atomic, external::Scratch};
+use super::{Dataset, Normalization, native};
+use crate::{atomic, external::Scratch, typed::TypedDataset};
 
-/// Writes a dataset in one format and returns notes on omitted parts. The target has been checked.
-pub type Exporter = fn(&Dataset, &Path, &ExportOptions) -> Result<Vec<String>>;
+/// Function that writes a dataset in one format and returns notes on omitted parts. The target has
+/// been checked.
+#[derive(Clone, Copy, Debug)]
+pub enum Exporter {
+    /// Writes datasets of one node type and one edge type.
+    OneType(fn(&Dataset, &Path, &ExportOptions) -> Result<Vec<String>>),
+    /// Writes datasets of any number of types.
+    Typed(fn(&TypedDataset, &Path, &ExportOptions) -> Result<Vec<String>>),
+}
+
+impl Exporter {
+    /// Returns true if the format holds several types.
+    pub fn is_typed(&self) -> bool {
+        matches!(self, Self::Typed(_))
+    }
+}
 
 /// Formats, in the order of the help text.
 pub const TABLE: &[Entry<Exporter>] = &[
@@ -36,7 +51,7 @@ pub const TABLE: &[Entry<Exporter>] = &[
             expects",
         source: "Shchur et al., Pitfalls of graph neural network evaluation, 2018; torch_geometric/io/npz.py",
         options: &[],
-        make: npz::write,
+        make: Exporter::OneType(npz::write),
     },
     Entry {
         name: "edges",
@@ -44,9 +59,34 @@ pub const TABLE: &[Entry<Exporter>] = &[
             .txt, .tsv or .csv (also .gz) selects the edge list alone",
         source: "SNAP edge lists, as read by 'graphmill import edges'",
         options: &[],
-        make: edges::write,
+        make: Exporter::OneType(edges::write),
+    },
+    Entry {
+        name: "csv",
+        summary: "a directory of tables: a CSV file for each node type, edge type and task, with keys, features, \
+            times, targets and splits, and schema.json",
+        source: "RFC 4180",
+        options: &[],
+        make: Exporter::Typed(tables::write),
+    },
+    Entry {
+        name: "graphmill",
+        summary: "a dataset directory of format 2, which holds several types and tasks",
+        source: "book/src/reference/dataset-format.md",
+        options: &[],
+        make: Exporter::Typed(write_typed),
     },
 ];
+
+/// Writes a dataset directory of format 2.
+fn write_typed(data: &TypedDataset, dst: &Path, options: &ExportOptions) -> Result<Vec<String>> {
+    if options.replace {
+        data.save_replacing(dst)?
+    } else {
+        data.save(dst)?
+    }
+    Ok(Vec::new())
+}
 
 /// Options of [`export`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,7 +139,31 @@ pub fn export(
     if format != "edges" || !edges::is_list(dst) {
         dataset.validate()?;
     }
-    (entry.make)(dataset, dst, options)
+    match entry.make {
+        Exporter::OneType(write) => write(dataset, dst, options),
+        Exporter::Typed(write) => write(&TypedDataset::from_dataset(dataset), dst, options),
+    }
+}
+
+/// Exports a typed dataset as [`export`] does. A format of one type takes a dataset of one type.
+///
+/// # Errors
+/// As for [`export`]; the format holds one type, and the dataset has several or other tasks.
+pub fn export_typed(
+    format: &str,
+    data: &TypedDataset,
+    dst: impl AsRef<Path>,
+    options: &ExportOptions,
+) -> Result<Vec<String>> {
+    let dst = dst.as_ref();
+    let entry = table::find("format", TABLE, format)?;
+    let Exporter::Typed(write) = entry.make else {
+        return export(format, &data.to_dataset()?, dst, options);
+    };
+    options.check(format)?;
+    check_target(format, dst, options.replace)?;
+    data.validate()?;
+    write(data, dst, options)
 }
 
 /// Note that the features of `dataset` are exported normalized, if they are; `place` names the
@@ -149,7 +213,10 @@ fn with_scratch<R>(dst: &Path, work: impl FnOnce(&Scratch) -> Result<R>) -> Resu
 /// # Errors
 /// The path exists and `replace` is not set, or it is not an earlier export.
 pub fn check_target(format: &str, dst: &Path, replace: bool) -> Result<()> {
-    let is_file = format == "npz" || edges::is_list(dst);
+    if format == "graphmill" {
+        return native::check_target(dst, replace).map(drop);
+    }
+    let is_file = format == "npz" || format == "edges" && edges::is_list(dst);
     let refuse = |message: &str| Err(Error::format(dst, "target", message));
     let parent = dst.parent().filter(|parent| !parent.as_os_str().is_empty());
     if is_file && parent.is_some_and(|parent| !parent.is_dir()) {
@@ -171,9 +238,16 @@ pub fn check_target(format: &str, dst: &Path, replace: bool) -> Result<()> {
     }
     let entries = fs::read_dir(dst).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
     let names: Vec<_> = entries.map_err(|e| Error::io(dst, "look into", e))?;
-    let ours = |name: &str| edges::FILES.contains(&name);
-    match names.iter().map(|entry| entry.file_name()).find(|name| !name.to_str().is_some_and(ours)) {
-        Some(name) => refuse(&format!("it holds '{}'; choose another directory", name.to_string_lossy())),
+    let stranger = if format == "csv" {
+        tables::stranger(dst).map_err(|e| Error::io(dst, "look into", e))?
+    } else {
+        let ours = |name: &str| edges::FILES.contains(&name);
+        let stranger =
+            names.iter().map(|entry| entry.file_name()).find(|name| !name.to_str().is_some_and(ours));
+        stranger.map(|name| name.to_string_lossy().into_owned())
+    };
+    match stranger {
+        Some(name) => refuse(&format!("it holds '{name}'; choose another directory")),
         None if names.is_empty() || replace => Ok(()),
         None => refuse("it already holds an export; replace it with --force, or choose another directory"),
     }

@@ -11,7 +11,7 @@ const ENTRIES: (usize, usize) = (1 << 24, 1 << 12);
 
 /// Returns true if `count` nodes are plausible for `edges` edges without a table of one row per
 /// node.
-pub(super) fn are_plausible(count: u64, edges: u64) -> bool {
+pub(crate) fn are_plausible(count: u64, edges: u64) -> bool {
     count <= NODES.0.saturating_add(NODES.1.saturating_mul(edges))
 }
 
@@ -19,7 +19,7 @@ pub(super) fn are_plausible(count: u64, edges: u64) -> bool {
 ///
 /// # Errors
 /// The number is implausible.
-pub(super) fn nodes(count: usize, edges: u64, at: &At) -> Result<()> {
+pub(crate) fn nodes(count: usize, edges: u64, at: &At) -> Result<()> {
     if are_plausible(count as u64, edges) {
         return Ok(());
     }
@@ -30,7 +30,7 @@ pub(super) fn nodes(count: usize, edges: u64, at: &At) -> Result<()> {
 }
 
 /// Returns true if a dense table of `rows x columns` is plausible for `values` values.
-pub(super) fn is_dense(rows: usize, columns: usize, values: usize) -> bool {
+pub(crate) fn is_dense(rows: usize, columns: usize, values: usize) -> bool {
     let entries = rows.saturating_mul(columns);
     entries <= ENTRIES.0 || entries / ENTRIES.1 <= values
 }
@@ -39,7 +39,7 @@ pub(super) fn is_dense(rows: usize, columns: usize, values: usize) -> bool {
 ///
 /// # Errors
 /// The table would be almost empty.
-pub(super) fn dense(rows: usize, columns: usize, values: usize, at: &At) -> Result<()> {
+pub(crate) fn dense(rows: usize, columns: usize, values: usize, at: &At) -> Result<()> {
     if is_dense(rows, columns, values) {
         return Ok(());
     }

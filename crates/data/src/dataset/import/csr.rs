@@ -9,18 +9,18 @@ use crate::npz::Npz;
 /// Sparse matrix: row `i` holds `data[k]` at column `indices[k]` for `k` in `indptr[i]..indptr[i +
 /// 1]`.
 #[derive(Debug, Default)]
-pub(super) struct Csr {
-    pub(super) rows: usize,
-    pub(super) columns: usize,
-    pub(super) indptr: Vec<u64>,
-    pub(super) indices: Vec<u32>,
+pub(crate) struct Csr {
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) indptr: Vec<u64>,
+    pub(crate) indices: Vec<u32>,
     /// Values of the entries.
-    pub(super) data: Vec<f32>,
+    pub(crate) data: Vec<f32>,
 }
 
 impl Csr {
     /// Reads the arrays `{prefix}indptr`, `{prefix}indices`, `{prefix}shape` and `{prefix}data`.
-    pub(super) fn from_npz(npz: &mut Npz, prefix: &str) -> Result<Self> {
+    pub(crate) fn from_npz(npz: &mut Npz, prefix: &str) -> Result<Self> {
         let path = npz.path().to_path_buf();
         let name = |array: &str| format!("{prefix}{array}");
         let place = |array: &str| format!("member {prefix}{array}.npy");
@@ -49,7 +49,7 @@ impl Csr {
 
     /// Checks that the arrays are consistent; errors of the row starts and of the column numbers
     /// have separate locations.
-    pub(super) fn check(&self, indptr: &At, indices: &At) -> Result<()> {
+    pub(crate) fn check(&self, indptr: &At, indices: &At) -> Result<()> {
         check_row_starts(&self.indptr, self.rows, self.indices.len(), indptr)?;
         if let Some(k) = position(&self.indices, |&j| j as usize >= self.columns) {
             return Err(indices.error(format!(
@@ -62,7 +62,7 @@ impl Csr {
 
     /// Sorts the columns of every row, merges duplicates and drops zeros: duplicates are summed in
     /// their order, as by SciPy. In a pattern every entry becomes a 1, however often it occurs.
-    pub(super) fn canonical(mut self, at: &At) -> Result<Self> {
+    pub(crate) fn canonical(mut self, at: &At) -> Result<Self> {
         let pattern = self.data.is_empty();
         if pattern {
             self.data = at.locate(memory::reserve(self.indices.len()))?;
@@ -101,7 +101,7 @@ impl Csr {
     }
 
     /// Converts to a dense row-major matrix; duplicates are summed, as by SciPy.
-    pub(super) fn to_dense(&self, at: &At) -> Result<Vec<f32>> {
+    pub(crate) fn to_dense(&self, at: &At) -> Result<Vec<f32>> {
         self.check_width(at)?;
         let size = self.rows.saturating_mul(self.columns);
         claims::dense(self.rows, self.columns, self.indices.len() + self.rows, at)?;
@@ -119,7 +119,7 @@ impl Csr {
 
     /// Rejects a width that no entry backs, because the shape is damaged: some trailing columns may
     /// be empty, but not most.
-    pub(super) fn check_width(&self, at: &At) -> Result<()> {
+    pub(crate) fn check_width(&self, at: &At) -> Result<()> {
         let used = self.indices.par_iter().max().map_or(0, |&j| j as usize + 1);
         if self.columns > 2 * used + 1024 {
             return Err(at.error(format!(
@@ -132,7 +132,7 @@ impl Csr {
 }
 
 /// Checks the row starts of a matrix with `rows` rows and `entries` entries.
-pub(super) fn check_row_starts(starts: &[u64], rows: usize, entries: usize, at: &At) -> Result<()> {
+pub(crate) fn check_row_starts(starts: &[u64], rows: usize, entries: usize, at: &At) -> Result<()> {
     if Some(starts.len()) != rows.checked_add(1) {
         return Err(at.error(format!("{} row starts, but {rows} rows need one more than that", starts.len())));
     }

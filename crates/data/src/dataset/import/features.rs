@@ -13,7 +13,7 @@ const MERGED: &str =
 ///
 /// # Errors
 /// The shape differs, or a value is not finite.
-pub(super) fn from_array(
+pub(crate) fn from_array(
     data: impl Into<Buffer<f32>>,
     shape: &[usize],
     nodes: usize,
@@ -45,7 +45,7 @@ pub(super) fn from_array(
 /// The arrays are inconsistent, the number of rows is not `nodes`, most columns are never used, a
 /// value is not finite, or an allocation fails. Errors of the shape and of the values have separate
 /// locations.
-pub(super) fn from_csr(
+pub(crate) fn from_csr(
     csr: Csr,
     nodes: usize,
     dense: bool,

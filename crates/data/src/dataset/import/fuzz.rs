@@ -5,7 +5,7 @@ use std::path::Path;
 
 use graphmill_core::{Result, place::At};
 
-use super::pickle;
+use super::{pickle, torch};
 use crate::{dataset::manifest::Manifest, npy::Header, signed::SignedManifest};
 
 fn at() -> At<'static> {
@@ -30,4 +30,18 @@ pub fn pickle(data: &[u8]) -> Result<()> {
 /// Parses the text of a dataset's manifest.
 pub fn manifest(text: &str) -> Result<()> {
     Manifest::parse(text, Path::new("fuzz")).map(drop)
+}
+
+/// Parses a file of PyTorch, and reads every array and tensor in it.
+pub fn torch(data: &[u8], path: &Path) -> Result<()> {
+    torch::read_bytes(data, path, |root, storages, at| each(root, storages, at))
+}
+
+fn each(item: &pickle::Item, storages: &torch::Storages, at: &At) -> Result<()> {
+    match item {
+        pickle::Item::Array(..) | pickle::Item::Tensor(_) => storages.values::<f64>(item, at).map(drop),
+        pickle::Item::List(items) => items.iter().try_for_each(|item| each(item, storages, at)),
+        pickle::Item::Dict(entries) => entries.iter().try_for_each(|(_, value)| each(value, storages, at)),
+        _ => Ok(()),
+    }
 }

@@ -9,22 +9,22 @@
 
 mod adjacency;
 mod blocks;
-mod claims;
+pub(crate) mod claims;
 mod class_map;
-mod csr;
-mod edges;
-mod facebook100;
+pub(crate) mod csr;
+pub(crate) mod edges;
+pub(crate) mod facebook100;
 mod feature_rows;
-mod features;
+pub(crate) mod features;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 mod graphbolt;
 mod graphsage;
 mod graphsaint;
-mod identity;
-mod json;
-mod label_rows;
-mod labels;
+pub(crate) mod identity;
+pub(crate) mod json;
+pub(crate) mod label_rows;
+pub(crate) mod labels;
 #[cfg(test)]
 mod missing;
 mod musae;
@@ -34,12 +34,13 @@ mod ogb;
 mod options;
 mod pairs;
 #[cfg(feature = "parquet")]
-mod parquet;
-mod pickle;
+pub(crate) mod parquet;
+pub(crate) mod pickle;
 mod planetoid;
-mod report;
-mod splits;
+pub(crate) mod report;
+pub(crate) mod splits;
 mod steps;
+pub(crate) mod torch;
 
 use std::path::Path;
 

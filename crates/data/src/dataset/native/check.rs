@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use graphmill_core::{Error, Result};
 
 use super::names::is_known;
-use crate::{alias_file::is_alias_file, dataset::manifest};
+use crate::{alias_file::is_alias_file, dataset::manifest, typed};
 
 /// Returns true if `dir` holds a dataset that may be replaced. Saving repeats this check; a check
 /// before a long import avoids wasted work.
@@ -37,9 +37,15 @@ pub fn check_target(dir: &Path, replace: bool) -> Result<bool> {
                 .into(),
         );
     }
-    let ours = |name: &str| name == manifest::FILE_NAME || is_known(name) || is_alias_file(name);
-    if let Some(name) = names.iter().find(|name| !name.to_str().is_some_and(ours)) {
-        let name = name.to_string_lossy();
+    let ours = |name: &str| {
+        name == manifest::FILE_NAME || is_known(name) || is_alias_file(name) || typed::is_own_entry(name)
+    };
+    let name = names.iter().find(|name| !name.to_str().is_some_and(ours));
+    let name = match name {
+        Some(name) => Some(name.to_string_lossy().into_owned()),
+        None => typed::stranger(dir).map_err(|e| Error::io(dir, "look into", e))?,
+    };
+    if let Some(name) = name {
         return refuse(format!(
             "besides a dataset it holds '{name}'; move that file away before replacing the dataset"
         ));

@@ -69,6 +69,7 @@ pub(super) fn open(dir: &Path, too_large: impl Fn(u64) -> bool) -> Result<Datase
         metric: m.metric.clone(),
         checksum: Some(m.checksum.clone()),
         original_ids,
+        keys: None,
     };
     At::new(&dir.join(FEATURES), "contents").locate(dataset.validate_feature_count())?;
     At::new(&dir.join(FEATURE_DEVIATION), "contents").locate(dataset.validate_normalization())?;

@@ -226,6 +226,7 @@ impl PartWriter<'_> {
             checksum: None,
             directory: None,
             original_ids: None,
+            keys: of.keys.as_ref().map(|keys| keys.gather(self.nodes)).transpose()?,
         })
     }
 

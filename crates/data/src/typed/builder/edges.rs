@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use graphmill_core::{Buffer, Error, NodeId, Result};
 
 use crate::typed::{
-    EdgeData, EdgeType, FeatureTable, Values,
+    EdgeData, EdgeType, FeatureTable, SortedEdges, Values,
     csc::{self, Order},
     values::gather,
 };
@@ -70,6 +70,13 @@ impl EdgeBuilder {
         self
     }
 
+    /// Sets edges and columns that an [`EdgeSorter`](crate::typed::EdgeSorter) has sorted.
+    pub fn sorted(&mut self, edges: SortedEdges) -> &mut Self {
+        self.topology = Topology::Csc(edges.indptr, edges.indices);
+        self.columns = Columns { weights: edges.weights, time: edges.time, features: edges.features };
+        self
+    }
+
     /// Sets weights, finite and not negative.
     pub fn weights(&mut self, weights: impl Into<Buffer<f32>>) -> &mut Self {
         self.columns.weights = Some(weights.into());
@@ -109,11 +116,16 @@ impl EdgeBuilder {
     /// Builds the edge type between node types of these `counts`.
     pub(super) fn build(self, counts: &BTreeMap<String, usize>) -> Result<Built> {
         let Self { edge_type, reverse, adds_reverse, topology, columns } = self;
-        let count = |name: &str| {
-            counts.get(name).copied().ok_or_else(|| {
+        let count = |name: &str| match counts.get(name) {
+            Some(&count) if count <= NodeId::MAX as usize => Ok(count),
+            Some(count) => Err(Error::invalid(format!(
+                "{count} nodes of type '{name}': node ids are 32-bit, at most {} nodes fit; divide the graph",
+                NodeId::MAX
+            ))),
+            None => {
                 let known = counts.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-                Error::invalid(format!("'{name}' is not a node type; the node types are: {known}"))
-            })
+                Err(Error::invalid(format!("'{name}' is not a node type; the node types are: {known}")))
+            }
         };
         let (sources, destinations) = (count(&edge_type.source)?, count(&edge_type.destination)?);
         let (indptr, indices, columns, order) = match topology {

@@ -13,9 +13,10 @@ use crate::{
     Error, Result, TrainConfig,
     allocate::samplers::num_samplers,
     config::Devices,
-    device::{Device, MemoryReservation},
+    device::Device,
     learner::Learner,
     record::DeviceRecord,
+    reuse::ReusePlan,
     stage::Loader,
     strategy::interface::StrategyContext,
     tiers::{DeviceCaches, Step},
@@ -58,8 +59,6 @@ pub(super) struct DeviceGroup {
     num_nodes: usize,
     /// Traffic of each device's links to the host and to its peers at the last record.
     carried: Vec<[LinkTraffic; 2]>,
-    /// Device memory reserved for another purpose.
-    _reserved: Vec<Option<MemoryReservation>>,
 }
 
 impl DeviceGroup {
@@ -70,7 +69,7 @@ impl DeviceGroup {
     pub(super) fn new(
         context: &StrategyContext,
         design: Design,
-        reserved: Option<(&str, u64)>,
+        reuse: Option<&ReusePlan>,
         loader: &Loader,
         learner: &Learner,
     ) -> Result<Self> {
@@ -83,23 +82,28 @@ impl DeviceGroup {
                 "--num-samplers {given}: there are {count} devices; use fewer"
             )));
         }
-        let reserve =
-            |device: &Arc<Device>| reserved.map(|(what, bytes)| device.hold(what, bytes)).transpose();
-        let reserved = devices.iter().map(reserve).collect::<Result<Vec<_>>>()?;
-        let caches = DeviceCaches::new(config, context.data, context.sampler, context.order)?
+        let caches = DeviceCaches::new(config, context.data, context.sampler, context.order, reuse)?
             .map(|caches| caches.for_rank(context.own.cloned()));
         let has_budget = caches.is_some() && config.device_budget.0 > 0;
         let step = match &caches {
             Some(caches) if has_budget => caches.step_bytes(&**context.feature)?,
             _ => Step::default(),
         };
-        let mut setup =
-            DeviceSetup { context, caches: caches.as_ref(), step, sample: 0, model: &learner.model };
+        let reused = reuse.map_or(0, ReusePlan::table_bytes);
+        let (caches, model) = (caches.as_ref(), &learner.model);
+        let mut setup = DeviceSetup { context, caches, step, reused, sample: 0, model };
 
         let trainer = (design == Design::Factored && count > 1)
             .then(|| setup.trainer(&devices[count - 1]))
             .transpose()?;
-        let (times, batch_bytes) = time(loader, learner, trainer.as_ref(), &devices[count - 1])?;
+        let preview = reuse.map(|plan| {
+            let mut order = Vec::new();
+            loader.order(0, &mut order);
+            plan.preview(loader, &order, 0, 0)
+        });
+        let (times, batch_bytes) =
+            time(loader, learner, preview.as_ref(), trainer.as_ref(), &devices[count - 1])?;
+        drop(preview);
         let samplers = match (design, given) {
             (Design::TimeSharing | Design::Overlapping, _) => count,
             (_, 0) if count > 1 => {
@@ -130,18 +134,7 @@ impl DeviceGroup {
         let gradients = Arc::new(ObjectPool::default());
         let num_nodes = context.data.num_nodes();
         let carried = carried(&devices);
-        Ok(Self {
-            devices,
-            members,
-            dedicated,
-            batch_bytes,
-            rows,
-            gradients,
-            times,
-            num_nodes,
-            carried,
-            _reserved: reserved,
-        })
+        Ok(Self { devices, members, dedicated, batch_bytes, rows, gradients, times, num_nodes, carried })
     }
 
     /// Number of trainers, including those on standby.

@@ -64,6 +64,7 @@ use crate::{
     learner::{Learner, StepContext},
     machine::monitor::Guarded,
     record::{BatchOutcome, DeviceRecord},
+    reuse::ReusePlan,
     stage::Loader,
     timeline::Stage,
 };
@@ -72,7 +73,7 @@ use device_group::DeviceGroup;
 pub use options::{FactoredOptions, TimeSharingOptions, Toggle};
 use reduce::{OnDevices, reduce_over_ranks};
 use replica::PublishedParameters;
-use workers::EpochContext;
+use workers::{DeviceWorkers, EpochContext};
 
 /// Largest number of batches in the queue.
 const MAX_QUEUE: usize = 1 << 14;
@@ -88,15 +89,15 @@ pub struct Factored<'a> {
     note: Option<String>,
     /// All-reduce over devices, unless copies between them sum the gradients.
     sums: Option<OnDevices<'a>>,
-    /// Bytes that each device reserves for another purpose, with the name of the purpose.
-    reserved: Option<(&'static str, u64)>,
+    /// Plan of the rows that batches reuse, if they do.
+    reuse: Option<Arc<ReusePlan>>,
 }
 
 impl<'a> Factored<'a> {
     /// Strategy of this design; [`Strategy::prepare`] fills the devices.
     pub fn new(context: StrategyContext<'a>, design: Design) -> Self {
         let slots = Vec::new();
-        Self { context, design, group: None, slots, note: None, sums: None, reserved: None }
+        Self { context, design, group: None, slots, note: None, sums: None, reuse: None }
     }
 
     /// Rules of the scheduler for these devices.
@@ -138,7 +139,7 @@ impl<'a> Factored<'a> {
 
 impl Strategy for Factored<'_> {
     fn prepare(&mut self, loader: &Loader, learner: &Learner) -> Result<()> {
-        let group = DeviceGroup::new(&self.context, self.design, self.reserved, loader, learner)?;
+        let group = DeviceGroup::new(&self.context, self.design, self.reuse.as_deref(), loader, learner)?;
         let devices = self.context.nvidia.map(|nvidia| nvidia.devices);
         let (sums, how) = OnDevices::choose(self.context.config, devices, round(self.context.config))?;
         self.sums = sums;
@@ -177,12 +178,14 @@ impl Strategy for Factored<'_> {
         Ok(flow)
     }
 
-    fn reserve(&mut self, what: &'static str, bytes: u64) {
-        self.reserved = Some((what, bytes));
+    fn expect_reuse(&mut self, plan: Arc<ReusePlan>) {
+        self.reuse = Some(plan);
     }
 
     fn links(&self) -> Vec<Arc<Link>> {
-        self.group.iter().flat_map(|group| &group.devices).map(|device| device.link.clone()).collect()
+        let trains = |member: &&DeviceWorkers| member.replica.is_some();
+        let members = self.group.iter().flat_map(|group| &group.members).filter(trains);
+        members.map(|member| member.device.link.clone()).collect()
     }
 
     fn devices(&mut self) -> Vec<DeviceRecord> {
@@ -223,14 +226,15 @@ fn run_group(
         let round = scheduler.inspect(SchedulerState::version);
         let (outcome, losses) = attempt(Stage::Update, last, || {
             let late = |(_, slot): &(u64, Trained)| round.saturating_sub(slot.gradient.version);
-            let late = batches.iter().map(late).max().unwrap_or(0);
-            let reused = batches.iter().map(|(_, slot)| slot.gradient.reused).max().unwrap_or(0);
+            let latest = batches.iter().map(late).max().unwrap_or(0);
             assert!(
-                late <= rules.max_staleness,
-                "a gradient is {late} updates stale; the bound is {}",
+                latest <= rules.max_staleness,
+                "a gradient is {latest} updates stale; the bound is {}",
                 rules.max_staleness
             );
-            learner.staleness = learner.staleness.max(late).max(reused);
+            // rows that a batch reused have aged with its gradient
+            let aged = batches.iter().map(|batch| late(batch) + batch.1.gradient.reused).max().unwrap_or(0);
+            learner.staleness = learner.staleness.max(aged);
             let (mean, losses) = reduce_over_ranks(learner, &mut batches, sums.as_deref_mut())?;
             let outcome = learner.update(mean, lr(last));
             learner.passes.backend.check()?;

@@ -23,6 +23,8 @@ pub(super) struct DeviceSetup<'r, 'a> {
     pub(super) caches: Option<&'r DeviceCaches<'a>>,
     /// Bytes of a training step, if memory is limited.
     pub(super) step: Step,
+    /// Bytes of the tables of reused rows on each device that trains.
+    pub(super) reused: u64,
     /// Bytes of sampling, if memory is limited.
     pub(super) sample: u64,
     pub(super) model: &'r Model,
@@ -75,6 +77,10 @@ impl DeviceSetup<'_, '_> {
 
     fn topology(&self, device: &Arc<Device>) -> Result<MemoryReservation> {
         device.hold("the topology", self.caches.map_or(0, DeviceCaches::topology_bytes))
+    }
+
+    fn reused_rows(&self, device: &Arc<Device>) -> Result<MemoryReservation> {
+        device.hold("reused rows", self.reused)
     }
 
     /// Copy of the model for the Trainer of a device. Copies over the link of a simulated device
@@ -140,6 +146,7 @@ impl DeviceSetup<'_, '_> {
     /// A device that only trains: one thread extracts ahead of the other.
     fn without_cache(&self, device: &Arc<Device>) -> Result<DeviceWorkers> {
         let mut member = DeviceWorkers::new(device, "trainer");
+        member.reservations.push(self.reused_rows(device)?);
         member
             .reservations
             .push(device.hold("a training step, and the rows of the next", self.step.with_next())?);
@@ -154,14 +161,15 @@ impl DeviceSetup<'_, '_> {
         Ok(member)
     }
 
-    /// Memory of a training step for a standby Trainer, and its reader of the Trainers' cache if
+    /// Memory of a training step and of reused rows for a standby Trainer, and its reader of the Trainers' cache if
     /// they share one.
     fn standby(
         &self,
         device: &Arc<Device>,
         trained: &TrainerCaches,
-    ) -> Result<(MemoryReservation, Option<DeviceCache>)> {
-        let held = device.hold("a training step, and the rows of the next", self.step.with_next())?;
+    ) -> Result<([MemoryReservation; 2], Option<DeviceCache>)> {
+        let rows = self.reused_rows(device)?;
+        let held = [rows, device.hold("a training step, and the rows of the next", self.step.with_next())?];
         let shared = self.caches.zip(trained.pool.as_ref());
         Ok((held, shared.map(|(caches, pool)| caches.without_share(pool, device)).transpose()?))
     }
@@ -183,7 +191,7 @@ impl DeviceSetup<'_, '_> {
         if self.context.config.own.get::<FactoredOptions>().switching == Toggle::On {
             match self.standby(device, trained) {
                 Ok((held, shared)) => {
-                    member.reservations.push(held);
+                    member.reservations.extend(held);
                     member.cache = match shared {
                         Some(cache) => Some(cache),
                         None => self.private(device, true)?,
@@ -217,6 +225,7 @@ impl DeviceSetup<'_, '_> {
         let mut member = DeviceWorkers::new(device, "both");
         member.reservations.push(self.topology(device)?);
         member.reservations.push(device.hold("sampling", self.sample)?);
+        member.reservations.push(self.reused_rows(device)?);
         let (what, bytes) = if overlap {
             ("a training step, and the rows of the next (--overlap on)", self.step.with_next())
         } else {

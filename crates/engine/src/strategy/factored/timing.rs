@@ -6,14 +6,21 @@ use graphmill_loader::{MiniBatch, Workspace};
 
 use super::workers::DeviceWorkers;
 use crate::{
-    Result, device::Device, learner::Learner, stage::Loader, strategy::worker::attempt, timeline::Stage,
+    Result,
+    device::Device,
+    learner::Learner,
+    reuse::Preview,
+    stage::{DrawAhead, Loader},
+    strategy::worker::attempt,
+    timeline::Stage,
 };
 
 /// Number of timed batches, after one warm-up batch.
 const TIMED: u64 = 3;
 
 /// Measures, on the first batches of the first epoch, the seconds to sample a batch and to train on
-/// it on the threads of a device, and the bytes of a batch. Does not update the model. A batch that
+/// it on the threads of a device, and the bytes of a batch; with `reuse`, those of batches that
+/// reuse rows. Does not update the model. A batch that
 /// fails ends the timing; it fails again in its turn, after the batches before it are trained on.
 ///
 /// # Errors
@@ -21,6 +28,7 @@ const TIMED: u64 = 3;
 pub(super) fn time(
     loader: &Loader,
     learner: &Learner,
+    reuse: Option<&Preview>,
     trainer: Option<&DeviceWorkers>,
     device: &Arc<Device>,
 ) -> Result<(Option<(f64, f64)>, u64)> {
@@ -28,9 +36,13 @@ pub(super) fn time(
     space.set_parallel(false);
     let mut order = Vec::new();
     loader.order(0, &mut order);
-    let last = loader.num_batches().min(if trainer.is_some() { TIMED + 1 } else { 1 });
+    let ahead = reuse.map(|preview| preview.reuse.ahead.clone() as Arc<dyn DrawAhead>);
+    let loader = &Loader { ahead, ..loader.clone() };
+    let end = reuse.map_or(u64::MAX, |preview| preview.batches.end);
+    let last = loader.num_batches().min(end).min(if trainer.is_some() { TIMED + 1 } else { 1 });
     let mut model = learner.model.clone();
     let mut passes = learner.passes.with_scratch(Default::default());
+    passes.reuse = reuse.map(|preview| preview.reuse.clone());
     let threads = device.pool.current_num_threads() as f64;
     let (mut sample, mut train, mut bytes) = (f64::INFINITY, f64::INFINITY, 0);
     let mut one = |this: u64| -> Result<()> {

@@ -40,35 +40,40 @@
 //! of `--hot-rank` ([`crate::reuse::basis`]).
 
 mod options;
+mod planned;
+mod split;
 mod super_batch;
+mod train;
 
 use std::{ops::Range, sync::Arc, time::Instant};
 
 use graphmill_loader::feature::Link;
-use rayon::ThreadPool;
 
 use super::{
-    UpdateOptions, factored,
-    interface::{CompletedBatch, Epoch, Flow, Strategy, StrategyContext},
-    round,
-    sequential::Sequential,
+    chosen::Chosen,
+    interface::{Epoch, Flow, Strategy, StrategyContext},
 };
 use crate::{
     Error, Result,
     config::{Devices, Switch},
     learner::Learner,
     record::{DeviceRecord, ReuseRecord},
-    reuse::{History, Reuse, SuperBatchSpan},
+    reuse::{History, ReuseTotals, SuperBatchSpan},
     stage::Loader,
 };
-pub use options::{HotGradient, LayeredOptions};
+pub use options::{HotGradient, HotSplit, LayeredOptions};
 pub(crate) use options::{settle, unused};
-use super_batch::{RowCounts, SuperBatch, SuperBatchContext, SuperBatchMaker};
+pub use planned::reuse_plan;
+use super_batch::{SuperBatch, SuperBatchContext, SuperBatchMaker};
+use train::{Current, deliver, side_by_side};
 
 /// Share of a super-batch's time that devices may wait before the number of hot rows is reduced.
 const MAX_IDLE: f64 = 0.02;
 /// Growth of the number of hot rows if devices do not wait.
 const GROWTH: f64 = 1.1;
+/// Relative change of the number of hot rows above which an epoch begins with another division of
+/// the devices' memory.
+const REBALANCE: f64 = 0.1;
 
 /// Reuses bottom-layer rows of hot nodes within super-batches, around another strategy.
 pub struct Layered<'a> {
@@ -76,80 +81,28 @@ pub struct Layered<'a> {
     options: LayeredOptions,
     inner: Box<dyn Strategy + 'a>,
     maker: Option<SuperBatchMaker>,
-    /// Totals of the current epoch.
-    totals: SuperBatchTotals,
+    /// Position of the run, with the totals of the current epoch.
+    history: Arc<History>,
+    /// Seconds that training waited for the last super-batch.
+    waited: f64,
     note: Option<String>,
     /// Batches per super-batch.
     length: u64,
 }
 
-/// Totals of the super-batches of an epoch.
-#[derive(Default)]
-struct SuperBatchTotals {
-    super_batches: u64,
-    batches: u64,
-    counts: RowCounts,
-    /// Seconds that training has waited for rows, in total and for the last super-batch.
-    waited: f64,
-    waited_last: f64,
-}
-
-impl SuperBatchTotals {
-    /// Adds a completed super-batch.
-    fn add(&mut self, done: &SuperBatch, batches: u64) {
-        self.super_batches += 1;
-        self.batches += batches;
-        self.counts += done.counts;
-    }
-
-    /// Adds the seconds that training has waited for the next super-batch.
-    fn add_wait(&mut self, seconds: f64) {
-        self.waited += seconds;
-        self.waited_last = seconds;
-    }
-}
-
 impl<'a> Layered<'a> {
-    /// Strategy around an inner one: time-sharing with devices, else sequential.
-    ///
-    /// # Errors
-    /// The sampler draws subgraphs, the model has a single layer, or updates are asynchronous.
-    pub fn new(context: StrategyContext<'a>) -> Result<Self> {
-        let config = context.config;
-        if context.sampler.properties().subgraphs.is_some() {
-            return Err(Error::usage(format!(
-                "--strategy layered: --sampler {} draws subgraphs, whose layers all read the same nodes; \
-                 use a sampler that draws hop by hop, such as neighbor",
-                config.sampler
-            )));
-        }
-        if context.sampler.properties().num_layers < 2 {
-            return Err(Error::usage(
-                "--strategy layered: a model with one layer has no layer above the bottom one that could \
-                 reuse its rows; use --layers 2 or more",
-            ));
-        }
-        let inner: Box<dyn Strategy + 'a> = if config.num_devices() > 0 {
-            if config.own.get::<UpdateOptions>().is_asynchronous() {
-                return Err(Error::usage(
-                    "--updates asynchronous: --strategy layered bounds the age of rows in synchronous \
-                     updates; use --updates synchronous",
-                ));
-            }
-            Box::new(factored::Factored::new(context, factored::Design::TimeSharing))
-        } else {
-            Box::new(Sequential::new(context.data.num_nodes()))
-        };
-        let options = config.own.get();
-        Ok(Self {
+    /// Reuse around the strategy `inner`.
+    pub fn new(context: StrategyContext<'a>, inner: Box<dyn Strategy + 'a>) -> Self {
+        Self {
             context,
-            options,
+            options: context.config.own.get(),
             inner,
             maker: None,
-            totals: SuperBatchTotals::default(),
+            history: Arc::default(),
+            waited: 0.0,
             note: None,
             length: 0,
-        })
+        }
     }
 
     /// Returns true if rows are made while the model trains on the previous super-batch.
@@ -159,7 +112,8 @@ impl<'a> Layered<'a> {
 
     /// Batches per update.
     fn round(&self) -> u64 {
-        if *self.context.config.devices == Devices::Cpu { 1 } else { round(self.context.config) }
+        let config = self.context.config;
+        Chosen::of(config).map_or(1, |chosen| chosen.batches_per_update(config))
     }
 
     /// Number of updates by `batches` batches.
@@ -177,7 +131,7 @@ impl<'a> Layered<'a> {
     /// Returns true if rows can be reused. On the processor, a super-batch of one batch reuses
     /// none.
     fn reuses(&self) -> bool {
-        self.maker.as_ref().is_some_and(|maker| maker.max_hot() > 0)
+        self.maker.as_ref().is_some_and(|maker| maker.plan.max_hot > 0)
             && (self.length > 1 || *self.context.config.devices != Devices::Cpu)
     }
 
@@ -201,8 +155,8 @@ impl<'a> Layered<'a> {
     /// nodes are left to the devices' feature caches (section 4.1.3).
     fn adapt(&mut self, seconds: f64) {
         let Some(maker) = &mut self.maker else { return };
-        if self.options.hot_split.0.is_none() && seconds > 0.0 {
-            let idle = self.totals.waited_last / seconds;
+        if self.options.hot_split == HotSplit::Timed && seconds > 0.0 {
+            let idle = self.waited / seconds;
             let by = if idle > MAX_IDLE { (1.0 - idle).max(0.5) } else { GROWTH };
             maker.split = (maker.split * by).clamp(0.01, 1.0);
         }
@@ -215,7 +169,10 @@ impl<'a> Layered<'a> {
         let position = history.position();
         let next = from..(from + position.length).min(to);
         let length = |batches: &Range<u64>| batches.end - batches.start;
-        let (batches, start, made, begun) = match position.span.filter(|span| span.epoch == epoch.number) {
+        let span = position.span.filter(|span| span.epoch == epoch.number);
+        let (batches, start, made, begun) = match span {
+            // its rows were too old before the interruption
+            Some(_) if position.cut == Some(from) => (next, step, vec![step], false),
             Some(SuperBatchSpan { batches, start, made, .. }) if batches.contains(&from) => {
                 (batches, start, made, true)
             }
@@ -225,7 +182,7 @@ impl<'a> Layered<'a> {
             _ => (next, step, vec![step], false),
         };
         let bound = self.bound(self.length, length(&batches));
-        let links = self.inner.links();
+        let links = self.links();
         let Some(maker) = &mut self.maker else { return Ok(None) };
         let context = SuperBatchContext::of(epoch, history, bound);
         let made =
@@ -244,113 +201,100 @@ impl<'a> Layered<'a> {
             return Ok(Flow::Stop);
         };
         loop {
-            let (Range { end, .. }, to) = (now.span.batches.clone(), epoch.to);
-            let length = end - now.span.batches.start;
+            let (clock, to) = (Instant::now(), epoch.to);
             if !std::mem::take(&mut begun) {
+                let Some(fresh) = self.refresh(now, epoch, &history)? else { return Ok(Flow::Stop) };
+                now = fresh;
                 let next_length = self.length_at(history.position().change);
                 history.begin(SuperBatchSpan { start, ..now.span.clone() }, next_length);
             }
-            let next = end..(end + history.position().length).min(to);
-            let bound = self.bound(length, next.end - next.start);
-            let made = if self.is_ahead() && end < to { self.versions(start, length) } else { Vec::new() };
-            let updates = self.updates(length);
-            let Some(maker) = &mut self.maker else { return Ok(Flow::Stop) };
-            let links = self.inner.links();
+            let length = now.span.batches.end - now.span.batches.start;
+            let next = |end: u64| end..(end + history.position().length).min(to);
+            let after = next(now.span.batches.end);
+            let bound = self.bound(length, after.end - after.start);
+            let made =
+                if self.is_ahead() && !after.is_empty() { self.versions(start, length) } else { Vec::new() };
+            let links = self.links();
             let deliver = |bytes| deliver(&links, bytes);
-
-            let clock = Instant::now();
-            let (ahead, rows) = (now.ahead.clone(), now.rows.clone());
-            epoch.learner.passes.reuse = Some(Reuse { ahead, rows });
-            let reading = Loader { ahead: Some(now.ahead.clone()), ..epoch.loader.clone() };
+            let current = self.current(&now, &history);
+            let Some(maker) = &mut self.maker else { return Ok(Flow::Stop) };
             let context = SuperBatchContext::of(epoch, &history, bound);
             let passes = epoch.learner.passes.detached();
-            let mut train = || train(&mut *self.inner, epoch, &reading, end, &history, updates);
-            let (flow, early, waited) = if made.is_empty() {
+            let inner = &mut *self.inner;
+            let mut train = || current.train(inner, epoch);
+            let (trained, early, waited) = if made.is_empty() {
                 (train(), Ok(None), 0.0)
             } else {
                 let pool = maker.pool.clone();
-                let make = || maker.make(context, &passes, next.clone(), &made, &deliver);
+                let make = || maker.make(context, &passes, after.clone(), &made, &deliver);
                 side_by_side(&history, pool.as_deref(), train, make)
             };
-            epoch.learner.passes.reuse = None;
-            drop(reading);
-            self.totals.add(&now, length);
-            self.totals.add_wait(waited);
-            if flow? == Flow::Stop {
+            self.waited = waited;
+            history.add(ReuseTotals { waited, ..ReuseTotals::default() });
+            let (flow, end) = trained?;
+            if flow == Flow::Stop {
                 return Ok(Flow::Stop);
             }
             if end >= to {
                 break;
             }
             maker.recycle(now);
-            let mut made = early?;
-            if made.is_none() {
-                made = maker.make(context, &passes, next, &[epoch.learner.step], &deliver)?;
-            }
+            // rows that were made ahead for other batches are dropped
+            let early = early?.filter(|early| early.span.batches.start == end);
+            let made = match early {
+                Some(made) => Some(made),
+                None => maker.make(context, &passes, next(end), &[epoch.learner.step], &deliver)?,
+            };
             let Some(made) = made else { return Ok(Flow::Stop) };
             (now, start) = (made, epoch.learner.step);
             self.adapt(clock.elapsed().as_secs_f64());
         }
         Ok(Flow::Continue)
     }
-}
 
-/// Trains on this thread while another thread makes the next super-batch on the threads of `pool`.
-/// Returns both results, and the seconds that this thread waited for the other.
-fn side_by_side(
-    history: &History,
-    pool: Option<&ThreadPool>,
-    train: impl FnOnce() -> Result<Flow>,
-    make: impl FnOnce() -> Result<Option<SuperBatch>> + Send,
-) -> (Result<Flow>, Result<Option<SuperBatch>>, f64) {
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(move || match pool {
-            Some(pool) => pool.install(make),
-            None => make(),
-        });
-        let flow = {
-            // the other thread does not wait for updates that will not follow, even if training
-            // fails
-            let _closing = CloseOnDrop(history);
-            train()
-        };
-        let clock = Instant::now();
-        let made = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        (flow, made, clock.elapsed().as_secs_f64())
-    })
-}
+    /// Links to the devices that read the rows.
+    fn links(&self) -> Vec<Arc<Link>> {
+        let links = self.inner.links();
+        if links.is_empty() { self.context.links.to_vec() } else { links }
+    }
 
-/// Trains on the batches before `to`, and publishes the model after every update.
-fn train<'a>(
-    inner: &mut dyn Strategy,
-    epoch: &mut Epoch<'_, 'a>,
-    loader: &Loader<'a>,
-    to: u64,
-    history: &History,
-    updates: u64,
-) -> Result<Flow> {
-    let Epoch { number, order, from, timeline, lr, .. } = *epoch;
-    let report = &mut *epoch.after;
-    let mut after = |learner: &Learner<'a>, done: &[CompletedBatch]| {
-        history.publish(learner.step, &learner.model, updates);
-        report(learner, done)
-    };
-    epoch.from = to;
-    let learner = &mut *epoch.learner;
-    inner.run(Epoch { number, order, from, to, loader, learner, lr, after: &mut after, timeline })
-}
+    /// A super-batch of this run in training.
+    fn current<'s>(&self, batch: &'s SuperBatch, history: &'s History) -> Current<'s> {
+        let updates = self.updates(batch.span.batches.end - batch.span.batches.start);
+        Current { batch, history, updates, max_variation: self.options.max_variation }
+    }
 
-/// Simulates the transfer of rows to every device.
-fn deliver(links: &[Arc<Link>], bytes: u64) {
-    links.iter().for_each(|link| link.transfer(bytes, Instant::now()));
-}
+    /// Makes the rows of a super-batch again, from the current parameters, if these have changed
+    /// too much since the rows were made ahead.
+    fn refresh(&mut self, made: SuperBatch, epoch: &Epoch, history: &History) -> Result<Option<SuperBatch>> {
+        let step = epoch.learner.step;
+        if made.span.made == [step] || !self.current(&made, history).has_drifted(step) {
+            return Ok(Some(made));
+        }
+        let links = self.links();
+        let (batches, bound) = (made.span.batches.clone(), made.rows.bound);
+        let Some(maker) = &mut self.maker else { return Ok(None) };
+        maker.recycle(made);
+        let context = SuperBatchContext::of(epoch, history, bound);
+        maker.make(context, &epoch.learner.passes, batches, &[step], &|bytes| deliver(&links, bytes))
+    }
 
-/// Closes the history when dropped.
-struct CloseOnDrop<'h>(&'h History);
+    /// Divides the memory of the devices between reused rows and cached features, and prepares the
+    /// devices for it.
+    fn assign_memory(&mut self, loader: &Loader, learner: &Learner) -> Result<()> {
+        let Some(maker) = &self.maker else { return Ok(()) };
+        self.inner.expect_reuse(Arc::new(maker.reserved_plan()));
+        self.inner.prepare(loader, learner)
+    }
 
-impl Drop for CloseOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.close();
+    /// Returns true if the number of rows differs so much from the reserved one that memory should
+    /// be divided again.
+    fn is_unbalanced(&self) -> bool {
+        let timed = self.options.hot_split == HotSplit::Timed && self.context.config.device_budget.0 > 0;
+        self.maker.as_ref().is_some_and(|maker| {
+            let (wanted, reserved) = (maker.next_plan().max_hot as f64, maker.reserved as f64);
+            timed && (wanted - reserved).abs() > REBALANCE * reserved
+        })
     }
 }
 
@@ -367,33 +311,29 @@ impl Strategy for Layered<'_> {
                 position.round
             )));
         }
-        let mut maker = SuperBatchMaker::new(&self.context, loader, learner)?;
-        let length =
-            if self.options.super_batch > 0 { self.options.super_batch as u64 } else { maker.length(loader) };
-        self.length = length.max(1).next_multiple_of(self.round());
-        if position.length == 0 {
-            learner.history.settle(self.length, self.round(), maker.max_hot());
-        }
-        // ahead, the rows of the next super-batch are made while those of this one are read
-        let rows = maker.max_hot() as u64 * if self.is_ahead() { 2 } else { 1 };
-        let bytes = rows.saturating_mul(maker.row_bytes());
+        let maker = planned::maker(&self.context, loader, learner)?;
+        self.length = maker.plan.length;
+        self.history = learner.history.clone();
         self.maker = Some(maker);
-        if self.reuses() {
-            self.inner.reserve("reused rows", bytes);
-            let (n, bound) = (self.length, self.bound(self.length, self.length));
-            self.note = Some(format!(
-                "super-batches of {n} batches reuse bottom-layer rows that are at most {bound} updates old"
-            ));
-        } else {
+        if !self.reuses() {
             self.note = Some("no rows are reused: every batch computes all its rows".into());
+            return self.inner.prepare(loader, learner);
         }
-        self.inner.prepare(loader, learner)
+        let (n, bound) = (self.length, self.bound(self.length, self.length));
+        self.note = Some(format!(
+            "super-batches of {n} batches reuse bottom-layer rows that are at most {bound} updates old"
+        ));
+        self.assign_memory(loader, learner)
     }
 
     fn run(&mut self, mut epoch: Epoch) -> Result<Flow> {
-        self.totals = SuperBatchTotals::default();
         if self.maker.is_none() {
             self.prepare(epoch.loader, epoch.learner)?;
+        } else if epoch.from == 0 && self.is_unbalanced() {
+            if let Some(maker) = &mut self.maker {
+                maker.reserved = maker.next_plan().max_hot;
+            }
+            self.assign_memory(epoch.loader, epoch.learner)?;
         }
         if !self.reuses() || epoch.from >= epoch.to {
             return self.inner.run(epoch);
@@ -405,16 +345,16 @@ impl Strategy for Layered<'_> {
 
     fn reuse(&mut self) -> Option<ReuseRecord> {
         let split = self.maker.as_ref()?.split;
-        let SuperBatchTotals { super_batches, batches, counts, waited, .. } =
-            std::mem::take(&mut self.totals);
+        let ReuseTotals { super_batches, batches, requested, reused, made, edges, waited } =
+            self.history.position().totals;
         let each = |sum: u64| sum as f64 / super_batches.max(1) as f64;
         Some(ReuseRecord {
-            super_batch: batches as f64 / super_batches.max(1) as f64,
-            hot_nodes: each(counts.made),
-            asked_rows: counts.requested,
-            reused_rows: counts.reused,
-            made_rows: counts.made,
-            made_edges: counts.edges,
+            super_batch: each(batches),
+            hot_nodes: each(made),
+            asked_rows: requested,
+            reused_rows: reused,
+            made_rows: made,
+            made_edges: edges,
             waited_seconds: waited,
             split,
             variation: 0.0,
@@ -423,7 +363,9 @@ impl Strategy for Layered<'_> {
     }
 
     fn staleness_bound(&self) -> u64 {
-        if self.reuses() { self.bound(self.length, self.length) } else { 0 }
+        // a gradient may be late, and the rows that it was computed from were old then
+        let of_rows = if self.reuses() { self.bound(self.length, self.length) } else { 0 };
+        of_rows + self.inner.staleness_bound()
     }
 
     fn devices(&mut self) -> Vec<DeviceRecord> {

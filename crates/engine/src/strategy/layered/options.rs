@@ -1,13 +1,14 @@
-//! Options of the layered strategy.
+//! Options of layered reuse.
+
+use std::{fmt, str::FromStr};
 
 use clap::{Args, ValueEnum};
 use graphmill_core::{
-    by_name,
+    by_name, by_word,
     options::{Fault, OptionSet, range},
 };
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::super::options::unused_in_rounds;
 use crate::{
     TrainConfig, cache_kind,
     config::{Devices, Ratio, Switch},
@@ -39,7 +40,54 @@ pub enum HotGradient {
 
 by_name!(HotGradient);
 
-/// Options of `layered`.
+/// Share of the hot nodes whose rows are made for reuse.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum HotSplit {
+    /// The share that moves the fewest bytes, by counts of the first batches.
+    Auto,
+    /// At first [`HotSplit::Auto`], then by the time that training waits for rows.
+    Timed,
+    /// A fixed share.
+    Share(f64),
+}
+
+impl FromStr for HotSplit {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "auto" => return Ok(Self::Auto),
+            "timed" => return Ok(Self::Timed),
+            _ => {}
+        }
+        let share = word.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+        let wrong = || format!("'{word}' is neither auto, nor timed, nor a fraction from 0 to 1");
+        share.map(Self::Share).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for HotSplit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Timed => f.write_str("timed"),
+            Self::Share(share) => share.fmt(f),
+        }
+    }
+}
+
+impl Serialize for HotSplit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Share(share) => serializer.serialize_f64(*share),
+            word => serializer.collect_str(word),
+        }
+    }
+}
+
+by_word!(HotSplit);
+
+/// Options of `--reuse layered`.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LayeredOptions {
@@ -76,16 +124,18 @@ pub struct LayeredOptions {
     /// With auto, on if the run has devices.
     #[arg(long, alias = "hot-ahead", value_name = "WHEN")]
     pub hot_prefetch: Switch,
-    /// Share of the hot nodes whose rows are reused; auto adapts it.
+    /// Share of the hot nodes whose rows are reused: auto, timed or a number.
     ///
-    /// The other nodes are left to the devices' feature caches. With auto, the share depends on the
-    /// time that devices wait, so results depend on timing.
+    /// The other nodes, and the memory of their rows, are left to the devices' feature caches. With
+    /// auto, the share whose batches move the fewest bytes to devices with a budget, else 1. With
+    /// timed, the share also follows the time that devices wait, so results depend on timing.
     #[arg(long, value_name = "R")]
-    pub hot_split: Ratio,
+    pub hot_split: HotSplit,
     /// Largest change of weights within a super-batch; 0 for any.
     ///
-    /// A super-batch is shortened if the largest change of a bottom-layer weight by an update,
-    /// times twice the updates of the super-batch, exceeds this.
+    /// Rows are not reused once a bottom-layer weight has changed by more than this since they were
+    /// made: the rest of the super-batch gets new rows. The next super-batch is shortened if the
+    /// largest change of a weight by an update, times twice its updates, exceeds this.
     #[arg(long, value_name = "X")]
     pub max_variation: f64,
 }
@@ -105,7 +155,7 @@ impl Default for LayeredOptions {
             hot_rank: 16,
             hot_gradient: HotGradient::Auto,
             hot_prefetch: Switch::Auto,
-            hot_split: Ratio(Some(1.0)),
+            hot_split: HotSplit::Auto,
             max_variation: 0.0,
         }
     }
@@ -164,12 +214,12 @@ pub(crate) fn settle(config: &mut TrainConfig) {
 /// effect.
 pub(crate) fn unused(config: &TrainConfig, option: &str) -> Option<String> {
     let split = config.own.get::<LayeredOptions>().hot_split;
-    if option == "hot_split" && split.0.is_none() && *config.devices == Devices::Cpu {
+    if option == "hot_split" && !matches!(split, HotSplit::Share(_)) && *config.devices == Devices::Cpu {
         return Some(
-            "auto adapts to the time that devices wait, and --devices cpu has no devices; use a share from \
-             0 to 1, or --devices virtual:N"
+            "auto and timed divide the memory of devices, and --devices cpu has no devices; use a share \
+             from 0 to 1, or --devices virtual:N"
                 .into(),
         );
     }
-    unused_in_rounds(config, option)
+    None
 }

@@ -1,23 +1,26 @@
 //! Construction of super-batches: draws them, selects the hot nodes, and makes their rows.
 
 use std::{
-    ops::{AddAssign, Range},
+    ops::Range,
     sync::{Arc, Mutex, PoisonError},
     time::Instant,
 };
 
-use graphmill_core::{Matrix, NodeId, memory};
+use graphmill_core::{NodeId, memory};
 use graphmill_loader::Workspace;
 use rayon::ThreadPool;
 
-use super::{HotGradient, LayeredOptions, options::REQUESTS};
+use super::{HotGradient, HotSplit, LayeredOptions, options::REQUESTS};
 use crate::{
     Error, Result,
     config::{Devices, Switch},
     cores,
     hotness::scores::scores_of,
     learner::{Learner, StepContext},
-    reuse::{Embeddings, History, HotQueue, Lookahead, Ranking, RowMaker, RowVersion, SuperBatchSpan, basis},
+    reuse::{
+        Embeddings, History, HotQueue, Lookahead, Ranking, ReusePlan, ReuseTotals, RowMaker, RowShape,
+        RowVersion, SuperBatchSpan, basis,
+    },
     stage::Loader,
     strategy::{
         interface::{Epoch, StrategyContext},
@@ -45,20 +48,19 @@ pub(super) struct SuperBatch {
     pub(super) span: SuperBatchSpan,
     pub(super) ahead: Arc<Lookahead>,
     pub(super) rows: Arc<Embeddings>,
-    pub(super) counts: RowCounts,
+    /// Edges drawn to make the rows.
+    pub(super) edges: u64,
 }
 
-/// Numbers of requested, reused and made rows.
-#[derive(Clone, Copy, Default)]
-pub(super) struct RowCounts {
-    /// Rows that batches request and could reuse.
-    pub(super) requested: u64,
-    /// Requested rows that are reused.
-    pub(super) reused: u64,
-    /// Rows made for reuse.
-    pub(super) made: u64,
-    /// Edges drawn to make them.
-    pub(super) edges: u64,
+impl SuperBatch {
+    /// Totals of its batches before `end`.
+    pub(super) fn totals(&self, end: u64) -> ReuseTotals {
+        let batches = self.span.batches.start..end;
+        let (requested, reused) = self.ahead.counts(batches.clone());
+        let made = self.ahead.slots.nodes().len() as u64;
+        let (count, edges) = (batches.end - batches.start, self.edges);
+        ReuseTotals { super_batches: 1, batches: count, requested, reused, made, edges, waited: 0.0 }
+    }
 }
 
 /// Inputs of a super-batch.
@@ -73,15 +75,6 @@ pub(super) struct SuperBatchContext<'j, 'a> {
     pub(super) bound: u64,
 }
 
-impl AddAssign for RowCounts {
-    fn add_assign(&mut self, other: Self) {
-        self.requested += other.requested;
-        self.reused += other.reused;
-        self.made += other.made;
-        self.edges += other.edges;
-    }
-}
-
 impl<'j, 'a> SuperBatchContext<'j, 'a> {
     /// Inputs from this epoch, with the largest age of rows, in updates.
     pub(super) fn of<'e: 'j>(epoch: &Epoch<'e, 'a>, history: &'j History, bound: u64) -> Self {
@@ -92,37 +85,32 @@ impl<'j, 'a> SuperBatchContext<'j, 'a> {
 
 /// Draws super-batches, selects the hot nodes and makes their rows.
 pub(super) struct SuperBatchMaker {
+    pub(super) plan: ReusePlan,
     row_maker: RowMaker,
     queue: HotQueue,
-    ranking: Ranking,
     spaces: Vec<Workspace>,
     /// Its own threads, if it works while the model trains.
     pub(super) pool: Option<Arc<ThreadPool>>,
-    /// Largest number of hot nodes.
-    max_hot: usize,
-    /// Least number of batches that request a hot node's row.
-    min_batches: u16,
-    /// Width of a row, and widths of the aggregates stored with it.
-    widths: (usize, Vec<usize>),
-    /// Directions in which rows follow the parameters.
-    basis: Arc<Vec<Matrix>>,
-    /// True if gradients flow through these directions.
-    learns: bool,
-    /// True if gradients of reused rows are not needed.
-    restrict: bool,
     /// Share of the hot nodes whose rows are made; the others are left to the feature caches.
     pub(super) split: f64,
+    /// Number of rows for which devices have reserved memory.
+    pub(super) reserved: usize,
     /// Memory of completed super-batches.
     spare: Vec<(Lookahead, Embeddings)>,
 }
 
 impl SuperBatchMaker {
-    /// Maker with the options of a run.
+    /// Maker with the options of a run, whose updates have `round` batches each.
     ///
     /// # Errors
     /// The model does not support the options, the hotness cannot be computed, or the system
     /// refuses the threads.
-    pub(super) fn new(context: &StrategyContext, loader: &Loader, learner: &Learner) -> Result<Self> {
+    pub(super) fn new(
+        context: &StrategyContext,
+        loader: &Loader,
+        learner: &Learner,
+        round: u64,
+    ) -> Result<Self> {
         let config = context.config;
         let StepContext { orders, .. } = &learner.passes;
         let nodes = loader.graph.num_nodes();
@@ -185,50 +173,65 @@ impl SuperBatchMaker {
         }
         let basis = learner.history.basis();
         let learns = !basis.is_empty() && gradient != HotGradient::None;
-        Ok(Self {
+        let plan = ReusePlan {
+            length: 1,
+            ranking: Arc::new(ranking),
+            min_batches,
+            max_hot,
+            restrict: !learns && kept.is_empty() && learner.model.may_restrict(orders, 1),
+            // ahead, the rows of the next super-batch are made while those of this one are read
+            tables: if ahead { 2 } else { 1 },
+            shape: RowShape { width, kept, basis, learns },
+            orders: orders.clone(),
+        };
+        let mut maker = Self {
+            plan,
             row_maker,
-            basis,
-            learns,
             queue: HotQueue::default(),
-            ranking,
             spaces: (0..threads).map(|_| Workspace::new(nodes)).collect(),
             pool,
-            max_hot,
-            min_batches,
-            restrict: !learns && kept.is_empty() && learner.model.may_restrict(orders, 1),
-            widths: (width, kept),
-            split: options.hot_split.0.unwrap_or(1.0),
+            split: match options.hot_split {
+                HotSplit::Share(share) => share,
+                HotSplit::Auto | HotSplit::Timed => 1.0,
+            },
+            reserved: usize::MAX,
             spare: Vec::new(),
-        })
-    }
-
-    /// Bytes of a row with its coordinates and aggregates.
-    pub(super) fn row_bytes(&self) -> u64 {
-        let rank = self.basis.first().map_or(0, Matrix::num_rows);
-        4 * (self.widths.0 + rank + self.widths.1.iter().sum::<usize>()) as u64
-    }
-
-    /// Largest number of hot nodes.
-    pub(super) fn max_hot(&self) -> usize {
-        self.max_hot
+        };
+        let length = match options.super_batch {
+            0 => maker.length(loader),
+            given => given as u64,
+        };
+        maker.plan.length = length.max(1).next_multiple_of(round);
+        Ok(maker)
     }
 
     /// Batches per super-batch if no number is given: the shortest candidate that saves most of the
     /// possible work. A function of the first epoch's batches, not of times.
-    pub(super) fn length(&mut self, loader: &Loader) -> u64 {
+    fn length(&mut self, loader: &Loader) -> u64 {
         let mut order = Vec::new();
         loader.order(0, &mut order);
         let mut ahead = Lookahead::default();
         let mut saved = Vec::new();
-        let longest = if self.basis.is_empty() { MAX_LENGTH_WITHOUT_BASIS } else { u64::MAX };
+        let longest = if self.plan.shape.basis.is_empty() { MAX_LENGTH_WITHOUT_BASIS } else { u64::MAX };
         for length in LENGTHS.map(|length| length.min(longest).min(loader.num_batches())) {
-            ahead.draw(loader, &order, 0, 0..length, false, &mut self.spaces);
-            self.queue.count(loader.graph.num_nodes(), &mut ahead);
-            self.queue.pick(&self.ranking, self.min_batches, self.max_hot);
+            let to = (&mut ahead, &mut self.queue);
+            self.plan.draw(loader, &order, (0, 0..length), to, &mut self.spaces);
             saved.push((length, self.queue.saved()));
         }
         let best = saved.iter().map(|(_, saved)| *saved).fold(0.0, f64::max);
         saved.iter().find(|(_, saved)| *saved >= MIN_SAVED * best).map_or(1, |(length, _)| *length)
+    }
+
+    /// Plan of the next super-batches: that of the run, for the share of the nodes whose rows are
+    /// made.
+    pub(super) fn next_plan(&self) -> ReusePlan {
+        self.plan.with_max_hot((self.split * self.plan.max_hot as f64).round() as usize)
+    }
+
+    /// [`SuperBatchMaker::next_plan`] within the memory that devices have reserved.
+    pub(super) fn reserved_plan(&self) -> ReusePlan {
+        let plan = self.next_plan();
+        plan.with_max_hot(plan.max_hot.min(self.reserved))
     }
 
     /// Draws these batches and makes the hot rows, slice by slice, each from its parameter version
@@ -250,25 +253,16 @@ impl SuperBatchMaker {
         let track = timeline.track(if self.pool.is_some() { "aside" } else { "main" });
         let (mut ahead, mut rows) = self.spare.pop().unwrap_or_default();
         let clock = Instant::now();
-        let nodes = loader.graph.num_nodes();
+        let plan = self.reserved_plan();
         attempt(Stage::Embed, first, || {
-            ahead.draw(loader, order, epoch, batches.clone(), self.restrict, &mut self.spaces);
-            self.queue.count(nodes, &mut ahead);
-            let max_hot = (self.split * self.max_hot as f64).round() as usize;
-            self.queue.pick(&self.ranking, self.min_batches, max_hot);
-            ahead.slots.set(nodes, self.queue.nodes().iter().copied());
+            let to = (&mut ahead, &mut self.queue);
+            plan.draw(loader, order, (epoch, batches.clone()), to, &mut self.spaces);
+            ahead.count_reused();
             Ok(())
         })?;
         let hot = self.queue.nodes().len();
         timeline.done(track, Stage::Embed, first, clock);
-        rows.rows.resize(hot, self.widths.0);
-        rows.aggregates.resize_with(self.widths.1.len(), Default::default);
-        rows.aggregates.iter_mut().zip(&self.widths.1).for_each(|(kept, &width)| kept.resize(hot, width));
-        rows.coordinates.resize(hot, self.basis.first().map_or(0, Matrix::num_rows));
-        rows.basis = self.basis.clone();
-        rows.learns = self.learns;
-        rows.slices.clear();
-        rows.bound = bound;
+        plan.shape.resize(&mut rows, hot, bound);
         self.row_maker.edges = 0;
         for (i, &version) in made.iter().enumerate() {
             let Some(snapshot) = history.wait(version) else { return Ok(None) };
@@ -281,16 +275,11 @@ impl SuperBatchMaker {
                 self.row_maker.make(loader, passes, from, nodes, slice.start, &mut rows)
             })?;
             timeline.done(track, Stage::Embed, first, clock);
-            deliver(slice.len() as u64 * self.row_bytes());
+            deliver(slice.len() as u64 * plan.shape.bytes());
         }
-        let counts = RowCounts {
-            requested: self.queue.requested,
-            reused: self.queue.reused,
-            made: hot as u64,
-            edges: self.row_maker.edges,
-        };
         let span = SuperBatchSpan { epoch, batches, start: 0, made: made.to_vec() };
-        Ok(Some(SuperBatch { span, ahead: Arc::new(ahead), rows: Arc::new(rows), counts }))
+        let edges = self.row_maker.edges;
+        Ok(Some(SuperBatch { span, ahead: Arc::new(ahead), rows: Arc::new(rows), edges }))
     }
 
     /// Recycles the memory of a completed super-batch unless another owner holds it.

@@ -119,8 +119,9 @@ impl Pipelined {
         })
     }
 
-    /// Runs the next part of the epoch. A part ends with the epoch, or when the mode may change.
-    fn part<'a>(&mut self, epoch: &mut Epoch<'_, 'a>) -> Result<Flow> {
+    /// Runs the next part of an epoch of `whole` batches. A part ends with the epoch, or when the
+    /// mode may change.
+    fn part<'a>(&mut self, epoch: &mut Epoch<'_, 'a>, whole: u64) -> Result<Flow> {
         match &mut self.mode {
             Mode::Probe(probe) => {
                 let threads = rayon::current_num_threads();
@@ -133,7 +134,7 @@ impl Pipelined {
                 Ok(flow)
             }
             Mode::Test(trial) => {
-                let (many, timed) = trial.next(epoch.loader.num_batches());
+                let (many, timed) = trial.next(whole);
                 let (from, clock) = (epoch.from, Instant::now());
                 let to = epoch.from.saturating_add(many).min(epoch.to);
                 let flow = match trial.workers() {
@@ -189,8 +190,13 @@ impl Strategy for Pipelined {
     }
 
     fn run(&mut self, mut epoch: Epoch) -> Result<Flow> {
+        // with reuse, the batches of a super-batch come as an epoch
+        let whole = match epoch.loader.ahead {
+            Some(_) => epoch.to.saturating_sub(epoch.from),
+            None => epoch.loader.num_batches(),
+        };
         while epoch.from < epoch.to {
-            if self.part(&mut epoch)? == Flow::Stop {
+            if self.part(&mut epoch, whole)? == Flow::Stop {
                 return Ok(Flow::Stop);
             }
         }

@@ -33,8 +33,8 @@ pub(super) fn dot_softmax(op: DotSoftmax) {
 }
 
 pub(super) fn dot_softmax_backward(op: DotSoftmaxBackward) {
-    let DotSoftmaxBackward { block, query, key, scale, alpha, alpha_grad, mut scratch, query_grad, key_grad } =
-        op;
+    let (mut scratch, query_grad, key_grad) = (op.scratch, op.query_grad, op.key_grad);
+    let DotSoftmaxBackward { block, query, key, scale, alpha, alpha_grad, .. } = op;
     let (heads, cols) = (alpha.num_cols(), key.num_cols());
     if heads == 0 {
         return;

@@ -8,7 +8,8 @@
 //! # Source
 //!
 //! Bengio and Senecal, *Quick training of probabilistic neural nets by importance sampling*,
-//! AISTATS 2003; Jean, Cho, Memisevic and Bengio, *On using very large target vocabulary*, ACL 2015.
+//! AISTATS 2003; Jean, Cho, Memisevic and Bengio, *On using very large target vocabulary*, ACL
+//! 2015.
 //!
 //! # Cost
 //!

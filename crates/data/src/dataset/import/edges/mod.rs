@@ -24,7 +24,7 @@
 
 mod chunks;
 mod columns;
-pub(super) mod ends;
+pub(crate) mod ends;
 mod files;
 mod first_id;
 mod flavour;
@@ -34,9 +34,9 @@ pub(in super::super) mod meta;
 mod nodes;
 mod pairs;
 mod parts;
-pub(super) mod text;
-mod unpack;
-pub(super) mod weights;
+pub(crate) mod text;
+pub(crate) mod unpack;
+pub(crate) mod weights;
 
 use std::path::{Path, PathBuf};
 

@@ -21,14 +21,14 @@ use super::unpack::Unpacked;
 use crate::npy::{Element, Number};
 
 /// Maximum length of a line: a row of a million features fits.
-pub(super) const MAX_LINE: u64 = 1 << 26;
+pub(crate) const MAX_LINE: u64 = 1 << 26;
 /// Bytes read at a time.
 const CHUNK_LEN: usize = 1 << 20;
 /// Maximum lines and bytes of a batch.
 const BATCH: (usize, usize) = (1 << 13, 1 << 22);
 
 /// Lines of a file except comments (`#` or `%`).
-pub(in super::super) struct Lines {
+pub(crate) struct Lines {
     path: PathBuf,
     reader: BufReader<Unpacked>,
     line: Vec<u8>,
@@ -38,18 +38,18 @@ pub(in super::super) struct Lines {
 
 impl Lines {
     /// Opens `path`, unpacking it if it is gzipped.
-    pub(in super::super) fn open(path: &Path) -> Result<Self> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         let reader = BufReader::with_capacity(CHUNK_LEN, Unpacked::open(path, CHUNK_LEN)?);
         Ok(Self { path: path.to_path_buf(), reader, line: Vec::new(), number: 0 })
     }
 
     /// Location of the last line.
-    pub(in super::super) fn at(&self) -> At<'_> {
+    pub(crate) fn at(&self) -> At<'_> {
         At::new(&self.path, format!("line {}", self.number))
     }
 
     /// Returns the next line with its number, trimmed; it may be empty.
-    pub(in super::super) fn next(&mut self) -> Result<Option<(usize, &str)>> {
+    pub(crate) fn next(&mut self) -> Result<Option<(usize, &str)>> {
         loop {
             self.line.clear();
             self.number += 1;
@@ -78,7 +78,7 @@ impl Lines {
 
 /// Splits a line into fields: at commas, else at semicolons, else at white space; spaces and quotes
 /// around fields are removed.
-pub(in super::super) fn fields(line: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn fields(line: &str) -> impl Iterator<Item = &str> {
     let separator = [',', ';'].into_iter().find(|&c| line.contains(c));
     let (separated, spaced) = match separator {
         Some(c) => (Some(line.split(c)), None),
@@ -91,18 +91,18 @@ pub(in super::super) fn fields(line: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Parses a whole number, which may be written with a point (`3.0`), as by NumPy and pandas.
-pub(in super::super) fn whole<T: Element + std::str::FromStr>(field: &str) -> Option<T> {
+pub(crate) fn whole<T: Element + std::str::FromStr>(field: &str) -> Option<T> {
     field.parse().ok().or_else(|| T::from_number(Number::Float(field.parse().ok()?)))
 }
 
 /// Parses a finite 32-bit float.
-pub(in super::super) fn finite(field: &str) -> Option<f32> {
+pub(crate) fn finite(field: &str) -> Option<f32> {
     field.parse().ok().filter(|x: &f32| x.is_finite())
 }
 
 /// Returns true if a first line is a header: none of the fields is a number, and some are not
 /// empty.
-pub(in super::super) fn is_header<'a>(fields: impl Iterator<Item = &'a str>) -> bool {
+pub(crate) fn is_header<'a>(fields: impl Iterator<Item = &'a str>) -> bool {
     let mut named = false;
     for field in fields {
         if field.parse::<f64>().is_ok() {
@@ -117,7 +117,7 @@ pub(in super::super) fn is_header<'a>(fields: impl Iterator<Item = &'a str>) -> 
 ///
 /// # Errors
 /// The file cannot be read.
-pub(in super::super) fn width(path: &Path) -> Result<usize> {
+pub(crate) fn width(path: &Path) -> Result<usize> {
     let mut lines = Lines::open(path)?;
     while let Some((_, line)) = lines.next()? {
         if !line.is_empty() {
@@ -129,11 +129,11 @@ pub(in super::super) fn width(path: &Path) -> Result<usize> {
 
 /// Text table of numbers.
 #[derive(Debug)]
-pub(in super::super) struct Table<T> {
-    pub(in super::super) rows: usize,
-    pub(in super::super) columns: usize,
+pub(crate) struct Table<T> {
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
     /// Row-major.
-    pub(in super::super) data: Vec<T>,
+    pub(crate) data: Vec<T>,
 }
 
 /// Reads the table at `path`; `parse` converts fields to values, and `what` describes a valid field
@@ -142,7 +142,7 @@ pub(in super::super) struct Table<T> {
 /// # Errors
 /// A field does not parse, a line of a table of several columns is empty, a row has another length
 /// than the first (with line numbers), or the table has no rows.
-pub(in super::super) fn table<T: Element>(
+pub(crate) fn table<T: Element>(
     path: &Path,
     what: &str,
     parse: impl Fn(&str) -> Option<T> + Sync,
@@ -162,7 +162,7 @@ pub(in super::super) fn table<T: Element>(
 ///
 /// # Errors
 /// As for [`table`], or `each` fails.
-pub(in super::super) fn for_each_batch<T: Element>(
+pub(crate) fn for_each_batch<T: Element>(
     path: &Path,
     what: &str,
     parse: impl Fn(&str) -> Option<T> + Sync,

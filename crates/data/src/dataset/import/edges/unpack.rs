@@ -14,16 +14,16 @@ use flate2::bufread::MultiGzDecoder;
 use graphmill_core::{Error, Result};
 
 /// Reader of a file's text; gzip is recognized by its first bytes.
-pub(in super::super) struct Unpacked {
+pub(crate) struct Unpacked {
     text: Box<dyn Read + Send>,
     progress: BytesRead,
 }
 
 /// Progress within a file, readable from other threads.
 #[derive(Clone)]
-pub(in super::super) struct BytesRead {
+pub(crate) struct BytesRead {
     /// Size of the file on disk, in bytes.
-    pub(in super::super) size: u64,
+    pub(crate) size: u64,
     taken: Arc<AtomicU64>,
 }
 
@@ -32,7 +32,7 @@ impl Unpacked {
     ///
     /// # Errors
     /// The file cannot be opened or read.
-    pub(in super::super) fn open(path: &Path, piece: usize) -> Result<Self> {
+    pub(crate) fn open(path: &Path, piece: usize) -> Result<Self> {
         let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
         let size = file.metadata().map_err(|e| Error::io(path, "read the size of", e))?.len();
         let progress = BytesRead { size, taken: Arc::default() };
@@ -48,14 +48,14 @@ impl Unpacked {
     }
 
     /// Shared view of the progress.
-    pub(in super::super) fn progress(&self) -> BytesRead {
+    pub(crate) fn progress(&self) -> BytesRead {
         self.progress.clone()
     }
 }
 
 impl BytesRead {
     /// Number of bytes read.
-    pub(in super::super) fn taken(&self) -> u64 {
+    pub(crate) fn taken(&self) -> u64 {
         // Relaxed: the counter orders nothing.
         self.taken.load(Relaxed)
     }

@@ -45,7 +45,7 @@ const MX_NAMELESS: u32 = 16;
 const COMPLEX: u32 = 0x0800;
 
 /// Open file.
-pub(super) struct Mat<'p> {
+pub(crate) struct Mat<'p> {
     path: &'p Path,
     file: BufReader<File>,
     big_endian: bool,
@@ -56,11 +56,11 @@ pub(super) struct Mat<'p> {
 }
 
 /// Variable whose values are still to be read.
-pub(super) struct Variable<'a> {
+pub(crate) struct Variable<'a> {
     /// Name of the variable; empty if it has none.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Declared length of each axis.
-    pub(super) shape: Vec<usize>,
+    pub(crate) shape: Vec<usize>,
     class: u32,
     complex: bool,
     /// Declared capacity of a sparse matrix, in entries.
@@ -71,11 +71,11 @@ pub(super) struct Variable<'a> {
 /// Sparse matrix by columns: column `j` has entries in the rows `row[k]` for `k` in
 /// `starts[j]..starts[j + 1]`. Values are discarded.
 #[derive(Debug, PartialEq)]
-pub(super) struct Sparse {
+pub(crate) struct Sparse {
     /// Column starts, `columns + 1`.
-    pub(super) starts: Vec<u64>,
+    pub(crate) starts: Vec<u64>,
     /// Row of every entry.
-    pub(super) row: Vec<u32>,
+    pub(crate) row: Vec<u32>,
 }
 
 impl<'p> Mat<'p> {
@@ -83,7 +83,7 @@ impl<'p> Mat<'p> {
     ///
     /// # Errors
     /// The file cannot be opened, or is not a MAT file of level 5.
-    pub(super) fn open(path: &'p Path) -> Result<Self> {
+    pub(crate) fn open(path: &'p Path) -> Result<Self> {
         let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
         let end = file.metadata().map_err(|e| Error::io(path, "read the size of", e))?.len();
         let mut file = BufReader::new(file);
@@ -117,7 +117,7 @@ impl<'p> Mat<'p> {
     ///
     /// # Errors
     /// The file is damaged here.
-    pub(super) fn next(&mut self) -> Result<Option<Variable<'_>>> {
+    pub(crate) fn next(&mut self) -> Result<Option<Variable<'_>>> {
         if self.next == self.end {
             return Ok(None);
         }
@@ -168,12 +168,12 @@ impl<'a> Variable<'a> {
     }
 
     /// Location of the variable.
-    pub(super) fn at(&self) -> &At<'a> {
+    pub(crate) fn at(&self) -> &At<'a> {
         &self.body.at
     }
 
     /// Maximum number of entries of a sparse matrix: as declared, and at most one per two bytes.
-    pub(super) fn most_entries(&self) -> u64 {
+    pub(crate) fn most_entries(&self) -> u64 {
         self.capacity.min(self.body.left / 2)
     }
 
@@ -181,7 +181,7 @@ impl<'a> Variable<'a> {
     ///
     /// # Errors
     /// The variable is of another kind or damaged, or a value does not fit `T`.
-    pub(super) fn dense<T: Element>(mut self) -> Result<Vec<T>> {
+    pub(crate) fn dense<T: Element>(mut self) -> Result<Vec<T>> {
         self.check(MX_NUMBERS.contains(&self.class), "a matrix of numbers")?;
         let values: Vec<T> = self.body.numbers("values")?;
         let expected = self.shape.iter().try_fold(1usize, |size, &axis| size.checked_mul(axis));
@@ -197,7 +197,7 @@ impl<'a> Variable<'a> {
     ///
     /// # Errors
     /// The variable is of another kind or damaged.
-    pub(super) fn sparse(mut self) -> Result<Sparse> {
+    pub(crate) fn sparse(mut self) -> Result<Sparse> {
         self.check(self.class == MX_SPARSE, "a sparse matrix of numbers")?;
         let &[rows, columns] = &self.shape[..] else {
             return Err(self.body.at.error(format!("two axes expected, shape {:?} found", self.shape)));

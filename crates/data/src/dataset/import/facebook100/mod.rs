@@ -13,7 +13,7 @@
 //! year and high school, each ascending; for several schools, the codes used by any of them.
 //! Unknown codes are all zero (Lim et al. add columns for them). There is no split.
 
-mod mat5;
+pub(crate) mod mat5;
 
 use std::{
     fs,

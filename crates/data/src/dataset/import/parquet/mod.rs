@@ -32,11 +32,22 @@ use std::path::{Path, PathBuf};
 
 use edges::Ids;
 use graphmill_core::{Error, Result, place::At};
+#[cfg(feature = "tables")]
+pub(crate) use guard::guarded;
 use nodes::Nodes;
 use table::Table;
 
 use super::{ImportOptions, ImportReport, Raw, labels};
 use crate::external::Scratch;
+
+/// Checks the metadata of a Parquet file against its size.
+///
+/// # Errors
+/// The file is not a Parquet file, or its declared offsets and sizes are impossible.
+#[cfg(feature = "tables")]
+pub(crate) fn check(path: &Path) -> Result<()> {
+    file::Source::open(path).map(drop)
+}
 
 /// Reads the directory or file `src`.
 pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Result<Raw> {

@@ -1,18 +1,21 @@
 //! Reader of Python pickles that executes no code: the opcodes of protocols 2 to 5 that data needs,
-//! and a fixed list of classes (dictionaries, lists, NumPy arrays, SciPy CSR matrices).
+//! and a fixed list of classes (dictionaries, lists, NumPy arrays, SciPy CSR matrices, PyTorch
+//! tensors).
 //!
 //! A pickle is a program for a stack machine (`Lib/pickletools.py` of CPython documents every
 //! opcode); in Python, `GLOBAL` and `REDUCE` call any function by name. Here a global outside the
 //! list is an error, a call of a listed class creates a plain value, and all values live in one
 //! arena bounded by the length of the file, so neither cycles nor deep nesting are harmful.
 
+mod item;
 #[cfg(test)]
-pub(super) mod testing;
+pub(crate) mod testing;
 mod value;
 
 use std::collections::HashMap;
 
-pub(super) use value::Pickle;
+pub(crate) use item::{Item, TensorRef};
+pub(crate) use value::Pickle;
 use value::{Class, Object, Value};
 
 /// Runs the program of `data`.
@@ -20,7 +23,15 @@ use value::{Class, Object, Value};
 /// # Errors
 /// A message with the byte offset: a truncated file, an unsupported opcode, a global outside the
 /// list, or an inconsistent stack.
-pub(super) fn read(data: &[u8]) -> Result<Pickle<'_>, (usize, String)> {
+pub(crate) fn read(data: &[u8]) -> Result<Pickle<'_>, (usize, String)> {
+    read_first(data).map(|(pickle, _)| pickle)
+}
+
+/// Runs the first program of `data` as [`read`] does; returns also its length in bytes.
+///
+/// # Errors
+/// As for [`read`].
+pub(crate) fn read_first(data: &[u8]) -> Result<(Pickle<'_>, usize), (usize, String)> {
     let mut machine = Machine {
         data,
         position: 0,
@@ -34,7 +45,10 @@ pub(super) fn read(data: &[u8]) -> Result<Pickle<'_>, (usize, String)> {
         let start = machine.position;
         match machine.step() {
             Ok(None) => {}
-            Ok(Some(root)) => return Ok(Pickle { data, objects: machine.objects, root }),
+            Ok(Some(root)) => {
+                let length = machine.position;
+                return Ok((Pickle { data, objects: machine.objects, root }, length));
+            }
             Err(message) => return Err((start, message)),
         }
     }
@@ -163,6 +177,10 @@ impl Machine<'_> {
                 let name = String::from_utf8_lossy(self.raw(name)?).into_owned();
                 let module = String::from_utf8_lossy(self.raw(module)?).into_owned();
                 self.global(&module, &name)?;
+            }
+            b'Q' => {
+                let id = self.pop()?;
+                self.make(Object::Persistent(id));
             }
             b'R' => self.reduce()?,
             0x81 => self.new_object()?,
@@ -330,12 +348,22 @@ impl Machine<'_> {
             return Err("a call of an object that is not a listed class; nothing was run".into());
         };
         let arguments = self.tuple(arguments)?;
-        if arguments.len() > 4 {
+        if arguments.len() > 7 {
             return Err("a call with more arguments than data uses".into());
         }
         let arguments = arguments.to_vec();
         let object = match (class, &arguments[..]) {
             (Class::Reconstruct, _) => Object::Array(None),
+            (Class::Scalar, &[dtype, data]) => Object::Scalar { dtype, data },
+            // torch.Size and torch.nn.Parameter are their first argument.
+            (Class::Size, &[first]) | (Class::Parameter, &[first, ..]) => {
+                self.stack.push(first);
+                return Ok(());
+            }
+            (Class::Tensor, &[storage, offset, shape, stride, ..]) => {
+                let dtype = arguments.get(6).copied().filter(|last| matches!(last, Value::Class(_)));
+                Object::Tensor { storage, offset, shape, stride, dtype }
+            }
             (Class::Dtype, [descr, ..]) => Object::Dtype { descr: *descr, state: None },
             // The default factory is a listed class and irrelevant, because no lookups happen here.
             (Class::DefaultDict, _) | (Class::OrderedDict, []) => Object::Dict(Vec::new()),
@@ -394,6 +422,8 @@ impl Machine<'_> {
                 *state = Some(value);
                 Ok(())
             }
+            // Attributes of an OrderedDict, such as the versions that PyTorch notes beside weights.
+            Object::Dict(_) => Ok(()),
             _ => Err("a state for an object without state".into()),
         }
     }

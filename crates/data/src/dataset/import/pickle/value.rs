@@ -26,6 +26,16 @@ pub(super) enum Class {
     Encode,
     /// `bytes`: Python 3's encoding of empty bytes.
     NoBytes,
+    /// NumPy's constructor of single numbers.
+    Scalar,
+    /// PyTorch's constructor of a tensor over a storage.
+    Tensor,
+    /// PyTorch's constructor of a parameter over a tensor.
+    Parameter,
+    /// `torch.Size`.
+    Size,
+    /// Element type of a storage or a tensor.
+    Elements(&'static str),
 }
 
 /// Modules and names of the classes in Python 2 and 3, and in old and new NumPy and SciPy.
@@ -43,7 +53,31 @@ const CLASSES: &[(&str, &str, Class)] = &[
     ("builtins", "list", Class::List),
     ("_codecs", "encode", Class::Encode),
     ("__builtin__", "bytes", Class::NoBytes),
+    ("numpy.core.multiarray", "scalar", Class::Scalar),
+    ("numpy._core.multiarray", "scalar", Class::Scalar),
+    ("torch._utils", "_rebuild_tensor", Class::Tensor),
+    ("torch._utils", "_rebuild_tensor_v2", Class::Tensor),
+    ("torch._utils", "_rebuild_tensor_v3", Class::Tensor),
+    ("torch._utils", "_rebuild_parameter", Class::Parameter),
+    ("torch", "Size", Class::Size),
+    ("torch", "FloatStorage", Class::Elements("<f4")),
+    ("torch", "DoubleStorage", Class::Elements("<f8")),
+    ("torch", "HalfStorage", Class::Elements("<f2")),
+    ("torch", "BFloat16Storage", Class::Elements(BFLOAT16)),
+    ("torch", "LongStorage", Class::Elements("<i8")),
+    ("torch", "IntStorage", Class::Elements("<i4")),
+    ("torch", "ShortStorage", Class::Elements("<i2")),
+    ("torch", "CharStorage", Class::Elements("|i1")),
+    ("torch", "ByteStorage", Class::Elements("|u1")),
+    ("torch", "BoolStorage", Class::Elements("|b1")),
+    ("torch.storage", "UntypedStorage", Class::Elements("|u1")),
+    ("torch", "uint16", Class::Elements("<u2")),
+    ("torch", "uint32", Class::Elements("<u4")),
+    ("torch", "uint64", Class::Elements("<u8")),
 ];
+
+/// Name of PyTorch's 16-bit type with the range of 32 bits, which NumPy lacks.
+pub(super) const BFLOAT16: &str = "bfloat16";
 
 impl Class {
     /// Class of this name, if it is listed.
@@ -58,7 +92,6 @@ pub(super) enum Value {
     None,
     Bool(bool),
     Int(i64),
-    #[expect(dead_code, reason = "kept for completeness: array and matrix states hold no floats")]
     Float(f64),
     /// Text or bytes, as a range of the file.
     Bytes {
@@ -87,11 +120,27 @@ pub(super) enum Object {
     Csr(Option<Value>),
     /// Bytes that were decoded.
     Decoded(Vec<u8>),
+    /// Single number of NumPy.
+    Scalar {
+        dtype: Value,
+        data: Value,
+    },
+    /// Reference to data outside of the pickle: PyTorch's storages.
+    Persistent(Value),
+    /// Part of a storage.
+    Tensor {
+        storage: Value,
+        offset: Value,
+        shape: Value,
+        stride: Value,
+        /// Element type, if it is not that of the storage.
+        dtype: Option<Value>,
+    },
 }
 
 /// Parsed pickle.
 #[derive(Debug)]
-pub(in super::super) struct Pickle<'a> {
+pub(crate) struct Pickle<'a> {
     pub(super) data: &'a [u8],
     pub(super) objects: Vec<Object>,
     pub(super) root: Value,
@@ -100,14 +149,14 @@ pub(in super::super) struct Pickle<'a> {
 type Taken<T> = Result<T, String>;
 
 impl Pickle<'_> {
-    fn object(&self, value: Value) -> Option<&Object> {
+    pub(super) fn object(&self, value: Value) -> Option<&Object> {
         match value {
             Value::Object(i) => self.objects.get(i),
             _ => None,
         }
     }
 
-    fn raw(&self, value: Value) -> Option<&[u8]> {
+    pub(super) fn raw(&self, value: Value) -> Option<&[u8]> {
         match value {
             Value::Bytes { start, length } => self.data.get(start..start + length),
             _ => match self.object(value)? {
@@ -117,7 +166,7 @@ impl Pickle<'_> {
         }
     }
 
-    fn items(&self, value: Value) -> Option<&[Value]> {
+    pub(super) fn items(&self, value: Value) -> Option<&[Value]> {
         match self.object(value)? {
             Object::Tuple(items) | Object::List(items) => Some(items),
             _ => None,
@@ -128,7 +177,7 @@ impl Pickle<'_> {
         dict.iter().rev().find(|(key, _)| self.raw(*key) == Some(name.as_bytes())).map(|(_, value)| *value)
     }
 
-    fn lengths(&self, value: Value) -> Option<Vec<usize>> {
+    pub(super) fn lengths(&self, value: Value) -> Option<Vec<usize>> {
         let length = |item: &Value| match *item {
             Value::Int(n) => usize::try_from(n).ok(),
             _ => None,
@@ -136,7 +185,7 @@ impl Pickle<'_> {
         self.items(value)?.iter().map(length).collect()
     }
 
-    fn dtype(&self, value: Value) -> Taken<Dtype> {
+    pub(super) fn dtype(&self, value: Value) -> Taken<Dtype> {
         let Some(Object::Dtype { descr, state: Some(state) }) = self.object(value) else {
             return Err("an array without a type".into());
         };
@@ -151,12 +200,9 @@ impl Pickle<'_> {
         Dtype::parse(&text).ok_or_else(|| format!("arrays of type '{}' are not read", text.escape_debug()))
     }
 
-    /// Extracts the array `value`, in C order, with its shape.
-    fn array_at<T: Element>(&self, value: Value) -> Taken<(Vec<T>, Vec<usize>)> {
-        let Some(Object::Array(Some(state))) = self.object(value) else {
-            return Err("a NumPy array expected".into());
-        };
-        let Some(&[_, shape, dtype, fortran, data]) = self.items(*state) else {
+    /// Type, shape and bytes of an array with this state, which is in C order.
+    pub(super) fn array_state(&self, state: Value) -> Taken<(Dtype, Vec<usize>, &[u8])> {
+        let Some(&[_, shape, dtype, fortran, data]) = self.items(state) else {
             return Err("an array whose state does not have five parts".into());
         };
         let shape = self.lengths(shape).ok_or("an array without a shape")?;
@@ -173,18 +219,27 @@ impl Pickle<'_> {
                 data.len()
             ));
         }
+        Ok((dtype, shape, data))
+    }
+
+    /// Extracts the array `value`, in C order, with its shape.
+    fn array_at<T: Element>(&self, value: Value) -> Taken<(Vec<T>, Vec<usize>)> {
+        let Some(Object::Array(Some(state))) = self.object(value) else {
+            return Err("a NumPy array expected".into());
+        };
+        let (dtype, shape, data) = self.array_state(*state)?;
         let mut values = Vec::new();
         convert(data, dtype, 0, &mut values)?;
         Ok((values, shape))
     }
 
     /// Extracts the root as an array.
-    pub(in super::super) fn array<T: Element>(&self) -> Taken<(Vec<T>, Vec<usize>)> {
+    pub(crate) fn array<T: Element>(&self) -> Taken<(Vec<T>, Vec<usize>)> {
         self.array_at(self.root)
     }
 
     /// Extracts the root as a sparse matrix, and checks it.
-    pub(in super::super) fn csr(&self, at: &At) -> graphmill_core::Result<Csr> {
+    pub(crate) fn csr(&self, at: &At) -> graphmill_core::Result<Csr> {
         let parts = || -> Taken<Csr> {
             let Some(Object::Csr(Some(state))) = self.object(self.root) else {
                 return Err("a SciPy CSR matrix expected".into());
@@ -214,7 +269,7 @@ impl Pickle<'_> {
     }
 
     /// Extracts the root as a dictionary from node ids to lists of node ids, as pairs.
-    pub(in super::super) fn adjacency(&self) -> Taken<Vec<(u64, u64)>> {
+    pub(crate) fn adjacency(&self) -> Taken<Vec<(u64, u64)>> {
         let Some(Object::Dict(entries)) = self.object(self.root) else {
             return Err("a dictionary of neighbour lists expected".into());
         };

@@ -1,0 +1,459 @@
+//! Keys of nodes: a dictionary while it fits the memory, sorted files beyond it.
+
+use std::hash::{BuildHasher, Hasher};
+
+use graphmill_core::{Buffer, Error, NodeId, Result};
+use hashbrown::HashTable;
+use xxhash_rust::xxh3::Xxh3DefaultBuilder;
+
+use super::{
+    column::{Batch, Cell, integral},
+    profile::{Profile, Shape},
+};
+use crate::external::{RecordSorter, Rows, Scratch, SortedRecords};
+
+/// Separator of the parts of a key of several columns.
+pub const SEPARATOR: char = '\u{1f}';
+/// Id of an edge's end that names no node.
+pub(super) const NONE: NodeId = NodeId::MAX;
+/// Number of unknown keys that are kept as examples.
+const EXAMPLES: usize = 5;
+/// Bytes of a dictionary's entry beside its key.
+const ENTRY_BYTES: usize = 16;
+
+/// Columns of a table that hold a key.
+#[derive(Clone, Debug)]
+pub(super) struct KeyColumns {
+    /// Position of each column, and true if its numbers are integers written as floats.
+    columns: Vec<(usize, bool)>,
+}
+
+impl KeyColumns {
+    /// Creates the key of the columns `positions` with these profiles.
+    pub(super) fn new(positions: &[usize], profiles: &[Profile]) -> Self {
+        let as_integers = |c: usize| {
+            let profile = &profiles[c];
+            let is_number = profile.shape().is_some_and(|(shape, odd)| shape == Shape::Number && odd == 0);
+            is_number && profile.has_floats && !profile.has_fractions
+        };
+        Self { columns: positions.iter().map(|&c| (c, as_integers(c))).collect() }
+    }
+
+    /// Writes the key of row `row` to `key`; false if a part is missing.
+    pub(super) fn read(&self, batch: &Batch, row: usize, key: &mut String) -> bool {
+        key.clear();
+        for (i, &(c, as_integer)) in self.columns.iter().enumerate() {
+            if i > 0 {
+                key.push(SEPARATOR);
+            }
+            let cell = batch.columns[c].get(row);
+            match cell {
+                Cell::Missing => return false,
+                Cell::Text(text) => {
+                    let text = text.trim();
+                    let number = as_integer.then(|| text.parse().ok().and_then(integral)).flatten();
+                    match number {
+                        Some(number) => key.push_str(&number.to_string()),
+                        None if text.is_empty() => return false,
+                        None => key.push_str(text),
+                    }
+                }
+                other => key.push_str(&other.text()),
+            }
+        }
+        true
+    }
+}
+
+/// Key as a person reads it.
+pub(super) fn shown(key: &str) -> String {
+    key.replace(SEPARATOR, ", ")
+}
+
+/// Keys with their numbers, in the order in which they were inserted.
+#[derive(Default)]
+struct Dictionary {
+    table: HashTable<u32>,
+    hasher: Xxh3DefaultBuilder,
+    bytes: Vec<u8>,
+    ends: Vec<u64>,
+}
+
+impl Dictionary {
+    fn hash(hasher: &Xxh3DefaultBuilder, key: &[u8]) -> u64 {
+        let mut hasher = hasher.build_hasher();
+        hasher.write(key);
+        hasher.finish()
+    }
+
+    fn key(&self, id: u32) -> &[u8] {
+        key_of(&self.bytes, &self.ends, id)
+    }
+
+    fn get(&self, key: &[u8]) -> Option<u32> {
+        self.table.find(Self::hash(&self.hasher, key), |&id| self.key(id) == key).copied()
+    }
+
+    /// Inserts a key; false if it is known.
+    fn insert(&mut self, key: &[u8]) -> bool {
+        if self.get(key).is_some() {
+            return false;
+        }
+        let id = self.ends.len() as u32;
+        self.bytes.extend_from_slice(key);
+        self.ends.push(self.bytes.len() as u64);
+        let (bytes, ends, hasher) = (&self.bytes, &self.ends, &self.hasher);
+        let hash = Self::hash(hasher, key);
+        self.table.insert_unique(hash, id, |&id| Self::hash(hasher, key_of(bytes, ends, id)));
+        true
+    }
+
+    fn memory(&self) -> usize {
+        self.bytes.len() + ENTRY_BYTES * self.ends.len()
+    }
+}
+
+fn key_of<'a>(bytes: &'a [u8], ends: &[u64], id: u32) -> &'a [u8] {
+    let start = (id as usize).checked_sub(1).map_or(0, |before| ends[before]);
+    &bytes[start as usize..ends[id as usize] as usize]
+}
+
+/// Rows of a node table that are nodes: all but those that repeat a key.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NodeRows {
+    /// Rows of the table.
+    pub(super) rows: u64,
+    /// Rows that repeat the key of an earlier one, ascending.
+    pub(super) repeated: Vec<u64>,
+}
+
+impl NodeRows {
+    /// Id of the node of a row; `None` for a repeated one.
+    pub(super) fn id(&self, row: u64) -> Option<NodeId> {
+        if self.repeated.is_empty() {
+            return Some(row as NodeId);
+        }
+        self.repeated.binary_search(&row).err().map(|before| (row - before as u64) as NodeId)
+    }
+
+    /// Number of nodes.
+    pub(super) fn count(&self) -> u64 {
+        self.rows - self.repeated.len() as u64
+    }
+}
+
+/// Keys of a node type.
+pub(super) struct NodeKeys {
+    store: Store,
+    /// Rows of the table.
+    pub(super) rows: NodeRows,
+    /// Number of nodes that only edges name; their ids follow those of the rows.
+    pub(super) added: u64,
+    /// True if all keys are integers.
+    pub(super) integers: bool,
+    scratch: Scratch,
+    name: String,
+    budget: u64,
+}
+
+enum Store {
+    Memory(Dictionary),
+    /// Sorted by key, with the row.
+    Collecting(RecordSorter),
+    Disk(SortedRecords),
+}
+
+impl NodeKeys {
+    /// Creates an empty collection that keeps at most `budget` bytes in memory.
+    pub(super) fn new(scratch: &Scratch, name: &str, budget: u64) -> Self {
+        Self {
+            store: Store::Memory(Dictionary::default()),
+            rows: NodeRows::default(),
+            added: 0,
+            integers: true,
+            scratch: scratch.clone(),
+            name: name.into(),
+            budget,
+        }
+    }
+
+    /// Adds the key of the next row.
+    pub(super) fn push(&mut self, key: &str) -> Result<()> {
+        let row = self.rows.rows;
+        self.rows.rows += 1;
+        if row >= u64::from(NONE) {
+            return Err(Error::invalid(format!("the table has more than {NONE} rows; divide the graph")));
+        }
+        self.integers &= key.parse::<i64>().is_ok_and(|number| number.to_string() == key);
+        match &mut self.store {
+            Store::Memory(dictionary) => {
+                if !dictionary.insert(key.as_bytes()) {
+                    self.rows.repeated.push(row);
+                }
+                if dictionary.memory() as u64 > self.budget { self.to_disk() } else { Ok(()) }
+            }
+            Store::Collecting(sorter) => sorter.push(key.as_bytes(), row),
+            Store::Disk(_) => Err(Error::invalid("keys are added after they were sorted")),
+        }
+    }
+
+    /// Moves the dictionary to a sorter.
+    fn to_disk(&mut self) -> Result<()> {
+        let mut sorter = RecordSorter::new(&self.scratch, &format!("keys-{}", self.name), self.budget);
+        if let Store::Memory(dictionary) = &self.store {
+            let rows = (0..self.rows.rows).filter_map(|row| Some((row, self.rows.id(row)?)));
+            for (row, id) in rows {
+                sorter.push(dictionary.key(id), row)?;
+            }
+        }
+        self.store = Store::Collecting(sorter);
+        Ok(())
+    }
+
+    /// Ends the collection of the table's keys, and finds the repeated ones.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        let store = std::mem::replace(&mut self.store, Store::Memory(Dictionary::default()));
+        self.store = match store {
+            Store::Collecting(sorter) => {
+                let sorted = sorter.finish()?;
+                let mut previous: Option<Vec<u8>> = None;
+                sorted.for_each(|key, row| {
+                    if previous.as_deref() == Some(key) {
+                        self.rows.repeated.push(row);
+                    } else {
+                        previous = Some(key.into());
+                    }
+                    Ok(())
+                })?;
+                self.rows.repeated.sort_unstable();
+                Store::Disk(sorted)
+            }
+            other => other,
+        };
+        Ok(())
+    }
+
+    /// Adds the keys that only edges name, in ascending order.
+    pub(super) fn add(&mut self, unknown: &SortedRecords) -> Result<()> {
+        let name = format!("added-{}", self.name);
+        let mut sorter = match &self.store {
+            Store::Disk(sorted) => {
+                let mut sorter = RecordSorter::new(&self.scratch, &name, self.budget);
+                sorted.for_each(|key, row| sorter.push(key, row))?;
+                Some(sorter)
+            }
+            _ => None,
+        };
+        distinct(unknown, |key| {
+            let row = self.rows.rows + self.added;
+            self.added += 1;
+            let text = String::from_utf8_lossy(key);
+            self.integers &= text.parse::<i64>().is_ok_and(|number| number.to_string() == text);
+            match (&mut sorter, &mut self.store) {
+                (Some(sorter), _) => sorter.push(key, row),
+                (None, Store::Memory(dictionary)) => {
+                    dictionary.insert(key);
+                    Ok(())
+                }
+                _ => Ok(()),
+            }
+        })?;
+        if let Some(sorter) = sorter {
+            self.store = Store::Disk(sorter.finish()?);
+        }
+        Ok(())
+    }
+
+    /// Number of nodes.
+    pub(super) fn count(&self) -> u64 {
+        self.rows.count() + self.added
+    }
+
+    /// Empty column of ids in the same scratch.
+    pub(super) fn column(&self, name: &str) -> Result<Rows<NodeId>> {
+        self.scratch.column(name)
+    }
+
+    /// Id of a row, or of an added node, whose numbers follow those of the rows.
+    fn id(&self, row: u64) -> NodeId {
+        let repeated = if row >= self.rows.rows {
+            Some((row - self.rows.repeated.len() as u64) as NodeId)
+        } else {
+            None
+        };
+        repeated.or_else(|| self.rows.id(row)).unwrap_or(NONE)
+    }
+}
+
+/// Passes each key of sorted records to `each`, once.
+pub(super) fn distinct(records: &SortedRecords, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    let mut previous: Option<Vec<u8>> = None;
+    records.for_each(|key, _| {
+        if previous.as_deref() == Some(key) {
+            return Ok(());
+        }
+        previous = Some(key.into());
+        each(key)
+    })
+}
+
+/// Keys that edges name and no table has.
+#[derive(Default)]
+pub(super) struct Unknown {
+    /// Number of ends.
+    pub(super) count: u64,
+    /// First rows, with their keys.
+    pub(super) examples: Vec<(u64, String)>,
+    /// All keys, if they are added.
+    pub(super) all: Option<RecordSorter>,
+}
+
+impl Unknown {
+    fn add(&mut self, row: u64, key: &[u8]) -> Result<()> {
+        self.count += 1;
+        self.examples.push((row, String::from_utf8_lossy(key).into_owned()));
+        if self.examples.len() > 1000 {
+            self.trim();
+        }
+        self.all.as_mut().map_or(Ok(()), |all| all.push(key, 0))
+    }
+
+    /// Keeps the first rows.
+    pub(super) fn trim(&mut self) {
+        self.examples.sort_unstable();
+        self.examples.truncate(EXAMPLES);
+    }
+}
+
+/// Ends of edges as ids, row by row.
+pub(super) struct Ends<'a> {
+    keys: &'a NodeKeys,
+    /// Ids in the order of the rows, if the keys are in memory.
+    ids: Rows<NodeId>,
+    /// Keys to join, if the keys are on disk.
+    joined: Option<RecordSorter>,
+    unknown: Unknown,
+    name: String,
+}
+
+impl<'a> Ends<'a> {
+    /// Creates an empty column; `name` is unique within the scratch. The keys without a node are
+    /// collected if `collect` is set.
+    pub(super) fn new(keys: &'a NodeKeys, name: &str, collect: bool) -> Result<Self> {
+        let sorter =
+            |suffix: &str| RecordSorter::new(&keys.scratch, &format!("{name}-{suffix}"), keys.budget);
+        let joined = matches!(keys.store, Store::Disk(_)).then(|| sorter("ends"));
+        let unknown = Unknown { all: collect.then(|| sorter("unknown")), ..Unknown::default() };
+        Ok(Self { keys, ids: keys.scratch.column(name)?, joined, unknown, name: name.into() })
+    }
+
+    /// Adds the end of edge `row`, the next one; `None` if it has none.
+    pub(super) fn push(&mut self, row: u64, key: Option<&str>) -> Result<()> {
+        match (&mut self.joined, key) {
+            (Some(joined), Some(key)) => joined.push(key.as_bytes(), row),
+            (Some(_), None) => Ok(()),
+            (None, None) => self.ids.extend(&[NONE]),
+            (None, Some(key)) => {
+                let Store::Memory(dictionary) = &self.keys.store else { return self.ids.extend(&[NONE]) };
+                let id = dictionary.get(key.as_bytes());
+                if id.is_none() {
+                    self.unknown.add(row, key.as_bytes())?;
+                }
+                self.ids.extend(&[id.unwrap_or(NONE)])
+            }
+        }
+    }
+
+    /// Id of each of the `rows` ends, [`NONE`] if there is no node.
+    pub(super) fn finish(mut self, rows: u64) -> Result<(Buffer<NodeId>, Unknown)> {
+        if let (Some(joined), Store::Disk(known)) = (self.joined.take(), &self.keys.store) {
+            let name = format!("{}-rows", self.name);
+            let mut by_row = RecordSorter::new(&self.keys.scratch, &name, self.keys.budget);
+            let mut known = known.cursor()?;
+            let mut current = known.next()?.map(|(key, row)| (key.to_vec(), row));
+            let (keys, unknown) = (self.keys, &mut self.unknown);
+            joined.finish()?.for_each(|key, row| {
+                while current.as_ref().is_some_and(|(known, _)| known.as_slice() < key) {
+                    current = known.next()?.map(|(key, row)| (key.to_vec(), row));
+                }
+                match current.as_ref().filter(|(known, _)| known == key) {
+                    Some(&(_, known_row)) => by_row.push(&row.to_be_bytes(), keys.id(known_row).into()),
+                    None => unknown.add(row, key),
+                }
+            })?;
+            let mut next = 0u64;
+            let ids = &mut self.ids;
+            by_row.finish()?.for_each(|row, id| {
+                let row = u64::from_be_bytes(row.try_into().unwrap_or_default());
+                while next < row {
+                    ids.extend(&[NONE])?;
+                    next += 1;
+                }
+                next = row + 1;
+                ids.extend(&[id as NodeId])
+            })?;
+            while next < rows {
+                self.ids.extend(&[NONE])?;
+                next += 1;
+            }
+        }
+        self.unknown.trim();
+        Ok((self.ids.finish()?, self.unknown))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graphmill_core::progress::Quiet;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Ids of the ends, unknown examples, and repeated rows.
+    type Found = (Vec<NodeId>, Vec<(u64, String)>, Vec<u64>, u64);
+
+    fn resolve(nodes: &[String], ends: &[Option<String>], add: bool, budget: u64) -> Found {
+        let dir = tempfile::tempdir().unwrap();
+        let scratch = Scratch::open(&dir.path().join("work"), "keys", 0, Box::new(Quiet)).unwrap();
+        let mut keys = NodeKeys::new(&scratch, "n", budget);
+        nodes.iter().for_each(|key| keys.push(key).unwrap());
+        keys.finish().unwrap();
+        let read = |keys: &NodeKeys, name: &str, collect: bool| {
+            let mut column = Ends::new(keys, name, collect).unwrap();
+            let rows = ends.iter().enumerate();
+            rows.for_each(|(row, key)| column.push(row as u64, key.as_deref()).unwrap());
+            column.finish(ends.len() as u64).unwrap()
+        };
+        let (mut ids, mut unknown) = read(&keys, "first", add);
+        let examples = std::mem::take(&mut unknown.examples);
+        if let Some(all) = unknown.all {
+            keys.add(&all.finish().unwrap()).unwrap();
+            ids = read(&keys, "second", false).0;
+        }
+        (ids.to_vec(), examples, keys.rows.repeated.clone(), keys.count())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn ids_do_not_depend_on_the_memory(
+            nodes in prop::collection::vec("[ab]{1,3}", 0..60),
+            ends in prop::collection::vec(prop::option::of("[ab]{1,3}"), 0..60),
+            add in any::<bool>(),
+            budget in 0u64..3000,
+        ) {
+            let expected = resolve(&nodes, &ends, add, u64::MAX);
+            prop_assert_eq!(resolve(&nodes, &ends, add, budget), expected.clone());
+            let (ids, _, repeated, count) = expected;
+            prop_assert!(ids.iter().all(|&id| id == NONE || u64::from(id) < count));
+            for (id, key) in ids.iter().zip(&ends) {
+                let row = nodes.iter().position(|node| Some(node) == key.as_ref());
+                let rows = NodeRows { rows: nodes.len() as u64, repeated: repeated.clone() };
+                match row {
+                    Some(row) => prop_assert_eq!(Some(*id), rows.id(row as u64)),
+                    None => prop_assert_eq!(*id == NONE, !add || key.is_none()),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Import of people's own tables: node and edge tables with keys of any type become a dataset of
+//! format 2.
+//!
+//! A table is read in passes: types of all columns; keys, targets and splits; statistics of the
+//! training rows; features. Rows that take at most a quarter of the memory budget are kept between
+//! the passes. Keys are numbered by a dictionary, or beyond the budget by sorting on disk. The
+//! dataset has the same bytes for any budget and any number of threads, and for CSV, JSON lines,
+//! Parquet and Arrow files with the same values.
+//!
+//! - [`TableSchema`]: tables and the roles of their columns, as a file `schema.toml`.
+//! - [`plan`]: roles that an import would give to all columns.
+//! - [`import_tables`]: the import.
+//! - [`Preprocessing`]: statistics, by which other tables are encoded alike.
+
+mod column;
+mod edges;
+mod encoding;
+mod faults;
+mod keys;
+mod memory;
+mod nodes;
+mod parts;
+mod plan;
+mod preprocessing;
+mod profile;
+mod report;
+mod rows;
+mod rule;
+mod schema;
+mod source;
+mod split;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod times;
+mod value;
+mod write;
+
+use std::{
+    path::{Path, PathBuf},
+    process,
+    time::SystemTime,
+};
+
+use edges::EdgePlan;
+use faults::Faults;
+use graphmill_core::{Error, Result, memory as machine, progress::Unit};
+use keys::NodeKeys;
+pub use keys::SEPARATOR;
+pub use memory::MemoryTable;
+use nodes::{NodePlan, NodeRead};
+use parts::Parts;
+pub use plan::ColumnLine;
+pub use preprocessing::{FILE as PREPROCESSING_FILE, Preprocessing};
+pub use report::{EdgeReport, NodeReport, TableReport};
+pub use rule::{ColumnRule, Kind, Missing, Part, Scale};
+pub use schema::{CATEGORY_LIMIT, Dangling, EdgeTable, ForeignKey, Names, NodeTable, TableSchema, Target};
+use source::{Dialect, Spool, Table, find};
+pub use split::SplitRule;
+
+use crate::{
+    atomic,
+    dataset::{Work, native::check_target},
+    external::{RecordSorter, Scratch, SortedRecords},
+    typed::TypedDataset,
+};
+
+/// Budgets of an import in bytes.
+#[derive(Clone, Copy, Debug)]
+struct Budget {
+    /// Rows of a table between two passes.
+    cache: usize,
+    /// Keys of a node type.
+    keys: u64,
+}
+
+impl Budget {
+    fn of(memory: u64, tables: usize) -> Self {
+        let share = memory / 4 / tables.max(1) as u64;
+        Self { cache: usize::try_from(share).unwrap_or(usize::MAX), keys: share }
+    }
+}
+
+/// Roles that [`import_tables`] would give to the columns.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// Role of every column.
+    pub report: TableReport,
+    /// Schema with the inferred encoding of every column.
+    pub schema: TableSchema,
+}
+
+/// Imported dataset.
+#[derive(Debug)]
+pub struct ImportedTables {
+    /// Dataset, mapped.
+    pub dataset: TypedDataset,
+    /// Record of dropped, added and ignored data.
+    pub report: TableReport,
+}
+
+/// Reads all values once and returns the roles of the columns, without writing anything.
+///
+/// # Errors
+/// All faults of the tables at once.
+pub fn plan(schema: &TableSchema, like: Option<&Preprocessing>) -> Result<Planned> {
+    let mut spool = Spool::new(std::env::temp_dir().join(format!("graphmill-{}.table", process::id())));
+    let budget =
+        Budget::of(machine::available().unwrap_or(1 << 30) / 2, schema.nodes.len() + schema.edges.len());
+    let plans = Plans::new(schema, like, budget, &mut spool)?;
+    Ok(Planned { report: plans.report(), schema: plans.resolved() })
+}
+
+/// Imports tables into the dataset directory `dst`, atomically and within a memory budget. Data
+/// beyond the budget is kept in the directory `dst.importing` meanwhile.
+///
+/// # Errors
+/// All faults of the tables at once; `dst` is not empty; the disk is too small; the progress
+/// cancels the work.
+pub fn import_tables(
+    schema: &TableSchema,
+    dst: impl AsRef<Path>,
+    like: Option<&Preprocessing>,
+    work: Work,
+) -> Result<ImportedTables> {
+    import_within(schema, dst.as_ref(), like, work, None)
+}
+
+fn import_within(
+    schema: &TableSchema,
+    dst: &Path,
+    like: Option<&Preprocessing>,
+    work: Work,
+    budget: Option<Budget>,
+) -> Result<ImportedTables> {
+    check_target(dst, work.replace)?;
+    let memory = work.memory.or_else(|| Some(machine::available()? / 2)).unwrap_or(1 << 30);
+    let mut spool = Spool::new(atomic::suffixed(dst, ".stdin"));
+    // Nothing is resumed: files of an earlier process are removed.
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos());
+    let identity = format!("tables {} {now}", process::id());
+    let scratch = Scratch::open(&atomic::suffixed(dst, ".importing"), &identity, memory, work.progress)?;
+    let budget =
+        budget.unwrap_or_else(|| Budget::of(scratch.memory(), schema.nodes.len() + schema.edges.len()));
+    let imported = read(schema, dst, like, budget, &scratch, &mut spool).and_then(|(parts, mut report)| {
+        scratch.stage("writing the dataset", None, Unit::Bytes);
+        let dataset = write::build(parts, &scratch, &mut report)?;
+        scratch.check()?;
+        dataset.save_by_way_of(&scratch, dst, work.replace)?;
+        Ok(ImportedTables { dataset, report })
+    });
+    // After an error the first one is returned.
+    let removed = scratch.remove();
+    let imported = imported?;
+    removed?;
+    Ok(imported)
+}
+
+/// Reads all tables.
+fn read(
+    schema: &TableSchema,
+    dst: &Path,
+    like: Option<&Preprocessing>,
+    budget: Budget,
+    scratch: &Scratch,
+    spool: &mut Spool,
+) -> Result<(Parts, TableReport)> {
+    scratch.stage("reading the tables", None, Unit::Bytes);
+    let plans = Plans::new(schema, like, budget, spool)?;
+    let mut faults = Faults::default();
+    let mut reads = Vec::new();
+    for (i, plan) in plans.nodes.iter().enumerate() {
+        reads.push(plan.read(scratch, budget.keys, schema.seed.wrapping_add(i as u64), &mut faults)?);
+    }
+    faults.check()?;
+    let added = plans.add_unknown(schema.dangling, &mut reads, budget, scratch)?;
+    let mut preprocessing = Preprocessing::new();
+    let (mut nodes, mut tasks, mut edges) = (Vec::new(), Vec::new(), Vec::new());
+    for ((plan, read), added) in plans.nodes.iter().zip(&mut reads).zip(&added) {
+        let (part, task, encoding) = plan.finish(read, added.as_ref(), scratch, &mut faults)?;
+        preprocessing.nodes.insert(part.name.clone(), encoding);
+        nodes.push(part);
+        tasks.extend(task);
+    }
+    let mut report = TableReport::default();
+    let keys: Vec<&NodeKeys> = reads.iter().map(|read| &read.keys).collect();
+    for plan in &plans.edges {
+        let (part, encoding, counts) =
+            plan.read(plans.table_of(plan)?, &keys, schema.dangling, scratch, &mut faults)?;
+        preprocessing.edges.insert(plan.name(), encoding);
+        edges.push(part);
+        report.edges.push(counts);
+    }
+    faults.check()?;
+    report.nodes = reads.into_iter().map(|read| read.report).collect();
+    let name = schema.name.clone().unwrap_or_else(|| {
+        dst.file_name().map_or("tables".into(), |name| name.to_string_lossy().into_owned())
+    });
+    let preprocessing = serde_json::to_value(&preprocessing).map_err(|e| Error::invalid(e.to_string()))?;
+    Ok((Parts { name, nodes, edges, tasks, preprocessing }, report))
+}
+
+/// Plans of all tables.
+struct Plans<'a> {
+    schema: &'a TableSchema,
+    nodes: Vec<NodePlan<'a>>,
+    edges: Vec<EdgePlan>,
+}
+
+impl<'a> Plans<'a> {
+    /// Reads the types of all columns.
+    fn new(
+        schema: &'a TableSchema,
+        like: Option<&Preprocessing>,
+        budget: Budget,
+        spool: &mut Spool,
+    ) -> Result<Self> {
+        schema.check()?;
+        let types: Vec<String> = schema.nodes.iter().map(|table| table.kind.clone()).collect();
+        let mut faults = Faults::default();
+        let mut open = |kind: &str, files: &Names, separator: Option<char>, quote: Option<char>| {
+            let one_byte = |c: Option<char>, what: &str| match c.map(u8::try_from) {
+                None => Ok(None),
+                Some(Ok(byte)) if byte.is_ascii() => Ok(Some(byte)),
+                _ => Err(Error::invalid(format!(
+                    "'{kind}': the {what} is not an ASCII character; choose another"
+                ))),
+            };
+            let dialect =
+                Dialect { separator: one_byte(separator, "separator")?, quote: one_byte(quote, "quote")? };
+            if let [name] = &files.list()[..]
+                && let Some(table) = schema.memory.get(name)
+            {
+                return Ok(table.open(name));
+            }
+            let mut found: Vec<PathBuf> = Vec::new();
+            for pattern in files.list() {
+                found.extend(find(&pattern, &schema.base, spool)?);
+            }
+            Table::open(kind, found, dialect, budget.cache)
+        };
+        let mut nodes = Vec::new();
+        for (i, spec) in schema.nodes.iter().enumerate() {
+            let table = match spec.files.is_empty() {
+                true => None,
+                false => Some(open(&spec.kind, &spec.files, spec.separator, spec.quote)?),
+            };
+            let known = match like {
+                Some(like) => Some(like.nodes.get(&spec.kind).ok_or_else(|| {
+                    let known: Vec<&str> = like.nodes.keys().map(String::as_str).collect();
+                    Error::Unknown {
+                        axis: "node type of the other dataset",
+                        name: spec.kind.clone(),
+                        known: known.join(", "),
+                    }
+                })?),
+                None => None,
+            };
+            nodes.push(NodePlan::new((i, spec), table, known, &mut faults)?);
+        }
+        let mut edges = Vec::new();
+        for spec in &schema.edges {
+            let table = open(&spec.kind, &spec.files, spec.separator, spec.quote)?;
+            let end = |given: &Option<String>| given.clone().unwrap_or_else(|| types[0].clone());
+            let name = format!("{}:{}:{}", end(&spec.source), spec.kind, end(&spec.destination));
+            let known = like.and_then(|like| like.edges.get(&name));
+            edges.push(EdgePlan::of_table((edges.len(), spec), &types, table, known, &mut faults)?);
+        }
+        for (source, plan) in nodes.iter().enumerate() {
+            let Some(table) = &plan.table else { continue };
+            for foreign in &plan.spec.foreign_keys {
+                let (index, spec) = (edges.len(), (source, plan.spec));
+                edges.push(EdgePlan::of_foreign_key(index, spec, foreign, &types, table, &plan.profiles));
+            }
+        }
+        faults.check()?;
+        Ok(Self { schema, nodes, edges })
+    }
+
+    /// Table of an edge type: its own, or that of the nodes with the foreign key.
+    fn table_of<'p>(&'p self, plan: &'p EdgePlan) -> Result<&'p Table> {
+        let table = plan.table.as_ref().or_else(|| self.nodes[plan.ends[0]].table.as_ref());
+        table.ok_or_else(|| Error::invalid(format!("edges '{}' have no table", plan.name())))
+    }
+
+    /// Adds the keys that edges name to node types without files, and to all under
+    /// [`Dangling::Add`]; returns them by node type.
+    fn add_unknown(
+        &self,
+        dangling: Dangling,
+        reads: &mut [NodeRead],
+        budget: Budget,
+        scratch: &Scratch,
+    ) -> Result<Vec<Option<SortedRecords>>> {
+        let is_open: Vec<bool> =
+            self.nodes.iter().map(|plan| plan.table.is_none() || dangling == Dangling::Add).collect();
+        let mut sorters: Vec<Option<RecordSorter>> = is_open
+            .iter()
+            .enumerate()
+            .map(|(i, open)| {
+                open.then(|| RecordSorter::new(scratch, &format!("all-unknown-{i}"), budget.keys))
+            })
+            .collect();
+        if is_open.contains(&true) {
+            let keys: Vec<&NodeKeys> = reads.iter().map(|read| &read.keys).collect();
+            for plan in self.edges.iter().filter(|plan| plan.ends.iter().any(|&end| is_open[end])) {
+                let unknown = plan.unknown(self.table_of(plan)?, &keys, &mut Faults::default())?;
+                for (unknown, end) in unknown.into_iter().zip(plan.ends) {
+                    if let (Some(sorter), Some(all)) = (&mut sorters[end], unknown.all) {
+                        all.finish()?.for_each(|key, _| sorter.push(key, 0))?;
+                    }
+                }
+            }
+        }
+        let mut added = Vec::new();
+        for (read, sorter) in reads.iter_mut().zip(sorters) {
+            let sorted = sorter.map(RecordSorter::finish).transpose()?;
+            if let Some(sorted) = &sorted {
+                read.keys.add(sorted)?;
+            }
+            added.push(sorted);
+        }
+        Ok(added)
+    }
+
+    /// Roles of all columns.
+    fn report(&self) -> TableReport {
+        let nodes = self.nodes.iter().map(|plan| NodeReport {
+            kind: plan.spec.kind.clone(),
+            nodes: plan.profiles.first().map_or(0, |profile| profile.rows),
+            columns: plan.lines.clone(),
+            ..NodeReport::default()
+        });
+        let edges = self.edges.iter().map(|plan| EdgeReport {
+            kind: plan.name(),
+            edges: plan.rows,
+            columns: plan.lines.clone(),
+            ..EdgeReport::default()
+        });
+        TableReport { nodes: nodes.collect(), edges: edges.collect() }
+    }
+
+    /// Schema with the encoding of every column.
+    fn resolved(&self) -> TableSchema {
+        let mut schema = self.schema.clone();
+        for (spec, plan) in schema.nodes.iter_mut().zip(&self.nodes) {
+            spec.columns.extend(plan.rules());
+        }
+        for (spec, plan) in schema.edges.iter_mut().zip(&self.edges) {
+            spec.columns.extend(plan.rules());
+        }
+        schema
+    }
+}

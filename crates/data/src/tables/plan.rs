@@ -1,0 +1,251 @@
+//! Role and encoding of every column, by the schema and the values.
+
+use super::{
+    encoding::Planned,
+    faults::Faults,
+    profile::{MAX_DISTINCT, Profile, Shape},
+    rule::{ColumnRule, Kind, Missing, Part},
+    schema::Target,
+};
+
+/// Number of examples in a message.
+const EXAMPLES: usize = 5;
+
+/// Role of a column, for a person.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct ColumnLine {
+    /// Name of the column.
+    pub column: String,
+    /// Role or encoding of the column.
+    pub becomes: String,
+    /// Number of feature columns.
+    pub features: usize,
+    /// Number of missing values.
+    pub missing: u64,
+}
+
+/// Column that becomes features.
+#[derive(Clone, Debug)]
+pub(super) struct FeatureColumn {
+    /// Position in the table.
+    pub(super) position: usize,
+    /// Encoding.
+    pub(super) planned: Planned,
+}
+
+/// Encoding of a column, or the reason for which it is ignored.
+pub(super) enum Decision {
+    Encode(Planned),
+    Ignore(String),
+}
+
+/// Chooses the encoding of the column `name` of `table`. Faults of its values are added to
+/// `faults`.
+pub(super) fn decide(
+    table: &str,
+    name: &str,
+    profile: &Profile,
+    rule: &ColumnRule,
+    category_limit: usize,
+    faults: &mut Faults,
+) -> Decision {
+    let ignored = |why: String| Decision::Ignore(why);
+    if rule.kind == Some(Kind::Ignore) {
+        return ignored("ignored, as the options say".into());
+    }
+    if let Some(other) = &profile.other {
+        if rule.kind.is_some() {
+            faults
+                .add(table, format!("column '{name}': no encoder reads the type {other}; ignore the column"));
+        }
+        return ignored(format!("ignored: the type {other} has no encoder"));
+    }
+    let Some((shape, odd)) = profile.shape() else {
+        return ignored("ignored: all values are missing".into());
+    };
+    let missing = rule.missing.unwrap_or_default();
+    let kind = match (rule.kind, shape) {
+        (Some(kind), _) => kind,
+        (None, _) if rule.scale.is_some() => Kind::Number,
+        (None, _) if !rule.parts.is_empty() => Kind::Date,
+        (None, Shape::Bool) => Kind::Boolean,
+        (None, Shape::Number) => Kind::Number,
+        (None, Shape::Time) => Kind::Date,
+        (None, Shape::List) => Kind::Embedding,
+        (None, Shape::Text) => {
+            let distinct = profile.distinct(shape).map_or(usize::MAX, |values| values.len());
+            let repeats = (profile.rows - profile.missing) as usize >= 2 * distinct.min(usize::MAX / 2);
+            if distinct > category_limit || !repeats {
+                let count = if distinct == usize::MAX {
+                    format!("more than {MAX_DISTINCT}")
+                } else {
+                    distinct.to_string()
+                };
+                return ignored(format!("ignored: free text ({count} different values)"));
+            }
+            Kind::Category
+        }
+    };
+    if odd > 0 && !matches!(kind, Kind::Category | Kind::Code) {
+        odd_values(table, name, profile, shape, faults);
+    }
+    check_kind(table, name, profile, kind, shape, faults);
+    Decision::Encode(match kind {
+        Kind::Number => Planned::Number { scale: rule.scale.unwrap_or_default(), missing },
+        Kind::Boolean => Planned::Boolean { missing },
+        Kind::Date => {
+            let parts = if rule.parts.is_empty() { vec![Part::Age] } else { rule.parts.clone() };
+            Planned::Date { parts, missing }
+        }
+        Kind::Embedding => Planned::Embedding { width: profile.width.unwrap_or(0), missing },
+        Kind::Category | Kind::Code | Kind::Ignore => {
+            let values = profile.distinct(shape).unwrap_or_default();
+            Planned::Category { values, of: shape, one_hot: kind == Kind::Category, missing }
+        }
+    })
+}
+
+/// Adds a fault of values that do not have the type of the others.
+fn odd_values(table: &str, name: &str, profile: &Profile, shape: Shape, faults: &mut Faults) {
+    let (examples, count) = profile.odd(shape);
+    faults.add_many(table, count, || {
+        let listed: Vec<String> = examples.iter().map(|(place, text)| format!("{place} '{text}'")).collect();
+        let more = if count > EXAMPLES as u64 {
+            format!(" and {} more", count - EXAMPLES as u64)
+        } else {
+            String::new()
+        };
+        format!(
+            "column '{name}': {count} of {} values are not {}: {}{more}; fix them, or import the column as a \
+             category (column {name}=category) or ignore it (column {name}=ignore)",
+            profile.rows - profile.missing,
+            shape.noun(),
+            listed.join(", "),
+        )
+    });
+}
+
+/// Adds the faults of a column that becomes a `kind`.
+fn check_kind(table: &str, name: &str, profile: &Profile, kind: Kind, shape: Shape, faults: &mut Faults) {
+    let fits = match kind {
+        Kind::Number => matches!(shape, Shape::Number | Shape::Bool),
+        Kind::Boolean => {
+            let is_flag = |values: Vec<String>| values.iter().all(|value| value == "0" || value == "1");
+            shape == Shape::Bool || (shape == Shape::Number && profile.distinct(shape).is_some_and(is_flag))
+        }
+        Kind::Date => shape == Shape::Time,
+        Kind::Embedding => shape == Shape::List,
+        Kind::Category | Kind::Code | Kind::Ignore => true,
+    };
+    if !fits {
+        let noun = match kind {
+            Kind::Number => "a number",
+            Kind::Boolean => "a truth value (true, false, yes, no, 0, 1)",
+            Kind::Date => "a date (ISO 8601, such as 2024-03-31)",
+            _ => "a list of numbers",
+        };
+        let example = profile.first(shape).map_or(String::new(), |(place, text)| format!("{place} '{text}'"));
+        faults.add(
+            table,
+            format!("column '{name}': not every value is {noun}: {example}; choose another kind"),
+        );
+    }
+    if matches!(kind, Kind::Number) && profile.infinite.1 > 0 {
+        let places = profile.infinite.0.join(", ");
+        faults.add_many(table, profile.infinite.1, || {
+            format!("column '{name}': {} infinite numbers ({places}); leave them empty", profile.infinite.1)
+        });
+    }
+    if kind == Kind::Embedding {
+        if let (Some((place, other)), Some(width)) = (&profile.other_width, profile.width) {
+            faults.add(
+                table,
+                format!("column '{name}': {place}: a list of {other} numbers, but the first has {width}; all lists \
+                         have one length"),
+            );
+        }
+        if profile.width == Some(0) {
+            faults.add(table, format!("column '{name}': the lists are empty; ignore the column"));
+        }
+    }
+    if matches!(kind, Kind::Category | Kind::Code) && profile.distinct(shape).is_none() {
+        faults.add(
+            table,
+            format!("column '{name}': a category of more than {MAX_DISTINCT} values; ignore the column"),
+        );
+    }
+}
+
+/// Target of a node table.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum PlannedTarget {
+    /// A class per node, with the names of the classes.
+    Classes { names: Vec<String>, of: Shape },
+    /// A number per node.
+    Values,
+}
+
+/// Chooses the target of the column `name`.
+pub(super) fn decide_target(
+    table: &str,
+    name: &str,
+    profile: &Profile,
+    given: Option<Target>,
+    faults: &mut Faults,
+) -> Option<PlannedTarget> {
+    let Some((shape, odd)) = profile.shape() else {
+        faults.add(table, format!("column '{name}': every label is missing; name another column"));
+        return None;
+    };
+    let is_fraction = shape == Shape::Number && profile.has_fractions;
+    let target = given.unwrap_or(if is_fraction { Target::Regression } else { Target::Classification });
+    if target == Target::Regression {
+        if shape != Shape::Number {
+            faults.add(
+                table,
+                format!(
+                    "column '{name}': a target of a regression is a number, but the column holds {}s",
+                    &shape.noun()[2..]
+                ),
+            );
+        } else if odd > 0 {
+            odd_values(table, name, profile, shape, faults);
+        }
+        if profile.infinite.1 > 0 {
+            let places = profile.infinite.0.join(", ");
+            faults.add(table, format!("column '{name}': infinite targets ({places}); leave them empty"));
+        }
+        return Some(PlannedTarget::Values);
+    }
+    if odd > 0 {
+        odd_values(table, name, profile, shape, faults);
+    }
+    let present = profile.rows - profile.missing_as(shape);
+    let names = profile.distinct(shape);
+    let many = names.as_ref().is_none_or(|names| names.len() as u64 > 20 && names.len() as u64 * 2 > present);
+    if many {
+        let count = names.map_or(format!("more than {MAX_DISTINCT}"), |names| names.len().to_string());
+        faults.add(
+            table,
+            format!(
+                "column '{name}': {count} classes in {present} labels; name another column, or pass the task \
+                 'regression' if it is a number"
+            ),
+        );
+        return None;
+    }
+    Some(PlannedTarget::Classes { names: names.unwrap_or_default(), of: shape })
+}
+
+/// Line about a column that becomes features.
+pub(super) fn line(column: &str, planned: &Planned, missing: u64) -> ColumnLine {
+    let features = planned.fit(&super::stats::Stats::default()).width();
+    ColumnLine { column: column.into(), becomes: planned.describe(), features, missing }
+}
+
+/// Treatment of missing values if no rule says otherwise.
+pub(super) fn with_default(rule: Option<&ColumnRule>, missing: Option<Missing>) -> ColumnRule {
+    let mut rule = rule.cloned().unwrap_or_default();
+    rule.missing = rule.missing.or(missing);
+    rule
+}

@@ -1,0 +1,122 @@
+//! Statistics of an import, by which other tables are encoded: `preprocessing.json`.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use graphmill_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use super::{encoding::EncodedColumn, profile::Shape, times::TimeUnit};
+
+/// Name of the file in a dataset.
+pub const FILE: &str = "preprocessing.json";
+/// Version of the format.
+const VERSION: u32 = 1;
+
+/// Encodings of all tables.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Preprocessing {
+    /// Version of this format.
+    pub version: u32,
+    /// Node types by name.
+    #[serde(default)]
+    pub(super) nodes: BTreeMap<String, NodeEncoding>,
+    /// Edge types by their name `source:name:destination`.
+    #[serde(default)]
+    pub(super) edges: BTreeMap<String, EdgeEncoding>,
+}
+
+/// Encodings of a node table.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct NodeEncoding {
+    /// Columns of the key.
+    pub(super) key: Vec<String>,
+    /// Columns that became features, in order.
+    pub(super) features: Vec<EncodedColumn>,
+    /// Column of the target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) target: Option<TargetEncoding>,
+}
+
+/// Target of a node table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct TargetEncoding {
+    /// Name of the column.
+    pub(super) column: String,
+    /// Names of the classes, by class; `None` for numbers.
+    pub(super) classes: Option<Vec<String>>,
+    /// Type of the values.
+    pub(super) of: Shape,
+}
+
+/// Encodings of an edge table.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct EdgeEncoding {
+    /// Columns of the source's key.
+    pub(super) src: Vec<String>,
+    /// Columns of the destination's key.
+    pub(super) dst: Vec<String>,
+    /// Column of the time, with its unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) time: Option<(String, TimeUnit)>,
+    /// Column of the weight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) weight: Option<String>,
+    /// Columns that became features, in order.
+    pub(super) features: Vec<EncodedColumn>,
+}
+
+impl Preprocessing {
+    /// Creates an empty record of this version.
+    pub(super) fn new() -> Self {
+        Self { version: VERSION, ..Self::default() }
+    }
+
+    /// Reads the record of the dataset in `dir`.
+    ///
+    /// # Errors
+    /// The dataset has none, or it cannot be read.
+    pub fn read(dir: &Path) -> Result<Self> {
+        let path: PathBuf = dir.join(FILE);
+        if !path.exists() {
+            return Err(Error::format(
+                dir,
+                FILE,
+                "the file is missing, so the dataset was not imported from tables; name one that was",
+            ));
+        }
+        let text = fs::read_to_string(&path).map_err(|e| Error::io(&path, "read", e))?;
+        Self::parse(&text, &path)
+    }
+
+    /// Parses a record; `path` is its file in messages.
+    ///
+    /// # Errors
+    /// The text is not a record of a known version.
+    pub fn parse(text: &str, path: &Path) -> Result<Self> {
+        let fail = |e: serde_json::Error| {
+            let place = format!("line {} column {}", e.line(), e.column());
+            Error::format(path, place, format!("{e}; import the tables again"))
+        };
+        let found: Self = serde_json::from_str(text).map_err(fail)?;
+        if found.version != VERSION {
+            return Err(Error::format(
+                path,
+                "version",
+                format!(
+                    "version {} is unknown, {VERSION} is expected; import the tables again",
+                    found.version
+                ),
+            ));
+        }
+        Ok(found)
+    }
+
+    /// Columns of the key of the node type `name`, if the record has it.
+    pub fn key_columns(&self, name: &str) -> Option<&[String]> {
+        self.nodes.get(name).map(|nodes| &nodes.key[..])
+    }
+}

@@ -1,0 +1,233 @@
+//! Types of columns, found by reading all values once.
+
+use std::{borrow::Cow, collections::BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    column::{Batch, Cell, Column},
+    value,
+};
+
+/// Maximum number of distinct values that are counted.
+pub(super) const MAX_DISTINCT: usize = 4096;
+/// Values of another type that are kept as examples.
+const EXAMPLES: usize = 5;
+/// Share of the values that makes a type the type of the column, so that the others are faults.
+const MOSTLY: f64 = 0.95;
+/// Number of values below which a column of several types is a column of texts.
+const FEW: u64 = 20;
+
+/// Type of the values of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Shape {
+    /// Truth values.
+    Bool,
+    /// Numbers.
+    Number,
+    /// Dates.
+    Time,
+    /// Lists of numbers.
+    List,
+    /// Texts.
+    Text,
+}
+
+const SHAPES: [Shape; 5] = [Shape::Bool, Shape::Number, Shape::Time, Shape::List, Shape::Text];
+
+impl Shape {
+    /// Description of a value, for messages.
+    pub(super) fn noun(self) -> &'static str {
+        match self {
+            Self::Bool => "a truth value",
+            Self::Number => "a number",
+            Self::Time => "a date",
+            Self::List => "a list of numbers",
+            Self::Text => "a text",
+        }
+    }
+}
+
+/// Value of a cell in its most specific type.
+pub(super) fn parsed<'a>(cell: Cell<'a>, list: &'a mut Vec<f64>) -> Cell<'a> {
+    match cell {
+        Cell::Text(text) => value::parse(text, list),
+        other => other,
+    }
+}
+
+/// Text of a value of a category in a column of type `shape`, equal for all formats of tables: numbers
+/// and dates have one form, and texts are trimmed. `None` if it is missing.
+pub(super) fn canonical<'a>(cell: Cell<'a>, shape: Shape) -> Option<Cow<'a, str>> {
+    let Cell::Text(text) = cell else {
+        return (cell != Cell::Missing).then(|| cell.text());
+    };
+    let text = text.trim();
+    if text.is_empty() || (shape != Shape::Text && value::is_missing_word(text)) {
+        return None;
+    }
+    if shape == Shape::Text {
+        return Some(Cow::Borrowed(text));
+    }
+    Some(Cow::Owned(value::parse(text, &mut Vec::new()).text().into_owned()))
+}
+
+/// Counts of a column.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Profile {
+    /// Number of rows.
+    pub(super) rows: u64,
+    /// Number of missing values.
+    pub(super) missing: u64,
+    /// Number of words for a missing value, such as NA: values of a column of texts, missing in
+    /// other columns.
+    words: u64,
+    counts: [u64; 5],
+    /// Position and text of the first values of each type.
+    examples: [Vec<(String, String)>; 5],
+    /// True if a number is not an integer, or was written as a float.
+    pub(super) has_floats: bool,
+    /// True if a number is not integral.
+    pub(super) has_fractions: bool,
+    /// Position and text of the first infinite numbers, and their number.
+    pub(super) infinite: (Vec<String>, u64),
+    /// True if a time has a part of a second.
+    pub(super) has_part_seconds: bool,
+    /// Lengths of lists: that of the first, and position of a list of another length.
+    pub(super) width: Option<usize>,
+    pub(super) other_width: Option<(String, usize)>,
+    /// Distinct values as texts; `None` if they are too many.
+    distinct: Option<BTreeSet<String>>,
+    /// Type that no encoder reads.
+    pub(super) other: Option<String>,
+}
+
+impl Profile {
+    /// Creates the profile of a column without rows.
+    pub(super) fn new() -> Self {
+        Self { distinct: Some(BTreeSet::new()), ..Self::default() }
+    }
+
+    /// Adds the column `c` of a batch; `file` is the name of its file.
+    pub(super) fn add(&mut self, batch: &Batch, c: usize, file: &str) {
+        let column = &batch.columns[c];
+        self.rows += batch.rows as u64;
+        if let Column::Other(_, name) = column {
+            self.other = Some(name.clone());
+            return;
+        }
+        let mut list = Vec::new();
+        for row in 0..batch.rows {
+            let cell = column.get(row);
+            if let Cell::Text(text) = cell
+                && value::is_missing_word(text.trim())
+            {
+                self.words += 1;
+                self.note_distinct(text);
+                continue;
+            }
+            list.clear();
+            let value = parsed(cell, &mut list);
+            let place = || format!("{file}: {}", batch.places.of(row));
+            let shape = match value {
+                Cell::Missing => {
+                    self.missing += 1;
+                    continue;
+                }
+                Cell::Bool(_) => Shape::Bool,
+                Cell::Int(_) => Shape::Number,
+                Cell::Float(x) => {
+                    self.has_floats = true;
+                    self.has_fractions |= x.fract() != 0.0;
+                    if !x.is_finite() {
+                        self.infinite.1 += 1;
+                        if self.infinite.0.len() < EXAMPLES {
+                            self.infinite.0.push(batch.places.of(row));
+                        }
+                    }
+                    Shape::Number
+                }
+                Cell::Time(micros) => {
+                    self.has_part_seconds |= micros % 1_000_000 != 0;
+                    Shape::Time
+                }
+                Cell::List(values) => {
+                    let width = *self.width.get_or_insert(values.len());
+                    if width != values.len() && self.other_width.is_none() {
+                        self.other_width = Some((place(), values.len()));
+                    }
+                    Shape::List
+                }
+                Cell::Text(_) => Shape::Text,
+            };
+            self.counts[shape as usize] += 1;
+            let examples = &mut self.examples[shape as usize];
+            if examples.len() < EXAMPLES {
+                examples.push((batch.places.of(row), cell.text().into_owned()));
+            }
+            if self.distinct.is_some() && shape != Shape::List {
+                self.note_distinct(&cell.text());
+            }
+        }
+    }
+
+    fn note_distinct(&mut self, text: &str) {
+        if let Some(distinct) = &mut self.distinct {
+            if !distinct.contains(text) {
+                distinct.insert(text.into());
+            }
+            if distinct.len() > MAX_DISTINCT {
+                self.distinct = None;
+            }
+        }
+    }
+
+    /// Distinct values as texts, ascending: numbers by value. `None` if there are more than
+    /// [`MAX_DISTINCT`].
+    pub(super) fn distinct(&self, shape: Shape) -> Option<Vec<String>> {
+        let texts = self.distinct.as_ref()?.iter();
+        let values: BTreeSet<String> =
+            texts.filter_map(|text| Some(canonical(Cell::Text(text), shape)?.into_owned())).collect();
+        let mut values: Vec<String> = values.into_iter().collect();
+        if shape == Shape::Number {
+            let number = |text: &String| text.parse::<f64>().unwrap_or(f64::NAN);
+            values.sort_by(|a, b| number(a).total_cmp(&number(b)));
+        }
+        Some(values)
+    }
+
+    /// Type of the column, and the number of values of another type; `None` without values.
+    pub(super) fn shape(&self) -> Option<(Shape, u64)> {
+        let present: u64 = self.counts.iter().sum();
+        if present == 0 {
+            return (self.words > 0).then_some((Shape::Text, 0));
+        }
+        let most = SHAPES.into_iter().max_by_key(|&shape| (self.counts[shape as usize], shape))?;
+        let odd = present - self.counts[most as usize];
+        if odd == 0 {
+            return Some((most, 0));
+        }
+        let mostly = self.counts[most as usize] as f64 >= MOSTLY * present as f64 && present >= FEW;
+        if mostly && most != Shape::Text { Some((most, odd)) } else { Some((Shape::Text, 0)) }
+    }
+
+    /// Positions and texts of the first values that do not have the type `shape`, and their number.
+    pub(super) fn odd(&self, shape: Shape) -> (Vec<(String, String)>, u64) {
+        let others = SHAPES.into_iter().filter(|&other| other != shape);
+        let count = others.clone().map(|other| self.counts[other as usize]).sum();
+        let mut examples: Vec<_> = others.flat_map(|other| self.examples[other as usize].clone()).collect();
+        examples.truncate(EXAMPLES);
+        (examples, count)
+    }
+
+    /// First value of the type `shape`.
+    pub(super) fn first(&self, shape: Shape) -> Option<(String, String)> {
+        self.examples[shape as usize].first().cloned()
+    }
+
+    /// Number of rows without a value, if the column has the type `shape`.
+    pub(super) fn missing_as(&self, shape: Shape) -> u64 {
+        self.missing + if shape == Shape::Text { 0 } else { self.words }
+    }
+}

@@ -1,0 +1,387 @@
+//! Schema of an import: tables, their roles and the treatment of their columns, as `schema.toml`.
+
+use std::{
+    collections::BTreeMap,
+    fmt, fs,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use graphmill_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    memory::MemoryTable,
+    rule::{ColumnRule, Missing},
+};
+
+/// Maximum number of values of a text column that becomes a category on its own.
+pub const CATEGORY_LIMIT: usize = 50;
+
+/// Tables of an import and their roles.
+///
+/// ```toml
+/// [[nodes]]
+/// type = "account"
+/// files = "accounts.csv"
+/// id = "account_id"
+/// label = "segment"
+/// split = "random:60,20,20"
+///
+/// [[edges]]
+/// type = "transfer"
+/// files = "transfers.parquet"
+/// src = "from_account"
+/// dst = "to_account"
+/// time = "timestamp"
+/// features = ["amount"]
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TableSchema {
+    /// Name of the dataset; that of its directory if empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Seed of random splits.
+    #[serde(default)]
+    pub seed: u64,
+    /// Treatment of edges that name a node without a row.
+    #[serde(default)]
+    pub dangling: Dangling,
+    /// Node tables, one per node type.
+    #[serde(default)]
+    pub nodes: Vec<NodeTable>,
+    /// Edge tables, one per edge type.
+    #[serde(default)]
+    pub edges: Vec<EdgeTable>,
+    /// Directory against which paths are resolved.
+    #[serde(skip)]
+    pub base: PathBuf,
+    /// Tables in memory, by the name that `files` gives.
+    #[serde(skip)]
+    pub memory: BTreeMap<String, MemoryTable>,
+}
+
+/// Treatment of edges that name a node without a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dangling {
+    /// Rejects the import.
+    #[default]
+    Error,
+    /// Drops the edges.
+    Drop,
+    /// Adds the nodes, with missing values in all columns.
+    Add,
+}
+
+impl FromStr for Dangling {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "error" => Ok(Self::Error),
+            "drop" => Ok(Self::Drop),
+            "add" => Ok(Self::Add),
+            _ => {
+                Err(Error::Unknown { axis: "treatment", name: text.into(), known: "error, drop, add".into() })
+            }
+        }
+    }
+}
+
+/// One string, or a list of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Names {
+    /// No name.
+    #[default]
+    None,
+    /// One name.
+    One(String),
+    /// Several names.
+    Many(Vec<String>),
+}
+
+impl Names {
+    /// The names.
+    pub fn list(&self) -> Vec<String> {
+        match self {
+            Self::None => Vec::new(),
+            Self::One(name) => vec![name.clone()],
+            Self::Many(names) => names.clone(),
+        }
+    }
+
+    /// Returns true if there is no name.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::None => true,
+            Self::One(name) => name.is_empty(),
+            Self::Many(names) => names.is_empty(),
+        }
+    }
+}
+
+impl From<Vec<String>> for Names {
+    fn from(mut names: Vec<String>) -> Self {
+        match names.len() {
+            0 => Self::None,
+            1 => Self::One(names.remove(0)),
+            _ => Self::Many(names),
+        }
+    }
+}
+
+/// Table with a row per node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeTable {
+    /// Name of the node type.
+    #[serde(rename = "type", default = "node")]
+    pub kind: String,
+    /// Files: paths, directories, patterns, or `-`. Without files the nodes are those that edges
+    /// name.
+    #[serde(default, skip_serializing_if = "Names::is_empty")]
+    pub files: Names,
+    /// Columns of the key.
+    #[serde(default, skip_serializing_if = "Names::is_empty")]
+    pub id: Names,
+    /// Column of the target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Kind of the target: `classification` or `regression`; inferred if missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<Target>,
+    /// Rule of the split, see [`super::SplitRule`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<String>,
+    /// Columns that become features; empty takes all columns without another role.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub features: Vec<String>,
+    /// Columns that are not read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ignore: Vec<String>,
+    /// Treatment of single columns, such as `age = "number, quantile"`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub columns: BTreeMap<String, ColumnRule>,
+    /// Treatment of missing values of all columns without a rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<Missing>,
+    /// Maximum number of values of a category that is recognized.
+    #[serde(default = "category_limit")]
+    pub category_limit: usize,
+    /// Separator of a CSV file; found if missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub separator: Option<char>,
+    /// Quote of a CSV file; `"` if missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quote: Option<char>,
+    /// Columns that name nodes of other tables, each an edge type.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub foreign_keys: Vec<ForeignKey>,
+}
+
+/// Table with a row per edge.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EdgeTable {
+    /// Name of the relation.
+    #[serde(rename = "type", default = "edge")]
+    pub kind: String,
+    /// Files: paths, directories, patterns, or `-`.
+    pub files: Names,
+    /// Node type of the sources; the only node type if missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Node type of the destinations; the only node type if missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destination: Option<String>,
+    /// Columns of the source's key.
+    pub src: Names,
+    /// Columns of the destination's key.
+    pub dst: Names,
+    /// Column of the time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<String>,
+    /// Column of the weight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<String>,
+    /// Columns that become edge features.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub features: Vec<String>,
+    /// Treatment of single columns.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub columns: BTreeMap<String, ColumnRule>,
+    /// Treatment of missing values of all columns without a rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<Missing>,
+    /// Name of an edge type of the reverse edges, which is added.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reverse: Option<String>,
+    /// True to store every edge in both directions.
+    #[serde(default)]
+    pub undirected: bool,
+    /// True to keep parallel edges; edges with times or features are always kept.
+    #[serde(default)]
+    pub keep_duplicates: bool,
+    /// Separator of a CSV file; found if missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub separator: Option<char>,
+    /// Quote of a CSV file; `"` if missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quote: Option<char>,
+}
+
+/// Column of a node table that names a node of another table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ForeignKey {
+    /// Columns of the key.
+    pub column: Names,
+    /// Node type of the destination.
+    pub to: String,
+    /// Name of the relation; that of the column if missing.
+    #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Name of an edge type of the reverse edges, which is added.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reverse: Option<String>,
+}
+
+/// Kind of a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Target {
+    /// A class per node.
+    Classification,
+    /// A number per node.
+    Regression,
+}
+
+impl FromStr for Target {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "classification" => Ok(Self::Classification),
+            "regression" => Ok(Self::Regression),
+            _ => Err(Error::Unknown {
+                axis: "task",
+                name: text.into(),
+                known: "classification, regression".into(),
+            }),
+        }
+    }
+}
+
+fn node() -> String {
+    "node".into()
+}
+
+fn edge() -> String {
+    "edge".into()
+}
+
+fn category_limit() -> usize {
+    CATEGORY_LIMIT
+}
+
+impl TableSchema {
+    /// Reads a schema file. Paths in it are relative to its directory.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has a fault, reported with line and column.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).map_err(|e| Error::io(path, "read", e))?;
+        let mut schema = Self::parse(&text, path)?;
+        schema.base = path.parent().unwrap_or(Path::new("")).to_path_buf();
+        Ok(schema)
+    }
+
+    /// Parses the text of a schema file.
+    ///
+    /// # Errors
+    /// The text has a fault, reported with line and column.
+    pub fn parse(text: &str, path: &Path) -> Result<Self> {
+        let schema: Self = toml::from_str(text).map_err(|e| {
+            let place = e.span().map_or("schema".to_string(), |span| {
+                let before = &text[..span.start.min(text.len())];
+                let line = before.lines().count().max(1) + usize::from(before.ends_with('\n'));
+                let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+                format!("line {line}, column {column}")
+            });
+            Error::format(path, place, format!("{}; fix the schema", e.message()))
+        })?;
+        schema.check()?;
+        Ok(schema)
+    }
+
+    /// Checks the schema alone, without its tables.
+    ///
+    /// # Errors
+    /// All faults at once.
+    pub fn check(&self) -> Result<()> {
+        let mut faults = Vec::new();
+        if self.nodes.is_empty() {
+            faults.push("there is no node type; add [[nodes]]".to_string());
+        }
+        let known: Vec<&str> = self.nodes.iter().map(|table| table.kind.as_str()).collect();
+        for (i, table) in self.nodes.iter().enumerate() {
+            if known[..i].contains(&table.kind.as_str()) {
+                faults.push(format!("two node tables have the type '{}'; name each type once", table.kind));
+            }
+            if table.id.is_empty() && !table.files.is_empty() {
+                faults.push(format!("nodes '{}': id is missing: name the column of the key", table.kind));
+            }
+            let unknown = table.foreign_keys.iter().filter(|key| !known.contains(&key.to.as_str()));
+            faults
+                .extend(unknown.map(|key| unknown_type(&format!("nodes '{}'", table.kind), &key.to, &known)));
+        }
+        let mut relations = Vec::new();
+        for table in &self.edges {
+            let place = format!("edges '{}'", table.kind);
+            for (end, given) in [("source", &table.source), ("destination", &table.destination)] {
+                match given {
+                    Some(name) if !known.contains(&name.as_str()) => {
+                        faults.push(unknown_type(&place, name, &known));
+                    }
+                    None if known.len() > 1 => {
+                        faults.push(format!("{place}: {end} is missing: name one of {}", known.join(", ")));
+                    }
+                    _ => {}
+                }
+            }
+            for (end, columns) in [("src", &table.src), ("dst", &table.dst)] {
+                if columns.is_empty() {
+                    faults.push(format!("{place}: {end} is missing: name the column of the key"));
+                }
+            }
+            if table.undirected && table.source != table.destination {
+                faults.push(format!(
+                    "{place}: undirected needs one node type at both ends; use reverse = \"NAME\" instead"
+                ));
+            }
+            let relation = (&table.source, &table.kind, &table.destination);
+            if relations.contains(&relation) {
+                faults.push(format!(
+                    "two edge tables have the type '{}' between the same node types",
+                    table.kind
+                ));
+            }
+            relations.push(relation);
+        }
+        if faults.is_empty() { Ok(()) } else { Err(Error::invalid(faults.join("\n"))) }
+    }
+}
+
+fn unknown_type(place: &str, name: &str, known: &[&str]) -> String {
+    format!("{place}: '{name}' is not a node type; the node types are: {}", known.join(", "))
+}
+
+impl fmt::Display for TableSchema {
+    /// Writes the schema as `schema.toml`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&toml::to_string_pretty(self).map_err(|_| fmt::Error)?)
+    }
+}

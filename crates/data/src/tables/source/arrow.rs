@@ -1,0 +1,295 @@
+//! Arrow: files and streams, and the conversion of arrays to columns.
+
+use std::{
+    fs::File,
+    io::BufReader,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+};
+
+use arrow_array::{
+    Array, ArrayRef, RecordBatch,
+    cast::AsArray,
+    types::{
+        ArrowPrimitiveType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type,
+        Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+        TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
+        UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    },
+};
+use arrow_ipc::reader::{FileReader, StreamReader};
+use arrow_schema::{ArrowError, DataType, Schema, TimeUnit};
+use graphmill_core::{Error, Result, place::At};
+
+use super::{Dialect, Reader, Rows, files};
+use crate::tables::{
+    column::{Column, Lists, Places, Texts},
+    faults::Faults,
+    value::DAY,
+};
+
+/// Record batches of a file.
+pub(super) type Batches = Box<dyn Iterator<Item = Result<RecordBatch, String>>>;
+/// Starts to read the columns of which the flag is set.
+type Start = Box<dyn Fn(&[bool]) -> Result<Batches>>;
+
+/// Reader of record batches.
+pub(super) struct Arrow {
+    path: PathBuf,
+    columns: Vec<String>,
+    start: Start,
+    batches: Option<Batches>,
+    row: u64,
+}
+
+impl Arrow {
+    /// Creates the reader of a file.
+    pub(super) fn new(path: PathBuf, schema: &Schema, start: Start) -> Self {
+        let columns = schema.fields().iter().map(|field| field.name().clone()).collect();
+        Self { path, columns, start, batches: None, row: 1 }
+    }
+}
+
+/// Opens a file or a stream.
+pub(super) fn open(path: &Path, _: &Dialect) -> Result<Box<dyn Reader>> {
+    let is_file = files::start(path)?.starts_with(b"ARROW1");
+    let path = path.to_path_buf();
+    let reader = {
+        let path = path.clone();
+        move |projection: Option<Vec<usize>>| {
+            let file = File::open(&path).map_err(|e| Error::io(&path, "open", e))?;
+            let wrong =
+                |e: ArrowError| At::new(&path, "schema").error(format!("not a readable Arrow file: {e}"));
+            let file = BufReader::new(file);
+            if is_file {
+                let reader = FileReader::try_new(file, projection).map_err(wrong)?;
+                let schema = reader.schema();
+                Ok((schema, Box::new(reader.map(|batch| batch.map_err(|e| e.to_string()))) as Batches))
+            } else {
+                let reader = StreamReader::try_new(file, projection).map_err(wrong)?;
+                let schema = reader.schema();
+                Ok((schema, Box::new(reader.map(|batch| batch.map_err(|e| e.to_string()))) as Batches))
+            }
+        }
+    };
+    let (schema, _) = guarded(|| reader(None), &path)?;
+    let start = {
+        let path = path.clone();
+        move |wanted: &[bool]| {
+            let projection =
+                wanted.iter().enumerate().filter(|(_, wanted)| **wanted).map(|(c, _)| c).collect();
+            Ok(guarded(|| reader(Some(projection)), &path)?.1)
+        }
+    };
+    Ok(Box::new(Arrow::new(path, &schema, Box::new(start))))
+}
+
+/// Runs a decoder, whose panic on a damaged file becomes an error.
+fn guarded<T>(work: impl FnOnce() -> Result<T>, path: &Path) -> Result<T> {
+    let done = catch_unwind(AssertUnwindSafe(work));
+    done.unwrap_or_else(|_| Err(At::new(path, "data").error("the file is damaged: its decoder panicked")))
+}
+
+impl Reader for Arrow {
+    fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    fn next(&mut self, wanted: &[bool], _: &mut Faults) -> Result<Option<Rows>> {
+        if self.batches.is_none() {
+            self.batches = Some((self.start)(wanted)?);
+        }
+        let Some(batches) = &mut self.batches else { return Ok(None) };
+        loop {
+            let at = At::new(&self.path, format!("row {}", self.row));
+            let batch = guarded(|| batches.next().transpose().map_err(|e| at.error(e)), &self.path)?;
+            let Some(batch) = batch else { return Ok(None) };
+            let rows = batch.num_rows();
+            if rows == 0 {
+                continue;
+            }
+            let mut arrays = batch.columns().iter();
+            let columns = wanted
+                .iter()
+                // Only the wanted columns are in the batch.
+                .map(|&wanted| match if wanted { arrays.next() } else { None } {
+                    Some(array) => column(array),
+                    None => Column::Empty(rows),
+                })
+                .collect();
+            let places = Places::Rows(self.row);
+            self.row += rows as u64;
+            return Ok(Some(Rows { columns, places }));
+        }
+    }
+}
+
+/// Columns of a record batch.
+pub(in crate::tables) fn columns_of(batch: &RecordBatch) -> Vec<Column> {
+    batch.columns().iter().map(column).collect()
+}
+
+/// Column of an array.
+fn column(array: &ArrayRef) -> Column {
+    let rows = array.len();
+    if array.null_count() == rows {
+        return Column::Empty(rows);
+    }
+    if let Some(floats) = floats(array) {
+        return Column::Float(floats);
+    }
+    match array.data_type() {
+        DataType::Boolean => Column::Bool(array.as_boolean().iter().collect()),
+        DataType::Int8 => integers::<Int8Type>(array),
+        DataType::Int16 => integers::<Int16Type>(array),
+        DataType::Int32 => integers::<Int32Type>(array),
+        DataType::Int64 => integers::<Int64Type>(array),
+        DataType::UInt8 => integers::<UInt8Type>(array),
+        DataType::UInt16 => integers::<UInt16Type>(array),
+        DataType::UInt32 => integers::<UInt32Type>(array),
+        DataType::UInt64 => unsigned(array),
+        DataType::Date32 => times::<Date32Type>(array, |days| i64::from(days).checked_mul(DAY)),
+        DataType::Date64 => times::<Date64Type>(array, |millis| millis.checked_mul(1000)),
+        DataType::Timestamp(TimeUnit::Second, _) => {
+            times::<TimestampSecondType>(array, |t| t.checked_mul(1_000_000))
+        }
+        DataType::Timestamp(TimeUnit::Millisecond, _) => {
+            times::<TimestampMillisecondType>(array, |t| t.checked_mul(1000))
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, _) => times::<TimestampMicrosecondType>(array, Some),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => {
+            times::<TimestampNanosecondType>(array, |t| Some(t.div_euclid(1000)))
+        }
+        DataType::Utf8 => texts(array.as_string::<i32>().iter()),
+        DataType::LargeUtf8 => texts(array.as_string::<i64>().iter()),
+        DataType::Utf8View => texts(array.as_string_view().iter()),
+        DataType::Binary => bytes(array.as_binary::<i32>().iter()),
+        DataType::LargeBinary => bytes(array.as_binary::<i64>().iter()),
+        DataType::BinaryView => bytes(array.as_binary_view().iter()),
+        DataType::FixedSizeBinary(_) => bytes(array.as_fixed_size_binary().iter()),
+        DataType::List(_) => lists(array.as_list::<i32>().iter(), rows),
+        DataType::LargeList(_) => lists(array.as_list::<i64>().iter(), rows),
+        DataType::FixedSizeList(..) => lists(array.as_fixed_size_list().iter(), rows),
+        DataType::Dictionary(..) => {
+            let dictionary = array.as_any_dictionary();
+            let (keys, values) = (dictionary.normalized_keys(), column(dictionary.values()));
+            select(
+                &values,
+                keys.iter().enumerate().map(|(row, &key)| dictionary.keys().is_valid(row).then_some(key)),
+            )
+        }
+        other => Column::Other(rows, other.to_string()),
+    }
+}
+
+/// Values of an array of floats or decimals.
+fn floats(array: &ArrayRef) -> Option<Vec<Option<f64>>> {
+    fn of<T: ArrowPrimitiveType>(array: &ArrayRef, convert: impl Fn(T::Native) -> f64) -> Vec<Option<f64>> {
+        array.as_primitive::<T>().iter().map(|value| value.map(&convert)).collect()
+    }
+    Some(match array.data_type() {
+        DataType::Float16 => of::<Float16Type>(array, f64::from),
+        // The shortest decimal of a 32-bit float, as in a text file.
+        DataType::Float32 => of::<Float32Type>(array, f64::from),
+        DataType::Float64 => of::<Float64Type>(array, |value| value),
+        DataType::Decimal32(_, scale) => {
+            let scale = 10f64.powi(i32::from(*scale));
+            of::<Decimal32Type>(array, |value| f64::from(value) / scale)
+        }
+        DataType::Decimal64(_, scale) => {
+            let scale = 10f64.powi(i32::from(*scale));
+            of::<Decimal64Type>(array, |value| value as f64 / scale)
+        }
+        DataType::Decimal128(_, scale) => {
+            let scale = 10f64.powi(i32::from(*scale));
+            of::<Decimal128Type>(array, |value| value as f64 / scale)
+        }
+        _ => return None,
+    })
+}
+
+fn integers<T: ArrowPrimitiveType<Native: Into<i64>>>(array: &ArrayRef) -> Column {
+    Column::Int(array.as_primitive::<T>().iter().map(|value| value.map(Into::into)).collect())
+}
+
+/// Unsigned 64-bit integers; as texts if one exceeds a signed integer.
+fn unsigned(array: &ArrayRef) -> Column {
+    let values = array.as_primitive::<UInt64Type>();
+    if values.iter().flatten().all(|value| i64::try_from(value).is_ok()) {
+        return Column::Int(values.iter().map(|value| value.map(|value| value as i64)).collect());
+    }
+    let mut texts = Texts::default();
+    values.iter().for_each(|value| texts.push(&value.map(|value| value.to_string()).unwrap_or_default()));
+    Column::Text(texts)
+}
+
+fn times<T: ArrowPrimitiveType>(array: &ArrayRef, micros: impl Fn(T::Native) -> Option<i64>) -> Column {
+    Column::Time(array.as_primitive::<T>().iter().map(|value| value.and_then(&micros)).collect())
+}
+
+fn texts<'a>(values: impl Iterator<Item = Option<&'a str>>) -> Column {
+    let mut texts = Texts::default();
+    values.for_each(|value| texts.push(value.unwrap_or_default()));
+    Column::Text(texts)
+}
+
+/// Binary values: UTF-8 as texts, 16 bytes as a UUID, others in hexadecimal.
+fn bytes<'a>(values: impl Iterator<Item = Option<&'a [u8]>>) -> Column {
+    let mut texts = Texts::default();
+    for value in values {
+        let value = value.unwrap_or_default();
+        let hex = || value.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        match std::str::from_utf8(value) {
+            _ if value.len() == 16 => {
+                let hex = hex();
+                let groups = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
+                texts.push(&groups.join("-"));
+            }
+            Ok(text) => texts.push(text),
+            Err(_) => texts.push(&hex()),
+        }
+    }
+    Column::Text(texts)
+}
+
+/// Lists of numbers; other lists have no encoder.
+fn lists(values: impl Iterator<Item = Option<ArrayRef>>, rows: usize) -> Column {
+    let mut lists = Lists::default();
+    let mut row = Vec::new();
+    for value in values {
+        let Some(value) = value else {
+            lists.push(None);
+            continue;
+        };
+        row.clear();
+        let numbers = column(&value);
+        for i in 0..numbers.len() {
+            row.push(match numbers.get(i) {
+                crate::tables::column::Cell::Int(value) => value as f64,
+                crate::tables::column::Cell::Float(value) => value,
+                crate::tables::column::Cell::Bool(value) => f64::from(u8::from(value)),
+                crate::tables::column::Cell::Missing => f64::NAN,
+                _ => return Column::Other(rows, format!("list of {}", value.data_type())),
+            });
+        }
+        lists.push(Some(&row));
+    }
+    Column::List(lists)
+}
+
+/// Column of the values `keys` of `values`.
+fn select(values: &Column, keys: impl Iterator<Item = Option<usize>>) -> Column {
+    let valid = |key: Option<usize>, len: usize| key.filter(|&key| key < len);
+    match values {
+        Column::Text(known) => {
+            let mut texts = Texts::default();
+            keys.for_each(|key| texts.push(valid(key, known.len()).map_or("", |key| known.get(key))));
+            Column::Text(texts)
+        }
+        Column::Int(known) => Column::Int(keys.map(|key| known.get(key?).copied().flatten()).collect()),
+        Column::Time(known) => Column::Time(keys.map(|key| known.get(key?).copied().flatten()).collect()),
+        Column::Float(known) => Column::Float(keys.map(|key| known.get(key?).copied().flatten()).collect()),
+        Column::Bool(known) => Column::Bool(keys.map(|key| known.get(key?).copied().flatten()).collect()),
+        other => Column::Other(keys.count(), format!("dictionary of {} values", other.len())),
+    }
+}

@@ -1,0 +1,252 @@
+//! Tables: CSV, JSON lines, Parquet and Arrow files, read as batches of [`Column`]s.
+//!
+//! The format is recognized by content. To add one, write a reader as in `json.rs` and add its row
+//! to [`TABLE`].
+
+mod arrow;
+mod csv;
+mod files;
+mod json;
+mod parquet;
+
+use std::{
+    cell::RefCell,
+    path::{Path, PathBuf},
+};
+
+use graphmill_core::{Error, Result, place::At};
+
+pub(super) use arrow::columns_of;
+pub(super) use csv::Dialect;
+pub(super) use files::{Spool, find};
+
+use super::{
+    column::{Batch, Column},
+    faults::Faults,
+};
+
+/// Rows of a batch.
+pub(super) const BATCH_ROWS: usize = 8192;
+
+/// Reader of one file.
+pub(super) trait Reader {
+    /// Names of the columns.
+    fn columns(&self) -> &[String];
+
+    /// Reads the next rows: only the columns of which `wanted` is set, the others are empty. `None`
+    /// at the end. Rows with faults are added to `faults` and omitted.
+    ///
+    /// # Errors
+    /// The file cannot be read any further.
+    fn next(&mut self, wanted: &[bool], faults: &mut Faults) -> Result<Option<Rows>>;
+}
+
+/// Rows of a file, with their positions.
+pub(super) struct Rows {
+    pub(super) columns: Vec<Column>,
+    pub(super) places: super::column::Places,
+}
+
+/// Opens a file of one format.
+type Open = fn(&Path, &Dialect) -> Result<Box<dyn Reader>>;
+
+/// Format of tables.
+struct Format {
+    /// Returns true if a file that begins with these bytes has the format.
+    recognize: fn(&[u8]) -> bool,
+    open: Open,
+}
+
+/// Formats, in the order in which they are tried.
+const TABLE: &[Format] = &[
+    Format { recognize: |bytes| bytes.starts_with(b"PAR1"), open: parquet::open },
+    Format {
+        recognize: |bytes| bytes.starts_with(b"ARROW1") || bytes.starts_with(&[0xff; 4]),
+        open: arrow::open,
+    },
+    Format { recognize: json::recognize, open: json::open },
+    Format { recognize: |_| true, open: csv::open },
+];
+
+/// Table of one file or several with the same columns, or of batches in memory.
+pub(super) struct Table {
+    /// Name in messages.
+    name: String,
+    /// Names of the columns.
+    pub(super) columns: Vec<String>,
+    input: Input,
+    /// Rows that fit the memory, once they were read.
+    cache: RefCell<Option<Vec<Batch>>>,
+    /// Maximum number of bytes of the cache.
+    cache_bytes: usize,
+}
+
+enum Input {
+    Files { files: Vec<PathBuf>, dialect: Dialect },
+    Batches(Vec<Batch>),
+}
+
+impl Table {
+    /// Opens the files of a table, whose rows are kept in memory between passes if they take at
+    /// most `cache_bytes`.
+    ///
+    /// # Errors
+    /// A file cannot be opened, or its columns differ from those of the first file.
+    pub(super) fn open(
+        name: &str,
+        files: Vec<PathBuf>,
+        dialect: Dialect,
+        cache_bytes: usize,
+    ) -> Result<Self> {
+        let mut columns: Vec<String> = Vec::new();
+        for (i, path) in files.iter().enumerate() {
+            let reader = open_file(path, &dialect)?;
+            let found = reader.columns();
+            let at = At::new(path, "columns");
+            if let Some(twice) = (1..found.len()).find(|&c| found[..c].contains(&found[c])) {
+                return Err(at.error(format!("two columns are called '{}'; rename one", found[twice])));
+            }
+            if i == 0 {
+                columns = found.to_vec();
+                continue;
+            }
+            let missing: Vec<&str> =
+                columns.iter().filter(|name| !found.contains(name)).map(String::as_str).collect();
+            let added: Vec<&str> =
+                found.iter().filter(|name| !columns.contains(name)).map(String::as_str).collect();
+            if !missing.is_empty() || !added.is_empty() {
+                return Err(at.error(format!(
+                    "the columns differ from those of {}: missing: {}; added: {}; give files with the same \
+                     columns",
+                    files[0].display(),
+                    list(&missing),
+                    list(&added)
+                )));
+            }
+        }
+        let input = Input::Files { files, dialect };
+        Ok(Self { name: name.into(), columns, input, cache: RefCell::default(), cache_bytes })
+    }
+
+    /// Creates a table of batches in memory.
+    pub(super) fn of_batches(name: &str, columns: Vec<String>, batches: Vec<Batch>) -> Self {
+        let input = Input::Batches(batches);
+        Self { name: name.into(), columns, input, cache: RefCell::default(), cache_bytes: 0 }
+    }
+
+    /// Name of the file that holds a batch, or of the table.
+    pub(super) fn file(&self, batch: &Batch) -> String {
+        match &self.input {
+            Input::Files { files, .. } => files[batch.file].display().to_string(),
+            Input::Batches(_) => self.name.clone(),
+        }
+    }
+
+    /// Name of the table in messages: its file, or the name of its type.
+    pub(super) fn name(&self) -> String {
+        match &self.input {
+            Input::Files { files, .. } if files.len() == 1 => files[0].display().to_string(),
+            _ => self.name.clone(),
+        }
+    }
+
+    /// Position of the column `name`.
+    ///
+    /// # Errors
+    /// The table has no such column; the message lists the columns.
+    pub(super) fn position(&self, name: &str) -> Result<usize, String> {
+        self.columns.iter().position(|column| column == name).ok_or_else(|| {
+            let near = self.columns.iter().filter(|known| strsim::jaro_winkler(known, name) > 0.8);
+            let near =
+                near.max_by(|a, b| strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name)));
+            let hint = near.map(|near| format!(", did you mean '{near}'?")).unwrap_or_default();
+            let all: Vec<&str> = self.columns.iter().map(String::as_str).collect();
+            format!("there is no column '{name}'{hint}; the columns are: {}", list(&all))
+        })
+    }
+
+    /// Passes all rows to `each`, batch by batch: only the columns of which `wanted` is set.
+    ///
+    /// # Errors
+    /// A file cannot be read, or `each` fails.
+    pub(super) fn scan(
+        &self,
+        wanted: &[bool],
+        faults: &mut Faults,
+        mut each: impl FnMut(&Batch, &mut Faults) -> Result<()>,
+    ) -> Result<()> {
+        if let Some(batches) = &*self.cache.borrow() {
+            return batches.iter().try_for_each(|batch| each(batch, faults));
+        }
+        let (files, dialect) = match &self.input {
+            Input::Batches(batches) => return batches.iter().try_for_each(|batch| each(batch, faults)),
+            Input::Files { files, dialect } => (files, dialect),
+        };
+        // Only a pass over all columns fills the cache.
+        let mut cache = wanted.iter().all(|&wanted| wanted).then(Vec::new);
+        let (mut first, mut bytes) = (0, 0);
+        for (file, path) in files.iter().enumerate() {
+            let mut reader = open_file(path, dialect)?;
+            let order: Vec<Option<usize>> = self
+                .columns
+                .iter()
+                .map(|name| reader.columns().iter().position(|column| column == name))
+                .collect();
+            if order.iter().any(Option::is_none) {
+                return Err(At::new(path, "columns").error("the file changed while it was read; start again"));
+            }
+            let mut wanted_there = vec![false; reader.columns().len()];
+            for (&there, &wanted) in order.iter().zip(wanted) {
+                wanted_there[there.unwrap_or_default()] = wanted;
+            }
+            while let Some(Rows { columns, places }) = reader.next(&wanted_there, faults)? {
+                let rows = columns.first().map_or(0, Column::len);
+                let mut columns: Vec<Option<Column>> = columns.into_iter().map(Some).collect();
+                let columns = order
+                    .iter()
+                    .map(|there| there.and_then(|c| columns[c].take()).unwrap_or(Column::Empty(rows)))
+                    .collect();
+                let batch = Batch { file, first, rows, places, columns };
+                first += rows as u64;
+                each(&batch, faults)?;
+                bytes += batch.bytes();
+                if bytes > self.cache_bytes {
+                    cache = None;
+                }
+                cache.iter_mut().for_each(|cache| cache.push(batch.clone()));
+            }
+        }
+        if !faults.any() {
+            *self.cache.borrow_mut() = cache;
+        }
+        Ok(())
+    }
+
+    /// Flags of the columns `positions` for [`Table::scan`].
+    pub(super) fn only(&self, positions: impl IntoIterator<Item = usize>) -> Vec<bool> {
+        let mut wanted = vec![false; self.columns.len()];
+        positions.into_iter().for_each(|c| wanted[c] = true);
+        wanted
+    }
+}
+
+/// Names in quotes, separated by commas.
+pub(super) fn list(names: &[&str]) -> String {
+    if names.is_empty() {
+        return "none".into();
+    }
+    names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ")
+}
+
+fn open_file(path: &Path, dialect: &Dialect) -> Result<Box<dyn Reader>> {
+    let start = files::start(path)?;
+    if start.is_empty() {
+        return Err(Error::format(
+            path,
+            "line 1",
+            "the file is empty; a line with the names of the columns is expected",
+        ));
+    }
+    let format = TABLE.iter().find(|format| (format.recognize)(&start)).unwrap_or(&TABLE[TABLE.len() - 1]);
+    (format.open)(path, dialect)
+}

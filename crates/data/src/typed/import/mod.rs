@@ -1,0 +1,223 @@
+//! Importers of typed graphs, link sets and temporal lists, from the field's own formats to a
+//! [`TypedDataset`].
+//!
+//! Each importer is a function in a separate file that reads a source into a [`RawTyped`]; the
+//! steps shared by all (self-loops, duplicates, reverse edges, order by time) follow in one place.
+//! To add a format, copy `heco.rs`, one of the simplest, and add its row to [`TABLE`].
+//!
+//! Original names and ids are kept as keys, so that predictions can be joined to the source.
+
+mod arrays;
+mod ciao;
+mod dat;
+mod events;
+mod files;
+mod finish;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
+mod heco;
+mod hgb;
+mod hne;
+mod ids;
+mod interactions;
+mod lines;
+mod mat_links;
+mod ogb_hetero;
+mod ogb_links;
+mod ogb_tables;
+mod options;
+mod raw;
+mod rdf;
+mod streams;
+mod tables;
+mod tar;
+mod temporal;
+mod times;
+mod triples;
+
+use std::{fmt, path::Path};
+
+use graphmill_core::{
+    Result,
+    progress::Unit,
+    table::{self, Entry},
+};
+
+pub use options::TypedOptions;
+pub use raw::{EdgeCounts, RawEdges, RawTyped, Reverse, TypedReport};
+
+use super::TypedDataset;
+use crate::{
+    dataset::{Work, native::check_target},
+    external::Scratch,
+};
+
+/// Importer of a format.
+#[derive(Clone, Copy, Debug)]
+pub struct TypedImporter {
+    /// Reads a source.
+    pub read: fn(&Path, &TypedOptions) -> Result<RawTyped>,
+    /// Names of the options that the format uses, beyond those of all formats.
+    pub options: &'static [&'static str],
+}
+
+/// Formats, in the order of the help text.
+pub const TABLE: &[Entry<TypedImporter>] = &[
+    Entry {
+        name: "hgb",
+        summary: "a set of the Heterogeneous Graph Benchmark: node.dat, link.dat, label.dat; directory or .zip",
+        source: "Lv et al., Are we really making much progress?, KDD 2021: the repository's data",
+        options: &[],
+        make: TypedImporter { read: hgb::read, options: &["valid-fraction", "dense-features"] },
+    },
+    Entry {
+        name: "ogb-hetero",
+        summary: "an OGB directory of several node types (raw/relations), such as ogbn_mag",
+        source: "Hu et al., Open Graph Benchmark, NeurIPS 2020: ogb/io/read_graph_raw.py",
+        options: &[],
+        make: TypedImporter { read: ogb_hetero::read, options: &["dense-features"] },
+    },
+    Entry {
+        name: "ogb-links",
+        summary: "an OGB link property directory (raw/edge.csv.gz, split/*/*.pt), such as ogbl_ddi",
+        source: "Hu et al., Open Graph Benchmark, NeurIPS 2020: ogb/linkproppred/dataset.py",
+        options: &[],
+        make: TypedImporter { read: ogb_links::read, options: &["dense-features", "undirected"] },
+    },
+    Entry {
+        name: "triples",
+        summary: "a knowledge graph: lines head, relation, tail in train.txt, valid.txt, test.txt; or an archive",
+        source: "Bordes et al., Translating embeddings, NIPS 2013; Safavi and Koutra, CoDEx, EMNLP 2020",
+        options: &[],
+        make: TypedImporter { read: triples::read, options: &[] },
+    },
+    Entry {
+        name: "rdf",
+        summary: "N-Triples (.nt, .nt.gz) with trainingSet.tsv and testSet.tsv, such as AIFB",
+        source: "Schlichtkrull et al., Modeling relational data with graph convolutional networks, ESWC 2018",
+        options: &[],
+        make: TypedImporter { read: rdf::read, options: &["valid-fraction", "no-literals"] },
+    },
+    Entry {
+        name: "interactions",
+        summary: "users and items: lines 'user item item ...' in train.txt and test.txt, or s_adj_mat.npz",
+        source: "He et al., LightGCN, SIGIR 2020: the repository's data",
+        options: &[],
+        make: TypedImporter { read: interactions::read, options: &[] },
+    },
+    Entry {
+        name: "temporal",
+        summary: "lines 'source destination time' or 'source,destination,rating,time' (SNAP); a file per edge type",
+        source: "Paranjape et al., Motifs in temporal networks, WSDM 2017; Kumar et al., Edge weight prediction, \
+            ICDM 2016",
+        options: &[],
+        make: TypedImporter { read: temporal::read, options: &["valid-fraction", "test-fraction"] },
+    },
+    Entry {
+        name: "events",
+        summary: "events with edge features: ml_NAME.csv with .npy arrays (TGN, DyGLib), or a CSV of JODIE",
+        source: "Kumar et al., JODIE, KDD 2019; Rossi et al., Temporal graph networks, 2020: utils/preprocess_data.py",
+        options: &[],
+        make: TypedImporter { read: events::read, options: &["valid-fraction", "test-fraction"] },
+    },
+    Entry {
+        name: "heco",
+        summary: "a set of HeCo: edge lists such as pa.txt, p_feat.npz, labels.npy, train_20.npy",
+        source: "Wang et al., HeCo, KDD 2021: the repository's data",
+        options: &[],
+        make: TypedImporter { read: heco::read, options: &["dense-features"] },
+    },
+    Entry {
+        name: "hne",
+        summary: "a set of HNE: node.dat, link.dat with weights, label.dat, link.dat.test",
+        source: "Yang et al., Heterogeneous network representation learning, TKDE 2022: the repository's data",
+        options: &[],
+        make: TypedImporter { read: hne::read, options: &["valid-fraction", "dense-features"] },
+    },
+    Entry {
+        name: "mat-links",
+        summary: "a network of SEAL: a MATLAB file with the sparse matrix 'net'; links are held out at random",
+        source: "Zhang and Chen, SEAL, NeurIPS 2018: the repository's data",
+        options: &[],
+        make: TypedImporter { read: mat_links::read, options: &["valid-fraction", "test-fraction"] },
+    },
+    Entry {
+        name: "ciao",
+        summary: "ratings and trust of Ciao or Epinions: rating.mat and trustnetwork.mat",
+        source: "Tang, Gao and Liu, mTrust, WSDM 2012",
+        options: &[],
+        make: TypedImporter { read: ciao::read, options: &["valid-fraction", "test-fraction"] },
+    },
+];
+
+/// Completed import.
+#[derive(Clone, Debug)]
+pub struct TypedImported {
+    /// Imported dataset.
+    pub dataset: TypedDataset,
+    /// Record of merged, dropped, added and ignored data.
+    pub report: TypedReport,
+}
+
+/// Imports `src` in the format called `format` into memory.
+///
+/// # Errors
+/// The format is unknown, an option does not fit it, or the source has faults, reported with files
+/// and positions.
+pub fn import(format: &str, src: impl AsRef<Path>, options: &TypedOptions) -> Result<TypedImported> {
+    let (src, entry) = (src.as_ref(), table::find("format", TABLE, format)?);
+    options.check(format)?;
+    finish::finish((entry.make.read)(src, options)?, src, options)
+}
+
+/// Imports `src` into the dataset directory `dst`, atomically. The edges are held in memory.
+///
+/// # Errors
+/// As for [`import`]; `dst` is not empty; the disk is too small; the progress cancels the work.
+pub fn import_to(
+    format: &str,
+    src: impl AsRef<Path>,
+    dst: impl AsRef<Path>,
+    options: &TypedOptions,
+    work: Work,
+) -> Result<TypedImported> {
+    let dst = dst.as_ref();
+    check_target(dst, work.replace)?;
+    let scratch = Scratch::reporting(work.progress);
+    scratch.stage("reading the source", None, Unit::Edges);
+    let imported = import(format, src, options)?;
+    scratch.check()?;
+    scratch.stage("writing the dataset", None, Unit::Bytes);
+    imported.dataset.save_by_way_of(&scratch, dst, work.replace)?;
+    Ok(imported)
+}
+
+impl fmt::Display for TypedReport {
+    /// Prints one line for each count that is not zero, and each note.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut lines = Vec::new();
+        for (name, counts) in &self.edges {
+            let parts = [
+                (counts.reverse_added, "reverse edges added"),
+                (counts.self_loops_removed, "self-loops removed"),
+                (counts.self_loops_kept, "self-loops kept"),
+                (counts.duplicates_merged, "duplicates merged"),
+                (counts.duplicates_kept, "parallel edges kept"),
+            ];
+            let parts: Vec<String> = parts
+                .iter()
+                .filter(|(count, _)| *count > 0)
+                .map(|(count, what)| format!("{count} {what}"))
+                .collect();
+            if !parts.is_empty() {
+                lines.push(format!("{name}: {}", parts.join(", ")));
+            }
+        }
+        lines.extend(self.other.iter().map(|(what, count)| format!("{what}: {count}")));
+        lines.extend(self.notes.iter().cloned());
+        if !self.ignored_parts.is_empty() {
+            lines.push(format!("not read: {}", self.ignored_parts.join(", ")));
+        }
+        f.write_str(&lines.join("\n"))
+    }
+}

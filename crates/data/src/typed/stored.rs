@@ -1,0 +1,54 @@
+//! Location of the feature rows of a dataset of one type, by its manifest.
+
+use std::path::Path;
+
+use graphmill_core::Result;
+
+use super::{
+    manifest::{Manifest, VERSION},
+    names::{FEATURES, FEATURES_INDPTR},
+};
+use crate::{
+    dataset::manifest::FileEntry,
+    signed::{self, SignedManifest},
+};
+
+/// Entry of the feature rows in the manifest.
+pub(crate) struct StoredFeatures {
+    /// Relative path of the file.
+    pub(crate) path: String,
+    /// Entry of the file; `None` if the rows are sparse or missing.
+    pub(crate) entry: Option<FileEntry>,
+    /// True if the rows are sparse.
+    pub(crate) is_sparse: bool,
+    /// Rows and columns.
+    pub(crate) shape: [usize; 2],
+}
+
+/// Returns true if `dir` holds a dataset of format 2.
+pub fn is_typed(dir: impl AsRef<Path>) -> bool {
+    signed::version_in::<Manifest>(dir.as_ref()) == Some(VERSION)
+}
+
+/// Finds the feature rows of the first node type of the dataset in `dir`.
+///
+/// # Errors
+/// The manifest is missing or damaged.
+pub(crate) fn stored_features(dir: &Path) -> Result<StoredFeatures> {
+    let manifest = Manifest::read(dir)?;
+    let file = |name: &str| manifest.node_types.first().map(|entry| entry.file(name)).unwrap_or_default();
+    Ok(StoredFeatures {
+        entry: manifest.files.get(&file(FEATURES)).cloned(),
+        is_sparse: manifest.files.contains_key(&file(FEATURES_INDPTR)),
+        path: file(FEATURES),
+        shape: manifest.node_types.first().map_or([0; 2], |entry| [entry.nodes, entry.feature_dim]),
+    })
+}
+
+/// Checksum of the dataset in `dir`, by its manifest.
+///
+/// # Errors
+/// The manifest is missing or damaged.
+pub(crate) fn checksum_of(dir: &Path) -> Result<String> {
+    Ok(Manifest::read(dir)?.checksum)
+}

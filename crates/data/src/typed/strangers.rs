@@ -1,0 +1,46 @@
+//! Files in the directories of a typed dataset that do not belong to it.
+
+use std::{ffi::OsString, fs, io, path::Path};
+
+use super::names::{EDGES, NODES, PREPROCESSING, TASKS, VERIFIED, is_known};
+use crate::alias_file::is_alias_file;
+
+/// Returns true if a typed dataset has an entry of that name in its directory, beside the manifest.
+pub(crate) fn is_own_entry(name: &str) -> bool {
+    // A killed process leaves the temporary sibling of the record.
+    let is_temporary = name.starts_with(&format!(".{VERIFIED}.")) && name.ends_with(".tmp");
+    [NODES, EDGES, TASKS, PREPROCESSING, VERIFIED].contains(&name) || is_temporary
+}
+
+/// Relative path of a file within the directories of types and tasks in `dir` that no typed dataset
+/// has; `None` if there is none.
+///
+/// # Errors
+/// A directory cannot be read.
+pub(crate) fn stranger(dir: &Path) -> io::Result<Option<String>> {
+    for kind in [NODES, EDGES, TASKS] {
+        for directory in entries(&dir.join(kind))? {
+            let path = dir.join(kind).join(&directory);
+            if !path.is_dir() {
+                return Ok(Some(format!("{kind}/{}", directory.to_string_lossy())));
+            }
+            let is_own = |name: &OsString| {
+                name.to_str().is_some_and(|name| is_known(kind, name) || kind == EDGES && is_alias_file(name))
+            };
+            if let Some(name) = entries(&path)?.iter().find(|name| !is_own(name)) {
+                let (directory, name) = (directory.to_string_lossy(), name.to_string_lossy());
+                return Ok(Some(format!("{kind}/{directory}/{name}")));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Names in a directory; none if it does not exist.
+fn entries(dir: &Path) -> io::Result<Vec<OsString>> {
+    match fs::read_dir(dir) {
+        Ok(entries) => entries.map(|entry| Ok(entry?.file_name())).collect(),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(e) => Err(e),
+    }
+}

@@ -1,0 +1,147 @@
+//! Plan of a run's super-batches: their length, their hot nodes, and the shape of the reused rows.
+//! It draws super-batches before a run starts, so that the memory of a step and the reads of a
+//! cache are those of a run that reuses rows.
+
+use std::{ops::Range, sync::Arc};
+
+use graphmill_core::{Matrix, NodeId};
+use graphmill_loader::Workspace;
+use graphmill_nn::ProductOrder;
+
+use super::{Embeddings, HotQueue, Lookahead, Ranking, Reuse};
+use crate::stage::Loader;
+
+/// Number of super-batches whose hot nodes are counted in advance.
+const COUNTED: u64 = 8;
+/// Factor for later super-batches, which may have more hot nodes.
+const MARGIN: f64 = 1.1;
+
+/// Shape of a reused row.
+#[derive(Clone, Debug, Default)]
+pub struct RowShape {
+    /// Width of the bottom layer's output.
+    pub width: usize,
+    /// Widths of the aggregates that are stored with a row.
+    pub kept: Vec<usize>,
+    /// Directions in which rows follow the parameters.
+    pub basis: Arc<Vec<Matrix>>,
+    /// True if gradients flow through these directions.
+    pub learns: bool,
+}
+
+impl RowShape {
+    /// Number of directions.
+    pub fn rank(&self) -> usize {
+        self.basis.first().map_or(0, Matrix::num_rows)
+    }
+
+    /// Bytes of a row with its coordinates and aggregates.
+    pub fn bytes(&self) -> u64 {
+        4 * (self.width + self.rank() + self.kept.iter().sum::<usize>()) as u64
+    }
+
+    /// Gives `rows` memory for `count` rows of at most `bound` updates of age, which are not made.
+    pub fn resize(&self, rows: &mut Embeddings, count: usize, bound: u64) {
+        rows.rows.resize(count, self.width);
+        rows.aggregates.resize_with(self.kept.len(), Default::default);
+        rows.aggregates.iter_mut().zip(&self.kept).for_each(|(kept, &width)| kept.resize(count, width));
+        rows.coordinates.resize(count, self.rank());
+        rows.basis = self.basis.clone();
+        rows.learns = self.learns;
+        rows.slices.clear();
+        rows.bound = bound;
+    }
+}
+
+/// Plan of a run's super-batches.
+#[derive(Clone, Debug)]
+pub struct ReusePlan {
+    /// Batches per super-batch.
+    pub length: u64,
+    /// Order of the nodes in the hot queue.
+    pub ranking: Arc<Ranking>,
+    /// Least number of batches that request a hot node's row.
+    pub min_batches: u16,
+    /// Largest number of hot nodes.
+    pub max_hot: usize,
+    /// True if gradients of reused rows are not needed.
+    pub restrict: bool,
+    /// Number of tables of rows in memory at once.
+    pub tables: u64,
+    /// Shape of the rows.
+    pub shape: RowShape,
+    /// Order of the products of each layer.
+    pub orders: Vec<ProductOrder>,
+}
+
+/// A super-batch whose rows are not made.
+pub struct Preview {
+    /// Its batches.
+    pub batches: Range<u64>,
+    /// Rows that its batches reuse, all zero.
+    pub reuse: Reuse,
+}
+
+impl ReusePlan {
+    /// Bytes of the tables that a device holds.
+    pub fn table_bytes(&self) -> u64 {
+        (self.tables * self.max_hot as u64).saturating_mul(self.shape.bytes())
+    }
+
+    /// The same plan with at most `max_hot` hot nodes.
+    #[must_use]
+    pub fn with_max_hot(&self, max_hot: usize) -> Self {
+        Self { max_hot, ..self.clone() }
+    }
+
+    /// Draws these batches of an epoch without their bottom blocks, and selects their hot nodes.
+    pub fn draw(
+        &self,
+        loader: &Loader,
+        order: &[NodeId],
+        (epoch, batches): (u64, Range<u64>),
+        (ahead, queue): (&mut Lookahead, &mut HotQueue),
+        spaces: &mut [Workspace],
+    ) {
+        let nodes = loader.graph.num_nodes();
+        ahead.draw(loader, order, epoch, batches, self.restrict, spaces);
+        queue.count(nodes, ahead);
+        queue.pick(&self.ranking, self.min_batches, self.max_hot);
+        ahead.slots.set(nodes, queue.nodes().iter().copied());
+    }
+
+    /// Draws the super-batch of an epoch that begins with batch `first`.
+    pub fn preview(&self, loader: &Loader, order: &[NodeId], epoch: u64, first: u64) -> Preview {
+        let batches = first..(first + self.length.max(1)).min(loader.num_batches());
+        let (mut ahead, mut queue) = (Lookahead::default(), HotQueue::default());
+        let mut spaces = workspaces(loader);
+        self.draw(loader, order, (epoch, batches.clone()), (&mut ahead, &mut queue), &mut spaces);
+        let mut rows = Embeddings::default();
+        self.shape.resize(&mut rows, queue.nodes().len(), u64::MAX);
+        rows.rows.view_mut().host().fill(0.0);
+        rows.coordinates.view_mut().host().fill(0.0);
+        rows.aggregates.iter_mut().for_each(|kept| kept.view_mut().host().fill(0.0));
+        Preview { batches, reuse: Reuse { ahead: Arc::new(ahead), rows: Arc::new(rows) } }
+    }
+
+    /// Number of rows that a super-batch holds: the most in the first super-batches of the first
+    /// epoch, with a margin, and at most [`ReusePlan::max_hot`]. A function of the draws alone.
+    pub fn held_rows(&self, loader: &Loader) -> usize {
+        let (mut order, mut most) = (Vec::new(), 0);
+        loader.order(0, &mut order);
+        let (mut ahead, mut queue) = (Lookahead::default(), HotQueue::default());
+        let mut spaces = workspaces(loader);
+        let firsts = (0..loader.num_batches()).step_by(self.length.max(1) as usize);
+        for first in firsts.take(COUNTED as usize) {
+            let batches = first..(first + self.length.max(1)).min(loader.num_batches());
+            self.draw(loader, &order, (0, batches), (&mut ahead, &mut queue), &mut spaces);
+            most = most.max(queue.nodes().len());
+        }
+        ((most as f64 * MARGIN).ceil() as usize).min(self.max_hot)
+    }
+}
+
+/// A workspace per thread.
+fn workspaces(loader: &Loader) -> Vec<Workspace> {
+    (0..rayon::current_num_threads()).map(|_| Workspace::new(loader.graph.num_nodes())).collect()
+}

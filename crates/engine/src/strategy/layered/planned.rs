@@ -1,0 +1,81 @@
+//! The plan of a run's super-batches, settled at the start of the run.
+
+use std::sync::Arc;
+
+use graphmill_data::Dataset;
+use graphmill_loader::{Feature, MinibatchSampler, Seeds, Workspace, feature::Host, order::SeedOrder};
+use graphmill_nn::{backend::Cpu, cost::BlockShape};
+
+use super::{HotSplit, LayeredOptions, split, super_batch::SuperBatchMaker};
+use crate::{
+    Result, TrainConfig, build,
+    hotness::scores::loader,
+    learner::Learner,
+    reuse::ReusePlan,
+    stage::Loader,
+    strategy::{chosen::Chosen, interface::StrategyContext},
+};
+
+/// Maker of a run's super-batches. At the start of a run, settles their length, the number of hot
+/// nodes and the memory for their rows; a resumed run has those of its start.
+///
+/// # Errors
+/// As [`SuperBatchMaker::new`], or a hop cannot be drawn.
+pub(super) fn maker(
+    context: &StrategyContext,
+    loader: &Loader,
+    learner: &Learner,
+) -> Result<SuperBatchMaker> {
+    let config = context.config;
+    let round = Chosen::of(config).map_or(1, |chosen| chosen.batches_per_update(config));
+    let mut maker = SuperBatchMaker::new(context, loader, learner, round)?;
+    let position = learner.history.position();
+    if position.length > 0 {
+        maker.split *= position.share.unwrap_or(1.0);
+        maker.reserved = position.reserved.unwrap_or(usize::MAX);
+        return Ok(maker);
+    }
+    let has_budget = config.device_budget.0 > 0;
+    let is_planned = !matches!(config.own.get::<LayeredOptions>().hot_split, HotSplit::Share(_));
+    if has_budget && is_planned {
+        // shares of the rows that there are, not of all that there may be
+        maker.plan.max_hot = maker.plan.held_rows(loader);
+    }
+    learner.history.settle(maker.plan.length, round, maker.plan.max_hot);
+    let share = is_planned.then(|| split::choose(context, loader, learner, &maker.plan)).transpose()?;
+    maker.split *= share.unwrap_or(1.0);
+    // devices reserve memory for the rows that there are, too
+    let reserved = has_budget.then(|| maker.next_plan().held_rows(loader));
+    learner.history.assign(share, reserved);
+    maker.reserved = reserved.unwrap_or(usize::MAX);
+    Ok(maker)
+}
+
+/// Plan of the super-batches of a run that has not begun, for the tiers of its devices and for
+/// predictions.
+///
+/// # Errors
+/// As [`maker`], or the options do not fit the dataset.
+pub fn reuse_plan(
+    config: &TrainConfig,
+    data: &Dataset,
+    sampler: &dyn MinibatchSampler,
+    order: &dyn SeedOrder,
+) -> Result<ReusePlan> {
+    let host = Host::new(&data.features);
+    let mut loader = loader(config, data, sampler, order, &host)?;
+    let model = build::model(config, data)?;
+    loader.symmetric = build::symmetric(&model, data);
+    loader.aggregation = model.aggregation();
+    let (mut seeds, mut space) = (Vec::new(), Workspace::new(data.num_nodes()));
+    loader.order(0, &mut seeds);
+    let first = loader.sample(0, &mut space, loader.pick(&seeds, 0, Seeds::default()))?;
+    let shapes: Vec<BlockShape> = first.blocks.iter().map(BlockShape::from).collect();
+    let orders = model.orders(&shapes);
+    let backend = Cpu { precision: build::precision(config) };
+    let learner = Learner::new(&backend, model, build::optimizer(config)?, &data.labels, orders, config);
+    let feature: Arc<dyn Feature> = Arc::new(Host::new(&data.features));
+    let context = StrategyContext::new(config, data, sampler, order, &feature);
+    let plan = maker(&context, &loader, &learner)?.reserved_plan();
+    Ok(plan.with_max_hot(plan.held_rows(&loader)))
+}

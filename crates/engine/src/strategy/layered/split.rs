@@ -1,0 +1,164 @@
+//! Share of the hot nodes whose rows are made for reuse; the others are left to the devices'
+//! feature caches, with the memory of their rows.
+//!
+//! # Algorithm
+//!
+//! A reused row saves its neighbours' features on the link, but takes memory that could cache
+//! features. For each candidate share, count the bytes that a super-batch moves over the link: its
+//! reused rows, and the features of its input nodes that the rest of the memory does not hold. The
+//! cache is filled by the reads of a super-batch of the first epoch, and the bytes are counted for
+//! one of the second epoch, so that the cache does not know what it is asked for. Take the share
+//! with the fewest bytes, or 1 unless that saves enough.
+//!
+//! # Source
+//!
+//! Ai et al., *NeutronOrch: Rethinking Sample-based GNN Training under CPU-GPU Heterogeneous
+//! Environments*, VLDB 2024, section 4.1.3 (hybrid hot-node processing).
+//!
+//! # Cost
+//!
+//! Two super-batches are drawn for each candidate.
+//!
+//! # Memory
+//!
+//! 8 bytes per node of the graph.
+//!
+//! # Deviations
+//!
+//! The paper moves nodes to the cache while the GPU waits for the CPU. Measured times would make
+//! the results of a run depend on timing. Therefore `--hot-split auto` counts bytes, and only
+//! `--hot-split timed` follows the waiting time.
+
+use std::{cmp::Reverse, sync::Mutex};
+
+use graphmill_core::NodeId;
+use graphmill_loader::{Sampled, Seeds, Workspace};
+use graphmill_nn::model::Model;
+use rayon::prelude::*;
+
+use crate::{
+    Result,
+    learner::Learner,
+    memory,
+    reuse::{Preview, ReusePlan},
+    stage::{DrawAhead, Loader},
+    strategy::{chosen::Chosen, interface::StrategyContext},
+    tiers::DeviceCaches,
+};
+
+/// Candidate shares.
+const SHARES: [f64; 5] = [1.0, 0.75, 0.5, 0.25, 0.1];
+/// Least part of the bytes of share 1 that a smaller share must save.
+const MIN_GAIN: f64 = 0.05;
+
+/// Bytes that a super-batch moves to devices, and the rows that are cached there.
+struct Estimate {
+    bytes: u64,
+    cached: usize,
+}
+
+/// Share for the devices' budget; 1 without a budget, or if all features fit beside all rows. A
+/// function of the options and of draws, not of times or of measured memory.
+///
+/// # Errors
+/// A hop cannot be drawn.
+pub(super) fn choose(
+    context: &StrategyContext,
+    loader: &Loader,
+    learner: &Learner,
+    plan: &ReusePlan,
+) -> Result<f64> {
+    let config = context.config;
+    let caches = DeviceCaches::new(config, context.data, context.sampler, context.order, None)?;
+    let Some(caches) = caches.filter(|_| config.device_budget.0 > 0 && plan.max_hot > 0) else {
+        return Ok(1.0);
+    };
+    let estimate = |share: f64| -> Result<Option<Estimate>> {
+        let plan = plan.with_max_hot((share * plan.max_hot as f64).round() as usize);
+        estimate(context, loader, learner, &plan, &caches)
+    };
+    let all = estimate(1.0)?;
+    let nodes = context.data.num_nodes();
+    if all.as_ref().is_some_and(|all| all.cached >= nodes) {
+        return Ok(1.0);
+    }
+    let limit = all.map_or(u64::MAX, |all| (all.bytes as f64 * (1.0 - MIN_GAIN)) as u64);
+    let mut best = (limit, 1.0);
+    for share in &SHARES[1..] {
+        if let Some(Estimate { bytes, .. }) = estimate(*share)?
+            && bytes < best.0
+        {
+            best = (bytes, *share);
+        }
+    }
+    Ok(best.1)
+}
+
+/// Estimate for a plan; `None` if a step does not fit.
+fn estimate(
+    context: &StrategyContext,
+    loader: &Loader,
+    learner: &Learner,
+    plan: &ReusePlan,
+    caches: &DeviceCaches,
+) -> Result<Option<Estimate>> {
+    let (config, data) = (context.config, context.data);
+    let nodes = data.num_nodes();
+    let mut counts = vec![0u32; nodes];
+    let (first, _) = draw(loader, plan, 0)?;
+    first.iter().flat_map(|batch| &batch.input_nodes).for_each(|&v| counts[v as usize] += 1);
+    let (second, held) = draw(loader, plan, 1)?;
+
+    let step = first.iter().chain(&second).map(|batch| step_bytes(batch, &learner.model, data.features.dim));
+    let chosen = Chosen::of(config);
+    let by_device = chosen.is_some_and(|chosen| chosen.is_by_device(config));
+    let samplers = chosen.map_or(0, |chosen| chosen.non_trainers(config));
+    let topology = if by_device && samplers == 0 { memory::topology(data) as u64 } else { 0 };
+    let taken = topology + plan.table_bytes() + step.max().unwrap_or(0);
+    let Some(slots) = caches.rows_beside(taken) else { return Ok(None) };
+
+    let devices = config.num_devices().saturating_sub(samplers).max(1);
+    let trainers = if by_device { devices } else { 1 };
+    let cached = caches.pooled_rows(slots, devices).min(nodes);
+    let mut ranking: Vec<NodeId> = (0..nodes as NodeId).collect();
+    ranking.par_sort_unstable_by_key(|&v| (Reverse(counts[v as usize]), v));
+    let mut is_cached = vec![false; nodes];
+    ranking[..cached].iter().for_each(|&v| is_cached[v as usize] = true);
+    let reads = second.iter().flat_map(|batch| &batch.input_nodes);
+    let missed = reads.filter(|&&v| !is_cached[v as usize]).count() as u64;
+    let rows = held as u64 * plan.shape.bytes() * trainers as u64;
+    Ok(Some(Estimate { bytes: missed * loader.feature.row_bytes() + rows, cached }))
+}
+
+/// Draws the first super-batch of an epoch; also returns the number of its hot nodes.
+fn draw(loader: &Loader, plan: &ReusePlan, epoch: u64) -> Result<(Vec<Sampled>, usize)> {
+    let mut order = Vec::new();
+    loader.order(epoch, &mut order);
+    let Preview { batches, reuse } = plan.preview(loader, &order, epoch, 0);
+    let (nodes, ahead) = (loader.graph.num_nodes(), &reuse.ahead);
+    let spaces = Mutex::new(Vec::new());
+    let complete = |number: u64| -> Result<Sampled> {
+        let taken = spaces.lock().ok().and_then(|mut spaces| spaces.pop());
+        let mut space = taken.unwrap_or_else(|| Workspace::new(nodes));
+        let drawn = ahead.complete(loader, &order, number, &mut space, Seeds::default());
+        if let Ok(mut spaces) = spaces.lock() {
+            spaces.push(space);
+        }
+        drawn
+    };
+    let drawn = batches.into_par_iter().map(complete).collect::<Result<Vec<_>>>()?;
+    Ok((drawn, ahead.slots.nodes().len()))
+}
+
+/// Bytes of a training step by the sizes of its blocks: gathered rows, and aggregated rows and
+/// outputs before and after the activation with their gradients.
+fn step_bytes(batch: &Sampled, model: &Model, dim: usize) -> u64 {
+    let mut values = batch.input_nodes.len() * dim;
+    let mut width = dim;
+    for (l, block) in batch.blocks.iter().enumerate().take(model.num_layers()) {
+        let out = model.layer_out_dim(l);
+        values += block.num_dst * (2 * width + 4 * out);
+        width = out;
+    }
+    4 * (values + 4 * model.num_params()) as u64
+}

@@ -1,0 +1,79 @@
+//! Reuse of bottom-layer rows between batches: a property of a run that wraps its strategy.
+
+use graphmill_core::{
+    options::OptionGroup,
+    table::{Entry, Table},
+};
+
+use super::{
+    interface::{Strategy, StrategyContext},
+    layered::{self, LayeredOptions},
+};
+use crate::{Result, TrainConfig};
+
+/// Wraps a strategy, which then trains on batches whose rows are reused.
+pub type Wrap = for<'a> fn(StrategyContext<'a>, Box<dyn Strategy + 'a>) -> Result<Box<dyn Strategy + 'a>>;
+
+/// Row of the [`TABLE`].
+#[derive(Clone, Copy)]
+pub struct ReuseKind {
+    /// Wraps the strategy; `None` leaves it as it is.
+    pub wrap: Option<Wrap>,
+    /// True if the upper blocks and the bottom block of a batch are drawn separately, which only
+    /// the processor does.
+    pub draws_in_parts: bool,
+    /// True if it needs a layer above the bottom one, and blocks that are drawn hop by hop.
+    pub needs_layers: bool,
+    /// True if it runs over several ranks.
+    pub over_ranks: bool,
+    /// Resolves options that follow from others, so that a resumed run has the same values.
+    pub settle: fn(&mut TrainConfig),
+    /// Returns the reason and the fix if the other options of a run leave an option of the reuse
+    /// without effect.
+    pub unused: fn(&TrainConfig, &str) -> Option<String>,
+}
+
+impl ReuseKind {
+    /// Row that reuses no rows.
+    pub const NONE: Self = Self {
+        wrap: None,
+        draws_in_parts: false,
+        needs_layers: false,
+        over_ranks: true,
+        settle: |_| {},
+        unused: |_, _| None,
+    };
+}
+
+/// Name of the row that reuses no rows.
+pub const NONE: &str = "none";
+/// Name of the row that reuses rows within super-batches.
+pub(super) const LAYERED: &str = "layered";
+
+/// Table of all kinds of reuse.
+pub static TABLE: Table<ReuseKind> = Table::new(
+    "reuse",
+    &[
+        Entry {
+            name: NONE,
+            summary: "every batch computes all its rows",
+            source: "",
+            options: &[],
+            make: ReuseKind::NONE,
+        },
+        Entry {
+            name: LAYERED,
+            summary: "hot bottom-layer rows computed once for several batches, with bounded staleness",
+            source: "Ai et al., NeutronOrch, VLDB 2024, section 4",
+            options: &[OptionGroup::of::<LayeredOptions>()],
+            make: ReuseKind {
+                wrap: Some(|context, inner| Ok(Box::new(layered::Layered::new(context, inner)))),
+                draws_in_parts: true,
+                needs_layers: true,
+                over_ranks: false,
+                settle: layered::settle,
+                unused: layered::unused,
+            },
+        },
+    ],
+);

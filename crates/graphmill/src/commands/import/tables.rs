@@ -1,0 +1,365 @@
+//! `graphmill import tables DST`: people's own tables of nodes and edges become a dataset.
+
+use std::{path::PathBuf, str::FromStr, time::Instant};
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use graphmill_core::memory;
+use graphmill_data::{
+    dataset::Work,
+    tables::{
+        self, CATEGORY_LIMIT, ColumnRule, Dangling, EdgeTable, ImportedTables, Names, NodeTable,
+        Preprocessing, SplitRule, TableSchema,
+    },
+};
+use graphmill_engine::Error;
+use serde_json::json;
+
+use crate::{args, output, work};
+
+/// Options that describe tables, which a schema file replaces.
+const OF_TABLES: &[&str] = &[
+    "nodes",
+    "id",
+    "label",
+    "task",
+    "split",
+    "features",
+    "ignore",
+    "column",
+    "missing",
+    "category-limit",
+    "node-type",
+    "edges",
+    "src",
+    "dst",
+    "edge-time",
+    "edge-weight",
+    "edge-features",
+    "edge-column",
+    "edge-type",
+    "reverse",
+    "undirected",
+    "keep-duplicates",
+    "separator",
+    "quote",
+];
+
+/// The subcommand with its arguments.
+pub(super) fn command() -> Command {
+    let command = Command::new("tables")
+        .about("Import your own tables of nodes and edges")
+        .long_about(
+            "Import your own tables of nodes and edges.\n\n\
+             Tables are CSV, JSON lines, Parquet or Arrow files; gzip and Zstandard are decompressed. Keys have \
+             any type, and predictions are written with them. The type of every column is inferred: numbers are \
+             standardized, categories get a column per value, dates become ages, lists stay as they are, free \
+             text is ignored. --dry-run prints what each column becomes.\n\n\
+             All faults of all tables are listed at once, with file, line and column.",
+        )
+        .after_long_help(
+            "Examples:\n  \
+             graphmill import tables data --nodes accounts.csv --id account_id --label segment \\\n    \
+             --edges transfers.parquet --src from_account --dst to_account --edge-time timestamp\n  \
+             graphmill import tables data --nodes users.csv --id id --column age=quantile,indicator --dry-run\n  \
+             graphmill import tables data schema.toml",
+        )
+        .arg(args::path("dst", "DST", "Dataset directory to write").required(true))
+        .arg(args::explain(
+            args::path("schema", "SCHEMA", "").conflicts_with_all(OF_TABLES),
+            "File that describes several tables, instead of options",
+            "A TOML file with [[nodes]] and [[edges]]; --dry-run prints the file of a command line",
+        ));
+    let command = with_edge_options(with_node_options(command));
+    command
+        .next_help_heading(None::<&str>)
+        .arg(args::option(
+            "dangling",
+            "HOW",
+            "Edges to nodes without a row: error, drop or add [default: error]",
+            "add adds the nodes, with missing values in all columns",
+        ))
+        .arg(args::path_option(
+            "like",
+            "DATASET",
+            "Encode columns by the statistics of another dataset",
+            "A dataset that this command wrote: the columns, scales, categories and classes are the same, so a \
+             model trained on it reads the new one",
+        ))
+        .arg(args::flag(
+            "dry-run",
+            "Print what each column becomes, and write nothing",
+            "Also prints the schema file with the inferred types, to be edited",
+        ))
+        .arg(args::option("name", "NAME", "Name of the dataset [default: that of DST]", ""))
+        .arg(args::option("split-seed", "N", "Seed of random splits [default: 0]", "A whole number from 0"))
+        .arg(args::option("separator", "C", "Separator of CSV files [default: found]", "A single character"))
+        .arg(args::option("quote", "C", "Quote of CSV files [default: \"]", "A single character"))
+        .arg(args::memory())
+        .arg(args::force())
+        .arg(args::threads())
+        .arg(args::json())
+}
+
+/// `--NAME VALUE`, which may be given several times.
+fn repeated(name: &'static str, value: &'static str, short: &'static str, more: &str) -> Arg {
+    args::option(name, value, short, more).action(ArgAction::Append)
+}
+
+/// Adds the options of the node table.
+fn with_node_options(command: Command) -> Command {
+    command
+        .next_help_heading("Nodes")
+        .arg(repeated(
+            "nodes",
+            "FILE",
+            "Table with a row per node",
+            "A file, a directory, a pattern such as 'part-*.csv', or - for standard input. Without it the nodes \
+             are those that edges name",
+        ))
+        .arg(args::option("id", "COLUMN", "Column of the key", "Several columns of one key: --id bank,number"))
+        .arg(args::option("label", "COLUMN", "Column to predict", "Rows without a label are predicted"))
+        .arg(args::option(
+            "task",
+            "KIND",
+            "classification or regression [default: by the label]",
+            "By default a label with fractions is a regression",
+        ))
+        .arg(args::option(
+            "split",
+            "RULE",
+            "Train, valid and test nodes [default: random:60,20,20]",
+            "random:A,B,C and stratified:A,B,C draw percentages of the labelled rows, stratified of each class; \
+             column:NAME reads train, valid and test (or 0, 1, 2); masks:TRAIN,VALID,TEST reads three columns; \
+             time:COLUMN:A,B,C trains on the oldest rows and tests on the newest",
+        ))
+        .arg(args::option("features", "COLUMNS", "Columns to use [default: all others]", "Such as --features age,balance"))
+        .arg(args::option("ignore", "COLUMNS", "Columns not to use", "Such as --ignore phone,comment"))
+        .arg(repeated(
+            "column",
+            "NAME=HOW",
+            "Treatment of a column, such as age=quantile,indicator",
+            "A kind (number, boolean, date, category, code, embedding, ignore), the scale of a number (standard, \
+             quantile, raw), parts of a date (age, year, month, weekday, hour), and missing values (mean, zero, \
+             indicator)",
+        ))
+        .arg(args::option(
+            "missing",
+            "HOW",
+            "Missing values: mean, zero or indicator [default: mean]",
+            "indicator adds a column that is 1 where the value is missing",
+        ))
+        .arg(args::option(
+            "category-limit",
+            "N",
+            "Largest number of values of a category [default: 50]",
+            "A column of texts with more values is free text, which is ignored",
+        ))
+        .arg(args::option("node-type", "NAME", "Name of the node type [default: node]", ""))
+}
+
+/// Adds the options of the edge table.
+fn with_edge_options(command: Command) -> Command {
+    command
+        .next_help_heading("Edges")
+        .arg(repeated("edges", "FILE", "Table with a row per edge", "As for --nodes"))
+        .arg(args::option(
+            "src",
+            "COLUMN",
+            "Column of the source's key",
+            "Several columns: --src bank,number",
+        ))
+        .arg(args::option(
+            "dst",
+            "COLUMN",
+            "Column of the destination's key",
+            "Messages flow from source to destination",
+        ))
+        .arg(args::option(
+            "edge-time",
+            "COLUMN",
+            "Column of the time of an edge",
+            "Dates, or integers of any unit",
+        ))
+        .arg(args::option("edge-weight", "COLUMN", "Column of the weight of an edge", "A number from 0"))
+        .arg(args::option(
+            "edge-features",
+            "COLUMNS",
+            "Columns that become edge features",
+            "Such as --edge-features amount,kind",
+        ))
+        .arg(repeated("edge-column", "NAME=HOW", "Treatment of an edge feature, as --column", ""))
+        .arg(args::option("edge-type", "NAME", "Name of the edge type [default: edge]", ""))
+        .arg(args::option("reverse", "NAME", "Add the reverse edges as another edge type", ""))
+        .arg(args::flag("undirected", "Store every edge in both directions", ""))
+        .arg(args::flag(
+            "keep-duplicates",
+            "Keep parallel edges instead of merging them",
+            "Edges with times or features are always kept",
+        ))
+}
+
+/// Imports the tables, or prints what their columns become.
+pub(super) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+    args::use_thread_option(matches)?;
+    let schema = schema(matches)?;
+    let like = args::get_path(matches, "like").map(Preprocessing::read).transpose()?;
+    let is_json = matches.get_flag("json");
+    if matches.get_flag("dry-run") {
+        let planned = tables::plan(&schema, like.as_ref())?;
+        return if is_json {
+            output::json(&json!({ "report": planned.report, "schema": planned.schema.to_string() }))
+        } else {
+            output::text(&format!("{}\n# schema.toml\n{}", planned.report, planned.schema))
+        };
+    }
+    let began = Instant::now();
+    let work = Work {
+        memory: args::get_memory(matches)?,
+        replace: matches.get_flag("force"),
+        progress: work::on_stderr(is_json),
+    };
+    let dst = args::required_path(matches, "dst");
+    let ImportedTables { dataset, report } = tables::import_tables(&schema, dst, like.as_ref(), work)?;
+    if is_json {
+        output::json(&json!({
+            "name": dataset.name,
+            "nodes": dataset.num_nodes(),
+            "edges": dataset.num_edges(),
+            "report": report,
+            "seconds": began.elapsed().as_secs_f64(),
+            "peak_rss_bytes": memory::peak(),
+        }))
+    } else {
+        output::text(&format!("{report}{dataset}\n"))
+    }
+}
+
+/// Schema of the file or the options.
+fn schema(matches: &ArgMatches) -> anyhow::Result<TableSchema> {
+    let mut schema = match args::get_path(matches, "schema") {
+        Some(path) => TableSchema::read(path)?,
+        None => of_options(matches)?,
+    };
+    if let Some(dangling) = parsed::<Dangling>(matches, "dangling")? {
+        schema.dangling = dangling;
+    }
+    if let Some(seed) = parsed(matches, "split-seed")? {
+        schema.seed = seed;
+    }
+    if let Some(name) = matches.get_one::<String>("name") {
+        schema.name = Some(name.clone());
+    }
+    schema.check().map_err(|error| Error::usage(error.to_string()))?;
+    Ok(schema)
+}
+
+/// Schema of one node table and one edge table.
+fn of_options(matches: &ArgMatches) -> Result<TableSchema, Error> {
+    let all = |name| {
+        matches.get_many::<String>(name).map(|values| values.cloned().collect::<Vec<_>>()).unwrap_or_default()
+    };
+    let one = |name| matches.get_one::<String>(name).cloned();
+    let (nodes, edges) = (all("nodes"), all("edges"));
+    if nodes.is_empty() && edges.is_empty() {
+        return Err(Error::usage(
+            "there are no tables; name --nodes FILE, --edges FILE or both, or a schema file",
+        ));
+    }
+    let needed = [
+        ("id", !nodes.is_empty(), "--nodes"),
+        ("src", !edges.is_empty(), "--edges"),
+        ("dst", !edges.is_empty(), "--edges"),
+    ];
+    let missing: Vec<String> = needed
+        .iter()
+        .filter(|(name, is_needed, _)| *is_needed && one(name).is_none())
+        .map(|(name, _, of)| format!("--{name} is missing: name the column of the key in the table of {of}"))
+        .collect();
+    if !missing.is_empty() {
+        return Err(Error::usage(missing.join("\n")));
+    }
+    parsed::<SplitRule>(matches, "split")?;
+    let (separator, quote) = (character(matches, "separator")?, character(matches, "quote")?);
+    let kind = one("node-type").unwrap_or("node".into());
+    let node_table = NodeTable {
+        kind: kind.clone(),
+        files: nodes.into(),
+        id: names(matches, "id").into(),
+        label: one("label"),
+        task: parsed(matches, "task")?,
+        split: one("split"),
+        features: names(matches, "features"),
+        ignore: names(matches, "ignore"),
+        columns: rules(matches, "column")?,
+        missing: parsed(matches, "missing")?,
+        category_limit: parsed(matches, "category-limit")?.unwrap_or(CATEGORY_LIMIT),
+        separator,
+        quote,
+        foreign_keys: Vec::new(),
+    };
+    let edge_table = (!edges.is_empty()).then(|| -> Result<_, Error> {
+        Ok(EdgeTable {
+            kind: one("edge-type").unwrap_or("edge".into()),
+            files: Names::from(edges),
+            source: None,
+            destination: None,
+            src: names(matches, "src").into(),
+            dst: names(matches, "dst").into(),
+            time: one("edge-time"),
+            weight: one("edge-weight"),
+            features: names(matches, "edge-features"),
+            columns: rules(matches, "edge-column")?,
+            missing: parsed(matches, "missing")?,
+            reverse: one("reverse"),
+            undirected: matches.get_flag("undirected"),
+            keep_duplicates: matches.get_flag("keep-duplicates"),
+            separator,
+            quote,
+        })
+    });
+    let edges = edge_table.transpose()?.into_iter().collect();
+    Ok(TableSchema { nodes: vec![node_table], edges, base: PathBuf::new(), ..TableSchema::default() })
+}
+
+/// Names of columns, separated by commas.
+fn names(matches: &ArgMatches, name: &str) -> Vec<String> {
+    let text = matches.get_one::<String>(name).map(String::as_str).unwrap_or_default();
+    text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(String::from).collect()
+}
+
+/// Treatments of columns.
+fn rules(matches: &ArgMatches, name: &str) -> Result<std::collections::BTreeMap<String, ColumnRule>, Error> {
+    let mut rules = std::collections::BTreeMap::new();
+    for text in matches.get_many::<String>(name).into_iter().flatten() {
+        let Some((column, rule)) = text.split_once('=') else {
+            return Err(Error::usage(format!(
+                "--{name} {text}: write NAME=HOW, such as --{name} age=quantile"
+            )));
+        };
+        let rule = rule.parse().map_err(|error| Error::usage(format!("--{name} {text}: {error}")))?;
+        if rules.insert(column.to_string(), rule).is_some() {
+            return Err(Error::usage(format!(
+                "--{name} {text}: the column is named twice; join the words with commas"
+            )));
+        }
+    }
+    Ok(rules)
+}
+
+/// The single character of an option.
+fn character(matches: &ArgMatches, name: &str) -> Result<Option<char>, Error> {
+    let Some(text) = matches.get_one::<String>(name) else { return Ok(None) };
+    let mut characters = text.chars();
+    match (text.as_str(), characters.next(), characters.next()) {
+        ("\\t" | "tab", ..) => Ok(Some('\t')),
+        (_, Some(one), None) if one.is_ascii() => Ok(Some(one)),
+        _ => Err(Error::usage(format!("--{name} {text}: one ASCII character is expected, or 'tab'"))),
+    }
+}
+
+/// The value of option `name`, if given.
+fn parsed<T: FromStr<Err: std::fmt::Display>>(matches: &ArgMatches, name: &str) -> Result<Option<T>, Error> {
+    let word = matches.get_one::<String>(name);
+    word.map(|word| word.parse().map_err(|error| Error::usage(format!("--{name} {word}: {error}"))))
+        .transpose()
+}

@@ -25,6 +25,7 @@ pub mod backend;
 pub mod cost;
 mod error;
 pub mod layer;
+pub mod link;
 pub mod matrix;
 pub mod metric;
 pub mod model;

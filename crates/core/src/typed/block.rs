@@ -83,7 +83,7 @@ impl TypedBlock {
         let edges: usize = relations.iter().map(|&r| self.relations[r].num_edges()).sum();
         if u32::try_from(edges).is_err() || u32::try_from(block.num_src).is_err() {
             return Err(Error::invalid(format!(
-                "node type '{}': a minibatch needs {edges} edges and {} rows in one block, and a block holds at \
+                "node type '{}': a minibatch needs {edges} edges and {} rows in one block, which holds at \
                  most {}; use a smaller batch or fanout",
                 schema.types()[t].name,
                 block.num_src,

@@ -35,8 +35,8 @@ impl TypedGraph {
             let name = || schema.relation_name(r);
             if graph.num_nodes() != destinations {
                 return Err(Error::invalid(format!(
-                    "relation {}: the graph has {} rows, but type '{}' has {destinations} nodes; pass a row for \
-                     each destination",
+                    "relation {}: the graph has {} rows, but type '{}' has {destinations} nodes; pass a row \
+                     for each destination",
                     name(),
                     graph.num_nodes(),
                     schema.types()[dst].name
@@ -44,8 +44,8 @@ impl TypedGraph {
             }
             if let Some(e) = position(graph.indices(), |&u| u as usize >= sources) {
                 return Err(Error::invalid(format!(
-                    "relation {}: indices[{e}] is node {}, but type '{}' has {sources} nodes; use ids local to \
-                     the type",
+                    "relation {}: indices[{e}] is node {}, but type '{}' has {sources} nodes; use ids local \
+                     to the type",
                     name(),
                     graph.indices()[e],
                     schema.types()[src].name
@@ -201,7 +201,8 @@ mod tests {
             prop_assert_eq!((union.num_nodes(), union.num_edges()), (graph.num_nodes(), edges.len()));
             for v in 0..graph.num_nodes() as NodeId {
                 let (t, local) = schema.local(v).unwrap();
-                let into = edges.iter().filter(|&&(r, _, dst)| schema.relations()[r].dst == t && dst == local);
+                let ends = |r: usize| &schema.relations()[r];
+                let into = edges.iter().filter(|&&(r, _, dst)| ends(r).dst == t && dst == local);
                 let expected: Vec<u32> =
                     into.map(|&(r, u, _)| schema.global(schema.relations()[r].src, u)).collect();
                 prop_assert_eq!(union.in_neighbors(v), expected);

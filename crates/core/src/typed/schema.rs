@@ -51,21 +51,20 @@ impl Schema {
     /// Creates a schema after checking it. All faults are listed at once.
     ///
     /// # Errors
-    /// There are no types, a name is empty or not unique, a name holds a character that separates
-    /// the parts of a relation's name (`:`), a relation names a type that does not exist, or the
-    /// nodes exceed [`NodeId`].
+    /// There are no types, a name is empty or not unique, a relation names a type that does not
+    /// exist, or the nodes exceed [`NodeId`].
     pub fn new(types: Vec<NodeType>, relations: Vec<Relation>) -> Result<Self> {
         let mut faults = Vec::new();
         if types.is_empty() {
             faults.push("there are no node types; add at least one".to_string());
         }
-        let mut check_name = |kind: &str, name: &str| {
-            if name.is_empty() || name.contains(':') {
-                faults.push(format!("{kind} '{name}': a name is not empty and has no ':'; rename it"));
+        let mut check_name = |kind: &str, number: usize, name: &str| {
+            if name.is_empty() {
+                faults.push(format!("{kind} {number} has an empty name; name it"));
             }
         };
-        types.iter().for_each(|node| check_name("node type", &node.name));
-        relations.iter().for_each(|relation| check_name("relation", &relation.name));
+        types.iter().enumerate().for_each(|(t, node)| check_name("node type", t, &node.name));
+        relations.iter().enumerate().for_each(|(r, relation)| check_name("relation", r, &relation.name));
         for (t, node) in types.iter().enumerate() {
             if types[..t].iter().any(|other| other.name == node.name) {
                 faults.push(format!("two node types are called '{}'; rename one", node.name));
@@ -75,7 +74,7 @@ impl Schema {
             let Relation { src, name, dst } = relation;
             if let Some(t) = [src, dst].into_iter().find(|&&t| t >= types.len()) {
                 faults.push(format!(
-                    "relation {r} '{name}' joins node type {t}, but there are {} types; use a number below it",
+                    "relation {r} '{name}' joins node type {t}, but there are {} types; use a lower number",
                     types.len()
                 ));
             } else if relations[..r].contains(relation) {
@@ -230,15 +229,15 @@ mod tests {
     #[test]
     fn all_faults_of_a_schema_are_listed() {
         let mut wrong = types();
-        wrong.extend([NodeType::new("paper", 1), NodeType::new("a:b", 1)]);
+        wrong.extend([NodeType::new("paper", 1), NodeType::new("", 1)]);
         let cites = Relation::new(2, "cites", 2);
         let message =
             Schema::new(wrong, vec![cites.clone(), cites, Relation::new(0, "", 9)]).unwrap_err().to_string();
         for part in [
             "two node types are called 'paper'",
-            "'a:b'",
+            "node type 4 has an empty name",
             "'paper:cites:paper'",
-            "relation ''",
+            "relation 2 has an empty name",
             "node type 9",
         ] {
             assert!(message.contains(part), "{part}: {message}");

@@ -92,6 +92,7 @@ mod strangers;
 mod task;
 mod task_check;
 mod text_rows;
+mod topology;
 mod validate;
 mod values;
 mod verified;

@@ -99,7 +99,7 @@ impl FromStr for TypedFanout {
         let mut parts = word.split(';');
         let mut fanout = Self::new(numbers(parts.next().unwrap_or_default())?);
         for part in parts {
-            let (name, of) = part.split_once('=').ok_or_else(|| {
+            let (name, of) = part.rsplit_once('=').ok_or_else(|| {
                 format!("'{part}' is not a fanout by name; write NAME=NUMBERS, for example cites=5,5")
             })?;
             fanout = fanout.with(name.trim(), numbers(of)?);

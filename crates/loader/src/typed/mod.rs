@@ -106,7 +106,7 @@ pub static TABLE: Table<TypedKind> = Table::new(
         },
         Entry {
             name: "hgt",
-            summary: "a number of nodes of each type per hop, drawn by their connections to the batch (HGSampling)",
+            summary: "HGSampling: a number of nodes of each type per hop, drawn by their connections",
             source: "Hu, Dong, Wang and Sun, WWW 2020, algorithm 1",
             options: &[OptionGroup::of::<HgtOptions>()],
             make: TypedKind { make: hgt::make, counts_nodes: true },

@@ -6,7 +6,7 @@
 //! `None` if undefined (no labelled rows, no class with both positives and negatives, a NaN score).
 
 mod confusion;
-mod ranking;
+pub(crate) mod ranking;
 
 use graphmill_core::{NodeId, Result, table::Table};
 use rayon::prelude::*;

@@ -41,7 +41,7 @@ pub(super) const AVERAGE_PRECISION: Entry<Metric> = Entry {
 const CHUNK_LEN: usize = 1 << 14;
 
 /// Score of a row for one class, and true if the row is a positive.
-type Ranked = (f64, bool);
+pub(crate) type Ranked = (f64, bool);
 
 /// Mean of `metric` over the classes for which it is defined.
 fn mean(input: &Input, metric: fn(&[Ranked]) -> Option<f64>) -> Option<f64> {
@@ -142,7 +142,7 @@ fn sum_over_runs(ranked: &[Ranked], term: fn(f64, f64, f64, f64) -> f64) -> (f64
     (sums.iter().sum(), hits_above as f64)
 }
 
-fn auc(ranked: &[Ranked]) -> Option<f64> {
+pub(crate) fn auc(ranked: &[Ranked]) -> Option<f64> {
     // correctly ordered pairs (positive, negative): each negative counts the positives above it and
     // half of those tied with it
     let (pairs, positives) =
@@ -151,7 +151,7 @@ fn auc(ranked: &[Ranked]) -> Option<f64> {
     (positives > 0.0 && negatives > 0.0).then(|| pairs / (positives * negatives))
 }
 
-fn average_precision(ranked: &[Ranked]) -> Option<f64> {
+pub(crate) fn average_precision(ranked: &[Ranked]) -> Option<f64> {
     // every hit of a run counts the precision at the end of the run
     let (sum, positives) = sum_over_runs(ranked, |rows, hits, rows_above, hits_above| {
         hits * (hits_above + hits) / (rows_above + rows)

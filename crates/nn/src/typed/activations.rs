@@ -93,7 +93,8 @@ impl TypedActivations {
         self.stages.last_mut().expect("a forward pass has run").rows.grad[t].view_mut()
     }
 
-    /// Gradient of the projected or learned rows of type `t`, `S_t x hidden`, after a backward pass.
+    /// Gradient of the projected or learned rows of type `t` after a backward pass, `S_t x
+    /// hidden`.
     pub fn input_grad(&self, t: usize) -> View<'_> {
         self.input.grad[t].view()
     }

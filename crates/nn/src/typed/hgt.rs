@@ -28,7 +28,7 @@
 //! Without the relative temporal encoding (section 3.3). Softmax over the edges of a block, so over
 //! sampled neighbours.
 
-use graphmill_core::keyed;
+use graphmill_core::{block::Aggregation, keyed};
 
 use super::{
     Scope, TypedInput, TypedLayer, TypedLayerConfig, TypedLayerSpec,
@@ -107,7 +107,7 @@ pub(super) fn make(config: &TypedLayerConfig) -> Result<Box<dyn TypedLayer>> {
         }
     };
     Ok(Box::new(Hgt {
-        spec: TypedLayerSpec { in_dim, out_dim, is_activated: false },
+        spec: TypedLayerSpec { in_dim, out_dim, aggregation: Aggregation::Other },
         heads,
         attention_dropout: config.own.get::<GatOptions>().attention_dropout as f32,
         types: (0..schema.num_types()).map(of_type).collect(),

@@ -13,9 +13,9 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) enum TypeInput {
     /// Features times a learned matrix.
-    Projected(Linear),
+    Projected(Box<Linear>),
     /// A learned row for each node.
-    Learned(LearnedRows),
+    Learned(Box<LearnedRows>),
 }
 
 /// Input rows of all node types, `dropout(activation(..))`.
@@ -72,13 +72,15 @@ impl TypedInputs {
 
     /// Gradients of the projections. Afterwards `rows.grad` holds the gradients of learned rows.
     pub(super) fn backward(&mut self, pass: &Pass, features: &[Matrix], rows: &mut TypedRows) {
-        for t in 0..self.types.len() {
-            let (out, grad) = (&rows.out[t], &mut rows.grad[t]);
+        for (t, (out, grad)) in rows.out.iter().zip(&mut rows.grad).enumerate() {
             self.epilogue(pass, t).backward(pass.backend, None, out.view(), grad.view_mut());
-            if let TypeInput::Projected(linear) = &mut self.types[t]
+        }
+        let rows = rows.out.iter().zip(&rows.grad).zip(features);
+        for (input, ((out, grad), features)) in self.types.iter_mut().zip(rows) {
+            if let TypeInput::Projected(linear) = input
                 && out.num_rows() > 0
             {
-                project_backward(pass, linear, &features[t], grad);
+                project_backward(pass, linear, features, grad);
             }
         }
     }

@@ -5,6 +5,7 @@
 
 use clap::Args;
 use graphmill_core::{
+    block::Aggregation,
     options::{OptionSet, OwnOptions},
     typed::{Schema, TypedBlock},
 };
@@ -51,8 +52,9 @@ pub struct TypedLayerSpec {
     pub in_dim: usize,
     /// Width of the output rows, `O`.
     pub out_dim: usize,
-    /// True if the output rows are already activated, so that a model does not activate them again.
-    pub is_activated: bool,
+    /// Aggregation of the neighbours' rows, for samplers that store an estimator's weights with
+    /// the edges.
+    pub aggregation: Aggregation,
 }
 
 /// Owner of a parameter.

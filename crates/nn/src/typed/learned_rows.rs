@@ -5,8 +5,8 @@ use rayon::prelude::*;
 
 use crate::{Backend, Matrix, View, backend::ops::Gather, optim::SparseAdam};
 
-/// A learned row for each node of a type. A batch reads the rows of its nodes, and an update changes
-/// only those ([`SparseAdam`]).
+/// A learned row for each node of a type. A batch reads the rows of its nodes, and an update
+/// changes only those ([`SparseAdam`]).
 ///
 /// Initial values are uniform with the variance of a Glorot-initialised projection, `sqrt(3 /
 /// width)` at most. They are functions of the key and the node.

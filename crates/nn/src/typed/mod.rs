@@ -113,7 +113,7 @@ pub static TABLE: Table<TypedLayerKind> = Table::new(
     &[
         Entry {
             name: "rsage",
-            summary: "relational GraphSAGE: for each relation the neighbours' mean with its own weights, summed",
+            summary: "relational GraphSAGE: the neighbours' mean by each relation with its weights, summed",
             source: "Hamilton, Ying and Leskovec, NeurIPS 2017; MLPerf's and IGB's R-SAGE",
             options: &[RELATION],
             make: TypedLayerKind::new(rsage::make),
@@ -134,7 +134,7 @@ pub static TABLE: Table<TypedLayerKind> = Table::new(
         },
         Entry {
             name: "hgt",
-            summary: "heterogeneous graph transformer: keys, queries and values by type, relations in between",
+            summary: "heterogeneous graph transformer: keys, queries and values by type",
             source: "Hu, Dong, Wang and Sun, WWW 2020, arXiv:2003.01332",
             options: &[ATTENTION],
             make: TypedLayerKind { make: hgt::make, on_devices: false, can_score: false },

@@ -6,7 +6,9 @@
 //! ```
 
 use graphmill_core::{
-    Error as CoreError, NodeId, keyed,
+    Error as CoreError, NodeId,
+    block::Aggregation,
+    keyed,
     typed::{Schema, TypedBlock},
 };
 
@@ -83,9 +85,9 @@ impl TypedModel {
         let types = feature_dims.iter().enumerate().map(|(t, &dim)| {
             let key = keyed::key(&[key(part::INPUT), t as u64]);
             if dim == 0 {
-                TypeInput::Learned(LearnedRows::new(schema.types()[t].count, hidden, key))
+                TypeInput::Learned(Box::new(LearnedRows::new(schema.types()[t].count, hidden, key)))
             } else {
-                TypeInput::Projected(Linear::new(dim, hidden, true, key))
+                TypeInput::Projected(Box::new(Linear::new(dim, hidden, true, key)))
             }
         });
         let inputs = TypedInputs {
@@ -108,13 +110,12 @@ impl TypedModel {
                 key: key(number as u64),
                 own: &config.own,
             })?;
-            let is_activated = is_last || conv.spec().is_activated;
             let norms = if is_last {
                 Vec::new()
             } else {
                 (0..schema.num_types()).filter_map(|_| config.norm.make(hidden)).collect()
             };
-            let activation = if is_activated { Activation::Identity } else { config.activation };
+            let activation = if is_last { Activation::Identity } else { config.activation };
             let dropout = if is_last { 0.0 } else { config.dropout };
             stages.push(TypedStage { conv, norms, activation, dropout });
         }
@@ -161,6 +162,11 @@ impl TypedModel {
         self.stages.len()
     }
 
+    /// Aggregation of the neighbours' rows, equal in all layers, for samplers that weight edges.
+    pub fn aggregation(&self) -> Aggregation {
+        self.stages[0].conv.spec().aggregation
+    }
+
     /// Node types and relations.
     pub fn schema(&self) -> &Schema {
         &self.schema
@@ -201,7 +207,7 @@ impl TypedModel {
     /// Learned rows of the types without features, with the numbers of the types.
     pub fn learned_rows(&self) -> impl Iterator<Item = (usize, &LearnedRows)> {
         self.inputs.types.iter().enumerate().filter_map(|(t, input)| match input {
-            TypeInput::Learned(rows) => Some((t, rows)),
+            TypeInput::Learned(rows) => Some((t, &**rows)),
             TypeInput::Projected(_) => None,
         })
     }
@@ -209,7 +215,7 @@ impl TypedModel {
     /// Learned rows, mutably.
     pub fn learned_rows_mut(&mut self) -> impl Iterator<Item = (usize, &mut LearnedRows)> {
         self.inputs.types.iter_mut().enumerate().filter_map(|(t, input)| match input {
-            TypeInput::Learned(rows) => Some((t, rows)),
+            TypeInput::Learned(rows) => Some((t, &mut **rows)),
             TypeInput::Projected(_) => None,
         })
     }
@@ -250,7 +256,7 @@ impl TypedModel {
         }
         if step.features.len() != types || step.nodes.len() != types {
             return invalid(format!(
-                "{} feature matrices and {} lists of nodes for {types} node types; pass one of each for a type",
+                "{} feature matrices and {} lists of nodes for {types} node types; pass one of each",
                 step.features.len(),
                 step.nodes.len()
             ));

@@ -1,6 +1,6 @@
 //! The sum over relations of the neighbours' means, the common part of R-SAGE and R-GCN.
 
-use graphmill_core::Block;
+use graphmill_core::{Block, block::Aggregation};
 
 use super::{
     RelationWeights, Scope, TypedInput, TypedLayer, TypedLayerSpec, layer::TypedGrads, layer::resize_outputs,
@@ -22,7 +22,7 @@ pub enum OwnWeights {
     /// Own rows are left out; the biases, if any, stand alone.
     None(Vec<Param>),
     /// One matrix and bias for all types.
-    Shared(Linear),
+    Shared(Box<Linear>),
     /// A matrix and a bias for each type.
     ByType(Vec<Linear>),
 }
@@ -60,7 +60,7 @@ struct State {
 impl RelationSum {
     /// Creates a layer from its weights, of widths `F` and `O`.
     pub fn new(in_dim: usize, out_dim: usize, own: OwnWeights, weights: RelationWeights) -> Self {
-        Self { spec: TypedLayerSpec { in_dim, out_dim, is_activated: false }, own, weights }
+        Self { spec: TypedLayerSpec { in_dim, out_dim, aggregation: Aggregation::Mean }, own, weights }
     }
 
     fn order(&self, block: &Block) -> ProductOrder {

@@ -25,7 +25,7 @@
 //! A node attends to its neighbours alone; its own row has separate weights, which `--no-own-rows`
 //! leaves out, as in MLPerf. Biases of the relations are one bias per type.
 
-use graphmill_core::keyed;
+use graphmill_core::{block::Aggregation, keyed};
 
 use super::{
     RelationOptions, Scope, TypedInput, TypedLayer, TypedLayerConfig, TypedLayerSpec,
@@ -88,7 +88,7 @@ pub(super) fn make(config: &TypedLayerConfig) -> Result<Box<dyn TypedLayer>> {
         Linear::named(["own.weight", "bias"], in_dim, out_dim, true, keyed::key(&[key, 1, t as u64]))
     });
     Ok(Box::new(RGat {
-        spec: TypedLayerSpec { in_dim, out_dim, is_activated: false },
+        spec: TypedLayerSpec { in_dim, out_dim, aggregation: Aggregation::Other },
         heads,
         attention_dropout: config.own.get::<GatOptions>().attention_dropout as f32,
         relations,

@@ -70,7 +70,7 @@ pub(super) fn make(config: &TypedLayerConfig) -> Result<Box<dyn TypedLayer>> {
         (0, blocks) => {
             if let Some(width) = widths.into_iter().find(|width| !width.is_multiple_of(blocks)) {
                 let message = format!(
-                    "does not divide {width} columns; use a divisor of all widths, and --head-layers 1 if it does not divide the classes"
+                    "does not divide {width} columns; use a divisor of all widths, and a head for the classes"
                 );
                 return Err(Error::config("blocks", blocks, message));
             }
@@ -79,5 +79,5 @@ pub(super) fn make(config: &TypedLayerConfig) -> Result<Box<dyn TypedLayer>> {
         _ => return Err(Error::config("blocks", blocks, "not together with bases; set one of them to 0")),
     };
     let own = Linear::named(["own.weight", "bias"], in_dim, out_dim, true, keyed::key(&[key, 1]));
-    Ok(Box::new(RelationSum::new(in_dim, out_dim, OwnWeights::Shared(own), weights)))
+    Ok(Box::new(RelationSum::new(in_dim, out_dim, OwnWeights::Shared(Box::new(own)), weights)))
 }

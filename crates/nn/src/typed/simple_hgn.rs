@@ -31,6 +31,7 @@
 
 use clap::Args;
 use graphmill_core::{
+    block::Aggregation,
     keyed,
     options::{Fault, OptionSet, range},
 };
@@ -113,7 +114,7 @@ pub(super) fn make(config: &TypedLayerConfig) -> Result<Box<dyn TypedLayer>> {
     relation.value.view_mut().host().iter_mut().for_each(|x| *x = stream.normal() as f32);
     let linear = |names, [from, to]: [usize; 2], part| Linear::named(names, from, to, false, key(part));
     Ok(Box::new(SimpleHgn {
-        spec: TypedLayerSpec { in_dim, out_dim, is_activated: false },
+        spec: TypedLayerSpec { in_dim, out_dim, aggregation: Aggregation::Other },
         heads,
         slope: negative_slope as f32,
         attention_dropout: config.own.get::<GatOptions>().attention_dropout as f32,

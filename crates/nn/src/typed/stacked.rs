@@ -15,8 +15,8 @@ use crate::{
 /// 0, but finite, so that a destination without edges attends to its own row, which is 0.
 pub(super) const NEVER: f32 = -1e30;
 
-/// Edges of some relations into a node type, over stacked rows: the destinations', then the sources'
-/// of each relation ([`graphmill_core::typed::TypedBlock::join`]).
+/// Edges of some relations into a node type, over stacked rows: the destinations', then the
+/// sources' of each relation ([`graphmill_core::typed::TypedBlock::join`]).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stacked {
     pub(super) block: Block,

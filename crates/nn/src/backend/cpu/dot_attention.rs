@@ -21,7 +21,8 @@ pub(super) fn dot_softmax(op: DotSoftmax) {
     }
     let (isa, query, key) = (Isa::current(), query.host(), key.host());
     let cost = heads * (8 + width);
-    parallel::runs(&block.indptr, cost, entries(block, alpha.host(), heads), |rows, (edges, own)| {
+    let parts = entries(block, alpha.host(), heads);
+    parallel::runs(&block.indptr, cost, parts, |rows, (edges, own)| {
         dot_rows(isa, block, heads, width, key, query, rows.clone(), edges.data, own.data);
         edges.data.iter_mut().for_each(|score| *score *= scale);
         own.data.fill(NEVER);
@@ -32,8 +33,8 @@ pub(super) fn dot_softmax(op: DotSoftmax) {
 }
 
 pub(super) fn dot_softmax_backward(op: DotSoftmaxBackward) {
-    let DotSoftmaxBackward { block, query, key, scale, alpha, alpha_grad, mut scratch, query_grad, key_grad } =
-        op;
+    let (mut scratch, query_grad, key_grad) = (op.scratch, op.query_grad, op.key_grad);
+    let DotSoftmaxBackward { block, query, key, scale, alpha, alpha_grad, .. } = op;
     let (heads, cols) = (alpha.num_cols(), key.num_cols());
     if heads == 0 {
         return;

@@ -1,0 +1,41 @@
+//! Cosine: `h . t / (|h| |t|)`, with lengths of at least 1e-6.
+
+use super::{Decoder, DecoderConfig, PairDecoder, PairScore, pair::dot};
+use crate::Result;
+
+/// Least length of a row: shorter rows are divided by it.
+const MIN_LENGTH: f32 = 1e-6;
+
+#[derive(Clone)]
+struct Cosine;
+
+/// Makes the decoder.
+pub(super) fn make(config: &DecoderConfig) -> Result<Box<dyn Decoder>> {
+    config.check()?;
+    Ok(Box::new(PairDecoder::new(Box::new(Cosine), config.dim, None)))
+}
+
+/// Lengths of both rows.
+fn lengths(h: &[f32], t: &[f32]) -> [f32; 2] {
+    [h, t].map(|x| dot(x, x).sqrt().max(MIN_LENGTH))
+}
+
+impl PairScore for Cosine {
+    fn score(&self, h: &[f32], _: &[f32], t: &[f32]) -> f32 {
+        let [a, b] = lengths(h, t);
+        dot(h, t) / (a * b)
+    }
+
+    fn gradients(&self, h: &[f32], _: &[f32], t: &[f32], g: f32, [h_grad, _, t_grad]: [&mut [f32]; 3]) {
+        let [a, b] = lengths(h, t);
+        let cosine = dot(h, t) / (a * b);
+        for i in 0..h.len() {
+            h_grad[i] += g * (t[i] / b - cosine * h[i] / a) / a;
+            t_grad[i] += g * (h[i] / a - cosine * t[i] / b) / b;
+        }
+    }
+
+    fn boxed(&self) -> Box<dyn PairScore> {
+        Box::new(self.clone())
+    }
+}

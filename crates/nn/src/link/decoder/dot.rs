@@ -1,0 +1,30 @@
+//! Dot product: `h . t`.
+
+use super::{Decoder, DecoderConfig, PairDecoder, PairScore, pair::dot};
+use crate::Result;
+
+#[derive(Clone)]
+struct Dot;
+
+/// Makes the decoder.
+pub(super) fn make(config: &DecoderConfig) -> Result<Box<dyn Decoder>> {
+    config.check()?;
+    Ok(Box::new(PairDecoder::new(Box::new(Dot), config.dim, None)))
+}
+
+impl PairScore for Dot {
+    fn score(&self, h: &[f32], _: &[f32], t: &[f32]) -> f32 {
+        dot(h, t)
+    }
+
+    fn gradients(&self, h: &[f32], _: &[f32], t: &[f32], g: f32, [h_grad, _, t_grad]: [&mut [f32]; 3]) {
+        for i in 0..h.len() {
+            h_grad[i] += g * t[i];
+            t_grad[i] += g * h[i];
+        }
+    }
+
+    fn boxed(&self) -> Box<dyn PairScore> {
+        Box::new(self.clone())
+    }
+}

@@ -1,0 +1,208 @@
+//! Decoders: scores of pairs of embeddings.
+//!
+//! A decoder of the table is a formula over one pair ([`PairScore`]), in a file of its own;
+//! [`PairDecoder`] applies it to all pairs of a batch in parallel and holds a row of parameters for
+//! each relation. `mlp` is a small network over the products of both rows.
+//!
+//! ```
+//! use graphmill_nn::{
+//!     Matrix, Pass, Saved,
+//!     backend::Cpu,
+//!     link::decoder::{DecoderConfig, Pairs, TABLE},
+//! };
+//!
+//! let make = TABLE.find("dot")?.make.make;
+//! let decoder = make(&DecoderConfig { dim: 2, ..DecoderConfig::default() })?;
+//! let (users, items) = (Matrix::from_slice(1, 2, &[1.0, 2.0]), Matrix::from_slice(1, 2, &[3.0, 4.0]));
+//! let pairs = Pairs { source: users.view(), destination: items.view(), relation: &[] };
+//! let (backend, mut scores) = (Cpu::default(), Matrix::default());
+//! let pass = Pass { backend: &backend, training: false, key: 0 };
+//! decoder.forward(&pass, &pairs, &mut Saved::default(), &mut scores);
+//! assert_eq!(scores.view().host(), [11.0]);
+//! # Ok::<(), graphmill_nn::Error>(())
+//! ```
+
+mod bilinear;
+mod complex;
+mod cosine;
+mod distmult;
+mod dot;
+mod mlp;
+mod pair;
+mod rotate;
+mod transe;
+
+use graphmill_core::table::{Entry, Table};
+
+pub use pair::{PairDecoder, PairScore};
+
+use crate::{Error, Matrix, Param, Pass, Result, Saved, View};
+
+/// Pairs of embeddings to score.
+#[derive(Clone, Copy, Debug)]
+pub struct Pairs<'a> {
+    /// Rows of the sources, `P x F`.
+    pub source: View<'a>,
+    /// Rows of the destinations, `P x F`.
+    pub destination: View<'a>,
+    /// Relation of each pair, `P`, or empty: relation 0.
+    pub relation: &'a [u32],
+}
+
+/// Configuration of a decoder.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DecoderConfig {
+    /// Width of the embeddings, `F`.
+    pub dim: usize,
+    /// Number of relations, `R`.
+    pub relations: usize,
+    /// Width of the hidden layer of `mlp`.
+    pub hidden: usize,
+    /// Constant from which `transe` and `rotate` subtract distances.
+    pub gamma: f32,
+    /// Norm of the distance of `transe`: 1 or 2.
+    pub norm: usize,
+    /// Root of the random streams for the initial values.
+    pub key: u64,
+}
+
+impl Default for DecoderConfig {
+    fn default() -> Self {
+        Self { dim: 0, relations: 1, hidden: 64, gamma: 12.0, norm: 1, key: 0 }
+    }
+}
+
+impl DecoderConfig {
+    /// Rejects values outside their ranges.
+    fn check(&self) -> Result<()> {
+        for (field, value) in [("dim", self.dim), ("relations", self.relations), ("hidden", self.hidden)] {
+            if value == 0 {
+                return Err(Error::config(field, value, "must be at least 1"));
+            }
+        }
+        if !self.gamma.is_finite() {
+            return Err(Error::config("gamma", self.gamma, "must be finite"));
+        }
+        Ok(())
+    }
+
+    /// Rejects an odd width, for decoders whose rows are complex numbers.
+    fn check_complex(&self) -> Result<()> {
+        if self.dim.is_multiple_of(2) {
+            return Ok(());
+        }
+        Err(Error::config("dim", self.dim, "must be even: a row holds real parts, then imaginary parts"))
+    }
+}
+
+/// Scores pairs of embeddings.
+pub trait Decoder: Send + Sync {
+    /// Visits every parameter, always in the same order.
+    fn visit<'a>(&'a self, see: &mut dyn FnMut(&'a Param));
+
+    /// Visits every parameter mutably, in the order of [`Decoder::visit`].
+    fn visit_mut(&mut self, see: &mut dyn FnMut(&mut Param));
+
+    /// A boxed copy.
+    fn boxed(&self) -> Box<dyn Decoder>;
+
+    /// Computes the score of each pair; resizes `scores` to `P x 1`.
+    ///
+    /// # Panics
+    /// The rows have other widths than the decoder, or a relation is out of range: a bug in the
+    /// caller.
+    fn forward(&self, pass: &Pass, pairs: &Pairs, saved: &mut Saved, scores: &mut Matrix);
+
+    /// Computes the gradients of the last [`Decoder::forward`] from that of the scores (`P x 1`):
+    /// adds to every parameter's `grad`, and resizes and overwrites those of both ends, `P x F`.
+    fn backward(&mut self, pass: &Pass, pairs: &Pairs, saved: &mut Saved, grad: View, ends: [&mut Matrix; 2]);
+}
+
+impl Clone for Box<dyn Decoder> {
+    fn clone(&self) -> Self {
+        self.boxed()
+    }
+}
+
+/// Constructor of a decoder.
+pub type Make = fn(&DecoderConfig) -> Result<Box<dyn Decoder>>;
+
+/// A kind of decoder.
+#[derive(Clone, Copy, Debug)]
+pub struct DecoderKind {
+    /// Constructor of the decoder.
+    pub make: Make,
+    /// True if relations have parameters.
+    pub knows_relations: bool,
+    /// True if it has kernels on devices. The others run on the host.
+    pub on_devices: bool,
+}
+
+impl DecoderKind {
+    const fn new(make: Make, knows_relations: bool) -> Self {
+        Self { make, knows_relations, on_devices: false }
+    }
+}
+
+/// Table of the decoders.
+pub static TABLE: Table<DecoderKind> = Table::new(
+    "decoder",
+    &[
+        Entry {
+            name: "dot",
+            summary: "dot product of both rows",
+            source: "",
+            options: &[],
+            make: DecoderKind::new(dot::make, false),
+        },
+        Entry {
+            name: "cosine",
+            summary: "cosine of the angle between both rows",
+            source: "",
+            options: &[],
+            make: DecoderKind::new(cosine::make, false),
+        },
+        Entry {
+            name: "bilinear",
+            summary: "a matrix for each relation between both rows (RESCAL)",
+            source: "Nickel, Tresp and Kriegel, ICML 2011",
+            options: &[],
+            make: DecoderKind::new(bilinear::make, true),
+        },
+        Entry {
+            name: "distmult",
+            summary: "a diagonal matrix for each relation between both rows",
+            source: "Yang et al., ICLR 2015, arXiv:1412.6575",
+            options: &[],
+            make: DecoderKind::new(distmult::make, true),
+        },
+        Entry {
+            name: "complex",
+            summary: "ComplEx: DistMult over complex numbers, with the destination conjugated",
+            source: "Trouillon et al., ICML 2016, arXiv:1606.06357",
+            options: &[],
+            make: DecoderKind::new(complex::make, true),
+        },
+        Entry {
+            name: "transe",
+            summary: "TransE: negative distance of the source, moved by a vector of the relation",
+            source: "Bordes et al., NeurIPS 2013",
+            options: &[],
+            make: DecoderKind::new(transe::make, true),
+        },
+        Entry {
+            name: "rotate",
+            summary: "RotatE: negative distance of the source, rotated by angles of the relation",
+            source: "Sun et al., ICLR 2019, arXiv:1902.10197",
+            options: &[],
+            make: DecoderKind::new(rotate::make, true),
+        },
+        Entry {
+            name: "mlp",
+            summary: "two dense layers over the products of both rows",
+            source: "OGB's link predictors, Hu et al., NeurIPS 2020",
+            options: &[],
+            make: DecoderKind::new(mlp::make, false),
+        },
+    ],
+);

@@ -1,0 +1,143 @@
+//! A formula over one pair, applied to all pairs of a batch.
+
+use rayon::prelude::*;
+
+use super::{Decoder, Pairs};
+use crate::{Matrix, Param, Pass, Saved, View};
+
+/// Minimum number of pairs per task.
+const MIN_TASK_LEN: usize = 64;
+
+/// Score of one pair, with its gradients.
+pub trait PairScore: Send + Sync {
+    /// Score of source row `h`, relation parameters `r` and destination row `t`.
+    fn score(&self, h: &[f32], r: &[f32], t: &[f32]) -> f32;
+
+    /// Adds `g` times the gradients of the score with respect to `h`, `r` and `t` to `grads`.
+    fn gradients(&self, h: &[f32], r: &[f32], t: &[f32], g: f32, grads: [&mut [f32]; 3]);
+
+    /// A boxed copy.
+    fn boxed(&self) -> Box<dyn PairScore>;
+}
+
+impl Clone for Box<dyn PairScore> {
+    fn clone(&self) -> Self {
+        self.boxed()
+    }
+}
+
+/// Decoder that scores each pair by a [`PairScore`], with a row of parameters for each relation.
+#[derive(Clone)]
+pub struct PairDecoder {
+    score: Box<dyn PairScore>,
+    /// Width of the embeddings.
+    dim: usize,
+    /// Parameters of the relations, `R x W`; `None` if the score has none.
+    relation: Option<Param>,
+}
+
+impl PairDecoder {
+    /// Creates a decoder of embeddings of width `dim`.
+    pub fn new(score: Box<dyn PairScore>, dim: usize, relation: Option<Param>) -> Self {
+        Self { score, dim, relation }
+    }
+
+    /// Parameters of the relation of pair `i`.
+    fn parameters<'a>(&self, all: &'a [f32], pairs: &Pairs, i: usize) -> &'a [f32] {
+        let Some(relation) = &self.relation else { return &[] };
+        let (r, width) = (of_pair(pairs, i), relation.value.num_cols());
+        &all[r * width..][..width]
+    }
+
+    fn check(&self, pairs: &Pairs) {
+        let shape = |x: View| (x.num_rows(), x.num_cols());
+        assert_eq!(shape(pairs.source), shape(pairs.destination), "ends of pairs");
+        assert_eq!(pairs.source.num_cols(), self.dim, "width of the decoder's embeddings");
+        assert!(pairs.relation.is_empty() || pairs.relation.len() == pairs.source.num_rows());
+        let relations = self.relation.as_ref().map_or(usize::MAX, |p| p.value.num_rows());
+        assert!(pairs.relation.iter().all(|&r| (r as usize) < relations), "a relation out of range");
+    }
+}
+
+/// Relation of pair `i`.
+fn of_pair(pairs: &Pairs, i: usize) -> usize {
+    pairs.relation.get(i).map_or(0, |&r| r as usize)
+}
+
+/// Gradients of the relations' parameters by pair.
+#[derive(Clone, Debug, Default)]
+struct State {
+    relation: Matrix,
+}
+
+impl Decoder for PairDecoder {
+    fn visit<'a>(&'a self, see: &mut dyn FnMut(&'a Param)) {
+        self.relation.iter().for_each(see);
+    }
+
+    fn visit_mut(&mut self, see: &mut dyn FnMut(&mut Param)) {
+        self.relation.iter_mut().for_each(see);
+    }
+
+    fn boxed(&self) -> Box<dyn Decoder> {
+        Box::new(self.clone())
+    }
+
+    fn forward(&self, _pass: &Pass, pairs: &Pairs, _saved: &mut Saved, scores: &mut Matrix) {
+        self.check(pairs);
+        let (dim, h, t) = (self.dim, pairs.source.host(), pairs.destination.host());
+        let all = self.relation.as_ref().map_or(&[][..], |p| p.value.view().host());
+        scores.resize(pairs.source.num_rows(), 1);
+        let scores = scores.view_mut().host().par_iter_mut().enumerate().with_min_len(MIN_TASK_LEN);
+        scores.for_each(|(i, score)| {
+            let row = i * dim..(i + 1) * dim;
+            *score = self.score.score(&h[row.clone()], self.parameters(all, pairs, i), &t[row]);
+        });
+    }
+
+    fn backward(
+        &mut self,
+        _pass: &Pass,
+        pairs: &Pairs,
+        saved: &mut Saved,
+        grad: View,
+        ends: [&mut Matrix; 2],
+    ) {
+        self.check(pairs);
+        let (dim, h, t) = (self.dim, pairs.source.host(), pairs.destination.host());
+        let count = pairs.source.num_rows();
+        let width = self.relation.as_ref().map_or(0, |p| p.value.num_cols());
+        let all = self.relation.as_ref().map_or(&[][..], |p| p.value.view().host());
+        let State { relation } = saved.state();
+        // a column more, so that there is a row for each pair even without parameters
+        relation.resize(count, width + 1);
+        let [h_grad, t_grad] = ends.map(|grad| {
+            grad.resize(count, dim);
+            let grad = grad.view_mut().host();
+            grad.fill(0.0);
+            grad
+        });
+        let r_grads = relation.view_mut().host();
+        r_grads.fill(0.0);
+        let rows = h_grad.par_chunks_mut(dim).zip(t_grad.par_chunks_mut(dim));
+        let rows = rows.zip(r_grads.par_chunks_mut(width + 1)).zip(grad.host()).enumerate();
+        rows.with_min_len(MIN_TASK_LEN).for_each(|(i, (((h_grad, t_grad), r_grad), &g))| {
+            let row = i * dim..(i + 1) * dim;
+            let r = self.parameters(all, pairs, i);
+            let grads = [h_grad, &mut r_grad[..width], t_grad];
+            self.score.gradients(&h[row.clone()], r, &t[row], g, grads);
+        });
+        let Some(param) = &mut self.relation else { return };
+        // in the order of the pairs, so that the sums do not depend on the threads
+        let sums = param.grad.view_mut().host();
+        for (i, row) in relation.view().host().chunks_exact(width + 1).enumerate() {
+            let to = &mut sums[of_pair(pairs, i) * width..][..width];
+            to.iter_mut().zip(row).for_each(|(to, x)| *to += x);
+        }
+    }
+}
+
+/// Dot product in f32.
+pub(super) fn dot(x: &[f32], y: &[f32]) -> f32 {
+    x.iter().zip(y).map(|(x, y)| x * y).sum()
+}

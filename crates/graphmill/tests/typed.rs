@@ -50,7 +50,11 @@ fn a_dataset_of_one_type_works_with_every_command() {
     let counts = ["nodes", "edges", "feature_dim", "classes", "multilabel", "train", "valid", "test"];
     same("info DATA", &counts);
     same("info DATA --verify", &["degree", "components", "symmetric", "homophily", "bytes", "class_counts"]);
-    same("hotness DATA --policies degree --ratios 0.1 --fanout 3,3", &["results"]);
+    let rates = ["old", "new"].map(|data| {
+        let report = sandbox.ok_json(&format!("hotness {data} --policies degree --ratios 0.1 --fanout 3,3"));
+        report["results"][0]["hit_rate"].as_f64().unwrap()
+    });
+    assert_eq!(rates[0], rates[1]);
     same("partition DATA DATA-parts --parts 2 --method bgl", &["edge_cut", "balance"]);
     same("reorder DATA DATA-reordered --by degree", &counts);
     same("export DATA npz DATA.npz", &["nodes", "edges", "left_out"]);

@@ -8,7 +8,7 @@
 //!   `train_mask`, `val_mask` and `test_mask` makes a task; `weight` of edges are weights, and
 //!   `year`, `time` or `timestamp` times. All other columns are features and joined.
 //!
-//! Parquet chunks are refused; save them as NumPy arrays.
+//! Chunks may also be `parquet`, if the program was built with the feature of that name.
 
 use std::path::Path;
 
@@ -112,7 +112,7 @@ impl Source<'_> {
     /// Paths of the chunks of a column with their format.
     fn chunks(&self, value: &Value, what: &str) -> Result<Vec<(String, String)>> {
         let format = value["format"]["name"].as_str().unwrap_or_default();
-        if !["numpy", "csv"].contains(&format) {
+        if !["numpy", "csv"].contains(&format) && !(cfg!(feature = "parquet") && format == "parquet") {
             return Err(self.at.error(format!(
                 "{what}: the format '{format}' is not read; save the chunks as numpy or csv"
             )));

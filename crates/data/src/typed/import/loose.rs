@@ -1,4 +1,5 @@
-//! Arrays of descriptions that name a file and its format: `numpy`, `torch` or `csv`.
+//! Arrays of descriptions that name a file and its format: `numpy`, `torch`, `csv` or (with
+//! the feature of that name) `parquet`.
 
 use graphmill_core::{Buffer, Result, place::At};
 
@@ -51,9 +52,21 @@ pub(super) fn load<T: Element>(files: &Files, path: &str, format: &str) -> Resul
             let shape = vec![values.len() / width.max(1), width];
             Ok((values.into(), shape))
         }
-        other => {
-            Err(wrong(files, name, format!("the format '{other}' is not read; numpy, torch or csv expected")))
-        }
+        #[cfg(feature = "parquet")]
+        "parquet" => match files.on_disk(name) {
+            Some(path) => {
+                let (values, shape) = crate::dataset::import::parquet::matrix::read(&path)?;
+                Ok((values.into(), shape))
+            }
+            None => {
+                Err(wrong(files, name, "a Parquet file inside an archive is not read; unpack the archive"))
+            }
+        },
+        other => Err(wrong(
+            files,
+            name,
+            format!("the format '{other}' is not read; numpy, torch, csv or parquet expected"),
+        )),
     }
 }
 
@@ -75,7 +88,9 @@ pub(super) fn edges(files: &Files, path: &str, format: &str) -> Result<[Vec<u32>
     let (ids, shape) = load::<u32>(files, path, format)?;
     match shape[..] {
         // NumPy's and PyTorch's edges are two rows; a text table has a row per edge.
-        [2, count] if format != "csv" => Ok([ids[..count].to_vec(), ids[count..].to_vec()]),
+        [2, count] if !matches!(format, "csv" | "parquet") => {
+            Ok([ids[..count].to_vec(), ids[count..].to_vec()])
+        }
         [_, 2] => {
             Ok([ids.iter().copied().step_by(2).collect(), ids.iter().copied().skip(1).step_by(2).collect()])
         }

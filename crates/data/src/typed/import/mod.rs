@@ -120,7 +120,10 @@ pub const TABLE: &[Entry<TypedImporter>] = &[
             prediction, \
             ICDM 2016",
         options: &[],
-        make: TypedImporter { read: temporal::read, options: &["valid-fraction", "test-fraction"] },
+        make: TypedImporter {
+            read: temporal::read,
+            options: &["undirected", "valid-fraction", "test-fraction"],
+        },
     },
     Entry {
         name: "events",
@@ -166,21 +169,21 @@ pub const TABLE: &[Entry<TypedImporter>] = &[
             csv",
         source: "DGL, docs/source/stochastic_training/ondisk-dataset-specification.rst",
         options: &[],
-        make: TypedImporter { read: graphbolt::read, options: &[] },
+        make: TypedImporter { read: graphbolt::read, options: &["undirected"] },
     },
     Entry {
         name: "dgl-chunked",
-        summary: "a chunked graph of DGL's distributed partitioning: metadata.json; numpy or csv",
+        summary: "a chunked graph of DGL's distributed partitioning: metadata.json; numpy, csv or parquet",
         source: "DGL, docs/source/guide/distributed-preprocessing.rst: tools/chunk_graph.py",
         options: &[],
-        make: TypedImporter { read: dgl::read, options: &[] },
+        make: TypedImporter { read: dgl::read, options: &["undirected"] },
     },
     Entry {
         name: "pyg",
         summary: "a .pt file of PyTorch Geometric's data.to_dict(), with one type or several",
         source: "PyTorch Geometric, torch_geometric/data/hetero_data.py",
         options: &[],
-        make: TypedImporter { read: pyg::read, options: &[] },
+        make: TypedImporter { read: pyg::read, options: &["undirected"] },
     },
     Entry {
         name: "mag240m",

@@ -466,9 +466,9 @@ fn dgl_chunks_are_joined() {
         "dgl-chunked",
         &[("x", "")],
         "metadata.json",
-        &json.replace("\"csv\", \"delimiter\"", "\"parquet\", \"delimiter\""),
+        &json.replace("\"csv\", \"delimiter\"", "\"orc\", \"delimiter\""),
     );
-    assert!(error.contains("edges of a:r:b: the format 'parquet' is not read"), "{error}");
+    assert!(error.contains("edges of a:r:b: the format 'orc' is not read"), "{error}");
 }
 
 #[test]
@@ -542,4 +542,31 @@ fn pyg_dictionaries_of_both_kinds_are_read() {
     assert_eq!((data.edges[0].edge_type.to_string(), data.nodes[0].count), ("a:r:a".into(), 2));
     fs::write(&path, zipped(&class, &storages)).unwrap();
     assert!(fault("pyg", &path).contains("a tensor found, a dictionary expected; save data.to_dict()"));
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn dgl_chunks_may_be_parquet_tables() {
+    use std::sync::Arc;
+
+    use parquet::{
+        data_type::Int64Type, file::writer::SerializedFileWriter, schema::parser::parse_message_type,
+    };
+
+    let json = r#"{"node_type": ["a"], "num_nodes_per_chunk": [[3]], "edge_type": ["a:r:a"],
+        "edges": {"a:r:a": {"format": {"name": "parquet"}, "data": ["e.parquet"]}}}"#;
+    let dir = directory(&[("metadata.json", json)]);
+    let schema = parse_message_type("message m { required int64 s; required int64 d; }").unwrap();
+    let file = fs::File::create(dir.path().join("e.parquet")).unwrap();
+    let mut writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::default()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    for column in [[0i64, 2], [1, 1]] {
+        let mut next = group.next_column().unwrap().unwrap();
+        next.typed::<Int64Type>().write_batch(&column, None, None).unwrap();
+        next.close().unwrap();
+    }
+    group.close().unwrap();
+    writer.close().unwrap();
+    let data = run("dgl-chunked", &dir).dataset;
+    assert_eq!(pairs(&data.edges[0]), [(0, 1), (2, 1)]);
 }

@@ -23,6 +23,7 @@ mod column;
 mod edges;
 mod file;
 mod guard;
+pub(crate) mod matrix;
 mod nodes;
 mod pages;
 mod table;

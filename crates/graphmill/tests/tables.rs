@@ -65,6 +65,11 @@ fn accounts_from_csv_to_predictions_by_key() {
     assert_eq!(keys, ["acc-0005", "acc-0000"]);
     sandbox.write("keys.csv", "segment,account_id\nx,acc-0001\n");
     assert!(sandbox.ok("predict run --keys keys.csv --out -").starts_with("account_id,class\nacc-0001,"));
+    // Other tables, without labels: the classes have the names of the run's dataset.
+    let new = IMPORT.replace("tables data", "tables new --like data").replace("--label segment ", "");
+    sandbox.ok(&new);
+    let predicted = sandbox.ok("predict run --dataset new --keys keys.csv --out -");
+    assert_eq!(predicted, sandbox.ok("predict run --keys keys.csv --out -"));
     sandbox.write("keys.csv", "account_id\nacc-0001\nacc-9999\n");
     let failed = sandbox.run("predict run --keys keys.csv --out -");
     assert_eq!(failed.status, Some(1));

@@ -37,6 +37,8 @@ pub(super) struct NodePlan<'a> {
     features: Vec<FeatureColumn>,
     /// Encodings of another dataset, which are used instead of statistics.
     fixed: Option<Vec<EncodedColumn>>,
+    /// Target of the other dataset, whose names of classes stay those of a table without labels.
+    known_target: Option<TargetEncoding>,
     targets: TargetPlan,
     /// Role of every column.
     pub(super) lines: Vec<ColumnLine>,
@@ -68,6 +70,7 @@ impl<'a> NodePlan<'a> {
             profiles,
             features: Vec::new(),
             fixed: None,
+            known_target: like.and_then(|like| like.target.clone()),
             targets: TargetPlan {
                 kind: spec.kind.clone(),
                 target: None,
@@ -279,7 +282,8 @@ impl<'a> NodePlan<'a> {
         let keys = &read.keys;
         let mut writer = KeyWriter::new(scratch, self.index, keys.integers)?;
         let mut part_features = None;
-        let mut encoding = NodeEncoding { key: self.spec.id.list(), ..NodeEncoding::default() };
+        let target = self.known_target.clone();
+        let mut encoding = NodeEncoding { key: self.spec.id.list(), target, ..NodeEncoding::default() };
         if let Some(table) = &self.table {
             let columns = match &self.fixed {
                 Some(fixed) => fixed.clone(),

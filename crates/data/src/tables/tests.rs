@@ -460,6 +460,13 @@ fn other_tables_are_encoded_by_the_statistics_of_a_dataset() {
         assert_eq!(a, b, "{v}");
     }
     assert_eq!(second.report.nodes[0].unknown_values, [("country".to_string(), 50)]);
+    // Without labels the names of the classes stay.
+    schema.nodes[0].label = None;
+    let work = Work { memory: Some(1 << 26), ..Work::default() };
+    let third = import_tables(&schema, dir.path().join("third"), Some(&like), work).unwrap().dataset;
+    let record = third.preprocessing.unwrap();
+    assert!(third.tasks.is_empty());
+    assert_eq!(record["nodes"]["node"]["target"]["classes"][2], "retail");
 }
 
 #[test]

@@ -28,22 +28,16 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Keys of a dataset, and the names in its directory.
-    pub(super) fn of(data: &Dataset) -> Result<Self> {
-        let unnamed =
-            || Self { key_columns: vec!["key".into()], keys: data.keys.clone(), classes: Vec::new() };
-        let Some(dir) = data.directory.as_deref().filter(|dir| dir.join("nodes").is_dir()) else {
-            return Ok(unnamed());
-        };
-        let TypedDataset { nodes, tasks, preprocessing, .. } = typed::open(dir, Verify::Once)?;
-        let [nodes] = &nodes[..] else { return Ok(unnamed()) };
-        let recorded =
-            preprocessing.as_ref().and_then(|record| record["nodes"][&nodes.name]["key"].as_array());
-        let columns: Vec<String> =
-            recorded.into_iter().flatten().filter_map(|name| Some(name.as_str()?.to_string())).collect();
+    /// Keys of a dataset, with the names of their columns, and names of the classes of `trained_on`,
+    /// the directory of the run's dataset.
+    pub(super) fn of(data: &Dataset, trained_on: Option<&Path>) -> Result<Self> {
+        let typed = open(data.directory.as_deref())?;
+        let columns = typed.as_ref().map(key_columns).unwrap_or_default();
         let key_columns = if columns.is_empty() { vec!["key".into()] } else { columns };
-        let classes = tasks.first().map(|task| task.names.clone()).unwrap_or_default();
-        let classes = if classes.len() == data.labels.classes() { classes } else { Vec::new() };
+        let classes = match open(trained_on)? {
+            Some(trained_on) => trained_on.tasks.first().map(|task| task.names.clone()).unwrap_or_default(),
+            None => Vec::new(),
+        };
         Ok(Self { key_columns, keys: data.keys.clone(), classes })
     }
 
@@ -123,4 +117,18 @@ impl Names {
         }
         Ok(keys)
     }
+}
+
+/// Opens a directory of format 2; `None` for another directory.
+fn open(dir: Option<&Path>) -> Result<Option<TypedDataset>> {
+    let dir = dir.filter(|dir| dir.join("nodes").is_dir());
+    Ok(dir.map(|dir| typed::open(dir, Verify::Once)).transpose()?)
+}
+
+/// Names of the columns of the key, if the dataset was imported from tables of one node type.
+fn key_columns(data: &TypedDataset) -> Vec<String> {
+    let [nodes] = &data.nodes[..] else { return Vec::new() };
+    let recorded =
+        data.preprocessing.as_ref().and_then(|record| record["nodes"][&nodes.name]["key"].as_array());
+    recorded.into_iter().flatten().filter_map(|name| Some(name.as_str()?.to_string())).collect()
 }

@@ -167,6 +167,18 @@ impl SavedRun {
         Ok(Some(DatasetRecord::identified(data)?.is_same(&origin.dataset)))
     }
 
+    /// Directory of the run's dataset: that of `data`, or the recorded one if it still holds it. The
+    /// names of its classes are those of the model's, whatever the classes of `data` are called.
+    fn trained_on(&self, data: &Dataset) -> Result<Option<PathBuf>> {
+        if self.is_own(data)? == Some(true) {
+            return Ok(data.directory.clone());
+        }
+        let recorded = self.origin.as_ref().and_then(|origin| origin.path.clone());
+        let Some(dir) = recorded.filter(|dir| dir.join("nodes").is_dir()) else { return Ok(None) };
+        let own = Dataset::open(&dir).ok().map(|data| self.is_own(&data)).transpose()?.flatten();
+        Ok((own == Some(true)).then_some(dir))
+    }
+
     /// The configuration for inference on `data`: features beyond the host budget are read from the
     /// directory of `data`; without a directory, tiers are disabled.
     fn config_for(&self, data: &Dataset) -> TrainConfig {
@@ -323,7 +335,7 @@ impl SavedRun {
     ) -> Result<Written> {
         let target = Target::new(out)?;
         self.check_fit(data, false)?;
-        let names = keys::Names::of(data)?;
+        let names = keys::Names::of(data, self.trained_on(data)?.as_deref())?;
         let original = original.then(|| ids_by_original(data)).transpose()?;
         let mut nodes: Vec<NodeId> = match selection {
             Selection::Nodes(file) => read_nodes(file, data.num_nodes())?,

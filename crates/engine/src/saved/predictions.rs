@@ -116,7 +116,7 @@ impl Column<'_> {
             Self::Classes(values) => values[i].to_string(),
             Self::Names(values, names) => {
                 let name = usize::try_from(values[i]).ok().and_then(|class| names.get(class));
-                name.cloned().unwrap_or_default()
+                name.cloned().unwrap_or_else(|| values[i].to_string())
             }
             Self::Members(values, first, cols) => values[i * cols + first].to_string(),
             Self::Floats(values, first, cols) => values[i * cols + first].to_string(),

@@ -39,10 +39,10 @@ pub(super) struct Meter<'m> {
 }
 
 /// Measures the bytes of the first few steps on the processor: minibatch, activations, parameters,
-/// gradients and the optimiser's state. If batches reuse rows, so do the
-/// steps; the table of rows is not counted. Their buffers are reused from step to step, so the memory of the process after the last
-/// step is the maximum. If the system does not report it, the predictable part is counted: gathered
-/// rows, and four times the parameters. The steps train a temporary model.
+/// gradients and the optimiser's state. If batches reuse rows, so do the steps; the table of rows
+/// is not counted. Their buffers are reused from step to step, so the memory of the process after
+/// the last step is the maximum. If the system does not report it, the predictable part is counted:
+/// gathered rows, and four times the parameters. The steps train a temporary model.
 ///
 /// # Errors
 /// Those of training.

@@ -254,3 +254,32 @@ fn no_schedule_leaves_a_maker_waiting() {
         shuttle::check_pct(run, 300, 3);
     }
 }
+
+#[test]
+fn change_since_is_the_largest_difference_to_any_version_of_the_rows() {
+    let history = published([0, 2, 3, 7]);
+    assert_eq!(history.change_since(&[2, 3], 7), 5.0);
+    assert_eq!(history.change_since(&[7], 7), 0.0);
+    assert_eq!(history.change_since(&[5], 7), 0.0, "an unknown version has no rows");
+    history.cut(9);
+    assert_eq!(history.position().cut, Some(9));
+    history.begin(span(7, &[7]), 4);
+    assert_eq!(history.position().cut, None);
+}
+
+#[test]
+fn totals_of_an_epoch_add_up_and_are_restored() {
+    let history = published([4]);
+    history.begin_epoch();
+    let one = ReuseTotals { super_batches: 1, batches: 4, requested: 9, reused: 5, ..ReuseTotals::default() };
+    history.add(one);
+    history.add(one);
+    let position = history.position();
+    assert_eq!((position.totals.batches, position.totals.reused), (8, 10));
+    let text = serde_json::to_string(&position).unwrap();
+    let restored = History::default();
+    restored.restore(serde_json::from_str(&text).unwrap(), history.tensors()).unwrap();
+    assert_eq!(restored.position(), position);
+    history.begin_epoch();
+    assert_eq!(history.position().totals, ReuseTotals::default());
+}

@@ -198,7 +198,7 @@ fn graph_stores_serve_ranks_that_train_on_devices_and_the_run_resumes() {
 fn every_rank_computes_on_an_nvidia_device() {
     let dir = tempfile::tempdir().unwrap();
     let [whole, parts] = datasets(dir.path());
-    let options = "--epochs 2 --fanout 3,2 --max-batches 4";
+    let options = "--epochs 2 --max-batches 4";
     let alone = Command::new(GRAPHMILL).args(train(&whole, &dir.path().join("one"), options)).output();
     let one = losses(&alone.unwrap());
     let words = train(&parts, &dir.path().join("two"), &format!("{options} --devices cuda:0"));

@@ -47,8 +47,8 @@ mod tests {
         let data = builder.build().unwrap();
         let graph = data.graph().unwrap();
         let writes = graph.schema().find_relation("author:writes:paper").unwrap();
-        assert_eq!(graph.relation(writes).in_neighbors(1), [0, 2]);
-        assert_eq!(graph.relation(writes).edge_weight(), Some(&[2.0, 1.0, 0.5][..]));
+        assert_eq!(graph.relation(writes).in_neighbors(1), [2, 0]);
+        assert_eq!(graph.relation(writes).edge_weight(), Some(&[2.0, 0.5, 1.0][..]));
         let reverse = graph.schema().find_relation("written-by").unwrap();
         assert_eq!(graph.relation(reverse).in_neighbors(1), [0]);
         assert_eq!((graph.num_nodes(), graph.num_edges()), (5, 6));

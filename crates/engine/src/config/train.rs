@@ -235,7 +235,7 @@ pub struct TrainConfig {
     /// cache. Set it if links between devices are slow. Example: --placement replicate:0.2.
     #[arg(long, value_name = "HOW", help_heading = "Feature tiers", hide_short_help = true)]
     pub placement: Spelled<Placement>,
-    /// Strategy, which assigns stages to workers and devices.
+    /// Assignment of stages to workers and devices.
     ///
     /// Pipelined overlaps sampling and training on several cores. Compare them with graphmill plan.
     /// Example: --strategy pipelined.

@@ -126,7 +126,7 @@ fn errors_of_an_inconsistent_dataset_name_the_position() {
         ("graphmill.json", same(), |m| m["feature_dim"] = json!(0), vec!["features"]),
         ("graphmill.json", same(), |m| m["classes"] = json!(2), vec!["label of node", "2 classes"]),
         ("graphmill.json", same(), |m| m["multilabel"] = json!(true), vec!["labels.npy"]),
-        ("graphmill.json", same(), |m| m["version"] = json!(2), vec!["graphmill.json", "version 2"]),
+        ("graphmill.json", same(), |m| m["version"] = json!(3), vec!["graphmill.json", "version 3"]),
         ("graphmill.json", same(), |m| m["format"] = json!("gml"), vec!["graphmill.json", "gml"]),
         ("graphmill.json", same(), |m| m["nodes"] = json!(-1), vec!["graphmill.json: line"]),
         ("graphmill.json", same(), |m| m["colour"] = json!("red"), vec!["graphmill.json", "colour"]),

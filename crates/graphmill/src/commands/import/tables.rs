@@ -63,7 +63,7 @@ pub(super) fn command() -> Command {
              graphmill import tables data --nodes users.csv --id id --column age=quantile,indicator \
              --dry-run\n  graphmill import tables data schema.toml",
         )
-        .arg(args::path("dst", "DST", "Dataset directory to write").required(true))
+        .arg(args::path("dataset", "DST", "Dataset directory to write").required(true))
         .arg(args::explain(
             args::path("schema", "SCHEMA", "").conflicts_with_all(OF_TABLES),
             "File that describes several tables, instead of options",
@@ -223,7 +223,7 @@ pub(super) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         replace: matches.get_flag("force"),
         progress: work::on_stderr(is_json),
     };
-    let dst = args::required_path(matches, "dst");
+    let dst = args::required_path(matches, "dataset");
     let ImportedTables { dataset, report } = tables::import_tables(&schema, dst, like.as_ref(), work)?;
     if is_json {
         output::json(&json!({

@@ -124,13 +124,7 @@ fn read_graph(src: &Path, separator: &str) -> Result<(Files, RawTyped)> {
             Some(path) => Some(npy::open(&path)?.shape.first().copied().unwrap_or(0)),
             None => None,
         };
-        let used = |edges: &RawEdges| {
-            let from = (edges.edge_type.source == *name).then(|| edges.src.iter().max().copied()).flatten();
-            let to =
-                (edges.edge_type.destination == *name).then(|| edges.dst.iter().max().copied()).flatten();
-            from.max(to).map_or(0, |most| most as usize + 1)
-        };
-        let needed = edges.iter().map(used).max().unwrap_or(0);
+        let needed = edges.iter().map(|edges| least_count(edges, name)).max().unwrap_or(0);
         let count = declared.or(rows).unwrap_or(needed);
         if rows.is_none() {
             let total = edges.iter().map(|edges| edges.src.len() as u64).sum();
@@ -166,6 +160,14 @@ fn read_graph(src: &Path, separator: &str) -> Result<(Files, RawTyped)> {
     };
     raw.report.ignore_unread(files.names(), is_read);
     Ok((files, raw))
+}
+
+/// Smallest number of nodes of a type for which all ids of the edges exist.
+fn least_count(edges: &RawEdges, node_type: &str) -> usize {
+    let most = |is_own: bool, ids: &[u32]| if is_own { ids.iter().max().copied() } else { None };
+    let from = most(edges.edge_type.source == node_type, &edges.src);
+    let to = most(edges.edge_type.destination == node_type, &edges.dst);
+    from.max(to).map_or(0, |most| most as usize + 1)
 }
 
 /// Numbers of nodes in `meta.pt`, if there is one.

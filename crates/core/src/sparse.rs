@@ -66,8 +66,8 @@ impl SparseRows {
         Ok(rows)
     }
 
-    /// Creates rows from arrays that [`SparseRows::new`] accepted before, such as those of a file that
-    /// was verified.
+    /// Creates rows from arrays that [`SparseRows::new`] accepted before, such as those of a file
+    /// that was verified.
     pub fn of_sound(columns: usize, indptr: Buffer<u64>, indices: Buffer<u32>, values: Buffer<f32>) -> Self {
         debug_assert_eq!(indptr.last(), Some(&(indices.len() as u64)));
         Self { columns, indptr, indices, values }

@@ -150,8 +150,8 @@ pub fn features(config: &TrainConfig, data: &Dataset, placement: MemoryPlacement
     Ok((host, table))
 }
 
-/// Words of 32 bits of a feature row in a message between ranks: its values or, if rows stay sparse,
-/// its end and the mean of its columns and values.
+/// Words of 32 bits of a feature row in a message between ranks: its values or, if rows stay
+/// sparse, its end and the mean of its columns and values.
 pub fn words_of_row(config: &TrainConfig, data: &Dataset) -> usize {
     match keeps_sparse(config, data) {
         false => data.features.dim,

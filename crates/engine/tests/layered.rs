@@ -259,8 +259,8 @@ fn summaries_report_reused_rows_and_their_age() {
     }
 }
 
-/// Rows are not read once the parameters have changed more than the limit since they were made, from
-/// the first super-batch on.
+/// Rows are not read once the parameters have changed more than the limit since they were made,
+/// from the first super-batch on.
 #[test]
 fn rows_of_parameters_beyond_the_variation_are_not_reused() {
     let data = small();

@@ -17,8 +17,8 @@
 //! link. Times of stages scale with the device's speed, times of the host with its cores.
 //!
 //! With `--reuse layered`, minibatches are measured with reused rows: the host makes these rows, on
-//! all cores, beside the epoch of the devices or (with `--hot-prefetch off`) between its parts, their
-//! tables take memory of each device that trains, and they cross its link.
+//! all cores, beside the epoch of the devices or (with `--hot-prefetch off`) between its parts,
+//! their tables take memory of each device that trains, and they cross its link.
 //!
 //! # Deviations
 //!

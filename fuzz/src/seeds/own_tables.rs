@@ -7,7 +7,8 @@ const PLAIN: &str = "[[nodes]]\nfiles = \"nodes.csv\"\nid = \"id\"\nlabel = \"la
 const RICH: &str = "dangling = \"add\"\n[[nodes]]\nfiles = \"nodes.csv\"\nid = [\"id\", \"part\"]\nlabel = \
                     \"y\"\ntask = \"regression\"\nsplit = \"time:day:50,25,25\"\nmissing = \
                     \"indicator\"\ncolumns = { x = \"number, quantile\", c = \"code\" }\n[[edges]]\nfiles \
-                    = \"edges.csv\"\nsrc = [\"a\", \"p\"]\ndst = [\"b\", \"q\"]\ntime = \"t\"\nweight = \"w\"\nfeatures = [\"w\"]\nreverse = \"back\"\n";
+                    = \"edges.csv\"\nsrc = [\"a\", \"p\"]\ndst = [\"b\", \"q\"]\ntime = \"t\"\nweight = \
+                    \"w\"\nfeatures = [\"w\"]\nreverse = \"back\"\n";
 
 pub(super) fn add(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
     let nodes = "id,label,x,day,list\nu,k,1.5,2024-01-01,\"[1, 2]\"\nv,l,,2024-01-02,\"[3, 4]\"\nw,,-2,NA,\n";

@@ -12,6 +12,10 @@
 //! Liu et al., *BGL: GPU-efficient GNN training by optimizing graph data I/O and preprocessing*,
 //! NSDI 2023, Profiling-based Resource Allocation.
 //!
+//! # Cost
+//!
+//! A few additions a message; a solution a run, of eight stages.
+//!
 //! # Deviations
 //!
 //! The shares are a note for the user, not a setting: the services of a store take turns on all of

@@ -28,8 +28,8 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Keys of a dataset, with the names of their columns, and names of the classes of `trained_on`,
-    /// the directory of the run's dataset.
+    /// Keys of a dataset, with the names of their columns, and names of the classes of
+    /// `trained_on`, the directory of the run's dataset.
     pub(super) fn of(data: &Dataset, trained_on: Option<&Path>) -> Result<Self> {
         let typed = open(data.directory.as_deref())?;
         let columns = typed.as_ref().map(key_columns).unwrap_or_default();

@@ -167,8 +167,9 @@ impl SavedRun {
         Ok(Some(DatasetRecord::identified(data)?.is_same(&origin.dataset)))
     }
 
-    /// Directory of the run's dataset: that of `data`, or the recorded one if it still holds it. The
-    /// names of its classes are those of the model's, whatever the classes of `data` are called.
+    /// Directory of the run's dataset: that of `data`, or the recorded one if it still holds it.
+    /// The names of its classes are those of the model's, whatever the classes of `data` are
+    /// called.
     fn trained_on(&self, data: &Dataset) -> Result<Option<PathBuf>> {
         if self.is_own(data)? == Some(true) {
             return Ok(data.directory.clone());

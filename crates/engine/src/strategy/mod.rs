@@ -204,6 +204,16 @@ pub(crate) fn round(config: &TrainConfig) -> u64 {
     Chosen::of(config).map_or(1, |chosen| chosen.round(config))
 }
 
+/// Batches per update of a run, synchronous or not.
+fn batches_per_update(config: &TrainConfig) -> u64 {
+    Chosen::of(config).map_or(1, |chosen| chosen.batches_per_update(config))
+}
+
+/// Number of devices of a run that do not train in a synchronous round.
+fn non_trainers(config: &TrainConfig) -> usize {
+    Chosen::of(config).map_or(0, |chosen| chosen.non_trainers(config))
+}
+
 /// Resolves options that follow from others, so that a resumed run has the same values on other
 /// devices.
 pub(crate) fn settle(config: &mut TrainConfig) {

@@ -234,8 +234,8 @@ fn check_kind(matches: &ArgMatches, format: &str, is_typed: bool) -> Result<(), 
     let ids: Vec<&str> = matches.ids().map(|id| id.as_str()).collect();
     match ids.iter().find(|id| given(id) && !belongs(id)) {
         Some(id) => Err(Error::usage(format!(
-            "the option --{id} does not belong to the format '{format}'; leave it out (`graphmill import --help` \
-             lists the options of each kind of format)"
+            "the option --{id} does not belong to the format '{format}'; leave it out (`graphmill import \
+             --help` lists the options of each kind of format)"
         ))),
         None => Ok(()),
     }

@@ -19,7 +19,7 @@ use super::{Capabilities, Feature, Places, Traffic};
 /// Bytes of one read by a device from the host's memory: a cache line of NVIDIA devices.
 const LINE_BYTES: u64 = 128;
 
-/// How rows cross the link to a device.
+/// Path of rows over the link to a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
     /// The host gathers rows, and they leave as they are gathered.
@@ -49,7 +49,7 @@ pub struct LinkOptions {
     pub bandwidth: f64,
     /// Latency in seconds, from the last byte's departure to its arrival.
     pub latency: f64,
-    /// How rows cross the link.
+    /// Path of rows over the link.
     pub access: Access,
 }
 

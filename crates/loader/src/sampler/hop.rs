@@ -143,8 +143,8 @@ pub trait StepSource {
     /// In-degree of `v`.
     fn degree(&self, v: NodeId) -> u64;
 
-    /// Replaces the number (below the degree) in each pair of a node and a number by the neighbour of
-    /// that number in the node's list.
+    /// Replaces the number (below the degree) in each pair of a node and a number by the neighbour
+    /// of that number in the node's list.
     ///
     /// # Errors
     /// A list cannot be read.

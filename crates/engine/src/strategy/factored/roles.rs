@@ -161,8 +161,8 @@ impl DeviceSetup<'_, '_> {
         Ok(member)
     }
 
-    /// Memory of a training step and of reused rows for a standby Trainer, and its reader of the Trainers' cache if
-    /// they share one.
+    /// Memory of a training step and of reused rows for a standby Trainer, and its reader of the
+    /// Trainers' cache if they share one.
     fn standby(
         &self,
         device: &Arc<Device>,

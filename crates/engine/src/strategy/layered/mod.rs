@@ -50,7 +50,7 @@ use std::{ops::Range, sync::Arc, time::Instant};
 use graphmill_loader::feature::Link;
 
 use super::{
-    chosen::Chosen,
+    batches_per_update,
     interface::{Epoch, Flow, Strategy, StrategyContext},
 };
 use crate::{
@@ -112,8 +112,7 @@ impl<'a> Layered<'a> {
 
     /// Batches per update.
     fn round(&self) -> u64 {
-        let config = self.context.config;
-        Chosen::of(config).map_or(1, |chosen| chosen.batches_per_update(config))
+        batches_per_update(self.context.config)
     }
 
     /// Number of updates by `batches` batches.

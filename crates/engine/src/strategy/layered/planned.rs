@@ -13,7 +13,7 @@ use crate::{
     learner::Learner,
     reuse::ReusePlan,
     stage::Loader,
-    strategy::{chosen::Chosen, interface::StrategyContext},
+    strategy::{batches_per_update, interface::StrategyContext},
 };
 
 /// Maker of a run's super-batches. At the start of a run, settles their length, the number of hot
@@ -26,8 +26,7 @@ pub(super) fn maker(
     loader: &Loader,
     learner: &Learner,
 ) -> Result<SuperBatchMaker> {
-    let config = context.config;
-    let round = Chosen::of(config).map_or(1, |chosen| chosen.batches_per_update(config));
+    let round = batches_per_update(context.config);
     let mut maker = SuperBatchMaker::new(context, loader, learner, round)?;
     let position = learner.history.position();
     if position.length > 0 {

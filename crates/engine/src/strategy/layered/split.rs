@@ -42,7 +42,7 @@ use crate::{
     memory,
     reuse::{Preview, ReusePlan},
     stage::{DrawAhead, Loader},
-    strategy::{chosen::Chosen, interface::StrategyContext},
+    strategy::{interface::StrategyContext, is_by_device, non_trainers},
     tiers::DeviceCaches,
 };
 
@@ -110,10 +110,8 @@ fn estimate(
     let (second, held) = draw(loader, plan, 1)?;
 
     let step = first.iter().chain(&second).map(|batch| step_bytes(batch, &learner.model, data.features.dim));
-    let chosen = Chosen::of(config);
-    let by_device = chosen.is_some_and(|chosen| chosen.is_by_device(config));
-    let samplers = chosen.map_or(0, |chosen| chosen.non_trainers(config));
-    let topology = if by_device && samplers == 0 { memory::topology(data) as u64 } else { 0 };
+    let samplers = non_trainers(config);
+    let topology = if is_by_device(config) && samplers == 0 { memory::topology(data) as u64 } else { 0 };
     let taken = topology + plan.table_bytes() + step.max().unwrap_or(0);
     let Some(slots) = caches.rows_beside(taken) else { return Ok(None) };
 

@@ -105,6 +105,7 @@ impl SuperBatchMaker {
     /// # Errors
     /// The model does not support the options, the hotness cannot be computed, or the system
     /// refuses the threads.
+    // long: each option becomes one field, in the order in which they depend on each other
     pub(super) fn new(
         context: &StrategyContext,
         loader: &Loader,

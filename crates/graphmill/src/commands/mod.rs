@@ -52,7 +52,7 @@ pub(crate) fn cli() -> Command {
             "Start with:\n  \
              graphmill train                      train on a built-in demo graph\n  \
              graphmill datasets                   list public datasets\n  \
-             graphmill import edges SRC DST       import your own graph\n\n\
+             graphmill import tables --help       import your own tables\n\n\
              graphmill COMMAND -h lists the common options of a command, --help explains all",
         )
         .subcommand_required(true)

@@ -60,11 +60,13 @@ fn base() -> TrainConfig {
     .with(|training: &mut SubgraphTraining| training.sample_coverage = 3.0)
 }
 
+/// Bits of an epoch's losses, sampled edges, and rows that were requested, reused and made.
+type EpochBits = (u64, Option<u64>, u64, Option<[u64; 4]>);
+
 /// Numbers that a run has computed.
 #[derive(PartialEq)]
 struct Numbers {
-    /// Bits of losses, sampled edges, and rows that were requested, reused and made.
-    epochs: Vec<(u64, Option<u64>, u64, Option<[u64; 4]>)>,
+    epochs: Vec<EpochBits>,
     model: Vec<Tensor>,
     best: Vec<Tensor>,
     optimizer: Vec<Tensor>,

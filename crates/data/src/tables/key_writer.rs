@@ -8,7 +8,14 @@ use crate::external::{Rows, Scratch};
 /// Writer of the keys of a node type.
 pub(super) enum KeyWriter {
     Integers(Rows<i64>),
-    Texts(Rows<u64>, Rows<u8>, u64),
+    Texts(Box<Texts>),
+}
+
+/// Texts one after the other: starts, bytes, and the end of the last text.
+pub(super) struct Texts {
+    starts: Rows<u64>,
+    bytes: Rows<u8>,
+    end: u64,
 }
 
 impl KeyWriter {
@@ -18,16 +25,17 @@ impl KeyWriter {
         }
         let mut starts = scratch.column(&format!("key-starts-{index}"))?;
         starts.extend(&[0])?;
-        Ok(Self::Texts(starts, scratch.column(&format!("key-bytes-{index}"))?, 0))
+        let bytes = scratch.column(&format!("key-bytes-{index}"))?;
+        Ok(Self::Texts(Box::new(Texts { starts, bytes, end: 0 })))
     }
 
     pub(super) fn push(&mut self, key: &str) -> Result<()> {
         match self {
             Self::Integers(numbers) => numbers.extend(&[key.parse().unwrap_or_default()]),
-            Self::Texts(starts, bytes, end) => {
-                *end += key.len() as u64;
-                bytes.extend(key.as_bytes())?;
-                starts.extend(&[*end])
+            Self::Texts(texts) => {
+                texts.end += key.len() as u64;
+                texts.bytes.extend(key.as_bytes())?;
+                texts.starts.extend(&[texts.end])
             }
         }
     }
@@ -35,7 +43,7 @@ impl KeyWriter {
     pub(super) fn finish(self) -> Result<KeyPart> {
         Ok(match self {
             Self::Integers(numbers) => KeyPart::Integers(numbers.finish()?),
-            Self::Texts(starts, bytes, _) => KeyPart::Texts(starts.finish()?, bytes.finish()?),
+            Self::Texts(texts) => KeyPart::Texts(texts.starts.finish()?, texts.bytes.finish()?),
         })
     }
 }

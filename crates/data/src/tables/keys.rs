@@ -191,7 +191,7 @@ impl NodeKeys {
                 if !dictionary.insert(key.as_bytes()) {
                     self.rows.repeated.push(row);
                 }
-                if dictionary.memory() as u64 > self.budget { self.to_disk() } else { Ok(()) }
+                if dictionary.memory() as u64 > self.budget { self.move_to_disk() } else { Ok(()) }
             }
             Store::Collecting(sorter) => sorter.push(key.as_bytes(), row),
             Store::Disk(_) => Err(Error::invalid("keys are added after they were sorted")),
@@ -199,7 +199,7 @@ impl NodeKeys {
     }
 
     /// Moves the dictionary to a sorter.
-    fn to_disk(&mut self) -> Result<()> {
+    fn move_to_disk(&mut self) -> Result<()> {
         let mut sorter = RecordSorter::new(&self.scratch, &format!("keys-{}", self.name), self.budget);
         if let Store::Memory(dictionary) = &self.store {
             let rows = (0..self.rows.rows).filter_map(|row| Some((row, self.rows.id(row)?)));

@@ -61,8 +61,8 @@ mod tests {
 
     #[test]
     fn peer_links_take_no_access() {
-        let mut config = TrainConfig::default();
-        config.link = "12G,10us,direct".parse().unwrap();
+        let link = "12G,10us,direct".parse().unwrap();
+        let mut config = TrainConfig { link, ..TrainConfig::default() };
         config.check_general().unwrap();
         config.peer_link = "50G,2us,direct".parse().unwrap();
         let message = config.check_general().unwrap_err().message;

@@ -28,7 +28,7 @@ use crate::{
     reuse::ReusePlan,
     stage::Loader,
     strategy::{self, AllReduce, Chosen, Nvidia, RoundOptions, StrategyContext},
-    tiers::{AllRows, BuiltTiers, GpuTiers, Plan},
+    tiers::{AllRows, Batches, BuiltTiers, GpuTiers, Plan},
 };
 
 /// Parts that options name. Making them checks all options, before any long work.
@@ -175,8 +175,8 @@ impl Tables {
             let mut plan = plan.by_device(by_device);
             // by device, the strategy divides the memory of each device
             let reuse = plan_rows(!by_device && config.device_budget.0 > 0)?;
-            let BuiltTiers { feature, whole, links } =
-                plan.build(config, data, placements, sampler, order, reuse.as_ref(), &Quiet)?;
+            let batches = Batches { config, data, sampler, order, reuse: reuse.as_ref(), own: None };
+            let BuiltTiers { feature, whole, links } = plan.build(batches, placements, &Quiet)?;
             let tiers = Some(plan.to_string());
             return Ok(Self { graph, feature, whole, tiers, links, on_gpus: None, shared: None });
         }

@@ -8,7 +8,7 @@ use graphmill_loader::Feature;
 
 use crate::{
     Error, Result, TrainConfig, build, memory, strategy,
-    tiers::{BuiltTiers, Plan, unused_policy},
+    tiers::{Batches, BuiltTiers, Plan, unused_policy},
 };
 
 /// A dataset's feature rows in tiers.
@@ -50,7 +50,8 @@ pub fn open(config: &TrainConfig, data: &Dataset, watch: &dyn Progress) -> Resul
     };
     let mut plan = plan.by_device(strategy::is_by_device(config));
     let (sampler, order) = (build::sampler(config, data)?, build::order(config, data)?);
-    let BuiltTiers { feature, .. } = plan.build(config, data, residence, &*sampler, &*order, None, watch)?;
+    let batches = Batches { config, data, sampler: &*sampler, order: &*order, reuse: None, own: None };
+    let BuiltTiers { feature, .. } = plan.build(batches, residence, watch)?;
     let unused = unused_policy(config, data).map_or(String::new(), |unused| format!("; {unused}"));
     Ok(Tiers { feature, description: format!("{plan}{unused}"), has_devices: plan.has_devices() })
 }

@@ -8,12 +8,11 @@ use graphmill_data::{
     dataset::{Rescaling, StoredTable},
 };
 use graphmill_loader::{
-    Feature, MinibatchSampler,
+    Feature,
     feature::{
         Disk, DiskOptions, Host, Link, LinkOptions, Linked,
         cached::{CacheLayout, Dynamic, Level, Pinned, Placement},
     },
-    order::SeedOrder,
 };
 
 use super::{all_rows::AllRows, batches::Batches, cache::Cache, rescaled::Rescaled, step};
@@ -54,6 +53,9 @@ pub(crate) struct BuiltTiers {
     /// Links of simulated devices in the chain.
     pub(crate) links: Vec<Arc<Link>>,
 }
+
+/// A chain of tiers, and the links of its devices.
+pub(crate) type LinkedTiers = (Arc<dyn Feature>, Vec<Arc<Link>>);
 
 impl Plan {
     /// Plans the tiers that the options request, or returns `None` if host memory holds all rows
@@ -144,24 +146,21 @@ impl Plan {
         self.devices > 0
     }
 
-    /// Builds the chain of tiers, and the rows that inference reads. With `reuse`, devices have
-    /// memory for the rows that batches reuse.
+    /// Builds the chain of tiers, and the rows that inference reads. Devices have memory for the
+    /// rows that `batches` reuse.
     ///
     /// # Errors
     /// The rows cannot be read, the allocation of a cache fails, or a training step exceeds a
     /// device's memory.
     pub(crate) fn build(
         &mut self,
-        config: &TrainConfig,
-        data: &Dataset,
+        batches: Batches,
         placements: MemoryPlacements,
-        sampler: &dyn MinibatchSampler,
-        order: &dyn SeedOrder,
-        reuse: Option<&ReusePlan>,
         watch: &dyn Progress,
     ) -> Result<BuiltTiers> {
+        let Batches { config, data, .. } = batches;
         let own = self.as_stored(config);
-        let batches = Batches { config: &own, data, sampler, order, reuse, own: None };
+        let batches = Batches { config: &own, ..batches };
         let scores = |policy: &str| batches.scores(policy, watch);
         let (chain, all_rows): (Arc<dyn Feature>, AllRows) = if let Some(cache) = self.host.clone() {
             if self.devices == 0 && self.host_budget > 0 {
@@ -194,7 +193,7 @@ impl Plan {
         batches: &Batches,
         mut chain: Arc<dyn Feature>,
         watch: &dyn Progress,
-    ) -> Result<(Arc<dyn Feature>, Vec<Arc<Link>>)> {
+    ) -> Result<LinkedTiers> {
         let (config, mut links) = (batches.config, Vec::new());
         let shared = self.device.clone().filter(|_| !self.by_device);
         let Some(Cache { policy, slots, .. }) = shared else { return Ok((chain, links)) };

@@ -34,7 +34,7 @@ pub fn manifest(text: &str) -> Result<()> {
 
 /// Parses a file of PyTorch, and reads every array and tensor in it.
 pub fn torch(data: &[u8], path: &Path) -> Result<()> {
-    torch::read_bytes(data, path, |root, storages, at| each(root, storages, at))
+    torch::read_bytes(data, path, each)
 }
 
 fn each(item: &pickle::Item, storages: &torch::Storages, at: &At) -> Result<()> {

@@ -112,7 +112,8 @@ impl Source<'_> {
     /// Paths of the chunks of a column with their format.
     fn chunks(&self, value: &Value, what: &str) -> Result<Vec<(String, String)>> {
         let format = value["format"]["name"].as_str().unwrap_or_default();
-        if !["numpy", "csv"].contains(&format) && !(cfg!(feature = "parquet") && format == "parquet") {
+        let reads_parquet = cfg!(feature = "parquet");
+        if !(["numpy", "csv"].contains(&format) || reads_parquet && format == "parquet") {
             return Err(self.at.error(format!(
                 "{what}: the format '{format}' is not read; save the chunks as numpy or csv"
             )));

@@ -26,7 +26,8 @@ pub(super) fn maker(
     loader: &Loader,
     learner: &Learner,
 ) -> Result<SuperBatchMaker> {
-    let round = batches_per_update(context.config);
+    let config = context.config;
+    let round = batches_per_update(config);
     let mut maker = SuperBatchMaker::new(context, loader, learner, round)?;
     let position = learner.history.position();
     if position.length > 0 {

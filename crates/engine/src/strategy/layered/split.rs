@@ -110,8 +110,8 @@ fn estimate(
     let (second, held) = draw(loader, plan, 1)?;
 
     let step = first.iter().chain(&second).map(|batch| step_bytes(batch, &learner.model, data.features.dim));
-    let samplers = non_trainers(config);
-    let topology = if is_by_device(config) && samplers == 0 { memory::topology(data) as u64 } else { 0 };
+    let (by_device, samplers) = (is_by_device(config), non_trainers(config));
+    let topology = if by_device && samplers == 0 { memory::topology(data) as u64 } else { 0 };
     let taken = topology + plan.table_bytes() + step.max().unwrap_or(0);
     let Some(slots) = caches.rows_beside(taken) else { return Ok(None) };
 

@@ -85,12 +85,15 @@ impl Item<'_> {
     ///
     /// # Errors
     /// A value does not fit `T`.
-    pub(crate) fn array<T: Element>(&self) -> Option<Result<(Vec<T>, Vec<usize>), String>> {
+    pub(crate) fn array<T: Element>(&self) -> Option<Result<ValuesAndShape<T>, String>> {
         let Self::Array(dtype, shape, bytes) = self else { return None };
         let mut values = Vec::new();
         Some(convert(bytes, *dtype, 0, &mut values).map(|()| (values, shape.clone())))
     }
 }
+
+/// Values of an array, and its shape.
+pub(crate) type ValuesAndShape<T> = (Vec<T>, Vec<usize>);
 
 impl Pickle<'_> {
     /// Converts the root to a tree. Shared values are repeated, up to one value per byte of the

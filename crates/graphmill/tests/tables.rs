@@ -45,8 +45,7 @@ fn accounts_from_csv_to_predictions_by_key() {
     {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
-    sandbox
-        .ok("train data --epochs 30 --hidden 16 --fanout 5,5 --batch-size 32 --learning-rate 0.01 --out run");
+    sandbox.ok("train data --epochs 30 --hidden 16 --fanout 5,5 --batch-size 32 --lr 0.01 --out run");
     sandbox.ok("predict run --out scores.csv");
     let scores = String::from_utf8(sandbox.read("scores.csv")).unwrap();
     let mut lines = scores.lines();

@@ -15,7 +15,7 @@ fn sandbox() -> Sandbox {
 fn typed_sources_become_datasets_of_format_2() {
     let sandbox = sandbox();
     let text = sandbox.ok("import triples kg data --add-reverses");
-    assert!(text.contains("kg: 4 nodes of 1 type, 6 edges of 4 types, 2 tasks"), "{text}");
+    assert!(text.contains("kg: 4 nodes of 1 type, 5 edges of 3 types, 2 tasks"), "{text}");
     assert!(text.contains("entities that only test names: 1"), "{text}");
     let info = sandbox.ok("info data");
     assert!(info.contains("entity:rev_r:entity"), "{info}");

@@ -129,7 +129,10 @@ fn with_node_options(command: Command) -> Command {
             "Metric that validation and test scores use",
             "By default it follows from the labels and the source",
         ))
-        .arg(args::option("name", "NAME", "Name of the dataset [default: the source's name]", ""))
+        .arg(
+            args::option("name", "NAME", "Name of the dataset [default: the source's name]", "")
+                .hide_short_help(true),
+        )
 }
 
 /// Adds the options of the format `edges`: its other files and its ids.
@@ -163,12 +166,15 @@ fn with_parts_of_edges(command: Command) -> Command {
             "Number of nodes, if no file states it",
             "Needed if the highest ids have no edges, such as --num-nodes 2708. Also for parquet",
         ))
-        .arg(args::option(
-            "first-id",
-            "N",
-            "Id of the first node, in all files [default: 0]",
-            "Set it to 1 for files of programs that count from 1. Also for parquet",
-        ))
+        .arg(
+            args::option(
+                "first-id",
+                "N",
+                "Id of the first node, in all files [default: 0]",
+                "Set it to 1 for files of programs that count from 1. Also for parquet",
+            )
+            .hide_short_help(true),
+        )
         .arg(args::option("flavour", "NAME", "Layout of the edge file [default: auto]", FLAVOURS))
         .next_help_heading(None::<&str>)
 }
@@ -196,24 +202,35 @@ fn rows() -> Vec<Entry<()>> {
 fn with_typed_options(command: Command) -> Command {
     command
         .next_help_heading("Options of typed graphs, links and events")
-        .arg(args::flag(
-            "add-reverses",
-            "Add a reverse edge type to every edge type without one",
-            "It is called rev_NAME and has the same columns. Use it so that messages flow both ways",
-        ))
-        .arg(args::flag("no-literals", "Leave out literals and their triples (rdf)", ""))
-        .arg(args::option(
-            "valid-fraction",
-            "X",
-            "Fraction of rows that validate, if the source has no such set",
-            "From 0 to below 1, such as 0.2. Drawn by --split-seed; the latest rows of temporal formats",
-        ))
-        .arg(args::option(
-            "test-fraction",
-            "X",
-            "Fraction of rows that test, if the source has no such set",
-            "From 0 to below 1, such as 0.1. Drawn by --split-seed; the latest rows of temporal formats",
-        ))
+        .arg(
+            args::flag(
+                "add-reverses",
+                "Add a reverse edge type to every edge type without one",
+                "It is called rev_NAME and has the same columns. Use it so that messages flow both ways",
+            )
+            .hide_short_help(true),
+        )
+        .arg(
+            args::flag("no-literals", "Leave out literals and their triples (rdf)", "").hide_short_help(true),
+        )
+        .arg(
+            args::option(
+                "valid-fraction",
+                "X",
+                "Fraction of rows that validate, if the source has no such set",
+                "From 0 to below 1, such as 0.2. Drawn by --split-seed; the latest rows of temporal formats",
+            )
+            .hide_short_help(true),
+        )
+        .arg(
+            args::option(
+                "test-fraction",
+                "X",
+                "Fraction of rows that test, if the source has no such set",
+                "From 0 to below 1, such as 0.1. Drawn by --split-seed; the latest rows of temporal formats",
+            )
+            .hide_short_help(true),
+        )
         .next_help_heading(None::<&str>)
 }
 

@@ -44,7 +44,7 @@ pub fn run(data: &[u8]) -> Answer {
         }
         let out = dir.join("out");
         limited(input.unpacked, || {
-            let work = Work { memory: Some(1 << 26), ..Work::default() };
+            let work = Work { memory: Some(1 << 26), replace: true, ..Work::default() };
             let imported = import_tables(&schema, &out, None, work);
             assert!(!dir.join("out.importing").exists(), "an import leaves no scratch");
             imported

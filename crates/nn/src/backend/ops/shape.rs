@@ -53,8 +53,8 @@ pub(super) fn local(b: &Block) {
     block(b);
     assert!(b.dst_ids.is_none() && b.is_transposed(), "a gradient requires a local, transposed block");
     let (t, sources) = (&b.transposed, b.num_grad_src());
-    assert!(sources <= b.num_src, "sources that receive a gradient");
-    assert!(b.grad_src.is_none() || b.num_dst <= sources, "destinations receive a gradient");
+    let has_destinations = b.grad_src.is_none() || b.num_dst <= sources;
+    assert!(has_destinations && sources <= b.num_src, "sources that receive a gradient");
     if b.drawn_on_device().is_some() {
         return;
     }

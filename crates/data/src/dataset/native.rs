@@ -47,7 +47,7 @@ use crate::{
 impl Dataset {
     /// Writes the dataset to the directory `dir`, which must be missing or empty. All files are
     /// written to a sibling directory, synced, and moved into place: `dir` holds the whole dataset
-    /// or is unchanged. A dataset with keys is written in format 2 ([`typed`](crate::typed)).
+    /// or is unchanged. A dataset with keys is written in format 2 ([`crate::typed`]).
     ///
     /// # Errors
     /// The dataset does not [`validate`](Dataset::validate), `dir` is not empty, or writing fails.
@@ -68,7 +68,7 @@ impl Dataset {
     /// all files, ids, labels, finite features. Reads every byte once, in parallel, and releases
     /// pages on the way.
     ///
-    /// A directory of format 2 ([`typed`](crate::typed)) with one node type, one edge type and at
+    /// A directory of format 2 ([`crate::typed`]) with one node type, one edge type and at
     /// most one task, the classification of its nodes, opens as well.
     ///
     /// Features that [`is_too_large_to_verify`] are not read: only their length, type and header

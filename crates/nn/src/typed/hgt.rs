@@ -45,7 +45,7 @@ use crate::{
     layer::{GatOptions, Linear},
 };
 
-/// A layer of the heterogeneous graph transformer; the [module page](self) has the formula.
+/// A layer of the heterogeneous graph transformer; the head of its source file has the formula.
 ///
 /// # Shapes
 /// - `key.weight`, `query.weight`, `value.weight` of a type: `F x (H d)`, with biases;

@@ -45,7 +45,7 @@ use crate::{
 /// Slope of the leaky ReLU for negative scores.
 const SLOPE: f32 = 0.2;
 
-/// Relational graph attention; the [module page](self) has the formula.
+/// Relational graph attention; the head of its source file has the formula.
 ///
 /// # Shapes
 /// - `weight` of a relation: `F x (H C)`; `source`, `target`: `1 x (H C)`

@@ -80,7 +80,7 @@ impl OptionSet for SimpleHgnOptions {
     }
 }
 
-/// A layer of Simple-HGN; the [module page](self) has the formula.
+/// A layer of Simple-HGN; the head of its source file has the formula.
 ///
 /// # Shapes
 /// - `weight`, `residual.weight`: `F x (H C)`; `source`, `target`: `1 x (H C)`

@@ -55,7 +55,8 @@ pub(super) fn maker(
 /// predictions.
 ///
 /// # Errors
-/// As [`maker`], or the options do not fit the dataset.
+/// The model does not support the options, a metric of hotness cannot be computed, or the options
+/// do not fit the dataset.
 pub fn reuse_plan(
     config: &TrainConfig,
     data: &Dataset,

@@ -90,7 +90,11 @@ fn a_dry_run_prints_a_schema_that_imports_the_same() {
     let schema = text.split("# schema.toml\n").nth(1).unwrap();
     assert!(schema.contains("age = \"number, quantile, indicator\""), "{schema}");
     sandbox.write("schema.toml", schema);
-    sandbox.ok(&format!("{IMPORT} {extra}"));
+    let text = sandbox.ok(&format!("{IMPORT} {extra}"));
+    assert!(
+        text.contains("note: edge times and features are stored, but no command trains on them"),
+        "{text}"
+    );
     sandbox.ok("import tables again schema.toml --name data");
     for file in ["graphmill.json", "preprocessing.json", "nodes/node/features.npy"] {
         assert!(sandbox.read(format!("data/{file}")) == sandbox.read(format!("again/{file}")), "{file}");

@@ -36,6 +36,8 @@ fn options_of_the_other_kind_of_formats_are_wrong_usage() {
     };
     let wrong = "--largest-component does not belong to the format 'triples'";
     fails("import triples kg data --largest-component", 2, wrong);
+    let wrong = "--memory does not belong to the format 'triples'";
+    fails("import triples kg data --memory 1G", 2, wrong);
     fails("import triples kg data --no-literals", 2, "'no-literals' has no effect on the format 'triples'");
     let wrong = "--add-reverses does not belong to the format 'edges'";
     fails("import edges kg/train.txt data --add-reverses", 2, wrong);

@@ -14,6 +14,7 @@ pub(crate) const FILE_NAME: &str = "graphmill.json";
 pub(crate) const FORMAT: &str = "graphmill-dataset";
 /// Version that this program reads and writes.
 pub(super) const VERSION: u64 = 1;
+
 /// Contents of `graphmill.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

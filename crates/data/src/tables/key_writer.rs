@@ -1,6 +1,6 @@
 //! Keys of a node type as columns, in the order of the ids.
 
-use graphmill_core::Result;
+use graphmill_core::{Error, Result};
 
 use super::parts::KeyPart;
 use crate::external::{Rows, Scratch};
@@ -31,7 +31,10 @@ impl KeyWriter {
 
     pub(super) fn push(&mut self, key: &str) -> Result<()> {
         match self {
-            Self::Integers(numbers) => numbers.extend(&[key.parse().unwrap_or_default()]),
+            Self::Integers(numbers) => {
+                let wrong = |_| Error::invalid(format!("the key '{key}' is not an integer of 64 bits"));
+                numbers.extend(&[key.parse().map_err(wrong)?])
+            }
             Self::Texts(texts) => {
                 texts.end += key.len() as u64;
                 texts.bytes.extend(key.as_bytes())?;

@@ -1,8 +1,9 @@
 //! Memory tiers of a rank's feature rows.
 //!
 //! ```text
-//!   cpu:        host cache (--cache, --cache-ratio or --host-budget)   ─►  network, and disk
-//!   virtual:N:  device cache (--cache)  ─►  host cache (--host-cache, --host-budget)  ─►  network, and disk
+//!   cpu:        host cache (--cache, --cache-ratio, --host-budget)  ─►  network, and disk
+//!   virtual:N:  device cache (--cache)
+//!                 ─►  host cache (--host-cache, --host-budget)      ─►  network, and disk
 //! ```
 //!
 //! An NVIDIA device computes, but reads rows that host memory has gathered, as `cpu` does.

@@ -1,8 +1,8 @@
 //! A stack of typed layers, with the input rows, norms and dense layers around them.
 //!
 //! ```text
-//! features of each type ── projection ──┬── layer 0 ── ... ── layer L-1 ── rows of the target ── head ── scores
-//! learned rows of others ───────────────┘   (block 0)         (block L-1)
+//! features of each type ── projection ──┬── layer 0 ── ... ── layer L-1 ── head ── scores
+//! learned rows of others ───────────────┘   (block 0)         (block L-1)  (rows of the target)
 //! ```
 
 use graphmill_core::{

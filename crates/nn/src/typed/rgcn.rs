@@ -3,7 +3,8 @@
 //! # Algorithm
 //!
 //! ```text
-//! out[v] = x[v] W_0 + sum over relations r of (1 / degree_r(v)) sum over in-neighbours u by r of x[u] W_r + b
+//! out[v] = x[v] W_0 + b + sum over relations r of
+//!          (1 / degree_r(v)) sum over in-neighbours u by r of x[u] W_r
 //! ```
 //!
 //! With `--bases B`, `W_r` is a combination of `B` matrices that all relations share; with

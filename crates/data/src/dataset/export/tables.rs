@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! schema.json                     types, tasks, and the file of each
-//! nodes/TYPE.csv                  key, time, a column per feature, and for each task on all nodes of the type
-//!                                 its targets and NAME_split (train, valid, test or empty)
+//! nodes/TYPE.csv                  key, time, a column per feature, and for each task on all nodes
+//!                                 of the type its targets and NAME_split (train, valid, test or
+//!                                 empty)
 //! edges/SRC__NAME__DST.csv        source, destination (keys), weight, time, features, targets and splits
-//! features/TYPE.csv               row, column, value: sparse features of a node type (nodes) or an edge type
-//! tasks/NAME.csv                  tasks with seeds of their own: key, or source and destination; time,
-//!                                 targets and split
+//! features/TYPE.csv               row, column, value: sparse features of a node or edge type
+//! tasks/NAME.csv                  tasks with seeds of their own: key, or source and destination;
+//!                                 time, targets and split
 //! negatives/NAME.csv              split, positive (its place in the part, or empty), source, destination
 //! ```
 //!

@@ -225,9 +225,12 @@ pub(super) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     };
     let dst = args::required_path(matches, "dataset");
     let ImportedTables { dataset, report } = tables::import_tables(&schema, dst, like.as_ref(), work)?;
+    let has_more = dataset.edges.iter().any(|edges| edges.time.is_some() || edges.features.is_some());
+    let note = has_more.then_some("edge times and features are stored, but no command trains on them yet");
     if is_json {
         output::json(&json!({
             "name": dataset.name,
+            "note": note,
             "nodes": dataset.num_nodes(),
             "edges": dataset.num_edges(),
             "report": report,
@@ -235,7 +238,8 @@ pub(super) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
             "peak_rss_bytes": memory::peak(),
         }))
     } else {
-        output::text(&format!("{report}{dataset}\n"))
+        let note = note.map_or(String::new(), |note| format!("note: {note}\n"));
+        output::text(&format!("{report}{dataset}\n{note}"))
     }
 }
 

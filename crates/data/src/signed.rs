@@ -6,7 +6,7 @@
 
 use std::{fs::File, io::Read, path::Path};
 
-use graphmill_core::{Error, Result, place::At};
+use graphmill_core::{Error, Result, location::Location};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::dataset::checksum::checksum;
@@ -92,12 +92,11 @@ pub(crate) trait SignedManifest: Clone + Serialize + DeserializeOwned {
     fn read(dir: &Path) -> Result<Self> {
         let Terms { file_name, max_bytes, thing, directory, .. } = Self::TERMS;
         let path = dir.join(file_name);
-        let at = |place: &'static str| At::new(&path, place);
+        let at = |place: &'static str| Location::new(&path, place);
         let file = File::open(&path).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => at("manifest").error(Self::missing(dir)),
-            std::io::ErrorKind::NotADirectory => {
-                At::new(dir, thing).error(format!("this is a file; a {directory} is a directory: name that"))
-            }
+            std::io::ErrorKind::NotADirectory => Location::new(dir, thing)
+                .error(format!("this is a file; a {directory} is a directory: name that")),
             _ => Error::io(&path, "open", e),
         })?;
         let mut text = String::new();
@@ -116,10 +115,10 @@ pub(crate) trait SignedManifest: Clone + Serialize + DeserializeOwned {
     /// As for [`SignedManifest::read`].
     fn parse(text: &str, path: &Path) -> Result<Self> {
         let Terms { format, version, reads, thing, manifest: what, remake, .. } = Self::TERMS;
-        let at = |place: &'static str| At::new(path, place);
+        let at = |place: &'static str| Location::new(path, place);
         let json = |e: serde_json::Error| {
             let place = format!("line {} column {}", e.line(), e.column());
-            At::new(path, place).error(format!("not {what}: {e}"))
+            Location::new(path, place).error(format!("not {what}: {e}"))
         };
         let stamp: Stamp = serde_json::from_str(text).map_err(json)?;
         if stamp.format != format {

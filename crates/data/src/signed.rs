@@ -9,10 +9,24 @@ use std::{fs::File, io::Read, path::Path};
 use graphmill_core::{Error, Result, location::Location};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::dataset::checksum::checksum;
+use crate::checksum::checksum;
 
 /// Placeholder of the checksum while the text is hashed.
 const UNSIGNED: &str = "00000000000000000000000000000000";
+
+/// Entry of one file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FileEntry {
+    /// Element type, in NumPy's notation.
+    pub(crate) dtype: String,
+    /// Length of each axis.
+    pub(crate) shape: Vec<usize>,
+    /// Size of the file.
+    pub(crate) bytes: u64,
+    /// Checksum of the whole file (see [`checksum`]).
+    pub(crate) checksum: String,
+}
 
 /// Constants of one kind of manifest, and its terms in messages.
 pub(crate) struct Terms {

@@ -33,7 +33,7 @@ impl<'a> Cell<'a> {
                 Cow::Owned(integral(value).map_or_else(|| value.to_string(), |i| i.to_string()))
             }
             Self::Text(text) => Cow::Borrowed(text),
-            Self::Time(micros) => Cow::Owned(super::value::format_time(micros)),
+            Self::Time(micros) => Cow::Owned(super::date::format_time(micros)),
             Self::List(values) => Cow::Owned(format!("{values:?}")),
         }
     }

@@ -17,8 +17,9 @@ use super::{
     verified::Verified,
 };
 use crate::{
+    checksum,
     dataset::{
-        Normalization, checksum,
+        Normalization,
         files::{Files, directory_name, is_too_large_to_verify},
         manifest::FILE_NAME,
     },

@@ -24,8 +24,8 @@ use graphmill_core::{Error, Result, location::Location};
 use super::{Dialect, Reader, Rows, files};
 use crate::tables::{
     column::{Column, Lists, OutputRows, Texts},
+    date::DAY,
     faults::Faults,
-    value::DAY,
 };
 
 /// Record batches of a file.

@@ -153,8 +153,8 @@ fn uses(code: &str) -> Vec<Use> {
     found
 }
 
-/// Paths in the code that start at the crate or at the parent, such as `super::value::format`. Those
-/// of `use` items are among them, up to the first brace, which adds no import.
+/// Paths in the code that start at the crate or at the parent, such as `super::value::format`.
+/// Those of `use` items are among them, up to the first brace, which adds no import.
 fn inline_paths(code: &str) -> Vec<Use> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut found = Vec::new();

@@ -13,23 +13,17 @@
 
 use std::ops::Range;
 
-use graphmill_core::{EdgeOptions, Graph, NodeId, Result, build, keyed::Stream};
+use graphmill_core::{EdgeOptions, End, Graph, NodeId, Result, build, keyed::Stream};
 use rayon::prelude::*;
-
-/// The end of an edge that a negative edge replaces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// The source.
-    Source,
-    /// The destination.
-    Destination,
-}
 
 /// Edges that are known to exist, for negatives that do not.
 ///
 /// ```
-/// use graphmill_core::keyed::{Stream, key};
-/// use graphmill_loader::link::{End, KnownEdges};
+/// use graphmill_core::{
+///     End,
+///     keyed::{Stream, key},
+/// };
+/// use graphmill_loader::link::KnownEdges;
 ///
 /// // 0 is linked to 1 and 3, so the only other destination of its edges is 2
 /// let known = KnownEdges::new(4, &[0, 0], &[1, 3])?;

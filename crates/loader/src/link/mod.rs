@@ -46,6 +46,6 @@ mod source;
 
 pub use batch::LinkBatch;
 pub use excluded::ExcludedEdges;
-pub use known::{End, KnownEdges};
+pub use known::KnownEdges;
 pub use negatives::{Make, NegativeRequest, NegativeSampler, NegativeSource, TABLE};
 pub use source::{Corrupt, Exclude, LinkSource};

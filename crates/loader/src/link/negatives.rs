@@ -3,14 +3,14 @@
 use std::ops::Range;
 
 use graphmill_core::{
-    Error, NodeId, Result,
+    End, Error, NodeId, Result,
     alias::Alias,
     keyed::{Stream, key},
     table::{Entry, Table},
 };
 use rayon::prelude::*;
 
-use super::known::{End, KnownEdges};
+use super::known::KnownEdges;
 
 /// Draws that hit a known edge before an end is drawn from all candidates without one.
 const MAX_TRIES: usize = 64;
@@ -167,7 +167,7 @@ impl ByDegree {
 
     fn new(source: &NegativeSource) -> Result<Self> {
         // a candidate's edges as this end are those in which the other end is looked up
-        let other = if source.end == End::Source { End::Destination } else { End::Source };
+        let other = source.end.other();
         let degree = |u: NodeId| (source.known.ends_of(other, u).len() as f64).powf(Self::POWER);
         let weights: Vec<f64> = source.candidates.clone().into_par_iter().map(degree).collect();
         if weights.iter().all(|&weight| weight == 0.0) {

@@ -2,11 +2,11 @@
 
 use std::{ops::Range, sync::Arc};
 
-use graphmill_core::{Error, NodeId, Result, keyed::key};
+use graphmill_core::{End, Error, NodeId, Result, keyed::key};
 
 use super::{
     LinkBatch,
-    known::{End, KnownEdges},
+    known::KnownEdges,
     negatives::{NegativeRequest, NegativeSampler, NegativeSource, TABLE},
 };
 use crate::{BatchKey, Seeds};

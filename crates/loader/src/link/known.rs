@@ -6,6 +6,11 @@
 //! not in it and precede `r[k]` is `r[k] - k`, which ascends with `k`: the `t`-th candidate without
 //! an edge is found by binary search, so a draw needs one random number and is never rejected.
 //!
+//! # Source
+//!
+//! Selection by rank in the complement of a sorted list is common knowledge; other libraries draw pairs
+//! and reject edges, a bounded number of times.
+//!
 //! # Cost
 //!
 //! O(log d) per draw and per look-up. O(E) to build, and 4 bytes per edge and 8 per node for each

@@ -68,8 +68,8 @@ impl NegativeRequest<'_> {
             End::Destination => (source, "destination"),
         };
         Error::invalid(format!(
-            "no negative edge for {source} -> {destination}: node {fixed} has edges with all {} candidates for \
-             its {what}; replace the other end, or leave the edge out",
+            "no negative edge for {source} -> {destination}: node {fixed} has edges with all {} candidates \
+             for its {what}; replace the other end, or leave the edge out",
             self.candidates.len()
         ))
     }
@@ -264,8 +264,8 @@ mod tests {
         let error = Uniform.draw(&request, &mut [0]).unwrap_err().to_string();
         assert_eq!(
             error,
-            "no negative edge for 0 -> 1: node 0 has edges with all 3 candidates for its destination; replace \
-             the other end, or leave the edge out"
+            "no negative edge for 0 -> 1: node 0 has edges with all 3 candidates for its destination; \
+             replace the other end, or leave the edge out"
         );
     }
 }

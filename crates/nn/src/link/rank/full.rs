@@ -8,6 +8,12 @@
 //! that are larger than a target and those that are equal to it. Candidates that a query leaves
 //! out, such as other true edges, get NaN, which is neither.
 //!
+//! # Source
+//!
+//! Ranks against all candidates without other true edges: Bordes et al., *Translating embeddings for
+//! modeling multi-relational data*, NeurIPS 2013, section 4.2. Ties as in the evaluators of OGB (Hu et
+//! al., NeurIPS 2020).
+//!
 //! # Cost
 //!
 //! O(Q C F) for the products and O(T C) for the counts, with `T` targets.
@@ -305,7 +311,7 @@ mod tests {
                 candidates: candidates.view(),
                 excluded,
             };
-            // products and single pairs differ in the last digits, so ties are compared in exact cases
+            // products and single pairs differ in the last digits, so only exact ones are compared
             let exact = ["dot"].contains(&entry.name);
             let (ranks, top) = (ranking.ranks(&targets), ranking.top(5));
             for q in 0..40 {

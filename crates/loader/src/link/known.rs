@@ -8,8 +8,8 @@
 //!
 //! # Source
 //!
-//! Selection by rank in the complement of a sorted list is common knowledge; other libraries draw pairs
-//! and reject edges, a bounded number of times.
+//! Selection by rank in the complement of a sorted list is common knowledge; other libraries draw
+//! pairs and reject edges, a bounded number of times.
 //!
 //! # Cost
 //!

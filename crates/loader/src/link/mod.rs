@@ -7,9 +7,9 @@
 //! ```
 //!
 //! A batch of links is a batch of nodes, the ends of its edges, so that samplers, caches and
-//! devices serve both. [`LinkBatch`] says which of its seeds form pairs. Supervision edges and their
-//! reverses are removed from every hop as it is drawn ([`ExcludedEdges`]): a model never sees the
-//! edge that it predicts. Negatives are looked up among all known edges, and drawn exactly
+//! devices serve both. [`LinkBatch`] says which of its seeds form pairs. Supervision edges and
+//! their reverses are removed from every hop as it is drawn ([`ExcludedEdges`]): a model never sees
+//! the edge that it predicts. Negatives are looked up among all known edges, and drawn exactly
 //! ([`KnownEdges::draw`]).
 //!
 //! ```

@@ -10,9 +10,9 @@
 //!
 //! # Source
 //!
-//! Ranks against all candidates without other true edges: Bordes et al., *Translating embeddings for
-//! modeling multi-relational data*, NeurIPS 2013, section 4.2. Ties as in the evaluators of OGB (Hu et
-//! al., NeurIPS 2020).
+//! Ranks against all candidates without other true edges: Bordes et al., *Translating embeddings
+//! for modeling multi-relational data*, NeurIPS 2013, section 4.2. Ties as in the evaluators of OGB
+//! (Hu et al., NeurIPS 2020).
 //!
 //! # Cost
 //!

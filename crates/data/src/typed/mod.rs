@@ -109,7 +109,7 @@ pub use read::Verify;
 pub use save::open;
 pub use schema::{EdgeType, Schema};
 pub use sort::{EdgeColumns, EdgeSorter, SortedEdges};
-pub use stored::is_typed;
+pub use stored::{has_several_types, is_typed};
 pub(crate) use stored::{StoredFeatures, checksum_of, stored_features};
 pub(crate) use strangers::{is_own_entry, stranger};
 pub use task::{Negatives, Seeds, Targets, Task, TaskKind, TaskOn};

@@ -24,6 +24,7 @@ use graphmill_core::{
 pub use chosen::{Alias, Chosen};
 pub use factored::{FactoredOptions, TimeSharingOptions, Toggle};
 pub(crate) use interface::Nvidia;
+pub(crate) use worker::attempt;
 pub use interface::{CompletedBatch, Epoch, Flow, Strategy, StrategyContext};
 pub use layered::{HotGradient, HotSplit, LayeredOptions, reuse_plan};
 pub use options::{AllReduce, QueueOptions, RoundOptions, UpdateOptions, Updates};

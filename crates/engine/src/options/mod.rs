@@ -19,8 +19,8 @@ use graphmill_loader::{order, sampler};
 use graphmill_nn::{layer, optim, schedule};
 
 pub use files::place;
-pub(crate) use typed::is_typed;
 pub use keys::{Key, by_flag, key, keys, names, suggestion};
+pub(crate) use typed::is_typed;
 
 use crate::{
     TrainConfig,

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    dataset::TypeCount, memory::MemorySample, rank::RankRecord, reuse::ReuseRecord, timeline::Stage, workers::WorkerRecord,
+    dataset::TypeCount, memory::MemorySample, rank::RankRecord, reuse::ReuseRecord, timeline::Stage,
+    workers::WorkerRecord,
 };
 use graphmill_loader::{Traffic, feature::LinkTraffic};
 

@@ -18,7 +18,9 @@ pub use epoch::{DeviceRecord, EpochRecord, Stages};
 pub use graphmill_loader::feature::{TierTraffic, Traffic};
 pub use memory::{MemorySample, Samples};
 pub(crate) use origin::partition_of_older;
-pub use origin::{DATASET_HINT, FeatureRecord, OTHER_DATASET_HINT, Origin, Source, TypeFeatures, TypedOrigin};
+pub use origin::{
+    DATASET_HINT, FeatureRecord, OTHER_DATASET_HINT, Origin, Source, TypeFeatures, TypedOrigin,
+};
 pub use rank::{RankRecord, RankStages};
 pub use reuse::ReuseRecord;
 pub use run_dir::RunDir;

@@ -141,6 +141,7 @@ fn key_columns(data: &TypedDataset) -> Vec<String> {
 
 /// Names of the columns of the key of a node type, if the dataset was imported from tables.
 fn key_columns_of(data: &TypedDataset, node_type: &str) -> Vec<String> {
-    let recorded = data.preprocessing.as_ref().and_then(|record| record["nodes"][node_type]["key"].as_array());
+    let recorded =
+        data.preprocessing.as_ref().and_then(|record| record["nodes"][node_type]["key"].as_array());
     recorded.into_iter().flatten().filter_map(|name| Some(name.as_str()?.to_string())).collect()
 }

@@ -24,11 +24,11 @@ use graphmill_core::{
 pub use chosen::{Alias, Chosen};
 pub use factored::{FactoredOptions, TimeSharingOptions, Toggle};
 pub(crate) use interface::Nvidia;
-pub(crate) use worker::attempt;
 pub use interface::{CompletedBatch, Epoch, Flow, Strategy, StrategyContext};
 pub use layered::{HotGradient, HotSplit, LayeredOptions, reuse_plan};
 pub use options::{AllReduce, QueueOptions, RoundOptions, UpdateOptions, Updates};
 pub use pipelined::{Cores, PipelinedOptions};
+pub(crate) use worker::attempt;
 
 use crate::{Result, TrainConfig};
 

@@ -37,7 +37,8 @@ fn model_config(config: &TrainConfig) -> TypedModelConfig {
 pub(super) fn model(config: &TrainConfig, task: &TypedTask) -> Result<TypedModel> {
     let schema = task.graph.schema();
     let dims = task.feature_dims();
-    let learned: usize = schema.types().iter().zip(&dims).filter(|(_, dim)| **dim == 0).map(|(node, _)| node.count).sum();
+    let learned: usize =
+        schema.types().iter().zip(&dims).filter(|(_, dim)| **dim == 0).map(|(node, _)| node.count).sum();
     let bytes = learned.saturating_mul(config.hidden).saturating_mul(4 * COPIES_OF_ROWS);
     if let Some(free) = available().filter(|&free| bytes as u64 > free) {
         return Err(Error::usage(format!(

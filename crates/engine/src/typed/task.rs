@@ -282,12 +282,11 @@ mod tests {
     #[test]
     fn rows_of_some_nodes_become_labels_of_all_nodes() {
         let mut builder = builder();
-        builder
-            .task("churn")
-            .on_nodes("user")
-            .node_seeds(vec![3, 0, 2])
-            .classes(2, vec![1, 0, 1])
-            .split([0], [1], [2]);
+        builder.task("churn").on_nodes("user").node_seeds(vec![3, 0, 2]).classes(2, vec![1, 0, 1]).split(
+            [0],
+            [1],
+            [2],
+        );
         let data = builder.build().unwrap();
         let task = TypedTask::new(&data, "").unwrap();
         assert!((0..4).map(|v| task.labels.is_labelled(v)).eq([true, false, true, true]));

@@ -29,7 +29,8 @@ use crate::{
     inference::{Output, fixed_sample, score_labels},
     observer::{Observer, Progress, Start},
     record::{
-        BatchOutcome, Best, EpochRecord, Origin, Stages, Summary, TestScore, Traffic, TypedOrigin, ValidationScore,
+        BatchOutcome, Best, EpochRecord, Origin, Stages, Summary, TestScore, Traffic, TypedOrigin,
+        ValidationScore,
     },
     run::Meter,
     strategy::attempt,
@@ -62,7 +63,14 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
         inference: TypedInference::new(config, &task, &*sampler)?,
         sampler: &*sampler,
         metric,
-        position: TypedPosition::new(config, task.record(data), learner, schedule(config)?, context.run, began),
+        position: TypedPosition::new(
+            config,
+            task.record(data),
+            learner,
+            schedule(config)?,
+            context.run,
+            began,
+        ),
         workspace: TypedWorkspace::new(task.graph.schema()),
         memory: TypedSeeds::default(),
         valid: fixed_sample(&task.split.valid, config.eval_nodes),
@@ -97,8 +105,7 @@ fn notes(
             unreached.join(", ")
         ));
     }
-    let learned: Vec<&str> =
-        learner.model.learned_rows().map(|(t, _)| &schema.types()[t].name[..]).collect();
+    let learned: Vec<&str> = learner.model.learned_rows().map(|(t, _)| &schema.types()[t].name[..]).collect();
     if !learned.is_empty() {
         notes.push(format!(
             "nodes of type {} have no features: a learned row for each, by Adam on the rows of a batch and \

@@ -329,7 +329,7 @@ pub fn metric(config: &TrainConfig, data: &Dataset) -> Result<&'static table::En
 
 /// Converts an error of a model description to one that names the flag: fields and options share
 /// their names.
-fn by_flag(error: graphmill_nn::Error) -> Error {
+pub(crate) fn by_flag(error: graphmill_nn::Error) -> Error {
     use graphmill_nn::Error as Nn;
     Error::Usage(match error {
         Nn::Config { field, value, message } => format!("--{} {value}: {message}", field.replace('_', "-")),

@@ -31,6 +31,7 @@ type Needs = &'static [(&'static str, &'static str)];
 /// If a run refuses one set, the next is tried.
 const VALUES: &[(&str, &str, &[Needs])] = &[
     ("metric", "f1-macro", &[&[]]),
+    ("task", "venue", &[&[]]),
     ("sampler", "", &[&[]]),
     ("fanout", "2,2", &[&[]]),
     ("batch_size", "12", &[&[]]),
@@ -72,6 +73,12 @@ const VALUES: &[(&str, &str, &[Needs])] = &[
     ("head_layers", "1", &[&[]]),
     ("dropout", "0.7", &[&[]]),
     ("input_dropout", "0.4", &[&[]]),
+    ("no_own_rows", "true", &[&[]]),
+    ("bases", "2", &[&[]]),
+    ("blocks", "2", &[&[]]),
+    ("edge_dim", "8", &[&[]]),
+    ("negative_slope", "0.1", &[&[]]),
+    ("max_degree", "3", &[&[]]),
     ("attention_dropout", "0.4", &[&[], &[("model", "gat")]]),
     ("epochs", "1", &[&[]]),
     ("optimizer", "sgd", &[&[]]),

@@ -27,6 +27,13 @@ pub fn is_typed(dir: impl AsRef<Path>) -> bool {
     signed::version_in::<Manifest>(dir.as_ref()) == Some(VERSION)
 }
 
+/// Returns true if `dir` holds a dataset of format 2 of several node types, edge types or tasks.
+pub fn has_several_types(dir: impl AsRef<Path>) -> bool {
+    let dir = dir.as_ref();
+    let are_several = |of: Manifest| of.node_types.len().max(of.edge_types.len()).max(of.tasks.len()) > 1;
+    is_typed(dir) && Manifest::read(dir).is_ok_and(are_several)
+}
+
 /// Finds the feature rows of the first node type of the dataset in `dir`.
 ///
 /// # Errors

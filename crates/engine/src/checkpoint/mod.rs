@@ -33,7 +33,7 @@ use std::{
 };
 
 use graphmill_data::atomic::{self, Disk, Real};
-use graphmill_nn::{Model, optim::Optimizer};
+use graphmill_nn::{Matrix, Model, optim::Optimizer};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -382,12 +382,7 @@ impl<S> Checkpoint<S> {
             optimizer.prepare(index, param);
             index += 1;
         });
-        let mut assign = Assign::new(self.dir.join(OPTIMIZER), &self.optimizer);
-        optimizer.visit_state_mut(&mut |name, matrix| {
-            let shape = [matrix.num_rows(), matrix.num_cols()];
-            assign.one(name, shape, matrix.view_mut().host());
-        });
-        assign.finish()?;
+        assign(&self.dir.join(OPTIMIZER), &self.optimizer, |see| optimizer.visit_state_mut(see))?;
         optimizer.set_steps(self.optimizer_steps);
         Ok(())
     }
@@ -419,14 +414,34 @@ pub fn save_params(path: &Path, params: &[TensorRef]) -> Result<()> {
 /// # Errors
 /// The file cannot be read, is damaged or belongs to another model.
 pub fn load_model(path: &Path, model: &mut Model) -> Result<()> {
-    assign_model(path, &decode(path, &read(path)?)?, model)
+    assign_model(path, &load_params(path)?, model)
 }
 
 pub(crate) fn assign_model(path: &Path, tensors: &[Tensor], model: &mut Model) -> Result<()> {
+    assign(path, tensors, |see| model.visit_mut(&mut |name, param| see(name, &mut param.value)))
+}
+
+/// Reads the parameters of a file of [`save_params`].
+///
+/// # Errors
+/// The file cannot be read or is damaged.
+pub(crate) fn load_params(path: &Path) -> Result<Vec<Tensor>> {
+    decode(path, &read(path)?)
+}
+
+/// Copies the `tensors` of the file `path` by name to the matrices that `visit` passes.
+///
+/// # Errors
+/// A name or a shape differs; the message names the first such tensor.
+pub(crate) fn assign(
+    path: &Path,
+    tensors: &[Tensor],
+    visit: impl FnOnce(&mut dyn FnMut(&str, &mut Matrix)),
+) -> Result<()> {
     let mut assign = Assign::new(path.to_path_buf(), tensors);
-    model.visit_mut(&mut |name, param| {
-        let shape = [param.value.num_rows(), param.value.num_cols()];
-        assign.one(name, shape, param.value.view_mut().host());
+    visit(&mut |name, matrix| {
+        let shape = [matrix.num_rows(), matrix.num_cols()];
+        assign.one(name, shape, matrix.view_mut().host());
     });
     assign.finish()
 }

@@ -32,6 +32,11 @@ pub struct TrainConfig {
     /// Example: --metric f1-macro.
     #[arg(long, value_name = "NAME", help_heading = "Data", hide_short_help = true)]
     pub metric: String,
+    /// Task to train; without one, the only classification of nodes.
+    ///
+    /// For datasets of several types or tasks, which graphmill info lists. Example: --task venue.
+    #[arg(long, value_name = "NAME", help_heading = "Data", hide_short_help = true)]
+    pub task: String,
     /// Sampler.
     ///
     /// Change it for deep models, whose blocks grow fast with neighbor, or to draw by edge weights.
@@ -40,10 +45,15 @@ pub struct TrainConfig {
     pub sampler: String,
     /// Neighbours per node per hop; -1 for all.
     ///
-    /// One number per hop, from the seeds outward. Smaller fanouts are faster and noisier. Example:
+    /// One number per hop, from the seeds outward. Smaller fanouts are faster and noisier. Edge
+    /// types may have their own, and 0 does not follow one: --fanout "15,10;cites=5,0". Example:
     /// --fanout 10,5.
     #[arg(long, value_name = "K,K", help_heading = "Minibatches")]
     pub fanout: Fanout,
+    /// Part of `--fanout` for some relations (or node types), such as `cites=5,0`; may be empty.
+    #[arg(skip)]
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub fanout_by_name: String,
     /// Seeds per minibatch; 0 for all training nodes at once.
     ///
     /// With subgraph samplers: nodes per subgraph, 0 for all nodes. Lower it if memory runs out.
@@ -355,8 +365,10 @@ impl Default for TrainConfig {
         Self {
             dataset: "".into(),
             metric: "auto".into(),
+            task: String::new(),
             sampler: "neighbor".into(),
             fanout: Fanout(vec![15, 10]),
+            fanout_by_name: String::new(),
             batch_size: 1024,
             max_batches: 0,
             order: "random".into(),

@@ -14,6 +14,7 @@ use super::{
     keys::{Key, format_value, keys},
     reasons::{unread, use_or_leave_out},
     rules::{self, RULES},
+    typed,
 };
 use crate::{
     Error, Result, TrainConfig,
@@ -91,6 +92,9 @@ pub(crate) fn always(_: &TrainConfig, _: &Key) -> Read {
 
 /// Rule of an option that a whole run reads.
 pub(crate) fn whole(config: &TrainConfig, key: &Key) -> Read {
+    if typed::is_typed(config) {
+        return typed::rule(config, key);
+    }
     if let Some(group) = key.group {
         own(config, key, group)?;
     }
@@ -146,5 +150,9 @@ fn unread_by(config: &TrainConfig, axis: &Axis, group: OptionGroup) -> String {
         let devices = use_or_leave_out("devices", &["virtual:N", "cuda:N"]);
         return format!("--{} {chosen} uses it only on devices; {devices}", axis.flag);
     }
-    unread(axis.flag, chosen, &axis.readers(group))
+    let mut readers = axis.readers(group);
+    if readers.iter().any(|name| !typed::is_typed_row(axis.flag, name)) {
+        readers.retain(|name| !typed::is_typed_row(axis.flag, name));
+    }
+    unread(axis.flag, chosen, &readers)
 }

@@ -1,6 +1,6 @@
 //! Saved runs, finished or interrupted: scoring their models and predicting with them.
 
-mod keys;
+pub(crate) mod keys;
 pub mod predictions;
 
 use std::{
@@ -42,10 +42,10 @@ pub enum Selection<'p> {
 
 /// A run directory that holds a model.
 pub struct SavedRun {
-    dir: PathBuf,
-    config: TrainConfig,
+    pub(crate) dir: PathBuf,
+    pub(crate) config: TrainConfig,
     /// Training dataset, if recorded; for older runs, read from the checkpoint or the summary.
-    origin: Option<Origin>,
+    pub(crate) origin: Option<Origin>,
     /// True for the model of the last checkpoint, false for the best one.
     last: bool,
 }
@@ -63,7 +63,7 @@ pub enum Kind {
 
 impl Kind {
     /// Name in the output of commands.
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Classes => "classes",
             Self::Probabilities => "probabilities",
@@ -245,15 +245,23 @@ impl SavedRun {
     pub fn model(&self, data: &Dataset) -> Result<Model> {
         let classes = self.origin.as_ref().map_or(data.labels.classes(), |origin| origin.dataset.classes);
         let mut model = self.blame_config(build::model_of(&self.config, data, classes))?;
+        checkpoint::load_model(&self.model_file()?, &mut model)?;
+        Ok(model)
+    }
+
+    /// File of the weights.
+    ///
+    /// # Errors
+    /// The run has not saved a model yet.
+    pub(crate) fn model_file(&self) -> Result<PathBuf> {
         let file =
             if self.last { RunDir::last_model(&self.dir)? } else { RunDir::best_model_path(&self.dir) };
-        if !file.exists() {
-            let message = "this run has no best model yet, because it has not finished an epoch; continue it \
-                           with train --resume";
-            return Err(Error::format(file, "file", message));
+        if file.exists() {
+            return Ok(file);
         }
-        checkpoint::load_model(&file, &mut model)?;
-        Ok(model)
+        let message = "this run has no best model yet, because it has not finished an epoch; continue it with \
+                       train --resume";
+        Err(Error::format(file, "file", message))
     }
 
     /// Computes all metrics on each part of the split. Costs one full-neighbour inference per part.
@@ -340,7 +348,7 @@ impl SavedRun {
         let original = original.then(|| ids_by_original(data)).transpose()?;
         let mut nodes: Vec<NodeId> = match selection {
             Selection::Nodes(file) => read_nodes(file, data.num_nodes())?,
-            Selection::Keys(file) => names.read_list(file, data)?,
+            Selection::Keys(file) => names.read_list(file, &data.name)?,
             Selection::All => {
                 let all = TrainConfig { eval_nodes: 0, ..self.config.clone() };
                 self.blame_config(memory::check(&all, data))?;
@@ -364,20 +372,8 @@ impl SavedRun {
                 .with_neighbors(self.blame_config(build::inference_neighbors(&self.config, data))?)
                 .watched(watch);
         self.blame_config(inference.run(&model, &nodes, output, &mut rows))?;
-        let (count, cols) = (rows.num_rows(), rows.num_cols());
-        if kind == Kind::Probabilities {
-            if multi { backend.sigmoid(rows.view_mut()) } else { backend.softmax(rows.view_mut()) }
-        }
-        let all = rows.view().host();
-        let (cols, values) = match kind {
-            Kind::Classes if multi => {
-                (cols, Values::Members(all.par_iter().map(|&x| u8::from(x > 0.0)).collect()))
-            }
-            Kind::Classes => (1, Values::Classes(all.par_chunks_exact(cols).map(first_largest).collect())),
-            Kind::Probabilities => (cols, Values::Probabilities(all.to_vec())),
-            Kind::Embeddings => (cols, Values::Embeddings(all.to_vec())),
-        };
-        drop(rows);
+        let count = rows.num_rows();
+        let (cols, values) = values(kind, multi, rows);
         let keys::Names { key_columns, keys, classes } = names;
         let identity = Some(Identity { key_columns, keys, nodes, classes, ids: requested.clone() });
         target.write(&Predictions { nodes: requested, cols, values, identity })?;
@@ -388,7 +384,7 @@ impl SavedRun {
 
     /// Attributes an invalid option to the run's configuration, because it was not on the command
     /// line.
-    fn blame_config<T>(&self, built: Result<T>) -> Result<T> {
+    pub(crate) fn blame_config<T>(&self, built: Result<T>) -> Result<T> {
         built.map_err(|error| match error {
             Error::Usage(message) => Error::format(RunDir::config_path(&self.dir), "options", message),
             other => other,
@@ -401,6 +397,23 @@ fn ids_by_original(data: &Dataset) -> Result<Vec<NodeId>> {
     match &data.original_ids {
         Some(ids) => Ok(node_order::inverse(ids)?),
         None => Err(Error::dataset(&data.name, "it was not reordered; leave out --original-ids")),
+    }
+}
+
+/// Values of predictions, and their number for each node, from the rows that inference returns.
+pub(crate) fn values(kind: Kind, multi: bool, mut rows: Matrix) -> (usize, Values) {
+    let (backend, cols) = (Cpu::default(), rows.num_cols());
+    if kind == Kind::Probabilities {
+        if multi { backend.sigmoid(rows.view_mut()) } else { backend.softmax(rows.view_mut()) }
+    }
+    let all = rows.view().host();
+    match kind {
+        Kind::Classes if multi => {
+            (cols, Values::Members(all.par_iter().map(|&x| u8::from(x > 0.0)).collect()))
+        }
+        Kind::Classes => (1, Values::Classes(all.par_chunks_exact(cols).map(first_largest).collect())),
+        Kind::Probabilities => (cols, Values::Probabilities(all.to_vec())),
+        Kind::Embeddings => (cols, Values::Embeddings(all.to_vec())),
     }
 }
 

@@ -6,6 +6,7 @@ use graphmill_engine::{
     Error,
     predictions::{Target, known},
     saved::{Kind, SavedRun, Selection},
+    typed::SavedTypedRun,
 };
 
 use crate::{args, output};
@@ -19,7 +20,7 @@ pub(crate) fn command() -> Command {
              The best model predicts the class of each node, with all of its neighbours: N classes, or N x C \
              zeros and ones if the dataset has several labels per node. Tables start with the node's id, or \
              with its key and the names of the classes if the dataset was imported from tables; .npy files \
-             hold the values alone.",
+             hold the values alone. A run on several node types predicts the nodes of its task's type.",
         )
         .after_long_help(
             "Examples:\n  \
@@ -93,7 +94,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         );
     }
     let run = SavedRun::open(args::required_path(matches, "run"), matches.get_flag("last"))?;
-    let dataset = run.dataset(args::get_path(matches, "dataset"))?;
+    let other = args::get_path(matches, "dataset");
     let kind = if matches.get_flag("embeddings") {
         Kind::Embeddings
     } else if matches.get_flag("probabilities") {
@@ -107,9 +108,24 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         (None, Some(keys)) => Selection::Keys(keys),
         (None, None) => Selection::All,
     };
-    let written = run.predict_selection(&dataset, selection, original, kind, out, &Quiet)?;
+    let (name, written) = match SavedTypedRun::of(&run) {
+        Some(_) if original => {
+            let message = "--original-ids: datasets of several types are not reordered; leave it out";
+            return Err(Error::usage(message).into());
+        }
+        Some(typed) => {
+            let dataset = typed.dataset(other)?;
+            let written = typed.predict(&dataset, selection, kind, out, &Quiet)?;
+            (dataset.name, written)
+        }
+        None => {
+            let dataset = run.dataset(other)?;
+            let written = run.predict_selection(&dataset, selection, original, kind, out, &Quiet)?;
+            (dataset.name, written)
+        }
+    };
     if !is_json {
-        output::note_dataset(&dataset.name, written.same_dataset, written.rescaled.as_deref());
+        output::note_dataset(&name, written.same_dataset, written.rescaled.as_deref());
     }
     if is_json {
         output::json(&written)

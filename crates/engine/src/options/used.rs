@@ -40,7 +40,7 @@ impl TrainConfig {
         let derived = |key: &Key| {
             let mut without = self.clone();
             // cannot fail: the default is valid; a mismatch of layers and fanout is reported when
-            // the run itself settles
+            // the run itself derives
             let _ = key.read(&mut without, &key.write(&default));
             let _ = without.derive_options(&["layers"]);
             key.write(&without)

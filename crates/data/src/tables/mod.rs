@@ -40,7 +40,7 @@ mod value;
 mod write;
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     process,
     time::SystemTime,
 };
@@ -57,7 +57,7 @@ pub use preprocessing::{FILE as PREPROCESSING_FILE, Preprocessing};
 pub use report::{EdgeReport, NodeReport, TableReport};
 pub use rule::{ColumnRule, Kind, Missing, Part, Scale};
 pub use schema::{CATEGORY_LIMIT, Dangling, EdgeTable, ForeignKey, Names, NodeTable, TableSchema, Target};
-use source::{Dialect, Spool, Table, find};
+use source::{Dialect, Spool, Table, TableFile, find};
 pub use split::SplitRule;
 
 use crate::{
@@ -235,7 +235,7 @@ impl<'a> Plans<'a> {
             {
                 return Ok(table.open(name));
             }
-            let mut found: Vec<PathBuf> = Vec::new();
+            let mut found: Vec<TableFile> = Vec::new();
             for pattern in files.list() {
                 found.extend(find(&pattern, &schema.base, spool)?);
             }

@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, BufRead, Read},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -12,7 +12,7 @@ use std::{
 use csv::{ByteRecord, ReaderBuilder, Terminator};
 use graphmill_core::{Error, Result, place::At};
 
-use super::{BATCH_ROWS, Reader, Rows, files};
+use super::{BATCH_ROWS, Reader, Rows, TableFile, files};
 use crate::tables::{
     column::{Column, Places, Texts},
     faults::Faults,
@@ -61,14 +61,15 @@ impl<R: Read> Read for Counted<R> {
 }
 
 /// Opens a file and reads its header.
-pub(super) fn open(path: &Path, dialect: &Dialect) -> Result<Box<dyn Reader>> {
+pub(super) fn open(file: &TableFile, dialect: &Dialect) -> Result<Box<dyn Reader>> {
+    let path = file.path();
     let at = At::new(path, "line 1");
     let quote = dialect.quote.unwrap_or(b'"');
     let separator = match dialect.separator {
         Some(separator) => separator,
-        None => find_separator(&files::start(path)?, quote),
+        None => find_separator(&files::start(file)?, quote),
     };
-    let mut input = files::open(path)?;
+    let mut input = files::open(file)?;
     let start = input.fill_buf().map_err(|e| Error::io(path, "read", e))?;
     if start.starts_with(&[0xff, 0xfe]) || start.starts_with(&[0xfe, 0xff]) {
         return Err(at.error("the file is UTF-16; save it as UTF-8"));

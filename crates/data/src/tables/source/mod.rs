@@ -9,16 +9,13 @@ mod files;
 mod json;
 mod parquet;
 
-use std::{
-    cell::RefCell,
-    path::{Path, PathBuf},
-};
+use std::cell::RefCell;
 
 use graphmill_core::{Error, Result, place::At};
 
 pub(super) use arrow::columns_of;
 pub(super) use csv::Dialect;
-pub(super) use files::{Spool, find};
+pub(super) use files::{Spool, TableFile, find};
 
 use super::{
     column::{Batch, Column},
@@ -48,7 +45,7 @@ pub(super) struct Rows {
 }
 
 /// Opens a file of one format.
-type Open = fn(&Path, &Dialect) -> Result<Box<dyn Reader>>;
+type Open = fn(&TableFile, &Dialect) -> Result<Box<dyn Reader>>;
 
 /// Format of tables.
 struct Format {
@@ -82,7 +79,7 @@ pub(super) struct Table {
 }
 
 enum Input {
-    Files { files: Vec<PathBuf>, dialect: Dialect },
+    Files { files: Vec<TableFile>, dialect: Dialect },
     Batches(Vec<Batch>),
 }
 
@@ -94,15 +91,15 @@ impl Table {
     /// A file cannot be opened, or its columns differ from those of the first file.
     pub(super) fn open(
         name: &str,
-        files: Vec<PathBuf>,
+        files: Vec<TableFile>,
         dialect: Dialect,
         cache_bytes: usize,
     ) -> Result<Self> {
         let mut columns: Vec<String> = Vec::new();
-        for (i, path) in files.iter().enumerate() {
-            let reader = open_file(path, &dialect)?;
+        for (i, file) in files.iter().enumerate() {
+            let reader = open_file(file, &dialect)?;
             let found = reader.columns();
-            let at = At::new(path, "columns");
+            let at = At::new(file.path(), "columns");
             if let Some(twice) = (1..found.len()).find(|&c| found[..c].contains(&found[c])) {
                 return Err(at.error(format!("two columns are called '{}'; rename one", found[twice])));
             }
@@ -118,7 +115,7 @@ impl Table {
                 return Err(at.error(format!(
                     "the columns differ from those of {}: missing: {}; added: {}; give files with the same \
                      columns",
-                    files[0].display(),
+                    files[0].path().display(),
                     list(&missing),
                     list(&added)
                 )));
@@ -137,7 +134,7 @@ impl Table {
     /// Name of the file that holds a batch, or of the table.
     pub(super) fn file(&self, batch: &Batch) -> String {
         match &self.input {
-            Input::Files { files, .. } => files[batch.file].display().to_string(),
+            Input::Files { files, .. } => files[batch.file].path().display().to_string(),
             Input::Batches(_) => self.name.clone(),
         }
     }
@@ -145,7 +142,7 @@ impl Table {
     /// Name of the table in messages: its file, or the name of its type.
     pub(super) fn name(&self) -> String {
         match &self.input {
-            Input::Files { files, .. } if files.len() == 1 => files[0].display().to_string(),
+            Input::Files { files, .. } if files.len() == 1 => files[0].path().display().to_string(),
             _ => self.name.clone(),
         }
     }
@@ -185,15 +182,16 @@ impl Table {
         // Only a pass over all columns fills the cache.
         let mut cache = wanted.iter().all(|&wanted| wanted).then(Vec::new);
         let (mut first, mut bytes) = (0, 0);
-        for (file, path) in files.iter().enumerate() {
-            let mut reader = open_file(path, dialect)?;
+        for (file, table_file) in files.iter().enumerate() {
+            let mut reader = open_file(table_file, dialect)?;
             let order: Vec<Option<usize>> = self
                 .columns
                 .iter()
                 .map(|name| reader.columns().iter().position(|column| column == name))
                 .collect();
             if order.iter().any(Option::is_none) {
-                return Err(At::new(path, "columns").error("the file changed while it was read; start again"));
+                let at = At::new(table_file.path(), "columns");
+                return Err(at.error("the file changed while it was read; start again"));
             }
             let mut wanted_there = vec![false; reader.columns().len()];
             for (&there, &wanted) in order.iter().zip(wanted) {
@@ -238,15 +236,15 @@ pub(super) fn list(names: &[&str]) -> String {
     names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ")
 }
 
-fn open_file(path: &Path, dialect: &Dialect) -> Result<Box<dyn Reader>> {
-    let start = files::start(path)?;
+fn open_file(file: &TableFile, dialect: &Dialect) -> Result<Box<dyn Reader>> {
+    let start = files::start(file)?;
     if start.is_empty() {
         return Err(Error::format(
-            path,
+            file.path(),
             "line 1",
             "the file is empty; a line with the names of the columns is expected",
         ));
     }
     let format = TABLE.iter().find(|format| (format.recognize)(&start)).unwrap_or(&TABLE[TABLE.len() - 1]);
-    (format.open)(path, dialect)
+    (format.open)(file, dialect)
 }

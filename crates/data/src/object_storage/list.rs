@@ -26,22 +26,25 @@ const WILDCARDS: [char; 3] = ['*', '?', '['];
 /// # Errors
 /// No object is found, or a request fails.
 pub(crate) fn find(address: &str) -> Result<Vec<Object>> {
-    let place = Place::open(address)?;
-    let at = Path::new(address);
+    find_in(&Place::open(address)?)
+}
+
+/// Finds objects as [`find`] does, in an open store.
+pub(super) fn find_in(place: &Place) -> Result<Vec<Object>> {
+    let address = format!("{}{}", place.base, place.key);
+    let at = Path::new(&address);
     let fail = |e: io::Error| Error::io(at, "read", e);
     let has_pattern = place.service != Service::Web && place.key.contains(WILDCARDS);
     if !has_pattern && !place.key.is_empty() && !place.key.ends_with('/') {
-        match worker::wait(one(&place)).map_err(fail)? {
-            Ok(Some(object)) => return Ok(vec![object]),
-            Ok(None) => {}
-            Err(error) => return Err(error),
+        if let Some(object) = worker::wait(one(place)).map_err(fail)?? {
+            return Ok(vec![object]);
         }
     }
     if place.service == Service::Web {
         let message = "a web server has no list of its files; name each file";
         return Err(Error::format(at, "address", message));
     }
-    let mut found = worker::wait(several(&place, has_pattern)).map_err(fail)??;
+    let mut found = worker::wait(several(place, has_pattern)).map_err(fail)??;
     found.sort_unstable_by(|a, b| a.location.cmp(&b.location));
     if found.is_empty() {
         let message = "the bucket has no such object, and none below this prefix; check the address, or write \

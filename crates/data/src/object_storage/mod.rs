@@ -27,6 +27,8 @@ mod object;
 mod store;
 #[cfg(feature = "object-storage")]
 mod stream;
+#[cfg(all(test, feature = "object-storage"))]
+mod tests;
 #[cfg(feature = "object-storage")]
 mod worker;
 
@@ -45,19 +47,4 @@ pub(crate) fn is_address(text: &str) -> bool {
         scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
     };
     text.split_once("://").is_some_and(|(scheme, _)| is_scheme(scheme))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_told_from_paths() {
-        for address in ["s3://bucket/key", "https://host/file.csv?a=b", "ftp://host/x"] {
-            assert!(is_address(address), "{address}");
-        }
-        for path in ["a/b.csv", "-", "c://x", "a b://x", "/s3:/bucket", "part-*.csv"] {
-            assert!(!is_address(path), "{path}");
-        }
-    }
 }

@@ -143,7 +143,7 @@ impl Scratch {
     }
 
     /// Records the progress of a part of the work.
-    pub(super) fn save(&self, name: &str, state: &impl Serialize) -> Result<()> {
+    pub(crate) fn save(&self, name: &str, state: &impl Serialize) -> Result<()> {
         let Some(path) = self.file(&format!("{name}.json")) else { return Ok(()) };
         let text = serde_json::to_vec(state).map_err(|e| Error::invalid(e.to_string()))?;
         atomic::replace(&mut Real, &path, &text)
@@ -151,7 +151,7 @@ impl Scratch {
 
     /// Loads the recorded progress of a part of the work. An unreadable record counts as missing:
     /// that part starts again.
-    pub(super) fn load<S: DeserializeOwned>(&self, name: &str) -> Option<S> {
+    pub(crate) fn load<S: DeserializeOwned>(&self, name: &str) -> Option<S> {
         serde_json::from_slice(&fs::read(self.file(&format!("{name}.json"))?).ok()?).ok()
     }
 

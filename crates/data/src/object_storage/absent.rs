@@ -30,6 +30,10 @@ impl Object {
         match *self {}
     }
 
+    pub(crate) fn size(&self) -> u64 {
+        match *self {}
+    }
+
     pub(crate) fn identity(&self) -> String {
         match *self {}
     }

@@ -48,6 +48,11 @@ impl Object {
         &self.address
     }
 
+    /// Number of bytes.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
     /// Address, size and version, by which an import recognizes the object.
     pub(crate) fn identity(&self) -> String {
         match &self.tag {

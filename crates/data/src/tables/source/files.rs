@@ -56,6 +56,17 @@ impl TableFile {
         }
     }
 
+    /// Number of bytes.
+    ///
+    /// # Errors
+    /// The file is missing.
+    pub(crate) fn size(&self) -> Result<u64> {
+        match self {
+            Self::Local(path) => Ok(fs::metadata(path).map_err(|e| Error::io(path, "look at", e))?.len()),
+            Self::Object(object) => Ok(object.size()),
+        }
+    }
+
     /// Reader of the bytes from the first on, without decompression.
     fn read(&self) -> Result<Box<dyn Read + Send>> {
         match self {

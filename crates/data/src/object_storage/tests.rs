@@ -65,7 +65,7 @@ fn wrong_addresses_name_the_remedy() {
 
 #[test]
 fn streams_and_blocks_return_the_bytes() {
-    let bytes: Vec<u8> = (0..3_000_000u32).map(|i| (i * i >> 7) as u8).collect();
+    let bytes: Vec<u8> = (0..3_000_000u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
     let object = object(&bytes);
     let mut all = Vec::new();
     object.stream().unwrap().read_to_end(&mut all).unwrap();

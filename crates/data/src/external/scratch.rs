@@ -93,6 +93,15 @@ impl Scratch {
         Ok(scratch)
     }
 
+    /// Opens a scratch with any budget, for tests.
+    #[cfg(test)]
+    pub(crate) fn open_within(path: &Path, memory: u64) -> Self {
+        let (lock, _) = lock_directory(path, &File::try_lock).unwrap();
+        take_up(path, "test").unwrap();
+        let dir = Some(Directory { path: path.to_path_buf(), _lock: lock });
+        Self { inner: Arc::new(Inner { dir, memory, progress: Box::new(Quiet) }) }
+    }
+
     /// Removes the directory with its contents.
     ///
     /// # Errors
@@ -115,6 +124,11 @@ impl Scratch {
             Some(path) => Self::open(&path, name, self.memory(), Box::new(Quiet)),
             None => Ok(Self::in_memory()),
         }
+    }
+
+    /// Returns true if the scratch has a directory.
+    pub(crate) fn has_directory(&self) -> bool {
+        self.inner.dir.is_some()
     }
 
     /// Path of the file `name` in the directory, if the scratch has one.

@@ -95,13 +95,11 @@ fn import(base: &str, format: &str, out: &Path) -> Result<String, String> {
 }
 
 /// Server of the files of a directory; `change` may replace the response.
-fn serve(
-    dir: &Path,
-    change: impl Fn(&Request, usize, Reply) -> Reply + Send + 'static,
-) -> Server {
+fn serve(dir: &Path, change: impl Fn(&Request, usize, Reply) -> Reply + Send + 'static) -> Server {
     let dir = dir.to_path_buf();
     Server::start(move |request, number| {
-        let reply = match fs::read(dir.join(request.path.split('?').next().unwrap().trim_start_matches('/'))) {
+        let reply = match fs::read(dir.join(request.path.split('?').next().unwrap().trim_start_matches('/')))
+        {
             Ok(bytes) => Reply::file(request, &bytes, "\"one\""),
             Err(_) => Reply::status(404),
         };
@@ -115,7 +113,8 @@ fn tables_of_a_server_become_the_same_dataset() {
     let out = |name: &str| dir.path().join(name);
     for format in ["csv", "parquet", "arrow"] {
         write(dir.path(), format);
-        let expected = import(&dir.path().display().to_string(), format, &out(&format!("{format}-file"))).unwrap();
+        let expected =
+            import(&dir.path().display().to_string(), format, &out(&format!("{format}-file"))).unwrap();
         let server = serve(dir.path(), |_, _, reply| reply);
         let found = import(&server.url, format, &out(&format!("{format}-web"))).unwrap();
         assert_eq!(found, expected, "{format}");
@@ -161,11 +160,19 @@ fn errors_name_the_address_and_the_remedy() {
         assert!(!dir.path().join("out").exists() && !dir.path().join("out.importing").exists());
     };
     let plain = serve(dir.path(), |_, _, reply| reply);
-    fails(&plain, "csv", &[&plain.url, "/edges.csv: cannot open: the server has no such file; check the address"]);
+    fails(
+        &plain,
+        "csv",
+        &[&plain.url, "/edges.csv: cannot open: the server has no such file; check the address"],
+    );
     let refusing = serve(dir.path(), |_, _, _| Reply::status(403));
     fails(&refusing, "csv", &["/nodes.csv: cannot open: the server refuses access (", "name the copy"]);
     let whole = serve(dir.path(), |_, _, reply| if reply.status == 206 { Reply::whole(b"x") } else { reply });
-    fails(&whole, "parquet", &["/nodes.parquet", "the server does not send parts of files: download the file"]);
+    fails(
+        &whole,
+        "parquet",
+        &["/nodes.parquet", "the server does not send parts of files: download the file"],
+    );
     let changing = serve(dir.path(), |_, number, mut reply| {
         reply.headers.retain(|(name, _)| *name != "ETag");
         reply.header("ETag", format!("\"{}\"", number / 4))

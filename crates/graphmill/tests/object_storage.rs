@@ -137,12 +137,27 @@ fn buckets_of_s3_hold_tables() {
         assert!(outcome.stderr.contains(says), "{says} is not in: {}", outcome.stderr);
         assert!(!sandbox.path("none").exists() && !sandbox.path("none.importing").exists());
     };
-    fails("s3://bucket/data", "edges/x-*.csv", &settings, "s3://bucket/data/edges/x-*.csv: objects: the bucket has");
-    fails("s3://bucket/nothing", "edges", &settings, "s3://bucket/nothing/nodes.csv: objects: the bucket has no");
+    fails(
+        "s3://bucket/data",
+        "edges/x-*.csv",
+        &settings,
+        "s3://bucket/data/edges/x-*.csv: objects: the bucket has",
+    );
+    fails(
+        "s3://bucket/nothing",
+        "edges",
+        &settings,
+        "s3://bucket/nothing/nodes.csv: objects: the bucket has no",
+    );
     fails("s3://other/data", "edges", &settings, "s3://other/data/nodes.csv");
     let unencrypted: Vec<_> =
         settings.iter().filter(|(name, _)| *name != "AWS_ALLOW_HTTP").cloned().collect();
-    fails("s3://bucket/data", "edges", &unencrypted, "the address is not encrypted (http); use https, or allow");
+    fails(
+        "s3://bucket/data",
+        "edges",
+        &unencrypted,
+        "the address is not encrypted (http); use https, or allow",
+    );
 }
 
 /// Objects below `prefix` by path, and a list of those below `edges/`.

@@ -182,8 +182,7 @@ fn a_killed_import_resumes_to_the_same_bytes() {
     let mut resumed = 0;
     for stage in ["done-types-of-nodes-0", "done-keys-0", "done-nodes", "done-edges-0", "done-sorted-0"] {
         let begun = sandbox.path(format!("data.importing/scratch-{stage}.json"));
-        let mut child =
-            sandbox.command(command).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = sandbox.command(command).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let start = Instant::now();
         while !begun.exists() && child.try_wait().unwrap().is_none() {
             assert!(start.elapsed() < Duration::from_secs(120), "{stage} is never reached");
@@ -199,7 +198,10 @@ fn a_killed_import_resumes_to_the_same_bytes() {
         }
         assert!(!sandbox.path("data.importing").exists());
         for file in ["graphmill.json", "preprocessing.json"] {
-            assert!(sandbox.read(format!("data/{file}")) == sandbox.read(format!("expected/{file}")), "{stage}");
+            assert!(
+                sandbox.read(format!("data/{file}")) == sandbox.read(format!("expected/{file}")),
+                "{stage}"
+            );
         }
         std::fs::remove_dir_all(sandbox.path("data")).unwrap();
     }

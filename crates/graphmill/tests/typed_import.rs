@@ -25,7 +25,8 @@ fn typed_sources_become_datasets_of_format_2() {
     sandbox.ok("import triples kg small --add-reverses --memory 64M");
     assert!(sandbox.read("data/graphmill.json") == sandbox.read("small/graphmill.json"));
     // A killed import leaves its directory, which the next one replaces.
-    sandbox.write("data2.importing/work.json", "{\"format\":\"graphmill-scratch-1\",\"work\":\"triples 1 2\"}");
+    sandbox
+        .write("data2.importing/work.json", "{\"format\":\"graphmill-scratch-1\",\"work\":\"triples 1 2\"}");
     sandbox.write("data2.importing/scratch-edges-0.bin", "half");
     sandbox.ok("import triples kg data2 --add-reverses");
     assert!(!sandbox.path("data2.importing").exists());

@@ -29,7 +29,10 @@ pub(super) fn explain(service: Service, error: &Error) -> io::Error {
             format!("{cause}; the server does not send parts of files: download the file and name the copy")
         }
         // Addresses at which machines of the services get their credentials.
-        _ if ["169.254.169.254", "metadata.google.internal"].iter().any(|host| error.to_string().contains(host)) => {
+        _ if ["169.254.169.254", "metadata.google.internal"]
+            .iter()
+            .any(|host| error.to_string().contains(host)) =>
+        {
             format!("there are no credentials ({cause}); set {}", names(service))
         }
         _ if cause.contains("incorrectly configured region") => {

@@ -65,9 +65,7 @@ async fn one(place: &Place) -> Result<Option<Object>> {
     // Signed addresses of web servers do not allow HEAD.
     let options = GetOptions { head: place.service != Service::Web, ..GetOptions::default() };
     match place.store.get_opts(&key, options).await {
-        Ok(result) => {
-            Ok(Some(Object::new(address, place.service, place.store.clone(), result.meta)))
-        }
+        Ok(result) => Ok(Some(Object::new(address, place.service, place.store.clone(), result.meta))),
         Err(object_store::Error::NotFound { .. }) if place.service != Service::Web => Ok(None),
         Err(error) => Err(Error::io(Path::new(&address), "open", explain(place.service, &error))),
     }

@@ -31,7 +31,12 @@ pub(crate) struct Object {
 
 impl Object {
     /// Creates an object that a listing or a request found.
-    pub(super) fn new(address: String, service: Service, store: Arc<dyn ObjectStore>, meta: ObjectMeta) -> Self {
+    pub(super) fn new(
+        address: String,
+        service: Service,
+        store: Arc<dyn ObjectStore>,
+        meta: ObjectMeta,
+    ) -> Self {
         Self {
             address: address.into(),
             service,

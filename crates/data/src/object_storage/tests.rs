@@ -7,7 +7,12 @@ use std::{
 
 use object_store::{ObjectStore, ObjectStoreExt, memory::InMemory, path::Path as Key};
 
-use super::{list::find_in, object::Object, store::{Place, Service}, worker};
+use super::{
+    list::find_in,
+    object::Object,
+    store::{Place, Service},
+    worker,
+};
 
 /// Store with these objects.
 fn store(objects: &[(&str, Vec<u8>)]) -> Arc<dyn ObjectStore> {
@@ -33,7 +38,8 @@ fn object(bytes: &[u8]) -> Object {
 
 #[test]
 fn addresses_name_objects_prefixes_and_patterns() {
-    let keys = ["a/part-2.csv", "a/part-10.csv", "a/_SUCCESS", "a/.hidden", "a/b/part-3.csv", "a.csv", "empty"];
+    let keys =
+        ["a/part-2.csv", "a/part-10.csv", "a/_SUCCESS", "a/.hidden", "a/b/part-3.csv", "a.csv", "empty"];
     let objects: Vec<(&str, Vec<u8>)> = keys.iter().map(|key| (*key, vec![1])).collect();
     let store = store(&objects);
     let below = ["s3://bucket/a/part-10.csv", "s3://bucket/a/part-2.csv"];

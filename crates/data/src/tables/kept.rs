@@ -13,9 +13,9 @@ use graphmill_core::{Buffer, Error, Result};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    dataset::manifest::FileEntry,
     external::{Scratch, SortedRecords},
     npy::{self, Element, Writer},
+    signed::FileEntry,
 };
 
 /// Column in a file of the scratch.
@@ -74,11 +74,7 @@ impl Kept {
     }
 
     /// Records a finished part; `describe` also stores its columns.
-    pub(super) fn save<S: Serialize>(
-        &self,
-        name: &str,
-        describe: impl FnOnce() -> Result<S>,
-    ) -> Result<()> {
+    pub(super) fn save<S: Serialize>(&self, name: &str, describe: impl FnOnce() -> Result<S>) -> Result<()> {
         match &self.scratch {
             Some(scratch) => scratch.save(&format!("done-{name}"), &describe()?),
             None => Ok(()),

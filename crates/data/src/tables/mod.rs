@@ -13,6 +13,7 @@
 //! - [`Preprocessing`]: statistics, by which other tables are encoded alike.
 
 mod column;
+mod date;
 mod edges;
 mod encoding;
 mod ends;
@@ -161,13 +162,14 @@ fn import_within(
         budget.unwrap_or_else(|| Budget::of(scratch.memory(), schema.nodes.len() + schema.edges.len()));
     let bytes = sources.bytes()?;
     let kept = Kept::new(&scratch, bytes > 0 && bytes >= budget.recorded);
-    let imported = read(schema, dst, like, budget, &scratch, &kept, sources).and_then(|(parts, mut report)| {
-        scratch.stage("writing the dataset", None, Unit::Bytes);
-        let dataset = write::build(parts, &scratch, &kept, &mut report)?;
-        scratch.check()?;
-        dataset.save_by_way_of(&scratch, dst, work.replace)?;
-        Ok(ImportedTables { dataset, report })
-    });
+    let imported =
+        read(schema, dst, like, budget, &scratch, &kept, sources).and_then(|(parts, mut report)| {
+            scratch.stage("writing the dataset", None, Unit::Bytes);
+            let dataset = write::build(parts, &scratch, &kept, &mut report)?;
+            scratch.check()?;
+            dataset.save_by_way_of(&scratch, dst, work.replace)?;
+            Ok(ImportedTables { dataset, report })
+        });
     // After an error the first one is returned.
     let removed = scratch.remove();
     let imported = imported?;

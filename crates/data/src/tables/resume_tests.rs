@@ -64,7 +64,11 @@ fn source(dir: &Path) -> TableSchema {
         ..schema.edges[0].clone()
     });
     schema.nodes[0].task = Some(Target::Classification);
-    schema.nodes.push(NodeTable { kind: "sum".into(), category_limit: CATEGORY_LIMIT, ..NodeTable::default() });
+    schema.nodes.push(NodeTable {
+        kind: "sum".into(),
+        category_limit: CATEGORY_LIMIT,
+        ..NodeTable::default()
+    });
     schema.edges.iter_mut().for_each(|edges| {
         (edges.source, edges.destination) = (Some("node".into()), Some("node".into()));
     });

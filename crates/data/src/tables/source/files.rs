@@ -70,9 +70,7 @@ impl TableFile {
     /// Reader of the bytes from the first on, without decompression.
     fn read(&self) -> Result<Box<dyn Read + Send>> {
         match self {
-            Self::Local(path) => {
-                Ok(Box::new(File::open(path).map_err(|e| Error::io(path, "open", e))?))
-            }
+            Self::Local(path) => Ok(Box::new(File::open(path).map_err(|e| Error::io(path, "open", e))?)),
             Self::Object(object) => object.stream(),
         }
     }
@@ -80,9 +78,7 @@ impl TableFile {
     /// Reader of any part of the file.
     pub(super) fn seek(&self) -> Result<Box<dyn ReadSeek>> {
         match self {
-            Self::Local(path) => {
-                Ok(Box::new(File::open(path).map_err(|e| Error::io(path, "open", e))?))
-            }
+            Self::Local(path) => Ok(Box::new(File::open(path).map_err(|e| Error::io(path, "open", e))?)),
             Self::Object(object) => Ok(Box::new(object.blocks(1))),
         }
     }

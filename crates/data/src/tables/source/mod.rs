@@ -11,7 +11,7 @@ mod parquet;
 
 use std::cell::RefCell;
 
-use graphmill_core::{Error, Result, place::At};
+use graphmill_core::{Error, Result, location::Location};
 
 pub(super) use arrow::columns_of;
 pub(super) use csv::Dialect;
@@ -41,7 +41,7 @@ pub(super) trait Reader {
 /// Rows of a file, with their positions.
 pub(super) struct Rows {
     pub(super) columns: Vec<Column>,
-    pub(super) places: super::column::Places,
+    pub(super) places: super::column::OutputRows,
 }
 
 /// Opens a file of one format.
@@ -99,7 +99,7 @@ impl Table {
         for (i, file) in files.iter().enumerate() {
             let reader = open_file(file, &dialect)?;
             let found = reader.columns();
-            let at = At::new(file.path(), "columns");
+            let at = Location::new(file.path(), "columns");
             if let Some(twice) = (1..found.len()).find(|&c| found[..c].contains(&found[c])) {
                 return Err(at.error(format!("two columns are called '{}'; rename one", found[twice])));
             }
@@ -190,7 +190,7 @@ impl Table {
                 .map(|name| reader.columns().iter().position(|column| column == name))
                 .collect();
             if order.iter().any(Option::is_none) {
-                let at = At::new(table_file.path(), "columns");
+                let at = Location::new(table_file.path(), "columns");
                 return Err(at.error("the file changed while it was read; start again"));
             }
             let mut wanted_there = vec![false; reader.columns().len()];

@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use graphmill_core::{Error, Result, place::At};
+use graphmill_core::{Error, Result, location::Location};
 use parquet::{
     arrow::{ProjectionMask, arrow_reader::ParquetRecordBatchReaderBuilder},
     errors,
@@ -29,7 +29,9 @@ impl Parts {
     /// Opens a file, of which about `columns` columns are read.
     fn open(file: &TableFile, columns: usize) -> Result<Self> {
         match file {
-            TableFile::Local(path) => Ok(Self::Local(File::open(path).map_err(|e| Error::io(path, "open", e))?)),
+            TableFile::Local(path) => {
+                Ok(Self::Local(File::open(path).map_err(|e| Error::io(path, "open", e))?))
+            }
             TableFile::Object(object) => Ok(Self::Object(object.blocks(columns))),
         }
     }
@@ -88,7 +90,7 @@ pub(super) fn open(file: &TableFile, _: &Dialect) -> Result<Box<dyn Reader>> {
         let (file, path) = (file.clone(), path.clone());
         move |columns: usize| {
             let parts = Parts::open(&file, columns)?;
-            let wrong = |why: String| At::new(&path, "metadata").error(why);
+            let wrong = |why: String| Location::new(&path, "metadata").error(why);
             guarded(|| ParquetRecordBatchReaderBuilder::try_new(parts)).map_err(|e| wrong(e.to_string()))
         }
     };

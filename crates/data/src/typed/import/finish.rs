@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use graphmill_core::{NodeId, Result, place::At};
+use graphmill_core::{NodeId, Result, location::Location};
 use rayon::prelude::*;
 
 use super::{EdgeCounts, RawEdges, RawTyped, Reverse, TypedImported, TypedOptions, within};
@@ -73,7 +73,7 @@ pub(super) fn finish(
     options: &TypedOptions,
     scratch: &Scratch,
 ) -> Result<TypedImported> {
-    let at = At::new(src, "import");
+    let at = Location::new(src, "import");
     let RawTyped { name, nodes, edges, tasks, mut report } = raw;
     check_claims(&nodes, &edges, &at)?;
     let mut builder = TypedBuilder::new(options.name.clone().unwrap_or(name));
@@ -82,8 +82,7 @@ pub(super) fn finish(
         let edge_type = edges.edge_type.clone();
         let (edges, reverse, counts) = if scratch.has_directory() && within::is_sortable(&edges) {
             let ends = at.locate(within::ends(&edge_type, &nodes))?;
-            let (sorted, reverse, counts) =
-                at.locate(within::sort(edges, ends, options, scratch, index))?;
+            let (sorted, reverse, counts) = at.locate(within::sort(edges, ends, options, scratch, index))?;
             (Edges::Sorted(sorted), reverse, counts)
         } else {
             let (edges, counts) = at.locate(prepare(edges, options))?;
@@ -157,7 +156,7 @@ pub(super) fn finish(
 
 /// Checks that numbers of nodes that no table backs are plausible for the edges, because every edge
 /// type stores a row start per destination.
-fn check_claims(nodes: &[NodeData], edges: &[RawEdges], at: &At) -> Result<()> {
+fn check_claims(nodes: &[NodeData], edges: &[RawEdges], at: &Location) -> Result<()> {
     let total: usize = edges.iter().map(|edges| edges.src.len()).sum();
     for nodes in nodes.iter().filter(|nodes| nodes.keys.is_none() && nodes.features.is_none()) {
         claims::nodes(nodes.count, total as u64, at)?;

@@ -260,8 +260,11 @@ impl<'a> Plans<'a> {
                     "'{kind}': the {what} is not an ASCII character; choose another"
                 ))),
             };
-            let dialect =
-                Dialect { separator: one_byte(separator, "separator")?, quote: one_byte(quote, "quote")? };
+            let dialect = Dialect {
+                separator: one_byte(separator, "separator")?,
+                quote: one_byte(quote, "quote")?,
+                columns: None,
+            };
             match &names.list()[..] {
                 [name] if schema.memory.contains_key(name) => Ok(schema.memory[name].open(name)),
                 _ => Table::open(kind, files, dialect, budget.cache),

@@ -25,13 +25,15 @@ const SAMPLE_LINES: usize = 10;
 /// Bytes of a batch's texts.
 const MAX_BATCH_BYTES: usize = 1 << 28;
 
-/// Form of a CSV file.
+/// Form of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::tables) struct Dialect {
     /// Separator of the fields; `None` to find it.
     pub(in crate::tables) separator: Option<u8>,
     /// Quote; `None` for `"`.
     pub(in crate::tables) quote: Option<u8>,
+    /// Columns of the file, once they are known: JSON lines have no header.
+    pub(in crate::tables) columns: Option<Vec<String>>,
 }
 
 struct Csv {

@@ -31,12 +31,15 @@ pub(super) fn recognize(start: &[u8]) -> bool {
         || (start.first() == Some(&b'[') && start[1..].trim_ascii_start().first() == Some(&b'{'))
 }
 
-/// Opens a file and reads it once for the names of its columns.
-pub(super) fn open(file: &TableFile, _: &Dialect) -> Result<Box<dyn Reader>> {
+/// Opens a file and reads it once for the names of its columns, unless they are known.
+pub(super) fn open(file: &TableFile, dialect: &Dialect) -> Result<Box<dyn Reader>> {
     if files::start(file)?.starts_with(b"[") {
         let message = "the file is one JSON array; write one object per line (JSON lines), as pandas does \
             with to_json(orient='records', lines=True)";
         return Err(Error::format(file.path(), "line 1", message));
+    }
+    if let Some(columns) = &dialect.columns {
+        return Ok(Box::new(Json { columns: columns.clone(), ..start(file)? }));
     }
     let mut json = start(file)?;
     let (mut columns, mut known) = (Vec::new(), HashSet::new());

@@ -79,7 +79,11 @@ pub(super) struct Table {
 }
 
 enum Input {
-    Files { files: Vec<TableFile>, dialect: Dialect },
+    /// Files, and the form of each.
+    Files {
+        files: Vec<TableFile>,
+        dialects: Vec<Dialect>,
+    },
     Batches(Vec<Batch>),
 }
 
@@ -96,9 +100,11 @@ impl Table {
         cache_bytes: usize,
     ) -> Result<Self> {
         let mut columns: Vec<String> = Vec::new();
+        let mut dialects = Vec::new();
         for (i, file) in files.iter().enumerate() {
             let reader = open_file(file, &dialect)?;
             let found = reader.columns();
+            dialects.push(Dialect { columns: Some(found.to_vec()), ..dialect.clone() });
             let at = Location::new(file.path(), "columns");
             if let Some(twice) = (1..found.len()).find(|&c| found[..c].contains(&found[c])) {
                 return Err(at.error(format!("two columns are called '{}'; rename one", found[twice])));
@@ -121,7 +127,7 @@ impl Table {
                 )));
             }
         }
-        let input = Input::Files { files, dialect };
+        let input = Input::Files { files, dialects };
         Ok(Self { name: name.into(), columns, input, cache: RefCell::default(), cache_bytes })
     }
 
@@ -175,14 +181,14 @@ impl Table {
         if let Some(batches) = &*self.cache.borrow() {
             return batches.iter().try_for_each(|batch| each(batch, faults));
         }
-        let (files, dialect) = match &self.input {
+        let (files, dialects) = match &self.input {
             Input::Batches(batches) => return batches.iter().try_for_each(|batch| each(batch, faults)),
-            Input::Files { files, dialect } => (files, dialect),
+            Input::Files { files, dialects } => (files, dialects),
         };
         // Only a pass over all columns fills the cache.
         let mut cache = wanted.iter().all(|&wanted| wanted).then(Vec::new);
         let (mut first, mut bytes) = (0, 0);
-        for (file, table_file) in files.iter().enumerate() {
+        for (file, (table_file, dialect)) in files.iter().zip(dialects).enumerate() {
             let mut reader = open_file(table_file, dialect)?;
             let order: Vec<Option<usize>> = self
                 .columns

@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::target_dir;
 
 /// Packages of the environment beside ours.
-const NEEDED: &[&str] = &["maturin>=1.9,<2", "numpy", "scipy", "pytest"];
+const NEEDED: &[&str] = &["maturin>=1.9,<2", "numpy", "scipy", "pytest", "moto[server]>=5,<6"];
 /// Packages that `--torch` adds.
 const TORCH: &[&str] = &["torch", "torch_geometric"];
 
@@ -70,6 +70,13 @@ pub(crate) fn test_wheel(words: &[&str]) -> Result<()> {
     let install = ["-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall"].map(OsStr::new);
     step("install", own.as_os_str(), &[&install[..], &[wheel.as_os_str()]].concat(), &root)?;
     run_pytest(&own, rest, None)
+}
+
+/// Interpreter of the tests' environment, which also serves tests in Rust (a server of object
+/// storage); `None` if Python is not installed or the environment cannot be made.
+pub(crate) fn environment() -> Option<PathBuf> {
+    let made = prepare(&find_python()?, &home(), NEEDED, None);
+    made.inspect_err(|error| eprintln!("── python: {error}: tests that need it are skipped")).ok()
 }
 
 /// Directory of the environment and of the built packages.

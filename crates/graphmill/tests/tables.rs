@@ -4,7 +4,12 @@
 
 mod common;
 
-use std::{collections::HashMap, fmt::Write as _};
+use std::{
+    collections::HashMap,
+    fmt::Write as _,
+    process::Stdio,
+    time::{Duration, Instant},
+};
 
 use common::Sandbox;
 
@@ -153,4 +158,61 @@ fn tables_come_from_standard_input_and_compressed() {
     assert!(child.wait().unwrap().success());
     assert!(sandbox.read("data/graphmill.json") == sandbox.read("piped/graphmill.json"));
     assert!(!sandbox.path("piped.stdin").exists());
+}
+
+/// Imports of some megabytes, killed at several stages.
+#[test]
+fn a_killed_import_resumes_to_the_same_bytes() {
+    let sandbox = Sandbox::new();
+    let count = 70_000u64;
+    let mut nodes = String::from("id,age,label\n");
+    let mut edges = String::from("src,dst,at\n");
+    for i in 0..count {
+        let key = |i: u64| (i % count).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        writeln!(nodes, "{:016x},{},c{}", key(i), i % 70, i % 3).unwrap();
+        for k in 1..4 {
+            writeln!(edges, "{:016x},{:016x},{}", key(i), key(i * k + k), i % 1000).unwrap();
+        }
+    }
+    sandbox.write("nodes.csv", nodes);
+    sandbox.write("edges.csv", edges);
+    let command = "import tables data --nodes nodes.csv --id id --label label --edges edges.csv --src src --dst \
+                   dst --edge-time at --name test --memory 64M";
+    sandbox.ok(&command.replace(" data ", " expected "));
+    let mut resumed = 0;
+    for stage in ["done-types-of-nodes-0", "done-keys-0", "done-nodes", "done-edges-0", "done-sorted-0"] {
+        let begun = sandbox.path(format!("data.importing/scratch-{stage}.json"));
+        let mut child = sandbox.command(command).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let start = Instant::now();
+        while !begun.exists() && child.try_wait().unwrap().is_none() {
+            assert!(start.elapsed() < Duration::from_secs(120), "{stage} is never reached");
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if !sandbox.path("data").exists() {
+            let outcome = sandbox.run(command).succeeded();
+            let part = format!("taking over from the interrupted import: {}", &stage["done-".len()..]);
+            assert!(outcome.stderr.contains(&part), "{part}: {}", outcome.stderr);
+            resumed += 1;
+        }
+        assert!(!sandbox.path("data.importing").exists());
+        for file in ["graphmill.json", "preprocessing.json"] {
+            assert!(
+                sandbox.read(format!("data/{file}")) == sandbox.read(format!("expected/{file}")),
+                "{stage}"
+            );
+        }
+        std::fs::remove_dir_all(sandbox.path("data")).unwrap();
+    }
+    assert!(resumed > 0, "every import finished before it was killed");
+}
+
+#[cfg(not(feature = "object-storage"))]
+#[test]
+fn addresses_need_a_feature_of_the_program() {
+    let outcome = Sandbox::new().run("import tables data --nodes s3://bucket/nodes.csv --id id");
+    let says = "s3://bucket/nodes.csv: address: this program was built without object storage; build it with \
+                `--features object-storage`";
+    assert!(outcome.stderr.contains(says), "{}", outcome.stderr);
 }

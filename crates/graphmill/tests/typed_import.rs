@@ -22,6 +22,15 @@ fn typed_sources_become_datasets_of_format_2() {
     let document = sandbox.ok_json("import triples kg other");
     assert_eq!((&document["nodes"], &document["edges"]), (&4.into(), &3.into()));
     assert_eq!(document["report"]["edges"]["entity:s:entity"]["self_loops_kept"], 1);
+    sandbox.ok("import triples kg small --add-reverses --memory 64M");
+    assert!(sandbox.read("data/graphmill.json") == sandbox.read("small/graphmill.json"));
+    // A killed import leaves its directory, which the next one replaces.
+    sandbox
+        .write("data2.importing/work.json", "{\"format\":\"graphmill-scratch-1\",\"work\":\"triples 1 2\"}");
+    sandbox.write("data2.importing/scratch-edges-0.bin", "half");
+    sandbox.ok("import triples kg data2 --add-reverses");
+    assert!(!sandbox.path("data2.importing").exists());
+    assert!(sandbox.read("data/graphmill.json") == sandbox.read("data2/graphmill.json"));
     sandbox.ok("import triples kg data --force --no-self-loops --name known");
     assert!(sandbox.ok("info data").contains("known"));
 }
@@ -36,8 +45,6 @@ fn options_of_the_other_kind_of_formats_are_wrong_usage() {
     };
     let wrong = "--largest-component does not belong to the format 'triples'";
     fails("import triples kg data --largest-component", 2, wrong);
-    let wrong = "--memory does not belong to the format 'triples'";
-    fails("import triples kg data --memory 1G", 2, wrong);
     fails("import triples kg data --no-literals", 2, "'no-literals' has no effect on the format 'triples'");
     let wrong = "--add-reverses does not belong to the format 'edges'";
     fails("import edges kg/train.txt data --add-reverses", 2, wrong);

@@ -43,6 +43,10 @@ const MPI: &str = "graphmill/mpi";
 const PYTHON: &str = "graphmill-python/python";
 /// Feature of the Python package's dependencies alone.
 const BINDINGS: &str = "graphmill-python/bindings";
+/// Feature of tables in object storage.
+const STORAGE: &str = "graphmill/object-storage";
+/// Environment variable that names the interpreter of the tests' environment.
+const INTERPRETER: &str = "GRAPHMILL_PYTHON";
 /// Features that only the lints of a soak run need: the fuzzer's programs.
 const FUZZER: &str = "graphmill-fuzz/targets";
 /// Environment variable that asks the tests for their long counts.
@@ -71,17 +75,17 @@ fn steps(soak: bool, table: &mut Table) -> Result<()> {
     table.time("voice", voice::check)?;
     let own = env::current_exe().context("the path of xtask is unknown")?;
     let kernels = Background::start("kernels", Command::new(&own).args(["cuda", "check"]), &scratch)?;
-    let lints = [with(MPI, has_mpi), with(PYTHON, has_python), with(FUZZER, soak)];
+    let lints = [with(MPI, has_mpi), with(PYTHON, has_python), with(FUZZER, soak), Some(STORAGE)];
     table.time("lints", || {
         let arguments = [&["clippy", "--workspace", "--all-targets"], &features(&lints)[..]].concat();
         cargo_step("lints", &[&arguments[..], &["--", "-D", "warnings"]].concat(), &[])
     })?;
 
-    let shared = features(&[with(MPI, has_mpi), with(BINDINGS, has_python)]);
+    let shared = features(&[with(MPI, has_mpi), with(BINDINGS, has_python), Some(STORAGE)]);
     let tests = [&["test", "--workspace"], &shared[..]].concat();
     table.time("tests, build", || cargo_step("tests", &[&tests[..], &["--no-run"]].concat(), &[]))?;
     let library = if has_python {
-        let wanted = features(&[with(MPI, has_mpi), Some(PYTHON)]);
+        let wanted = features(&[with(MPI, has_mpi), Some(PYTHON), Some(STORAGE)]);
         Some(table.time("package, build", || python::build_library(&wanted))?)
     } else {
         None
@@ -133,6 +137,9 @@ fn run_tests(arguments: &[&str], shared: &[&str], soak: bool, scratch: &Path) ->
     command.args(["--config", &config]).args(arguments);
     if soak {
         command.env(SOAK, "1");
+    }
+    if let Some(interpreter) = python::environment() {
+        command.env(INTERPRETER, interpreter);
     }
     let mut tests = command.spawn().context("cannot run cargo for the tests")?;
     let ended = loop {

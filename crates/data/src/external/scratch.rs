@@ -93,6 +93,15 @@ impl Scratch {
         Ok(scratch)
     }
 
+    /// Opens a scratch with any budget, for tests.
+    #[cfg(test)]
+    pub(crate) fn open_within(path: &Path, memory: u64) -> Self {
+        let (lock, _) = lock_directory(path, &File::try_lock).unwrap();
+        take_up(path, "test").unwrap();
+        let dir = Some(Directory { path: path.to_path_buf(), _lock: lock });
+        Self { inner: Arc::new(Inner { dir, memory, progress: Box::new(Quiet) }) }
+    }
+
     /// Removes the directory with its contents.
     ///
     /// # Errors
@@ -115,6 +124,11 @@ impl Scratch {
             Some(path) => Self::open(&path, name, self.memory(), Box::new(Quiet)),
             None => Ok(Self::in_memory()),
         }
+    }
+
+    /// Returns true if the scratch has a directory.
+    pub(crate) fn has_directory(&self) -> bool {
+        self.inner.dir.is_some()
     }
 
     /// Path of the file `name` in the directory, if the scratch has one.
@@ -143,7 +157,7 @@ impl Scratch {
     }
 
     /// Records the progress of a part of the work.
-    pub(super) fn save(&self, name: &str, state: &impl Serialize) -> Result<()> {
+    pub(crate) fn save(&self, name: &str, state: &impl Serialize) -> Result<()> {
         let Some(path) = self.file(&format!("{name}.json")) else { return Ok(()) };
         let text = serde_json::to_vec(state).map_err(|e| Error::invalid(e.to_string()))?;
         atomic::replace(&mut Real, &path, &text)
@@ -151,7 +165,7 @@ impl Scratch {
 
     /// Loads the recorded progress of a part of the work. An unreadable record counts as missing:
     /// that part starts again.
-    pub(super) fn load<S: DeserializeOwned>(&self, name: &str) -> Option<S> {
+    pub(crate) fn load<S: DeserializeOwned>(&self, name: &str) -> Option<S> {
         serde_json::from_slice(&fs::read(self.file(&format!("{name}.json"))?).ok()?).ok()
     }
 

@@ -7,6 +7,7 @@ use super::{
     encoding::EncodedColumn,
     ends::{self, End, EndIds, keep, places},
     faults::Faults,
+    kept::Kept,
     keys::{KeyColumns, NONE, NodeKeys, Unknown, shown},
     parts::{EdgePart, FeaturePart},
     plan::{ColumnLine, Decision, FeatureColumn, decide, line, with_default},
@@ -55,9 +56,10 @@ impl EdgePlan {
         types: &[String],
         table: Table,
         like: Option<&EdgeEncoding>,
+        kept: &Kept,
         faults: &mut Faults,
     ) -> Result<Self> {
-        let profiles = super::nodes::profile(&table, faults)?;
+        let profiles = super::nodes::profile(&table, kept, &format!("types-of-edges-{index}"), faults)?;
         let name = table.name();
         let end = |given: &Option<String>| {
             given.as_ref().and_then(|name| types.iter().position(|kind| kind == name)).unwrap_or(0)

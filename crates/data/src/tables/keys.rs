@@ -4,10 +4,12 @@ use std::hash::{BuildHasher, Hasher};
 
 use graphmill_core::{Buffer, Error, NodeId, Result};
 use hashbrown::HashTable;
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3DefaultBuilder;
 
 use super::{
     column::{Batch, Cell, integral},
+    kept::{Kept, KeptColumn, KeptRecords},
     profile::{Profile, Shape},
 };
 use crate::{
@@ -109,6 +111,20 @@ impl Dictionary {
         true
     }
 
+    /// Dictionary of these keys, each with the end of its bytes; `None` if two are equal.
+    fn of(bytes: &[u8], ends: &[u64]) -> Option<Self> {
+        let mut dictionary = Self::default();
+        let mut start = 0;
+        for &end in ends {
+            let key = bytes.get(start..usize::try_from(end).ok()?)?;
+            if !dictionary.insert(key) {
+                return None;
+            }
+            start = end as usize;
+        }
+        Some(dictionary)
+    }
+
     fn memory(&self) -> usize {
         self.bytes.len() + ENTRY_BYTES * self.ends.len()
     }
@@ -164,7 +180,56 @@ enum Store {
     Disk(SortedRecords),
 }
 
+/// Record of [`NodeKeys`].
+#[derive(Serialize, Deserialize)]
+pub(super) struct KeptKeys {
+    store: KeptStore,
+    rows: u64,
+    repeated: KeptColumn,
+    added: u64,
+    integers: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+enum KeptStore {
+    /// Bytes of all keys, and their ends.
+    Memory(KeptColumn, KeptColumn),
+    Disk(KeptRecords),
+}
+
 impl NodeKeys {
+    /// Records the keys; `None` if they are sorted in memory.
+    pub(super) fn keep(&self, kept: &Kept, name: &str) -> Result<Option<KeptKeys>> {
+        let store = match &self.store {
+            Store::Memory(Dictionary { bytes, ends, .. }) => KeptStore::Memory(
+                kept.values(&format!("{name}-bytes"), bytes)?,
+                kept.values(&format!("{name}-ends"), ends)?,
+            ),
+            Store::Disk(records) => match kept.records(records)? {
+                Some(records) => KeptStore::Disk(records),
+                None => return Ok(None),
+            },
+            Store::Collecting(_) => return Ok(None),
+        };
+        let repeated = kept.values(&format!("{name}-repeated"), &self.rows.repeated)?;
+        let (added, integers) = (self.added, self.integers);
+        Ok(Some(KeptKeys { store, rows: self.rows.rows, repeated, added, integers }))
+    }
+
+    /// Takes over recorded keys; `None` if a file is missing.
+    pub(super) fn restore(part: KeptKeys, kept: &Kept, empty: Self) -> Option<Self> {
+        let store = match &part.store {
+            KeptStore::Memory(bytes, ends) => {
+                let (bytes, ends) = (kept.open::<u8>(bytes)?, kept.open::<u64>(ends)?);
+                Store::Memory(Dictionary::of(&bytes, &ends)?)
+            }
+            KeptStore::Disk(records) => Store::Disk(kept.open_records(records)?),
+        };
+        let repeated = kept.open::<u64>(&part.repeated)?.to_vec();
+        let rows = NodeRows { rows: part.rows, repeated };
+        Some(Self { store, rows, added: part.added, integers: part.integers, ..empty })
+    }
+
     /// Creates an empty collection that keeps at most `budget` bytes in memory.
     pub(super) fn new(scratch: &Scratch, name: &str, budget: u64) -> Self {
         Self {

@@ -18,6 +18,8 @@ mod edges;
 mod encoding;
 mod ends;
 mod faults;
+mod finished;
+mod kept;
 mod key_writer;
 mod keys;
 mod memory;
@@ -27,10 +29,13 @@ mod plan;
 mod preprocessing;
 mod profile;
 mod report;
+#[cfg(test)]
+mod resume_tests;
 mod rows;
 mod rule;
 mod schema;
 mod source;
+mod sources;
 mod split;
 mod stats;
 mod targets;
@@ -40,15 +45,13 @@ mod times;
 mod value;
 mod write;
 
-use std::{
-    path::{Path, PathBuf},
-    process,
-    time::SystemTime,
-};
+use std::{path::Path, process};
 
 use edges::EdgePlan;
 use faults::Faults;
+use finished::{FinishedNodes, keep_edges, keep_read, load_edges, load_read};
 use graphmill_core::{Error, Result, memory as machine, progress::Unit};
+use kept::Kept;
 use keys::NodeKeys;
 pub use memory::MemoryTable;
 use nodes::{NodePlan, NodeRead};
@@ -58,7 +61,8 @@ pub use preprocessing::{FILE as PREPROCESSING_FILE, Preprocessing};
 pub use report::{EdgeReport, NodeReport, TableReport};
 pub use rule::{ColumnRule, Kind, Missing, Part, Scale};
 pub use schema::{CATEGORY_LIMIT, Dangling, EdgeTable, ForeignKey, Names, NodeTable, TableSchema, Target};
-use source::{Dialect, Spool, Table, find};
+use source::{Dialect, Spool, Table, TableFile};
+use sources::Sources;
 pub use split::SplitRule;
 
 use crate::{
@@ -75,12 +79,18 @@ struct Budget {
     cache: usize,
     /// Keys of a node type.
     keys: u64,
+    /// Source bytes from which finished parts are recorded, so that a killed import resumes.
+    recorded: u64,
 }
+
+/// Source bytes of an import that takes seconds, so that recording its parts does not count.
+const MIN_RECORDED_BYTES: u64 = 8 << 20;
 
 impl Budget {
     fn of(memory: u64, tables: usize) -> Self {
         let share = memory / 4 / tables.max(1) as u64;
-        Self { cache: usize::try_from(share).unwrap_or(usize::MAX), keys: share }
+        let cache = usize::try_from(share).unwrap_or(usize::MAX);
+        Self { cache, keys: share, recorded: MIN_RECORDED_BYTES }
     }
 }
 
@@ -110,12 +120,17 @@ pub fn plan(schema: &TableSchema, like: Option<&Preprocessing>) -> Result<Planne
     let mut spool = Spool::new(std::env::temp_dir().join(format!("graphmill-{}.table", process::id())));
     let budget =
         Budget::of(machine::available().unwrap_or(1 << 30) / 2, schema.nodes.len() + schema.edges.len());
-    let plans = Plans::new(schema, like, budget, &mut spool)?;
+    let sources = Sources::find(schema, &mut spool)?;
+    let plans = Plans::new(schema, like, budget, sources, &Kept::none())?;
     Ok(Planned { report: plans.report(), schema: plans.resolved() })
 }
 
 /// Imports tables into the dataset directory `dst`, atomically and within a memory budget. Data
-/// beyond the budget is kept in the directory `dst.importing` meanwhile.
+/// beyond the budget is kept in the directory `dst.importing` meanwhile. A killed import leaves that
+/// directory, and the same import of the same tables resumes from the parts that were finished: the
+/// types of a table's columns, the keys of a node type, all node types, the edges of a type, and its
+/// sorted edges. Imports of a few megabytes, and of tables in memory or from standard input, start
+/// again. After an error the directory is removed.
 ///
 /// # Errors
 /// All faults of the tables at once; `dst` is not empty; the disk is too small; the progress
@@ -137,21 +152,24 @@ fn import_within(
     budget: Option<Budget>,
 ) -> Result<ImportedTables> {
     check_target(dst, work.replace)?;
+    schema.check()?;
     let memory = work.memory.or_else(|| Some(machine::available()? / 2)).unwrap_or(1 << 30);
     let mut spool = Spool::new(atomic::suffixed(dst, ".stdin"));
-    // Nothing is resumed: files of an earlier process are removed.
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos());
-    let identity = format!("tables {} {now}", process::id());
+    let sources = Sources::find(schema, &mut spool)?;
+    let identity = sources.identity(schema, like)?;
     let scratch = Scratch::open(&atomic::suffixed(dst, ".importing"), &identity, memory, work.progress)?;
     let budget =
         budget.unwrap_or_else(|| Budget::of(scratch.memory(), schema.nodes.len() + schema.edges.len()));
-    let imported = read(schema, dst, like, budget, &scratch, &mut spool).and_then(|(parts, mut report)| {
-        scratch.stage("writing the dataset", None, Unit::Bytes);
-        let dataset = write::build(parts, &scratch, &mut report)?;
-        scratch.check()?;
-        dataset.save_by_way_of(&scratch, dst, work.replace)?;
-        Ok(ImportedTables { dataset, report })
-    });
+    let bytes = sources.bytes()?;
+    let kept = Kept::new(&scratch, bytes > 0 && bytes >= budget.recorded);
+    let imported =
+        read(schema, dst, like, budget, &scratch, &kept, sources).and_then(|(parts, mut report)| {
+            scratch.stage("writing the dataset", None, Unit::Bytes);
+            let dataset = write::build(parts, &scratch, &kept, &mut report)?;
+            scratch.check()?;
+            dataset.save_by_way_of(&scratch, dst, work.replace)?;
+            Ok(ImportedTables { dataset, report })
+        });
     // After an error the first one is returned.
     let removed = scratch.remove();
     let imported = imported?;
@@ -166,41 +184,53 @@ fn read(
     like: Option<&Preprocessing>,
     budget: Budget,
     scratch: &Scratch,
-    spool: &mut Spool,
+    kept: &Kept,
+    sources: Sources,
 ) -> Result<(Parts, TableReport)> {
     scratch.stage("reading the tables", None, Unit::Bytes);
-    let plans = Plans::new(schema, like, budget, spool)?;
+    let plans = Plans::new(schema, like, budget, sources, kept)?;
     let mut faults = Faults::default();
-    let mut reads = Vec::new();
-    for (i, plan) in plans.nodes.iter().enumerate() {
-        reads.push(plan.read(scratch, budget.keys, schema.seed.wrapping_add(i as u64), &mut faults)?);
-    }
-    faults.check()?;
-    let added = plans.add_unknown(schema.dangling, &mut reads, budget, scratch)?;
-    let mut preprocessing = Preprocessing::new();
-    let (mut nodes, mut tasks, mut edges) = (Vec::new(), Vec::new(), Vec::new());
-    for ((plan, read), added) in plans.nodes.iter().zip(&mut reads).zip(&added) {
-        let (part, task, encoding) = plan.finish(read, added.as_ref(), scratch, &mut faults)?;
-        preprocessing.nodes.insert(part.name.clone(), encoding);
-        nodes.push(part);
-        tasks.extend(task);
-    }
+    let nodes = match FinishedNodes::load(kept, |i| NodeKeys::new(scratch, &i.to_string(), budget.keys)) {
+        Some(nodes) => nodes,
+        None => {
+            let nodes = plans.read_nodes(budget, scratch, kept, &mut faults)?;
+            // Faults of values end the import later, together with those of the edges.
+            if !faults.any() {
+                nodes.keep(kept)?;
+            }
+            nodes
+        }
+    };
     let mut report = TableReport::default();
-    let keys: Vec<&NodeKeys> = reads.iter().map(|read| &read.keys).collect();
-    for plan in &plans.edges {
-        let (part, encoding, counts) =
-            plan.read(plans.table_of(plan)?, &keys, schema.dangling, scratch, &mut faults)?;
+    let mut preprocessing = Preprocessing::new();
+    let names = nodes.parts.iter().map(|part| part.name.clone());
+    preprocessing.nodes.extend(names.zip(nodes.encodings));
+    let keys: Vec<&NodeKeys> = nodes.keys.iter().collect();
+    let mut edges = Vec::new();
+    for (e, plan) in plans.edges.iter().enumerate() {
+        let finished = match load_edges(kept, e) {
+            Some(finished) => finished,
+            None => {
+                let finished =
+                    plan.read(plans.table_of(plan)?, &keys, schema.dangling, scratch, &mut faults)?;
+                if !faults.any() {
+                    keep_edges(&finished, kept, e)?;
+                }
+                finished
+            }
+        };
+        let (part, encoding, counts) = finished;
         preprocessing.edges.insert(plan.name(), encoding);
         edges.push(part);
         report.edges.push(counts);
     }
     faults.check()?;
-    report.nodes = reads.into_iter().map(|read| read.report).collect();
+    report.nodes = nodes.reports;
     let name = schema.name.clone().unwrap_or_else(|| {
         dst.file_name().map_or("tables".into(), |name| name.to_string_lossy().into_owned())
     });
     let preprocessing = serde_json::to_value(&preprocessing).map_err(|e| Error::invalid(e.to_string()))?;
-    Ok((Parts { name, nodes, edges, tasks, preprocessing }, report))
+    Ok((Parts { name, nodes: nodes.parts, edges, tasks: nodes.tasks, preprocessing }, report))
 }
 
 /// Plans of all tables.
@@ -216,12 +246,13 @@ impl<'a> Plans<'a> {
         schema: &'a TableSchema,
         like: Option<&Preprocessing>,
         budget: Budget,
-        spool: &mut Spool,
+        sources: Sources,
+        kept: &Kept,
     ) -> Result<Self> {
         schema.check()?;
         let types: Vec<String> = schema.nodes.iter().map(|table| table.kind.clone()).collect();
         let mut faults = Faults::default();
-        let mut open = |kind: &str, files: &Names, separator: Option<char>, quote: Option<char>| {
+        let open = |kind: &str, names: &Names, files: Vec<TableFile>, separator, quote| {
             let one_byte = |c: Option<char>, what: &str| match c.map(u8::try_from) {
                 None => Ok(None),
                 Some(Ok(byte)) if byte.is_ascii() => Ok(Some(byte)),
@@ -229,24 +260,21 @@ impl<'a> Plans<'a> {
                     "'{kind}': the {what} is not an ASCII character; choose another"
                 ))),
             };
-            let dialect =
-                Dialect { separator: one_byte(separator, "separator")?, quote: one_byte(quote, "quote")? };
-            if let [name] = &files.list()[..]
-                && let Some(table) = schema.memory.get(name)
-            {
-                return Ok(table.open(name));
+            let dialect = Dialect {
+                separator: one_byte(separator, "separator")?,
+                quote: one_byte(quote, "quote")?,
+                columns: None,
+            };
+            match &names.list()[..] {
+                [name] if schema.memory.contains_key(name) => Ok(schema.memory[name].open(name)),
+                _ => Table::open(kind, files, dialect, budget.cache),
             }
-            let mut found: Vec<PathBuf> = Vec::new();
-            for pattern in files.list() {
-                found.extend(find(&pattern, &schema.base, spool)?);
-            }
-            Table::open(kind, found, dialect, budget.cache)
         };
         let mut nodes = Vec::new();
-        for (i, spec) in schema.nodes.iter().enumerate() {
+        for (i, (spec, files)) in schema.nodes.iter().zip(sources.nodes).enumerate() {
             let table = match spec.files.is_empty() {
                 true => None,
-                false => Some(open(&spec.kind, &spec.files, spec.separator, spec.quote)?),
+                false => Some(open(&spec.kind, &spec.files, files, spec.separator, spec.quote)?),
             };
             let known = match like {
                 Some(like) => Some(like.nodes.get(&spec.kind).ok_or_else(|| {
@@ -259,15 +287,15 @@ impl<'a> Plans<'a> {
                 })?),
                 None => None,
             };
-            nodes.push(NodePlan::new((i, spec), table, known, &mut faults)?);
+            nodes.push(NodePlan::new((i, spec), table, known, kept, &mut faults)?);
         }
         let mut edges = Vec::new();
-        for spec in &schema.edges {
-            let table = open(&spec.kind, &spec.files, spec.separator, spec.quote)?;
+        for (spec, files) in schema.edges.iter().zip(sources.edges) {
+            let table = open(&spec.kind, &spec.files, files, spec.separator, spec.quote)?;
             let end = |given: &Option<String>| given.clone().unwrap_or_else(|| types[0].clone());
             let name = format!("{}:{}:{}", end(&spec.source), spec.kind, end(&spec.destination));
             let known = like.and_then(|like| like.edges.get(&name));
-            edges.push(EdgePlan::of_table((edges.len(), spec), &types, table, known, &mut faults)?);
+            edges.push(EdgePlan::of_table((edges.len(), spec), &types, table, known, kept, &mut faults)?);
         }
         for (source, plan) in nodes.iter().enumerate() {
             let Some(table) = &plan.table else { continue };
@@ -284,6 +312,43 @@ impl<'a> Plans<'a> {
     fn table_of<'p>(&'p self, plan: &'p EdgePlan) -> Result<&'p Table> {
         let table = plan.table.as_ref().or_else(|| self.nodes[plan.ends[0]].table.as_ref());
         table.ok_or_else(|| Error::invalid(format!("edges '{}' have no table", plan.name())))
+    }
+
+    /// Reads all node types completely.
+    fn read_nodes(
+        &self,
+        budget: Budget,
+        scratch: &Scratch,
+        kept: &Kept,
+        faults: &mut Faults,
+    ) -> Result<FinishedNodes> {
+        let mut reads = Vec::new();
+        for (i, plan) in self.nodes.iter().enumerate() {
+            let empty = || NodeKeys::new(scratch, &i.to_string(), budget.keys);
+            let read = match load_read(kept, i, empty) {
+                Some(read) => read,
+                None => {
+                    let seed = self.schema.seed.wrapping_add(i as u64);
+                    let read = plan.read(scratch, budget.keys, seed, faults)?;
+                    if !faults.any() {
+                        keep_read(&read, kept, i)?;
+                    }
+                    read
+                }
+            };
+            reads.push(read);
+        }
+        faults.check()?;
+        let added = self.add_unknown(self.schema.dangling, &mut reads, budget, scratch)?;
+        let (mut parts, mut tasks, mut encodings) = (Vec::new(), Vec::new(), Vec::new());
+        for ((plan, read), added) in self.nodes.iter().zip(&mut reads).zip(&added) {
+            let (part, task, encoding) = plan.finish(read, added.as_ref(), scratch, faults)?;
+            parts.push(part);
+            tasks.extend(task);
+            encodings.push(encoding);
+        }
+        let (keys, reports) = reads.into_iter().map(|read| (read.keys, read.report)).unzip();
+        Ok(FinishedNodes { keys, parts, tasks, encodings, reports })
     }
 
     /// Adds the keys that edges name to node types without files, and to all under

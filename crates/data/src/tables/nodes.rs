@@ -5,6 +5,7 @@ use graphmill_core::{NodeId, Result};
 use super::{
     encoding::EncodedColumn,
     faults::Faults,
+    kept::Kept,
     key_writer::KeyWriter,
     keys::{KeyColumns, NodeKeys},
     parts::{NodePart, TargetPart, TaskPart},
@@ -48,8 +49,8 @@ pub(super) struct NodePlan<'a> {
 pub(super) struct NodeRead {
     pub(super) keys: NodeKeys,
     /// Target of every node.
-    targets: Option<TargetPart>,
-    split: [Vec<NodeId>; 3],
+    pub(super) targets: Option<TargetPart>,
+    pub(super) split: [Vec<NodeId>; 3],
     pub(super) report: NodeReport,
 }
 
@@ -59,9 +60,11 @@ impl<'a> NodePlan<'a> {
         (index, spec): (usize, &'a NodeTable),
         table: Option<Table>,
         like: Option<&NodeEncoding>,
+        kept: &Kept,
         faults: &mut Faults,
     ) -> Result<Self> {
-        let profiles = table.as_ref().map_or(Ok(Vec::new()), |table| profile(table, faults))?;
+        let name = format!("types-of-nodes-{index}");
+        let profiles = table.as_ref().map_or(Ok(Vec::new()), |table| profile(table, kept, &name, faults))?;
         let mut plan = Self {
             spec,
             index,
@@ -348,13 +351,20 @@ impl<'a> NodePlan<'a> {
     }
 }
 
-/// Profiles of all columns.
-pub(super) fn profile(table: &Table, faults: &mut Faults) -> Result<Vec<Profile>> {
+/// Profiles of all columns; they are recorded as the part `name`.
+pub(super) fn profile(table: &Table, kept: &Kept, name: &str, faults: &mut Faults) -> Result<Vec<Profile>> {
+    if let Some(profiles) = kept.load(name, |profiles: Vec<Profile>| Some(profiles)) {
+        return Ok(profiles);
+    }
     let mut profiles: Vec<Profile> = table.columns.iter().map(|_| Profile::new()).collect();
     table.scan(&vec![true; table.columns.len()], faults, |batch, _| {
         let file = table.file(batch);
         profiles.iter_mut().enumerate().for_each(|(c, profile)| profile.add(batch, c, &file));
         Ok(())
     })?;
+    // Faults end the import, and a record would hide them.
+    if !faults.any() {
+        kept.save(name, || Ok(&profiles))?;
+    }
     Ok(profiles)
 }

@@ -1,6 +1,10 @@
 //! Imported tables as columns, before they are written as a dataset.
 
-use graphmill_core::{Buffer, NodeId};
+use graphmill_core::{Buffer, NodeId, Result};
+use serde::{Deserialize, Serialize};
+
+use super::kept::{Kept, KeptColumn};
+use crate::typed::{FeatureTable, TableData, Values};
 
 /// Columns of all tables.
 pub(super) struct Parts {
@@ -68,4 +72,190 @@ pub(super) enum TargetPart {
     Classes(Vec<i32>, Vec<String>),
     /// Value, NaN if unknown.
     Values(Vec<f32>),
+}
+
+/// Record of [`FeaturePart`].
+#[derive(Serialize, Deserialize)]
+pub(super) struct KeptFeatures {
+    names: Vec<String>,
+    values: KeptColumn,
+}
+
+/// Record of [`NodePart`].
+#[derive(Serialize, Deserialize)]
+pub(super) struct KeptNodePart {
+    name: String,
+    count: usize,
+    features: Option<KeptFeatures>,
+    /// Integers, or starts and bytes of texts.
+    keys: Vec<KeptColumn>,
+}
+
+/// Record of [`EdgePart`].
+#[derive(Serialize, Deserialize)]
+pub(super) struct KeptEdgePart {
+    edge_type: [String; 3],
+    reverse: Option<String>,
+    undirected: bool,
+    keep_duplicates: bool,
+    src: KeptColumn,
+    dst: KeptColumn,
+    weight: Option<KeptColumn>,
+    time: Option<KeptColumn>,
+    features: Option<KeptFeatures>,
+}
+
+/// Record of [`TaskPart`].
+#[derive(Serialize, Deserialize)]
+pub(super) struct KeptTask {
+    name: String,
+    on: String,
+    targets: KeptTargets,
+    split: [KeptColumn; 3],
+}
+
+/// Record of [`TargetPart`].
+#[derive(Serialize, Deserialize)]
+pub(super) enum KeptTargets {
+    Classes(KeptColumn, Vec<String>),
+    Values(KeptColumn),
+}
+
+impl FeaturePart {
+    pub(super) fn keep(&self, kept: &Kept, name: &str) -> Result<KeptFeatures> {
+        let values = kept.column(&format!("{name}-features"), &self.values)?;
+        Ok(KeptFeatures { names: self.names.clone(), values })
+    }
+
+    pub(super) fn restore(part: KeptFeatures, kept: &Kept) -> Option<Self> {
+        Some(Self { values: kept.open(&part.values)?, names: part.names })
+    }
+
+    /// Features of a table of 32-bit floats.
+    pub(super) fn of_table(table: &FeatureTable) -> Option<Self> {
+        match &table.data {
+            TableData::Dense(Values::F32(values)) => {
+                Some(Self { names: table.names.clone(), values: values.clone() })
+            }
+            _ => None,
+        }
+    }
+
+    /// Table of the features.
+    pub(super) fn into_table(self) -> FeatureTable {
+        FeatureTable { names: self.names.clone(), ..FeatureTable::dense(self.names.len(), self.values) }
+    }
+}
+
+impl NodePart {
+    pub(super) fn keep(&self, kept: &Kept, name: &str) -> Result<KeptNodePart> {
+        let keys = match &self.keys {
+            KeyPart::Integers(keys) => vec![kept.column(&format!("{name}-keys"), keys)?],
+            KeyPart::Texts(starts, bytes) => vec![
+                kept.column(&format!("{name}-key-starts"), starts)?,
+                kept.column(&format!("{name}-key-bytes"), bytes)?,
+            ],
+        };
+        let features = self.features.as_ref().map(|features| features.keep(kept, name)).transpose()?;
+        Ok(KeptNodePart { name: self.name.clone(), count: self.count, features, keys })
+    }
+
+    pub(super) fn restore(part: KeptNodePart, kept: &Kept) -> Option<Self> {
+        let keys = match &part.keys[..] {
+            [keys] => KeyPart::Integers(kept.open(keys)?),
+            [starts, bytes] => KeyPart::Texts(kept.open(starts)?, kept.open(bytes)?),
+            _ => return None,
+        };
+        let features = optional(part.features, |features| FeaturePart::restore(features, kept))?;
+        Some(Self { name: part.name, count: part.count, features, keys })
+    }
+}
+
+impl EdgePart {
+    pub(super) fn keep(&self, kept: &Kept, name: &str) -> Result<KeptEdgePart> {
+        let weight = self.weight.as_ref();
+        let time = self.time.as_ref();
+        Ok(KeptEdgePart {
+            edge_type: self.edge_type.clone(),
+            reverse: self.reverse.clone(),
+            undirected: self.undirected,
+            keep_duplicates: self.keep_duplicates,
+            src: kept.column(&format!("{name}-src"), &self.src)?,
+            dst: kept.column(&format!("{name}-dst"), &self.dst)?,
+            weight: weight.map(|weight| kept.column(&format!("{name}-weight"), weight)).transpose()?,
+            time: time.map(|time| kept.column(&format!("{name}-time"), time)).transpose()?,
+            features: self.features.as_ref().map(|features| features.keep(kept, name)).transpose()?,
+        })
+    }
+
+    pub(super) fn restore(part: KeptEdgePart, kept: &Kept) -> Option<Self> {
+        Some(Self {
+            src: kept.open(&part.src)?,
+            dst: kept.open(&part.dst)?,
+            weight: optional(part.weight, |weight| kept.open(&weight))?,
+            time: optional(part.time, |time| kept.open(&time))?,
+            features: optional(part.features, |features| FeaturePart::restore(features, kept))?,
+            edge_type: part.edge_type,
+            reverse: part.reverse,
+            undirected: part.undirected,
+            keep_duplicates: part.keep_duplicates,
+        })
+    }
+}
+
+impl TargetPart {
+    pub(super) fn keep(&self, kept: &Kept, name: &str) -> Result<KeptTargets> {
+        Ok(match self {
+            Self::Classes(class, names) => {
+                KeptTargets::Classes(kept.values(&format!("{name}-class"), class)?, names.clone())
+            }
+            // Unknown values are NaN, which a column of floats does not hold.
+            Self::Values(values) => {
+                let bits: Vec<u32> = values.iter().map(|value| value.to_bits()).collect();
+                KeptTargets::Values(kept.values(&format!("{name}-values"), &bits)?)
+            }
+        })
+    }
+
+    pub(super) fn restore(part: KeptTargets, kept: &Kept) -> Option<Self> {
+        Some(match part {
+            KeptTargets::Classes(class, names) => Self::Classes(kept.open(&class)?.to_vec(), names),
+            KeptTargets::Values(values) => {
+                let bits: Buffer<u32> = kept.open(&values)?;
+                Self::Values(bits.iter().map(|&bits| f32::from_bits(bits)).collect())
+            }
+        })
+    }
+}
+
+/// Records the parts of a split.
+pub(super) fn keep_split(split: &[Vec<NodeId>; 3], kept: &Kept, name: &str) -> Result<[KeptColumn; 3]> {
+    let part = |i: usize| kept.values(&format!("{name}-split-{i}"), &split[i]);
+    Ok([part(0)?, part(1)?, part(2)?])
+}
+
+/// Restores the parts of a split.
+pub(super) fn restore_split(split: &[KeptColumn; 3], kept: &Kept) -> Option<[Vec<NodeId>; 3]> {
+    let part = |i: usize| Some(kept.open::<NodeId>(&split[i])?.to_vec());
+    Some([part(0)?, part(1)?, part(2)?])
+}
+
+impl TaskPart {
+    pub(super) fn keep(&self, kept: &Kept, name: &str) -> Result<KeptTask> {
+        let (targets, split) = (self.targets.keep(kept, name)?, keep_split(&self.split, kept, name)?);
+        Ok(KeptTask { name: self.name.clone(), on: self.on.clone(), targets, split })
+    }
+
+    pub(super) fn restore(part: KeptTask, kept: &Kept) -> Option<Self> {
+        let targets = TargetPart::restore(part.targets, kept)?;
+        Some(Self { name: part.name, on: part.on, targets, split: restore_split(&part.split, kept)? })
+    }
+}
+
+/// Restores a value that a record may have; the outer `None` means that its file is missing.
+pub(super) fn optional<S, T>(part: Option<S>, restore: impl FnOnce(S) -> Option<T>) -> Option<Option<T>> {
+    match part {
+        Some(part) => restore(part).map(Some),
+        None => Some(None),
+    }
 }

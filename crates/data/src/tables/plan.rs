@@ -12,7 +12,7 @@ use super::{
 const EXAMPLES: usize = 5;
 
 /// Role of a column, for a person.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 pub struct ColumnLine {
     /// Name of the column.
     pub column: String,

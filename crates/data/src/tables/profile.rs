@@ -74,7 +74,7 @@ pub(super) fn canonical<'a>(cell: Cell<'a>, shape: Shape) -> Option<Cow<'a, str>
 }
 
 /// Counts of a column.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Profile {
     /// Number of rows.
     pub(super) rows: u64,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::plan::ColumnLine;
 
@@ -16,7 +16,7 @@ pub struct TableReport {
 }
 
 /// Counts of a node table.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeReport {
     /// Name of the node type.
     #[serde(rename = "type")]
@@ -48,7 +48,7 @@ pub struct NodeReport {
 }
 
 /// Counts of an edge table.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EdgeReport {
     /// Name of the edge type: `source:name:destination`.
     #[serde(rename = "type")]

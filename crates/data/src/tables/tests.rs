@@ -112,7 +112,7 @@ fn write_table(dir: &Path, stem: &str, format: &str, columns: &Columns) -> PathB
 }
 
 /// Bytes of all files of a dataset, by path.
-fn contents(dir: &Path) -> Vec<(String, Vec<u8>)> {
+pub(super) fn contents(dir: &Path) -> Vec<(String, Vec<u8>)> {
     fn walk(dir: &Path, base: &Path, files: &mut Vec<(String, Vec<u8>)>) {
         for entry in fs::read_dir(dir).unwrap() {
             let path = entry.unwrap().path();
@@ -388,7 +388,7 @@ pub(super) fn accounts(dir: &Path, count: usize) -> (PathBuf, PathBuf) {
     paths
 }
 
-fn account_schema(nodes: &Path, edges: &Path) -> TableSchema {
+pub(super) fn account_schema(nodes: &Path, edges: &Path) -> TableSchema {
     let mut schema = schema_of(nodes, edges);
     schema.nodes[0].id = Names::One("account_id".into());
     schema.nodes[0].label = Some("segment".into());
@@ -574,8 +574,8 @@ proptest! {
     ) {
         let dir = tempfile::tempdir().unwrap();
         let mut expected: Option<Vec<(String, Vec<u8>)>> = None;
-        let large = Budget { cache: usize::MAX, keys: u64::MAX };
-        let small = Budget { cache: 0, keys };
+        let large = Budget { cache: usize::MAX, keys: u64::MAX, recorded: u64::MAX };
+        let small = Budget { cache: 0, keys, recorded: 0 };
         for (i, (format, budget)) in [
             ("csv", large), ("csv", small), ("jsonl", large), ("parquet", large), ("arrow", small),
             ("arrows", large),

@@ -3,19 +3,26 @@
 use graphmill_core::{Buffer, EdgeOptions, Graph, Result};
 
 use super::{
-    parts::{EdgePart, FeaturePart, KeyPart, Parts, TargetPart},
+    finished::{keep_sorted, load_sorted},
+    kept::Kept,
+    parts::{EdgePart, KeyPart, Parts, TargetPart},
     report::{EdgeReport, TableReport},
 };
 use crate::{
     external::Scratch,
-    typed::{EdgeColumns, EdgeSorter, FeatureTable, Keys, SortedEdges, Texts, TypedBuilder, TypedDataset},
+    typed::{EdgeColumns, EdgeSorter, Keys, SortedEdges, Texts, TypedBuilder, TypedDataset},
 };
 
 /// Edges that are added at a time.
 const CHUNK_LEN: usize = 1 << 16;
 
-/// Builds the dataset. Edges without times and features are sorted within the memory budget.
-pub(super) fn build(parts: Parts, scratch: &Scratch, report: &mut TableReport) -> Result<TypedDataset> {
+/// Builds the dataset. Edges are sorted within the memory budget.
+pub(super) fn build(
+    parts: Parts,
+    scratch: &Scratch,
+    kept: &Kept,
+    report: &mut TableReport,
+) -> Result<TypedDataset> {
     let mut builder = TypedBuilder::new(parts.name);
     let counts: Vec<(String, usize)> =
         parts.nodes.iter().map(|nodes| (nodes.name.clone(), nodes.count)).collect();
@@ -26,7 +33,7 @@ pub(super) fn build(parts: Parts, scratch: &Scratch, report: &mut TableReport) -
             KeyPart::Texts(offsets, bytes) => Keys::Texts(Texts { offsets, bytes }),
         });
         if let Some(features) = nodes.features {
-            to.feature_table(table(features));
+            to.feature_table(features.into_table());
         }
     }
     for (index, (edges, report)) in parts.edges.into_iter().zip(&mut report.edges).enumerate() {
@@ -34,30 +41,22 @@ pub(super) fn build(parts: Parts, scratch: &Scratch, report: &mut TableReport) -
             |name: &String| counts.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count);
         let (sources, destinations) = (count(&edges.edge_type[0]), count(&edges.edge_type[2]));
         let [source, name, destination] = edges.edge_type.clone();
-        let to = builder.edge_type(source, name.clone(), destination);
-        let before = edges.src.len() as u64;
         let (undirected, reverse) = (edges.undirected, edges.reverse.clone());
-        if edges.time.is_none() && edges.features.is_none() {
-            let within = scratch.nested(&format!("edges-{index}"))?;
-            let graph = sorted(&edges, sources.max(destinations), &within)?;
-            let (edges_after, loops) = (graph.num_edges() as u64, self_loops(&edges));
-            report.reversed = if edges.undirected { before - loops } else { 0 };
-            report.merged = before + report.reversed - edges_after;
-            report.edges = edges_after;
-            let (indptr, indices) = graph.buffers();
-            let indptr: Buffer<u64> = if indptr.len() == destinations + 1 {
-                indptr.clone()
-            } else {
-                indptr[..=destinations].to_vec().into()
-            };
-            to.csc(indptr, indices.clone());
-            if let Some(weights) = graph.weight_buffer() {
-                to.weights(weights.clone());
+        let sorted = match load_sorted(kept, index) {
+            Some((sorted, counts)) => {
+                *report = counts;
+                sorted
             }
-        } else {
-            let sorted = sorted_columns(index, edges, [sources, destinations], scratch, report)?;
-            to.sorted(sorted);
-        }
+            None => {
+                let plain = edges.time.is_none() && edges.features.is_none();
+                let sort = if plain { sorted } else { sorted_columns };
+                let sorted = sort(index, edges, [sources, destinations], scratch, report)?;
+                keep_sorted(&sorted, report, kept, index)?;
+                sorted
+            }
+        };
+        let to = builder.edge_type(source, name.clone(), destination);
+        to.sorted(sorted);
         if undirected {
             to.reverse_of(name);
         } else if let Some(reverse) = reverse {
@@ -76,13 +75,6 @@ pub(super) fn build(parts: Parts, scratch: &Scratch, report: &mut TableReport) -
     builder.build()
 }
 
-fn table(features: FeaturePart) -> FeatureTable {
-    FeatureTable {
-        names: features.names.clone(),
-        ..FeatureTable::dense(features.names.len(), features.values)
-    }
-}
-
 fn self_loops(edges: &EdgePart) -> u64 {
     if edges.edge_type[0] != edges.edge_type[2] {
         return 0;
@@ -90,20 +82,46 @@ fn self_loops(edges: &EdgePart) -> u64 {
     edges.src.iter().zip(edges.dst.iter()).filter(|(u, v)| u == v).count() as u64
 }
 
-/// Graph of edges without times and features: parallel edges are merged, and their weights summed,
-/// unless they are kept.
-fn sorted(edges: &EdgePart, nodes: usize, scratch: &Scratch) -> Result<Graph> {
+/// Edges without times and features: parallel edges are merged, and their weights summed, unless
+/// they are kept.
+fn sorted(
+    index: usize,
+    edges: EdgePart,
+    [sources, destinations]: [usize; 2],
+    scratch: &Scratch,
+    report: &mut EdgeReport,
+) -> Result<SortedEdges> {
+    let before = edges.src.len() as u64;
+    let graph = graph(&edges, sources.max(destinations), &scratch.nested(&format!("edges-{index}"))?)?;
+    report.edges = graph.num_edges() as u64;
+    report.reversed = if edges.undirected { before - self_loops(&edges) } else { 0 };
+    report.merged = before + report.reversed - report.edges;
+    let (indptr, indices) = graph.buffers();
+    let indptr: Buffer<u64> = if indptr.len() == destinations + 1 {
+        indptr.clone()
+    } else {
+        indptr[..=destinations].to_vec().into()
+    };
+    let weights = graph.weight_buffer().cloned();
+    Ok(SortedEdges { indptr, indices: indices.clone(), weights, time: None, features: None })
+}
+
+/// Graph of edges, processed as their options say.
+fn graph(edges: &EdgePart, nodes: usize, scratch: &Scratch) -> Result<Graph> {
     let options = EdgeOptions {
         undirected: edges.undirected,
         drop_self_loops: false,
         keep_duplicates: edges.keep_duplicates,
     };
     let mut all = scratch.maybe_weighted_edges(options, edges.weight.is_some());
-    for (chunk, src) in edges.src.chunks(CHUNK_LEN).enumerate() {
-        let start = chunk * CHUNK_LEN;
-        let range = start..start + src.len();
-        let weights = edges.weight.as_ref().map_or(&[][..], |weights| &weights[range.clone()]);
-        all.extend_weighted(src, &edges.dst[range.clone()], weights)?;
+    // A resumed import may hold all of them.
+    if !all.take_up_all() {
+        for (chunk, src) in edges.src.chunks(CHUNK_LEN).enumerate() {
+            let start = chunk * CHUNK_LEN;
+            let range = start..start + src.len();
+            let weights = edges.weight.as_ref().map_or(&[][..], |weights| &weights[range.clone()]);
+            all.extend_weighted(src, &edges.dst[range.clone()], weights)?;
+        }
     }
     all.build(nodes)
 }

@@ -108,6 +108,7 @@ pub(crate) use names::{escape as file_name, unique as unique_name};
 pub use read::Verify;
 pub use save::open;
 pub use schema::{EdgeType, Schema};
+pub(crate) use sort::RowRules;
 pub use sort::{EdgeColumns, EdgeSorter, SortedEdges};
 pub(crate) use stored::{StoredFeatures, checksum_of, stored_features};
 pub use stored::{has_several_types, is_typed};

@@ -17,9 +17,12 @@ use std::{
 /// Received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
+    pub(crate) method: String,
     pub(crate) path: String,
     /// First requested byte.
     pub(crate) from: Option<usize>,
+    /// Last requested byte; `None` up to the end.
+    pub(crate) to: Option<usize>,
     pub(crate) if_range: Option<String>,
 }
 
@@ -62,8 +65,9 @@ impl Reply {
         let same = request.if_range.as_deref().is_none_or(|tag| tag == etag);
         let reply = match request.from.filter(|_| same) {
             Some(from) if from < bytes.len() => {
-                let range = format!("bytes {from}-{}/{}", bytes.len() - 1, bytes.len());
-                Self { status: 206, body: bytes[from..].to_vec(), ..Self::default() }
+                let last = request.to.unwrap_or(usize::MAX).min(bytes.len() - 1);
+                let range = format!("bytes {from}-{last}/{}", bytes.len());
+                Self { status: 206, body: bytes[from..=last].to_vec(), ..Self::default() }
                     .header("Content-Range", range)
             }
             Some(_) => Self::status(416).header("Content-Range", format!("bytes */{}", bytes.len())),
@@ -100,7 +104,7 @@ impl Server {
                 let number = log.lock().unwrap().len();
                 log.lock().unwrap().push(request.clone());
                 // Some tests close the connection early.
-                let _ = write(stream, &answer(&request, number));
+                let _ = write(stream, &answer(&request, number), request.method == "HEAD");
             }
         });
         Self { url: format!("http://{address}"), address, seen, stop, thread: Some(thread) }
@@ -130,13 +134,17 @@ impl Drop for Server {
 fn read(stream: &TcpStream) -> Option<Request> {
     let mut lines = BufReader::new(stream).lines();
     let first = lines.next()?.ok()?;
-    let mut request =
-        Request { path: first.split_whitespace().nth(1)?.to_string(), from: None, if_range: None };
+    let mut words = first.split_whitespace().map(str::to_string);
+    let (method, path) = (words.next()?, words.next()?);
+    let mut request = Request { method, path, from: None, to: None, if_range: None };
     for line in lines {
         let line = line.ok()?;
         let Some((name, value)) = line.split_once(": ") else { break };
         match name.to_lowercase().as_str() {
-            "range" => request.from = value.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok(),
+            "range" => {
+                let (from, to) = value.strip_prefix("bytes=")?.split_once('-')?;
+                (request.from, request.to) = (from.parse().ok(), to.parse().ok());
+            }
             "if-range" => request.if_range = Some(value.to_string()),
             _ => {}
         }
@@ -144,7 +152,7 @@ fn read(stream: &TcpStream) -> Option<Request> {
     Some(request)
 }
 
-fn write(mut stream: TcpStream, reply: &Reply) -> std::io::Result<()> {
+fn write(mut stream: TcpStream, reply: &Reply, is_head: bool) -> std::io::Result<()> {
     let mut head = format!("HTTP/1.1 {} Test\r\nConnection: close\r\n", reply.status);
     if !reply.unsized_body {
         head += &format!("Content-Length: {}\r\n", reply.body.len());
@@ -154,6 +162,9 @@ fn write(mut stream: TcpStream, reply: &Reply) -> std::io::Result<()> {
     }
     stream.write_all(head.as_bytes())?;
     stream.write_all(b"\r\n")?;
+    if is_head {
+        return stream.flush();
+    }
     let end = reply.cut.unwrap_or(reply.body.len()).min(reply.body.len());
     stream.write_all(&reply.body[..end])?;
     stream.flush()?;

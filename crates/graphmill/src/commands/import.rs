@@ -238,9 +238,8 @@ fn with_typed_options(command: Command) -> Command {
 const SHARED: [&str; 6] =
     ["undirected", "no-self-loops", "keep-duplicates", "dense-features", "split-seed", "name"];
 const TYPED: [&str; 4] = ["add-reverses", "no-literals", "valid-fraction", "test-fraction"];
-/// Arguments of every format. Formats of typed graphs hold their edges in memory, so `--memory` is
-/// not one of them.
-const ALWAYS: [&str; 6] = ["format", "src", "dst", "force", "threads", "json"];
+/// Arguments of every format.
+const ALWAYS: [&str; 7] = ["format", "src", "dst", "memory", "force", "threads", "json"];
 
 /// Rejects given options that belong to formats of the other kind.
 fn check_kind(matches: &ArgMatches, format: &str, is_typed: bool) -> Result<(), Error> {

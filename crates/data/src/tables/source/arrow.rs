@@ -1,7 +1,6 @@
 //! Arrow: files and streams, and the conversion of arrays to columns.
 
 use std::{
-    fs::File,
     io::BufReader,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
@@ -19,9 +18,9 @@ use arrow_array::{
 };
 use arrow_ipc::reader::{FileReader, StreamReader};
 use arrow_schema::{ArrowError, DataType, Schema, TimeUnit};
-use graphmill_core::{Error, Result, location::Location};
+use graphmill_core::{Result, location::Location};
 
-use super::{Dialect, Reader, Rows, files};
+use super::{Dialect, Reader, Rows, TableFile, files};
 use crate::tables::{
     column::{Column, Lists, OutputRows, Texts},
     date::DAY,
@@ -51,23 +50,21 @@ impl Arrow {
 }
 
 /// Opens a file or a stream.
-pub(super) fn open(path: &Path, _: &Dialect) -> Result<Box<dyn Reader>> {
-    let is_file = files::start(path)?.starts_with(b"ARROW1");
-    let path = path.to_path_buf();
+pub(super) fn open(file: &TableFile, _: &Dialect) -> Result<Box<dyn Reader>> {
+    let is_file = files::start(file)?.starts_with(b"ARROW1");
+    let path = file.path().to_path_buf();
     let reader = {
-        let path = path.clone();
+        let (file, path) = (file.clone(), path.clone());
         move |projection: Option<Vec<usize>>| {
-            let file = File::open(&path).map_err(|e| Error::io(&path, "open", e))?;
             let wrong = |e: ArrowError| {
                 Location::new(&path, "schema").error(format!("not a readable Arrow file: {e}"))
             };
-            let file = BufReader::new(file);
             if is_file {
-                let reader = FileReader::try_new(file, projection).map_err(wrong)?;
+                let reader = FileReader::try_new(BufReader::new(file.seek()?), projection).map_err(wrong)?;
                 let schema = reader.schema();
                 Ok((schema, Box::new(reader.map(|batch| batch.map_err(|e| e.to_string()))) as Batches))
             } else {
-                let reader = StreamReader::try_new(file, projection).map_err(wrong)?;
+                let reader = StreamReader::try_new(files::open(&file)?, projection).map_err(wrong)?;
                 let schema = reader.schema();
                 Ok((schema, Box::new(reader.map(|batch| batch.map_err(|e| e.to_string()))) as Batches))
             }

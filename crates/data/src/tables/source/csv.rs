@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, BufRead, Read},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -12,7 +12,7 @@ use std::{
 use csv::{ByteRecord, ReaderBuilder, Terminator};
 use graphmill_core::{Error, Result, location::Location};
 
-use super::{BATCH_ROWS, Reader, Rows, files};
+use super::{BATCH_ROWS, Reader, Rows, TableFile, files};
 use crate::tables::{
     column::{Column, OutputRows, Texts},
     faults::Faults,
@@ -25,13 +25,15 @@ const SAMPLE_LINES: usize = 10;
 /// Bytes of a batch's texts.
 const MAX_BATCH_BYTES: usize = 1 << 28;
 
-/// Form of a CSV file.
+/// Form of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::tables) struct Dialect {
     /// Separator of the fields; `None` to find it.
     pub(in crate::tables) separator: Option<u8>,
     /// Quote; `None` for `"`.
     pub(in crate::tables) quote: Option<u8>,
+    /// Columns of the file, once they are known: JSON lines have no header.
+    pub(in crate::tables) columns: Option<Vec<String>>,
 }
 
 struct Csv {
@@ -61,14 +63,15 @@ impl<R: Read> Read for Counted<R> {
 }
 
 /// Opens a file and reads its header.
-pub(super) fn open(path: &Path, dialect: &Dialect) -> Result<Box<dyn Reader>> {
+pub(super) fn open(file: &TableFile, dialect: &Dialect) -> Result<Box<dyn Reader>> {
+    let path = file.path();
     let at = Location::new(path, "line 1");
     let quote = dialect.quote.unwrap_or(b'"');
     let separator = match dialect.separator {
         Some(separator) => separator,
-        None => find_separator(&files::start(path)?, quote),
+        None => find_separator(&files::start(file)?, quote),
     };
-    let mut input = files::open(path)?;
+    let mut input = files::open(file)?;
     let start = input.fill_buf().map_err(|e| Error::io(path, "read", e))?;
     if start.starts_with(&[0xff, 0xfe]) || start.starts_with(&[0xfe, 0xff]) {
         return Err(at.error("the file is UTF-16; save it as UTF-8"));

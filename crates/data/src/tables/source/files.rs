@@ -1,31 +1,105 @@
-//! Files of a table: paths, patterns, directories, standard input, compression.
+//! Files of a table: paths, patterns, directories, addresses, standard input, compression.
 
 use std::{
     fs::{self, File},
-    io::{self, BufRead, BufReader, Read},
+    io::{self, BufRead, BufReader, Read, Seek},
     path::{Path, PathBuf},
+    time::UNIX_EPOCH,
 };
 
 use flate2::read::MultiGzDecoder;
 use graphmill_core::{Error, Result};
+
+use crate::object_storage::{self, Object};
 
 /// Bytes by which a format is recognized.
 const START: u64 = 4096;
 /// Bytes of a read.
 const BUFFER: usize = 1 << 18;
 
+/// File of a table: on this machine, or in object storage.
+#[derive(Clone, Debug)]
+pub(crate) enum TableFile {
+    /// Path.
+    Local(PathBuf),
+    /// Object.
+    Object(Object),
+}
+
+/// Reader of any part of a file.
+pub(super) trait ReadSeek: Read + Seek + Send {}
+
+impl<R: Read + Seek + Send> ReadSeek for R {}
+
+impl TableFile {
+    /// Path or address, as in messages.
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Self::Local(path) => path,
+            Self::Object(object) => object.address(),
+        }
+    }
+
+    /// Name, size and version of the file, by which an import recognizes it.
+    ///
+    /// # Errors
+    /// The file is missing.
+    pub(crate) fn identity(&self) -> Result<String> {
+        match self {
+            Self::Local(path) => {
+                let data = fs::metadata(path).map_err(|e| Error::io(path, "look at", e))?;
+                let time = data.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+                let nanos = time.map_or(0, |time| time.as_nanos());
+                Ok(format!("{} {} {nanos}", path.display(), data.len()))
+            }
+            Self::Object(object) => Ok(object.identity()),
+        }
+    }
+
+    /// Number of bytes.
+    ///
+    /// # Errors
+    /// The file is missing.
+    pub(crate) fn size(&self) -> Result<u64> {
+        match self {
+            Self::Local(path) => Ok(fs::metadata(path).map_err(|e| Error::io(path, "look at", e))?.len()),
+            Self::Object(object) => Ok(object.size()),
+        }
+    }
+
+    /// Reader of the bytes from the first on, without decompression.
+    fn read(&self) -> Result<Box<dyn Read + Send>> {
+        match self {
+            Self::Local(path) => Ok(Box::new(File::open(path).map_err(|e| Error::io(path, "open", e))?)),
+            Self::Object(object) => object.stream(),
+        }
+    }
+
+    /// Reader of any part of the file.
+    pub(super) fn seek(&self) -> Result<Box<dyn ReadSeek>> {
+        match self {
+            Self::Local(path) => Ok(Box::new(File::open(path).map_err(|e| Error::io(path, "open", e))?)),
+            Self::Object(object) => Ok(Box::new(object.blocks(1))),
+        }
+    }
+}
+
 /// Files that `pattern` names, in name order: a file, a directory (all its files), a pattern with
-/// `*` and `?`, or `-` for standard input, which `spool` stores.
+/// `*` and `?`, an address of object storage, or `-` for standard input, which `spool` stores.
 ///
 /// # Errors
 /// No file is found, or standard input cannot be stored.
-pub(crate) fn find(pattern: &str, base: &Path, spool: &mut Spool) -> Result<Vec<PathBuf>> {
+pub(crate) fn find(pattern: &str, base: &Path, spool: &mut Spool) -> Result<Vec<TableFile>> {
     if pattern == "-" {
-        return Ok(vec![spool.store()?]);
+        return Ok(vec![TableFile::Local(spool.store()?)]);
+    }
+    if object_storage::is_address(pattern) {
+        let objects = object_storage::find(pattern)?;
+        return Ok(objects.into_iter().map(TableFile::Object).collect());
     }
     let path = base.join(pattern);
     if path.is_file() {
-        return Ok(vec![path]);
+        return Ok(vec![TableFile::Local(path)]);
     }
     let mut files = if path.is_dir() {
         let entries = fs::read_dir(&path).map_err(|e| Error::io(&path, "look into", e))?;
@@ -49,7 +123,7 @@ pub(crate) fn find(pattern: &str, base: &Path, spool: &mut Spool) -> Result<Vec<
     if files.is_empty() {
         return Err(Error::format(&path, "files", "no file is found; name a file, a directory or a pattern"));
     }
-    Ok(files)
+    Ok(files.into_iter().map(TableFile::Local).collect())
 }
 
 /// Copy of standard input in a file, because tables are read several times. The file is removed
@@ -89,19 +163,19 @@ impl Drop for Spool {
 }
 
 /// First bytes of a file, decompressed; whitespace and a byte order mark before them are skipped.
-pub(super) fn start(path: &Path) -> Result<Vec<u8>> {
+pub(super) fn start(file: &TableFile) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    open(path)?.take(START).read_to_end(&mut bytes).map_err(|e| Error::io(path, "read", e))?;
+    open(file)?.take(START).read_to_end(&mut bytes).map_err(|e| Error::io(file.path(), "read", e))?;
     let skipped = if bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
     let skipped = skipped + bytes[skipped..].iter().take_while(|b| b.is_ascii_whitespace()).count();
     Ok(bytes.split_off(skipped))
 }
 
 /// Opens a file; gzip and Zstandard are decompressed.
-pub(super) fn open(path: &Path) -> Result<Box<dyn BufRead + Send>> {
-    let io = |e| Error::io(path, "open", e);
-    let mut reader = BufReader::with_capacity(BUFFER, File::open(path).map_err(io)?);
-    let magic = reader.fill_buf().map_err(|e| Error::io(path, "read", e))?;
+pub(super) fn open(file: &TableFile) -> Result<Box<dyn BufRead + Send>> {
+    let io = |e| Error::io(file.path(), "read", e);
+    let mut reader = BufReader::with_capacity(BUFFER, file.read()?);
+    let magic = reader.fill_buf().map_err(io)?;
     let decoder: Box<dyn Read + Send> = match magic {
         [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(reader)),
         [0x28, 0xb5, 0x2f, 0xfd, ..] => {

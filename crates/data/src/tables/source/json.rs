@@ -1,15 +1,11 @@
 //! JSON lines: an object per line.
 
-use std::{
-    collections::HashSet,
-    io::BufRead,
-    path::{Path, PathBuf},
-};
+use std::{collections::HashSet, io::BufRead, path::PathBuf};
 
 use graphmill_core::{Error, Result, location::Location};
 use serde_json::{Map, Value};
 
-use super::{BATCH_ROWS, Dialect, Reader, Rows, files};
+use super::{BATCH_ROWS, Dialect, Reader, Rows, TableFile, files};
 use crate::tables::{
     column::{Column, Lists, OutputRows, Texts},
     faults::Faults,
@@ -35,14 +31,17 @@ pub(super) fn recognize(start: &[u8]) -> bool {
         || (start.first() == Some(&b'[') && start[1..].trim_ascii_start().first() == Some(&b'{'))
 }
 
-/// Opens a file and reads it once for the names of its columns.
-pub(super) fn open(path: &Path, _: &Dialect) -> Result<Box<dyn Reader>> {
-    if files::start(path)?.starts_with(b"[") {
+/// Opens a file and reads it once for the names of its columns, unless they are known.
+pub(super) fn open(file: &TableFile, dialect: &Dialect) -> Result<Box<dyn Reader>> {
+    if files::start(file)?.starts_with(b"[") {
         let message = "the file is one JSON array; write one object per line (JSON lines), as pandas does \
             with to_json(orient='records', lines=True)";
-        return Err(Error::format(path, "line 1", message));
+        return Err(Error::format(file.path(), "line 1", message));
     }
-    let mut json = start(path)?;
+    if let Some(columns) = &dialect.columns {
+        return Ok(Box::new(Json { columns: columns.clone(), ..start(file)? }));
+    }
+    let mut json = start(file)?;
     let (mut columns, mut known) = (Vec::new(), HashSet::new());
     while json.read_line()? {
         // Faults are reported by the pass that reads the values.
@@ -50,11 +49,12 @@ pub(super) fn open(path: &Path, _: &Dialect) -> Result<Box<dyn Reader>> {
             columns.extend(row.keys().filter(|&name| known.insert(name.clone())).cloned());
         }
     }
-    Ok(Box::new(Json { columns, ..start(path)? }))
+    Ok(Box::new(Json { columns, ..start(file)? }))
 }
 
-fn start(path: &Path) -> Result<Json> {
-    let mut input = files::open(path)?;
+fn start(file: &TableFile) -> Result<Json> {
+    let path = file.path();
+    let mut input = files::open(file)?;
     if input.fill_buf().map_err(|e| Error::io(path, "read", e))?.starts_with(b"\xef\xbb\xbf") {
         input.consume(3);
     }

@@ -9,16 +9,13 @@ mod files;
 mod json;
 mod parquet;
 
-use std::{
-    cell::RefCell,
-    path::{Path, PathBuf},
-};
+use std::cell::RefCell;
 
 use graphmill_core::{Error, Result, location::Location};
 
 pub(super) use arrow::columns_of;
 pub(super) use csv::Dialect;
-pub(super) use files::{Spool, find};
+pub(super) use files::{Spool, TableFile, find};
 
 use super::{
     column::{Batch, Column},
@@ -48,7 +45,7 @@ pub(super) struct Rows {
 }
 
 /// Opens a file of one format.
-type Open = fn(&Path, &Dialect) -> Result<Box<dyn Reader>>;
+type Open = fn(&TableFile, &Dialect) -> Result<Box<dyn Reader>>;
 
 /// Format of tables.
 struct Format {
@@ -82,7 +79,11 @@ pub(super) struct Table {
 }
 
 enum Input {
-    Files { files: Vec<PathBuf>, dialect: Dialect },
+    /// Files, and the form of each.
+    Files {
+        files: Vec<TableFile>,
+        dialects: Vec<Dialect>,
+    },
     Batches(Vec<Batch>),
 }
 
@@ -94,15 +95,17 @@ impl Table {
     /// A file cannot be opened, or its columns differ from those of the first file.
     pub(super) fn open(
         name: &str,
-        files: Vec<PathBuf>,
+        files: Vec<TableFile>,
         dialect: Dialect,
         cache_bytes: usize,
     ) -> Result<Self> {
         let mut columns: Vec<String> = Vec::new();
-        for (i, path) in files.iter().enumerate() {
-            let reader = open_file(path, &dialect)?;
+        let mut dialects = Vec::new();
+        for (i, file) in files.iter().enumerate() {
+            let reader = open_file(file, &dialect)?;
             let found = reader.columns();
-            let at = Location::new(path, "columns");
+            dialects.push(Dialect { columns: Some(found.to_vec()), ..dialect.clone() });
+            let at = Location::new(file.path(), "columns");
             if let Some(twice) = (1..found.len()).find(|&c| found[..c].contains(&found[c])) {
                 return Err(at.error(format!("two columns are called '{}'; rename one", found[twice])));
             }
@@ -118,13 +121,13 @@ impl Table {
                 return Err(at.error(format!(
                     "the columns differ from those of {}: missing: {}; added: {}; give files with the same \
                      columns",
-                    files[0].display(),
+                    files[0].path().display(),
                     list(&missing),
                     list(&added)
                 )));
             }
         }
-        let input = Input::Files { files, dialect };
+        let input = Input::Files { files, dialects };
         Ok(Self { name: name.into(), columns, input, cache: RefCell::default(), cache_bytes })
     }
 
@@ -137,7 +140,7 @@ impl Table {
     /// Name of the file that holds a batch, or of the table.
     pub(super) fn file(&self, batch: &Batch) -> String {
         match &self.input {
-            Input::Files { files, .. } => files[batch.file].display().to_string(),
+            Input::Files { files, .. } => files[batch.file].path().display().to_string(),
             Input::Batches(_) => self.name.clone(),
         }
     }
@@ -145,7 +148,7 @@ impl Table {
     /// Name of the table in messages: its file, or the name of its type.
     pub(super) fn name(&self) -> String {
         match &self.input {
-            Input::Files { files, .. } if files.len() == 1 => files[0].display().to_string(),
+            Input::Files { files, .. } if files.len() == 1 => files[0].path().display().to_string(),
             _ => self.name.clone(),
         }
     }
@@ -178,24 +181,23 @@ impl Table {
         if let Some(batches) = &*self.cache.borrow() {
             return batches.iter().try_for_each(|batch| each(batch, faults));
         }
-        let (files, dialect) = match &self.input {
+        let (files, dialects) = match &self.input {
             Input::Batches(batches) => return batches.iter().try_for_each(|batch| each(batch, faults)),
-            Input::Files { files, dialect } => (files, dialect),
+            Input::Files { files, dialects } => (files, dialects),
         };
         // Only a pass over all columns fills the cache.
         let mut cache = wanted.iter().all(|&wanted| wanted).then(Vec::new);
         let (mut first, mut bytes) = (0, 0);
-        for (file, path) in files.iter().enumerate() {
-            let mut reader = open_file(path, dialect)?;
+        for (file, (table_file, dialect)) in files.iter().zip(dialects).enumerate() {
+            let mut reader = open_file(table_file, dialect)?;
             let order: Vec<Option<usize>> = self
                 .columns
                 .iter()
                 .map(|name| reader.columns().iter().position(|column| column == name))
                 .collect();
             if order.iter().any(Option::is_none) {
-                return Err(
-                    Location::new(path, "columns").error("the file changed while it was read; start again")
-                );
+                let at = Location::new(table_file.path(), "columns");
+                return Err(at.error("the file changed while it was read; start again"));
             }
             let mut wanted_there = vec![false; reader.columns().len()];
             for (&there, &wanted) in order.iter().zip(wanted) {
@@ -240,15 +242,15 @@ pub(super) fn list(names: &[&str]) -> String {
     names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ")
 }
 
-fn open_file(path: &Path, dialect: &Dialect) -> Result<Box<dyn Reader>> {
-    let start = files::start(path)?;
+fn open_file(file: &TableFile, dialect: &Dialect) -> Result<Box<dyn Reader>> {
+    let start = files::start(file)?;
     if start.is_empty() {
         return Err(Error::format(
-            path,
+            file.path(),
             "line 1",
             "the file is empty; a line with the names of the columns is expected",
         ));
     }
     let format = TABLE.iter().find(|format| (format.recognize)(&start)).unwrap_or(&TABLE[TABLE.len() - 1]);
-    (format.open)(path, dialect)
+    (format.open)(file, dialect)
 }

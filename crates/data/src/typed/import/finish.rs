@@ -6,10 +6,11 @@ use std::path::Path;
 use graphmill_core::{NodeId, Result, location::Location};
 use rayon::prelude::*;
 
-use super::{EdgeCounts, RawEdges, RawTyped, Reverse, TypedImported, TypedOptions};
+use super::{EdgeCounts, RawEdges, RawTyped, Reverse, TypedImported, TypedOptions, within};
 use crate::{
     dataset::import::claims,
-    typed::{EdgeType, NodeData, TypedBuilder, TypedDataset},
+    external::Scratch,
+    typed::{EdgeType, NodeData, SortedEdges, TypedBuilder, TypedDataset},
 };
 
 /// Maximum number of edges of a type whose reverse type is searched for.
@@ -17,25 +18,85 @@ const MAX_COMPARED: usize = 20_000_000;
 
 /// Maximum number of edges of a type in which duplicates are searched for: the search takes 16
 /// bytes per edge.
-const MAX_TESTED: usize = 1 << 28;
+pub(super) const MAX_TESTED: usize = 1 << 28;
 
-/// Builds the dataset from the data that an importer read from `src`.
-pub(super) fn finish(raw: RawTyped, src: &Path, options: &TypedOptions) -> Result<TypedImported> {
+/// Edges of a type after the shared steps.
+struct Prepared {
+    edge_type: EdgeType,
+    reverse: Reverse,
+    edges: Edges,
+}
+
+enum Edges {
+    /// In memory, in the order of the source.
+    Pairs(RawEdges),
+    /// Sorted within the memory budget.
+    Sorted(SortedEdges),
+}
+
+impl Prepared {
+    fn len(&self) -> usize {
+        match &self.edges {
+            Edges::Pairs(edges) => edges.src.len(),
+            Edges::Sorted(edges) => edges.indices.len(),
+        }
+    }
+
+    fn is_plain(&self) -> bool {
+        match &self.edges {
+            Edges::Pairs(edges) => is_plain(edges),
+            Edges::Sorted(edges) => {
+                edges.weights.is_none() && edges.time.is_none() && edges.features.is_none()
+            }
+        }
+    }
+
+    /// Pairs of all edges as numbers, ascending: by destination and source, or flipped.
+    fn pairs(&self, flipped: bool) -> Vec<u64> {
+        let mut pairs = match &self.edges {
+            Edges::Pairs(edges) => {
+                let [high, low] = if flipped { [&edges.src, &edges.dst] } else { [&edges.dst, &edges.src] };
+                high.par_iter().zip(low).map(|(&v, &u)| u64::from(v) << 32 | u64::from(u)).collect()
+            }
+            Edges::Sorted(edges) => within::pairs(edges, flipped),
+        };
+        pairs.par_sort_unstable();
+        pairs
+    }
+}
+
+/// Builds the dataset from the data that an importer read from `src`. If the scratch has a
+/// directory, edges are sorted within its memory budget, with the same result.
+pub(super) fn finish(
+    raw: RawTyped,
+    src: &Path,
+    options: &TypedOptions,
+    scratch: &Scratch,
+) -> Result<TypedImported> {
     let at = Location::new(src, "import");
     let RawTyped { name, nodes, edges, tasks, mut report } = raw;
+    check_claims(&nodes, &edges, &at)?;
     let mut builder = TypedBuilder::new(options.name.clone().unwrap_or(name));
     let mut all = Vec::new();
-    for edges in edges {
-        let name = edges.edge_type.to_string();
-        let (edges, counts) = at.locate(prepare(edges, options))?;
-        report.edges.insert(name, counts);
-        all.push(edges);
+    for (index, edges) in edges.into_iter().enumerate() {
+        let edge_type = edges.edge_type.clone();
+        let (edges, reverse, counts) = if scratch.has_directory() && within::is_sortable(&edges) {
+            let ends = at.locate(within::ends(&edge_type, &nodes))?;
+            let (sorted, reverse, counts) = at.locate(within::sort(edges, ends, options, scratch, index))?;
+            (Edges::Sorted(sorted), reverse, counts)
+        } else {
+            let (edges, counts) = at.locate(prepare(edges, options))?;
+            let reverse = edges.reverse.clone();
+            (Edges::Pairs(edges), reverse, counts)
+        };
+        report.edges.insert(edge_type.to_string(), counts);
+        all.push(Prepared { edge_type, reverse, edges });
     }
-    check_claims(&nodes, &all, &at)?;
     let reverses = find_reverses(&all);
     let taken: Vec<EdgeType> = all.iter().map(|edges| edges.edge_type.clone()).collect();
-    for (edges, reverse) in all.into_iter().zip(reverses) {
-        let RawEdges { edge_type, src, dst, weights, time, features, reverse: wanted } = edges;
+    for (index, (prepared, reverse)) in all.into_iter().zip(reverses).enumerate() {
+        let count = prepared.len() as u64;
+        let Prepared { edge_type, reverse: wanted, edges } = prepared;
         let added = match wanted {
             Reverse::Add(name) => Some(name),
             Reverse::ByOption if options.add_reverses && reverse.is_none() => {
@@ -45,22 +106,41 @@ pub(super) fn finish(raw: RawTyped, src: &Path, options: &TypedOptions) -> Resul
         };
         let added = added.filter(|name| !taken.contains(&edge_type.reversed(name.clone())));
         let counts = report.edges.entry(edge_type.to_string()).or_default();
+        counts.reverse_added += if added.is_some() { count } else { 0 };
+        let back = match (&added, &edges) {
+            (Some(_), Edges::Sorted(sorted)) => {
+                let ends = at.locate(within::ends(&edge_type, &nodes))?;
+                Some(at.locate(within::reversed(sorted, ends, scratch, index))?)
+            }
+            _ => None,
+        };
         let target = builder.edge_type(&edge_type.source, &edge_type.name, &edge_type.destination);
-        if let Some(name) = added {
-            counts.reverse_added += src.len() as u64;
-            target.with_reverse(name);
-        } else if let Some(name) = reverse {
-            target.reverse_of(name);
+        match (&added, reverse) {
+            (Some(name), _) if back.is_none() => target.with_reverse(name),
+            (Some(name), _) => target.reverse_of(name),
+            (None, Some(name)) => target.reverse_of(name),
+            (None, None) => target,
+        };
+        match edges {
+            Edges::Sorted(sorted) => {
+                target.sorted(sorted);
+            }
+            Edges::Pairs(RawEdges { src, dst, weights, time, features, .. }) => {
+                target.edges(src, dst);
+                if let Some(weights) = weights {
+                    target.weights(weights);
+                }
+                if let Some(time) = time {
+                    target.time(time);
+                }
+                if let Some(features) = features {
+                    target.feature_table(features);
+                }
+            }
         }
-        target.edges(src, dst);
-        if let Some(weights) = weights {
-            target.weights(weights);
-        }
-        if let Some(time) = time {
-            target.time(time);
-        }
-        if let Some(features) = features {
-            target.feature_table(features);
+        if let (Some(name), Some(back)) = (added, back) {
+            let target = builder.edge_type(&edge_type.destination, name, &edge_type.source);
+            target.sorted(back).reverse_of(&edge_type.name);
         }
     }
     for node_type in &nodes {
@@ -180,29 +260,23 @@ fn undirected(edges: RawEdges, counts: &mut EdgeCounts) -> Result<RawEdges> {
 
 /// Names of the edge types that hold exactly the reverse of every edge of each type, if they are
 /// without columns or have the same ones.
-fn find_reverses(all: &[RawEdges]) -> Vec<Option<String>> {
+fn find_reverses(all: &[Prepared]) -> Vec<Option<String>> {
     let mut reverses: Vec<Option<String>> = vec![None; all.len()];
-    let sorted = |edges: &RawEdges, flipped: bool| {
-        let (high, low) = if flipped { (&edges.src, &edges.dst) } else { (&edges.dst, &edges.src) };
-        let mut pairs: Vec<u64> =
-            high.par_iter().zip(low).map(|(&v, &u)| u64::from(v) << 32 | u64::from(u)).collect();
-        pairs.par_sort_unstable();
-        pairs
-    };
     for i in 0..all.len() {
         let a = &all[i];
         if a.reverse == Reverse::Undirected {
             reverses[i] = Some(a.edge_type.name.clone());
         }
         let is_open = reverses[i].is_none() && a.reverse == Reverse::ByOption;
-        if !is_open || a.src.is_empty() || a.src.len() > MAX_COMPARED {
+        if !is_open || a.len() == 0 || a.len() > MAX_COMPARED {
             continue;
         }
-        let fits = |b: &RawEdges| {
+        let fits = |b: &Prepared| {
             b.edge_type.source == a.edge_type.destination
                 && b.edge_type.destination == a.edge_type.source
-                && b.src.len() == a.src.len()
-                && [a, b].iter().all(|edges| is_plain(edges))
+                && b.len() == a.len()
+                && a.is_plain()
+                && b.is_plain()
         };
         let partners: Vec<usize> = (i..all.len())
             .filter(|&j| reverses[j].is_none() && all[j].reverse == Reverse::ByOption && fits(&all[j]))
@@ -210,8 +284,8 @@ fn find_reverses(all: &[RawEdges]) -> Vec<Option<String>> {
         if partners.is_empty() {
             continue;
         }
-        let wanted = sorted(a, true);
-        if let Some(j) = partners.into_iter().find(|&j| sorted(&all[j], false) == wanted) {
+        let wanted = a.pairs(true);
+        if let Some(j) = partners.into_iter().find(|&j| all[j].pairs(false) == wanted) {
             reverses[i] = Some(all[j].edge_type.name.clone());
             reverses[j] = Some(a.edge_type.name.clone());
         }
@@ -220,6 +294,6 @@ fn find_reverses(all: &[RawEdges]) -> Vec<Option<String>> {
 }
 
 /// Returns true if edges have no columns.
-fn is_plain(edges: &RawEdges) -> bool {
+pub(super) fn is_plain(edges: &RawEdges) -> bool {
     edges.weights.is_none() && edges.time.is_none() && edges.features.is_none()
 }

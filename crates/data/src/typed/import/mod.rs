@@ -39,8 +39,9 @@ mod tar;
 mod temporal;
 mod times;
 mod triples;
+mod within;
 
-use std::{fmt, path::Path};
+use std::{fmt, path::Path, process, time::SystemTime};
 
 use graphmill_core::{
     Result,
@@ -53,7 +54,7 @@ pub use raw::{EdgeCounts, RawEdges, RawTyped, Reverse, TypedReport};
 
 use super::TypedDataset;
 use crate::{
-    dataset::{Work, native::check_target},
+    dataset::{Work, work},
     external::Scratch,
 };
 
@@ -219,10 +220,13 @@ pub struct TypedImported {
 pub fn import(format: &str, src: impl AsRef<Path>, options: &TypedOptions) -> Result<TypedImported> {
     let (src, entry) = (src.as_ref(), table::find("format", TABLE, format)?);
     options.check(format)?;
-    finish::finish((entry.make.read)(src, options)?, src, options)
+    finish::finish((entry.make.read)(src, options)?, src, options, &Scratch::in_memory())
 }
 
-/// Imports `src` into the dataset directory `dst`, atomically. The edges are held in memory.
+/// Imports `src` into the dataset directory `dst`, atomically. Edges are sorted within the memory
+/// budget, in the directory `dst.importing`; what the source lists is held in memory while it is
+/// read, at least 8 bytes per edge. The dataset has the same bytes for any budget. A killed import
+/// leaves the directory, and the next one replaces it and starts again.
 ///
 /// # Errors
 /// As for [`import`]; `dst` is not empty; the disk is too small; the progress cancels the work.
@@ -233,15 +237,36 @@ pub fn import_to(
     options: &TypedOptions,
     work: Work,
 ) -> Result<TypedImported> {
-    let dst = dst.as_ref();
-    check_target(dst, work.replace)?;
-    let scratch = Scratch::reporting(work.progress);
-    scratch.stage("reading the source", None, Unit::Edges);
-    let imported = import(format, src, options)?;
-    scratch.check()?;
-    scratch.stage("writing the dataset", None, Unit::Bytes);
-    imported.dataset.save_by_way_of(&scratch, dst, work.replace)?;
-    Ok(imported)
+    let (src, dst) = (src.as_ref(), dst.as_ref());
+    let entry = table::find("format", TABLE, format)?;
+    options.check(format)?;
+    // Nothing is resumed: files of an earlier process are removed.
+    let identity = || {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos());
+        Ok(format!("{format} {} {now}", process::id()))
+    };
+    let mut report = TypedReport::default();
+    let replace = work.replace;
+    let make = |scratch: &Scratch| {
+        scratch.stage("reading the source", None, Unit::Edges);
+        let raw = (entry.make.read)(src, options)?;
+        scratch.check()?;
+        let (bytes, budget) = (raw.edge_bytes(), scratch.memory());
+        let mut imported = finish::finish(raw, src, options, scratch)?;
+        if bytes > budget {
+            imported.report.note(format!(
+                "the edges of the source took {} MB while they were read, more than the {} MB of --memory; \
+                 these formats list them in memory",
+                bytes >> 20,
+                budget >> 20
+            ));
+        }
+        report = imported.report;
+        Ok(imported.dataset)
+    };
+    let save = |dataset: &TypedDataset, scratch: &Scratch| dataset.save_by_way_of(scratch, dst, replace);
+    let dataset = work::run_saved(work, dst, ".importing", identity, make, save)?;
+    Ok(TypedImported { dataset, report })
 }
 
 impl fmt::Display for TypedReport {

@@ -136,6 +136,15 @@ impl TypedReport {
 }
 
 impl RawTyped {
+    /// Bytes that the edges take in memory, without their features.
+    pub(super) fn edge_bytes(&self) -> u64 {
+        let bytes = |edges: &RawEdges| {
+            let columns = 4 * usize::from(edges.weights.is_some()) + 8 * usize::from(edges.time.is_some());
+            (edges.src.len() * (8 + columns)) as u64
+        };
+        self.edges.iter().map(bytes).sum()
+    }
+
     /// Adds a node type with its keys, and returns it.
     pub(super) fn add_nodes(&mut self, name: &str, count: usize, keys: Option<Keys>) -> &mut NodeData {
         self.nodes.push(NodeData { name: name.into(), count, keys, ..NodeData::default() });

@@ -71,12 +71,14 @@ fn large_buckets_are_divided_and_single_rows_streamed() {
     records.chunks(16 * 1000).for_each(|some| buckets.extend(some).unwrap());
     let mut output = Output::<f32> {
         layout,
+        rules: RowRules::default(),
         indptr: scratch.column("indptr").unwrap(),
         indices: scratch.column("indices").unwrap(),
         weights: None,
         time: Some(scratch.column("time").unwrap()),
         features: None,
         edges: 0,
+        parallel: 0,
     };
     output.indptr.extend(&[0]).unwrap();
     buckets.drain(&scratch, 100, 0, &mut output).unwrap();
@@ -105,4 +107,33 @@ fn faults_of_batches_name_the_edge() {
     assert!(fault(&[0], &[3], &[]).contains("edge 1 has the destination 3, but there are 3"));
     assert!(fault(&[0], &[], &[]).contains("0 destinations for 1 edges x 1"));
     assert!(fault(&[0], &[0], &[1.0]).contains("1 weights for 1 edges x 0"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    #[test]
+    fn rules_of_rows_hold_for_any_budget(
+        edges in prop::collection::vec((0u32..6, 0u32..5, 0i64..4), 0..80), timed in any::<bool>(),
+        drops in any::<bool>(), memory in 0u64..2000,
+    ) {
+        let columns = EdgeColumns { time: true, ..EdgeColumns::default() };
+        let rules = RowRules { by_time: timed, counts_parallel: true, drops_parallel: drops && !timed };
+        let dir = tempfile::tempdir().unwrap();
+        for scratch in [Scratch::in_memory(), Scratch::open_within(&dir.path().join("s"), memory)] {
+            let mut sorter = EdgeSorter::<f32>::new(&scratch, "e", [6, 5], columns).unwrap();
+            edges.iter().for_each(|&(u, v, t)| sorter.extend(&[u], &[v], &[], &[t], &[]).unwrap());
+            let (found, parallel) = sorter.finish_by(rules).unwrap();
+            let mut expected: Vec<_> = edges.clone();
+            expected.sort_by_key(|edge| (edge.1, if timed { edge.2 } else { 0 }));
+            let is_first = |i: usize| !expected[..i].iter().any(|e| (e.0, e.1) == (expected[i].0, expected[i].1));
+            let firsts = (0..expected.len()).filter(|&i| is_first(i)).count();
+            prop_assert_eq!(parallel, (expected.len() - firsts) as u64);
+            let kept: Vec<_> =
+                (0..expected.len()).filter(|&i| !rules.drops_parallel || is_first(i)).map(|i| expected[i]).collect();
+            let below = |v: u32| kept.iter().filter(|edge| edge.1 < v).count() as u64;
+            prop_assert_eq!(&found.indptr[..], &(0..=5).map(below).collect::<Vec<_>>()[..]);
+            prop_assert_eq!(&found.indices[..], &kept.iter().map(|edge| edge.0).collect::<Vec<_>>()[..]);
+            prop_assert_eq!(&found.time.unwrap()[..], &kept.iter().map(|edge| edge.2).collect::<Vec<_>>()[..]);
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Opening of a Parquet file: its metadata is checked against its size before use.
 
-use std::{fs, os::unix::fs::FileExt, path::Path, sync::Arc};
+use std::{fs, io, os::unix::fs::FileExt, path::Path, sync::Arc};
 
 use graphmill_core::{Error, Result, location::Location};
 use parquet::{
@@ -38,15 +38,7 @@ impl Source {
     pub(super) fn open(path: &Path) -> Result<Self> {
         let file = fs::File::open(path).map_err(|e| Error::io(path, "open", e))?;
         let size = file.metadata().map_err(|e| Error::io(path, "read the size of", e))?.len();
-        let at = Location::new(path, "metadata");
-        let fail = |why: &str| at.error(format!("not a readable Parquet file: {why}"));
-        let footer = read_footer(&file, size)
-            .map_err(|e| Error::io(path, "read", e))?
-            .ok_or_else(|| fail("it does not end like one, or is encrypted"))?;
-        check_schema(&footer).map_err(|why| fail(&why))?;
-        let metadata = guarded(|| ParquetMetaDataReader::decode_metadata(&footer));
-        let metadata = metadata.map_err(|e| fail(&e.to_string()))?;
-        check_places(&metadata, size, path)?;
+        let metadata = metadata(path, size, |buffer, at| file.read_exact_at(buffer, at))?;
         Ok(Self { metadata, file: Arc::new(file) })
     }
 
@@ -74,16 +66,40 @@ impl Source {
     }
 }
 
+/// Checked metadata of a file of `size` bytes, which `read` reads from a position on.
+///
+/// # Errors
+/// As for [`Source::open`].
+pub(super) fn metadata(
+    path: &Path,
+    size: u64,
+    read: impl FnMut(&mut [u8], u64) -> io::Result<()>,
+) -> Result<ParquetMetaData> {
+    let at = Location::new(path, "metadata");
+    let fail = |why: &str| at.error(format!("not a readable Parquet file: {why}"));
+    let footer = read_footer(size, read)
+        .map_err(|e| Error::io(path, "read", e))?
+        .ok_or_else(|| fail("it does not end like one, or is encrypted"))?;
+    check_schema(&footer).map_err(|why| fail(&why))?;
+    let metadata = guarded(|| ParquetMetaDataReader::decode_metadata(&footer));
+    let metadata = metadata.map_err(|e| fail(&e.to_string()))?;
+    check_places(&metadata, size, path)?;
+    Ok(metadata)
+}
+
 /// Bytes of the metadata; `None` if the file has none.
-fn read_footer(file: &fs::File, size: u64) -> std::io::Result<Option<Vec<u8>>> {
+fn read_footer(
+    size: u64,
+    mut read: impl FnMut(&mut [u8], u64) -> io::Result<()>,
+) -> io::Result<Option<Vec<u8>>> {
     let mut tail = [0; TAIL as usize];
     let Some(end) = size.checked_sub(TAIL) else { return Ok(None) };
-    file.read_exact_at(&mut tail, end)?;
+    read(&mut tail, end)?;
     let [a, b, c, d, word @ ..] = tail;
     let length = u32::from_le_bytes([a, b, c, d]);
     let (b"PAR1", Some(start)) = (&word, end.checked_sub(length.into())) else { return Ok(None) };
     let mut footer = vec![0; length as usize];
-    file.read_exact_at(&mut footer, start)?;
+    read(&mut footer, start)?;
     Ok(Some(footer))
 }
 

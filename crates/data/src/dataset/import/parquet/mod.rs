@@ -50,6 +50,20 @@ pub(crate) fn check(path: &Path) -> Result<()> {
     file::Source::open(path).map(drop)
 }
 
+/// Checks the metadata of a Parquet file of `size` bytes, which `read` reads from a position on, as
+/// [`check`] does.
+///
+/// # Errors
+/// As for [`check`].
+#[cfg(feature = "tables")]
+pub(crate) fn check_by(
+    path: &Path,
+    size: u64,
+    read: impl FnMut(&mut [u8], u64) -> std::io::Result<()>,
+) -> Result<()> {
+    file::metadata(path, size, read).map(drop)
+}
+
 /// Reads the directory or file `src`.
 pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Result<Raw> {
     let (edge_files, mut node_files) = if src.is_dir() {

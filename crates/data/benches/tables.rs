@@ -1,0 +1,155 @@
+//! Import speed of tables with keys of 16 bytes, relative to tables with integer keys.
+//!
+//! `cargo bench -p graphmill-data --features tables --bench tables -- [--edges 10000000] [--nodes
+//! 1000000] [--memory 2048] [--rounds 3] [--format csv] [--dir DIR]` writes a node table and an edge
+//! table of random edges for either kind of key to DIR, and imports both alternately. `--memory` is
+//! in MiB, `--format` is csv or parquet.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
+
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use graphmill_core::{keyed::Stream, memory};
+use graphmill_data::{
+    dataset::Work,
+    tables::{EdgeTable, Names, NodeTable, TableSchema, import_tables},
+};
+use parquet::arrow::ArrowWriter;
+
+/// Rows that are written at a time.
+const CHUNK: u64 = 1 << 16;
+/// Kinds of keys.
+const KINDS: [&str; 2] = ["integers", "texts"];
+
+struct Options {
+    edges: u64,
+    nodes: u64,
+    memory: u64,
+    rounds: usize,
+    format: String,
+    dir: Option<PathBuf>,
+}
+
+fn options() -> Options {
+    let (edges, nodes, memory, rounds, dir) = (10_000_000, 1_000_000, 2048, 3, None);
+    let mut options = Options { edges, nodes, memory, rounds, format: "csv".into(), dir };
+    let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
+    while let Some(word) = words.next() {
+        let value = words.next().unwrap_or_else(|| panic!("{word} needs a value"));
+        let number = || value.parse().unwrap_or_else(|_| panic!("{word}: '{value}' is not a number"));
+        match word.as_str() {
+            "--edges" => options.edges = number(),
+            "--nodes" => options.nodes = number(),
+            "--memory" => options.memory = number(),
+            "--rounds" => options.rounds = number() as usize,
+            "--format" => options.format = value,
+            "--dir" => options.dir = Some(value.into()),
+            _ => panic!("unknown option {word}"),
+        }
+    }
+    options
+}
+
+/// Key of a node as a number, in no order.
+fn number(v: u64) -> u64 {
+    v.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 4
+}
+
+/// Writes a table of the columns `names`, whose rows `row` gives by node.
+fn write(
+    path: &Path,
+    names: &[&str],
+    rows: u64,
+    is_text: bool,
+    mut row: impl FnMut(u64) -> [u64; 2],
+) -> io::Result<()> {
+    let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
+    if path.extension().is_some_and(|ending| ending == "csv") {
+        writeln!(out, "{}", names.join(","))?;
+        for i in 0..rows {
+            let [a, b] = row(i).map(number);
+            match (is_text, names.len()) {
+                (true, 1) => writeln!(out, "{a:016x}")?,
+                (true, _) => writeln!(out, "{a:016x},{b:016x}")?,
+                (false, 1) => writeln!(out, "{a}")?,
+                (false, _) => writeln!(out, "{a},{b}")?,
+            }
+        }
+        return out.flush();
+    }
+    let mut writer: Option<ArrowWriter<_>> = None;
+    let mut out = Some(out);
+    for first in (0..rows).step_by(CHUNK as usize) {
+        let chunk: Vec<[u64; 2]> =
+            (first..(first + CHUNK).min(rows)).map(|i| row(i).map(number)).collect();
+        let column = |c: usize| -> ArrayRef {
+            if is_text {
+                let texts = chunk.iter().map(|row| format!("{:016x}", row[c]));
+                Arc::new(StringArray::from_iter_values(texts))
+            } else {
+                Arc::new(Int64Array::from_iter_values(chunk.iter().map(|row| row[c] as i64)))
+            }
+        };
+        let columns = names.iter().enumerate().map(|(c, name)| (*name, column(c)));
+        let batch = RecordBatch::try_from_iter(columns).map_err(io::Error::other)?;
+        if let Some(out) = out.take() {
+            writer = Some(ArrowWriter::try_new(out, batch.schema(), None).map_err(io::Error::other)?);
+        }
+        if let Some(writer) = &mut writer {
+            writer.write(&batch).map_err(io::Error::other)?;
+        }
+    }
+    writer.map_or(Ok(()), |writer| writer.close().map(drop).map_err(io::Error::other))
+}
+
+fn main() -> io::Result<()> {
+    let options = options();
+    let temporary = tempfile::tempdir()?;
+    let dir = options.dir.clone().unwrap_or_else(|| temporary.path().to_path_buf());
+    fs::create_dir_all(&dir)?;
+    let name = |kind: &str, table: &str| dir.join(format!("{kind}-{table}.{}", options.format));
+    for kind in KINDS {
+        let is_text = kind == "texts";
+        write(&name(kind, "nodes"), &["id"], options.nodes, is_text, |v| [v, 0])?;
+        let mut stream = Stream::new(1);
+        let ends = |_| [stream.below(options.nodes), stream.below(options.nodes)];
+        write(&name(kind, "edges"), &["src", "dst"], options.edges, is_text, ends)?;
+    }
+    let mut best = [f64::INFINITY; 2];
+    for _ in 0..options.rounds {
+        for (kind, best) in KINDS.iter().zip(&mut best) {
+            let one = |text: &str| Names::One(text.into());
+            let schema = TableSchema {
+                nodes: vec![NodeTable {
+                    kind: "node".into(),
+                    files: one(&name(kind, "nodes").display().to_string()),
+                    id: one("id"),
+                    ..NodeTable::default()
+                }],
+                edges: vec![EdgeTable {
+                    kind: "edge".into(),
+                    files: one(&name(kind, "edges").display().to_string()),
+                    src: one("src"),
+                    dst: one("dst"),
+                    ..EdgeTable::default()
+                }],
+                ..TableSchema::default()
+            };
+            let work = Work { memory: Some(options.memory << 20), replace: true, ..Work::default() };
+            let began = Instant::now();
+            import_tables(&schema, dir.join("dataset"), None, work).map_err(io::Error::other)?;
+            let seconds = began.elapsed().as_secs_f64();
+            *best = best.min(seconds);
+            let rate = options.edges as f64 / seconds / 1e6;
+            println!("{kind}: {seconds:.2} s, {rate:.2} million edges a second");
+        }
+    }
+    println!("texts take {:.2} times as long as integers", best[1] / best[0]);
+    println!("peak memory {} MiB", memory::peak().unwrap_or_default() >> 20);
+    Ok(())
+}

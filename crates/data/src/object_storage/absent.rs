@@ -1,0 +1,70 @@
+//! Stand-in of a build without object storage: no object exists.
+
+use std::{
+    io::{self, Read, Seek, SeekFrom},
+    path::Path,
+};
+
+use graphmill_core::{Error, Result};
+
+/// Object; there is none in this build.
+#[derive(Clone, Debug)]
+pub(crate) enum Object {}
+
+/// Reader of an object; there is none in this build.
+#[derive(Clone, Debug)]
+pub(crate) enum Blocks {}
+
+/// Rejects the address.
+pub(crate) fn find(address: &str) -> Result<Vec<Object>> {
+    Err(Error::format(
+        Path::new(address),
+        "address",
+        "this program was built without object storage; build it with `--features object-storage`, or copy \
+         the file to this machine",
+    ))
+}
+
+impl Object {
+    pub(crate) fn address(&self) -> &Path {
+        match *self {}
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        match *self {}
+    }
+
+    pub(crate) fn identity(&self) -> String {
+        match *self {}
+    }
+
+    pub(crate) fn stream(&self) -> Result<Box<dyn Read + Send>> {
+        match *self {}
+    }
+
+    pub(crate) fn blocks(&self, _: usize) -> Blocks {
+        match *self {}
+    }
+}
+
+impl Blocks {
+    pub(crate) fn size(&self) -> u64 {
+        match *self {}
+    }
+
+    pub(crate) fn read_exact_at(&self, _: &mut [u8], _: u64) -> io::Result<()> {
+        match *self {}
+    }
+}
+
+impl Read for Blocks {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        match *self {}
+    }
+}
+
+impl Seek for Blocks {
+    fn seek(&mut self, _: SeekFrom) -> io::Result<u64> {
+        match *self {}
+    }
+}

@@ -1,0 +1,116 @@
+//! Listing and reading of a store in memory.
+
+use std::{
+    io::{Read, Seek, SeekFrom},
+    sync::Arc,
+};
+
+use object_store::{ObjectStore, ObjectStoreExt, memory::InMemory, path::Path as Key};
+
+use super::{
+    list::find_in,
+    object::Object,
+    store::{Place, Service},
+    worker,
+};
+
+/// Store with these objects.
+fn store(objects: &[(&str, Vec<u8>)]) -> Arc<dyn ObjectStore> {
+    let store = Arc::new(InMemory::new());
+    for (key, bytes) in objects {
+        worker::wait(store.put(&Key::from(*key), bytes.clone().into())).unwrap().unwrap();
+    }
+    store
+}
+
+fn found(store: &Arc<dyn ObjectStore>, key: &str) -> Result<Vec<String>, String> {
+    let place =
+        Place { service: Service::S3, store: store.clone(), base: "s3://bucket/".into(), key: key.into() };
+    let objects = find_in(&place).map_err(|error| error.to_string())?;
+    Ok(objects.iter().map(|object| object.address().display().to_string()).collect())
+}
+
+fn object(bytes: &[u8]) -> Object {
+    let store = store(&[("data/key", bytes.to_vec())]);
+    let place = Place { service: Service::S3, store, base: "s3://bucket/".into(), key: "data/key".into() };
+    find_in(&place).unwrap().remove(0)
+}
+
+#[test]
+fn addresses_name_objects_prefixes_and_patterns() {
+    let keys =
+        ["a/part-2.csv", "a/part-10.csv", "a/_SUCCESS", "a/.hidden", "a/b/part-3.csv", "a.csv", "empty"];
+    let objects: Vec<(&str, Vec<u8>)> = keys.iter().map(|key| (*key, vec![1])).collect();
+    let store = store(&objects);
+    let below = ["s3://bucket/a/part-10.csv", "s3://bucket/a/part-2.csv"];
+    for key in ["a", "a/", "a/*.csv", "a/part-[0-9]*.csv", "a/part*"] {
+        assert_eq!(found(&store, key).unwrap(), below, "{key}");
+    }
+    assert_eq!(found(&store, "a.csv").unwrap(), ["s3://bucket/a.csv"]);
+    assert_eq!(found(&store, "*/part-2*").unwrap(), ["s3://bucket/a/part-2.csv"]);
+    assert_eq!(found(&store, "a/*/*.csv").unwrap(), ["s3://bucket/a/b/part-3.csv"]);
+    assert_eq!(found(&store, "").unwrap(), ["s3://bucket/a.csv", "s3://bucket/empty"]);
+    let error = found(&store, "a/x-*.csv").unwrap_err();
+    assert!(error.starts_with("s3://bucket/a/x-*.csv: objects: the bucket has no such object"), "{error}");
+    assert!(found(&store, "none").unwrap_err().contains("none below this prefix"));
+    assert!(found(&store, "a/[").unwrap_err().contains("fix the pattern"));
+    assert!(found(&store, "a//b").unwrap_err().contains("correct the address"));
+}
+
+#[test]
+fn wrong_addresses_name_the_remedy() {
+    for (address, says) in [
+        ("ftp://host/x", "'ftp://' is not known; use one of s3://, gs://, az://, https://, http://"),
+        ("s3:///x", "the bucket or host is missing; write s3://NAME/PATH"),
+        ("https://127.0.0.1/", "a web server has no list of its files; name each file"),
+    ] {
+        let error = super::find(address).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{address}: address: ")) && error.contains(says), "{error}");
+    }
+}
+
+#[test]
+fn streams_and_blocks_return_the_bytes() {
+    let bytes: Vec<u8> = (0..3_000_000u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
+    let object = object(&bytes);
+    let mut all = Vec::new();
+    object.stream().unwrap().read_to_end(&mut all).unwrap();
+    assert!(all == bytes);
+    // A stream may be dropped before its end.
+    let mut start = [0; 10];
+    object.stream().unwrap().read_exact(&mut start).unwrap();
+    assert_eq!(start, bytes[..10]);
+    for positions in [1, 40, 100_000] {
+        let mut blocks = object.blocks(positions);
+        for (at, length) in [(0, 10), (65_530, 20), (2_999_000, 1000), (70_000, 200_000), (1, 2_999_999)] {
+            let mut part = vec![0; length];
+            blocks.read_exact_at(&mut part, at).unwrap();
+            assert!(part == bytes[at as usize..at as usize + length], "{positions} {at} {length}");
+        }
+        assert_eq!(blocks.seek(SeekFrom::End(-3)).unwrap(), 2_999_997);
+        let mut rest = Vec::new();
+        blocks.read_to_end(&mut rest).unwrap();
+        assert_eq!(rest, bytes[2_999_997..]);
+        assert!(blocks.read_exact_at(&mut [0; 2], 2_999_999).is_err());
+        assert!(blocks.seek(SeekFrom::Current(-3_000_001)).is_err());
+    }
+}
+
+#[test]
+fn changed_objects_are_errors() {
+    let object = object(b"first");
+    worker::wait(object.store.put(&object.key, b"other bytes".to_vec().into())).unwrap().unwrap();
+    let error = object.stream().unwrap().read(&mut [0]).unwrap_err().to_string();
+    assert!(error.contains("the file changed while it was read"), "{error}");
+    assert!(object.blocks(1).read_exact_at(&mut [0], 0).is_err());
+}
+
+#[test]
+fn addresses_are_told_from_paths() {
+    for address in ["s3://bucket/key", "https://host/file.csv?a=b", "ftp://host/x"] {
+        assert!(super::is_address(address), "{address}");
+    }
+    for path in ["a/b.csv", "-", "c://x", "a b://x", "/s3:/bucket", "part-*.csv"] {
+        assert!(!super::is_address(path), "{path}");
+    }
+}

@@ -1,0 +1,78 @@
+//! Files of all tables of a schema, and what identifies an import of them.
+
+use std::{process, time::SystemTime};
+
+use graphmill_core::{Error, Result};
+
+use super::{
+    preprocessing::Preprocessing,
+    schema::{Names, TableSchema},
+    source::{Spool, TableFile, find},
+};
+
+/// Files of all tables.
+pub(super) struct Sources {
+    /// Files of each node table.
+    pub(super) nodes: Vec<Vec<TableFile>>,
+    /// Files of each edge table.
+    pub(super) edges: Vec<Vec<TableFile>>,
+    /// True if all tables can be read again by another process.
+    is_lasting: bool,
+}
+
+impl Sources {
+    /// Finds the files of all tables; standard input is stored in `spool`.
+    ///
+    /// # Errors
+    /// A file is not found.
+    pub(super) fn find(schema: &TableSchema, spool: &mut Spool) -> Result<Self> {
+        let mut is_lasting = true;
+        let mut files = |names: &Names| {
+            let list = names.list();
+            is_lasting &= !list.iter().any(|name| name == "-" || schema.memory.contains_key(name));
+            if list.len() == 1 && schema.memory.contains_key(&list[0]) {
+                return Ok(Vec::new());
+            }
+            let found: Result<Vec<_>> =
+                list.iter().map(|pattern| find(pattern, &schema.base, spool)).collect();
+            Ok(found?.concat())
+        };
+        let nodes: Result<_> = schema.nodes.iter().map(|table| files(&table.files)).collect();
+        let edges: Result<_> = schema.edges.iter().map(|table| files(&table.files)).collect();
+        Ok(Self { nodes: nodes?, edges: edges?, is_lasting })
+    }
+
+    fn all(&self) -> impl Iterator<Item = &TableFile> {
+        self.nodes.iter().chain(&self.edges).flatten()
+    }
+
+    /// Everything that the result depends on, but the directory: an import with the same identity
+    /// resumes an interrupted one.
+    ///
+    /// # Errors
+    /// A file is missing.
+    pub(super) fn identity(&self, schema: &TableSchema, like: Option<&Preprocessing>) -> Result<String> {
+        let like = serde_json::to_string(&like).map_err(|e| Error::invalid(e.to_string()))?;
+        let mut text = format!("{} tables\n{schema}\nlike {like}", env!("CARGO_PKG_VERSION"));
+        for file in self.all() {
+            text.push('\n');
+            text.push_str(&file.identity()?);
+        }
+        if !self.is_lasting {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            text.push_str(&format!("\n{} {}", process::id(), now.map_or(0, |time| time.as_nanos())));
+        }
+        Ok(text)
+    }
+
+    /// Bytes of all files, compressed as they are; 0 if they cannot be read again.
+    ///
+    /// # Errors
+    /// A file is missing.
+    pub(super) fn bytes(&self) -> Result<u64> {
+        if !self.is_lasting {
+            return Ok(0);
+        }
+        self.all().map(TableFile::size).sum()
+    }
+}

@@ -1,0 +1,237 @@
+//! Tables in object storage by the command: S3 as moto serves it, the other services as small
+//! servers imitate them, with settings and errors.
+
+#![cfg(feature = "object-storage")]
+
+mod common;
+#[path = "../../data/tests/server/mod.rs"]
+mod server;
+
+use std::{
+    env,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    process::{Child, Command, Stdio},
+};
+
+use common::{Outcome, Sandbox};
+use server::{Reply, Server};
+
+const NODES: &str = "id,age\nx,1\ny,2\nz,3\n";
+const EDGES: [&str; 2] = ["a,b\nx,y\ny,z\n", "a,b\nz,x\n"];
+
+/// Files of the tests as they are imported from the sandbox.
+fn expected(sandbox: &Sandbox) -> Vec<u8> {
+    sandbox.write("nodes.csv", NODES);
+    sandbox.write("edges/part-1.csv", EDGES[0]);
+    sandbox.write("edges/part-2.csv", EDGES[1]);
+    sandbox.ok("import tables expected --nodes nodes.csv --id id --edges edges --src a --dst b --name test");
+    sandbox.read("expected/graphmill.json")
+}
+
+/// Import of the tables below `base` with these settings.
+fn import(sandbox: &Sandbox, to: &str, base: &str, edges: &str, settings: &[(&str, String)]) -> Outcome {
+    let args = format!(
+        "import tables {to} --nodes {base}/nodes.csv --id id --edges {base}/{edges} --src a --dst b --name test"
+    );
+    let mut command = sandbox.command(&args);
+    for name in ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"] {
+        command.env_remove(name);
+    }
+    command.envs(settings.iter().map(|(name, value)| (name, value)));
+    let output = command.output().unwrap();
+    Outcome {
+        args,
+        status: output.status.code(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// Server of S3, ended with the test.
+struct Moto {
+    child: Child,
+    address: String,
+}
+
+impl Moto {
+    /// Starts the server; `None` if there is no Python with moto.
+    fn start() -> Option<Self> {
+        let code = "import sys\nfrom werkzeug.serving import make_server\nfrom moto.server import \
+                    DomainDispatcherApplication, create_backend_app\nserver = make_server('127.0.0.1', 0, \
+                    DomainDispatcherApplication(create_backend_app), threaded=True)\nprint(server.port, \
+                    flush=True)\nserver.serve_forever()";
+        let python = env::var_os("GRAPHMILL_PYTHON").unwrap_or("python3".into());
+        let mut command = Command::new(python);
+        command.args(["-c", code]).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().ok()?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take()?).read_line(&mut line).ok()?;
+        let Ok(port) = line.trim().parse::<u16>() else {
+            let _ = child.wait();
+            eprintln!("skipped: python3 has no moto (pip install 'moto[server]')");
+            return None;
+        };
+        Some(Self { child, address: format!("127.0.0.1:{port}") })
+    }
+
+    /// Stores an object, or creates a bucket.
+    fn put(&self, path: &str, body: &str) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        // moto recognizes the service by the credential.
+        let credential = "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, \
+                          Signature=0";
+        write!(
+            stream,
+            "PUT {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: {credential}\r\nContent-Length: {}\r\nConnection: \
+             close\r\n\r\n{body}",
+            self.address,
+            body.len()
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.contains(" 200 "), "{path}: {answer}");
+    }
+
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("AWS_ACCESS_KEY_ID", "key".into()),
+            ("AWS_SECRET_ACCESS_KEY", "secret".into()),
+            ("AWS_REGION", "us-east-1".into()),
+            ("AWS_ENDPOINT_URL", format!("http://{}", self.address)),
+            ("AWS_ALLOW_HTTP", "true".into()),
+        ]
+    }
+}
+
+impl Drop for Moto {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn buckets_of_s3_hold_tables() {
+    let Some(moto) = Moto::start() else { return };
+    let sandbox = Sandbox::new();
+    let expected = expected(&sandbox);
+    moto.put("/bucket", "");
+    moto.put("/bucket/data/nodes.csv", NODES);
+    moto.put("/bucket/data/edges/part-1.csv", EDGES[0]);
+    moto.put("/bucket/data/edges/part-2.csv", EDGES[1]);
+    moto.put("/bucket/data/edges/_SUCCESS", "");
+    let run = |to: &str, base: &str, edges: &str, settings: &[(&str, String)]| {
+        import(&sandbox, to, base, edges, settings)
+    };
+    let settings = moto.settings();
+    for (i, edges) in ["edges", "edges/", "edges/part-*.csv"].into_iter().enumerate() {
+        let to = format!("data-{i}");
+        run(&to, "s3://bucket/data", edges, &settings).succeeded();
+        assert!(sandbox.read(format!("{to}/graphmill.json")) == expected, "{edges}");
+    }
+    let fails = |base: &str, edges: &str, settings: &[(&str, String)], says: &str| {
+        let outcome = run("none", base, edges, settings);
+        assert_eq!(outcome.status, Some(1), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains(says), "{says} is not in: {}", outcome.stderr);
+        assert!(!sandbox.path("none").exists() && !sandbox.path("none.importing").exists());
+    };
+    fails(
+        "s3://bucket/data",
+        "edges/x-*.csv",
+        &settings,
+        "s3://bucket/data/edges/x-*.csv: objects: the bucket has",
+    );
+    fails(
+        "s3://bucket/nothing",
+        "edges",
+        &settings,
+        "s3://bucket/nothing/nodes.csv: objects: the bucket has no",
+    );
+    fails("s3://other/data", "edges", &settings, "s3://other/data/nodes.csv");
+    let unencrypted: Vec<_> =
+        settings.iter().filter(|(name, _)| *name != "AWS_ALLOW_HTTP").cloned().collect();
+    fails(
+        "s3://bucket/data",
+        "edges",
+        &unencrypted,
+        "the address is not encrypted (http); use https, or allow",
+    );
+}
+
+/// Objects below `prefix` by path, and a list of those below `edges/`.
+fn answer(prefix: &str, path: &str, list: &str, request: &server::Request) -> Reply {
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let key = path.strip_prefix(prefix).unwrap_or(path);
+    let body = match key {
+        "/data/nodes.csv" => NODES,
+        "/data/edges/part-1.csv" => EDGES[0],
+        "/data/edges/part-2.csv" => EDGES[1],
+        "" | "/" if query.contains("prefix=data%2Fedges") => list,
+        _ => return Reply::status(404),
+    };
+    Reply::file(request, body.as_bytes(), "\"one\"")
+        .header("Last-Modified", "Wed, 25 Nov 2026 10:00:00 GMT")
+        .header("Content-Type", "application/xml")
+}
+
+#[test]
+fn other_services_hold_tables() {
+    let sandbox = Sandbox::new();
+    let expected = expected(&sandbox);
+    let entry = |key: usize| {
+        format!(
+            "<Contents><Key>data/edges/part-{key}.csv</Key><LastModified>2026-11-25T10:00:00.000Z</LastModified>\
+             <ETag>\"one\"</ETag><Size>{}</Size></Contents>",
+            EDGES[key - 1].len()
+        )
+    };
+    let list = format!(
+        "<?xml version=\"1.0\"?><ListBucketResult><Name>bucket</Name><IsTruncated>false</IsTruncated>{}{}\
+         </ListBucketResult>",
+        entry(1),
+        entry(2)
+    );
+    let google = Server::start(move |request, _| answer("/bucket", &request.path, &list, request));
+    let settings = [
+        ("GOOGLE_BASE_URL", google.url.clone()),
+        ("GOOGLE_SKIP_SIGNATURE", "true".into()),
+        ("GOOGLE_ALLOW_HTTP", "true".into()),
+    ];
+    import(&sandbox, "google", "gs://bucket/data", "edges", &settings).succeeded();
+    assert!(sandbox.read("google/graphmill.json") == expected);
+
+    let entry = |key: usize| {
+        format!(
+            "<Blob><Name>data/edges/part-{key}.csv</Name><Properties><Last-Modified>Wed, 25 Nov 2026 10:00:00 \
+             GMT</Last-Modified><Etag>\"one\"</Etag><Content-Length>{}</Content-Length><Content-Type>text/csv\
+             </Content-Type></Properties></Blob>",
+            EDGES[key - 1].len()
+        )
+    };
+    let list = format!(
+        "<?xml version=\"1.0\"?><EnumerationResults><Blobs>{}{}</Blobs><NextMarker/></EnumerationResults>",
+        entry(1),
+        entry(2)
+    );
+    let azure = Server::start(move |request, _| answer("/bucket", &request.path, &list, request));
+    let settings = [
+        ("AZURE_STORAGE_ACCOUNT_NAME", "account".into()),
+        ("AZURE_STORAGE_ENDPOINT", azure.url.clone()),
+        ("AZURE_SKIP_SIGNATURE", "true".into()),
+        ("AZURE_ALLOW_HTTP", "true".into()),
+    ];
+    import(&sandbox, "azure", "az://bucket/data", "edges/part-*.csv", &settings).succeeded();
+    assert!(sandbox.read("azure/graphmill.json") == expected);
+    let refusing = Server::start(|_, _| Reply::status(403));
+    let settings = [
+        ("GOOGLE_BASE_URL", refusing.url.clone()),
+        ("GOOGLE_SKIP_SIGNATURE", "true".into()),
+        ("GOOGLE_ALLOW_HTTP", "true".into()),
+    ];
+    let outcome = import(&sandbox, "none", "gs://bucket/data", "edges", &settings);
+    let says = "gs://bucket/data/nodes.csv: cannot open: the server refuses access";
+    assert!(outcome.stderr.contains(says), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("set GOOGLE_APPLICATION_CREDENTIALS"), "{}", outcome.stderr);
+}

@@ -85,8 +85,7 @@ fn write(
     let mut writer: Option<ArrowWriter<_>> = None;
     let mut out = Some(out);
     for first in (0..rows).step_by(CHUNK as usize) {
-        let chunk: Vec<[u64; 2]> =
-            (first..(first + CHUNK).min(rows)).map(|i| row(i).map(number)).collect();
+        let chunk: Vec<[u64; 2]> = (first..(first + CHUNK).min(rows)).map(|i| row(i).map(number)).collect();
         let column = |c: usize| -> ArrayRef {
             if is_text {
                 let texts = chunk.iter().map(|row| format!("{:016x}", row[c]));

@@ -57,7 +57,7 @@ impl RankDataset {
             None => self.host_rows(&batches)?,
         };
         let Some(plan) = self.device_plan(config)? else { return Ok((rows, text)) };
-        let mut plan = plan.by_device(strategy::is_by_device(config));
+        let mut plan = plan.by_device(strategy::is_by_device(config)).with_sizes_of(&*rows);
         let (rows, _) = plan.add_devices(&batches, rows, &Quiet)?;
         text = format!("{text}; {}", plan.describe_devices());
         Ok((rows, text))

@@ -186,6 +186,8 @@ impl DrawAhead for Lookahead {
                 let mut upper = seeds.into_upper(drawn.blocks.len() + 1);
                 std::mem::swap(&mut upper.blocks, &mut drawn.blocks);
                 std::mem::swap(&mut upper.destinations, &mut drawn.destinations);
+                // a sampler of subgraphs has drawn the seeds, too
+                std::mem::swap(&mut upper.seeds.nodes, &mut drawn.seeds.nodes);
                 ahead.pending().memory = drawn.recycle();
                 upper
             }

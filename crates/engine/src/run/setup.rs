@@ -48,7 +48,7 @@ impl<'d> Parts<'d> {
     /// # Errors
     /// An option is unknown or impossible, or the dataset is not suitable for training.
     pub(crate) fn new(config: &TrainConfig, data: &'d Dataset) -> Result<Self> {
-        Self::with(config, data, || build::order(config, data), || build::sampler(config, data))
+        Self::with(config, data, || build::order(config, data), || strategy::sampler(config, data))
     }
 
     /// [`Parts::new`] with the order and the sampler that `order` and `sampler` make.
@@ -253,7 +253,8 @@ pub(crate) fn loader<'a>(
     }
     if config.fused == Switch::On && tables.tiers.is_some() {
         return Err(Error::usage(
-            "--fused on: rows of several tiers cannot be read in place; use --fused auto, or leave out \
+            "--fused on: the bottom layer would read every row where it is stored, and the rows that a cache \
+             does not hold are in no memory before they are gathered; use --fused auto, or leave out \
              --cache-ratio, --host-budget and virtual devices",
         ));
     }

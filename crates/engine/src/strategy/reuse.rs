@@ -8,6 +8,7 @@ use graphmill_core::{
 use super::{
     interface::{Strategy, StrategyContext},
     layered::{self, LayeredOptions},
+    options::unused_in_parts,
 };
 use crate::{Result, TrainConfig};
 
@@ -72,7 +73,9 @@ pub static TABLE: Table<ReuseKind> = Table::new(
                 needs_layers: true,
                 over_ranks: false,
                 settle: layered::settle,
-                unused: layered::unused,
+                unused: |config, option| {
+                    layered::unused(config, option).or_else(|| unused_in_parts(config, option))
+                },
             },
         },
     ],

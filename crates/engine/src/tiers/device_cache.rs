@@ -103,15 +103,17 @@ impl<'a> DeviceCaches<'a> {
         }
         let plan = Plan::new(config, data)?.filter(|plan| plan.device.is_some());
         Ok(plan.map(|plan| {
-            let config = plan.as_stored(config);
+            let config = config.clone();
             Self { plan, config, data, sampler, order, reuse, own: None, ranking: OnceLock::new() }
         }))
     }
 
-    /// The same builder for a rank, whose devices train on its shares of the batches.
+    /// The same builder for a rank, if there are owners: its devices train on its shares of the
+    /// batches, with rows of `behind`.
     #[must_use]
-    pub(crate) fn for_rank(self, own: Option<Arc<NodeOwnership>>) -> Self {
-        Self { own, ..self }
+    pub(crate) fn for_rank(self, own: Option<Arc<NodeOwnership>>, behind: &dyn Feature) -> Self {
+        let plan = if own.is_some() { self.plan.with_sizes_of(behind) } else { self.plan };
+        Self { own, plan, ..self }
     }
 
     fn batches(&self) -> Batches<'_> {
@@ -175,10 +177,10 @@ impl<'a> DeviceCaches<'a> {
         let behind = Arc::new(behind);
         let level = Level::Device { devices: 1, reader: 0 };
         let rows: Arc<dyn Feature> = match kind(&wanted.policy)? {
-            Kind::Dynamic(make) => Arc::new(Dynamic::new(make, slots, self.plan.kind, behind, level)?),
+            Kind::Dynamic(make) => Arc::new(Dynamic::new(make, slots, self.plan.format, behind, level)?),
             Kind::Pinned => {
                 let nodes = CacheLayout::new(self.ranking(&wanted.policy)?, slots, 1, self.plan.placement);
-                Arc::new(Pinned::new(nodes, self.plan.kind, behind, level)?)
+                Arc::new(Pinned::new(nodes, self.plan.format, behind, level)?)
             }
         };
         Ok(DeviceCache { rows, slots, _held: Some(held) })
@@ -222,9 +224,9 @@ impl<'a> DeviceCaches<'a> {
         let rows = match kind {
             _ if slots == 0 => PooledRows::Empty,
             Kind::Dynamic(make) => {
-                PooledRows::Dynamic(Dynamic::new(make, total, self.plan.kind, behind.clone(), level)?)
+                PooledRows::Dynamic(Dynamic::new(make, total, self.plan.format, behind.clone(), level)?)
             }
-            Kind::Pinned => PooledRows::Pinned(Pinned::new(layout, self.plan.kind, behind.clone(), level)?),
+            Kind::Pinned => PooledRows::Pinned(Pinned::new(layout, self.plan.format, behind.clone(), level)?),
         };
         let pool = Pool { rows, devices: count, behind: behind.clone() };
         let caches = devices.iter().zip(shares).zip(held).enumerate();

@@ -3,6 +3,7 @@
 use std::{fs, path::Path, sync::Arc};
 
 use graphmill_data::generate::{GenerateOptions, generate};
+use graphmill_loader::sampler::SubgraphTraining;
 
 use super::*;
 use crate::{
@@ -54,7 +55,17 @@ fn strategies() -> Vec<(TrainConfig, u64)> {
             group,
         )
     };
+    // 11 subgraphs of 16 draws among the training nodes
+    let of_subgraphs = || {
+        let (config, group) = layered("on");
+        let sampler = "saint-node".to_string();
+        let config = TrainConfig { sampler, ..config }.with(|training: &mut SubgraphTraining| {
+            (training.inductive, training.sample_coverage) = (true, 3.0);
+        });
+        (config, group)
+    };
     vec![
+        of_subgraphs(),
         of("sequential", "profiled", "cpu", 1),
         of("pipelined", "profiled", "cpu", 1),
         of("pipelined", "1,1,1", "cpu", 1),

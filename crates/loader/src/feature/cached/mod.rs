@@ -3,6 +3,8 @@
 //! - [`Pinned`] has the hottest rows, loaded once. Its map never changes, so readers need no lock.
 //! - [`Dynamic`] admits and evicts rows by a [policy](crate::policy).
 //!
+//! [`Late`] holds the place of a cache that is filled later.
+//!
 //! Both store dense rows of any type, or sparse rows ([`RowFormat`]). Both are a [`Feature`] around another, so they nest: a device's cache over the
 //! host's cache over a file.
 //!
@@ -13,12 +15,14 @@
 //! overlap. Writes of admitted rows to a peer's shard are not charged to the link.
 
 mod dynamic;
+mod late;
 mod layout;
 mod pinned;
 mod rows;
 mod sparse;
 
 pub use dynamic::Dynamic;
+pub use late::Late;
 pub use layout::{CacheLayout, PLACEMENTS, Placement};
 pub use pinned::Pinned;
 pub use rows::RowFormat;

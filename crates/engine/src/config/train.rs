@@ -220,7 +220,8 @@ pub struct TrainConfig {
     /// Hotness or policy of the nearest cache.
     ///
     /// A hotness pins the hottest rows, a policy admits and evicts them. Auto is posterior:2, or a
-    /// policy with --order proximity. Compare them with graphmill hotness.
+    /// policy with --order proximity. Presc-online:K fills the cache after K epochs of training, by
+    /// their minibatches. Compare them with graphmill hotness.
     #[arg(long, value_name = "POLICY", help_heading = "Feature tiers")]
     pub cache: String,
     /// Hotness or policy of the host's cache behind simulated devices.

@@ -17,7 +17,7 @@ use crate::{
     record::{BatchOutcome, DeviceRecord, ReuseRecord, Stages},
     reuse::ReusePlan,
     stage::Loader,
-    tiers::GpuTiers,
+    tiers::{GpuTiers, Presampling},
     timeline::Timeline,
 };
 
@@ -169,6 +169,8 @@ pub struct StrategyContext<'a> {
     pub links: &'a [Arc<Link>],
     /// Owners of the nodes, if several ranks share each batch.
     pub own: Option<&'a Arc<NodeOwnership>>,
+    /// Minibatches that the run counts for its caches.
+    pub(crate) presampling: Option<&'a Presampling>,
     /// NVIDIA devices, if the run uses some.
     pub(crate) nvidia: Option<Nvidia<'a>>,
 }
@@ -182,7 +184,8 @@ impl<'a> StrategyContext<'a> {
         order: &'a dyn SeedOrder,
         feature: &'a Arc<dyn Feature>,
     ) -> Self {
-        Self { config, data, sampler, order, feature, links: &[], own: None, nvidia: None }
+        let (links, own, presampling, nvidia) = (&[][..], None, None, None);
+        Self { config, data, sampler, order, feature, links, own, presampling, nvidia }
     }
 }
 

@@ -24,11 +24,12 @@ use super::{
     batches::Batches,
     cache::Cache,
     plan::Plan,
+    presampling::Presampling,
     step::{self, Step},
 };
 use crate::{
     Error, Result, TrainConfig,
-    cache_kind::{Kind, kind},
+    cache_kind::{Kind, counts_training, kind},
     device::{Device, MemoryReservation},
     memory,
     reuse::ReusePlan,
@@ -45,6 +46,8 @@ pub(crate) struct DeviceCaches<'a> {
     reuse: Option<&'a ReusePlan>,
     /// Owners of the nodes, if several ranks share each batch.
     own: Option<Arc<NodeOwnership>>,
+    /// Minibatches that the run counts.
+    presampling: Option<&'a Presampling>,
     /// All nodes, hottest first.
     ranking: OnceLock<Vec<NodeId>>,
 }
@@ -104,7 +107,8 @@ impl<'a> DeviceCaches<'a> {
         let plan = Plan::new(config, data)?.filter(|plan| plan.device.is_some());
         Ok(plan.map(|plan| {
             let config = config.clone();
-            Self { plan, config, data, sampler, order, reuse, own: None, ranking: OnceLock::new() }
+            let (own, presampling, ranking) = (None, None, OnceLock::new());
+            Self { plan, config, data, sampler, order, reuse, own, presampling, ranking }
         }))
     }
 
@@ -116,9 +120,16 @@ impl<'a> DeviceCaches<'a> {
         Self { own, plan, ..self }
     }
 
+    /// The same builder in a run that counts minibatches.
+    #[must_use]
+    pub(crate) fn counted_by(self, presampling: Option<&'a Presampling>) -> Self {
+        Self { presampling, ..self }
+    }
+
     fn batches(&self) -> Batches<'_> {
         let Self { config, data, sampler, order, reuse, own, .. } = self;
-        Batches { config, data, sampler: *sampler, order: *order, reuse: *reuse, own: own.as_ref() }
+        let (own, cost) = (own.as_ref(), self.presampling.map(|presampling| &presampling.cost));
+        Batches { config, data, sampler: *sampler, order: *order, reuse: *reuse, own, cost }
     }
 
     /// Bytes of a device's memory that a training step takes, measured by a few steps, which reuse
@@ -261,6 +272,10 @@ impl<'a> DeviceCaches<'a> {
     /// Number of rows on each of `devices`: all that are `wanted`, or as many of them as fit if it
     /// may shrink.
     fn slots(&self, wanted: &Cache, devices: &[Arc<Device>], may_shrink: bool) -> usize {
+        let is_counted = || self.presampling.is_some_and(|of| of.ranking.get().is_some());
+        if counts_training(&wanted.policy) && !is_counted() {
+            return 0; // the run fills the caches later
+        }
         let rows = wanted.slots.min(self.plan.rows);
         let fit = |device: &Arc<Device>| Some(self.plan.capacity(wanted, 0, device.free()?).unwrap_or(0));
         match devices.iter().filter_map(fit).min() {
@@ -279,6 +294,11 @@ impl<'a> DeviceCaches<'a> {
 
     fn ranking(&self, policy: &str) -> Result<&[NodeId]> {
         if let Some(ranking) = self.ranking.get() {
+            return Ok(ranking);
+        }
+        if let Some(ranking) = self.presampling.and_then(|of| of.ranking.get())
+            && counts_training(policy)
+        {
             return Ok(ranking);
         }
         let scores = self

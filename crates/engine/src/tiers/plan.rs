@@ -11,14 +11,16 @@ use graphmill_loader::{
     Feature,
     feature::{
         Disk, DiskOptions, Host, Link, LinkOptions, Linked, Rounded,
-        cached::{CacheLayout, Dynamic, Level, Pinned, Placement, RowFormat, sparse_bytes},
+        cached::{CacheLayout, Dynamic, Late, Level, Pinned, Placement, RowFormat, sparse_bytes},
     },
 };
 
-use super::{all_rows::AllRows, batches::Batches, cache::Cache, rescaled::Rescaled, step};
+use super::{
+    all_rows::AllRows, batches::Batches, cache::Cache, presampling::LateCache, rescaled::Rescaled, step,
+};
 use crate::{
     Error, Result, TrainConfig, build,
-    cache_kind::{AUTO, Kind, kind, resolve_cache},
+    cache_kind::{AUTO, Kind, counts_training, kind, resolve_cache},
     memory::{self, MemoryPlacements},
     reuse::ReusePlan,
 };
@@ -52,10 +54,27 @@ pub(crate) struct BuiltTiers {
     pub(crate) whole: AllRows,
     /// Links of simulated devices in the chain.
     pub(crate) links: Vec<Arc<Link>>,
+    /// Caches of the chain that are filled during the run.
+    pub(crate) late: Vec<LateCache>,
 }
 
-/// A chain of tiers, and the links of its devices.
-pub(crate) type LinkedTiers = (Arc<dyn Feature>, Vec<Arc<Link>>);
+/// A chain of tiers with devices.
+pub(crate) struct LinkedTiers {
+    pub(crate) feature: Arc<dyn Feature>,
+    /// Links of the devices.
+    pub(crate) links: Vec<Arc<Link>>,
+    /// Caches that are filled during the run.
+    pub(crate) late: Vec<LateCache>,
+}
+
+/// A cache in front of a tier.
+struct BuiltCache {
+    rows: Arc<dyn Feature>,
+    /// Minimum and maximum number of rows on a device.
+    held: (usize, usize),
+    /// The cache, if it is filled during the run.
+    late: Option<LateCache>,
+}
 
 impl Plan {
     /// Plans the tiers that the options request, or returns `None` if host memory holds all rows
@@ -166,6 +185,7 @@ impl Plan {
     ) -> Result<BuiltTiers> {
         let Batches { config, data, .. } = batches;
         let scores = |policy: &str| batches.scores(policy, watch);
+        let mut filled_later = Vec::new();
         let (chain, all_rows): (Arc<dyn Feature>, AllRows) = if let Some(cache) = self.host.clone() {
             if self.devices == 0 && self.host_budget > 0 {
                 let capacity = self.capacity(&cache, 0, self.host_budget).unwrap_or(0);
@@ -176,15 +196,20 @@ impl Plan {
             let chain = match cache.slots {
                 // an empty cache would still allocate its maps
                 0 => behind,
-                _ => self.cached(&cache, 1, Level::Host, behind, &scores)?.0,
+                _ => {
+                    let built = self.cached(&cache, 1, Level::Host, behind, &scores)?;
+                    filled_later.extend(built.late);
+                    built.rows
+                }
             };
             (chain, AllRows::Rows(stored))
         } else {
             let (host, table) = build::features(config, data, placements.features)?;
             (Arc::new(host), AllRows::Table(table))
         };
-        let (feature, links) = self.add_devices(&batches, chain, watch)?;
-        Ok(BuiltTiers { feature, whole: all_rows, links })
+        let LinkedTiers { feature, links, late } = self.add_devices(&batches, chain, watch)?;
+        filled_later.extend(late);
+        Ok(BuiltTiers { feature, whole: all_rows, links, late: filled_later })
     }
 
     /// Puts the caches of devices in front of `chain`, unless each device reads for itself: then
@@ -200,7 +225,9 @@ impl Plan {
     ) -> Result<LinkedTiers> {
         let (config, mut links) = (batches.config, Vec::new());
         let shared = self.device.clone().filter(|_| !self.by_device);
-        let Some(Cache { policy, slots, .. }) = shared else { return Ok((chain, links)) };
+        let Some(Cache { policy, slots, .. }) = shared else {
+            return Ok(LinkedTiers { feature: chain, links, late: Vec::new() });
+        };
         let mut cache = Cache { policy, slots: slots.min(self.rows), rows_per_device: None };
         if config.device_budget.0 > 0 {
             let budget = config.device_budget.0;
@@ -226,10 +253,10 @@ impl Plan {
             chain = Arc::new(Linked::new(chain, link));
         }
         let scores = |policy: &str| batches.scores(policy, watch);
-        let (chain, held) = self.cached(&cache, self.devices, level, chain, &scores)?;
+        let BuiltCache { rows, held, late } = self.cached(&cache, self.devices, level, chain, &scores)?;
         cache.rows_per_device = Some(held);
         self.device = Some(cache);
-        Ok((chain, links))
+        Ok(LinkedTiers { feature: rows, links, late: late.into_iter().collect() })
     }
 
     /// Describes the rows that devices hold; empty without devices.
@@ -286,8 +313,7 @@ impl Plan {
         Some(((free as f64 / (self.row_bytes as f64 + cache.map_bytes()[1])) as usize).min(self.rows))
     }
 
-    /// A cache that `devices` share, and the minimum and maximum number of rows on a device.
-    /// `scores` computes the hotness of rows by a metric.
+    /// A cache that `devices` share. `scores` computes the hotness of rows by a metric.
     fn cached(
         &self,
         cache: &Cache,
@@ -295,14 +321,21 @@ impl Plan {
         level: Level,
         behind: Arc<dyn Feature>,
         scores: &dyn Fn(&str) -> Result<Vec<f64>>,
-    ) -> Result<(Arc<dyn Feature>, (usize, usize))> {
+    ) -> Result<BuiltCache> {
         let peer_link = Arc::new(Link::new(self.peer_link));
+        if counts_training(&cache.policy) {
+            let (slots, placement, format) = (cache.slots, self.placement, self.format);
+            let late = Arc::new(Late::new(behind));
+            let rows: Arc<dyn Feature> = late.clone();
+            let late = LateCache { late, slots, devices, placement, format, level, peer_link };
+            return Ok(BuiltCache { rows, held: (slots, slots), late: Some(late) });
+        }
         Ok(match kind(&cache.policy)? {
             Kind::Dynamic(make) => {
                 let slots = cache.slots.saturating_mul(devices).min(self.rows);
                 let held = (slots / devices, slots.div_ceil(devices));
                 let cache = Dynamic::new(make, slots, self.format, behind, level)?;
-                (Arc::new(cache.with_peer_link(peer_link)), held)
+                BuiltCache { rows: Arc::new(cache.with_peer_link(peer_link)), held, late: None }
             }
             Kind::Pinned => {
                 let scores = scores(&cache.policy).map_err(|e| match e {
@@ -312,7 +345,7 @@ impl Plan {
                 let placed = CacheLayout::new(&by_scores(&scores)?, cache.slots, devices, self.placement);
                 let held = placed.rows_per_device(devices);
                 let cache = Pinned::new(placed, self.format, behind, level)?;
-                (Arc::new(cache.with_peer_link(peer_link)), held)
+                BuiltCache { rows: Arc::new(cache.with_peer_link(peer_link)), held, late: None }
             }
         })
     }

@@ -57,7 +57,7 @@ pub(super) fn bytes(batches: &Batches, feature: &dyn Feature) -> Result<Step> {
 /// # Errors
 /// Those of training.
 pub(super) fn measured(batches: &Batches, feature: &dyn Feature, meter: &Meter) -> Result<Step> {
-    let Batches { config, data, sampler, order, reuse, own } = *batches;
+    let Batches { config, data, sampler, order, reuse, own, .. } = *batches;
     let unread = graphmill_loader::feature::Host::new(&data.features);
     let mut loader = loader(config, data, sampler, order, &unread)?;
     loader.feature = feature;

@@ -225,6 +225,123 @@ fn sparse_rows_stay_sparse_in_all_tiers() {
     assert_eq!(traffic.device.bytes, 480 * traffic.device.rows);
 }
 
+/// A run whose caches are filled after two epochs.
+fn counted_online(temp: &tempfile::TempDir) -> TrainConfig {
+    TrainConfig { cache: "presc-online:2".into(), cache_ratio: Ratio(Some(0.2)), epochs: 5, ..config(temp) }
+}
+
+/// Loss and hits of every epoch.
+fn hits(config: &TrainConfig, summary: &Summary) -> Vec<(u64, u64)> {
+    let of_epoch = |epoch: &EpochRecord| {
+        let graphmill_loader::Traffic { device, peer, host, .. } = epoch.traffic;
+        let near = if config.devices == "cpu" { host } else { device };
+        (epoch.loss.to_bits(), near.rows + peer.rows)
+    };
+    summary.epochs.iter().map(of_epoch).collect()
+}
+
+#[test]
+fn online_caches_are_filled_by_the_first_epochs_of_training() {
+    let temp = tempfile::tempdir().unwrap();
+    let (data, base) = (data(&temp), counted_online(&temp));
+    let s = String::from;
+    let devices = |n: usize| format!("virtual:{n}").parse().unwrap();
+    let batches = data.split.train.len().div_ceil(200) as u64;
+    let mut of_devices = Vec::new();
+    for (config, group) in [
+        (base.clone(), "cpu"),
+        (TrainConfig { devices: devices(1), ..base.clone() }, "one"),
+        (TrainConfig { devices: devices(1), strategy: s("pipelined"), ..base.clone() }, "one"),
+        (TrainConfig { devices: devices(1), strategy: s("time-sharing"), ..base.clone() }, "one"),
+        (TrainConfig { devices: devices(2), strategy: s("factored"), ..base.clone() }, "one"),
+        (TrainConfig { devices: devices(2), ..base.clone() }, "two"),
+        (
+            TrainConfig {
+                devices: devices(1),
+                cache: s("degree"),
+                host_cache: s("presc-online:2"),
+                host_budget: Bytes(60_000),
+                ..base.clone()
+            },
+            "host",
+        ),
+    ] {
+        let before = TrainConfig { cache: s("degree"), host_cache: s("degree"), ..config.clone() };
+        let (online, expected) = (run(&config, &data), run(&before, &data));
+        let losses = |summary: &Summary| hits(&config, summary).iter().map(|epoch| epoch.0).collect::<Vec<_>>();
+        assert_eq!(losses(&online), losses(&expected), "{config:?}");
+        let cost = online.presampling.unwrap();
+        assert_eq!((cost.drawn_batches, cost.counted_batches), (0, 2 * batches), "{config:?}");
+        assert!(cost.seconds > 0.0);
+        if group == "host" {
+            let disk: Vec<u64> = online.epochs.iter().map(|epoch| epoch.traffic.disk.rows).collect();
+            assert!(disk[2] < disk[1] && disk[1] * 10 > disk[0] * 9, "{disk:?}");
+            continue;
+        }
+        let near = hits(&config, &online);
+        let rows = online.epochs[2].traffic.rows();
+        assert_eq!([near[0].1, near[1].1], [0, 0], "{config:?}: {near:?}");
+        assert!(near[2..].iter().all(|epoch| epoch.1 * 10 > rows), "{config:?}: {near:?} of {rows}");
+        if group == "one" {
+            of_devices.push(near);
+        }
+    }
+    assert!(of_devices.iter().all(|near| *near == of_devices[0]), "{of_devices:?}");
+    let before = |cache: &str| run(&TrainConfig { cache: cache.into(), ..base.clone() }, &data).presampling;
+    let cost = before("presc:3").unwrap();
+    assert_eq!((cost.drawn_batches, cost.counted_batches), (3 * batches, 0));
+    assert_eq!(before("degree"), None);
+}
+
+#[test]
+fn a_resumed_run_fills_the_rows_that_it_would_have_counted() {
+    let temp = tempfile::tempdir().unwrap();
+    let (data, base) = (data(&temp), counted_online(&temp));
+    let devices = |n: usize| format!("virtual:{n}").parse().unwrap();
+    for config in [
+        TrainConfig { devices: devices(1), ..base.clone() },
+        TrainConfig { devices: devices(1), strategy: "time-sharing".into(), ..base.clone() },
+    ] {
+        let whole = hits(&config, &run(&config, &data));
+        let batches = data.split.train.len().div_ceil(200);
+        // while batches are counted, and after the cache is filled
+        for (i, updates) in [batches + 2, 2 * batches, 3 * batches + 1].into_iter().enumerate() {
+            let path = temp.path().join(format!("{}-{i}", config.strategy));
+            let left = std::sync::atomic::AtomicUsize::new(updates);
+            let stop = || left.fetch_sub(1, std::sync::atomic::Ordering::Relaxed) == 1;
+            let dir = crate::RunDir::create(&path).unwrap();
+            let context = RunContext { run: Some(&dir), resume: false, observer: &mut Quiet, stop: &stop };
+            assert!(matches!(train(&config, &data, context), Err(Error::Interrupted { .. })));
+            drop(dir);
+            let dir = crate::RunDir::reopen(&path).unwrap();
+            let context =
+                RunContext { run: Some(&dir), resume: true, observer: &mut Quiet, stop: &|| false };
+            let resumed = train(&config, &data, context).unwrap();
+            assert_eq!(hits(&config, &resumed), whole, "{} after {updates} updates", config.strategy);
+            let drawn = updates.min(2 * batches) as u64;
+            assert_eq!(resumed.presampling.unwrap().drawn_batches, drawn, "the counts are repeated");
+        }
+    }
+}
+
+#[test]
+fn online_counts_are_refused_if_no_cache_could_be_filled() {
+    let temp = tempfile::tempdir().unwrap();
+    let (data, base) = (data(&temp), counted_online(&temp));
+    let refused = |config: TrainConfig| {
+        let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+        train(&config, &data, context).unwrap_err().to_string()
+    };
+    let error = refused(TrainConfig { epochs: 2, ..base.clone() });
+    assert!(error.starts_with("--cache presc-online:2: --epochs 2 ends before a cache is filled"), "{error}");
+    let error = refused(TrainConfig { reuse: "layered".into(), ..base.clone() });
+    assert!(error.contains("use presc:2, which counts before training"), "{error}");
+    let error = refused(TrainConfig { host_cache: "presc-online:3".into(), ..base.clone() });
+    assert!(error.contains("count different numbers of epochs"), "{error}");
+    let error = refused(TrainConfig { cache: "presc-online:x".into(), ..base });
+    assert!(error.contains("presc-online:x: 'x' is not a number of epochs"), "{error}");
+}
+
 #[test]
 fn opened_tiers_read_the_rows_of_the_table() {
     let temp = tempfile::tempdir().unwrap();

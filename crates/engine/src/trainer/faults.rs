@@ -13,6 +13,7 @@ use crate::{
     memory::MemoryPlacement,
     observer::Quiet,
     strategy::{FactoredOptions, LayeredOptions, PipelinedOptions},
+    tiers::Presampling,
 };
 use common::{Fault, FaultyOptimizer, FaultySampler, Kind};
 
@@ -103,7 +104,7 @@ fn attempt(
         let context = RunContext { run: Some(&dir), resume, observer, stop: &|| false };
         let devices = &ComputeDevices::open(config)?;
         let placements = MemoryPlacements::both(MemoryPlacement::Mapped);
-        run(Inputs { config, data, devices, placements, view: None }, parts, context)
+        run(Inputs { config, data, devices, placements, presampling: &Presampling::default(), view: None }, parts, context)
     })
 }
 

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use graphmill_core::{Matrix, keyed};
+use graphmill_core::{Matrix, NodeId, keyed};
 use graphmill_distributed::{
     Collective, Messenger, NodeOwnership,
     messenger::HEADER,
@@ -30,6 +30,7 @@ use crate::{
     checkpoint::{self, Checkpoint},
     learner::{BatchShare, GradientExchange, StepContext},
     record::{EpochTotals, RankRecord},
+    reuse::RowExchange,
 };
 
 /// Numbers of the services for the two tables of rows between layers, which inference uses in
@@ -42,6 +43,7 @@ pub(super) mod class {
     pub(super) const SUMS: u64 = 1 << 56;
     pub(super) const STEPS: u64 = 2 << 56;
     pub(super) const MEETINGS: u64 = 3 << 56;
+    pub(super) const REUSED: u64 = 5 << 56;
 }
 
 /// Counters that each rank adds up separately.
@@ -79,6 +81,8 @@ pub struct Ranks {
     gradients: Mutex<Gradients>,
     steps: AtomicU64,
     meetings: AtomicU64,
+    /// Number of exchanges of reused rows, which run beside the others.
+    reused: AtomicU64,
     wants_stop: AtomicBool,
     stops: AtomicBool,
     /// Number of this rank's seeds in the current epoch.
@@ -114,6 +118,7 @@ impl Ranks {
             gradients: Mutex::new(gradients),
             steps: AtomicU64::new(class::STEPS),
             meetings: AtomicU64::new(class::MEETINGS),
+            reused: AtomicU64::new(class::REUSED),
             wants_stop: AtomicBool::new(false),
             stops: AtomicBool::new(false),
             seeds: AtomicU64::new(0),
@@ -416,6 +421,20 @@ impl Ranks {
         self.stops.store(stops, Relaxed);
         self.seeds.fetch_add(own.iter().map(|own| own.1 as u64).sum(), Relaxed);
         Ok(sums)
+    }
+}
+
+impl RowExchange for Ranks {
+    fn rank(&self) -> usize {
+        self.book.rank()
+    }
+
+    fn owner(&self, node: NodeId) -> usize {
+        self.book.owner(node)
+    }
+
+    fn gather(&self, words: &[u32]) -> Result<Vec<Vec<u32>>> {
+        Ok(self.all.gather(self.reused.fetch_add(1, Relaxed), words)?)
     }
 }
 

@@ -148,6 +148,11 @@ impl Lookahead {
         });
     }
 
+    /// Passes the counts of each batch to `visit`: rows that it requests, and those with slots.
+    pub(super) fn visit_counts(&mut self, visit: &mut dyn FnMut(&mut (u64, u64))) {
+        self.batches.iter_mut().for_each(|batch| visit(&mut batch.counts));
+    }
+
     /// Number of rows that these batches request, and of those that they reuse.
     pub fn counts(&self, batches: std::ops::Range<u64>) -> (u64, u64) {
         let counts = batches.filter_map(|number| Some(self.batch(number)?.counts));

@@ -11,6 +11,7 @@
 //! | `basis.rs` | directions in which rows follow the parameters |
 //! | `embeddings.rs` | the rows and their age |
 //! | `plan.rs` | length, hot nodes and memory of the super-batches of a run |
+//! | `exchange.rs` | counts and rows of several ranks |
 //! | `totals.rs` | numbers of rows that an epoch requests, reuses and makes |
 //!
 //! Reuse around a strategy ([`crate::strategy::layered`]) fills these values, and the stages read
@@ -18,6 +19,7 @@
 
 mod basis;
 mod embeddings;
+mod exchange;
 mod history;
 mod hot_queue;
 mod lookahead;
@@ -28,6 +30,7 @@ mod totals;
 
 pub use basis::basis;
 pub use embeddings::{Embeddings, Reuse, Slice};
+pub use exchange::RowExchange;
 pub use history::{History, ReusePosition, Snapshot, SuperBatchSpan};
 pub use hot_queue::{HotQueue, Ranking};
 pub use lookahead::Lookahead;

@@ -25,7 +25,7 @@ use crate::{
     distributed::RankDataset,
     learner::Learner,
     memory::MemoryPlacement,
-    reuse::ReusePlan,
+    reuse::{ReusePlan, RowExchange},
     stage::Loader,
     strategy::{self, AllReduce, Chosen, Nvidia, RoundOptions, StrategyContext},
     tiers::{AllRows, Batches, BuiltTiers, GpuTiers, LateCache, Plan, counted_epochs},
@@ -312,11 +312,12 @@ pub(crate) fn strategy_context<'a>(
     sampler: &'a dyn MinibatchSampler,
     order: &'a dyn SeedOrder,
 ) -> StrategyContext<'a> {
-    let Inputs { config, data, devices, presampling, .. } = *inputs;
+    let Inputs { config, data, devices, presampling, view, .. } = *inputs;
     let nvidia = tables.on_gpus.as_ref().map(|rows| Nvidia { devices, samplers, rows });
     let (links, own) = (&tables.links, tables.shared.as_ref().map(|(_, book)| book));
+    let exchange = view.map(|view| &*view.ranks as &dyn RowExchange);
     let context = StrategyContext::new(config, data, sampler, order, &tables.feature);
-    StrategyContext { nvidia, links, own, presampling: Some(presampling), ..context }
+    StrategyContext { nvidia, links, own, exchange, presampling: Some(presampling), ..context }
 }
 
 /// Sizes of the first batch's blocks.

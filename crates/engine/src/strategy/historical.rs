@@ -122,7 +122,7 @@ impl Historical {
         fresh.rows.resize(nodes.len(), width);
         attempt(Stage::Embed, number, || {
             maker.edges = 0;
-            let from = RowVersion { batch: (epoch.number, number), version: *step, snapshot: &snapshot };
+            let from = RowVersion { batch: (epoch.number, number), version: *step, snapshot: &snapshot, rank: 0 };
             maker.make(epoch.loader, passes, from, nodes, 0, &mut fresh)
         })?;
         self.record.made_rows += nodes.len() as u64;

@@ -71,7 +71,7 @@ pub static TABLE: Table<ReuseKind> = Table::new(
                 wrap: Some(|context, inner| Ok(Box::new(layered::Layered::new(context, inner)))),
                 draws_in_parts: true,
                 needs_layers: true,
-                over_ranks: false,
+                over_ranks: true,
                 settle: layered::settle,
                 unused: |config, option| {
                     layered::unused(config, option).or_else(|| unused_in_parts(config, option))

@@ -10,7 +10,7 @@ use graphmill_core::{Error, Matrix, NodeId, ObjectPool, Result};
 use graphmill_loader::{
     Feature, Traffic,
     feature::{
-        Capabilities, Places, TierTraffic,
+        Capabilities, OutputRows, TierTraffic,
         cached::{SparseCache, sparse_bytes as bytes},
         widen_sparse,
     },
@@ -204,7 +204,7 @@ impl Feature for SparseRankRows {
         self.book.num_nodes()
     }
 
-    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+    fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
         self.scratch.with(|rows| {
             let traffic = self.gather(ids, rows)?;
             widen_sparse(rows.view(), places, out);

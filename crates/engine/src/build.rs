@@ -177,10 +177,7 @@ pub fn sampler(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::
 ///
 /// # Errors
 /// As [`sampler`].
-pub fn sampler_in_parts(
-    config: &TrainConfig,
-    data: &Dataset,
-) -> Result<Box<dyn sampler::MinibatchSampler>> {
+pub fn sampler_in_parts(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::MinibatchSampler>> {
     sampler_by(config, data, sampler::SamplerKind::in_parts)
 }
 

@@ -67,7 +67,11 @@ fn train_from(
     setup::check_all_reduce(config)?;
     let devices = &ComputeDevices::open(config)?;
     let parts = Parts::new(config, data)?;
-    run(Inputs { config, data, devices, placements, presampling: &Presampling::default(), view: None }, parts, context)
+    run(
+        Inputs { config, data, devices, placements, presampling: &Presampling::default(), view: None },
+        parts,
+        context,
+    )
 }
 
 /// Makes the tables that the parts read, the stages on the tables, and a trainer, and runs it.

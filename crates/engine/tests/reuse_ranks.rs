@@ -25,7 +25,7 @@ use set::with;
 
 fn settled(options: &str) -> TrainConfig {
     let mut config = with(config(), &format!("reuse=layered {options}"));
-    config.settle(&["fanout", "layers"]).unwrap();
+    config.derive_options(&["fanout", "layers"]).unwrap();
     config
 }
 
@@ -128,8 +128,7 @@ fn with_directory(
         let seen = AtomicU64::new(0);
         let after = stops.filter(|_| rank == 1).unwrap_or(u64::MAX);
         let stop = || seen.load(Relaxed) >= after;
-        let context =
-            RunContext { run: run.as_ref(), resume, observer: &mut Counts(&seen), stop: &stop };
+        let context = RunContext { run: run.as_ref(), resume, observer: &mut Counts(&seen), stop: &stop };
         train_on_ranks::train(config, dir, post, context)
     })
 }

@@ -105,7 +105,7 @@ impl dyn RowExchange + '_ {
     pub fn make(
         &self,
         maker: &mut RowMaker,
-        (loader, passes): (&Loader, &StepContext),
+        (loader, context): (&Loader, &StepContext),
         version: RowVersion,
         (nodes, slice): (&[NodeId], Range<usize>),
         shape: &RowShape,
@@ -115,7 +115,7 @@ impl dyn RowExchange + '_ {
             nodes[slice.clone()].iter().copied().filter(|&v| self.owner(v) == self.rank()).collect();
         let mut made = Embeddings::default();
         shape.resize(&mut made, own.len(), rows.bound);
-        maker.make(loader, passes, version, &own, 0, &mut made)?;
+        maker.make(loader, context, version, &own, 0, &mut made)?;
         let mut words = Vec::new();
         for part in parts(&mut made) {
             words.extend_from_slice(bytemuck::cast_slice(part.view().host()));

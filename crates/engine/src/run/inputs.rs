@@ -4,8 +4,7 @@ use graphmill_data::Dataset;
 
 use crate::{
     Result, RunDir, TrainConfig, accelerator::ComputeDevices, distributed::RankDataset,
-    memory::MemoryPlacements,
-    record::DatasetRecord, tiers::Presampling,
+    memory::MemoryPlacements, record::DatasetRecord, tiers::Presampling,
 };
 
 /// Configuration, dataset and devices of a run: everything that is known before its first part is

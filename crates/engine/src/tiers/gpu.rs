@@ -128,11 +128,7 @@ fn dense(config: &TrainConfig, data: &Dataset) -> Result<TrainConfig> {
 
 /// Number of rows that fit on a device beside the graph, sampling and training. Runs a few training
 /// steps to measure their memory.
-fn capacity(
-    computers: &ComputeDevices,
-    batches: &Batches,
-    stored: &StoredRows,
-) -> Result<usize> {
+fn capacity(computers: &ComputeDevices, batches: &Batches, stored: &StoredRows) -> Result<usize> {
     let Batches { data, reuse, .. } = *batches;
     let gpu = &computers.gpus()[0];
     let rows = data.num_nodes();

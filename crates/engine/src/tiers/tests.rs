@@ -268,7 +268,8 @@ fn online_caches_are_filled_by_the_first_epochs_of_training() {
     ] {
         let before = TrainConfig { cache: s("degree"), host_cache: s("degree"), ..config.clone() };
         let (online, expected) = (run(&config, &data), run(&before, &data));
-        let losses = |summary: &Summary| hits(&config, summary).iter().map(|epoch| epoch.0).collect::<Vec<_>>();
+        let losses =
+            |summary: &Summary| hits(&config, summary).iter().map(|epoch| epoch.0).collect::<Vec<_>>();
         assert_eq!(losses(&online), losses(&expected), "{config:?}");
         let cost = online.presampling.unwrap();
         assert_eq!((cost.drawn_batches, cost.counted_batches), (0, 2 * batches), "{config:?}");
@@ -314,8 +315,7 @@ fn a_resumed_run_fills_the_rows_that_it_would_have_counted() {
             assert!(matches!(train(&config, &data, context), Err(Error::Interrupted { .. })));
             drop(dir);
             let dir = crate::RunDir::reopen(&path).unwrap();
-            let context =
-                RunContext { run: Some(&dir), resume: true, observer: &mut Quiet, stop: &|| false };
+            let context = RunContext { run: Some(&dir), resume: true, observer: &mut Quiet, stop: &|| false };
             let resumed = train(&config, &data, context).unwrap();
             assert_eq!(hits(&config, &resumed), whole, "{} after {updates} updates", config.strategy);
             let drawn = updates.min(2 * batches) as u64;
@@ -580,7 +580,10 @@ fn unsupported_rows_and_options_are_refused() {
         change(&mut config);
         fault(&config, &data)
     };
-    assert!(of(|c| c.fused = "on".parse().unwrap()).starts_with("--fused on: the bottom layer would read every row"));
+    assert!(
+        of(|c| c.fused = "on".parse().unwrap())
+            .starts_with("--fused on: the bottom layer would read every row")
+    );
     assert!(of(|c| c.dataset = String::new()).contains("this dataset is in memory only"));
     assert!(of(|c| c.cache = "warm".into()).contains("unknown policy 'warm'"));
     assert!(of(|c| c.cache = "presc:0".into()).contains("presc:0: '0' is not a number of epochs"));
@@ -612,7 +615,7 @@ fn devices_that_train_share_their_caches() {
         let strategy = strategy.to_string();
         let (placement, cache) = (placement.parse().unwrap(), cache.to_string());
         let mut config = TrainConfig { strategy, placement, cache, ..base.clone() };
-        config.settle(&[]).unwrap();
+        config.derive_options(&[]).unwrap();
         run(&config, &data)
     };
     let losses =
@@ -657,7 +660,7 @@ fn trainers_of_other_designs_share_their_caches() {
         let (strategy, placement) = (strategy.to_string(), placement.parse().unwrap());
         let config = TrainConfig { strategy, placement, cache: "degree".into(), ..base.clone() };
         let mut config = config.with(|own: &mut FactoredOptions| own.num_samplers = 1);
-        config.settle(&[]).unwrap();
+        config.derive_options(&[]).unwrap();
         run(&config, &data)
     };
     for strategy in ["factored", "layered"] {
@@ -679,7 +682,7 @@ fn rows_of_peers_cross_their_link() {
     let run_of = |strategy: &str, link: &str| {
         let (strategy, peer_link) = (strategy.to_string(), link.parse().unwrap());
         let mut config = TrainConfig { strategy, peer_link, ..base.clone() };
-        config.settle(&[]).unwrap();
+        config.derive_options(&[]).unwrap();
         run(&config, &data).epochs[0].clone()
     };
     for strategy in ["time-sharing", "sequential"] {

@@ -104,7 +104,11 @@ fn attempt(
         let context = RunContext { run: Some(&dir), resume, observer, stop: &|| false };
         let devices = &ComputeDevices::open(config)?;
         let placements = MemoryPlacements::both(MemoryPlacement::Mapped);
-        run(Inputs { config, data, devices, placements, presampling: &Presampling::default(), view: None }, parts, context)
+        run(
+            Inputs { config, data, devices, placements, presampling: &Presampling::default(), view: None },
+            parts,
+            context,
+        )
     })
 }
 

@@ -73,5 +73,16 @@ fn train_on(config: &TrainConfig, view: &RankDataset, context: RunContext) -> Re
         parts.strategy = parts.strategy.serving();
     }
     let placements = MemoryPlacements::both(MemoryPlacement::Mapped);
-    run(Inputs { config, data: &view.data, devices, placements, presampling: &Presampling::default(), view: Some(view) }, parts, context)
+    run(
+        Inputs {
+            config,
+            data: &view.data,
+            devices,
+            placements,
+            presampling: &Presampling::default(),
+            view: Some(view),
+        },
+        parts,
+        context,
+    )
 }

@@ -11,7 +11,7 @@ use std::{
 use graphmill_core::{Error, NodeId, Result, matrix::TableType};
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 
-use super::{Capabilities, Feature, Places, TierTraffic, Traffic, host::row_of, in_runs};
+use super::{Capabilities, Feature, OutputRows, TierTraffic, Traffic, host::row_of, in_runs};
 
 /// Number of rows that one task rounds.
 const TASK_LEN: usize = 256;
@@ -35,7 +35,7 @@ impl Rounded {
     }
 
     /// Rounds the rows of `ids` at their places in `out`.
-    fn round(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<()> {
+    fn round(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<()> {
         let (dim, first) = (self.dim(), AtomicU64::new(NONE));
         in_runs(ids, places, dim, out, TASK_LEN, &|ids, at, out| {
             for (i, &v) in ids.iter().enumerate() {
@@ -95,7 +95,7 @@ impl Feature for Rounded {
         self.rows.num_rows()
     }
 
-    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+    fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
         let mut traffic = self.rows.read_to(ids, places, out)?;
         let began = Instant::now();
         self.round(ids, places, out)?;
@@ -128,8 +128,8 @@ mod tests {
         for (_, kind) in TableType::ALL {
             let table = Host::resident(&features, kind).unwrap();
             let rounded = Rounded::new(Arc::new(Host::new(&features)), kind);
-            for places in [Places::InOrder, Places::At(&at)] {
-                let rows = if matches!(places, Places::InOrder) { 700 } else { 1400 };
+            for places in [OutputRows::InOrder, OutputRows::At(&at)] {
+                let rows = if matches!(places, OutputRows::InOrder) { 700 } else { 1400 };
                 let (mut expected, mut found) = (vec![0.1; 7 * rows], vec![0.1; 7 * rows]);
                 table.read_to(&ids, places, &mut expected).unwrap();
                 let traffic = rounded.read_to(&ids, places, &mut found).unwrap();

@@ -3,15 +3,15 @@
 use graphmill_core::View;
 use half::{f16, slice::HalfFloatSliceExt};
 
-use super::Places;
+use super::OutputRows;
 
 /// Copies sparse rows, in order, to their places in `out`, with their zeros.
-pub fn widen_sparse(rows: View, places: Places, out: &mut [f32]) {
+pub fn widen_sparse(rows: View, places: OutputRows, out: &mut [f32]) {
     let dim = rows.num_cols();
     for i in 0..rows.num_rows() {
         let to = match places {
-            Places::InOrder => i,
-            Places::At(at) => at[i] as usize,
+            OutputRows::InOrder => i,
+            OutputRows::At(at) => at[i] as usize,
         };
         let out = &mut out[to * dim..(to + 1) * dim];
         out.fill(0.0);
@@ -74,9 +74,9 @@ mod tests {
         let table = SparseRows::from_dense(2, &[0.0, 5.0, 7.0, 0.0]).unwrap();
         let table = Matrix::sparse_table(table);
         let mut out = vec![9.0; 6];
-        widen_sparse(table.view(), Places::At(&[0, 2]), &mut out);
+        widen_sparse(table.view(), OutputRows::At(&[0, 2]), &mut out);
         assert_eq!(out, [0.0, 5.0, 9.0, 9.0, 7.0, 0.0]);
-        widen_sparse(table.view(), Places::InOrder, &mut out[..4]);
+        widen_sparse(table.view(), OutputRows::InOrder, &mut out[..4]);
         assert_eq!(out[..4], [0.0, 5.0, 7.0, 0.0]);
     }
 

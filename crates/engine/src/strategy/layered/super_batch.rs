@@ -120,7 +120,7 @@ impl SuperBatchMaker {
         round: u64,
     ) -> Result<Self> {
         let config = context.config;
-        let StepContext { orders, .. } = &learner.passes;
+        let StepContext { orders, .. } = &learner.context;
         let nodes = loader.graph.num_nodes();
         let dims = learner.model.aggregate_dims(orders);
         let options = config.own.get::<LayeredOptions>();
@@ -180,9 +180,9 @@ impl SuperBatchMaker {
             let mut make = || {
                 let inputs = attempt(Stage::Embed, 0, || {
                     let some = sample_of(loader);
-                    row_maker.inputs(loader, &learner.passes, &some, &dims)
+                    row_maker.inputs(loader, &learner.context, &some, &dims)
                 })?;
-                Ok(basis(learner.passes.backend, &inputs, rank, config.seed))
+                Ok(basis(learner.context.backend, &inputs, rank, config.seed))
             };
             let basis = match context.exchange {
                 Some(exchange) => exchange.matrices(&dims, make)?,
@@ -264,7 +264,7 @@ impl SuperBatchMaker {
     pub(super) fn make(
         &mut self,
         context: SuperBatchContext,
-        passes: &StepContext,
+        steps: &StepContext,
         batches: Range<u64>,
         made: &[u64],
         deliver: &dyn Fn(u64),
@@ -296,9 +296,9 @@ impl SuperBatchMaker {
                 let (maker, nodes) = (&mut self.row_maker, ahead.slots.nodes());
                 if let Some(exchange) = exchange {
                     let hot = (nodes, slice.clone());
-                    return exchange.make(maker, (loader, passes), from, hot, &plan.shape, &mut rows);
+                    return exchange.make(maker, (loader, steps), from, hot, &plan.shape, &mut rows);
                 }
-                maker.make(loader, passes, from, &nodes[slice.clone()], slice.start, &mut rows)
+                maker.make(loader, steps, from, &nodes[slice.clone()], slice.start, &mut rows)
             })?;
             timeline.done(track, Stage::Embed, first, clock);
             deliver(slice.len() as u64 * plan.shape.bytes());

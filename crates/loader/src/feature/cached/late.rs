@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use graphmill_core::{Matrix, NodeId, Result};
 
-use crate::feature::{Capabilities, Feature, Places, Traffic};
+use crate::feature::{Capabilities, Feature, OutputRows, Traffic};
 
 /// A tier in front of another, whose cache does not exist yet: reads go to the tier behind until
 /// [`Late::fill`]. The rows are the same before and after.
@@ -44,7 +44,7 @@ impl Feature for Late {
         self.behind.num_rows()
     }
 
-    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+    fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
         self.now().read_to(ids, places, out)
     }
 

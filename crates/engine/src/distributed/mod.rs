@@ -22,6 +22,7 @@ mod gradients;
 mod inference;
 mod own_rows;
 mod ranks;
+mod row_exchange;
 pub(crate) mod stages;
 mod tiers;
 mod words;

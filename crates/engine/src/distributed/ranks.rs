@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use graphmill_core::{Matrix, NodeId, keyed};
+use graphmill_core::{Matrix, keyed};
 use graphmill_distributed::{
     Collective, Messenger, NodeOwnership,
     messenger::HEADER,
@@ -30,7 +30,6 @@ use crate::{
     checkpoint::{self, Checkpoint},
     learner::{BatchShare, GradientExchange, StepContext},
     record::{EpochTotals, RankRecord},
-    reuse::RowExchange,
 };
 
 /// Numbers of the services for the two tables of rows between layers, which inference uses in
@@ -76,13 +75,13 @@ fn counters(sums: &mut EpochTotals) -> [&mut u64; 12] {
 /// The ranks of a run: the owners of nodes, and collective operations. All ranks call the same
 /// methods in the same order.
 pub struct Ranks {
-    all: Collective,
+    pub(super) all: Collective,
     book: Arc<NodeOwnership>,
     gradients: Mutex<Gradients>,
     steps: AtomicU64,
     meetings: AtomicU64,
     /// Number of exchanges of reused rows, which run beside the others.
-    reused: AtomicU64,
+    pub(super) reused: AtomicU64,
     wants_stop: AtomicBool,
     stops: AtomicBool,
     /// Number of this rank's seeds in the current epoch.
@@ -421,20 +420,6 @@ impl Ranks {
         self.stops.store(stops, Relaxed);
         self.seeds.fetch_add(own.iter().map(|own| own.1 as u64).sum(), Relaxed);
         Ok(sums)
-    }
-}
-
-impl RowExchange for Ranks {
-    fn rank(&self) -> usize {
-        self.book.rank()
-    }
-
-    fn owner(&self, node: NodeId) -> usize {
-        self.book.owner(node)
-    }
-
-    fn gather(&self, words: &[u32]) -> Result<Vec<Vec<u32>>> {
-        Ok(self.all.gather(self.reused.fetch_add(1, Relaxed), words)?)
     }
 }
 

@@ -76,7 +76,8 @@ impl HotQueue {
         });
     }
 
-    /// Replaces the requests of this rank's shares by those of all ranks. O(requests of all ranks).
+    /// Replaces the requests of this rank's shares by those of all ranks. O(V + requests of all
+    /// ranks).
     ///
     /// # Errors
     /// A rank did not take part.

@@ -277,8 +277,8 @@ pub struct TrainConfig {
     pub cuda_graphs: CudaGraphs,
     /// Number type of features in memory: auto, f32, f16 or bf16.
     ///
-    /// Auto is bf16 with --precision bf16, else the stored type. 16 bits halve memory and traffic, or
-    /// double the rows of a cache. Rows of a file on disk are rounded when they are read.
+    /// Auto is bf16 with --precision bf16, else the stored type. 16 bits halve memory and traffic,
+    /// or double the rows of a cache. Rows of a file on disk are rounded when they are read.
     #[arg(long, value_name = "TYPE", help_heading = "Execution", hide_short_help = true)]
     pub feature_precision: FeaturePrecision,
     /// Devices: cpu, cuda:0,1, or virtual:N (simulated).

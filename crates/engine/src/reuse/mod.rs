@@ -11,7 +11,7 @@
 //! | `basis.rs` | directions in which rows follow the parameters |
 //! | `embeddings.rs` | the rows and their age |
 //! | `plan.rs` | length, hot nodes and memory of the super-batches of a run |
-//! | `exchange.rs` | counts and rows of several ranks |
+//! | `exchange.rs`, `shared_rows.rs` | the ranks that make rows together; their counts and rows |
 //! | `totals.rs` | numbers of rows that an epoch requests, reuses and makes |
 //!
 //! Reuse around a strategy ([`crate::strategy::layered`]) fills these values, and the stages read
@@ -26,6 +26,7 @@ mod lookahead;
 mod plan;
 mod row_maker;
 mod row_slots;
+mod shared_rows;
 mod totals;
 
 pub use basis::basis;

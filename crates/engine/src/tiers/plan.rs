@@ -142,8 +142,8 @@ impl Plan {
         }
         if plan.host.is_some() && matches!(data.features.data, FeatureData::Csr(_)) {
             return Err(Error::usage(format!(
-                "{}: rows beyond the host's memory are read from a file of dense rows, and this dataset's are \
-                 sparse ({table} bytes); raise --host-budget, or import it again with dense features",
+                "{}: rows beyond the host's memory are read from a file of dense rows, and this dataset's \
+                 are sparse ({table} bytes); raise --host-budget, or import it again with dense features",
                 if beyond { format!("--host-budget {budget}") } else { "--cache-ratio".to_string() }
             )));
         }

@@ -2,10 +2,10 @@
 //!
 //! # Algorithm
 //!
-//! The trainer counts the input nodes of every minibatch of the first `K` epochs, while all reads go
-//! to the next tier. Before epoch `K` it ranks the nodes by their counts, and the caches load the
-//! hottest rows. A resumed run draws the counted minibatches again, because draws are functions of
-//! their keys, so that it fills the same rows.
+//! The trainer counts the input nodes of every minibatch of the first `K` epochs, while all reads
+//! go to the next tier. Before epoch `K` it ranks the nodes by their counts, and the caches load
+//! the hottest rows. A resumed run draws the counted minibatches again, because draws are functions
+//! of their keys, so that it fills the same rows.
 //!
 //! # Source
 //!

@@ -11,14 +11,19 @@
 //! ```
 //!
 //! Every layer aggregates all neighbours, so no sum is estimated from the part of the neighbours
-//! that a subgraph happens to hold. The bottom block is drawn separately ([`SplitSampler`]), without
-//! the nodes whose rows are reused: if all nodes outside have rows, its destinations are the nodes
-//! of the subgraph alone, and the memory of a batch is that of the subgraph and its neighbours.
+//! that a subgraph happens to hold. The bottom block is drawn separately ([`SplitSampler`]),
+//! without the nodes whose rows are reused: if all nodes outside have rows, its destinations are
+//! the nodes of the subgraph alone.
 //!
 //! # Source
 //!
 //! Fey, Lenssen, Weichert and Leskovec, *GNNAutoScale: Scalable and Expressive Graph Neural
 //! Networks via Historical Embeddings*, ICML 2021, section 2, equation 2.
+//!
+//! # Cost
+//!
+//! The edges into the nodes of the subgraph, once for each layer, and those into the nodes outside
+//! whose rows are not reused.
 //!
 //! # Deviations
 //!

@@ -5,8 +5,8 @@
 //!
 //! [`Late`] holds the place of a cache that is filled later.
 //!
-//! Both store dense rows of any type, or sparse rows ([`RowFormat`]). Both are a [`Feature`] around another, so they nest: a device's cache over the
-//! host's cache over a file.
+//! Both store dense rows of any type, or sparse rows ([`RowFormat`]). Both are a [`Feature`] around
+//! another, so they nest: a device's cache over the host's cache over a file.
 //!
 //! Several devices can share a cache as a pool: each device has a reader of its own
 //! ([`Pinned::reader`], [`Dynamic::reader`]), which counts the rows of the other devices as peer

@@ -693,8 +693,10 @@ fn refusals_give_the_reason_and_the_nearest_alternative() {
     assert!(message.contains("stands for --strategy time-sharing --reuse layered"), "{message}");
     let message = signature(&base("neighbor", "historical+layered", "cpu")).unwrap_err();
     assert!(message.starts_with("--reuse layered: --strategy historical reuses rows itself"), "{message}");
-    let message = signature(&base("saint-node", "pipelined+layered", "cpu")).unwrap_err();
-    assert!(message.starts_with("--reuse layered: --sampler saint-node draws subgraphs"), "{message}");
+    for strategy in ["historical", "pipelined+layered"] {
+        let message = refusal("saint-node", strategy, "cpu", "estimator", "unbiased");
+        assert!(message.contains("no sum is estimated"), "{message}");
+    }
     let message = refusal("neighbor", "factored", "virtual:2", "staleness", "2");
     assert!(message.contains("use --updates asynchronous"), "{message}");
     let message = refusal("saint-node", "sequential", "cpu", "order", "sequential");

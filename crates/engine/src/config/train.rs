@@ -230,7 +230,8 @@ pub struct TrainConfig {
     /// Hotness or policy of the nearest cache.
     ///
     /// A hotness pins the hottest rows, a policy admits and evicts them. Auto is posterior:2, or a
-    /// policy with --order proximity. Compare them with graphmill hotness.
+    /// policy with --order proximity. Presc-online:K fills the cache after K epochs of training, by
+    /// their minibatches. Compare them with graphmill hotness.
     #[arg(long, value_name = "POLICY", help_heading = "Feature tiers")]
     pub cache: String,
     /// Hotness or policy of the host's cache behind simulated devices.
@@ -254,7 +255,8 @@ pub struct TrainConfig {
     /// Reuse of bottom-layer rows by several batches.
     ///
     /// Layered computes the rows of hot nodes once for all batches of a super-batch; their age has
-    /// a bound. It combines with every strategy but historical. Example: --reuse layered.
+    /// a bound. It combines with every strategy but historical. Subgraphs then also read the rows
+    /// of neighbours outside of them. Example: --reuse layered.
     #[arg(long, value_name = "NAME", help_heading = "Execution")]
     pub reuse: String,
     /// Link of a simulated device to the host, or none.
@@ -285,7 +287,8 @@ pub struct TrainConfig {
     pub cuda_graphs: CudaGraphs,
     /// Number type of features in memory: auto, f32, f16 or bf16.
     ///
-    /// Auto is bf16 with --precision bf16, else the stored type. 16 bits halve memory and traffic.
+    /// Auto is bf16 with --precision bf16, else the stored type. 16 bits halve memory and traffic,
+    /// or double the rows of a cache. Rows of a file on disk are rounded when they are read.
     #[arg(long, value_name = "TYPE", help_heading = "Execution", hide_short_help = true)]
     pub feature_precision: FeaturePrecision,
     /// Devices: cpu, cuda:0,1, or virtual:N (simulated).

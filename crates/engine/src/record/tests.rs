@@ -61,6 +61,7 @@ fn full_summary() -> Summary {
         best: Best { epoch: 1, valid_score: Some(0.5) },
         test: TestScore { metric: "accuracy".into(), score: Some(0.5) },
         staleness: Staleness { bound: 1, max: 1 },
+        presampling: Some(PresamplingRecord { drawn_batches: 1, counted_batches: 1, seconds: 1.0 }),
         peak_rss_bytes: 1,
         nvidia: vec![NvidiaRecord { graphs: Some(graphs), ..NvidiaRecord::default() }],
         all_reduce: Some("peer".into()),

@@ -2,6 +2,8 @@
 
 use std::{fmt, path::Path, sync::Arc};
 
+#[cfg(feature = "tables")]
+use graphmill_core::Features;
 use graphmill_core::{matrix::TableType, node_order::by_scores, progress::Progress};
 use graphmill_data::{
     Dataset,
@@ -15,6 +17,8 @@ use graphmill_loader::{
     },
 };
 
+#[cfg(feature = "tables")]
+use super::joined::Joined;
 use super::{all_rows::AllRows, batches::Batches, cache::Cache, rescaled::Rescaled, step};
 use crate::{
     Error, Result, TrainConfig, build,
@@ -397,5 +401,31 @@ impl AllRows {
             _ => Arc::new(Host::new(&data.features)),
         };
         Ok(Self::Rows(Arc::new(Rescaled::new(rows, rescaling))))
+    }
+    /// The rows of `data`, followed by `new` rows at the same precision, with `rescaling` applied
+    /// on reads.
+    ///
+    /// # Errors
+    /// As [`AllRows::new`].
+    #[cfg(feature = "tables")]
+    pub(crate) fn followed_by(
+        config: &TrainConfig,
+        data: &Dataset,
+        new: &Features,
+        rescaling: Option<&Rescaling>,
+    ) -> Result<Arc<dyn Feature>> {
+        let (known, kind): (Arc<dyn Feature>, _) = match Plan::new(config, data)? {
+            Some(Plan { host: Some(_), .. }) => (disk(config)?, TableType::F32),
+            plan => {
+                let own = plan.map_or_else(|| config.clone(), |plan| plan.as_stored(config));
+                let rows = build::features(&own, data, memory::MemoryPlacement::Mapped)?.0;
+                (Arc::new(rows), memory::table_type(&own, data))
+            }
+        };
+        let rows = Arc::new(Joined::new(known, Host::resident(new, kind)?));
+        Ok(match rescaling {
+            Some(rescaling) => Arc::new(Rescaled::new(rows, rescaling.clone())),
+            None => rows,
+        })
     }
 }

@@ -14,14 +14,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use arrow_array::RecordBatch;
 use graphmill_core::{Error, Result, place::At};
 
-pub(super) use arrow::columns_of;
 pub(super) use csv::Dialect;
 pub(super) use files::{Spool, find};
 
 use super::{
-    column::{Batch, Column},
+    column::{Batch, Column, Places},
     faults::Faults,
 };
 
@@ -83,7 +83,7 @@ pub(super) struct Table {
 
 enum Input {
     Files { files: Vec<PathBuf>, dialect: Dialect },
-    Batches(Vec<Batch>),
+    Batches(Vec<RecordBatch>),
 }
 
 impl Table {
@@ -129,7 +129,7 @@ impl Table {
     }
 
     /// Creates a table of batches in memory.
-    pub(super) fn of_batches(name: &str, columns: Vec<String>, batches: Vec<Batch>) -> Self {
+    pub(super) fn of_batches(name: &str, columns: Vec<String>, batches: Vec<RecordBatch>) -> Self {
         let input = Input::Batches(batches);
         Self { name: name.into(), columns, input, cache: RefCell::default(), cache_bytes: 0 }
     }
@@ -179,7 +179,7 @@ impl Table {
             return batches.iter().try_for_each(|batch| each(batch, faults));
         }
         let (files, dialect) = match &self.input {
-            Input::Batches(batches) => return batches.iter().try_for_each(|batch| each(batch, faults)),
+            Input::Batches(batches) => return scan_batches(batches, wanted, |batch| each(batch, faults)),
             Input::Files { files, dialect } => (files, dialect),
         };
         // Only a pass over all columns fills the cache.
@@ -228,6 +228,22 @@ impl Table {
         positions.into_iter().for_each(|c| wanted[c] = true);
         wanted
     }
+}
+
+/// Converts record batches one by one: only the columns of which `wanted` is set.
+fn scan_batches(
+    batches: &[RecordBatch],
+    wanted: &[bool],
+    mut each: impl FnMut(&Batch) -> Result<()>,
+) -> Result<()> {
+    let mut first = 0;
+    for batch in batches {
+        let (rows, places) = (batch.num_rows(), Places::Rows(first + 1));
+        let columns = arrow::columns_of(batch, wanted);
+        each(&Batch { file: 0, first, rows, places, columns })?;
+        first += rows as u64;
+    }
+    Ok(())
 }
 
 /// Names in quotes, separated by commas.

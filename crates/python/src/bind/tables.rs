@@ -1,11 +1,15 @@
 //! Tables of pandas, Polars, PyArrow, DuckDB and others, through Arrow's C stream interface, and
 //! their import.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use arrow_array::{
     ArrayRef, BooleanArray, Float64Array, Int64Array, ListArray, RecordBatch, RecordBatchReader, StringArray,
-    ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream},
+    ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader},
     types::Float64Type,
 };
 use graphmill_data::{
@@ -49,10 +53,7 @@ impl Table {
 
     /// Creates a table of columns: name, kind of the values, and the values, `None` if missing.
     #[staticmethod]
-    fn from_columns(
-        name: &str,
-        columns: Vec<(String, String, Bound<'_, PyAny>)>,
-    ) -> PyResult<Self> {
+    fn from_columns(name: &str, columns: Vec<(String, String, Bound<'_, PyAny>)>) -> PyResult<Self> {
         let names: Vec<String> = columns.iter().map(|(name, ..)| name.clone()).collect();
         let mut arrays: Vec<(&str, ArrayRef, bool)> = Vec::new();
         for (column, kind, values) in &columns {
@@ -82,7 +83,7 @@ impl Table {
 
 /// Reads all batches of a stream.
 fn read(stream: FFI_ArrowArrayStream) -> Result<MemoryTable, String> {
-    let stream = ArrowArrayStreamReader::try_new(stream).map_err(|e| e.to_string())?;
+    let stream = RecordBatchStreamReader::try_new(stream).map_err(|e| e.to_string())?;
     let names = stream.schema().fields().iter().map(|field| field.name().clone()).collect();
     let mut table = MemoryTable::new(names).map_err(|e| e.to_string())?;
     for batch in stream {
@@ -96,9 +97,13 @@ pub(super) fn in_memory(tables: &Named) -> BTreeMap<String, MemoryTable> {
     tables.iter().map(|(name, table)| (name.clone(), table.get().0.clone())).collect()
 }
 
-/// Parses a schema in JSON.
+/// Parses a schema in JSON, or reads its file.
 fn schema_of(text: &str, tables: &Named) -> PyResult<TableSchema> {
-    let mut schema: TableSchema = serde_json::from_str(text).map_err(|e| error::value(format!("schema: {e}")))?;
+    if !text.starts_with('{') {
+        return TableSchema::read(Path::new(text)).map_err(error::graph);
+    }
+    let mut schema: TableSchema =
+        serde_json::from_str(text).map_err(|e| error::value(format!("schema: {e}")))?;
     schema.memory = in_memory(tables);
     schema.check().map_err(error::graph)?;
     Ok(schema)

@@ -37,8 +37,7 @@ type Nodes<'py> =
 /// Edge type: names, sources, destinations, and columns by name.
 type Edges<'py> = ([String; 3], Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyDict>);
 /// Task on a node type: name, node type, targets, number and names of the classes, and the split.
-type Task<'py> =
-    (String, String, Bound<'py, PyAny>, Option<usize>, Vec<String>, [Bound<'py, PyAny>; 3]);
+type Task<'py> = (String, String, Bound<'py, PyAny>, Option<usize>, Vec<String>, [Bound<'py, PyAny>; 3]);
 
 #[pymethods]
 impl TypedDataset {
@@ -60,7 +59,8 @@ impl TypedDataset {
     ) -> PyResult<Self> {
         let mut builder = TypedBuilder::new(name);
         let counts: Vec<(String, usize)> = nodes.iter().map(|node| (node.0.clone(), node.1)).collect();
-        let count = |name: &str| counts.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count);
+        let count =
+            |name: &str| counts.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count);
         for (name, count, x, time, keys) in &nodes {
             let to = builder.node_type(name, *count);
             if let Some(x) = x {

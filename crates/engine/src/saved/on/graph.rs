@@ -63,8 +63,7 @@ impl NewEdges {
         }
         let mut indptr = scratch.column::<u64>("indptr")?;
         let mut indices = scratch.column::<NodeId>("indices")?;
-        let mut weights =
-            known.edge_weight().map(|_| scratch.column::<f32>("weights")).transpose()?;
+        let mut weights = known.edge_weight().map(|_| scratch.column::<f32>("weights")).transpose()?;
         let mut ends = vec![0u64];
         let (mut rest, mut copied, mut end) = (&self.edges[..], 0usize, 0u64);
         for v in 0..nodes + new {

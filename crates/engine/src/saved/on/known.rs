@@ -41,12 +41,7 @@ impl Known {
     pub(super) fn schema(&self, new: &NewTables) -> TableSchema {
         let kind = self.typed.nodes.first().map(|nodes| nodes.name.clone()).unwrap_or_default();
         let key = self.preprocessing.key_columns(&kind).unwrap_or_default().to_vec();
-        let nodes = NodeTable {
-            kind,
-            files: new.nodes.clone(),
-            id: key.into(),
-            ..NodeTable::default()
-        };
+        let nodes = NodeTable { kind, files: new.nodes.clone(), id: key.into(), ..NodeTable::default() };
         let edges = self.typed.edges.first().filter(|_| !new.edges.is_empty()).map(|known| {
             let name = known.edge_type.to_string();
             let table = self.preprocessing.edge_table(&name).unwrap_or_default();
@@ -80,8 +75,7 @@ impl Known {
         new: &NewTables,
     ) -> Result<Vec<NodeId>> {
         let texts: Vec<String> = (0..keys.len()).map(|v| keys.get(v).to_string()).collect();
-        let mut ids: HashMap<&str, Option<NodeId>> =
-            texts.iter().map(|key| (key.as_str(), None)).collect();
+        let mut ids: HashMap<&str, Option<NodeId>> = texts.iter().map(|key| (key.as_str(), None)).collect();
         for v in 0..data.keys.as_ref().map_or(0, Keys::len) {
             let key = data.keys.as_ref().map(|keys| keys.get(v).to_string()).unwrap_or_default();
             if let Some(id) = ids.get_mut(key.as_str()) {

@@ -15,7 +15,10 @@ mod scratch;
 
 use std::{collections::BTreeMap, path::Path};
 
-use graphmill_core::{Features, NodeId, memory, progress::{Progress, Quiet}};
+use graphmill_core::{
+    Features, NodeId, memory,
+    progress::{Progress, Quiet},
+};
 use graphmill_data::{
     Dataset,
     dataset::{Rescaling, Work},
@@ -120,13 +123,15 @@ impl SavedRun {
             )));
         }
         if count == 0 {
-            return Err(Error::usage(format!("{}: the table has no rows; add new nodes", source(&new.nodes))));
+            return Err(Error::usage(format!(
+                "{}: the table has no rows; add new nodes",
+                source(&new.nodes)
+            )));
         }
         let nodes = imported.nodes.first();
         let keys = nodes.and_then(|nodes| nodes.keys.clone()).unwrap_or(Keys::Integers(Vec::new().into()));
         let places = known.places(data, &keys, count, new)?;
-        let scratch =
-            Scratch::open(&dir.path().join("graph"), "graph", memory, Box::new(Quiet))?;
+        let scratch = Scratch::open(&dir.path().join("graph"), "graph", memory, Box::new(Quiet))?;
         let edges = NewEdges::of(imported.edges.first(), count, &places, data.num_nodes());
         let graph = edges.added_to(&data.graph, count, &scratch)?;
         watch.check()?;
@@ -139,9 +144,12 @@ impl SavedRun {
         };
         let rescaling = self.rescaling(data)?;
         let config = self.config_for(data);
-        let rows = AllRows::Rows(
-            self.blame_config(AllRows::followed_by(&config, data, &features, rescaling.as_ref()))?,
-        );
+        let rows = AllRows::Rows(self.blame_config(AllRows::followed_by(
+            &config,
+            data,
+            &features,
+            rescaling.as_ref(),
+        ))?);
         let whole = Dataset { graph, ..data.clone() };
         let first = data.num_nodes() as NodeId;
         let wanted: Vec<NodeId> = (first..first + count as NodeId).collect();

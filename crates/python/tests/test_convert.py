@@ -26,6 +26,9 @@ def test_networkx_attributes_become_columns():
     weights = {(int(u), int(v)): w for u, v, w in zip(*dataset.edge_index, dataset.edge_weight)}
     assert weights[0, 1] == weights[1, 0] == graph[0][1]["weight"]
     assert graphmill.Dataset.from_networkx(graph, weight=None).edge_weight is None
+    networkx.set_node_attributes(graph, dict(graph.degree), "degree")
+    dataset = graphmill.Dataset.from_networkx(graph, label="club")
+    assert dataset.feature_names == ["degree"]
     run = graphmill.train(dataset, epochs=2, hidden=4, fanout=[5, 5], progress=False)
     assert len(run.epochs) == 2
 

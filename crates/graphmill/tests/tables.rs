@@ -214,6 +214,20 @@ fn new_rows_get_the_scores_that_they_have_in_the_dataset() {
 }
 
 #[test]
+fn other_importers_point_to_tables() {
+    let sandbox = Sandbox::new();
+    sandbox.write("edges.csv", "a,b\nacc-1,acc-2\n");
+    for (format, message) in [
+        ("csv", "known: npz, "),
+        ("csv", "'graphmill import tables' reads your own CSV"),
+        ("edges", "'acc-1' is not a node id: ids are whole numbers from 0 that fit 32 bits; 'graphmill import tables'"),
+    ] {
+        let failed = sandbox.run(&format!("import {format} edges.csv out"));
+        assert!(failed.status != Some(0) && failed.stderr.contains(message), "{}", failed.stderr);
+    }
+}
+
+#[test]
 fn faults_of_new_rows_say_how_to_fix_them() {
     let sandbox = Sandbox::new();
     accounts(&sandbox);

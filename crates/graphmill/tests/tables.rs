@@ -220,7 +220,10 @@ fn other_importers_point_to_tables() {
     for (format, message) in [
         ("csv", "known: npz, "),
         ("csv", "'graphmill import tables' reads your own CSV"),
-        ("edges", "'acc-1' is not a node id: ids are whole numbers from 0 that fit 32 bits; 'graphmill import tables'"),
+        (
+            "edges",
+            "'acc-1' is not a node id: ids are whole numbers from 0 that fit 32 bits; 'graphmill import tables'",
+        ),
     ] {
         let failed = sandbox.run(&format!("import {format} edges.csv out"));
         assert!(failed.status != Some(0) && failed.stderr.contains(message), "{}", failed.stderr);
@@ -259,7 +262,8 @@ fn faults_of_new_rows_say_how_to_fix_them() {
         "predict run --on short.csv --out -",
         "short.csv: the column 'signup_date' of the other dataset is missing; add it",
     );
-    sandbox.write("twice.csv", "account_id,country,signup_date,age\nx,FR,2024-01-01,30\nx,FR,2024-01-01,30\n");
+    sandbox
+        .write("twice.csv", "account_id,country,signup_date,age\nx,FR,2024-01-01,30\nx,FR,2024-01-01,30\n");
     refused("predict run --on twice.csv --out -", "1 of 2 rows repeat the key of an earlier row: x (line 3)");
     refused("predict run --edges edges.csv --out -", "--on <TABLE>");
     refused("predict run --on new.csv --keys edges.csv --out -", "cannot be used with");

@@ -17,8 +17,8 @@ impl TrainConfig {
     ///
     /// # Errors
     /// Both were given and disagree.
-    pub fn settle(&mut self, given: &[&str]) -> Result<()> {
-        strategy::settle(self);
+    pub fn derive_options(&mut self, given: &[&str]) -> Result<()> {
+        strategy::derive_options(self);
         let (layers, hops, each) = (self.layers, self.fanout.0.len(), self.hops_of_layer());
         if layers.saturating_mul(each) == hops {
             return Ok(());

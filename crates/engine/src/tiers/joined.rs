@@ -5,7 +5,7 @@ use std::sync::Arc;
 use graphmill_core::{NodeId, Result};
 use graphmill_loader::{
     Feature,
-    feature::{Capabilities, Host, Places, Traffic},
+    feature::{Capabilities, Host, OutputRows, Traffic},
 };
 
 /// Rows of a tier, and new rows whose ids follow.
@@ -33,13 +33,13 @@ impl Feature for Joined {
         self.known.num_rows() + self.new.num_rows()
     }
 
-    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+    fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
         if ids.iter().all(|&v| v < self.first) {
             return self.known.read_to(ids, places, out);
         }
         let place = |i: usize| match places {
-            Places::InOrder => i as u32,
-            Places::At(rows) => rows[i],
+            OutputRows::InOrder => i as u32,
+            OutputRows::At(rows) => rows[i],
         };
         let part = |is_new: bool| -> (Vec<NodeId>, Vec<u32>) {
             let of_part = ids.iter().enumerate().filter(|(_, v)| (**v >= self.first) == is_new);
@@ -47,8 +47,8 @@ impl Feature for Joined {
         };
         let (known, known_places) = part(false);
         let (new, new_places) = part(true);
-        self.new.read_to(&new, Places::At(&new_places), out)?;
-        self.known.read_to(&known, Places::At(&known_places), out)
+        self.new.read_to(&new, OutputRows::At(&new_places), out)?;
+        self.known.read_to(&known, OutputRows::At(&known_places), out)
     }
 
     fn row_bytes(&self) -> u64 {
@@ -75,7 +75,7 @@ mod tests {
         joined.read(&[4, 1, 3, 0, 1], &mut out).unwrap();
         assert_eq!(out, [21.0, 11.0, 20.0, 10.0, 11.0]);
         let mut out = [-1.0; 5];
-        joined.read_to(&[2, 3], Places::At(&[1, 4]), &mut out).unwrap();
+        joined.read_to(&[2, 3], OutputRows::At(&[1, 4]), &mut out).unwrap();
         assert_eq!(out, [-1.0, 12.0, -1.0, -1.0, 20.0]);
     }
 }

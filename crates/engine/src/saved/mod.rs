@@ -1,6 +1,9 @@
 //! Saved runs, finished or interrupted: scoring their models and predicting with them.
 
+mod infer;
 pub(crate) mod keys;
+#[cfg(feature = "tables")]
+pub mod on;
 pub mod predictions;
 
 use std::{
@@ -10,20 +13,16 @@ use std::{
 
 use graphmill_core::{NodeId, node_order, progress::Progress};
 use graphmill_data::{Dataset, dataset::Rescaling, npy};
-use graphmill_nn::{
-    Matrix,
-    backend::{Cpu, LossOps},
-    metric,
-    model::Model,
-};
-use rayon::prelude::*;
+use graphmill_nn::{Matrix, backend::Cpu, metric, model::Model};
 use serde::Serialize;
+
+pub(crate) use infer::{first_largest, values};
 
 use crate::{
     Error, Result, RunDir, TrainConfig, build, checkpoint,
     inference::{Inference, Output, fixed_sample, score},
     memory,
-    predictions::{Identity, Predictions, Target, Values},
+    predictions::{Identity, Predictions, Target},
     record::{DatasetRecord, Origin},
     tiers::AllRows,
 };
@@ -359,27 +358,20 @@ impl SavedRun {
         if let Some(new) = original.filter(|_| !matches!(selection, Selection::Keys(_))) {
             nodes.iter_mut().for_each(|v| *v = new[*v as usize]);
         }
-        let model = self.model(data)?;
-        let multi = self.origin.as_ref().map_or(data.labels.is_multi(), |origin| origin.dataset.multilabel);
-        let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
-        let backend = Cpu { precision: build::precision(&self.config) };
         let rescaling = self.rescaling(data)?;
         let features = self.rows(&self.config_for(data), data, rescaling.as_ref())?;
-        let symmetric = build::symmetric(&model, data);
-        let mut rows = Matrix::default();
-        let mut inference =
-            Inference::new(&data.graph, &features, symmetric.as_deref(), &backend, self.config.eval_chunk)
-                .with_neighbors(self.blame_config(build::inference_neighbors(&self.config, data))?)
-                .watched(watch);
-        self.blame_config(inference.run(&model, &nodes, output, &mut rows))?;
-        let count = rows.num_rows();
-        let (cols, values) = values(kind, multi, rows);
+        let (cols, values) = self.infer(data, &features, &nodes, kind, watch)?;
         let keys::Names { key_columns, keys, classes } = names;
         let identity = Some(Identity { key_columns, keys, nodes, classes, ids: requested.clone() });
-        target.write(&Predictions { nodes: requested, cols, values, identity })?;
-        let same_dataset = self.is_own(data)?;
-        let rescaled = rescaling.as_ref().map(Rescaling::description);
-        Ok(Written { out: out.to_path_buf(), rows: count, cols, kind: kind.name(), same_dataset, rescaled })
+        target.write(&Predictions { nodes: requested.clone(), cols, values, identity })?;
+        Ok(Written {
+            out: out.to_path_buf(),
+            rows: requested.len(),
+            cols,
+            kind: kind.name(),
+            same_dataset: self.is_own(data)?,
+            rescaled: rescaling.as_ref().map(Rescaling::description),
+        })
     }
 
     /// Attributes an invalid option to the run's configuration, because it was not on the command
@@ -398,34 +390,6 @@ fn ids_by_original(data: &Dataset) -> Result<Vec<NodeId>> {
         Some(ids) => Ok(node_order::inverse(ids)?),
         None => Err(Error::dataset(&data.name, "it was not reordered; leave out --original-ids")),
     }
-}
-
-/// Values of predictions, and their number for each node, from the rows that inference returns.
-pub(crate) fn values(kind: Kind, multi: bool, mut rows: Matrix) -> (usize, Values) {
-    let (backend, cols) = (Cpu::default(), rows.num_cols());
-    if kind == Kind::Probabilities {
-        if multi { backend.sigmoid(rows.view_mut()) } else { backend.softmax(rows.view_mut()) }
-    }
-    let all = rows.view().host();
-    match kind {
-        Kind::Classes if multi => {
-            (cols, Values::Members(all.par_iter().map(|&x| u8::from(x > 0.0)).collect()))
-        }
-        Kind::Classes => (1, Values::Classes(all.par_chunks_exact(cols).map(first_largest).collect())),
-        Kind::Probabilities => (cols, Values::Probabilities(all.to_vec())),
-        Kind::Embeddings => (cols, Values::Embeddings(all.to_vec())),
-    }
-}
-
-/// Index of the first of the largest logits.
-pub(crate) fn first_largest(logits: &[f32]) -> i64 {
-    let mut best = 0;
-    for (class, &x) in logits.iter().enumerate() {
-        if x > logits[best] {
-            best = class;
-        }
-    }
-    best as i64
 }
 
 /// Reads a list of nodes below `num_nodes`.

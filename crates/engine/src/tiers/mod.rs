@@ -12,6 +12,8 @@ mod batches;
 mod cache;
 mod device_cache;
 mod gpu;
+#[cfg(feature = "tables")]
+mod joined;
 mod plan;
 mod presampling;
 mod rescaled;

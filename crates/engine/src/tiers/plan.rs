@@ -2,6 +2,8 @@
 
 use std::{fmt, path::Path, sync::Arc};
 
+#[cfg(feature = "tables")]
+use graphmill_core::Features;
 use graphmill_core::{features::FeatureData, matrix::TableType, node_order::by_scores, progress::Progress};
 use graphmill_data::{
     Dataset,
@@ -15,6 +17,8 @@ use graphmill_loader::{
     },
 };
 
+#[cfg(feature = "tables")]
+use super::joined::Joined;
 use super::{
     all_rows::AllRows, batches::Batches, cache::Cache, presampling::LateCache, rescaled::Rescaled, step,
 };
@@ -438,5 +442,29 @@ impl AllRows {
             _ => Arc::new(Host::new(&data.features)),
         };
         Ok(Self::Rows(Arc::new(Rescaled::new(rows, rescaling))))
+    }
+
+    /// The rows of `data`, followed by `new` rows at the same precision, with `rescaling` applied
+    /// on reads.
+    ///
+    /// # Errors
+    /// As [`AllRows::new`].
+    #[cfg(feature = "tables")]
+    pub(crate) fn followed_by(
+        config: &TrainConfig,
+        data: &Dataset,
+        new: &Features,
+        rescaling: Option<&Rescaling>,
+    ) -> Result<Arc<dyn Feature>> {
+        let known: Arc<dyn Feature> = match Plan::new(config, data)? {
+            Some(Plan { host: Some(_), format, .. }) => stored_rows(config, format)?,
+            _ => Arc::new(build::features(config, data, memory::MemoryPlacement::Mapped)?.0),
+        };
+        let kind = memory::table_type(config, data);
+        let rows = Arc::new(Joined::new(known, Host::resident(new, kind)?));
+        Ok(match rescaling {
+            Some(rescaling) => Arc::new(Rescaled::new(rows, rescaling.clone())),
+            None => rows,
+        })
     }
 }

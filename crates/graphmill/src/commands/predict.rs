@@ -1,5 +1,8 @@
 //! `graphmill predict RUN --out FILE`: writes classes, probabilities or embeddings of nodes.
 
+#[cfg(feature = "tables")]
+mod on;
+
 use clap::{ArgGroup, ArgMatches, Command};
 use graphmill_core::progress::Quiet;
 use graphmill_engine::{
@@ -13,7 +16,7 @@ use crate::{args, output};
 
 /// The subcommand with its arguments.
 pub(crate) fn command() -> Command {
-    Command::new("predict")
+    let command = Command::new("predict")
         .about("Write a run's predictions or embeddings to a file")
         .long_about(
             "Write a run's predictions or embeddings to a file.\n\n\
@@ -26,7 +29,8 @@ pub(crate) fn command() -> Command {
             "Examples:\n  \
              graphmill predict runs/cora --out classes.csv\n  \
              graphmill predict runs/cora --out p.npy --probabilities --nodes ids.txt\n  \
-             graphmill predict runs/cora --out - | head",
+             graphmill predict runs/cora --out - | head\n  \
+             graphmill predict runs/bank --on new-accounts.csv --edges transfers.csv --out scores.csv",
         )
         .arg(args::run_dir())
         .arg(args::path_option(
@@ -80,7 +84,10 @@ pub(crate) fn command() -> Command {
             .required(true),
         )
         .arg(args::threads())
-        .arg(args::json())
+        .arg(args::json());
+    #[cfg(feature = "tables")]
+    let command = on::with_options(command);
+    command
 }
 
 /// Writes the predictions and prints their shape.
@@ -102,6 +109,10 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     } else {
         Kind::Classes
     };
+    #[cfg(feature = "tables")]
+    if matches.contains_id("on") {
+        return on::run(matches, &run, &dataset, kind, out);
+    }
     let original = matches.get_flag("original-ids");
     let selection = match (args::get_path(matches, "nodes"), args::get_path(matches, "keys")) {
         (Some(nodes), _) => Selection::Nodes(nodes),

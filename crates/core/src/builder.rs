@@ -16,9 +16,9 @@
 //! nearly every edge misses the caches three times.
 
 pub mod deal;
+pub mod duplicates;
 pub mod item;
 pub mod radix;
-pub mod settle;
 
 use std::sync::{
     Mutex,
@@ -29,8 +29,8 @@ use rayon::prelude::*;
 
 use self::{
     deal::{Dealer, sample, splitters},
+    duplicates::sort_and_merge,
     item::{Item, Weighted},
-    settle::settle,
 };
 use crate::{Error, Graph, NodeId, Result, csc::is_no_weight, memory, search::position};
 
@@ -134,7 +134,7 @@ fn build_of<I: Item>(
         .with_max_len(1)
         .map(|keys| {
             let mut keys = keys.into_inner().expect("no holder panics");
-            settle(&mut keys, options.keep_duplicates)?;
+            sort_and_merge(&mut keys, options.keep_duplicates)?;
             for row in keys.chunk_by(|a, b| a.key() >> 32 == b.key() >> 32) {
                 degree[(row[0].key() >> 32) as usize].fetch_add(row.len() as u64, Relaxed);
             }

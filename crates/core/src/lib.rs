@@ -40,13 +40,13 @@ pub mod features;
 pub mod induced;
 pub mod keyed;
 pub mod labels;
+pub mod location;
 pub mod matrix;
 pub mod memory;
 pub mod node_order;
 pub mod object_pool;
 #[cfg(feature = "options")]
 pub mod options;
-pub mod place;
 pub mod prefetch;
 pub mod progress;
 pub mod rank;

@@ -28,6 +28,18 @@ pub fn bytes(n: u64) -> String {
     format!("{} {}", digits(value), units[unit])
 }
 
+/// Formats bytes in decimal units: `512 B`, `1.2 GB`.
+pub fn decimal_bytes(n: u64) -> String {
+    let mut value = n as f64;
+    for unit in ["B", "kB", "MB", "GB"] {
+        if value < 999.5 {
+            return if unit == "B" { format!("{n} B") } else { format!("{value:.1} {unit}") };
+        }
+        value /= 1000.0;
+    }
+    format!("{value:.1} TB")
+}
+
 /// Formats three significant digits, and more where the integer part has more: `0.00123`, `1.23`,
 /// `12.3`, `1230`.
 pub fn digits(x: f64) -> String {
@@ -46,6 +58,12 @@ mod tests {
     #[test]
     fn counts_separate_thousands() {
         assert_eq!([0, 999, 1000, 28_072_756].map(count), ["0", "999", "1,000", "28,072,756"]);
+    }
+
+    #[test]
+    fn decimal_bytes_have_one_digit_after_the_point() {
+        let texts = [999, 1_000, 999_960, 12_340_000_000].map(decimal_bytes);
+        assert_eq!(texts, ["999 B", "1.0 kB", "1.0 MB", "12.3 GB"]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use graphmill_cuda::{
 use graphmill_loader::{
     Feature,
     feature::{
-        DeviceFeature, Places,
+        DeviceFeature, OutputRows,
         cached::{CacheLayout, Placement},
     },
     policy::{CachePolicy, MISS, fifo::Fifo},
@@ -113,7 +113,7 @@ fn read_on_host(feature: &dyn Feature, wide: &[f32], ids: &[NodeId]) {
     assert_eq!(in_order, expected);
     let at: Vec<u32> = (0..ids.len() as u32).map(|i| 2 * i + 1).collect();
     let mut spread = vec![-1.0; (2 * ids.len() + 1) * dim];
-    let traffic = feature.read_to(ids, Places::At(&at), &mut spread).unwrap();
+    let traffic = feature.read_to(ids, OutputRows::At(&at), &mut spread).unwrap();
     assert_eq!(traffic.total().rows, ids.len() as u64);
     for (i, row) in spread.chunks_exact(dim).enumerate() {
         let filled = i % 2 == 1;

@@ -25,7 +25,7 @@ use graphmill_core::{
 
 use crate::{
     atomic::{self, Disk, Real},
-    dataset::checksum::checksum,
+    checksum::checksum,
 };
 
 /// File name of the cache.

@@ -13,7 +13,8 @@
 //! ```
 //!
 //! - [`dataset`]: the native on-disk format and its importers and exporters.
-//! - [`npy`], [`npz`]: NumPy's formats; [`atomic`]: atomic creation of files and directories.
+//! - [`npy`], [`npz`]: NumPy's formats; [`atomic`]: atomic creation of files and directories;
+//!   [`checksum`]: checksum of a file.
 //! - [`external`]: edge lists and tables larger than memory.
 //! - [`generate`]: simulated graphs, parallel and deterministic.
 //! - [`partition`]: assignment of the nodes to several machines.
@@ -26,6 +27,7 @@
 
 pub mod alias_file;
 pub mod atomic;
+pub mod checksum;
 pub mod dataset;
 #[cfg(feature = "download")]
 pub mod download;

@@ -33,7 +33,7 @@ pub use header::Header;
 pub(crate) use pieces::{CHUNK_LEN, Pieces};
 pub(crate) use writer::{Writer, map_written, written};
 
-use graphmill_core::{Buffer, Error, Result, memory, place::At};
+use graphmill_core::{Buffer, Error, Result, location::Location, memory};
 
 use crate::atomic::{self, Disk, Real};
 
@@ -62,7 +62,7 @@ pub fn open(path: impl AsRef<Path>) -> Result<NpyFile> {
     let path = path.as_ref();
     let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
     let size = file.metadata().map_err(|e| Error::io(path, "read the size of", e))?.len();
-    let (header, offset) = Header::read(&mut BufReader::new(&file), &At::new(path, "header"))?;
+    let (header, offset) = Header::read(&mut BufReader::new(&file), &Location::new(path, "header"))?;
     let expected = offset as u64 + header.bytes() as u64;
     if size != expected {
         let what = if size < expected { "truncated" } else { "longer than its array" };
@@ -119,7 +119,7 @@ impl NpyFile {
     /// # Errors
     /// A value does not fit `T`: see [`Element::from_number`].
     pub fn read_as<T: Element>(&self) -> Result<Vec<T>> {
-        let at = At::new(&self.path, "data");
+        let at = Location::new(&self.path, "data");
         let bytes = Buffer::<u8>::map(&self.file, &self.path, self.offset, self.len() * self.dtype.size)?;
         let mut data = at.locate(memory::reserve(self.len()))?;
         convert(&bytes, self.dtype, 0, &mut data).map_err(|e| at.error(e))?;
@@ -131,7 +131,7 @@ impl NpyFile {
     /// # Errors
     /// The range exceeds the array, reading fails, or a value does not fit `T`.
     pub fn values<T: Element>(&mut self, range: std::ops::Range<usize>) -> Result<Vec<T>> {
-        let at = At::new(&self.path, "data");
+        let at = Location::new(&self.path, "data");
         if range.start > range.end || range.end > self.len() {
             return Err(at.error(format!("values {range:?} of {} asked for", self.len())));
         }
@@ -174,7 +174,7 @@ impl NpyFile {
 }
 
 /// Converts a Fortran-ordered matrix to C order.
-pub(crate) fn c_order<T: Pod>(data: Vec<T>, shape: &[usize], fortran: bool, at: &At) -> Result<Vec<T>> {
+pub(crate) fn c_order<T: Pod>(data: Vec<T>, shape: &[usize], fortran: bool, at: &Location) -> Result<Vec<T>> {
     if !fortran || shape.len() < 2 {
         return Ok(data);
     }

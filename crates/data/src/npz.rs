@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use graphmill_core::{Error, Result, memory, place::At};
+use graphmill_core::{Error, Result, location::Location, memory};
 use zip::{CompressionMethod, ZipArchive, read::ZipFile};
 
 use crate::npy::{Element, Header, Kind, Pieces, c_order, convert};
@@ -151,15 +151,19 @@ impl Npz {
     }
 
     /// Finds a member and passes it to `read`, positioned behind its header.
-    fn with<R>(&mut self, name: &str, read: impl FnOnce(Header, &mut Member, &At) -> Result<R>) -> Result<R> {
+    fn with<R>(
+        &mut self,
+        name: &str,
+        read: impl FnOnce(Header, &mut Member, &Location) -> Result<R>,
+    ) -> Result<R> {
         let (header, mut member, at) = self.find(name)?;
         read(header, &mut member, &at)
     }
 
     /// Finds a member, reads and checks its header, and returns it positioned behind the header.
-    fn find(&mut self, name: &str) -> Result<(Header, Member<'_>, At<'_>)> {
+    fn find(&mut self, name: &str) -> Result<(Header, Member<'_>, Location<'_>)> {
         let file_name = format!("{name}.npy");
-        let at = At::new(&self.path, format!("member {file_name}"));
+        let at = Location::new(&self.path, format!("member {file_name}"));
         if self.archive.index_for_name(&file_name).is_none() {
             let known: Vec<&str> = self.archive.file_names().collect();
             return Err(at.error(format!("no such member; the archive holds: {}", known.join(", "))));
@@ -187,12 +191,12 @@ impl Npz {
     }
 }
 
-fn fill(member: &mut Member, buffer: &mut [u8], at: &At) -> Result<()> {
+fn fill(member: &mut Member, buffer: &mut [u8], at: &Location) -> Result<()> {
     member.read_exact(buffer).map_err(|e| at.error(format!("the data cannot be unpacked: {e}")))
 }
 
 /// Reads past the last byte, which makes the decoder verify the checksum.
-fn end(member: &mut Member, at: &At) -> Result<()> {
+fn end(member: &mut Member, at: &Location) -> Result<()> {
     match member.read(&mut [0]) {
         Ok(0) => Ok(()),
         Ok(_) => Err(at.error("there is data after the array")),

@@ -6,13 +6,27 @@
 
 use std::{fs::File, io::Read, path::Path};
 
-use graphmill_core::{Error, Result, place::At};
+use graphmill_core::{Error, Result, location::Location};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::dataset::checksum::checksum;
+use crate::checksum::checksum;
 
 /// Placeholder of the checksum while the text is hashed.
 const UNSIGNED: &str = "00000000000000000000000000000000";
+
+/// Entry of one file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FileEntry {
+    /// Element type, in NumPy's notation.
+    pub(crate) dtype: String,
+    /// Length of each axis.
+    pub(crate) shape: Vec<usize>,
+    /// Size of the file.
+    pub(crate) bytes: u64,
+    /// Checksum of the whole file (see [`checksum`]).
+    pub(crate) checksum: String,
+}
 
 /// Constants of one kind of manifest, and its terms in messages.
 pub(crate) struct Terms {
@@ -92,12 +106,11 @@ pub(crate) trait SignedManifest: Clone + Serialize + DeserializeOwned {
     fn read(dir: &Path) -> Result<Self> {
         let Terms { file_name, max_bytes, thing, directory, .. } = Self::TERMS;
         let path = dir.join(file_name);
-        let at = |place: &'static str| At::new(&path, place);
+        let at = |place: &'static str| Location::new(&path, place);
         let file = File::open(&path).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => at("manifest").error(Self::missing(dir)),
-            std::io::ErrorKind::NotADirectory => {
-                At::new(dir, thing).error(format!("this is a file; a {directory} is a directory: name that"))
-            }
+            std::io::ErrorKind::NotADirectory => Location::new(dir, thing)
+                .error(format!("this is a file; a {directory} is a directory: name that")),
             _ => Error::io(&path, "open", e),
         })?;
         let mut text = String::new();
@@ -116,10 +129,10 @@ pub(crate) trait SignedManifest: Clone + Serialize + DeserializeOwned {
     /// As for [`SignedManifest::read`].
     fn parse(text: &str, path: &Path) -> Result<Self> {
         let Terms { format, version, reads, thing, manifest: what, remake, .. } = Self::TERMS;
-        let at = |place: &'static str| At::new(path, place);
+        let at = |place: &'static str| Location::new(path, place);
         let json = |e: serde_json::Error| {
             let place = format!("line {} column {}", e.line(), e.column());
-            At::new(path, place).error(format!("not {what}: {e}"))
+            Location::new(path, place).error(format!("not {what}: {e}"))
         };
         let stamp: Stamp = serde_json::from_str(text).map_err(json)?;
         if stamp.format != format {

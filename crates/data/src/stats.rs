@@ -3,7 +3,7 @@
 mod display;
 mod homophily;
 
-pub(crate) use display::{grouped, size};
+pub(crate) use display::grouped;
 pub use homophily::Homophily;
 
 use std::collections::HashMap;

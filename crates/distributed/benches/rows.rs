@@ -23,7 +23,7 @@ use graphmill_distributed::{
 };
 use graphmill_loader::{
     Feature,
-    feature::{Host, Places},
+    feature::{Host, OutputRows},
 };
 
 /// Rows of the whole table: more than the caches hold.
@@ -119,11 +119,11 @@ fn measure(post: &Arc<Messenger>, book: &Arc<NodeOwnership>, table: &Arc<dyn Fea
         let [own, others] = &places;
         let read_own = |out: &mut [f32]| {
             let rows: Vec<u32> = own.iter().map(|&i| book.place(ids[i as usize])).collect();
-            table.read_to(&rows, Places::At(own), out).unwrap();
+            table.read_to(&rows, OutputRows::At(own), out).unwrap();
         };
         let read_others = |out: &mut [f32]| {
             let rows: Vec<NodeId> = others.iter().map(|&i| ids[i as usize]).collect();
-            remote.read_to(&rows, Places::At(others), out).unwrap();
+            remote.read_to(&rows, OutputRows::At(others), out).unwrap();
         };
         for turn in 0..names.len() {
             let way = (turn + round) % names.len();

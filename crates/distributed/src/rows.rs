@@ -10,7 +10,7 @@ use graphmill_core::{Error, Matrix, NodeId, Result};
 use graphmill_loader::{
     Feature, Traffic,
     feature::{
-        Capabilities, OverlappedFeature, OverlappedWork, Places, TierTraffic, no_work, read_overlapped,
+        Capabilities, OutputRows, OverlappedFeature, OverlappedWork, TierTraffic, no_work, read_overlapped,
     },
 };
 
@@ -62,7 +62,7 @@ impl Feature for Remote {
         self.book.num_nodes()
     }
 
-    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+    fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
         self.read_overlapped(ids, places, out, &mut no_work)
     }
 
@@ -79,7 +79,7 @@ impl OverlappedFeature for Remote {
     fn read_overlapped(
         &self,
         ids: &[NodeId],
-        places: Places,
+        places: OutputRows,
         out: &mut [f32],
         work: &mut OverlappedWork,
     ) -> Result<Traffic> {
@@ -119,8 +119,8 @@ impl OverlappedFeature for Remote {
             }
             for (row, &i) in rows.chunks_exact(self.dim.max(1)).zip(at) {
                 let to = match places {
-                    Places::InOrder => i as usize,
-                    Places::At(at) => at[i as usize] as usize,
+                    OutputRows::InOrder => i as usize,
+                    OutputRows::At(at) => at[i as usize] as usize,
                 };
                 out[to * self.dim..(to + 1) * self.dim].copy_from_slice(row);
             }
@@ -166,7 +166,7 @@ impl Table {
     /// Copies these rows to positions in `out`.
     fn read_to(&self, rows: &[u32], at: &[u32], out: &mut [f32]) -> Result<Traffic> {
         match self {
-            Self::Constant(feature) => feature.read_to(rows, Places::At(at), out),
+            Self::Constant(feature) => feature.read_to(rows, OutputRows::At(at), out),
             Self::Written(table) => {
                 let began = Instant::now();
                 let table = table.read().unwrap_or_else(PoisonError::into_inner);
@@ -226,7 +226,7 @@ impl Feature for OwnedAndRemoteRows {
         self.book.num_nodes()
     }
 
-    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+    fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
         self.read_overlapped(ids, places, out, &mut no_work)
     }
 
@@ -243,13 +243,13 @@ impl OverlappedFeature for OwnedAndRemoteRows {
     fn read_overlapped(
         &self,
         ids: &[NodeId],
-        places: Places,
+        places: OutputRows,
         out: &mut [f32],
         work: &mut OverlappedWork,
     ) -> Result<Traffic> {
         let place = |i: usize| match places {
-            Places::InOrder => i as u32,
-            Places::At(at) => at[i],
+            OutputRows::InOrder => i as u32,
+            OutputRows::At(at) => at[i],
         };
         let (mut own, mut own_at, mut others, mut others_at) = (vec![], vec![], vec![], vec![]);
         for (i, &v) in ids.iter().enumerate() {
@@ -273,7 +273,7 @@ impl OverlappedFeature for OwnedAndRemoteRows {
             return near(out);
         }
         // Remote rows are in transit meanwhile.
-        read_overlapped(&*self.others, &others, Places::At(&others_at), out, &mut near)
+        read_overlapped(&*self.others, &others, OutputRows::At(&others_at), out, &mut near)
     }
 }
 
@@ -323,21 +323,21 @@ impl Feature for ConcatRows {
         self.of.len()
     }
 
-    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+    fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
         let mut shares = vec![(Vec::new(), Vec::new()); self.tables.len()];
         for (i, &id) in ids.iter().enumerate() {
             let (table, row) = self.of[id as usize];
             let (rows, at) = &mut shares[usize::from(table)];
             rows.push(row);
             at.push(match places {
-                Places::InOrder => i as u32,
-                Places::At(at) => at[i],
+                OutputRows::InOrder => i as u32,
+                OutputRows::At(at) => at[i],
             });
         }
         let mut traffic = Traffic::default();
         for (table, (rows, at)) in self.tables.iter().zip(&shares) {
             if !rows.is_empty() {
-                traffic += table.read_to(rows, Places::At(at), out)?;
+                traffic += table.read_to(rows, OutputRows::At(at), out)?;
             }
         }
         Ok(traffic)
@@ -407,7 +407,7 @@ mod tests {
             self.rows.num_rows()
         }
 
-        fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+        fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
             self.rows.read_to(ids, places, out)
         }
 
@@ -424,7 +424,7 @@ mod tests {
         fn read_overlapped(
             &self,
             ids: &[NodeId],
-            places: Places,
+            places: OutputRows,
             out: &mut [f32],
             work: &mut OverlappedWork,
         ) -> Result<Traffic> {
@@ -452,7 +452,7 @@ mod tests {
             self.rows.num_rows()
         }
 
-        fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+        fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
             self.beside.store(self.travel.load(Relaxed), Relaxed);
             self.rows.read_to(ids, places, out)
         }

@@ -13,7 +13,7 @@ use std::{
 use graphmill_core::{Error, Matrix, NodeId, ObjectPool, Result, View};
 use graphmill_loader::{
     Feature, Traffic,
-    feature::{Capabilities, Places, TierTraffic},
+    feature::{Capabilities, OutputRows, TierTraffic},
     policy::{CachePolicy, MISS},
 };
 
@@ -30,12 +30,12 @@ pub fn bytes_of_sparse_rows(rows: usize, stored: usize) -> u64 {
 }
 
 /// Copies sparse rows, in order, to their places in `out`, with their zeros.
-pub fn widen(rows: View, places: Places, out: &mut [f32]) {
+pub fn widen(rows: View, places: OutputRows, out: &mut [f32]) {
     let dim = rows.num_cols();
     for i in 0..rows.num_rows() {
         let to = match places {
-            Places::InOrder => i,
-            Places::At(at) => at[i] as usize,
+            OutputRows::InOrder => i,
+            OutputRows::At(at) => at[i] as usize,
         };
         let out = &mut out[to * dim..(to + 1) * dim];
         out.fill(0.0);
@@ -276,7 +276,7 @@ impl Feature for SparseRankRows {
         self.book.num_nodes()
     }
 
-    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+    fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
         self.scratch.with(|rows| {
             let traffic = self.gather(ids, rows)?;
             widen(rows.view(), places, out);
@@ -393,9 +393,9 @@ mod tests {
         let table = SparseRows::from_dense(2, &[0.0, 5.0, 7.0, 0.0]).unwrap();
         let table = Matrix::sparse_table(table);
         let mut out = vec![9.0; 6];
-        widen(table.view(), Places::At(&[0, 2]), &mut out);
+        widen(table.view(), OutputRows::At(&[0, 2]), &mut out);
         assert_eq!(out, [0.0, 5.0, 9.0, 9.0, 7.0, 0.0]);
-        widen(table.view(), Places::InOrder, &mut out[..4]);
+        widen(table.view(), OutputRows::InOrder, &mut out[..4]);
         assert_eq!(out[..4], [0.0, 5.0, 7.0, 0.0]);
     }
 

@@ -11,7 +11,7 @@ use graphmill_distributed::{
 };
 use graphmill_loader::{
     BatchKey, BlockLayout, Feature, HopSampler, MinibatchSampler, Seeds, Workspace,
-    feature::{Host, Places},
+    feature::{Host, OutputRows},
     sampler::{
         BatchRequest, HopStack, WalkOptions,
         full::Full,
@@ -209,7 +209,7 @@ fn rows_match_the_whole_table() {
         assert_eq!((traffic.remote.rows, traffic.host.rows), (others, ids.len() as u64 - others));
         let mut sparse = vec![-1.0; 2 * ids.len() * dim];
         let at: Vec<u32> = (0..ids.len() as u32).map(|i| 2 * i + 1).collect();
-        feature.read_to(&ids, Places::At(&at), &mut sparse).unwrap();
+        feature.read_to(&ids, OutputRows::At(&at), &mut sparse).unwrap();
         for (i, rows) in sparse.chunks(2 * dim).enumerate() {
             assert_eq!(rows[..dim], [-1.0; 5]);
             assert_eq!(rows[dim..], expected[i * dim..][..dim]);

@@ -36,7 +36,7 @@ const BATCHES: u64 = 9;
 /// The strategy breaks a promise, which the message names.
 pub fn check_strategy(config: &TrainConfig) {
     let data = small_dataset();
-    let config = settled(TrainConfig {
+    let config = derived(TrainConfig {
         epochs: EPOCHS,
         batch_size: BATCH,
         hidden: 8,
@@ -49,7 +49,7 @@ pub fn check_strategy(config: &TrainConfig) {
         ..config.clone()
     });
     let name = &config.strategy;
-    let reference = settled(TrainConfig {
+    let reference = derived(TrainConfig {
         strategy: "sequential".into(),
         devices: Devices::Cpu.into(),
         ..config.clone().with(|rounds: &mut RoundOptions| rounds.batches_per_update = 0)
@@ -80,8 +80,8 @@ fn small_dataset() -> Dataset {
 }
 
 /// The configuration with its derived values.
-fn settled(mut config: TrainConfig) -> TrainConfig {
-    config.settle(&["layers", "fanout"]).expect("as many hops as layers");
+fn derived(mut config: TrainConfig) -> TrainConfig {
+    config.derive_options(&["layers", "fanout"]).expect("as many hops as layers");
     config
 }
 

@@ -62,7 +62,7 @@ pub fn fit(config: &TrainConfig, data: &Dataset) -> Result<TrainedModel> {
 pub fn fit_with(config: &TrainConfig, data: &Dataset, context: RunContext) -> Result<TrainedModel> {
     let mut config = with_directory_of(config, data);
     let given = config.beyond_defaults(&names());
-    config.settle(&given)?;
+    config.derive_options(&given)?;
     config.refuse_unused(&given)?;
     let RunContext { run, resume, observer, stop } = context;
     let mut observer = ModelCapture { observer, model: None };

@@ -108,7 +108,7 @@ fn allocations(data: &Dataset, config: &TrainConfig, backend: &dyn Backend) -> V
     };
     let optimizer = build::optimizer(config).unwrap();
     let mut learner = Learner::new(backend, model, optimizer, &data.labels, orders, config);
-    learner.passes.table = fused.then_some(table);
+    learner.context.table = fused.then_some(table);
     let mut strategy = Sequential::new(data.num_nodes());
     let mut order = Vec::new();
     loader.order(0, &mut order);

@@ -48,7 +48,7 @@ fn small() -> Dataset {
 
 fn trained(config: &TrainConfig, data: &Dataset) -> Result<Summary, Error> {
     let mut config = config.clone();
-    config.settle(&["fanout"])?;
+    config.derive_options(&["fanout"])?;
     train(&config, data, RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false })
 }
 

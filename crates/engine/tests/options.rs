@@ -214,7 +214,7 @@ fn with(base: &TrainConfig, options: &[(&str, &str)]) -> Result<TrainConfig, Str
     let mut config = base.clone();
     options.iter().for_each(|(name, value)| set(&mut config, name, value));
     let given: Vec<&str> = options.iter().map(|(name, _)| *name).collect();
-    let checked = config.settle(&given).and_then(|()| config.check());
+    let checked = config.derive_options(&given).and_then(|()| config.check());
     match checked.and_then(|()| config.refuse_unused(&given)) {
         Ok(()) => Ok(config),
         Err(Error::Usage(message)) => Err(message),
@@ -416,7 +416,7 @@ fn runs(sampler: &str, options: &[&[(&str, &str)]]) -> Vec<TrainConfig> {
     let of = |options: &&[(&str, &str)]| {
         let mut config = base(sampler, "sequential", "cpu");
         options.iter().for_each(|(name, value)| set(&mut config, name, value));
-        config.settle(&["layers"]).unwrap();
+        config.derive_options(&["layers"]).unwrap();
         config
     };
     options.iter().map(of).collect()
@@ -472,7 +472,7 @@ fn with_samplers(base: &TrainConfig, options: &[(&str, &str)]) -> Result<TrainCo
     let mut config = base.clone();
     options.iter().for_each(|(name, value)| set(&mut config, name, value));
     let given: Vec<&str> = options.iter().map(|(name, _)| *name).collect();
-    let checked = config.settle(&given).and_then(|()| config.check());
+    let checked = config.derive_options(&given).and_then(|()| config.check());
     let refused = checked.and_then(|()| hits(&config).refuse_unused(&given));
     refused.map(|()| config).map_err(|error| error.to_string())
 }
@@ -514,7 +514,7 @@ fn every_option_of_scores_changes_every_metric_or_is_refused() {
             let mut config = base.clone();
             options.iter().for_each(|(name, value)| set(&mut config, name, value));
             let given: Vec<&str> = options.iter().map(|(name, _)| *name).collect();
-            let checked = config.settle(&given).and_then(|()| config.check());
+            let checked = config.derive_options(&given).and_then(|()| config.check());
             let refused = checked.and_then(|()| hotness::refuse_unused(&name, &config, &given));
             refused.map(|()| config).map_err(|error| error.to_string())
         };
@@ -829,11 +829,11 @@ fn files_of_earlier_runs_may_set_options_that_the_run_did_not_read() {
             [("sample_coverage", "50"), ("frontier_size", "1000"), ("parts", "50"), ("parts_per_batch", "5")];
         defaults.into_iter().for_each(|(name, value)| set(&mut run, name, value));
         set(&mut run, "layers", "3");
-        run.settle(&["layers"]).unwrap();
+        run.derive_options(&["layers"]).unwrap();
         fs::write(file.path(), run.to_toml()).unwrap();
         let mut again = TrainConfig::default();
         let given = again.read_file(file.path()).unwrap();
-        again.settle(&given).unwrap();
+        again.derive_options(&given).unwrap();
         again.refuse_unused(&again.beyond_defaults(&given)).unwrap();
         // except options that only another run reads
         fs::write(file.path(), "burning = 0.2\n").unwrap();

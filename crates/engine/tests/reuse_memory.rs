@@ -48,7 +48,7 @@ fn base() -> TrainConfig {
 
 fn trained(config: &TrainConfig, data: &Dataset) -> Result<Summary, Error> {
     let mut config = config.clone();
-    config.settle(&["fanout", "layers"])?;
+    config.derive_options(&["fanout", "layers"])?;
     train(&config, data, RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false })
 }
 

@@ -50,7 +50,7 @@ fn config(dir: Option<&Path>, options: &[(&str, &str)]) -> Result<TrainConfig> {
     for (name, value) in options {
         key(name).unwrap().parse(&mut config, value).map_err(Error::usage)?;
     }
-    config.settle(&given)?;
+    config.derive_options(&given)?;
     config.check()?;
     config.refuse_unused(&given)?;
     Ok(config)
@@ -59,7 +59,7 @@ fn config(dir: Option<&Path>, options: &[(&str, &str)]) -> Result<TrainConfig> {
 fn in_memory(options: &[(&str, &str)]) -> TrainConfig {
     let mut config = TrainConfig { model: "rsage".into(), ..config(None, &[]).unwrap() };
     options.iter().for_each(|(name, value)| key(name).unwrap().parse(&mut config, value).unwrap());
-    config.settle(&options.iter().map(|(name, _)| *name).collect::<Vec<_>>()).unwrap();
+    config.derive_options(&options.iter().map(|(name, _)| *name).collect::<Vec<_>>()).unwrap();
     config
 }
 

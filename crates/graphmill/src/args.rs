@@ -198,7 +198,7 @@ pub(crate) fn training_options(
 ) -> Result<(TrainConfig, Vec<&'static str>), Error> {
     let mut config = TrainConfig::default();
     let given = apply_training_options(matches, &mut config, names)?;
-    config.settle(&given)?;
+    config.derive_options(&given)?;
     config.check()?;
     Ok((config, given))
 }

@@ -81,12 +81,12 @@ pub(crate) fn reuse_rows(
     let (nodes, mut rows) = (reuse.ahead.slots.nodes(), Embeddings::default());
     plan.shape.resize(&mut rows, nodes.len(), u64::MAX);
     let mut maker = RowMaker::new(&learner.model, loader.graph.num_nodes());
-    let (passes, snapshot) = (learner.passes.detached(), Default::default());
+    let (steps, snapshot) = (learner.context.detached(), Default::default());
     let mut least = f64::INFINITY;
     for _ in 0..TIMES {
         let clock = Instant::now();
         let from = RowVersion { batch: (0, 0), version: 0, snapshot: &snapshot };
-        maker.make(loader, &passes, from, nodes, 0, &mut rows)?;
+        maker.make(loader, &steps, from, nodes, 0, &mut rows)?;
         least = least.min(clock.elapsed().as_secs_f64());
     }
     let mut space = Workspace::new(loader.graph.num_nodes());
@@ -99,6 +99,6 @@ pub(crate) fn reuse_rows(
     let table = plan.table_bytes() as f64;
     let costs = ReusedRows { make: each(least), moved, table, ahead: plan.tables > 1 };
     loader.ahead = Some(reuse.ahead.clone());
-    learner.passes.reuse = Some(reuse);
+    learner.context.reuse = Some(reuse);
     Ok((costs, count))
 }

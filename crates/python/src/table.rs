@@ -4,7 +4,7 @@ use std::{any::Any, slice, sync::Arc};
 
 use bytemuck::Pod;
 use graphmill_core::{Buffer, prefetch::prefetch};
-use graphmill_loader::{Feature, feature::Places};
+use graphmill_loader::{Feature, feature::OutputRows};
 
 use crate::{fault::Fault, tiered::Tiered};
 
@@ -52,7 +52,7 @@ impl Table {
         match self {
             Self::Rows(rows) => rows.gather(ids, |&id| id as usize, out),
             Self::Feature(feature) => {
-                feature.read_to(ids, Places::InOrder, bytemuck::cast_slice_mut(out))?;
+                feature.read_to(ids, OutputRows::InOrder, bytemuck::cast_slice_mut(out))?;
             }
             Self::Tiered(tiered) => tiered.gather(ids, out)?,
         }

@@ -8,7 +8,7 @@ use std::{
 
 use graphmill_loader::{
     Feature,
-    feature::{Places, Traffic},
+    feature::{OutputRows, Traffic},
 };
 use half::{f16, slice::HalfFloatSliceExt};
 use rustc_hash::FxHashMap;
@@ -90,7 +90,7 @@ impl Tiered {
         };
         let of_rows: Vec<usize> = ids.iter().map(position_of).collect();
         let dim = self.rows.dim();
-        let traffic = self.rows.read_to(&distinct, Places::InOrder, &mut out[..distinct.len() * dim])?;
+        let traffic = self.rows.read_to(&distinct, OutputRows::InOrder, &mut out[..distinct.len() * dim])?;
         *self.lock() += traffic;
         if distinct.len() < ids.len() {
             // a source never lies behind its copy, so copying from the end overwrites no row that

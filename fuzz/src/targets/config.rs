@@ -29,7 +29,7 @@ pub fn run(data: &[u8]) -> Answer {
     one_file("config", "config.toml", data, data.len(), |path| {
         let mut config = TrainConfig::default();
         let given = config.read_file(path)?;
-        config.settle(&given)?;
+        config.derive_options(&given)?;
         config.check()?;
         assert!(config.to_toml().parse::<toml::Table>().is_ok(), "written options can be read");
         Ok(())

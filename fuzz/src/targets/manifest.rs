@@ -1,7 +1,7 @@
 //! Text of `graphmill.json`. A checksum of 32 zeros is filled in first, because otherwise the
 //! parser would stop there.
 
-use graphmill_data::dataset::{checksum::checksum, import::fuzz};
+use graphmill_data::{checksum::checksum, dataset::import::fuzz};
 
 use super::Answer;
 use crate::alloc::limited;

@@ -1,7 +1,7 @@
 //! Dataset directory. The sizes and checksums in the manifest are corrected to match the files, and
 //! its own checksum too, unless an option is `raw`.
 
-use graphmill_data::{Dataset, dataset::checksum::checksum};
+use graphmill_data::{Dataset, checksum::checksum};
 use serde_json::{Value, json};
 
 use super::{

@@ -32,7 +32,7 @@ pub fn run(data: &[u8]) -> Answer {
             key.parse(&mut config, value)?;
             given.push(key.name);
         }
-        config.settle(&given)?;
+        config.derive_options(&given)?;
         Ok(config.check()?)
     })
 }

@@ -3,7 +3,7 @@
 
 use graphmill_data::{
     Dataset,
-    dataset::checksum::checksum,
+    checksum::checksum,
     typed::{self, Verify},
 };
 use serde_json::{Value, json};

@@ -1,8 +1,9 @@
 //! Import cycles between the modules of a crate.
 //!
-//! A module is a file. It imports the files that its `use crate::` and `use super::` lines name;
-//! names that a module re-exports count as imports of the file that defines them. A module and the
-//! modules inside it belong together, so imports between these are not counted.
+//! A module is a file. It imports the files that its `use crate::` and `use super::` lines and the
+//! paths `crate::...` and `super::...` of its code name; names that a module re-exports count as
+//! imports of the file that defines them. A module and the modules inside it belong together, so
+//! imports between these are not counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -121,9 +122,9 @@ struct Use {
     is_public: bool,
 }
 
-/// Paths of the `use` items of a file.
+/// Paths of the `use` items of a file, and those that its code names where it needs them.
 fn uses(code: &str) -> Vec<Use> {
-    let mut found = Vec::new();
+    let mut found = inline_paths(code);
     let mut rest = code;
     while let Some(at) = rest.find("use ") {
         let before = rest[..at].rsplit('\n').next().unwrap_or("").trim();
@@ -148,6 +149,27 @@ fn uses(code: &str) -> Vec<Use> {
             found.push(Use { path, is_public });
         }
         rest = &rest[end..];
+    }
+    found
+}
+
+/// Paths in the code that start at the crate or at the parent, such as `super::value::format`.
+/// Those of `use` items are among them, up to the first brace, which adds no import.
+fn inline_paths(code: &str) -> Vec<Use> {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut found = Vec::new();
+    for line in code.lines().filter(|line| !line.trim_start().starts_with("//")) {
+        for start in ["crate::", "super::"] {
+            for (at, _) in line.match_indices(start) {
+                let before = line[..at].chars().next_back();
+                if before.is_some_and(|c| is_word(c) || c == ':' || c == '$') {
+                    continue;
+                }
+                let end = line[at..].find(|c| !is_word(c) && c != ':').map_or(line.len(), |end| at + end);
+                let path = line[at..end].trim_end_matches(':').split("::").map(String::from).collect();
+                found.push(Use { path, is_public: false });
+            }
+        }
     }
     found
 }
@@ -236,6 +258,15 @@ mod tests {
         ]);
         assert_eq!(cycle, ["x::a: import cycle of a, b"]);
         assert!(found(&[lib, ("a.rs", "use crate::B;\n"), ("b.rs", "pub struct B;\n")]).is_empty());
+    }
+
+    #[test]
+    fn a_cycle_through_a_path_in_code_is_found() {
+        let cycle = found(&[
+            ("a.rs", "use super::b::B;\npub fn f() {}\n"),
+            ("b.rs", "pub fn g() {\n    super::a::f()\n}\n"),
+        ]);
+        assert_eq!(cycle, ["x::a: import cycle of a, b"]);
     }
 
     #[test]

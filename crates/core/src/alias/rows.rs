@@ -173,13 +173,13 @@ impl Rows<'_> {
         if start == end || self.cells[start as usize].other == NOTHING {
             return None;
         }
-        Some((self.settle(self.aim(start, end, stream.next_u64())) - start) as u32)
+        Some((self.end_draw(self.begin_draw(start, end, stream.next_u64())) - start) as u32)
     }
 
     /// First half of [`Rows::draw`], from a random word: prefetches the cell of a non-empty row of
     /// edges `start..end`.
     #[inline(always)]
-    pub fn aim(&self, start: u64, end: u64, word: u64) -> Aim {
+    pub fn begin_draw(&self, start: u64, end: u64, word: u64) -> Aim {
         let product = u128::from(word) * u128::from(end - start);
         let own = (product >> 64) as u32;
         let cell = start + u64::from(own);
@@ -189,7 +189,7 @@ impl Rows<'_> {
 
     /// Second half of [`Rows::draw`]: position of the edge, in a row with a positive weight.
     #[inline(always)]
-    pub fn settle(&self, aim: Aim) -> u64 {
+    pub fn end_draw(&self, aim: Aim) -> u64 {
         let cell = self.cells[aim.cell as usize];
         let other = aim.cell - u64::from(aim.own) + u64::from(cell.other);
         if aim.place < cell.threshold { aim.cell } else { other }

@@ -9,7 +9,7 @@ use std::{
 use graphmill_core::{Block, Error, Matrix, NodeId, Result, accelerator::DeviceMemory, matrix::TableData};
 use graphmill_loader::{
     Feature, Traffic,
-    feature::{Capabilities, DeviceFeature, Places, TierTraffic},
+    feature::{Capabilities, DeviceFeature, OutputRows, TierTraffic},
     policy::MISS,
 };
 
@@ -176,7 +176,7 @@ impl Feature for Dynamic {
         self.stored.num_rows()
     }
 
-    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+    fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
         stored::read_to(ids, self.dim(), places, out, || self.rows(ids, None))
     }
 

@@ -8,7 +8,7 @@ use graphmill_core::{
 };
 use graphmill_loader::{
     Traffic,
-    feature::{Places, TierTraffic},
+    feature::{OutputRows, TierTraffic},
 };
 
 use crate::{Buffer, Device, Queue, block::Resident, device::WARP, mapped::Mapped};
@@ -127,7 +127,7 @@ pub(super) fn gather(
 pub(super) fn read_to(
     ids: &[NodeId],
     dim: usize,
-    places: Places,
+    places: OutputRows,
     out: &mut [f32],
     read: impl FnOnce() -> Result<(Buffer, Traffic)>,
 ) -> Result<Traffic> {
@@ -137,8 +137,8 @@ pub(super) fn read_to(
     let began = Instant::now();
     let (rows, mut traffic) = read()?;
     match places {
-        Places::InOrder => rows.download(&mut out[..ids.len() * dim])?,
-        Places::At(at) => {
+        OutputRows::InOrder => rows.download(&mut out[..ids.len() * dim])?,
+        OutputRows::At(at) => {
             let mut all = vec![0f32; ids.len() * dim];
             rows.download(&mut all)?;
             for (&at, row) in at.iter().zip(all.chunks_exact(dim)) {

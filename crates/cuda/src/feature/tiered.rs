@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use graphmill_core::{Block, Error, Matrix, NodeId, Result, accelerator::DeviceMemory, matrix::TableData};
 use graphmill_loader::{
     Feature, Traffic,
-    feature::{Capabilities, DeviceFeature, Places, TierTraffic, cached::CacheLayout},
+    feature::{Capabilities, DeviceFeature, OutputRows, TierTraffic, cached::CacheLayout},
 };
 
 use super::stored::{self, Stored};
@@ -174,7 +174,7 @@ impl Feature for Tiered {
         self.stored.num_rows()
     }
 
-    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+    fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
         self.pool.with(|queue| stored::read_to(ids, self.dim(), places, out, || self.rows(queue, ids, None)))
     }
 

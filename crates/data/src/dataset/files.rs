@@ -5,11 +5,11 @@ use std::{collections::BTreeMap, fs, path::Path};
 use graphmill_core::{Buffer, Error, Result, memory};
 use rayon::prelude::*;
 
-use super::{
+use crate::{
     checksum::{self, checksum},
-    manifest::FileEntry,
+    npy::{self, Dtype, Element},
+    signed::FileEntry,
 };
-use crate::npy::{self, Dtype, Element};
 
 /// Bytes of a file that are scanned before their pages are released.
 const WINDOW: usize = 64 << 20;

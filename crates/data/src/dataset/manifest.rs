@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, path::Path};
 use serde::{Deserialize, Serialize};
 
 use super::NamedGraph;
-use crate::signed::{SignedManifest, Terms};
+use crate::signed::{FileEntry, SignedManifest, Terms};
 
 /// File name of the manifest.
 pub(crate) const FILE_NAME: &str = "graphmill.json";
@@ -38,20 +38,6 @@ pub(super) struct Manifest {
     pub(super) files: BTreeMap<String, FileEntry>,
     /// Checksum of this text: see [`SignedManifest`].
     pub(super) checksum: String,
-}
-
-/// Entry of one file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct FileEntry {
-    /// Element type, in NumPy's notation.
-    pub(crate) dtype: String,
-    /// Length of each axis.
-    pub(crate) shape: Vec<usize>,
-    /// Size of the file.
-    pub(crate) bytes: u64,
-    /// Checksum of the whole file (see [`checksum`](super::checksum::checksum)).
-    pub(crate) checksum: String,
 }
 
 impl SignedManifest for Manifest {

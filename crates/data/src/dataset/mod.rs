@@ -8,7 +8,6 @@
 //! - [`export`]: the table of exporters.
 
 mod builder;
-pub mod checksum;
 pub mod export;
 pub(crate) mod files;
 mod graphs;

@@ -2,7 +2,7 @@
 
 use graphmill_core::{
     Error, Graph, NodeId, Result,
-    builder::{item::Item, settle::settle},
+    builder::{duplicates::sort_and_merge, item::Item},
 };
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +34,7 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn new<I: Item>(mut keys: Vec<I>, keep_duplicates: bool) -> Result<Self> {
-        settle(&mut keys, keep_duplicates)?;
+        sort_and_merge(&mut keys, keep_duplicates)?;
         let sources = keys.iter().map(|item| item.key() as NodeId).collect();
         let weights = if I::WEIGHTED { keys.iter().map(|item| item.weight()).collect() } else { Vec::new() };
         let rows = keys.chunk_by(|a, b| a.key() >> 32 == b.key() >> 32);

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use graphmill_core::{Error, Result, place::At};
+use graphmill_core::{Error, Result, location::Location};
 use serde::{Deserialize, Serialize};
 
 use crate::atomic::{self, Real, TEMPORARY_SUFFIX, TryLock};
@@ -32,7 +32,7 @@ const NOTE: &str = "replaced.json";
 /// Creates the directory `path` of a scratch, if it is missing, and locks it. Returns the lock, and
 /// whether this call created the directory.
 pub(super) fn lock_directory(path: &Path, try_lock: &TryLock) -> Result<(File, bool)> {
-    let at = At::new(path, "directory");
+    let at = Location::new(path, "directory");
     let mut made = false;
     loop {
         made |= make(path)?;
@@ -61,7 +61,7 @@ pub(super) fn lock_directory(path: &Path, try_lock: &TryLock) -> Result<(File, b
 /// Creates the directory `path` with its parents; returns whether it was missing.
 fn make(path: &Path) -> Result<bool> {
     let in_the_way = |what: &str| {
-        Err(At::new(path, "directory").error(format!("a {what} of this name exists; move it away")))
+        Err(Location::new(path, "directory").error(format!("a {what} of this name exists; move it away")))
     };
     let made = match path.parent() {
         Some(parent) => fs::create_dir_all(parent).and_then(|()| fs::create_dir(path)),

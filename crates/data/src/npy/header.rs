@@ -7,7 +7,7 @@
 
 use std::io::Read;
 
-use graphmill_core::{Result, place::At};
+use graphmill_core::{Result, location::Location};
 
 use super::Dtype;
 
@@ -34,7 +34,7 @@ impl Header {
     /// # Errors
     /// The input is not an `.npy` array, has an unknown version or type, or a shape whose size
     /// overflows.
-    pub(crate) fn read(input: &mut impl Read, at: &At) -> Result<(Self, usize)> {
+    pub(crate) fn read(input: &mut impl Read, at: &Location) -> Result<(Self, usize)> {
         let mut head = [0; 8];
         let fill = |input: &mut dyn Read, buffer: &mut [u8]| {
             input.read_exact(buffer).map_err(|e| {
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     fn read(bytes: &[u8]) -> Result<(Header, usize), String> {
-        Header::read(&mut &*bytes, &At::new(Path::new("x.npy"), "header")).map_err(|e| e.to_string())
+        Header::read(&mut &*bytes, &Location::new(Path::new("x.npy"), "header")).map_err(|e| e.to_string())
     }
 
     fn version(major: u8, text: &str) -> Vec<u8> {

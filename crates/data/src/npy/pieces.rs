@@ -5,7 +5,7 @@ use std::{
     io::{self, Read, Seek, SeekFrom},
 };
 
-use graphmill_core::{Result, memory, place::At};
+use graphmill_core::{Result, location::Location, memory};
 
 use super::{Element, Header, Kind, NpyFile, convert};
 
@@ -19,7 +19,7 @@ const TRANSPOSE_CHUNK_LEN: usize = 1 << 22;
 pub(crate) struct Pieces<'a, T> {
     input: Box<dyn Read + 'a>,
     header: Header,
-    at: At<'a>,
+    at: Location<'a>,
     /// Number of values already returned.
     given: usize,
     raw: Vec<u8>,
@@ -29,7 +29,7 @@ pub(crate) struct Pieces<'a, T> {
 impl<'a, T: Element> Pieces<'a, T> {
     /// Creates a reader of the values that `input` holds behind its `header`, of which the first
     /// `given` precede its current position.
-    pub(crate) fn new(input: impl Read + 'a, header: Header, given: usize, at: At<'a>) -> Self {
+    pub(crate) fn new(input: impl Read + 'a, header: Header, given: usize, at: Location<'a>) -> Self {
         Self { input: Box::new(input), header, at, given, raw: Vec::new(), values: Vec::new() }
     }
 
@@ -39,7 +39,7 @@ impl<'a, T: Element> Pieces<'a, T> {
     }
 
     /// File and member for error messages.
-    pub(crate) fn at(&self) -> &At<'a> {
+    pub(crate) fn at(&self) -> &Location<'a> {
         &self.at
     }
 
@@ -155,7 +155,7 @@ impl NpyFile {
             Header { dtype: self.dtype, shape: self.shape.clone(), fortran_order: self.fortran_order };
         let first = first.min(self.len());
         let input = Section { file: &self.file, at: (self.offset + first * self.dtype.size) as u64 };
-        Pieces::new(input, header, first, At::new(&self.path, "data"))
+        Pieces::new(input, header, first, Location::new(&self.path, "data"))
     }
 
     /// Passes whole rows (entries of the first axis) to `each` in order, in batches, converted to
@@ -169,7 +169,7 @@ impl NpyFile {
             return self.pieces(0).rows(each);
         }
         self.pieces::<T>(0).check_type()?;
-        let at = At::new(&self.path, "data");
+        let at = Location::new(&self.path, "data");
         let &[rows, columns] = &self.shape[..] else {
             return Err(at.error(format!("Fortran order with {} axes is not read", self.shape.len())));
         };

@@ -12,10 +12,7 @@ use bytemuck::Pod;
 use graphmill_core::{Buffer, Error, Result};
 
 use super::{Element, Header};
-use crate::{
-    atomic,
-    dataset::{checksum::Tree, manifest::FileEntry},
-};
+use crate::{atomic, checksum::Tree, signed::FileEntry};
 
 /// Tag of the buffer that maps an array file which this process wrote and checked value by value,
 /// so that a dataset may adopt the file as it is.
@@ -166,7 +163,7 @@ impl<T: Element> Writer<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{dataset::checksum::checksum, npy};
+    use crate::{checksum::checksum, npy};
 
     #[test]
     fn streaming_and_single_writes_give_identical_files() {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use graphmill_core::units::count;
+use graphmill_core::units::{count, decimal_bytes};
 
 use super::{Info, Part};
 
@@ -21,7 +21,7 @@ impl fmt::Display for Info {
             1 => "1 self-loop".into(),
             n => format!("{} self-loops", grouped(n)),
         };
-        let bytes = size(self.bytes.topology);
+        let bytes = decimal_bytes(self.bytes.topology as u64);
         row("edges", grouped(self.edges), format!("{direction}{weighted}, {loops}, {bytes}"))?;
         if !self.graphs.is_empty() {
             let part =
@@ -36,7 +36,7 @@ impl fmt::Display for Info {
         let share = 100.0 * self.components.largest as f64 / self.nodes.max(1) as f64;
         let largest = format!("largest {} nodes ({share:.1} %)", grouped(self.components.largest));
         row("components", grouped(self.components.count), largest)?;
-        let bytes = size(self.bytes.features);
+        let bytes = decimal_bytes(self.bytes.features as u64);
         let stored = match self.feature_type {
             "csr" => {
                 let share = self.feature_values as f64 / (self.nodes * self.feature_dim).max(1) as f64;
@@ -118,18 +118,6 @@ fn short(x: f64) -> String {
     format!("{x:.2}").trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
-/// Bytes in a suitable decimal unit.
-pub(crate) fn size(bytes: usize) -> String {
-    let mut value = bytes as f64;
-    for unit in ["B", "kB", "MB", "GB"] {
-        if value < 999.5 {
-            return if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") };
-        }
-        value /= 1000.0;
-    }
-    format!("{value:.1} TB")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,10 +146,6 @@ small
         assert_eq!(
             [grouped(0), grouped(999), grouped(1000), grouped(12_345_678)],
             ["0", "999", "1,000", "12,345,678"]
-        );
-        assert_eq!(
-            [size(999), size(1_000), size(999_960), size(12_340_000_000)],
-            ["999 B", "1.0 kB", "1.0 MB", "12.3 GB"]
         );
     }
 }

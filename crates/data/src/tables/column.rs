@@ -33,7 +33,7 @@ impl<'a> Cell<'a> {
                 Cow::Owned(integral(value).map_or_else(|| value.to_string(), |i| i.to_string()))
             }
             Self::Text(text) => Cow::Borrowed(text),
-            Self::Time(micros) => Cow::Owned(super::value::format_time(micros)),
+            Self::Time(micros) => Cow::Owned(super::date::format_time(micros)),
             Self::List(values) => Cow::Owned(format!("{values:?}")),
         }
     }
@@ -170,7 +170,7 @@ pub(super) struct Batch {
     /// Number of rows.
     pub(super) rows: usize,
     /// Position of each row.
-    pub(super) places: Places,
+    pub(super) places: OutputRows,
     /// Columns in the table's order.
     pub(super) columns: Vec<Column>,
 }
@@ -178,21 +178,21 @@ pub(super) struct Batch {
 impl Batch {
     /// Bytes in memory.
     pub(super) fn bytes(&self) -> usize {
-        let places = if let Places::Lines(lines) = &self.places { 8 * lines.len() } else { 0 };
+        let places = if let OutputRows::Lines(lines) = &self.places { 8 * lines.len() } else { 0 };
         places + self.columns.iter().map(Column::bytes).sum::<usize>()
     }
 }
 
 /// Positions of rows in their file.
 #[derive(Clone, Debug)]
-pub(super) enum Places {
+pub(super) enum OutputRows {
     /// Line of each row of a text file, from 1.
     Lines(Vec<u64>),
     /// Number of the first row in a binary file, from 1.
     Rows(u64),
 }
 
-impl Places {
+impl OutputRows {
     /// Position of row `row` of the batch, for a message.
     pub(super) fn of(&self, row: usize) -> String {
         match self {

@@ -4,10 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     column::Cell,
+    date::{DAY, age_of, year_of},
     profile::{Shape, canonical, parsed},
     rule::{ColumnRule, Kind, Missing, Part, Scale},
     stats::Stats,
-    value::{DAY, age_of, is_missing_word, year_of},
+    value::is_missing_word,
 };
 
 /// Encoding of a column, as stored in `preprocessing.json`.

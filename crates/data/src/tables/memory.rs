@@ -4,7 +4,7 @@ use arrow_array::RecordBatch;
 use graphmill_core::{Error, Result};
 
 use super::{
-    column::{Batch, Places},
+    column::{Batch, OutputRows},
     source::{Table, columns_of},
 };
 
@@ -44,7 +44,7 @@ impl MemoryTable {
             return Err(Error::invalid(format!("a batch of {found} columns for a table of {expected}")));
         }
         let rows = batch.num_rows();
-        let (first, places) = (self.rows, Places::Rows(self.rows + 1));
+        let (first, places) = (self.rows, OutputRows::Rows(self.rows + 1));
         self.batches.push(Batch { file: 0, first, rows, places, columns: columns_of(batch) });
         self.rows += rows as u64;
         Ok(())

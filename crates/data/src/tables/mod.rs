@@ -13,6 +13,7 @@
 //! - [`Preprocessing`]: statistics, by which other tables are encoded alike.
 
 mod column;
+mod date;
 mod edges;
 mod encoding;
 mod ends;

@@ -6,7 +6,7 @@ use graphmill_core::keyed;
 
 use super::{
     column::Cell,
-    value::{age_of, year_of},
+    date::{age_of, year_of},
 };
 
 /// Number of rows from which quantiles are computed: those with the smallest hashes of their
@@ -122,7 +122,7 @@ impl Stats {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tables::value::DAY;
+    use crate::tables::date::DAY;
 
     #[test]
     fn statistics_are_those_of_the_values() {

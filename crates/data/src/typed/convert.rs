@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use graphmill_core::{Buffer, Error, Features, Graph, Labels, Result, Split, place::At};
+use graphmill_core::{Buffer, Error, Features, Graph, Labels, Result, Split, location::Location};
 
 use super::{
     EdgeData, EdgeType, FeatureTable, NodeData, Targets, Task, TaskKind, TaskOn, TypedDataset, Verify,
@@ -150,7 +150,7 @@ impl TypedDataset {
 /// As for [`super::open`] and [`TypedDataset::to_dataset`].
 pub(crate) fn open_one_type(dir: &Path, verify: Verify) -> Result<Dataset> {
     let typed = read::open(dir, verify)?;
-    let mut data = At::new(dir, "types").locate(typed.share())?;
+    let mut data = Location::new(dir, "types").locate(typed.share())?;
     let edges = dir.join(EDGES).join(edge_directory(&typed.edges[0].edge_type));
     data.graph = data.graph.with_table_store(Arc::new(AliasCache::new(&edges)));
     Ok(data)

@@ -2,12 +2,12 @@
 
 use std::fmt::{self, Write};
 
-use graphmill_core::Labels;
+use graphmill_core::{Labels, units::decimal_bytes};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::{EdgeData, FeatureTable, Negatives, NodeData, Seeds, TableData, Targets, Task, TypedDataset};
-use crate::stats::{grouped, size};
+use crate::stats::grouped;
 
 /// Names that are listed of classes and feature columns.
 const MAX_LISTED_NAMES: usize = 12;
@@ -280,7 +280,13 @@ impl fmt::Display for FeatureInfo {
         let columns = grouped(self.columns);
         let sparse =
             if self.sparse { format!(" sparse, {} values", grouped(self.values)) } else { String::new() };
-        write!(f, "{columns} features, {}{sparse}, {}{}", self.dtype, size(self.bytes), listed(&self.names))
+        write!(
+            f,
+            "{columns} features, {}{sparse}, {}{}",
+            self.dtype,
+            decimal_bytes(self.bytes as u64),
+            listed(&self.names)
+        )
     }
 }
 

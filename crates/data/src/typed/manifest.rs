@@ -14,9 +14,9 @@ use super::{
 use crate::{
     dataset::{
         NamedGraph,
-        manifest::{FILE_NAME, FORMAT, FileEntry, missing},
+        manifest::{FILE_NAME, FORMAT, missing},
     },
-    signed::{SignedManifest, Terms},
+    signed::{FileEntry, SignedManifest, Terms},
 };
 
 /// Version of the format.

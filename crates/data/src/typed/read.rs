@@ -3,7 +3,7 @@
 
 use std::{cell::RefCell, path::Path};
 
-use graphmill_core::{Buffer, Error, Labels, Result, SparseRows, Split, place::At};
+use graphmill_core::{Buffer, Error, Labels, Result, SparseRows, Split, location::Location};
 
 use super::{
     EdgeData, FeatureTable, Keys, Negatives, NodeData, Seeds, TableData, Targets, Task, TaskKind, TaskOn,
@@ -17,8 +17,9 @@ use super::{
     verified::Verified,
 };
 use crate::{
+    checksum,
     dataset::{
-        Normalization, checksum,
+        Normalization,
         files::{Files, directory_name, is_too_large_to_verify},
         manifest::FILE_NAME,
     },
@@ -95,7 +96,7 @@ impl Reader<'_> {
         }
         let faults = data.faults(false);
         if !faults.is_empty() {
-            return Err(At::new(self.dir, "contents").error(faults.join("\n")));
+            return Err(Location::new(self.dir, "contents").error(faults.join("\n")));
         }
         self.found.borrow().store(self.dir);
         Ok(data)
@@ -146,7 +147,7 @@ impl Reader<'_> {
         if let Some(i) = bad {
             let (row, column) = (i / shape[1].max(1), i % shape[1].max(1));
             let message = format!("column {column} of row {row} is not a finite number");
-            return Err(At::new(&self.dir.join(path), "contents").error(message));
+            return Err(Location::new(&self.dir.join(path), "contents").error(message));
         }
         self.found.borrow_mut().add(self.dir, path, before);
         Ok(data)
@@ -158,14 +159,14 @@ impl Reader<'_> {
         let text = std::fs::read(&path).map_err(|e| Error::io(&path, "read", e))?;
         let found = (text.len() as u64, checksum::checksum(&text));
         if found != (document.bytes, document.checksum.clone()) {
-            return Err(At::new(&path, "checksum").error(format!(
+            return Err(Location::new(&path, "checksum").error(format!(
                 "the file is damaged or was edited: {} bytes with the checksum {} found, the manifest says \
                  {} bytes with {}; restore it or make the directory again",
                 found.0, found.1, document.bytes, document.checksum
             )));
         }
         let parsed = serde_json::from_slice(&text);
-        parsed.map(Some).map_err(|e| At::new(&path, format!("line {}", e.line())).error(e.to_string()))
+        parsed.map(Some).map_err(|e| Location::new(&path, format!("line {}", e.line())).error(e.to_string()))
     }
 
     fn nodes(&self, entry: &NodeEntry) -> Result<NodeData> {
@@ -243,7 +244,7 @@ impl Reader<'_> {
             } else {
                 SparseRows::new(width, indptr, indices, values)
             };
-            TableData::Sparse(At::new(&self.dir.join(file(FEATURES_INDICES)), "contents").locate(rows)?)
+            TableData::Sparse(Location::new(&self.dir.join(file(FEATURES_INDICES)), "contents").locate(rows)?)
         } else {
             TableData::Dense(self.values(&dense, &[rows, width])?)
         };

@@ -8,10 +8,7 @@ use super::{
     manifest::{Manifest, VERSION},
     names::{FEATURES, FEATURES_INDPTR},
 };
-use crate::{
-    dataset::manifest::FileEntry,
-    signed::{self, SignedManifest},
-};
+use crate::signed::{self, FileEntry, SignedManifest};
 
 /// Entry of the feature rows in the manifest.
 pub(crate) struct StoredFeatures {

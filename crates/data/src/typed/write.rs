@@ -21,8 +21,9 @@ use super::{
 };
 use crate::{
     atomic::{self, Disk, Real},
+    checksum,
     dataset::{
-        Normalization, checksum, files,
+        Normalization, files,
         manifest::{FILE_NAME, FORMAT},
     },
     npy::{self, Element},

@@ -29,22 +29,22 @@ impl Times {
     }
 }
 
-/// Times `work` on the current rayon pool: a warm-up, then `repeat` runs. `settle` waits for queued
+/// Times `work` on the current rayon pool: a warm-up, then `repeat` runs. `wait` waits for queued
 /// work.
-pub(super) fn time(repeat: usize, work: impl FnMut() + Send, settle: &(dyn Fn() + Sync)) -> Times {
+pub(super) fn time(repeat: usize, work: impl FnMut() + Send, wait: &(dyn Fn() + Sync)) -> Times {
     // a scope runs on a thread of the pool, so that calls exclude the switch to it
     rayon::scope(|_| {
         let mut work = work;
         work(); // maps new pages, wakes threads, fills caches
-        settle();
+        wait();
         let clock = Instant::now();
         work();
-        settle();
+        wait();
         let calls = (MIN_SECONDS / clock.elapsed().as_secs_f64().max(1e-9)).ceil().max(1.0);
         let runs = (0..repeat).map(|_| {
             let clock = Instant::now();
             (0..calls as usize).for_each(|_| work());
-            settle();
+            wait();
             clock.elapsed().as_secs_f64() / calls
         });
         Times::new(runs.collect())

@@ -16,7 +16,7 @@ use graphmill_distributed::{
 };
 use graphmill_loader::{
     BatchKey, Feature, HopSampler, MinibatchSampler, Sampled, Seeds, Traffic, Workspace,
-    feature::{Capabilities, Places, TierTraffic},
+    feature::{Capabilities, OutputRows, TierTraffic},
     sampler::{BatchRequest, HopRequest, HopScratch, HopStack, SamplerProperties, full::Full},
 };
 
@@ -231,7 +231,12 @@ impl Feature for AssignedParts {
         Ok(Traffic { host: TierTraffic::since(began, ids.len() as u64, bytes), ..Traffic::default() })
     }
 
-    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> graphmill_core::Result<Traffic> {
+    fn read_to(
+        &self,
+        ids: &[NodeId],
+        places: OutputRows,
+        out: &mut [f32],
+    ) -> graphmill_core::Result<Traffic> {
         let began = std::time::Instant::now();
         let assignment = self.assignment();
         if assignment.rows.is_sparse() {
@@ -247,8 +252,8 @@ impl Feature for AssignedParts {
         let (mut others, mut others_at) = (Vec::new(), Vec::new());
         for (i, &v) in ids.iter().enumerate() {
             let to = match places {
-                Places::InOrder => i,
-                Places::At(at) => at[i] as usize,
+                OutputRows::InOrder => i,
+                OutputRows::At(at) => at[i] as usize,
             };
             if !assignment.book.is_own(v) {
                 others.push(v);
@@ -262,7 +267,7 @@ impl Feature for AssignedParts {
         let host = TierTraffic::since(began, count, count * self.row_bytes());
         let mut traffic = Traffic { host, ..Traffic::default() };
         if !others.is_empty() {
-            traffic += self.rows.read_to(&others, Places::At(&others_at), out)?;
+            traffic += self.rows.read_to(&others, OutputRows::At(&others_at), out)?;
         }
         Ok(traffic)
     }

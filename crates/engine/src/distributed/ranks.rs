@@ -422,13 +422,13 @@ impl Ranks {
 impl GradientExchange for Ranks {
     fn gradient(
         &self,
-        passes: &mut StepContext,
+        context: &mut StepContext,
         model: &mut Model,
         batch: &Extracted,
         number: u64,
     ) -> Result<(f64, usize)> {
         if !self.book.trains() {
-            model.zero_grad(passes.backend);
+            model.zero_grad(context.backend);
             return Ok(self.exchange_losses(&[(0.0, 0)])?[0]);
         }
         let (own, seeds) = (batch.sampled.num_seeds(), &batch.sampled.seeds);
@@ -442,13 +442,16 @@ impl GradientExchange for Ranks {
             is_sent.set(true);
             gradients.begin(model, part, share as f32);
         };
-        let key = keyed::key(&[passes.seed, number, self.rank() as u64, 0x6472_6f70]);
-        let loss =
-            if seeds.nodes.is_empty() { 0.0 } else { passes.gradient_by_part(model, batch, key, &mut after) };
+        let key = keyed::key(&[context.seed, number, self.rank() as u64, 0x6472_6f70]);
+        let loss = if seeds.nodes.is_empty() {
+            0.0
+        } else {
+            context.gradient_by_part(model, batch, key, &mut after)
+        };
         if !is_sent.get() {
             // without seeds, or with a loss that is not finite, the other ranks still wait for the
             // sums of all parts
-            model.zero_grad(passes.backend);
+            model.zero_grad(context.backend);
             for part in parts(model) {
                 after(model, part);
             }

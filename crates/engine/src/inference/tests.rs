@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use graphmill_core::{EdgeOptions, Features, SparseRows, build};
 use graphmill_loader::{
     Feature, Traffic,
-    feature::{Capabilities, Host, Places},
+    feature::{Capabilities, Host, OutputRows},
 };
 use graphmill_nn::{backend::Cpu, model::ModelConfig};
 
@@ -109,7 +109,12 @@ impl Feature for Counted {
         self.rows.num_rows()
     }
 
-    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> graphmill_core::Result<Traffic> {
+    fn read_to(
+        &self,
+        ids: &[NodeId],
+        places: OutputRows,
+        out: &mut [f32],
+    ) -> graphmill_core::Result<Traffic> {
         for &v in ids {
             if self.reads[v as usize].fetch_add(1, Relaxed) >= self.max {
                 return Err(graphmill_core::Error::invalid(format!("row {v} was read too often")));

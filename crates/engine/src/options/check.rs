@@ -18,9 +18,9 @@ impl TrainConfig {
     ///
     /// # Errors
     /// Both were given and disagree.
-    pub fn settle(&mut self, given: &[&str]) -> Result<()> {
-        strategy::settle(self);
-        typed::settle(self, given);
+    pub fn derive_options(&mut self, given: &[&str]) -> Result<()> {
+        strategy::derive_options(self);
+        typed::derive_options(self, given);
         let (layers, hops, each) = (self.layers, self.fanout.0.len(), self.hops_of_layer());
         if layers.saturating_mul(each) == hops {
             return Ok(());

@@ -59,7 +59,7 @@ fn every_recipe_reads_and_passes_checks() {
         if path.file_name().is_some_and(|name| name != "accuracy.toml") {
             let mut config = TrainConfig::default();
             let given = config.read_file(&path).unwrap();
-            config.settle(&given).unwrap();
+            config.derive_options(&given).unwrap();
             let checked = config.check().and_then(|()| config.refuse_unused(&given));
             checked.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
             read += 1;
@@ -71,28 +71,28 @@ fn every_recipe_reads_and_passes_checks() {
 #[test]
 fn layers_and_fanout_are_derived_from_each_other() {
     let mut config = TrainConfig { layers: 3, ..TrainConfig::default() };
-    config.settle(&["layers"]).unwrap();
+    config.derive_options(&["layers"]).unwrap();
     assert_eq!(config.fanout.0, [15, 10, 10]);
     let mut config = TrainConfig { fanout: Fanout(vec![5]), ..TrainConfig::default() };
-    config.settle(&["fanout"]).unwrap();
+    config.derive_options(&["fanout"]).unwrap();
     assert_eq!(config.layers, 1);
     let mut config = TrainConfig { fanout: Fanout(vec![5]), layers: 4, ..TrainConfig::default() };
-    assert!(config.settle(&["fanout", "layers"]).is_err());
+    assert!(config.derive_options(&["fanout", "layers"]).is_err());
 }
 
 #[test]
 fn layers_of_several_hops_take_a_fanout_per_hop() {
     let base = TrainConfig { model: "mixhop".into(), ..TrainConfig::default() };
     let mut config = base.clone();
-    config.settle(&["model"]).unwrap();
+    config.derive_options(&["model"]).unwrap();
     assert_eq!((config.layers, config.fanout.0.as_slice()), (2, &[15, 10, 10, 10][..]));
     let mut config = TrainConfig { fanout: Fanout(vec![5, 4, 3]), ..base.clone() }
         .with(|mixhop: &mut MixHopOptions| mixhop.hops = 3);
-    config.settle(&["model", "hops", "fanout"]).unwrap();
+    config.derive_options(&["model", "hops", "fanout"]).unwrap();
     config.check().unwrap();
     assert_eq!(config.layers, 1);
     let mut config = TrainConfig { fanout: Fanout(vec![5, 4, 3]), ..base };
-    let error = config.settle(&["model", "fanout"]).unwrap_err().to_string();
+    let error = config.derive_options(&["model", "fanout"]).unwrap_err().to_string();
     assert!(error.contains("--fanout 5,4,3 has 3 hops"), "{error}");
     assert!(error.contains("2 hops per layer, as --hops says"), "{error}");
     assert!(config.with(|mixhop: &mut MixHopOptions| mixhop.hops = 0).check().is_err());

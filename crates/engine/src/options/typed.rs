@@ -85,7 +85,7 @@ pub(super) fn is_typed_row(flag: &str, name: &str) -> bool {
 }
 
 /// Fills in the model and its head, unless they were `given`.
-pub(super) fn settle(config: &mut TrainConfig, given: &[&str]) {
+pub(super) fn derive_options(config: &mut TrainConfig, given: &[&str]) {
     if !given.contains(&"model") && config.model == TrainConfig::default().model && has_types(config) {
         config.model = DEFAULT_MODEL.into();
     }

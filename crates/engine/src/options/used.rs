@@ -32,17 +32,17 @@ impl TrainConfig {
     }
 
     /// Names among `set` (the options that a file sets) whose values are neither the defaults nor
-    /// derived by [`TrainConfig::settle`]. The file of an earlier run sets all options, including
-    /// those that the run did not read.
+    /// derived by [`TrainConfig::derive_options`]. The file of an earlier run sets all options,
+    /// including those that the run did not read.
     pub fn beyond_defaults(&self, set: &[&'static str]) -> Vec<&'static str> {
         let default = Self::default();
-        // value that `settle` derives if the option is not given
+        // value that `derive_options` derives if the option is not given
         let derived = |key: &Key| {
             let mut without = self.clone();
             // cannot fail: the default is valid; a mismatch of layers and fanout is reported when
             // the run itself settles
             let _ = key.read(&mut without, &key.write(&default));
-            let _ = without.settle(&["layers"]);
+            let _ = without.derive_options(&["layers"]);
             key.write(&without)
         };
         let differs = |key: &Key| {

@@ -36,7 +36,7 @@ fn requests_equal_counts_of_reached_node_sets() {
         ..Default::default()
     };
     let mut config = config;
-    config.settle(&["sampler", "fanout", "batch_size"]).unwrap();
+    config.derive_options(&["sampler", "fanout", "batch_size"]).unwrap();
     let found = requests(&config, 0, &data, &book, &Quiet).unwrap();
     let (mut hops, mut rows, mut remote_rows) = (vec![Hop::default(); 2], 0, 0);
     let mut flows = [[0; 3]; 2];

@@ -181,7 +181,7 @@ impl<M: Monitor<HistoryState>> History<M> {
 
     /// Sets, before the first epoch, the batches of the first super-batch, the batches per update,
     /// and the largest number of hot nodes.
-    pub fn settle(&self, length: u64, round: u64, max_hot: usize) {
+    pub fn set_start(&self, length: u64, round: u64, max_hot: usize) {
         self.monitor.now(|state| {
             let position = &mut state.position;
             (position.length, position.round, position.max_hot) = (length, round, max_hot);

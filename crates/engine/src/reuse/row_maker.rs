@@ -59,7 +59,7 @@ impl RowMaker {
     pub fn inputs(
         &mut self,
         loader: &Loader,
-        passes: &StepContext,
+        context: &StepContext,
         nodes: &[NodeId],
         widths: &[usize],
     ) -> Result<Vec<Matrix>> {
@@ -68,7 +68,7 @@ impl RowMaker {
         to.rows.resize(nodes.len(), self.model.layer_out_dim(0));
         to.aggregates = widths.iter().map(|&width| Matrix::zeros(nodes.len(), width)).collect();
         let own = RowVersion { batch: (0, 0), version: 0, snapshot: &snapshot };
-        self.make(loader, passes, own, nodes, 0, &mut to)?;
+        self.make(loader, context, own, nodes, 0, &mut to)?;
         Ok(to.aggregates)
     }
 
@@ -79,7 +79,7 @@ impl RowMaker {
     pub fn make(
         &mut self,
         loader: &Loader,
-        passes: &StepContext,
+        context: &StepContext,
         RowVersion { batch: (epoch, number), version, snapshot }: RowVersion,
         nodes: &[NodeId],
         from: usize,
@@ -104,15 +104,15 @@ impl RowMaker {
             let Extracted { sampled, features, .. } = &batch;
             let block = &sampled.blocks[0];
             self.edges += block.num_edges() as u64;
-            let x = match (&passes.table, sampled.is_fused()) {
+            let x = match (&context.table, sampled.is_fused()) {
                 (Some(table), true) => table.view(),
                 _ => features.view(),
             };
             let at = from + i * CHUNK_LEN;
             // every chunk has its own dropout mask
-            let key = keyed::key(&[passes.seed, version, at as u64, 0x6d61_6b65]);
-            let pass = Pass { backend: passes.backend, training: true, key };
-            let input = LayerInput { order: passes.orders[0], block, x, transformed: &[] };
+            let key = keyed::key(&[context.seed, version, at as u64, 0x6d61_6b65]);
+            let pass = Pass { backend: context.backend, training: true, key };
+            let input = LayerInput { order: context.orders[0], block, x, transformed: &[] };
             let Self { model, acts, aggregates, .. } = self;
             if to.basis.is_empty() {
                 let rows =

@@ -283,12 +283,12 @@ pub(crate) fn learner<'a>(
     let Inputs { config, data, devices, view, .. } = *inputs;
     let mut learner = Learner::new(devices.training(), model, optimizer, &data.labels, orders, config);
     if let (true, AllRows::Table(table)) = (loader.fused, &tables.whole) {
-        learner.passes.table = Some(table.clone());
+        learner.context.table = Some(table.clone());
     }
     if let Some(view) = view {
         if strategy::is_by_device(config) {
             // copies of the model draw dropout masks by row, which must differ between ranks
-            learner.passes.seed = keyed::key(&[config.seed, view.ranks.rank() as u64]);
+            learner.context.seed = keyed::key(&[config.seed, view.ranks.rank() as u64]);
         }
         learner.exchange = Some(view.ranks.clone());
     }

@@ -168,7 +168,7 @@ pub trait GradientExchange: Send + Sync {
     /// A rank did not take part.
     fn gradient(
         &self,
-        passes: &mut StepContext,
+        context: &mut StepContext,
         model: &mut Model,
         batch: &Extracted,
         number: u64,
@@ -199,7 +199,7 @@ pub struct BatchShare {
 /// Model, optimiser and context of the train stage.
 pub struct Learner<'a> {
     /// Forward and backward.
-    pub passes: StepContext<'a>,
+    pub context: StepContext<'a>,
     /// The model.
     pub model: Model,
     /// The optimiser and its state.
@@ -235,7 +235,7 @@ impl<'a> Learner<'a> {
     ) -> Self {
         let seed = config.seed;
         Self {
-            passes: StepContext {
+            context: StepContext {
                 backend,
                 labels,
                 table: None,
@@ -273,11 +273,11 @@ impl<'a> Learner<'a> {
         let batch = batch.batch();
         // forward passes change running statistics
         self.is_whole = false;
-        if let Some(reuse) = &self.passes.reuse {
+        if let Some(reuse) = &self.context.reuse {
             self.staleness = self.staleness.max(reuse.rows.staleness(self.step));
         }
         rayon::scope(|_| {
-            let backend = self.passes.backend;
+            let backend = self.context.backend;
             if is_again {
                 backend.begin_replayable_step();
             }
@@ -293,11 +293,11 @@ impl<'a> Learner<'a> {
 
     fn learn(&mut self, batch: &Extracted, lr: f64) -> Result<BatchOutcome> {
         let (loss, seeds) = match self.exchange.clone() {
-            Some(exchange) => exchange.gradient(&mut self.passes, &mut self.model, batch, self.step)?,
-            None => (self.passes.gradient(&mut self.model, batch, self.step), batch.sampled.num_seeds()),
+            Some(exchange) => exchange.gradient(&mut self.context, &mut self.model, batch, self.step)?,
+            None => (self.context.gradient(&mut self.model, batch, self.step), batch.sampled.num_seeds()),
         };
         // before the update, so that a failed pass changes no parameter
-        self.passes.backend.check()?;
+        self.context.backend.check()?;
         Ok(BatchOutcome { seeds, ..self.update(loss, lr) })
     }
 
@@ -314,7 +314,7 @@ impl<'a> Learner<'a> {
         if !loss.is_finite() {
             return BatchOutcome { loss, grad_norm: None, seeds: 0 };
         }
-        let backend = self.passes.backend;
+        let backend = self.context.backend;
         let grad_norm = (self.clip > 0.0).then(|| {
             clip(backend, self.clip as f32, |visit| self.model.visit_mut(&mut |_, param| visit(param)))
         });
@@ -336,7 +336,7 @@ impl<'a> Learner<'a> {
 
     /// Mean loss of the logits of these nodes.
     pub fn loss(&mut self, logits: &Matrix, nodes: &[NodeId]) -> f64 {
-        let StepContext { backend, labels, scratch: StepScratch { seed_labels, .. }, .. } = &mut self.passes;
+        let StepContext { backend, labels, scratch: StepScratch { seed_labels, .. }, .. } = &mut self.context;
         seed_labels.gather(labels, nodes);
         self.scratch.resize(logits.num_rows(), logits.num_cols());
         backend.resolve_loss(loss(*backend, labels, seed_labels, logits.view(), &[], self.scratch.view_mut()))

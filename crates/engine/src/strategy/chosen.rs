@@ -120,13 +120,13 @@ impl Chosen {
     }
 
     /// Resolves options that follow from others.
-    pub(super) fn settle(&self, config: &mut TrainConfig) {
+    pub(super) fn derive_options(&self, config: &mut TrainConfig) {
         if self.is_by_device(config) && config.own.get::<RoundOptions>().batches_per_update == 0 {
             let round = usize::try_from(self.round(config)).unwrap_or(1);
             config.own.get_mut::<RoundOptions>().batches_per_update = round;
         }
-        (self.strategy.make.settle)(config);
-        (self.reuse.make.settle)(config);
+        (self.strategy.make.derive_options)(config);
+        (self.reuse.make.derive_options)(config);
     }
 
     /// Refuses a combination that cannot run.

@@ -111,7 +111,7 @@ impl Historical {
 
     /// Computes the rows of these nodes with the current model, and writes them to the table.
     fn push(&mut self, epoch: &Epoch, number: u64, nodes: &[NodeId]) -> Result<()> {
-        let Learner { model, passes, step, .. } = &*epoch.learner;
+        let Learner { model, context, step, .. } = &*epoch.learner;
         let num_nodes = self.versions.len();
         let maker = self.maker.get_or_insert_with(|| RowMaker::new(model, num_nodes));
         let history = History::default();
@@ -123,7 +123,7 @@ impl Historical {
         attempt(Stage::Embed, number, || {
             maker.edges = 0;
             let from = RowVersion { batch: (epoch.number, number), version: *step, snapshot: &snapshot };
-            maker.make(epoch.loader, passes, from, nodes, 0, &mut fresh)
+            maker.make(epoch.loader, context, from, nodes, 0, &mut fresh)
         })?;
         self.record.made_rows += nodes.len() as u64;
         self.record.made_edges += maker.edges;
@@ -161,10 +161,10 @@ impl Strategy for Historical {
         for number in epoch.from..to {
             let (own, age) = self.draw(&epoch, number);
             epoch.learner.staleness = epoch.learner.staleness.max(age);
-            epoch.learner.passes.reuse = Some(Reuse { ahead: self.ahead.clone(), rows: self.rows.clone() });
+            epoch.learner.context.reuse = Some(Reuse { ahead: self.ahead.clone(), rows: self.rows.clone() });
             let reading = Loader { ahead: Some(self.ahead.clone()), ..epoch.loader.clone() };
             let flow = self.inner.run(Epoch { loader: &reading, from: number, ..epoch.until(number + 1) });
-            epoch.learner.passes.reuse = None;
+            epoch.learner.context.reuse = None;
             drop(reading);
             if flow? == Flow::Stop {
                 return Ok(Flow::Stop);

@@ -71,7 +71,7 @@ pub struct Kind {
     /// Formula that predicts an epoch.
     pub cost: Cost,
     /// Resolves options that follow from others, so that a resumed run has the same values.
-    pub settle: fn(&mut TrainConfig),
+    pub derive_options: fn(&mut TrainConfig),
     /// Returns the reason and the fix if the other options of a run leave an option of the strategy
     /// without effect.
     pub unused: fn(&TrainConfig, &str) -> Option<String>,
@@ -89,7 +89,7 @@ impl Kind {
             without_reuse: None,
             alias: None,
             cost: Cost::Unknown("its row of the table has no formula"),
-            settle: |_| {},
+            derive_options: |_| {},
             unused: |_, _| None,
         }
     }
@@ -217,8 +217,8 @@ fn non_trainers(config: &TrainConfig) -> usize {
 
 /// Resolves options that follow from others, so that a resumed run has the same values on other
 /// devices.
-pub(crate) fn settle(config: &mut TrainConfig) {
+pub(crate) fn derive_options(config: &mut TrainConfig) {
     if let Some(chosen) = Chosen::of(config) {
-        chosen.settle(config);
+        chosen.derive_options(config);
     }
 }

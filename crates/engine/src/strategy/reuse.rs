@@ -27,7 +27,7 @@ pub struct ReuseKind {
     /// True if it runs over several ranks.
     pub over_ranks: bool,
     /// Resolves options that follow from others, so that a resumed run has the same values.
-    pub settle: fn(&mut TrainConfig),
+    pub derive_options: fn(&mut TrainConfig),
     /// Returns the reason and the fix if the other options of a run leave an option of the reuse
     /// without effect.
     pub unused: fn(&TrainConfig, &str) -> Option<String>,
@@ -40,7 +40,7 @@ impl ReuseKind {
         draws_in_parts: false,
         needs_layers: false,
         over_ranks: true,
-        settle: |_| {},
+        derive_options: |_| {},
         unused: |_, _| None,
     };
 }
@@ -71,7 +71,7 @@ pub static TABLE: Table<ReuseKind> = Table::new(
                 draws_in_parts: true,
                 needs_layers: true,
                 over_ranks: false,
-                settle: layered::settle,
+                derive_options: layered::derive_options,
                 unused: layered::unused,
             },
         },

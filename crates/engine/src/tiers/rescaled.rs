@@ -6,7 +6,7 @@ use graphmill_core::{NodeId, Result};
 use graphmill_data::dataset::Rescaling;
 use graphmill_loader::{
     Feature,
-    feature::{Capabilities, Places, Traffic},
+    feature::{Capabilities, OutputRows, Traffic},
 };
 use rayon::prelude::*;
 
@@ -35,18 +35,18 @@ impl Feature for Rescaled {
         self.rows.num_rows()
     }
 
-    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+    fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
         let traffic = self.rows.read_to(ids, places, out)?;
         let dim = self.dim();
         if dim == 0 {
             return Ok(traffic);
         }
         match places {
-            Places::InOrder => out
+            OutputRows::InOrder => out
                 .par_chunks_exact_mut(dim)
                 .with_min_len(MIN_TASK_LEN)
                 .for_each(|row| self.rescaling.apply(row)),
-            Places::At(at) => {
+            OutputRows::At(at) => {
                 for &i in at {
                     self.rescaling.apply(&mut out[i as usize * dim..][..dim]);
                 }

@@ -87,7 +87,7 @@ pub(super) fn measured(batches: &Batches, feature: &dyn Feature, meter: &Meter) 
         loader.ahead = Some(preview.reuse.ahead.clone());
         end = end.min(preview.batches.end);
         let mut learner = learner(model, plan.orders.clone())?;
-        learner.passes.reuse = Some(preview.reuse.clone());
+        learner.context.reuse = Some(preview.reuse.clone());
         trained = Some(learner);
     }
     let (mut known, mut rows) = (0, 0);

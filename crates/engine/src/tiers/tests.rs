@@ -376,7 +376,7 @@ fn devices_that_train_share_their_caches() {
         let strategy = strategy.to_string();
         let (placement, cache) = (placement.parse().unwrap(), cache.to_string());
         let mut config = TrainConfig { strategy, placement, cache, ..base.clone() };
-        config.settle(&[]).unwrap();
+        config.derive_options(&[]).unwrap();
         run(&config, &data)
     };
     let losses =
@@ -421,7 +421,7 @@ fn trainers_of_other_designs_share_their_caches() {
         let (strategy, placement) = (strategy.to_string(), placement.parse().unwrap());
         let config = TrainConfig { strategy, placement, cache: "degree".into(), ..base.clone() };
         let mut config = config.with(|own: &mut FactoredOptions| own.num_samplers = 1);
-        config.settle(&[]).unwrap();
+        config.derive_options(&[]).unwrap();
         run(&config, &data)
     };
     for strategy in ["factored", "layered"] {
@@ -443,7 +443,7 @@ fn rows_of_peers_cross_their_link() {
     let run_of = |strategy: &str, link: &str| {
         let (strategy, peer_link) = (strategy.to_string(), link.parse().unwrap());
         let mut config = TrainConfig { strategy, peer_link, ..base.clone() };
-        config.settle(&[]).unwrap();
+        config.derive_options(&[]).unwrap();
         run(&config, &data).epochs[0].clone()
     };
     for strategy in ["time-sharing", "sequential"] {

@@ -14,7 +14,7 @@ use std::{
 use graphmill_core::{Error, Matrix, NodeId, Result};
 use graphmill_loader::{
     Feature, MinibatchSampler, Sampled, Seeds, Traffic, Upper, Workspace,
-    feature::{Capabilities, Places},
+    feature::{Capabilities, OutputRows},
     sampler::{BatchRequest, SamplerProperties, SplitSampler},
 };
 use graphmill_nn::{Backend, Param, optim::Optimizer};
@@ -183,7 +183,7 @@ impl Feature for FaultyFeature {
         self.inner.num_rows()
     }
 
-    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+    fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
         if let Some(number) = self.batch(ids) {
             let fault = &self.fault;
             std::thread::sleep((fault.delay)(number));

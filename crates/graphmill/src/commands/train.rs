@@ -206,7 +206,7 @@ fn configure(matches: &ArgMatches, out: Option<&Path>, resume: bool) -> anyhow::
         })?;
     }
     locate(&mut config);
-    config.settle(&given)?;
+    config.derive_options(&given)?;
     config.check()?;
     config.refuse_unused(&[config.beyond_defaults(&of_file), of_command_line].concat())?;
     if let Some(before) = of_run {

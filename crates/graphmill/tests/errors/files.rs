@@ -7,7 +7,7 @@ use std::{
 };
 
 use graphmill_data::{
-    dataset::checksum::checksum,
+    checksum::checksum,
     npy::{self, Element},
 };
 use serde_json::{Value, json};

@@ -11,7 +11,9 @@ use graphmill_core::{
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 use rayon::prelude::*;
 
-use super::{Capabilities, Feature, Places, TierTraffic, Traffic, in_runs, stream::stream, widen::widen_f16};
+use super::{
+    Capabilities, Feature, OutputRows, TierTraffic, Traffic, in_runs, stream::stream, widen::widen_f16,
+};
 use crate::prefetch::prefetch;
 
 /// Number of rows between a prefetch and the copy.
@@ -135,7 +137,7 @@ impl Feature for Host {
         }
     }
 
-    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+    fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
         let began = Instant::now();
         let (dim, rows) = (self.dim, ids.len() as u64);
         let bytes = match &self.data {
@@ -199,7 +201,7 @@ fn sparse_bytes(rows: &SparseRows, ids: &[NodeId]) -> u64 {
 }
 
 /// Copies sparse rows with their zeros.
-fn widen(rows: &SparseRows, dim: usize, ids: &[NodeId], places: Places, out: &mut [f32]) {
+fn widen(rows: &SparseRows, dim: usize, ids: &[NodeId], places: OutputRows, out: &mut [f32]) {
     in_runs(ids, places, dim, out, TASK_LEN, &|ids, at, out| {
         for (i, &v) in ids.iter().enumerate() {
             let out = row_of(out, dim, at, i);
@@ -221,7 +223,7 @@ fn gather<T: bytemuck::Pod + Send + Sync>(
     data: &Buffer<T>,
     dim: usize,
     ids: &[NodeId],
-    places: Places,
+    places: OutputRows,
     out: &mut [f32],
     copy: impl Fn(&[T], &mut [f32]) + Sync,
 ) {
@@ -235,7 +237,7 @@ fn gather<T: bytemuck::Pod + Send + Sync>(
         let start = v as usize * dim;
         (start..start + dim).step_by(step).for_each(|at| prefetch(data, at));
     };
-    let streams = matches!(places, Places::InOrder) && out.len() >= MIN_STREAM_LEN && dim <= STAGE_LEN;
+    let streams = matches!(places, OutputRows::InOrder) && out.len() >= MIN_STREAM_LEN && dim <= STAGE_LEN;
     in_runs(ids, places, dim, out, TASK_LEN, &|ids, at, out| {
         let rows = |ids: &[NodeId], next: &[NodeId], out: &mut [f32]| {
             for (i, &v) in ids.iter().enumerate() {
@@ -300,7 +302,7 @@ mod tests {
         }
         for feature in [feature, sparse] {
             let mut out = vec![-1.0; 3500 * 3];
-            feature.read_to(&ids, Places::At(&at), &mut out).unwrap();
+            feature.read_to(&ids, OutputRows::At(&at), &mut out).unwrap();
             assert_eq!(out, expected);
         }
     }

@@ -14,7 +14,7 @@ use std::{
 
 use graphmill_core::{NodeId, Result};
 
-use super::{Capabilities, Feature, Places, Traffic};
+use super::{Capabilities, Feature, OutputRows, Traffic};
 
 /// Bytes of one read by a device from the host's memory: a cache line of NVIDIA devices.
 const LINE_BYTES: u64 = 128;
@@ -202,7 +202,7 @@ impl Feature for Linked {
         self.behind.num_rows()
     }
 
-    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+    fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
         let began = Instant::now();
         let mut traffic = self.behind.read_to(ids, places, out)?;
         self.link.transfer_rows(ids, self.row_bytes(), began);

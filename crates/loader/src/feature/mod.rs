@@ -22,7 +22,7 @@ pub use traffic::{TierTraffic, Traffic};
 
 /// Positions of the rows read in a result of `R x F`.
 #[derive(Clone, Copy, Debug)]
-pub enum Places<'p> {
+pub enum OutputRows<'p> {
     /// The `i`-th row read goes to row `i`.
     InOrder,
     /// The `i`-th row read goes to row `at[i]`: strictly ascending, one for each row read.
@@ -73,7 +73,7 @@ impl Marks {
 ///
 /// ```
 /// use graphmill_core::{NodeId, Result};
-/// use graphmill_loader::{Feature, Traffic, feature::{Capabilities, Places}};
+/// use graphmill_loader::{Feature, Traffic, feature::{Capabilities, OutputRows}};
 ///
 /// /// Rows that are computed when they are read: the node's id and its square.
 /// struct Powers;
@@ -85,11 +85,11 @@ impl Marks {
 ///     fn num_rows(&self) -> usize {
 ///         100
 ///     }
-///     fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+///     fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
 ///         for (i, &v) in ids.iter().enumerate() {
 ///             let row = match places {
-///                 Places::InOrder => i,
-///                 Places::At(rows) => rows[i] as usize,
+///                 OutputRows::InOrder => i,
+///                 OutputRows::At(rows) => rows[i] as usize,
 ///             };
 ///             out[2 * row..][..2].copy_from_slice(&[v as f32, (v * v) as f32]);
 ///         }
@@ -123,14 +123,14 @@ pub trait Feature: Send + Sync {
     ///
     /// # Errors
     /// A tier cannot be read; the contents of `out` are then undefined.
-    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic>;
+    fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic>;
 
     /// Copies the rows of `ids` (each below `V`) to `out` (`len x F`) and returns the traffic.
     ///
     /// # Errors
     /// As [`Feature::read_to`].
     fn read(&self, ids: &[NodeId], out: &mut [f32]) -> Result<Traffic> {
-        self.read_to(ids, Places::InOrder, out)
+        self.read_to(ids, OutputRows::InOrder, out)
     }
 
     /// Sets `out` to the rows of `ids` (each below `V`), sparse if they are stored so, and returns
@@ -169,7 +169,7 @@ pub struct Capabilities<'f> {
 /// use graphmill_core::{Features, matrix::TableType};
 /// use graphmill_loader::{
 ///     Feature,
-///     feature::{Host, Places, cached::{CacheLayout, Level, Pinned, Placement}, no_work},
+///     feature::{Host, OutputRows, cached::{CacheLayout, Level, Pinned, Placement}, no_work},
 /// };
 ///
 /// let host = Arc::new(Host::new(&Features::f32(1, vec![0.0, 10.0, 20.0])));
@@ -181,7 +181,7 @@ pub struct Capabilities<'f> {
 ///     rows[2] = -1.0;
 ///     no_work(rows)
 /// };
-/// tier.read_overlapped(&[1, 2], Places::At(&[0, 1]), &mut rows, &mut work)?;
+/// tier.read_overlapped(&[1, 2], OutputRows::At(&[0, 1]), &mut rows, &mut work)?;
 /// assert_eq!(rows, [10.0, 20.0, -1.0]);
 /// # Ok::<(), graphmill_core::Error>(())
 /// ```
@@ -196,7 +196,7 @@ pub trait OverlappedFeature: Feature {
     fn read_overlapped(
         &self,
         ids: &[NodeId],
-        places: Places,
+        places: OutputRows,
         out: &mut [f32],
         work: &mut OverlappedWork,
     ) -> Result<Traffic>;
@@ -272,7 +272,7 @@ pub trait DeviceFeature: Feature {
 pub fn read_overlapped(
     feature: &dyn Feature,
     ids: &[NodeId],
-    places: Places,
+    places: OutputRows,
     out: &mut [f32],
     work: &mut OverlappedWork,
 ) -> Result<Traffic> {
@@ -289,13 +289,13 @@ pub fn read_overlapped(
 /// part.
 pub(crate) fn in_runs(
     ids: &[NodeId],
-    places: Places,
+    places: OutputRows,
     dim: usize,
     out: &mut [f32],
     run: usize,
     work: &(impl Fn(&[NodeId], Option<(&[u32], u32)>, &mut [f32]) + Sync),
 ) {
-    let Places::At(at) = places else {
+    let OutputRows::At(at) = places else {
         assert_eq!(out.len(), ids.len() * dim, "the result has {} rows of {dim}", ids.len());
         if dim > 0 {
             ids.par_chunks(run)

@@ -2,14 +2,14 @@
 
 use std::{marker::PhantomData, slice::from_raw_parts_mut};
 
-use super::Places;
+use super::OutputRows;
 
 /// Rows of a result (`R x F`) that a request may write.
 pub(super) struct Scatter<'o> {
     start: *mut f32,
     rows: usize,
     dim: usize,
-    places: Places<'o>,
+    places: OutputRows<'o>,
     result: PhantomData<&'o mut [f32]>,
 }
 
@@ -22,11 +22,11 @@ impl<'o> Scatter<'o> {
     ///
     /// # Panics
     /// The places are not strictly ascending rows of `out`, or their number is not `count`.
-    pub(super) fn new(out: &'o mut [f32], dim: usize, count: usize, places: Places<'o>) -> Self {
+    pub(super) fn new(out: &'o mut [f32], dim: usize, count: usize, places: OutputRows<'o>) -> Self {
         let rows = out.len().checked_div(dim).unwrap_or(count);
         match places {
-            Places::InOrder => assert!(count <= rows, "the result has {count} rows of {dim}"),
-            Places::At(at) => {
+            OutputRows::InOrder => assert!(count <= rows, "the result has {count} rows of {dim}"),
+            OutputRows::At(at) => {
                 assert_eq!(at.len(), count, "each row has a position");
                 assert!(at.windows(2).all(|pair| pair[0] < pair[1]), "positions ascend");
                 assert!(
@@ -45,12 +45,12 @@ impl<'o> Scatter<'o> {
     #[allow(clippy::mut_from_ref, reason = "rows of different i do not overlap, and callers use each i once")]
     pub(super) unsafe fn row(&self, i: usize) -> &mut [f32] {
         let row = match self.places {
-            Places::InOrder => i,
-            Places::At(at) => at[i] as usize,
+            OutputRows::InOrder => i,
+            OutputRows::At(at) => at[i] as usize,
         };
         assert!(row < self.rows);
         // SAFETY: the row lies within the exclusively borrowed result (just asserted; `rows * dim`
-        // values are in it by construction). Places are strictly ascending, so different `i` are
+        // values are in it by construction). Output rows ascend strictly, so different `i` are
         // different rows, and the caller guarantees that no other call has the same `i`.
         unsafe { from_raw_parts_mut(self.start.add(row * self.dim), self.dim) }
     }

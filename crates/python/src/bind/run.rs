@@ -101,7 +101,7 @@ pub(super) fn configure(
         names.push(key.name);
     }
     config.set(&values).map_err(error::value)?;
-    config.settle(&names).map_err(error::engine)?;
+    config.derive_options(&names).map_err(error::engine)?;
     config.check().map_err(error::engine)?;
     Ok(names)
 }

@@ -1,7 +1,9 @@
 //! Edges from a CSR adjacency in an `.npz` archive. Its row starts are held in memory; columns and
 //! values are read in chunks.
 
-use graphmill_core::{NodeId, Result, csc::is_no_weight, place::At, progress::Unit, search::position};
+use graphmill_core::{
+    NodeId, Result, csc::is_no_weight, location::Location, progress::Unit, search::position,
+};
 
 use super::{
     ImportOptions, WeightColumn, csr::check_row_starts, edges::weights::no_weight, feature_rows::file_name,
@@ -53,7 +55,7 @@ pub(super) fn read(
     scratch: &Scratch,
 ) -> Result<usize> {
     let path = npz.path().to_path_buf();
-    let at = |array: &str| At::new(&path, format!("member {prefix}{array}.npy"));
+    let at = |array: &str| Location::new(&path, format!("member {prefix}{array}.npy"));
     let shape = npz.read_as::<u64>(&format!("{prefix}shape"))?.data;
     let &[rows, columns] = &shape[..] else {
         return Err(at("shape").error(format!("two numbers expected, {shape:?} found")));

@@ -1,7 +1,7 @@
 //! Plausibility limits for declared sizes that no data backs: large enough for small and sparse
 //! data, and small enough that a damaged number cannot allocate all memory.
 
-use graphmill_core::{Result, place::At};
+use graphmill_core::{Result, location::Location};
 
 /// Number of nodes that is always accepted, and the additional number per edge.
 const NODES: (u64, u64) = (1_000_000, 64);
@@ -19,7 +19,7 @@ pub(crate) fn are_plausible(count: u64, edges: u64) -> bool {
 ///
 /// # Errors
 /// The number is implausible.
-pub(crate) fn nodes(count: usize, edges: u64, at: &At) -> Result<()> {
+pub(crate) fn nodes(count: usize, edges: u64, at: &Location) -> Result<()> {
     if are_plausible(count as u64, edges) {
         return Ok(());
     }
@@ -39,7 +39,7 @@ pub(crate) fn is_dense(rows: usize, columns: usize, values: usize) -> bool {
 ///
 /// # Errors
 /// The table would be almost empty.
-pub(crate) fn dense(rows: usize, columns: usize, values: usize, at: &At) -> Result<()> {
+pub(crate) fn dense(rows: usize, columns: usize, values: usize, at: &Location) -> Result<()> {
     if is_dense(rows, columns, values) {
         return Ok(());
     }
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn small_and_backed_claims_pass() {
-        let at = At::new(Path::new("a"), "claims");
+        let at = Location::new(Path::new("a"), "claims");
         assert!(nodes(1_000_000, 0, &at).is_ok() && nodes(6_000_000, 100_000, &at).is_ok());
         assert!(
             nodes(usize::MAX, 100, &at)

@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, fmt, path::Path};
 
-use graphmill_core::{Labels, Result, place::At};
+use graphmill_core::{Labels, Result, location::Location};
 use serde::{
     Deserialize,
     de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor},
@@ -30,7 +30,7 @@ pub(super) fn read(
     let (seen, bytes) = (vec![false; nodes], text.len());
     let mut map = ClassMap { nodes, number, bytes, seen, class: Vec::new(), sets: None };
     let mut reader = serde_json::Deserializer::from_slice(&text);
-    let at = At::new(path, "class map");
+    let at = Location::new(path, "class map");
     map.deserialize(&mut reader).and_then(|()| reader.end()).map_err(|e| json::error(path, &e))?;
     let Some((member, classes)) = map.sets else {
         map.class.resize(nodes, -1);

@@ -1,6 +1,6 @@
 //! Compressed sparse rows as stored by SciPy: a sparse feature matrix or sets of classes.
 
-use graphmill_core::{Result, memory, place::At, search::position};
+use graphmill_core::{Result, location::Location, memory, search::position};
 use rayon::prelude::*;
 
 use super::claims;
@@ -27,14 +27,14 @@ impl Csr {
         let shape = npz.read_as::<u64>(&name("shape"))?.data;
         let &[rows, columns] = &shape[..] else {
             return Err(
-                At::new(&path, place("shape")).error(format!("two numbers expected, {shape:?} found"))
+                Location::new(&path, place("shape")).error(format!("two numbers expected, {shape:?} found"))
             );
         };
         let entries = npz.header(&name("indices"))?.len();
         let values = npz.header(&name("data"))?.len();
         if entries != values {
             let message = format!("{values} values for the {entries} column numbers of {prefix}indices");
-            return Err(At::new(&path, place("data")).error(message));
+            return Err(Location::new(&path, place("data")).error(message));
         }
         let csr = Self {
             rows: usize::try_from(rows).unwrap_or(usize::MAX),
@@ -43,13 +43,13 @@ impl Csr {
             indices: npz.read_as(&name("indices"))?.data,
             data: npz.read_as(&name("data"))?.data,
         };
-        csr.check(&At::new(&path, place("indptr")), &At::new(&path, place("indices")))?;
+        csr.check(&Location::new(&path, place("indptr")), &Location::new(&path, place("indices")))?;
         Ok(csr)
     }
 
     /// Checks that the arrays are consistent; errors of the row starts and of the column numbers
     /// have separate locations.
-    pub(crate) fn check(&self, indptr: &At, indices: &At) -> Result<()> {
+    pub(crate) fn check(&self, indptr: &Location, indices: &Location) -> Result<()> {
         check_row_starts(&self.indptr, self.rows, self.indices.len(), indptr)?;
         if let Some(k) = position(&self.indices, |&j| j as usize >= self.columns) {
             return Err(indices.error(format!(
@@ -62,7 +62,7 @@ impl Csr {
 
     /// Sorts the columns of every row, merges duplicates and drops zeros: duplicates are summed in
     /// their order, as by SciPy. In a pattern every entry becomes a 1, however often it occurs.
-    pub(crate) fn canonical(mut self, at: &At) -> Result<Self> {
+    pub(crate) fn canonical(mut self, at: &Location) -> Result<Self> {
         let pattern = self.data.is_empty();
         if pattern {
             self.data = at.locate(memory::reserve(self.indices.len()))?;
@@ -101,7 +101,7 @@ impl Csr {
     }
 
     /// Converts to a dense row-major matrix; duplicates are summed, as by SciPy.
-    pub(crate) fn to_dense(&self, at: &At) -> Result<Vec<f32>> {
+    pub(crate) fn to_dense(&self, at: &Location) -> Result<Vec<f32>> {
         self.check_width(at)?;
         let size = self.rows.saturating_mul(self.columns);
         claims::dense(self.rows, self.columns, self.indices.len() + self.rows, at)?;
@@ -119,7 +119,7 @@ impl Csr {
 
     /// Rejects a width that no entry backs, because the shape is damaged: some trailing columns may
     /// be empty, but not most.
-    pub(crate) fn check_width(&self, at: &At) -> Result<()> {
+    pub(crate) fn check_width(&self, at: &Location) -> Result<()> {
         let used = self.indices.par_iter().max().map_or(0, |&j| j as usize + 1);
         if self.columns > 2 * used + 1024 {
             return Err(at.error(format!(
@@ -132,7 +132,7 @@ impl Csr {
 }
 
 /// Checks the row starts of a matrix with `rows` rows and `entries` entries.
-pub(crate) fn check_row_starts(starts: &[u64], rows: usize, entries: usize, at: &At) -> Result<()> {
+pub(crate) fn check_row_starts(starts: &[u64], rows: usize, entries: usize, at: &Location) -> Result<()> {
     if Some(starts.len()) != rows.checked_add(1) {
         return Err(at.error(format!("{} row starts, but {rows} rows need one more than that", starts.len())));
     }
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn dense_rows_match_the_entries() {
-        let at = At::new(Path::new("a"), "m");
+        let at = Location::new(Path::new("a"), "m");
         let matrix = csr(&[0, 2, 2, 4], &[0, 2, 1, 1], 3);
         matrix.check(&at, &at).unwrap();
         assert_eq!(matrix.to_dense(&at).unwrap(), [1., 0., 2., 0., 0., 0., 0., 7., 0.]);
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn rows_become_ascending_and_unique() {
-        let at = At::new(Path::new("a"), "m");
+        let at = Location::new(Path::new("a"), "m");
         let matrix = |data: &[f32]| Csr { data: data.to_vec(), ..csr(&[0, 4, 4, 6], &[2, 0, 2, 1, 1, 0], 3) };
         let sorted = matrix(&[1., 2., 3., 0., 5., -0.]).canonical(&at).unwrap();
         assert_eq!((&sorted.indptr[..], &sorted.indices[..]), (&[0, 2, 2, 3][..], &[0, 2, 1][..]));
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn inconsistent_arrays_are_rejected() {
-        let at = At::new(Path::new("a"), "m");
+        let at = Location::new(Path::new("a"), "m");
         let fails = |matrix: Csr, why: &str| {
             let error = matrix.check(&at, &at).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");

@@ -1,6 +1,6 @@
 //! Streaming of feature rows from a source into a scratch, with validation; never all in memory.
 
-use graphmill_core::{Features, Result, place::At, progress::Unit, search::position};
+use graphmill_core::{Features, Result, location::Location, progress::Unit, search::position};
 
 use crate::{
     external::{Rows, Scratch},
@@ -13,7 +13,7 @@ pub(super) type Each<'a> = &'a mut dyn FnMut(&[f32]) -> Result<()>;
 
 /// Writer of validated features.
 pub(super) struct Sink<'a> {
-    at: &'a At<'a>,
+    at: &'a Location<'a>,
     scratch: &'a Scratch,
     nodes: usize,
     dim: usize,
@@ -25,7 +25,7 @@ pub(super) struct Sink<'a> {
 
 impl<'a> Sink<'a> {
     /// Creates a writer for an array of this shape, which must be `[nodes, features]`.
-    pub(super) fn new(scratch: &'a Scratch, shape: &[usize], nodes: usize, at: &'a At) -> Result<Self> {
+    pub(super) fn new(scratch: &'a Scratch, shape: &[usize], nodes: usize, at: &'a Location) -> Result<Self> {
         let dim = match *shape {
             [rows, dim] if rows == nodes => dim,
             _ => return Err(at.error(format!("shape [{nodes}, features] expected, {shape:?} found"))),
@@ -82,7 +82,7 @@ pub(super) fn stream(
     scratch: &Scratch,
     shape: &[usize],
     nodes: usize,
-    at: &At,
+    at: &Location,
     source: impl FnOnce(Each) -> Result<()>,
 ) -> Result<Features> {
     let mut sink = Sink::new(scratch, shape, nodes, at)?;
@@ -92,14 +92,14 @@ pub(super) fn stream(
 
 /// Reads the rows of an `.npy` file.
 pub(super) fn from_npy(array: &NpyFile, nodes: usize, scratch: &Scratch) -> Result<Features> {
-    let at = At::new(array.path(), "features");
+    let at = Location::new(array.path(), "features");
     stream(scratch, &array.shape, nodes, &at, |each| array.for_each_rows(each))
 }
 
 /// Reads the rows of the member `name` of an archive.
 pub(super) fn from_npz(npz: &mut Npz, name: &str, nodes: usize, scratch: &Scratch) -> Result<Features> {
     let (path, shape) = (npz.path().to_path_buf(), npz.header(name)?.shape);
-    let at = At::new(&path, format!("member {name}.npy"));
+    let at = Location::new(&path, format!("member {name}.npy"));
     stream(scratch, &shape, nodes, &at, |each| npz.for_each_rows(name, each))
 }
 
@@ -109,7 +109,7 @@ pub(super) fn bytes(shape: &[usize]) -> u64 {
 }
 
 /// File name in progress messages.
-pub(super) fn file_name(at: &At) -> String {
+pub(super) fn file_name(at: &Location) -> String {
     at.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn rows_are_validated_while_streaming() {
-        let at = At::new(Path::new("a"), "features");
+        let at = Location::new(Path::new("a"), "features");
         let run = |shape: &[usize], pieces: &[&[f32]]| {
             let source = |each: Each| pieces.iter().try_for_each(|piece| each(piece));
             stream(&Scratch::in_memory(), shape, 3, &at, source).map_err(|e| e.to_string())

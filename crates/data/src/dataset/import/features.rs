@@ -1,6 +1,6 @@
 //! Features from dense or sparse arrays, with the checks of all importers.
 
-use graphmill_core::{Buffer, Features, Result, SparseRows, place::At, search::position};
+use graphmill_core::{Buffer, Features, Result, SparseRows, location::Location, search::position};
 
 use super::{ImportReport, csr::Csr};
 use crate::npy;
@@ -17,7 +17,7 @@ pub(crate) fn from_array(
     data: impl Into<Buffer<f32>>,
     shape: &[usize],
     nodes: usize,
-    at: &At,
+    at: &Location,
 ) -> Result<Features> {
     let data = data.into();
     let dim = match *shape {
@@ -49,8 +49,8 @@ pub(crate) fn from_csr(
     csr: Csr,
     nodes: usize,
     dense: bool,
-    shape: &At,
-    data: &At,
+    shape: &Location,
+    data: &Location,
     report: &mut ImportReport,
 ) -> Result<Features> {
     let entries = csr.indices.len();
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn the_smaller_storage_is_used() {
-        let at = At::new(Path::new("a"), "features");
+        let at = Location::new(Path::new("a"), "features");
         let features = |columns, dense| {
             from_csr(diagonal(columns), 10, dense, &at, &at, &mut ImportReport::default()).unwrap()
         };
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn features_are_checked() {
-        let at = At::new(Path::new("a"), "features");
+        let at = Location::new(Path::new("a"), "features");
         assert_eq!(from_array(vec![1.0; 6], &[3, 2], 3, &at).unwrap().dim, 2);
         let fails = |data: Vec<f32>, shape: &[usize], why: &str| {
             let error = from_array(data, shape, 3, &at).unwrap_err().to_string();

@@ -3,13 +3,13 @@
 
 use std::path::Path;
 
-use graphmill_core::{Result, place::At};
+use graphmill_core::{Result, location::Location};
 
 use super::{pickle, torch};
 use crate::{dataset::manifest::Manifest, npy::Header, signed::SignedManifest};
 
-fn at() -> At<'static> {
-    At::new(Path::new("fuzz"), "fuzz")
+fn at() -> Location<'static> {
+    Location::new(Path::new("fuzz"), "fuzz")
 }
 
 /// Parses the header of an `.npy` array.
@@ -37,7 +37,7 @@ pub fn torch(data: &[u8], path: &Path) -> Result<()> {
     torch::read_bytes(data, path, each)
 }
 
-fn each(item: &pickle::Item, storages: &torch::Storages, at: &At) -> Result<()> {
+fn each(item: &pickle::Item, storages: &torch::Storages, at: &Location) -> Result<()> {
     match item {
         pickle::Item::Array(..) | pickle::Item::Tensor(_) => storages.values::<f64>(item, at).map(drop),
         pickle::Item::List(items) => items.iter().try_for_each(|item| each(item, storages, at)),

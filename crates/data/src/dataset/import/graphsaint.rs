@@ -11,7 +11,7 @@
 
 use std::path::Path;
 
-use graphmill_core::{Buffer, Result, Split, place::At};
+use graphmill_core::{Buffer, Result, Split, location::Location};
 use serde::Deserialize;
 
 use super::{ImportOptions, ImportReport, Raw, adjacency, class_map, feature_rows, json, splits};
@@ -27,7 +27,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     if npz.contains("format") {
         let format = npz.text("format")?;
         if format != "csr" {
-            let at = At::new(&adjacency_path, "member format.npy");
+            let at = Location::new(&adjacency_path, "member format.npy");
             return Err(at.error(format!("'{format}' found, 'csr' expected; save matrix.tocsr()")));
         }
     }
@@ -57,7 +57,7 @@ fn read_roles(path: &Path, nodes: usize) -> Result<Split> {
     let text = json::map(path)?;
     let roles: Roles = serde_json::from_slice(&text).map_err(|e| json::error(path, &e))?;
     let part = |name: &'static str, ids: Option<Vec<u64>>| match ids {
-        Some(ids) => splits::from_ids(ids, nodes, &At::new(path, format!("'{name}'"))),
+        Some(ids) => splits::from_ids(ids, nodes, &Location::new(path, format!("'{name}'"))),
         None => Ok(Buffer::default()),
     };
     Ok(Split {

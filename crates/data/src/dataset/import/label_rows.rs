@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use graphmill_core::{Labels, Result, place::At};
+use graphmill_core::{Labels, Result, location::Location};
 
 use super::labels;
 use crate::{
@@ -46,7 +46,7 @@ impl Cell for i64 {
 /// Labels under construction, with one byte per node and class or four per node.
 pub(super) struct LabelRows<'a> {
     nodes: usize,
-    at: At<'a>,
+    at: Location<'a>,
     columns: usize,
     rows: usize,
     class: Vec<i32>,
@@ -55,7 +55,7 @@ pub(super) struct LabelRows<'a> {
 
 impl<'a> LabelRows<'a> {
     /// Creates empty labels of `nodes` nodes.
-    pub(super) fn new(nodes: usize, at: At<'a>) -> Self {
+    pub(super) fn new(nodes: usize, at: Location<'a>) -> Self {
         Self { nodes, at, columns: 0, rows: 0, class: Vec::new(), member: Vec::new() }
     }
 
@@ -147,7 +147,7 @@ fn extend_from<T: Cell>(
     rows: &mut LabelRows,
     shape: &[usize],
     nodes: usize,
-    at: &At,
+    at: &Location,
     source: impl FnOnce(&mut dyn FnMut(&[T]) -> Result<()>) -> Result<()>,
 ) -> Result<()> {
     let columns = labels::columns(shape, at)?;
@@ -173,7 +173,7 @@ fn extend_from<T: Cell>(
 
 /// Adds the labels of `nodes` more nodes.
 pub(super) fn extend_from_npy(rows: &mut LabelRows, array: &NpyFile, nodes: usize) -> Result<()> {
-    let at = At::new(array.path(), "labels");
+    let at = Location::new(array.path(), "labels");
     match array.dtype.kind {
         Kind::Float => extend_from::<f64>(rows, &array.shape, nodes, &at, |each| array.for_each_rows(each)),
         _ => extend_from::<i64>(rows, &array.shape, nodes, &at, |each| array.for_each_rows(each)),
@@ -184,7 +184,7 @@ pub(super) fn extend_from_npy(rows: &mut LabelRows, array: &NpyFile, nodes: usiz
 pub(super) fn from_npz(npz: &mut Npz, name: &str, nodes: usize) -> Result<Labels> {
     let (path, header) = (npz.path().to_path_buf(), npz.header(name)?);
     let shape = header.shape;
-    let at = At::new(&path, format!("member {name}.npy"));
+    let at = Location::new(&path, format!("member {name}.npy"));
     let mut rows = LabelRows::new(nodes, at.clone());
     match header.dtype.kind {
         Kind::Float => {
@@ -197,7 +197,7 @@ pub(super) fn from_npz(npz: &mut Npz, name: &str, nodes: usize) -> Result<Labels
 
 /// Reads the labels in an `.npy` file.
 pub(super) fn from_npy(array: &NpyFile, nodes: usize) -> Result<Labels> {
-    let mut rows = LabelRows::new(nodes, At::new(array.path(), "labels"));
+    let mut rows = LabelRows::new(nodes, Location::new(array.path(), "labels"));
     extend_from_npy(&mut rows, array, nodes)?;
     rows.finish()
 }

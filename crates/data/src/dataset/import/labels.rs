@@ -5,13 +5,13 @@
 //! value is an error, because neither 0 nor 1 could represent it. [`take_missing`] converts the
 //! rows of unlabelled nodes to empty sets and returns these nodes.
 
-use graphmill_core::{Labels, NodeId, Result, place::At, search::position};
+use graphmill_core::{Labels, NodeId, Result, location::Location, search::position};
 
 /// Missing value of a set of classes.
 pub(super) const MISSING: u8 = u8::MAX;
 
 /// Creates one class per node, -1 if unknown; the largest class determines their number.
-pub(super) fn single<T: Copy + Into<i64>>(class: &[T], at: &At) -> Result<Labels> {
+pub(super) fn single<T: Copy + Into<i64>>(class: &[T], at: &Location) -> Result<Labels> {
     let mut checked = Vec::with_capacity(class.len());
     for (v, &c) in class.iter().enumerate() {
         let c: i64 = c.into();
@@ -30,7 +30,7 @@ pub(super) fn single<T: Copy + Into<i64>>(class: &[T], at: &At) -> Result<Labels
 
 /// Creates a set of classes per node: `V x classes` zeros and ones, or only [`MISSING`] in the row
 /// of an unlabelled node.
-pub(super) fn multi(member: Vec<u8>, classes: usize, at: &At) -> Result<Labels> {
+pub(super) fn multi(member: Vec<u8>, classes: usize, at: &Location) -> Result<Labels> {
     let partly = |row: &[u8]| row.contains(&MISSING) && row.iter().any(|&m| m != MISSING);
     let is_wrong = |i: usize| match member[i] {
         MISSING => partly(&member[i - i % classes..][..classes]),
@@ -74,7 +74,7 @@ pub(super) fn take_missing(labels: &mut Labels) -> Vec<NodeId> {
 
 /// Number of label columns in an array of this shape: 1 for one class per node (`[V]`, `[V, 1]`),
 /// `C` for sets of classes (`[V, C]`).
-pub(super) fn columns(shape: &[usize], at: &At) -> Result<usize> {
+pub(super) fn columns(shape: &[usize], at: &Location) -> Result<usize> {
     match *shape {
         [_] => Ok(1),
         [_, columns] if columns > 0 => Ok(columns),
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn labels_are_checked() {
-        let at = At::new(Path::new("a"), "labels");
+        let at = Location::new(Path::new("a"), "labels");
         assert_eq!(single(&[0i64, 2, -1], &at).unwrap().classes(), 3);
         assert_eq!(single(&[-1i32], &at).unwrap().classes(), 0);
         let fails = |labels: Result<Labels>, why: &str| {
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn rows_without_values_are_unlabelled_nodes() {
-        let at = At::new(Path::new("a"), "labels");
+        let at = Location::new(Path::new("a"), "labels");
         let mut labels = multi(vec![0, 1, MISSING, MISSING, 0, 0], 2, &at).unwrap();
         assert_eq!(take_missing(&mut labels), [1]);
         let Labels::Multi { member, classes: 2 } = &labels else { panic!() };

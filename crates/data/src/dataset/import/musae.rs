@@ -22,7 +22,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use graphmill_core::{Buffer, Error, Features, Labels, NodeId, Result, Split, place::At};
+use graphmill_core::{Buffer, Error, Features, Labels, NodeId, Result, Split, location::Location};
 use serde::{
     Deserialize,
     de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor},
@@ -67,7 +67,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         report.ignore_columns("edges", unread_columns(&source.edges, 2, &Weights::None)?);
         let nodes = target.classes.len();
         if num_nodes + nodes > NodeId::MAX as usize {
-            return Err(At::new(src, "nodes").error("more nodes than 32-bit ids can number"));
+            return Err(Location::new(src, "nodes").error("more nodes than 32-bit ids can number"));
         }
         let first = num_nodes as NodeId;
         ends::read::<NodeId>(&source.edges, Some(nodes), &Weights::None, scratch, &mut |from, to, _| {
@@ -111,7 +111,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
             features,
             num_nodes,
             options.dense_features,
-            &At::new(&sources[0].features, "features"),
+            &Location::new(&sources[0].features, "features"),
             &mut report,
         )?,
         labels,
@@ -194,7 +194,7 @@ impl Target {
             let found = names.iter().find_map(|name| header.iter().position(|known| known == *name));
             found.ok_or_else(|| {
                 let here = header.iter().collect::<Vec<_>>().join(", ");
-                At::new(path, "line 1").error(format!("no column {} among {here}", names.join(" or ")))
+                Location::new(path, "line 1").error(format!("no column {} among {here}", names.join(" or ")))
             })
         };
         let id_column = column(&["new_id", "id"])?;
@@ -205,7 +205,7 @@ impl Target {
         for record in reader.records() {
             let record = record.map_err(|e| csv_error(path, &e))?;
             let line = record.position().map_or(0, csv::Position::line);
-            let at = || At::new(path, format!("line {line}"));
+            let at = || Location::new(path, format!("line {line}"));
             let field = |c: usize| record.get(c).map(str::trim).filter(|field| !field.is_empty());
             let (Some(id), Some(_)) = (field(id_column), record.get(class_column)) else {
                 return Err(at().error(format!("no {} or no {}", &header[id_column], &header[class_column])));
@@ -222,7 +222,7 @@ impl Target {
         let mut classes = Vec::with_capacity(rows.len());
         let mut last: Option<(u64, String, u64)> = None;
         for (id, class, line) in rows {
-            let at = || At::new(path, format!("line {line}"));
+            let at = || Location::new(path, format!("line {line}"));
             match &last {
                 Some((other, first, _)) if *other == id && *first == class => {
                     report.count("repeated rows of targets", 1);
@@ -246,7 +246,7 @@ impl Target {
             last = Some((id, class, line));
         }
         if classes.is_empty() {
-            return Err(At::new(path, "contents").error("there are no rows"));
+            return Err(Location::new(path, "contents").error("there are no rows"));
         }
         Ok(Self { classes })
     }
@@ -259,7 +259,7 @@ fn refuse_empty_lines(path: &Path) -> Result<()> {
     for (i, line) in BufReader::new(file).split(b'\n').enumerate() {
         let line = line.map_err(|e| Error::io(path, "read", e))?;
         if !quoted && line.trim_ascii().is_empty() {
-            let at = At::new(path, format!("line {}", i + 1));
+            let at = Location::new(path, format!("line {}", i + 1));
             return Err(at.error("the line is empty, but a row has several values; remove the line"));
         }
         quoted ^= line.iter().filter(|&&b| b == b'"').count() % 2 == 1;
@@ -269,7 +269,7 @@ fn refuse_empty_lines(path: &Path) -> Result<()> {
 
 fn csv_error(path: &Path, error: &csv::Error) -> Error {
     let line = error.position().map_or(0, csv::Position::line);
-    At::new(path, format!("line {line}")).error(error.to_string())
+    Location::new(path, format!("line {line}")).error(error.to_string())
 }
 
 /// Numbers the classes: numbers represent themselves; words (`True`, `government`) are numbered
@@ -367,7 +367,7 @@ fn read_splits(path: &Path, first: usize, nodes: usize) -> Result<Vec<Split>> {
     let split = |(k, parts): (usize, Parts)| {
         let part = |name: &str, ids: Option<Vec<u64>>| match ids {
             Some(ids) => {
-                let ids = splits::from_ids(ids, nodes, &At::new(path, format!("split {k}, '{name}'")))?;
+                let ids = splits::from_ids(ids, nodes, &Location::new(path, format!("split {k}, '{name}'")))?;
                 Ok::<Buffer<NodeId>, Error>(
                     ids.iter().map(|&v| v + first as NodeId).collect::<Vec<_>>().into(),
                 )
@@ -388,7 +388,7 @@ fn finish_features(
     features: Csr,
     nodes: usize,
     dense: bool,
-    at: &At,
+    at: &Location,
     report: &mut ImportReport,
 ) -> Result<Features> {
     let columns = features.columns;

@@ -1,11 +1,13 @@
 //! Normalization of imported features.
 
-use graphmill_core::{Error, Features, NodeId, Result, SparseRows, features::FeatureData};
+use graphmill_core::{
+    Error, Features, NodeId, Result, SparseRows, features::FeatureData, units::decimal_bytes,
+};
 use rayon::prelude::*;
 use serde::Serialize;
 
 use super::Normalize;
-use crate::{Dataset, dataset::Normalization, external::Scratch, stats::size};
+use crate::{Dataset, dataset::Normalization, external::Scratch};
 
 /// Values processed together on the way to a scratch.
 pub(super) const CHUNK_LEN: usize = 1 << 20;
@@ -29,7 +31,7 @@ impl NormalizationReport {
     /// Describes the normalization in one sentence.
     pub(super) fn describe(&self) -> String {
         let Self { kind, centred, fitted_on, stored_bytes, dense_bytes } = self;
-        let [stored, dense] = [*stored_bytes, *dense_bytes].map(|bytes| size(bytes as usize));
+        let [stored, dense] = [*stored_bytes, *dense_bytes].map(|bytes| decimal_bytes(bytes));
         match (*kind, centred) {
             ("standard", true) => format!(
                 "features: scaled to mean 0 and deviation 1 of {fitted_on} training nodes; the statistics \

@@ -14,7 +14,7 @@
 
 use std::path::Path;
 
-use graphmill_core::{Features, Labels, Result, Split, place::At};
+use graphmill_core::{Features, Labels, Result, Split, location::Location};
 
 use super::{
     ImportOptions, ImportReport, Raw, WeightColumn, adjacency,
@@ -33,7 +33,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     } else if npz.contains("node_features") {
         heterophilous(&mut npz, options, scratch)?
     } else {
-        return Err(At::new(src, "archive").error(format!(
+        return Err(Location::new(src, "archive").error(format!(
             "neither 'adj_indptr' (Shchur, PyG) nor 'node_features' (heterophilous datasets) is present; the \
              archive holds: {}",
             npz.names().join(", ")
@@ -45,7 +45,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
 
 fn shchur(npz: &mut Npz, options: &ImportOptions, scratch: &Scratch) -> Result<Raw> {
     let path = npz.path().to_path_buf();
-    let at = |member: &str| At::new(&path, format!("member {member}.npy"));
+    let at = |member: &str| Location::new(&path, format!("member {member}.npy"));
     let mut report = ImportReport::default();
     let mut edges = adjacency::edges(npz, "adj_", options, scratch)?;
     let dense =
@@ -112,7 +112,7 @@ fn normalization(npz: &mut Npz) -> Result<Option<Normalization>> {
     };
     let found = Normalization::of_parts(&name, mean.map(|mean| mean.data), deviation);
     let unknown = || {
-        let at = At::new(npz.path(), format!("member {NORMALIZATION}.npy"));
+        let at = Location::new(npz.path(), format!("member {NORMALIZATION}.npy"));
         at.error(format!("'{}' found, rows or standard expected", name.escape_debug()))
     };
     found.ok_or_else(unknown).map(Some)
@@ -126,7 +126,7 @@ fn own_split(npz: &mut Npz, nodes: usize) -> Result<Option<Split>> {
         }
         let mut rows = masks(npz, name, nodes)?;
         if rows.len() != 1 {
-            let at = At::new(npz.path(), format!("member {name}.npy"));
+            let at = Location::new(npz.path(), format!("member {name}.npy"));
             return Err(at.error(format!("one mask expected, {} found", rows.len())));
         }
         Ok(rows.pop())
@@ -141,7 +141,7 @@ fn own_split(npz: &mut Npz, nodes: usize) -> Result<Option<Split>> {
 
 fn heterophilous(npz: &mut Npz, options: &ImportOptions, scratch: &Scratch) -> Result<Raw> {
     let path = npz.path().to_path_buf();
-    let at = |member: &str| At::new(&path, format!("member {member}.npy"));
+    let at = |member: &str| Location::new(&path, format!("member {member}.npy"));
     let num_nodes = npz.header("node_features")?.shape.first().copied().unwrap_or(0);
     let features = feature_rows::from_npz(npz, "node_features", num_nodes, scratch)?;
     let labels = read_labels(npz, "node_labels", num_nodes)?;
@@ -185,13 +185,13 @@ fn ignore_members(npz: &Npz, unread: impl Fn(&str) -> bool, report: &mut ImportR
     names.iter().filter(|name| unread(name)).for_each(|name| report.ignore(*name));
 }
 
-fn expect_rows(rows: usize, nodes: usize, at: &At) -> Result<()> {
+fn expect_rows(rows: usize, nodes: usize, at: &Location) -> Result<()> {
     if rows == nodes { Ok(()) } else { Err(at.error(format!("{rows} rows for {nodes} nodes"))) }
 }
 
 fn read_labels(npz: &mut Npz, name: &str, nodes: usize) -> Result<Labels> {
     let path = npz.path().to_path_buf();
-    let at = At::new(&path, format!("member {name}.npy"));
+    let at = Location::new(&path, format!("member {name}.npy"));
     let shape = npz.header(name)?.shape;
     expect_rows(shape.first().copied().unwrap_or(0), nodes, &at)?;
     label_rows::from_npz(npz, name, nodes)
@@ -201,7 +201,7 @@ fn read_labels(npz: &mut Npz, name: &str, nodes: usize) -> Result<Labels> {
 /// `[nodes]`.
 fn masks(npz: &mut Npz, name: &str, nodes: usize) -> Result<Vec<graphmill_core::Buffer<u32>>> {
     let array = npz.read_as::<u8>(name)?;
-    let at = At::new(npz.path(), format!("member {name}.npy"));
+    let at = Location::new(npz.path(), format!("member {name}.npy"));
     let width = array.shape.last().copied().unwrap_or(0);
     if !(1..=2).contains(&array.shape.len()) || width != nodes {
         let message = format!("shape [splits, {nodes}] expected, {:?} found", array.shape);
@@ -212,7 +212,7 @@ fn masks(npz: &mut Npz, name: &str, nodes: usize) -> Result<Vec<graphmill_core::
         .chunks(width.max(1))
         .enumerate()
         .map(|(k, mask)| {
-            splits::from_mask(mask, nodes, &At::new(npz.path(), format!("member {name}.npy, row {k}")))
+            splits::from_mask(mask, nodes, &Location::new(npz.path(), format!("member {name}.npy, row {k}")))
         })
         .collect()
 }

@@ -19,7 +19,9 @@
 
 use std::path::{Path, PathBuf};
 
-use graphmill_core::{Buffer, EdgeOptions, Error, Features, Labels, NodeId, Result, Split, place::At};
+use graphmill_core::{
+    Buffer, EdgeOptions, Error, Features, Labels, NodeId, Result, Split, location::Location,
+};
 
 use super::{
     ImportOptions, ImportReport, Raw,
@@ -97,7 +99,7 @@ fn edge_options(name: &str, options: &ImportOptions) -> EdgeOptions {
 
 /// Rejects other directories, naming their contents.
 fn refuse_others(src: &Path, raw: &Path) -> Result<()> {
-    let at = At::new(src, "directory");
+    let at = Location::new(src, "directory");
     if !src.is_dir() {
         std::fs::metadata(src).map_err(|e| Error::io(src, "open", e))?;
         return Err(at.error("this is a file; name the root of an OGB dataset, such as ogbn_arxiv"));
@@ -111,7 +113,7 @@ fn refuse_others(src: &Path, raw: &Path) -> Result<()> {
     }
     let hetero = ["num-node-dict.csv.gz", "triplet-type-list.csv.gz", "edge_index_dict.npz", "relations"];
     match hetero.into_iter().find(|name| raw.join(name).exists()) {
-        Some(name) => Err(At::new(raw, name)
+        Some(name) => Err(Location::new(raw, name)
             .error("a graph of several types of nodes (ogbn-mag); import it as 'ogb-hetero'")),
         None => Ok(()),
     }
@@ -136,14 +138,14 @@ fn read_text(raw: &Path, edges: &mut Edges, scratch: &Scratch) -> Result<Parts> 
     sink.text(&edge_path, None)?;
     if edges.len() != expected {
         let message = format!("{} edges, but {} says {expected}", edges.len(), edge_list.display());
-        return Err(At::new(&edge_path, "rows").error(message));
+        return Err(Location::new(&edge_path, "rows").error(message));
     }
     let features = match feature_path {
         Some(path) => text_features(&path, num_nodes, scratch)?,
         None => Features::default(),
     };
     let path = required(raw, "node-label")?;
-    let mut rows = label_rows::LabelRows::new(num_nodes, At::new(&path, "labels"));
+    let mut rows = label_rows::LabelRows::new(num_nodes, Location::new(&path, "labels"));
     for_each_batch(&path, label_rows::EXPECTED, label_rows::parse, |columns, batch| {
         rows.extend(columns, batch)
     })?;
@@ -157,7 +159,7 @@ fn node_list_values(path: &Path) -> Result<Vec<u64>> {
 
 /// Single entry of such a list, which must have exactly one graph.
 fn only_count(path: &Path, values: Vec<u64>) -> Result<usize> {
-    let at = At::new(path, "values");
+    let at = Location::new(path, "values");
     match values[..] {
         [count] => {
             usize::try_from(count).map_err(|_| at.error(format!("{count} is more than can be numbered")))
@@ -171,7 +173,7 @@ fn only_count(path: &Path, values: Vec<u64>) -> Result<usize> {
 }
 
 fn text_features(path: &Path, nodes: usize, scratch: &Scratch) -> Result<Features> {
-    let at = At::new(path, "features");
+    let at = Location::new(path, "features");
     // The first row determines the width, so the first batch opens the table.
     let mut sink: Option<feature_rows::Sink> = None;
     for_each_batch(path, "a finite number", finite, |columns, batch| {
@@ -236,7 +238,7 @@ fn read_splits(dir: &Path, nodes: usize, scratch: &Scratch) -> Result<Vec<Split>
 
 fn read_ids(path: &Path, nodes: usize) -> Result<Buffer<NodeId>> {
     let table = table(path, "a node id (a whole number)", whole::<u64>)?;
-    let at = At::new(path, "ids");
+    let at = Location::new(path, "ids");
     if table.columns != 1 {
         return Err(at.error(format!("one id per line expected, {} columns found", table.columns)));
     }

@@ -4,7 +4,9 @@
 
 use std::path::Path;
 
-use graphmill_core::{NodeId, Result, csc::is_no_weight, place::At, progress::Unit, search::position};
+use graphmill_core::{
+    NodeId, Result, csc::is_no_weight, location::Location, progress::Unit, search::position,
+};
 
 use super::{
     edges::{
@@ -45,7 +47,7 @@ impl Sink<'_> {
         self.scratch.expect(&Needs { nodes: self.nodes as u64, edges: stored, features, ..edges })
     }
 
-    fn begin(&self, at: &At, total: Option<u64>) {
+    fn begin(&self, at: &Location, total: Option<u64>) {
         self.scratch.stage(&format!("edges of {}", file_name(at)), total, Unit::Edges);
     }
 
@@ -55,7 +57,7 @@ impl Sink<'_> {
         src: &[NodeId],
         dst: &[NodeId],
         weights: &mut Option<Pieces<f32>>,
-        at: &At,
+        at: &Location,
     ) -> Result<()> {
         for ends in [src, dst] {
             if let Some(i) = position(ends, |&v| v as usize >= self.nodes) {
@@ -204,7 +206,7 @@ fn check_weights(weights: &Option<Pieces<f32>>, edges: usize) -> Result<()> {
 }
 
 /// Number of edges, and whether all sources precede all destinations in the file.
-fn count(header: &Header, shape: Shape, at: &At) -> Result<(usize, bool)> {
+fn count(header: &Header, shape: Shape, at: &Location) -> Result<(usize, bool)> {
     match (shape, &header.shape[..]) {
         (Shape::TwoRows, &[2, edges]) => Ok((edges, !header.fortran_order)),
         (Shape::TwoColumns, &[edges, 2]) => Ok((edges, header.fortran_order)),

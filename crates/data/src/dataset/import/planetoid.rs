@@ -9,7 +9,7 @@
 
 use std::path::{Path, PathBuf};
 
-use graphmill_core::{Buffer, Error, Labels, NodeId, Result, Split, place::At};
+use graphmill_core::{Buffer, Error, Labels, NodeId, Result, Split, location::Location};
 
 use super::{
     ImportOptions, ImportReport, Raw,
@@ -36,7 +36,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     let allx = with_pickle(&allx_path, |pickle, at| pickle.csr(at))?;
     let tx = with_pickle(&tx_path, |pickle, at| pickle.csr(at))?;
     if allx.columns != tx.columns {
-        return Err(At::new(&tx_path, "pickle")
+        return Err(Location::new(&tx_path, "pickle")
             .error(format!("{} features, but allx has {}", tx.columns, allx.columns)));
     }
     let (ally, classes) = one_hot(&file("ally"), Some(allx.rows), None)?;
@@ -44,7 +44,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     let trained = one_hot(&file("y"), None, Some(classes))?.0.len();
     if trained > allx.rows {
         let message = format!("{trained} rows, but ally has {}", allx.rows);
-        return Err(At::new(&file("y"), "pickle").error(message));
+        return Err(Location::new(&file("y"), "pickle").error(message));
     }
 
     let index_path = file("test.index");
@@ -53,7 +53,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     // cause a large allocation.
     let num_nodes = tests.iter().max().map_or(allx.rows, |&last| last.saturating_add(1));
     if num_nodes > 2 * (allx.rows + tx.rows) + 1024 {
-        return Err(At::new(&index_path, "test ids").error(format!(
+        return Err(Location::new(&index_path, "test ids").error(format!(
             "node {} is far beyond the {} rows of features",
             num_nodes - 1,
             allx.rows + tx.rows
@@ -65,7 +65,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         class[v] = ty[i];
     }
     let valid_end = (trained + VALID).min(allx.rows);
-    let at = At::new(&tx_path, "pickle");
+    let at = Location::new(&tx_path, "pickle");
     let mut report = ImportReport::default();
     let features = features::from_csr(
         with_tests(allx, &tx, &tests, num_nodes),
@@ -88,7 +88,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     let split = Split {
         train: range(0, trained),
         valid: range(trained, valid_end),
-        test: splits::from_ids(test, num_nodes, &At::new(&index_path, "test ids"))?,
+        test: splits::from_ids(test, num_nodes, &Location::new(&index_path, "test ids"))?,
     };
     let name = prefix.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Ok(Raw {
@@ -109,7 +109,7 @@ fn read_graph(path: &Path, num_nodes: usize, mut edges: Edges) -> Result<Edges> 
     for (u, v) in pairs {
         if u.max(v) >= num_nodes as u64 {
             let message = format!("an edge joins nodes {u} and {v}, but there are {num_nodes} nodes");
-            return Err(At::new(path, "pickle").error(message));
+            return Err(Location::new(path, "pickle").error(message));
         }
         edges.push(u as NodeId, v as NodeId)?;
     }
@@ -163,11 +163,11 @@ fn find_prefix(src: &Path, name: Option<&str>) -> Result<PathBuf> {
 }
 
 /// Reads the pickle at `path` and extracts a value.
-fn with_pickle<T>(path: &Path, take: impl FnOnce(&Pickle, &At) -> Result<T>) -> Result<T> {
+fn with_pickle<T>(path: &Path, take: impl FnOnce(&Pickle, &Location) -> Result<T>) -> Result<T> {
     let data = std::fs::read(path).map_err(|e| Error::io(path, "read", e))?;
     let pickle = pickle::read(&data)
         .map_err(|(position, message)| Error::format(path, format!("byte {position}"), message))?;
-    take(&pickle, &At::new(path, "pickle"))
+    take(&pickle, &Location::new(path, "pickle"))
 }
 
 /// Class of every row of a one-hot matrix (-1 for a zero row), and the number of classes.
@@ -200,7 +200,7 @@ fn read_index(path: &Path, first: usize, rows: usize) -> Result<Vec<usize>> {
     let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, "read", e))?;
     let mut ids = Vec::new();
     for (i, line) in text.lines().enumerate() {
-        let at = At::new(path, format!("line {}", i + 1));
+        let at = Location::new(path, format!("line {}", i + 1));
         match line.trim().parse::<usize>() {
             Ok(v) if v >= first => ids.push(v),
             Ok(v) => return Err(at.error(format!("node {v} is one of the {first} nodes of allx"))),
@@ -208,7 +208,9 @@ fn read_index(path: &Path, first: usize, rows: usize) -> Result<Vec<usize>> {
         }
     }
     if ids.len() != rows {
-        return Err(At::new(path, "test ids").error(format!("{} ids for the {rows} rows of tx", ids.len())));
+        return Err(
+            Location::new(path, "test ids").error(format!("{} ids for the {rows} rows of tx", ids.len()))
+        );
     }
     Ok(ids)
 }

@@ -1,12 +1,12 @@
 //! Parts of a split from ids or masks, with the checks of all importers.
 
-use graphmill_core::{Buffer, NodeId, Result, place::At};
+use graphmill_core::{Buffer, NodeId, Result, location::Location};
 
 /// Sorts the ids of one part.
 ///
 /// # Errors
 /// The part is empty, or an id is not below `nodes` or occurs twice.
-pub(super) fn from_ids(mut ids: Vec<u64>, nodes: usize, at: &At) -> Result<Buffer<NodeId>> {
+pub(super) fn from_ids(mut ids: Vec<u64>, nodes: usize, at: &Location) -> Result<Buffer<NodeId>> {
     if ids.is_empty() {
         return Err(at.error("this part of the split is empty; leave it out if there is none"));
     }
@@ -25,7 +25,7 @@ pub(super) fn from_ids(mut ids: Vec<u64>, nodes: usize, at: &At) -> Result<Buffe
 ///
 /// # Errors
 /// The mask has another length or is all zero.
-pub(super) fn from_mask(mask: &[u8], nodes: usize, at: &At) -> Result<Buffer<NodeId>> {
+pub(super) fn from_mask(mask: &[u8], nodes: usize, at: &Location) -> Result<Buffer<NodeId>> {
     if mask.len() != nodes {
         return Err(at.error(format!("a mask of {} entries for {nodes} nodes", mask.len())));
     }
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn parts_are_sorted_and_checked() {
-        let at = At::new(Path::new("a"), "train");
+        let at = Location::new(Path::new("a"), "train");
         assert_eq!(from_ids(vec![3, 0, 2], 4, &at).unwrap()[..], [0, 2, 3]);
         assert_eq!(from_mask(&[0, 1, 1], 3, &at).unwrap()[..], [1, 2]);
         let fails = |part: Result<Buffer<u32>>, why: &str| {

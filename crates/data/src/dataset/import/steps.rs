@@ -7,8 +7,8 @@ use graphmill_core::{
     Buffer, Error, Features, Graph, Labels, NodeId, Result, Split,
     features::FeatureData,
     keyed::{Stream, key},
+    location::Location,
     memory,
-    place::At,
     traverse::weak_components,
 };
 use rayon::prelude::*;
@@ -32,7 +32,7 @@ pub(super) fn finish(
     options: &ImportOptions,
     scratch: &Scratch,
 ) -> Result<Imported> {
-    let at = At::new(source, "import");
+    let at = Location::new(source, "import");
     let Raw { name, num_nodes, edges, features, normalization, mut labels, splits, graphs, metric, .. } = raw;
     let mut report = raw.report;
     // Building takes some 24 bytes a node in addition to the edges.

@@ -12,7 +12,7 @@
 use std::{collections::HashMap, io::Read, ops::Range, path::Path};
 
 use flate2::read::MultiGzDecoder;
-use graphmill_core::{Buffer, Error, Result, place::At};
+use graphmill_core::{Buffer, Error, Result, location::Location};
 use half::bf16;
 use zip::{CompressionMethod, ZipArchive};
 
@@ -39,7 +39,7 @@ pub(crate) struct Storages<'a> {
 /// # Errors
 /// The file cannot be read, is not of PyTorch, or holds more than plain containers, arrays and
 /// tensors; or `work` fails.
-pub(crate) fn read<R>(path: &Path, work: impl FnOnce(&Item, &Storages, &At) -> Result<R>) -> Result<R> {
+pub(crate) fn read<R>(path: &Path, work: impl FnOnce(&Item, &Storages, &Location) -> Result<R>) -> Result<R> {
     let mapped = json::map(path)?;
     let data: Buffer<u8> = if mapped.starts_with(b"\x1f\x8b") {
         let mut plain = Vec::new();
@@ -58,22 +58,26 @@ pub(crate) fn read<R>(path: &Path, work: impl FnOnce(&Item, &Storages, &At) -> R
 pub(crate) fn read_bytes<R>(
     data: &[u8],
     path: &Path,
-    work: impl FnOnce(&Item, &Storages, &At) -> Result<R>,
+    work: impl FnOnce(&Item, &Storages, &Location) -> Result<R>,
 ) -> Result<R> {
     if data.starts_with(b"PK") {
         read_zip(data, path, work)
     } else if data.starts_with(MAGIC) {
         read_legacy(data, path, work)
     } else {
-        Err(At::new(path, "header").error(
+        Err(Location::new(path, "header").error(
             "not a file of PyTorch (a zip archive or the magic number of torch.save expected); write it with \
              torch.save, or as .npy or .npz",
         ))
     }
 }
 
-fn read_zip<R>(data: &[u8], path: &Path, work: impl FnOnce(&Item, &Storages, &At) -> Result<R>) -> Result<R> {
-    let at = At::new(path, "archive");
+fn read_zip<R>(
+    data: &[u8],
+    path: &Path,
+    work: impl FnOnce(&Item, &Storages, &Location) -> Result<R>,
+) -> Result<R> {
+    let at = Location::new(path, "archive");
     let fault = |e: zip::result::ZipError| at.error(format!("the archive cannot be read: {e}"));
     let mut archive = ZipArchive::new(std::io::Cursor::new(data)).map_err(fault)?;
     let (mut program, mut order, mut ranges) = (None, None, HashMap::new());
@@ -106,9 +110,10 @@ fn read_zip<R>(data: &[u8], path: &Path, work: impl FnOnce(&Item, &Storages, &At
         return Err(at.error(message));
     };
     let start = program.start;
-    let at = At::new(path, "data.pkl");
-    let wrong =
-        |(byte, message): (usize, String)| At::new(path, format!("byte {}", start + byte)).error(message);
+    let at = Location::new(path, "data.pkl");
+    let wrong = |(byte, message): (usize, String)| {
+        Location::new(path, format!("byte {}", start + byte)).error(message)
+    };
     let pickle = pickle::read(&data[program]).map_err(wrong)?;
     let root = pickle.item().map_err(|e| at.error(e))?;
     work(&root, &Storages { data, ranges }, &at)
@@ -117,14 +122,15 @@ fn read_zip<R>(data: &[u8], path: &Path, work: impl FnOnce(&Item, &Storages, &At
 fn read_legacy<R>(
     data: &[u8],
     path: &Path,
-    work: impl FnOnce(&Item, &Storages, &At) -> Result<R>,
+    work: impl FnOnce(&Item, &Storages, &Location) -> Result<R>,
 ) -> Result<R> {
-    let at = At::new(path, "value");
+    let at = Location::new(path, "value");
     let mut position = MAGIC.len();
     let mut next = || {
         let start = position;
-        let wrong =
-            |(byte, message): (usize, String)| At::new(path, format!("byte {}", start + byte)).error(message);
+        let wrong = |(byte, message): (usize, String)| {
+            Location::new(path, format!("byte {}", start + byte)).error(message)
+        };
         let (pickle, length) = pickle::read_first(&data[start..]).map_err(wrong)?;
         position += length;
         Ok::<_, Error>(pickle)
@@ -148,7 +154,7 @@ fn read_legacy<R>(
     for key in &keys {
         let key = key.text().ok_or_else(|| at.error("a storage whose key is not a text"))?;
         let size = sizes.get(key).copied().unwrap_or(1);
-        let place = || At::new(path, format!("storage {}", key.escape_debug()));
+        let place = || Location::new(path, format!("storage {}", key.escape_debug()));
         let head = data.get(position..position + 8).and_then(|raw| raw.try_into().ok());
         let count = u64::from_le_bytes(head.ok_or_else(|| place().error("the file ends early"))?);
         position += 8;
@@ -185,7 +191,7 @@ impl Storages<'_> {
     /// # Errors
     /// The value is of another kind, a tensor exceeds its storage or repeats elements, or a value
     /// does not fit `T`.
-    pub(crate) fn values<T: Element>(&self, item: &Item, at: &At) -> Result<(Vec<T>, Vec<usize>)> {
+    pub(crate) fn values<T: Element>(&self, item: &Item, at: &Location) -> Result<(Vec<T>, Vec<usize>)> {
         if let Some(array) = item.array() {
             return array.map_err(|e| at.error(e));
         }

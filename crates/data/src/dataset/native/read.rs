@@ -4,7 +4,8 @@
 use std::{path::Path, sync::Arc};
 
 use graphmill_core::{
-    Error, FeatureData, Features, Graph, Labels, Result, SparseRows, Split, csc::is_no_weight, place::At,
+    Error, FeatureData, Features, Graph, Labels, Result, SparseRows, Split, csc::is_no_weight,
+    location::Location,
 };
 use half::f16;
 
@@ -41,10 +42,10 @@ pub(super) fn open(dir: &Path, too_large: impl Fn(u64) -> bool) -> Result<Datase
         (None, None)
     };
     let contents = |name: &str, fault: Option<Error>| {
-        At::new(&dir.join(name), "contents").locate(fault.map_or(Ok(()), Err))
+        Location::new(&dir.join(name), "contents").locate(fault.map_or(Ok(()), Err))
     };
     let graph = Graph::of_sound_edges(indptr, indices, weight);
-    let graph = At::new(&dir.join(INDICES), "contents").locate(graph)?;
+    let graph = Location::new(&dir.join(INDICES), "contents").locate(graph)?;
     contents(INDICES, bad_edge.map(|e| graph.no_such_node(e)))?;
     contents(EDGE_WEIGHT, bad_weight.map(|e| graph.no_such_weight(e)))?;
 
@@ -71,14 +72,14 @@ pub(super) fn open(dir: &Path, too_large: impl Fn(u64) -> bool) -> Result<Datase
         original_ids,
         keys: None,
     };
-    At::new(&dir.join(FEATURES), "contents").locate(dataset.validate_feature_count())?;
-    At::new(&dir.join(FEATURE_DEVIATION), "contents").locate(dataset.validate_normalization())?;
+    Location::new(&dir.join(FEATURES), "contents").locate(dataset.validate_feature_count())?;
+    Location::new(&dir.join(FEATURE_DEVIATION), "contents").locate(dataset.validate_normalization())?;
     contents(FEATURES, bad_feature.map(|i| dataset.not_finite(i)))?;
-    At::new(&dir.join(LABELS), "contents").locate(dataset.validate_labels())?;
-    At::new(&dir.join(manifest::FILE_NAME), "graphs")
+    Location::new(&dir.join(LABELS), "contents").locate(dataset.validate_labels())?;
+    Location::new(&dir.join(manifest::FILE_NAME), "graphs")
         .locate(graphs::validate(&dataset.graphs, &dataset.graph))?;
-    At::new(&dir.join(ORIGINAL_IDS), "contents").locate(dataset.validate_original_ids())?;
-    At::new(dir, "split").locate(dataset.validate_split())?;
+    Location::new(&dir.join(ORIGINAL_IDS), "contents").locate(dataset.validate_original_ids())?;
+    Location::new(dir, "split").locate(dataset.validate_split())?;
     Ok(dataset)
 }
 
@@ -107,7 +108,7 @@ impl Stored<'_> {
             let indices = files.read(FEATURES_INDICES, &stored)?;
             let values = files.read(FEATURES_VALUES, &stored)?;
             let rows = SparseRows::new(m.feature_dim, indptr, indices, values);
-            let rows = At::new(&self.dir.join(FEATURES_INDICES), "contents").locate(rows)?;
+            let rows = Location::new(&self.dir.join(FEATURES_INDICES), "contents").locate(rows)?;
             return Ok((FeatureData::Csr(rows), None));
         }
         let skip = m.files.get(FEATURES).is_some_and(|file| too_large(file.bytes));

@@ -4,11 +4,11 @@ use graphmill_core::{FeatureData, Features, Graph, Labels, SparseRows, Split};
 use half::f16;
 
 use super::{
-    super::checksum,
     names::{INDICES, LABELS},
     read::Stored,
     *,
 };
+use crate::checksum;
 
 fn small() -> Dataset {
     Dataset {

@@ -12,10 +12,10 @@ use crate::{
     atomic::{Disk, Real},
     dataset::{
         Dataset, Normalization, files,
-        manifest::{self, FileEntry, Manifest},
+        manifest::{self, Manifest},
     },
     npy::{self, Element},
-    signed::SignedManifest,
+    signed::{FileEntry, SignedManifest},
 };
 
 impl Dataset {

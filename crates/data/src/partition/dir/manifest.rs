@@ -5,10 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    dataset::manifest::FileEntry,
-    signed::{SignedManifest, Terms},
-};
+use crate::signed::{FileEntry, SignedManifest, Terms};
 
 pub(super) const FILE_NAME: &str = "partition.json";
 /// Value of the field `format` in a partition directory.

@@ -27,7 +27,7 @@ use manifest::Manifest;
 pub use part::{Neighbors, Part};
 pub use write::{Description, check_target, write};
 
-use graphmill_core::{Buffer, Error, NodeId, Result, Split, place::At};
+use graphmill_core::{Buffer, Error, NodeId, Result, Split, location::Location};
 
 use super::PartitionBook;
 use crate::{dataset::files::Files, signed::SignedManifest};
@@ -68,7 +68,8 @@ impl PartitionDir {
         let files = Files { dir: &path, manifest: manifest::FILE_NAME, entries: &manifest.files };
         let (nodes, edges) = (manifest.nodes, manifest.edges);
         let of = files.read::<u16>(BOOK, &[nodes])?;
-        let book = At::new(&path.join(BOOK), "contents").locate(PartitionBook::new(manifest.parts, of))?;
+        let book =
+            Location::new(&path.join(BOOK), "contents").locate(PartitionBook::new(manifest.parts, of))?;
         if let Some((part, (found, said))) = book
             .sizes()
             .into_iter()

@@ -21,11 +21,11 @@ use super::{
 use crate::{
     Dataset,
     atomic::{self, Disk, Real},
-    dataset::{files, manifest::FileEntry, native, restrict},
+    dataset::{files, native, restrict},
     external::Scratch,
     npy::{Element, Writer},
     reorder::{relabel, rows::ragged},
-    signed::SignedManifest,
+    signed::{FileEntry, SignedManifest},
 };
 
 /// Memory budget of a part's tables, in bytes; larger ones go to disk.

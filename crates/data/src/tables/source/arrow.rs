@@ -19,13 +19,13 @@ use arrow_array::{
 };
 use arrow_ipc::reader::{FileReader, StreamReader};
 use arrow_schema::{ArrowError, DataType, Schema, TimeUnit};
-use graphmill_core::{Error, Result, place::At};
+use graphmill_core::{Error, Result, location::Location};
 
 use super::{Dialect, Reader, Rows, files};
 use crate::tables::{
-    column::{Column, Lists, Places, Texts},
+    column::{Column, Lists, OutputRows, Texts},
+    date::DAY,
     faults::Faults,
-    value::DAY,
 };
 
 /// Record batches of a file.
@@ -58,8 +58,9 @@ pub(super) fn open(path: &Path, _: &Dialect) -> Result<Box<dyn Reader>> {
         let path = path.clone();
         move |projection: Option<Vec<usize>>| {
             let file = File::open(&path).map_err(|e| Error::io(&path, "open", e))?;
-            let wrong =
-                |e: ArrowError| At::new(&path, "schema").error(format!("not a readable Arrow file: {e}"));
+            let wrong = |e: ArrowError| {
+                Location::new(&path, "schema").error(format!("not a readable Arrow file: {e}"))
+            };
             let file = BufReader::new(file);
             if is_file {
                 let reader = FileReader::try_new(file, projection).map_err(wrong)?;
@@ -87,7 +88,9 @@ pub(super) fn open(path: &Path, _: &Dialect) -> Result<Box<dyn Reader>> {
 /// Runs a decoder, whose panic on a damaged file becomes an error.
 fn guarded<T>(work: impl FnOnce() -> Result<T>, path: &Path) -> Result<T> {
     let done = catch_unwind(AssertUnwindSafe(work));
-    done.unwrap_or_else(|_| Err(At::new(path, "data").error("the file is damaged: its decoder panicked")))
+    done.unwrap_or_else(|_| {
+        Err(Location::new(path, "data").error("the file is damaged: its decoder panicked"))
+    })
 }
 
 impl Reader for Arrow {
@@ -101,7 +104,7 @@ impl Reader for Arrow {
         }
         let Some(batches) = &mut self.batches else { return Ok(None) };
         loop {
-            let at = At::new(&self.path, format!("row {}", self.row));
+            let at = Location::new(&self.path, format!("row {}", self.row));
             let batch = guarded(|| batches.next().transpose().map_err(|e| at.error(e)), &self.path)?;
             let Some(batch) = batch else { return Ok(None) };
             let rows = batch.num_rows();
@@ -117,7 +120,7 @@ impl Reader for Arrow {
                     None => Column::Empty(rows),
                 })
                 .collect();
-            let places = Places::Rows(self.row);
+            let places = OutputRows::Rows(self.row);
             self.row += rows as u64;
             return Ok(Some(Rows { columns, places }));
         }

@@ -10,11 +10,11 @@ use std::{
 };
 
 use csv::{ByteRecord, ReaderBuilder, Terminator};
-use graphmill_core::{Error, Result, place::At};
+use graphmill_core::{Error, Result, location::Location};
 
 use super::{BATCH_ROWS, Reader, Rows, files};
 use crate::tables::{
-    column::{Column, Places, Texts},
+    column::{Column, OutputRows, Texts},
     faults::Faults,
 };
 
@@ -62,7 +62,7 @@ impl<R: Read> Read for Counted<R> {
 
 /// Opens a file and reads its header.
 pub(super) fn open(path: &Path, dialect: &Dialect) -> Result<Box<dyn Reader>> {
-    let at = At::new(path, "line 1");
+    let at = Location::new(path, "line 1");
     let quote = dialect.quote.unwrap_or(b'"');
     let separator = match dialect.separator {
         Some(separator) => separator,
@@ -115,7 +115,7 @@ impl Reader for Csv {
             let more = self.reader.read_byte_record(&mut self.record);
             let more = more.map_err(|e| match e.into_kind() {
                 csv::ErrorKind::Io(e) => Error::io(&self.path, "read", e),
-                other => At::new(&self.path, "text").error(format!("{other:?}")),
+                other => Location::new(&self.path, "text").error(format!("{other:?}")),
             })?;
             if !more {
                 self.check_end(&name, &lines, &texts, wanted, faults);
@@ -150,7 +150,7 @@ impl Reader for Csv {
             .zip(wanted)
             .map(|(texts, &wanted)| if wanted { Column::Text(texts) } else { Column::Empty(lines.len()) })
             .collect();
-        Ok(Some(Rows { columns, places: Places::Lines(lines) }))
+        Ok(Some(Rows { columns, places: OutputRows::Lines(lines) }))
     }
 }
 

@@ -6,12 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use graphmill_core::{Error, Result, place::At};
+use graphmill_core::{Error, Result, location::Location};
 use serde_json::{Map, Value};
 
 use super::{BATCH_ROWS, Dialect, Reader, Rows, files};
 use crate::tables::{
-    column::{Column, Lists, Places, Texts},
+    column::{Column, Lists, OutputRows, Texts},
     faults::Faults,
 };
 
@@ -73,7 +73,7 @@ impl Json {
             if read as u64 == MAX_LINE_BYTES {
                 let message =
                     format!("the line is longer than {MAX_LINE_BYTES} bytes; write one object per line");
-                return Err(At::new(&self.path, format!("line {}", self.line)).error(message));
+                return Err(Location::new(&self.path, format!("line {}", self.line)).error(message));
             }
             if read == 0 {
                 return Ok(false);
@@ -118,7 +118,7 @@ impl Reader for Json {
             if wanted { column(values) } else { Column::Empty(rows.len()) }
         };
         let columns = self.columns.iter().zip(wanted).map(column).collect();
-        Ok(Some(Rows { columns, places: Places::Lines(lines) }))
+        Ok(Some(Rows { columns, places: OutputRows::Lines(lines) }))
     }
 }
 

@@ -14,7 +14,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use graphmill_core::{Error, Result, place::At};
+use graphmill_core::{Error, Result, location::Location};
 
 pub(super) use arrow::columns_of;
 pub(super) use csv::Dialect;
@@ -44,7 +44,7 @@ pub(super) trait Reader {
 /// Rows of a file, with their positions.
 pub(super) struct Rows {
     pub(super) columns: Vec<Column>,
-    pub(super) places: super::column::Places,
+    pub(super) places: super::column::OutputRows,
 }
 
 /// Opens a file of one format.
@@ -102,7 +102,7 @@ impl Table {
         for (i, path) in files.iter().enumerate() {
             let reader = open_file(path, &dialect)?;
             let found = reader.columns();
-            let at = At::new(path, "columns");
+            let at = Location::new(path, "columns");
             if let Some(twice) = (1..found.len()).find(|&c| found[..c].contains(&found[c])) {
                 return Err(at.error(format!("two columns are called '{}'; rename one", found[twice])));
             }
@@ -193,7 +193,9 @@ impl Table {
                 .map(|name| reader.columns().iter().position(|column| column == name))
                 .collect();
             if order.iter().any(Option::is_none) {
-                return Err(At::new(path, "columns").error("the file changed while it was read; start again"));
+                return Err(
+                    Location::new(path, "columns").error("the file changed while it was read; start again")
+                );
             }
             let mut wanted_there = vec![false; reader.columns().len()];
             for (&there, &wanted) in order.iter().zip(wanted) {

@@ -2,7 +2,7 @@
 
 use std::{fs::File, path::Path};
 
-use graphmill_core::{Error, Result, place::At};
+use graphmill_core::{Error, Result, location::Location};
 use parquet::arrow::{ProjectionMask, arrow_reader::ParquetRecordBatchReaderBuilder};
 
 use super::{BATCH_ROWS, Dialect, Reader, arrow};
@@ -16,7 +16,7 @@ pub(super) fn open(path: &Path, _: &Dialect) -> Result<Box<dyn Reader>> {
         let path = path.clone();
         move || {
             let file = File::open(&path).map_err(|e| Error::io(&path, "open", e))?;
-            let wrong = |why: String| At::new(&path, "metadata").error(why);
+            let wrong = |why: String| Location::new(&path, "metadata").error(why);
             guarded(|| ParquetRecordBatchReaderBuilder::try_new(file)).map_err(|e| wrong(e.to_string()))
         }
     };

@@ -1,6 +1,6 @@
 //! Arrays of NumPy in the files of a source, gzipped or not.
 
-use graphmill_core::{Buffer, Result, place::At};
+use graphmill_core::{Buffer, Result, location::Location};
 
 use super::files::Files;
 use crate::npy::{self, Element, Header, c_order, convert};
@@ -20,7 +20,7 @@ pub(super) fn read<T: Element>(files: &Files, name: &str) -> Result<(Buffer<T>, 
     }
     let bytes = files.bytes(name, MAX_UNPACKED)?;
     let place = files.on_disk(name).unwrap_or_else(|| files.path().join(name));
-    let at = At::new(&place, "array");
+    let at = Location::new(&place, "array");
     let mut rest = &bytes[..];
     let (header, _) = Header::read(&mut rest, &at)?;
     if header.bytes() != rest.len() {

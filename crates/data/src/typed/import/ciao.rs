@@ -8,7 +8,7 @@
 
 use std::path::Path;
 
-use graphmill_core::{Error, Result, place::At};
+use graphmill_core::{Error, Result, location::Location};
 
 use super::{
     TypedOptions,
@@ -26,7 +26,7 @@ pub(super) fn read(src: &Path, options: &TypedOptions) -> Result<RawTyped> {
     let files = Files::open(src)?;
     let mut raw = RawTyped { name: files.title(), ..RawTyped::default() };
     let (path, rating) = matrix(&files, "rating")?;
-    let at = At::new(&path, "variable rating");
+    let at = Location::new(&path, "variable rating");
     let [columns @ (5 | 6), rows] = [rating.len(), rating.first().map_or(0, Vec::len)] else {
         let message =
             format!("{} columns; user, product, category, rating, helpfulness expected", rating.len());
@@ -35,7 +35,7 @@ pub(super) fn read(src: &Path, options: &TypedOptions) -> Result<RawTyped> {
     let (trust_path, trust) = matrix(&files, "trustnetwork")?;
     if trust.len() != 2 {
         let message = format!("{} columns; truster and trusted expected", trust.len());
-        return Err(At::new(&trust_path, "variable trustnetwork").error(message));
+        return Err(Location::new(&trust_path, "variable trustnetwork").error(message));
     }
     let (mut users, mut products) = (Ids::default(), Ids::default());
     let number = |ids: &mut Ids, column: &[f64]| -> Result<Vec<u32>> {
@@ -114,10 +114,10 @@ fn matrix(files: &Files, name: &str) -> Result<(std::path::PathBuf, Vec<Vec<f64>
         }
         let values: Vec<f64> = variable.dense()?;
         if values.iter().any(|x| !x.is_finite()) {
-            return Err(At::new(&path, format!("variable {name}")).error("a value is not finite"));
+            return Err(Location::new(&path, format!("variable {name}")).error("a value is not finite"));
         }
         let columns = (0..columns).map(|j| values[j * rows..(j + 1) * rows].to_vec()).collect();
         return Ok((path.clone(), columns));
     }
-    Err(At::new(&path, "variables").error(format!("there is no variable '{name}'")))
+    Err(Location::new(&path, "variables").error(format!("there is no variable '{name}'")))
 }

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use graphmill_core::{Result, place::At};
+use graphmill_core::{Result, location::Location};
 
 use super::{
     TypedOptions,
@@ -273,7 +273,7 @@ pub(super) fn add_node_tasks(
         let pairs = [train, test].concat();
         let count = raw.nodes[position].count;
         let labels = match multi || test_multi {
-            true => multi_labels(count, &pairs, &At::new(files.path(), "label.dat"))?,
+            true => multi_labels(count, &pairs, &Location::new(files.path(), "label.dat"))?,
             false => single_labels(count, &pairs, 0),
         };
         let classes = labels.classes();

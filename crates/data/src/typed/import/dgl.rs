@@ -12,7 +12,7 @@
 
 use std::path::Path;
 
-use graphmill_core::{Labels, Result, place::At};
+use graphmill_core::{Labels, Result, location::Location};
 use serde_json::Value;
 
 use super::{
@@ -30,7 +30,7 @@ const TIMES: [&str; 3] = ["year", "time", "timestamp"];
 /// Description, and the files it names.
 struct Source<'a> {
     files: &'a Files,
-    at: At<'a>,
+    at: Location<'a>,
 }
 
 /// Reads the directory (or the `metadata.json`) `src`.
@@ -44,7 +44,7 @@ pub(super) fn read(src: &Path, _options: &TypedOptions) -> Result<RawTyped> {
         files.error(own, format!("line {} column {}", e.line(), e.column()), e.to_string())
     };
     let metadata: Value = serde_json::from_slice(&text).map_err(fault)?;
-    let source = Source { files: &files, at: At::new(&path, "metadata") };
+    let source = Source { files: &files, at: Location::new(&path, "metadata") };
     let mut raw = RawTyped {
         name: metadata["graph_name"].as_str().map_or_else(|| files.title(), str::to_string),
         ..RawTyped::default()

@@ -12,7 +12,7 @@ use std::{
 };
 
 use flate2::bufread::MultiGzDecoder;
-use graphmill_core::{Error, Result, place::At};
+use graphmill_core::{Error, Result, location::Location};
 use zip::ZipArchive;
 
 use super::tar;
@@ -58,7 +58,7 @@ impl Files {
             list(path, "", MAX_DEPTH, &mut names)?;
             (Kind::Directory, names)
         } else if is_tar {
-            (Kind::Tar, tar::names(unpacked(open(path)?, path)?, &At::new(path, "archive"))?)
+            (Kind::Tar, tar::names(unpacked(open(path)?, path)?, &Location::new(path, "archive"))?)
         } else if ending.ends_with(".zip") {
             let names = zip_archive(path)?.file_names().map(str::to_string).collect();
             (Kind::Zip, names)
@@ -165,7 +165,7 @@ impl Files {
             }
             Kind::Tar => {
                 let archive = unpacked(open(&self.path)?, &self.path)?;
-                let at = At::new(&self.path, "archive");
+                let at = Location::new(&self.path, "archive");
                 let member = tar::member(archive, &format!("{}{name}", self.top), &at)?;
                 work(&mut *unpacked(BufReader::with_capacity(BUFFER_LEN, member), &self.path)?)
             }

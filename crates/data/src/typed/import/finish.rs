@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use graphmill_core::{NodeId, Result, place::At};
+use graphmill_core::{NodeId, Result, location::Location};
 use rayon::prelude::*;
 
 use super::{EdgeCounts, RawEdges, RawTyped, Reverse, TypedImported, TypedOptions};
@@ -21,7 +21,7 @@ const MAX_TESTED: usize = 1 << 28;
 
 /// Builds the dataset from the data that an importer read from `src`.
 pub(super) fn finish(raw: RawTyped, src: &Path, options: &TypedOptions) -> Result<TypedImported> {
-    let at = At::new(src, "import");
+    let at = Location::new(src, "import");
     let RawTyped { name, nodes, edges, tasks, mut report } = raw;
     let mut builder = TypedBuilder::new(options.name.clone().unwrap_or(name));
     let mut all = Vec::new();
@@ -76,7 +76,7 @@ pub(super) fn finish(raw: RawTyped, src: &Path, options: &TypedOptions) -> Resul
 
 /// Checks that numbers of nodes that no table backs are plausible for the edges, because every edge
 /// type stores a row start per destination.
-fn check_claims(nodes: &[NodeData], edges: &[RawEdges], at: &At) -> Result<()> {
+fn check_claims(nodes: &[NodeData], edges: &[RawEdges], at: &Location) -> Result<()> {
     let total: usize = edges.iter().map(|edges| edges.src.len()).sum();
     for nodes in nodes.iter().filter(|nodes| nodes.keys.is_none() && nodes.features.is_none()) {
         claims::nodes(nodes.count, total as u64, at)?;

@@ -13,7 +13,7 @@
 
 use std::{collections::HashMap, path::Path};
 
-use graphmill_core::{Error, Labels, Result, place::At};
+use graphmill_core::{Error, Labels, Result, location::Location};
 
 use super::{
     TypedOptions,
@@ -46,7 +46,7 @@ pub(super) fn read(src: &Path, _options: &TypedOptions) -> Result<RawTyped> {
     let metadata = Metadata::read(&yaml)?;
     let root = yaml.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let files = Files::open(root)?;
-    let at = |place: &str| At::new(&yaml, place.to_string());
+    let at = |place: &str| Location::new(&yaml, place.to_string());
     let name = metadata.dataset_name.clone().unwrap_or_else(|| files.title());
     let mut raw = RawTyped { name, ..RawTyped::default() };
     let Some(graph) = &metadata.graph else {

@@ -11,7 +11,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use graphmill_core::{Result, place::At};
+use graphmill_core::{Result, location::Location};
 
 use super::{
     TypedOptions, arrays,
@@ -75,7 +75,7 @@ pub(super) fn read(src: &Path, options: &TypedOptions) -> Result<RawTyped> {
         })?;
         for (letter, end) in [(x, &ends[0]), (y, &ends[1])] {
             let least = end.iter().max().map_or(0, |&most| most as usize + 1);
-            let at = At::new(files.path(), "ids");
+            let at = Location::new(files.path(), "ids");
             crate::dataset::import::claims::nodes(least, end.len() as u64, &at)?;
             counts.entry(letter).and_modify(|count| *count = least.max(*count)).or_insert(least);
         }
@@ -118,7 +118,7 @@ fn read_features(files: &Files, name: &str, least: usize, dense: bool) -> Result
         return Err(wrong(files, name, "an .npz file inside an archive is not read; unpack the archive"));
     };
     let mut npz = Npz::open(&path)?;
-    let at = At::new(&path, "matrix");
+    let at = Location::new(&path, "matrix");
     let csr = if npz.contains("row") { from_coo(&mut npz, &at)? } else { Csr::from_npz(&mut npz, "")? };
     let rows = csr.rows;
     if rows < least {
@@ -128,7 +128,7 @@ fn read_features(files: &Files, name: &str, least: usize, dense: bool) -> Result
 }
 
 /// Matrix of SciPy in COO form.
-fn from_coo(npz: &mut Npz, at: &At) -> Result<Csr> {
+fn from_coo(npz: &mut Npz, at: &Location) -> Result<Csr> {
     let shape = npz.read_as::<u64>("shape")?.data;
     let &[rows, columns] = &shape[..] else {
         return Err(at.error(format!("shape: two numbers expected, {shape:?} found")));

@@ -8,7 +8,7 @@
 
 use std::{collections::HashSet, path::Path};
 
-use graphmill_core::{Result, place::At};
+use graphmill_core::{Result, location::Location};
 
 use super::{
     TypedOptions,
@@ -132,7 +132,7 @@ fn read_matrix(files: &Files, name: &str, users: usize, items: usize) -> Result<
         return Err(wrong(files, name, "an .npz file inside an archive is not read; unpack the archive"));
     };
     let mut npz = Npz::open(&path)?;
-    let at = At::new(&path, "matrix");
+    let at = Location::new(&path, "matrix");
     let csr = Csr::from_npz(&mut npz, "")?;
     if csr.rows != csr.columns {
         return Err(

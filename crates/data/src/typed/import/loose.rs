@@ -1,7 +1,7 @@
 //! Arrays of descriptions that name a file and its format: `numpy`, `torch`, `csv` or (with
 //! the feature of that name) `parquet`.
 
-use graphmill_core::{Buffer, Result, place::At};
+use graphmill_core::{Buffer, Result, location::Location};
 
 use super::{
     arrays,
@@ -26,7 +26,8 @@ pub(super) fn load<T: Element>(files: &Files, path: &str, format: &str) -> Resul
     match format {
         "numpy" => arrays::read(files, name),
         "torch" | "pytorch" => {
-            let read = |root: &Item, storages: &torch::Storages, at: &At| storages.values::<T>(root, at);
+            let read =
+                |root: &Item, storages: &torch::Storages, at: &Location| storages.values::<T>(root, at);
             let (values, shape) = match files.on_disk(name) {
                 Some(path) => torch::read(&path, read)?,
                 None => torch::read_bytes(&files.bytes(name, MAX_TORCH)?, files.path(), read)?,

@@ -16,7 +16,7 @@
 
 use std::path::Path;
 
-use graphmill_core::{Error, Labels, Result, place::At};
+use graphmill_core::{Error, Labels, Result, location::Location};
 
 use super::{
     TypedOptions, arrays,
@@ -128,7 +128,7 @@ fn read_graph(src: &Path, separator: &str) -> Result<(Files, RawTyped)> {
         let count = declared.or(rows).unwrap_or(needed);
         if rows.is_none() {
             let total = edges.iter().map(|edges| edges.src.len() as u64).sum();
-            claims::nodes(count, total, &At::new(src, format!("nodes of {name}")))?;
+            claims::nodes(count, total, &Location::new(src, format!("nodes of {name}")))?;
         }
         let table = match rows {
             Some(_) => Some(loose::features(&files, &features, "numpy", count)?),
@@ -212,7 +212,7 @@ fn labels_of(files: &Files, name: &str, raw: &RawTyped) -> Result<Labels> {
 }
 
 /// First of these entries of a split, ascending.
-fn part(root: &Item, storages: &Storages, at: &At, names: &[&str]) -> Result<Vec<u32>> {
+fn part(root: &Item, storages: &Storages, at: &Location, names: &[&str]) -> Result<Vec<u32>> {
     let Some(item) = names.iter().find_map(|name| root.get(name)) else { return Ok(Vec::new()) };
     let mut ids = storages.values::<u32>(item, at)?.0;
     ids.sort_unstable();

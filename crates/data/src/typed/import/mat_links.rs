@@ -10,7 +10,7 @@ use std::{collections::HashSet, path::Path};
 use graphmill_core::{
     Error, Result,
     keyed::{Stream, key},
-    place::At,
+    location::Location,
 };
 
 use super::{
@@ -29,7 +29,7 @@ const NEGATIVES: u64 = 0x7479_7003;
 /// Reads the file `src`.
 pub(super) fn read(src: &Path, options: &TypedOptions) -> Result<RawTyped> {
     let mut raw = RawTyped { name: Files::open(src)?.title(), ..RawTyped::default() };
-    let at = At::new(src, "variable net");
+    let at = Location::new(src, "variable net");
     let mut mat = Mat::open(src)?;
     let (mut net, mut known) = (None, Vec::new());
     while let Some(variable) = mat.next()? {
@@ -47,7 +47,7 @@ pub(super) fn read(src: &Path, options: &TypedOptions) -> Result<RawTyped> {
     }
     let Some((nodes, net)) = net else {
         let message = format!("there is no matrix 'net'; the variables are: {}", known.join(", "));
-        return Err(At::new(src, "variables").error(message));
+        return Err(Location::new(src, "variables").error(message));
     };
     let (mut links, mut loops) = (Vec::new(), 0);
     for (j, run) in (0u32..).zip(net.starts.windows(2)) {

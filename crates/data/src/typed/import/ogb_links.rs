@@ -12,7 +12,7 @@
 
 use std::path::Path;
 
-use graphmill_core::{Result, place::At};
+use graphmill_core::{Result, location::Location};
 
 use super::{
     TypedOptions,
@@ -45,7 +45,7 @@ pub(super) fn read(src: &Path, options: &TypedOptions) -> Result<RawTyped> {
     let files = Files::open(src)?;
     let mut raw = RawTyped { name: files.title().replace('_', "-"), ..RawTyped::default() };
     let nodes = count(&files, required(&files, "raw/num-node-list")?)?;
-    let at = At::new(files.path(), "raw/num-node-list");
+    let at = Location::new(files.path(), "raw/num-node-list");
     let path = required(&files, "raw/edge")?;
     let [from, to] = edges(&files, path, [nodes; 2])?;
     crate::dataset::import::claims::nodes(nodes, from.len() as u64, &at)?;
@@ -155,7 +155,7 @@ enum Arrays<'a> {
 }
 
 impl Arrays<'_> {
-    fn get(&mut self, name: &str, at: &At) -> Result<Option<(Vec<u32>, Vec<usize>)>> {
+    fn get(&mut self, name: &str, at: &Location) -> Result<Option<(Vec<u32>, Vec<usize>)>> {
         match self {
             Self::Torch(root, storages) => root.get(name).map(|item| storages.values(item, at)).transpose(),
             Self::Npz(npz) if npz.contains(name) => {
@@ -172,7 +172,7 @@ fn read_part(files: &Files, name: &str, nodes: usize) -> Result<Part> {
         let Some(path) = files.on_disk(name) else {
             return Err(wrong(files, name, "an .npz file inside an archive is not read; unpack the archive"));
         };
-        return part_of(&mut Arrays::Npz(Npz::open(&path)?), &At::new(&path, "arrays"), nodes);
+        return part_of(&mut Arrays::Npz(Npz::open(&path)?), &Location::new(&path, "arrays"), nodes);
     }
     match files.on_disk(name) {
         Some(path) => {
@@ -187,7 +187,7 @@ fn read_part(files: &Files, name: &str, nodes: usize) -> Result<Part> {
     }
 }
 
-fn part_of(arrays: &mut Arrays, at: &At, nodes: usize) -> Result<Part> {
+fn part_of(arrays: &mut Arrays, at: &Location, nodes: usize) -> Result<Part> {
     let check = |ids: &[u32], what: &str| match ids.iter().position(|&id| id as usize >= nodes) {
         Some(i) => {
             Err(at.error(format!("{what}: entry {i} is node {}, but there are {nodes} nodes", ids[i])))

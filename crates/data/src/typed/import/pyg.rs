@@ -11,7 +11,7 @@
 
 use std::path::Path;
 
-use graphmill_core::{Labels, Result, place::At};
+use graphmill_core::{Labels, Result, location::Location};
 
 use super::{
     TypedOptions,
@@ -68,10 +68,10 @@ fn add_edges(
     store: &Item,
     edge_type: EdgeType,
     storages: &Storages,
-    at: &At,
+    at: &Location,
     raw: &mut RawTyped,
 ) -> Result<()> {
-    let place = |what: &str| At::new(at.path, format!("{what} of {edge_type}"));
+    let place = |what: &str| Location::new(at.path, format!("{what} of {edge_type}"));
     let Some(index) = store.get("edge_index") else {
         return Err(place("edge_index").error("it is missing; SparseTensor's adj_t is not read"));
     };
@@ -96,8 +96,8 @@ fn add_edges(
 }
 
 /// Adds the node type described by the dictionary `store`.
-fn add_nodes(store: &Item, name: &str, storages: &Storages, at: &At, raw: &mut RawTyped) -> Result<()> {
-    let place = |what: &str| At::new(at.path, format!("{what} of {name}"));
+fn add_nodes(store: &Item, name: &str, storages: &Storages, at: &Location, raw: &mut RawTyped) -> Result<()> {
+    let place = |what: &str| Location::new(at.path, format!("{what} of {name}"));
     let numbers =
         |what: &str| store.get(what).map(|item| storages.values::<f32>(item, &place(what))).transpose();
     let x = numbers("x")?;
@@ -161,7 +161,12 @@ fn ignore(store: &Item, read: &[&str], what: &str, raw: &mut RawTyped) {
     names.for_each(|name| raw.report.ignore(format!("{name} of {what}")));
 }
 
-fn column<T: crate::npy::Element>(item: &Item, rows: usize, storages: &Storages, at: &At) -> Result<Vec<T>> {
+fn column<T: crate::npy::Element>(
+    item: &Item,
+    rows: usize,
+    storages: &Storages,
+    at: &Location,
+) -> Result<Vec<T>> {
     let (values, shape) = storages.values::<T>(item, at)?;
     match values.len() == rows {
         true => Ok(values),
@@ -169,7 +174,7 @@ fn column<T: crate::npy::Element>(item: &Item, rows: usize, storages: &Storages,
     }
 }
 
-fn features(item: &Item, rows: usize, storages: &Storages, at: &At) -> Result<FeatureTable> {
+fn features(item: &Item, rows: usize, storages: &Storages, at: &Location) -> Result<FeatureTable> {
     let (values, shape) = storages.values::<f32>(item, at)?;
     match shape[..] {
         [count] if count == rows => Ok(FeatureTable::dense(1, values)),
@@ -179,7 +184,7 @@ fn features(item: &Item, rows: usize, storages: &Storages, at: &At) -> Result<Fe
 }
 
 /// Classes if all values are whole, sets if rows of them are zeros and ones, values otherwise.
-fn targets(values: Vec<f32>, shape: &[usize], rows: usize, at: &At) -> Result<Targets> {
+fn targets(values: Vec<f32>, shape: &[usize], rows: usize, at: &Location) -> Result<Targets> {
     let width = match shape {
         [count] if *count == rows => 1,
         [count, width] if *count == rows && *width > 0 => *width,

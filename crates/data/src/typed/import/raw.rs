@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use graphmill_core::{
     Buffer, Labels, NodeId, Result, Split,
     keyed::{Stream, key},
-    place::At,
+    location::Location,
 };
 use serde::Serialize;
 
@@ -225,7 +225,7 @@ pub(super) fn single_labels(count: usize, pairs: &[(u32, u32)], classes: usize) 
 ///
 /// # Errors
 /// The table would be almost empty: a class is damaged.
-pub(super) fn multi_labels(count: usize, pairs: &[(u32, u32)], at: &At) -> Result<Labels> {
+pub(super) fn multi_labels(count: usize, pairs: &[(u32, u32)], at: &Location) -> Result<Labels> {
     let classes = pairs.iter().map(|&(_, c)| c as usize + 1).max().unwrap_or(1);
     claims::dense(count, classes, pairs.len(), at)?;
     let mut member = vec![0u8; count * classes];

@@ -1,6 +1,6 @@
 //! Tables of numbers: feature rows as text and arrays, sparse if that takes fewer bytes.
 
-use graphmill_core::{Result, SparseRows, place::At};
+use graphmill_core::{Result, SparseRows, location::Location};
 
 use super::{files::Files, lines::for_each_line};
 use crate::{dataset::import::csr::Csr, typed::FeatureTable};
@@ -82,7 +82,7 @@ impl SparseTable {
 ///
 /// # Errors
 /// The matrix is inconsistent or has another number of rows.
-pub(super) fn from_csr(csr: Csr, rows: usize, dense: bool, at: &At) -> Result<FeatureTable> {
+pub(super) fn from_csr(csr: Csr, rows: usize, dense: bool, at: &Location) -> Result<FeatureTable> {
     let mut report = crate::dataset::import::ImportReport::default();
     let features = crate::dataset::import::features::from_csr(csr, rows, dense, at, at, &mut report)?;
     FeatureTable::of_features(&features).ok_or_else(|| at.error("a matrix without columns"))

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, Read, Take};
 
-use graphmill_core::{Result, place::At};
+use graphmill_core::{Result, location::Location};
 
 const BLOCK: usize = 512;
 /// Maximum length of a long name.
@@ -12,7 +12,7 @@ const MAX_NAME: u64 = 1 << 16;
 ///
 /// # Errors
 /// The archive is damaged.
-pub(super) fn names(mut archive: impl BufRead, at: &At) -> Result<Vec<String>> {
+pub(super) fn names(mut archive: impl BufRead, at: &Location) -> Result<Vec<String>> {
     let mut names = Vec::new();
     while let Some((name, size)) = next(&mut archive, at)? {
         skip(&mut archive, size.next_multiple_of(BLOCK as u64), at)?;
@@ -25,7 +25,7 @@ pub(super) fn names(mut archive: impl BufRead, at: &At) -> Result<Vec<String>> {
 ///
 /// # Errors
 /// The archive is damaged, or has no such file.
-pub(super) fn member<R: BufRead>(mut archive: R, wanted: &str, at: &At) -> Result<Take<R>> {
+pub(super) fn member<R: BufRead>(mut archive: R, wanted: &str, at: &Location) -> Result<Take<R>> {
     while let Some((name, size)) = next(&mut archive, at)? {
         if name == wanted {
             return Ok(archive.take(size));
@@ -36,7 +36,7 @@ pub(super) fn member<R: BufRead>(mut archive: R, wanted: &str, at: &At) -> Resul
 }
 
 /// Name and size of the next plain file; the reader is then at its contents.
-fn next(archive: &mut impl BufRead, at: &At) -> Result<Option<(String, u64)>> {
+fn next(archive: &mut impl BufRead, at: &Location) -> Result<Option<(String, u64)>> {
     let mut long: Option<String> = None;
     loop {
         let mut block = [0; BLOCK];
@@ -87,7 +87,7 @@ fn next(archive: &mut impl BufRead, at: &At) -> Result<Option<(String, u64)>> {
     }
 }
 
-fn skip(archive: &mut impl BufRead, bytes: u64, at: &At) -> Result<()> {
+fn skip(archive: &mut impl BufRead, bytes: u64, at: &Location) -> Result<()> {
     match io::copy(&mut archive.take(bytes), &mut io::sink()) {
         Ok(skipped) if skipped == bytes => Ok(()),
         Ok(_) => Err(at.error("the archive ends within a file: it is truncated")),
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn long_names_are_read_and_damage_is_reported() {
-        let at = At::new(Path::new("a.tar"), "archive");
+        let at = Location::new(Path::new("a.tar"), "archive");
         let mut long = testing::archive(&[("x", b"deep/name\0")]);
         long[156] = b'L';
         long[148..156].fill(b' ');

@@ -214,8 +214,8 @@ fn run_group(
     let work = Work { loader, order, number: *number, timeline };
     let first = *number * loader.num_batches();
     let published = &PublishedParameters::new(&learner.model, learner.step);
-    let passes: Vec<Option<StepContext>> =
-        group.members.iter_mut().map(|member| member.passes(&learner.passes, nvidia)).collect();
+    let contexts: Vec<Option<StepContext>> =
+        group.members.iter_mut().map(|member| member.context(&learner.context, nvidia)).collect();
     let host = timeline.track("host");
     let (rows, gradients) = (group.rows.clone(), group.gradients.clone());
     let gpus = nvidia.map_or(&[][..], |nvidia| nvidia.devices.gpus());
@@ -237,11 +237,11 @@ fn run_group(
             learner.staleness = learner.staleness.max(aged);
             let (mean, losses) = reduce_over_ranks(learner, &mut batches, sums.as_deref_mut())?;
             let outcome = learner.update(mean, lr(last));
-            learner.passes.backend.check()?;
+            learner.context.backend.check()?;
             Ok((outcome, losses))
         })?;
-        published.publish(&learner.model, learner.passes.backend, gpus);
-        learner.passes.backend.check()?;
+        published.publish(&learner.model, learner.context.backend, gpus);
+        learner.context.backend.check()?;
         scheduler.updated();
         timeline.done(host, Stage::Update, last, clock);
         // the outcome is not finite because a batch's loss is not, or because the gradient's norm
@@ -270,8 +270,8 @@ fn run_group(
         // the other threads do not wait for this one, even if it panics
         let _closing = CloseOnDrop { scheduler, always: true };
         let shared = EpochContext { scheduler, work, published, rows: &rows, gradients: &gradients, first };
-        for (member, passes) in group.members.iter_mut().zip(passes) {
-            member.start(scope, shared, passes);
+        for (member, context) in group.members.iter_mut().zip(contexts) {
+            member.start(scope, shared, context);
         }
         driver.run(scheduler, work, &mut update)
     })?;

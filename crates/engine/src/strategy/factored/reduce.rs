@@ -205,7 +205,7 @@ pub(super) fn reduce(
     let all: f64 = batches.iter().map(|(_, slot)| seeds(slot)).sum::<f64>().max(1.0);
     let shares: Vec<f32> = batches.iter().map(|(_, slot)| (seeds(slot) / all) as f32).collect();
     learner.is_whole = false;
-    let backend = learner.passes.backend;
+    let backend = learner.context.backend;
     let mut trainable = Vec::new();
     learner.model.visit(&mut |_, param| trainable.push(param.trainable));
     let mut summed = false;

@@ -111,20 +111,20 @@ impl Replica {
     /// A device failed.
     pub(super) fn train(
         &mut self,
-        passes: &mut StepContext,
+        context: &mut StepContext,
         published: &PublishedParameters,
         spare: &ObjectPool<Vec<Matrix>>,
         batch: &Extracted,
         number: u64,
     ) -> Result<Gradient> {
-        let version = published.copy_to(&mut self.model, passes.backend);
+        let version = published.copy_to(&mut self.model, context.backend);
         if self.newest.replace(published.step + version) != Some(published.step + version) {
             self.cross();
         }
         // rows that are too old are not read
-        let reused = passes.reuse.as_ref().map_or(0, |reuse| reuse.rows.staleness(published.step + version));
-        let loss = passes.gradient(&mut self.model, batch, number);
-        passes.backend.check()?;
+        let reused = context.reuse.as_ref().map_or(0, |reuse| reuse.rows.staleness(published.step + version));
+        let loss = context.gradient(&mut self.model, batch, number);
+        context.backend.check()?;
         let mut index = 0;
         let mut values = spare.take_or_default();
         self.model.visit_mut(&mut |_, param| {

@@ -41,8 +41,8 @@ pub(super) fn time(
     let end = reuse.map_or(u64::MAX, |preview| preview.batches.end);
     let last = loader.num_batches().min(end).min(if trainer.is_some() { TIMED + 1 } else { 1 });
     let mut model = learner.model.clone();
-    let mut passes = learner.passes.with_scratch(Default::default());
-    passes.reuse = reuse.map(|preview| preview.reuse.clone());
+    let mut context = learner.context.with_scratch(Default::default());
+    context.reuse = reuse.map(|preview| preview.reuse.clone());
     let threads = device.pool.current_num_threads() as f64;
     let (mut sample, mut train, mut bytes) = (f64::INFINITY, f64::INFINITY, 0);
     let mut one = |this: u64| -> Result<()> {
@@ -68,8 +68,8 @@ pub(super) fn time(
         let extracted = clock.elapsed().as_secs_f64();
         let clock = Instant::now();
         attempt(Stage::Train, this, || {
-            device.pool.install(|| passes.gradient(&mut model, &batch, 0));
-            Ok(passes.backend.check()?)
+            device.pool.install(|| context.gradient(&mut model, &batch, 0));
+            Ok(context.backend.check()?)
         })?;
         let trained = clock.elapsed().as_secs_f64();
         // a Trainer extracts the next batch while it trains on this one

@@ -66,17 +66,17 @@ impl DeviceWorkers {
 
 impl DeviceWorkers {
     /// Step context of its Trainer, if any, with the scratch memory of the last epoch.
-    pub(super) fn passes<'a>(
+    pub(super) fn context<'a>(
         &mut self,
         like: &StepContext<'a>,
         nvidia: Option<Nvidia<'a>>,
     ) -> Option<StepContext<'a>> {
         let replica = self.replica.as_mut()?;
-        let mut passes = like.with_scratch(std::mem::take(&mut replica.scratch));
+        let mut context = like.with_scratch(std::mem::take(&mut replica.scratch));
         if let (Some(gpu), Some(Nvidia { devices, .. })) = (self.device.gpu, nvidia) {
-            passes.backend = devices.gpus()[gpu].backend();
+            context.backend = devices.gpus()[gpu].backend();
         }
-        Some(passes)
+        Some(context)
     }
 
     /// Starts its workers, one thread each.
@@ -84,12 +84,12 @@ impl DeviceWorkers {
         &'s mut self,
         scope: &'s Scope<'s, '_>,
         shared: EpochContext<'s>,
-        passes: Option<StepContext<'s>>,
+        context: Option<StepContext<'s>>,
     ) {
         let EpochContext { scheduler, work, published, rows, gradients, first } = shared;
         let Self { device, workers, replica, done, .. } = self;
         let (device, done): (&Device, &Mutex<(u64, Traffic)>) = (device, done);
-        let mut trains = replica.as_mut().zip(passes);
+        let mut trains = replica.as_mut().zip(context);
         for worker in workers {
             let mut trainer = if worker.role.train.is_some() { trains.take() } else { None };
             scope.spawn(move || {
@@ -97,7 +97,7 @@ impl DeviceWorkers {
                 let standby = worker.role.standby;
                 let turns = worker.role.extract.is_some();
                 let mut train = |task: BatchTask| {
-                    let (Task::Train(number, Timed { batch, mut spent }), Some((replica, passes))) =
+                    let (Task::Train(number, Timed { batch, mut spent }), Some((replica, context))) =
                         (task, &mut trainer)
                     else {
                         return Ok(Flow::Continue);
@@ -105,7 +105,7 @@ impl DeviceWorkers {
                     let (clock, batch) = (Instant::now(), batch.into_batch());
                     let outcome = attempt(Stage::Train, number, || {
                         let number = first + number;
-                        device.pool.install(|| replica.train(passes, published, gradients, &batch, number))
+                        device.pool.install(|| replica.train(context, published, gradients, &batch, number))
                     });
                     spent.train = work.timeline.done(track, Stage::Train, number, clock);
                     // another batch takes over the memory of the rows
@@ -132,8 +132,8 @@ impl DeviceWorkers {
                 };
                 // its failures have gone to the scheduler
                 let _ = worker.run(scheduler, work, &mut train);
-                if let Some((replica, passes)) = trainer {
-                    replica.scratch = passes.into_scratch();
+                if let Some((replica, context)) = trainer {
+                    replica.scratch = context.into_scratch();
                 }
             });
         }

@@ -62,7 +62,7 @@ use crate::{
     stage::Loader,
 };
 pub use options::{HotGradient, HotSplit, LayeredOptions};
-pub(crate) use options::{settle, unused};
+pub(crate) use options::{derive_options, unused};
 pub use planned::reuse_plan;
 use super_batch::{SuperBatch, SuperBatchContext, SuperBatchMaker};
 use train::{Current, deliver, side_by_side};
@@ -185,7 +185,7 @@ impl<'a> Layered<'a> {
         let Some(maker) = &mut self.maker else { return Ok(None) };
         let context = SuperBatchContext::of(epoch, history, bound);
         let made =
-            maker.make(context, &epoch.learner.passes, batches, &made, &|bytes| deliver(&links, bytes))?;
+            maker.make(context, &epoch.learner.context, batches, &made, &|bytes| deliver(&links, bytes))?;
         Ok(made.map(|made| (made, start, begun)))
     }
 
@@ -218,14 +218,14 @@ impl<'a> Layered<'a> {
             let current = self.current(&now, &history);
             let Some(maker) = &mut self.maker else { return Ok(Flow::Stop) };
             let context = SuperBatchContext::of(epoch, &history, bound);
-            let passes = epoch.learner.passes.detached();
+            let steps = epoch.learner.context.detached();
             let inner = &mut *self.inner;
             let mut train = || current.train(inner, epoch);
             let (trained, early, waited) = if made.is_empty() {
                 (train(), Ok(None), 0.0)
             } else {
                 let pool = maker.pool.clone();
-                let make = || maker.make(context, &passes, after.clone(), &made, &deliver);
+                let make = || maker.make(context, &steps, after.clone(), &made, &deliver);
                 side_by_side(&history, pool.as_deref(), train, make)
             };
             self.waited = waited;
@@ -242,7 +242,7 @@ impl<'a> Layered<'a> {
             let early = early?.filter(|early| early.span.batches.start == end);
             let made = match early {
                 Some(made) => Some(made),
-                None => maker.make(context, &passes, next(end), &[epoch.learner.step], &deliver)?,
+                None => maker.make(context, &steps, next(end), &[epoch.learner.step], &deliver)?,
             };
             let Some(made) = made else { return Ok(Flow::Stop) };
             (now, start) = (made, epoch.learner.step);
@@ -275,7 +275,7 @@ impl<'a> Layered<'a> {
         let Some(maker) = &mut self.maker else { return Ok(None) };
         maker.recycle(made);
         let context = SuperBatchContext::of(epoch, history, bound);
-        maker.make(context, &epoch.learner.passes, batches, &[step], &|bytes| deliver(&links, bytes))
+        maker.make(context, &epoch.learner.context, batches, &[step], &|bytes| deliver(&links, bytes))
     }
 
     /// Divides the memory of the devices between reused rows and cached features, and prepares the
@@ -338,7 +338,7 @@ impl Strategy for Layered<'_> {
             return self.inner.run(epoch);
         }
         let flow = self.run_super_batches(&mut epoch);
-        epoch.learner.passes.reuse = None;
+        epoch.learner.context.reuse = None;
         flow
     }
 

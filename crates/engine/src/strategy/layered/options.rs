@@ -202,7 +202,7 @@ impl OptionSet for LayeredOptions {
 }
 
 /// Resolves `--hot-prefetch auto`.
-pub(crate) fn settle(config: &mut TrainConfig) {
+pub(crate) fn derive_options(config: &mut TrainConfig) {
     let ahead = if *config.devices == Devices::Cpu { Switch::Off } else { Switch::On };
     let options = config.own.get_mut::<LayeredOptions>();
     if options.hot_prefetch == Switch::Auto {

@@ -41,7 +41,7 @@ pub(super) fn maker(
         // shares of the rows that there are, not of all that there may be
         maker.plan.max_hot = maker.plan.held_rows(loader);
     }
-    learner.history.settle(maker.plan.length, round, maker.plan.max_hot);
+    learner.history.set_start(maker.plan.length, round, maker.plan.max_hot);
     let share = is_planned.then(|| split::choose(context, loader, learner, &maker.plan)).transpose()?;
     maker.split *= share.unwrap_or(1.0);
     // devices reserve memory for the rows that there are, too

@@ -113,7 +113,7 @@ impl SuperBatchMaker {
         round: u64,
     ) -> Result<Self> {
         let config = context.config;
-        let StepContext { orders, .. } = &learner.passes;
+        let StepContext { orders, .. } = &learner.context;
         let nodes = loader.graph.num_nodes();
         let dims = learner.model.aggregate_dims(orders);
         let options = config.own.get::<LayeredOptions>();
@@ -168,9 +168,9 @@ impl SuperBatchMaker {
         if rank > 0 && learner.history.basis().is_empty() {
             let inputs = attempt(Stage::Embed, 0, || {
                 let some = sample_of(loader);
-                row_maker.inputs(loader, &learner.passes, &some, &dims)
+                row_maker.inputs(loader, &learner.context, &some, &dims)
             })?;
-            learner.history.set_basis(basis(learner.passes.backend, &inputs, rank, config.seed));
+            learner.history.set_basis(basis(learner.context.backend, &inputs, rank, config.seed));
         }
         let basis = learner.history.basis();
         let learns = !basis.is_empty() && gradient != HotGradient::None;
@@ -244,7 +244,7 @@ impl SuperBatchMaker {
     pub(super) fn make(
         &mut self,
         context: SuperBatchContext,
-        passes: &StepContext,
+        steps: &StepContext,
         batches: Range<u64>,
         made: &[u64],
         deliver: &dyn Fn(u64),
@@ -273,7 +273,7 @@ impl SuperBatchMaker {
             attempt(Stage::Embed, first, || {
                 let from = RowVersion { batch: (epoch, first), version, snapshot: &snapshot };
                 let nodes = &ahead.slots.nodes()[slice.clone()];
-                self.row_maker.make(loader, passes, from, nodes, slice.start, &mut rows)
+                self.row_maker.make(loader, steps, from, nodes, slice.start, &mut rows)
             })?;
             timeline.done(track, Stage::Embed, first, clock);
             deliver(slice.len() as u64 * plan.shape.bytes());

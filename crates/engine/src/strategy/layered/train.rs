@@ -38,10 +38,10 @@ impl Current<'_> {
     /// next batch.
     pub(super) fn train(&self, inner: &mut dyn Strategy, epoch: &mut Epoch) -> Result<(Flow, u64)> {
         let (ahead, rows) = (self.batch.ahead.clone(), self.batch.rows.clone());
-        epoch.learner.passes.reuse = Some(Reuse { ahead: ahead.clone(), rows });
+        epoch.learner.context.reuse = Some(Reuse { ahead: ahead.clone(), rows });
         let loader = Loader { ahead: Some(ahead), ..epoch.loader.clone() };
         let outcome = self.train_with(inner, epoch, &loader);
-        epoch.learner.passes.reuse = None;
+        epoch.learner.context.reuse = None;
         outcome
     }
 

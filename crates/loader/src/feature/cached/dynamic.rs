@@ -24,7 +24,7 @@ use rayon::prelude::*;
 use super::{Level, Reader, rows::CachedRows};
 use crate::{
     feature::{
-        Capabilities, Feature, Link, OverlappedFeature, OverlappedWork, Places, TierTraffic, Traffic,
+        Capabilities, Feature, Link, OutputRows, OverlappedFeature, OverlappedWork, TierTraffic, Traffic,
         no_work, read_overlapped, scatter::Scatter,
     },
     policy::{self, CachePolicy, MISS},
@@ -188,7 +188,7 @@ impl Feature for Dynamic {
         self.reader.behind.num_rows()
     }
 
-    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+    fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
         self.read_overlapped(ids, places, out, &mut no_work)
     }
 
@@ -205,7 +205,7 @@ impl OverlappedFeature for Dynamic {
     fn read_overlapped(
         &self,
         ids: &[NodeId],
-        places: Places,
+        places: OutputRows,
         out: &mut [f32],
         work: &mut OverlappedWork,
     ) -> Result<Traffic> {
@@ -240,8 +240,8 @@ impl OverlappedFeature for Dynamic {
             for (i, _) in missing.iter().enumerate().filter(|(_, missing)| **missing) {
                 far.push(ids[i]);
                 far_places.push(match places {
-                    Places::InOrder => i as u32,
-                    Places::At(at) => at[i],
+                    OutputRows::InOrder => i as u32,
+                    OutputRows::At(at) => at[i],
                 });
             }
             own.nanos = TierTraffic::since(began, 0, 0).nanos;
@@ -250,13 +250,13 @@ impl OverlappedFeature for Dynamic {
             if far.is_empty() {
                 later += work(out)?;
             } else {
-                later = read_overlapped(&*self.reader.behind, far, Places::At(far_places), out, work)?;
+                later = read_overlapped(&*self.reader.behind, far, OutputRows::At(far_places), out, work)?;
                 let began = Instant::now();
                 let out = &*out;
                 let row = |i: u32| {
                     let row = match places {
-                        Places::InOrder => i as usize,
-                        Places::At(at) => at[i as usize] as usize,
+                        OutputRows::InOrder => i as usize,
+                        OutputRows::At(at) => at[i as usize] as usize,
                     };
                     &out[row * dim..(row + 1) * dim]
                 };

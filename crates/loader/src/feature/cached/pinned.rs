@@ -12,8 +12,8 @@ use rayon::prelude::*;
 use super::{CacheLayout, Level, Reader};
 use crate::{
     feature::{
-        Capabilities, Feature, Host, Link, MarkedFeature, Marks, OverlappedFeature, OverlappedWork, Places,
-        TierTraffic, Traffic, no_work, read_overlapped,
+        Capabilities, Feature, Host, Link, MarkedFeature, Marks, OutputRows, OverlappedFeature,
+        OverlappedWork, TierTraffic, Traffic, no_work, read_overlapped,
     },
     policy::MISS,
 };
@@ -78,7 +78,7 @@ impl SlotMap {
 struct Request<'r> {
     ids: &'r [NodeId],
     slots: &'r [u32],
-    places: Places<'r>,
+    places: OutputRows<'r>,
     began: Instant,
 }
 
@@ -180,8 +180,8 @@ impl Pinned {
         far.clear();
         for (i, (&slot, &v)) in slots.iter().zip(ids).enumerate() {
             let place = match places {
-                Places::InOrder => i as u32,
-                Places::At(at) => at[i],
+                OutputRows::InOrder => i as u32,
+                OutputRows::At(at) => at[i],
             };
             if slot == MISS { far.push(v, place) } else { near.push(slot, place) }
         }
@@ -195,18 +195,23 @@ impl Pinned {
         let mut read_near = |out: &mut [f32]| {
             let mut traffic = Traffic::default();
             if !near.ids.is_empty() {
-                traffic += self.read_near(&near.ids, Places::At(&near.places), out)?;
+                traffic += self.read_near(&near.ids, OutputRows::At(&near.places), out)?;
             }
             traffic += work(out)?;
             Ok(traffic)
         };
-        traffic +=
-            read_overlapped(&*self.reader.behind, &far.ids, Places::At(&far.places), out, &mut read_near)?;
+        traffic += read_overlapped(
+            &*self.reader.behind,
+            &far.ids,
+            OutputRows::At(&far.places),
+            out,
+            &mut read_near,
+        )?;
         Ok(traffic)
     }
 
     /// Reads cached rows.
-    fn read_near(&self, slots: &[u32], places: Places, out: &mut [f32]) -> Result<Traffic> {
+    fn read_near(&self, slots: &[u32], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
         let began = Instant::now();
         let near = &self.rows.near;
         let read = near.read_to(slots, places, out)?.host;
@@ -258,7 +263,7 @@ impl Feature for Pinned {
         self.reader.behind.num_rows()
     }
 
-    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+    fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
         self.read_overlapped(ids, places, out, &mut no_work)
     }
 
@@ -275,7 +280,7 @@ impl OverlappedFeature for Pinned {
     fn read_overlapped(
         &self,
         ids: &[NodeId],
-        places: Places,
+        places: OutputRows,
         out: &mut [f32],
         work: &mut OverlappedWork,
     ) -> Result<Traffic> {
@@ -300,7 +305,7 @@ impl MarkedFeature for Pinned {
         out.resize(ids.len(), self.dim());
         self.scratch.with(|Scratch { split, .. }| {
             let (began, out) = (Instant::now(), out.view_mut().host());
-            let request = Request { ids, slots: &marks.slots, places: Places::InOrder, began };
+            let request = Request { ids, slots: &marks.slots, places: OutputRows::InOrder, began };
             self.serve(request, split, out, &mut no_work)
         })
     }

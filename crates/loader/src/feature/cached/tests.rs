@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     feature::{
-        Capabilities, Feature, Host, Link, LinkOptions, MarkedFeature, Marks, OverlappedFeature,
-        OverlappedWork, Places, no_work, read_overlapped, scatter::Scatter,
+        Capabilities, Feature, Host, Link, LinkOptions, MarkedFeature, Marks, OutputRows, OverlappedFeature,
+        OverlappedWork, no_work, read_overlapped, scatter::Scatter,
     },
     policy,
 };
@@ -51,7 +51,7 @@ impl Feature for CountingTier {
     fn num_rows(&self) -> usize {
         self.host.num_rows()
     }
-    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+    fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
         self.reads.fetch_add(ids.len() as u64, Relaxed);
         if self.fails_in.fetch_sub(1, Relaxed) == 0 {
             self.fails_in.store(u64::MAX, Relaxed);
@@ -126,8 +126,8 @@ proptest! {
                 }).unzip();
                 let mut expected = vec![-1.0; next as usize * dim];
                 let mut found = expected.clone();
-                plain.read_to(&ids, Places::At(&places), &mut expected).unwrap();
-                let traffic = cache.read_to(&ids, Places::At(&places), &mut found).unwrap();
+                plain.read_to(&ids, OutputRows::At(&places), &mut expected).unwrap();
+                let traffic = cache.read_to(&ids, OutputRows::At(&places), &mut found).unwrap();
                 prop_assert_eq!(&found, &expected, "{}", name);
                 prop_assert_eq!(traffic.total().rows, ids.len() as u64, "{}", name);
                 let mut in_order = vec![0.0; ids.len() * dim];
@@ -312,7 +312,7 @@ impl Feature for Slow {
     fn num_rows(&self) -> usize {
         self.host.num_rows()
     }
-    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+    fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
         self.read_overlapped(ids, places, out, &mut no_work)
     }
     fn row_bytes(&self) -> u64 {
@@ -328,7 +328,7 @@ impl OverlappedFeature for Slow {
     fn read_overlapped(
         &self,
         ids: &[NodeId],
-        places: Places,
+        places: OutputRows,
         out: &mut [f32],
         work: &mut OverlappedWork,
     ) -> Result<Traffic> {
@@ -375,7 +375,8 @@ fn overlapped_work_runs_while_the_next_tier_waits() {
                 let host = TierTraffic { rows: 1, ..TierTraffic::default() };
                 Ok(Traffic { host, ..Traffic::default() })
             };
-            let traffic = read_overlapped(&**tier, &ids, Places::At(&places), &mut out, &mut work).unwrap();
+            let traffic =
+                read_overlapped(&**tier, &ids, OutputRows::At(&places), &mut out, &mut work).unwrap();
             assert_eq!((&out[..3], &out[3..]), (&[7.0; 3][..], &expected[..]), "{name}");
             assert_eq!((times, traffic.total().rows), (1, ids.len() as u64 + 1), "{name}");
             assert!(meanwhile || ids.len() == 10, "{name}: the work ran after the read, not during it");
@@ -461,7 +462,7 @@ fn no_schedule_of_readers_mixes_rows() {
                             let mut part = ShardRequest::default();
                             part.ids.extend(ids);
                             part.rows.extend([0, 1, 2]);
-                            serve(&*shard, &mut part, &Scatter::new(&mut out, 2, 3, Places::InOrder));
+                            serve(&*shard, &mut part, &Scatter::new(&mut out, 2, 3, OutputRows::InOrder));
                             // the next tier, in two steps so that other readers run in between
                             for (&v, &row) in part.ids.iter().zip(&part.rows) {
                                 out[2 * row as usize] = v as f32;

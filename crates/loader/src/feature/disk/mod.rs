@@ -44,7 +44,7 @@ use self::{
     queue_factory::QueueFactory,
     reader::{Cause, Fault, Reader},
 };
-use super::{Capabilities, Feature, Places, TierTraffic, Traffic, scatter::Scatter, widen::widen_f16};
+use super::{Capabilities, Feature, OutputRows, TierTraffic, Traffic, scatter::Scatter, widen::widen_f16};
 
 /// Maximum size of a reader's buffers in bytes, unless one row is longer.
 const MAX_BUFFER_BYTES: usize = 64 << 20;
@@ -270,7 +270,7 @@ impl Feature for Disk {
         self.rows
     }
 
-    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+    fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
         let began = Instant::now();
         let out = Scatter::new(out, self.dim, ids.len(), places);
         if ids.is_empty() || self.dim == 0 {

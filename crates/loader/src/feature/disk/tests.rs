@@ -170,7 +170,7 @@ proptest! {
             ids.sort_unstable();
         }
         let at: Vec<u32> = picks.iter().scan(0, |next, pick| { *next += 1 + pick.1; Some(*next) }).collect();
-        let places = if placed { Places::At(&at) } else { Places::InOrder };
+        let places = if placed { OutputRows::At(&at) } else { OutputRows::InOrder };
         let length = if placed { at.last().map_or(0, |&last| last as usize + 2) } else { ids.len() };
         let mut out = vec![-7.0; length * dim];
         let mut expected = out.clone();

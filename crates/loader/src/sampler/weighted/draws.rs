@@ -83,10 +83,10 @@ impl Draws<'_> {
         for &v in group {
             let (start, end, can, mut stream) = self.row(v);
             let draws = if can == 0 { 0 } else { self.fanout };
-            scratch.aims.extend((0..draws).map(|_| alias.aim(start, end, stream.next_u64())));
+            scratch.aims.extend((0..draws).map(|_| alias.begin_draw(start, end, stream.next_u64())));
             end_row(block, draws);
         }
-        scratch.positions.extend(scratch.aims.iter().map(|&aim| alias.settle(aim)));
+        scratch.positions.extend(scratch.aims.iter().map(|&aim| alias.end_draw(aim)));
     }
 
     /// Draws without replacement, by alias tables.
@@ -97,7 +97,7 @@ impl Draws<'_> {
         for &v in group {
             let (start, end, can, mut stream) = self.row(v);
             if by_tries(can) {
-                scratch.aims.extend((0..k).map(|_| alias.aim(start, end, stream.next_u64())));
+                scratch.aims.extend((0..k).map(|_| alias.begin_draw(start, end, stream.next_u64())));
             }
         }
         let mut aims = 0;
@@ -116,8 +116,9 @@ impl Draws<'_> {
             }
             for tries in 0..max_tries {
                 let word = stream.next_u64();
-                let aim = if tries < k { scratch.aims[aims + tries] } else { alias.aim(start, end, word) };
-                let e = alias.settle(aim);
+                let aim =
+                    if tries < k { scratch.aims[aims + tries] } else { alias.begin_draw(start, end, word) };
+                let e = alias.end_draw(aim);
                 let (word, bit) = (&mut scratch.bits[(e - start) as usize / 64], 1 << ((e - start) % 64));
                 if *word & bit == 0 {
                     *word |= bit;

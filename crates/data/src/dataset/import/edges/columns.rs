@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use graphmill_core::{Features, Labels, Result, place::At, progress::Unit};
+use graphmill_core::{Features, Labels, Result, location::Location, progress::Unit};
 
 use super::{
     super::{
@@ -43,7 +43,7 @@ pub(super) fn read_features(path: &Path, scratch: &Scratch) -> Result<(Features,
 
 /// Reads the labels and the number of rows.
 pub(super) fn read_labels(path: &Path) -> Result<(Labels, usize)> {
-    let at = At::new(path, "labels");
+    let at = Location::new(path, "labels");
     if is_npy(path) {
         let array = npy::open(path)?;
         let rows = array.shape.first().copied().unwrap_or(0);

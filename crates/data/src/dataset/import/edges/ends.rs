@@ -7,7 +7,7 @@ mod lines;
 use std::path::Path;
 
 use array::read_array;
-use graphmill_core::{Result, place::At, progress::Unit};
+use graphmill_core::{Result, location::Location, progress::Unit};
 use id::Id;
 use lines::{Parsed, before_data, plain, plain_weighted};
 use rayon::prelude::*;
@@ -49,7 +49,7 @@ pub(in super::super) fn read<T: Id>(
     let (size, _) = chunks.progress();
     scratch.stage(&format!("reading {name}"), Some(size), Unit::Bytes);
     let failed = |lines: u64, e: std::io::Error| {
-        At::new(path, format!("line {}", lines + 1)).error(format!("cannot be read: {e}"))
+        Location::new(path, format!("line {}", lines + 1)).error(format!("cannot be read: {e}"))
     };
     let mut lines = 0;
     let mut first = true;
@@ -88,7 +88,7 @@ pub(in super::super) fn read<T: Id>(
             sink(&parsed.from, &parsed.to, &parsed.weight)?;
             if let Some(message) = parsed.fault {
                 let line = lines + parsed.lines;
-                return Err(At::new(path, format!("line {line}")).error(message));
+                return Err(Location::new(path, format!("line {line}")).error(message));
             }
             lines += parsed.lines;
         }

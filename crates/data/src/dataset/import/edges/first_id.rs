@@ -1,6 +1,6 @@
 //! Ids that do not begin at 0.
 
-use graphmill_core::{Result, place::At};
+use graphmill_core::{Result, location::Location};
 
 use crate::npy::Element;
 
@@ -8,7 +8,7 @@ use crate::npy::Element;
 ///
 /// # Errors
 /// An id is below `first`.
-pub(super) fn below<T>(ids: &mut [T], first: u64, at: &At) -> Result<()>
+pub(super) fn below<T>(ids: &mut [T], first: u64, at: &Location) -> Result<()>
 where
     T: Element + Into<u64> + TryFrom<u64>,
 {
@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn ids_are_renumbered_and_checked() {
-        let at = At::new(Path::new("a"), "ids");
+        let at = Location::new(Path::new("a"), "ids");
         let mut ids = [1u32, 4, u32::MAX];
         below(&mut ids, 0, &at).unwrap();
         below(&mut ids, 1, &at).unwrap();

@@ -1,6 +1,6 @@
 //! Mapping from the ids in files to node numbers.
 
-use graphmill_core::{Buffer, NodeId, Result, place::At, progress::Unit};
+use graphmill_core::{Buffer, NodeId, Result, location::Location, progress::Unit};
 use rayon::prelude::*;
 
 use super::super::{claims, splits};
@@ -16,7 +16,12 @@ pub(super) enum Ids {
 
 impl Ids {
     /// Creates the identity mapping for edges whose largest id is `largest`.
-    pub(super) fn plain(largest: Option<NodeId>, edges: u64, known: Option<usize>, at: &At) -> Result<Self> {
+    pub(super) fn plain(
+        largest: Option<NodeId>,
+        edges: u64,
+        known: Option<usize>,
+        at: &Location,
+    ) -> Result<Self> {
         if let Some(nodes) = known {
             return Ok(Self::Plain(nodes));
         }
@@ -48,7 +53,7 @@ impl Ids {
     }
 
     /// Node numbers of a part's ids.
-    pub(super) fn part(&self, ids: Vec<u64>, at: &At) -> Result<Buffer<NodeId>> {
+    pub(super) fn part(&self, ids: Vec<u64>, at: &Location) -> Result<Buffer<NodeId>> {
         let ids = match self {
             Self::Plain(_) => ids,
             Self::Compact(_) => {
@@ -122,7 +127,7 @@ impl Sparse {
 
     /// Numbers the ids in use, which must be `known` many, and passes the edges by node number to
     /// `edges`.
-    pub(super) fn number(mut self, known: Option<usize>, edges: &mut Edges, at: &At) -> Result<Ids> {
+    pub(super) fn number(mut self, known: Option<usize>, edges: &mut Edges, at: &Location) -> Result<Ids> {
         self.merge()?;
         let (count, ids) = (self.edges, std::mem::take(&mut self.ids));
         if let Some(nodes) = known.filter(|&nodes| nodes != ids.len()) {
@@ -201,13 +206,13 @@ mod tests {
             sparse.merge()?; // as often as can be
         }
         let mut edges = Edges::default();
-        let ids = sparse.number(known, &mut edges, &At::new(Path::new("a"), "ids"))?;
+        let ids = sparse.number(known, &mut edges, &Location::new(Path::new("a"), "ids"))?;
         Ok((ids, edges))
     }
 
     #[test]
     fn node_numbers_follow_the_order_of_ids() {
-        let at = At::new(Path::new("a"), "ids");
+        let at = Location::new(Path::new("a"), "ids");
         let plain = Ids::plain(Some(4), 2, None, &at).unwrap();
         assert_eq!((plain.len(), plain.number(3), plain.number(5)), (5, Some(3), None));
         let (compacted, edges) = compact(&[(90, 7), (7, u64::MAX)], None).unwrap();

@@ -1,6 +1,6 @@
 //! Edges of a plain or SNAP list, and the mapping of its ids to node numbers.
 
-use graphmill_core::{NodeId, Result, place::At};
+use graphmill_core::{NodeId, Result, location::Location};
 
 use super::{
     super::{ImportOptions, ImportReport},
@@ -24,7 +24,7 @@ pub(super) fn read(
     report: &mut ImportReport,
 ) -> Result<(Edges, Ids)> {
     let (path, first) = (&files.edges, options.first_id);
-    let at = At::new(path, "ids");
+    let at = Location::new(path, "ids");
     let weights = Weights::find(path, &options.weights, files.weights.as_deref())?;
     let weighted = weights != Weights::None;
     report.ignore_columns("edges", weights::unread_columns(path, 2, &weights)?);

@@ -11,7 +11,7 @@
 
 use std::path::{Path, PathBuf};
 
-use graphmill_core::{Error, Labels, Result, place::At};
+use graphmill_core::{Error, Labels, Result, location::Location};
 use serde::{Deserialize, Serialize};
 
 use super::super::json;
@@ -78,15 +78,16 @@ impl Meta {
         let is_standard = name == "standard";
         let mean = (is_standard && path(MEAN).is_file()).then(|| read(MEAN)).transpose()?;
         let deviation = if is_standard { read(DEVIATION)? } else { Vec::new() };
-        let unknown =
-            || At::new(&self.path, "normalize").error(format!("'{name}' found, rows or standard expected"));
+        let unknown = || {
+            Location::new(&self.path, "normalize").error(format!("'{name}' found, rows or standard expected"))
+        };
         Normalization::of_parts(name, mean, deviation).ok_or_else(unknown).map(Some)
     }
 
     /// Checks the number of edges in the list.
     pub(super) fn check_edges(&self, found: u64, list: &Path) -> Result<()> {
         match self.edges {
-            Some(edges) if edges != found => Err(At::new(&self.path, "edges")
+            Some(edges) if edges != found => Err(Location::new(&self.path, "edges")
                 .error(format!("{edges} edges, but {} holds {found}: is it truncated?", list.display()))),
             _ => Ok(()),
         }
@@ -102,7 +103,7 @@ impl Meta {
                     _ => 2, // is rejected
                 });
                 let member = member.collect();
-                super::labels::multi(member, 1, &At::new(&self.path, "multi"))?
+                super::labels::multi(member, 1, &Location::new(&self.path, "multi"))?
             }
             (Labels::Single { class, classes: used }, _, Some(classes))
                 if classes >= used && classes <= i32::MAX as usize =>
@@ -112,7 +113,7 @@ impl Meta {
             (labels, ..) => labels,
         };
         match self.classes {
-            Some(classes) if classes != labels.classes() => Err(At::new(&self.path, "classes")
+            Some(classes) if classes != labels.classes() => Err(Location::new(&self.path, "classes")
                 .error(format!("{classes} classes, but the labels have {}", labels.classes()))),
             _ => Ok(labels),
         }

@@ -44,7 +44,7 @@ use columns::{read_features, read_labels};
 use files::{Files, same_file};
 pub use flavour::Flavour;
 use flavour::{gnnlab, metis, snap, webgraph};
-use graphmill_core::{Features, Result, place::At};
+use graphmill_core::{Features, Result, location::Location};
 use ids::Ids;
 use meta::Meta;
 use weights::Weights;
@@ -95,7 +95,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
             let (edges, ids) =
                 list::read(&files, known.count(), header, bytes, options, scratch, &mut report)?;
             if edges.is_empty() && meta.edges != Some(0) {
-                return Err(At::new(&files.edges, "ids").error("the file holds no edges"));
+                return Err(Location::new(&files.edges, "ids").error("the file holds no edges"));
             }
             if let Some(header) = header {
                 header.check(edges.len(), &files.edges)?;
@@ -107,7 +107,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     let num_nodes = ids.len();
     let is_claimed = features.is_some() || labels.is_some() || nodes.is_some() || options.num_nodes.is_some();
     if !is_claimed && !matches!(flavour, Flavour::Metis | Flavour::WebGraph) {
-        claims::nodes(num_nodes, edges.len(), &At::new(&files.edges, "ids"))?;
+        claims::nodes(num_nodes, edges.len(), &Location::new(&files.edges, "ids"))?;
     }
     let splits = parts::read(&files, &ids, options.first_id)?;
     let labels = match (labels, &files.pairs) {
@@ -162,7 +162,7 @@ fn read_lists_of_neighbors(
     if options.compact_ids {
         let message =
             format!("compact-ids: neighbour lists in {flavour} files have no ids; leave out compact-ids");
-        return Err(At::new(path, "ids").error(message));
+        return Err(Location::new(path, "ids").error(message));
     }
     let (edges, nodes) = match flavour {
         Flavour::Metis => metis::read(path, options, scratch, report)?,
@@ -186,7 +186,7 @@ impl NodeCount {
             && *other != count
         {
             let message = format!("{count} nodes, but {first} has {other}");
-            return Err(At::new(Path::new(&by), "rows").error(message));
+            return Err(Location::new(Path::new(&by), "rows").error(message));
         }
         self.0 = Some((count, by));
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use graphmill_core::{Result, place::At};
+use graphmill_core::{Result, location::Location};
 
 use super::{
     super::ImportOptions,
@@ -24,7 +24,7 @@ pub(super) fn count(path: &Path, options: &ImportOptions) -> Result<Option<usize
     const NAME: u64 = u64::MAX;
     let asked = options.nodes.is_some();
     let first = options.first_id;
-    let at = At::new(path, "ids");
+    let at = Location::new(path, "ids");
     let mut ids: Vec<u64> = if is_npy(path) {
         npy::open(path)?.read_as()?
     } else {

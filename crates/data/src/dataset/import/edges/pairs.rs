@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use graphmill_core::{Labels, Result, memory, place::At};
+use graphmill_core::{Labels, Result, location::Location, memory};
 
 use super::{
     super::{ImportReport, claims},
@@ -19,7 +19,7 @@ use super::{
 /// The table does not have two columns of whole numbers, a node does not exist, or the class
 /// numbers leave wide gaps.
 pub(super) fn read(path: &Path, ids: &Ids, first: u64, report: &mut ImportReport) -> Result<Labels> {
-    let at = At::new(path, "labels");
+    let at = Location::new(path, "labels");
     let mut table = table(path, "a whole number", whole::<u64>)?;
     if table.columns != 2 {
         return Err(

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use graphmill_core::{Buffer, Error, NodeId, Result, Split, place::At};
+use graphmill_core::{Buffer, Error, NodeId, Result, Split, location::Location};
 use serde::Deserialize;
 
 use super::{
@@ -31,7 +31,7 @@ pub(super) fn read(files: &Files, ids: &Ids, first: u64) -> Result<Vec<Split>> {
 
 /// Reads one part of the split: an id per line, an array of ids, or an array that is a mask.
 fn read_part(path: &Path, ids: &Ids, first: u64) -> Result<Buffer<NodeId>> {
-    let at = At::new(path, "ids");
+    let at = Location::new(path, "ids");
     if is_npy(path) {
         let array = npy::open(path)?;
         if array.shape.len() != 1 {
@@ -50,7 +50,7 @@ fn read_part(path: &Path, ids: &Ids, first: u64) -> Result<Buffer<NodeId>> {
 }
 
 /// Converts the ids of one part to nodes.
-fn part(mut list: Vec<u64>, ids: &Ids, first: u64, at: &At) -> Result<Buffer<NodeId>> {
+fn part(mut list: Vec<u64>, ids: &Ids, first: u64, at: &Location) -> Result<Buffer<NodeId>> {
     below(&mut list, first, at)?;
     ids.part(list, at)
 }
@@ -75,7 +75,7 @@ fn read_json(path: &Path, ids: &Ids, first: u64) -> Result<Vec<Split>> {
     let parsed = parsed.map_err(|e| json::error(path, &e))?;
     let split = |(k, parts): (usize, Parts)| {
         let named = |name: &str, list: Option<Vec<u64>>| match list {
-            Some(list) => part(list, ids, first, &At::new(path, format!("split {k}, '{name}'"))),
+            Some(list) => part(list, ids, first, &Location::new(path, format!("split {k}, '{name}'"))),
             None => Ok(Buffer::default()),
         };
         Ok(Split {

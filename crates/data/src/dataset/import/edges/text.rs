@@ -14,7 +14,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use graphmill_core::{Result, place::At};
+use graphmill_core::{Result, location::Location};
 use rayon::prelude::*;
 
 use super::unpack::Unpacked;
@@ -44,8 +44,8 @@ impl Lines {
     }
 
     /// Location of the last line.
-    pub(crate) fn at(&self) -> At<'_> {
-        At::new(&self.path, format!("line {}", self.number))
+    pub(crate) fn at(&self) -> Location<'_> {
+        Location::new(&self.path, format!("line {}", self.number))
     }
 
     /// Returns the next line with its number, trimmed; it may be empty.
@@ -192,14 +192,14 @@ pub(crate) fn for_each_batch<T: Element>(
             batch.par_iter().map(|(_, line)| parse_row(line, columns, what, &parse)).collect();
         data.clear();
         for ((number, _), row) in batch.iter().zip(values) {
-            let row = row.map_err(|message| At::new(path, format!("line {number}")).error(message))?;
+            let row = row.map_err(|message| Location::new(path, format!("line {number}")).error(message))?;
             data.extend_from_slice(&row);
         }
         each(columns, &data)?;
         batch.clear();
     }
     if rows == 0 {
-        return Err(At::new(path, "contents").error("there are no rows"));
+        return Err(Location::new(path, "contents").error("there are no rows"));
     }
     Ok(())
 }

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use graphmill_core::{Result, csc::is_no_weight, place::At};
+use graphmill_core::{Result, csc::is_no_weight, location::Location};
 
 use super::{
     super::WeightColumn,
@@ -45,7 +45,7 @@ impl Weights {
                 _ => beside.map_or(Self::None, |path| Self::File(path.into())),
             });
         }
-        let at = At::new(path, "weights");
+        let at = Location::new(path, "weights");
         let (text, _) = chunks::peek(path)?;
         let (names, _) = column_names(&text);
         let called = |wanted: &str| names.iter().position(|name| name.eq_ignore_ascii_case(wanted));

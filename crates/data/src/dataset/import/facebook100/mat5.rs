@@ -23,7 +23,7 @@ use std::{
 };
 
 use flate2::bufread::ZlibDecoder;
-use graphmill_core::{Error, Result, memory, place::At, search::position};
+use graphmill_core::{Error, Result, location::Location, memory, search::position};
 
 use crate::npy::{Dtype, Element, Kind, convert};
 
@@ -90,7 +90,7 @@ impl<'p> Mat<'p> {
         let mut header = Vec::with_capacity(HEADER);
         let read = (&mut file).take(HEADER as u64).read_to_end(&mut header);
         read.map_err(|e| Error::io(path, "read", e))?;
-        let at = At::new(path, "header");
+        let at = Location::new(path, "header");
         if header.starts_with(b"\x89HDF") || header.starts_with(b"MATLAB 7.3") {
             return Err(at.error(
                 "a MAT file of version 7.3 (HDF5), which is not read; save it again in MATLAB with save(..., \
@@ -123,7 +123,7 @@ impl<'p> Mat<'p> {
         }
         let (path, start, big_endian) = (self.path, self.next, self.big_endian);
         self.file.seek(SeekFrom::Start(start)).map_err(|e| Error::io(path, "read", e))?;
-        let place = || At::new(path, format!("variable at byte {start}"));
+        let place = || Location::new(path, format!("variable at byte {start}"));
         let left = self.end - start;
         let mut outer = Body { reader: Box::new(&mut self.file), left, big_endian, at: place() };
         let Tag { kind, size, .. } = outer.tag()?;
@@ -168,7 +168,7 @@ impl<'a> Variable<'a> {
     }
 
     /// Location of the variable.
-    pub(crate) fn at(&self) -> &At<'a> {
+    pub(crate) fn at(&self) -> &Location<'a> {
         &self.body.at
     }
 
@@ -244,7 +244,7 @@ struct Body<'a> {
     /// Number of bytes that may still be read.
     left: u64,
     big_endian: bool,
-    at: At<'a>,
+    at: Location<'a>,
 }
 
 /// Header of an element.

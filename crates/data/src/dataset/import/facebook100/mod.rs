@@ -20,7 +20,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use graphmill_core::{Error, Features, Labels, NodeId, Result, memory, place::At, progress::Unit};
+use graphmill_core::{Error, Features, Labels, NodeId, Result, location::Location, memory, progress::Unit};
 #[cfg(test)]
 pub(crate) use mat5::testing;
 use mat5::{Mat, Variable};
@@ -68,9 +68,9 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         school.ignored.iter().for_each(|part| report.ignore(part));
     }
     if num_nodes > NodeId::MAX as usize {
-        return Err(At::new(src, "nodes").error("more nodes than 32-bit ids can number"));
+        return Err(Location::new(src, "nodes").error("more nodes than 32-bit ids can number"));
     }
-    let features = one_hot(&schools, num_nodes, options.dense_features, &At::new(src, "local_info"))?;
+    let features = one_hot(&schools, num_nodes, options.dense_features, &Location::new(src, "local_info"))?;
     let mut edges = scratch.edges(options.edge_options(true));
     scratch.expect(&Needs {
         nodes: num_nodes as u64,
@@ -105,7 +105,7 @@ fn find(src: &Path, report: &mut ImportReport) -> Result<Vec<School>> {
     if !src.is_dir() {
         return match School::read(src)? {
             Ok(school) => Ok(vec![school]),
-            Err(known) => Err(At::new(src, "variables").error(format!(
+            Err(known) => Err(Location::new(src, "variables").error(format!(
                 "the file has neither 'A' nor 'local_info'; its variables are: {}",
                 known.join(", ")
             ))),
@@ -131,7 +131,7 @@ fn find(src: &Path, report: &mut ImportReport) -> Result<Vec<School>> {
     report.ignore_unread(src, is_school)?;
     if schools.is_empty() {
         return Err(
-            At::new(src, "directory").error("no .mat file with 'A' and 'local_info' in this directory")
+            Location::new(src, "directory").error("no .mat file with 'A' and 'local_info' in this directory")
         );
     }
     Ok(schools)
@@ -184,12 +184,12 @@ impl School {
             (adjacency, _) => {
                 let missing = if adjacency.is_some() { "local_info" } else { "A" };
                 let message = format!("'{missing}' is missing; the variables are: {}", known.join(", "));
-                return Err(At::new(path, "variables").error(message));
+                return Err(Location::new(path, "variables").error(message));
             }
         };
         if rows != nodes {
             let message = format!("{rows} rows, but A has {nodes}");
-            return Err(At::new(path, "variable local_info").error(message));
+            return Err(Location::new(path, "variable local_info").error(message));
         }
         Ok(Ok(Self { path: path.to_path_buf(), name: stem(path), nodes, entries, info, negative, ignored }))
     }
@@ -202,7 +202,7 @@ impl School {
     fn classes(&self) -> Result<Vec<i32>> {
         let class = |(v, &code): (usize, &u32)| match code {
             0..=2 => Ok(code as i32 - 1),
-            _ => Err(At::new(&self.path, "variable local_info")
+            _ => Err(Location::new(&self.path, "variable local_info")
                 .error(format!("the gender of node {v} is {code}; 0 (unknown), 1 or 2 expected"))),
         };
         self.codes(GENDER).iter().enumerate().map(class).collect()
@@ -228,14 +228,14 @@ impl School {
             scratch.done(matrix.row.len() as u64);
             return Ok(());
         }
-        Err(At::new(&self.path, "variables").error("the file has changed while it was read"))
+        Err(Location::new(&self.path, "variables").error("the file has changed while it was read"))
     }
 }
 
 /// Values of `local_info`, with 0 for missing ones (some schools mark them by a negative code or
 /// NaN), and the number of negative or NaN values.
 fn codes(variable: Variable) -> Result<(Vec<u32>, u64)> {
-    let at = At::new(variable.at().path, variable.at().place.clone());
+    let at = Location::new(variable.at().path, variable.at().place.clone());
     let mut negative = 0;
     let code = |(i, x): (usize, f64)| match x {
         _ if x.is_nan() || x < 0.0 => {
@@ -250,7 +250,7 @@ fn codes(variable: Variable) -> Result<(Vec<u32>, u64)> {
 }
 
 /// One-hot encoding of the codes of all attributes except the label.
-fn one_hot(schools: &[School], num_nodes: usize, dense: bool, at: &At) -> Result<Features> {
+fn one_hot(schools: &[School], num_nodes: usize, dense: bool, at: &Location) -> Result<Features> {
     let mut codes: Vec<Vec<u32>> = Vec::new();
     for attribute in (0..COLUMNS).filter(|&attribute| attribute != GENDER) {
         let mut all: Vec<u32> = at.locate(memory::reserve(num_nodes))?;

@@ -2,7 +2,7 @@
 
 use std::{fs::File, io::Read, path::Path};
 
-use graphmill_core::{Error, Result, place::At};
+use graphmill_core::{Error, Result, location::Location};
 use serde::Deserialize;
 
 /// Maximum length; real files take some kilobytes. (The parser bounds the expansion of aliases.)
@@ -109,13 +109,13 @@ impl Metadata {
         file.take(MAX_LENGTH + 1).read_to_string(&mut text).map_err(|e| Error::io(path, "read", e))?;
         if text.len() as u64 > MAX_LENGTH {
             let message = format!("longer than {MAX_LENGTH} bytes: this does not describe a dataset");
-            return Err(At::new(path, "contents").error(message));
+            return Err(Location::new(path, "contents").error(message));
         }
         serde_saphyr::from_str(&text).map_err(|error| {
             let place = error
                 .location()
                 .map_or("contents".into(), |l| format!("line {} column {}", l.line(), l.column()));
-            At::new(path, place).error(error.without_snippet().to_string())
+            Location::new(path, place).error(error.without_snippet().to_string())
         })
     }
 }

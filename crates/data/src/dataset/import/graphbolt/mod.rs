@@ -22,7 +22,7 @@ pub(crate) mod metadata;
 
 use std::path::{Path, PathBuf};
 
-use graphmill_core::{Buffer, Features, Labels, NodeId, Result, Split, memory, place::At};
+use graphmill_core::{Buffer, Features, Labels, NodeId, Result, Split, location::Location, memory};
 use metadata::{FeatureFile, Metadata, Set, SetFile, Task};
 
 use super::{
@@ -137,8 +137,8 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    fn at(&self, place: impl Into<String>) -> At<'_> {
-        At::new(self.yaml, place.into())
+    fn at(&self, place: impl Into<String>) -> Location<'_> {
+        Location::new(self.yaml, place.into())
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -252,7 +252,7 @@ impl Source<'_> {
         };
         let open = |file: &SetFile| self.open(&file.format, &file.path, name);
         let seeds = open(seeds)?;
-        let at = At::new(seeds.path(), "seeds");
+        let at = Location::new(seeds.path(), "seeds");
         if !is_column(&seeds.shape) {
             return Err(at.error(format!("node ids [seeds] expected, shape {:?} found", seeds.shape)));
         }
@@ -260,9 +260,9 @@ impl Source<'_> {
         let part = splits::from_ids(ids.clone(), nodes, &at)?;
         if let Some(file) = set.file(LABELS) {
             let array = open(file)?;
-            let mut rows = LabelRows::new(ids.len(), At::new(array.path(), "labels"));
+            let mut rows = LabelRows::new(ids.len(), Location::new(array.path(), "labels"));
             label_rows::extend_from_npy(&mut rows, &array, ids.len())?;
-            enter(known, rows.finish()?, &ids, nodes, &At::new(array.path(), "labels"))?;
+            enter(known, rows.finish()?, &ids, nodes, &Location::new(array.path(), "labels"))?;
         }
         Ok(part)
     }
@@ -292,7 +292,7 @@ fn is_column(shape: &[usize]) -> bool {
 }
 
 /// Enters the labels `new` of the nodes `ids` (which are below `nodes`) in `known`.
-fn enter(known: &mut Option<Labels>, new: Labels, ids: &[u64], nodes: usize, at: &At) -> Result<()> {
+fn enter(known: &mut Option<Labels>, new: Labels, ids: &[u64], nodes: usize, at: &Location) -> Result<()> {
     match (&mut *known, new) {
         (Some(Labels::Single { class, classes }), Labels::Single { class: new, classes: more }) => {
             let mut all = class.to_vec();

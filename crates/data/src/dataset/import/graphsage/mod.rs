@@ -18,7 +18,9 @@ mod parts;
 
 use std::path::{Path, PathBuf};
 
-use graphmill_core::{Buffer, EdgeOptions, Error, Features, Result, Split, place::At, progress::Unit};
+use graphmill_core::{
+    Buffer, EdgeOptions, Error, Features, Result, Split, location::Location, progress::Unit,
+};
 use node_link::{NodeLink, Role};
 use numbering::{NO_ROW, Numbering};
 
@@ -115,7 +117,7 @@ fn split(graph: &NodeLink, numbering: &Numbering) -> Result<Option<Split>> {
         let ids: Vec<u64> = rows.map(u64::from).collect();
         match ids.is_empty() {
             true => Ok(Buffer::default()),
-            false => splits::from_ids(ids, numbering.len(), &At::new(graph.path(), "nodes")),
+            false => splits::from_ids(ids, numbering.len(), &Location::new(graph.path(), "nodes")),
         }
     };
     let split = Split { train: part(Role::Train)?, valid: part(Role::Valid)?, test: part(Role::Test)? };
@@ -132,7 +134,7 @@ fn find_prefix(src: &Path) -> Result<PathBuf> {
     let entries = std::fs::read_dir(src).map_err(|e| Error::io(src, "look into", e))?;
     let mut found: Vec<PathBuf> = entries.filter_map(|entry| without(&entry.ok()?.path())).collect();
     found.sort();
-    let at = At::new(src, "directory");
+    let at = Location::new(src, "directory");
     match &found[..] {
         [] => Err(at.error(
             "neither a file *-G.json (GraphSAGE) nor train_graph.json (PPI in DGL's layout) in this \

@@ -17,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use graphmill_core::{Buffer, Error, NodeId, Result, place::At};
+use graphmill_core::{Buffer, Error, NodeId, Result, location::Location};
 use serde::{
     Deserialize,
     de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor},
@@ -50,7 +50,7 @@ pub(super) struct NodeLink {
 /// Ids of the nodes, by index.
 enum Ids {
     /// Ids equal to the indices.
-    Places,
+    OutputRows,
     Numbers(Vec<i64>),
     Texts(Vec<Box<str>>),
 }
@@ -58,7 +58,7 @@ enum Ids {
 /// Meaning of whole numbers at the ends of links.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ends {
-    Places,
+    OutputRows,
     Ids,
 }
 
@@ -87,14 +87,14 @@ impl NodeLink {
         for (seen, list) in seen.iter().zip(["'nodes'", "'links' (or 'edges')"]) {
             if !seen {
                 let message = format!("the list {list} is missing: this is not a node-link graph");
-                return Err(At::new(path, "document").error(message));
+                return Err(Location::new(path, "document").error(message));
             }
         }
         if roles.len() >= NodeId::MAX as usize {
-            return Err(At::new(path, "nodes").error("more nodes than 32-bit ids can number"));
+            return Err(Location::new(path, "nodes").error("more nodes than 32-bit ids can number"));
         }
         let ids = match texts.is_empty() {
-            true if numbers.iter().copied().eq(0..numbers.len() as i64) => Ids::Places,
+            true if numbers.iter().copied().eq(0..numbers.len() as i64) => Ids::OutputRows,
             true => Ids::Numbers(numbers),
             false => Ids::Texts(texts),
         };
@@ -114,7 +114,7 @@ impl NodeLink {
     /// Ids of the nodes by index, in the notation of id maps.
     pub(super) fn keys(&self) -> impl ExactSizeIterator<Item = Cow<'_, str>> {
         (0..self.len()).map(|place| match &self.ids {
-            Ids::Places => place.to_string().into(),
+            Ids::OutputRows => place.to_string().into(),
             Ids::Numbers(ids) => ids[place].to_string().into(),
             Ids::Texts(ids) => (&*ids[place]).into(),
         })
@@ -137,12 +137,12 @@ impl NodeLink {
     ) -> Result<u64> {
         let ends = self.ends()?;
         // If the guessed indices are also ids, the interpretation stays ambiguous.
-        let guessed = matches!(self.ids, Ids::Numbers(_)) && ends == Ends::Places;
+        let guessed = matches!(self.ids, Ids::Numbers(_)) && ends == Ends::OutputRows;
         let (mut all_are_ids, mut any, mut gone) = (true, false, 0);
         let mut failed = None;
         let mut number = |end: &Id| -> Result<NodeId, String> {
             let found = match end {
-                Id::Number(x) if ends == Ends::Places => {
+                Id::Number(x) if ends == Ends::OutputRows => {
                     if guessed && all_are_ids {
                         all_are_ids = numbering.of(&x.to_string()).is_some();
                     }
@@ -171,7 +171,7 @@ impl NodeLink {
         }
         read?;
         if guessed && all_are_ids && any {
-            return Err(At::new(&self.path, "links").error(
+            return Err(Location::new(&self.path, "links").error(
                 "the ends of links are valid as ids and as indices of nodes, which differ: \
                  number the nodes 0, 1, 2, ... in their order, or make the ids text",
             ));
@@ -182,7 +182,7 @@ impl NodeLink {
     /// Determines whether numbers at the ends of links are indices: yes, if all of them can be.
     fn ends(&self) -> Result<Ends> {
         let Ids::Numbers(_) = self.ids else {
-            return Ok(Ends::Places);
+            return Ok(Ends::OutputRows);
         };
         let mut places = true;
         let mut look = |link: Link| {
@@ -194,7 +194,7 @@ impl NodeLink {
             Ok(())
         };
         self.read_links(&mut look)?;
-        Ok(if places { Ends::Places } else { Ends::Ids })
+        Ok(if places { Ends::OutputRows } else { Ends::Ids })
     }
 
     fn read_links<'a>(&'a self, add: &'a mut OnLink<'a>) -> Result<()> {

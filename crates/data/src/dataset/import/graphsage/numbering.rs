@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::HashMap, fmt, path::Path};
 
-use graphmill_core::{NodeId, Result, place::At};
+use graphmill_core::{NodeId, Result, location::Location};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
 
 use super::super::json;
@@ -65,7 +65,7 @@ impl Numbering {
         // are covered.
         let wrong = map.of.iter().filter(|(_, row)| count.get(**row as usize) != Some(&1)).min();
         if let Some((key, row)) = wrong {
-            return Err(At::new(path, "rows").error(format!(
+            return Err(Location::new(path, "rows").error(format!(
                 "'{}' has the row {row}: the rows of {len} ids are 0 to {} once each",
                 key.escape_debug(),
                 len - 1
@@ -108,7 +108,7 @@ impl Numbering {
 }
 
 fn twice(graph: &Path, key: &str) -> graphmill_core::Error {
-    At::new(graph, "nodes").error(format!("node '{}' occurs twice", key.escape_debug()))
+    Location::new(graph, "nodes").error(format!("node '{}' occurs twice", key.escape_debug()))
 }
 
 /// Map from ids to rows.

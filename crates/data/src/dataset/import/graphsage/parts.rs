@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use graphmill_core::{Buffer, Features, NodeId, Result, Split, place::At};
+use graphmill_core::{Buffer, Features, NodeId, Result, Split, location::Location};
 
 use super::{
     super::{
@@ -35,11 +35,11 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     let directed = parts[0].graph.directed; // the caller has found the training graph
     if let Some(other) = parts.iter().find(|part| part.graph.directed != directed) {
         let message = format!("\"directed\" is {}, but {directed} in the training graph", !directed);
-        return Err(At::new(other.graph.path(), "document").error(message));
+        return Err(Location::new(other.graph.path(), "document").error(message));
     }
     let num_nodes: usize = parts.iter().map(|part| part.graph.len()).sum();
     if num_nodes >= NodeId::MAX as usize {
-        return Err(At::new(src, "nodes").error("more nodes than 32-bit ids can number"));
+        return Err(Location::new(src, "nodes").error("more nodes than 32-bit ids can number"));
     }
     let arrays = feature_files(&parts)?;
     let mut edges = scratch.edges(edge_options(directed, options));
@@ -75,7 +75,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     let split = Split { train: of("train"), valid: of("valid"), test: of("test") };
     let features = features(&parts, &arrays, num_nodes, scratch)?;
     let labels_at = parts[0].file("labels.npy");
-    let mut labels = LabelRows::new(num_nodes, At::new(&labels_at, "labels"));
+    let mut labels = LabelRows::new(num_nodes, Location::new(&labels_at, "labels"));
     for part in &parts {
         let array = npy::open(part.file("labels.npy"))?;
         label_rows::extend_from_npy(&mut labels, &array, part.graph.len())?;
@@ -115,7 +115,7 @@ impl Part<'_> {
     fn add_graphs(&self, graphs: &mut Vec<NamedGraph>, first: usize) -> Result<()> {
         let path = self.file("graph_id.npy");
         let numbers = npy::open(&path)?.read_as_i64()?;
-        let at = At::new(&path, "graph numbers");
+        let at = Location::new(&path, "graph numbers");
         if numbers.len() != self.graph.len() {
             let message =
                 format!("{} graph numbers, but there are {} nodes", numbers.len(), self.graph.len());
@@ -154,10 +154,10 @@ fn features(parts: &[Part], arrays: &[NpyFile], num_nodes: usize, scratch: &Scra
     for (array, part) in arrays.iter().zip(parts) {
         if array.shape != [part.graph.len(), width] {
             let message = format!("shape [{}, {width}] expected, {:?} found", part.graph.len(), array.shape);
-            return Err(At::new(array.path(), "features").error(message));
+            return Err(Location::new(array.path(), "features").error(message));
         }
     }
-    let at = At::new(array.path(), "features");
+    let at = Location::new(array.path(), "features");
     feature_rows::stream(scratch, &[num_nodes, width], num_nodes, &at, |each| {
         arrays.iter().try_for_each(|array| array.for_each_rows(&mut *each))
     })

@@ -1,6 +1,6 @@
 //! Edge table of a Parquet import.
 
-use graphmill_core::{NodeId, Result, csc::is_no_weight, place::At};
+use graphmill_core::{NodeId, Result, csc::is_no_weight, location::Location};
 
 use super::{
     super::{
@@ -34,7 +34,7 @@ impl Ids {
     ///
     /// # Errors
     /// An id occurs twice.
-    pub(super) fn of_rows(ids: Vec<u64>, at: &At) -> Result<Self> {
+    pub(super) fn of_rows(ids: Vec<u64>, at: &Location) -> Result<Self> {
         if ids.iter().enumerate().all(|(row, &id)| row as u64 == id) {
             return Ok(Self::Plain(Some(ids.len())));
         }
@@ -136,7 +136,7 @@ pub(super) fn distinct(
     })?;
     close(&mut ids);
     if ids.len() > NodeId::MAX as usize {
-        return Err(At::new(&table.files[0], "ids").error("more ids than 32 bits can number"));
+        return Err(Location::new(&table.files[0], "ids").error("more ids than 32 bits can number"));
     }
     Ok(ids.into_iter().zip(0..).collect())
 }
@@ -205,7 +205,7 @@ pub(super) fn read(
         Ok(())
     })?;
     let edges = edges.finish()?;
-    let at = At::new(&table.files[0], "ids");
+    let at = Location::new(&table.files[0], "ids");
     let nodes = match ids {
         Ids::Plain(Some(nodes)) => *nodes,
         Ids::Known(pairs) => pairs.len(),

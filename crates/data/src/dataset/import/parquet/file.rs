@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::FileExt, path::Path, sync::Arc};
 
-use graphmill_core::{Error, Result, place::At};
+use graphmill_core::{Error, Result, location::Location};
 use parquet::{
     column::reader::ColumnReader,
     errors::ParquetError,
@@ -38,7 +38,7 @@ impl Source {
     pub(super) fn open(path: &Path) -> Result<Self> {
         let file = fs::File::open(path).map_err(|e| Error::io(path, "open", e))?;
         let size = file.metadata().map_err(|e| Error::io(path, "read the size of", e))?.len();
-        let at = At::new(path, "metadata");
+        let at = Location::new(path, "metadata");
         let fail = |why: &str| at.error(format!("not a readable Parquet file: {why}"));
         let footer = read_footer(&file, size)
             .map_err(|e| Error::io(path, "read", e))?
@@ -143,7 +143,7 @@ fn check_places(metadata: &ParquetMetaData, size: u64, path: &Path) -> Result<()
     let believed = |bytes: u64| MAX_CLAIMS.0.saturating_add(bytes.saturating_mul(MAX_CLAIMS.1));
     let mut rows = 0u64;
     for (g, group) in metadata.row_groups().iter().enumerate() {
-        let at = At::new(path, format!("metadata, row group {g}"));
+        let at = Location::new(path, format!("metadata, row group {g}"));
         let group_rows = u64::try_from(group.num_rows()).unwrap_or(u64::MAX);
         rows = rows.saturating_add(group_rows);
         for column in group.columns() {
@@ -174,7 +174,9 @@ fn check_places(metadata: &ParquetMetaData, size: u64, path: &Path) -> Result<()
         }
     }
     if rows > believed(size) {
-        return Err(At::new(path, "metadata").error(format!("{rows} rows in {size} bytes: it is damaged")));
+        return Err(
+            Location::new(path, "metadata").error(format!("{rows} rows in {size} bytes: it is damaged"))
+        );
     }
     Ok(())
 }

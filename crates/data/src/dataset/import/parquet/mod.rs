@@ -32,7 +32,7 @@ mod thrift;
 use std::path::{Path, PathBuf};
 
 use edges::Ids;
-use graphmill_core::{Error, Result, place::At};
+use graphmill_core::{Error, Result, location::Location};
 #[cfg(feature = "tables")]
 pub(crate) use guard::guarded;
 use nodes::Nodes;
@@ -77,7 +77,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         report.ignore_unread(src, |name| name.starts_with('_') || is_read(&src.join(name)))?;
     }
     let table = Table::open(edge_files)?;
-    let at = At::new(node_files.first().unwrap_or(&table.files[0]), "ids");
+    let at = Location::new(node_files.first().unwrap_or(&table.files[0]), "ids");
     if let (Some(nodes), Some(count)) = (&nodes, options.num_nodes)
         && nodes.count != count
     {

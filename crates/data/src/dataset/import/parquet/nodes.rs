@@ -1,6 +1,6 @@
 //! Node table of a Parquet import: ids, labels, split and features.
 
-use graphmill_core::{Buffer, Features, Labels, NodeId, Result, Split, place::At};
+use graphmill_core::{Buffer, Features, Labels, NodeId, Result, Split, location::Location};
 use parquet::data_type::ByteArray;
 
 use super::{
@@ -156,7 +156,7 @@ pub(super) fn read(table: &Table, scratch: &Scratch, report: &mut ImportReport) 
     if let Some(rows) = features {
         nodes.features = Features::f32(rows.columns(), rows.finish()?);
     }
-    let at = At::new(&table.files[0], "labels");
+    let at = Location::new(&table.files[0], "labels");
     nodes.labels = match columns.label {
         Some(_) => found.finish(nodes.count, &at)?,
         None => labels::unknown(nodes.count),
@@ -165,7 +165,7 @@ pub(super) fn read(table: &Table, scratch: &Scratch, report: &mut ImportReport) 
         let part = |ids: &Vec<u64>, name: &'static str| -> Result<Buffer<NodeId>> {
             match ids.is_empty() {
                 true => Ok(Buffer::default()),
-                false => splits::from_ids(ids.clone(), nodes.count, &At::new(&table.files[0], name)),
+                false => splits::from_ids(ids.clone(), nodes.count, &Location::new(&table.files[0], name)),
             }
         };
         nodes.splits = vec![Split {
@@ -309,7 +309,7 @@ impl LabelColumn {
     }
 
     /// Labels of `nodes` nodes.
-    fn finish(self, nodes: usize, at: &At) -> Result<Labels> {
+    fn finish(self, nodes: usize, at: &Location) -> Result<Labels> {
         match self.width {
             Some(width) => labels::multi(self.member, width, at),
             None if self.before > 0 => Ok(labels::unknown(nodes)),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use graphmill_core::{Error, Result, place::At, progress::Unit};
+use graphmill_core::{Error, Result, location::Location, progress::Unit};
 use parquet::{errors::ParquetError, file::metadata::RowGroupMetaData};
 
 use super::{
@@ -42,7 +42,7 @@ impl Table {
                 let names = |columns: &[(String, Kind)]| {
                     columns.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
                 };
-                return Err(At::new(&path, "schema").error(format!(
+                return Err(Location::new(&path, "schema").error(format!(
                     "the columns are {}, but {} in {} (or types differ)",
                     names(&columns),
                     names(&table.columns),
@@ -73,8 +73,8 @@ impl Table {
     }
 
     /// Location of schema errors.
-    pub(super) fn at_schema(&self) -> At<'_> {
-        At::new(&self.files[0], "schema")
+    pub(super) fn at_schema(&self) -> Location<'_> {
+        Location::new(&self.files[0], "schema")
     }
 
     /// Passes the cells of the columns `wanted` to `each`, one batch of rows at a time, with the
@@ -96,7 +96,7 @@ impl Table {
         for path in &self.files {
             let source = Source::open(path)?;
             if source.columns() != self.columns {
-                return Err(At::new(path, "schema").error("the file has changed since it was opened"));
+                return Err(Location::new(path, "schema").error("the file has changed since it was opened"));
             }
             let leaves = source.leaves();
             let mut row = 0u64;
@@ -141,7 +141,7 @@ impl Table {
                 if i64::try_from(row - first).ok() != Some(expected) && !wanted.is_empty() {
                     let message =
                         format!("{} rows, but the file says {expected}: it is damaged", row - first);
-                    return Err(At::new(path, format!("row group {g}")).error(message));
+                    return Err(Location::new(path, format!("row group {g}")).error(message));
                 }
             }
         }
@@ -169,11 +169,11 @@ pub(super) struct Place<'a> {
 impl Place<'_> {
     /// Error in row `i` of the batch.
     pub(super) fn error(&self, i: usize, message: impl Into<String>) -> Error {
-        At::new(self.path, format!("row {}", self.row + i as u64)).error(message)
+        Location::new(self.path, format!("row {}", self.row + i as u64)).error(message)
     }
 
     fn damaged(&self, e: &ParquetError) -> Error {
         let place = format!("row group {}, after row {}", self.group, self.row);
-        At::new(self.path, place).error(format!("cannot be read: {e}"))
+        Location::new(self.path, place).error(format!("cannot be read: {e}"))
     }
 }

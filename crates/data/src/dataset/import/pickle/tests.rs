@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use graphmill_core::place::At;
+use graphmill_core::location::Location;
 
 use super::{testing::*, *};
 
@@ -14,7 +14,7 @@ fn arrays_matrices_and_lists() {
     let data = pickle(&array("i4", &[2, 2], bytemuck::cast_slice(&[1i32, 2, 3, 4])));
     assert_eq!(read(&data).unwrap().array::<i64>().unwrap(), (vec![1, 2, 3, 4], vec![2, 2]));
     let data = pickle(&csr(&[&[0., 2.], &[1., 0.]]));
-    let matrix = read(&data).unwrap().csr(&At::new(Path::new("x"), "pickle")).unwrap();
+    let matrix = read(&data).unwrap().csr(&Location::new(Path::new("x"), "pickle")).unwrap();
     assert_eq!((matrix.rows, matrix.columns, matrix.indices), (2, 2, vec![1, 0]));
     let data = pickle(&lists(&[(0, &[1, 2]), (2, &[0])]));
     assert_eq!(read(&data).unwrap().adjacency().unwrap(), [(0, 1), (0, 2), (2, 0)]);
@@ -106,7 +106,7 @@ fn small_files_cannot_expand() {
 
 #[test]
 fn damage_is_an_error_or_harmless() {
-    let at = At::new(Path::new("x"), "pickle");
+    let at = Location::new(Path::new("x"), "pickle");
     for good in [
         pickle(&array("i4", &[2, 2], &[1; 16])),
         pickle(&csr(&[&[0., 2.], &[1., 0.]])),

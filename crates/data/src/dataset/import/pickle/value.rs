@@ -1,6 +1,6 @@
 //! Values of a pickle, and the extraction of arrays and matrices.
 
-use graphmill_core::place::At;
+use graphmill_core::location::Location;
 
 use super::super::csr::Csr;
 use crate::npy::{Dtype, Element, convert};
@@ -239,7 +239,7 @@ impl Pickle<'_> {
     }
 
     /// Extracts the root as a sparse matrix, and checks it.
-    pub(crate) fn csr(&self, at: &At) -> graphmill_core::Result<Csr> {
+    pub(crate) fn csr(&self, at: &Location) -> graphmill_core::Result<Csr> {
         let parts = || -> Taken<Csr> {
             let Some(Object::Csr(Some(state))) = self.object(self.root) else {
                 return Err("a SciPy CSR matrix expected".into());

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use graphmill_core::{Result, csc::is_no_weight, place::At, progress::Unit};
+use graphmill_core::{Result, csc::is_no_weight, location::Location, progress::Unit};
 
 use super::{
     super::weights::{Weights, no_weight},
@@ -31,7 +31,7 @@ pub(super) fn read_array<T: Id>(
         [2, edges] => (edges, true),
         _ => {
             let message = format!("shape [edges, 2] or [2, edges] expected, {:?} found", array.shape);
-            return Err(At::new(path, "header").error(message));
+            return Err(Location::new(path, "header").error(message));
         }
     };
     let mut weights = match weights {
@@ -39,7 +39,7 @@ pub(super) fn read_array<T: Id>(
             let array = npy::open(path)?;
             if array.shape[..] != [edges] && array.shape[..] != [edges, 1] {
                 let message = format!("shape [{edges}] expected, a weight per edge; {:?} found", array.shape);
-                return Err(At::new(path, "header").error(message));
+                return Err(Location::new(path, "header").error(message));
             }
             Some((array, path))
         }
@@ -56,13 +56,13 @@ pub(super) fn read_array<T: Id>(
         };
         if let Some(e) = from.iter().zip(&to).position(|(&u, &v)| u128::from(u.max(v).into()) >= limit) {
             let message = outside(from[e], to[e], limit);
-            return Err(At::new(path, format!("edge {}", start + e)).error(message));
+            return Err(Location::new(path, format!("edge {}", start + e)).error(message));
         }
         let weight = match &mut weights {
             Some((array, path)) => {
                 let weight = array.values::<f32>(start..start + count)?;
                 if let Some(e) = weight.iter().position(is_no_weight) {
-                    let at = At::new(path, format!("element {}", start + e));
+                    let at = Location::new(path, format!("element {}", start + e));
                     return Err(at.error(no_weight(weight[e])));
                 }
                 weight

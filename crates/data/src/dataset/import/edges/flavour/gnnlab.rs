@@ -18,7 +18,9 @@ use std::{
 };
 
 use bytemuck::Pod;
-use graphmill_core::{Buffer, Error, Features, Labels, NodeId, Result, Split, place::At, progress::Unit};
+use graphmill_core::{
+    Buffer, Error, Features, Labels, NodeId, Result, Split, location::Location, progress::Unit,
+};
 
 use super::super::super::{ImportOptions, ImportReport, Raw, blocks::Blocks, features, labels, splits};
 use crate::external::{Edges, Needs, Scratch};
@@ -50,7 +52,7 @@ impl Meta {
     fn read(path: PathBuf) -> Result<Self> {
         let size = std::fs::metadata(&path).map_err(|e| Error::io(&path, "open", e))?.len();
         if size > MAX_META {
-            return Err(At::new(&path, "contents").error(format!("{size} bytes; a few lines expected")));
+            return Err(Location::new(&path, "contents").error(format!("{size} bytes; a few lines expected")));
         }
         let text = std::fs::read_to_string(&path).map_err(|e| Error::io(&path, "read", e))?;
         let mut counts = Vec::new();
@@ -59,7 +61,7 @@ impl Meta {
             let Some(name) = words.next() else { continue };
             let Some(count) = words.next().and_then(|word| word.parse().ok()) else {
                 let message = format!("'{}': a name and a number expected", line.escape_debug());
-                return Err(At::new(&path, format!("line {}", i + 1)).error(message));
+                return Err(Location::new(&path, format!("line {}", i + 1)).error(message));
             };
             counts.push((name.to_string(), count));
         }
@@ -70,7 +72,7 @@ impl Meta {
     fn get(&self, name: &str) -> Result<usize> {
         let found = self.counts.iter().find(|(known, _)| known == name);
         let count = found.and_then(|(_, count)| usize::try_from(*count).ok());
-        count.ok_or_else(|| At::new(&self.path, "contents").error(format!("a line '{name}' expected")))
+        count.ok_or_else(|| Location::new(&self.path, "contents").error(format!("a line '{name}' expected")))
     }
 }
 
@@ -114,7 +116,7 @@ fn map<T: Pod>(path: &Path, count: usize) -> Result<Buffer<T>> {
     let size = file.metadata().map_err(|e| Error::io(path, "read the size of", e))?.len();
     let expected = (count as u128) * size_of::<T>() as u128;
     if u128::from(size) != expected {
-        return Err(At::new(path, format!("byte {size}")).error(format!(
+        return Err(Location::new(path, format!("byte {size}")).error(format!(
             "{size} bytes, but by meta.txt there are {count} values of {} bytes",
             size_of::<T>()
         )));
@@ -149,7 +151,7 @@ impl Either {
 }
 
 fn read_edges(src: &Path, nodes: usize, count: usize, mut edges: Blocks, scratch: &Scratch) -> Result<Edges> {
-    let ids = At::new(src, "meta.txt");
+    let ids = Location::new(src, "meta.txt");
     if nodes > NodeId::MAX as usize {
         return Err(ids.error(format!("{nodes} nodes: too many for 32-bit ids")));
     }
@@ -158,7 +160,9 @@ fn read_edges(src: &Path, nodes: usize, count: usize, mut edges: Blocks, scratch
     scratch.stage("reading indices.bin", Some(count as u64), Unit::Edges);
     let mut e = indptr.get(0);
     if e != 0 {
-        return Err(At::new(&indptr_path, "entry 0").error(format!("row starts begin at {e}, not at 0")));
+        return Err(
+            Location::new(&indptr_path, "entry 0").error(format!("row starts begin at {e}, not at 0"))
+        );
     }
     for v in 0..nodes {
         let end = indptr.get(v + 1);
@@ -166,13 +170,13 @@ fn read_edges(src: &Path, nodes: usize, count: usize, mut edges: Blocks, scratch
             let place = format!("entry {}", v + 1);
             let message =
                 format!("row starts go from {e} to {end}, but ascend to {count}, the number of edges");
-            return Err(At::new(&indptr_path, place).error(message));
+            return Err(Location::new(&indptr_path, place).error(message));
         }
         for i in e..end {
             let u = indices.get(i as usize);
             if u >= nodes as u64 {
                 let message = format!("node {u}, but there are {nodes} nodes");
-                return Err(At::new(&indices_path, format!("entry {i}")).error(message));
+                return Err(Location::new(&indices_path, format!("entry {i}")).error(message));
             }
             edges.push(u as NodeId, v as NodeId)?;
         }
@@ -183,7 +187,7 @@ fn read_edges(src: &Path, nodes: usize, count: usize, mut edges: Blocks, scratch
     }
     if e != count as u64 {
         let message = format!("row starts end at {e}, but there are {count} edges");
-        return Err(At::new(&indptr_path, format!("entry {nodes}")).error(message));
+        return Err(Location::new(&indptr_path, format!("entry {nodes}")).error(message));
     }
     edges.finish()
 }
@@ -195,7 +199,7 @@ fn read_features(path: &Path, nodes: usize, meta: &Meta, scratch: &Scratch) -> R
     }
     let dim = meta.get("FEAT_DIM")?;
     let data: Buffer<f32> = map(path, nodes.saturating_mul(dim))?;
-    features::from_array(data, &[nodes, dim], nodes, &At::new(path, "features"))
+    features::from_array(data, &[nodes, dim], nodes, &Location::new(path, "features"))
 }
 
 fn read_labels(path: &Path, nodes: usize, meta: &Meta, scratch: &Scratch) -> Result<Labels> {
@@ -204,9 +208,9 @@ fn read_labels(path: &Path, nodes: usize, meta: &Meta, scratch: &Scratch) -> Res
         return Ok(labels::unknown(nodes));
     }
     let classes = meta.get("NUM_CLASS")?;
-    let at = At::new(path, "labels");
+    let at = Location::new(path, "labels");
     if classes > i32::MAX as usize {
-        return Err(At::new(&meta.path, "NUM_CLASS").error(format!("{classes} classes")));
+        return Err(Location::new(&meta.path, "NUM_CLASS").error(format!("{classes} classes")));
     }
     let mut class = Vec::with_capacity(nodes);
     for (v, &label) in map::<u64>(path, nodes)?.iter().enumerate() {
@@ -228,7 +232,7 @@ fn read_part(path: &Path, count: usize, nodes: usize) -> Result<Buffer<NodeId>> 
         return Ok(Buffer::default());
     }
     let ids = map::<u32>(path, count)?;
-    splits::from_ids(ids.iter().map(|&v| v.into()).collect(), nodes, &At::new(path, "ids"))
+    splits::from_ids(ids.iter().map(|&v| v.into()).collect(), nodes, &Location::new(path, "ids"))
 }
 
 #[cfg(test)]

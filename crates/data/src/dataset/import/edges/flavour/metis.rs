@@ -11,7 +11,7 @@
 
 use std::{cmp::Ordering, path::Path};
 
-use graphmill_core::{NodeId, Result, keyed::key, place::At};
+use graphmill_core::{NodeId, Result, keyed::key, location::Location};
 
 use super::{
     super::super::{ImportOptions, ImportReport, WeightColumn, blocks::Blocks},
@@ -137,7 +137,7 @@ pub(in super::super) fn read(
     }
     if !options.undirected {
         if Some(edges.len()) != header.edges.checked_mul(2) {
-            return Err(At::new(path, "header").error(format!(
+            return Err(Location::new(path, "header").error(format!(
                 "{} edges, each at both ends, but the lines hold {} neighbours; undirected accepts them \
                  unchanged",
                 header.edges,
@@ -145,7 +145,7 @@ pub(in super::super) fn read(
             )));
         }
         if balance != 0 {
-            return Err(At::new(path, "contents").error(
+            return Err(Location::new(path, "contents").error(
                 "some edge is listed at only one of its ends: the file is damaged, or is not a METIS graph; \
                  undirected adds the missing directions",
             ));

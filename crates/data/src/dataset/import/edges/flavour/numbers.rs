@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use graphmill_core::{Result, place::At, progress::Unit};
+use graphmill_core::{Result, location::Location, progress::Unit};
 
 use super::super::unpack::{BytesRead, Unpacked};
 use crate::external::Scratch;
@@ -65,13 +65,13 @@ impl<'a> Numbers<'a> {
     }
 
     /// Location of the current token.
-    pub(super) fn at(&self) -> At<'_> {
-        At::new(&self.path, format!("line {}", self.line))
+    pub(super) fn at(&self) -> Location<'_> {
+        Location::new(&self.path, format!("line {}", self.line))
     }
 
     /// Location of a line that has just ended.
-    pub(super) fn at_last_line(&self) -> At<'_> {
-        At::new(&self.path, format!("line {}", self.line.saturating_sub(1).max(1)))
+    pub(super) fn at_last_line(&self) -> Location<'_> {
+        Location::new(&self.path, format!("line {}", self.line.saturating_sub(1).max(1)))
     }
 
     /// Returns the next byte without consuming it.

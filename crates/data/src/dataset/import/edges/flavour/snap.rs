@@ -4,7 +4,7 @@
 
 use std::{io::Read, path::Path};
 
-use graphmill_core::{Result, place::At};
+use graphmill_core::{Result, location::Location};
 
 use super::super::unpack::Unpacked;
 
@@ -25,7 +25,7 @@ pub(in super::super) struct Header {
 pub(in super::super) fn header(path: &Path) -> Result<Option<Header>> {
     let mut head = Vec::new();
     let read = Unpacked::open(path, 1 << 12)?.take(HEAD).read_to_end(&mut head);
-    read.map_err(|e| At::new(path, "beginning").error(format!("cannot be read: {e}")))?;
+    read.map_err(|e| Location::new(path, "beginning").error(format!("cannot be read: {e}")))?;
     let comments = head.split(|&b| b == b'\n').take_while(|line| line.starts_with(b"#"));
     Ok(comments.filter_map(|line| counts(std::str::from_utf8(line).ok()?)).next())
 }
@@ -42,7 +42,7 @@ impl Header {
         if lines == self.edges {
             return Ok(());
         }
-        Err(At::new(path, "header").error(format!(
+        Err(Location::new(path, "header").error(format!(
             "{} edges, but there are {lines} lines: the file is damaged or was changed; pass flavour plain \
              to skip this check",
             self.edges

@@ -9,7 +9,7 @@ use crate::{Error, NodeId, Result};
 ///
 /// # Errors
 /// A sum exceeds 32-bit floats.
-pub fn settle<I: Item>(items: &mut Vec<I>, keep_duplicates: bool) -> Result<()> {
+pub fn sort_and_merge<I: Item>(items: &mut Vec<I>, keep_duplicates: bool) -> Result<()> {
     radix::sort(items);
     if !I::WEIGHTED {
         if !keep_duplicates {
@@ -65,16 +65,16 @@ mod tests {
             let mut items: Vec<Weighted> = edges.iter().map(|&(key, w)| Item::new(key << 31, w)).collect();
             items.rotate_left(turn);
             let mut apart = items.clone();
-            settle(&mut apart, true).unwrap();
+            sort_and_merge(&mut apart, true).unwrap();
             let weights = |items: &[Weighted]| items.iter().map(|item| item.weight()).collect::<Vec<_>>();
             assert_eq!(weights(&apart), [f32::MIN_POSITIVE, 1.0, 0.25, 0.5, 4.0, 0.0]);
-            settle(&mut items, false).unwrap();
+            sort_and_merge(&mut items, false).unwrap();
             let keys: Vec<u64> = items.iter().map(|item| item.key() >> 31).collect();
             assert_eq!((keys, weights(&items)), (vec![3, 7, 9], vec![1.0, 4.75, 0.0]));
         }
         let mut large = vec![Weighted::new(1, f32::MAX); 2];
-        let error = settle(&mut large, false).unwrap_err().to_string();
+        let error = sort_and_merge(&mut large, false).unwrap_err().to_string();
         assert!(error.contains("2 edges from node 1 to node 0 sum to more"), "{error}");
-        assert_eq!(settle(&mut vec![5u64, 5, 4], false).map_err(|e| e.to_string()), Ok(()));
+        assert_eq!(sort_and_merge(&mut vec![5u64, 5, 4], false).map_err(|e| e.to_string()), Ok(()));
     }
 }

@@ -6,14 +6,14 @@ use crate::{Error, Result};
 
 /// File and a position in it: "member labels.npy", "line 7", "byte 12".
 #[derive(Clone, Debug)]
-pub struct At<'a> {
+pub struct Location<'a> {
     /// Path of the file.
     pub path: &'a Path,
     /// Position in the file.
     pub place: Cow<'a, str>,
 }
 
-impl<'a> At<'a> {
+impl<'a> Location<'a> {
     /// Creates the location `place` in `path`.
     pub fn new(path: &'a Path, place: impl Into<Cow<'a, str>>) -> Self {
         Self { path, place: place.into() }

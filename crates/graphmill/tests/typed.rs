@@ -130,9 +130,8 @@ const SMALL: &str = "--hidden 8 --fanout 4,2 --batch-size 128 --lr 0.01 --dropou
 /// A sandbox with a generated dataset `papers` of several types.
 fn papers() -> Sandbox {
     let sandbox = Sandbox::new();
-    let line = sandbox.ok(
-        "generate typed papers --nodes 1200 --classes 4 --feature-dim 8 --p-in 0.9 --signal 1 --seed 3",
-    );
+    let line = sandbox
+        .ok("generate typed papers --nodes 1200 --classes 4 --feature-dim 8 --p-in 0.9 --signal 1 --seed 3");
     assert!(line.starts_with("papers: 1200 nodes of 4 types, "), "{line}");
     sandbox
 }

@@ -29,7 +29,12 @@ pub(super) fn types(summary: &Summary) -> String {
 }
 
 /// Renders a row for each type, with the mean over epochs of its count.
-fn rows(body: &mut String, types: &[TypeCount], epochs: &[EpochRecord], of: fn(&EpochRecord) -> &[TypeCount]) {
+fn rows(
+    body: &mut String,
+    types: &[TypeCount],
+    epochs: &[EpochRecord],
+    of: fn(&EpochRecord) -> &[TypeCount],
+) {
     let mean = |t: usize| {
         let all: u64 = epochs.iter().filter_map(|epoch| of(epoch).get(t)).map(|of| of.count).sum();
         all as f64 / epochs.len().max(1) as f64

@@ -140,7 +140,7 @@ fn papers() -> Sandbox {
 fn several_types_train_score_and_predict_by_keys() {
     let sandbox = papers();
     let text = sandbox.ok(&format!("train papers {SMALL} --epochs 8 --out run"));
-    assert!(text.starts_with("papers accuracy: test 0."), "{text}");
+    assert!(text.starts_with("papers accuracy: test "), "{text}");
     for file in ["config.toml", "dataset.json", "metrics.jsonl", "report.html", "summary.json"] {
         assert!(sandbox.path("run").join(file).is_file(), "{file}");
     }
@@ -163,8 +163,9 @@ fn several_types_train_score_and_predict_by_keys() {
     assert!(sandbox.ok("predict run --out all.parquet --embeddings").contains("600 x 8 embeddings"));
     let refused = sandbox.run("predict run --original-ids --out x.csv");
     assert!(refused.status == Some(2) && refused.stderr.contains("--original-ids"), "{}", refused.stderr);
-    let unknown = sandbox.run("predict run --keys some.csv --out x.csv");
-    assert!(unknown.stderr.contains("keys are not in papers"), "{}", unknown.stderr);
+    sandbox.write("unknown.txt", b"5\n1000000\n");
+    let unknown = sandbox.run("predict run --keys unknown.txt --out x.csv");
+    assert!(unknown.stderr.contains("1 of 2 keys are not in papers: '5'"), "{}", unknown.stderr);
 }
 
 #[test]
@@ -178,7 +179,7 @@ fn a_resumed_run_on_several_types_has_the_bits_of_a_whole_one() {
     let refused = sandbox.run("train --resume --out part --hidden 16");
     assert_eq!(refused.status, Some(2));
     assert!(refused.stderr.contains("--hidden is 8 in the run to resume"), "{}", refused.stderr);
-    sandbox.ok(&format!("train papers --config part/config.toml --out again"));
+    sandbox.ok("train papers --config part/config.toml --out again");
     sandbox.results("whole").assert_same(&sandbox.results("again"), "repeated from its options");
 }
 

@@ -7,9 +7,11 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
+use graphmill_core::SparseRows;
 use graphmill_data::{
     TypedDataset,
     generate::{GenerateOptions, generate_typed},
+    typed::FeatureTable,
 };
 use graphmill_engine::{
     Error, Result, RunContext, RunDir, TrainConfig,
@@ -50,7 +52,7 @@ fn config(dir: Option<&Path>, options: &[(&str, &str)]) -> Result<TrainConfig> {
     for (name, value) in options {
         key(name).unwrap().parse(&mut config, value).map_err(Error::usage)?;
     }
-    config.settle(&given)?;
+    config.derive_options(&given)?;
     config.check()?;
     config.refuse_unused(&given)?;
     Ok(config)
@@ -59,7 +61,7 @@ fn config(dir: Option<&Path>, options: &[(&str, &str)]) -> Result<TrainConfig> {
 fn in_memory(options: &[(&str, &str)]) -> TrainConfig {
     let mut config = TrainConfig { model: "rsage".into(), ..config(None, &[]).unwrap() };
     options.iter().for_each(|(name, value)| key(name).unwrap().parse(&mut config, value).unwrap());
-    config.settle(&options.iter().map(|(name, _)| *name).collect::<Vec<_>>()).unwrap();
+    config.derive_options(&options.iter().map(|(name, _)| *name).collect::<Vec<_>>()).unwrap();
     config
 }
 
@@ -103,6 +105,27 @@ fn models_learn_classes_that_follow_from_relations() {
     assert_eq!((epoch.node_types.len(), epoch.seeds), (4, 300));
     assert_eq!(epoch.edge_types.iter().map(|edges| edges.count).sum::<u64>(), epoch.sampled_edges);
     assert!(epoch.node_types.iter().all(|node| node.count > 0), "{:?}", epoch.node_types);
+}
+
+#[test]
+fn sparse_and_integer_features_train_as_dense_floats_do() {
+    let with = |table: fn(&[f32]) -> FeatureTable| {
+        let mut data = data();
+        // a third of the values, rounded
+        let values: Vec<f32> =
+            (0..600 * 8).map(|i| if i % 3 == 0 { (i * 7 % 11) as f32 } else { 0.0 }).collect();
+        data.nodes[0].features = Some(table(&values));
+        train(&in_memory(&[]), &data).unwrap()
+    };
+    let dense = with(|values| FeatureTable::dense(8, values.to_vec()));
+    let integers =
+        with(|values| FeatureTable::dense(8, values.iter().map(|&x| x as i64).collect::<Vec<_>>()));
+    let sparse = with(|values| FeatureTable::sparse(SparseRows::from_dense(8, values).unwrap()));
+    assert_eq!(results(&dense, None), results(&integers, None));
+    for (dense, sparse) in dense.epochs.iter().zip(&sparse.epochs) {
+        assert!((dense.loss - sparse.loss).abs() < 1e-4, "{} {}", dense.loss, sparse.loss);
+        assert!(sparse.traffic.host.bytes < dense.traffic.host.bytes);
+    }
 }
 
 /// The results of a run without those that depend on time.

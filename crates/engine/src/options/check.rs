@@ -8,7 +8,7 @@ use graphmill_nn::layer;
 use super::{
     groups,
     keys::{self, GENERAL, heading},
-    typed,
+    types,
 };
 use crate::{Error, Result, TrainConfig, config::MAX_LAYERS, strategy};
 
@@ -20,7 +20,7 @@ impl TrainConfig {
     /// Both were given and disagree.
     pub fn derive_options(&mut self, given: &[&str]) -> Result<()> {
         strategy::derive_options(self);
-        typed::derive_options(self, given);
+        types::derive_options(self, given);
         let (layers, hops, each) = (self.layers, self.fanout.0.len(), self.hops_of_layer());
         if layers.saturating_mul(each) == hops {
             return Ok(());

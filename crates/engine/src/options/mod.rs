@@ -12,6 +12,7 @@ mod keys;
 mod reasons;
 mod rules;
 mod typed;
+mod types;
 pub mod used;
 
 use graphmill_core::options::OptionGroup;
@@ -20,7 +21,7 @@ use graphmill_nn::{layer, optim, schedule};
 
 pub use files::place;
 pub use keys::{Key, by_flag, key, keys, names, suggestion};
-pub(crate) use typed::is_typed;
+pub(crate) use types::is_typed;
 
 use crate::{
     TrainConfig,

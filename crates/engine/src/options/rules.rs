@@ -9,7 +9,7 @@ use graphmill_nn::layer::{self, NormKind};
 use super::{
     keys::Key,
     reasons::{Read, Rule, unread, use_or_leave_out},
-    typed,
+    types,
 };
 use crate::{
     TrainConfig,
@@ -20,9 +20,9 @@ use crate::{
 
 /// Rules by option name. Every run reads the general options without a rule.
 pub(super) const RULES: &[(&str, Rule)] = &[
-    ("task", typed::task),
-    ("model", typed::one_type),
-    ("sampler", typed::one_type),
+    ("task", types::task),
+    ("model", types::one_type),
+    ("sampler", types::one_type),
     ("fanout", fanout),
     ("batch_size", sampler),
     ("order", seed_order),
@@ -67,7 +67,7 @@ fn by_sampler(config: &TrainConfig, reads: impl Fn(&sampler::SamplerKind) -> boo
 
 /// The sampler reads the fanout. Otherwise only its length matters, which `--layers` sets.
 fn fanout(config: &TrainConfig, key: &Key) -> Read {
-    typed::fanout(config)?;
+    types::fanout(config)?;
     sampler(config, key).map_err(|reason| format!("{reason}; --layers sets the number of layers"))
 }
 

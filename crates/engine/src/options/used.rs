@@ -15,6 +15,7 @@ use super::{
     reasons::{unread, use_or_leave_out},
     rules::{self, RULES},
     typed,
+    types::{is_typed, is_typed_row},
 };
 use crate::{
     Error, Result, TrainConfig,
@@ -92,7 +93,7 @@ pub(crate) fn always(_: &TrainConfig, _: &Key) -> Read {
 
 /// Rule of an option that a whole run reads.
 pub(crate) fn whole(config: &TrainConfig, key: &Key) -> Read {
-    if typed::is_typed(config) {
+    if is_typed(config) {
         return typed::rule(config, key);
     }
     if let Some(group) = key.group {
@@ -151,8 +152,8 @@ fn unread_by(config: &TrainConfig, axis: &Axis, group: OptionGroup) -> String {
         return format!("--{} {chosen} uses it only on devices; {devices}", axis.flag);
     }
     let mut readers = axis.readers(group);
-    if readers.iter().any(|name| !typed::is_typed_row(axis.flag, name)) {
-        readers.retain(|name| !typed::is_typed_row(axis.flag, name));
+    if readers.iter().any(|name| !is_typed_row(axis.flag, name)) {
+        readers.retain(|name| !is_typed_row(axis.flag, name));
     }
     unread(axis.flag, chosen, &readers)
 }

@@ -92,10 +92,10 @@ impl<'a> TypedLearner<'a> {
         if !loss.is_finite() {
             return Ok(outcome);
         }
+        // a backward pass changes running statistics
+        self.is_whole = false;
         self.model.zero_grad(backend);
         self.model.backward(&pass, &step, &mut self.acts);
-
-        self.is_whole = false;
         self.optimizer.begin(lr as f32);
         self.sparse.begin(lr as f32);
         let (optimizer, decay, mut index) = (&mut self.optimizer, self.weight_decay, 0);

@@ -111,7 +111,12 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     };
     #[cfg(feature = "tables")]
     if matches.contains_id("on") {
-        return on::run(matches, &run, &dataset, kind, out);
+        if SavedTypedRun::of(&run).is_some() {
+            let message = "--on: new rows of datasets of several types are not predicted yet; import the tables \
+                           again with the new rows, and predict with --dataset and --keys";
+            return Err(Error::usage(message).into());
+        }
+        return on::run(matches, &run, &run.dataset(other)?, kind, out);
     }
     let original = matches.get_flag("original-ids");
     let selection = match (args::get_path(matches, "nodes"), args::get_path(matches, "keys")) {

@@ -1,9 +1,9 @@
 //! Import speed of tables with keys of 16 bytes, relative to tables with integer keys.
 //!
 //! `cargo bench -p graphmill-data --features tables --bench tables -- [--edges 10000000] [--nodes
-//! 1000000] [--memory 2048] [--rounds 3] [--format csv] [--dir DIR]` writes a node table and an edge
-//! table of random edges for either kind of key to DIR, and imports both alternately. `--memory` is
-//! in MiB, `--format` is csv or parquet.
+//! 1000000] [--memory 2048] [--rounds 3] [--format csv] [--dir DIR]` writes a node table and an
+//! edge table of random edges for either kind of key to DIR, and imports both alternately.
+//! `--memory` is in MiB, `--format` is csv or parquet.
 
 use std::{
     fs::{self, File},
@@ -85,8 +85,7 @@ fn write(
     let mut writer: Option<ArrowWriter<_>> = None;
     let mut out = Some(out);
     for first in (0..rows).step_by(CHUNK as usize) {
-        let chunk: Vec<[u64; 2]> =
-            (first..(first + CHUNK).min(rows)).map(|i| row(i).map(number)).collect();
+        let chunk: Vec<[u64; 2]> = (first..(first + CHUNK).min(rows)).map(|i| row(i).map(number)).collect();
         let column = |c: usize| -> ArrayRef {
             if is_text {
                 let texts = chunk.iter().map(|row| format!("{:016x}", row[c]));

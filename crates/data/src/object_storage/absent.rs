@@ -13,7 +13,7 @@ pub(crate) enum Object {}
 
 /// Reader of an object; there is none in this build.
 #[derive(Clone, Debug)]
-pub(crate) enum Blocks {}
+pub(crate) struct Blocks(Object);
 
 /// Rejects the address.
 pub(crate) fn find(address: &str) -> Result<Vec<Object>> {
@@ -49,22 +49,22 @@ impl Object {
 
 impl Blocks {
     pub(crate) fn size(&self) -> u64 {
-        match *self {}
+        match self.0 {}
     }
 
     pub(crate) fn read_exact_at(&self, _: &mut [u8], _: u64) -> io::Result<()> {
-        match *self {}
+        match self.0 {}
     }
 }
 
 impl Read for Blocks {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-        match *self {}
+        match self.0 {}
     }
 }
 
 impl Seek for Blocks {
     fn seek(&mut self, _: SeekFrom) -> io::Result<u64> {
-        match *self {}
+        match self.0 {}
     }
 }

@@ -186,7 +186,8 @@ fn other_services_hold_tables() {
     let entry = |key: usize| {
         format!(
             "<Contents><Key>data/edges/part-{key}.csv</Key>\
-             <LastModified>2026-11-25T10:00:00.000Z</LastModified><ETag>\"one\"</ETag><Size>{}</Size></Contents>",
+             <LastModified>2026-11-25T10:00:00.000Z</LastModified><ETag>\"one\"</ETag>\
+             <Size>{}</Size></Contents>",
             EDGES[key - 1].len()
         )
     };
@@ -208,8 +209,9 @@ fn other_services_hold_tables() {
     let entry = |key: usize| {
         format!(
             "<Blob><Name>data/edges/part-{key}.csv</Name><Properties>\
-             <Last-Modified>Wed, 25 Nov 2026 10:00:00 GMT</Last-Modified><Etag>\"one\"</Etag><Content-Length>{}</Content-Length><Content-Type>text/csv\
-             </Content-Type></Properties></Blob>",
+             <Last-Modified>Wed, 25 Nov 2026 10:00:00 GMT</Last-Modified><Etag>\"one\"</Etag>\
+             <Content-Length>{}</Content-Length><Content-Type>text/csv</Content-Type>\
+             </Properties></Blob>",
             EDGES[key - 1].len()
         )
     };

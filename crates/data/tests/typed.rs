@@ -616,3 +616,45 @@ proptest! {
         }
     }
 }
+
+/// The archive holds the arrays of the directory, byte for byte; NumPy reads it by these names.
+#[test]
+fn npz_exports_of_several_types_hold_all_arrays() {
+    let dir = tempfile::tempdir().unwrap();
+    let (stored, path) = (dir.path().join("data"), dir.path().join("data.npz"));
+    let data = saved(&everything(), &stored);
+    for compress in [false, true] {
+        let options = ExportOptions { compress, replace: true, ..ExportOptions::default() };
+        let lost = export::export_typed("npz", &data, &path, &options).unwrap();
+        assert_eq!(lost, ["how columns were encoded, preprocessing.json"]);
+        let mut archive = zip::ZipArchive::new(fs::File::open(&path).unwrap()).unwrap();
+        let arrays =
+            files(&stored).into_iter().filter(|file| file.extension().is_some_and(|end| end == "npy"));
+        let mut count = 0;
+        for file in arrays {
+            let name = file.strip_prefix(&stored).unwrap().display().to_string();
+            let mut member = Vec::new();
+            std::io::Read::read_to_end(&mut archive.by_name(&name).unwrap(), &mut member).unwrap();
+            // The headers differ in their padding only.
+            let data = |bytes: &[u8]| {
+                let header = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+                bytes[header..].to_vec()
+            };
+            assert!(data(&member) == data(&fs::read(&file).unwrap()), "{name}");
+            count += 1;
+        }
+        assert_eq!(archive.len(), count + 1);
+        let schema: serde_json::Value =
+            serde_json::from_reader(archive.by_name("schema.json").unwrap()).unwrap();
+        assert_eq!(schema["node_types"].as_array().unwrap().len(), 3);
+        assert_eq!(schema["tasks"][0]["names"][1], "VLDB");
+    }
+    // One type keeps the form of the field.
+    let mut builder = TypedBuilder::new("one");
+    builder.node_type("v", 2);
+    builder.edge_type("v", "e", "v").edges(vec![0], vec![1]);
+    let one = builder.build().unwrap();
+    export::export_typed("npz", &one, dir.path().join("one.npz"), &ExportOptions::default()).unwrap();
+    let npz = graphmill_data::npz::Npz::open(dir.path().join("one.npz")).unwrap();
+    assert!(npz.names().contains(&"adj_indptr"));
+}

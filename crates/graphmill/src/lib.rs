@@ -47,6 +47,7 @@
 //! | `cli` | yes | the `graphmill` command; without it a library has fewer dependencies |
 //! | `parquet` | yes | Parquet tables, for imports and predictions |
 //! | `tables` | yes | `graphmill import tables`: CSV, JSON lines, Parquet, Arrow |
+//! | `object-storage` | no | tables in S3, Google Cloud Storage, Azure and on web servers |
 //! | `cuda` | yes | NVIDIA devices; their libraries are loaded at run time |
 //! | `metis` | with `cli` | the partitioner METIS (compiles its C sources) |
 //! | `download` | with `cli` | downloads of public datasets (an HTTP client) |

@@ -32,7 +32,8 @@ fn expected(sandbox: &Sandbox) -> Vec<u8> {
 /// Import of the tables below `base` with these settings.
 fn import(sandbox: &Sandbox, to: &str, base: &str, edges: &str, settings: &[(&str, String)]) -> Outcome {
     let args = format!(
-        "import tables {to} --nodes {base}/nodes.csv --id id --edges {base}/{edges} --src a --dst b --name test"
+        "import tables {to} --nodes {base}/nodes.csv --id id --edges {base}/{edges} --src a --dst b --name \
+         test"
     );
     let mut command = sandbox.command(&args);
     for name in ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"] {
@@ -79,12 +80,12 @@ impl Moto {
     fn put(&self, path: &str, body: &str) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         // moto recognizes the service by the credential.
-        let credential = "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, \
-                          Signature=0";
+        let credential = "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request, \
+                          SignedHeaders=host, Signature=0";
         write!(
             stream,
-            "PUT {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: {credential}\r\nContent-Length: {}\r\nConnection: \
-             close\r\n\r\n{body}",
+            "PUT {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: {credential}\r\nContent-Length: {}\r\n\
+             Connection: close\r\n\r\n{body}",
             self.address,
             body.len()
         )
@@ -163,8 +164,10 @@ fn buckets_of_s3_hold_tables() {
 /// Objects below `prefix` by path, and a list of those below `edges/`.
 fn answer(prefix: &str, path: &str, list: &str, request: &server::Request) -> Reply {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
-    let key = path.strip_prefix(prefix).unwrap_or(path);
-    let body = match key {
+    let path = [("%2F", "/"), ("%2E", "."), ("%2D", "-")]
+        .iter()
+        .fold(path.to_string(), |path, (code, character)| path.replace(code, character));
+    let body = match path.strip_prefix(prefix).unwrap_or(&path) {
         "/data/nodes.csv" => NODES,
         "/data/edges/part-1.csv" => EDGES[0],
         "/data/edges/part-2.csv" => EDGES[1],
@@ -182,8 +185,9 @@ fn other_services_hold_tables() {
     let expected = expected(&sandbox);
     let entry = |key: usize| {
         format!(
-            "<Contents><Key>data/edges/part-{key}.csv</Key><LastModified>2026-11-25T10:00:00.000Z</LastModified>\
-             <ETag>\"one\"</ETag><Size>{}</Size></Contents>",
+            "<Contents><Key>data/edges/part-{key}.csv</Key>\
+             <LastModified>2026-11-25T10:00:00.000Z</LastModified><ETag>\"one\"</ETag>\
+             <Size>{}</Size></Contents>",
             EDGES[key - 1].len()
         )
     };
@@ -204,9 +208,10 @@ fn other_services_hold_tables() {
 
     let entry = |key: usize| {
         format!(
-            "<Blob><Name>data/edges/part-{key}.csv</Name><Properties><Last-Modified>Wed, 25 Nov 2026 10:00:00 \
-             GMT</Last-Modified><Etag>\"one\"</Etag><Content-Length>{}</Content-Length><Content-Type>text/csv\
-             </Content-Type></Properties></Blob>",
+            "<Blob><Name>data/edges/part-{key}.csv</Name><Properties>\
+             <Last-Modified>Wed, 25 Nov 2026 10:00:00 GMT</Last-Modified><Etag>\"one\"</Etag>\
+             <Content-Length>{}</Content-Length><Content-Type>text/csv</Content-Type>\
+             </Properties></Blob>",
             EDGES[key - 1].len()
         )
     };

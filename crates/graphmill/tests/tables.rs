@@ -176,8 +176,8 @@ fn a_killed_import_resumes_to_the_same_bytes() {
     }
     sandbox.write("nodes.csv", nodes);
     sandbox.write("edges.csv", edges);
-    let command = "import tables data --nodes nodes.csv --id id --label label --edges edges.csv --src src --dst \
-                   dst --edge-time at --name test --memory 64M";
+    let command = "import tables data --nodes nodes.csv --id id --label label --edges edges.csv --src \
+                   src --dst dst --edge-time at --name test --memory 64M";
     sandbox.ok(&command.replace(" data ", " expected "));
     let mut resumed = 0;
     for stage in ["done-types-of-nodes-0", "done-keys-0", "done-nodes", "done-edges-0", "done-sorted-0"] {

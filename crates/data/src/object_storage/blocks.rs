@@ -39,9 +39,16 @@ struct Cache {
     clock: u64,
 }
 
+impl Object {
+    /// Reader of any bytes; about `positions` of them are read at the same time.
+    pub(crate) fn blocks(&self, positions: usize) -> Blocks {
+        Blocks::new(self.clone(), positions)
+    }
+}
+
 impl Blocks {
     /// Creates a reader for about `positions` simultaneous positions.
-    pub(super) fn new(object: Object, positions: usize) -> Self {
+    fn new(object: Object, positions: usize) -> Self {
         let block_len = CACHE_BYTES / (BLOCKS_EACH * positions.max(1));
         let block_len = block_len.clamp(BLOCK_LEN.0, BLOCK_LEN.1);
         let most = (CACHE_BYTES / block_len).max(BLOCKS_EACH);

@@ -47,8 +47,8 @@ pub(super) fn find_in(place: &Place) -> Result<Vec<Object>> {
     let mut found = worker::wait(several(place, has_pattern)).map_err(fail)??;
     found.sort_unstable_by(|a, b| a.location.cmp(&b.location));
     if found.is_empty() {
-        let message = "the bucket has no such object, and none below this prefix; check the address, or write \
-            a pattern such as s3://bucket/data/part-*.parquet";
+        let message = "the bucket has no such object, and none below this prefix; check the address, or \
+            write a pattern such as s3://bucket/data/part-*.parquet";
         return Err(Error::format(at, "objects", message));
     }
     let object = |meta: ObjectMeta| {

@@ -2,17 +2,15 @@
 
 use std::{
     fmt, io,
-    io::Read,
     ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use bytes::Bytes;
-use graphmill_core::{Error, Result};
 use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, path::Path as Key};
 
-use super::{Blocks, errors::explain, store::Service, stream::Stream, worker};
+use super::{errors::explain, store::Service, worker};
 
 /// Object of a store.
 #[derive(Clone)]
@@ -64,20 +62,6 @@ impl Object {
             Some(tag) => format!("{} {} {tag}", self.address.display(), self.size),
             None => format!("{} {} {}", self.address.display(), self.size, self.modified),
         }
-    }
-
-    /// Starts to read all bytes in order.
-    ///
-    /// # Errors
-    /// The thread that reads ahead cannot be started.
-    pub(crate) fn stream(&self) -> Result<Box<dyn Read + Send>> {
-        let stream = Stream::start(self.clone()).map_err(|e| Error::io(&self.address, "read", e))?;
-        Ok(Box::new(stream))
-    }
-
-    /// Reader of any bytes; about `positions` of them are read at the same time.
-    pub(crate) fn blocks(&self, positions: usize) -> Blocks {
-        Blocks::new(self.clone(), positions)
     }
 
     /// Requests all bytes, or a range of them.

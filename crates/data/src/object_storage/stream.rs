@@ -8,14 +8,15 @@ use std::{
 
 use bytes::{Buf, Bytes};
 use futures_util::StreamExt;
+use graphmill_core::{Error, Result};
 
 use super::{errors::explain, object::Object, worker};
 
 /// Pieces that are read ahead; one takes [`super::http::PIECE_LEN`] bytes.
-const AHEAD: usize = 8;
+const PIECES: usize = 8;
 
 /// Reader of the bytes of an object.
-pub(super) struct Stream {
+struct Stream {
     pieces: Receiver<io::Result<Bytes>>,
     piece: Bytes,
     /// Bytes of the object that are still to come.
@@ -24,8 +25,8 @@ pub(super) struct Stream {
 
 impl Stream {
     /// Starts to read; errors of the request follow when the first byte is read.
-    pub(super) fn start(object: Object) -> io::Result<Self> {
-        let (sender, pieces) = sync_channel(AHEAD);
+    fn start(object: Object) -> io::Result<Self> {
+        let (sender, pieces) = sync_channel(PIECES);
         let left = object.size;
         worker::start(send(object, sender))?;
         Ok(Self { pieces, piece: Bytes::new(), left })
@@ -44,6 +45,17 @@ async fn send(object: Object, sender: SyncSender<io::Result<Bytes>>) {
         if sender.send(piece).is_err() || is_last {
             return;
         }
+    }
+}
+
+impl Object {
+    /// Starts to read all bytes in order.
+    ///
+    /// # Errors
+    /// The thread that reads ahead cannot be started.
+    pub(crate) fn stream(&self) -> Result<Box<dyn Read + Send>> {
+        let stream = Stream::start(self.clone()).map_err(|e| Error::io(self.address(), "read", e))?;
+        Ok(Box::new(stream))
     }
 }
 

@@ -106,7 +106,7 @@ fn changed_objects_are_errors() {
 }
 
 #[test]
-fn addresses_are_told_from_paths() {
+fn addresses_differ_from_paths() {
     for address in ["s3://bucket/key", "https://host/file.csv?a=b", "ftp://host/x"] {
         assert!(super::is_address(address), "{address}");
     }

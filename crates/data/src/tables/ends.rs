@@ -3,6 +3,7 @@
 use graphmill_core::{Buffer, NodeId, Result};
 
 use super::{
+    column::Batch,
     faults::Faults,
     keys::{Ends, KeyColumns, NONE, NodeKeys, Unknown},
     source::Table,
@@ -11,6 +12,9 @@ use crate::{
     external::{Rows, Scratch},
     npy::Element,
 };
+
+/// Number of rows without a key that are kept as examples.
+const EXAMPLES: usize = 5;
 
 /// End of an edge.
 #[derive(Clone, Debug)]
@@ -53,31 +57,21 @@ pub(super) fn read(
     let mut own: Option<Rows<NodeId>> =
         matches!(at[0], End::Row).then(|| source.column(&format!("{name}-own"))).transpose()?;
     let (mut rows, mut missing, mut examples) = (0u64, 0u64, Vec::new());
-    let mut key = String::new();
     table.scan(&vec![true; table.columns.len()], faults, |batch, _| {
-        for row in 0..batch.rows {
-            let number = batch.first + row as u64;
-            let mut is_missing = false;
-            for (end, column) in at.iter().zip(&mut columns) {
-                match end {
-                    End::Row => {
-                        let id = source.rows.id(number).unwrap_or(NONE);
-                        own.as_mut().map_or(Ok(()), |own| own.extend(&[id]))?;
-                    }
-                    End::Key(columns) => {
-                        let is_there = columns.read(batch, row, &mut key);
-                        is_missing |= !is_there;
-                        column.push(number, is_there.then_some(&key))?;
-                    }
-                }
-            }
-            if is_missing {
-                missing += 1;
-                if examples.len() < 5 {
-                    examples.push(format!("{}: {}", table.file(batch), batch.places.of(row)));
-                }
-            }
+        if let Some(own) = &mut own {
+            let ids = (0..batch.rows as u64).map(|row| source.rows.id(batch.first + row).unwrap_or(NONE));
+            own.extend(&ids.collect::<Vec<_>>())?;
         }
+        // Each end looks up its keys on its own.
+        let [src, dst] = &mut columns;
+        let (src, dst) = rayon::join(|| add(&at[0], src, batch), || add(&at[1], dst, batch));
+        let (mut no_end, others) = (src?, dst?);
+        no_end.extend(others);
+        no_end.sort_unstable();
+        no_end.dedup();
+        missing += no_end.len() as u64;
+        let places = no_end.iter().map(|&row| format!("{}: {}", table.file(batch), batch.places.of(row)));
+        examples.extend(places.take(EXAMPLES.saturating_sub(examples.len())));
         rows += batch.rows as u64;
         Ok(())
     })?;
@@ -88,6 +82,21 @@ pub(super) fn read(
     }
     let (dst, dst_unknown) = dst.finish(rows)?;
     Ok(EndIds { ids: [src, dst], unknown: [src_unknown, dst_unknown], rows, missing, examples })
+}
+
+/// Adds the ends of a batch to their column, and returns the rows without a key.
+fn add(end: &End, column: &mut Ends<'_>, batch: &Batch) -> Result<Vec<usize>> {
+    let End::Key(columns) = end else { return Ok(Vec::new()) };
+    let mut missing = Vec::new();
+    let mut key = String::new();
+    for row in 0..batch.rows {
+        let is_there = columns.read(batch, row, &mut key);
+        if !is_there {
+            missing.push(row);
+        }
+        column.push(batch.first + row as u64, is_there.then_some(&key))?;
+    }
+    Ok(missing)
 }
 
 /// Values of the kept rows.

@@ -1,14 +1,11 @@
 //! Keys of nodes: a dictionary while it fits the memory, sorted files beyond it.
 
-use std::hash::{BuildHasher, Hasher};
-
 use graphmill_core::{Buffer, Error, NodeId, Result};
-use hashbrown::HashTable;
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::Xxh3DefaultBuilder;
 
 use super::{
     column::{Batch, Cell, integral},
+    dictionary::Dictionary,
     kept::{Kept, KeptColumn, KeptRecords},
     profile::{Profile, Shape},
 };
@@ -21,8 +18,8 @@ use crate::{
 pub(super) const NONE: NodeId = NodeId::MAX;
 /// Number of unknown keys that are kept as examples.
 const EXAMPLES: usize = 5;
-/// Bytes of a dictionary's entry beside its key.
-const ENTRY_BYTES: usize = 16;
+/// Ids that are added to their column at a time.
+const BUFFER: usize = 4096;
 
 /// Columns of a table that hold a key.
 #[derive(Clone, Debug)]
@@ -73,66 +70,11 @@ pub(super) fn shown(key: &str) -> String {
     key.replace(KEY_SEPARATOR, ", ")
 }
 
-/// Keys with their numbers, in the order in which they were inserted.
-#[derive(Default)]
-struct Dictionary {
-    table: HashTable<u32>,
-    hasher: Xxh3DefaultBuilder,
-    bytes: Vec<u8>,
-    ends: Vec<u64>,
-}
-
-impl Dictionary {
-    fn hash(hasher: &Xxh3DefaultBuilder, key: &[u8]) -> u64 {
-        let mut hasher = hasher.build_hasher();
-        hasher.write(key);
-        hasher.finish()
-    }
-
-    fn key(&self, id: u32) -> &[u8] {
-        key_of(&self.bytes, &self.ends, id)
-    }
-
-    fn get(&self, key: &[u8]) -> Option<u32> {
-        self.table.find(Self::hash(&self.hasher, key), |&id| self.key(id) == key).copied()
-    }
-
-    /// Inserts a key; false if it is known.
-    fn insert(&mut self, key: &[u8]) -> bool {
-        if self.get(key).is_some() {
-            return false;
-        }
-        let id = self.ends.len() as u32;
-        self.bytes.extend_from_slice(key);
-        self.ends.push(self.bytes.len() as u64);
-        let (bytes, ends, hasher) = (&self.bytes, &self.ends, &self.hasher);
-        let hash = Self::hash(hasher, key);
-        self.table.insert_unique(hash, id, |&id| Self::hash(hasher, key_of(bytes, ends, id)));
-        true
-    }
-
-    /// Dictionary of these keys, each with the end of its bytes; `None` if two are equal.
-    fn of(bytes: &[u8], ends: &[u64]) -> Option<Self> {
-        let mut dictionary = Self::default();
-        let mut start = 0;
-        for &end in ends {
-            let key = bytes.get(start..usize::try_from(end).ok()?)?;
-            if !dictionary.insert(key) {
-                return None;
-            }
-            start = end as usize;
-        }
-        Some(dictionary)
-    }
-
-    fn memory(&self) -> usize {
-        self.bytes.len() + ENTRY_BYTES * self.ends.len()
-    }
-}
-
-fn key_of<'a>(bytes: &'a [u8], ends: &[u64], id: u32) -> &'a [u8] {
-    let start = (id as usize).checked_sub(1).map_or(0, |before| ends[before]);
-    &bytes[start as usize..ends[id as usize] as usize]
+/// Returns true for an integer of 64 bits as it is written: without a plus sign and leading zeros.
+fn is_integer(key: &str) -> bool {
+    let digits = key.strip_prefix('-').unwrap_or(key);
+    let is_plain = !digits.starts_with('0') || key == "0";
+    is_plain && digits.starts_with(|c: char| c.is_ascii_digit()) && key.parse::<i64>().is_ok()
 }
 
 /// Rows of a node table that are nodes: all but those that repeat a key.
@@ -201,10 +143,13 @@ impl NodeKeys {
     /// Records the keys; `None` if they are sorted in memory.
     pub(super) fn keep(&self, kept: &Kept, name: &str) -> Result<Option<KeptKeys>> {
         let store = match &self.store {
-            Store::Memory(Dictionary { bytes, ends, .. }) => KeptStore::Memory(
-                kept.values(&format!("{name}-bytes"), bytes)?,
-                kept.values(&format!("{name}-ends"), ends)?,
-            ),
+            Store::Memory(dictionary) => {
+                let (bytes, ends) = dictionary.parts();
+                KeptStore::Memory(
+                    kept.values(&format!("{name}-bytes"), bytes)?,
+                    kept.values(&format!("{name}-ends"), ends)?,
+                )
+            }
             Store::Disk(records) => match kept.records(records)? {
                 Some(records) => KeptStore::Disk(records),
                 None => return Ok(None),
@@ -250,7 +195,7 @@ impl NodeKeys {
         if row >= u64::from(NONE) {
             return Err(Error::invalid(format!("the table has more than {NONE} rows; divide the graph")));
         }
-        self.integers &= key.parse::<i64>().is_ok_and(|number| number.to_string() == key);
+        self.integers = self.integers && is_integer(key);
         match &mut self.store {
             Store::Memory(dictionary) => {
                 if !dictionary.insert(key.as_bytes()) {
@@ -314,7 +259,7 @@ impl NodeKeys {
             let row = self.rows.rows + self.added;
             self.added += 1;
             let text = String::from_utf8_lossy(key);
-            self.integers &= text.parse::<i64>().is_ok_and(|number| number.to_string() == text);
+            self.integers = self.integers && is_integer(&text);
             match (&mut sorter, &mut self.store) {
                 (Some(sorter), _) => sorter.push(key, row),
                 (None, Store::Memory(dictionary)) => {
@@ -396,6 +341,8 @@ pub(super) struct Ends<'a> {
     keys: &'a NodeKeys,
     /// Ids in the order of the rows, if the keys are in memory.
     ids: Rows<NodeId>,
+    /// Ids that are not yet added to them.
+    buffer: Vec<NodeId>,
     /// Keys to join, if the keys are on disk.
     joined: Option<RecordSorter>,
     unknown: Unknown,
@@ -410,7 +357,8 @@ impl<'a> Ends<'a> {
             |suffix: &str| RecordSorter::new(&keys.scratch, &format!("{name}-{suffix}"), keys.budget);
         let joined = matches!(keys.store, Store::Disk(_)).then(|| sorter("ends"));
         let unknown = Unknown { all: collect.then(|| sorter("unknown")), ..Unknown::default() };
-        Ok(Self { keys, ids: keys.scratch.column(name)?, joined, unknown, name: name.into() })
+        let (ids, buffer) = (keys.scratch.column(name)?, Vec::new());
+        Ok(Self { keys, ids, buffer, joined, unknown, name: name.into() })
     }
 
     /// Adds the end of edge `row`, the next one; `None` if it has none.
@@ -418,20 +366,32 @@ impl<'a> Ends<'a> {
         match (&mut self.joined, key) {
             (Some(joined), Some(key)) => joined.push(key.as_bytes(), row),
             (Some(_), None) => Ok(()),
-            (None, None) => self.ids.extend(&[NONE]),
+            (None, None) => self.add(NONE),
             (None, Some(key)) => {
-                let Store::Memory(dictionary) = &self.keys.store else { return self.ids.extend(&[NONE]) };
+                let Store::Memory(dictionary) = &self.keys.store else { return self.add(NONE) };
                 let id = dictionary.get(key.as_bytes());
                 if id.is_none() {
                     self.unknown.add(row, key.as_bytes())?;
                 }
-                self.ids.extend(&[id.unwrap_or(NONE)])
+                self.add(id.unwrap_or(NONE))
             }
         }
     }
 
+    fn add(&mut self, id: NodeId) -> Result<()> {
+        self.buffer.push(id);
+        if self.buffer.len() < BUFFER { Ok(()) } else { self.flush() }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.ids.extend(&self.buffer)?;
+        self.buffer.clear();
+        Ok(())
+    }
+
     /// Id of each of the `rows` ends, [`NONE`] if there is no node.
     pub(super) fn finish(mut self, rows: u64) -> Result<(Buffer<NodeId>, Unknown)> {
+        self.flush()?;
         if let (Some(joined), Store::Disk(known)) = (self.joined.take(), &self.keys.store) {
             let name = format!("{}-rows", self.name);
             let mut by_row = RecordSorter::new(&self.keys.scratch, &name, self.keys.budget);
@@ -474,6 +434,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn integers_are_recognized_as_they_are_written() {
+        for key in ["0", "7", "-12", "9223372036854775807", "-9223372036854775808"] {
+            assert!(is_integer(key), "{key}");
+        }
+        for key in ["", "-", "-0", "+1", "01", "-01", "1a", "1.0", " 1", "9223372036854775808", "--1"] {
+            assert!(!is_integer(key), "{key}");
+        }
+    }
 
     /// Ids of the ends, unknown examples, and repeated rows.
     type Found = (Vec<NodeId>, Vec<(u64, String)>, Vec<u64>, u64);

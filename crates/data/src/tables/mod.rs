@@ -14,6 +14,7 @@
 
 mod column;
 mod date;
+mod dictionary;
 mod edges;
 mod encoding;
 mod ends;
@@ -126,11 +127,11 @@ pub fn plan(schema: &TableSchema, like: Option<&Preprocessing>) -> Result<Planne
 }
 
 /// Imports tables into the dataset directory `dst`, atomically and within a memory budget. Data
-/// beyond the budget is kept in the directory `dst.importing` meanwhile. A killed import leaves that
-/// directory, and the same import of the same tables resumes from the parts that were finished: the
-/// types of a table's columns, the keys of a node type, all node types, the edges of a type, and its
-/// sorted edges. Imports of a few megabytes, and of tables in memory or from standard input, start
-/// again. After an error the directory is removed.
+/// beyond the budget is kept in the directory `dst.importing` meanwhile. A killed import leaves
+/// that directory, and the same import of the same tables resumes from the parts that were
+/// finished: the types of a table's columns, the keys of a node type, all node types, the edges of
+/// a type, and its sorted edges. Imports of a few megabytes, and of tables in memory or from
+/// standard input, start again. After an error the directory is removed.
 ///
 /// # Errors
 /// All faults of the tables at once; `dst` is not empty; the disk is too small; the progress

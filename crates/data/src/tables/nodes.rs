@@ -1,6 +1,7 @@
 //! Node tables: keys, targets, splits and features.
 
 use graphmill_core::{NodeId, Result};
+use rayon::prelude::*;
 
 use super::{
     encoding::EncodedColumn,
@@ -359,7 +360,7 @@ pub(super) fn profile(table: &Table, kept: &Kept, name: &str, faults: &mut Fault
     let mut profiles: Vec<Profile> = table.columns.iter().map(|_| Profile::new()).collect();
     table.scan(&vec![true; table.columns.len()], faults, |batch, _| {
         let file = table.file(batch);
-        profiles.iter_mut().enumerate().for_each(|(c, profile)| profile.add(batch, c, &file));
+        profiles.par_iter_mut().enumerate().for_each(|(c, profile)| profile.add(batch, c, &file));
         Ok(())
     })?;
     // Faults end the import, and a record would hide them.

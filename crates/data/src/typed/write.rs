@@ -54,6 +54,23 @@ impl TypedDataset {
         }
     }
 
+    /// Passes every array to `each`: its path in a dataset directory without `.npy`, its type in
+    /// NumPy's notation, its shape and its bytes. Returns the types and tasks as the manifest of
+    /// such a directory describes them.
+    ///
+    /// # Errors
+    /// `each` fails.
+    pub(crate) fn each_array(&self, each: &mut EachArray<'_>) -> Result<serde_json::Value> {
+        let manifest = self.manifest(&mut Passed { each })?;
+        let wrong = |e: serde_json::Error| Error::invalid(e.to_string());
+        let mut schema = serde_json::to_value(&manifest).map_err(wrong)?;
+        if let Some(fields) = schema.as_object_mut() {
+            // There are no files.
+            fields.retain(|name, _| ["name", "node_types", "edge_types", "tasks"].contains(&&name[..]));
+        }
+        Ok(schema)
+    }
+
     /// Builds the manifest of the files that `target` receives.
     fn manifest(&self, target: &mut impl Target) -> Result<Manifest> {
         let mut m = Manifest {
@@ -167,6 +184,31 @@ impl Target for Unwritten {
     ) -> Result<()> {
         manifest.files.insert(path, files::unwritten(data, shape));
         Ok(())
+    }
+
+    fn document(&mut self, _: &str, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Receiver of arrays: path, type, shape and bytes.
+pub(crate) type EachArray<'a> = dyn FnMut(&str, &str, &[usize], &[u8]) -> Result<()> + 'a;
+
+/// Destination that passes arrays on.
+struct Passed<'a, 'b> {
+    each: &'a mut EachArray<'b>,
+}
+
+impl Target for Passed<'_, '_> {
+    fn array<T: Element>(
+        &mut self,
+        _: &mut Manifest,
+        path: String,
+        data: &Buffer<T>,
+        shape: &[usize],
+    ) -> Result<()> {
+        let path = path.strip_suffix(".npy").unwrap_or(&path);
+        (self.each)(path, &T::DTYPE.to_string(), shape, bytemuck::cast_slice(data))
     }
 
     fn document(&mut self, _: &str, _: &[u8]) -> Result<()> {

@@ -11,6 +11,7 @@
 mod edges;
 mod lines;
 mod npz;
+mod npz_typed;
 mod ordered;
 mod rows;
 mod tables;
@@ -34,12 +35,17 @@ pub enum Exporter {
     OneType(fn(&Dataset, &Path, &ExportOptions) -> Result<Vec<String>>),
     /// Writes datasets of any number of types.
     Typed(fn(&TypedDataset, &Path, &ExportOptions) -> Result<Vec<String>>),
+    /// Writes datasets of one type in a form of the field, and others in another.
+    Both(
+        fn(&Dataset, &Path, &ExportOptions) -> Result<Vec<String>>,
+        fn(&TypedDataset, &Path, &ExportOptions) -> Result<Vec<String>>,
+    ),
 }
 
 impl Exporter {
     /// Returns true if the format holds several types.
     pub fn is_typed(&self) -> bool {
-        matches!(self, Self::Typed(_))
+        !matches!(self, Self::OneType(_))
     }
 }
 
@@ -48,10 +54,10 @@ pub const TABLE: &[Entry<Exporter>] = &[
     Entry {
         name: "npz",
         summary: "one .npz file with sparse adjacency and features, labels and masks, as PyG's read_npz \
-            expects",
+            expects; several types: the arrays of a dataset directory by their paths",
         source: "Shchur et al., Pitfalls of graph neural network evaluation, 2018; torch_geometric/io/npz.py",
         options: &[],
-        make: Exporter::OneType(npz::write),
+        make: Exporter::Both(npz::write, npz_typed::write),
     },
     Entry {
         name: "edges",
@@ -140,7 +146,7 @@ pub fn export(
         dataset.validate()?;
     }
     match entry.make {
-        Exporter::OneType(write) => write(dataset, dst, options),
+        Exporter::OneType(write) | Exporter::Both(write, _) => write(dataset, dst, options),
         Exporter::Typed(write) => write(&TypedDataset::from_dataset(dataset), dst, options),
     }
 }
@@ -148,7 +154,7 @@ pub fn export(
 /// Exports a typed dataset as [`export`] does. A format of one type takes a dataset of one type.
 ///
 /// # Errors
-/// As for [`export`]; the format holds one type, and the dataset has several or other tasks.
+/// As for [`export`]; the format only holds one type, and the dataset has several or other tasks.
 pub fn export_typed(
     format: &str,
     data: &TypedDataset,
@@ -157,8 +163,16 @@ pub fn export_typed(
 ) -> Result<Vec<String>> {
     let dst = dst.as_ref();
     let entry = table::find("format", TABLE, format)?;
-    let Exporter::Typed(write) = entry.make else {
-        return export(format, &data.to_dataset()?, dst, options);
+    let write = match entry.make {
+        Exporter::OneType(_) => return export(format, &data.to_dataset()?, dst, options),
+        Exporter::Typed(write) => write,
+        Exporter::Both(_, write) => {
+            let has_more = data.edges.iter().any(|edges| edges.time.is_some() || edges.features.is_some());
+            if !has_more && data.is_one_type() {
+                return export(format, &data.to_dataset()?, dst, options);
+            }
+            write
+        }
     };
     options.check(format)?;
     check_target(format, dst, options.replace)?;

@@ -284,7 +284,7 @@ fn is_narrow(most: usize) -> bool {
 }
 
 /// Archive whose members are written sequentially, in chunks.
-struct Archive<W: Write + Seek> {
+pub(super) struct Archive<W: Write + Seek> {
     zip: ZipWriter<W>,
     options: SimpleFileOptions,
     /// Bytes not yet written to the member.
@@ -292,7 +292,7 @@ struct Archive<W: Write + Seek> {
 }
 
 impl<'a> Archive<zip::write::StreamWriter<SilencedWriter<'a>>> {
-    fn new(file: &'a mut dyn Write, compress: bool) -> Self {
+    pub(super) fn new(file: &'a mut dyn Write, compress: bool) -> Self {
         let method = if compress { CompressionMethod::Deflated } else { CompressionMethod::Stored };
         Self {
             zip: ZipWriter::new_stream(SilencedWriter { file, failed: false }),
@@ -304,7 +304,7 @@ impl<'a> Archive<zip::write::StreamWriter<SilencedWriter<'a>>> {
 
 impl<W: Write + Seek> Archive<W> {
     /// Begins the array `name`; its values follow.
-    fn start(&mut self, name: &str, dtype: &str, shape: &[usize]) -> io::Result<()> {
+    pub(super) fn start(&mut self, name: &str, dtype: &str, shape: &[usize]) -> io::Result<()> {
         self.flush()?;
         let dtype = Dtype::parse(dtype).expect("a type of this file");
         let header = Header { dtype, shape: shape.to_vec(), fortran_order: false };
@@ -316,7 +316,7 @@ impl<W: Write + Seek> Archive<W> {
     }
 
     /// Writes values of the current array.
-    fn write<T: bytemuck::NoUninit>(&mut self, values: &[T]) -> io::Result<()> {
+    pub(super) fn write<T: bytemuck::NoUninit>(&mut self, values: &[T]) -> io::Result<()> {
         let bytes: &[u8] = bytemuck::cast_slice(values);
         if self.buffer.len() + bytes.len() < BUFFER {
             self.buffer.extend_from_slice(bytes);
@@ -345,13 +345,20 @@ impl<W: Write + Seek> Archive<W> {
             .try_for_each(|run| self.write(&run.iter().map(|&x| x as i32).collect::<Vec<_>>()))
     }
 
+    /// Writes a text, which is not an array.
+    pub(super) fn text(&mut self, name: &str, text: &[u8]) -> io::Result<()> {
+        self.flush()?;
+        self.zip.start_file(name, self.options)?;
+        self.zip.write_all(text)
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         self.zip.write_all(&self.buffer)?;
         self.buffer.clear();
         Ok(())
     }
 
-    fn finish(mut self) -> io::Result<()> {
+    pub(super) fn finish(mut self) -> io::Result<()> {
         self.flush()?;
         self.zip.finish()?;
         Ok(())
@@ -360,7 +367,7 @@ impl<W: Write + Seek> Archive<W> {
 
 /// Writer that discards all output after an error was reported: a dropped archive writes its end
 /// and would print an error.
-struct SilencedWriter<'a> {
+pub(super) struct SilencedWriter<'a> {
     file: &'a mut dyn Write,
     failed: bool,
 }

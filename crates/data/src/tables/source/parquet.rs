@@ -78,11 +78,10 @@ impl ChunkReader for Parts {
 
 /// Opens a file.
 pub(super) fn open(file: &TableFile, _: &Dialect) -> Result<Box<dyn Reader>> {
-    match file {
-        TableFile::Local(path) => check(path)?,
-        TableFile::Object(object) => {
-            let blocks = object.blocks(1);
-            check_by(object.address(), blocks.size(), |buffer, at| blocks.read_exact_at(buffer, at))?;
+    match Parts::open(file, 1)? {
+        Parts::Local(_) => check(file.path())?,
+        Parts::Object(blocks) => {
+            check_by(file.path(), blocks.size(), |buffer, at| blocks.read_exact_at(buffer, at))?;
         }
     }
     let path = file.path().to_path_buf();

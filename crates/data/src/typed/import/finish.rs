@@ -6,7 +6,7 @@ use std::path::Path;
 use graphmill_core::{NodeId, Result, location::Location};
 use rayon::prelude::*;
 
-use super::{EdgeCounts, RawEdges, RawTyped, Reverse, TypedImported, TypedOptions, within};
+use super::{EdgeCounts, RawEdges, RawTyped, Reverse, TypedImported, TypedOptions, TypedReport, within};
 use crate::{
     dataset::import::claims,
     external::Scratch,
@@ -15,10 +15,6 @@ use crate::{
 
 /// Maximum number of edges of a type whose reverse type is searched for.
 const MAX_COMPARED: usize = 20_000_000;
-
-/// Maximum number of edges of a type in which duplicates are searched for: the search takes 16
-/// bytes per edge.
-pub(super) const MAX_TESTED: usize = 1 << 28;
 
 /// Edges of a type after the shared steps.
 struct Prepared {
@@ -44,7 +40,7 @@ impl Prepared {
 
     fn is_plain(&self) -> bool {
         match &self.edges {
-            Edges::Pairs(edges) => is_plain(edges),
+            Edges::Pairs(edges) => edges.is_plain(),
             Edges::Sorted(edges) => {
                 edges.weights.is_none() && edges.time.is_none() && edges.features.is_none()
             }
@@ -65,6 +61,33 @@ impl Prepared {
     }
 }
 
+/// Processes the edges of all types.
+fn prepare_all(
+    edges: Vec<RawEdges>,
+    nodes: &[NodeData],
+    options: &TypedOptions,
+    scratch: &Scratch,
+    at: &Location,
+    report: &mut TypedReport,
+) -> Result<Vec<Prepared>> {
+    let mut all = Vec::new();
+    for (index, edges) in edges.into_iter().enumerate() {
+        let edge_type = edges.edge_type.clone();
+        let (edges, reverse, counts) = if scratch.has_directory() && within::is_sortable(&edges) {
+            let ends = at.locate(within::ends(&edge_type, nodes))?;
+            let (sorted, reverse, counts) = at.locate(within::sort(edges, ends, options, scratch, index))?;
+            (Edges::Sorted(sorted), reverse, counts)
+        } else {
+            let (edges, counts) = at.locate(prepare(edges, options))?;
+            let reverse = edges.reverse.clone();
+            (Edges::Pairs(edges), reverse, counts)
+        };
+        report.edges.insert(edge_type.to_string(), counts);
+        all.push(Prepared { edge_type, reverse, edges });
+    }
+    Ok(all)
+}
+
 /// Builds the dataset from the data that an importer read from `src`. If the scratch has a
 /// directory, edges are sorted within its memory budget, with the same result.
 pub(super) fn finish(
@@ -77,21 +100,7 @@ pub(super) fn finish(
     let RawTyped { name, nodes, edges, tasks, mut report } = raw;
     check_claims(&nodes, &edges, &at)?;
     let mut builder = TypedBuilder::new(options.name.clone().unwrap_or(name));
-    let mut all = Vec::new();
-    for (index, edges) in edges.into_iter().enumerate() {
-        let edge_type = edges.edge_type.clone();
-        let (edges, reverse, counts) = if scratch.has_directory() && within::is_sortable(&edges) {
-            let ends = at.locate(within::ends(&edge_type, &nodes))?;
-            let (sorted, reverse, counts) = at.locate(within::sort(edges, ends, options, scratch, index))?;
-            (Edges::Sorted(sorted), reverse, counts)
-        } else {
-            let (edges, counts) = at.locate(prepare(edges, options))?;
-            let reverse = edges.reverse.clone();
-            (Edges::Pairs(edges), reverse, counts)
-        };
-        report.edges.insert(edge_type.to_string(), counts);
-        all.push(Prepared { edge_type, reverse, edges });
-    }
+    let all = prepare_all(edges, &nodes, options, scratch, &at, &mut report)?;
     let reverses = find_reverses(&all);
     let taken: Vec<EdgeType> = all.iter().map(|edges| edges.edge_type.clone()).collect();
     for (index, (prepared, reverse)) in all.into_iter().zip(reverses).enumerate() {
@@ -213,11 +222,11 @@ fn prepare(mut edges: RawEdges, options: &TypedOptions) -> Result<(RawEdges, Edg
             counts.self_loops_kept = loops;
         }
     }
-    let first = if edges.src.len() > MAX_TESTED { None } else { Some(first_of_pairs(&edges)) };
+    let first = if edges.src.len() > within::MAX_TESTED { None } else { Some(first_of_pairs(&edges)) };
     let duplicates = first.as_ref().map_or(0, |first| (edges.src.len() - first.len()) as u64);
     if let Some(first) = first
         && duplicates > 0
-        && is_plain(&edges)
+        && edges.is_plain()
         && !options.keep_duplicates
     {
         edges = select(edges, &first)?;
@@ -291,9 +300,4 @@ fn find_reverses(all: &[Prepared]) -> Vec<Option<String>> {
         }
     }
     reverses
-}
-
-/// Returns true if edges have no columns.
-pub(super) fn is_plain(edges: &RawEdges) -> bool {
-    edges.weights.is_none() && edges.time.is_none() && edges.features.is_none()
 }

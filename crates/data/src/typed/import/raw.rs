@@ -72,6 +72,11 @@ impl RawEdges {
         }
     }
 
+    /// Returns true if edges have no columns.
+    pub(super) fn is_plain(&self) -> bool {
+        self.weights.is_none() && self.time.is_none() && self.features.is_none()
+    }
+
     /// Pairs of all edges, `E x 2`.
     pub(super) fn pairs(&self) -> Vec<NodeId> {
         self.src.iter().zip(&self.dst).flat_map(|(&u, &v)| [u, v]).collect()

@@ -3,10 +3,7 @@
 
 use graphmill_core::{Buffer, Error, NodeId, Result};
 
-use super::{
-    EdgeCounts, RawEdges, Reverse, TypedOptions,
-    finish::{MAX_TESTED, is_plain},
-};
+use super::{EdgeCounts, RawEdges, Reverse, TypedOptions};
 use crate::{
     external::Scratch,
     npy::Element,
@@ -15,6 +12,10 @@ use crate::{
         values::each_buffer,
     },
 };
+
+/// Maximum number of edges of a type in which duplicates are searched for: the search in memory
+/// takes 16 bytes per edge.
+pub(super) const MAX_TESTED: usize = 1 << 28;
 
 /// Edges that are added at a time.
 const CHUNK_LEN: usize = 1 << 16;
@@ -96,7 +97,7 @@ where
     let rules = RowRules {
         by_time: columns.time,
         counts_parallel: is_tested,
-        drops_parallel: is_tested && is_plain(edges) && !options.keep_duplicates,
+        drops_parallel: is_tested && edges.is_plain() && !options.keep_duplicates,
     };
     let (mut sorted, parallel) = sorter.finish_by(rules)?;
     if rules.drops_parallel {
@@ -248,13 +249,15 @@ mod tests {
         #[test]
         fn datasets_do_not_depend_on_the_memory(
             lists in prop::array::uniform3(prop::collection::vec((0u32..9, 0u32..9, 0i64..5), 0..40)),
-            columns in any::<[bool; 3]>(), flags in any::<[bool; 4]>(), reverse in 0..3, memory in 0u64..4000,
+            columns in any::<[bool; 3]>(), flags in any::<[bool; 4]>(), reverse in 0usize..3,
+            memory in 0u64..4000,
         ) {
-            let reverse =
-                [Reverse::ByOption, Reverse::Undirected, Reverse::Add("back".into())][reverse as usize].clone();
+            let all = [Reverse::ByOption, Reverse::Undirected, Reverse::Add("back".into())];
+            let reverse = all[reverse].clone();
             let [undirected, no_self_loops, keep_duplicates, add_reverses] = flags;
-            let options =
-                TypedOptions { undirected, no_self_loops, keep_duplicates, add_reverses, ..Default::default() };
+            let options = TypedOptions {
+                undirected, no_self_loops, keep_duplicates, add_reverses, ..TypedOptions::default()
+            };
             let run = |scratch: &Scratch| {
                 let TypedImported { dataset, report } =
                     finish(raw(&lists, columns, &reverse), Path::new("source"), &options, scratch).unwrap();

@@ -125,15 +125,17 @@ proptest! {
             let (found, parallel) = sorter.finish_by(rules).unwrap();
             let mut expected: Vec<_> = edges.clone();
             expected.sort_by_key(|edge| (edge.1, if timed { edge.2 } else { 0 }));
-            let is_first = |i: usize| !expected[..i].iter().any(|e| (e.0, e.1) == (expected[i].0, expected[i].1));
+            let ends = |i: usize| (expected[i].0, expected[i].1);
+            let is_first = |i: usize| !(0..i).any(|j| ends(j) == ends(i));
             let firsts = (0..expected.len()).filter(|&i| is_first(i)).count();
             prop_assert_eq!(parallel, (expected.len() - firsts) as u64);
-            let kept: Vec<_> =
-                (0..expected.len()).filter(|&i| !rules.drops_parallel || is_first(i)).map(|i| expected[i]).collect();
+            let is_kept = |i: &usize| !rules.drops_parallel || is_first(*i);
+            let kept: Vec<_> = (0..expected.len()).filter(is_kept).map(|i| expected[i]).collect();
             let below = |v: u32| kept.iter().filter(|edge| edge.1 < v).count() as u64;
             prop_assert_eq!(&found.indptr[..], &(0..=5).map(below).collect::<Vec<_>>()[..]);
             prop_assert_eq!(&found.indices[..], &kept.iter().map(|edge| edge.0).collect::<Vec<_>>()[..]);
-            prop_assert_eq!(&found.time.unwrap()[..], &kept.iter().map(|edge| edge.2).collect::<Vec<_>>()[..]);
+            let times: Vec<i64> = kept.iter().map(|edge| edge.2).collect();
+            prop_assert_eq!(&found.time.unwrap()[..], &times[..]);
         }
     }
 }

@@ -4,9 +4,9 @@
 //!
 //! Node types: `paper` (half of the nodes, with keys), `author` (four tenths), `topic` (eight
 //! hundredths, without features) and `institution` (the rest). Every node has one of `C` classes;
-//! those of papers are the targets. Let `c'` be the class at the other half of the circle, `c + C/2`
-//! modulo `C`. An edge is drawn for a uniformly random paper of class `c`; with probability `p_in`
-//! its other end is
+//! those of papers are the targets. Let `c'` be the class at the other half of the circle, `c +
+//! C/2` modulo `C`. An edge is drawn for a uniformly random paper of class `c`; with probability
+//! `p_in` its other end is
 //!
 //! | edge type | ends at a node of class |
 //! | --- | --- |
@@ -54,6 +54,8 @@ use crate::{
 const DEFAULT_DEGREE: f64 = 8.0;
 /// Number of edge types that are drawn for papers.
 const DRAWN: usize = 4;
+/// Names of the node types.
+const NODE_TYPES: [&str; 4] = ["paper", "author", "topic", "institution"];
 
 /// Generates the graph of `options`.
 ///
@@ -72,18 +74,13 @@ pub(super) fn generate(options: &GenerateOptions) -> Result<TypedDataset> {
     let counts = [count(0.5), count(0.4), count(0.08), count(0.02)];
     // a key of its own for each type, as draws are keyed by the node
     let of_type = |t: u64| GenerateOptions { seed: key(&[options.seed, t]), ..options.clone() };
-    let types: Vec<Members> = (0..)
-        .zip(counts)
-        .map(|(t, count)| {
-            Members::new(random_classes(count, options.classes, of_type(t).seed), options.classes)
-        })
-        .collect();
-    let [papers, authors, topics, institutions] = &types[..] else { unreachable!("four types") };
-
+    let mut t = 0;
+    let types = counts.map(|count| {
+        t += 1;
+        Members::new(random_classes(count, options.classes, of_type(t - 1).seed), options.classes)
+    });
     let mut builder = TypedBuilder::new("typed");
-    for (t, (name, members)) in
-        ["paper", "author", "topic", "institution"].into_iter().zip(&types).enumerate()
-    {
+    for (t, (name, members)) in NODE_TYPES.into_iter().zip(&types).enumerate() {
         let node_type = builder.node_type(name, members.class.len());
         let class = (name != "paper").then_some(&members.class[..]);
         if name != "topic" {
@@ -93,13 +90,31 @@ pub(super) fn generate(options: &GenerateOptions) -> Result<TypedDataset> {
             });
         }
         if name == "paper" {
-            node_type
-                .integer_keys((0..members.class.len() as i64).map(|v| 1_000_000 + 7 * v).collect::<Vec<_>>());
+            let keys = (0..members.class.len() as i64).map(|v| 1_000_000 + 7 * v);
+            node_type.integer_keys(keys.collect::<Vec<_>>());
         }
     }
-    let half = options.classes / 2;
+    add_edges(&mut builder, options, &types, draws / DRAWN);
+
+    let papers = &types[0].class;
+    let split = random_split(papers.len(), options, |_| true)?;
+    let [train, valid, test] = split.parts().map(|(_, nodes)| nodes.to_vec());
+    let names = (0..options.classes).map(|class| format!("area-{class}"));
+    builder
+        .task("area")
+        .on_nodes("paper")
+        .classes(options.classes, replace_some(papers.clone(), options))
+        .names(names)
+        .metric("accuracy")
+        .split(train, valid, test);
+    builder.build()
+}
+
+/// Adds `count` edges of each edge type of papers, their reverses, and the employers of authors.
+fn add_edges(builder: &mut TypedBuilder, options: &GenerateOptions, types: &[Members; 4], count: usize) {
+    let ([papers, authors, topics, institutions], half) = (types, options.classes / 2);
     let draw = |number: u64, to: &Members, offsets: [usize; 2]| {
-        draw_edges(options, number, draws / DRAWN, papers, to, offsets)
+        draw_edges(options, number, count, papers, to, offsets)
     };
     let reverse = !options.directed;
     let mut add = |ends: [&str; 3], back: &str, (from, to): (Vec<NodeId>, Vec<NodeId>)| {
@@ -122,27 +137,14 @@ pub(super) fn generate(options: &GenerateOptions) -> Result<TypedDataset> {
     if reverse {
         cites.reverse_of("cites");
     }
+    let domain = key(&[domain(options.seed, Purpose::Edge), DRAWN as u64]);
     let employer = |author: usize| {
-        let mut stream =
-            Stream::new(key(&[domain(options.seed, Purpose::Edge), DRAWN as u64, author as u64]));
+        let mut stream = Stream::new(key(&[domain, author as u64]));
         institutions.draw(&mut stream, authors.class[author] as usize, options.p_in)
     };
     let employers: Vec<NodeId> = (0..authors.class.len()).into_par_iter().map(employer).collect();
     let all = (0..authors.class.len() as NodeId).collect::<Vec<_>>();
     builder.edge_type("institution", "employs", "author").edges(employers, all);
-
-    let split = random_split(papers.class.len(), options, |_| true)?;
-    let [train, valid, test] = split.parts().map(|(_, nodes)| nodes.to_vec());
-    let names = (0..options.classes).map(|class| format!("area-{class}"));
-    let class = replace_some(papers.class.clone(), options);
-    builder
-        .task("area")
-        .on_nodes("paper")
-        .classes(options.classes, class)
-        .names(names)
-        .metric("accuracy")
-        .split(train, valid, test);
-    builder.build()
 }
 
 /// Nodes of a type by class.

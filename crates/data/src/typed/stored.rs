@@ -1,5 +1,5 @@
-//! Facts of a dataset by its manifest: the number of its types, and the location of the feature rows
-//! of a dataset of one type.
+//! Facts of a dataset by its manifest: the number of its types, and the location of the feature
+//! rows of a dataset of one type.
 
 use std::{fs, path::Path};
 

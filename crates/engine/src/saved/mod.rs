@@ -258,8 +258,8 @@ impl SavedRun {
         if file.exists() {
             return Ok(file);
         }
-        let message = "this run has no best model yet, because it has not finished an epoch; continue it with \
-                       train --resume";
+        let message = "this run has no best model yet, because it has not finished an epoch; continue it \
+                       with train --resume";
         Err(Error::format(file, "file", message))
     }
 

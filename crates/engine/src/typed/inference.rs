@@ -5,6 +5,10 @@
 //! Nodes are computed in chunks: the sampler `full` draws all neighbours of a chunk for all layers,
 //! and the model runs on the blocks.
 //!
+//! # Source
+//!
+//! None: minibatch inference with all neighbours.
+//!
 //! # Cost
 //!
 //! The sum of the chunks' neighbourhoods: larger chunks share more neighbours.

@@ -123,7 +123,7 @@ impl<'r> SavedTypedRun<'r> {
             }
             if now.normalization != own.normalization {
                 return refuse(format!(
-                    "the features of type '{name}' have another scale than those that the model was trained on"
+                    "the features of type '{name}' have another scale than those of the run's dataset"
                 ));
             }
             if own.width == 0 && self.is_own(data) == Some(false) {

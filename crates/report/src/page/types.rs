@@ -17,8 +17,8 @@ pub(super) fn types(summary: &Summary) -> String {
         return String::new();
     }
     let mut body = String::from(
-        "<div class=scroll><table>\n<thead><tr><th>type<th>in the dataset<th>per epoch<th>share</tr></thead>\n\
-         <tbody>\n",
+        "<div class=scroll><table>\n\
+         <thead><tr><th>type<th>in the dataset<th>per epoch<th>share</tr></thead>\n<tbody>\n",
     );
     rows(&mut body, &data.node_types, epochs, |epoch| &epoch.node_types);
     rows(&mut body, &data.edge_types, epochs, |epoch| &epoch.edge_types);

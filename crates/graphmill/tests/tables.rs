@@ -284,7 +284,8 @@ fn other_importers_point_to_tables() {
         ("csv", "'graphmill import tables' reads your own CSV"),
         (
             "edges",
-            "'acc-1' is not a node id: ids are whole numbers from 0 that fit 32 bits; 'graphmill import tables'",
+            "'acc-1' is not a node id: ids are whole numbers from 0 that fit 32 bits; 'graphmill import \
+             tables'",
         ),
     ] {
         let failed = sandbox.run(&format!("import {format} edges.csv out"));

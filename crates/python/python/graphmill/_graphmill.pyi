@@ -182,9 +182,9 @@ def import_dataset(
     format: str, src: str, out: str, options: list[tuple[str, str]], replace: bool, memory: int | None, observe: Observe
 ) -> tuple[Dataset | None, TypedDataset | None]: ...
 def import_tables(
-    schema: str, tables: list[tuple[str, Table]], like: str | None, out: str, replace: bool, memory: int | None, observe: Observe
+    schema: tuple[str, list[tuple[str, Table]]], like: str | None, out: str, replace: bool, memory: int | None, observe: Observe
 ) -> tuple[Dataset | None, TypedDataset | None]: ...
-def plan_tables(schema: str, tables: list[tuple[str, Table]], like: str | None) -> tuple[str, str, str]: ...
+def plan_tables(schema: tuple[str, list[tuple[str, Table]]], like: str | None) -> tuple[str, str, str]: ...
 def partition(
     topology: Topology, train: NDArray[Any], *, method: str, parts: int, seed: int, slack: float | None, train_slack: float | None, refine: bool | None
 ) -> NDArray[np.uint32]: ...
@@ -211,9 +211,7 @@ def predict(
 def predict_new(
     run: str,
     dataset: Dataset | None,
-    nodes: list[str],
-    edges: list[str],
-    tables: list[tuple[str, Table]],
+    new: tuple[list[str], list[str], list[tuple[str, Table]]],
     kind: str,
     last: bool,
     out: str,

@@ -671,7 +671,7 @@ def plan_tables(
             raise TypeError(f"plan_tables() has no option '{option}'")
     like = getattr(like, "path", None) or like
     described = tables.schema_of(nodes, edges, options, schema)
-    text, report, file = _graphmill.plan_tables(*described, None if like is None else os.fspath(like))
+    text, report, file = _graphmill.plan_tables(described, None if like is None else os.fspath(like))
     return TablePlan(text, json.loads(report), file)
 
 

@@ -190,7 +190,7 @@ def predict(
         if on is not None:
             tables = Tables()
             files = tables.files(on, "new nodes"), tables.files(edges, "new edges")
-            written, notes = _graphmill.predict_new(_run(run), native, *files, tables.memory, kind, last, out)
+            written, notes = _graphmill.predict_new(_run(run), native, (*files, tables.memory), kind, last, out)
             for note in notes:
                 warnings.warn(note, UserWarning, stacklevel=2)
         else:

@@ -221,5 +221,5 @@ def import_tables(
     out = os.path.join(owner.name, "tables") if path is None else os.fspath(path)
     like = None if like is None else os.fspath(like)
     with watch(progress) as observe:
-        one, several = _graphmill.import_tables(*schema, like, out, replace, memory, observe)
+        one, several = _graphmill.import_tables(schema, like, out, replace, memory, observe)
     return one, several, owner

@@ -11,7 +11,7 @@ use std::{
 };
 
 use graphmill_core::{
-    self as core, EdgeOptions, FeatureData, Features, Labels, Split,
+    self as core, EdgeOptions, FeatureData, Labels, Split,
     progress::{Progress, Unit},
 };
 use graphmill_data::{
@@ -21,20 +21,20 @@ use graphmill_data::{
     typed::{self, Verify},
 };
 use graphmill_loader::feature::Host;
-use numpy::{Element, PyArray1, PyArray2, PyArrayDescr, PyArrayMethods, PyUntypedArrayMethods};
-use pyo3::{exceptions::PyTypeError, prelude::*};
+use numpy::{Element, PyArray1, PyArrayDescr, PyArrayMethods};
+use pyo3::prelude::*;
 
 use super::{
     array,
     array::with_ids,
+    columns::{features_of, keys_of, labels_of},
     error,
     topology::Topology,
-    typed::{TypedDataset, keys_of},
     wait,
 };
 use crate::{
     table::{Rows, Table},
-    topology::{self, Id},
+    topology,
 };
 
 /// Graph, features, labels and split of a training run.
@@ -316,46 +316,9 @@ fn topology_of(indptr: &Bound<'_, PyAny>, indices: &Bound<'_, PyAny>) -> PyResul
     Ok(Topology(Arc::new(made.map_err(error::value)?)))
 }
 
-/// Copies the features of a two-dimensional array of f32 or f16.
-pub(super) fn features_of(x: &Bound<'_, PyAny>) -> PyResult<Features> {
-    if let Ok(rows) = x.cast::<PyArray2<f32>>() {
-        let dim = rows.shape()[1];
-        return Ok(Features::f32(
-            dim,
-            rows.try_readonly().map_err(error::value)?.as_array().iter().copied().collect::<Vec<_>>(),
-        ));
-    }
-    if let Ok(rows) = x.cast::<PyArray2<half::f16>>() {
-        let (dim, values) = (rows.shape()[1], rows.try_readonly().map_err(error::value)?);
-        let values: Vec<half::f16> = values.as_array().iter().copied().collect();
-        return Ok(Features { dim, data: FeatureData::F16(values.into()) });
-    }
-    Err(PyTypeError::new_err("x: expected two dimensions of float32 or float16"))
-}
-
 /// Labels of nodes without labels.
 fn unlabelled(nodes: usize) -> Labels {
     Labels::Single { class: vec![-1; nodes].into(), classes: 0 }
-}
-
-/// Classes of an integer vector (-1 if unknown), or labels of a matrix of zeros and ones.
-pub(super) fn labels_of(y: &Bound<'_, PyAny>, classes: Option<usize>) -> PyResult<Labels> {
-    if let Ok(rows) = y.cast::<PyArray2<u8>>() {
-        let classes = rows.shape()[1];
-        let member: Vec<u8> = rows.try_readonly().map_err(error::value)?.as_array().iter().copied().collect();
-        return Ok(Labels::Multi { member: member.into(), classes });
-    }
-    let class: Vec<i32> = with_ids!("y", y, |ids| {
-        let narrow = |(v, id): (usize, _)| {
-            let class = Id::number(id);
-            i32::try_from(class).ok().filter(|&c| c >= -1).ok_or_else(|| {
-                error::value(format!("y[{v}] is {class}: classes start at 0, and -1 means unknown"))
-            })
-        };
-        ids.iter().copied().enumerate().map(narrow).collect::<PyResult<_>>()?
-    });
-    let max = class.iter().copied().max().unwrap_or(-1);
-    Ok(Labels::Single { class: class.into(), classes: classes.unwrap_or((max + 1) as usize) })
 }
 
 /// Progress that sends messages to Python and cancels the work when the flag is set.
@@ -421,20 +384,6 @@ pub(super) fn create<T: Send>(
         work(Box::new(MessageProgress { to: Mutex::new((sender, Instant::now())), stop, quiet }))
     };
     wait::run(py, worker, report)?.map_err(error::graph)
-}
-
-/// A dataset of one type, or of several.
-pub(super) type Created = (Option<Dataset>, Option<TypedDataset>);
-
-/// Opens the directory that an import of typed data wrote: as a dataset of one type if it is one.
-pub(super) fn opened(py: Python<'_>, path: PathBuf, report: &impl serde::Serialize) -> PyResult<Created> {
-    let report = Some(serde_json::to_string(report).map_err(error::value)?);
-    let typed = TypedDataset::opened(py, path.clone(), Verify::Once, report.clone())?;
-    if !typed.data.is_one_type() {
-        return Ok((None, Some(typed)));
-    }
-    let data = py.detach(|| data::Dataset::open(&path)).map_err(error::graph)?;
-    Ok((Some(Dataset::of(data, Some(path), report)), None))
 }
 
 /// Generates a dataset in memory or in a directory; `options` is JSON.

@@ -13,8 +13,9 @@ use graphmill_data::{
 use pyo3::{exceptions::PyTypeError, prelude::*};
 
 use super::{
-    dataset::{Created, Dataset, create, opened},
+    dataset::{Dataset, create},
     error,
+    typed::{Created, opened},
 };
 
 /// Imports a dataset of one type or of several; `options` are pairs of a name and a value.

@@ -7,6 +7,7 @@
 
 mod array;
 mod blocks;
+mod columns;
 mod dataset;
 mod error;
 mod import;

@@ -252,23 +252,21 @@ fn kind_of(name: &str) -> PyResult<Kind> {
 }
 
 /// Writes predictions for new nodes to a file; returns their description as JSON and remarks.
-/// `nodes` and `edges` are names of files or of `tables`.
+/// The new nodes and their edges are names of files or of tables in memory.
 #[pyfunction]
-#[pyo3(signature = (run, dataset, nodes, edges, tables, kind, last, out))]
-#[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
+#[pyo3(signature = (run, dataset, new, kind, last, out))]
 pub(super) fn predict_new(
     py: Python<'_>,
     run: PathBuf,
     dataset: Option<&Dataset>,
-    nodes: Vec<String>,
-    edges: Vec<String>,
-    tables: Named,
+    new: (Vec<String>, Vec<String>, Named),
     kind: &str,
     last: bool,
     out: PathBuf,
 ) -> PyResult<(String, Vec<String>)> {
     let kind = kind_of(kind)?;
     let data = dataset.map(|dataset| dataset.data.clone());
+    let (nodes, edges, tables) = new;
     let memory = in_memory(&tables);
     let new = NewTables { nodes: nodes.into(), edges: edges.into(), memory, ..NewTables::default() };
     let written = wait::quietly(py, move |progress| {

@@ -23,8 +23,9 @@ use pyo3::{
 };
 
 use super::{
-    dataset::{Created, create, opened},
+    dataset::create,
     error,
+    typed::{Created, opened},
 };
 
 /// Name of the capsule of an Arrow stream.
@@ -39,12 +40,13 @@ pub(super) type Named = Vec<(String, Py<Table>)>;
 
 #[pymethods]
 impl Table {
-    /// Reads a stream, the result of `__arrow_c_stream__`, whose memory is shared.
+    /// Reads a stream, the result of `__arrow_c_stream__`. Its memory is shared.
     #[staticmethod]
     fn from_stream(py: Python<'_>, name: &str, capsule: &Bound<'_, PyCapsule>) -> PyResult<Self> {
         let pointer = capsule.pointer_checked(Some(STREAM))?.cast::<FFI_ArrowArrayStream>();
-        // SAFETY: by Arrow's PyCapsule interface a capsule of this name holds a valid stream, which
-        // this call moves out of it: the capsule keeps a released one, which its destructor ignores.
+        // SAFETY: by Arrow's PyCapsule interface a capsule of this name holds a valid stream. This
+        // call moves it out of the capsule and leaves a released stream there, which the capsule's
+        // destructor ignores.
         let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.as_ptr()) };
         // A producer may take the interpreter's lock on threads of its own.
         let table = py.detach(|| read(stream)).map_err(|why| error::value(format!("{name}: {why}")))?;
@@ -98,32 +100,30 @@ pub(super) fn in_memory(tables: &Named) -> BTreeMap<String, MemoryTable> {
 }
 
 /// Parses a schema in JSON, or reads its file.
-fn schema_of(text: &str, tables: &Named) -> PyResult<TableSchema> {
+fn schema_of((text, tables): (String, Named)) -> PyResult<TableSchema> {
     if !text.starts_with('{') {
-        return TableSchema::read(Path::new(text)).map_err(error::graph);
+        return TableSchema::read(Path::new(&text)).map_err(error::graph);
     }
     let mut schema: TableSchema =
-        serde_json::from_str(text).map_err(|e| error::value(format!("schema: {e}")))?;
-    schema.memory = in_memory(tables);
+        serde_json::from_str(&text).map_err(|e| error::value(format!("schema: {e}")))?;
+    schema.memory = in_memory(&tables);
     schema.check().map_err(error::graph)?;
     Ok(schema)
 }
 
-/// Imports tables to the directory `out`; `schema` is JSON.
+/// Imports tables to the directory `out`; the schema is JSON or the path of a file.
 #[pyfunction]
-#[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
-#[pyo3(signature = (schema, tables, like, out, replace, memory, observe))]
+#[pyo3(signature = (schema, like, out, replace, memory, observe))]
 pub(super) fn import_tables(
     py: Python<'_>,
-    schema: &str,
-    tables: Named,
+    schema: (String, Named),
     like: Option<PathBuf>,
     out: PathBuf,
     replace: bool,
     memory: Option<u64>,
     observe: Option<Py<PyAny>>,
 ) -> PyResult<Created> {
-    let schema = schema_of(schema, &tables)?;
+    let schema = schema_of(schema)?;
     let like = like.map(|dir| Preprocessing::read(&dir)).transpose().map_err(error::graph)?;
     let imported = create(py, observe, |progress| {
         tables::import_tables(&schema, &out, like.as_ref(), Work { memory, replace, progress })
@@ -134,14 +134,13 @@ pub(super) fn import_tables(
 /// Roles that an import would give to all columns: a report for a person, the same as JSON, and the
 /// schema file.
 #[pyfunction]
-#[pyo3(signature = (schema, tables, like))]
+#[pyo3(signature = (schema, like))]
 pub(super) fn plan_tables(
     py: Python<'_>,
-    schema: &str,
-    tables: Named,
+    schema: (String, Named),
     like: Option<PathBuf>,
 ) -> PyResult<(String, String, String)> {
-    let schema = schema_of(schema, &tables)?;
+    let schema = schema_of(schema)?;
     let like = like.map(|dir| Preprocessing::read(&dir)).transpose().map_err(error::graph)?;
     let planned = py.detach(|| tables::plan(&schema, like.as_ref())).map_err(error::graph)?;
     let report = serde_json::to_string(&planned.report).map_err(error::value)?;

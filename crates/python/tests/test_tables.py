@@ -112,6 +112,34 @@ def test_columns_are_arrays_and_sequences_of_any_type():
     assert np.allclose(dataset.x[:, 3:6], nodes["vector"], atol=1e-6) and dataset.edge_index.tolist() == [[0, 1, 2], [1, 2, 39]]
 
 
+class Frame:
+    """Stand-in for a DataFrame of pandas without PyArrow."""
+
+    def __init__(self, columns):
+        self.data, self.columns = columns, list(columns)
+
+    def __getitem__(self, name):
+        return self.data[name]
+
+    def to_dict(self):
+        return self.data
+
+    def __arrow_c_stream__(self):
+        raise ImportError("pyarrow is required")
+
+
+def test_frames_without_arrow_are_converted_by_columns():
+    nodes, edges = accounts(60)
+    expected = graphmill.Dataset.from_tables(nodes, edges, **HOW)
+    assert same(graphmill.Dataset.from_tables(Frame(nodes), Frame(edges), **HOW), expected)
+    lazy = type("LazyFrame", (), {"collect": None})()
+    with pytest.raises(TypeError, match=r"not LazyFrame; call its collect\(\)"):
+        graphmill.Dataset.from_tables(lazy, edges, **HOW)
+    broken = type("Broken", (), {"__arrow_c_stream__": lambda self: 1 / 0})()
+    with pytest.raises(ValueError, match="the table gives no Arrow stream: division by zero"):
+        graphmill.Dataset.from_tables(broken, edges, **HOW)
+
+
 def test_directories_are_kept_or_removed_with_the_dataset(tmp_path):
     nodes, edges = accounts(60)
     kept = graphmill.Dataset.from_tables(nodes, edges, **HOW, path=tmp_path / "bank")
@@ -120,6 +148,11 @@ def test_directories_are_kept_or_removed_with_the_dataset(tmp_path):
     with pytest.raises(ValueError, match="bank"):
         graphmill.Dataset.from_tables(nodes, edges, **HOW, path=tmp_path / "bank")
     temporary = graphmill.Dataset.from_tables(nodes, edges, **HOW, name="mine")
+    temporary.save(tmp_path / "copy")
+    copy = graphmill.Dataset(tmp_path / "copy")
+    assert same(copy, temporary) and copy.name == "mine" and copy.class_names == temporary.class_names != []
+    again = graphmill.Dataset.from_tables(nodes, edges, **HOW, like=copy)
+    assert (again.x == copy.x).all()
     directory, x = temporary.path, temporary.x
     assert temporary.name == "mine" and os.path.isdir(directory)
     expected = x.copy()

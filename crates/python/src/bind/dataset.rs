@@ -130,10 +130,16 @@ impl Dataset {
         Ok(Self::of(data, None, None))
     }
 
-    /// Writes the dataset as a directory, of format 2 if `is_typed` is set.
+    /// Writes the dataset as a directory, of format 2 if `is_typed` is set or it has keys. A dataset
+    /// that is mapped from a directory of format 2 is copied with all that is stored there.
     fn save(&self, py: Python<'_>, path: PathBuf, replace: bool, is_typed: bool) -> PyResult<()> {
+        let is_typed = is_typed || self.data.keys.is_some();
+        let stored = self.data.directory.as_ref().filter(|dir| typed::is_typed(dir));
         let save = || {
-            let typed = is_typed.then(|| data::TypedDataset::from_dataset(&self.data));
+            let typed = match stored {
+                Some(dir) if is_typed => Some(typed::open(dir, Verify::Once)?),
+                _ => is_typed.then(|| data::TypedDataset::from_dataset(&self.data)),
+            };
             match (typed, replace) {
                 (Some(typed), true) => typed.save_replacing(&path),
                 (Some(typed), false) => typed.save(&path),

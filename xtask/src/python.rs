@@ -20,7 +20,17 @@ use serde_json::Value;
 use crate::target_dir;
 
 /// Packages of the environment beside ours.
-const NEEDED: &[&str] = &["maturin>=1.9,<2", "numpy", "scipy", "pytest", "moto[server]>=5,<6"];
+const NEEDED: &[&str] = &[
+    "maturin>=1.9,<2",
+    "numpy",
+    "scipy",
+    "pytest",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "networkx",
+    "moto[server]>=5,<6",
+];
 /// Packages that `--torch` adds.
 const TORCH: &[&str] = &["torch", "torch_geometric"];
 

@@ -4,17 +4,16 @@
 //! A reply has the end of every row, then the columns of all rows, then their values: 4 bytes a row
 //! and 8 a stored value, instead of 4 for each of the `F` values of a dense row.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
-    time::Instant,
-};
+use std::{collections::VecDeque, sync::Arc, time::Instant};
 
-use graphmill_core::{Error, Matrix, NodeId, ObjectPool, Result, View};
+use graphmill_core::{Error, Matrix, NodeId, ObjectPool, Result};
 use graphmill_loader::{
     Feature, Traffic,
-    feature::{Capabilities, OutputRows, TierTraffic},
-    policy::{CachePolicy, MISS},
+    feature::{
+        Capabilities, OutputRows, TierTraffic,
+        cached::{SparseCache, sparse_bytes as bytes},
+        widen_sparse,
+    },
 };
 
 use crate::{
@@ -27,26 +26,6 @@ use crate::{
 /// Bytes on the wire for a reply of `rows` rows with `stored` values, in one message.
 pub fn bytes_of_sparse_rows(rows: usize, stored: usize) -> u64 {
     4 * (HEADER + rows + 2 * stored) as u64
-}
-
-/// Copies sparse rows, in order, to their places in `out`, with their zeros.
-pub fn widen(rows: View, places: OutputRows, out: &mut [f32]) {
-    let dim = rows.num_cols();
-    for i in 0..rows.num_rows() {
-        let to = match places {
-            OutputRows::InOrder => i,
-            OutputRows::At(at) => at[i] as usize,
-        };
-        let out = &mut out[to * dim..(to + 1) * dim];
-        out.fill(0.0);
-        let Some((columns, values)) = rows.sparse_row(i) else { continue };
-        columns.iter().zip(values).for_each(|(&j, &x)| out[j as usize] = x);
-    }
-}
-
-/// Bytes of sparse rows at rest: a start for each, and columns and values.
-fn bytes(rows: usize, stored: usize) -> u64 {
-    8 * (rows + stored) as u64
 }
 
 /// Service that replies with own sparse rows, indexed by ascending own node.
@@ -112,57 +91,6 @@ impl Reply {
         let (columns, values) = rest.split_at(self.stored);
         let run = i.checked_sub(1).map_or(0, |before| ends[before] as usize)..ends[i] as usize;
         (&columns[run.clone()], bytemuck::cast_slice(&values[run]))
-    }
-}
-
-/// A sparse row of a cache.
-type CachedRow = Arc<(Vec<u32>, Vec<f32>)>;
-
-/// Cache of other ranks' sparse rows. It bounds the number of rows, not their bytes.
-pub struct SparseCache(Mutex<Slots>);
-
-struct Slots {
-    policy: Box<dyn CachePolicy>,
-    rows: Vec<CachedRow>,
-    /// True if rows are admitted after the first ones.
-    admits: bool,
-    slots: Vec<u32>,
-}
-
-impl SparseCache {
-    /// Creates an empty cache with this policy. If `is_static`, it only ever holds the rows of
-    /// [`SparseRankRows::fill`].
-    pub fn new(policy: Box<dyn CachePolicy>, is_static: bool) -> Self {
-        let rows = vec![CachedRow::default(); policy.capacity()];
-        Self(Mutex::new(Slots { policy, rows, admits: !is_static, slots: Vec::new() }))
-    }
-
-    fn with<T>(&self, work: impl FnOnce(&mut Slots) -> T) -> T {
-        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Looks up `ids`; `None` for those that are not cached.
-    fn look_up(&self, ids: &[NodeId]) -> Vec<Option<CachedRow>> {
-        self.with(|Slots { policy, rows, slots, .. }| {
-            policy.look_up(ids, slots);
-            slots.iter().map(|&slot| (slot != MISS).then(|| rows[slot as usize].clone())).collect()
-        })
-    }
-
-    /// Offers rows that have been read.
-    fn admit<'r>(&self, ids: &[NodeId], row: impl Fn(usize) -> (&'r [u32], &'r [f32]), first: bool) {
-        self.with(|Slots { policy, rows, admits, slots }| {
-            if !(*admits || first) {
-                return;
-            }
-            policy.admit(ids, slots);
-            for (i, &slot) in slots.iter().enumerate() {
-                if slot != MISS {
-                    let (columns, values) = row(i);
-                    rows[slot as usize] = Arc::new((columns.to_vec(), values.to_vec()));
-                }
-            }
-        });
     }
 }
 
@@ -279,7 +207,7 @@ impl Feature for SparseRankRows {
     fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
         self.scratch.with(|rows| {
             let traffic = self.gather(ids, rows)?;
-            widen(rows.view(), places, out);
+            widen_sparse(rows.view(), places, out);
             Ok(traffic)
         })
     }
@@ -357,8 +285,6 @@ impl Feature for SparseRankRows {
 
 #[cfg(test)]
 mod tests {
-    use graphmill_core::SparseRows;
-
     use super::*;
 
     /// Words of a reply with rows of 2, 0 and 1 values.
@@ -386,31 +312,5 @@ mod tests {
         let mut falling = words();
         falling.swap(HEADER, HEADER + 2);
         assert!(refused(falling, 3, 5), "ends fall");
-    }
-
-    #[test]
-    fn rows_are_widened_to_their_places() {
-        let table = SparseRows::from_dense(2, &[0.0, 5.0, 7.0, 0.0]).unwrap();
-        let table = Matrix::sparse_table(table);
-        let mut out = vec![9.0; 6];
-        widen(table.view(), OutputRows::At(&[0, 2]), &mut out);
-        assert_eq!(out, [0.0, 5.0, 9.0, 9.0, 7.0, 0.0]);
-        widen(table.view(), OutputRows::InOrder, &mut out[..4]);
-        assert_eq!(out[..4], [0.0, 5.0, 7.0, 0.0]);
-    }
-
-    #[test]
-    fn static_caches_hold_their_first_rows() {
-        let fifo = |slots| Box::new(graphmill_loader::policy::fifo::Fifo::new(10, slots));
-        let row = |i: usize| if i == 0 { (&[3][..], &[1.5][..]) } else { (&[][..], &[][..]) };
-        for is_static in [true, false] {
-            let cache = SparseCache::new(fifo(2), is_static);
-            cache.admit(&[4, 6], row, true);
-            cache.admit(&[8], row, false);
-            let found = cache.look_up(&[4, 6, 8]);
-            let held: Vec<bool> = found.iter().map(Option::is_some).collect();
-            assert_eq!(held, [is_static, true, !is_static]);
-            assert_eq!(*found[if is_static { 0 } else { 2 }].clone().unwrap(), (vec![3], vec![1.5]));
-        }
     }
 }

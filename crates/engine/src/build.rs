@@ -169,11 +169,28 @@ pub fn symmetric(model: &Model, data: &Dataset) -> Option<Arc<SymmetricWeights>>
 /// # Errors
 /// An unknown name or an impossible option.
 pub fn sampler(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::MinibatchSampler>> {
+    sampler_by(config, data, sampler::SamplerKind::make)
+}
+
+/// [`sampler`] for batches that reuse rows: one of subgraphs also draws the neighbours of their
+/// nodes.
+///
+/// # Errors
+/// As [`sampler`].
+pub fn sampler_in_parts(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::MinibatchSampler>> {
+    sampler_by(config, data, sampler::SamplerKind::in_parts)
+}
+
+fn sampler_by(
+    config: &TrainConfig,
+    data: &Dataset,
+    make: MakeOf<Box<dyn sampler::MinibatchSampler>>,
+) -> Result<Box<dyn sampler::MinibatchSampler>> {
     let mut options = sampler_options(config, data);
     if reads::<ClusterOptions>(config) {
         options.partition = clusters(&config.own.get::<ClusterOptions>().clusters, data)?;
     }
-    by_sampler(config, data, &options, sampler::SamplerKind::make)
+    by_sampler(config, data, &options, make)
 }
 
 /// Part of every node in the partition at `path`: a partition directory or a `.npy` file; `None` if
@@ -226,12 +243,15 @@ pub fn inference_neighbors(config: &TrainConfig, data: &Dataset) -> Result<Infer
     by_sampler(config, data, &sampler_options(config, data), sampler::SamplerKind::inference)
 }
 
+/// Constructor of a row of the table of samplers.
+type MakeOf<T> = fn(&sampler::SamplerKind, &sampler::SamplerOptions, &sampler::Source) -> Result<T, String>;
+
 /// Calls `make` of the configured sampler's row of the table.
 fn by_sampler<T>(
     config: &TrainConfig,
     data: &Dataset,
     options: &sampler::SamplerOptions,
-    make: fn(&sampler::SamplerKind, &sampler::SamplerOptions, &sampler::Source) -> Result<T, String>,
+    make: MakeOf<T>,
 ) -> Result<T> {
     let entry = usage(sampler::TABLE.find(&config.sampler))?;
     let source = sampler::Source { graph: &data.graph, train: &data.split.train };
@@ -329,7 +349,7 @@ pub fn metric(config: &TrainConfig, data: &Dataset) -> Result<&'static table::En
 
 /// Converts an error of a model description to one that names the flag: fields and options share
 /// their names.
-fn by_flag(error: graphmill_nn::Error) -> Error {
+pub(crate) fn by_flag(error: graphmill_nn::Error) -> Error {
     use graphmill_nn::Error as Nn;
     Error::Usage(match error {
         Nn::Config { field, value, message } => format!("--{} {value}: {message}", field.replace('_', "-")),

@@ -40,6 +40,12 @@ pub(crate) fn follows_ids(name: &str) -> bool {
     metric(name).is_some_and(|metric| metric.follows_ids)
 }
 
+/// Returns true if a cache called `name` is filled by the minibatches of the first epochs of
+/// training.
+pub(crate) fn counts_training(name: &str) -> bool {
+    metric(name).is_some_and(|metric| metric.counted_epochs.is_some())
+}
+
 fn metric(name: &str) -> Option<&'static hotness::Metric> {
     let name = name.split(':').next().unwrap_or(name);
     hotness::TABLE.get(name).map(|entry| &entry.make)

@@ -25,6 +25,7 @@
 //! | [`strategy`] | assignment of stages to workers and devices, and their lookahead |
 //! | [`options`] | options by name: reading, writing, checks, and refusal of unused ones |
 //! | [`run`], [`trainer`] | a run from its first epoch to its summary |
+//! | [`typed`] | training on several node and edge types |
 //! | [`saved`], [`partition`], [`mod@bench`] | commands on saved runs, partitions and machines |
 
 mod accelerator;
@@ -54,6 +55,7 @@ pub mod testing;
 pub mod tiers;
 pub mod trained;
 pub mod trainer;
+pub mod typed;
 
 pub use build::open_dataset;
 pub use config::TrainConfig;

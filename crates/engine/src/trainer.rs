@@ -38,6 +38,7 @@ use crate::{
     },
     stage::Loader,
     strategy::{self, Epoch, Flow, Strategy},
+    tiers::{OnlineCounts, Presampling, counted_epochs},
 };
 
 /// Trains a model and evaluates it. Runs on the current rayon pool.
@@ -66,7 +67,11 @@ fn train_from(
     setup::check_all_reduce(config)?;
     let devices = &ComputeDevices::open(config)?;
     let parts = Parts::new(config, data)?;
-    run(Inputs { config, data, devices, placements, view: None }, parts, context)
+    run(
+        Inputs { config, data, devices, placements, presampling: &Presampling::default(), view: None },
+        parts,
+        context,
+    )
 }
 
 /// Makes the tables that the parts read, the stages on the tables, and a trainer, and runs it.
@@ -88,8 +93,11 @@ fn run(inputs: Inputs, parts: Parts, context: RunContext) -> Result<Summary> {
     let learner = setup::learner(&inputs, &tables, &loader, orders, model, optimizer);
     let setting = setup::strategy_context(&inputs, &tables, &samplers, &*sampler, &*order);
 
+    let epochs = counted_epochs(config, strategy.reuses_rows(), inputs.view.is_none())?;
+    let online = |epochs| OnlineCounts::new(epochs, &data.graph, inputs.presampling, &tables.late);
     let mut trainer = Trainer {
         inputs,
+        online: epochs.map(online),
         loader: &loader,
         strategy: strategy.make(setting)?,
         position: RunPosition::new(&inputs, learner, schedule, context.run, began)?,
@@ -123,6 +131,8 @@ struct Trainer<'a> {
     scorer: Scorer<'a>,
     /// The other ranks, if several train together.
     peers: Peers,
+    /// Counts of the first epochs, if they fill caches.
+    online: Option<OnlineCounts<'a>>,
     /// Order of the current epoch; its memory is reused.
     order: Vec<NodeId>,
     /// Time and memory of the current epoch.
@@ -152,6 +162,11 @@ impl Trainer<'_> {
     fn prepare(&mut self, resume: bool) -> Result<()> {
         if resume {
             self.position.resume(&self.peers, self.observer)?;
+            if let Some(online) = &mut self.online {
+                let (epoch, batch) = (self.position.state.epoch as u64, self.position.state.batch);
+                online.replay(self.loader, epoch, batch)?;
+                online.fill(epoch)?;
+            }
         }
         self.strategy.prepare(self.loader, &self.position.learner)?;
         self.position.write_origin(&self.inputs)?;
@@ -162,6 +177,7 @@ impl Trainer<'_> {
 
     /// Trains on the batches of the current epoch, from the first or from the checkpoint's.
     fn train(&mut self) -> Result<Flow> {
+        self.fill_caches()?;
         let (loader, batches) = (self.loader, self.loader.num_batches());
         let RunPosition { learner, state, schedule, checkpoints, .. } = &mut self.position;
         let (number, schedule) = (state.epoch as u64, *schedule);
@@ -180,6 +196,7 @@ impl Trainer<'_> {
             observer: &mut *self.observer,
             peers: &self.peers,
             meter: &mut self.meter,
+            online: self.online.as_mut(),
             stop: self.stop,
             batches,
             is_recorded: true,
@@ -205,6 +222,21 @@ impl Trainer<'_> {
             return Err(self.position.interrupted(batches));
         }
         Ok(flow)
+    }
+
+    /// Fills the caches that wait for the counts of the first epochs, if these are complete.
+    fn fill_caches(&mut self) -> Result<()> {
+        let Some(online) = &mut self.online else { return Ok(()) };
+        let epoch = self.position.state.epoch;
+        if !online.fill(epoch as u64)? {
+            return Ok(());
+        }
+        if strategy::is_by_device(self.inputs.config) {
+            // each device has a cache of its own, or a share of a pool
+            self.strategy.prepare(self.loader, &self.position.learner)?;
+        }
+        self.observer.note(&format!("the minibatches of {epoch} epochs were counted, and fill the caches"));
+        Ok(())
     }
 
     /// Scores the epoch if it is selected, takes the model if it is the best so far, and makes the

@@ -343,12 +343,73 @@ fn historical_reuses_old_rows_and_learns() {
     assert!(summary.epochs[3].loss < summary.epochs[0].loss);
 }
 
+/// Subgraphs whose nodes read rows of their neighbours outside.
+fn of_subgraphs(options: &str) -> TrainConfig {
+    let with_walks = "sampler=saint-rw batch_size=30 walk_length=2 sample_coverage=5 epochs=3 dropout=0";
+    with(base(), &format!("{with_walks} reuse=layered super_batch=4 {options}"))
+}
+
+/// With frozen parameters, reused rows outside of a subgraph equal those that the batch computes
+/// from all neighbours.
+#[test]
+fn rows_outside_of_subgraphs_equal_full_aggregation_if_the_model_is_frozen() {
+    let data = small();
+    for (model, sampler) in
+        [("sage", "saint-rw"), ("gcn", "saint-node"), ("gin", "cluster"), ("gat", "saint-edge")]
+    {
+        let frozen = |options: &str| {
+            let lr = "lr=1e-30 hot_prefetch=on hot_rank=0";
+            trained(&of_subgraphs(&format!("model={model} sampler={sampler} {lr} {options}")), &data).unwrap()
+        };
+        let (reused, full) = (frozen("hot_ratio=1"), frozen("hot_ratio=0"));
+        assert!(full.epochs[0].reuse.is_none(), "every batch computes all its rows");
+        for (a, b) in reused.epochs.iter().zip(&full.epochs) {
+            assert!((a.loss - b.loss).abs() < 1e-5 * b.loss, "{model}, {sampler}: {} and {}", a.loss, b.loss);
+            let reuse = a.reuse.unwrap();
+            assert!(reuse.reused_rows > 0 && reuse.made_rows <= reuse.reused_rows, "{sampler}: {reuse:?}");
+        }
+    }
+}
+
+#[test]
+fn rows_outside_of_subgraphs_have_a_bounded_age() {
+    let data = small();
+    for (options, bound) in [
+        ("hot_prefetch=off", 3),
+        ("hot_prefetch=on", 7),
+        ("hot_prefetch=on strategy=pipelined", 7),
+        ("hot_prefetch=on strategy=time-sharing devices=virtual:1 cache_ratio=0.2", 7),
+        ("hot_prefetch=off sampler=cluster parts=20 parts_per_batch=2", 3),
+    ] {
+        let config = of_subgraphs(options);
+        let mut outcomes = Vec::new();
+        for threads in [1, 3] {
+            let pool = ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            outcomes.push(pool.install(|| trained(&config, &data)).unwrap());
+        }
+        let [one, several] = &outcomes[..] else { unreachable!() };
+        assert_eq!(bits(one), bits(several), "{options}");
+        assert_eq!((one.staleness.bound, one.staleness.max), (bound, bound), "{options}");
+        let reuse = one.epochs[1].reuse.unwrap();
+        assert!(reuse.reused_rows > reuse.made_rows, "{options}: {reuse:?}");
+        assert!(one.epochs[2].loss < one.epochs[0].loss, "{options}: it learns");
+    }
+    let expected = bits(&trained(&of_subgraphs("hot_prefetch=on"), &data).unwrap());
+    let pipelined = bits(&trained(&of_subgraphs("hot_prefetch=on strategy=pipelined"), &data).unwrap());
+    assert_eq!(pipelined, expected);
+    let historical = of_subgraphs("reuse=none strategy=historical");
+    let summary = trained(&historical, &data).unwrap();
+    assert!(summary.epochs[2].reuse.unwrap().reused_rows > 0);
+    assert!(summary.epochs[2].loss < summary.epochs[0].loss);
+}
+
 #[test]
 fn unsupported_options_are_refused() {
     let data = small();
     let error = |change: &dyn Fn(&mut TrainConfig)| trained(&layered(change), &data).unwrap_err().to_string();
-    let of = error(&|c| c.sampler = "saint-node".into());
-    assert!(of.contains("--sampler saint-node"), "{of}");
+    let unread = layered(|c| set(c, "sampler=saint-rw estimator=unbiased")).refuse_unused(&["estimator"]);
+    let of = unread.unwrap_err().to_string();
+    assert!(of.contains("no sum is estimated"), "{of}");
     let of = error(&|c| c.fanout = Fanout(vec![3]));
     assert!(of.contains("--layers 2"), "{of}");
     let of = error(&|c| set(c, "strategy=historical reuse=layered"));

@@ -31,6 +31,7 @@ type Needs = &'static [(&'static str, &'static str)];
 /// If a run refuses one set, the next is tried.
 const VALUES: &[(&str, &str, &[Needs])] = &[
     ("metric", "f1-macro", &[&[]]),
+    ("task", "venue", &[&[]]),
     ("sampler", "", &[&[]]),
     ("fanout", "2,2", &[&[]]),
     ("batch_size", "12", &[&[]]),
@@ -72,6 +73,12 @@ const VALUES: &[(&str, &str, &[Needs])] = &[
     ("head_layers", "1", &[&[]]),
     ("dropout", "0.7", &[&[]]),
     ("input_dropout", "0.4", &[&[]]),
+    ("no_own_rows", "true", &[&[]]),
+    ("bases", "2", &[&[]]),
+    ("blocks", "2", &[&[]]),
+    ("edge_dim", "8", &[&[]]),
+    ("negative_slope", "0.1", &[&[]]),
+    ("max_degree", "3", &[&[]]),
     ("attention_dropout", "0.4", &[&[], &[("model", "gat")]]),
     ("epochs", "1", &[&[]]),
     ("optimizer", "sgd", &[&[]]),
@@ -686,8 +693,10 @@ fn refusals_give_the_reason_and_the_nearest_alternative() {
     assert!(message.contains("stands for --strategy time-sharing --reuse layered"), "{message}");
     let message = signature(&base("neighbor", "historical+layered", "cpu")).unwrap_err();
     assert!(message.starts_with("--reuse layered: --strategy historical reuses rows itself"), "{message}");
-    let message = signature(&base("saint-node", "pipelined+layered", "cpu")).unwrap_err();
-    assert!(message.starts_with("--reuse layered: --sampler saint-node draws subgraphs"), "{message}");
+    for strategy in ["historical", "pipelined+layered"] {
+        let message = refusal("saint-node", strategy, "cpu", "estimator", "unbiased");
+        assert!(message.contains("no sum is estimated"), "{message}");
+    }
     let message = refusal("neighbor", "factored", "virtual:2", "staleness", "2");
     assert!(message.contains("use --updates asynchronous"), "{message}");
     let message = refusal("saint-node", "sequential", "cpu", "order", "sequential");

@@ -86,6 +86,29 @@ fn caches_of_sparse_rows_change_no_bit() {
 }
 
 #[test]
+fn devices_and_budgets_of_every_rank_keep_rows_sparse() {
+    let (data, temporary) = (sparse(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    let run = |options: &str| {
+        let epoch = over_ranks(&with(config(), options), &dir, 3).remove(0).epochs[1].clone();
+        (epoch.loss.to_bits(), epoch.traffic)
+    };
+    let (loss, plain) = run("sparse=auto");
+    for options in [
+        "devices=virtual:1 cache_ratio=0.3",
+        "devices=virtual:2 cache_ratio=0.2 cache=fifo strategy=pipelined allocation=1,1,1",
+        "devices=virtual:1 cache_ratio=0.3 strategy=time-sharing",
+        "devices=virtual:1 device_budget=1000000000",
+        "host_budget=30000",
+    ] {
+        let (same, traffic) = run(options);
+        assert_eq!(same, loss, "{options}");
+        assert_eq!(traffic.total().bytes, plain.total().bytes, "{options}");
+        assert!(traffic.remote.rows < plain.remote.rows, "{options}: {traffic:?}");
+    }
+}
+
+#[test]
 fn subgraphs_of_assigned_parts_read_sparse_rows() {
     let (data, temporary) = (sparse(), tempfile::tempdir().unwrap());
     let dir = partitioned(&data, &temporary.path().join("parts"));

@@ -44,6 +44,23 @@ fn a_small_budget_puts_own_rows_on_disk() {
 }
 
 #[test]
+fn rows_of_16_bits_have_the_same_bits_on_disk_and_on_devices() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    for precision in ["f16", "bf16"] {
+        let config = with(config(), &format!("feature_precision={precision}"));
+        let (losses, memory) = run(&config, &dir, 2);
+        for options in ["host_budget=1", "devices=virtual:1 cache_ratio=0.3", "host_budget=14000 cache=lru"] {
+            let (bits, epoch) = run(&with(config.clone(), options), &dir, 2);
+            assert_eq!(bits, losses, "{precision} {options}");
+            assert_eq!(epoch.traffic.rows(), memory.traffic.rows(), "{precision} {options}");
+            let device = epoch.traffic.device;
+            assert_eq!(device.bytes, 24 * device.rows, "12 values of two bytes");
+        }
+    }
+}
+
+#[test]
 fn devices_of_every_rank_cache_rows_of_all_ranks() {
     let (data, temporary) = (data(), tempfile::tempdir().unwrap());
     let dir = partitioned(&data, &temporary.path().join("parts"));

@@ -193,6 +193,35 @@ fn graph_stores_serve_ranks_that_train_on_devices_and_the_run_resumes() {
     assert_eq!(resumed, stored, "the same bits after a resume");
 }
 
+#[test]
+fn ranks_share_reused_rows_and_the_run_resumes() {
+    let dir = tempfile::tempdir().unwrap();
+    let [whole, parts] = datasets(dir.path());
+    let at = |name: &str| dir.path().join(name);
+    let run = |name: &str, options: &str| {
+        let words = train(&parts, &at(name), &format!("{options} --reuse layered --super-batch 3"));
+        let output = end(mpirun(3, &words).spawn().unwrap());
+        let summary: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        (losses(&output), summary)
+    };
+    // without staleness and with all gradients, training is exact
+    let alone = Command::new(GRAPHMILL).args(train(&whole, &at("one"), "--epochs 3")).output().unwrap();
+    let words = "--epochs 3 --devices virtual:1 --reuse layered --super-batch 1 --hot-prefetch off \
+                 --hot-gradient kept";
+    let exact = losses(&end(mpirun(3, &train(&parts, &at("exact"), words)).spawn().unwrap()));
+    let one = losses(&alone);
+    assert!(one.iter().zip(&exact).all(|(a, b)| (a - b).abs() < 1e-3), "{one:?} and {exact:?}");
+
+    let (stale, summary) = run("stale", "--epochs 4 --hot-prefetch on");
+    assert_eq!((&summary["staleness"]["bound"], &summary["staleness"]["max"]), (&5.into(), &5.into()));
+    assert!(summary["epochs"][1]["reuse"]["reused_rows"].as_u64() > Some(1000), "{}", summary["epochs"][1]);
+    assert!(stale[3] < stale[0]);
+    run("again", "--epochs 2 --hot-prefetch on");
+    let words = ["train", "--resume", "--json", "--epochs", "4", "--out", &at("again").display().to_string()];
+    let resumed = losses(&end(mpirun(3, &words.map(str::to_string)).spawn().unwrap()));
+    assert_eq!(resumed, stale, "the same bits after a resume");
+}
+
 /// The shim runs the kernels of NVIDIA devices on the processor.
 #[test]
 fn every_rank_computes_on_an_nvidia_device() {

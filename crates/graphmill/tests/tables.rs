@@ -216,3 +216,121 @@ fn addresses_need_a_feature_of_the_program() {
                 `--features object-storage`";
     assert!(outcome.stderr.contains(says), "{}", outcome.stderr);
 }
+
+/// Writes the lines of `from` of which `is_kept` is true of the keys, and the first, to `to`.
+fn keep(sandbox: &Sandbox, from: &str, to: &str, is_kept: impl Fn(&str) -> bool) {
+    let text = String::from_utf8(sandbox.read(from)).unwrap();
+    let mut lines = text.lines();
+    let header = lines.next().unwrap();
+    let kept: Vec<&str> = lines.filter(|line| is_kept(line)).collect();
+    sandbox.write(to, format!("{header}\n{}\n", kept.join("\n")));
+}
+
+#[test]
+fn new_rows_get_the_scores_that_they_have_in_the_dataset() {
+    let sandbox = Sandbox::new();
+    accounts(&sandbox);
+    // The last 40 accounts are new.
+    let is_new = |key: &str| key >= "acc-00c8";
+    let ends = |line: &str| -> [bool; 2] {
+        let mut fields = line.split(';');
+        [fields.next().is_some_and(is_new), fields.next().is_some_and(is_new)]
+    };
+    keep(&sandbox, "accounts.csv", "known.csv", |line| !is_new(line.split(',').next().unwrap()));
+    keep(&sandbox, "accounts.csv", "new.csv", |line| is_new(line.split(',').next().unwrap()));
+    keep(&sandbox, "transfers.csv", "old.csv", |line| ends(line) == [false; 2]);
+    keep(&sandbox, "transfers.csv", "more.csv", |line| ends(line) != [false; 2]);
+    let known = IMPORT.replace("accounts.csv", "known.csv").replace("transfers.csv", "old.csv");
+    sandbox.ok(&known);
+    sandbox.ok("train data --epochs 3 --hidden 8 --fanout 5,5 --batch-size 32 --out run");
+    sandbox.ok(&IMPORT.replace("tables data", "tables whole --like data"));
+    let table = |text: String| -> HashMap<String, Vec<f32>> {
+        let row = |line: &str| {
+            let mut fields = line.split(',');
+            let key = fields.next().unwrap().to_string();
+            (key, fields.map(|field| field.parse().unwrap()).collect())
+        };
+        text.lines().skip(1).map(row).collect()
+    };
+    let expected = table(sandbox.ok("predict run --dataset whole --probabilities --out -"));
+    let on = "predict run --on new.csv --probabilities --out -";
+    let text = sandbox.ok(&format!("{on} --edges more.csv"));
+    let header = "account_id,probability_merchant,probability_mule,probability_retail\nacc-00c8,";
+    assert!(text.starts_with(header), "{text}");
+    let found = table(text.clone());
+    assert_eq!(found.len(), 40);
+    for (key, row) in &found {
+        for (a, b) in row.iter().zip(&expected[key]) {
+            assert!((a - b).abs() < 1e-5, "{key}: {row:?} {:?}", expected[key]);
+        }
+    }
+    // Edges between known nodes are left out, and neighbours matter.
+    assert_eq!(sandbox.ok(&format!("{on} --edges transfers.csv")), text);
+    assert_ne!(sandbox.ok(on), text);
+    let out = sandbox.ok("predict run --on new.csv --edges more.csv --out new.parquet");
+    assert!(out.starts_with("new.parquet: 40 x 1 classes of new nodes with "), "{out}");
+    let json = sandbox.ok("predict run --on new.csv --edges transfers.csv --out new.npy --json");
+    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let old = String::from_utf8(sandbox.read("old.csv")).unwrap().lines().count() - 1;
+    assert!(document["rows"] == 40 && document["known_edges"] == old, "{document} {old}");
+}
+
+#[test]
+fn other_importers_point_to_tables() {
+    let sandbox = Sandbox::new();
+    sandbox.write("edges.csv", "a,b\nacc-1,acc-2\n");
+    for (format, message) in [
+        ("csv", "known: npz, "),
+        ("csv", "'graphmill import tables' reads your own CSV"),
+        (
+            "edges",
+            "'acc-1' is not a node id: ids are whole numbers from 0 that fit 32 bits; 'graphmill import \
+             tables'",
+        ),
+    ] {
+        let failed = sandbox.run(&format!("import {format} edges.csv out"));
+        assert!(failed.status != Some(0) && failed.stderr.contains(message), "{}", failed.stderr);
+    }
+}
+
+#[test]
+fn faults_of_new_rows_say_how_to_fix_them() {
+    let sandbox = Sandbox::new();
+    accounts(&sandbox);
+    sandbox.ok(IMPORT);
+    sandbox.ok("train data --epochs 1 --hidden 8 --fanout 5,5 --out run");
+    let refused = |command: &str, message: &str| {
+        let failed = sandbox.run(command);
+        assert!(failed.status != Some(0) && failed.stderr.contains(message), "{command}: {}", failed.stderr);
+    };
+    refused(
+        "predict run --on accounts.csv --out -",
+        "accounts.csv: 240 of 240 rows have a key that is in data already: 'acc-0000', 'acc-0001', \
+         'acc-0002', 'acc-0003', 'acc-0004'; remove them, or predict them with --keys",
+    );
+    sandbox.write("new.csv", "account_id,country,signup_date,age\nx,FR,2024-01-01,30\n");
+    sandbox.write("edges.csv", "from_account,to_account\nx,acc-0001\ny,x\nz,acc-0002\n");
+    refused(
+        "predict run --on new.csv --edges edges.csv --out -",
+        "edges.csv: 2 of the keys that edges name are neither in new.csv nor in data: 'y', 'z'; add rows for \
+         them, or remove the edges",
+    );
+    sandbox.write("edges.csv", "from_account,to\nx,acc-0001\n");
+    refused(
+        "predict run --on new.csv --edges edges.csv --out -",
+        "edges.csv: there is no column 'to_account'",
+    );
+    sandbox.write("short.csv", "account_id,country,age\nx,FR,30\n");
+    refused(
+        "predict run --on short.csv --out -",
+        "short.csv: the column 'signup_date' of the other dataset is missing; add it",
+    );
+    sandbox
+        .write("twice.csv", "account_id,country,signup_date,age\nx,FR,2024-01-01,30\nx,FR,2024-01-01,30\n");
+    refused("predict run --on twice.csv --out -", "1 of 2 rows repeat the key of an earlier row: x (line 3)");
+    refused("predict run --edges edges.csv --out -", "--on <TABLE>");
+    refused("predict run --on new.csv --keys edges.csv --out -", "cannot be used with");
+    sandbox.ok("generate sbm made --nodes 300");
+    sandbox.ok("train made --epochs 1 --hidden 8 --out other");
+    refused("predict other --on new.csv --out -", "was not imported from tables");
+}

@@ -1,5 +1,5 @@
 //! Datasets of format 2 on the command line: those of one type work with every command, as those of
-//! format 1 do, and those of several types are shown, exported and otherwise refused.
+//! format 1 do, and those of several types are shown, exported and trained on.
 
 mod common;
 
@@ -84,7 +84,7 @@ fn exports_write_format_2_and_tables() {
 }
 
 #[test]
-fn several_types_are_shown_exported_and_otherwise_refused() {
+fn several_types_are_shown_exported_and_refused_by_other_commands() {
     let sandbox = Sandbox::new();
     let mut builder = TypedBuilder::new("shop");
     builder.node_type("user", 3).text_keys(["ann", "bob", "eve"]);
@@ -105,7 +105,6 @@ fn several_types_are_shown_exported_and_otherwise_refused() {
     assert_eq!(sandbox.read("copy/graphmill.json"), sandbox.read("shop/graphmill.json"));
 
     for args in [
-        "train shop --out new",
         "hotness shop",
         "partition shop new --parts 2",
         "reorder shop new --by degree",
@@ -123,6 +122,91 @@ fn several_types_are_shown_exported_and_otherwise_refused() {
         }
         assert!(!sandbox.path("new").exists(), "{args}");
     }
+}
+
+/// Options of small runs on a generated dataset of several types.
+const SMALL: &str = "--hidden 8 --fanout 4,2 --batch-size 128 --lr 0.01 --dropout 0.2";
+
+/// A sandbox with a generated dataset `papers` of several types.
+fn papers() -> Sandbox {
+    let sandbox = Sandbox::new();
+    let line = sandbox
+        .ok("generate typed papers --nodes 1200 --classes 4 --feature-dim 8 --p-in 0.9 --signal 1 --seed 3");
+    assert!(line.starts_with("papers: 1200 nodes of 4 types, "), "{line}");
+    sandbox
+}
+
+#[test]
+fn several_types_train_score_and_predict_by_keys() {
+    let sandbox = papers();
+    let text = sandbox.ok(&format!("train papers {SMALL} --epochs 8 --out run"));
+    assert!(text.starts_with("papers accuracy: test "), "{text}");
+    for file in ["config.toml", "dataset.json", "metrics.jsonl", "report.html", "summary.json"] {
+        assert!(sandbox.path("run").join(file).is_file(), "{file}");
+    }
+    let summary: serde_json::Value = serde_json::from_slice(&sandbox.read("run/summary.json")).unwrap();
+    assert!(summary["test"]["score"].as_f64().unwrap() > 0.7, "{}", summary["test"]);
+    assert_eq!(summary["dataset"]["node_types"][2]["name"], "topic");
+    assert_eq!(summary["epochs"][0]["edge_types"].as_array().unwrap().len(), 8);
+    let report = String::from_utf8(sandbox.read("run/report.html")).unwrap();
+    assert!(report.contains("author:writes:paper"), "figures by type");
+    let scores = sandbox.ok_json("eval run");
+    assert_eq!((&scores["test"], &scores["same_dataset"]), (&summary["test"]["score"], &true.into()));
+
+    sandbox.write("keys.txt", b"1000700\n1000007\n");
+    sandbox.ok("predict run --keys keys.txt --out some.csv");
+    let some = String::from_utf8(sandbox.read("some.csv")).unwrap();
+    let lines: Vec<&str> = some.lines().collect();
+    assert!(lines[0] == "key,class" && lines[1].starts_with("1000700,area-"), "{some}");
+    assert!(lines[2].starts_with("1000007,area-") && lines.len() == 3, "{some}");
+    assert!(sandbox.ok("predict run --out all.npy").contains("600 x 1 classes"));
+    assert!(sandbox.ok("predict run --out all.parquet --embeddings").contains("600 x 8 embeddings"));
+    let refused = sandbox.run("predict run --original-ids --out x.csv");
+    assert!(refused.status == Some(2) && refused.stderr.contains("--original-ids"), "{}", refused.stderr);
+    sandbox.write("unknown.txt", b"5\n1000000\n");
+    let unknown = sandbox.run("predict run --keys unknown.txt --out x.csv");
+    assert!(unknown.stderr.contains("1 of 2 keys are not in papers: '5'"), "{}", unknown.stderr);
+}
+
+#[test]
+fn a_resumed_run_on_several_types_has_the_bits_of_a_whole_one() {
+    let sandbox = papers();
+    let options = format!("{SMALL} --model rgat --heads 2 --sampler labor --seed 4");
+    sandbox.ok(&format!("train papers {options} --epochs 4 --threads 1 --out whole"));
+    sandbox.ok(&format!("train papers {options} --epochs 2 --threads 2 --out part"));
+    sandbox.ok("train --resume --out part --epochs 4");
+    sandbox.results("whole").assert_same(&sandbox.results("part"), "resumed");
+    let refused = sandbox.run("train --resume --out part --hidden 16");
+    assert_eq!(refused.status, Some(2));
+    assert!(refused.stderr.contains("--hidden is 8 in the run to resume"), "{}", refused.stderr);
+    sandbox.ok("train papers --config part/config.toml --out again");
+    sandbox.results("whole").assert_same(&sandbox.results("again"), "repeated from its options");
+}
+
+#[test]
+fn unusable_options_and_tasks_of_several_types_are_refused() {
+    let sandbox = papers();
+    let refused = |args: &str, part: &str| {
+        let outcome = sandbox.run(args);
+        assert_eq!(outcome.status, Some(2), "{args}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains(part), "{args}: {}", outcome.stderr);
+    };
+    refused("train papers --strategy pipelined", "--strategy pipelined: training on several types");
+    refused("train papers --devices virtual:2", "it runs on the processor");
+    refused("train papers --model gcn", "use --model rsage, rgcn");
+    refused("train papers --task price", "known: area");
+    refused("train papers --fanout 5,5;likes=1,1", "unknown relation 'likes'");
+    refused("generate typed other --memory 1G", "--memory: generator typed works in memory");
+    refused("train --model rgcn", "--model rgcn: it is for datasets of several node types");
+    assert!(!sandbox.path("runs").exists());
+    let mut builder = TypedBuilder::new("links");
+    builder.node_type("user", 3);
+    builder.node_type("item", 2);
+    builder.edge_type("user", "buys", "item").edges(vec![0, 1, 2], vec![1, 0, 1]);
+    builder.build().unwrap().save(sandbox.path("links")).unwrap();
+    let outcome = sandbox.run("train links");
+    assert_eq!(outcome.status, Some(1));
+    assert!(outcome.stderr.contains("it has no task that classifies nodes"), "{}", outcome.stderr);
 }
 
 #[test]

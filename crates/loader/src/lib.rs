@@ -57,6 +57,7 @@ pub mod compact;
 mod fanout;
 pub mod feature;
 pub mod hotness;
+pub mod link;
 pub mod minibatch;
 pub mod order;
 pub mod policy;

@@ -29,6 +29,7 @@ use graphmill_core::{Block, Matrix, NodeId, Result, accelerator::DeviceMemory, b
 use crate::{
     Feature, Traffic,
     feature::{MarkedFeature, Marks, TierTraffic},
+    link::{ExcludedEdges, LinkBatch},
 };
 
 /// Buffers that are unused in a batch's present state.
@@ -52,6 +53,8 @@ pub struct Seeds {
     pub nodes: Vec<NodeId>,
     /// Number of seeds over all ranks, if `nodes` are this rank's share of a batch.
     pub global_size: Option<usize>,
+    /// Pairs of the nodes to score, in a batch of links; their excluded edges are not drawn.
+    pub links: Option<Box<LinkBatch>>,
     memory: SpareBuffers,
 }
 
@@ -61,14 +64,23 @@ impl Seeds {
         Self { number, nodes: nodes.into(), ..Self::default() }
     }
 
-    /// Replaces the seeds by those of batch `number`, all on this rank, and keeps the buffers.
+    /// Replaces the seeds by those of batch `number`, all on this rank, without pairs of links, and
+    /// keeps the buffers.
     #[must_use]
     pub fn refill(mut self, number: u64, nodes: impl IntoIterator<Item = NodeId>) -> Self {
         self.number = number;
         self.nodes.clear();
         self.nodes.extend(nodes);
         self.global_size = None;
+        if let Some(links) = &mut self.links {
+            links.clear();
+        }
         self
+    }
+
+    /// Edges that no hop of the batch may read, if there are any.
+    pub fn excluded(&self) -> Option<&ExcludedEdges> {
+        self.links.as_ref().map(|links| &links.excluded).filter(|excluded| !excluded.is_empty())
     }
 
     /// Returns the next state for a sampler to fill: `layers` blocks with undefined contents, no

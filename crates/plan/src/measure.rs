@@ -17,6 +17,7 @@ use graphmill_engine::{
     memory::{placements, topology},
     reuse::ReusePlan,
     stage::{Drawn, Loader},
+    strategy,
 };
 use graphmill_loader::{
     Feature, MinibatchSampler, Sampled, Seeds, Workspace, feature::Host, order::SeedOrder,
@@ -142,7 +143,7 @@ struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     fn new(config: &TrainConfig, data: &'a Dataset) -> Result<Self> {
-        let (sampler, order) = (build::sampler(config, data)?, build::order(config, data)?);
+        let (sampler, order) = (strategy::sampler(config, data)?, build::order(config, data)?);
         let (feature, table) = build::features(config, data, placements(config, data).features)?;
         Ok(Self { sampler, order, feature, table, backend: Cpu { precision: build::precision(config) } })
     }

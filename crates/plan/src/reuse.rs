@@ -85,7 +85,7 @@ pub(crate) fn reuse_rows(
     let mut least = f64::INFINITY;
     for _ in 0..TIMES {
         let clock = Instant::now();
-        let from = RowVersion { batch: (0, 0), version: 0, snapshot: &snapshot };
+        let from = RowVersion { batch: (0, 0), version: 0, snapshot: &snapshot, rank: 0 };
         maker.make(loader, &steps, from, nodes, 0, &mut rows)?;
         least = least.min(clock.elapsed().as_secs_f64());
     }

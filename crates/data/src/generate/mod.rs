@@ -9,6 +9,7 @@ mod draw;
 mod kronecker;
 mod options;
 mod sbm;
+mod typed;
 
 pub use options::{FeatureType, GenerateOptions};
 
@@ -21,7 +22,7 @@ use graphmill_core::{
 };
 
 use crate::{
-    Dataset,
+    Dataset, TypedDataset,
     dataset::work::{self, Work},
     external::Scratch,
 };
@@ -49,6 +50,34 @@ pub const TABLE: &[Entry<Make>] = &[
         make: sbm::generate,
     },
 ];
+
+/// Generates a dataset of several types in memory. Each generator documents the options it reads.
+pub type MakeTyped = fn(&GenerateOptions) -> Result<TypedDataset>;
+
+/// Table of the generators of datasets of several types.
+pub const TYPED_TABLE: &[Entry<MakeTyped>] = &[Entry {
+    name: "typed",
+    summary: "papers, authors, topics and institutions, whose classes follow from relations",
+    source: "",
+    options: &[],
+    make: typed::generate,
+}];
+
+/// Generates a dataset of several types by the generator `name` in memory.
+///
+/// ```
+/// use graphmill_data::generate::{GenerateOptions, generate_typed};
+/// let options = GenerateOptions { nodes: 200, classes: 4, ..Default::default() };
+/// let dataset = generate_typed("typed", &options)?;
+/// assert_eq!((dataset.nodes.len(), dataset.edges.len()), (4, 8));
+/// # Ok::<(), graphmill_core::Error>(())
+/// ```
+///
+/// # Errors
+/// The generator is unknown, or the options are invalid.
+pub fn generate_typed(name: &str, options: &GenerateOptions) -> Result<TypedDataset> {
+    (find("generator", TYPED_TABLE, name)?.make)(options)
+}
 
 /// Generates a dataset by the generator `name` in memory.
 ///

@@ -126,7 +126,7 @@ pub(super) fn generate(options: &GenerateOptions, scratch: &Scratch) -> Result<D
 
 /// Replaces the share `label_noise` of the labels by a uniformly random class (so one in `C` of
 /// those keeps its value).
-fn replace_some(mut class: Vec<i32>, options: &GenerateOptions) -> Vec<i32> {
+pub(super) fn replace_some(mut class: Vec<i32>, options: &GenerateOptions) -> Vec<i32> {
     let domain = domain(options.seed, Purpose::LabelNoise);
     class.par_iter_mut().with_min_len(1 << 12).enumerate().for_each(|(v, class)| {
         let mut stream = Stream::new(key(&[domain, v as u64]));

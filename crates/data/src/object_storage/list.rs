@@ -35,10 +35,12 @@ pub(super) fn find_in(place: &Place) -> Result<Vec<Object>> {
     let at = Path::new(&address);
     let fail = |e: io::Error| Error::io(at, "read", e);
     let has_pattern = place.service != Service::Web && place.key.contains(WILDCARDS);
-    if !has_pattern && !place.key.is_empty() && !place.key.ends_with('/') {
-        if let Some(object) = worker::wait(one(place)).map_err(fail)?? {
-            return Ok(vec![object]);
-        }
+    if !has_pattern
+        && !place.key.is_empty()
+        && !place.key.ends_with('/')
+        && let Some(object) = worker::wait(one(place)).map_err(fail)??
+    {
+        return Ok(vec![object]);
     }
     if place.service == Service::Web {
         let message = "a web server has no list of its files; name each file";

@@ -282,6 +282,7 @@ impl EdgePlan {
             dst: self.keys[1].clone(),
             time: self.time.map(|(c, unit)| (table.columns[c].clone(), unit)),
             weight: self.weight.map(|c| table.columns[c].clone()),
+            keep_duplicates: self.keep_duplicates,
             features: columns,
         };
         let part = EdgePart {

@@ -3,23 +3,14 @@
 use arrow_array::RecordBatch;
 use graphmill_core::{Error, Result};
 
-use super::{
-    column::{Batch, OutputRows},
-    source::{Table, columns_of},
-};
+use super::source::{BATCH_ROWS, Table};
 
-/// Table in memory, which a schema names by its key in [`super::TableSchema::memory`].
-#[derive(Clone, Debug, Default)]
+/// Table in memory, which a schema names by its key in [`super::TableSchema::memory`]. The memory
+/// of the record batches is shared, not copied.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemoryTable {
     columns: Vec<String>,
-    batches: Vec<Batch>,
-    rows: u64,
-}
-
-impl PartialEq for MemoryTable {
-    fn eq(&self, other: &Self) -> bool {
-        self.columns == other.columns && self.rows == other.rows
-    }
+    batches: Vec<RecordBatch>,
 }
 
 impl MemoryTable {
@@ -43,10 +34,10 @@ impl MemoryTable {
             let (found, expected) = (batch.num_columns(), self.columns.len());
             return Err(Error::invalid(format!("a batch of {found} columns for a table of {expected}")));
         }
-        let rows = batch.num_rows();
-        let (first, places) = (self.rows, OutputRows::Rows(self.rows + 1));
-        self.batches.push(Batch { file: 0, first, rows, places, columns: columns_of(batch) });
-        self.rows += rows as u64;
+        // Slices bound the memory of a pass, because a pass converts one batch at a time.
+        let starts = (0..batch.num_rows()).step_by(BATCH_ROWS);
+        let slice = |start| batch.slice(start, BATCH_ROWS.min(batch.num_rows() - start));
+        self.batches.extend(starts.map(slice));
         Ok(())
     }
 

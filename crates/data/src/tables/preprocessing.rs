@@ -9,7 +9,7 @@ use std::{
 use graphmill_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use super::{encoding::EncodedColumn, profile::Shape, times::TimeUnit};
+use super::{encoding::EncodedColumn, profile::Shape, schema::EdgeTable, times::TimeUnit};
 
 /// Name of the file in a dataset.
 pub const FILE: &str = "preprocessing.json";
@@ -65,6 +65,9 @@ pub(super) struct EdgeEncoding {
     /// Column of the weight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) weight: Option<String>,
+    /// True if parallel edges are kept.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) keep_duplicates: bool,
     /// Columns that became features, in order.
     pub(super) features: Vec<EncodedColumn>,
 }
@@ -118,5 +121,19 @@ impl Preprocessing {
     /// Columns of the key of the node type `name`, if the record has it.
     pub fn key_columns(&self, name: &str) -> Option<&[String]> {
         self.nodes.get(name).map(|nodes| &nodes.key[..])
+    }
+    /// Schema of a table of further edges of the type `name`, `source:name:destination`: its
+    /// columns of keys and weights, without files, times and features. `None` if the record does
+    /// not have the type.
+    pub fn edge_table(&self, name: &str) -> Option<EdgeTable> {
+        let known = self.edges.get(name)?;
+        Some(EdgeTable {
+            src: known.src.clone().into(),
+            dst: known.dst.clone().into(),
+            weight: known.weight.clone(),
+            // Edges with times or features are always kept.
+            keep_duplicates: known.keep_duplicates || known.time.is_some() || !known.features.is_empty(),
+            ..EdgeTable::default()
+        })
     }
 }

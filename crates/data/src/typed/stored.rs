@@ -1,14 +1,19 @@
-//! Location of the feature rows of a dataset of one type, by its manifest.
+//! Facts of a dataset by its manifest: the number of its types, and the location of the feature
+//! rows of a dataset of one type.
 
-use std::path::Path;
+use std::{fs, path::Path};
 
 use graphmill_core::Result;
+use serde::{Deserialize, de::IgnoredAny};
 
 use super::{
     manifest::{Manifest, VERSION},
     names::{FEATURES, FEATURES_INDPTR},
 };
-use crate::signed::{self, FileEntry, SignedManifest};
+use crate::{
+    dataset::manifest::FILE_NAME,
+    signed::{self, FileEntry, SignedManifest},
+};
 
 /// Entry of the feature rows in the manifest.
 pub(crate) struct StoredFeatures {
@@ -25,6 +30,23 @@ pub(crate) struct StoredFeatures {
 /// Returns true if `dir` holds a dataset of format 2.
 pub fn is_typed(dir: impl AsRef<Path>) -> bool {
     signed::version_in::<Manifest>(dir.as_ref()) == Some(VERSION)
+}
+
+/// Parts of a manifest whose number matters.
+#[derive(Deserialize)]
+struct Counts {
+    node_types: Vec<IgnoredAny>,
+    edge_types: Vec<IgnoredAny>,
+    tasks: Vec<IgnoredAny>,
+}
+
+/// Returns true if `dir` holds a dataset of format 2 of several node types, edge types or tasks.
+/// Reads the manifest without a check of its checksum, on the current thread alone.
+pub fn has_several_types(dir: impl AsRef<Path>) -> bool {
+    let dir = dir.as_ref();
+    let are_several = |of: Counts| of.node_types.len().max(of.edge_types.len()).max(of.tasks.len()) > 1;
+    let read = || fs::read(dir.join(FILE_NAME)).ok();
+    is_typed(dir) && read().and_then(|text| serde_json::from_slice(&text).ok()).is_some_and(are_several)
 }
 
 /// Finds the feature rows of the first node type of the dataset in `dir`.

@@ -301,7 +301,7 @@ impl FeatureTable {
 
     /// Table of a [`Dataset`](crate::Dataset)'s features, without a copy; `None` if there are no
     /// columns.
-    pub(super) fn of_features(features: &Features) -> Option<Self> {
+    pub(crate) fn of_features(features: &Features) -> Option<Self> {
         let table = |values: Values| Self::dense(features.dim, values);
         (features.dim > 0).then(|| match &features.data {
             FeatureData::F32(values) => table(values.clone().into()),

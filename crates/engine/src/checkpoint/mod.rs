@@ -24,6 +24,7 @@
 //! that no save wrote are moved to the new directory, never removed. Links at `checkpoint.tmp` and
 //! `checkpoint.old` are unlinked, never followed.
 
+mod assign;
 pub mod tensors;
 
 use std::{
@@ -38,6 +39,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{Error, Result};
+pub(crate) use assign::assign;
 use tensors::{REMEDY, Tensor, TensorRef, decode, encode};
 
 const MODEL: &str = "model.safetensors";
@@ -382,12 +384,7 @@ impl<S> Checkpoint<S> {
             optimizer.prepare(index, param);
             index += 1;
         });
-        let mut assign = Assign::new(self.dir.join(OPTIMIZER), &self.optimizer);
-        optimizer.visit_state_mut(&mut |name, matrix| {
-            let shape = [matrix.num_rows(), matrix.num_cols()];
-            assign.one(name, shape, matrix.view_mut().host());
-        });
-        assign.finish()?;
+        assign(&self.dir.join(OPTIMIZER), &self.optimizer, |see| optimizer.visit_state_mut(see))?;
         optimizer.set_steps(self.optimizer_steps);
         Ok(())
     }
@@ -419,51 +416,19 @@ pub fn save_params(path: &Path, params: &[TensorRef]) -> Result<()> {
 /// # Errors
 /// The file cannot be read, is damaged or belongs to another model.
 pub fn load_model(path: &Path, model: &mut Model) -> Result<()> {
-    assign_model(path, &decode(path, &read(path)?)?, model)
+    assign_model(path, &load_params(path)?, model)
 }
 
 pub(crate) fn assign_model(path: &Path, tensors: &[Tensor], model: &mut Model) -> Result<()> {
-    let mut assign = Assign::new(path.to_path_buf(), tensors);
-    model.visit_mut(&mut |name, param| {
-        let shape = [param.value.num_rows(), param.value.num_cols()];
-        assign.one(name, shape, param.value.view_mut().host());
-    });
-    assign.finish()
+    assign(path, tensors, |see| model.visit_mut(&mut |name, param| see(name, &mut param.value)))
 }
 
-/// Copies tensors by name, and records the first mismatch.
-struct Assign<'a> {
-    path: PathBuf,
-    left: BTreeMap<&'a str, &'a Tensor>,
-    wrong: Option<Error>,
-}
-
-impl<'a> Assign<'a> {
-    fn new(path: PathBuf, tensors: &'a [Tensor]) -> Self {
-        Self { path, left: tensors.iter().map(|t| (&t.name[..], t)).collect(), wrong: None }
-    }
-
-    fn wrong(&mut self, name: &str, what: String) {
-        let message = format!("{what}; use the configuration that wrote the file");
-        self.wrong.get_or_insert(Error::format(&self.path, format!("tensor '{name}'"), message));
-    }
-
-    fn one(&mut self, name: &str, shape: [usize; 2], to: &mut [f32]) {
-        match self.left.remove(name) {
-            Some(tensor) if tensor.shape == shape => to.copy_from_slice(&tensor.data),
-            Some(tensor) => {
-                self.wrong(name, format!("shape {:?}, but the model has {shape:?} here", tensor.shape));
-            }
-            None => self.wrong(name, "missing".to_string()),
-        }
-    }
-
-    fn finish(mut self) -> Result<()> {
-        if let Some(name) = self.left.keys().next().copied() {
-            self.wrong(name, "the model has no such tensor".to_string());
-        }
-        self.wrong.map_or(Ok(()), Err)
-    }
+/// Reads the parameters of a file of [`save_params`].
+///
+/// # Errors
+/// The file cannot be read or is damaged.
+pub(crate) fn load_params(path: &Path) -> Result<Vec<Tensor>> {
+    decode(path, &read(path)?)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {

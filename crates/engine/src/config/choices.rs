@@ -1,7 +1,7 @@
 //! Options with a few named values.
 
 use clap::ValueEnum;
-use graphmill_core::{by_name, matrix::TableType};
+use graphmill_core::by_name;
 use serde::{Deserialize, Serialize};
 
 /// Use of a fast path.
@@ -63,14 +63,3 @@ pub enum FeaturePrecision {
 }
 
 by_name!(Switch, SelectBy, CudaGraphs, Arithmetic, FeaturePrecision);
-
-impl FeaturePrecision {
-    /// The option value of `kind`.
-    pub(crate) fn of(kind: TableType) -> Self {
-        match kind {
-            TableType::F32 => Self::F32,
-            TableType::F16 => Self::F16,
-            TableType::Bf16 => Self::Bf16,
-        }
-    }
-}

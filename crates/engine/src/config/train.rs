@@ -32,6 +32,11 @@ pub struct TrainConfig {
     /// Example: --metric f1-macro.
     #[arg(long, value_name = "NAME", help_heading = "Data", hide_short_help = true)]
     pub metric: String,
+    /// Task to train; without one, the only classification of nodes.
+    ///
+    /// For datasets of several types or tasks, which graphmill info lists. Example: --task venue.
+    #[arg(long, value_name = "NAME", help_heading = "Data", hide_short_help = true)]
+    pub task: String,
     /// Sampler.
     ///
     /// Change it for deep models, whose blocks grow fast with neighbor, or to draw by edge weights.
@@ -40,10 +45,15 @@ pub struct TrainConfig {
     pub sampler: String,
     /// Neighbours per node per hop; -1 for all.
     ///
-    /// One number per hop, from the seeds outward. Smaller fanouts are faster and noisier. Example:
+    /// One number per hop, from the seeds outward. Smaller fanouts are faster and noisier. Edge
+    /// types may have their own, and 0 does not follow one: --fanout "15,10;cites=5,0". Example:
     /// --fanout 10,5.
     #[arg(long, value_name = "K,K", help_heading = "Minibatches")]
     pub fanout: Fanout,
+    /// Part of `--fanout` for some relations (or node types), such as `cites=5,0`; may be empty.
+    #[arg(skip)]
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub fanout_by_name: String,
     /// Seeds per minibatch; 0 for all training nodes at once.
     ///
     /// With subgraph samplers: nodes per subgraph, 0 for all nodes. Lower it if memory runs out.
@@ -220,7 +230,8 @@ pub struct TrainConfig {
     /// Hotness or policy of the nearest cache.
     ///
     /// A hotness pins the hottest rows, a policy admits and evicts them. Auto is posterior:2, or a
-    /// policy with --order proximity. Compare them with graphmill hotness.
+    /// policy with --order proximity. Presc-online:K fills the cache after K epochs of training, by
+    /// their minibatches. Compare them with graphmill hotness.
     #[arg(long, value_name = "POLICY", help_heading = "Feature tiers")]
     pub cache: String,
     /// Hotness or policy of the host's cache behind simulated devices.
@@ -244,7 +255,8 @@ pub struct TrainConfig {
     /// Reuse of bottom-layer rows by several batches.
     ///
     /// Layered computes the rows of hot nodes once for all batches of a super-batch; their age has
-    /// a bound. It combines with every strategy but historical. Example: --reuse layered.
+    /// a bound. It combines with every strategy but historical. Subgraphs then also read the rows
+    /// of neighbours outside of them. Example: --reuse layered.
     #[arg(long, value_name = "NAME", help_heading = "Execution")]
     pub reuse: String,
     /// Link of a simulated device to the host, or none.
@@ -275,7 +287,8 @@ pub struct TrainConfig {
     pub cuda_graphs: CudaGraphs,
     /// Number type of features in memory: auto, f32, f16 or bf16.
     ///
-    /// Auto is bf16 with --precision bf16, else the stored type. 16 bits halve memory and traffic.
+    /// Auto is bf16 with --precision bf16, else the stored type. 16 bits halve memory and traffic,
+    /// or double the rows of a cache. Rows of a file on disk are rounded when they are read.
     #[arg(long, value_name = "TYPE", help_heading = "Execution", hide_short_help = true)]
     pub feature_precision: FeaturePrecision,
     /// Devices: cpu, cuda:0,1, or virtual:N (simulated).
@@ -355,8 +368,10 @@ impl Default for TrainConfig {
         Self {
             dataset: "".into(),
             metric: "auto".into(),
+            task: String::new(),
             sampler: "neighbor".into(),
             fanout: Fanout(vec![15, 10]),
+            fanout_by_name: String::new(),
             batch_size: 1024,
             max_batches: 0,
             order: "random".into(),

@@ -12,11 +12,10 @@ use graphmill_data::{Dataset, partition::PartitionBook};
 use graphmill_distributed::{
     NodeOwnership,
     sampler::{Distributed, LISTS},
-    sparse::widen,
 };
 use graphmill_loader::{
     BatchKey, Feature, HopSampler, MinibatchSampler, Sampled, Seeds, Traffic, Workspace,
-    feature::{Capabilities, OutputRows, TierTraffic},
+    feature::{Capabilities, OutputRows, TierTraffic, widen_sparse},
     sampler::{BatchRequest, HopRequest, HopScratch, HopStack, SamplerProperties, full::Full},
 };
 
@@ -243,7 +242,7 @@ impl Feature for AssignedParts {
             drop(assignment);
             let mut rows = Matrix::default();
             let traffic = self.gather(ids, &mut rows)?;
-            widen(rows.view(), places, out);
+            widen_sparse(rows.view(), places, out);
             return Ok(traffic);
         }
         let (dim, rows) = (self.dim(), assignment.rows.view());
@@ -273,7 +272,7 @@ impl Feature for AssignedParts {
     }
 
     fn row_bytes(&self) -> u64 {
-        4 * self.dim() as u64
+        if self.assignment().rows.is_sparse() { self.rows.row_bytes() } else { 4 * self.dim() as u64 }
     }
 
     fn capabilities(&self) -> Capabilities<'_> {

@@ -22,6 +22,7 @@ mod gradients;
 mod inference;
 mod own_rows;
 mod ranks;
+mod row_exchange;
 pub(crate) mod stages;
 mod tiers;
 mod words;
@@ -39,7 +40,7 @@ use graphmill_loader::order::{self, OrderKind, OverRanks};
 
 use crate::{
     Error, Result, TrainConfig,
-    strategy::{self, UpdateOptions},
+    strategy::{self, HotSplit, LayeredOptions, UpdateOptions},
 };
 
 /// Returns rank 0's options on all ranks, except for each machine's own: the path of the dataset,
@@ -86,18 +87,49 @@ fn check_nvidia(config: &TrainConfig) -> Result<()> {
     Ok(())
 }
 
+/// Refuses options of reused rows that ranks would decide differently, or that they cannot share.
+fn check_reuse(config: &TrainConfig) -> Result<()> {
+    let options = config.own.get::<LayeredOptions>();
+    let refuse = |flag: &str, value: &dyn std::fmt::Display, why: &str| {
+        Err(Error::usage(format!("--{flag} {value}: with reused rows over several ranks {why}")))
+    };
+    if config.graph_stores > 0 {
+        let why = "the owners of nodes make the rows, and graph stores have no model; leave it out";
+        return refuse("graph-stores", &config.graph_stores, why);
+    }
+    if config.device_budget.0 > 0 {
+        let why = "the memory of a device would bound the rows of all ranks; use --cache-ratio";
+        return refuse("device-budget", &config.device_budget.0, why);
+    }
+    if !config.cuda_devices().is_empty() {
+        return refuse("devices", &config.devices, "host memory exchanges the rows; use cpu or virtual:N");
+    }
+    if options.hot_metric != LayeredOptions::default().hot_metric {
+        let why = "hot nodes are those that most batches request; leave it out";
+        return refuse("hot-metric", &options.hot_metric, why);
+    }
+    if options.hot_split == HotSplit::Timed {
+        return refuse("hot-split", &options.hot_split, "measured times differ between ranks; use auto");
+    }
+    Ok(())
+}
+
 /// Refuses options that need more of the graph than a rank has.
 pub(crate) fn check(config: &TrainConfig) -> Result<()> {
     let refuse = |flag: &str, value: &str, fix: &str| {
         Err(Error::usage(format!("--{flag} {value}: it is not available over several ranks; {fix}")))
     };
-    if !strategy::of(config).is_some_and(|entry| entry.make.over_ranks) {
+    let chosen = strategy::Chosen::of(config);
+    if !chosen.is_some_and(|chosen| chosen.strategy.make.over_ranks) {
         let names = strategy::TABLE.iter().filter(|entry| entry.make.over_ranks).map(|entry| entry.name);
         let known = format!("use {}", one_of(&names.collect::<Vec<_>>()));
         return refuse("strategy", &config.strategy, &known);
     }
-    if !strategy::Chosen::of(config).is_some_and(|chosen| chosen.is_over_ranks()) {
+    if !chosen.is_some_and(|chosen| chosen.is_over_ranks()) {
         return refuse("reuse", &config.reuse, "use none");
+    }
+    if chosen.is_some_and(|chosen| chosen.reuses_rows()) {
+        check_reuse(config)?;
     }
     if strategy::is_by_device(config) && config.own.get::<UpdateOptions>().is_asynchronous() {
         return refuse(

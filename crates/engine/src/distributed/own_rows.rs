@@ -12,13 +12,13 @@ use graphmill_data::{
 };
 use graphmill_distributed::{
     rows::{ConcatRows, OwnedAndRemoteRows, ROWS, Remote, RowService, Table},
-    sparse::{SparseCache, SparseRankRows, SparseRowService},
+    sparse::{SparseRankRows, SparseRowService},
 };
 use graphmill_loader::{
     Feature,
     feature::{
-        Disk, DiskOptions, Host,
-        cached::{CacheLayout, Dynamic, Level, Pinned, Placement},
+        Disk, DiskOptions, Host, Rounded,
+        cached::{CacheLayout, Dynamic, Level, Pinned, Placement, SparseCache},
     },
     policy::{CachePolicy, fifo::Fifo},
 };
@@ -27,7 +27,7 @@ use super::Ranks;
 use crate::{
     Error, Result, TrainConfig, build,
     cache_kind::Kind,
-    config::{Devices, Switch},
+    config::Switch,
     memory::{self, keeps_sparse_rows},
 };
 
@@ -58,9 +58,6 @@ impl OwnRows {
         dim: usize,
     ) -> Result<Self> {
         let sparse = mean_stored(config, parts, ranks, dim)?;
-        if sparse.is_some() {
-            check_sparse(config)?;
-        }
         // the density of a single part may differ from that of all
         let config = &TrainConfig {
             sparse: if sparse.is_some() { Switch::On } else { Switch::Off },
@@ -68,7 +65,13 @@ impl OwnRows {
         };
         let budget = config.host_budget.0;
         let stored: u64 = parts.iter().map(|part| part.dataset.features.bytes() as u64).sum();
-        let on_disk = budget > 0 && stored > budget && sparse.is_none();
+        let on_disk = budget > 0 && stored > budget;
+        if on_disk && sparse.is_some() {
+            return Err(Error::usage(format!(
+                "--host-budget {budget}: rows beyond the host's memory are read from a file of dense rows, \
+                 and this rank's are sparse ({stored} bytes); raise it, or use --sparse off"
+            )));
+        }
         let kinds: Vec<Option<TableType>> =
             parts.iter().map(|part| part.dataset.features.data.kind()).collect();
         let kind = match kinds[..] {
@@ -80,7 +83,13 @@ impl OwnRows {
             if on_disk {
                 let StoredTable { path, offset, rows, dim, kind } =
                     StoredTable::features(dir.part_path(part.number))?;
-                tables.push(Arc::new(Disk::open(path, offset, dim, kind, rows, &DiskOptions::default())?));
+                let file = Disk::open(path, offset, dim, kind, rows, &DiskOptions::default())?;
+                let read = memory::table_type(config, &part.dataset);
+                tables.push(match kind == read || read == TableType::F32 {
+                    true => Arc::new(file),
+                    // as the tables of other ranks
+                    false => Arc::new(Rounded::new(Arc::new(file), read)),
+                });
                 continue;
             }
             let residence = memory::placements(config, &part.dataset).features;
@@ -196,19 +205,6 @@ fn without_rows(dim: usize, kind: TableType, sparse: Option<usize>) -> Features 
         (None, _) => FeatureData::default(),
     };
     Features { dim, data }
-}
-
-/// Refuses options of tiers that hold dense rows only.
-fn check_sparse(config: &TrainConfig) -> Result<()> {
-    let (flag, value) = match (&*config.devices, config.host_budget.0) {
-        (Devices::Cpu, 0) => return Ok(()),
-        (Devices::Cpu | Devices::Cuda(_), budget @ 1..) => ("host-budget", budget.to_string()),
-        _ => ("devices", config.devices.to_string()),
-    };
-    Err(Error::usage(format!(
-        "--{flag} {value}: devices and files hold dense rows, but this dataset's are sparse; use --sparse \
-         off, or leave it out"
-    )))
 }
 
 /// Mean number of stored values of a row over all ranks, if the rows stay sparse.

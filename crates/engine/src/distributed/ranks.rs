@@ -42,6 +42,7 @@ pub(super) mod class {
     pub(super) const SUMS: u64 = 1 << 56;
     pub(super) const STEPS: u64 = 2 << 56;
     pub(super) const MEETINGS: u64 = 3 << 56;
+    pub(super) const REUSED: u64 = 5 << 56;
 }
 
 /// Counters that each rank adds up separately.
@@ -74,11 +75,13 @@ fn counters(sums: &mut EpochTotals) -> [&mut u64; 12] {
 /// The ranks of a run: the owners of nodes, and collective operations. All ranks call the same
 /// methods in the same order.
 pub struct Ranks {
-    all: Collective,
+    pub(super) all: Collective,
     book: Arc<NodeOwnership>,
     gradients: Mutex<Gradients>,
     steps: AtomicU64,
     meetings: AtomicU64,
+    /// Number of exchanges of reused rows, which run beside the others.
+    pub(super) reused: AtomicU64,
     wants_stop: AtomicBool,
     stops: AtomicBool,
     /// Number of this rank's seeds in the current epoch.
@@ -114,6 +117,7 @@ impl Ranks {
             gradients: Mutex::new(gradients),
             steps: AtomicU64::new(class::STEPS),
             meetings: AtomicU64::new(class::MEETINGS),
+            reused: AtomicU64::new(class::REUSED),
             wants_stop: AtomicBool::new(false),
             stops: AtomicBool::new(false),
             seeds: AtomicU64::new(0),

@@ -24,7 +24,7 @@ use crate::{
     cache_kind::{Kind, kind, resolve_cache},
     config::Devices,
     strategy,
-    tiers::{Batches, Plan, rows_within},
+    tiers::{Batches, LinkedTiers, Plan, Presampling, rows_within},
 };
 
 /// Host cache of a rank: its policy, and its number of rows.
@@ -46,19 +46,21 @@ impl RankDataset {
         config: &TrainConfig,
         sampler: &dyn MinibatchSampler,
         order: &dyn SeedOrder,
+        presampling: &Presampling,
     ) -> Result<(Arc<dyn Feature>, String)> {
         let own = self.ranks.book();
         if !own.trains() {
             return Ok((self.feature(), self.describe(config)));
         }
-        let batches = Batches { config, data: &self.data, sampler, order, reuse: None, own: Some(own) };
+        let (data, cost) = (&self.data, Some(&presampling.cost));
+        let batches = Batches { config, data, sampler, order, reuse: None, own: Some(own), cost };
         let (rows, mut text) = match &self.assigned {
             Some(assigned) => (assigned.clone() as Arc<dyn Feature>, self.describe(config)),
             None => self.host_rows(&batches)?,
         };
         let Some(plan) = self.device_plan(config)? else { return Ok((rows, text)) };
-        let mut plan = plan.by_device(strategy::is_by_device(config));
-        let (rows, _) = plan.add_devices(&batches, rows, &Quiet)?;
+        let mut plan = plan.by_device(strategy::is_by_device(config)).with_sizes_of(&*rows);
+        let LinkedTiers { feature: rows, .. } = plan.add_devices(&batches, rows, &Quiet)?;
         text = format!("{text}; {}", plan.describe_devices());
         Ok((rows, text))
     }

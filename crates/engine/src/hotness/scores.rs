@@ -46,27 +46,25 @@ pub(crate) fn scores_with(
     reuse: Option<&ReusePlan>,
     watch: &dyn Progress,
 ) -> Result<Vec<f64>> {
-    let unread = Host::new(&data.features);
-    let loader = loader(config, data, sampler, order, &unread)?;
-    let visits = OrderedVisits::new(&loader, watch).with_reuse(reuse);
-    let setting = setting(config, data, &loader, &visits, config.epochs as u64);
-    scored(name, &setting, watch)
+    Ok(counted(name, config, data, sampler, order, (reuse, None), watch)?.0)
 }
 
-/// [`scores_of`] for one rank's share of a run's batches.
-pub(crate) fn scores_of_rank(
+/// [`scores_with`] for a rank's shares of the batches, if `own` has their owners. Also returns the
+/// number of batches that were drawn.
+pub(crate) fn counted(
     name: &str,
     config: &TrainConfig,
     data: &Dataset,
     sampler: &dyn MinibatchSampler,
     order: &dyn SeedOrder,
-    own: &Arc<NodeOwnership>,
-) -> Result<Vec<f64>> {
+    (reuse, own): (Option<&ReusePlan>, Option<&Arc<NodeOwnership>>),
+    watch: &dyn Progress,
+) -> Result<(Vec<f64>, u64)> {
     let unread = Host::new(&data.features);
-    let loader = Loader { own: Some(own.clone()), ..loader(config, data, sampler, order, &unread)? };
-    let visits = OrderedVisits::new(&loader, &Quiet);
+    let loader = Loader { own: own.cloned(), ..loader(config, data, sampler, order, &unread)? };
+    let visits = OrderedVisits::new(&loader, watch).with_reuse(reuse);
     let setting = setting(config, data, &loader, &visits, config.epochs as u64);
-    hotness::score(name, &setting).map_err(Error::usage)
+    Ok((scored(name, &setting, watch)?, visits.drawn()))
 }
 
 /// Scores of a setting, unless `watch` stops the drawing of batches.

@@ -1,6 +1,10 @@
 //! Input nodes of a run's minibatches, drawn in parallel and visited in order.
 
-use std::{cell::RefCell, collections::BTreeMap, ops::Range};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    ops::Range,
+};
 
 use graphmill_core::{NodeId, Result, progress::Progress};
 use graphmill_loader::{
@@ -18,12 +22,19 @@ pub struct OrderedVisits<'l, 'a> {
     slots: RefCell<Vec<(Workspace, MiniBatch)>>,
     /// Plan of the rows that batches reuse, if they do.
     reuse: Option<&'l ReusePlan>,
+    /// Number of batches drawn so far.
+    drawn: Cell<u64>,
 }
 
 impl<'l, 'a> OrderedVisits<'l, 'a> {
     /// Visits the batches of `loader`, unless `watch` stops the work.
     pub fn new(loader: &'l Loader<'a>, watch: &'l dyn Progress) -> Self {
-        Self { loader, watch, slots: RefCell::default(), reuse: None }
+        Self { loader, watch, slots: RefCell::default(), reuse: None, drawn: Cell::new(0) }
+    }
+
+    /// Number of batches drawn so far.
+    pub(crate) fn drawn(&self) -> u64 {
+        self.drawn.get()
     }
 
     /// Visits batches that reuse rows by this plan.
@@ -53,7 +64,7 @@ impl Visits for OrderedVisits<'_, '_> {
 
 impl OrderedVisits<'_, '_> {
     /// Visits these batches of an epoch.
-    fn visit_batches(
+    pub(crate) fn visit_batches(
         &self,
         loader: &Loader,
         epoch: u64,
@@ -82,6 +93,7 @@ impl OrderedVisits<'_, '_> {
                 Ok::<_, graphmill_core::Error>(())
             })?;
             next += group.len() as u64;
+            self.drawn.set(self.drawn.get() + group.len() as u64);
             for (_, batch) in group {
                 if let MiniBatch::Sampled(batch) = batch {
                     see(&batch.input_nodes);

@@ -9,9 +9,19 @@ use graphmill_nn::{
 
 /// Value of a metric for the `logits` of `nodes`; `None` if the metric is undefined.
 pub(crate) fn score(metric: Metric, logits: &Matrix, data: &Dataset, nodes: &[NodeId]) -> Option<f64> {
-    let truth = match &data.labels {
+    score_labels(metric, logits, &data.labels, nodes)
+}
+
+/// [`score`] by the labels of all nodes.
+pub(crate) fn score_labels(
+    metric: Metric,
+    logits: &Matrix,
+    labels: &Labels,
+    nodes: &[NodeId],
+) -> Option<f64> {
+    let truth = match labels {
         Labels::Single { class, .. } => Truth::Single(class),
         Labels::Multi { member, .. } => Truth::Multi(member),
     };
-    metric(&Input::new(logits.view().host(), data.labels.classes(), truth).against(nodes))
+    metric(&Input::new(logits.view().host(), labels.classes(), truth).against(nodes))
 }

@@ -4,6 +4,7 @@
 
 use graphmill_core::{features::FeatureData, matrix::TableType};
 use graphmill_data::Dataset;
+use graphmill_loader::feature::cached::RowFormat;
 use graphmill_nn::backend::Precision;
 
 use crate::{
@@ -54,6 +55,20 @@ pub(crate) fn table_type(config: &TrainConfig, data: &Dataset) -> TableType {
         (FeaturePrecision::Auto, FeatureData::F32(_) | FeatureData::Csr(_)) => TableType::F32,
         (FeaturePrecision::Auto, FeatureData::F16(_)) => TableType::F16,
     }
+}
+
+/// Form in which the table and all caches in front of it hold rows.
+pub(crate) fn row_format(config: &TrainConfig, data: &Dataset) -> RowFormat {
+    if keeps_sparse(config, data) { RowFormat::Sparse } else { RowFormat::Dense(table_type(config, data)) }
+}
+
+/// Bytes of all rows in that form.
+pub(crate) fn table_bytes(config: &TrainConfig, data: &Dataset) -> u64 {
+    let bytes = match row_format(config, data) {
+        RowFormat::Sparse => data.features.bytes(),
+        RowFormat::Dense(kind) => kind.width() * data.features.len(),
+    };
+    bytes as u64
 }
 
 /// Precision of dense products.

@@ -9,7 +9,7 @@ use graphmill_data::Dataset;
 
 use crate::{Error, Result, TrainConfig};
 pub use feature_table::precision;
-pub(crate) use feature_table::{keeps_sparse, keeps_sparse_rows, table_type};
+pub(crate) use feature_table::{keeps_sparse, keeps_sparse_rows, row_format, table_bytes, table_type};
 
 /// Memory that topology or features are read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,17 +8,19 @@ use graphmill_nn::layer;
 use super::{
     groups,
     keys::{self, GENERAL, heading},
+    types,
 };
 use crate::{Error, Result, TrainConfig, config::MAX_LAYERS, strategy};
 
 impl TrainConfig {
     /// Derives `layers` from `fanout` or `fanout` from `layers`, whichever was not `given`, and
-    /// fills in the values that the strategy derives.
+    /// fills in the values that the strategy and the dataset derive: on several types, the model.
     ///
     /// # Errors
     /// Both were given and disagree.
     pub fn derive_options(&mut self, given: &[&str]) -> Result<()> {
         strategy::derive_options(self);
+        types::derive_options(self, given);
         let (layers, hops, each) = (self.layers, self.fanout.0.len(), self.hops_of_layer());
         if layers.saturating_mul(each) == hops {
             return Ok(());

@@ -6,6 +6,7 @@ use graphmill_core::options::{Fault, Values, read, write};
 use serde_json::Value as Json;
 
 use super::{
+    fanout::{self, FANOUT, FANOUT_BY_NAME},
     groups,
     keys::{Key, key, keys, suggestion},
 };
@@ -55,7 +56,13 @@ impl TrainConfig {
     /// The first value that its option cannot have. In this case no option is set.
     pub fn set(&mut self, values: &Values) -> Result<(), Fault> {
         let mut all = write(self);
-        all.extend(values.iter().map(|(name, value)| (name.clone(), value.clone())));
+        if let Some(fanout) = values.get(FANOUT) {
+            let (fanout, by_name) = fanout::split(fanout)?;
+            all.insert(FANOUT_BY_NAME.into(), by_name.into());
+            all.insert(FANOUT.into(), fanout);
+        }
+        let others = values.iter().filter(|(name, _)| *name != FANOUT);
+        all.extend(others.map(|(name, value)| (name.clone(), value.clone())));
         let mut changed = Self { own: self.own.clone(), ..read(&all)? };
         for group in groups() {
             changed.own.read(group, values)?;
@@ -66,9 +73,19 @@ impl TrainConfig {
 
     /// Values of all options by name, in the order of [`keys`].
     pub(super) fn values(&self) -> Values {
-        let mut values = write(self);
+        let mut values = self.general_values();
         for (name, value) in groups().into_iter().flat_map(|group| self.own.write(group)) {
             values.entry(name).or_insert(value);
+        }
+        values
+    }
+
+    /// Values of the general options by name.
+    pub(super) fn general_values(&self) -> Values {
+        let mut values = write(self);
+        if let Some(by_name) = values.remove(FANOUT_BY_NAME) {
+            let fanout = fanout::join(&self.fanout, by_name.as_str().unwrap_or_default());
+            values.insert(FANOUT.into(), fanout.into());
         }
         values
     }

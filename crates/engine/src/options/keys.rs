@@ -109,7 +109,7 @@ impl Key {
     pub fn write(&self, config: &TrainConfig) -> Json {
         let mut values = match self.group {
             Some(group) => config.own.write(group),
-            None => options::write(config),
+            None => config.general_values(),
         };
         values.remove(self.name).unwrap_or_default()
     }

@@ -6,10 +6,13 @@
 //! from the structs and the tables, including rows that other crates register.
 
 mod check;
+mod fanout;
 mod files;
 mod keys;
 mod reasons;
 mod rules;
+mod typed;
+mod types;
 pub mod used;
 
 use graphmill_core::options::OptionGroup;
@@ -18,6 +21,7 @@ use graphmill_nn::{layer, optim, schedule};
 
 pub use files::place;
 pub use keys::{Key, by_flag, key, keys, names, suggestion};
+pub(crate) use types::is_typed;
 
 use crate::{
     TrainConfig,
@@ -48,11 +52,32 @@ macro_rules! axis {
     };
 }
 
+/// Builds the axis of a table, followed by rows of a table for datasets of several types.
+macro_rules! axis_with_types {
+    ($flag:ident, $table:expr, $typed:expr) => {
+        Axis {
+            flag: stringify!($flag),
+            chosen: |config| &config.$flag,
+            rows: || {
+                let mut rows = rows_of($table.groups());
+                let is_new = |(name, _): &(&'static str, _)| $table.get(name).is_none();
+                rows.extend(rows_of($typed.groups()).into_iter().filter(is_new));
+                rows
+            },
+            read: |config| {
+                let options = $table.get(&config.$flag).map(|entry| entry.options);
+                let options = options.or_else(|| $typed.get(&config.$flag).map(|entry| entry.options));
+                options.map(<[OptionGroup]>::to_vec)
+            },
+        }
+    };
+}
+
 /// All choices among algorithms, in the order of help and files.
 pub(crate) static AXES: [Axis; 7] = [
-    axis!(sampler, sampler::TABLE),
+    axis_with_types!(sampler, sampler::TABLE, graphmill_loader::typed::TABLE),
     axis!(order, order::TABLE),
-    axis!(model, layer::TABLE),
+    axis_with_types!(model, layer::TABLE, graphmill_nn::typed::TABLE),
     axis!(optimizer, optim::TABLE),
     axis!(schedule, schedule::TABLE),
     Axis {

@@ -9,6 +9,7 @@ use graphmill_nn::layer::{self, NormKind};
 use super::{
     keys::Key,
     reasons::{Read, Rule, unread, use_or_leave_out},
+    types,
 };
 use crate::{
     TrainConfig,
@@ -19,6 +20,9 @@ use crate::{
 
 /// Rules by option name. Every run reads the general options without a rule.
 pub(super) const RULES: &[(&str, Rule)] = &[
+    ("task", types::task),
+    ("model", types::one_type),
+    ("sampler", types::one_type),
     ("fanout", fanout),
     ("batch_size", sampler),
     ("order", seed_order),
@@ -63,6 +67,7 @@ fn by_sampler(config: &TrainConfig, reads: impl Fn(&sampler::SamplerKind) -> boo
 
 /// The sampler reads the fanout. Otherwise only its length matters, which `--layers` sets.
 fn fanout(config: &TrainConfig, key: &Key) -> Read {
+    types::fanout(config)?;
     sampler(config, key).map_err(|reason| format!("{reason}; --layers sets the number of layers"))
 }
 
@@ -85,7 +90,7 @@ fn activation(config: &TrainConfig, key: &Key) -> Read {
 }
 
 /// The model has hidden rows.
-fn hidden_rows(config: &TrainConfig, _: &Key) -> Read {
+pub(super) fn hidden_rows(config: &TrainConfig, _: &Key) -> Read {
     if has_hidden_layer(config) || config.input_layer {
         return Ok(());
     }
@@ -108,7 +113,7 @@ fn norm(config: &TrainConfig, _: &Key) -> Read {
 }
 
 /// The model has a hidden layer.
-fn hidden_layer(config: &TrainConfig, _: &Key) -> Read {
+pub(super) fn hidden_layer(config: &TrainConfig, _: &Key) -> Read {
     if has_hidden_layer(config) {
         return Ok(());
     }
@@ -118,7 +123,7 @@ fn hidden_layer(config: &TrainConfig, _: &Key) -> Read {
 }
 
 /// The last graph layer outputs the classes.
-fn last_layer(config: &TrainConfig, _: &Key) -> Read {
+pub(super) fn last_layer(config: &TrainConfig, _: &Key) -> Read {
     if config.head_layers == 0 {
         return Ok(());
     }
@@ -141,7 +146,7 @@ pub(super) fn seed_order(config: &TrainConfig, _: &Key) -> Read {
 }
 
 /// Several epochs are scored, so training can select the best one and stop early.
-fn several_scores(config: &TrainConfig, _: &Key) -> Read {
+pub(super) fn several_scores(config: &TrainConfig, _: &Key) -> Read {
     if config.epochs.div_ceil(config.eval_every.max(1)) > 1 {
         return Ok(());
     }

@@ -14,6 +14,8 @@ use super::{
     keys::{Key, format_value, keys},
     reasons::{unread, use_or_leave_out},
     rules::{self, RULES},
+    typed,
+    types::{is_typed, is_typed_row},
 };
 use crate::{
     Error, Result, TrainConfig,
@@ -39,7 +41,7 @@ impl TrainConfig {
         let derived = |key: &Key| {
             let mut without = self.clone();
             // cannot fail: the default is valid; a mismatch of layers and fanout is reported when
-            // the run itself settles
+            // the run itself derives
             let _ = key.read(&mut without, &key.write(&default));
             let _ = without.derive_options(&["layers"]);
             key.write(&without)
@@ -91,6 +93,9 @@ pub(crate) fn always(_: &TrainConfig, _: &Key) -> Read {
 
 /// Rule of an option that a whole run reads.
 pub(crate) fn whole(config: &TrainConfig, key: &Key) -> Read {
+    if is_typed(config) {
+        return typed::rule(config, key);
+    }
     if let Some(group) = key.group {
         own(config, key, group)?;
     }
@@ -146,5 +151,9 @@ fn unread_by(config: &TrainConfig, axis: &Axis, group: OptionGroup) -> String {
         let devices = use_or_leave_out("devices", &["virtual:N", "cuda:N"]);
         return format!("--{} {chosen} uses it only on devices; {devices}", axis.flag);
     }
-    unread(axis.flag, chosen, &axis.readers(group))
+    let mut readers = axis.readers(group);
+    if readers.iter().any(|name| !is_typed_row(axis.flag, name)) {
+        readers.retain(|name| !is_typed_row(axis.flag, name));
+    }
+    unread(axis.flag, chosen, &readers)
 }

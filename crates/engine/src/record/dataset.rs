@@ -30,6 +30,21 @@ pub struct DatasetRecord {
     /// Checksum of all files, if the dataset is a directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checksum: Option<String>,
+    /// Node types with their numbers of nodes, if there are several types.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub node_types: Vec<TypeCount>,
+    /// Edge types with their numbers of edges, if there are several types.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub edge_types: Vec<TypeCount>,
+}
+
+/// Number of nodes or edges of a type.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TypeCount {
+    /// Name of the type.
+    pub name: String,
+    /// Number of nodes or edges.
+    pub count: u64,
 }
 
 impl DatasetRecord {
@@ -76,6 +91,7 @@ impl From<&Dataset> for DatasetRecord {
             valid: data.split.valid.len(),
             test: data.split.test.len(),
             checksum: data.checksum.clone(),
+            ..Self::default()
         }
     }
 }

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    memory::MemorySample, rank::RankRecord, reuse::ReuseRecord, timeline::Stage, workers::WorkerRecord,
+    dataset::TypeCount, memory::MemorySample, rank::RankRecord, reuse::ReuseRecord, timeline::Stage,
+    workers::WorkerRecord,
 };
 use graphmill_loader::{Traffic, feature::LinkTraffic};
 
@@ -112,6 +113,12 @@ pub struct EpochRecord {
     /// Reuse of bottom-layer rows, if enabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reuse: Option<ReuseRecord>,
+    /// Nodes of each type whose rows batches read, if there are several types.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub node_types: Vec<TypeCount>,
+    /// Sampled edges of each type, if there are several types.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub edge_types: Vec<TypeCount>,
     /// Work of each worker. If the epoch was resumed, counts from the resumption.
     pub workers: Vec<WorkerRecord>,
     /// Stage with the busiest workers ([`bottleneck`](super::bottleneck)).

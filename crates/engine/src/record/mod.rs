@@ -4,6 +4,7 @@ mod dataset;
 mod epoch;
 mod memory;
 mod origin;
+mod presampling;
 mod rank;
 mod reuse;
 mod run_dir;
@@ -13,12 +14,16 @@ mod totals;
 mod validate;
 mod workers;
 
-pub use dataset::DatasetRecord;
+pub use dataset::{DatasetRecord, TypeCount};
 pub use epoch::{DeviceRecord, EpochRecord, Stages};
 pub use graphmill_loader::feature::{TierTraffic, Traffic};
 pub use memory::{MemorySample, Samples};
 pub(crate) use origin::partition_of_older;
-pub use origin::{DATASET_HINT, FeatureRecord, OTHER_DATASET_HINT, Origin, Source};
+pub use origin::{
+    DATASET_HINT, FeatureRecord, OTHER_DATASET_HINT, Origin, Source, TypeFeatures, TypedOrigin,
+};
+pub(crate) use presampling::PresamplingCost;
+pub use presampling::PresamplingRecord;
 pub use rank::{RankRecord, RankStages};
 pub use reuse::ReuseRecord;
 pub use run_dir::RunDir;

@@ -11,6 +11,7 @@ use graphmill_data::{
     dataset::Normalization,
     generate,
     partition::PartitionDir,
+    typed::TypedDataset,
 };
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +53,50 @@ pub struct Origin {
     /// Normalisation of the features; `None` if an older version wrote the run.
     #[serde(default)]
     pub features: Option<FeatureRecord>,
+    /// Types of a dataset of several types, and the task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub typed: Option<TypedOrigin>,
+}
+
+/// Types of a run's dataset, and its task.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TypedOrigin {
+    /// Name of the task.
+    pub task: String,
+    /// Names of the classes; may be empty.
+    pub classes: Vec<String>,
+    /// Node types with their features.
+    pub node_types: Vec<TypeFeatures>,
+    /// Names of the edge types.
+    pub edge_types: Vec<String>,
+}
+
+/// Features of a node type.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TypeFeatures {
+    /// Name of the type.
+    pub name: String,
+    /// Number of features; 0 for a type with learned rows.
+    pub width: usize,
+    /// Method and statistics of the normalisation; `None` if the features are not normalised.
+    pub normalization: Option<Normalization>,
+}
+
+impl TypedOrigin {
+    /// Types of `data`, and its task `task`.
+    pub fn new(data: &TypedDataset, task: &str) -> Self {
+        let node_types = data.nodes.iter().map(|nodes| TypeFeatures {
+            name: nodes.name.clone(),
+            width: nodes.features.as_ref().map_or(0, |table| table.width),
+            normalization: nodes.normalization.clone(),
+        });
+        Self {
+            task: task.into(),
+            classes: data.task(task).map(|task| task.names.clone()).unwrap_or_default(),
+            node_types: node_types.collect(),
+            edge_types: data.edges.iter().map(|edges| edges.edge_type.to_string()).collect(),
+        }
+    }
 }
 
 /// Features of a run's dataset.
@@ -71,6 +116,14 @@ impl Origin {
         Ok(Self { features, ..Self::of_record(config, dataset)? })
     }
 
+    /// Origin of a run with this configuration on the types of `typed`.
+    ///
+    /// # Errors
+    /// As for [`Origin::new`].
+    pub fn of_types(config: &TrainConfig, dataset: &DatasetRecord, typed: TypedOrigin) -> Result<Self> {
+        Ok(Self { typed: Some(typed), ..Self::of_record(config, dataset)? })
+    }
+
     fn of_record(config: &TrainConfig, dataset: &DatasetRecord) -> Result<Self> {
         let (source, path) = if config.is_in_memory() {
             (Source::Memory, None)
@@ -81,7 +134,7 @@ impl Origin {
         } else {
             (Source::Directory, Some(PathBuf::from(&config.dataset)))
         };
-        Ok(Self { source, path, dataset: dataset.clone(), features: None })
+        Ok(Self { source, path, dataset: dataset.clone(), features: None, typed: None })
     }
 
     /// Options as the run records them: [`IN_MEMORY`] replaces the directory of a dataset in

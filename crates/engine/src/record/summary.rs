@@ -4,7 +4,7 @@ use graphmill_core::memory::peak;
 use graphmill_data::Dataset;
 use serde::{Deserialize, Serialize};
 
-use super::{dataset::DatasetRecord, epoch::EpochRecord};
+use super::{dataset::DatasetRecord, epoch::EpochRecord, presampling::PresamplingRecord};
 use crate::TrainConfig;
 
 /// Best epoch of a run, whose parameters are saved.
@@ -52,6 +52,9 @@ pub struct Summary {
     pub test: TestScore,
     /// Age of reused embeddings.
     pub staleness: Staleness,
+    /// Cost of the minibatches that were counted for caches, since the start or the last resume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub presampling: Option<PresamplingRecord>,
     /// Peak memory of the process in bytes; 0 if the system does not report it.
     pub peak_rss_bytes: u64,
     /// NVIDIA devices of the run.
@@ -115,6 +118,7 @@ impl Summary {
             best,
             test,
             staleness: Staleness::default(),
+            presampling: None,
             peak_rss_bytes: peak().unwrap_or(0),
             nvidia: Vec::new(),
             all_reduce: None,

@@ -39,6 +39,8 @@ fn full_epoch() -> EpochRecord {
         devices: vec![DeviceRecord::default()],
         ranks: vec![RankRecord::default()],
         reuse: Some(ReuseRecord::default()),
+        node_types: vec![TypeCount::default()],
+        edge_types: vec![TypeCount::default()],
         workers: vec![WorkerRecord {
             worker: "main".into(),
             stages: WorkerStages { sample: 1.0, extract: 1.0, train: 1.0, update: 1.0, embed: 1.0 },
@@ -55,12 +57,18 @@ fn full_summary() -> Summary {
     let graphs = GraphRecord { captured: 1, replayed: 1, launched: 1, refused: Some("reason".into()) };
     Summary {
         graphmill: "0".into(),
-        dataset: DatasetRecord { checksum: Some("0".into()), ..DatasetRecord::default() },
+        dataset: DatasetRecord {
+            checksum: Some("0".into()),
+            node_types: vec![TypeCount::default()],
+            edge_types: vec![TypeCount::default()],
+            ..DatasetRecord::default()
+        },
         config: json!({}),
         epochs: vec![full_epoch()],
         best: Best { epoch: 1, valid_score: Some(0.5) },
         test: TestScore { metric: "accuracy".into(), score: Some(0.5) },
         staleness: Staleness { bound: 1, max: 1 },
+        presampling: Some(PresamplingRecord { drawn_batches: 1, counted_batches: 1, seconds: 1.0 }),
         peak_rss_bytes: 1,
         nvidia: vec![NvidiaRecord { graphs: Some(graphs), ..NvidiaRecord::default() }],
         all_reduce: Some("peer".into()),

@@ -51,11 +51,16 @@ pub struct ValidationScore {
 impl EpochTotals {
     /// Adds a batch.
     pub fn add(&mut self, batch: &Sampled, traffic: Traffic, outcome: BatchOutcome, spent: &Stages) {
+        self.add_counts(outcome, traffic, spent);
+        self.edges += batch.num_edges() as u64;
+        self.bottom_edges += batch.blocks.first().map_or(0, Block::num_edges) as u64;
+    }
+
+    /// Adds a batch except for its edges.
+    pub(crate) fn add_counts(&mut self, outcome: BatchOutcome, traffic: Traffic, spent: &Stages) {
         let seeds = outcome.seeds;
         self.loss += outcome.loss * seeds as f64;
         self.seeds += seeds as u64;
-        self.edges += batch.num_edges() as u64;
-        self.bottom_edges += batch.blocks.first().map_or(0, Block::num_edges) as u64;
         self.stages.sample += spent.sample;
         self.stages.extract += spent.extract;
         self.stages.train += spent.train;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use graphmill_core::{NodeId, node_order::by_scores};
 use rayon::prelude::*;
 
-use super::Lookahead;
+use super::{Lookahead, RowExchange};
 use crate::Result;
 
 /// Order of the nodes in the hot queue.
@@ -74,6 +74,30 @@ impl HotQueue {
                 counts[v as usize].fetch_add(1, Relaxed);
             }
         });
+    }
+
+    /// Replaces the requests of this rank's shares by those of all ranks. O(V + requests of all
+    /// ranks).
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub fn add_up(&mut self, exchange: &dyn RowExchange) -> Result<()> {
+        let mut words = Vec::new();
+        for (v, count) in (0..).zip(&mut self.counts) {
+            let count = std::mem::take(count.get_mut());
+            if count > 0 {
+                words.extend([v, u32::from(count)]);
+            }
+        }
+        for of_rank in exchange.gather(&words)? {
+            for pair in of_rank.chunks_exact(2) {
+                if let Some(count) = self.counts.get_mut(pair[0] as usize) {
+                    let more = u16::try_from(pair[1]).unwrap_or(u16::MAX);
+                    *count.get_mut() = count.get_mut().saturating_add(more);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Fills the queue with the hottest nodes that `min_batches` batches or more request, at most

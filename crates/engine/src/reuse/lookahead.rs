@@ -148,6 +148,11 @@ impl Lookahead {
         });
     }
 
+    /// Passes the counts of each batch to `visit`: rows that it requests, and those with slots.
+    pub(super) fn visit_counts(&mut self, visit: &mut dyn FnMut(&mut (u64, u64))) {
+        self.batches.iter_mut().for_each(|batch| visit(&mut batch.counts));
+    }
+
     /// Number of rows that these batches request, and of those that they reuse.
     pub fn counts(&self, batches: std::ops::Range<u64>) -> (u64, u64) {
         let counts = batches.filter_map(|number| Some(self.batch(number)?.counts));
@@ -186,6 +191,8 @@ impl DrawAhead for Lookahead {
                 let mut upper = seeds.into_upper(drawn.blocks.len() + 1);
                 std::mem::swap(&mut upper.blocks, &mut drawn.blocks);
                 std::mem::swap(&mut upper.destinations, &mut drawn.destinations);
+                // a sampler of subgraphs has drawn the seeds, too
+                std::mem::swap(&mut upper.seeds.nodes, &mut drawn.seeds.nodes);
                 ahead.pending().memory = drawn.recycle();
                 upper
             }

@@ -11,6 +11,7 @@
 //! | `basis.rs` | directions in which rows follow the parameters |
 //! | `embeddings.rs` | the rows and their age |
 //! | `plan.rs` | length, hot nodes and memory of the super-batches of a run |
+//! | `exchange.rs`, `shared_rows.rs` | the ranks that make rows together; their counts and rows |
 //! | `totals.rs` | numbers of rows that an epoch requests, reuses and makes |
 //!
 //! Reuse around a strategy ([`crate::strategy::layered`]) fills these values, and the stages read
@@ -18,16 +19,19 @@
 
 mod basis;
 mod embeddings;
+mod exchange;
 mod history;
 mod hot_queue;
 mod lookahead;
 mod plan;
 mod row_maker;
 mod row_slots;
+mod shared_rows;
 mod totals;
 
 pub use basis::basis;
 pub use embeddings::{Embeddings, Reuse, Slice};
+pub use exchange::RowExchange;
 pub use history::{History, ReusePosition, Snapshot, SuperBatchSpan};
 pub use hot_queue::{HotQueue, Ranking};
 pub use lookahead::Lookahead;

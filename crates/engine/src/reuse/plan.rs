@@ -8,8 +8,8 @@ use graphmill_core::{Matrix, NodeId};
 use graphmill_loader::Workspace;
 use graphmill_nn::ProductOrder;
 
-use super::{Embeddings, HotQueue, Lookahead, Ranking, Reuse};
-use crate::stage::Loader;
+use super::{Embeddings, HotQueue, Lookahead, Ranking, Reuse, RowExchange};
+use crate::{Result, stage::Loader};
 
 /// Number of super-batches whose hot nodes are counted in advance.
 const COUNTED: u64 = 8;
@@ -94,20 +94,42 @@ impl ReusePlan {
         Self { max_hot, ..self.clone() }
     }
 
-    /// Draws these batches of an epoch without their bottom blocks, and selects their hot nodes.
-    pub fn draw(
+    /// Draws these batches of an epoch without their bottom blocks, and selects their hot nodes, by
+    /// the requests of all ranks if there are several.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub fn draw_over(
         &self,
+        exchange: Option<&dyn RowExchange>,
         loader: &Loader,
         order: &[NodeId],
         (epoch, batches): (u64, Range<u64>),
         (ahead, queue): (&mut Lookahead, &mut HotQueue),
         spaces: &mut [Workspace],
-    ) {
+    ) -> Result<()> {
         let nodes = loader.graph.num_nodes();
         ahead.draw(loader, order, epoch, batches, self.restrict, spaces);
         queue.count(nodes, ahead);
+        if let Some(exchange) = exchange {
+            queue.add_up(exchange)?;
+        }
         queue.pick(&self.ranking, self.min_batches, self.max_hot);
         ahead.slots.set(nodes, queue.nodes().iter().copied());
+        Ok(())
+    }
+
+    /// [`ReusePlan::draw_over`] by the requests of this process alone.
+    pub fn draw(
+        &self,
+        loader: &Loader,
+        order: &[NodeId],
+        batches: (u64, Range<u64>),
+        to: (&mut Lookahead, &mut HotQueue),
+        spaces: &mut [Workspace],
+    ) {
+        let drawn = self.draw_over(None, loader, order, batches, to, spaces);
+        debug_assert!(drawn.is_ok(), "only an exchange fails");
     }
 
     /// Draws the super-batch of an epoch that begins with batch `first`.

@@ -36,6 +36,8 @@ pub struct RowVersion<'a> {
     pub version: u64,
     /// Parameters of that version; if empty, those of the model.
     pub snapshot: &'a Snapshot,
+    /// Rank that makes the rows, on which dropout depends.
+    pub rank: usize,
 }
 
 impl RowMaker {
@@ -67,7 +69,7 @@ impl RowMaker {
         let mut to = Embeddings::default();
         to.rows.resize(nodes.len(), self.model.layer_out_dim(0));
         to.aggregates = widths.iter().map(|&width| Matrix::zeros(nodes.len(), width)).collect();
-        let own = RowVersion { batch: (0, 0), version: 0, snapshot: &snapshot };
+        let own = RowVersion { batch: (0, 0), version: 0, snapshot: &snapshot, rank: 0 };
         self.make(loader, context, own, nodes, 0, &mut to)?;
         Ok(to.aggregates)
     }
@@ -80,7 +82,7 @@ impl RowMaker {
         &mut self,
         loader: &Loader,
         context: &StepContext,
-        RowVersion { batch: (epoch, number), version, snapshot }: RowVersion,
+        RowVersion { batch: (epoch, number), version, snapshot, rank }: RowVersion,
         nodes: &[NodeId],
         from: usize,
         to: &mut Embeddings,
@@ -111,6 +113,7 @@ impl RowMaker {
             let at = from + i * CHUNK_LEN;
             // every chunk has its own dropout mask
             let key = keyed::key(&[context.seed, version, at as u64, 0x6d61_6b65]);
+            let key = if rank == 0 { key } else { keyed::key(&[key, rank as u64]) };
             let pass = Pass { backend: context.backend, training: true, key };
             let input = LayerInput { order: context.orders[0], block, x, transformed: &[] };
             let Self { model, acts, aggregates, .. } = self;

@@ -3,7 +3,7 @@
 //! after the checkpoint; the run does not depend on it, and a run that is killed in between writes
 //! it again.
 
-use graphmill_nn::model::Model;
+use graphmill_nn::{Matrix, model::Model};
 
 use crate::{
     Result, RunDir,
@@ -28,16 +28,26 @@ impl BestModel {
 
     /// Takes `model` as the best so far.
     pub(crate) fn keep(&mut self, model: &Model) {
+        self.keep_all(|see| model.visit(&mut |name, param| see(name, &param.value)));
+    }
+
+    /// Takes the matrices that `visit` passes, always the same ones, as the best so far.
+    pub(crate) fn keep_all(&mut self, visit: impl FnOnce(&mut dyn FnMut(&str, &Matrix))) {
         // the memory is reused: a run may improve in every epoch
         let mut kept = std::mem::take(&mut self.params).into_iter();
-        model.visit(&mut |name, param| {
+        visit(&mut |name, value| {
             let mut data = kept.next().map_or(Vec::new(), |tensor| tensor.data);
             data.clear();
-            data.extend_from_slice(param.value.view().host());
-            let shape = [param.value.num_rows(), param.value.num_cols()];
+            data.extend_from_slice(value.view().host());
+            let shape = [value.num_rows(), value.num_cols()];
             self.params.push(Tensor { name: name.to_string(), shape, data });
         });
         self.exported = false;
+    }
+
+    /// Parameters of the best epoch; empty at first.
+    pub(crate) fn params(&self) -> &[Tensor] {
+        &self.params
     }
 
     /// Tensors for a checkpoint.

@@ -1,6 +1,6 @@
 //! The checkpoints of a run under way, and the best model that each of them holds.
 
-use std::time::Instant;
+use std::{path::Path, time::Instant};
 
 use graphmill_nn::{Model, optim::Optimizer};
 use serde::Serialize;
@@ -8,7 +8,10 @@ use serde::Serialize;
 use super::best::BestModel;
 use crate::{
     Result, RunDir,
-    checkpoint::{save, tensors::Tensor},
+    checkpoint::{
+        save,
+        tensors::{Tensor, TensorRef},
+    },
 };
 
 /// Least seconds between checkpoints at the ends of epochs: repeating epochs of milliseconds is
@@ -82,8 +85,21 @@ impl<'a> CheckpointWriter<'a> {
         history: &[Tensor],
         state: &S,
     ) -> Result<()> {
+        self.save_by(at, |dir, best| save(dir, model, best, optimizer, history, state))
+    }
+
+    /// Writes a checkpoint of epoch and batch `at` by `write`, which gets the directory and the
+    /// best model.
+    ///
+    /// # Errors
+    /// As [`CheckpointWriter::save`].
+    pub(crate) fn save_by(
+        &mut self,
+        at: (usize, u64),
+        write: impl FnOnce(&Path, &[TensorRef]) -> Result<()>,
+    ) -> Result<()> {
         let Some(run) = self.run else { return Ok(()) };
-        save(&run.checkpoint(), model, &self.best.tensors(), optimizer, history, state)?;
+        write(&run.checkpoint(), &self.best.tensors())?;
         self.saved = Instant::now();
         self.saved_at = at;
         self.export()

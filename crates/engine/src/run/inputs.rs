@@ -4,7 +4,7 @@ use graphmill_data::Dataset;
 
 use crate::{
     Result, RunDir, TrainConfig, accelerator::ComputeDevices, distributed::RankDataset,
-    memory::MemoryPlacements, record::DatasetRecord,
+    memory::MemoryPlacements, record::DatasetRecord, tiers::Presampling,
 };
 
 /// Configuration, dataset and devices of a run: everything that is known before its first part is
@@ -15,6 +15,8 @@ pub(crate) struct Inputs<'a> {
     pub(crate) data: &'a Dataset,
     pub(crate) devices: &'a ComputeDevices,
     pub(crate) placements: MemoryPlacements,
+    /// Minibatches that are counted for caches.
+    pub(crate) presampling: &'a Presampling,
     /// This rank's part of the dataset, if several ranks train together.
     pub(crate) view: Option<&'a RankDataset>,
 }

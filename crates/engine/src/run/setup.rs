@@ -25,10 +25,10 @@ use crate::{
     distributed::RankDataset,
     learner::Learner,
     memory::MemoryPlacement,
-    reuse::ReusePlan,
+    reuse::{ReusePlan, RowExchange},
     stage::Loader,
     strategy::{self, AllReduce, Chosen, Nvidia, RoundOptions, StrategyContext},
-    tiers::{AllRows, Batches, BuiltTiers, GpuTiers, Plan},
+    tiers::{AllRows, Batches, BuiltTiers, GpuTiers, LateCache, Plan, counted_epochs},
 };
 
 /// Parts that options name. Making them checks all options, before any long work.
@@ -48,7 +48,7 @@ impl<'d> Parts<'d> {
     /// # Errors
     /// An option is unknown or impossible, or the dataset is not suitable for training.
     pub(crate) fn new(config: &TrainConfig, data: &'d Dataset) -> Result<Self> {
-        Self::with(config, data, || build::order(config, data), || build::sampler(config, data))
+        Self::with(config, data, true, || build::order(config, data), || strategy::sampler(config, data))
     }
 
     /// [`Parts::new`] with the order and the sampler that `order` and `sampler` make.
@@ -58,10 +58,12 @@ impl<'d> Parts<'d> {
     pub(crate) fn with(
         config: &TrainConfig,
         data: &'d Dataset,
+        is_alone: bool,
         order: impl FnOnce() -> Result<Box<dyn SeedOrder + 'd>>,
         sampler: impl FnOnce() -> Result<Box<dyn MinibatchSampler>>,
     ) -> Result<Self> {
         config.check()?;
+        counted_epochs(config, strategy::draws_in_parts(config), is_alone)?;
         let model = build::model(config, data)?;
         if data.split.train.is_empty() {
             return Err(Error::without(
@@ -123,6 +125,8 @@ pub(crate) struct Tables {
     pub(crate) tiers: Option<String>,
     /// Links of simulated devices in front of the rows.
     links: Vec<Arc<Link>>,
+    /// Caches in front of the rows that are filled during the run.
+    pub(crate) late: Vec<LateCache>,
     /// The rows as NVIDIA devices read them, if any.
     pub(crate) on_gpus: Option<GpuTiers>,
     /// Weights of symmetric normalisation, and the owners of nodes, if the rows are spread over
@@ -141,9 +145,10 @@ impl Tables {
         sampler: &dyn MinibatchSampler,
         order: &dyn SeedOrder,
     ) -> Result<Self> {
-        let Inputs { config, data, devices, placements, view } = *inputs;
+        let Inputs { config, data, devices, placements, presampling, view } = *inputs;
+        let cost = Some(&presampling.cost);
         if let Some(view) = view {
-            return Self::of_rank(config, view, sampler, order);
+            return Self::of_rank(inputs, view, sampler, order);
         }
         let graph = match placements.graph {
             MemoryPlacement::HugePages => data.graph.to_huge_pages()?,
@@ -156,8 +161,8 @@ impl Tables {
         };
         if !devices.gpus().is_empty() {
             let reuse = plan_rows(config.cache_ratio.0.is_none())?;
-            let (rows, reuse) = (placements.features, reuse.as_ref());
-            let on = GpuTiers::new(devices, config, data, rows, sampler, order, reuse)?;
+            let batches = Batches { config, data, sampler, order, reuse: reuse.as_ref(), own: None, cost };
+            let on = GpuTiers::new(devices, batches, placements.features)?;
             let (feature, whole) = (on.each[0].clone(), AllRows::Table(on.table.clone()));
             let tiers = Some(on.description.clone());
             return Ok(Self {
@@ -166,6 +171,7 @@ impl Tables {
                 whole,
                 tiers,
                 links: Vec::new(),
+                late: Vec::new(),
                 on_gpus: Some(on),
                 shared: None,
             });
@@ -175,29 +181,31 @@ impl Tables {
             let mut plan = plan.by_device(by_device);
             // by device, the strategy divides the memory of each device
             let reuse = plan_rows(!by_device && config.device_budget.0 > 0)?;
-            let batches = Batches { config, data, sampler, order, reuse: reuse.as_ref(), own: None };
-            let BuiltTiers { feature, whole, links } = plan.build(batches, placements, &Quiet)?;
+            let batches = Batches { config, data, sampler, order, reuse: reuse.as_ref(), own: None, cost };
+            let BuiltTiers { feature, whole, links, late } = plan.build(batches, placements, &Quiet)?;
             let tiers = Some(plan.to_string());
-            return Ok(Self { graph, feature, whole, tiers, links, on_gpus: None, shared: None });
+            return Ok(Self { graph, feature, whole, tiers, links, late, on_gpus: None, shared: None });
         }
         let (feature, features) = build::features(config, data, placements.features)?;
         let (feature, whole) = (Arc::new(feature), AllRows::Table(features));
-        Ok(Self { graph, feature, whole, tiers: None, links: Vec::new(), on_gpus: None, shared: None })
+        let (links, late) = (Vec::new(), Vec::new());
+        Ok(Self { graph, feature, whole, tiers: None, links, late, on_gpus: None, shared: None })
     }
 
     /// Tables of a rank.
     fn of_rank(
-        config: &TrainConfig,
+        inputs: &Inputs,
         view: &RankDataset,
         sampler: &dyn MinibatchSampler,
         order: &dyn SeedOrder,
     ) -> Result<Self> {
-        let (feature, tiers) = view.tiers(config, sampler, order)?;
+        let (feature, tiers) = view.tiers(inputs.config, sampler, order, inputs.presampling)?;
         let shared = Some((Arc::new(view.symmetric()), view.ranks.book().clone()));
         // inference reads rows of all ranks, and only the layout of this table
         let whole = AllRows::Table(Host::new(&view.data.features).matrix());
         let graph = view.data.graph.clone();
-        Ok(Self { graph, feature, whole, tiers: Some(tiers), links: Vec::new(), on_gpus: None, shared })
+        let (links, late) = (Vec::new(), Vec::new());
+        Ok(Self { graph, feature, whole, tiers: Some(tiers), links, late, on_gpus: None, shared })
     }
 }
 
@@ -253,7 +261,8 @@ pub(crate) fn loader<'a>(
     }
     if config.fused == Switch::On && tables.tiers.is_some() {
         return Err(Error::usage(
-            "--fused on: rows of several tiers cannot be read in place; use --fused auto, or leave out \
+            "--fused on: the bottom layer would read every row where it is stored, and the rows that a cache \
+             does not hold are in no memory before they are gathered; use --fused auto, or leave out \
              --cache-ratio, --host-budget and virtual devices",
         ));
     }
@@ -303,11 +312,12 @@ pub(crate) fn strategy_context<'a>(
     sampler: &'a dyn MinibatchSampler,
     order: &'a dyn SeedOrder,
 ) -> StrategyContext<'a> {
-    let Inputs { config, data, devices, .. } = *inputs;
+    let Inputs { config, data, devices, presampling, view, .. } = *inputs;
     let nvidia = tables.on_gpus.as_ref().map(|rows| Nvidia { devices, samplers, rows });
     let (links, own) = (&tables.links, tables.shared.as_ref().map(|(_, book)| book));
+    let exchange = view.map(|view| &*view.ranks as &dyn RowExchange);
     let context = StrategyContext::new(config, data, sampler, order, &tables.feature);
-    StrategyContext { nvidia, links, own, ..context }
+    StrategyContext { nvidia, links, own, exchange, presampling: Some(presampling), ..context }
 }
 
 /// Sizes of the first batch's blocks.

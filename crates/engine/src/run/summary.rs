@@ -12,6 +12,7 @@ pub(crate) fn summary(inputs: &Inputs, position: &mut RunPosition, test: TestSco
     Summary {
         dataset: position.state.dataset.clone(),
         staleness: Staleness { bound, max: position.state.staleness },
+        presampling: inputs.presampling.cost.total(),
         nvidia: inputs.devices.records(),
         all_reduce: inputs.devices.all_reduce(),
         ..Summary::new(inputs.config, inputs.data, records, best, test, seconds)

@@ -11,6 +11,7 @@ use crate::{
     Error, Result, TrainConfig,
     learner::Learner,
     strategy::{CompletedBatch, Flow},
+    tiers::OnlineCounts,
 };
 
 /// Follows the updates of an epoch.
@@ -21,6 +22,8 @@ pub(crate) struct Updates<'e, 'a> {
     pub(crate) observer: &'e mut dyn Observer,
     pub(crate) peers: &'e Peers,
     pub(crate) meter: &'e mut Meter,
+    /// Counts of minibatches that fill caches, if some are filled during the run.
+    pub(crate) online: Option<&'e mut OnlineCounts<'a>>,
     /// Reports whether the run is asked to stop.
     pub(crate) stop: &'e (dyn Fn() -> bool + Sync),
     /// Batches of the epoch.
@@ -62,6 +65,9 @@ impl Updates<'_, '_> {
         let state = &mut *self.state;
         for CompletedBatch { batch, traffic, outcome, spent } in done {
             state.sums.add(batch, *traffic, *outcome, spent);
+            if let Some(online) = &mut self.online {
+                online.see(state.epoch as u64, &batch.input_nodes);
+            }
             let (epoch, batch) = (state.epoch + 1, batch.seeds.number + 1);
             if !outcome.loss.is_finite() {
                 return Err(Error::Diverged { epoch, batch, loss: outcome.loss });

@@ -18,13 +18,13 @@ const EXAMPLES: usize = 5;
 
 /// Keys and names of a dataset.
 #[derive(Default)]
-pub(super) struct Names {
+pub(crate) struct Names {
     /// Names of the columns of the key.
-    pub(super) key_columns: Vec<String>,
+    pub(crate) key_columns: Vec<String>,
     /// Keys of all nodes.
-    pub(super) keys: Option<Keys>,
+    pub(crate) keys: Option<Keys>,
     /// Names of the classes.
-    pub(super) classes: Vec<String>,
+    pub(crate) classes: Vec<String>,
 }
 
 impl Names {
@@ -41,14 +41,22 @@ impl Names {
         Ok(Self { key_columns, keys: data.keys.clone(), classes })
     }
 
+    /// Keys of the node type number `t` of a dataset of several types, with the names of their
+    /// columns.
+    pub(crate) fn of_type(data: &TypedDataset, t: usize, classes: Vec<String>) -> Self {
+        let columns = key_columns_of(data, &data.nodes[t].name);
+        let key_columns = if columns.is_empty() { vec!["key".into()] } else { columns };
+        Self { key_columns, keys: data.nodes[t].keys.clone(), classes }
+    }
+
     /// Nodes of the keys in a file: one key per line, or a CSV table with the columns of the key.
     ///
     /// # Errors
     /// The dataset has no keys, the file cannot be read, or keys are unknown.
-    pub(super) fn read_list(&self, file: &Path, data: &Dataset) -> Result<Vec<NodeId>> {
+    pub(crate) fn read_list(&self, file: &Path, dataset: &str) -> Result<Vec<NodeId>> {
         let Some(keys) = &self.keys else {
             let message = "it has no keys, which 'graphmill import tables' stores; pass --nodes with ids";
-            return Err(Error::dataset(&data.name, message));
+            return Err(Error::dataset(dataset, message));
         };
         let wanted = self.read_keys(file)?;
         let mut ids: HashMap<&str, Option<NodeId>> =
@@ -69,7 +77,7 @@ impl Names {
                 "{} of {} keys are not in {}: {}; remove them",
                 unknown.len(),
                 wanted.len(),
-                data.name,
+                dataset,
                 shown.collect::<Vec<_>>().join(", ")
             );
             return Err(Error::format(file, format!("line {line}"), message));
@@ -128,7 +136,12 @@ fn open(dir: Option<&Path>) -> Result<Option<TypedDataset>> {
 /// Names of the columns of the key, if the dataset was imported from tables of one node type.
 fn key_columns(data: &TypedDataset) -> Vec<String> {
     let [nodes] = &data.nodes[..] else { return Vec::new() };
+    key_columns_of(data, &nodes.name)
+}
+
+/// Names of the columns of the key of a node type, if the dataset was imported from tables.
+fn key_columns_of(data: &TypedDataset, node_type: &str) -> Vec<String> {
     let recorded =
-        data.preprocessing.as_ref().and_then(|record| record["nodes"][&nodes.name]["key"].as_array());
+        data.preprocessing.as_ref().and_then(|record| record["nodes"][node_type]["key"].as_array());
     recorded.into_iter().flatten().filter_map(|name| Some(name.as_str()?.to_string())).collect()
 }

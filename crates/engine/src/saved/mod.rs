@@ -1,6 +1,9 @@
 //! Saved runs, finished or interrupted: scoring their models and predicting with them.
 
-mod keys;
+mod infer;
+pub(crate) mod keys;
+#[cfg(feature = "tables")]
+pub mod on;
 pub mod predictions;
 
 use std::{
@@ -10,20 +13,16 @@ use std::{
 
 use graphmill_core::{NodeId, node_order, progress::Progress};
 use graphmill_data::{Dataset, dataset::Rescaling, npy};
-use graphmill_nn::{
-    Matrix,
-    backend::{Cpu, LossOps},
-    metric,
-    model::Model,
-};
-use rayon::prelude::*;
+use graphmill_nn::{Matrix, backend::Cpu, metric, model::Model};
 use serde::Serialize;
+
+pub(crate) use infer::{first_largest, values};
 
 use crate::{
     Error, Result, RunDir, TrainConfig, build, checkpoint,
     inference::{Inference, Output, fixed_sample, score},
     memory,
-    predictions::{Identity, Predictions, Target, Values},
+    predictions::{Identity, Predictions, Target},
     record::{DatasetRecord, Origin},
     tiers::AllRows,
 };
@@ -42,10 +41,10 @@ pub enum Selection<'p> {
 
 /// A run directory that holds a model.
 pub struct SavedRun {
-    dir: PathBuf,
-    config: TrainConfig,
+    pub(crate) dir: PathBuf,
+    pub(crate) config: TrainConfig,
     /// Training dataset, if recorded; for older runs, read from the checkpoint or the summary.
-    origin: Option<Origin>,
+    pub(crate) origin: Option<Origin>,
     /// True for the model of the last checkpoint, false for the best one.
     last: bool,
 }
@@ -63,7 +62,7 @@ pub enum Kind {
 
 impl Kind {
     /// Name in the output of commands.
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Classes => "classes",
             Self::Probabilities => "probabilities",
@@ -245,15 +244,23 @@ impl SavedRun {
     pub fn model(&self, data: &Dataset) -> Result<Model> {
         let classes = self.origin.as_ref().map_or(data.labels.classes(), |origin| origin.dataset.classes);
         let mut model = self.blame_config(build::model_of(&self.config, data, classes))?;
+        checkpoint::load_model(&self.model_file()?, &mut model)?;
+        Ok(model)
+    }
+
+    /// File of the weights.
+    ///
+    /// # Errors
+    /// The run has not saved a model yet.
+    pub(crate) fn model_file(&self) -> Result<PathBuf> {
         let file =
             if self.last { RunDir::last_model(&self.dir)? } else { RunDir::best_model_path(&self.dir) };
-        if !file.exists() {
-            let message = "this run has no best model yet, because it has not finished an epoch; continue it \
-                           with train --resume";
-            return Err(Error::format(file, "file", message));
+        if file.exists() {
+            return Ok(file);
         }
-        checkpoint::load_model(&file, &mut model)?;
-        Ok(model)
+        let message = "this run has no best model yet, because it has not finished an epoch; continue it \
+                       with train --resume";
+        Err(Error::format(file, "file", message))
     }
 
     /// Computes all metrics on each part of the split. Costs one full-neighbour inference per part.
@@ -340,7 +347,7 @@ impl SavedRun {
         let original = original.then(|| ids_by_original(data)).transpose()?;
         let mut nodes: Vec<NodeId> = match selection {
             Selection::Nodes(file) => read_nodes(file, data.num_nodes())?,
-            Selection::Keys(file) => names.read_list(file, data)?,
+            Selection::Keys(file) => names.read_list(file, &data.name)?,
             Selection::All => {
                 let all = TrainConfig { eval_nodes: 0, ..self.config.clone() };
                 self.blame_config(memory::check(&all, data))?;
@@ -351,44 +358,25 @@ impl SavedRun {
         if let Some(new) = original.filter(|_| !matches!(selection, Selection::Keys(_))) {
             nodes.iter_mut().for_each(|v| *v = new[*v as usize]);
         }
-        let model = self.model(data)?;
-        let multi = self.origin.as_ref().map_or(data.labels.is_multi(), |origin| origin.dataset.multilabel);
-        let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
-        let backend = Cpu { precision: build::precision(&self.config) };
         let rescaling = self.rescaling(data)?;
         let features = self.rows(&self.config_for(data), data, rescaling.as_ref())?;
-        let symmetric = build::symmetric(&model, data);
-        let mut rows = Matrix::default();
-        let mut inference =
-            Inference::new(&data.graph, &features, symmetric.as_deref(), &backend, self.config.eval_chunk)
-                .with_neighbors(self.blame_config(build::inference_neighbors(&self.config, data))?)
-                .watched(watch);
-        self.blame_config(inference.run(&model, &nodes, output, &mut rows))?;
-        let (count, cols) = (rows.num_rows(), rows.num_cols());
-        if kind == Kind::Probabilities {
-            if multi { backend.sigmoid(rows.view_mut()) } else { backend.softmax(rows.view_mut()) }
-        }
-        let all = rows.view().host();
-        let (cols, values) = match kind {
-            Kind::Classes if multi => {
-                (cols, Values::Members(all.par_iter().map(|&x| u8::from(x > 0.0)).collect()))
-            }
-            Kind::Classes => (1, Values::Classes(all.par_chunks_exact(cols).map(first_largest).collect())),
-            Kind::Probabilities => (cols, Values::Probabilities(all.to_vec())),
-            Kind::Embeddings => (cols, Values::Embeddings(all.to_vec())),
-        };
-        drop(rows);
+        let (cols, values) = self.infer(data, &features, &nodes, kind, watch)?;
         let keys::Names { key_columns, keys, classes } = names;
         let identity = Some(Identity { key_columns, keys, nodes, classes, ids: requested.clone() });
-        target.write(&Predictions { nodes: requested, cols, values, identity })?;
-        let same_dataset = self.is_own(data)?;
-        let rescaled = rescaling.as_ref().map(Rescaling::description);
-        Ok(Written { out: out.to_path_buf(), rows: count, cols, kind: kind.name(), same_dataset, rescaled })
+        target.write(&Predictions { nodes: requested.clone(), cols, values, identity })?;
+        Ok(Written {
+            out: out.to_path_buf(),
+            rows: requested.len(),
+            cols,
+            kind: kind.name(),
+            same_dataset: self.is_own(data)?,
+            rescaled: rescaling.as_ref().map(Rescaling::description),
+        })
     }
 
     /// Attributes an invalid option to the run's configuration, because it was not on the command
     /// line.
-    fn blame_config<T>(&self, built: Result<T>) -> Result<T> {
+    pub(crate) fn blame_config<T>(&self, built: Result<T>) -> Result<T> {
         built.map_err(|error| match error {
             Error::Usage(message) => Error::format(RunDir::config_path(&self.dir), "options", message),
             other => other,
@@ -402,17 +390,6 @@ fn ids_by_original(data: &Dataset) -> Result<Vec<NodeId>> {
         Some(ids) => Ok(node_order::inverse(ids)?),
         None => Err(Error::dataset(&data.name, "it was not reordered; leave out --original-ids")),
     }
-}
-
-/// Index of the first of the largest logits.
-pub(crate) fn first_largest(logits: &[f32]) -> i64 {
-    let mut best = 0;
-    for (class, &x) in logits.iter().enumerate() {
-        if x > logits[best] {
-            best = class;
-        }
-    }
-    best as i64
 }
 
 /// Reads a list of nodes below `num_nodes`.

@@ -345,7 +345,7 @@ impl<'a> Learner<'a> {
 
 /// Mean cross-entropy over the rows (softmax; with several labels per node, sigmoid over rows and
 /// classes), and its gradient.
-fn loss(
+pub(crate) fn loss(
     backend: &dyn Backend,
     labels: &Labels,
     of_rows: &SeedLabels,

@@ -150,10 +150,10 @@ impl Chosen {
             )));
         }
         let properties = sampler.properties();
-        if reuse.make.needs_layers && properties.subgraphs.is_some() {
+        if reuse.make.draws_in_parts && sampler.split().is_none() {
             return Err(Error::usage(format!(
-                "{flag}: --sampler {} draws subgraphs, whose layers all read the same nodes; use a sampler \
-                 that draws hop by hop, such as neighbor",
+                "{flag}: --sampler {} draws all blocks of a batch at once, and the bottom block of a batch \
+                 that reuses rows is drawn separately; use a sampler such as neighbor",
                 config.sampler
             )));
         }

@@ -68,12 +68,12 @@ impl Historical {
     /// Strategy with an empty table.
     ///
     /// # Errors
-    /// The sampler draws subgraphs, or the model has a single layer.
+    /// The sampler draws all blocks at once, or the model has a single layer.
     pub fn new(context: StrategyContext) -> Result<Self> {
-        if context.sampler.properties().subgraphs.is_some() || context.sampler.properties().num_layers < 2 {
+        if context.sampler.split().is_none() || context.sampler.properties().num_layers < 2 {
             return Err(Error::usage(
-                "--strategy historical: it needs a layer above the bottom one and a sampler that draws hop \
-                 by hop; use --layers 2 or more, and a sampler such as neighbor",
+                "--strategy historical: it needs a layer above the bottom one and a sampler that draws the \
+                 bottom block separately; use --layers 2 or more, and a sampler such as neighbor",
             ));
         }
         let nodes = context.data.num_nodes();
@@ -122,7 +122,8 @@ impl Historical {
         fresh.rows.resize(nodes.len(), width);
         attempt(Stage::Embed, number, || {
             maker.edges = 0;
-            let from = RowVersion { batch: (epoch.number, number), version: *step, snapshot: &snapshot };
+            let from =
+                RowVersion { batch: (epoch.number, number), version: *step, snapshot: &snapshot, rank: 0 };
             maker.make(epoch.loader, context, from, nodes, 0, &mut fresh)
         })?;
         self.record.made_rows += nodes.len() as u64;

@@ -15,9 +15,9 @@ use crate::{
     accelerator::{ComputeDevices, Samplers},
     learner::Learner,
     record::{BatchOutcome, DeviceRecord, ReuseRecord, Stages},
-    reuse::ReusePlan,
+    reuse::{ReusePlan, RowExchange},
     stage::Loader,
-    tiers::GpuTiers,
+    tiers::{GpuTiers, Presampling},
     timeline::Timeline,
 };
 
@@ -169,6 +169,10 @@ pub struct StrategyContext<'a> {
     pub links: &'a [Arc<Link>],
     /// Owners of the nodes, if several ranks share each batch.
     pub own: Option<&'a Arc<NodeOwnership>>,
+    /// Counts and rows of the other ranks, if several ranks share each batch.
+    pub exchange: Option<&'a dyn RowExchange>,
+    /// Minibatches that the run counts for its caches.
+    pub(crate) presampling: Option<&'a Presampling>,
     /// NVIDIA devices, if the run uses some.
     pub(crate) nvidia: Option<Nvidia<'a>>,
 }
@@ -182,7 +186,8 @@ impl<'a> StrategyContext<'a> {
         order: &'a dyn SeedOrder,
         feature: &'a Arc<dyn Feature>,
     ) -> Self {
-        Self { config, data, sampler, order, feature, links: &[], own: None, nvidia: None }
+        let (links, own, exchange, presampling, nvidia) = (&[][..], None, None, None, None);
+        Self { config, data, sampler, order, feature, links, own, exchange, presampling, nvidia }
     }
 }
 

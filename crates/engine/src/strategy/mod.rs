@@ -20,6 +20,8 @@ use graphmill_core::{
     options::OptionGroup,
     table::{Entry, Table},
 };
+use graphmill_data::Dataset;
+use graphmill_loader::MinibatchSampler;
 
 pub use chosen::{Alias, Chosen};
 pub use factored::{FactoredOptions, TimeSharingOptions, Toggle};
@@ -28,8 +30,9 @@ pub use interface::{CompletedBatch, Epoch, Flow, Strategy, StrategyContext};
 pub use layered::{HotGradient, HotSplit, LayeredOptions, reuse_plan};
 pub use options::{AllReduce, QueueOptions, RoundOptions, UpdateOptions, Updates};
 pub use pipelined::{Cores, PipelinedOptions};
+pub(crate) use worker::attempt;
 
-use crate::{Result, TrainConfig};
+use crate::{Result, TrainConfig, build};
 
 /// Constructor of a strategy.
 pub type Make = for<'a> fn(StrategyContext<'a>) -> Result<Box<dyn Strategy + 'a>>;
@@ -177,6 +180,7 @@ pub static TABLE: Table<Kind> = Table::new(
             make: Kind {
                 draws_in_parts: true,
                 without_reuse: Some("reuses rows itself, whatever their age"),
+                unused: options::unused_in_parts,
                 cost: Cost::Unknown("the profile does not count how many rows are reused"),
                 ..Kind::new(|context| Ok(Box::new(historical::Historical::new(context)?)))
             },
@@ -197,6 +201,15 @@ pub(crate) fn is_by_device(config: &TrainConfig) -> bool {
 /// Returns true if batches are drawn in parts.
 pub(crate) fn draws_in_parts(config: &TrainConfig) -> bool {
     Chosen::of(config).is_some_and(|chosen| chosen.draws_in_parts())
+}
+
+/// Sampler of a run. If it reuses rows, a sampler of subgraphs also draws the neighbours of their
+/// nodes.
+///
+/// # Errors
+/// An unknown name or an impossible option.
+pub fn sampler(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn MinibatchSampler>> {
+    if draws_in_parts(config) { build::sampler_in_parts(config, data) } else { build::sampler(config, data) }
 }
 
 /// Batches per synchronous update.

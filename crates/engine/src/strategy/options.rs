@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use graphmill_core::{by_name, options::OptionSet};
+use graphmill_loader::sampler;
 use serde::{Deserialize, Serialize};
 
 use crate::TrainConfig;
@@ -108,6 +109,16 @@ impl Default for RoundOptions {
 }
 
 impl OptionSet for RoundOptions {}
+
+/// Returns the reason and the fix if an option has no effect on batches that are drawn in parts.
+pub(super) fn unused_in_parts(config: &TrainConfig, option: &str) -> Option<String> {
+    let kind = sampler::TABLE.get(&config.sampler)?.make;
+    (option == "estimator" && kind.draws_subgraphs()).then(|| {
+        "subgraphs of a run that reuses rows read all neighbours of their nodes, so no sum is estimated; use \
+         another strategy with --reuse none, or leave it out"
+            .into()
+    })
+}
 
 /// Returns the reason and the fix if the other options leave an option of rounds without effect.
 pub(super) fn unused_in_rounds(config: &TrainConfig, option: &str) -> Option<String> {

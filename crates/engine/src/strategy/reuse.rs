@@ -8,6 +8,7 @@ use graphmill_core::{
 use super::{
     interface::{Strategy, StrategyContext},
     layered::{self, LayeredOptions},
+    options::unused_in_parts,
 };
 use crate::{Result, TrainConfig};
 
@@ -70,9 +71,11 @@ pub static TABLE: Table<ReuseKind> = Table::new(
                 wrap: Some(|context, inner| Ok(Box::new(layered::Layered::new(context, inner)))),
                 draws_in_parts: true,
                 needs_layers: true,
-                over_ranks: false,
+                over_ranks: true,
                 derive_options: layered::derive_options,
-                unused: layered::unused,
+                unused: |config, option| {
+                    layered::unused(config, option).or_else(|| unused_in_parts(config, option))
+                },
             },
         },
     ],

@@ -209,7 +209,7 @@ fn depth(scheduler: &Scheduler, timeline: &Timeline) {
 }
 
 /// Runs a stage of a batch; a panic becomes an error.
-pub(super) fn attempt<R>(stage: Stage, batch: u64, work: impl FnOnce() -> Result<R>) -> Result<R> {
+pub(crate) fn attempt<R>(stage: Stage, batch: u64, work: impl FnOnce() -> Result<R>) -> Result<R> {
     // values that the stage has left half written are dropped or refilled from their beginning
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         Err(Error::Panicked { stage: stage.name(), batch: batch + 1, message: message(&*panic) })

@@ -1,6 +1,6 @@
 //! Minibatches of a run, from which the sizes and contents of tiers follow.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use graphmill_core::progress::Progress;
 use graphmill_data::Dataset;
@@ -9,7 +9,8 @@ use graphmill_loader::{MinibatchSampler, order::SeedOrder};
 
 use crate::{
     Result, TrainConfig,
-    hotness::scores::{scores_of_rank, scores_with},
+    hotness::scores::counted,
+    record::{PresamplingCost, PresamplingRecord},
     reuse::ReusePlan,
 };
 
@@ -24,6 +25,8 @@ pub(crate) struct Batches<'b> {
     pub(crate) reuse: Option<&'b ReusePlan>,
     /// Owners of the nodes, if several ranks share each batch.
     pub(crate) own: Option<&'b Arc<NodeOwnership>>,
+    /// Collects the cost of counting them.
+    pub(crate) cost: Option<&'b PresamplingCost>,
 }
 
 impl Batches<'_> {
@@ -32,10 +35,13 @@ impl Batches<'_> {
     /// # Errors
     /// An unknown metric, an impossible option, or `watch` stops the work.
     pub(crate) fn scores(&self, policy: &str, watch: &dyn Progress) -> Result<Vec<f64>> {
-        let Self { config, data, sampler, order, reuse, own } = *self;
-        match own {
-            Some(own) => scores_of_rank(policy, config, data, sampler, order, own),
-            None => scores_with(policy, config, data, sampler, order, reuse, watch),
+        let Self { config, data, sampler, order, reuse, own, cost } = *self;
+        let clock = Instant::now();
+        let (scores, drawn_batches) = counted(policy, config, data, sampler, order, (reuse, own), watch)?;
+        if let Some(cost) = cost.filter(|_| drawn_batches > 0) {
+            let seconds = clock.elapsed().as_secs_f64();
+            cost.add(PresamplingRecord { drawn_batches, counted_batches: 0, seconds });
         }
+        Ok(scores)
     }
 }

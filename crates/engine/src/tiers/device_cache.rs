@@ -24,11 +24,12 @@ use super::{
     batches::Batches,
     cache::Cache,
     plan::Plan,
+    presampling::Presampling,
     step::{self, Step},
 };
 use crate::{
     Error, Result, TrainConfig,
-    cache_kind::{Kind, kind},
+    cache_kind::{Kind, counts_training, kind},
     device::{Device, MemoryReservation},
     memory,
     reuse::ReusePlan,
@@ -45,6 +46,8 @@ pub(crate) struct DeviceCaches<'a> {
     reuse: Option<&'a ReusePlan>,
     /// Owners of the nodes, if several ranks share each batch.
     own: Option<Arc<NodeOwnership>>,
+    /// Minibatches that the run counts.
+    presampling: Option<&'a Presampling>,
     /// All nodes, hottest first.
     ranking: OnceLock<Vec<NodeId>>,
 }
@@ -103,20 +106,30 @@ impl<'a> DeviceCaches<'a> {
         }
         let plan = Plan::new(config, data)?.filter(|plan| plan.device.is_some());
         Ok(plan.map(|plan| {
-            let config = plan.as_stored(config);
-            Self { plan, config, data, sampler, order, reuse, own: None, ranking: OnceLock::new() }
+            let config = config.clone();
+            let (own, presampling, ranking) = (None, None, OnceLock::new());
+            Self { plan, config, data, sampler, order, reuse, own, presampling, ranking }
         }))
     }
 
-    /// The same builder for a rank, whose devices train on its shares of the batches.
+    /// The same builder for a rank, if there are owners: its devices train on its shares of the
+    /// batches, with rows of `behind`.
     #[must_use]
-    pub(crate) fn for_rank(self, own: Option<Arc<NodeOwnership>>) -> Self {
-        Self { own, ..self }
+    pub(crate) fn for_rank(self, own: Option<Arc<NodeOwnership>>, behind: &dyn Feature) -> Self {
+        let plan = if own.is_some() { self.plan.with_sizes_of(behind) } else { self.plan };
+        Self { own, plan, ..self }
+    }
+
+    /// The same builder in a run that counts minibatches.
+    #[must_use]
+    pub(crate) fn counted_by(self, presampling: Option<&'a Presampling>) -> Self {
+        Self { presampling, ..self }
     }
 
     fn batches(&self) -> Batches<'_> {
         let Self { config, data, sampler, order, reuse, own, .. } = self;
-        Batches { config, data, sampler: *sampler, order: *order, reuse: *reuse, own: own.as_ref() }
+        let (own, cost) = (own.as_ref(), self.presampling.map(|presampling| &presampling.cost));
+        Batches { config, data, sampler: *sampler, order: *order, reuse: *reuse, own, cost }
     }
 
     /// Bytes of a device's memory that a training step takes, measured by a few steps, which reuse
@@ -175,10 +188,10 @@ impl<'a> DeviceCaches<'a> {
         let behind = Arc::new(behind);
         let level = Level::Device { devices: 1, reader: 0 };
         let rows: Arc<dyn Feature> = match kind(&wanted.policy)? {
-            Kind::Dynamic(make) => Arc::new(Dynamic::new(make, slots, self.plan.kind, behind, level)?),
+            Kind::Dynamic(make) => Arc::new(Dynamic::new(make, slots, self.plan.format, behind, level)?),
             Kind::Pinned => {
                 let nodes = CacheLayout::new(self.ranking(&wanted.policy)?, slots, 1, self.plan.placement);
-                Arc::new(Pinned::new(nodes, self.plan.kind, behind, level)?)
+                Arc::new(Pinned::new(nodes, self.plan.format, behind, level)?)
             }
         };
         Ok(DeviceCache { rows, slots, _held: Some(held) })
@@ -222,9 +235,9 @@ impl<'a> DeviceCaches<'a> {
         let rows = match kind {
             _ if slots == 0 => PooledRows::Empty,
             Kind::Dynamic(make) => {
-                PooledRows::Dynamic(Dynamic::new(make, total, self.plan.kind, behind.clone(), level)?)
+                PooledRows::Dynamic(Dynamic::new(make, total, self.plan.format, behind.clone(), level)?)
             }
-            Kind::Pinned => PooledRows::Pinned(Pinned::new(layout, self.plan.kind, behind.clone(), level)?),
+            Kind::Pinned => PooledRows::Pinned(Pinned::new(layout, self.plan.format, behind.clone(), level)?),
         };
         let pool = Pool { rows, devices: count, behind: behind.clone() };
         let caches = devices.iter().zip(shares).zip(held).enumerate();
@@ -259,6 +272,10 @@ impl<'a> DeviceCaches<'a> {
     /// Number of rows on each of `devices`: all that are `wanted`, or as many of them as fit if it
     /// may shrink.
     fn slots(&self, wanted: &Cache, devices: &[Arc<Device>], may_shrink: bool) -> usize {
+        let is_counted = || self.presampling.is_some_and(|of| of.ranking.get().is_some());
+        if counts_training(&wanted.policy) && !is_counted() {
+            return 0; // the run fills the caches later
+        }
         let rows = wanted.slots.min(self.plan.rows);
         let fit = |device: &Arc<Device>| Some(self.plan.capacity(wanted, 0, device.free()?).unwrap_or(0));
         match devices.iter().filter_map(fit).min() {
@@ -277,6 +294,11 @@ impl<'a> DeviceCaches<'a> {
 
     fn ranking(&self, policy: &str) -> Result<&[NodeId]> {
         if let Some(ranking) = self.ranking.get() {
+            return Ok(ranking);
+        }
+        if let Some(ranking) = self.presampling.and_then(|of| of.ranking.get())
+            && counts_training(policy)
+        {
             return Ok(ranking);
         }
         let scores = self

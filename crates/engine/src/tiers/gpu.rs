@@ -14,9 +14,8 @@ use std::sync::Arc;
 use graphmill_core::{Matrix, NodeId, node_order::by_scores, progress::Quiet};
 use graphmill_data::Dataset;
 use graphmill_loader::{
-    Feature, MinibatchSampler,
+    Feature,
     feature::cached::{CacheLayout, Placement},
-    order::SeedOrder,
 };
 
 use super::{batches::Batches, cache::Cache, step};
@@ -26,7 +25,6 @@ use crate::{
     build,
     cache_kind::{Kind, kind, resolve_cache},
     config::Switch,
-    hotness::scores::scores_with,
     memory::{self, MemoryPlacement},
     reuse::ReusePlan,
 };
@@ -62,14 +60,12 @@ impl GpuTiers {
     /// Options that devices do not support, or a failed allocation.
     pub(crate) fn new(
         computers: &ComputeDevices,
-        config: &TrainConfig,
-        data: &Dataset,
+        batches: Batches,
         placement: MemoryPlacement,
-        sampler: &dyn MinibatchSampler,
-        order: &dyn SeedOrder,
-        reuse: Option<&ReusePlan>,
     ) -> Result<Self> {
-        let config = &dense(config, data)?;
+        let data = batches.data;
+        let config = &dense(batches.config, data)?;
+        let batches = Batches { config, ..batches };
         let devices = computers.gpus();
         let (host, table) = build::features(config, data, placement)?;
         let (rows, dim) = (data.num_nodes(), data.features.dim);
@@ -83,7 +79,7 @@ impl GpuTiers {
         let policy = resolve_cache(&config.cache, &config.order, "fifo");
         let slots = match config.cache_ratio.0 {
             Some(ratio) => ((ratio * rows as f64).round() as usize).min(rows),
-            None => capacity(computers, config, data, &stored, sampler, order, reuse)?,
+            None => capacity(computers, &batches, &stored)?,
         };
         let dynamic = |policy: &str| -> Result<DeviceRows> {
             let rows = devices.iter().map(|gpu| stored.dynamic(gpu, slots, policy));
@@ -97,7 +93,8 @@ impl GpuTiers {
             Kind::Dynamic(_) => dynamic(policy)?,
             Kind::Pinned if slots == 0 || slots == rows => pinned(&(0..rows as NodeId).collect::<Vec<_>>())?,
             Kind::Pinned => {
-                let scores = scores_with(policy, config, data, sampler, order, reuse, &Quiet)
+                let scores = batches
+                    .scores(policy, &Quiet)
                     .map_err(|e| Error::usage(format!("--cache {policy}: {e}")))?;
                 pinned(&by_scores(&scores)?)?
             }
@@ -131,23 +128,15 @@ fn dense(config: &TrainConfig, data: &Dataset) -> Result<TrainConfig> {
 
 /// Number of rows that fit on a device beside the graph, sampling and training. Runs a few training
 /// steps to measure their memory.
-fn capacity(
-    computers: &ComputeDevices,
-    config: &TrainConfig,
-    data: &Dataset,
-    stored: &StoredRows,
-    sampler: &dyn MinibatchSampler,
-    order: &dyn SeedOrder,
-    reuse: Option<&ReusePlan>,
-) -> Result<usize> {
+fn capacity(computers: &ComputeDevices, batches: &Batches, stored: &StoredRows) -> Result<usize> {
+    let Batches { data, reuse, .. } = *batches;
     let gpu = &computers.gpus()[0];
     let rows = data.num_nodes();
     let none = CacheLayout::new(&[], 0, 1, Placement::Interleave);
     let cold = stored.tiered(std::slice::from_ref(gpu), &none)?.remove(0);
     let meter =
         step::Meter { backend: gpu.backend(), now: &|| Some(gpu.taken().0), most: &|| Some(gpu.taken().1) };
-    let batches = Batches { config, data, sampler, order, reuse, own: None };
-    let step = step::measured(&batches, &*cold, &meter)?;
+    let step = step::measured(batches, &*cold, &meter)?;
     drop(cold);
     gpu.check()?;
     let budget = gpu.budget() as f64;

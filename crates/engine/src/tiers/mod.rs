@@ -12,7 +12,10 @@ mod batches;
 mod cache;
 mod device_cache;
 mod gpu;
+#[cfg(feature = "tables")]
+mod joined;
 mod plan;
+mod presampling;
 mod rescaled;
 mod step;
 
@@ -21,7 +24,8 @@ pub(crate) use batches::Batches;
 pub(crate) use cache::rows_within;
 pub(crate) use device_cache::{DeviceCache, DeviceCaches, Pool};
 pub(crate) use gpu::GpuTiers;
-pub(crate) use plan::{BuiltTiers, Plan, unused_policy};
+pub(crate) use plan::{BuiltTiers, LinkedTiers, Plan, unused_policy};
+pub(crate) use presampling::{LateCache, OnlineCounts, Presampling, counted_epochs};
 pub(crate) use step::Step;
 
 #[cfg(test)]

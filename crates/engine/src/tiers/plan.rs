@@ -2,7 +2,9 @@
 
 use std::{fmt, path::Path, sync::Arc};
 
-use graphmill_core::{matrix::TableType, node_order::by_scores, progress::Progress};
+#[cfg(feature = "tables")]
+use graphmill_core::Features;
+use graphmill_core::{features::FeatureData, matrix::TableType, node_order::by_scores, progress::Progress};
 use graphmill_data::{
     Dataset,
     dataset::{Rescaling, StoredTable},
@@ -10,16 +12,19 @@ use graphmill_data::{
 use graphmill_loader::{
     Feature,
     feature::{
-        Disk, DiskOptions, Host, Link, LinkOptions, Linked,
-        cached::{CacheLayout, Dynamic, Level, Pinned, Placement},
+        Disk, DiskOptions, Host, Link, LinkOptions, Linked, Rounded,
+        cached::{CacheLayout, Dynamic, Late, Level, Pinned, Placement, RowFormat, sparse_bytes},
     },
 };
 
-use super::{all_rows::AllRows, batches::Batches, cache::Cache, rescaled::Rescaled, step};
+#[cfg(feature = "tables")]
+use super::joined::Joined;
+use super::{
+    all_rows::AllRows, batches::Batches, cache::Cache, presampling::LateCache, rescaled::Rescaled, step,
+};
 use crate::{
     Error, Result, TrainConfig, build,
-    cache_kind::{AUTO, Kind, kind, resolve_cache},
-    config::FeaturePrecision,
+    cache_kind::{AUTO, Kind, counts_training, kind, resolve_cache},
     memory::{self, MemoryPlacements},
     reuse::ReusePlan,
 };
@@ -29,9 +34,10 @@ use crate::{
 pub(crate) struct Plan {
     /// Number of rows of the table.
     pub(super) rows: usize,
-    /// Bytes of a stored row.
+    /// Bytes of a row in a cache; of sparse rows, the mean.
     pub(super) row_bytes: u64,
-    pub(super) kind: TableType,
+    /// Form of the rows in every tier but a file.
+    pub(super) format: RowFormat,
     pub(super) devices: usize,
     pub(super) placement: Placement,
     /// Link of a device to its peers.
@@ -52,36 +58,50 @@ pub(crate) struct BuiltTiers {
     pub(crate) whole: AllRows,
     /// Links of simulated devices in the chain.
     pub(crate) links: Vec<Arc<Link>>,
+    /// Caches of the chain that are filled during the run.
+    pub(crate) late: Vec<LateCache>,
 }
 
-/// A chain of tiers, and the links of its devices.
-pub(crate) type LinkedTiers = (Arc<dyn Feature>, Vec<Arc<Link>>);
+/// A chain of tiers with devices.
+pub(crate) struct LinkedTiers {
+    pub(crate) feature: Arc<dyn Feature>,
+    /// Links of the devices.
+    pub(crate) links: Vec<Arc<Link>>,
+    /// Caches that are filled during the run.
+    pub(crate) late: Vec<LateCache>,
+}
+
+/// A cache in front of a tier.
+struct BuiltCache {
+    rows: Arc<dyn Feature>,
+    /// Minimum and maximum number of rows on a device.
+    held: (usize, usize),
+    /// The cache, if it is filled during the run.
+    late: Option<LateCache>,
+}
 
 impl Plan {
     /// Plans the tiers that the options request, or returns `None` if host memory holds all rows
     /// without a cache in front.
     ///
     /// # Errors
-    /// Sparse rows, which tiers do not support, or inconsistent options.
+    /// Sparse rows beyond the host's memory, or inconsistent options.
     pub(crate) fn new(config: &TrainConfig, data: &Dataset) -> Result<Option<Self>> {
         if !config.cuda_devices().is_empty() {
             return Ok(None); // their tiers are in `gpu`
         }
         let devices = config.num_devices();
         let rows = data.num_nodes();
-        let table = data.features.bytes() as u64;
+        let (format, table) = (memory::row_format(config, data), memory::table_bytes(config, data));
         let budget = config.host_budget.0;
         let beyond = budget > 0 && table > budget;
         if devices == 0 && config.cache_ratio.0.is_none() && !beyond {
             return Ok(None);
         }
-        let Some(kind) = data.features.data.kind() else {
-            return Err(Error::usage(
-                "--cache-ratio, --host-budget and virtual devices need dense rows, but this dataset's are \
-                 sparse; import it again with dense features",
-            ));
+        let row_bytes = match format {
+            RowFormat::Dense(kind) => (data.features.dim * kind.width()) as u64,
+            RowFormat::Sparse => sparse_bytes(1, data.features.stored().div_ceil(rows.max(1))),
         };
-        let row_bytes = (data.features.dim * kind.width()) as u64;
         let slots = |ratio: f64| ((ratio * rows as f64).round() as usize).min(rows);
         let policy = |name: &String| resolve_cache(name, &config.order, "lru").to_string();
         let host = |name: &String, ratio: Option<f64>| Cache {
@@ -92,7 +112,7 @@ impl Plan {
         let mut plan = Self {
             rows,
             row_bytes,
-            kind,
+            format,
             devices,
             placement: *config.placement,
             peer_link: *config.peer_link,
@@ -124,15 +144,24 @@ impl Plan {
                  memory only; write it to a directory with graphmill generate",
             ));
         }
-        if ![FeaturePrecision::Auto, FeaturePrecision::of(kind)].contains(&config.feature_precision) {
+        if plan.host.is_some() && matches!(data.features.data, FeatureData::Csr(_)) {
             return Err(Error::usage(format!(
-                "--feature-precision {}: rows of several tiers keep their stored type, {}; use \
-                 --feature-precision auto",
-                config.feature_precision,
-                kind.name()
+                "{}: rows beyond the host's memory are read from a file of dense rows, and this dataset's \
+                 are sparse ({table} bytes); raise --host-budget, or import it again with dense features",
+                if beyond { format!("--host-budget {budget}") } else { "--cache-ratio".to_string() }
             )));
         }
         Ok(Some(plan))
+    }
+
+    /// The same plan for a rank, which has all rows only in `behind`: sparse rows are as large as
+    /// theirs on average.
+    #[must_use]
+    pub(crate) fn with_sizes_of(self, behind: &dyn Feature) -> Self {
+        match self.format {
+            RowFormat::Sparse => Self { row_bytes: behind.row_bytes(), ..self },
+            RowFormat::Dense(_) => self,
+        }
     }
 
     /// The same plan for devices that read for themselves, or for a single reader of all devices.
@@ -159,28 +188,32 @@ impl Plan {
         watch: &dyn Progress,
     ) -> Result<BuiltTiers> {
         let Batches { config, data, .. } = batches;
-        let own = self.as_stored(config);
-        let batches = Batches { config: &own, ..batches };
         let scores = |policy: &str| batches.scores(policy, watch);
+        let mut filled_later = Vec::new();
         let (chain, all_rows): (Arc<dyn Feature>, AllRows) = if let Some(cache) = self.host.clone() {
             if self.devices == 0 && self.host_budget > 0 {
                 let capacity = self.capacity(&cache, 0, self.host_budget).unwrap_or(0);
                 self.check_ratio(config, &cache, capacity, &format!("--host-budget {}", self.host_budget))?;
             }
-            let disk = disk(config)?;
-            let behind = disk.clone();
+            let stored = stored_rows(config, self.format)?;
+            let behind = stored.clone();
             let chain = match cache.slots {
                 // an empty cache would still allocate its maps
                 0 => behind,
-                _ => self.cached(&cache, 1, Level::Host, behind, &scores)?.0,
+                _ => {
+                    let built = self.cached(&cache, 1, Level::Host, behind, &scores)?;
+                    filled_later.extend(built.late);
+                    built.rows
+                }
             };
-            (chain, AllRows::Rows(disk))
+            (chain, AllRows::Rows(stored))
         } else {
-            let (host, table) = build::features(&own, data, placements.features)?;
+            let (host, table) = build::features(config, data, placements.features)?;
             (Arc::new(host), AllRows::Table(table))
         };
-        let (feature, links) = self.add_devices(&batches, chain, watch)?;
-        Ok(BuiltTiers { feature, whole: all_rows, links })
+        let LinkedTiers { feature, links, late } = self.add_devices(&batches, chain, watch)?;
+        filled_later.extend(late);
+        Ok(BuiltTiers { feature, whole: all_rows, links, late: filled_later })
     }
 
     /// Puts the caches of devices in front of `chain`, unless each device reads for itself: then
@@ -196,7 +229,9 @@ impl Plan {
     ) -> Result<LinkedTiers> {
         let (config, mut links) = (batches.config, Vec::new());
         let shared = self.device.clone().filter(|_| !self.by_device);
-        let Some(Cache { policy, slots, .. }) = shared else { return Ok((chain, links)) };
+        let Some(Cache { policy, slots, .. }) = shared else {
+            return Ok(LinkedTiers { feature: chain, links, late: Vec::new() });
+        };
         let mut cache = Cache { policy, slots: slots.min(self.rows), rows_per_device: None };
         if config.device_budget.0 > 0 {
             let budget = config.device_budget.0;
@@ -222,10 +257,10 @@ impl Plan {
             chain = Arc::new(Linked::new(chain, link));
         }
         let scores = |policy: &str| batches.scores(policy, watch);
-        let (chain, held) = self.cached(&cache, self.devices, level, chain, &scores)?;
+        let BuiltCache { rows, held, late } = self.cached(&cache, self.devices, level, chain, &scores)?;
         cache.rows_per_device = Some(held);
         self.device = Some(cache);
-        Ok((chain, links))
+        Ok(LinkedTiers { feature: rows, links, late: late.into_iter().collect() })
     }
 
     /// Describes the rows that devices hold; empty without devices.
@@ -258,11 +293,6 @@ impl Plan {
         }
     }
 
-    /// The options with the stored type as the table's type.
-    pub(super) fn as_stored(&self, config: &TrainConfig) -> TrainConfig {
-        TrainConfig { feature_precision: FeaturePrecision::of(self.kind), ..config.clone() }
-    }
-
     /// Maximum number of rows in `cache` of each simulated device without a budget: together, the
     /// devices take at most half of the free host memory.
     pub(super) fn host_capacity(&self, cache: &Cache) -> usize {
@@ -287,8 +317,7 @@ impl Plan {
         Some(((free as f64 / (self.row_bytes as f64 + cache.map_bytes()[1])) as usize).min(self.rows))
     }
 
-    /// A cache that `devices` share, and the minimum and maximum number of rows on a device.
-    /// `scores` computes the hotness of rows by a metric.
+    /// A cache that `devices` share. `scores` computes the hotness of rows by a metric.
     fn cached(
         &self,
         cache: &Cache,
@@ -296,14 +325,21 @@ impl Plan {
         level: Level,
         behind: Arc<dyn Feature>,
         scores: &dyn Fn(&str) -> Result<Vec<f64>>,
-    ) -> Result<(Arc<dyn Feature>, (usize, usize))> {
+    ) -> Result<BuiltCache> {
         let peer_link = Arc::new(Link::new(self.peer_link));
+        if counts_training(&cache.policy) {
+            let (slots, placement, format) = (cache.slots, self.placement, self.format);
+            let late = Arc::new(Late::new(behind));
+            let rows: Arc<dyn Feature> = late.clone();
+            let late = LateCache { late, slots, devices, placement, format, level, peer_link };
+            return Ok(BuiltCache { rows, held: (slots, slots), late: Some(late) });
+        }
         Ok(match kind(&cache.policy)? {
             Kind::Dynamic(make) => {
                 let slots = cache.slots.saturating_mul(devices).min(self.rows);
                 let held = (slots / devices, slots.div_ceil(devices));
-                let cache = Dynamic::new(make, slots, self.kind, behind, level)?;
-                (Arc::new(cache.with_peer_link(peer_link)), held)
+                let cache = Dynamic::new(make, slots, self.format, behind, level)?;
+                BuiltCache { rows: Arc::new(cache.with_peer_link(peer_link)), held, late: None }
             }
             Kind::Pinned => {
                 let scores = scores(&cache.policy).map_err(|e| match e {
@@ -312,8 +348,8 @@ impl Plan {
                 })?;
                 let placed = CacheLayout::new(&by_scores(&scores)?, cache.slots, devices, self.placement);
                 let held = placed.rows_per_device(devices);
-                let cache = Pinned::new(placed, self.kind, behind, level)?;
-                (Arc::new(cache.with_peer_link(peer_link)), held)
+                let cache = Pinned::new(placed, self.format, behind, level)?;
+                BuiltCache { rows: Arc::new(cache.with_peer_link(peer_link)), held, late: None }
             }
         })
     }
@@ -348,8 +384,8 @@ impl fmt::Display for Plan {
 /// Notice of a policy that is not used because all rows fit in the host's budget; `None` if the
 /// options name no such policy.
 pub(crate) fn unused_policy(config: &TrainConfig, data: &Dataset) -> Option<String> {
-    let (budget, table) = (config.host_budget.0, data.features.bytes());
-    if budget == 0 || table as u64 > budget {
+    let (budget, table) = (config.host_budget.0, memory::table_bytes(config, data));
+    if budget == 0 || table > budget {
         return None;
     }
     let (flag, policy) = match config.num_devices() {
@@ -371,19 +407,28 @@ pub(super) fn disk(config: &TrainConfig) -> Result<Arc<Disk>> {
     Ok(Arc::new(Disk::open(path, offset, dim, kind, rows, &DiskOptions::default())?))
 }
 
+/// Rows of that file in this form.
+fn stored_rows(config: &TrainConfig, format: RowFormat) -> Result<Arc<dyn Feature>> {
+    let file = disk(config)?;
+    Ok(match format {
+        RowFormat::Dense(kind) if kind != TableType::F32 && kind != file.kind() => {
+            Arc::new(Rounded::new(file, kind))
+        }
+        _ => file,
+    })
+}
+
 impl AllRows {
     /// The rows of `data` in the lowest tier of a run with these options: host memory or disk.
     ///
     /// # Errors
     /// Those of [`Plan::new`], a failed allocation, or a file that cannot be opened.
     pub(crate) fn new(config: &TrainConfig, data: &Dataset) -> Result<Self> {
-        let own = match Plan::new(config, data)? {
-            Some(Plan { host: Some(_), .. }) => return Ok(Self::Rows(disk(config)?)),
-            Some(plan) => plan.as_stored(config),
-            None => config.clone(),
-        };
-        let placement = memory::placements(&own, data).features;
-        Ok(Self::Table(build::features(&own, data, placement)?.1))
+        if let Some(Plan { host: Some(_), format, .. }) = Plan::new(config, data)? {
+            return Ok(Self::Rows(stored_rows(config, format)?));
+        }
+        let placement = memory::placements(config, data).features;
+        Ok(Self::Table(build::features(config, data, placement)?.1))
     }
 
     /// [`AllRows::new`] with `rescaling` applied to every row on reads.
@@ -397,5 +442,29 @@ impl AllRows {
             _ => Arc::new(Host::new(&data.features)),
         };
         Ok(Self::Rows(Arc::new(Rescaled::new(rows, rescaling))))
+    }
+
+    /// The rows of `data`, followed by `new` rows at the same precision, with `rescaling` applied
+    /// on reads.
+    ///
+    /// # Errors
+    /// As [`AllRows::new`].
+    #[cfg(feature = "tables")]
+    pub(crate) fn followed_by(
+        config: &TrainConfig,
+        data: &Dataset,
+        new: &Features,
+        rescaling: Option<&Rescaling>,
+    ) -> Result<Arc<dyn Feature>> {
+        let known: Arc<dyn Feature> = match Plan::new(config, data)? {
+            Some(Plan { host: Some(_), format, .. }) => stored_rows(config, format)?,
+            _ => Arc::new(build::features(config, data, memory::MemoryPlacement::Mapped)?.0),
+        };
+        let kind = memory::table_type(config, data);
+        let rows = Arc::new(Joined::new(known, Host::resident(new, kind)?));
+        Ok(match rescaling {
+            Some(rescaling) => Arc::new(Rescaled::new(rows, rescaling.clone())),
+            None => rows,
+        })
     }
 }

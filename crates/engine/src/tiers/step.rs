@@ -1,11 +1,11 @@
 //! Device memory of a training step, measured by running a few steps.
 
-use graphmill_core::memory;
+use graphmill_core::memory::anonymous;
 use graphmill_loader::{Feature, MiniBatch, Workspace};
 use graphmill_nn::{Backend, ProductOrder, backend::Cpu, cost::BlockShape, model::Model};
 
 use super::batches::Batches;
-use crate::{Result, build, hotness::scores::loader, learner::Learner, stage::Drawn};
+use crate::{Result, build, hotness::scores::loader, learner::Learner, memory, stage::Drawn};
 
 /// Number of batches that are measured; the largest counts.
 const BATCHES: u64 = 3;
@@ -48,7 +48,7 @@ pub(super) struct Meter<'m> {
 /// Those of training.
 pub(super) fn bytes(batches: &Batches, feature: &dyn Feature) -> Result<Step> {
     let backend = Cpu { precision: build::precision(batches.config) };
-    let meter = Meter { backend: &backend, now: &memory::anonymous, most: &memory::anonymous };
+    let meter = Meter { backend: &backend, now: &anonymous, most: &anonymous };
     measured(batches, feature, &meter)
 }
 
@@ -57,7 +57,7 @@ pub(super) fn bytes(batches: &Batches, feature: &dyn Feature) -> Result<Step> {
 /// # Errors
 /// Those of training.
 pub(super) fn measured(batches: &Batches, feature: &dyn Feature, meter: &Meter) -> Result<Step> {
-    let Batches { config, data, sampler, order, reuse, own } = *batches;
+    let Batches { config, data, sampler, order, reuse, own, .. } = *batches;
     let unread = graphmill_loader::feature::Host::new(&data.features);
     let mut loader = loader(config, data, sampler, order, &unread)?;
     loader.feature = feature;
@@ -95,7 +95,10 @@ pub(super) fn measured(batches: &Batches, feature: &dyn Feature, meter: &Meter) 
         let mut drawn = loader.draw(&seeds, 0, number, &mut workspace, recycled)?;
         if let Some(model) = model.take() {
             let shapes: Vec<BlockShape> = drawn.sampled().blocks.iter().map(BlockShape::from).collect();
-            let orders = model.orders(&shapes);
+            let mut orders = model.orders(&shapes);
+            if memory::keeps_sparse(config, data) {
+                model.start_with_product(&mut orders);
+            }
             loader.transposed = transposed(&model, &orders);
             trained = Some(learner(model, orders)?);
             let picked = loader.pick(&seeds, number, MiniBatch::from(drawn).recycle());

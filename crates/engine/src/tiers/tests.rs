@@ -107,6 +107,241 @@ fn losses_and_scores_do_not_depend_on_tiers() {
     }
 }
 
+/// Losses and scores of a run, and its traffic in the second epoch.
+fn outcome(config: &TrainConfig, data: &Dataset) -> (Vec<u64>, Option<f64>, graphmill_loader::Traffic) {
+    let summary = run(config, data);
+    let losses = summary.epochs.iter().map(|epoch| epoch.loss.to_bits()).collect();
+    (losses, summary.test.score, summary.epochs[1].traffic)
+}
+
+#[test]
+fn rows_of_16_bits_have_the_same_bits_in_all_tiers() {
+    let temp = tempfile::tempdir().unwrap();
+    let (data, base) = (data(&temp), config(&temp));
+    let half = Bytes(data.features.bytes() as u64 / 4);
+    let s = String::from;
+    for (feature_precision, precision) in [("f16", "f32"), ("bf16", "f32"), ("auto", "bf16")] {
+        let base = TrainConfig {
+            feature_precision: feature_precision.parse().unwrap(),
+            precision: precision.parse().unwrap(),
+            ..base.clone()
+        };
+        let (losses, score, _) = outcome(&base, &data);
+        let devices = |n: usize| format!("virtual:{n}").parse().unwrap();
+        let chains = [
+            TrainConfig { cache_ratio: Ratio(Some(0.3)), cache: s("lru"), ..base.clone() },
+            TrainConfig { cache_ratio: Ratio(Some(0.3)), ..base.clone() },
+            TrainConfig { host_budget: half, ..base.clone() },
+            TrainConfig { devices: devices(1), cache_ratio: Ratio(Some(0.2)), ..base.clone() },
+            TrainConfig {
+                devices: devices(2),
+                cache_ratio: Ratio(Some(0.1)),
+                cache: s("fifo"),
+                host_budget: half,
+                ..base.clone()
+            },
+            TrainConfig { devices: devices(1), strategy: s("time-sharing"), ..base.clone() },
+        ];
+        for config in chains {
+            let (tiered, of_tiered, traffic) = outcome(&config, &data);
+            assert_eq!((tiered, of_tiered), (losses.clone(), score), "{config:?}");
+            let near = if config.devices == "cpu" { traffic.host } else { traffic.device };
+            assert!(near.rows > 0, "{config:?}");
+            assert_eq!(near.bytes, 40 * near.rows, "20 values of two bytes: {config:?}");
+            // the file has rows of f32
+            assert!(traffic.disk.bytes >= 80 * traffic.disk.rows, "{config:?}");
+        }
+        let full = TrainConfig { host_budget: Bytes(80_000), ..base.clone() };
+        assert_eq!(Plan::new(&full, &data).unwrap(), None, "the table of 16 bits fits");
+    }
+}
+
+#[test]
+fn values_beyond_a_type_are_reported_by_tiers_and_tables() {
+    let temp = tempfile::tempdir().unwrap();
+    let options = GenerateOptions { nodes: 2000, classes: 4, dim: 20, ..GenerateOptions::default() };
+    let mut data = generate("sbm", &options).unwrap();
+    data.features = Features::f32(20, vec![1e6; 20 * 2000]);
+    data.save(temp.path().join("data")).unwrap();
+    let data = Dataset::open(temp.path().join("data")).unwrap();
+    let base = TrainConfig { feature_precision: "f16".parse().unwrap(), ..config(&temp) };
+    for ratio in [None, Some(0.2)] {
+        let config = TrainConfig { cache_ratio: Ratio(ratio), ..base.clone() };
+        let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+        let error = train(&config, &data, context).unwrap_err().to_string();
+        assert!(error.contains("beyond the range of f16 (up to 65504)"), "{error}");
+    }
+}
+
+#[test]
+fn sparse_rows_stay_sparse_in_all_tiers() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut data = data(&temp);
+    let value = |i: usize| if i * i % 61 < 2 + i / 120 % 5 { 1.0 + (i % 7) as f32 } else { 0.0 };
+    let table: Vec<f32> = (0..120 * 2000).map(value).collect();
+    let rows = SparseRows::from_dense(120, &table).unwrap();
+    let mean = rows.stored() as f64 / 2000.0;
+    data.features = Features::csr(rows);
+    let base = TrainConfig { sparse: "on".parse().unwrap(), ..config(&temp) };
+    let (losses, score, plain) = outcome(&base, &data);
+    let s = String::from;
+    let devices = |n: usize| format!("virtual:{n}").parse().unwrap();
+    let ratio = |ratio| TrainConfig { cache_ratio: Ratio(Some(ratio)), ..base.clone() };
+    let chains = [
+        TrainConfig { devices: devices(1), ..ratio(0.2) },
+        TrainConfig { devices: devices(3), cache: s("fifo"), ..ratio(0.1) },
+        TrainConfig { devices: devices(3), placement: "shard".parse().unwrap(), ..ratio(0.1) },
+        TrainConfig { devices: devices(1), strategy: s("pipelined"), cache: s("s3-fifo"), ..ratio(0.2) },
+        TrainConfig { devices: devices(1), strategy: s("time-sharing"), ..ratio(0.2) },
+        TrainConfig { devices: devices(2), strategy: s("factored"), cache: s("lru"), ..ratio(0.2) },
+        TrainConfig { devices: devices(1), ..base.clone() },
+        TrainConfig { devices: devices(1), device_budget: Bytes(1 << 30), ..base.clone() },
+        TrainConfig { devices: devices(1), host_budget: Bytes(data.features.bytes() as u64), ..ratio(0.0) },
+    ];
+    for config in chains {
+        let (tiered, of_tiered, traffic) = outcome(&config, &data);
+        assert_eq!((tiered, of_tiered), (losses.clone(), score), "{config:?}");
+        assert_eq!(traffic.rows(), plain.rows(), "{config:?}");
+        assert_eq!(traffic.total().bytes, plain.total().bytes, "columns and values: {config:?}");
+        let near = traffic.device.rows + traffic.peer.rows;
+        assert_eq!(near > 0, config.cache_ratio != Ratio(Some(0.0)), "{config:?}");
+    }
+    // the layered rows of a device with a budget are planned with sparse features
+    let reused = TrainConfig {
+        devices: devices(1),
+        reuse: s("layered"),
+        device_budget: Bytes(1 << 30),
+        ..base.clone()
+    };
+    assert!(outcome(&reused, &data).2.device.rows > 0);
+    let plan = Plan::new(&TrainConfig { devices: devices(1), ..ratio(0.5) }, &data).unwrap().unwrap();
+    assert_eq!(plan.row_bytes, 8 * (1 + mean.ceil() as u64));
+    // dense rows of sparse storage are cached as dense rows
+    let dense = TrainConfig { sparse: "off".parse().unwrap(), ..base };
+    let (losses, _, _) = outcome(&dense, &data);
+    let config = TrainConfig { devices: devices(1), cache_ratio: Ratio(Some(0.2)), ..dense };
+    let (tiered, _, traffic) = outcome(&config, &data);
+    assert_eq!(tiered, losses);
+    assert_eq!(traffic.device.bytes, 480 * traffic.device.rows);
+}
+
+/// A run whose caches are filled after two epochs.
+fn counted_online(temp: &tempfile::TempDir) -> TrainConfig {
+    TrainConfig { cache: "presc-online:2".into(), cache_ratio: Ratio(Some(0.2)), epochs: 5, ..config(temp) }
+}
+
+/// Loss and hits of every epoch.
+fn hits(config: &TrainConfig, summary: &Summary) -> Vec<(u64, u64)> {
+    let of_epoch = |epoch: &EpochRecord| {
+        let graphmill_loader::Traffic { device, peer, host, .. } = epoch.traffic;
+        let near = if config.devices == "cpu" { host } else { device };
+        (epoch.loss.to_bits(), near.rows + peer.rows)
+    };
+    summary.epochs.iter().map(of_epoch).collect()
+}
+
+#[test]
+fn online_caches_are_filled_by_the_first_epochs_of_training() {
+    let temp = tempfile::tempdir().unwrap();
+    let (data, base) = (data(&temp), counted_online(&temp));
+    let s = String::from;
+    let devices = |n: usize| format!("virtual:{n}").parse().unwrap();
+    let batches = data.split.train.len().div_ceil(200) as u64;
+    let mut of_devices = Vec::new();
+    for (config, group) in [
+        (base.clone(), "cpu"),
+        (TrainConfig { devices: devices(1), ..base.clone() }, "one"),
+        (TrainConfig { devices: devices(1), strategy: s("pipelined"), ..base.clone() }, "one"),
+        (TrainConfig { devices: devices(1), strategy: s("time-sharing"), ..base.clone() }, "one"),
+        (TrainConfig { devices: devices(2), strategy: s("factored"), ..base.clone() }, "one"),
+        (TrainConfig { devices: devices(2), ..base.clone() }, "two"),
+        (
+            TrainConfig {
+                devices: devices(1),
+                cache: s("degree"),
+                host_cache: s("presc-online:2"),
+                host_budget: Bytes(60_000),
+                ..base.clone()
+            },
+            "host",
+        ),
+    ] {
+        let before = TrainConfig { cache: s("degree"), host_cache: s("degree"), ..config.clone() };
+        let (online, expected) = (run(&config, &data), run(&before, &data));
+        let losses =
+            |summary: &Summary| hits(&config, summary).iter().map(|epoch| epoch.0).collect::<Vec<_>>();
+        assert_eq!(losses(&online), losses(&expected), "{config:?}");
+        let cost = online.presampling.unwrap();
+        assert_eq!((cost.drawn_batches, cost.counted_batches), (0, 2 * batches), "{config:?}");
+        assert!(cost.seconds > 0.0);
+        if group == "host" {
+            let disk: Vec<u64> = online.epochs.iter().map(|epoch| epoch.traffic.disk.rows).collect();
+            assert!(disk[2] < disk[1] && disk[1] * 10 > disk[0] * 9, "{disk:?}");
+            continue;
+        }
+        let near = hits(&config, &online);
+        let rows = online.epochs[2].traffic.rows();
+        assert_eq!([near[0].1, near[1].1], [0, 0], "{config:?}: {near:?}");
+        assert!(near[2..].iter().all(|epoch| epoch.1 * 10 > rows), "{config:?}: {near:?} of {rows}");
+        if group == "one" {
+            of_devices.push(near);
+        }
+    }
+    assert!(of_devices.iter().all(|near| *near == of_devices[0]), "{of_devices:?}");
+    let before = |cache: &str| run(&TrainConfig { cache: cache.into(), ..base.clone() }, &data).presampling;
+    let cost = before("presc:3").unwrap();
+    assert_eq!((cost.drawn_batches, cost.counted_batches), (3 * batches, 0));
+    assert_eq!(before("degree"), None);
+}
+
+#[test]
+fn a_resumed_run_fills_the_rows_that_it_would_have_counted() {
+    let temp = tempfile::tempdir().unwrap();
+    let (data, base) = (data(&temp), counted_online(&temp));
+    let devices = |n: usize| format!("virtual:{n}").parse().unwrap();
+    for config in [
+        TrainConfig { devices: devices(1), ..base.clone() },
+        TrainConfig { devices: devices(1), strategy: "time-sharing".into(), ..base.clone() },
+    ] {
+        let whole = hits(&config, &run(&config, &data));
+        let batches = data.split.train.len().div_ceil(200);
+        // while batches are counted, and after the cache is filled
+        for (i, updates) in [batches + 2, 2 * batches, 3 * batches + 1].into_iter().enumerate() {
+            let path = temp.path().join(format!("{}-{i}", config.strategy));
+            let left = std::sync::atomic::AtomicUsize::new(updates);
+            let stop = || left.fetch_sub(1, std::sync::atomic::Ordering::Relaxed) == 1;
+            let dir = crate::RunDir::create(&path).unwrap();
+            let context = RunContext { run: Some(&dir), resume: false, observer: &mut Quiet, stop: &stop };
+            assert!(matches!(train(&config, &data, context), Err(Error::Interrupted { .. })));
+            drop(dir);
+            let dir = crate::RunDir::reopen(&path).unwrap();
+            let context = RunContext { run: Some(&dir), resume: true, observer: &mut Quiet, stop: &|| false };
+            let resumed = train(&config, &data, context).unwrap();
+            assert_eq!(hits(&config, &resumed), whole, "{} after {updates} updates", config.strategy);
+            let drawn = updates.min(2 * batches) as u64;
+            assert_eq!(resumed.presampling.unwrap().drawn_batches, drawn, "the counts are repeated");
+        }
+    }
+}
+
+#[test]
+fn online_counts_are_refused_if_no_cache_could_be_filled() {
+    let temp = tempfile::tempdir().unwrap();
+    let (data, base) = (data(&temp), counted_online(&temp));
+    let refused = |config: TrainConfig| {
+        let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+        train(&config, &data, context).unwrap_err().to_string()
+    };
+    let error = refused(TrainConfig { epochs: 2, ..base.clone() });
+    assert!(error.starts_with("--cache presc-online:2: --epochs 2 ends before a cache is filled"), "{error}");
+    let error = refused(TrainConfig { reuse: "layered".into(), ..base.clone() });
+    assert!(error.contains("use presc:2, which counts before training"), "{error}");
+    let error = refused(TrainConfig { host_cache: "presc-online:3".into(), ..base.clone() });
+    assert!(error.contains("count different numbers of epochs"), "{error}");
+    let error = refused(TrainConfig { cache: "presc-online:x".into(), ..base });
+    assert!(error.contains("presc-online:x: 'x' is not a number of epochs"), "{error}");
+}
+
 #[test]
 fn opened_tiers_read_the_rows_of_the_table() {
     let temp = tempfile::tempdir().unwrap();
@@ -345,14 +580,18 @@ fn unsupported_rows_and_options_are_refused() {
         change(&mut config);
         fault(&config, &data)
     };
-    assert!(of(|c| c.fused = "on".parse().unwrap()).starts_with("--fused on: rows of several tiers"));
-    assert!(of(|c| c.feature_precision = "bf16".parse().unwrap()).contains("keep their stored type, f32"));
+    assert!(
+        of(|c| c.fused = "on".parse().unwrap())
+            .starts_with("--fused on: the bottom layer would read every row")
+    );
     assert!(of(|c| c.dataset = String::new()).contains("this dataset is in memory only"));
     assert!(of(|c| c.cache = "warm".into()).contains("unknown policy 'warm'"));
     assert!(of(|c| c.cache = "presc:0".into()).contains("presc:0: '0' is not a number of epochs"));
     let FeatureData::F32(rows) = &data.features.data else { unreachable!() };
     data.features = Features::csr(SparseRows::from_dense(20, rows).unwrap());
-    assert!(fault(&cached, &data).contains("this dataset's are sparse"));
+    assert!(fault(&cached, &data).starts_with("--cache-ratio: rows beyond the host's memory are read from"));
+    let budget = TrainConfig { host_budget: Bytes(1000), cache_ratio: Ratio(None), ..cached };
+    assert!(fault(&budget, &data).starts_with("--host-budget 1000: rows beyond the host's memory"));
 }
 
 /// A graph whose reads are skewed, and a run on three devices that hold a tenth of the rows each.

@@ -3,6 +3,7 @@
 use std::{fs, path::Path, sync::Arc};
 
 use graphmill_data::generate::{GenerateOptions, generate};
+use graphmill_loader::sampler::SubgraphTraining;
 
 use super::*;
 use crate::{
@@ -12,6 +13,7 @@ use crate::{
     memory::MemoryPlacement,
     observer::Quiet,
     strategy::{FactoredOptions, LayeredOptions, PipelinedOptions},
+    tiers::Presampling,
 };
 use common::{Fault, FaultyOptimizer, FaultySampler, Kind};
 
@@ -54,7 +56,17 @@ fn strategies() -> Vec<(TrainConfig, u64)> {
             group,
         )
     };
+    // 11 subgraphs of 16 draws among the training nodes
+    let of_subgraphs = || {
+        let (config, group) = layered("on");
+        let sampler = "saint-node".to_string();
+        let config = TrainConfig { sampler, ..config }.with(|training: &mut SubgraphTraining| {
+            (training.inductive, training.sample_coverage) = (true, 3.0);
+        });
+        (config, group)
+    };
     vec![
+        of_subgraphs(),
         of("sequential", "profiled", "cpu", 1),
         of("pipelined", "profiled", "cpu", 1),
         of("pipelined", "1,1,1", "cpu", 1),
@@ -92,7 +104,11 @@ fn attempt(
         let context = RunContext { run: Some(&dir), resume, observer, stop: &|| false };
         let devices = &ComputeDevices::open(config)?;
         let placements = MemoryPlacements::both(MemoryPlacement::Mapped);
-        run(Inputs { config, data, devices, placements, view: None }, parts, context)
+        run(
+            Inputs { config, data, devices, placements, presampling: &Presampling::default(), view: None },
+            parts,
+            context,
+        )
     })
 }
 

@@ -16,6 +16,7 @@ use crate::{
         Inputs,
         setup::{self, Parts},
     },
+    tiers::Presampling,
 };
 
 /// Trains on a partitioned dataset, as one of several ranks. All ranks call this with the same
@@ -67,10 +68,21 @@ fn train_on(config: &TrainConfig, view: &RankDataset, context: RunContext) -> Re
         false => TrainConfig { devices: TrainConfig::default().devices, ..config.clone() },
     };
     let devices = &ComputeDevices::open(&computing)?;
-    let mut parts = Parts::with(config, &view.data, || view.order(config), || view.sampler(config))?;
+    let mut parts = Parts::with(config, &view.data, false, || view.order(config), || view.sampler(config))?;
     if !trains {
         parts.strategy = parts.strategy.serving();
     }
     let placements = MemoryPlacements::both(MemoryPlacement::Mapped);
-    run(Inputs { config, data: &view.data, devices, placements, view: Some(view) }, parts, context)
+    run(
+        Inputs {
+            config,
+            data: &view.data,
+            devices,
+            placements,
+            presampling: &Presampling::default(),
+            view: Some(view),
+        },
+        parts,
+        context,
+    )
 }

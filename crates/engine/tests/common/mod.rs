@@ -148,7 +148,10 @@ impl FaultySampler {
         let seeds = &mut batch.seeds.nodes;
         match fault.kind {
             Kind::SampleError if strikes => return Err(fault.error()),
-            Kind::TrainError if strikes => batch.loss_weight.resize(seeds.len(), f32::NAN),
+            Kind::TrainError if strikes => {
+                batch.loss_weight.clear();
+                batch.loss_weight.resize(seeds.len(), f32::NAN);
+            }
             // rows that are made for reuse have no seeds
             Kind::TrainPanic if strikes => seeds.extend_from_within(..seeds.len().min(1)),
             _ => {}

@@ -2,7 +2,7 @@
 
 use clap::{ArgMatches, Command};
 use graphmill_core::progress::Quiet;
-use graphmill_engine::saved::SavedRun;
+use graphmill_engine::{saved::SavedRun, typed::SavedTypedRun};
 
 use crate::{args, output};
 
@@ -42,12 +42,15 @@ pub(crate) fn command() -> Command {
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let run = SavedRun::open(args::required_path(matches, "run"), matches.get_flag("last"))?;
-    let dataset = run.dataset(args::get_path(matches, "dataset"))?;
-    let scores = run.scores(&dataset, &Quiet)?;
+    let other = args::get_path(matches, "dataset");
+    let scores = match SavedTypedRun::of(&run) {
+        Some(typed) => typed.scores(&typed.dataset(other)?, &Quiet)?,
+        None => run.scores(&run.dataset(other)?, &Quiet)?,
+    };
     if matches.get_flag("json") {
         return output::json(&scores);
     }
-    output::note_dataset(&dataset.name, scores.same_dataset, scores.rescaled.as_deref());
+    output::note_dataset(&scores.dataset, scores.same_dataset, scores.rescaled.as_deref());
     let mut text = format!("{:<8}{:>10}", "part", "nodes");
     let names: Vec<&str> =
         scores.parts.first().map_or(vec![], |part| part.scores.keys().map(String::as_str).collect());

@@ -3,11 +3,11 @@
 use std::str::FromStr;
 
 use clap::{Arg, ArgMatches, Command};
-use graphmill_core::table;
+use graphmill_core::table::{self, Entry};
 use graphmill_data::{
     dataset::Work,
-    generate::{FeatureType, GenerateOptions, TABLE, generate_to},
-    stats,
+    generate::{FeatureType, GenerateOptions, TABLE, TYPED_TABLE, generate_to, generate_typed},
+    stats, typed,
 };
 use graphmill_engine::Error;
 
@@ -23,12 +23,20 @@ pub(crate) fn command() -> Command {
             "Examples:\n  \
              graphmill generate sbm data                           50,000 nodes to learn on\n  \
              graphmill generate sbm hard --p-in 0.3 --signal 0.05  a weaker signal\n  \
-             graphmill generate kronecker big --scale 24           16.8 million nodes, skewed degrees",
+             graphmill generate kronecker big --scale 24           16.8 million nodes, skewed degrees\n  \
+             graphmill generate typed shop --nodes 200000          several node and edge types",
         )
-        .arg(args::explain_names(generator, "Generator", TABLE, ""))
+        .arg(args::explain_names(generator, "Generator", &generators(), ""))
         .arg(args::path("dst", "DST", "Dataset directory to write").required(true));
     let command = with_attribute_options(with_graph_options(command, &d), &d);
     command.arg(args::force()).arg(args::memory()).arg(args::threads()).arg(args::json())
+}
+
+/// Rows of both tables of generators.
+fn generators() -> Vec<Entry<()>> {
+    let row = |name, summary, source| Entry { name, summary, source, options: &[], make: () };
+    let one_type = TABLE.iter().map(|entry| row(entry.name, entry.summary, entry.source));
+    one_type.chain(TYPED_TABLE.iter().map(|entry| row(entry.name, entry.summary, entry.source))).collect()
 }
 
 /// Adds the options of nodes, edges and degrees; `d` has the defaults.
@@ -38,7 +46,7 @@ fn with_graph_options(command: Command, d: &GenerateOptions) -> Command {
         .arg(args::option(
             "nodes",
             "N",
-            format!("Number of nodes (sbm) [default: {}]", d.nodes),
+            format!("Number of nodes (sbm, typed) [default: {}]", d.nodes),
             "From 1 to 4294967295, such as --nodes 1000000",
         ))
         .arg(args::option(
@@ -64,7 +72,7 @@ fn with_graph_options(command: Command, d: &GenerateOptions) -> Command {
         .arg(args::option(
             "degree",
             "X",
-            "Average in-degree [default: by the initiator, or 16 (sbm)]",
+            "Average in-degree [default: by the initiator, or 16 (sbm, typed)]",
             "Raise it to make neighbourhoods, and so minibatches, larger. A number from 0, such as \
              --degree 50",
         ))
@@ -87,7 +95,7 @@ fn with_graph_options(command: Command, d: &GenerateOptions) -> Command {
         .arg(args::option(
             "p-in",
             "P",
-            format!("Fraction of edges inside a class (sbm) [default: {}]", d.p_in),
+            format!("Fraction of edges inside a class (sbm, typed) [default: {}]", d.p_in),
             "A larger one makes neighbours more informative. From 0 to 1, such as --p-in 0.8",
         ))
         .arg(args::option(
@@ -127,14 +135,14 @@ fn with_attribute_options(command: Command, d: &GenerateOptions) -> Command {
         .arg(args::option(
             "signal",
             "X",
-            format!("Strength of the class in the features (sbm) [default: {}]", d.signal),
+            format!("Strength of the class in the features (sbm, typed) [default: {}]", d.signal),
             "Length of a class's mean feature vector in units of the noise, per feature. Lower it until a \
              model needs the neighbours, such as --signal 0.05",
         ))
         .arg(args::option(
             "label-noise",
             "P",
-            format!("Fraction of labels replaced at random (sbm) [default: {}]", d.label_noise),
+            format!("Fraction of random labels (sbm, typed) [default: {}]", d.label_noise),
             "It bounds the accuracy that a model can reach. From 0 to 1, such as --label-noise 0.1",
         ))
         .arg(args::option(
@@ -161,23 +169,50 @@ fn with_attribute_options(command: Command, d: &GenerateOptions) -> Command {
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let name = matches.get_one::<String>("generator").expect("required");
-    table::find("generator", TABLE, name).map_err(|e| Error::usage(e.to_string()))?;
+    table::find("generator", &generators(), name).map_err(|e| Error::usage(e.to_string()))?;
     let options = options(matches)?;
+    if TYPED_TABLE.iter().any(|entry| entry.name == name) {
+        return run_typed(matches, name, &options);
+    }
     let work = Work {
         memory: args::get_memory(matches)?,
         replace: matches.get_flag("force"),
         progress: work::on_stderr(matches.get_flag("json")),
     };
-    let dataset = generate_to(name, args::required_path(matches, "dst"), &options, work).map_err(
-        |error| match error {
-            graphmill_core::Error::Invalid(message) => Error::usage(message),
-            other => other.into(),
-        },
-    )?;
+    let dataset = generate_to(name, args::required_path(matches, "dst"), &options, work).map_err(usage)?;
     if matches.get_flag("json") {
         output::json(&stats::info(&dataset))
     } else {
         output::text(&format!("{dataset}\n"))
+    }
+}
+
+/// Generates a dataset of several types and prints its sizes.
+fn run_typed(matches: &ArgMatches, name: &str, options: &GenerateOptions) -> anyhow::Result<()> {
+    if args::get_memory(matches)?.is_some() {
+        return Err(Error::usage(format!(
+            "--memory: generator {name} works in memory; lower --nodes or --edges, or leave it out"
+        ))
+        .into());
+    }
+    let (dst, replace) = (args::required_path(matches, "dst"), matches.get_flag("force"));
+    let mut dataset = generate_typed(name, options).map_err(usage)?;
+    if let Some(name) = dst.file_name() {
+        dataset.name = name.to_string_lossy().into_owned();
+    }
+    if replace { dataset.save_replacing(dst) } else { dataset.save(dst) }?;
+    if matches.get_flag("json") {
+        output::json(&typed::info(&dataset))
+    } else {
+        output::text(&format!("{dataset}\n"))
+    }
+}
+
+/// Converts an error of options to wrong usage.
+fn usage(error: graphmill_core::Error) -> Error {
+    match error {
+        graphmill_core::Error::Invalid(message) => Error::usage(message),
+        other => other.into(),
     }
 }
 

@@ -300,7 +300,11 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     }
     args::use_thread_option(matches)?;
     let format = matches.get_one::<String>("format").expect("required");
-    table::find("format", &rows(), format).map_err(Error::name)?;
+    table::find("format", &rows(), format).map_err(|error| {
+        Error::usage(format!(
+            "{error}; 'graphmill import tables' reads your own CSV, JSON lines, Parquet and Arrow"
+        ))
+    })?;
     if typed::TABLE.iter().any(|row| row.name == format) {
         return run_typed(matches, format);
     }

@@ -1,31 +1,36 @@
 //! `graphmill predict RUN --out FILE`: writes classes, probabilities or embeddings of nodes.
 
+#[cfg(feature = "tables")]
+mod on;
+
 use clap::{ArgGroup, ArgMatches, Command};
 use graphmill_core::progress::Quiet;
 use graphmill_engine::{
     Error,
     predictions::{Target, known},
     saved::{Kind, SavedRun, Selection},
+    typed::SavedTypedRun,
 };
 
 use crate::{args, output};
 
 /// The subcommand with its arguments.
 pub(crate) fn command() -> Command {
-    Command::new("predict")
+    let command = Command::new("predict")
         .about("Write a run's predictions or embeddings to a file")
         .long_about(
             "Write a run's predictions or embeddings to a file.\n\n\
              The best model predicts the class of each node, with all of its neighbours: N classes, or N x C \
              zeros and ones if the dataset has several labels per node. Tables start with the node's id, or \
              with its key and the names of the classes if the dataset was imported from tables; .npy files \
-             hold the values alone.",
+             hold the values alone. A run on several node types predicts the nodes of its task's type.",
         )
         .after_long_help(
             "Examples:\n  \
              graphmill predict runs/cora --out classes.csv\n  \
              graphmill predict runs/cora --out p.npy --probabilities --nodes ids.txt\n  \
-             graphmill predict runs/cora --out - | head",
+             graphmill predict runs/cora --out - | head\n  \
+             graphmill predict runs/bank --on new-accounts.csv --edges transfers.csv --out scores.csv",
         )
         .arg(args::run_dir())
         .arg(args::path_option(
@@ -79,7 +84,10 @@ pub(crate) fn command() -> Command {
             .required(true),
         )
         .arg(args::threads())
-        .arg(args::json())
+        .arg(args::json());
+    #[cfg(feature = "tables")]
+    let command = on::with_options(command);
+    command
 }
 
 /// Writes the predictions and prints their shape.
@@ -93,7 +101,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         );
     }
     let run = SavedRun::open(args::required_path(matches, "run"), matches.get_flag("last"))?;
-    let dataset = run.dataset(args::get_path(matches, "dataset"))?;
+    let other = args::get_path(matches, "dataset");
     let kind = if matches.get_flag("embeddings") {
         Kind::Embeddings
     } else if matches.get_flag("probabilities") {
@@ -101,15 +109,39 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     } else {
         Kind::Classes
     };
+    #[cfg(feature = "tables")]
+    if matches.contains_id("on") {
+        if SavedTypedRun::of(&run).is_some() {
+            let message = "--on: new rows of datasets of several types are not predicted yet; import the \
+                           tables again with the new rows, and predict with --dataset and --keys";
+            return Err(Error::usage(message).into());
+        }
+        return on::run(matches, &run, &run.dataset(other)?, kind, out);
+    }
     let original = matches.get_flag("original-ids");
     let selection = match (args::get_path(matches, "nodes"), args::get_path(matches, "keys")) {
         (Some(nodes), _) => Selection::Nodes(nodes),
         (None, Some(keys)) => Selection::Keys(keys),
         (None, None) => Selection::All,
     };
-    let written = run.predict_selection(&dataset, selection, original, kind, out, &Quiet)?;
+    let (name, written) = match SavedTypedRun::of(&run) {
+        Some(_) if original => {
+            let message = "--original-ids: datasets of several types are not reordered; leave it out";
+            return Err(Error::usage(message).into());
+        }
+        Some(typed) => {
+            let dataset = typed.dataset(other)?;
+            let written = typed.predict(&dataset, selection, kind, out, &Quiet)?;
+            (dataset.name, written)
+        }
+        None => {
+            let dataset = run.dataset(other)?;
+            let written = run.predict_selection(&dataset, selection, original, kind, out, &Quiet)?;
+            (dataset.name, written)
+        }
+    };
     if !is_json {
-        output::note_dataset(&dataset.name, written.same_dataset, written.rescaled.as_deref());
+        output::note_dataset(&name, written.same_dataset, written.rescaled.as_deref());
     }
     if is_json {
         output::json(&written)

@@ -18,6 +18,7 @@ use graphmill_engine::{
     options,
     record::{Origin, Source, Summary},
     trainer::over_ranks,
+    typed,
 };
 use graphmill_report::Recorder;
 
@@ -37,6 +38,7 @@ pub(crate) fn command() -> Command {
              graphmill train                                        the demo, in seconds\n  \
              graphmill train data --model gat --fanout 10,5 --epochs 20\n  \
              graphmill train data --host-budget 8G                  features beyond memory stay on disk\n  \
+             graphmill train shop --model rgat --fanout 10,5        several node and edge types\n  \
              graphmill train --resume --out runs/cora --epochs 40   resume, and train longer\n  \
              mpirun -n 4 graphmill train parts                      on several machines",
         )
@@ -74,26 +76,43 @@ pub(crate) fn command() -> Command {
 
 /// Trains on one process, or hands over to the ranks of a partitioned dataset.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
-    let out = args::get_path(matches, "out");
-    let resume = matches.get_flag("resume");
-    let config = configure(matches, out, resume)?;
+    let config = configure(matches, args::get_path(matches, "out"), matches.get_flag("resume"))?;
     args::use_threads(ranks::threads(&config))?;
     let stop = stop_on_signals()?;
     if let Some(dir) = ranks::partition(&config)? {
         return over_ranks(matches, &config, &dir, &stop);
     }
 
-    let dataset = graphmill_engine::open_dataset(&config)?;
-    let run = directory(out, resume, &dataset.name)?;
-    let progress = progress::on_stderr(matches.get_flag("quiet"));
-    let mut observer = Recorder::new(&config, Some(&run), progress);
-    observer.note(&format!("{dataset}"));
-    if !config.dataset.is_empty() && is_too_large_to_verify(dataset.features.bytes() as u64) {
-        observer.note("features are too large to verify on every run; graphmill info --verify reads them");
+    if let Some(dataset) = typed::open_dataset(&config)? {
+        let train = |context: RunContext| typed::train(&config, &dataset, context);
+        return record(matches, &config, &stop, &dataset.name, &[dataset.to_string()], train);
     }
+    let dataset = graphmill_engine::open_dataset(&config)?;
+    let mut notes = vec![dataset.to_string()];
+    if !config.dataset.is_empty() && is_too_large_to_verify(dataset.features.bytes() as u64) {
+        notes
+            .push("features are too large to verify on every run; graphmill info --verify reads them".into());
+    }
+    let train = |context: RunContext| graphmill_engine::train(&config, &dataset, context);
+    record(matches, &config, &stop, &dataset.name, &notes, train)
+}
+
+/// Trains on the dataset `name` in a run directory, after `notes` for the user.
+fn record(
+    matches: &ArgMatches,
+    config: &TrainConfig,
+    stop: &AtomicUsize,
+    name: &str,
+    notes: &[String],
+    train: impl FnOnce(RunContext) -> Result<Summary, Error>,
+) -> anyhow::Result<()> {
+    let resume = matches.get_flag("resume");
+    let run = directory(args::get_path(matches, "out"), resume, name)?;
+    let progress = progress::on_stderr(matches.get_flag("quiet"));
+    let mut observer = Recorder::new(config, Some(&run), progress);
+    notes.iter().for_each(|note| observer.note(note));
     let stop = || stop.load(Ordering::Relaxed) > 0;
-    let context = RunContext { run: Some(&run), resume, observer: &mut observer, stop: &stop };
-    let outcome = graphmill_engine::train(&config, &dataset, context);
+    let outcome = train(RunContext { run: Some(&run), resume, observer: &mut observer, stop: &stop });
     drop(observer);
     print_outcome(matches, outcome, &run)
 }

@@ -57,6 +57,19 @@ impl Host {
         Self { dim: features.dim, data }
     }
 
+    /// Reads from a dense table of rows of `dim` values.
+    pub(super) fn of_table(dim: usize, data: TableData) -> Self {
+        Self { dim, data: Stored::Dense(data) }
+    }
+
+    /// The rows, if they are sparse.
+    pub(super) fn sparse(&self) -> Option<&SparseRows> {
+        match &self.data {
+            Stored::Dense(_) => None,
+            Stored::Sparse(rows, _) => Some(rows),
+        }
+    }
+
     /// Copies sparse rows, in sparse form, into huge pages.
     ///
     /// # Errors
@@ -213,7 +226,12 @@ fn widen(rows: &SparseRows, dim: usize, ids: &[NodeId], places: OutputRows, out:
 }
 
 /// Row of a run's part of the result for the run's `i`-th row.
-fn row_of<'o>(out: &'o mut [f32], dim: usize, at: Option<(&[u32], u32)>, i: usize) -> &'o mut [f32] {
+pub(super) fn row_of<'o>(
+    out: &'o mut [f32],
+    dim: usize,
+    at: Option<(&[u32], u32)>,
+    i: usize,
+) -> &'o mut [f32] {
     let row = at.map_or(i, |(at, first)| (at[i] - first) as usize);
     &mut out[row * dim..(row + 1) * dim]
 }

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use graphmill_core::{NodeId, Result};
+use graphmill_core::{Matrix, NodeId, Result, matrix::Sparse};
 
 use super::{Capabilities, Feature, OutputRows, Traffic};
 
@@ -170,6 +170,20 @@ impl Link {
         }
     }
 
+    /// [`Link::transfer_rows`] for gathered sparse rows: a start for each row, and columns and
+    /// values.
+    pub fn transfer_sparse(&self, rows: Sparse, began: Instant) {
+        let row_bytes = |ends: &[u32]| 8 * (1 + u64::from(ends[1] - ends[0]));
+        let sizes = rows.indptr.windows(2).map(row_bytes);
+        match self.options.access {
+            Access::Streamed => self.transfer(sizes.sum(), began),
+            Access::Gathered => self.transfer(sizes.sum(), Instant::now()),
+            Access::Direct => {
+                self.transfer(sizes.map(|bytes| bytes.next_multiple_of(LINE_BYTES)).sum(), began);
+            }
+        }
+    }
+
     /// Traffic so far.
     pub fn traffic(&self) -> LinkTraffic {
         LinkTraffic {
@@ -204,12 +218,19 @@ impl Feature for Linked {
 
     fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
         let began = Instant::now();
-        let mut traffic = self.behind.read_to(ids, places, out)?;
+        let traffic = self.behind.read_to(ids, places, out)?;
         self.link.transfer_rows(ids, self.row_bytes(), began);
-        // the traffic counts as the host's, whichever tier the rows came from
-        let waited = (began.elapsed().as_nanos() as u64).saturating_sub(traffic.total().nanos);
-        traffic.host.nanos += waited;
-        Ok(traffic)
+        Ok(with_wait(traffic, began))
+    }
+
+    fn gather(&self, ids: &[NodeId], out: &mut Matrix) -> Result<Traffic> {
+        let began = Instant::now();
+        let traffic = self.behind.gather(ids, out)?;
+        match out.view().sparse() {
+            Some(rows) => self.link.transfer_sparse(rows, began),
+            None => self.link.transfer_rows(ids, self.row_bytes(), began),
+        }
+        Ok(with_wait(traffic, began))
     }
 
     fn row_bytes(&self) -> u64 {
@@ -221,9 +242,17 @@ impl Feature for Linked {
     }
 }
 
+/// Adds the time since `began` that `traffic` does not count: the wait for the link. It counts as
+/// the host's, whichever tier the rows came from.
+fn with_wait(mut traffic: Traffic, began: Instant) -> Traffic {
+    let waited = (began.elapsed().as_nanos() as u64).saturating_sub(traffic.total().nanos);
+    traffic.host.nanos += waited;
+    traffic
+}
+
 #[cfg(test)]
 mod tests {
-    use graphmill_core::Features;
+    use graphmill_core::{Features, SparseRows};
 
     use super::*;
     use crate::feature::Host;
@@ -285,6 +314,19 @@ mod tests {
         let traffic = linked.read(&[2, 0], &mut out).unwrap();
         assert_eq!((out, traffic.host.rows), ([4.0, 5.0, 0.0, 1.0], 2));
         assert_eq!(link.traffic(), LinkTraffic { transfers: 1, bytes: 16, seconds: 0.0 });
+    }
+
+    #[test]
+    fn sparse_rows_cross_the_link_as_columns_and_values() {
+        let rows = SparseRows::from_dense(40, &[[0.0; 39].as_slice(), &[2.0]].concat().repeat(3)).unwrap();
+        for (access, bytes) in [("streamed", 2 * 16), ("gathered", 2 * 16), ("direct", 2 * 128)] {
+            let link = Arc::new(Link::new(format!("1G,0s,{access}").parse().unwrap()));
+            let linked = Linked::new(Arc::new(Host::new(&Features::csr(rows.clone()))), link.clone());
+            let mut out = Matrix::default();
+            let traffic = linked.gather(&[2, 0], &mut out).unwrap();
+            assert!(out.is_sparse());
+            assert_eq!((traffic.host.bytes, link.traffic().bytes), (32, bytes), "{access}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ pub mod cached;
 pub mod disk;
 pub mod host;
 pub mod link;
+mod rounded;
 mod scatter;
 mod stream;
 mod traffic;
@@ -18,7 +19,9 @@ use rayon::prelude::*;
 pub use disk::{Disk, DiskOptions};
 pub use host::Host;
 pub use link::{Access, Link, LinkOptions, LinkTraffic, Linked};
+pub use rounded::Rounded;
 pub use traffic::{TierTraffic, Traffic};
+pub use widen::widen_sparse;
 
 /// Positions of the rows read in a result of `R x F`.
 #[derive(Clone, Copy, Debug)]

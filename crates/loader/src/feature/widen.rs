@@ -1,6 +1,24 @@
-//! Conversion of 16-bit rows to `f32`.
+//! Conversion of 16-bit and of sparse rows to dense rows of `f32`.
 
+use graphmill_core::View;
 use half::{f16, slice::HalfFloatSliceExt};
+
+use super::OutputRows;
+
+/// Copies sparse rows, in order, to their places in `out`, with their zeros.
+pub fn widen_sparse(rows: View, places: OutputRows, out: &mut [f32]) {
+    let dim = rows.num_cols();
+    for i in 0..rows.num_rows() {
+        let to = match places {
+            OutputRows::InOrder => i,
+            OutputRows::At(at) => at[i] as usize,
+        };
+        let out = &mut out[to * dim..(to + 1) * dim];
+        out.fill(0.0);
+        let Some((columns, values)) = rows.sparse_row(i) else { continue };
+        columns.iter().zip(values).for_each(|(&j, &x)| out[j as usize] = x);
+    }
+}
 
 /// Converts `from` to `to`, of the same length. Exact; a signalling NaN becomes a quiet one.
 ///
@@ -47,7 +65,20 @@ fn widen_f16c(from: &[f16], to: &mut [f32]) {
 
 #[cfg(test)]
 mod tests {
+    use graphmill_core::{Matrix, SparseRows};
+
     use super::*;
+
+    #[test]
+    fn sparse_rows_are_widened_to_their_places() {
+        let table = SparseRows::from_dense(2, &[0.0, 5.0, 7.0, 0.0]).unwrap();
+        let table = Matrix::sparse_table(table);
+        let mut out = vec![9.0; 6];
+        widen_sparse(table.view(), OutputRows::At(&[0, 2]), &mut out);
+        assert_eq!(out, [0.0, 5.0, 9.0, 9.0, 7.0, 0.0]);
+        widen_sparse(table.view(), OutputRows::InOrder, &mut out[..4]);
+        assert_eq!(out[..4], [0.0, 5.0, 7.0, 0.0]);
+    }
 
     #[test]
     fn all_f16_values_convert_exactly_at_all_lengths() {

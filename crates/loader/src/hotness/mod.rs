@@ -16,6 +16,7 @@ use graphmill_core::{
 };
 
 pub use footprint::{Footprint, similarity};
+pub use presc::by_counts;
 
 use crate::{Fanout, sampler::draws};
 
@@ -119,12 +120,23 @@ pub struct Metric {
     /// True if the scores fall with the number of the node, so that a cache of `k` rows holds the
     /// first `k` of the table and needs no map.
     pub follows_ids: bool,
+    /// Number of epochs of training whose minibatches a run counts before it fills a cache, by the
+    /// argument; `None` if it fills the cache before training.
+    pub counted_epochs: Option<CountedEpochs>,
 }
+
+/// Function that reads a number of epochs from the part of a metric's name after a colon.
+pub type CountedEpochs = fn(Option<&str>) -> std::result::Result<u64, String>;
 
 impl Metric {
     /// Creates a metric whose scores depend on the options of `basis`.
     pub const fn new(score: Score, basis: Basis) -> Self {
-        Self { score, basis, follows_ids: false }
+        Self { score, basis, follows_ids: false, counted_epochs: None }
+    }
+
+    /// A metric for which a run counts the minibatches of its first epochs.
+    const fn counting(self, epochs: CountedEpochs) -> Self {
+        Self { counted_epochs: Some(epochs), ..self }
     }
 
     /// A metric whose scores fall with the number of the node.
@@ -173,6 +185,13 @@ pub static TABLE: Table<Metric> = Table::new(
             make: Metric::new(presc::presampled, Basis::Minibatches),
         },
         Entry {
+            name: "presc-online",
+            summary: "presc-online:K counts the minibatches of the first K epochs of training, then fills",
+            source: "FGNN section 6.3",
+            options: &[],
+            make: Metric::new(presc::online, Basis::Minibatches).counting(presc::online_epochs),
+        },
+        Entry {
             name: "analytic",
             summary: "probability that a minibatch reads a node, computed from the fanout",
             source: "Quiver's sample_prob, sharpened",
@@ -208,12 +227,25 @@ pub static TABLE: Table<Metric> = Table::new(
 /// # Errors
 /// The metric is unknown, or its argument is invalid.
 pub fn score(name: &str, setting: &Setting) -> std::result::Result<Vec<f64>, String> {
-    let (name, argument) = match name.split_once(':') {
-        Some((name, argument)) => (name, Some(argument)),
-        None => (name, None),
-    };
+    let (name, argument) = split(name);
     let entry = TABLE.find(name).map_err(|e| e.to_string())?;
     (entry.make.score)(setting, argument)
+}
+
+/// Splits a metric's name from its argument.
+fn split(name: &str) -> (&str, Option<&str>) {
+    name.split_once(':').map_or((name, None), |(name, argument)| (name, Some(argument)))
+}
+
+/// Number of epochs of training that a run counts before it fills a cache by the metric `name`;
+/// `None` for other metrics, and for policies.
+///
+/// # Errors
+/// The argument of the metric is invalid.
+pub fn counted_epochs(name: &str) -> std::result::Result<Option<u64>, String> {
+    let (name, argument) = split(name);
+    let counts = TABLE.get(name).and_then(|entry| entry.make.counted_epochs);
+    counts.map(|epochs| epochs(argument)).transpose()
 }
 
 /// Rejects an argument of a metric that takes none.

@@ -1,7 +1,9 @@
-//! Pre-sampling (FGNN's PreSC#K): draws the minibatches of some epochs without training on them,
-//! and counts the nodes.
+//! Pre-sampling (FGNN's PreSC#K): counts the nodes of the minibatches of some epochs. These are
+//! epochs that are drawn without training on them, or online the first ones of training.
 
-use super::{Footprint, Setting, degree, no_argument};
+use graphmill_core::{Graph, rank::out_degrees};
+
+use super::{Footprint, Setting, no_argument};
 
 /// First pre-sampled epoch: far beyond all epochs of a run, so that its draws are independent of
 /// training.
@@ -14,6 +16,16 @@ const DEFAULT_EPOCHS: u64 = 1;
 /// nodes have a count of 0.
 pub(super) fn presampled(setting: &Setting, argument: Option<&str>) -> Result<Vec<f64>, String> {
     ranked(setting, &seen(setting, epochs("presc", argument)?)?)
+}
+
+/// Counts over the first `K` epochs of training, here drawn again.
+pub(super) fn online(setting: &Setting, argument: Option<&str>) -> Result<Vec<f64>, String> {
+    ranked(setting, &footprint(setting, 0..online_epochs(argument)?)?)
+}
+
+/// Number of epochs of training that [`online`] counts.
+pub(super) fn online_epochs(argument: Option<&str>) -> Result<u64, String> {
+    epochs("presc-online", argument)
 }
 
 /// Counts over the epochs of the run itself.
@@ -41,12 +53,12 @@ fn footprint(setting: &Setting, epochs: std::ops::Range<u64>) -> Result<Footprin
 
 /// Scores that rank nodes by count and then by out-degree.
 fn ranked(setting: &Setting, footprint: &Footprint) -> Result<Vec<f64>, String> {
-    let degrees = degree::score(setting, None)?;
+    Ok(by_counts(setting.graph, &footprint.counts))
+}
+
+/// Scores that rank the nodes of a graph by these counts and then by out-degree.
+pub fn by_counts(graph: &Graph, counts: &[u32]) -> Vec<f64> {
+    let degrees: Vec<f64> = out_degrees(graph).into_iter().map(f64::from).collect();
     let most = degrees.iter().copied().fold(0.0, f64::max) + 1.0;
-    Ok(footprint
-        .counts
-        .iter()
-        .zip(degrees)
-        .map(|(&count, degree)| f64::from(count) + degree / most)
-        .collect())
+    counts.iter().zip(degrees).map(|(&count, degree)| f64::from(count) + degree / most).collect()
 }

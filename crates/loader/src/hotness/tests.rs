@@ -153,3 +153,20 @@ fn similarity_compares_the_hottest_tenth() {
     assert_eq!(similarity(&first, &second).unwrap(), 18.0 / 32.0);
     assert_eq!(similarity(&footprint(&[]), &footprint(&[])).unwrap(), 1.0);
 }
+
+#[test]
+fn online_counts_are_those_of_the_first_epochs_of_training() {
+    let graph = skewed(3000);
+    let train: Vec<u32> = (0..3000).filter(|v| v % 10 == 3).collect();
+    with(&graph, &train, |setting| {
+        assert_eq!(score("presc-online:3", setting).unwrap(), score("optimal", setting).unwrap());
+        assert_ne!(score("presc-online:1", setting).unwrap(), score("presc:1", setting).unwrap());
+        let counts = Footprint::of(3000, setting.visits, 0..2).unwrap().counts;
+        assert_eq!(score("presc-online:2", setting).unwrap(), by_counts(&graph, &counts));
+    });
+    assert_eq!(counted_epochs("presc-online:2"), Ok(Some(2)));
+    assert_eq!(counted_epochs("presc-online"), Ok(Some(1)));
+    assert_eq!(counted_epochs("presc:2"), Ok(None));
+    assert_eq!(counted_epochs("lru"), Ok(None));
+    assert!(counted_epochs("presc-online:0").unwrap_err().contains("'0' is not a number of epochs"));
+}

@@ -2,8 +2,8 @@
 //!
 //! A [`HopSampler`] draws one hop at a time and knows no threads, devices or caches; a [`HopStack`]
 //! makes minibatches from it. [`Subgraphs`] makes them from a
-//! [`SubgraphSampler`](crate::subgraph::SubgraphSampler). Stages, devices and ranks use both as a
-//! [`MinibatchSampler`].
+//! [`SubgraphSampler`](crate::subgraph::SubgraphSampler), and [`Surrounded`] adds the neighbours
+//! outside of the subgraphs. Stages, devices and ranks use all as a [`MinibatchSampler`].
 
 mod batch;
 mod device;
@@ -20,6 +20,7 @@ mod runs;
 mod scratch;
 mod stack;
 pub mod subgraphs;
+mod surrounded;
 pub mod weighted;
 mod workspace;
 
@@ -40,6 +41,7 @@ pub use random_walk::{WalkLength, WalkOptions};
 pub use scratch::HopScratch;
 pub use stack::HopStack;
 pub use subgraphs::{Estimator, SubgraphTraining, Subgraphs};
+pub use surrounded::Surrounded;
 pub use weighted::{WeightOptions, WeightedDraws, WeightedOptions};
 pub use workspace::Workspace;
 
@@ -182,10 +184,25 @@ impl SamplerKind {
     ) -> Result<Box<dyn MinibatchSampler>, String> {
         match self.make {
             Make::Hops(make, _) => Ok(Box::new(HopStack::from(make(options, source)?))),
+            Make::Subgraphs(make) => Ok(Box::new(subgraphs_of(make, options, source)?)),
+        }
+    }
+
+    /// Makes the sampler for batches that reuse rows: a sampler of subgraphs also draws the
+    /// neighbours of their nodes ([`Surrounded`]).
+    ///
+    /// # Errors
+    /// An option is invalid.
+    pub fn in_parts(
+        &self,
+        options: &SamplerOptions,
+        source: &Source,
+    ) -> Result<Box<dyn MinibatchSampler>, String> {
+        match self.make {
+            Make::Hops(..) => self.make(options, source),
             Make::Subgraphs(make) => {
-                let training = options.own.get::<SubgraphTraining>();
-                let make = |graph: &Graph, train: &[NodeId]| make(graph, train, &options.subgraphs());
-                Ok(Box::new(Subgraphs::new(source.graph, source.train, &training, options.seed, make)?))
+                let subgraphs = subgraphs_of(make, options, source)?;
+                Ok(Box::new(Surrounded::new(subgraphs, options.fanout.len())?))
             }
         }
     }
@@ -211,6 +228,17 @@ impl SamplerKind {
             Make::Subgraphs(_) => UNIFORM(options, source),
         }
     }
+}
+
+/// Minibatches of a subgraph sampler.
+fn subgraphs_of(
+    make: subgraph::Make,
+    options: &SamplerOptions,
+    source: &Source,
+) -> Result<Subgraphs, String> {
+    let training = options.own.get::<SubgraphTraining>();
+    let make = |graph: &Graph, train: &[NodeId]| make(graph, train, &options.subgraphs());
+    Subgraphs::new(source.graph, source.train, &training, options.seed, make)
 }
 
 /// All neighbours with equal weights.

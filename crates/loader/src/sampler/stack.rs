@@ -9,7 +9,7 @@ use super::{
     SplitSampler, Workspace,
     parts::{PART, draw_and_number},
 };
-use crate::{Sampled, Seeds, Upper};
+use crate::{Sampled, Seeds, Upper, link::ExcludedEdges};
 
 /// Minibatches of stacked hops (DGL's message-flow blocks).
 ///
@@ -53,7 +53,7 @@ impl MinibatchSampler for HopStack {
         let Sampled { seeds, blocks, input_nodes: nodes, .. } = &mut batch;
         nodes.extend_from_slice(&seeds.nodes);
         workspace.relabel.start(nodes);
-        self.draw(request, 0..layers, workspace, nodes, blocks)?;
+        self.draw(request, seeds.excluded(), 0..layers, workspace, nodes, blocks)?;
         Ok(batch)
     }
 
@@ -70,7 +70,8 @@ impl SplitSampler for HopStack {
         nodes.extend_from_slice(&seeds.nodes);
         workspace.relabel.start(nodes);
         let layout = BlockLayout { transposed: request.layout.transposed & !2, ..request.layout };
-        self.draw(&request.with_layout(layout), 0..layers - 1, workspace, nodes, blocks)?;
+        let request = request.with_layout(layout);
+        self.draw(&request, seeds.excluded(), 0..layers - 1, workspace, nodes, blocks)?;
         Ok(upper)
     }
 
@@ -82,27 +83,30 @@ impl SplitSampler for HopStack {
     ) -> Result<Sampled> {
         let layers = self.0.num_layers();
         let mut batch = upper.into_sampled();
-        let Sampled { blocks, input_nodes: nodes, .. } = &mut batch;
+        let Sampled { seeds, blocks, input_nodes: nodes, .. } = &mut batch;
         if !request.layout.fused {
             workspace.relabel.start(nodes);
         }
-        self.draw(request, layers - 1..layers, workspace, nodes, &mut blocks[..1])?;
+        let hops = layers - 1..layers;
+        self.draw(request, seeds.excluded(), hops, workspace, nodes, &mut blocks[..1])?;
         Ok(batch)
     }
 }
 
 impl HopStack {
-    /// Draws the given hops of a batch into a block each, the last hop into the first block.
-    /// `nodes` are the batch's nodes so far, in the order of their local ids.
+    /// Draws the given hops of a batch into a block each, the last hop into the first block,
+    /// without the excluded edges. `nodes` are the batch's nodes so far, in the order of their
+    /// local ids.
     fn draw(
         &self,
         request: &BatchRequest,
+        excluded: Option<&ExcludedEdges>,
         hops: Range<usize>,
         workspace: &mut Workspace,
         nodes: &mut Vec<NodeId>,
         blocks: &mut [Block],
     ) -> Result<()> {
-        let (sampler, layers, per_node) = (&*self.0, self.0.num_layers(), self.0.properties().is_per_node);
+        let (sampler, layers, properties) = (&*self.0, self.0.num_layers(), self.0.properties());
         let &BatchRequest { graph, key, layout } = request;
         let Workspace { relabel, hop: scratch, parts, .. } = workspace;
         for (hop, block) in hops.zip(blocks.iter_mut().rev()) {
@@ -114,6 +118,10 @@ impl HopStack {
                 block.edge_weight.clear();
                 let request = HopRequest { graph, hop, dst, key, aggregation: layout.aggregation };
                 sampler.sample_hop(&request, scratch, block)?;
+                if let Some(excluded) = excluded {
+                    let by_weight = properties.reads_edge_weights;
+                    excluded.remove_from(graph, dst, layout.aggregation, by_weight, block);
+                }
                 if let Some(symmetric) = layout.symmetric {
                     symmetric.fill(graph, dst, block);
                 }
@@ -129,7 +137,7 @@ impl HopStack {
                 continue;
             }
             let several = scratch.parallel && rayon::current_num_threads() > 1;
-            if several && nodes.len() > PART && per_node {
+            if several && nodes.len() > PART && properties.is_per_node {
                 draw_and_number(draw, relabel, scratch, parts, nodes, block)?;
             } else {
                 draw(nodes, scratch, block)?;

@@ -152,8 +152,13 @@ impl Subgraphs {
         Ok(this)
     }
 
+    /// Graph whose edges are trained on: of a training subgraph, or `whole`.
+    pub(super) fn graph<'g>(&'g self, whole: &'g Graph) -> &'g Graph {
+        self.training.as_ref().unwrap_or(whole)
+    }
+
     /// Draws the nodes of a subgraph, ascending and clipped.
-    fn draw(
+    pub(super) fn draw(
         &self,
         graph: &Graph,
         key: BatchKey,
@@ -190,7 +195,7 @@ impl MinibatchSampler for Subgraphs {
     fn sample(&self, request: &BatchRequest, workspace: &mut Workspace, seeds: Seeds) -> Result<Sampled> {
         let &BatchRequest { graph, key, layout } = request;
         let mut batch = seeds.into_sampled(1);
-        let graph = self.training.as_ref().unwrap_or(graph);
+        let graph = self.graph(graph);
         let Workspace { induce, subgraph: scratch, weights, .. } = workspace;
         self.draw(graph, key, scratch, &mut batch.input_nodes)?;
         let nodes = &batch.input_nodes;
@@ -214,7 +219,7 @@ impl MinibatchSampler for Subgraphs {
 impl Subgraphs {
     /// Fills the loss weights. The loss is a mean over all nodes of the subgraph, so weights are
     /// scaled by their number.
-    fn weigh_losses(&self, seeds: &[NodeId], loss_weight: &mut Vec<f32>) {
+    pub(super) fn weigh_losses(&self, seeds: &[NodeId], loss_weight: &mut Vec<f32>) {
         let rows = seeds.len() as f64;
         let trains = |v: NodeId| self.trains[v as usize];
         match &self.normalization {

@@ -1,6 +1,9 @@
 //! Rules that every sampler follows.
 
-use std::collections::{BTreeSet, HashSet};
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+};
 
 use graphmill_core::{
     Block, EdgeOptions, Graph, NodeId, build,
@@ -11,6 +14,7 @@ use graphmill_core::{
 
 use crate::{
     BatchKey, Sampled, Seeds, Workspace,
+    link::{KnownEdges, LinkSource},
     sampler::{
         BatchRequest, BlockLayout, HopRequest, HopSampler, HopScratch, MinibatchSampler, NeighborAccess,
         SamplerKind, SamplerOptions, Source,
@@ -33,6 +37,8 @@ const KEY: BatchKey = BatchKey { seed: 5, epoch: 2, batch: 9 };
 /// - a node has at most as many neighbours as its fanout;
 /// - the draws are a function of seed, epoch and batch: the same on one thread and on several,
 ///   after other batches in the same workspace, and with the bottom block left global;
+/// - no block of a batch of links holds an excluded edge, and its other edges are those that are
+///   drawn without exclusion;
 /// - the declared properties hold.
 ///
 /// # Panics
@@ -66,6 +72,7 @@ pub(crate) fn check_draws(entry: &Entry<SamplerKind>, bounded: bool) {
             rules.check_blocks(&rules.drawn(&seeds(&train), false), fanout.len());
             rules.check_purity(&seeds(&train));
             if !entry.make.draws_subgraphs() {
+                rules.check_exclusion();
                 let hops = entry.make.hop(&options, &source);
                 let hops = hops.unwrap_or_else(|error| panic!("{case}: {error}"));
                 for (hop, &fanout) in fanout.iter().enumerate() {
@@ -203,6 +210,52 @@ impl Rules<'_> {
         }
         if self.sampler.properties().subgraphs.is_none() {
             self.check_global(&self.drawn(seeds, true), &expected);
+        }
+    }
+
+    /// Checks that batches of links read none of their edges and none of their reverses.
+    fn check_exclusion(&self) {
+        let case = self.case;
+        let nodes = 0..self.graph.num_nodes() as NodeId;
+        let edges: Vec<(NodeId, NodeId)> =
+            nodes.flat_map(|v| self.graph.in_neighbors(v).iter().map(move |&u| (u, v))).collect();
+        let (source, destination): (Vec<_>, Vec<_>) = edges.iter().copied().unzip();
+        let known = KnownEdges::new(self.graph.num_nodes(), &source, &destination).expect("ids of the graph");
+        let links = LinkSource::new(edges, Arc::new(known), "uniform").expect("a row of the table");
+        let numbers: Vec<NodeId> = (0..links.edges.len() as NodeId).step_by(13).collect();
+        let seeds = links.fill(KEY, &numbers, Seeds::default()).expect("every edge has a negative");
+        let excluded = seeds.excluded().expect("excluded edges").clone();
+        let mut workspace = Workspace::new(self.graph.num_nodes());
+        let whole = self.drawn(&seeds.nodes, false);
+        for fused in [false, true] {
+            let seeds = links.fill(KEY, &numbers, Seeds::default()).expect("as before");
+            let batch = self.draw(KEY, fused, &mut workspace, seeds);
+            for (l, block) in batch.blocks.iter().enumerate() {
+                let ids = |i: NodeId| if l == 0 && fused { i } else { batch.input_nodes[i as usize] };
+                for (&v, run) in batch.input_nodes.iter().zip(block.indptr.windows(2)) {
+                    let mut from = block.indices[run[0] as usize..run[1] as usize].iter().map(|&u| ids(u));
+                    let found = from.find(|&u| excluded.contains(u, v));
+                    assert!(found.is_none(), "{case}: block {l} holds the excluded edge {found:?} -> {v}");
+                }
+            }
+            let rows = |batch: &Sampled, keep: &dyn Fn(NodeId, NodeId) -> bool| -> Vec<Vec<NodeId>> {
+                let top = &batch.blocks[batch.blocks.len() - 1];
+                let id = |u: NodeId| match &top.dst_ids {
+                    Some(_) => u,
+                    None => batch.input_nodes[u as usize],
+                };
+                let runs = top.indptr.windows(2).map(|run| run[0] as usize..run[1] as usize);
+                let rows = runs.zip(&batch.seeds.nodes).map(|(run, &v)| {
+                    let from = top.indices[run].iter().map(|&u| id(u));
+                    from.filter(|&u| keep(u, v)).collect()
+                });
+                rows.collect()
+            };
+            assert_eq!(
+                rows(&batch, &|_, _| true),
+                rows(&whole, &|u, v| !excluded.contains(u, v)),
+                "{case}: exclusion changed other draws of the seeds"
+            );
         }
     }
 

@@ -141,6 +141,9 @@ impl TypedSampled {
                 Some(table) => features[t].resize(0, table.dim()),
                 None => features[t].resize(nodes.len(), 0),
             }
+            if features[t].is_sparse() {
+                features[t].transpose_sparse();
+            }
         }
         Ok(TypedExtracted { sampled: self, features, traffic })
     }
@@ -158,7 +161,8 @@ impl TypedSampled {
 pub struct TypedExtracted {
     /// Seeds, blocks and input nodes of the batch.
     pub sampled: TypedSampled,
-    /// Rows of the input nodes of each type; of width 0 for a type without features.
+    /// Rows of the input nodes of each type; of width 0 for a type without features. Sparse rows
+    /// are transposed too.
     pub features: Vec<Matrix>,
     /// Rows and bytes read for each type, per tier.
     pub traffic: Vec<Traffic>,

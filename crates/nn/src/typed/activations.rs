@@ -76,6 +76,18 @@ impl TypedActivations {
         }
     }
 
+    /// Last hidden rows of the scored nodes: the input of the head, or without a head the rows that
+    /// the last layer combines with those of the neighbours.
+    ///
+    /// # Panics
+    /// No forward pass has run.
+    pub fn hidden(&self) -> View<'_> {
+        let (t, count) = self.target;
+        let below = self.stages.len().checked_sub(if self.head.is_empty() { 2 } else { 1 });
+        let rows = below.map_or(&self.input, |l| &self.stages[l].rows);
+        rows.out[t].rows(0..count)
+    }
+
     /// Output rows of the last layer for type `t`: the embeddings of its destinations.
     ///
     /// # Panics

@@ -6,8 +6,9 @@
   ``torch_geometric.loader`` and yield the same batches.
 - :mod:`graphmill.dgl` yields message-flow blocks like DGL's ``DataLoader``, and minibatches with
   the fields of GraphBolt's.
-- :class:`Dataset` is a graph with features, labels and a split, in memory or in a directory;
-  :func:`generate` and :func:`import_dataset` create datasets.
+- :class:`Dataset` is a graph with features, labels and a split, in memory or in a directory, and
+  :class:`TypedDataset` one of several types. :func:`generate`, :func:`import_dataset`,
+  :meth:`Dataset.from_tables` and the other ``from_`` methods create datasets.
 - :func:`train`, :func:`evaluate`, :func:`predict`, :func:`hotness` and :func:`partition` are the
   commands of the same name.
 
@@ -18,12 +19,13 @@ from . import dgl
 from ._graphmill import __version__
 from .cluster import ClusterData, ClusterLoader
 from .data import Data
-from .dataset import Dataset, generate, import_dataset
+from .dataset import Dataset, TablePlan, generate, import_dataset, plan_tables
 from .graphsaint import GraphSAINTEdgeSampler, GraphSAINTNodeSampler, GraphSAINTRandomWalkSampler
 from .loader import Loader
 from .neighbor import NeighborLoader
 from .run import evaluate, hotness, hotness_report, options, partition, partition_report, predict, train
 from .shadow import ShaDowKHopSampler
+from .typed import TypedDataset
 
 __all__ = [
     "ClusterData",
@@ -36,6 +38,8 @@ __all__ = [
     "Loader",
     "NeighborLoader",
     "ShaDowKHopSampler",
+    "TablePlan",
+    "TypedDataset",
     "__version__",
     "dgl",
     "evaluate",
@@ -46,6 +50,7 @@ __all__ = [
     "options",
     "partition",
     "partition_report",
+    "plan_tables",
     "predict",
     "train",
 ]

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from . import _graphmill
+from . import _graphmill, convert, tables
 from ._frameworks import array_of, edges_of_scipy, find, is_pyg, is_scipy
 from .loader import input_nodes_of
 from .progress import watch
+from .typed import TypedDataset
 
 
 def sources_of(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
@@ -52,12 +53,197 @@ class Dataset:
         if not os.path.isdir(path):
             raise FileNotFoundError(f"{os.fspath(path)}: no such directory; graphmill.import_dataset() and generate() create datasets")
         self._native = _graphmill.Dataset.open(os.fspath(path), verify)
+        self._owner: Any = None
 
     @classmethod
-    def _of(cls, native: _graphmill.Dataset) -> Dataset:
+    def _of(cls, native: _graphmill.Dataset, owner: Any = None) -> Dataset:
         self = cls.__new__(cls)
-        self._native = native
+        # the owner of a temporary directory removes it
+        self._native, self._owner = native, owner
         return self
+
+    @classmethod
+    def from_tables(
+        cls,
+        nodes: Any = None,
+        edges: Any = None,
+        *,
+        id: str | list[str] | None = None,
+        label: str | None = None,
+        task: str | None = None,
+        split: str | None = None,
+        features: list[str] | None = None,
+        ignore: list[str] | None = None,
+        columns: dict[str, str] | None = None,
+        missing: str | None = None,
+        category_limit: int | None = None,
+        node_type: str | None = None,
+        src: str | list[str] | None = None,
+        dst: str | list[str] | None = None,
+        edge_time: str | None = None,
+        edge_weight: str | None = None,
+        edge_features: list[str] | None = None,
+        edge_columns: dict[str, str] | None = None,
+        edge_type: str | None = None,
+        reverse: str | None = None,
+        undirected: bool = False,
+        keep_duplicates: bool = False,
+        separator: str | None = None,
+        quote: str | None = None,
+        schema: Any = None,
+        like: str | os.PathLike[str] | Dataset | TypedDataset | None = None,
+        dangling: str | None = None,
+        seed: int | None = None,
+        name: str | None = None,
+        path: str | os.PathLike[str] | None = None,
+        replace: bool = False,
+        memory: int | None = None,
+        progress: bool | None = None,
+    ) -> Dataset | TypedDataset:
+        """Creates a dataset from tables of nodes and edges, like ``graphmill import tables``.
+
+        A table is a DataFrame of pandas or Polars, a table of PyArrow, a relation of DuckDB, any
+        other object with Arrow's C stream interface (``__arrow_c_stream__``), a dict of columns by
+        name, or the path of a CSV, JSON lines, Parquet or Arrow file, of a directory, or several
+        paths. The memory of Arrow's columns is shared while they are encoded. Keys have any type,
+        and numbers, categories, dates, lists and missing values are encoded by their statistics;
+        :func:`plan_tables` says what each column becomes.
+
+        Args:
+            nodes: Table with a row per node. ``None`` takes the keys that edges name.
+            edges: Table with a row per edge.
+            id: Column of the key, or columns.
+            label: Column to predict; rows without a label are predicted.
+            task: ``"classification"`` or ``"regression"``. Default: by the label.
+            split: ``"random:60,20,20"`` (the default), ``"stratified:60,20,20"``,
+                ``"column:NAME"``, ``"masks:TRAIN,VALID,TEST"`` or ``"time:COLUMN:60,20,20"``.
+            features: Columns to use. Default: all others.
+            ignore: Columns not to use.
+            columns: Treatment of single columns, such as ``{"age": "quantile, indicator"}``.
+            missing: Missing values: ``"mean"`` (the default), ``"zero"`` or ``"indicator"``.
+            category_limit: Largest number of values of a category.
+            node_type: Name of the node type.
+            src, dst: Columns of the keys of an edge's source and destination.
+            edge_time, edge_weight: Columns of an edge's time and weight.
+            edge_features: Columns that become edge features.
+            edge_columns: Treatment of single edge features, as ``columns``.
+            edge_type: Name of the edge type.
+            reverse: Name of an edge type of the reverse edges, which is added.
+            undirected: Stores every edge in both directions.
+            keep_duplicates: Keeps parallel edges instead of merging them.
+            separator, quote: Of CSV files; found by default.
+            schema: Several tables, instead of the arguments above: the path of a schema file, or a
+                dict with the same entries, whose ``files`` may be tables.
+            like: Dataset, or its directory, by whose statistics the columns are encoded.
+            dangling: Edges to nodes without a row: ``"error"`` (the default), ``"drop"`` or
+                ``"add"``.
+            seed: Seed of random splits.
+            name: Name of the dataset. Default: that of the directory.
+            path: Directory to write. ``None`` writes a temporary one, which is removed with the
+                dataset; :meth:`save` keeps a copy.
+            replace: Replaces a dataset at ``path``.
+            memory: Memory budget in bytes.
+            progress: Shows progress. ``None`` shows it on a terminal or in a notebook.
+
+        Returns:
+            A :class:`Dataset` if there is one node type, one edge type and no task but the
+            classification of nodes, and else a :class:`TypedDataset`.
+
+        Raises:
+            TypeError: A table has a type that is not read, or an argument is missing.
+            ValueError: Tables have faults; all of them are listed.
+            OSError: A file cannot be read or written.
+
+        Example:
+            >>> import graphmill
+            >>> nodes = {"id": ["a", "b", "c"], "age": [31, None, 45], "kind": ["x", "y", "x"]}
+            >>> edges = {"from": ["a", "b"], "to": ["b", "c"]}
+            >>> data = graphmill.Dataset.from_tables(nodes, edges, id="id", label="kind", src="from", dst="to")
+            >>> data.keys.tolist(), data.class_names
+            (['a', 'b', 'c'], ['x', 'y'])
+        """
+        described = tables.schema_of(
+            nodes, edges, {option: value for option, value in locals().items() if option in tables.OPTIONS}, schema
+        )
+        like = getattr(like, "path", None) or like
+        if isinstance(like, (Dataset, TypedDataset)):
+            raise ValueError(f"like: the dataset {like.name} is in memory, without statistics of columns; pass one of from_tables")
+        one, several, owner = tables.import_tables(
+            described, like=like, path=path, replace=replace, memory=memory, progress=progress
+        )
+        return TypedDataset._of(several, owner) if one is None else cls._of(one, owner)
+
+    @classmethod
+    def from_networkx(cls, graph: Any, *, weight: str | None = "weight", **options: Any) -> Dataset | TypedDataset:
+        """Creates a dataset from a graph of NetworkX, as :meth:`from_tables` does from its attributes.
+
+        Nodes keep their names as :attr:`keys` and their order. Messages flow along directed edges;
+        edges of undirected graphs are stored in both directions, and parallel edges are merged
+        unless ``keep_duplicates=True``. Attributes of nodes are columns: numbers, texts, dates,
+        lists of numbers, or missing.
+
+        Args:
+            graph: A ``Graph``, ``DiGraph`` or one of the multigraphs.
+            weight: Attribute of the edges that is their weight; edges without it have weight 1.
+                ``None`` ignores weights.
+            **options: Arguments of :meth:`from_tables`: ``label``, ``split``, ``columns``,
+                ``edge_time``, ``edge_features``, ``path``, ...
+        """
+        table, edges, described = convert.tables_of_networkx(graph, weight)
+        for option in options:
+            if option in ("nodes", "edges", "id", "src", "dst", "schema", "edge_weight"):
+                raise TypeError(f"{option}: the graph determines it; leave it out")
+        name = options.pop("name", None) or (None if options.get("path") else getattr(graph, "name", "") or "networkx")
+        return cls.from_tables(table, edges, name=name, **{**described, **options})
+
+    @classmethod
+    def from_scipy(cls, matrix: Any, **arrays: Any) -> Dataset:
+        """Creates a dataset from a sparse adjacency matrix of SciPy (``V x V``, any format).
+
+        ``A[i, j]`` is an edge from ``i`` to ``j``: messages flow from the row to the column. Its
+        value is the edge's weight, unless all values are 1; duplicate entries are summed, and
+        entries of value 0 are not edges.
+
+        Args:
+            matrix: Sparse matrix or sparse array.
+            **arrays: Arguments of :meth:`from_arrays`: ``x``, ``y``, ``train_mask``, ...
+        """
+        if not is_scipy(matrix):
+            raise TypeError(f"matrix: expected a sparse matrix of SciPy, not {type(matrix).__name__}")
+        return cls.from_arrays(matrix, **{"name": "scipy", **arrays})
+
+    @classmethod
+    def from_dgl(
+        cls,
+        graph: Any,
+        *,
+        features: str | None = "feat",
+        label: str | None = "label",
+        weight: str | None = None,
+        edge_features: str | None = None,
+        edge_time: str | None = None,
+        metric: str | None = None,
+        name: str = "dgl",
+    ) -> Dataset | TypedDataset:
+        """Creates a dataset from a ``dgl.DGLGraph``, also with several types.
+
+        The masks ``train_mask``, ``val_mask`` and ``test_mask`` of nodes become the split. Other
+        data of nodes and edges is named in a warning.
+
+        Args:
+            graph: Graph on the CPU.
+            features, label: Names of the features and labels in ``ndata``.
+            weight, edge_features, edge_time: Names of the weights, features and times in ``edata``.
+            metric: Metric of the scores of a graph of one type.
+            name: Name of the dataset.
+
+        Returns:
+            A :class:`Dataset` for a graph of one type without times and features of edges and
+            without numbers as labels, and else a :class:`TypedDataset`.
+        """
+        names = {"features": features, "label": label, "weight": weight, "edge_features": edge_features, "edge_time": edge_time}
+        names.update({mask: mask for mask in convert.PARTS})
+        return convert.of_dgl(graph, names, {"metric": metric, "name": name})
 
     @classmethod
     def demo(cls) -> Dataset:
@@ -185,12 +371,21 @@ class Dataset:
         )  # fmt: skip
 
     @classmethod
-    def from_pyg(cls, data: Any, *, metric: str | None = None, name: str = "pyg") -> Dataset:
-        """Creates a dataset from a ``torch_geometric.data.Data`` with ``x``, ``y`` and masks."""
-        if not is_pyg(data):
-            raise TypeError(f"data: expected a torch_geometric.data.Data, not {type(data).__name__}")
+    def from_pyg(cls, data: Any, *, metric: str | None = None, name: str = "pyg") -> Dataset | TypedDataset:
+        """Creates a dataset from a ``torch_geometric.data.Data`` or ``HeteroData``.
+
+        Of nodes ``x``, ``y`` and the masks are read, and of edges ``edge_weight``. Of a
+        ``HeteroData`` also ``time`` and ``edge_attr`` are read; other attributes are named in a
+        warning, and the result is a :class:`TypedDataset`.
+        """
+        if convert.is_hetero(data):
+            if metric is not None:
+                raise ValueError("metric: only a graph of one type has it; leave it out")
+            return convert.typed_of_pyg(data, name)
+        if not is_pyg(data) and not (hasattr(data, "to_dict") and hasattr(data, "edge_index")):
+            raise TypeError(f"data: expected a torch_geometric.data.Data or HeteroData, not {type(data).__name__}")
         get = data.to_dict().get
-        names = ("x", "y", "train_mask", "val_mask", "test_mask")
+        names = ("x", "y", "train_mask", "val_mask", "test_mask", "edge_weight")
         return cls.from_arrays(
             edge_index=data.edge_index, num_nodes=data.num_nodes, metric=metric, name=name,
             **{key: get(key) for key in names},
@@ -296,6 +491,25 @@ class Dataset:
         """Test nodes, ascending (uint32)."""
         return self._native.part("test")
 
+    @cached_property
+    def keys(self) -> np.ndarray | None:
+        """Original keys of the nodes (``V``; integers or texts), or ``None`` if they have none.
+
+        The parts of a key of several columns are separated by ``"\\x1f"``.
+        """
+        keys = self._native.keys()
+        return None if keys is None else np.asarray(keys)
+
+    @property
+    def class_names(self) -> list[str]:
+        """Names of the classes, for a dataset that was imported from tables; empty without names."""
+        return self._native.names()[1]
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the feature columns, for a dataset that was imported from tables; empty without names."""
+        return self._native.names()[0]
+
     def _mask(self, part: str) -> np.ndarray:
         mask = np.zeros(self.num_nodes, bool)
         mask[self._native.part(part)] = True
@@ -317,7 +531,8 @@ class Dataset:
     def import_report(self) -> dict[str, Any] | None:
         """Counts of merged, dropped, added and ignored items of an import.
 
-        ``None`` for a dataset that :func:`import_dataset` did not return. ``source_edges``,
+        ``None`` for a dataset that an import did not return. Of :meth:`from_tables`: ``nodes`` and
+        ``edges``, a dict per type with the roles of its ``columns``. Of :func:`import_dataset`: ``source_edges``,
         ``reverse_edges_added``, ``self_loops_removed``, ``self_loops_kept``,
         ``duplicate_edges_merged``, ``duplicate_edges_summed``, ``nodes_dropped``, ``edges_dropped``
         and ``missing_labels`` are counts, ``ignored_columns`` and ``ignored_parts`` lists of names,
@@ -340,6 +555,7 @@ class Dataset:
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        self._owner = None
         if "path" in state:
             self._native = _graphmill.Dataset.open(state["path"], False)
             return
@@ -398,7 +614,7 @@ def import_dataset(
     memory: int | None = None,
     progress: bool | None = None,
     **options: Any,
-) -> Dataset:
+) -> Dataset | TypedDataset:
     """Imports a graph in another library's format as a dataset directory, and opens it.
 
     The directory appears whole or not at all. A killed import resumes when it is called again;
@@ -406,17 +622,22 @@ def import_dataset(
 
     Args:
         format: A format of ``graphmill import``: ``"npz"``, ``"planetoid"``, ``"ogb"``,
-            ``"graphsaint"``, ``"graphbolt"``, ``"edges"``, ...
+            ``"graphsaint"``, ``"graphbolt"``, ``"edges"``, ..., or of typed graphs, links and
+            events: ``"hgb"``, ``"triples"``, ``"temporal"``, ... Tables of your own are read by
+            :meth:`Dataset.from_tables`.
         src: File or directory to read.
         out: Directory to write.
         replace: Replaces a dataset at ``out``.
-        memory: Memory budget in bytes.
+        memory: Memory budget in bytes; formats of typed graphs do not have it.
         progress: Shows progress. ``None`` shows it on a terminal or in a notebook.
         **options: Options of ``graphmill import``: ``undirected``, ``largest_component``,
-            ``normalize``, ``split``, ``features``, ...
+            ``normalize``, ``split``, ``features``, ..., and of typed graphs ``add_reverses``,
+            ``valid_fraction``, ``test_fraction``, ``no_literals``, ...
 
     Returns:
-        The dataset. Its ``import_report`` counts merged, dropped, added and ignored items.
+        The dataset; a :class:`TypedDataset` if it has several types, or another task than the
+        classification of nodes. Its ``import_report`` counts merged, dropped, added and ignored
+        items.
 
     Raises:
         TypeError: An option is unknown.
@@ -425,6 +646,42 @@ def import_dataset(
     """
     words = [(name, os.fspath(v) if isinstance(v, os.PathLike) else str(v)) for name, v in options.items() if v is not None]
     with watch(progress) as observe:
-        return Dataset._of(
-            _graphmill.import_dataset(format, os.fspath(src), os.fspath(out), words, replace, memory, observe)
-        )
+        one, several = _graphmill.import_dataset(format, os.fspath(src), os.fspath(out), words, replace, memory, observe)
+    return TypedDataset._of(several) if one is None else Dataset._of(one)
+
+
+def plan_tables(
+    nodes: Any = None, edges: Any = None, *, schema: Any = None, like: str | os.PathLike[str] | None = None, **options: Any
+) -> TablePlan:
+    """Roles that :meth:`Dataset.from_tables` would give to the columns of tables. Writes nothing.
+
+    Args:
+        nodes, edges, schema, like: As of :meth:`Dataset.from_tables`.
+        **options: Its other arguments that describe tables.
+
+    Returns:
+        A plan: ``str(plan)`` is for a person, ``plan.report`` the same as a dict, and
+        ``plan.schema`` the text of a schema file with the inferred types, to be edited.
+
+    Raises:
+        TypeError, ValueError, OSError: As of :meth:`Dataset.from_tables`.
+    """
+    for option in options:
+        if option not in tables.OPTIONS:
+            raise TypeError(f"plan_tables() has no option '{option}'")
+    like = getattr(like, "path", None) or like
+    described = tables.schema_of(nodes, edges, options, schema)
+    text, report, file = _graphmill.plan_tables(described, None if like is None else os.fspath(like))
+    return TablePlan(text, json.loads(report), file)
+
+
+class TablePlan:
+    """Roles of the columns of tables: ``report``, a dict, and ``schema``, the text of a schema file."""
+
+    def __init__(self, text: str, report: dict[str, Any], schema: str):
+        self._text, self.report, self.schema = text, report, schema
+
+    def __str__(self) -> str:
+        return self._text
+
+    __repr__ = __str__

@@ -15,6 +15,8 @@ from . import _graphmill
 from ._frameworks import array_of, is_tensor, options_of
 from .dataset import Dataset
 from .progress import watch
+from .tables import Tables
+from .typed import TypedDataset
 
 
 class Record(SimpleNamespace):
@@ -46,6 +48,9 @@ def _open(dataset: Any) -> Dataset:
         return Dataset.demo()
     if isinstance(dataset, Dataset):
         return dataset
+    if isinstance(dataset, TypedDataset):
+        # several types are refused, with a message that lists them
+        return dataset.to_dataset()
     if isinstance(dataset, (str, os.PathLike)):
         return Dataset(dataset)
     raise TypeError(f"dataset: expected a graphmill.Dataset or the path of its directory, not {type(dataset).__name__}")
@@ -143,6 +148,8 @@ def predict(
     dataset: Dataset | str | os.PathLike[str] | None = None,
     last: bool = False,
     original_ids: bool = False,
+    on: Any = None,
+    edges: Any = None,
 ) -> np.ndarray:
     """Predictions of a run's model for nodes, computed with all of their neighbours.
 
@@ -156,31 +163,48 @@ def predict(
             and so was not stored.
         last: Uses the last checkpoint instead of the best model.
         original_ids: Interprets ids as those from before the dataset was reordered.
+        on: Table of new nodes to predict, as of :meth:`Dataset.from_tables`, for a dataset that was
+            imported from tables: its columns are encoded by the dataset's statistics, and nodes are
+            computed as if they were in the dataset, which does not change.
+        edges: Table with the edges of the new nodes, which names new and known nodes by their keys.
 
     Returns:
-        One row per node, in the order of ``nodes``.
+        One row per node, in the order of ``nodes``, or of the rows of ``on``.
 
     Warns:
-        UserWarning: Features of another dataset were scaled to match the run's; the message says
-            how.
+        UserWarning: Features of another dataset were scaled to match the run's; new rows have
+            values that the dataset does not have; or edges between known nodes were left out. The
+            message says how.
 
     Raises:
-        ValueError, OSError: The run does not exist, its model does not fit the dataset, or an id is
-            out of range.
+        ValueError, OSError: The run does not exist, its model does not fit the dataset, an id is
+            out of range, or tables of new nodes have faults.
     """
     native = None if dataset is None else _open(dataset)._native
+    if on is None and edges is not None:
+        raise TypeError("edges: these are the edges of new nodes; pass on= too")
+    if on is not None and (nodes is not None or original_ids):
+        raise TypeError("on: all rows of the table are predicted; leave out nodes and original_ids")
     with tempfile.TemporaryDirectory(prefix="graphmill-") as scratch:
-        listed = None
-        if nodes is not None:
-            ids = array_of(nodes if is_tensor(nodes) else np.asarray(nodes), "nodes")
-            if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
-                raise TypeError(f"nodes: expected one dimension of integers, not shape {ids.shape} of {ids.dtype}")
-            listed = os.path.join(scratch, "nodes.npy")
-            np.save(listed, ids.astype(np.int64))
         out = os.path.join(scratch, "predictions.npy")
-        written = _record(_graphmill.predict(_run(run), native, listed, kind, last, original_ids, out))
-        if written.rescaled is not None:
-            warnings.warn(f"features of the dataset: {written.rescaled}", UserWarning, stacklevel=2)
+        if on is not None:
+            tables = Tables()
+            files = tables.files(on, "new nodes"), tables.files(edges, "new edges")
+            written, notes = _graphmill.predict_new(_run(run), native, (*files, tables.memory), kind, last, out)
+            for note in notes:
+                warnings.warn(note, UserWarning, stacklevel=2)
+        else:
+            listed = None
+            if nodes is not None:
+                ids = array_of(nodes if is_tensor(nodes) else np.asarray(nodes), "nodes")
+                if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+                    raise TypeError(f"nodes: expected one dimension of integers, not shape {ids.shape} of {ids.dtype}")
+                listed = os.path.join(scratch, "nodes.npy")
+                np.save(listed, ids.astype(np.int64))
+            written = _graphmill.predict(_run(run), native, listed, kind, last, original_ids, out)
+        rescaled = _record(written).rescaled
+        if rescaled is not None:
+            warnings.warn(f"features of the dataset: {rescaled}", UserWarning, stacklevel=2)
         return np.load(out)
 
 

@@ -2,7 +2,6 @@
 
 use std::{
     path::PathBuf,
-    str::FromStr,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -12,25 +11,30 @@ use std::{
 };
 
 use graphmill_core::{
-    self as core, EdgeOptions, FeatureData, Features, Labels, Split,
+    self as core, EdgeOptions, FeatureData, Labels, Split,
     progress::{Progress, Unit},
 };
 use graphmill_data::{
     self as data,
-    dataset::{
-        Work,
-        import::{ImportOptions, ImportReport, import_to},
-    },
+    dataset::Work,
     generate::{GenerateOptions, generate_to, generate_with},
+    typed::{self, Verify},
 };
 use graphmill_loader::feature::Host;
-use numpy::{Element, PyArray1, PyArray2, PyArrayDescr, PyArrayMethods, PyUntypedArrayMethods};
-use pyo3::{exceptions::PyTypeError, prelude::*};
+use numpy::{Element, PyArray1, PyArrayDescr, PyArrayMethods};
+use pyo3::prelude::*;
 
-use super::{array, array::with_ids, error, topology::Topology, wait};
+use super::{
+    array,
+    array::with_ids,
+    columns::{features_of, keys_of, labels_of},
+    error,
+    topology::Topology,
+    wait,
+};
 use crate::{
     table::{Rows, Table},
-    topology::{self, Id},
+    topology,
 };
 
 /// Graph, features, labels and split of a training run.
@@ -59,11 +63,7 @@ impl Dataset {
     /// Generates the built-in demo.
     #[staticmethod]
     fn demo(py: Python<'_>) -> PyResult<Self> {
-        Ok(Self {
-            data: Arc::new(py.detach(data::generate::demo).map_err(error::graph)?),
-            path: None,
-            report: None,
-        })
+        Ok(Self::of(py.detach(data::generate::demo).map_err(error::graph)?, None, None))
     }
 
     /// Creates a dataset of arrays: edges `src[e]` to `dst[e]`, or compressed columns `(indptr,
@@ -127,7 +127,7 @@ impl Dataset {
             ..data::Dataset::default()
         };
         py.detach(|| data.validate()).map_err(error::graph)?;
-        Ok(Self { data: Arc::new(data), path: None, report: None })
+        Ok(Self::of(data, None, None))
     }
 
     /// Writes the dataset as a directory, of format 2 if `is_typed` is set.
@@ -243,6 +243,22 @@ impl Dataset {
         self.data.original_ids.as_ref().map(|ids| array::of_buffer(py, ids, &[ids.len()])).transpose()
     }
 
+    /// Original keys of the nodes: an array of integers, or a list of texts.
+    fn keys<'py>(&self, py: Python<'py>) -> Array<'py> {
+        self.data.keys.as_ref().map(|keys| keys_of(py, keys)).transpose()
+    }
+
+    /// Names of the feature columns and of the classes in its directory; empty if it has none.
+    fn names(&self, py: Python<'_>) -> PyResult<(Vec<String>, Vec<String>)> {
+        let Some(dir) = self.data.directory.as_ref().filter(|dir| typed::is_typed(dir)) else {
+            return Ok(Default::default());
+        };
+        let data = py.detach(|| typed::open(dir, Verify::Once)).map_err(error::graph)?;
+        let features = data.nodes.first().and_then(|nodes| nodes.features.as_ref());
+        let features = features.map(|table| table.names.clone()).unwrap_or_default();
+        Ok((features, data.tasks.first().map(|task| task.names.clone()).unwrap_or_default()))
+    }
+
     /// Report of the import that wrote the dataset, as JSON.
     fn import_report(&self) -> Option<&str> {
         self.report.as_deref()
@@ -254,6 +270,11 @@ impl Dataset {
 }
 
 impl Dataset {
+    /// Creates a dataset from Rust's.
+    pub(super) fn of(data: data::Dataset, path: Option<PathBuf>, report: Option<String>) -> Self {
+        Self { data: Arc::new(data), path, report }
+    }
+
     /// Creates a read-only array over values that the dataset owns.
     fn view_of<'py, T: Element + bytemuck::Pod>(
         &self,
@@ -295,46 +316,9 @@ fn topology_of(indptr: &Bound<'_, PyAny>, indices: &Bound<'_, PyAny>) -> PyResul
     Ok(Topology(Arc::new(made.map_err(error::value)?)))
 }
 
-/// Copies the features of a two-dimensional array of f32 or f16.
-fn features_of(x: &Bound<'_, PyAny>) -> PyResult<Features> {
-    if let Ok(rows) = x.cast::<PyArray2<f32>>() {
-        let dim = rows.shape()[1];
-        return Ok(Features::f32(
-            dim,
-            rows.try_readonly().map_err(error::value)?.as_array().iter().copied().collect::<Vec<_>>(),
-        ));
-    }
-    if let Ok(rows) = x.cast::<PyArray2<half::f16>>() {
-        let (dim, values) = (rows.shape()[1], rows.try_readonly().map_err(error::value)?);
-        let values: Vec<half::f16> = values.as_array().iter().copied().collect();
-        return Ok(Features { dim, data: FeatureData::F16(values.into()) });
-    }
-    Err(PyTypeError::new_err("x: expected two dimensions of float32 or float16"))
-}
-
 /// Labels of nodes without labels.
 fn unlabelled(nodes: usize) -> Labels {
     Labels::Single { class: vec![-1; nodes].into(), classes: 0 }
-}
-
-/// Classes of an integer vector (-1 if unknown), or labels of a matrix of zeros and ones.
-fn labels_of(y: &Bound<'_, PyAny>, classes: Option<usize>) -> PyResult<Labels> {
-    if let Ok(rows) = y.cast::<PyArray2<u8>>() {
-        let classes = rows.shape()[1];
-        let member: Vec<u8> = rows.try_readonly().map_err(error::value)?.as_array().iter().copied().collect();
-        return Ok(Labels::Multi { member: member.into(), classes });
-    }
-    let class: Vec<i32> = with_ids!("y", y, |ids| {
-        let narrow = |(v, id): (usize, _)| {
-            let class = Id::number(id);
-            i32::try_from(class).ok().filter(|&c| c >= -1).ok_or_else(|| {
-                error::value(format!("y[{v}] is {class}: classes start at 0, and -1 means unknown"))
-            })
-        };
-        ids.iter().copied().enumerate().map(narrow).collect::<PyResult<_>>()?
-    });
-    let max = class.iter().copied().max().unwrap_or(-1);
-    Ok(Labels::Single { class: class.into(), classes: classes.unwrap_or((max + 1) as usize) })
 }
 
 /// Progress that sends messages to Python and cancels the work when the flag is set.
@@ -385,14 +369,13 @@ impl Progress for MessageProgress {
     }
 }
 
-/// Runs `work`, which creates a dataset in memory or in the directory `path`, and reports its
-/// progress to `observe`. Ctrl-C cancels it and removes its output.
-fn create(
+/// Runs `work`, which creates a dataset in memory or in a directory, and reports its progress to
+/// `observe`. Ctrl-C cancels it and removes its output.
+pub(super) fn create<T: Send>(
     py: Python<'_>,
     observe: Option<Py<PyAny>>,
-    path: Option<PathBuf>,
-    work: impl FnOnce(Box<dyn Progress>) -> core::Result<(data::Dataset, Option<ImportReport>)> + Send,
-) -> PyResult<Dataset> {
+    work: impl FnOnce(Box<dyn Progress>) -> core::Result<T> + Send,
+) -> PyResult<T> {
     let quiet = observe.is_none();
     let report = |py: Python<'_>, message: &str| {
         observe.as_ref().map_or(Ok(()), |observe| observe.call1(py, (message,)).map(drop))
@@ -400,10 +383,7 @@ fn create(
     let worker = move |stop, sender| {
         work(Box::new(MessageProgress { to: Mutex::new((sender, Instant::now())), stop, quiet }))
     };
-    let done = wait::run(py, worker, report)?;
-    let (data, report) = done.map_err(error::graph)?;
-    let report = report.map(|report| serde_json::to_string(&report)).transpose().map_err(error::value)?;
-    Ok(Dataset { data: Arc::new(data), path, report })
+    wait::run(py, worker, report)?.map_err(error::graph)
 }
 
 /// Generates a dataset in memory or in a directory; `options` is JSON.
@@ -419,73 +399,9 @@ pub(super) fn generate(
     observe: Option<Py<PyAny>>,
 ) -> PyResult<Dataset> {
     let options: GenerateOptions = serde_json::from_str(options).map_err(error::value)?;
-    create(py, observe, out.clone(), |progress| match &out {
-        Some(out) => {
-            generate_to(generator, out, &options, Work { memory, replace, progress }).map(|data| (data, None))
-        }
-        None => generate_with(generator, &options, progress).map(|data| (data, None)),
-    })
-}
-
-/// Imports a dataset; `options` are pairs of a name and a value.
-#[pyfunction]
-#[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
-#[pyo3(signature = (format, src, out, options, replace, memory, observe))]
-pub(super) fn import_dataset(
-    py: Python<'_>,
-    format: &str,
-    src: PathBuf,
-    out: PathBuf,
-    options: Vec<(String, String)>,
-    replace: bool,
-    memory: Option<u64>,
-    observe: Option<Py<PyAny>>,
-) -> PyResult<Dataset> {
-    let options = import_options(&options)?;
-    create(py, observe, Some(out.clone()), |progress| {
-        import_to(format, &src, &out, &options, Work { memory, replace, progress })
-            .map(|imported| (imported.dataset, Some(imported.report)))
-    })
-}
-
-/// Parses the options of an import.
-fn import_options(given: &[(String, String)]) -> PyResult<ImportOptions> {
-    fn parsed<T: FromStr<Err: std::fmt::Display>>(name: &str, word: &str) -> PyResult<T> {
-        word.parse().map_err(|e| error::value(format!("{name} '{word}': {e}")))
-    }
-    let mut o = ImportOptions::default();
-    for (name, word) in given {
-        let flag = || match word.as_str() {
-            "True" => Ok(true),
-            "False" => Ok(false),
-            _ => Err(PyTypeError::new_err(format!("{name}: expected True or False, not '{word}'"))),
-        };
-        let path = || Some(PathBuf::from(word));
-        match name.as_str() {
-            "undirected" => o.undirected = flag()?,
-            "no_self_loops" => o.no_self_loops = flag()?,
-            "keep_duplicates" => o.keep_duplicates = flag()?,
-            "largest_component" => o.largest_component = flag()?,
-            "dense_features" => o.dense_features = flag()?,
-            "compact_ids" => o.compact_ids = flag()?,
-            "normalize" => o.normalize = parsed(name, word)?,
-            "split" => o.split = Some(parsed(name, word)?),
-            "split_seed" => o.split_seed = parsed(name, word)?,
-            "metric" => o.metric = Some(word.clone()),
-            "name" => o.name = Some(word.clone()),
-            "features" => o.features = path(),
-            "labels" => o.labels = path(),
-            "label_pairs" => o.label_pairs = path(),
-            "nodes" => o.nodes = path(),
-            "train" => o.train = path(),
-            "valid" => o.valid = path(),
-            "test" => o.test = path(),
-            "num_nodes" => o.num_nodes = Some(parsed(name, word)?),
-            "first_id" => o.first_id = parsed(name, word)?,
-            "flavour" => o.flavour = parsed(name, word)?,
-            "weights" => o.weights = parsed(name, word)?,
-            _ => return Err(PyTypeError::new_err(format!("import_dataset() has no option '{name}'"))),
-        }
-    }
-    Ok(o)
+    let data = create(py, observe, |progress| match &out {
+        Some(out) => generate_to(generator, out, &options, Work { memory, replace, progress }),
+        None => generate_with(generator, &options, progress),
+    })?;
+    Ok(Dataset::of(data, out, None))
 }

@@ -7,12 +7,16 @@
 
 mod array;
 mod blocks;
+mod columns;
 mod dataset;
 mod error;
+mod import;
 mod loader;
 mod run;
+mod tables;
 mod tiers;
 mod topology;
+mod typed;
 mod wait;
 
 use pyo3::prelude::*;
@@ -21,6 +25,8 @@ use pyo3::prelude::*;
 fn _graphmill(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<dataset::Dataset>()?;
+    m.add_class::<typed::TypedDataset>()?;
+    m.add_class::<tables::Table>()?;
     m.add_class::<tiers::Tiers>()?;
     m.add_class::<topology::Topology>()?;
     m.add_class::<loader::Source>()?;
@@ -32,11 +38,14 @@ fn _graphmill(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(run::train, m)?)?;
     m.add_function(wrap_pyfunction!(run::evaluate, m)?)?;
     m.add_function(wrap_pyfunction!(run::predict, m)?)?;
+    m.add_function(wrap_pyfunction!(run::predict_new, m)?)?;
     m.add_function(wrap_pyfunction!(run::hotness, m)?)?;
     m.add_function(wrap_pyfunction!(run::hotness_report, m)?)?;
     m.add_function(wrap_pyfunction!(run::options, m)?)?;
     m.add_function(wrap_pyfunction!(run::partition, m)?)?;
     m.add_function(wrap_pyfunction!(run::partition_report, m)?)?;
     m.add_function(wrap_pyfunction!(dataset::generate, m)?)?;
-    m.add_function(wrap_pyfunction!(dataset::import_dataset, m)?)
+    m.add_function(wrap_pyfunction!(tables::import_tables, m)?)?;
+    m.add_function(wrap_pyfunction!(tables::plan_tables, m)?)?;
+    m.add_function(wrap_pyfunction!(import::import_dataset, m)?)
 }

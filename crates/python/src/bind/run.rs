@@ -18,14 +18,21 @@ use graphmill_engine::{
     options::{key, keys, names, suggestion},
     partition as engine_partition,
     record::{EpochRecord, Origin},
-    saved::{Kind, SavedRun},
+    saved::{Kind, SavedRun, on::NewTables},
 };
 use graphmill_report::Recorder;
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::{exceptions::PyTypeError, prelude::*};
 use serde_json::{Map, Value as Json, json};
 
-use super::{array, dataset::Dataset, error, topology::Topology, wait};
+use super::{
+    array,
+    dataset::Dataset,
+    error,
+    tables::{Named, in_memory},
+    topology::Topology,
+    wait,
+};
 
 /// Observer that sends events as JSON, batches at most ten times a second.
 struct MessageObserver {
@@ -217,14 +224,7 @@ pub(super) fn predict(
     original_ids: bool,
     out: PathBuf,
 ) -> PyResult<String> {
-    let kind = match kind {
-        "classes" => Kind::Classes,
-        "probabilities" => Kind::Probabilities,
-        "embeddings" => Kind::Embeddings,
-        other => {
-            return Err(error::value(format!("kind '{other}': use classes, probabilities or embeddings")));
-        }
-    };
+    let kind = kind_of(kind)?;
     let data = dataset.map(|dataset| dataset.data.clone());
     let written = wait::quietly(py, move |progress| {
         let saved = SavedRun::open(&run, last)?;
@@ -239,6 +239,45 @@ pub(super) fn predict(
         saved.predict(data, nodes.as_deref(), original_ids, kind, &out, progress)
     })?;
     serde_json::to_string(&written.map_err(error::engine)?).map_err(error::value)
+}
+
+/// Kind of predictions by name.
+fn kind_of(name: &str) -> PyResult<Kind> {
+    match name {
+        "classes" => Ok(Kind::Classes),
+        "probabilities" => Ok(Kind::Probabilities),
+        "embeddings" => Ok(Kind::Embeddings),
+        other => Err(error::value(format!("kind '{other}': use classes, probabilities or embeddings"))),
+    }
+}
+
+/// Writes predictions for new nodes to a file; returns their description as JSON and remarks.
+/// The new nodes and their edges are names of files or of tables in memory.
+#[pyfunction]
+#[pyo3(signature = (run, dataset, new, kind, last, out))]
+pub(super) fn predict_new(
+    py: Python<'_>,
+    run: PathBuf,
+    dataset: Option<&Dataset>,
+    new: (Vec<String>, Vec<String>, Named),
+    kind: &str,
+    last: bool,
+    out: PathBuf,
+) -> PyResult<(String, Vec<String>)> {
+    let kind = kind_of(kind)?;
+    let data = dataset.map(|dataset| dataset.data.clone());
+    let (nodes, edges, tables) = new;
+    let memory = in_memory(&tables);
+    let new = NewTables { nodes: nodes.into(), edges: edges.into(), memory, ..NewTables::default() };
+    let written = wait::quietly(py, move |progress| {
+        let saved = SavedRun::open(&run, last)?;
+        match &data {
+            Some(data) => saved.predict_new(data, &new, kind, &out, progress),
+            None => saved.predict_new(&saved.dataset(None)?, &new, kind, &out, progress),
+        }
+    })?;
+    let written = written.map_err(error::engine)?;
+    Ok((serde_json::to_string(&written).map_err(error::value)?, written.notes()))
 }
 
 /// Scores every node by a hotness metric.

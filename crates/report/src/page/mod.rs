@@ -10,6 +10,7 @@ mod ranks;
 mod reuse;
 mod section;
 mod text;
+mod types;
 mod utilisation;
 
 use std::fmt::Write;
@@ -45,6 +46,7 @@ pub fn html(summary: &Summary) -> String {
     page += &reuse::reuse(summary);
     page += &devices::devices(&summary.epochs);
     page += &ranks::ranks(&summary.epochs);
+    page += &types::types(summary);
     page += &traffic(&summary.epochs);
     page += &memory::memory(summary);
     page += &config(summary);

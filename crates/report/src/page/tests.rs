@@ -94,11 +94,13 @@ fn run(epochs: usize, scale: f64, pipelined: bool) -> Summary {
             valid: 93_313,
             test: 93_313,
             checksum: None,
+            ..DatasetRecord::default()
         },
         config: TrainConfig::default().to_json(),
         best,
         test: TestScore { metric: "accuracy".into(), score: Some(0.8765) },
         staleness: if pipelined { Staleness { bound: 8, max: 7 } } else { Staleness::default() },
+        presampling: None,
         peak_rss_bytes: 1_234_567_890,
         nvidia: Vec::new(),
         all_reduce: None,

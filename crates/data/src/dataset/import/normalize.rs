@@ -31,7 +31,7 @@ impl NormalizationReport {
     /// Describes the normalization in one sentence.
     pub(super) fn describe(&self) -> String {
         let Self { kind, centred, fitted_on, stored_bytes, dense_bytes } = self;
-        let [stored, dense] = [*stored_bytes, *dense_bytes].map(|bytes| decimal_bytes(bytes));
+        let [stored, dense] = [*stored_bytes, *dense_bytes].map(decimal_bytes);
         match (*kind, centred) {
             ("standard", true) => format!(
                 "features: scaled to mean 0 and deviation 1 of {fitted_on} training nodes; the statistics \

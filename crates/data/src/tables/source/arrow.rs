@@ -124,9 +124,11 @@ impl Reader for Arrow {
     }
 }
 
-/// Columns of a record batch.
-pub(in crate::tables) fn columns_of(batch: &RecordBatch) -> Vec<Column> {
-    batch.columns().iter().map(column).collect()
+/// Columns of a record batch of which `wanted` is set; the others are empty.
+pub(super) fn columns_of(batch: &RecordBatch, wanted: &[bool]) -> Vec<Column> {
+    let rows = batch.num_rows();
+    let columns = batch.columns().iter().zip(wanted);
+    columns.map(|(array, &wanted)| if wanted { column(array) } else { Column::Empty(rows) }).collect()
 }
 
 /// Column of an array.

@@ -11,14 +11,14 @@ mod parquet;
 
 use std::cell::RefCell;
 
+use arrow_array::RecordBatch;
 use graphmill_core::{Error, Result, location::Location};
 
-pub(super) use arrow::columns_of;
 pub(super) use csv::Dialect;
 pub(super) use files::{Spool, TableFile, find};
 
 use super::{
-    column::{Batch, Column},
+    column::{Batch, Column, OutputRows},
     faults::Faults,
 };
 
@@ -84,7 +84,7 @@ enum Input {
         files: Vec<TableFile>,
         dialects: Vec<Dialect>,
     },
-    Batches(Vec<Batch>),
+    Batches(Vec<RecordBatch>),
 }
 
 impl Table {
@@ -132,7 +132,7 @@ impl Table {
     }
 
     /// Creates a table of batches in memory.
-    pub(super) fn of_batches(name: &str, columns: Vec<String>, batches: Vec<Batch>) -> Self {
+    pub(super) fn of_batches(name: &str, columns: Vec<String>, batches: Vec<RecordBatch>) -> Self {
         let input = Input::Batches(batches);
         Self { name: name.into(), columns, input, cache: RefCell::default(), cache_bytes: 0 }
     }
@@ -182,7 +182,7 @@ impl Table {
             return batches.iter().try_for_each(|batch| each(batch, faults));
         }
         let (files, dialects) = match &self.input {
-            Input::Batches(batches) => return batches.iter().try_for_each(|batch| each(batch, faults)),
+            Input::Batches(batches) => return scan_batches(batches, wanted, |batch| each(batch, faults)),
             Input::Files { files, dialects } => (files, dialects),
         };
         // Only a pass over all columns fills the cache.
@@ -232,6 +232,22 @@ impl Table {
         positions.into_iter().for_each(|c| wanted[c] = true);
         wanted
     }
+}
+
+/// Converts record batches one by one: only the columns of which `wanted` is set.
+fn scan_batches(
+    batches: &[RecordBatch],
+    wanted: &[bool],
+    mut each: impl FnMut(&Batch) -> Result<()>,
+) -> Result<()> {
+    let mut first = 0;
+    for batch in batches {
+        let (rows, places) = (batch.num_rows(), OutputRows::Rows(first + 1));
+        let columns = arrow::columns_of(batch, wanted);
+        each(&Batch { file: 0, first, rows, places, columns })?;
+        first += rows as u64;
+    }
+    Ok(())
 }
 
 /// Names in quotes, separated by commas.

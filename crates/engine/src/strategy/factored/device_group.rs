@@ -82,8 +82,10 @@ impl DeviceGroup {
                 "--num-samplers {given}: there are {count} devices; use fewer"
             )));
         }
-        let caches = DeviceCaches::new(config, context.data, context.sampler, context.order, reuse)?
-            .map(|caches| caches.for_rank(context.own.cloned()));
+        let caches =
+            DeviceCaches::new(config, context.data, context.sampler, context.order, reuse)?.map(|caches| {
+                caches.for_rank(context.own.cloned(), &**context.feature).counted_by(context.presampling)
+            });
         let has_budget = caches.is_some() && config.device_budget.0 > 0;
         let step = match &caches {
             Some(caches) if has_budget => caches.step_bytes(&**context.feature)?,

@@ -183,7 +183,7 @@ impl<'a> Layered<'a> {
         let bound = self.bound(self.length, length(&batches));
         let links = self.links();
         let Some(maker) = &mut self.maker else { return Ok(None) };
-        let context = SuperBatchContext::of(epoch, history, bound);
+        let context = SuperBatchContext::of(epoch, history, bound, self.context.exchange);
         let made =
             maker.make(context, &epoch.learner.context, batches, &made, &|bytes| deliver(&links, bytes))?;
         Ok(made.map(|made| (made, start, begun)))
@@ -217,7 +217,7 @@ impl<'a> Layered<'a> {
             let deliver = |bytes| deliver(&links, bytes);
             let current = self.current(&now, &history);
             let Some(maker) = &mut self.maker else { return Ok(Flow::Stop) };
-            let context = SuperBatchContext::of(epoch, &history, bound);
+            let context = SuperBatchContext::of(epoch, &history, bound, self.context.exchange);
             let steps = epoch.learner.context.detached();
             let inner = &mut *self.inner;
             let mut train = || current.train(inner, epoch);
@@ -274,7 +274,7 @@ impl<'a> Layered<'a> {
         let (batches, bound) = (made.span.batches.clone(), made.rows.bound);
         let Some(maker) = &mut self.maker else { return Ok(None) };
         maker.recycle(made);
-        let context = SuperBatchContext::of(epoch, history, bound);
+        let context = SuperBatchContext::of(epoch, history, bound, self.context.exchange);
         maker.make(context, &epoch.learner.context, batches, &[step], &|bytes| deliver(&links, bytes))
     }
 

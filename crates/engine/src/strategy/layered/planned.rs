@@ -11,6 +11,7 @@ use crate::{
     Result, TrainConfig, build,
     hotness::scores::loader,
     learner::Learner,
+    memory,
     reuse::ReusePlan,
     stage::Loader,
     strategy::{batches_per_update, interface::StrategyContext},
@@ -72,7 +73,10 @@ pub fn reuse_plan(
     loader.order(0, &mut seeds);
     let first = loader.sample(0, &mut space, loader.pick(&seeds, 0, Seeds::default()))?;
     let shapes: Vec<BlockShape> = first.blocks.iter().map(BlockShape::from).collect();
-    let orders = model.orders(&shapes);
+    let mut orders = model.orders(&shapes);
+    if memory::keeps_sparse(config, data) {
+        model.start_with_product(&mut orders);
+    }
     let backend = Cpu { precision: build::precision(config) };
     let learner = Learner::new(&backend, model, build::optimizer(config)?, &data.labels, orders, config);
     let feature: Arc<dyn Feature> = Arc::new(Host::new(&data.features));

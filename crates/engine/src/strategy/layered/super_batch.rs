@@ -18,8 +18,8 @@ use crate::{
     hotness::scores::scores_of,
     learner::{Learner, StepContext},
     reuse::{
-        Embeddings, History, HotQueue, Lookahead, Ranking, ReusePlan, ReuseTotals, RowMaker, RowShape,
-        RowVersion, SuperBatchSpan, basis,
+        Embeddings, History, HotQueue, Lookahead, Ranking, ReusePlan, ReuseTotals, RowExchange, RowMaker,
+        RowShape, RowVersion, SuperBatchSpan, basis,
     },
     stage::Loader,
     strategy::{
@@ -73,13 +73,20 @@ pub(super) struct SuperBatchContext<'j, 'a> {
     pub(super) timeline: &'j Timeline,
     /// Largest age of its rows, in updates.
     pub(super) bound: u64,
+    /// The other ranks, if there are several.
+    pub(super) exchange: Option<&'j dyn RowExchange>,
 }
 
 impl<'j, 'a> SuperBatchContext<'j, 'a> {
-    /// Inputs from this epoch, with the largest age of rows, in updates.
-    pub(super) fn of<'e: 'j>(epoch: &Epoch<'e, 'a>, history: &'j History, bound: u64) -> Self {
+    /// Inputs from this epoch, with the largest age of rows, in updates, and the other ranks.
+    pub(super) fn of<'e: 'j>(
+        epoch: &Epoch<'e, 'a>,
+        history: &'j History,
+        bound: u64,
+        exchange: Option<&'j dyn RowExchange>,
+    ) -> Self {
         let Epoch { number, order, loader, timeline, .. } = *epoch;
-        Self { loader, order, epoch: number, history, timeline, bound }
+        Self { loader, order, epoch: number, history, timeline, bound, exchange }
     }
 }
 
@@ -151,6 +158,10 @@ impl SuperBatchMaker {
                 nodes.min((bytes / (2 * each) as f64) as usize)
             }
         };
+        let max_hot = match context.exchange {
+            Some(exchange) => exchange.least(max_hot as u64)? as usize,
+            None => max_hot,
+        };
         let ranking = match options.hot_metric.as_str() {
             REQUESTS => Ranking::Requests,
             policy => {
@@ -166,11 +177,18 @@ impl SuperBatchMaker {
         let min_batches = if options.super_batch == 1 && *config.devices != Devices::Cpu { 1 } else { 2 };
         let mut row_maker = RowMaker::new(&learner.model, nodes);
         if rank > 0 && learner.history.basis().is_empty() {
-            let inputs = attempt(Stage::Embed, 0, || {
-                let some = sample_of(loader);
-                row_maker.inputs(loader, &learner.context, &some, &dims)
-            })?;
-            learner.history.set_basis(basis(learner.context.backend, &inputs, rank, config.seed));
+            let mut make = || {
+                let inputs = attempt(Stage::Embed, 0, || {
+                    let some = sample_of(loader);
+                    row_maker.inputs(loader, &learner.context, &some, &dims)
+                })?;
+                Ok(basis(learner.context.backend, &inputs, rank, config.seed))
+            };
+            let basis = match context.exchange {
+                Some(exchange) => exchange.matrices(&dims, make)?,
+                None => make()?,
+            };
+            learner.history.set_basis(basis);
         }
         let basis = learner.history.basis();
         let learns = !basis.is_empty() && gradient != HotGradient::None;
@@ -198,9 +216,11 @@ impl SuperBatchMaker {
             reserved: usize::MAX,
             spare: Vec::new(),
         };
-        let length = match options.super_batch {
-            0 => maker.length(loader),
-            given => given as u64,
+        let length = match (options.super_batch, context.exchange) {
+            (0, None) => maker.length(loader),
+            // every rank counts its own shares
+            (0, Some(exchange)) => exchange.least(maker.length(loader))?,
+            (given, _) => given as u64,
         };
         maker.plan.length = length.max(1).next_multiple_of(round);
         Ok(maker)
@@ -249,7 +269,7 @@ impl SuperBatchMaker {
         made: &[u64],
         deliver: &dyn Fn(u64),
     ) -> Result<Option<SuperBatch>> {
-        let SuperBatchContext { loader, order, epoch, history, timeline, bound } = context;
+        let SuperBatchContext { loader, order, epoch, history, timeline, bound, exchange } = context;
         let first = batches.start;
         let track = timeline.track(if self.pool.is_some() { "aside" } else { "main" });
         let (mut ahead, mut rows) = self.spare.pop().unwrap_or_default();
@@ -257,7 +277,7 @@ impl SuperBatchMaker {
         let plan = self.reserved_plan();
         attempt(Stage::Embed, first, || {
             let to = (&mut ahead, &mut self.queue);
-            plan.draw(loader, order, (epoch, batches.clone()), to, &mut self.spaces);
+            plan.draw_over(exchange, loader, order, (epoch, batches.clone()), to, &mut self.spaces)?;
             ahead.count_reused();
             Ok(())
         })?;
@@ -271,15 +291,23 @@ impl SuperBatchMaker {
             let slice = hot - hot * (i + 1) / made.len()..hot - hot * i / made.len();
             let clock = Instant::now();
             attempt(Stage::Embed, first, || {
-                let from = RowVersion { batch: (epoch, first), version, snapshot: &snapshot };
-                let nodes = &ahead.slots.nodes()[slice.clone()];
-                self.row_maker.make(loader, steps, from, nodes, slice.start, &mut rows)
+                let rank = exchange.map_or(0, RowExchange::rank);
+                let from = RowVersion { batch: (epoch, first), version, snapshot: &snapshot, rank };
+                let (maker, nodes) = (&mut self.row_maker, ahead.slots.nodes());
+                if let Some(exchange) = exchange {
+                    let hot = (nodes, slice.clone());
+                    return exchange.make(maker, (loader, steps), from, hot, &plan.shape, &mut rows);
+                }
+                maker.make(loader, steps, from, &nodes[slice.clone()], slice.start, &mut rows)
             })?;
             timeline.done(track, Stage::Embed, first, clock);
             deliver(slice.len() as u64 * plan.shape.bytes());
         }
         let span = SuperBatchSpan { epoch, batches, start: 0, made: made.to_vec() };
-        let edges = self.row_maker.edges;
+        let mut edges = self.row_maker.edges;
+        if let Some(exchange) = exchange {
+            edges = attempt(Stage::Embed, first, || exchange.count(&mut ahead, edges))?;
+        }
         Ok(Some(SuperBatch { span, ahead: Arc::new(ahead), rows: Arc::new(rows), edges }))
     }
 

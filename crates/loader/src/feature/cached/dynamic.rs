@@ -18,14 +18,18 @@ use std::{
     time::Instant,
 };
 
-use graphmill_core::{NodeId, ObjectPool, Result, matrix::TableType};
+use graphmill_core::{Matrix, NodeId, ObjectPool, Result, matrix::TableType};
 use rayon::prelude::*;
 
-use super::{Level, Reader, rows::CachedRows};
+use super::{
+    Level, Reader, RowFormat,
+    rows::CachedRows,
+    sparse::{self, SparseCache},
+};
 use crate::{
     feature::{
         Capabilities, Feature, Link, OutputRows, OverlappedFeature, OverlappedWork, TierTraffic, Traffic,
-        no_work, read_overlapped, scatter::Scatter,
+        no_work, read_overlapped, scatter::Scatter, widen::widen_sparse,
     },
     policy::{self, CachePolicy, MISS},
 };
@@ -121,11 +125,17 @@ impl Shard {
 /// A cache whose rows are admitted and evicted by a policy, or a reader of one that several devices
 /// share.
 pub struct Dynamic {
-    shards: Arc<[Mutex<Shard>]>,
+    shards: Shards,
     dim: usize,
-    kind: TableType,
     reader: Reader,
     scratch: ObjectPool<Scratch>,
+}
+
+/// Shards of a cache, by the form of its rows.
+#[derive(Clone)]
+enum Shards {
+    Dense(Arc<[Mutex<Shard>]>, TableType),
+    Sparse(Arc<[SparseCache]>),
 }
 
 /// Scratch buffers of one read.
@@ -135,22 +145,36 @@ struct Scratch {
     missing: Vec<bool>,
     ids: Vec<NodeId>,
     places: Vec<u32>,
+    /// Rows of a request, and its misses, if rows are sparse.
+    sparse: [Matrix; 2],
 }
 
 impl Dynamic {
-    /// Creates a cache of `slots` rows in total, stored as `kind`, in front of `behind`. Several
-    /// devices divide the shards among them.
+    /// Creates a cache of `slots` rows in total, stored in this format, in front of `behind`.
+    /// Several devices divide the shards among them.
     ///
     /// # Errors
     /// The memory cannot be allocated.
     pub fn new(
         make: policy::Make,
         slots: usize,
-        kind: TableType,
+        format: impl Into<RowFormat>,
         behind: Arc<dyn Feature>,
         level: Level,
     ) -> Result<Self> {
         let (rows, dim) = (behind.num_rows(), behind.dim());
+        let with = |shards: Shards, behind| Self {
+            shards,
+            dim,
+            reader: Reader::new(behind, level),
+            scratch: ObjectPool::default(),
+        };
+        let kind = match format.into() {
+            RowFormat::Dense(kind) => kind,
+            RowFormat::Sparse => {
+                return Ok(with(Shards::Sparse(sparse::shards(make, rows, slots, level)), behind));
+            }
+        };
         let devices = level.devices();
         // a multiple of the devices: shard s is on device s mod devices
         let count = MAX_SHARDS.min(slots / MIN_SHARD_SLOTS).max(1).next_multiple_of(devices);
@@ -160,15 +184,15 @@ impl Dynamic {
             Ok(Mutex::new(Shard::new(make, ids, slots, dim, kind)?))
         };
         let shards = (0..count).map(shard).collect::<Result<_>>()?;
-        Ok(Self { shards, dim, kind, reader: Reader::new(behind, level), scratch: ObjectPool::default() })
+        Ok(with(Shards::Dense(shards, kind), behind))
     }
 
     /// The same rows as device `reader` reads them; `behind` is the tier of its misses.
     #[must_use]
     pub fn reader(&self, reader: usize, behind: Arc<dyn Feature>) -> Self {
-        let Self { shards, dim, kind, reader: first, .. } = self;
+        let Self { shards, dim, reader: first, .. } = self;
         let reader = first.on(reader, behind);
-        Self { shards: shards.clone(), dim: *dim, kind: *kind, reader, scratch: ObjectPool::default() }
+        Self { shards: shards.clone(), dim: *dim, reader, scratch: ObjectPool::default() }
     }
 
     /// The same cache with a link over which it reads the rows of other devices.
@@ -192,6 +216,16 @@ impl Feature for Dynamic {
         self.read_overlapped(ids, places, out, &mut no_work)
     }
 
+    fn gather(&self, ids: &[NodeId], out: &mut Matrix) -> Result<Traffic> {
+        let Shards::Sparse(shards) = &self.shards else {
+            out.resize(ids.len(), self.dim);
+            return self.read(ids, out.view_mut().host());
+        };
+        self.scratch.with(|Scratch { sparse: [_, missed], .. }| {
+            sparse::gather(shards, &self.reader, ids, missed, out)
+        })
+    }
+
     fn row_bytes(&self) -> u64 {
         self.reader.behind.row_bytes()
     }
@@ -209,9 +243,20 @@ impl OverlappedFeature for Dynamic {
         out: &mut [f32],
         work: &mut OverlappedWork,
     ) -> Result<Traffic> {
-        self.scratch.with(|Scratch { parts, missing, ids: far, places: far_places }| {
+        let (shards, kind) = match &self.shards {
+            Shards::Dense(shards, kind) => (shards, *kind),
+            Shards::Sparse(shards) => {
+                return self.scratch.with(|Scratch { sparse: [rows, missed], .. }| {
+                    let mut traffic = sparse::gather(shards, &self.reader, ids, missed, rows)?;
+                    widen_sparse(rows.view(), places, out);
+                    traffic += work(out)?;
+                    Ok(traffic)
+                });
+            }
+        };
+        self.scratch.with(|Scratch { parts, missing, ids: far, places: far_places, .. }| {
             let began = Instant::now();
-            let (dim, count) = (self.dim, self.shards.len());
+            let (dim, count) = (self.dim, shards.len());
             parts.resize_with(count, ShardRequest::default);
             for part in &mut *parts {
                 part.ids.clear();
@@ -223,14 +268,14 @@ impl OverlappedFeature for Dynamic {
                 part.rows.push(i as u32);
             }
             let scatter = Scatter::new(out, dim, ids.len(), places);
-            parts.par_iter_mut().zip(&*self.shards).for_each(|(part, shard)| serve(shard, part, &scatter));
+            parts.par_iter_mut().zip(&**shards).for_each(|(part, shard)| serve(shard, part, &scatter));
             let mut own = TierTraffic::default();
             let mut peers = TierTraffic::default();
             let level = self.reader.level;
             for (s, part) in parts.iter().enumerate() {
                 let side = if level.is_own(s % level.devices()) { &mut own } else { &mut peers };
                 side.rows += part.hits;
-                side.bytes += part.hits * (dim * self.kind.width()) as u64;
+                side.bytes += part.hits * (dim * kind.width()) as u64;
             }
             missing.clear();
             missing.resize(ids.len(), false);
@@ -260,7 +305,7 @@ impl OverlappedFeature for Dynamic {
                     };
                     &out[row * dim..(row + 1) * dim]
                 };
-                parts.par_iter_mut().zip(&*self.shards).for_each(|(part, shard)| admit(shard, part, row));
+                parts.par_iter_mut().zip(&**shards).for_each(|(part, shard)| admit(shard, part, row));
                 own.nanos += TierTraffic::since(began, 0, 0).nanos;
             }
             let mut traffic = level.traffic(own, peers);

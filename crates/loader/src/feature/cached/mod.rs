@@ -3,8 +3,10 @@
 //! - [`Pinned`] has the hottest rows, loaded once. Its map never changes, so readers need no lock.
 //! - [`Dynamic`] admits and evicts rows by a [policy](crate::policy).
 //!
-//! Both are a [`Feature`] around another, so they nest: a device's cache over the
-//! host's cache over a file.
+//! [`Late`] holds the place of a cache that is filled later.
+//!
+//! Both store dense rows of any type, or sparse rows ([`RowFormat`]). Both are a [`Feature`] around
+//! another, so they nest: a device's cache over the host's cache over a file.
 //!
 //! Several devices can share a cache as a pool: each device has a reader of its own
 //! ([`Pinned::reader`], [`Dynamic::reader`]), which counts the rows of the other devices as peer
@@ -13,13 +15,18 @@
 //! overlap. Writes of admitted rows to a peer's shard are not charged to the link.
 
 mod dynamic;
+mod late;
 mod layout;
 mod pinned;
 mod rows;
+mod sparse;
 
 pub use dynamic::Dynamic;
+pub use late::Late;
 pub use layout::{CacheLayout, PLACEMENTS, Placement};
 pub use pinned::Pinned;
+pub use rows::RowFormat;
+pub use sparse::{CachedRow, SparseCache, sparse_bytes};
 
 use std::{sync::Arc, time::Instant};
 

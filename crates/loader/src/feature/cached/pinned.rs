@@ -3,13 +3,18 @@
 use std::{sync::Arc, time::Instant};
 
 use graphmill_core::{
-    Features, Matrix, NodeId, ObjectPool, Result, buffer::Buffer, features::FeatureData, keyed,
-    matrix::TableType,
+    Features, Matrix, NodeId, ObjectPool, Result, SparseRows,
+    buffer::Buffer,
+    keyed,
+    matrix::{TableData, TableType},
 };
-use half::{f16, slice::HalfFloatSliceExt};
+use half::{bf16, f16, slice::HalfFloatSliceExt};
 use rayon::prelude::*;
 
-use super::{CacheLayout, Level, Reader};
+use super::{
+    CacheLayout, Level, Reader, RowFormat,
+    sparse::{dense_rows, sparse_bytes},
+};
 use crate::{
     feature::{
         Capabilities, Feature, Host, Link, MarkedFeature, Marks, OutputRows, OverlappedFeature,
@@ -87,6 +92,8 @@ struct Request<'r> {
 struct Scratch {
     slots: Vec<u32>,
     split: HitsAndMisses,
+    /// Misses of sparse rows.
+    sparse: Matrix,
 }
 
 /// Rows of a request that are cached, and the others.
@@ -116,24 +123,35 @@ impl RowList {
 }
 
 impl Pinned {
-    /// Loads the rows of `layout` from `behind`, whose rows are stored as `kind`. Takes `4 V` bytes
-    /// besides the rows, or none if they are the first of the table, in order.
+    /// Loads the rows of `layout` from `behind`, to store them in this format, which is that of all
+    /// its rows. Takes `4 V` bytes besides the rows, or none if they are the first of the table, in
+    /// order.
     ///
     /// # Errors
     /// The rows cannot be read, or the memory cannot be allocated.
-    pub fn new(layout: CacheLayout, kind: TableType, behind: Arc<dyn Feature>, level: Level) -> Result<Self> {
+    pub fn new(
+        layout: CacheLayout,
+        format: impl Into<RowFormat>,
+        behind: Arc<dyn Feature>,
+        level: Level,
+    ) -> Result<Self> {
         let slots = SlotMap::new(&layout.ids, behind.num_rows());
-        let dim = behind.dim();
-        let data = match kind {
-            TableType::F32 => {
-                FeatureData::F32(load(&layout.ids, &*behind, |from, to| to.copy_from_slice(from))?)
+        let (ids, from, dim) = (&layout.ids, &*behind, behind.dim());
+        let near = match format.into() {
+            RowFormat::Sparse => Host::new(&Features::csr(load_sparse(ids, from)?)),
+            RowFormat::Dense(kind) => {
+                let data = match kind {
+                    TableType::F32 => TableData::F32(load(ids, from, |from, to| to.copy_from_slice(from))?),
+                    TableType::F16 => TableData::F16(load(ids, from, |from, to: &mut [f16]| {
+                        to.convert_from_f32_slice(from)
+                    })?),
+                    TableType::Bf16 => TableData::Bf16(load(ids, from, |from, to: &mut [bf16]| {
+                        to.convert_from_f32_slice(from)
+                    })?),
+                };
+                Host::of_table(dim, data)
             }
-            TableType::F16 => FeatureData::F16(load(&layout.ids, &*behind, |from, to: &mut [f16]| {
-                to.convert_from_f32_slice(from)
-            })?),
-            TableType::Bf16 => unreachable!("datasets store f32 or f16"),
         };
-        let near = Host::new(&Features { dim, data });
         let identity = layout.ids.iter().fold(0, |sum, &v| keyed::key(&[sum, v.into()]));
         let rows = Arc::new(PinnedRows { slots, near, layout, identity });
         Ok(Self { rows, reader: Reader::new(behind, level), scratch: ObjectPool::default() })
@@ -153,18 +171,67 @@ impl Pinned {
         self
     }
 
-    /// Number of rows in slots of the reader's own device, and of its peers.
-    fn count(&self, slots: &[u32]) -> (u64, u64) {
+    /// Tests whether the row in a slot is on the reader's own device, if several share the cache.
+    fn is_own(&self) -> impl Fn(u32) -> bool + Sync {
         let (layout, level) = (&self.rows.layout, self.reader.level);
         let replicas = if level.has_rows() { layout.replicated } else { 0 };
-        let is_own = |slot: usize| slot < replicas || level.is_own(layout.owners[slot].into());
+        move |slot| {
+            let slot = slot as usize;
+            level.devices() == 1 || slot < replicas || level.is_own(layout.owners[slot].into())
+        }
+    }
+
+    /// Number of rows in slots of the reader's own device, and of its peers.
+    fn count(&self, slots: &[u32]) -> (u64, u64) {
         let all = slots.len() as u64;
-        if level.devices() == 1 {
+        if self.reader.level.devices() == 1 {
             return (all, 0);
         }
-        let own = slots.par_iter().with_min_len(MIN_TASK_LEN);
-        let own = own.filter(|&&slot| is_own(slot as usize)).count() as u64;
+        let is_own = self.is_own();
+        let own = slots.par_iter().with_min_len(MIN_TASK_LEN).filter(|&&slot| is_own(slot)).count() as u64;
         (own, all - own)
+    }
+
+    /// Gathers sparse rows whose slots are known: cached `rows`, and the others from the next tier.
+    fn gather_sparse(
+        &self,
+        rows: &SparseRows,
+        Request { ids, slots, began, .. }: Request,
+        HitsAndMisses { near, far }: &mut HitsAndMisses,
+        missed: &mut Matrix,
+        out: &mut Matrix,
+    ) -> Result<Traffic> {
+        near.clear();
+        far.clear();
+        let (level, held, is_own) = (self.reader.level, rows.num_rows() as u32, self.is_own());
+        let (mut own, mut peers) = (TierTraffic::default(), TierTraffic::default());
+        for (&slot, &v) in slots.iter().zip(ids) {
+            if slot == MISS {
+                // numbers from `held` on are misses
+                near.ids.push(held + far.ids.len() as u32);
+                far.ids.push(v);
+                continue;
+            }
+            near.ids.push(slot);
+            let side = if is_own(slot) { &mut own } else { &mut peers };
+            side.rows += 1;
+            side.bytes += sparse_bytes(1, rows.row(slot as usize).0.len());
+        }
+        own.nanos = TierTraffic::since(began, 0, 0).nanos;
+        let mut traffic = level.traffic(own, self.reader.cross(peers, began));
+        if !far.ids.is_empty() {
+            traffic += self.reader.behind.gather(&far.ids, missed)?;
+            if !missed.is_sparse() {
+                return Err(dense_rows());
+            }
+        }
+        let (began, missed) = (Instant::now(), missed.view());
+        out.gather_sparse_with(self.dim(), &near.ids, |number| match number.checked_sub(held) {
+            None => rows.row(number as usize),
+            Some(miss) => missed.sparse_row(miss as usize).unwrap_or_default(),
+        });
+        traffic += level.traffic(TierTraffic::since(began, 0, 0), TierTraffic::default());
+        Ok(traffic)
     }
 
     /// Reads the rows of ids whose slots are known. Cached rows are read, and `work` is called,
@@ -254,6 +321,21 @@ fn load<T: bytemuck::Pod + Send + Sync>(
     })
 }
 
+/// Reads the sparse rows of `ids` in their order.
+fn load_sparse(ids: &[NodeId], behind: &dyn Feature) -> Result<SparseRows> {
+    let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
+    let mut run = Matrix::default();
+    for ids in ids.chunks(LOAD_LEN) {
+        behind.gather(ids, &mut run)?;
+        let Some(rows) = run.view().sparse() else { return Err(dense_rows()) };
+        let before = indices.len() as u64;
+        indptr.extend(rows.indptr[1..].iter().map(|&end| before + u64::from(end)));
+        indices.extend_from_slice(rows.indices);
+        values.extend_from_slice(rows.values);
+    }
+    SparseRows::new(behind.dim(), indptr.into(), indices.into(), values.into())?.to_huge_pages()
+}
+
 impl Feature for Pinned {
     fn dim(&self) -> usize {
         self.reader.behind.dim()
@@ -265,6 +347,24 @@ impl Feature for Pinned {
 
     fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
         self.read_overlapped(ids, places, out, &mut no_work)
+    }
+
+    fn gather(&self, ids: &[NodeId], out: &mut Matrix) -> Result<Traffic> {
+        let Some(rows) = self.rows.near.sparse() else {
+            out.resize(ids.len(), self.dim());
+            return self.read(ids, out.view_mut().host());
+        };
+        self.scratch.with(|Scratch { slots, split, sparse }| {
+            let began = Instant::now();
+            self.rows.slots.look_up(ids, slots);
+            self.gather_sparse(
+                rows,
+                Request { ids, slots, places: OutputRows::InOrder, began },
+                split,
+                sparse,
+                out,
+            )
+        })
     }
 
     fn row_bytes(&self) -> u64 {
@@ -284,7 +384,7 @@ impl OverlappedFeature for Pinned {
         out: &mut [f32],
         work: &mut OverlappedWork,
     ) -> Result<Traffic> {
-        self.scratch.with(|Scratch { slots, split }| {
+        self.scratch.with(|Scratch { slots, split, .. }| {
             let began = Instant::now();
             self.rows.slots.look_up(ids, slots);
             self.serve(Request { ids, slots, places, began }, split, out, work)
@@ -302,11 +402,14 @@ impl MarkedFeature for Pinned {
         if marks.cache != Some(self.rows.identity) || marks.slots.len() != ids.len() {
             return self.gather(ids, out);
         }
-        out.resize(ids.len(), self.dim());
-        self.scratch.with(|Scratch { split, .. }| {
-            let (began, out) = (Instant::now(), out.view_mut().host());
-            let request = Request { ids, slots: &marks.slots, places: OutputRows::InOrder, began };
-            self.serve(request, split, out, &mut no_work)
+        let request =
+            Request { ids, slots: &marks.slots, places: OutputRows::InOrder, began: Instant::now() };
+        self.scratch.with(|Scratch { split, sparse, .. }| {
+            if let Some(rows) = self.rows.near.sparse() {
+                return self.gather_sparse(rows, request, split, sparse, out);
+            }
+            out.resize(ids.len(), self.dim());
+            self.serve(request, split, out.view_mut().host(), &mut no_work)
         })
     }
 }

@@ -1,10 +1,25 @@
-//! Rows of a cache, in the type in which they are stored.
+//! Dense rows of a cache, in the type in which they are stored.
 
 use bytemuck::Zeroable;
 use graphmill_core::{Error, Result, matrix::TableType};
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 
 use crate::feature::widen::widen_f16;
+
+/// Form in which a cache stores rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowFormat {
+    /// Dense rows of this type.
+    Dense(TableType),
+    /// Sparse rows of f32.
+    Sparse,
+}
+
+impl From<TableType> for RowFormat {
+    fn from(kind: TableType) -> Self {
+        Self::Dense(kind)
+    }
+}
 
 /// Rows by slot.
 #[derive(Debug)]

@@ -8,7 +8,9 @@ use std::{
     time::Instant,
 };
 
-use graphmill_core::{Error, Features, NodeId, Result, features::FeatureData, keyed, matrix::TableType};
+use graphmill_core::{
+    Error, Features, Matrix, NodeId, Result, SparseRows, features::FeatureData, keyed, matrix::TableType,
+};
 use half::f16;
 use proptest::prelude::*;
 
@@ -60,6 +62,15 @@ impl Feature for CountingTier {
         let read = self.host.read_to(ids, places, out)?;
         Ok(Traffic { disk: read.host, ..Traffic::default() })
     }
+    fn gather(&self, ids: &[NodeId], out: &mut Matrix) -> Result<Traffic> {
+        if self.host.table().is_some() {
+            out.resize(ids.len(), self.dim());
+            return self.read(ids, out.view_mut().host());
+        }
+        self.reads.fetch_add(ids.len() as u64, Relaxed);
+        let read = self.host.gather(ids, out)?;
+        Ok(Traffic { disk: read.host, ..Traffic::default() })
+    }
     fn row_bytes(&self) -> u64 {
         self.host.row_bytes()
     }
@@ -67,6 +78,16 @@ impl Feature for CountingTier {
     fn capabilities(&self) -> Capabilities<'_> {
         Capabilities::default()
     }
+}
+
+/// Rows of which some have no values, and others up to ten.
+fn sparse_features(dim: usize) -> Features {
+    let value = |i: usize| {
+        let (v, j) = (i / dim, i % dim);
+        if (v * 7 + j * 3) % 11 < v % 5 { (i % 97) as f32 + 0.5 } else { 0.0 }
+    };
+    let dense: Vec<f32> = (0..ROWS * dim).map(value).collect();
+    Features::csr(SparseRows::from_dense(dim, &dense).unwrap())
 }
 
 fn next_tier(features: &Features) -> (Arc<dyn Feature>, &'static AtomicU64, &'static AtomicU64) {
@@ -77,7 +98,7 @@ fn next_tier(features: &Features) -> (Arc<dyn Feature>, &'static AtomicU64, &'st
 
 /// Caches of `slots` slots: pinned, of every policy, and one before another.
 fn caches(features: &Features, slots: usize) -> Vec<(String, Arc<dyn Feature>)> {
-    let kind = features.data.kind().unwrap();
+    let kind = features.data.kind().map_or(RowFormat::Sparse, RowFormat::Dense);
     let ranking: Vec<NodeId> = (0..ROWS as NodeId).map(|v| (v * 7 + 3) % ROWS as NodeId).collect();
     let pinned = |behind, level, devices| {
         let layout = CacheLayout::new(&ranking, slots, devices, Placement::Replicate(0.25));
@@ -106,11 +127,15 @@ proptest! {
     #[test]
     fn caches_return_the_rows_of_a_plain_read(
         dim in 1..9usize,
-        half in any::<bool>(),
+        form in 0..3,
         slots in prop_oneof![Just(0), 1..40usize, Just(ROWS), Just(2 * ROWS)],
         reads in prop::collection::vec(prop::collection::vec((0..ROWS as NodeId, 1..4u32), 0..200), 1..6),
     ) {
-        let features = features(dim, if half { TableType::F16 } else { TableType::F32 });
+        let features = match form {
+            0 => sparse_features(dim),
+            1 => features(dim, TableType::F16),
+            _ => features(dim, TableType::F32),
+        };
         let plain = Host::new(&features);
         for (name, cache) in caches(&features, slots) {
             let shape = (cache.dim(), cache.num_rows(), cache.row_bytes());
@@ -135,6 +160,22 @@ proptest! {
                 let rows = places.iter().flat_map(|&p| &found[p as usize * dim..][..dim]);
                 let expected: Vec<f32> = rows.copied().collect();
                 prop_assert_eq!(in_order, expected, "{}", name);
+                let (mut gathered, mut plainly) = (Matrix::default(), Matrix::default());
+                let traffic = cache.gather(&ids, &mut gathered).unwrap();
+                plain.gather(&ids, &mut plainly).unwrap();
+                match (gathered.view().sparse(), plainly.view().sparse()) {
+                    (Some(found), Some(expected)) => {
+                        prop_assert_eq!(found.indptr, expected.indptr, "{}", name);
+                        prop_assert_eq!(found.indices, expected.indices, "{}", name);
+                        prop_assert_eq!(found.values, expected.values, "{}", name);
+                        let stored = 8 * (ids.len() + expected.values.len()) as u64;
+                        prop_assert_eq!(traffic.total().bytes, stored, "{}", name);
+                    }
+                    (None, None) => {
+                        prop_assert_eq!(gathered.view().host(), plainly.view().host(), "{}", name);
+                    }
+                    _ => prop_assert!(false, "{}: another form", name),
+                }
             }
         }
     }

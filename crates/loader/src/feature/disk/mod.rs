@@ -164,6 +164,11 @@ impl Disk {
         })
     }
 
+    /// Type of the stored values.
+    pub fn kind(&self) -> TableType {
+        self.kind
+    }
+
     /// Reader in use, never `Auto`.
     pub fn reader(&self) -> ReaderKind {
         self.reader

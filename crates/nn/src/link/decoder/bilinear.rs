@@ -13,6 +13,8 @@
 //!
 //! O(F^2) per pair.
 
+use graphmill_core::End;
+
 use super::{Decoder, DecoderConfig, PairDecoder, PairScore, pair::dot};
 use crate::{Param, Result};
 
@@ -41,6 +43,20 @@ impl PairScore for Bilinear {
                 t_grad[j] += g * h * row[j];
             }
         }
+    }
+
+    fn query(&self, end: End, fixed: &[f32], r: &[f32], out: &mut [f32]) -> bool {
+        let rows = r.chunks_exact(fixed.len());
+        match end {
+            End::Source => out.iter_mut().zip(rows).for_each(|(out, row)| *out = dot(row, fixed)),
+            End::Destination => {
+                out.fill(0.0);
+                for (h, row) in fixed.iter().zip(rows) {
+                    out.iter_mut().zip(row).for_each(|(out, w)| *out += h * w);
+                }
+            }
+        }
+        true
     }
 
     fn boxed(&self) -> Box<dyn PairScore> {

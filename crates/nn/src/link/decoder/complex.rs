@@ -14,6 +14,8 @@
 //!
 //! O(F) per pair.
 
+use graphmill_core::End;
+
 use super::{Decoder, DecoderConfig, PairDecoder, PairScore};
 use crate::{Param, Result};
 
@@ -50,6 +52,18 @@ impl PairScore for ComplEx {
             t_grad[i] += g * (a * c - b * d);
             t_grad[n + i] += g * (a * d + b * c);
         }
+    }
+
+    fn query(&self, end: End, fixed: &[f32], r: &[f32], out: &mut [f32]) -> bool {
+        let n = fixed.len() / 2;
+        for i in 0..n {
+            let [(a, b), (c, d)] = [fixed, r].map(|x| (x[i], x[n + i]));
+            (out[i], out[n + i]) = match end {
+                End::Destination => (a * c - b * d, a * d + b * c),
+                End::Source => (c * a + d * b, c * b - d * a),
+            };
+        }
+        true
     }
 
     fn boxed(&self) -> Box<dyn PairScore> {

@@ -1,5 +1,7 @@
 //! Cosine: `h . t / (|h| |t|)`, with lengths of at least 1e-6.
 
+use graphmill_core::End;
+
 use super::{Decoder, DecoderConfig, PairDecoder, PairScore, pair::dot};
 use crate::Result;
 
@@ -33,6 +35,17 @@ impl PairScore for Cosine {
             h_grad[i] += g * (t[i] / b - cosine * h[i] / a) / a;
             t_grad[i] += g * (h[i] / a - cosine * t[i] / b) / b;
         }
+    }
+
+    fn query(&self, _: End, fixed: &[f32], _: &[f32], out: &mut [f32]) -> bool {
+        out.copy_from_slice(fixed);
+        self.candidate(out)
+    }
+
+    fn candidate(&self, row: &mut [f32]) -> bool {
+        let length = dot(row, row).sqrt().max(MIN_LENGTH);
+        row.iter_mut().for_each(|x| *x /= length);
+        true
     }
 
     fn boxed(&self) -> Box<dyn PairScore> {

@@ -13,6 +13,8 @@
 //!
 //! O(F) per pair.
 
+use graphmill_core::End;
+
 use super::{Decoder, DecoderConfig, PairDecoder, PairScore};
 use crate::{Param, Result};
 
@@ -38,6 +40,11 @@ impl PairScore for DistMult {
             r_grad[i] += g * h[i] * t[i];
             t_grad[i] += g * h[i] * r[i];
         }
+    }
+
+    fn query(&self, _: End, fixed: &[f32], r: &[f32], out: &mut [f32]) -> bool {
+        out.iter_mut().zip(fixed.iter().zip(r)).for_each(|(out, (x, r))| *out = x * r);
+        true
     }
 
     fn boxed(&self) -> Box<dyn PairScore> {

@@ -1,5 +1,7 @@
 //! Dot product: `h . t`.
 
+use graphmill_core::End;
+
 use super::{Decoder, DecoderConfig, PairDecoder, PairScore, pair::dot};
 use crate::Result;
 
@@ -22,6 +24,11 @@ impl PairScore for Dot {
             h_grad[i] += g * t[i];
             t_grad[i] += g * h[i];
         }
+    }
+
+    fn query(&self, _: End, fixed: &[f32], _: &[f32], out: &mut [f32]) -> bool {
+        out.copy_from_slice(fixed);
+        true
     }
 
     fn boxed(&self) -> Box<dyn PairScore> {

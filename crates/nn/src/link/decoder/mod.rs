@@ -32,7 +32,10 @@ mod pair;
 mod rotate;
 mod transe;
 
-use graphmill_core::table::{Entry, Table};
+use graphmill_core::{
+    End,
+    table::{Entry, Table},
+};
 
 pub use pair::{PairDecoder, PairScore};
 
@@ -46,6 +49,17 @@ pub struct Pairs<'a> {
     /// Rows of the destinations, `P x F`.
     pub destination: View<'a>,
     /// Relation of each pair, `P`, or empty: relation 0.
+    pub relation: &'a [u32],
+}
+
+/// Ends whose partners are candidates.
+#[derive(Clone, Copy, Debug)]
+pub struct Queries<'a> {
+    /// End that the candidates are.
+    pub end: End,
+    /// Rows of the other ends, `Q x F`.
+    pub rows: View<'a>,
+    /// Relation of each query, `Q`, or empty: relation 0.
     pub relation: &'a [u32],
 }
 
@@ -116,6 +130,21 @@ pub trait Decoder: Send + Sync {
     /// Computes the gradients of the last [`Decoder::forward`] from that of the scores (`P x 1`):
     /// adds to every parameter's `grad`, and resizes and overwrites those of both ends, `P x F`.
     fn backward(&mut self, pass: &Pass, pairs: &Pairs, saved: &mut Saved, grad: View, ends: [&mut Matrix; 2]);
+
+    /// Computes rows (`Q x F`) whose dot products with the rows of candidates
+    /// ([`Decoder::candidate_rows`]) are the scores of queries, and returns true, if the score is
+    /// such a product.
+    fn query_rows(&self, queries: &Queries, out: &mut Matrix) -> bool {
+        let _ = (queries, out);
+        false
+    }
+
+    /// Computes the rows of candidates for such products (`C x F`) and returns true, if they differ
+    /// from their embeddings.
+    fn candidate_rows(&self, candidates: View, out: &mut Matrix) -> bool {
+        let _ = (candidates, out);
+        false
+    }
 }
 
 impl Clone for Box<dyn Decoder> {

@@ -1,8 +1,9 @@
 //! A formula over one pair, applied to all pairs of a batch.
 
+use graphmill_core::End;
 use rayon::prelude::*;
 
-use super::{Decoder, Pairs};
+use super::{Decoder, Pairs, Queries};
 use crate::{Matrix, Param, Pass, Saved, View};
 
 /// Minimum number of pairs per task.
@@ -15,6 +16,21 @@ pub trait PairScore: Send + Sync {
 
     /// Adds `g` times the gradients of the score with respect to `h`, `r` and `t` to `grads`.
     fn gradients(&self, h: &[f32], r: &[f32], t: &[f32], g: f32, grads: [&mut [f32]; 3]);
+
+    /// Computes the row whose dot product with a candidate is the candidate's score as `end` of an
+    /// edge with the other end `fixed` and relation parameters `r`, and returns true, if the score
+    /// is such a product.
+    fn query(&self, end: End, fixed: &[f32], r: &[f32], out: &mut [f32]) -> bool {
+        let _ = (end, fixed, r, out);
+        false
+    }
+
+    /// Replaces a candidate's embedding by the row of that product, and returns true, if they
+    /// differ.
+    fn candidate(&self, row: &mut [f32]) -> bool {
+        let _ = row;
+        false
+    }
 
     /// A boxed copy.
     fn boxed(&self) -> Box<dyn PairScore>;
@@ -134,6 +150,35 @@ impl Decoder for PairDecoder {
             let to = &mut sums[of_pair(pairs, i) * width..][..width];
             to.iter_mut().zip(row).for_each(|(to, x)| *to += x);
         }
+    }
+
+    fn query_rows(&self, queries: &Queries, out: &mut Matrix) -> bool {
+        let &Queries { end, rows, relation } = queries;
+        assert_eq!(rows.num_cols(), self.dim, "width of the decoder's embeddings");
+        let pairs = Pairs { source: rows, destination: rows, relation };
+        self.check(&pairs);
+        let all = self.relation.as_ref().map_or(&[][..], |p| p.value.view().host());
+        out.resize(rows.num_rows(), self.dim);
+        let lines = out.view_mut().host().par_chunks_mut(self.dim).zip(rows.host().par_chunks(self.dim));
+        let query = |(i, (out, fixed)): (usize, (&mut [f32], &[f32]))| {
+            self.score.query(end, fixed, self.parameters(all, &pairs, i), out)
+        };
+        lines.enumerate().with_min_len(MIN_TASK_LEN).map(query).reduce(|| true, |a, b| a && b)
+    }
+
+    fn candidate_rows(&self, candidates: View, out: &mut Matrix) -> bool {
+        let Some(first) = candidates.host().get(..self.dim) else { return false };
+        if !self.score.candidate(&mut first.to_vec()) {
+            return false;
+        }
+        out.resize(candidates.num_rows(), self.dim);
+        let values = out.view_mut().host();
+        values.copy_from_slice(candidates.host());
+        let rows = values.par_chunks_mut(self.dim).with_min_len(MIN_TASK_LEN);
+        rows.for_each(|row| {
+            self.score.candidate(row);
+        });
+        true
     }
 }
 

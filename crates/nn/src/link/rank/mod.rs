@@ -16,6 +16,7 @@
 //! # Ok::<(), graphmill_core::Error>(())
 //! ```
 
+pub mod full;
 mod hits;
 mod mrr;
 mod ndcg;

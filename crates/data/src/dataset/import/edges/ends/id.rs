@@ -29,7 +29,12 @@ pub(super) fn outside<T: Id>(u: T, v: T, limit: u128) -> String {
 
 pub(super) fn not_an_id<T: Id>(field: &str) -> String {
     let most = T::DTYPE.size * 8;
-    let hint = if most < 64 { "; pass compact-ids for larger ones" } else { "" };
+    let is_number = field.bytes().all(|b| b.is_ascii_digit() || b == b'-');
+    let hint = match is_number {
+        true if most < 64 => "; pass compact-ids for larger ones",
+        true => "",
+        false => "; 'graphmill import tables' reads keys of any type",
+    };
     format!(
         "'{}' is not a node id: ids are whole numbers from 0 that fit {most} bits{hint}",
         field.escape_debug()

@@ -1,0 +1,108 @@
+//! Rules that decide if a run on several types reads an option.
+
+use graphmill_core::options::OptionGroup;
+
+use super::{
+    AXES,
+    keys::Key,
+    reasons::{Read, Rule, unread},
+    rules,
+    types::has_types,
+};
+use crate::TrainConfig;
+
+/// General options that such a run does not read, with the reason.
+const UNREAD: &[(&str, &str)] = &[
+    ("order", "an epoch has the seeds in random order"),
+    ("max_batches", "an epoch has all training nodes"),
+    ("fused", "feature rows are projected first, so they are copied"),
+    ("sparse", "sparse feature rows stay sparse"),
+    ("init", "dense layers start with Glorot's weights"),
+    ("residual", "--model hgt and --model simple-hgn have residual connections of their own"),
+    ("input_layer", "the features of each type have a linear layer of their own"),
+    ("clip", "its limit would leave out the gradients of learned rows"),
+    ("weight_decay_first_layer", "all dense weights decay alike"),
+    ("host_budget", IN_MEMORY),
+    ("device_budget", IN_MEMORY),
+    ("cache_ratio", IN_MEMORY),
+    ("cache", IN_MEMORY),
+    ("host_cache", IN_MEMORY),
+    ("placement", IN_MEMORY),
+    ("strategy", "the stages of a batch run one after the other"),
+    ("reuse", "the stages of a batch run one after the other"),
+    ("link", ON_PROCESSOR),
+    ("peer_link", ON_PROCESSOR),
+    ("cuda_graphs", ON_PROCESSOR),
+    ("devices", ON_PROCESSOR),
+    ("precision", "products are in f32"),
+    ("feature_precision", "feature rows have their stored type"),
+    ("shuffle_parts", ONE_PROCESS),
+    ("graph_stores", ONE_PROCESS),
+    ("peer_timeout", ONE_PROCESS),
+];
+const IN_MEMORY: &str = "feature rows are in host memory, or mapped";
+const ON_PROCESSOR: &str = "it runs on the processor";
+const ONE_PROCESS: &str = "it runs in one process";
+
+/// General options that such a run reads under the conditions of a run on one type.
+const RULES: &[(&str, Rule)] = &[
+    ("model", model),
+    ("heads", rules::hidden_layer),
+    ("out_heads", rules::last_layer),
+    ("activation", rules::hidden_rows),
+    ("norm", rules::hidden_rows),
+    ("dropout", rules::hidden_rows),
+    ("select_by", rules::several_scores),
+    ("patience", rules::several_scores),
+];
+
+/// Rule of an option of a run on several types.
+pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
+    if let Some((_, reason)) = UNREAD.iter().find(|(name, _)| *name == key.name) {
+        return Err(format!("training on several types does not use it, because {reason}; leave it out"));
+    }
+    if let Some(group) = key.group {
+        own(config, key, group)?;
+    }
+    RULES.iter().find(|(name, _)| *name == key.name).map_or(Ok(()), |(_, rule)| rule(config, key))
+}
+
+/// The dataset has several types.
+fn model(config: &TrainConfig, _: &Key) -> Read {
+    if has_types(config) {
+        return Ok(());
+    }
+    Err("it is for datasets of several node types, edge types or tasks, and this dataset has one; use \
+         --model sage, or leave it out"
+        .into())
+}
+
+/// Names and options of the rows among which such a run chooses by `flag`.
+fn rows(flag: &str) -> Vec<(&'static str, &'static [OptionGroup])> {
+    match flag {
+        "sampler" => graphmill_loader::typed::TABLE.groups(),
+        "model" => graphmill_nn::typed::TABLE.groups(),
+        "optimizer" => graphmill_nn::optim::TABLE.groups(),
+        "schedule" => graphmill_nn::schedule::TABLE.groups(),
+        _ => Vec::new(),
+    }
+}
+
+/// Checks that a chosen row has the option's group, and that the option has an effect.
+fn own(config: &TrainConfig, key: &Key, group: OptionGroup) -> Read {
+    let mut reason = None;
+    for axis in &AXES {
+        let (rows, chosen) = (rows(axis.flag), (axis.chosen)(config));
+        let readers: Vec<&str> =
+            rows.iter().filter(|(_, groups)| groups.contains(&group)).map(|(name, _)| *name).collect();
+        // an unknown row passes, because its lookup reports it
+        let is_unknown = rows.iter().all(|(name, _)| *name != chosen);
+        if readers.contains(&chosen) || is_unknown && !readers.is_empty() {
+            return config.own.unused(group, key.name).map_or(Ok(()), Err);
+        }
+        if reason.is_none() && !readers.is_empty() {
+            reason = Some(unread(axis.flag, chosen, &readers));
+        }
+    }
+    Err(reason.unwrap_or_else(|| "training on several types does not use it; leave it out".into()))
+}

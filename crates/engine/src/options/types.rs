@@ -1,0 +1,81 @@
+//! Runs on datasets of several types beside those on one type: defaults, and refusal of names for
+//! the other kind. A run is on several types if its model is a row of
+//! [`graphmill_nn::typed::TABLE`].
+
+use graphmill_data::typed::has_several_types;
+
+use super::{
+    keys::Key,
+    reasons::{Read, use_or_leave_out},
+};
+use crate::TrainConfig;
+
+/// Model of a run that names none.
+const DEFAULT_MODEL: &str = "rsage";
+
+/// Returns true if the run trains on several types.
+pub(crate) fn is_typed(config: &TrainConfig) -> bool {
+    graphmill_nn::typed::TABLE.get(&config.model).is_some()
+}
+
+/// Returns true if the dataset has several types or tasks.
+pub(super) fn has_types(config: &TrainConfig) -> bool {
+    !config.dataset.is_empty() && !config.is_in_memory() && has_several_types(&config.dataset)
+}
+
+/// Names of the typed models.
+fn models() -> Vec<&'static str> {
+    graphmill_nn::typed::TABLE.iter().map(|entry| entry.name).collect()
+}
+
+/// Returns true if only runs on several types can choose `name` by `flag`.
+pub(super) fn is_typed_row(flag: &str, name: &str) -> bool {
+    match flag {
+        "sampler" => graphmill_loader::sampler::TABLE.get(name).is_none(),
+        "model" => graphmill_nn::layer::TABLE.get(name).is_none(),
+        _ => false,
+    }
+}
+
+/// Fills in the model and its head, unless they were `given`.
+pub(super) fn derive_options(config: &mut TrainConfig, given: &[&str]) {
+    if !given.contains(&"model") && config.model == TrainConfig::default().model && has_types(config) {
+        config.model = DEFAULT_MODEL.into();
+    }
+    let keeps_width =
+        graphmill_nn::typed::TABLE.get(&config.model).is_some_and(|entry| !entry.make.can_score);
+    if keeps_width && config.head_layers == 0 && !given.contains(&"head_layers") {
+        config.head_layers = 1;
+    }
+}
+
+/// Rule of `--task` in a run on one type.
+pub(super) fn task(_: &TrainConfig, _: &Key) -> Read {
+    Err("only datasets of several node types, edge types or tasks use it; leave it out".into())
+}
+
+/// Rule of `--model` and `--sampler` in a run on one type: the name is not one for several types.
+pub(super) fn one_type(config: &TrainConfig, key: &Key) -> Read {
+    if key.name == "model" && has_types(config) {
+        let remedy = use_or_leave_out("model", &models());
+        return Err(format!("{} has several node types, edge types or tasks; {remedy}", config.dataset));
+    }
+    let is_known = graphmill_loader::typed::TABLE.get(&config.sampler).is_some();
+    if key.name == "sampler" && is_known && is_typed_row("sampler", &config.sampler) {
+        return Err("it is for datasets of several node types, edge types or tasks, and this dataset has \
+                    one; use --sampler neighbor, or leave it out"
+            .into());
+    }
+    Ok(())
+}
+
+/// Rule of numbers by name of `--fanout` in a run on one type.
+pub(super) fn fanout(config: &TrainConfig) -> Read {
+    if config.fanout_by_name.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "'{}' is for datasets of several edge types, and this dataset has one; use --fanout {}",
+        config.fanout_by_name, config.fanout
+    ))
+}

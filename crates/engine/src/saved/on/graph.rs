@@ -1,0 +1,149 @@
+//! The graph of a dataset with new nodes and their edges.
+
+use graphmill_core::{Graph, NodeId};
+use graphmill_data::{external::Scratch, typed::EdgeData};
+
+use crate::{Error, Result};
+
+/// Ids that are written at a time.
+const CHUNK_LEN: usize = 1 << 16;
+
+/// New edges of a graph, by destination and source.
+pub(super) struct NewEdges {
+    /// Destination, source and weight; ids of new nodes follow those of the `known` nodes.
+    edges: Vec<(NodeId, NodeId, f32)>,
+    /// Number of edges between known nodes, which are left out.
+    pub(super) between_known: u64,
+}
+
+impl NewEdges {
+    /// Takes the edges of imported tables, whose first `new` nodes are new. The others have the ids
+    /// `places` in a graph of `known` nodes.
+    pub(super) fn of(imported: Option<&EdgeData>, new: usize, places: &[NodeId], known: usize) -> Self {
+        let mut found = Self { edges: Vec::new(), between_known: 0 };
+        let Some(imported) = imported else { return found };
+        let id = |v: NodeId| match places.get((v as usize).wrapping_sub(new)) {
+            Some(&place) => place,
+            None => known as NodeId + v,
+        };
+        for v in 0..(imported.indptr.len() - 1) as NodeId {
+            for e in imported.row(v) {
+                let u = imported.indices[e];
+                if (u as usize) >= new && (v as usize) >= new {
+                    found.between_known += 1;
+                    continue;
+                }
+                let weight = imported.weights.as_ref().map_or(1.0, |weights| weights[e]);
+                found.edges.push((id(v), id(u), weight));
+            }
+        }
+        // Parallel edges stay in the order of the table.
+        found.edges.sort_by_key(|&(dst, src, _)| (dst, src));
+        found
+    }
+
+    /// Number of edges.
+    pub(super) fn len(&self) -> usize {
+        self.edges.len()
+    }
+
+    /// The graph `known` with `new` more nodes and these edges. Arrays beyond the memory budget of
+    /// `scratch` are in its directory. O(V + E).
+    ///
+    /// # Errors
+    /// Ids exceed 32 bits, or the scratch cannot be written.
+    pub(super) fn added_to(&self, known: &Graph, new: usize, scratch: &Scratch) -> Result<Graph> {
+        let nodes = known.num_nodes();
+        if nodes + new > NodeId::MAX as usize {
+            return Err(Error::usage(format!(
+                "--on: {nodes} known and {new} new nodes exceed {}, the number of node ids; predict fewer \
+                 rows at a time",
+                NodeId::MAX
+            )));
+        }
+        let mut indptr = scratch.column::<u64>("indptr")?;
+        let mut indices = scratch.column::<NodeId>("indices")?;
+        let mut weights = known.edge_weight().map(|_| scratch.column::<f32>("weights")).transpose()?;
+        let mut ends = vec![0u64];
+        let (mut rest, mut copied, mut end) = (&self.edges[..], 0usize, 0u64);
+        for v in 0..nodes + new {
+            let row = if v < nodes { known.indptr()[v + 1] as usize } else { known.num_edges() };
+            let count = rest.iter().take_while(|&&(dst, ..)| dst as usize == v).count();
+            let (added, others) = rest.split_at(count);
+            rest = others;
+            if count > 0 || v + 1 == nodes + new || row - copied >= CHUNK_LEN {
+                indices.extend(&known.indices()[copied..row])?;
+                indices.extend(&added.iter().map(|&(_, src, _)| src).collect::<Vec<_>>())?;
+                if let (Some(weights), Some(known)) = (&mut weights, known.edge_weight()) {
+                    weights.extend(&known[copied..row])?;
+                    weights.extend(&added.iter().map(|&(.., weight)| weight).collect::<Vec<_>>())?;
+                }
+                end += (row - copied + count) as u64;
+                copied = row;
+            }
+            ends.push(end + (row - copied) as u64);
+            if ends.len() >= CHUNK_LEN {
+                indptr.extend(&ends)?;
+                ends.clear();
+            }
+        }
+        indptr.extend(&ends)?;
+        let weights = weights.map(|weights| weights.finish()).transpose()?;
+        Ok(Graph::sorted(indptr.finish()?, indices.finish()?, weights))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graphmill_core::{EdgeOptions, build_weighted};
+    use graphmill_data::{TypedBuilder, typed::EdgeType};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn rows_are_those_of_a_graph_of_all_edges(
+            edges in prop::collection::vec((0u32..9, 0u32..9, 0u32..4), 0..60),
+        ) {
+            // Nodes 0..6 are known and 6..9 new. In the imported tables the known nodes are
+            // reversed.
+            let whole = |keep: &dyn Fn(u32, u32) -> bool, nodes: usize| {
+                let kept: Vec<_> = edges.iter().filter(|&&(u, v, _)| keep(u, v)).collect();
+                let src: Vec<u32> = kept.iter().map(|edge| edge.0).collect();
+                let dst: Vec<u32> = kept.iter().map(|edge| edge.1).collect();
+                let weight: Vec<f32> = kept.iter().map(|edge| edge.2 as f32).collect();
+                let options =
+                    EdgeOptions { undirected: false, drop_self_loops: false, keep_duplicates: false };
+                build_weighted(nodes, &src, &dst, &weight, options).unwrap()
+            };
+            let known = whole(&|u, v| u < 6 && v < 6, 6);
+            let expected = whole(&|_, _| true, 9);
+            let local = |v: u32| if v >= 6 { v - 6 } else { 3 + (5 - v) };
+            let mut builder = TypedBuilder::new("new");
+            builder.node_type("node", 9);
+            let merged = expected.indptr().windows(2).enumerate().flat_map(|(v, ends)| {
+                let row = ends[0] as usize..ends[1] as usize;
+                row.map(move |e| (e, v as u32))
+            });
+            let merged: Vec<(u32, u32, f32)> = merged
+                .map(|(e, v)| (local(expected.indices()[e]), local(v), expected.edge_weight().unwrap()[e]))
+                .collect();
+            builder
+                .edge_type("node", "edge", "node")
+                .edges(
+                    merged.iter().map(|e| e.0).collect::<Vec<_>>(),
+                    merged.iter().map(|e| e.1).collect::<Vec<_>>(),
+                )
+                .weights(merged.iter().map(|e| e.2).collect::<Vec<_>>());
+            let data = builder.build().unwrap();
+            let imported = data.edge_type(&EdgeType::new("node", "edge", "node")).unwrap();
+            let new = NewEdges::of(Some(imported), 3, &[5, 4, 3, 2, 1, 0], 6);
+            prop_assert_eq!(new.between_known as usize, known.num_edges());
+            let joined = new.added_to(&known, 3, &Scratch::in_memory()).unwrap();
+            prop_assert_eq!(joined.indptr(), expected.indptr());
+            prop_assert_eq!(joined.indices(), expected.indices());
+            prop_assert_eq!(joined.edge_weight(), expected.edge_weight());
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Predictions for new nodes, which a run's dataset does not hold: `predict --on`.
+//!
+//! Tables of new nodes are encoded by the statistics of the dataset, which an import of tables
+//! stored, and their edges name new and known nodes by their keys. The model computes the new nodes
+//! from all their neighbours, in the graph of the dataset with the new nodes and edges: as if they
+//! had been imported with the others. Rows of known nodes do not change. Nothing is written but the
+//! predictions.
+//!
+//! The features of the dataset are read in place. Its graph is copied, beyond the memory budget to
+//! a temporary directory.
+
+mod graph;
+mod known;
+mod scratch;
+
+use std::{collections::BTreeMap, path::Path};
+
+use graphmill_core::{
+    Features, NodeId, memory,
+    progress::{Progress, Quiet},
+};
+use graphmill_data::{
+    Dataset,
+    dataset::{Rescaling, Work},
+    external::Scratch,
+    tables::{ImportedTables, MemoryTable, Names, import_tables},
+    typed::{FeatureTable, Keys, TableData, Values},
+};
+use serde::Serialize;
+
+use self::{graph::NewEdges, known::Known, scratch::ScratchDir};
+use super::{Kind, SavedRun, Written, keys};
+use crate::{
+    Error, Result,
+    predictions::{Identity, Predictions, Target},
+    tiers::AllRows,
+};
+
+/// Tables of new nodes and of their edges.
+#[derive(Clone, Debug, Default)]
+pub struct NewTables {
+    /// Files of the new nodes: paths, directories or patterns, or keys of `memory`.
+    pub nodes: Names,
+    /// Files of the edges of the new nodes; may be empty.
+    pub edges: Names,
+    /// Tables in memory by name.
+    pub memory: BTreeMap<String, MemoryTable>,
+    /// Memory budget in bytes; half of the free memory by default.
+    pub budget: Option<u64>,
+}
+
+/// Summary of the output of [`SavedRun::predict_new`].
+#[derive(Clone, Debug, Serialize)]
+pub struct WrittenNew {
+    /// File and shape.
+    #[serde(flatten)]
+    pub written: Written,
+    /// Number of edges of new nodes.
+    pub new_edges: usize,
+    /// Number of edges between known nodes, which are left out.
+    pub known_edges: u64,
+    /// Columns with values that the encodings do not know, with the number of such values. They are
+    /// encoded as zeros.
+    pub unknown_values: Vec<(String, u64)>,
+}
+
+impl WrittenNew {
+    /// Remarks for a person, a line each.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        for (column, count) in &self.unknown_values {
+            let values = if *count == 1 { "value" } else { "values" };
+            notes.push(format!(
+                "column '{column}': {count} {values} that the dataset does not have, encoded as zeros"
+            ));
+        }
+        if self.known_edges > 0 {
+            notes.push(format!(
+                "{} edges between known nodes are left out: the graph of the dataset does not change",
+                self.known_edges
+            ));
+        }
+        notes
+    }
+}
+
+impl SavedRun {
+    /// Writes predictions for the nodes of `new` to `out`, in the order of their table. `data` is
+    /// the run's dataset, or another one that was imported by the same statistics.
+    ///
+    /// # Errors
+    /// The dataset was not imported from tables; a table has faults; a new key is in the dataset;
+    /// an edge names a key that is neither there nor new; the model does not fit; `out` cannot be
+    /// written; or `watch` stops the work.
+    pub fn predict_new(
+        &self,
+        data: &Dataset,
+        new: &NewTables,
+        kind: Kind,
+        out: &Path,
+        watch: &dyn Progress,
+    ) -> Result<WrittenNew> {
+        let target = Target::new(out)?;
+        self.check_fit(data, false)?;
+        let known = Known::of(data)?;
+        let names = keys::Names::of(data, self.trained_on(data)?.as_deref())?;
+        let dir = ScratchDir::create()?;
+        let memory = new.budget.or_else(|| Some(memory::available()? / 2)).unwrap_or(1 << 30);
+        let work = Work { memory: Some(memory), replace: false, progress: Box::new(Quiet) };
+        let schema = known.schema(new);
+        let ImportedTables { dataset: imported, report } =
+            import_tables(&schema, dir.path().join("new"), Some(&known.preprocessing), work)?;
+        watch.check()?;
+        let report = report.nodes.first();
+        let count = report.map_or(0, |report| report.rows) as usize;
+        let unknown_values = report.map(|report| report.unknown_values.clone()).unwrap_or_default();
+        if let Some(report) = report.filter(|report| report.repeated_keys > 0) {
+            return Err(Error::usage(format!(
+                "{}: {} of {count} rows repeat the key of an earlier row: {}; remove them",
+                source(&new.nodes),
+                report.repeated_keys,
+                report.repeated_examples.join(", ")
+            )));
+        }
+        if count == 0 {
+            return Err(Error::usage(format!(
+                "{}: the table has no rows; add new nodes",
+                source(&new.nodes)
+            )));
+        }
+        let nodes = imported.nodes.first();
+        let keys = nodes.and_then(|nodes| nodes.keys.clone()).unwrap_or(Keys::Integers(Vec::new().into()));
+        let places = known.places(data, &keys, count, new)?;
+        let scratch = Scratch::open(&dir.path().join("graph"), "graph", memory, Box::new(Quiet))?;
+        let edges = NewEdges::of(imported.edges.first(), count, &places, data.num_nodes());
+        let graph = edges.added_to(&data.graph, count, &scratch)?;
+        watch.check()?;
+        // Nodes that only edges name have rows without values behind those of the new nodes.
+        let features = match nodes.and_then(|nodes| nodes.features.as_ref()) {
+            Some(FeatureTable { width, data: TableData::Dense(Values::F32(values)), .. }) => {
+                Features::f32(*width, values[..count * width].to_vec())
+            }
+            _ => Features::default(),
+        };
+        let rescaling = self.rescaling(data)?;
+        let config = self.config_for(data);
+        let rows = AllRows::Rows(self.blame_config(AllRows::followed_by(
+            &config,
+            data,
+            &features,
+            rescaling.as_ref(),
+        ))?);
+        let whole = Dataset { graph, ..data.clone() };
+        let first = data.num_nodes() as NodeId;
+        let wanted: Vec<NodeId> = (first..first + count as NodeId).collect();
+        let (cols, values) = self.infer(&whole, &rows, &wanted, kind, watch)?;
+        let nodes: Vec<NodeId> = (0..count as NodeId).collect();
+        let keys::Names { key_columns, classes, .. } = names;
+        let identity =
+            Identity { key_columns, keys: Some(keys), nodes: nodes.clone(), classes, ids: nodes.clone() };
+        target.write(&Predictions { nodes, cols, values, identity: Some(identity) })?;
+        let written = Written {
+            out: out.to_path_buf(),
+            rows: count,
+            cols,
+            kind: kind.name(),
+            same_dataset: self.is_own(data)?,
+            rescaled: rescaling.as_ref().map(Rescaling::description),
+        };
+        let (new_edges, known_edges) = (edges.len(), edges.between_known);
+        Ok(WrittenNew { written, new_edges, known_edges, unknown_values })
+    }
+}
+
+/// Names of the files of a table, for messages.
+fn source(names: &Names) -> String {
+    names.list().join(", ")
+}

@@ -1,0 +1,182 @@
+//! Caches that are filled during a run, by the minibatches of its first epochs (`presc-online:K`).
+//!
+//! # Algorithm
+//!
+//! The trainer counts the input nodes of every minibatch of the first `K` epochs, while all reads
+//! go to the next tier. Before epoch `K` it ranks the nodes by their counts, and the caches load
+//! the hottest rows. A resumed run draws the counted minibatches again, because draws are functions
+//! of their keys, so that it fills the same rows.
+//!
+//! # Source
+//!
+//! Yang et al., *GNNLab: A Factored System for Sample-based GNN Training over GPUs*, EuroSys 2022,
+//! section 6.3: pre-sampling may use the first epochs of training.
+//!
+//! # Cost
+//!
+//! An increment per input node, instead of drawing `K` epochs; reads of `K` epochs without a cache.
+//!
+//! # Memory
+//!
+//! 4 bytes per node of the graph until the caches are filled.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
+
+use graphmill_core::{Graph, NodeId, node_order::by_scores, progress::Quiet};
+use graphmill_loader::{
+    feature::{
+        Link,
+        cached::{CacheLayout, Late, Level, Pinned, Placement, RowFormat},
+    },
+    hotness,
+};
+
+use crate::{
+    Error, Result, TrainConfig,
+    hotness::OrderedVisits,
+    record::{PresamplingCost, PresamplingRecord},
+    stage::Loader,
+};
+
+/// Minibatches of a run that are counted for its caches: their cost, and the ranking by those of
+/// its first epochs.
+#[derive(Debug, Default)]
+pub(crate) struct Presampling {
+    pub(crate) cost: PresamplingCost,
+    /// All nodes, those read most often in the first epochs first, once these are counted.
+    pub(super) ranking: OnceLock<Vec<NodeId>>,
+}
+
+/// A cache whose rows are chosen during the run.
+pub(crate) struct LateCache {
+    pub(super) late: Arc<Late>,
+    /// Number of rows on each device.
+    pub(super) slots: usize,
+    pub(super) devices: usize,
+    pub(super) placement: Placement,
+    pub(super) format: RowFormat,
+    pub(super) level: Level,
+    pub(super) peer_link: Arc<Link>,
+}
+
+impl LateCache {
+    /// Loads the hottest rows of a ranking.
+    fn fill(&self, ranking: &[NodeId]) -> Result<()> {
+        let layout = CacheLayout::new(ranking, self.slots, self.devices, self.placement);
+        let cache = Pinned::new(layout, self.format, self.late.behind().clone(), self.level)?;
+        self.late.fill(Arc::new(cache.with_peer_link(self.peer_link.clone())));
+        Ok(())
+    }
+}
+
+/// Number of epochs that the caches of these options count; `None` if all caches are filled before
+/// training.
+///
+/// # Errors
+/// The run fills its caches before training, or ends before they are filled.
+pub(crate) fn counted_epochs(config: &TrainConfig, reuses_rows: bool, is_alone: bool) -> Result<Option<u64>> {
+    let (mut most, flags) = (None, [("cache", &config.cache), ("host-cache", &config.host_cache)]);
+    for (flag, name) in flags {
+        let refuse = |why: String| Err(Error::usage(format!("--{flag} {name}: {why}")));
+        let epochs = hotness::counted_epochs(name).map_err(|e| Error::usage(format!("--{flag} {e}")))?;
+        let Some(epochs) = epochs else { continue };
+        let before = format!("use presc:{epochs}, which counts before training");
+        if epochs >= config.epochs as u64 {
+            return refuse(format!(
+                "--epochs {} ends before a cache is filled; raise --epochs, or {before}",
+                config.epochs
+            ));
+        }
+        if !config.cuda_devices().is_empty() {
+            return refuse(format!("NVIDIA devices fill their caches before the first epoch; {before}"));
+        }
+        if reuses_rows {
+            return refuse(format!(
+                "batches that reuse rows read others than a resumed run would count; {before}"
+            ));
+        }
+        if !is_alone {
+            return refuse(format!("ranks fill their caches before the first epoch; {before}"));
+        }
+        if most.is_some_and(|most| most != epochs) {
+            return refuse(
+                "--cache and --host-cache count different numbers of epochs; use the same number".into(),
+            );
+        }
+        most = Some(epochs);
+    }
+    Ok(most)
+}
+
+/// Counts of the minibatches of the first epochs, and the caches that they fill.
+pub(crate) struct OnlineCounts<'a> {
+    epochs: u64,
+    counts: Vec<u32>,
+    graph: &'a Graph,
+    presampling: &'a Presampling,
+    caches: &'a [LateCache],
+}
+
+impl<'a> OnlineCounts<'a> {
+    /// Counts of no minibatches yet, of `epochs` epochs.
+    pub(crate) fn new(
+        epochs: u64,
+        graph: &'a Graph,
+        presampling: &'a Presampling,
+        caches: &'a [LateCache],
+    ) -> Self {
+        Self { epochs, counts: vec![0; graph.num_nodes()], graph, presampling, caches }
+    }
+
+    /// Counts the input nodes of a minibatch of an epoch, if it is among the first ones.
+    pub(crate) fn see(&mut self, epoch: u64, nodes: &[NodeId]) {
+        if epoch < self.epochs {
+            let clock = Instant::now();
+            nodes.iter().for_each(|&v| self.counts[v as usize] += 1);
+            let seconds = clock.elapsed().as_secs_f64();
+            let cost = PresamplingRecord { drawn_batches: 0, counted_batches: 1, seconds };
+            self.presampling.cost.add(cost);
+        }
+    }
+
+    /// Counts the minibatches before batch `batch` of an epoch again, for a run that resumes there.
+    ///
+    /// # Errors
+    /// A batch cannot be drawn.
+    pub(crate) fn replay(&mut self, loader: &Loader, epoch: u64, batch: u64) -> Result<()> {
+        let clock = Instant::now();
+        let visits = OrderedVisits::new(loader, &Quiet);
+        let mut order = Vec::new();
+        let counts = &mut self.counts;
+        for number in 0..self.epochs.min(epoch + 1) {
+            let end = if number < epoch { loader.num_batches() } else { batch };
+            loader.order(number, &mut order);
+            let mut see = |nodes: &[NodeId]| nodes.iter().for_each(|&v| counts[v as usize] += 1);
+            visits.visit_batches(loader, number, &order, 0..end, &mut see)?;
+        }
+        let (drawn_batches, seconds) = (visits.drawn(), clock.elapsed().as_secs_f64());
+        self.presampling.cost.add(PresamplingRecord { drawn_batches, counted_batches: 0, seconds });
+        Ok(())
+    }
+
+    /// Fills the caches before an epoch, once the first epochs are counted. Returns true if it has
+    /// just filled them.
+    ///
+    /// # Errors
+    /// The rows cannot be read, or the memory of a cache cannot be allocated.
+    pub(crate) fn fill(&mut self, epoch: u64) -> Result<bool> {
+        if epoch < self.epochs || self.presampling.ranking.get().is_some() {
+            return Ok(false);
+        }
+        let clock = Instant::now();
+        let ranking = by_scores(&hotness::by_counts(self.graph, &std::mem::take(&mut self.counts)))?;
+        self.caches.iter().try_for_each(|cache| cache.fill(&ranking))?;
+        let _ = self.presampling.ranking.set(ranking);
+        let seconds = clock.elapsed().as_secs_f64();
+        self.presampling.cost.add(PresamplingRecord { seconds, ..PresamplingRecord::default() });
+        Ok(true)
+    }
+}

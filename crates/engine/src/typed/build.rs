@@ -1,0 +1,117 @@
+//! Components of a run on several types, built from a configuration and a task. Training, `eval`
+//! and `predict` share them.
+
+use graphmill_core::{memory::available, table};
+use graphmill_loader::typed::{self as sampling, TypedFanout, TypedOptions, TypedSampler};
+use graphmill_nn::{
+    metric::{self, Metric},
+    typed::{Target, TypedModel, TypedModelConfig},
+};
+
+use super::task::TypedTask;
+use crate::{Error, Result, TrainConfig, build::by_flag};
+
+/// Copies of learned rows that a run holds: values, two moments, and those of the best epoch.
+const COPIES_OF_ROWS: usize = 4;
+
+/// The model part of a configuration.
+fn model_config(config: &TrainConfig) -> TypedModelConfig {
+    TypedModelConfig {
+        model: config.model.clone(),
+        hidden: config.hidden,
+        layers: config.layers,
+        dropout: config.dropout as f32,
+        input_dropout: config.input_dropout as f32,
+        activation: config.activation,
+        norm: config.norm,
+        head_layers: config.head_layers,
+        own: config.own.clone(),
+        ..TypedModelConfig::default()
+    }
+}
+
+/// A model with its initial, random weights.
+///
+/// # Errors
+/// An unknown name, inconsistent numbers, or learned rows that exceed the memory of this machine.
+pub(super) fn model(config: &TrainConfig, task: &TypedTask) -> Result<TypedModel> {
+    let schema = task.graph.schema();
+    let dims = task.feature_dims();
+    let learned: usize =
+        schema.types().iter().zip(&dims).filter(|(_, dim)| **dim == 0).map(|(node, _)| node.count).sum();
+    let bytes = learned.saturating_mul(config.hidden).saturating_mul(4 * COPIES_OF_ROWS);
+    if let Some(free) = available().filter(|&free| bytes as u64 > free) {
+        return Err(Error::usage(format!(
+            "--hidden {}: learned rows of {learned} nodes of types without features need {bytes} bytes, but \
+             {free} are available; lower it, or add features to those types",
+            config.hidden
+        )));
+    }
+    let target = Target { node_type: task.node_type, outputs: task.labels.classes() };
+    TypedModel::new(&model_config(config), schema, &dims, target, config.seed).map_err(by_flag)
+}
+
+/// The sampler, with its tables of the graph.
+///
+/// # Errors
+/// An unknown name or an impossible option.
+pub(super) fn sampler(config: &TrainConfig, task: &TypedTask) -> Result<Box<dyn TypedSampler>> {
+    let numbers = match &config.fanout_by_name {
+        by_name if by_name.is_empty() => config.fanout.to_string(),
+        by_name => format!("{};{by_name}", config.fanout),
+    };
+    let fault = |option: &str, message: String| Error::usage(format!("--{option}: {message}"));
+    let fanout: TypedFanout = numbers.parse().map_err(|message| fault("fanout", message))?;
+    let entry = sampling::TABLE.find(&config.sampler).map_err(Error::name)?;
+    let schema = task.graph.schema();
+    let resolved =
+        if entry.make.counts_nodes { fanout.of_types(schema) } else { fanout.of_relations(schema) };
+    resolved.map_err(|message| fault(&format!("fanout {numbers}"), message))?;
+    make(config, task, &config.sampler, fanout)
+        .map_err(|message| fault(&format!("sampler {}", config.sampler), message))
+}
+
+/// The sampler of inference: all neighbours by the relations that `sampler` follows.
+///
+/// # Errors
+/// None in practice, because `sampler` was made for the same graph.
+pub(super) fn full_sampler(
+    config: &TrainConfig,
+    task: &TypedTask,
+    sampler: &dyn TypedSampler,
+) -> Result<Box<dyn TypedSampler>> {
+    const ALL: i64 = -1;
+    let schema = task.graph.schema();
+    let mut fanout = TypedFanout::new(vec![ALL; sampler.num_hops()]);
+    for r in 0..schema.num_relations() {
+        let hops = (0..sampler.num_hops()).map(|hop| if sampler.follows(schema, hop, r) { ALL } else { 0 });
+        fanout = fanout.with(schema.relation_name(r), hops.collect::<Vec<_>>());
+    }
+    make(config, task, "full", fanout).map_err(Error::usage)
+}
+
+/// Makes the sampler `name`.
+fn make(
+    config: &TrainConfig,
+    task: &TypedTask,
+    name: &str,
+    fanout: TypedFanout,
+) -> Result<Box<dyn TypedSampler>, String> {
+    let options = TypedOptions { fanout, seed: config.seed, own: config.own.clone() };
+    let entry = sampling::TABLE.find(name).map_err(|error| error.to_string())?;
+    (entry.make.make)(&options, &task.graph)
+}
+
+/// The metric of the run: that of the configuration, else of the task if it is known, else the
+/// default of the kind of labels.
+///
+/// # Errors
+/// An unknown name.
+pub(super) fn metric(config: &TrainConfig, task: &TypedTask) -> Result<&'static table::Entry<Metric>> {
+    let own = task.metric.as_deref().filter(|name| metric::TABLE.get(name).is_some());
+    let name = match config.metric.as_str() {
+        "auto" => own.unwrap_or_else(|| metric::default_name(task.labels.is_multi())),
+        given => given,
+    };
+    metric::TABLE.find(name).map_err(Error::name)
+}

@@ -1,0 +1,41 @@
+//! Training on datasets of several node types and edge types: classification of the nodes of one
+//! type. Datasets of one type do not pass through this module.
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | `trainer.rs` | the loop: read it first |
+//! | `task.rs` | graph, feature tables, labels and split of a task |
+//! | `build.rs` | model, sampler and metric of a configuration |
+//! | `learner.rs` | forward, backward, update of dense parameters and learned rows |
+//! | `inference.rs` | rows of nodes from all their neighbours |
+//! | `position.rs` | checkpoints |
+//! | `saved.rs` | scores and predictions of a run |
+
+mod build;
+mod inference;
+mod learner;
+mod position;
+mod saved;
+mod task;
+mod trainer;
+
+use std::path::Path;
+
+use graphmill_data::typed::{self, TypedDataset, Verify, has_several_types};
+
+use crate::{Result, TrainConfig};
+
+pub use saved::SavedTypedRun;
+pub use trainer::train;
+
+/// Opens the dataset that a configuration names, if it has several node types, edge types or tasks.
+///
+/// # Errors
+/// The dataset cannot be read.
+pub fn open_dataset(config: &TrainConfig) -> Result<Option<TypedDataset>> {
+    let dir = Path::new(&config.dataset);
+    if config.dataset.is_empty() || config.is_in_memory() || !has_several_types(dir) {
+        return Ok(None);
+    }
+    Ok(Some(typed::open(dir, Verify::Once)?))
+}

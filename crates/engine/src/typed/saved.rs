@@ -1,0 +1,234 @@
+//! Scores and predictions of a saved run on several types.
+
+use std::{collections::BTreeMap, path::Path};
+
+use graphmill_core::{NodeId, progress::Progress};
+use graphmill_data::typed::{self, TypedDataset, Verify};
+use graphmill_nn::{Matrix, backend::Cpu, backend::ops::Gather, metric, typed::TypedModel};
+use rayon::prelude::*;
+
+use super::{build, inference::TypedInference, position::assign, task::TypedTask};
+use crate::{
+    Error, Result, TrainConfig,
+    checkpoint::load_params,
+    inference::{Output, fixed_sample, score_labels},
+    options::is_typed,
+    predictions::{Identity, Predictions, Target},
+    record::{OTHER_DATASET_HINT, Origin, TypedOrigin},
+    saved::{Kind, PartScores, SavedRun, Scores, Selection, Written, keys::Names, read_nodes, values},
+};
+
+/// A run directory that holds a model of several types.
+#[derive(Clone, Copy)]
+pub struct SavedTypedRun<'r> {
+    run: &'r SavedRun,
+}
+
+/// A task of a dataset with the model of a run.
+struct Loaded {
+    task: TypedTask,
+    model: TypedModel,
+}
+
+impl<'r> SavedTypedRun<'r> {
+    /// The run, if it was trained on several types.
+    pub fn of(run: &'r SavedRun) -> Option<Self> {
+        is_typed(&run.config).then_some(Self { run })
+    }
+
+    fn config(&self) -> &'r TrainConfig {
+        &self.run.config
+    }
+
+    /// Opens the run's dataset, or the `other` one.
+    ///
+    /// # Errors
+    /// The dataset cannot be read; the run's own dataset was in memory, has moved or has changed.
+    pub fn dataset(&self, other: Option<&Path>) -> Result<TypedDataset> {
+        let (run, origin) = (&self.run.dir, self.run.origin.as_ref());
+        let path = match other {
+            Some(path) => return Ok(typed::open(path, Verify::Once)?),
+            None => Origin::locate_of(origin, run, self.config())?,
+        };
+        let Some(path) = path else {
+            let message = "its dataset is not recorded; pass it with --dataset DATASET";
+            return Err(Error::run(run, message));
+        };
+        let data = typed::open(path, Verify::Once)?;
+        if self.is_own(&data) == Some(false) {
+            let message = format!(
+                "the dataset in {} has changed since the run; restore it, or pass one explicitly to use it \
+                 anyway {OTHER_DATASET_HINT}",
+                path.display()
+            );
+            return Err(Error::run(run, message));
+        }
+        Ok(data)
+    }
+
+    /// Returns true if `data` is the run's training dataset, by its checksum; `None` if the run did
+    /// not record it.
+    fn is_own(&self, data: &TypedDataset) -> Option<bool> {
+        let recorded = self.run.origin.as_ref()?.dataset.checksum.as_ref()?;
+        Some(data.checksum.as_ref() == Some(recorded))
+    }
+
+    /// Prepares the run's task on `data`, and loads the model.
+    fn load(&self, data: &TypedDataset) -> Result<Loaded> {
+        let own = self.run.origin.as_ref().and_then(|origin| origin.typed.as_ref());
+        if let Some(own) = own {
+            self.check_fit(data, own)?;
+        }
+        let task = TypedTask::new(data, own.map_or(&self.config().task, |own| &own.task))?;
+        let classes = self.run.origin.as_ref().map(|origin| origin.dataset.classes);
+        if let Some(classes) = classes.filter(|&classes| classes != task.labels.classes()) {
+            let message = format!(
+                "its task has {} classes, but the model was trained on {classes}; pass a dataset with the \
+                 classes of the run's",
+                task.labels.classes()
+            );
+            return Err(Error::dataset(&data.name, message));
+        }
+        let mut model = self.run.blame_config(build::model(self.config(), &task))?;
+        let file = self.run.model_file()?;
+        assign(&file, &load_params(&file)?, &mut model)?;
+        Ok(Loaded { task, model })
+    }
+
+    /// Refuses data of other types, widths or scales than those of the run's dataset, and other
+    /// nodes for a type with learned rows.
+    fn check_fit(&self, data: &TypedDataset, own: &TypedOrigin) -> Result<()> {
+        let refuse = |what: String| {
+            let message = format!("{what}; pass a dataset with the types and features of the run's");
+            Err(Error::dataset(&data.name, message))
+        };
+        let now = TypedOrigin::new(data, &own.task);
+        let names = |of: &TypedOrigin| -> Vec<String> {
+            of.node_types.iter().map(|node| node.name.clone()).chain(of.edge_types.clone()).collect()
+        };
+        if names(&now) != names(own) {
+            return refuse(format!(
+                "its types are {}, but the model was trained on {}",
+                names(&now).join(", "),
+                names(own).join(", ")
+            ));
+        }
+        for (now, own) in now.node_types.iter().zip(&own.node_types) {
+            let name = &own.name;
+            if now.width != own.width {
+                return refuse(format!(
+                    "type '{name}' has {} features, but the model was trained on {}",
+                    now.width, own.width
+                ));
+            }
+            if now.normalization != own.normalization {
+                return refuse(format!(
+                    "the features of type '{name}' have another scale than those of the run's dataset"
+                ));
+            }
+            if own.width == 0 && self.is_own(data) == Some(false) {
+                return refuse(format!(
+                    "type '{name}' has no features, so the model has a learned row for each of its nodes in \
+                     the run's dataset"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Inference on a loaded task.
+    fn inference<'t>(&self, task: &'t TypedTask) -> Result<TypedInference<'t>> {
+        let sampler = self.run.blame_config(build::sampler(self.config(), task))?;
+        TypedInference::new(self.config(), task, &*sampler)
+    }
+
+    /// Computes all metrics on each part of the split.
+    ///
+    /// # Errors
+    /// The model cannot be read or does not fit the dataset, or `watch` stops the work.
+    pub fn scores(&self, data: &TypedDataset, watch: &dyn Progress) -> Result<Scores> {
+        let Loaded { task, model } = self.load(data)?;
+        let chosen = self.run.blame_config(build::metric(self.config(), &task))?;
+        let mut inference = self.inference(&task)?.watched(watch);
+        let (mut logits, mut parts, mut test) = (Matrix::default(), Vec::new(), None);
+        for (part, nodes) in task.split.parts() {
+            let nodes = &fixed_sample(nodes, self.config().eval_nodes)[..];
+            inference.run(&model, nodes, Output::Logits, &mut logits)?;
+            let score = |make| score_labels(make, &logits, &task.labels, nodes);
+            let scores: BTreeMap<String, Option<f64>> =
+                metric::TABLE.iter().map(|entry| (entry.name.to_string(), score(entry.make))).collect();
+            if part == "test" {
+                test = scores[chosen.name];
+            }
+            parts.push(PartScores { part, nodes: nodes.len(), scores });
+        }
+        Ok(Scores {
+            run: self.run.dir.clone(),
+            dataset: data.name.clone(),
+            same_dataset: self.is_own(data),
+            rescaled: None,
+            metric: chosen.name.to_string(),
+            test,
+            parts,
+        })
+    }
+
+    /// Writes predictions of nodes of the task's type to `out` in the format of its ending. Tables
+    /// have the keys of the nodes and the names of the classes, if the dataset has them.
+    ///
+    /// # Errors
+    /// The model or a list cannot be read, a node or key is unknown, `out` cannot be written, or
+    /// `watch` stops the work.
+    pub fn predict(
+        &self,
+        data: &TypedDataset,
+        selection: Selection,
+        kind: Kind,
+        out: &Path,
+        watch: &dyn Progress,
+    ) -> Result<Written> {
+        let target = Target::new(out)?;
+        let Loaded { task, model } = self.load(data)?;
+        let origin = self.run.origin.as_ref().and_then(|origin| origin.typed.as_ref());
+        let classes = origin.map_or(&task.classes, |origin| &origin.classes).clone();
+        let names = Names::of_type(data, task.node_type, classes);
+        let nodes: Vec<NodeId> = match selection {
+            Selection::Nodes(file) => read_nodes(file, task.num_nodes())?,
+            Selection::Keys(file) => names.read_list(file, &data.name)?,
+            Selection::All => (0..task.num_nodes() as NodeId).collect(),
+        };
+        let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
+        let mut rows = Matrix::default();
+        let mut inference = self.inference(&task)?.watched(watch);
+        rows_of(&nodes, &mut rows, |nodes, rows| inference.run(&model, nodes, output, rows))?;
+        let (cols, values) = values(kind, task.labels.is_multi(), rows);
+        let (count, kind) = (nodes.len(), kind.name());
+        let Names { key_columns, keys, classes } = names;
+        let identity =
+            Some(Identity { key_columns, keys, nodes: nodes.clone(), classes, ids: nodes.clone() });
+        target.write(&Predictions { nodes, cols, values, identity })?;
+        let (out, same_dataset) = (out.to_path_buf(), self.is_own(data));
+        Ok(Written { out, rows: count, cols, kind, same_dataset, rescaled: None })
+    }
+}
+
+/// Rows of `nodes`, which may repeat, by `compute`, which takes distinct nodes.
+fn rows_of(
+    nodes: &[NodeId],
+    out: &mut Matrix,
+    compute: impl FnOnce(&[NodeId], &mut Matrix) -> Result<()>,
+) -> Result<()> {
+    let mut distinct = nodes.to_vec();
+    distinct.par_sort_unstable();
+    distinct.dedup();
+    if distinct == nodes {
+        return compute(nodes, out);
+    }
+    let mut rows = Matrix::default();
+    compute(&distinct, &mut rows)?;
+    let place = |v: &NodeId| distinct.partition_point(|other| other < v) as NodeId;
+    let ids: Vec<NodeId> = nodes.par_iter().map(place).collect();
+    out.resize(nodes.len(), rows.num_cols());
+    Gather { src: rows.view(), ids: &ids, dst: out.view_mut() }.run(&Cpu::default());
+    Ok(())
+}

@@ -1,0 +1,335 @@
+//! A classification task of a dataset of several types: graph, feature tables, labels and split,
+//! as samplers and models read them.
+
+use graphmill_core::{
+    Buffer, Features, Labels, NodeId, Split, features::FeatureData, options::one_of, typed::TypedGraph,
+};
+use graphmill_data::typed::{NodeData, Seeds, TableData, Targets, Task, TaskKind, TaskOn, TypedDataset};
+use graphmill_loader::{Feature, feature::Host};
+use rayon::prelude::*;
+
+use crate::{
+    Error, Result,
+    record::{DatasetRecord, TypeCount},
+};
+
+/// A task on the nodes of one type, and the data that it is learned from.
+pub(super) struct TypedTask {
+    /// Name of the task.
+    pub(super) name: String,
+    /// Node types, and the in-neighbours by each edge type.
+    pub(super) graph: TypedGraph,
+    /// Feature rows of each type; `None` for a type without features.
+    tables: Vec<Option<Host>>,
+    /// Number of the node type of the seeds.
+    pub(super) node_type: usize,
+    /// Labels of all nodes of that type.
+    pub(super) labels: Labels,
+    /// Nodes that train, validate and test, ascending.
+    pub(super) split: Split,
+    /// Customary metric, if known.
+    pub(super) metric: Option<String>,
+    /// Names of the classes; may be empty.
+    pub(super) classes: Vec<String>,
+}
+
+impl TypedTask {
+    /// Prepares the task `name` of `data`, or with an empty name its only classification of nodes.
+    /// Feature rows are shared, or converted to f32 if they are neither f16 nor f32.
+    ///
+    /// # Errors
+    /// The task is unknown, of another kind, or has times; its classes or training nodes are
+    /// missing; or features exceed f32.
+    pub(super) fn new(data: &TypedDataset, name: &str) -> Result<Self> {
+        let task = choose(data, name)?;
+        let (TaskOn::Nodes(on), Targets::Classes(labels)) = (&task.on, &task.targets) else {
+            return Err(other_kind(data, task));
+        };
+        if task.time.is_some() {
+            let message = format!(
+                "the rows of task '{}' have times, and training would let a prediction see later edges; \
+                 build the dataset without the times of the task to accept that",
+                task.name
+            );
+            return Err(Error::dataset(&data.name, message));
+        }
+        let graph = data.graph()?;
+        let node_type = graph.schema().find_type(on)?;
+        let (labels, split) = by_node(data, task, labels, data.nodes[node_type].count)?;
+        if labels.classes() == 0 {
+            let message = format!("task '{}' has no classes; add the classes of its nodes", task.name);
+            return Err(Error::dataset(&data.name, message));
+        }
+        Ok(Self {
+            name: task.name.clone(),
+            graph,
+            tables: data.nodes.iter().map(|nodes| table(data, nodes)).collect::<Result<_>>()?,
+            node_type,
+            labels,
+            split,
+            metric: task.metric.clone(),
+            classes: task.names.clone(),
+        })
+    }
+
+    /// Feature table of each type.
+    pub(super) fn tables(&self) -> Vec<Option<&dyn Feature>> {
+        self.tables.iter().map(|table| table.as_ref().map(|table| table as &dyn Feature)).collect()
+    }
+
+    /// Number of features of each type; 0 for a type without features.
+    pub(super) fn feature_dims(&self) -> Vec<usize> {
+        self.tables.iter().map(|table| table.as_ref().map_or(0, Feature::dim)).collect()
+    }
+
+    /// Number of nodes of the type of the seeds.
+    pub(super) fn num_nodes(&self) -> usize {
+        self.graph.schema().types()[self.node_type].count
+    }
+
+    /// Lists of seeds for a batch: `nodes` of the task's type.
+    pub(super) fn seeds<'n>(&self, nodes: &'n [NodeId]) -> Vec<&'n [NodeId]> {
+        let mut lists: Vec<&[NodeId]> = vec![&[]; self.graph.schema().num_types()];
+        lists[self.node_type] = nodes;
+        lists
+    }
+
+    /// Names of the node types with a count for each.
+    pub(super) fn count_nodes(&self, count: impl Fn(usize) -> u64) -> Vec<TypeCount> {
+        let types = self.graph.schema().types().iter().enumerate();
+        types.map(|(t, node)| TypeCount { name: node.name.clone(), count: count(t) }).collect()
+    }
+
+    /// Names of the edge types with a count for each.
+    pub(super) fn count_edges(&self, count: impl Fn(usize) -> u64) -> Vec<TypeCount> {
+        let schema = self.graph.schema();
+        let relations = 0..schema.num_relations();
+        relations.map(|r| TypeCount { name: schema.relation_name(r), count: count(r) }).collect()
+    }
+
+    /// Record of the dataset. Features, classes and the split are those of the task.
+    pub(super) fn record(&self, data: &TypedDataset) -> DatasetRecord {
+        DatasetRecord {
+            name: data.name.clone(),
+            nodes: data.num_nodes(),
+            edges: data.num_edges(),
+            feature_dim: self.feature_dims()[self.node_type],
+            classes: self.labels.classes(),
+            multilabel: self.labels.is_multi(),
+            train: self.split.train.len(),
+            valid: self.split.valid.len(),
+            test: self.split.test.len(),
+            checksum: data.checksum.clone(),
+            node_types: self.count_nodes(|t| data.nodes[t].count as u64),
+            edge_types: self.count_edges(|e| data.edges[e].num_edges() as u64),
+        }
+    }
+}
+
+/// Columns of the dataset that training does not read, in words.
+pub(super) fn unread_columns(data: &TypedDataset) -> Option<String> {
+    let edges = |has: fn(&graphmill_data::typed::EdgeData) -> bool| {
+        data.edges.iter().filter(move |edges| has(edges)).map(|edges| edges.edge_type.to_string())
+    };
+    let features: Vec<String> = edges(|edges| edges.features.is_some()).collect();
+    let times = edges(|edges| edges.time.is_some());
+    let times: Vec<String> = times
+        .chain(data.nodes.iter().filter(|nodes| nodes.time.is_some()).map(|nodes| nodes.name.clone()))
+        .collect();
+    let part = |what: &str, names: Vec<String>| {
+        (!names.is_empty()).then(|| format!("the {what} of {}", names.join(", ")))
+    };
+    let parts: Vec<String> =
+        [part("edge features", features), part("times", times)].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| format!("training does not read {}", parts.join(" and ")))
+}
+
+/// Finds the task `name`, or with an empty name the only classification of nodes.
+fn choose<'d>(data: &'d TypedDataset, name: &str) -> Result<&'d Task> {
+    let is_usable = |task: &&Task| task.kind() == Some(TaskKind::NodeClassification);
+    if !name.is_empty() {
+        let task = data.task(name).map_err(|error| Error::usage(format!("--task {name}: {error}")))?;
+        return if is_usable(&task) { Ok(task) } else { Err(other_kind(data, task)) };
+    }
+    let usable: Vec<&Task> = data.tasks.iter().filter(is_usable).collect();
+    match (&usable[..], &data.tasks[..]) {
+        ([task], _) => Ok(task),
+        ([], [task]) => Err(other_kind(data, task)),
+        ([], _) => {
+            let message = "it has no task that classifies nodes, which is what training on several types \
+                           learns; add one to the dataset";
+            Err(Error::dataset(&data.name, message))
+        }
+        _ => {
+            let names: Vec<&str> = usable.iter().map(|task| &task.name[..]).collect();
+            Err(Error::usage(format!(
+                "dataset {} has several tasks that classify nodes; choose one with --task {}",
+                data.name,
+                one_of(&names)
+            )))
+        }
+    }
+}
+
+/// Error of a task that is not a classification of nodes.
+fn other_kind(data: &TypedDataset, task: &Task) -> Error {
+    let kind = task.kind().map_or("of an unknown kind", TaskKind::name);
+    let usable: Vec<&str> = data
+        .tasks
+        .iter()
+        .filter(|task| task.kind() == Some(TaskKind::NodeClassification))
+        .map(|task| &task.name[..])
+        .collect();
+    let remedy = match &usable[..] {
+        [] => "add such a task to the dataset".to_string(),
+        names => format!("use --task {}", one_of(names)),
+    };
+    let message = format!(
+        "task '{}' is {kind} on {}, and training on several types learns node-classification; {remedy}",
+        task.name, task.on
+    );
+    Error::dataset(&data.name, message)
+}
+
+/// Labels of all `count` nodes and the nodes of the split, from rows whose seeds may be some nodes
+/// in any order.
+fn by_node(data: &TypedDataset, task: &Task, labels: &Labels, count: usize) -> Result<(Labels, Split)> {
+    let Some(seeds) = &task.seeds else { return Ok((labels.clone(), task.split.clone())) };
+    let Seeds::Nodes(nodes) = seeds else { return Err(other_kind(data, task)) };
+    let mut row_of = vec![u32::MAX; count];
+    for (row, &v) in nodes.iter().enumerate() {
+        if std::mem::replace(&mut row_of[v as usize], row as u32) != u32::MAX {
+            let message = format!(
+                "node {v} is the seed of several rows of task '{}'; give each node one row",
+                task.name
+            );
+            return Err(Error::dataset(&data.name, message));
+        }
+    }
+    let labels = match labels {
+        Labels::Single { class, classes } => {
+            let class_of = |&row: &u32| class.get(row as usize).copied().unwrap_or(-1);
+            let class: Vec<i32> = row_of.par_iter().map(class_of).collect();
+            Labels::Single { class: class.into(), classes: *classes }
+        }
+        Labels::Multi { member, classes } => {
+            let mut all = vec![0u8; count * classes];
+            let rows = member.chunks_exact((*classes).max(1));
+            for (&v, row) in nodes.iter().zip(rows) {
+                all[v as usize * classes..][..*classes].copy_from_slice(row);
+            }
+            Labels::Multi { member: all.into(), classes: *classes }
+        }
+    };
+    let part = |rows: &[NodeId]| -> Buffer<NodeId> {
+        let mut part: Vec<NodeId> = rows.iter().map(|&row| nodes[row as usize]).collect();
+        part.par_sort_unstable();
+        part.into()
+    };
+    let Split { train, valid, test } = &task.split;
+    Ok((labels, Split { train: part(train), valid: part(valid), test: part(test) }))
+}
+
+/// Feature rows of a type.
+fn table(data: &TypedDataset, nodes: &NodeData) -> Result<Option<Host>> {
+    use graphmill_data::typed::Values;
+    let Some(table) = &nodes.features else { return Ok(None) };
+    let rows = match &table.data {
+        TableData::Sparse(rows) => FeatureData::Csr(rows.clone()),
+        TableData::Dense(Values::F32(values)) => FeatureData::F32(values.clone()),
+        TableData::Dense(Values::F16(values)) => FeatureData::F16(values.clone()),
+        TableData::Dense(values) => {
+            let converted: Vec<f32> =
+                (0..values.len()).into_par_iter().map(|i| values.get(i) as f32).collect();
+            if let Some(i) = converted.par_iter().position_first(|x| !x.is_finite()) {
+                let message = format!(
+                    "feature {} of node {} of type '{}' is {}, beyond the range of f32; scale the column",
+                    i % table.width,
+                    i / table.width,
+                    nodes.name,
+                    values.get(i)
+                );
+                return Err(Error::dataset(&data.name, message));
+            }
+            FeatureData::F32(converted.into())
+        }
+    };
+    Ok(Some(Host::new(&Features { dim: table.width, data: rows })))
+}
+
+#[cfg(test)]
+mod tests {
+    use graphmill_data::typed::{EdgeType, TypedBuilder};
+
+    use super::*;
+
+    fn builder() -> TypedBuilder {
+        let mut builder = TypedBuilder::new("shop");
+        builder.node_type("user", 4);
+        builder.node_type("item", 2).features(2, vec![1i64, 0, 7, -3]);
+        builder
+            .edge_type("user", "buys", "item")
+            .edges(vec![0, 1, 2], vec![1, 0, 1])
+            .time(vec![1, 2, 3])
+            .with_reverse("bought-by");
+        builder
+    }
+
+    fn error(builder: TypedBuilder, name: &str) -> String {
+        TypedTask::new(&builder.build().unwrap(), name).map(drop).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn rows_of_some_nodes_become_labels_of_all_nodes() {
+        let mut builder = builder();
+        builder.task("churn").on_nodes("user").node_seeds(vec![3, 0, 2]).classes(2, vec![1, 0, 1]).split(
+            [0],
+            [1],
+            [2],
+        );
+        let data = builder.build().unwrap();
+        let task = TypedTask::new(&data, "").unwrap();
+        assert!((0..4).map(|v| task.labels.is_labelled(v)).eq([true, false, true, true]));
+        let Labels::Single { class, .. } = &task.labels else { panic!("single labels") };
+        assert_eq!(class[..], [0, -1, 1, 1]);
+        assert_eq!((&task.split.train[..], &task.split.valid[..]), (&[3][..], &[0][..]));
+        assert_eq!(task.feature_dims(), [0, 2]);
+        let mut rows = graphmill_nn::Matrix::default();
+        task.tables()[1].unwrap().gather(&[1], &mut rows).unwrap();
+        assert_eq!(rows.view().host(), [7.0, -3.0], "integers are converted");
+        assert_eq!(
+            unread_columns(&data).unwrap(),
+            "training does not read the times of user:buys:item, item:bought-by:user"
+        );
+    }
+
+    #[test]
+    fn unusable_tasks_are_refused_with_a_remedy() {
+        let churn = |mut builder: TypedBuilder| {
+            builder.task("churn").on_nodes("user").classes(2, vec![0, 1, 0, 1]).split([0], [1], []);
+            builder
+        };
+        assert!(error(builder(), "").contains("dataset shop: it has no task that classifies nodes"));
+        let mut links = builder();
+        links.task("next").on_edges(EdgeType::new("user", "buys", "item"));
+        let message = error(links, "");
+        assert!(message.contains("task 'next' is link-prediction on user:buys:item"), "{message}");
+        assert!(message.ends_with("add such a task to the dataset"), "{message}");
+        let mut two = churn(builder());
+        two.task("kind").on_nodes("item").classes(2, vec![0, 1]).split([0], [1], []);
+        let message = error(two, "");
+        assert!(message.ends_with("choose one with --task churn or kind"), "{message}");
+        let message = error(churn(builder()), "venue");
+        assert_eq!(message, "--task venue: unknown task 'venue'; known: churn");
+        let mut repeated = builder();
+        let task = repeated.task("churn").on_nodes("user").node_seeds(vec![3, 3]);
+        task.classes(2, vec![1, 0]).split([0], [1], []);
+        assert!(error(repeated, "").contains("node 3 is the seed of several rows"));
+        let mut times = churn(builder());
+        times.task("later").on_nodes("user").classes(2, vec![0, 1, 0, 1]).time(vec![1, 2, 3, 4]);
+        assert!(error(times, "later").contains("the rows of task 'later' have times"));
+        let mut huge = churn(builder());
+        huge.node_type("place", 1).features(1, vec![1e300f64]);
+        assert!(error(huge, "").contains("feature 0 of node 0 of type 'place' is 1"));
+    }
+}

@@ -1,0 +1,86 @@
+//! `graphmill predict RUN --on TABLE`: predictions for new nodes.
+
+use std::{
+    io::{self, Write},
+    path::Path,
+};
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use graphmill_core::progress::Quiet;
+use graphmill_engine::{
+    Dataset,
+    saved::{Kind, SavedRun, on::NewTables},
+};
+
+use crate::{args, output};
+
+/// Adds the options of new nodes.
+pub(super) fn with_options(command: Command) -> Command {
+    let table = |name: &'static str, short: &'static str, more: &str| -> Arg {
+        args::option(name, "TABLE", short, more).action(ArgAction::Append)
+    };
+    let memory = args::memory().requires("on");
+    command
+        .next_help_heading("New nodes, if graphmill import tables wrote the dataset")
+        .arg(
+            table(
+                "on",
+                "Predict the new nodes of this table",
+                "CSV, JSON lines, Parquet or Arrow with the columns of the imported table; the label is not \
+                 needed. The stored statistics encode it, and nodes are computed as if they were in the \
+                 dataset, which does not change",
+            )
+            .conflicts_with_all(["nodes", "keys", "original-ids"]),
+        )
+        .arg(
+            table(
+                "edges",
+                "Table with the edges of the new nodes",
+                "It has the columns of the imported table, and names new and known nodes by their keys. \
+                 Without it new nodes have no neighbours",
+            )
+            .requires("on"),
+        )
+        .arg(memory)
+        .next_help_heading(None::<&str>)
+}
+
+/// Writes the predictions of the new nodes and prints their shape.
+pub(super) fn run(
+    matches: &ArgMatches,
+    run: &SavedRun,
+    dataset: &Dataset,
+    kind: Kind,
+    out: &Path,
+) -> anyhow::Result<()> {
+    let names = |name| -> Vec<String> {
+        matches.get_many::<String>(name).map(|names| names.cloned().collect()).unwrap_or_default()
+    };
+    let new = NewTables {
+        nodes: names("on").into(),
+        edges: names("edges").into(),
+        budget: args::get_memory(matches)?,
+        ..NewTables::default()
+    };
+    let written = run.predict_new(dataset, &new, kind, out, &Quiet)?;
+    if matches.get_flag("json") {
+        return output::json(&written);
+    }
+    let result = &written.written;
+    output::note_dataset(&dataset.name, result.same_dataset, result.rescaled.as_deref());
+    for note in written.notes() {
+        // Remarks are not results: a closed standard error is ignored.
+        let _ = writeln!(io::stderr(), "note: {note}");
+    }
+    if out.as_os_str() == "-" {
+        return Ok(());
+    }
+    output::text(&format!(
+        "{}: {} x {} {} of new nodes with {} edges\n",
+        out.display(),
+        result.rows,
+        result.cols,
+        result.kind,
+        written.new_edges
+    ))
+}

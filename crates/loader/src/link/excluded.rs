@@ -1,0 +1,179 @@
+//! Edges that a minibatch must not read.
+
+use graphmill_core::{Block, Graph, NodeId, block::Aggregation};
+
+/// Edges that are left out of the blocks of one batch, such as those whose existence it predicts.
+///
+/// They are removed from each hop as soon as it is drawn, before its sources are numbered, so no
+/// layer, cache or device reads a message over them.
+///
+/// ```
+/// use graphmill_loader::link::ExcludedEdges;
+///
+/// let mut excluded = ExcludedEdges::default();
+/// excluded.refill([(3, 1), (2, 1), (3, 1)]);
+/// assert_eq!(excluded.sources_of(1), [(1, 2), (1, 3)]);
+/// assert!(excluded.contains(3, 1) && !excluded.contains(1, 3));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExcludedEdges {
+    /// Destination and source of each edge, ascending, distinct.
+    edges: Vec<(NodeId, NodeId)>,
+}
+
+impl ExcludedEdges {
+    /// Replaces the edges by these, each a source and a destination. O(n log n).
+    pub fn refill(&mut self, edges: impl IntoIterator<Item = (NodeId, NodeId)>) {
+        self.edges.clear();
+        self.edges.extend(edges.into_iter().map(|(source, destination)| (destination, source)));
+        self.edges.sort_unstable();
+        self.edges.dedup();
+    }
+
+    /// Removes all edges and keeps the memory.
+    pub fn clear(&mut self) {
+        self.edges.clear();
+    }
+
+    /// Returns true if no edge is excluded.
+    pub fn is_empty(&self) -> bool {
+        self.edges.is_empty()
+    }
+
+    /// Number of distinct edges.
+    pub fn len(&self) -> usize {
+        self.edges.len()
+    }
+
+    /// Returns true if the edge from `source` to `destination` is excluded. O(log n).
+    pub fn contains(&self, source: NodeId, destination: NodeId) -> bool {
+        self.edges.binary_search(&(destination, source)).is_ok()
+    }
+
+    /// Excluded edges into `destination`: the destination and the source of each, ascending.
+    pub fn sources_of(&self, destination: NodeId) -> &[(NodeId, NodeId)] {
+        let start = self.edges.partition_point(|&(v, _)| v < destination);
+        let len = self.edges[start..].partition_point(|&(v, _)| v == destination);
+        &self.edges[start..start + len]
+    }
+
+    /// Removes the edges from a hop that was drawn from `graph` for the destinations `dst`: a block
+    /// whose indices are still node ids. O(D log n + E).
+    ///
+    /// Weights that estimate a mean over the `d` neighbours of a node are scaled to the mean over
+    /// the neighbours that are left: by `d / (d - e)`, if `e` of them are excluded, or by the
+    /// weights of the edges, if `by_weight`. Other weights and the coefficients of symmetric
+    /// normalisation stay those of the whole graph.
+    pub fn remove_from(
+        &self,
+        graph: &Graph,
+        dst: &[NodeId],
+        aggregation: Aggregation,
+        by_weight: bool,
+        block: &mut Block,
+    ) {
+        if self.is_empty() {
+            return;
+        }
+        let weighted = !block.edge_weight.is_empty();
+        let (mut from, mut to) = (0, 0);
+        for (i, &v) in dst.iter().enumerate() {
+            let end = block.indptr[i + 1] as usize;
+            let excluded = self.sources_of(v);
+            let start = to;
+            for e in from..end {
+                let u = block.indices[e];
+                if excluded.binary_search(&(v, u)).is_ok() {
+                    continue;
+                }
+                block.indices[to] = u;
+                if weighted {
+                    block.edge_weight[to] = block.edge_weight[e];
+                }
+                to += 1;
+            }
+            if weighted && !excluded.is_empty() && aggregation == Aggregation::Mean {
+                let factor = self.scale(graph, v, by_weight);
+                block.edge_weight[start..to].iter_mut().for_each(|weight| *weight *= factor);
+            }
+            block.indptr[i + 1] = to as u32;
+            from = end;
+        }
+        block.indices.truncate(to);
+        if weighted {
+            block.edge_weight.truncate(to);
+        }
+    }
+
+    /// Factor from a mean over all neighbours of `v` to one over those that are left, 1 if none is.
+    fn scale(&self, graph: &Graph, v: NodeId, by_weight: bool) -> f32 {
+        let first = graph.indptr()[v as usize] as usize;
+        let weights = graph.edge_weight().filter(|_| by_weight);
+        let weight = |i: usize| weights.map_or(1.0, |weights| f64::from(weights[first + i]));
+        let (mut all, mut left) = (0.0, 0.0);
+        for (i, &u) in graph.in_neighbors(v).iter().enumerate() {
+            all += weight(i);
+            left += if self.contains(u, v) { 0.0 } else { weight(i) };
+        }
+        if left > 0.0 { (all / left) as f32 } else { 1.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A hop into the nodes 0 and 4.
+    fn hop(edge_weight: &[f32]) -> Block {
+        Block {
+            num_dst: 2,
+            indptr: vec![0, 3, 5],
+            indices: vec![1, 2, 3, 0, 2],
+            edge_weight: edge_weight.to_vec(),
+            ..Block::default()
+        }
+    }
+
+    fn graph() -> Graph {
+        Graph::new(vec![0, 3, 3, 3, 3, 5].into(), vec![1, 2, 3, 0, 2].into()).unwrap()
+    }
+
+    #[test]
+    fn excluded_edges_leave_their_rows_alone() {
+        let mut excluded = ExcludedEdges::default();
+        excluded.refill([(2, 0), (0, 4), (4, 0)]);
+        let mut block = hop(&[]);
+        excluded.remove_from(&graph(), &[0, 4], Aggregation::Mean, false, &mut block);
+        assert_eq!((&block.indptr[..], &block.indices[..]), (&[0, 2, 3][..], &[1, 3, 2][..]));
+        excluded.refill([]);
+        let mut block = hop(&[]);
+        excluded.remove_from(&graph(), &[0, 4], Aggregation::Mean, false, &mut block);
+        assert_eq!(block.indices, hop(&[]).indices);
+    }
+
+    #[test]
+    fn weights_of_a_mean_are_those_of_the_remaining_neighbours() {
+        let mut excluded = ExcludedEdges::default();
+        excluded.refill([(2, 0)]);
+        let third = 1.0 / 3.0;
+        let mut block = hop(&[third, third, third, 0.5, 0.5]);
+        excluded.remove_from(&graph(), &[0, 4], Aggregation::Mean, false, &mut block);
+        assert_eq!(block.edge_weight, [0.5, 0.5, 0.5, 0.5]);
+        let mut block = hop(&[1.0; 5]);
+        excluded.remove_from(&graph(), &[0, 4], Aggregation::Sum, false, &mut block);
+        assert_eq!(block.edge_weight, [1.0; 4]);
+        let weighted = graph().with_edge_weight(vec![1.0, 2.0, 1.0, 1.0, 1.0].into()).unwrap();
+        let mut block = hop(&[0.25, 0.5, 0.25, 0.5, 0.5]);
+        excluded.remove_from(&weighted, &[0, 4], Aggregation::Mean, true, &mut block);
+        assert_eq!(block.edge_weight, [0.5, 0.5, 0.5, 0.5]);
+    }
+
+    #[test]
+    fn a_row_without_remaining_neighbours_is_empty() {
+        let mut excluded = ExcludedEdges::default();
+        excluded.refill([(1, 0), (2, 0), (3, 0)]);
+        let mut block = hop(&[0.2; 5]);
+        excluded.remove_from(&graph(), &[0, 4], Aggregation::Mean, false, &mut block);
+        assert_eq!((&block.indptr[..], &block.edge_weight[..]), (&[0, 0, 2][..], &[0.2, 0.2][..]));
+    }
+}

@@ -1,0 +1,271 @@
+//! Negative edges: pairs without a known edge, each made of a positive edge by replacing one end.
+
+use std::ops::Range;
+
+use graphmill_core::{
+    End, Error, NodeId, Result,
+    alias::Alias,
+    keyed::{Stream, key},
+    table::{Entry, Table},
+};
+use rayon::prelude::*;
+
+use super::known::KnownEdges;
+
+/// Draws that hit a known edge before an end is drawn from all candidates without one.
+const MAX_TRIES: usize = 64;
+/// Least number of negatives of a task.
+const MIN_TASK_LEN: usize = 1 << 12;
+
+/// Negatives to draw for the positives of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct NegativeRequest<'a> {
+    /// Edges that are no negatives.
+    pub known: &'a KnownEdges,
+    /// End that is replaced.
+    pub end: End,
+    /// Nodes that may replace it.
+    pub candidates: &'a Range<NodeId>,
+    /// Source and destination of each positive.
+    pub positives: &'a [(NodeId, NodeId)],
+    /// Key of the draws, a function of seed, epoch and batch.
+    pub key: u64,
+}
+
+impl NegativeRequest<'_> {
+    /// Draws one end for each positive `out.len() / positives.len()` times: `draw` proposes a node
+    /// for the positive of that number, and a known edge is drawn again, at last from all
+    /// candidates without a known edge.
+    ///
+    /// # Errors
+    /// A positive has no negative: its other end is linked to all candidates.
+    fn fill(
+        &self,
+        out: &mut [NodeId],
+        draw: impl Fn(usize, &mut Stream) -> NodeId + Sync,
+        tries: usize,
+    ) -> Result<()> {
+        let each = out.len() / self.positives.len().max(1);
+        let fill = |(i, row): (usize, &mut [NodeId])| {
+            let edge = self.positives[i];
+            let mut stream = Stream::new(key(&[self.key, i as u64]));
+            for node in row {
+                let proposed = (0..tries).map(|_| draw(i, &mut stream));
+                let fits = |&u: &NodeId| self.known.is_negative(self.end, edge, u);
+                let found = { proposed }.find(fits);
+                let found = found.or_else(|| self.known.draw(self.end, edge, self.candidates, &mut stream));
+                *node = found.ok_or_else(|| self.no_negative(edge))?;
+            }
+            Ok(())
+        };
+        let rows = out.par_chunks_exact_mut(each.max(1)).enumerate();
+        rows.with_min_len(MIN_TASK_LEN.div_ceil(each.max(1))).try_for_each(fill)
+    }
+
+    fn no_negative(&self, (source, destination): (NodeId, NodeId)) -> Error {
+        let (fixed, what) = match self.end {
+            End::Source => (destination, "source"),
+            End::Destination => (source, "destination"),
+        };
+        Error::invalid(format!(
+            "no negative edge for {source} -> {destination}: node {fixed} has edges with all {} candidates \
+             for its {what}; replace the other end, or leave the edge out",
+            self.candidates.len()
+        ))
+    }
+}
+
+/// Chooses the ends of negative edges.
+///
+/// ```
+/// use graphmill_core::Result;
+/// use graphmill_loader::link::{NegativeRequest, NegativeSampler};
+///
+/// /// The first candidate without an edge.
+/// struct First;
+///
+/// impl NegativeSampler for First {
+///     fn draw(&self, request: &NegativeRequest, out: &mut [u32]) -> Result<()> {
+///         let each = out.len() / request.positives.len().max(1);
+///         for (row, &edge) in out.chunks_mut(each.max(1)).zip(request.positives) {
+///             let fits = |&u: &u32| request.known.is_negative(request.end, edge, u);
+///             row.fill(request.candidates.clone().find(fits).unwrap_or(edge.0));
+///         }
+///         Ok(())
+///     }
+/// }
+/// ```
+pub trait NegativeSampler: Send + Sync {
+    /// Overwrites `out` (`P x K`, the `K` negatives of a positive together) with nodes that replace
+    /// the request's end. A pure function of the request, independent of the number of threads.
+    ///
+    /// # Errors
+    /// A positive has no negative.
+    fn draw(&self, request: &NegativeRequest, out: &mut [NodeId]) -> Result<()>;
+}
+
+/// Data for which negatives are chosen.
+#[derive(Clone, Copy, Debug)]
+pub struct NegativeSource<'a> {
+    /// Edges that are no negatives.
+    pub known: &'a KnownEdges,
+    /// End that is replaced.
+    pub end: End,
+    /// Nodes that may replace it.
+    pub candidates: &'a Range<NodeId>,
+}
+
+/// Constructor of a sampler of negatives.
+pub type Make = fn(&NegativeSource) -> Result<Box<dyn NegativeSampler>>;
+
+/// Table of the samplers of negatives.
+pub static TABLE: Table<Make> = Table::new(
+    "negatives",
+    &[
+        Entry {
+            name: "uniform",
+            summary: "all candidates without a known edge are equally likely",
+            source: "",
+            options: &[],
+            make: |_| Ok(Box::new(Uniform)),
+        },
+        Entry {
+            name: "degree",
+            summary: "candidates in proportion to their number of edges to the power of 0.75",
+            source: "Mikolov et al., NeurIPS 2013, section 2.2",
+            options: &[],
+            make: |source| Ok(Box::new(ByDegree::new(source)?)),
+        },
+        Entry {
+            name: "in-batch",
+            summary: "ends of the other edges of the batch, whose embeddings are computed anyway",
+            source: "Chen et al., KDD 2017",
+            options: &[],
+            make: |_| Ok(Box::new(InBatch)),
+        },
+    ],
+);
+
+/// Uniform draws.
+struct Uniform;
+
+impl NegativeSampler for Uniform {
+    fn draw(&self, request: &NegativeRequest, out: &mut [NodeId]) -> Result<()> {
+        request.fill(out, |_, _| 0, 0)
+    }
+}
+
+/// Draws by the number of edges.
+struct ByDegree {
+    /// Tables over the candidates.
+    weights: Alias,
+    first: NodeId,
+}
+
+impl ByDegree {
+    const POWER: f64 = 0.75;
+
+    fn new(source: &NegativeSource) -> Result<Self> {
+        // a candidate's edges as this end are those in which the other end is looked up
+        let other = source.end.other();
+        let degree = |u: NodeId| (source.known.ends_of(other, u).len() as f64).powf(Self::POWER);
+        let weights: Vec<f64> = source.candidates.clone().into_par_iter().map(degree).collect();
+        if weights.iter().all(|&weight| weight == 0.0) {
+            return Err(Error::invalid("negatives by degree: no candidate has an edge; draw them uniformly"));
+        }
+        Ok(Self { weights: Alias::new(&weights)?, first: source.candidates.start })
+    }
+}
+
+impl NegativeSampler for ByDegree {
+    fn draw(&self, request: &NegativeRequest, out: &mut [NodeId]) -> Result<()> {
+        request.fill(out, |_, stream| self.first + self.weights.draw(stream), MAX_TRIES)
+    }
+}
+
+/// Ends of other edges of the batch.
+struct InBatch;
+
+impl NegativeSampler for InBatch {
+    fn draw(&self, request: &NegativeRequest, out: &mut [NodeId]) -> Result<()> {
+        let draw = |_: usize, stream: &mut Stream| {
+            let (source, destination) =
+                request.positives[stream.below(request.positives.len() as u64) as usize];
+            if request.end == End::Source { source } else { destination }
+        };
+        request.fill(out, draw, MAX_TRIES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn drawn(name: &str, known: &KnownEdges, end: End, positives: &[(u32, u32)], threads: usize) -> Vec<u32> {
+        let candidates = 0..known.num_nodes() as NodeId;
+        let source = NegativeSource { known, end, candidates: &candidates };
+        let sampler = (TABLE.find(name).unwrap().make)(&source).unwrap();
+        let request = NegativeRequest { known, end, candidates: &candidates, positives, key: 5 };
+        let mut out = vec![0; positives.len() * 3];
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| sampler.draw(&request, &mut out)).unwrap();
+        out
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn negatives_are_never_edges(
+            edges in prop::collection::vec((0u32..20, 0u32..20), 1..80),
+            end in prop::sample::select(vec![End::Source, End::Destination]),
+        ) {
+            let (source, destination): (Vec<_>, Vec<_>) = edges.iter().copied().unzip();
+            // 20 more nodes without edges: there is always a negative
+            let known = KnownEdges::new(40, &source, &destination).unwrap();
+            for entry in ["uniform", "degree", "in-batch"] {
+                let found = drawn(entry, &known, end, &edges, 1);
+                for (row, &(u, v)) in found.chunks(3).zip(&edges) {
+                    for &other in row {
+                        let (u, v) = if end == End::Source { (other, v) } else { (u, other) };
+                        prop_assert!(u != v && !edges.contains(&(u, v)), "{entry}: {u} -> {v}");
+                    }
+                }
+                prop_assert_eq!(found, drawn(entry, &known, end, &edges, 3));
+            }
+        }
+    }
+
+    #[test]
+    fn negatives_by_degree_prefer_nodes_with_edges() {
+        // node 1 has nine edges as a destination, nodes 2 to 10 have one
+        let source: Vec<u32> = (11..20).chain(20..29).collect();
+        let destination: Vec<u32> = [1; 9].into_iter().chain(2..11).collect();
+        let known = KnownEdges::new(40, &source, &destination).unwrap();
+        let found = drawn("degree", &known, End::Destination, &vec![(30, 2); 4000], 2);
+        let ones = found.iter().filter(|&&v| v == 1).count() as f64 / found.len() as f64;
+        // 9^0.75 = 5.196 of 14.196
+        assert!((ones - 0.366).abs() < 0.02, "{ones}");
+        assert!(found.iter().all(|&v| (1..11).contains(&v)));
+    }
+
+    #[test]
+    fn a_node_with_all_edges_has_no_negative() {
+        let known = KnownEdges::new(3, &[0, 0], &[1, 2]).unwrap();
+        let request = NegativeRequest {
+            known: &known,
+            end: End::Destination,
+            candidates: &(0..3),
+            positives: &[(0, 1)],
+            key: 0,
+        };
+        let error = Uniform.draw(&request, &mut [0]).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "no negative edge for 0 -> 1: node 0 has edges with all 3 candidates for its destination; \
+             replace the other end, or leave the edge out"
+        );
+    }
+}

@@ -1,0 +1,179 @@
+//! Subgraphs whose nodes read all their neighbours, also those outside of the subgraph.
+//!
+//! # Algorithm
+//!
+//! The nodes of a subgraph become the seeds of a batch of full hops, with the subgraph's loss
+//! weights:
+//!
+//! ```text
+//!   block 1 (upper):    nodes of the subgraph                ◄── all their neighbours
+//!   block 0 (bottom):   nodes of the subgraph, and outside   ◄── all their neighbours
+//! ```
+//!
+//! Every layer aggregates all neighbours, so no sum is estimated from the part of the neighbours
+//! that a subgraph happens to hold. The bottom block is drawn separately ([`SplitSampler`]),
+//! without the nodes whose rows are reused: if all nodes outside have rows, its destinations are
+//! the nodes of the subgraph alone.
+//!
+//! # Source
+//!
+//! Fey, Lenssen, Weichert and Leskovec, *GNNAutoScale: Scalable and Expressive Graph Neural
+//! Networks via Historical Embeddings*, ICML 2021, section 2, equation 2.
+//!
+//! # Cost
+//!
+//! The edges into the nodes of the subgraph, once for each layer, and those into the nodes outside
+//! whose rows are not reused.
+//!
+//! # Deviations
+//!
+//! Rows outside are reused for the bottom layer alone. With more than two layers the upper hops
+//! take all neighbours, too, whose rows are computed in the batch.
+
+use graphmill_core::Result;
+
+use super::{
+    BatchRequest, HopStack, MinibatchSampler, SamplerProperties, SplitSampler, Subgraphs, Workspace,
+    full::Full,
+};
+use crate::{Sampled, Seeds, Upper};
+
+/// Minibatches of subgraphs and all neighbours of their nodes.
+pub struct Surrounded {
+    subgraphs: Subgraphs,
+    hops: HopStack,
+}
+
+impl Surrounded {
+    /// Surrounds `subgraphs` for a model of `layers` layers.
+    ///
+    /// # Errors
+    /// `layers` is 0 or more than 64.
+    pub fn new(subgraphs: Subgraphs, layers: usize) -> Result<Self, String> {
+        Ok(Self { subgraphs, hops: HopStack::new(Full::new(layers)?) })
+    }
+
+    /// The request, for the graph that is trained on.
+    fn inner<'r>(&'r self, request: &BatchRequest<'r>) -> BatchRequest<'r> {
+        BatchRequest { graph: self.subgraphs.graph(request.graph), ..*request }
+    }
+
+    /// Replaces the seeds by the nodes of the subgraph of this request.
+    fn draw(&self, request: &BatchRequest, workspace: &mut Workspace, mut seeds: Seeds) -> Result<Seeds> {
+        let nodes = &mut seeds.nodes;
+        self.subgraphs.draw(request.graph, request.key, &mut workspace.subgraph, nodes)?;
+        Ok(seeds)
+    }
+
+    /// Sets the loss weights of a batch by its seeds.
+    fn weigh(&self, mut batch: Sampled) -> Sampled {
+        batch.loss_weight.clear();
+        self.subgraphs.weigh_losses(&batch.seeds.nodes, &mut batch.loss_weight);
+        batch
+    }
+}
+
+impl MinibatchSampler for Surrounded {
+    fn properties(&self) -> SamplerProperties {
+        let num_layers = self.hops.properties().num_layers;
+        SamplerProperties { num_layers, ..self.subgraphs.properties() }
+    }
+
+    fn sample(&self, request: &BatchRequest, workspace: &mut Workspace, seeds: Seeds) -> Result<Sampled> {
+        let request = self.inner(request);
+        let seeds = self.draw(&request, workspace, seeds)?;
+        Ok(self.weigh(self.hops.sample(&request, workspace, seeds)?))
+    }
+
+    fn split(&self) -> Option<&dyn SplitSampler> {
+        Some(self)
+    }
+}
+
+impl SplitSampler for Surrounded {
+    fn sample_upper(&self, request: &BatchRequest, workspace: &mut Workspace, seeds: Seeds) -> Result<Upper> {
+        let request = self.inner(request);
+        let seeds = self.draw(&request, workspace, seeds)?;
+        self.hops.sample_upper(&request, workspace, seeds)
+    }
+
+    fn sample_bottom(
+        &self,
+        request: &BatchRequest,
+        workspace: &mut Workspace,
+        upper: Upper,
+    ) -> Result<Sampled> {
+        Ok(self.weigh(self.hops.sample_bottom(&self.inner(request), workspace, upper)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use graphmill_core::{Block, EdgeOptions, Graph, NodeId, build, keyed};
+
+    use super::*;
+    use crate::{
+        BatchKey,
+        sampler::{SamplerOptions, Source, TABLE, subgraphs::SubgraphTraining},
+    };
+
+    fn graph() -> Graph {
+        let mut stream = keyed::Stream::new(keyed::key(&[7]));
+        let mut draw = || stream.below(300) as u32;
+        let (src, dst): (Vec<u32>, Vec<u32>) = (0..1500).map(|_| (draw(), draw())).unzip();
+        build(300, &src, &dst, EdgeOptions { undirected: true, ..EdgeOptions::DIRECTED }).unwrap()
+    }
+
+    /// Neighbours of each destination, as ids of the graph.
+    fn drawn(block: &Block, nodes: &[NodeId]) -> Vec<BTreeSet<NodeId>> {
+        let of = |v: usize| block.indices[block.edges(v)].iter().map(|&u| nodes[u as usize]).collect();
+        (0..block.num_dst).map(of).collect()
+    }
+
+    #[test]
+    fn every_layer_reads_all_neighbours_of_the_same_subgraph() {
+        let (graph, train): (Graph, Vec<NodeId>) = (graph(), (0..150).collect());
+        let source = Source { graph: &graph, train: &train };
+        for entry in TABLE.iter().filter(|entry| entry.make.draws_subgraphs()) {
+            for inductive in [false, true] {
+                let mut options =
+                    SamplerOptions { fanout: [5, 5].into(), budget: 40, ..SamplerOptions::default() };
+                let training = options.own.get_mut::<SubgraphTraining>();
+                (training.inductive, training.sample_coverage) = (inductive, 5.0);
+                let plain = entry.make.make(&options, &source).unwrap();
+                let around = entry.make.in_parts(&options, &source).unwrap();
+                assert_eq!(around.properties().subgraphs, plain.properties().subgraphs);
+                assert_eq!((plain.properties().num_layers, around.properties().num_layers), (1, 2));
+                let (mut first, mut second) = (Workspace::new(300), Workspace::new(300));
+                for batch in 0..3 {
+                    let request = BatchRequest::new(&graph, BatchKey { seed: 5, epoch: 1, batch });
+                    let expected = plain.sample(&request, &mut first, Seeds::new(batch, [])).unwrap();
+                    let whole = around.sample(&request, &mut second, Seeds::new(batch, [])).unwrap();
+                    assert_eq!(whole.seeds.nodes, expected.seeds.nodes, "{}", entry.name);
+                    assert_eq!(whole.loss_weight, expected.loss_weight, "{}", entry.name);
+                    let neighbours = |&v: &NodeId| -> BTreeSet<NodeId> {
+                        let all = graph.in_neighbors(v).iter().copied();
+                        all.filter(|&u| !inductive || u < 150 && v < 150).collect()
+                    };
+                    for block in &whole.blocks {
+                        let destinations = &whole.input_nodes[..block.num_dst];
+                        let all: Vec<_> = destinations.iter().map(neighbours).collect();
+                        assert_eq!(drawn(block, &whole.input_nodes), all, "{}", entry.name);
+                    }
+                    // in two steps, with the memory of another batch
+                    let parts = around.split().unwrap();
+                    let upper = parts.sample_upper(&request, &mut first, expected.recycle()).unwrap();
+                    assert_eq!(upper.destinations, whole.input_nodes[..whole.blocks[0].num_dst]);
+                    let again = parts.sample_bottom(&request, &mut first, upper).unwrap();
+                    assert_eq!(again.input_nodes, whole.input_nodes);
+                    assert_eq!(again.loss_weight, whole.loss_weight);
+                    for (block, same) in again.blocks.iter().zip(&whole.blocks) {
+                        assert_eq!((&block.indptr, &block.indices), (&same.indptr, &same.indices));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! Full ranking: every candidate of every query is scored, in bounded memory.
+//!
+//! # Algorithm
+//!
+//! A block of queries is scored against all candidates by one dense product, if the decoder's score
+//! is a product of a row of the query and a row of the candidate ([`Decoder::query_rows`]); else
+//! pair by pair. Each row of scores is then read while it is in the cache: it counts the candidates
+//! that are larger than a target and those that are equal to it. Candidates that a query leaves
+//! out, such as other true edges, get NaN, which is neither.
+//!
+//! # Source
+//!
+//! Ranks against all candidates without other true edges: Bordes et al., *Translating embeddings
+//! for modeling multi-relational data*, NeurIPS 2013, section 4.2. Ties as in the evaluators of OGB
+//! (Hu et al., NeurIPS 2020).
+//!
+//! # Cost
+//!
+//! O(Q C F) for the products and O(T C) for the counts, with `T` targets.
+//!
+//! # Memory
+//!
+//! A block of scores: 64 MiB, or 16 rows of `C` scores if that is more.
+//!
+//! ```
+//! use graphmill_nn::{
+//!     Matrix, Pass,
+//!     backend::Cpu,
+//!     link::{
+//!         decoder::{DecoderConfig, TABLE},
+//!         rank::full::{FullRanking, Lists},
+//!     },
+//! };
+//!
+//! let decoder = (TABLE.find("dot")?.make.make)(&DecoderConfig { dim: 1, ..DecoderConfig::default() })?;
+//! let backend = Cpu::default();
+//! let (query, candidates) = (Matrix::from_slice(1, 1, &[1.0]), Matrix::from_slice(4, 1, &[4.0, 3.0, 2.0, 2.0]));
+//! let ranking = FullRanking {
+//!     decoder: &*decoder,
+//!     pass: Pass { backend: &backend, training: false, key: 0 },
+//!     end: graphmill_core::End::Destination,
+//!     queries: query.view(),
+//!     relation: &[],
+//!     candidates: candidates.view(),
+//!     excluded: Lists::new(&[0, 1], &[0]),
+//! };
+//! // candidate 3 is tied with candidate 2 behind candidate 1; candidate 0 is left out
+//! assert_eq!(ranking.ranks(&Lists::new(&[0, 1], &[3])), [2.5]);
+//! assert_eq!(ranking.top(2), [[(1, 3.0), (2, 2.0)]]);
+//! # Ok::<(), graphmill_nn::Error>(())
+//! ```
+
+use std::{
+    cmp::Ordering::Greater,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use graphmill_core::End;
+use rayon::prelude::*;
+
+use crate::{
+    Matrix, Pass, Saved, View,
+    backend::{Side, ops::Gemm},
+    link::decoder::{Decoder, Pairs, Queries},
+};
+
+/// Bytes of a block of scores.
+const BLOCK_BYTES: usize = 64 << 20;
+/// Least and most queries of a block.
+const BLOCK_ROWS: (usize, usize) = (16, 768);
+
+/// A list of candidates for each query.
+#[derive(Clone, Copy, Debug)]
+pub struct Lists<'a> {
+    indptr: &'a [usize],
+    ids: &'a [u32],
+}
+
+impl<'a> Lists<'a> {
+    /// Creates the lists `ids[indptr[q]..indptr[q + 1]]`.
+    ///
+    /// # Panics
+    /// The boundaries do not ascend from 0 to the number of ids: a bug in the caller.
+    pub fn new(indptr: &'a [usize], ids: &'a [u32]) -> Self {
+        assert!(indptr.first() == Some(&0) && indptr.last() == Some(&ids.len()) && indptr.is_sorted());
+        Self { indptr, ids }
+    }
+
+    /// Candidates of a query, and the position of the first among all.
+    fn of(&self, query: usize) -> (usize, &'a [u32]) {
+        let (start, end) = (self.indptr[query], self.indptr[query + 1]);
+        (start, &self.ids[start..end])
+    }
+}
+
+/// Queries and the candidates that are ranked for each of them.
+#[derive(Clone, Copy)]
+pub struct FullRanking<'a> {
+    /// Score of an edge.
+    pub decoder: &'a dyn Decoder,
+    /// The backend; embeddings are in the memory of the host.
+    pub pass: Pass<'a>,
+    /// End that the candidates are.
+    pub end: End,
+    /// Embedding of each query's other end, `Q x F`.
+    pub queries: View<'a>,
+    /// Relation of each query, or empty: relation 0.
+    pub relation: &'a [u32],
+    /// Embedding of each candidate, `C x F`.
+    pub candidates: View<'a>,
+    /// Candidates that each query leaves out.
+    pub excluded: Lists<'a>,
+}
+
+impl FullRanking<'_> {
+    /// Ranks of the targets of each query among the candidates that it does not leave out, in the
+    /// order of the targets: `1 + #(larger) + #(equal others) / 2`. A target that is left out
+    /// itself is ranked as if it alone were not. A NaN score ranks last.
+    ///
+    /// # Panics
+    /// A candidate is not below `C`, or shapes disagree: a bug in the caller.
+    pub fn ranks(&self, targets: &Lists) -> Vec<f64> {
+        let ranks: Vec<AtomicU64> = targets.ids.iter().map(|_| AtomicU64::default()).collect();
+        self.score(&|query, scores| {
+            let (first, targets) = targets.of(query);
+            let own: Vec<f32> = targets.iter().map(|&target| scores[target as usize]).collect();
+            let excluded = self.excluded.of(query).1;
+            let left = scores.len() - excluded.len();
+            excluded.iter().for_each(|&i| scores[i as usize] = f32::NAN);
+            for (i, (&score, &target)) in own.iter().zip(targets).enumerate() {
+                let (larger, equal) = count(scores, score);
+                let counted = u64::from(!scores[target as usize].is_nan());
+                let rank = if score.is_nan() {
+                    (left + usize::from(excluded.contains(&target))) as f64
+                } else {
+                    1.0 + larger as f64 + (equal - counted) as f64 / 2.0
+                };
+                ranks[first + i].store(rank.to_bits(), Relaxed);
+            }
+        });
+        ranks.into_iter().map(|rank| f64::from_bits(rank.into_inner())).collect()
+    }
+
+    /// The `k` candidates with the largest scores of each query, without those that it leaves out:
+    /// the largest first, ties by ascending number. Candidates with a NaN score are not among them.
+    ///
+    /// # Panics
+    /// As [`FullRanking::ranks`].
+    pub fn top(&self, k: usize) -> Vec<Vec<(u32, f32)>> {
+        let best: Vec<OnceLock<Vec<(u32, f32)>>> = vec![OnceLock::new(); self.queries.num_rows()];
+        self.score(&|query, scores| {
+            self.excluded.of(query).1.iter().for_each(|&i| scores[i as usize] = f32::NAN);
+            let all = scores.iter().enumerate().filter(|(_, score)| !score.is_nan());
+            let mut all: Vec<(u32, f32)> = all.map(|(i, &score)| (i as u32, score)).collect();
+            let order = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
+            if k < all.len() {
+                all.select_nth_unstable_by(k, order);
+                all.truncate(k);
+            }
+            all.sort_unstable_by(order);
+            best[query].get_or_init(|| all);
+        });
+        best.into_iter().map(|best| best.into_inner().unwrap_or_default()).collect()
+    }
+
+    /// Calls `row` with each query and the scores of all candidates.
+    fn score(&self, row: &(dyn Fn(usize, &mut [f32]) + Sync)) {
+        let (queries, candidates) = (self.queries.num_rows(), self.candidates.num_rows());
+        assert!(self.relation.is_empty() || self.relation.len() == queries, "relations of queries");
+        if queries == 0 || candidates == 0 {
+            return;
+        }
+        let fixed = Queries { end: self.end, rows: self.queries, relation: self.relation };
+        let mut rows = Matrix::default();
+        if !self.decoder.query_rows(&fixed, &mut rows) {
+            return self.score_pairs(row);
+        }
+        let mut normalized = Matrix::default();
+        let prepared = self.decoder.candidate_rows(self.candidates, &mut normalized);
+        let factor = if prepared { normalized.view() } else { self.candidates };
+        let len = (BLOCK_BYTES / (4 * candidates)).clamp(BLOCK_ROWS.0, BLOCK_ROWS.1);
+        let mut scores = Matrix::default();
+        for block in 0..queries.div_ceil(len) {
+            let count = len.min(queries - block * len);
+            scores.resize(count, candidates);
+            let a = (rows.view().rows(block * len..block * len + count), Side::Plain);
+            let c = scores.view_mut();
+            let product = Gemm { a, b: (factor, Side::Transposed), beta: 0.0, c };
+            product.run(self.pass.backend);
+            let lines = scores.view_mut().host().par_chunks_mut(candidates).enumerate();
+            lines.for_each(|(i, scores)| row(block * len + i, scores));
+        }
+    }
+
+    /// [`FullRanking::score`] of a decoder that has no product.
+    fn score_pairs(&self, row: &(dyn Fn(usize, &mut [f32]) + Sync)) {
+        let (count, dim) = (self.candidates.num_rows(), self.candidates.num_cols());
+        let (mut fixed, mut scores, mut saved) = (Matrix::default(), Matrix::default(), Saved::default());
+        fixed.resize(count, dim);
+        let mut relation = Vec::new();
+        for (query, values) in self.queries.host().chunks(dim).enumerate() {
+            fixed.view_mut().host().par_chunks_mut(dim).for_each(|row| row.copy_from_slice(values));
+            relation.clear();
+            relation.extend(self.relation.get(query).into_iter().flat_map(|&r| vec![r; count]));
+            let (source, destination) = match self.end {
+                End::Destination => (fixed.view(), self.candidates),
+                End::Source => (self.candidates, fixed.view()),
+            };
+            let pairs = Pairs { source, destination, relation: &relation };
+            self.decoder.forward(&self.pass, &pairs, &mut saved, &mut scores);
+            row(query, scores.view_mut().host());
+        }
+    }
+}
+
+/// Number of scores that are larger than `score`, and of those that are equal.
+fn count(scores: &[f32], score: f32) -> (u64, u64) {
+    let (mut larger, mut equal) = (0, 0);
+    // sums of 32 bits, which vectors hold, over runs that they can count
+    for run in scores.chunks(1 << 20) {
+        let mut of_run = (0u32, 0u32);
+        for &x in run {
+            of_run.0 += u32::from(x > score);
+            of_run.1 += u32::from(x == score);
+        }
+        larger += u64::from(of_run.0);
+        equal += u64::from(of_run.1);
+    }
+    (larger, equal)
+}
+
+/// Metrics of ranks that are known, without the scores behind them.
+pub mod metrics {
+    use super::Greater;
+
+    /// Mean reciprocal rank of all targets; `None` without targets.
+    pub fn mean_reciprocal_rank(ranks: &[f64]) -> Option<f64> {
+        mean(ranks, |rank| 1.0 / rank)
+    }
+
+    /// Share of the targets with a rank of at most `k`; `None` without targets.
+    pub fn hits(ranks: &[f64], k: usize) -> Option<f64> {
+        mean(ranks, |rank| f64::from(u8::from(rank.partial_cmp(&(k as f64)) != Some(Greater))))
+    }
+
+    fn mean(ranks: &[f64], of: impl Fn(f64) -> f64) -> Option<f64> {
+        let sum: f64 = ranks.iter().map(|&rank| of(rank)).sum();
+        (!ranks.is_empty()).then(|| sum / ranks.len() as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graphmill_core::keyed::{Stream, key};
+
+    use super::*;
+    use crate::{
+        backend::Cpu,
+        link::{
+            decoder::{DecoderConfig, TABLE},
+            rank::Query,
+        },
+    };
+
+    const DIM: usize = 8;
+    const RELATIONS: usize = 3;
+
+    /// Rows of small integers, many of them equal: products are exact and often tied.
+    fn rows(count: usize, seed: u64) -> Matrix {
+        let mut stream = Stream::new(key(&[seed]));
+        let values: Vec<f32> = (0..count * DIM).map(|_| stream.below(3) as f32 - 1.0).collect();
+        Matrix::from_slice(count, DIM, &values)
+    }
+
+    fn lists(queries: usize, candidates: u64, each: u64, seed: u64) -> (Vec<usize>, Vec<u32>) {
+        let mut stream = Stream::new(key(&[seed]));
+        let (mut indptr, mut ids) = (vec![0], Vec::new());
+        for _ in 0..queries {
+            let mut own: Vec<u32> =
+                (0..stream.below(each + 1)).map(|_| stream.below(candidates) as u32).collect();
+            own.sort_unstable();
+            own.dedup();
+            ids.extend(own);
+            indptr.push(ids.len());
+        }
+        (indptr, ids)
+    }
+
+    #[test]
+    fn ranks_and_best_candidates_are_those_of_single_pairs() {
+        let (queries, candidates) = (rows(40, 1), rows(90, 2));
+        let relation: Vec<u32> = (0..40).map(|q| q % RELATIONS as u32).collect();
+        let (excluded_ptr, excluded) = lists(40, 90, 12, 3);
+        let (target_ptr, target) = lists(40, 90, 4, 4);
+        let (excluded, targets) = (Lists::new(&excluded_ptr, &excluded), Lists::new(&target_ptr, &target));
+        let backend = Cpu::default();
+        let pass = Pass { backend: &backend, training: false, key: 0 };
+        for (entry, end) in TABLE.iter().flat_map(|e| [(e, End::Source), (e, End::Destination)]) {
+            let config = DecoderConfig { dim: DIM, relations: RELATIONS, key: 5, ..DecoderConfig::default() };
+            let decoder = (entry.make.make)(&config).unwrap();
+            let relation = if entry.make.knows_relations { &relation[..] } else { &[] };
+            let ranking = FullRanking {
+                decoder: &*decoder,
+                pass,
+                end,
+                queries: queries.view(),
+                relation,
+                candidates: candidates.view(),
+                excluded,
+            };
+            // products and single pairs differ in the last digits, so only exact ones are compared
+            let exact = ["dot"].contains(&entry.name);
+            let (ranks, top) = (ranking.ranks(&targets), ranking.top(5));
+            for (q, best) in top.iter().enumerate() {
+                let mut saved = Saved::default();
+                let mut scores = Matrix::default();
+                let fixed: Vec<f32> = queries.view().host()[q * DIM..][..DIM].repeat(90);
+                let fixed = Matrix::from_slice(90, DIM, &fixed);
+                let of_all: Vec<u32> = relation.get(q).into_iter().flat_map(|&r| vec![r; 90]).collect();
+                let (source, destination) = match end {
+                    End::Destination => (fixed.view(), candidates.view()),
+                    End::Source => (candidates.view(), fixed.view()),
+                };
+                let pairs = Pairs { source, destination, relation: &of_all };
+                decoder.forward(&pass, &pairs, &mut saved, &mut scores);
+                let scores = scores.view().host();
+                let (first, own) = targets.of(q);
+                for (i, &target) in own.iter().enumerate() {
+                    let out = excluded.of(q).1;
+                    let kept = |i: &usize| !out.contains(&(*i as u32)) || *i == target as usize;
+                    let left: Vec<usize> = (0..90).filter(kept).collect();
+                    let at = left.iter().position(|&i| i == target as usize).unwrap() as u32;
+                    let left: Vec<f32> = left.iter().map(|&i| scores[i]).collect();
+                    let expected = Query { scores: &left, relevant: &[at] }.ranks()[0];
+                    let found = ranks[first + i];
+                    if exact {
+                        assert_eq!(found, expected, "{} {end:?} query {q}", entry.name);
+                    } else {
+                        let score = scores[target as usize];
+                        let near = left.iter().filter(|&&x| (x - score).abs() < 1e-4).count() as f64;
+                        assert!((found - expected).abs() <= near, "{} {end:?} query {q}", entry.name);
+                    }
+                }
+                assert_eq!(best.len(), 5);
+                assert!(best.is_sorted_by(|a, b| a.1 > b.1 || (a.1 == b.1 && a.0 < b.0)));
+                for &(i, score) in best {
+                    assert!(!excluded.of(q).1.contains(&i));
+                    assert!((score - scores[i as usize]).abs() < 1e-4, "{} {end:?}", entry.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn equal_rows_are_tied_wherever_they_are() {
+        // more candidates than a kernel's tile, in several blocks of queries
+        let mut values = vec![0.3_f32; 1003 * DIM];
+        values[500 * DIM] = 0.5;
+        let (candidates, queries) = (Matrix::from_slice(1003, DIM, &values), rows(0, 1));
+        assert_eq!(queries.num_rows(), 0);
+        let fixed: Vec<f32> = (0..70 * DIM).map(|i| 0.1 + 0.01 * (i % 7) as f32).collect();
+        let queries = Matrix::from_slice(70, DIM, &fixed);
+        let decoder =
+            (TABLE.find("dot").unwrap().make.make)(&DecoderConfig { dim: DIM, ..DecoderConfig::default() });
+        let decoder = decoder.unwrap();
+        let backend = Cpu::default();
+        let none = vec![0; 71];
+        let ranking = FullRanking {
+            decoder: &*decoder,
+            pass: Pass { backend: &backend, training: false, key: 0 },
+            end: End::Destination,
+            queries: queries.view(),
+            relation: &[],
+            candidates: candidates.view(),
+            excluded: Lists::new(&none, &[]),
+        };
+        let indptr: Vec<usize> = (0..=70).map(|q| q * 4).collect();
+        let targets = [0, 499, 1002, 500].repeat(70);
+        let ranks = ranking.ranks(&Lists::new(&indptr, &targets));
+        // one is larger; the mean of the ranks 2 to 1003
+        for ranks in ranks.chunks(4) {
+            assert_eq!(ranks, [502.5, 502.5, 502.5, 1.0]);
+        }
+        for threads in [1, 3] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            assert_eq!(pool.install(|| ranking.ranks(&Lists::new(&indptr, &targets))), ranks);
+        }
+        assert_eq!(metrics::mean_reciprocal_rank(&[1.0, 4.0]), Some(0.625));
+        assert_eq!(metrics::hits(&[1.0, 4.0, 2.5], 3), Some(2.0 / 3.0));
+        assert_eq!(metrics::hits(&[], 3), None);
+    }
+}

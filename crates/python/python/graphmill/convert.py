@@ -1,0 +1,162 @@
+"""Graphs of NetworkX, PyTorch Geometric and DGL as datasets. Their packages are imported by their users only."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ._frameworks import array_of
+from .typed import TypedDataset, targets_of
+
+#: attributes that are read from PyTorch Geometric's stores of nodes and of edges
+PYG_NODES = ("x", "y", "time", "num_nodes", "train_mask", "val_mask", "test_mask")
+PYG_EDGES = ("edge_index", "edge_attr", "edge_weight", "time")
+#: masks and parts of a split
+PARTS = {"train_mask": "train", "val_mask": "valid", "test_mask": "test"}
+
+
+def tables_of_networkx(graph: Any, weight: str | None) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Node table, edge table and options of an import of a NetworkX graph."""
+    if not (hasattr(graph, "is_directed") and hasattr(graph, "nodes") and hasattr(graph, "edges")):
+        raise TypeError(f"graph: expected a graph of NetworkX, not {type(graph).__name__}")
+    nodes = list(graph.nodes(data=True))
+    edges = list(graph.edges(data=True))
+    attributes = _names(data for _, data in nodes)
+    edge_attributes = _names(data for *_, data in edges)
+    id = _unused("node", attributes)
+    src, dst = _unused("source", edge_attributes), _unused("target", edge_attributes)
+    keys = {node: _key(node) for node, _ in nodes}
+    texts: dict[str, Any] = {}
+    for node, key in keys.items():
+        other = texts.setdefault(str(key), node)
+        if other is not node:
+            raise ValueError(f"nodes {other!r} and {node!r} are both written as '{key}'; relabel them, for example with networkx.relabel_nodes")
+    table = {id: list(keys.values())}
+    for name in attributes:
+        table[_text(name, "nodes")] = [data.get(name) for _, data in nodes]
+    edge_table: dict[str, Any] = {src: [keys[u] for u, *_ in edges], dst: [keys[v] for _, v, _ in edges]}
+    for name in edge_attributes:
+        missing = 1 if name == weight else None
+        edge_table[_text(name, "edges")] = [data.get(name, missing) for *_, data in edges]
+    options: dict[str, Any] = {"id": id, "src": src, "dst": dst, "undirected": not graph.is_directed()}
+    if weight is not None and weight in edge_attributes:
+        options["edge_weight"] = weight
+    return table, edge_table, options
+
+
+def _names(rows: Any) -> list[Any]:
+    return list(dict.fromkeys(name for data in rows for name in data))
+
+
+def _unused(name: str, taken: list[Any]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _text(name: Any, which: str) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"attribute {name!r} of {which}: its name is not a text; rename it")
+    return name
+
+
+def _key(node: Any) -> Any:
+    return node if isinstance(node, (int, str)) and not isinstance(node, bool) else str(node)
+
+
+def is_hetero(data: Any) -> bool:
+    """Returns true for a ``HeteroData``: a graph with names of node types and edge types."""
+    return hasattr(data, "node_types") and hasattr(data, "edge_types") and hasattr(data, "to_dict")
+
+
+def typed_of_pyg(data: Any, name: str) -> TypedDataset:
+    """Dataset of a ``HeteroData``; attributes that are not read are named in a warning."""
+    nodes: dict[str, dict[str, Any]] = {}
+    edges: dict[tuple[str, str, str], dict[str, Any]] = {}
+    tasks: dict[str, dict[str, Any]] = {}
+    ignored: list[str] = []
+    for kind in data.edge_types:
+        store = dict(data[kind].items())
+        if store.get("edge_index") is None:
+            raise ValueError(f"{kind}: 'edge_index' is missing; torch_geometric.transforms.ToSparseTensor removes it")
+        columns = {"x": store.get("edge_attr"), "weight": store.get("edge_weight"), "time": store.get("time")}
+        edges[tuple(kind)] = {"edge_index": store["edge_index"], **columns}
+        ignored += [f"{attribute} of {kind}" for attribute in store if attribute not in PYG_EDGES]
+    for kind in data.node_types:
+        store = dict(data[kind].items())
+        count = data[kind].num_nodes
+        if count is None:
+            raise ValueError(f"'{kind}': the number of nodes is unknown; set data['{kind}'].num_nodes")
+        nodes[kind] = {"num_nodes": count, "x": store.get("x"), "time": store.get("time")}
+        if store.get("y") is not None:
+            tasks[kind] = {"on": kind, "y": store["y"], **{part: store.get(mask) for mask, part in PARTS.items()}}
+        ignored += [f"{attribute} of '{kind}'" for attribute in store if attribute not in PYG_NODES]
+    _warn(ignored)
+    return TypedDataset.from_arrays(nodes, edges, tasks, name=name)
+
+
+def _warn(ignored: list[str]) -> None:
+    if ignored:
+        warnings.warn(f"not read: {', '.join(ignored)}", UserWarning, stacklevel=4)
+
+
+def is_dgl(graph: Any) -> bool:
+    """Returns true for a ``DGLGraph``."""
+    return all(hasattr(graph, name) for name in ("ntypes", "canonical_etypes", "num_nodes", "edges", "nodes"))
+
+
+def of_dgl(graph: Any, names: dict[str, str | None], options: dict[str, Any]) -> Any:
+    """Dataset of a DGL graph: of one type, or of several for a heterograph."""
+    if not is_dgl(graph):
+        raise TypeError(f"graph: expected a dgl.DGLGraph, not {type(graph).__name__}")
+    ignored: list[str] = []
+    frames = {kind: _frame(graph.nodes[kind].data, kind, names, ("features", "label", *PARTS), ignored) for kind in graph.ntypes}
+    edges = {}
+    for kind in graph.canonical_etypes:
+        src, dst = graph.edges(etype=kind, order="eid")
+        frame = _frame(graph.edges[kind].data, kind, names, ("edge_features", "weight", "edge_time"), ignored)
+        index = np.stack([array_of(src, "sources"), array_of(dst, "destinations")])
+        edges[tuple(kind)] = (index, frame)
+    _warn(ignored)
+    one = len(graph.ntypes) == 1 and len(edges) == 1
+    if one:
+        kind, ((index, frame),) = graph.ntypes[0], edges.values()
+        nodes = frames[kind]
+        is_values = "label" in nodes and targets_of(nodes["label"], "label")[1]
+        if "edge_features" not in frame and "edge_time" not in frame and not is_values:
+            from .dataset import Dataset
+
+            return Dataset.from_arrays(
+                index, num_nodes=graph.num_nodes(kind), x=nodes.get("features"), y=nodes.get("label"),
+                edge_weight=frame.get("weight"), **{mask: nodes.get(mask) for mask in PARTS}, **options,
+            )  # fmt: skip
+    if options.get("metric") is not None:
+        raise ValueError("metric: only a graph of one type with classes has it; leave it out")
+    tasks = {
+        kind: {"on": kind, "y": frame["label"], **{part: frame.get(mask) for mask, part in PARTS.items()}}
+        for kind, frame in frames.items()
+        if "label" in frame
+    }
+    return TypedDataset.from_arrays(
+        {kind: {"num_nodes": graph.num_nodes(kind), "x": frame.get("features")} for kind, frame in frames.items()},
+        {
+            kind: {"edge_index": index, "x": frame.get("edge_features"), "weight": frame.get("weight"), "time": frame.get("edge_time")}
+            for kind, (index, frame) in edges.items()
+        },
+        tasks,
+        name=options["name"],
+    )
+
+
+def _frame(data: Any, kind: Any, names: dict[str, str | None], roles: tuple[str, ...], ignored: list[str]) -> dict[str, Any]:
+    """Columns of a frame by their roles; the others are listed as ignored."""
+    wanted = {names[role]: role for role in roles if names.get(role) is not None}
+    found = {}
+    for name, value in data.items():
+        if name in wanted:
+            found[wanted[name]] = value
+        elif name not in ("_ID", "_TYPE"):
+            ignored.append(f"{name} of {kind}")
+    return found

@@ -1,0 +1,285 @@
+"""Graphs of several node types and edge types."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from types import SimpleNamespace
+from typing import Any, Sequence
+
+import numpy as np
+
+from . import _graphmill
+from ._frameworks import array_of, find
+from .loader import input_nodes_of
+
+#: Name of an edge type: source type, name, destination type
+EdgeType = tuple[str, str, str]
+
+
+def _floats(x: Any, name: str, rows: int) -> np.ndarray:
+    """Feature rows as float32 or float16."""
+    x = array_of(x, name)
+    if x.dtype.kind not in "fiub" or x.ndim not in (1, 2):
+        raise TypeError(f"{name}: expected two dimensions of numbers, not shape {x.shape} of {x.dtype}")
+    x = x.reshape(-1, 1) if x.ndim == 1 else x
+    if len(x) != rows:
+        raise ValueError(f"{name}: {len(x)} rows for {rows} nodes or edges")
+    return np.ascontiguousarray(x if x.dtype in (np.float32, np.float16) else x.astype(np.float32))
+
+
+def _vector(values: Any, name: str, dtype: Any) -> np.ndarray:
+    """Column of one dimension as ``dtype``."""
+    array = array_of(values, name)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1 or array.dtype.kind not in "fiub":
+        raise TypeError(f"{name}: expected one dimension of numbers, not shape {array.shape} of {array.dtype}")
+    if np.dtype(dtype).kind == "i" and array.dtype.kind == "f" and (array != np.floor(array)).any():
+        raise ValueError(f"{name}: expected integers, but there are fractions")
+    return np.ascontiguousarray(array.astype(dtype))
+
+
+def targets_of(y: Any, name: str) -> tuple[np.ndarray, bool]:
+    """Targets as classes (int64), sets of classes (uint8, 2-D) or values (float32, 2-D), and true for values."""
+    y = array_of(y, name)
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = np.ascontiguousarray(y[:, 0])
+    if y.ndim == 1 and y.dtype.kind in "iub":
+        return y.astype(np.int64), False
+    if y.ndim == 2 and y.dtype.kind in "iubf" and np.isin(y, (0, 1)).all():
+        return y.astype(np.uint8), False
+    if y.ndim in (1, 2) and y.dtype.kind == "f":
+        return np.ascontiguousarray(y.reshape(len(y), -1).astype(np.float32)), True
+    raise TypeError(f"{name}: expected classes, zeros and ones by class, or numbers, not shape {y.shape} of {y.dtype}")
+
+
+class TypedDataset:
+    """A graph of several node types and edge types with tasks, in memory or mapped from a directory.
+
+    ``TypedDataset(path)`` opens a directory that ``graphmill import`` or :meth:`save` wrote. Columns
+    of nodes, edges and tasks are read by :meth:`nodes`, :meth:`edges` and :meth:`task`; arrays are
+    read-only views of Rust's memory.
+
+    Args:
+        path: Dataset directory.
+        verify: Reads every byte and compares the checksums first.
+
+    Raises:
+        OSError: A file cannot be read.
+        ValueError: A file is damaged or inconsistent.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, verify: bool = False):
+        if not os.path.isdir(path):
+            raise FileNotFoundError(f"{os.fspath(path)}: no such directory; graphmill.import_dataset() creates datasets")
+        self._native = _graphmill.TypedDataset.open(os.fspath(path), verify)
+        self._owner: Any = None
+
+    @classmethod
+    def _of(cls, native: _graphmill.TypedDataset, owner: Any = None) -> TypedDataset:
+        self = cls.__new__(cls)
+        self._native, self._owner = native, owner
+        return self
+
+    @classmethod
+    def from_arrays(
+        cls,
+        nodes: dict[str, dict[str, Any]],
+        edges: dict[EdgeType, dict[str, Any]],
+        tasks: dict[str, dict[str, Any]] | None = None,
+        *,
+        name: str = "arrays",
+    ) -> TypedDataset:
+        """Creates a dataset from arrays or tensors, which are copied.
+
+        Args:
+            nodes: By node type: ``num_nodes`` (default: the rows of ``x`` or ``keys``), ``x``
+                (features), ``keys`` (original keys: integers or texts) and ``time`` (integers).
+            edges: By edge type ``(source, name, destination)``: ``edge_index`` (``2 x E``: sources
+                and destinations, each counted within its type), ``x`` (features), ``weight`` and
+                ``time``.
+            tasks: By name: ``on`` (node type), ``y`` (classes, -1 if unknown; zeros and ones by
+                class; or numbers, NaN if unknown), ``num_classes``, ``names`` (of the classes), and
+                ``train``, ``valid`` and ``test`` (masks or ids).
+            name: Name of the dataset.
+
+        Raises:
+            TypeError: An array has a wrong type.
+            ValueError: Arrays disagree in length, or an id is out of range.
+        """
+        counts, native_nodes = {}, []
+        for kind, given in nodes.items():
+            columns = dict(given)
+            x, keys, time, count = (columns.pop(column, None) for column in ("x", "keys", "time", "num_nodes"))
+            if count is None and x is None and keys is None:
+                raise ValueError(f"nodes '{kind}': give num_nodes, x or keys")
+            counts[kind] = count = int(count if count is not None else len(x if x is not None else keys))
+            _refuse(columns, f"nodes '{kind}'")
+            x = None if x is None else _floats(x, f"x of '{kind}'", count)
+            if keys is not None:
+                keys = np.asarray(keys)
+                keys = keys.astype(np.int64) if keys.dtype.kind in "iu" else [str(key) for key in keys.tolist()]
+            time = None if time is None else _vector(time, f"time of '{kind}'", np.int64)
+            native_nodes.append((kind, count, x, time, keys))
+        native_edges = []
+        for (source, relation, destination), given in edges.items():
+            of = f"({source}, {relation}, {destination})"
+            columns = dict(given)
+            index = array_of(columns.pop("edge_index"), f"edge_index of {of}")
+            if index.ndim != 2 or index.shape[0] != 2:
+                raise ValueError(f"edge_index of {of}: expected shape (2, E), not {index.shape}")
+            ends = [np.ascontiguousarray(end.astype(np.int64)) for end in index]
+            found = {}
+            for column, dtype in (("weight", np.float32), ("time", np.int64)):
+                value = columns.pop(column, None)
+                if value is not None:
+                    found[column] = _vector(value, f"{column} of {of}", dtype)
+            x = columns.pop("x", None)
+            if x is not None:
+                found["x"] = _floats(x, f"x of {of}", index.shape[1])
+            _refuse(columns, f"edges {of}")
+            native_edges.append(([source, relation, destination], *ends, found))
+        native_tasks = []
+        for task, given in (tasks or {}).items():
+            columns = dict(given)
+            on, y = columns.pop("on"), columns.pop("y")
+            y, _ = targets_of(y, f"y of task '{task}'")
+            if on not in counts:
+                raise ValueError(f"task '{task}': the node type '{on}' is unknown; the types are {', '.join(counts)}")
+            parts = []
+            for part in ("train", "valid", "test"):
+                value = columns.pop(part, None)
+                parts.append(np.zeros(0, np.int64) if value is None else input_nodes_of(value, counts[on])[0])
+            classes, names = columns.pop("num_classes", None), list(columns.pop("names", None) or [])
+            _refuse(columns, f"task '{task}'")
+            native_tasks.append((task, on, y, classes, names, parts))
+        return cls._of(_graphmill.TypedDataset.build(name, native_nodes, native_edges, native_tasks))
+
+    name = property(lambda self: self._native.name, doc="Name of the dataset.")
+    path = property(lambda self: self._native.path, doc="Directory that it was opened from or written to, or ``None``.")
+    node_types = property(lambda self: [name for name, _ in self._native.node_types], doc="Names of the node types.")
+    edge_types = property(lambda self: [name for name, _ in self._native.edge_types], doc="Edge types ``(source, name, destination)``.")
+    tasks = property(lambda self: self._native.tasks, doc="Names of the tasks.")
+    num_nodes = property(lambda self: sum(n for _, n in self._native.node_types), doc="Number of nodes of all types.")
+    num_edges = property(lambda self: sum(n for _, n in self._native.edge_types), doc="Number of edges of all types.")
+
+    def nodes(self, node_type: str) -> SimpleNamespace:
+        """Columns of a node type.
+
+        Returns:
+            ``num_nodes``, ``x`` (features or ``None``), ``feature_names``, ``keys`` (original keys
+            or ``None``), ``time`` and ``original_ids``.
+        """
+        columns = self._native.nodes(node_type)
+        columns["keys"] = None if columns["keys"] is None else np.asarray(columns["keys"])
+        return SimpleNamespace(**columns)
+
+    def edges(self, edge_type: Sequence[str]) -> SimpleNamespace:
+        """Columns of an edge type, by destination.
+
+        Returns:
+            ``edge_index`` (``2 x E``: sources and destinations), ``x`` (features or ``None``),
+            ``feature_names``, ``weight``, ``time`` and ``reverse`` (name of the edge type with the
+            reverse edges).
+        """
+        columns = self._native.edges(list(edge_type))
+        degrees = np.diff(columns.pop("indptr").view(np.int64))
+        destinations = np.repeat(np.arange(len(degrees)), degrees)
+        columns["edge_index"] = np.stack([columns.pop("src").astype(np.int64), destinations])
+        return SimpleNamespace(**columns)
+
+    def task(self, name: str) -> SimpleNamespace:
+        """Targets and split of a task.
+
+        Returns:
+            ``kind``, ``on`` (type of its rows), ``seeds`` (nodes or pairs, or ``None`` for all of
+            the type), ``y`` (targets), ``num_classes``, ``names`` (of the classes), ``metric``, and
+            ``train``, ``valid`` and ``test`` (rows).
+        """
+        return SimpleNamespace(**self._native.task(name))
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Figures of the dataset, as ``graphmill info --json`` prints them."""
+        return json.loads(self._native.info())
+
+    @property
+    def import_report(self) -> dict[str, Any] | None:
+        """Counts of merged, dropped, added and ignored items of an import, or ``None``."""
+        report = self._native.import_report()
+        return None if report is None else json.loads(report)
+
+    def save(self, path: str | os.PathLike[str], *, replace: bool = False) -> None:
+        """Writes the dataset as a directory, which appears whole or not at all.
+
+        Args:
+            path: Directory to write.
+            replace: Replaces a dataset at ``path``.
+
+        Raises:
+            OSError: The directory cannot be written.
+            ValueError: The directory exists, and ``replace`` is not given.
+        """
+        self._native.save(os.fspath(path), replace)
+
+    def to_dataset(self) -> Any:
+        """Converts a dataset of one node type, one edge type and at most one classification of nodes.
+
+        Raises:
+            ValueError: It has several types or another task.
+        """
+        from .dataset import Dataset
+
+        return Dataset._of(self._native.to_dataset(), self._owner)
+
+    def to_pyg(self) -> Any:
+        """Converts the dataset to a ``torch_geometric.data.HeteroData``, which shares its memory.
+
+        The targets of the first task on a node type become its ``y`` and masks.
+        """
+        torch, pyg = find("torch"), find("torch_geometric.data")
+        if torch is None or pyg is None:
+            raise ImportError("to_pyg() needs torch and torch_geometric; install them with pip")
+
+        def tensor(array: np.ndarray) -> Any:
+            with warnings.catch_warnings():
+                # torch warns about tensors over read-only memory
+                warnings.simplefilter("ignore", UserWarning)
+                return torch.from_numpy(array)
+
+        data = pyg.HeteroData()
+        for kind in self.node_types:
+            columns, store = self.nodes(kind), data[kind]
+            store["num_nodes"] = columns.num_nodes
+            for name in ("x", "time"):
+                if getattr(columns, name) is not None:
+                    store[name] = tensor(getattr(columns, name))
+        for name in reversed(self.tasks):
+            task = self.task(name)
+            if task.on in self.node_types and task.seeds is None and task.y is not None:
+                store, y = data[task.on], np.array(task.y)
+                store["y"] = torch.from_numpy(y.astype(np.int64) if y.dtype == np.int32 else y)
+                for part, mask in (("train", "train_mask"), ("valid", "val_mask"), ("test", "test_mask")):
+                    chosen = np.zeros(len(y), bool)
+                    chosen[getattr(task, part)] = True
+                    store[mask] = torch.from_numpy(chosen)
+        for kind in self.edge_types:
+            columns, store = self.edges(kind), data[kind]
+            store["edge_index"] = torch.from_numpy(columns.edge_index)
+            for name, theirs in (("x", "edge_attr"), ("weight", "edge_weight"), ("time", "time")):
+                if getattr(columns, name) is not None:
+                    store[theirs] = tensor(getattr(columns, name))
+        return data
+
+    def __repr__(self) -> str:
+        return f"TypedDataset('{self.name}', node_types={self.node_types}, edge_types={self.edge_types}, tasks={self.tasks})"
+
+    def __str__(self) -> str:
+        return str(self._native)
+
+
+def _refuse(columns: dict[str, Any], place: str) -> None:
+    for column in columns:
+        raise TypeError(f"{place}: there is no column '{column}' here; leave it out")

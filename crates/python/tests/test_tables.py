@@ -1,0 +1,259 @@
+"""People's own tables: columns of every library become the same dataset, and new rows are predicted."""
+
+import datetime
+import gc
+import os
+import warnings
+
+import numpy as np
+import pytest
+
+import graphmill
+
+SEGMENTS = ["retail", "merchant", "mule"]
+
+
+def accounts(count=240):
+    """Accounts with text keys, gaps, dates and lists, and transfers between them, as columns."""
+    rows = range(count)
+    nodes = {
+        "account_id": [f"acc-{i:04}" for i in rows],
+        "country": [("DE", "FR")[i // 3 % 2] for i in rows],
+        "signup": [datetime.date(2023, 1, 1 + i % 28) for i in rows],
+        "age": [None if i % 11 == 0 else 20 + 20 * (i % 3) + i % 9 for i in rows],
+        "is_new": [i % 4 == 0 for i in rows],
+        "note": [f"note {i}" for i in rows],
+        "segment": [None if i % 6 == 5 else SEGMENTS[i % 3] for i in rows],
+    }
+    ends = [(i, (i + 3 * k * (1 + i % 4)) % count) for i in rows for k in (1, 2, 3)]
+    edges = {"from": [f"acc-{i:04}" for i, _ in ends], "to": [f"acc-{j:04}" for _, j in ends], "amount": [i % 40 + 0.5 for i, _ in ends]}
+    return nodes, edges
+
+
+HOW = {"id": "account_id", "label": "segment", "src": "from", "dst": "to"}
+ARRAYS = ("x", "y", "indptr", "indices", "train", "valid", "test", "keys")
+
+
+def same(one, other):
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ARRAYS)
+
+
+def libraries(nodes, edges, tmp_path):
+    """The same tables by library."""
+    found = {}
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet
+
+        found["pyarrow"] = pa.table(nodes), pa.table(edges)
+        found["reader"] = tuple(pa.RecordBatchReader.from_batches(t.schema, t.to_batches(max_chunksize=50)) for t in found["pyarrow"])
+        found["dictionary"] = pa.table(nodes).set_column(1, "country", pa.array(nodes["country"]).dictionary_encode()), pa.table(edges)
+        for name, table in zip(("n", "e"), found["pyarrow"]):
+            pyarrow.parquet.write_table(table, tmp_path / f"{name}.parquet")
+        found["parquet"] = tmp_path / "n.parquet", os.fspath(tmp_path / "e.parquet")
+    except ImportError:
+        pass
+    try:
+        import polars
+
+        found["polars"] = polars.DataFrame(nodes), polars.DataFrame(edges)
+    except ImportError:
+        pass
+    try:
+        import pandas
+
+        found["pandas"] = pandas.DataFrame(nodes), pandas.DataFrame(edges)
+    except ImportError:
+        pass
+    try:
+        import duckdb
+
+        found["duckdb"] = duckdb.from_arrow(found["pyarrow"][0]), duckdb.from_arrow(found["pyarrow"][1])
+    except (ImportError, KeyError):
+        pass
+    return found
+
+
+def test_tables_of_every_library_are_the_same_dataset(tmp_path):
+    nodes, edges = accounts()
+    expected = graphmill.Dataset.from_tables(nodes, edges, **HOW)
+    assert (expected.num_nodes, expected.num_edges, expected.num_features) == (240, 720, 5)
+    assert expected.keys.tolist() == nodes["account_id"] and expected.class_names == sorted(SEGMENTS)
+    assert expected.feature_names == ["country=DE", "country=FR", "signup.age", "age", "is_new"]
+    labels = [-1 if segment is None else expected.class_names.index(segment) for segment in nodes["segment"]]
+    assert expected.y.tolist() == labels and (len(expected.train), len(expected.valid)) == (120, 40)
+    by_library = libraries(nodes, edges, tmp_path)
+    for library, tables in by_library.items():
+        found = graphmill.Dataset.from_tables(*tables, **HOW)
+        assert same(found, expected), library
+    report = expected.import_report
+    assert report["nodes"][0]["columns"][5]["becomes"].startswith("ignored: free text")
+
+
+def test_columns_are_arrays_and_sequences_of_any_type():
+    rng = np.random.default_rng(0)
+    nodes = {
+        "id": np.arange(40) * 10,
+        "number": rng.normal(size=40).astype(np.float32),
+        "flag": np.arange(40) % 2 == 0,
+        "day": np.datetime64("2024-01-01") + np.arange(40),
+        "vector": rng.normal(size=(40, 3)),
+        "mixed": [1 if i % 2 else "one" for i in range(40)],
+        "gaps": [float("nan") if i % 3 else i for i in range(40)],
+    }
+    edges = {"a": [0, 10, 20], "b": np.array([10, 20, 390], np.int32)}
+    plan = graphmill.plan_tables(nodes, edges, id="id", src="a", dst="b")
+    becomes = {line["column"]: line["becomes"] for line in plan.report["nodes"][0]["columns"]}
+    assert becomes["id"] == "key" and becomes["flag"] == "truth value" and becomes["day"] == "date: age"
+    assert becomes["vector"].startswith("list of 3 numbers") and becomes["mixed"].startswith("category of 2 values")
+    assert "standardized" in becomes["number"] and "number" in becomes["gaps"] and "[[nodes]]" in plan.schema
+    dataset = graphmill.Dataset.from_tables(nodes, edges, id="id", src="a", dst="b")
+    assert dataset.keys.dtype == np.int64 and dataset.keys.tolist() == nodes["id"].tolist()
+    assert np.allclose(dataset.x[:, 3:6], nodes["vector"], atol=1e-6) and dataset.edge_index.tolist() == [[0, 1, 2], [1, 2, 39]]
+
+
+def test_directories_are_kept_or_removed_with_the_dataset(tmp_path):
+    nodes, edges = accounts(60)
+    kept = graphmill.Dataset.from_tables(nodes, edges, **HOW, path=tmp_path / "bank")
+    assert kept.name == "bank" and (tmp_path / "bank/preprocessing.json").exists()
+    assert same(graphmill.Dataset(tmp_path / "bank"), kept)
+    with pytest.raises(ValueError, match="bank"):
+        graphmill.Dataset.from_tables(nodes, edges, **HOW, path=tmp_path / "bank")
+    temporary = graphmill.Dataset.from_tables(nodes, edges, **HOW, name="mine")
+    directory, x = temporary.path, temporary.x
+    assert temporary.name == "mine" and os.path.isdir(directory)
+    expected = x.copy()
+    del temporary
+    gc.collect()
+    assert not os.path.exists(directory) and (x == expected).all()
+
+
+def test_several_tables_are_a_typed_dataset(tmp_path):
+    users = {"user": ["ann", "bob", "eve"], "age": [30, None, 40]}
+    items = {"item": [7, 8], "price": [1.5, 2.5]}
+    buys = {"who": ["ann", "eve", "ann"], "what": [8, 8, 7], "at": [datetime.datetime(2024, 1, d) for d in (1, 2, 3)]}
+    schema = {
+        "nodes": [{"type": "user", "files": users, "id": "user"}, {"type": "item", "files": items, "id": "item", "label": "price"}],
+        "edges": [{"type": "buys", "files": buys, "source": "user", "src": "who", "destination": "item", "dst": "what",
+                   "time": "at", "reverse": "bought_by"}],
+    }  # fmt: skip
+    shop = graphmill.Dataset.from_tables(schema=schema, name="shop", path=tmp_path / "shop")
+    assert isinstance(shop, graphmill.TypedDataset) and shop.node_types == ["user", "item"]
+    assert shop.edge_types == [("user", "buys", "item"), ("item", "bought_by", "user")]
+    assert shop.nodes("user").keys.tolist() == ["ann", "bob", "eve"] and shop.nodes("item").keys.tolist() == [7, 8]
+    edges = shop.edges(("user", "buys", "item"))
+    assert edges.edge_index.tolist() == [[0, 0, 2], [0, 1, 1]] and edges.reverse == "bought_by"
+    assert edges.time.tolist() == [1704240000, 1704067200, 1704153600]
+    task = shop.task("price")
+    assert (task.kind, task.on, task.y.tolist()) == ("node-regression", "item", [1.5, 2.5])
+    assert shop.info["node_types"][0]["nodes"] == 3 and "2 types" in str(shop)
+    again = graphmill.TypedDataset(tmp_path / "shop")
+    assert again.nodes("user").feature_names == ["age"]
+    with pytest.raises(ValueError, match="several types.*user, item"):
+        graphmill.train(shop, epochs=1)
+    (tmp_path / "schema.toml").write_text(graphmill.plan_tables({"id": ["a", "b"]}, id="id").schema.replace('"nodes', '"n.csv" # "nodes'))
+    with pytest.raises(TypeError, match="name: the schema file says it"):
+        graphmill.Dataset.from_tables(schema=tmp_path / "schema.toml", name="other")
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"id": None}, TypeError, "id: it is missing"),
+        ({"id": "acount_id"}, ValueError, "nodes 'node': there is no column 'acount_id', did you mean 'account_id'"),
+        ({"nodes": 7}, TypeError, "nodes 'node': expected a path, a dict of columns.*not int"),
+        ({"columns": {"age": "quartile"}}, ValueError, "unknown word 'quartile'"),
+        ({"edges": None}, TypeError, "src: it belongs to the table of edges, which is missing"),
+        ({"schema": {}}, TypeError, "nodes: the schema describes the tables"),
+        ({"split": "random:1"}, ValueError, "random:1"),
+        ({"like": graphmill.Dataset.demo()}, ValueError, "like: the dataset demo is in memory"),
+    ],
+)
+def test_faults_name_the_argument_or_the_column(change, error, message):
+    nodes, edges = accounts(30)
+    given = {"nodes": nodes, "edges": edges, **HOW, **change}
+    with pytest.raises(error, match=message):
+        graphmill.Dataset.from_tables(**given)
+
+
+def test_faults_of_values_are_listed_at_once():
+    nodes, edges = accounts(60)
+    nodes["age"][7:9] = [float("inf"), float("inf")]
+    edges["to"][3] = "acc-9999"
+    with pytest.raises(ValueError) as caught:
+        graphmill.Dataset.from_tables(nodes, edges, **HOW)
+    assert "2 infinite numbers" in str(caught.value)
+    nodes["age"][7:9] = [1, 2]
+    with pytest.raises(ValueError, match="edges 'edge': column 'to': 1 of 180 rows name a node that is not .*row 4 'acc-9999'"):
+        graphmill.Dataset.from_tables(nodes, edges, **HOW)
+    dropped = graphmill.Dataset.from_tables(nodes, edges, **HOW, dangling="drop")
+    assert dropped.num_edges == 179
+    with pytest.raises(ValueError, match="column 'b' has 2 rows, but the first column has 1"):
+        graphmill.Dataset.from_tables({"a": [1], "b": [1, 2]}, id="a")
+
+
+def split_off(table, rows):
+    """Rows of a table of columns."""
+    return {name: [values[i] for i in rows] for name, values in table.items()}
+
+
+@pytest.mark.parametrize("model", ["sage", "gcn"])
+@pytest.mark.parametrize("undirected", [False, True])
+def test_new_rows_get_the_scores_that_they_have_in_the_dataset(tmp_path, model, undirected):
+    nodes, edges = accounts()
+    known = 200
+    is_known = [u < "acc-0200" and v < "acc-0200" for u, v in zip(edges["from"], edges["to"])]
+    inner = split_off(edges, [e for e, known_ in enumerate(is_known) if known_])
+    how = {**HOW, "undirected": undirected}
+    part = graphmill.Dataset.from_tables(split_off(nodes, range(known)), inner, **how, path=tmp_path / "part")
+    options = dict(model=model, hidden=8, epochs=3, fanout=[5, 5], batch_size=64, lr=0.02, progress=False)
+    graphmill.train(part, out=tmp_path / "run", **options)
+    # all rows, encoded by the statistics of the known ones
+    whole = graphmill.Dataset.from_tables(nodes, edges, **how, like=part, path=tmp_path / "whole")
+    expected = graphmill.predict(tmp_path / "run", dataset=whole, kind="probabilities")
+    new = split_off({name: values for name, values in nodes.items() if name != "segment"}, range(known, 240))
+    with pytest.warns(UserWarning, match=f"{part.num_edges} edges between known nodes are left out"):
+        found = graphmill.predict(tmp_path / "run", on=new, edges=edges, kind="probabilities")
+    assert np.abs(found - expected[known:]).max() < 1e-5 and np.ptp(found[:, 0]) > 0
+    outer = split_off(edges, [e for e, known_ in enumerate(is_known) if not known_])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = graphmill.predict(tmp_path / "run", on=new, edges=outer, kind="probabilities")
+        classes = graphmill.predict(tmp_path / "run", on=new, edges=outer)
+        alone = graphmill.predict(tmp_path / "run", on=new, kind="embeddings")
+    assert (again == found).all() and (classes == found.argmax(1)).all() and alone.shape == (40, 8)
+    reordered = split_off(new, range(39, -1, -1))
+    backwards = graphmill.predict(tmp_path / "run", on=reordered, edges=outer, kind="probabilities")
+    assert np.abs(backwards[::-1] - found).max() < 1e-5
+
+
+def test_faults_of_new_rows(tmp_path):
+    nodes, edges = accounts(60)
+    data = graphmill.Dataset.from_tables(nodes, edges, **HOW, path=tmp_path / "data")
+    graphmill.train(data, out=tmp_path / "run", epochs=1, hidden=8, fanout=[5, 5], progress=False)
+    new = {"account_id": ["x", "y"], "country": ["DE", "IT"], "signup": ["2024-01-01", None], "age": [30, 40], "is_new": [True, False]}
+    with pytest.warns(UserWarning, match="column 'country': 1 value that the dataset does not have"):
+        assert graphmill.predict(tmp_path / "run", on=new).shape == (2,)
+    new["country"][1] = "FR"
+
+    def predict(message, edges=None, error=ValueError, run="run", **change):
+        with pytest.raises(error, match=message):
+            graphmill.predict(tmp_path / run, on={**new, **change}, edges=edges)
+
+    predict("1 of 2 rows have a key that is in data already: 'acc-0003'; remove them", account_id=["x", "acc-0003"])
+    predict("1 of 2 rows repeat the key of an earlier row: x", account_id=["x", "x"])
+    predict("neither in new nodes nor in data: 'acc-9999'", edges={"from": ["x"], "to": ["acc-9999"]})
+    predict("there is no column 'to'", edges={"from": ["x"], "two": ["y"]})
+    predict("'young' is not a finite number", age=[30, "young"])
+    predict("the table has no rows", **{name: [] for name in new})
+    short = {name: values for name, values in new.items() if name != "age"}
+    with pytest.raises(ValueError, match="the column 'age' of the other dataset is missing"):
+        graphmill.predict(tmp_path / "run", on=short)
+    with pytest.raises(TypeError, match="edges: these are the edges of new nodes"):
+        graphmill.predict(tmp_path / "run", edges=edges)
+    with pytest.raises(TypeError, match="on: all rows of the table are predicted"):
+        graphmill.predict(tmp_path / "run", [1], on=new)
+    made = graphmill.generate("sbm", nodes=300, seed=1)
+    graphmill.train(made, out=tmp_path / "other", epochs=1, hidden=8, progress=False)
+    with pytest.raises(ValueError, match="it is in memory, without the encodings of its columns"):
+        graphmill.predict(tmp_path / "other", on=new, dataset=made)

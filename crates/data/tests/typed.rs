@@ -496,8 +496,8 @@ fn tables_hold_keys_columns_targets_and_splits() {
     fs::write(dst.join("nodes/mine.txt"), "mine").unwrap();
     let mine = export::export_typed("csv", &data, &dst, &replace).unwrap_err().to_string();
     assert!(mine.contains("'nodes/mine.txt'"), "{mine}");
-    let npz = export::export_typed("npz", &data, dir.path().join("a.npz"), &options).unwrap_err().to_string();
-    assert!(npz.contains("it has several types") && npz.contains("author:writes:paper"), "{npz}");
+    let edges = export::export_typed("edges", &data, dir.path().join("a"), &options).unwrap_err().to_string();
+    assert!(edges.contains("it has several types") && edges.contains("author:writes:paper"), "{edges}");
 }
 
 #[test]

@@ -224,11 +224,12 @@ def test_importers_of_typed_graphs(tmp_path):
     for part, lines in {"train": ["a r b", "b s c"], "valid": ["c r a"], "test": ["a s c"]}.items():
         (tmp_path / "src" / f"{part}.txt").write_text("\n".join(line.replace(" ", "\t") for line in lines) + "\n")
     known = graphmill.import_dataset("triples", tmp_path / "src", tmp_path / "out", add_reverses=True, progress=False)
+    bounded = graphmill.import_dataset("triples", tmp_path / "src", tmp_path / "bounded", memory=1 << 30, progress=False)
+    assert bounded.num_edges < known.num_edges
     assert isinstance(known, graphmill.TypedDataset) and known.tasks and known.import_report is not None
     assert ("entity", "r", "entity") in known.edge_types or len(known.edge_types) >= 2
     for error, message, options in [
         (TypeError, "no option 'normalize' for the format 'triples'", {"normalize": "rows"}),
-        (TypeError, "memory: the format 'triples' holds its edges in memory", {"memory": 1 << 30}),
         (ValueError, "the option 'no-literals' has no effect", {"no_literals": True}),
     ]:
         with pytest.raises(error, match=message):

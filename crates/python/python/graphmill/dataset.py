@@ -628,7 +628,7 @@ def import_dataset(
         src: File or directory to read.
         out: Directory to write.
         replace: Replaces a dataset at ``out``.
-        memory: Memory budget in bytes; formats of typed graphs do not have it.
+        memory: Memory budget in bytes.
         progress: Shows progress. ``None`` shows it on a terminal or in a notebook.
         **options: Options of ``graphmill import``: ``undirected``, ``largest_component``,
             ``normalize``, ``split``, ``features``, ..., and of typed graphs ``add_reverses``,

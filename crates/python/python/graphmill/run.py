@@ -56,8 +56,17 @@ def _open(dataset: Any) -> Dataset:
     raise TypeError(f"dataset: expected a graphmill.Dataset or the path of its directory, not {type(dataset).__name__}")
 
 
+def _given(dataset: Any) -> Dataset | TypedDataset:
+    """A dataset of one type or of several."""
+    if isinstance(dataset, TypedDataset) and not dataset._native.is_one_type:
+        return dataset
+    if isinstance(dataset, (str, os.PathLike)) and _graphmill.is_typed(os.fspath(dataset)):
+        return TypedDataset(dataset)
+    return _open(dataset)
+
+
 def train(
-    dataset: Dataset | str | os.PathLike[str] | None = None,
+    dataset: Dataset | TypedDataset | str | os.PathLike[str] | None = None,
     *,
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
@@ -71,8 +80,8 @@ def train(
     ``resume=True`` continues from there to the same numbers.
 
     Args:
-        dataset: A dataset or its directory. ``None`` takes the built-in demo, or with ``resume``
-            the dataset of the run.
+        dataset: A dataset or its directory. One of several types must be in a directory. ``None``
+            takes the built-in demo, or with ``resume`` the dataset of the run.
         out: Run directory to write (configuration, epochs, checkpoint, best model). ``None`` writes
             nothing.
         resume: Continues the run in ``out``.
@@ -113,12 +122,15 @@ def train(
 
         observer = None if line is None and callback is None else observe
         path = None if out is None else os.fspath(out)
-        native = None if dataset is None else _open(dataset)._native
+        native = None if dataset is None else _given(dataset)._native
         return _record(_graphmill.train(native, options_of(options), path, resume, observer))
 
 
 def evaluate(
-    run: str | os.PathLike[str], dataset: Dataset | str | os.PathLike[str] | None = None, *, last: bool = False
+    run: str | os.PathLike[str],
+    dataset: Dataset | TypedDataset | str | os.PathLike[str] | None = None,
+    *,
+    last: bool = False,
 ) -> Record:
     """Scores a run's model by every metric on every part of the split.
 
@@ -136,7 +148,7 @@ def evaluate(
     Raises:
         ValueError, OSError: The run does not exist, or its model does not fit the dataset.
     """
-    native = None if dataset is None else _open(dataset)._native
+    native = None if dataset is None else _given(dataset)._native
     return _record(_graphmill.evaluate(_run(run), native, last))
 
 
@@ -145,7 +157,7 @@ def predict(
     nodes: Any = None,
     *,
     kind: str = "classes",
-    dataset: Dataset | str | os.PathLike[str] | None = None,
+    dataset: Dataset | TypedDataset | str | os.PathLike[str] | None = None,
     last: bool = False,
     original_ids: bool = False,
     on: Any = None,
@@ -180,7 +192,8 @@ def predict(
         ValueError, OSError: The run does not exist, its model does not fit the dataset, an id is
             out of range, or tables of new nodes have faults.
     """
-    native = None if dataset is None else _open(dataset)._native
+    given = None if dataset is None else (_given(dataset) if on is None else _open(dataset))
+    native = None if given is None else given._native
     if on is None and edges is not None:
         raise TypeError("edges: these are the edges of new nodes; pass on= too")
     if on is not None and (nodes is not None or original_ids):

@@ -46,11 +46,6 @@ pub(super) fn import_dataset(
         let report = serde_json::to_string(&imported.report).map_err(error::value)?;
         return Ok((Some(Dataset::of(imported.dataset, Some(out), Some(report))), None));
     }
-    if memory.is_some() {
-        return Err(PyTypeError::new_err(format!(
-            "memory: the format '{format}' holds its edges in memory; leave it out"
-        )));
-    }
     let options = options_of_several_types(&options, format)?;
     let imported = create(py, observe, |progress| {
         typed::import_to(format, &src, &out, &options, Work { memory, replace, progress })

@@ -10,6 +10,7 @@ mod blocks;
 mod columns;
 mod dataset;
 mod error;
+mod given;
 mod import;
 mod loader;
 mod run;
@@ -35,6 +36,7 @@ fn _graphmill(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<blocks::BlockBatches>()?;
     m.add_function(wrap_pyfunction!(loader::order, m)?)?;
     m.add_function(wrap_pyfunction!(loader::num_batches, m)?)?;
+    m.add_function(wrap_pyfunction!(given::is_typed, m)?)?;
     m.add_function(wrap_pyfunction!(run::train, m)?)?;
     m.add_function(wrap_pyfunction!(run::evaluate, m)?)?;
     m.add_function(wrap_pyfunction!(run::predict, m)?)?;

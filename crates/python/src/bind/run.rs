@@ -2,7 +2,7 @@
 //! objects.
 
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -17,7 +17,7 @@ use graphmill_engine::{
     observer::{Observer, Progress, Start},
     options::{key, keys, names, suggestion},
     partition as engine_partition,
-    record::{EpochRecord, Origin},
+    record::EpochRecord,
     saved::{Kind, SavedRun, on::NewTables},
 };
 use graphmill_report::Recorder;
@@ -29,6 +29,7 @@ use super::{
     array,
     dataset::Dataset,
     error,
+    given::{Data, Given},
     tables::{Named, in_memory},
     topology::Topology,
     wait,
@@ -113,12 +114,6 @@ pub(super) fn configure(
     Ok(names)
 }
 
-/// Records the directory of the dataset in `config`, or that it has none.
-pub(super) fn locate(config: &mut TrainConfig, dataset: &Dataset) {
-    let path = dataset.path.as_deref().and_then(|path| std::path::absolute(path).ok());
-    config.dataset = path.as_deref().and_then(Path::to_str).unwrap_or_default().to_string();
-}
-
 /// Runs `work` on a pool of `threads` threads, or on the current pool if 0.
 fn on_threads<T: Send>(threads: usize, work: impl FnOnce() -> T + Send) -> Result<T> {
     if threads == 0 {
@@ -129,18 +124,13 @@ fn on_threads<T: Send>(threads: usize, work: impl FnOnce() -> T + Send) -> Resul
     Ok(pool.install(work))
 }
 
-/// Opens the dataset of the run in `dir`.
-fn of_run(dir: &Path, config: &TrainConfig) -> Result<graphmill_engine::Dataset> {
-    Origin::open_of(Origin::of_run(dir, config)?.as_ref(), dir, config)
-}
-
 /// Trains and returns the summary as JSON. Without a dataset, a resumed run takes its own, and a
 /// new run takes the demo.
 #[pyfunction]
 #[pyo3(signature = (dataset, options, out, resume, observe))]
 pub(super) fn train(
     py: Python<'_>,
-    dataset: Option<&Dataset>,
+    dataset: Option<Given<'_>>,
     options: &str,
     out: Option<PathBuf>,
     resume: bool,
@@ -157,13 +147,11 @@ pub(super) fn train(
     }
     let data = match (dataset, &before, &out) {
         (Some(dataset), ..) => {
-            locate(&mut config, dataset);
-            dataset.data.clone()
+            dataset.locate(&mut config).map_err(error::engine)?;
+            dataset.data()
         }
-        (None, Some(config), Some(dir)) => {
-            Arc::new(py.detach(|| of_run(dir, config)).map_err(error::engine)?)
-        }
-        (None, ..) => Arc::new(py.detach(graphmill_data::generate::demo).map_err(error::graph)?),
+        (None, Some(config), Some(dir)) => py.detach(|| Data::of_run(dir, config)).map_err(error::engine)?,
+        (None, ..) => Data::One(Arc::new(py.detach(graphmill_data::generate::demo).map_err(error::graph)?)),
     };
     let given = configure(&mut config, options, &names())?;
     config.refuse_unused(&given).map_err(error::engine)?;
@@ -182,7 +170,7 @@ pub(super) fn train(
             let mut observer = Recorder::new(&config, run.as_ref(), Box::new(messages));
             let stop = || stop.load(Relaxed);
             let context = RunContext { run: run.as_ref(), resume, observer: &mut observer, stop: &stop };
-            graphmill_engine::train(&config, &data, context)
+            data.train(&config, context)
         };
         on_threads(config.threads, train)?
     };
@@ -196,16 +184,12 @@ pub(super) fn train(
 pub(super) fn evaluate(
     py: Python<'_>,
     run: PathBuf,
-    dataset: Option<&Dataset>,
+    dataset: Option<Given<'_>>,
     last: bool,
 ) -> PyResult<String> {
-    let data = dataset.map(|dataset| dataset.data.clone());
+    let data = dataset.map(|dataset| dataset.data());
     let scores = wait::quietly(py, move |progress| {
-        let saved = SavedRun::open(&run, last)?;
-        match data {
-            Some(data) => saved.scores(&data, progress),
-            None => saved.scores(&saved.dataset(None)?, progress),
-        }
+        Data::scores(data.as_ref(), &SavedRun::open(&run, last)?, progress)
     })?;
     serde_json::to_string(&scores.map_err(error::engine)?).map_err(error::value)
 }
@@ -217,7 +201,7 @@ pub(super) fn evaluate(
 pub(super) fn predict(
     py: Python<'_>,
     run: PathBuf,
-    dataset: Option<&Dataset>,
+    dataset: Option<Given<'_>>,
     nodes: Option<PathBuf>,
     kind: &str,
     last: bool,
@@ -225,18 +209,11 @@ pub(super) fn predict(
     out: PathBuf,
 ) -> PyResult<String> {
     let kind = kind_of(kind)?;
-    let data = dataset.map(|dataset| dataset.data.clone());
+    let data = dataset.map(|dataset| dataset.data());
     let written = wait::quietly(py, move |progress| {
         let saved = SavedRun::open(&run, last)?;
-        let of_run;
-        let data = match &data {
-            Some(data) => data,
-            None => {
-                of_run = saved.dataset(None)?;
-                &of_run
-            }
-        };
-        saved.predict(data, nodes.as_deref(), original_ids, kind, &out, progress)
+        let selected = (nodes.as_deref(), original_ids);
+        Data::predict(data.as_ref(), &saved, selected, (kind, &out), progress)
     })?;
     serde_json::to_string(&written.map_err(error::engine)?).map_err(error::value)
 }

@@ -7,13 +7,7 @@ use graphmill_engine::{TrainConfig, options, run::tiers};
 use numpy::{Element, PyArrayDescr};
 use pyo3::{prelude::*, types::PyDict};
 
-use super::{
-    array,
-    dataset::Dataset,
-    error,
-    run::{configure, locate},
-    wait,
-};
+use super::{array, dataset::Dataset, error, given::locate, run::configure, wait};
 use crate::{table::Table, tiered::Tiered};
 
 /// Feature rows that a loader gathers through tiers.
@@ -43,7 +37,7 @@ impl Tiers {
         configure(&mut config, options, &options::names())?;
         let given: Vec<&str> = given.iter().map(String::as_str).collect();
         config.refuse_unused(&given).map_err(error::engine)?;
-        locate(&mut config, dataset);
+        locate(&mut config, dataset.path.as_deref());
         let mut data = (*dataset.data).clone();
         if let Some(inputs) = inputs {
             let mut train = array::nodes("input_nodes", inputs, data.num_nodes())?;

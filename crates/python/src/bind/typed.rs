@@ -23,7 +23,7 @@ use super::{
 #[pyclass(frozen, module = "graphmill._graphmill", name = "TypedDataset")]
 pub(super) struct TypedDataset {
     pub(super) data: Arc<data::TypedDataset>,
-    path: Option<PathBuf>,
+    pub(super) path: Option<PathBuf>,
     /// Report of its import, as JSON.
     report: Option<String>,
 }

@@ -104,11 +104,14 @@ fn several_types_are_shown_exported_and_refused_by_other_commands() {
     sandbox.ok("export shop graphmill copy");
     assert_eq!(sandbox.read("copy/graphmill.json"), sandbox.read("shop/graphmill.json"));
 
+    sandbox.ok("export shop npz shop.npz");
+    assert!(sandbox.path("shop.npz").exists());
+
     for args in [
         "hotness shop",
         "partition shop new --parts 2",
         "reorder shop new --by degree",
-        "export shop npz new",
+        "export shop edges new",
         "bench all shop",
     ] {
         let outcome = sandbox.run(args);

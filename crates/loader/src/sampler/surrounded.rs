@@ -117,6 +117,7 @@ mod tests {
     use crate::{
         BatchKey,
         sampler::{SamplerOptions, Source, TABLE, subgraphs::SubgraphTraining},
+        subgraph::{cluster::ClusterOptions, frontier::FrontierOptions},
     };
 
     fn graph() -> Graph {
@@ -140,6 +141,9 @@ mod tests {
             for inductive in [false, true] {
                 let mut options =
                     SamplerOptions { fanout: [5, 5].into(), budget: 40, ..SamplerOptions::default() };
+                options.own.get_mut::<FrontierOptions>().frontier_size = 20;
+                let clusters = options.own.get_mut::<ClusterOptions>();
+                (clusters.parts, clusters.parts_per_batch) = (8, 2);
                 let training = options.own.get_mut::<SubgraphTraining>();
                 (training.inductive, training.sample_coverage) = (inductive, 5.0);
                 let plain = entry.make.make(&options, &source).unwrap();

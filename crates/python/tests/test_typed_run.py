@@ -44,7 +44,7 @@ def test_training_evaluation_and_prediction(saved, tmp_path):
         assert graphmill.evaluate(tmp_path / "run", dataset).test == whole.test.score
     scores = graphmill.predict(tmp_path / "run", [3, 7], kind="probabilities")
     assert scores.shape == (2, 3) and np.allclose(scores.sum(1), 1, atol=1e-5)
-    assert graphmill.predict(tmp_path / "run", dataset=typed).shape == (120, 1)
+    assert graphmill.predict(tmp_path / "run", dataset=typed).shape == (120,)
 
 
 def test_a_stopped_run_continues(saved, tmp_path):

@@ -54,8 +54,8 @@ impl Given<'_> {
     pub(super) fn locate(&self, config: &mut TrainConfig) -> Result<()> {
         if let (Self::Several(dataset), None) = (self, self.path()) {
             return Err(Error::Usage(format!(
-                "{}: training on several types reads the dataset from its directory; call save(path) and pass \
-                 the path",
+                "{}: training on several types reads the dataset from its directory; call save(path) and \
+                 pass the path",
                 dataset.data.name
             )));
         }

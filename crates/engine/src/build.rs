@@ -172,11 +172,11 @@ pub fn sampler(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::
     sampler_by(config, data, sampler::SamplerKind::make)
 }
 
-/// [`sampler`] for batches that reuse rows: one of subgraphs also draws the neighbours of their
+/// [`sampler()`] for batches that reuse rows: one of subgraphs also draws the neighbours of their
 /// nodes.
 ///
 /// # Errors
-/// As [`sampler`].
+/// As [`sampler()`].
 pub fn sampler_in_parts(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::MinibatchSampler>> {
     sampler_by(config, data, sampler::SamplerKind::in_parts)
 }

@@ -10,7 +10,7 @@ use crate::{external::Rows, npy::Element, typed::csc};
 /// Number of destinations whose row starts are written at a time.
 const ROWS: usize = 1 << 16;
 
-/// Columns of an [`EdgeSorter`].
+/// Columns of an [`EdgeSorter`](super::EdgeSorter).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EdgeColumns {
     /// True if edges have weights.

@@ -24,7 +24,7 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{Block, Matrix, NodeId, Result, accelerator::DeviceMemory, block::OnDevice};
+use graphmill_core::{Block, Error, Matrix, NodeId, Result, accelerator::DeviceMemory, block::OnDevice};
 
 use crate::{
     Feature, Traffic,
@@ -81,6 +81,20 @@ impl Seeds {
     /// Edges that no hop of the batch may read, if there are any.
     pub fn excluded(&self) -> Option<&ExcludedEdges> {
         self.links.as_ref().map(|links| &links.excluded).filter(|excluded| !excluded.is_empty())
+    }
+
+    /// Refuses a batch of links, for samplers that choose seeds of their own.
+    ///
+    /// # Errors
+    /// The batch has pairs.
+    pub(crate) fn refuse_links(&self) -> Result<()> {
+        if self.links.as_ref().is_some_and(|links| !links.source.is_empty()) {
+            return Err(Error::invalid(
+                "a sampler of subgraphs chooses its own seeds, so it cannot draw the pairs of a batch of \
+                 links; use one that goes from seeds, such as neighbor",
+            ));
+        }
+        Ok(())
     }
 
     /// Returns the next state for a sampler to fill: `layers` blocks with undefined contents, no

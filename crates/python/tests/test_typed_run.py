@@ -5,7 +5,15 @@ import pytest
 
 import graphmill
 
-OPTIONS = {"epochs": 3, "hidden": 8, "fanout": [5, 5], "batch_size": 32, "lr": 0.05, "seed": 1, "progress": False}
+OPTIONS = {
+    "epochs": 3,
+    "hidden": 8,
+    "fanout": [5, 5],
+    "batch_size": 32,
+    "lr": 0.05,
+    "seed": 1,
+    "progress": False,
+}
 
 
 def library(count=120):

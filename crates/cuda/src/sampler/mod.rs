@@ -208,7 +208,8 @@ impl MinibatchSampler for DeviceSampler {
         let &BatchRequest { graph, key, layout } = request;
         let own = std::ptr::eq(graph.indptr(), self.graph.indptr())
             && std::ptr::eq(graph.indices(), self.graph.indices());
-        if !own {
+        // excluded edges are removed from each hop, which devices draw without a stop between hops
+        if !own || seeds.excluded().is_some() {
             return self.inner.sample(request, workspace, seeds);
         }
         if let Some(v) = seeds.nodes.iter().find(|&&v| v as usize >= graph.num_nodes()) {

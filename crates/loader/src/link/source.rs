@@ -1,6 +1,6 @@
 //! From supervision edges to the seeds of minibatches.
 
-use std::{ops::Range, sync::Arc};
+use std::{iter::repeat_n, ops::Range, sync::Arc};
 
 use graphmill_core::{End, Error, NodeId, Result, keyed::key};
 
@@ -71,34 +71,35 @@ impl LinkSource {
         negatives: &str,
     ) -> Result<Self> {
         let all = 0..known.num_nodes() as NodeId;
+        Self::with_candidates(edges, known, negatives, [all.clone(), all])
+    }
+
+    /// [`LinkSource::new`] with the nodes that may be sources and destinations of negatives.
+    ///
+    /// # Errors
+    /// As [`LinkSource::new`].
+    pub fn with_candidates(
+        edges: impl Into<Arc<[(NodeId, NodeId)]>>,
+        known: Arc<KnownEdges>,
+        negatives: &str,
+        candidates: [Range<NodeId>; 2],
+    ) -> Result<Self> {
         let make = TABLE.find(negatives)?.make;
         let sampler = |end: End| -> Result<Arc<dyn NegativeSampler>> {
-            Ok(make(&NegativeSource { known: &known, end, candidates: &all })?.into())
+            let candidates = &candidates[end as usize];
+            Ok(make(&NegativeSource { known: &known, end, candidates })?.into())
         };
         let samplers = [sampler(End::Source)?, sampler(End::Destination)?];
         Ok(Self {
             edges: edges.into(),
             relations: Arc::default(),
             known,
-            candidates: [all.clone(), all],
+            candidates,
             num_negatives: 1,
             corrupt: Corrupt::default(),
             exclude: Exclude::default(),
             samplers,
         })
-    }
-
-    /// Replaces the nodes that may be sources and destinations of negatives.
-    ///
-    /// # Errors
-    /// As [`LinkSource::new`].
-    pub fn with_candidates(self, candidates: [Range<NodeId>; 2], negatives: &str) -> Result<Self> {
-        let make = TABLE.find(negatives)?.make;
-        let sampler = |end: End, candidates: &Range<NodeId>| -> Result<Arc<dyn NegativeSampler>> {
-            Ok(make(&NegativeSource { known: &self.known, end, candidates })?.into())
-        };
-        let samplers = [sampler(End::Source, &candidates[0])?, sampler(End::Destination, &candidates[1])?];
-        Ok(Self { candidates, samplers, ..self })
     }
 
     /// Makes the seeds of a batch of the edges with these numbers: both ends of the edges and of
@@ -125,7 +126,7 @@ impl LinkSource {
         if !self.relations.is_empty() {
             let of = |&number: &NodeId| self.relations[number as usize];
             links.relation.extend(numbers.iter().map(of));
-            links.relation.extend(numbers.iter().flat_map(|n| vec![of(n); self.num_negatives]));
+            links.relation.extend(numbers.iter().flat_map(|n| repeat_n(of(n), self.num_negatives)));
         }
         match self.exclude {
             Exclude::Nothing => {}

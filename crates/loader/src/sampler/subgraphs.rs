@@ -193,6 +193,7 @@ impl MinibatchSampler for Subgraphs {
     }
 
     fn sample(&self, request: &BatchRequest, workspace: &mut Workspace, seeds: Seeds) -> Result<Sampled> {
+        seeds.refuse_links()?;
         let &BatchRequest { graph, key, layout } = request;
         let mut batch = seeds.into_sampled(1);
         let graph = self.graph(graph);

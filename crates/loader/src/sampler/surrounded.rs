@@ -60,6 +60,7 @@ impl Surrounded {
 
     /// Replaces the seeds by the nodes of the subgraph of this request.
     fn draw(&self, request: &BatchRequest, workspace: &mut Workspace, mut seeds: Seeds) -> Result<Seeds> {
+        seeds.refuse_links()?;
         let nodes = &mut seeds.nodes;
         self.subgraphs.draw(request.graph, request.key, &mut workspace.subgraph, nodes)?;
         Ok(seeds)

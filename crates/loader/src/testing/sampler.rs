@@ -38,7 +38,7 @@ const KEY: BatchKey = BatchKey { seed: 5, epoch: 2, batch: 9 };
 /// - the draws are a function of seed, epoch and batch: the same on one thread and on several,
 ///   after other batches in the same workspace, and with the bottom block left global;
 /// - no block of a batch of links holds an excluded edge, and its other edges are those that are
-///   drawn without exclusion;
+///   drawn without exclusion; a sampler of subgraphs refuses such a batch;
 /// - the declared properties hold.
 ///
 /// # Panics
@@ -71,7 +71,9 @@ pub(crate) fn check_draws(entry: &Entry<SamplerKind>, bounded: bool) {
             let rules = Rules { sampler: &*sampler, graph: &graph, case: &case };
             rules.check_blocks(&rules.drawn(&seeds(&train), false), fanout.len());
             rules.check_purity(&seeds(&train));
-            if !entry.make.draws_subgraphs() {
+            if entry.make.draws_subgraphs() {
+                rules.check_refusal();
+            } else {
                 rules.check_exclusion();
                 let hops = entry.make.hop(&options, &source);
                 let hops = hops.unwrap_or_else(|error| panic!("{case}: {error}"));
@@ -211,6 +213,16 @@ impl Rules<'_> {
         if self.sampler.properties().subgraphs.is_none() {
             self.check_global(&self.drawn(seeds, true), &expected);
         }
+    }
+
+    /// Checks that a sampler with seeds of its own refuses a batch of links.
+    fn check_refusal(&self) {
+        let known = KnownEdges::new(self.graph.num_nodes(), &[0], &[1]).expect("ids of the graph");
+        let links = LinkSource::new([(0, 1)], Arc::new(known), "uniform").expect("a row of the table");
+        let seeds = links.fill(KEY, &[0], Seeds::default()).expect("there are other nodes");
+        let request = BatchRequest::new(self.graph, KEY);
+        let drawn = self.sampler.sample(&request, &mut Workspace::new(self.graph.num_nodes()), seeds);
+        assert!(drawn.is_err(), "{}: a batch of links lost its pairs", self.case);
     }
 
     /// Checks that batches of links read none of their edges and none of their reverses.

@@ -34,7 +34,8 @@
 //!
 //! let decoder = (TABLE.find("dot")?.make.make)(&DecoderConfig { dim: 1, ..DecoderConfig::default() })?;
 //! let backend = Cpu::default();
-//! let (query, candidates) = (Matrix::from_slice(1, 1, &[1.0]), Matrix::from_slice(4, 1, &[4.0, 3.0, 2.0, 2.0]));
+//! let query = Matrix::from_slice(1, 1, &[1.0]);
+//! let candidates = Matrix::from_slice(4, 1, &[4.0, 3.0, 2.0, 2.0]);
 //! let ranking = FullRanking {
 //!     decoder: &*decoder,
 //!     pass: Pass { backend: &backend, training: false, key: 0 },
@@ -51,7 +52,7 @@
 //! ```
 
 use std::{
-    cmp::Ordering::Greater,
+    iter::repeat_n,
     sync::{
         OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -204,7 +205,7 @@ impl FullRanking<'_> {
         for (query, values) in self.queries.host().chunks(dim).enumerate() {
             fixed.view_mut().host().par_chunks_mut(dim).for_each(|row| row.copy_from_slice(values));
             relation.clear();
-            relation.extend(self.relation.get(query).into_iter().flat_map(|&r| vec![r; count]));
+            relation.extend(self.relation.get(query).into_iter().flat_map(|&r| repeat_n(r, count)));
             let (source, destination) = match self.end {
                 End::Destination => (fixed.view(), self.candidates),
                 End::Source => (self.candidates, fixed.view()),
@@ -230,26 +231,6 @@ fn count(scores: &[f32], score: f32) -> (u64, u64) {
         equal += u64::from(of_run.1);
     }
     (larger, equal)
-}
-
-/// Metrics of ranks that are known, without the scores behind them.
-pub mod metrics {
-    use super::Greater;
-
-    /// Mean reciprocal rank of all targets; `None` without targets.
-    pub fn mean_reciprocal_rank(ranks: &[f64]) -> Option<f64> {
-        mean(ranks, |rank| 1.0 / rank)
-    }
-
-    /// Share of the targets with a rank of at most `k`; `None` without targets.
-    pub fn hits(ranks: &[f64], k: usize) -> Option<f64> {
-        mean(ranks, |rank| f64::from(u8::from(rank.partial_cmp(&(k as f64)) != Some(Greater))))
-    }
-
-    fn mean(ranks: &[f64], of: impl Fn(f64) -> f64) -> Option<f64> {
-        let sum: f64 = ranks.iter().map(|&rank| of(rank)).sum();
-        (!ranks.is_empty()).then(|| sum / ranks.len() as f64)
-    }
 }
 
 #[cfg(test)]
@@ -388,8 +369,5 @@ mod tests {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             assert_eq!(pool.install(|| ranking.ranks(&Lists::new(&indptr, &targets))), ranks);
         }
-        assert_eq!(metrics::mean_reciprocal_rank(&[1.0, 4.0]), Some(0.625));
-        assert_eq!(metrics::hits(&[1.0, 4.0, 2.5], 3), Some(2.0 / 3.0));
-        assert_eq!(metrics::hits(&[], 3), None);
     }
 }

@@ -87,7 +87,7 @@ impl LinkSource {
         let make = TABLE.find(negatives)?.make;
         let sampler = |end: End| -> Result<Arc<dyn NegativeSampler>> {
             let candidates = &candidates[end as usize];
-            Ok(make(&NegativeSource { known: &known, end, candidates })?.into())
+            Ok(make(&NegativeSource { known: &*known, end, candidates })?.into())
         };
         let samplers = [sampler(End::Source)?, sampler(End::Destination)?];
         Ok(Self {
@@ -153,7 +153,7 @@ impl LinkSource {
             if each > 0 {
                 let number = end as usize;
                 let request = NegativeRequest {
-                    known: &self.known,
+                    known: &*self.known,
                     end,
                     candidates: &self.candidates[number],
                     positives,

@@ -46,7 +46,7 @@ use super::{
     split::Edge,
     task::{GivenNegatives, LinkPart, LinkTask},
 };
-use crate::{Error, Result, options::link::Candidates};
+use crate::{Error, Result, TrainConfig, config::link::{Candidates, LinkOptions}};
 
 /// Part of the key of random pairs.
 const PAIRS: u64 = 0x7061_6972_7320_3132;
@@ -175,13 +175,24 @@ fn end_of(edge: Edge, end: End) -> NodeId {
     }
 }
 
+impl LinkTask {
+    /// Edges of the part of this name, prepared for evaluation: at most `--eval-nodes`.
+    ///
+    /// # Errors
+    /// The graph has too few pairs without an edge.
+    pub fn evaluation(&self, config: &TrainConfig, name: &str) -> Result<LinkEvaluation> {
+        let ends = config.own.get::<LinkOptions>().ends(self.undirected);
+        LinkEvaluation::new(self, ends, self.part(name), (name, config.seed), config.eval_nodes)
+    }
+}
+
 impl LinkEvaluation {
     /// Prepares the edges of `part`, of which at most `max` are evaluated (all if it is 0), always
     /// the same ones. Random pairs are functions of the `seed` and the `name` of the part.
     ///
     /// # Errors
     /// The graph has too few pairs without an edge.
-    pub fn new(
+    fn new(
         task: &LinkTask,
         ends: Corrupt,
         part: LinkPart,
@@ -206,6 +217,11 @@ impl LinkEvaluation {
             (Candidates::Auto | Candidates::Pairs, _) => Against::Pairs(pairs()?),
         };
         Ok(Self { edges, against })
+    }
+
+    /// The edges.
+    pub fn edges(&self) -> Vec<Edge> {
+        self.edges.clone()
     }
 
     /// Number of edges.

@@ -18,7 +18,7 @@ use graphmill_nn::{
 };
 use rayon::prelude::*;
 
-use crate::{Error, Result, TrainConfig, options::link::LinkOptions};
+use crate::{Error, Result, TrainConfig, config::link::LinkOptions};
 
 /// Least number of seeds whose gradients a task sums.
 const MIN_TASK_LEN: usize = 64;

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Error, Result, TrainConfig,
-    options::link::{Candidates, LINK, LinkOptions},
+    config::link::{Candidates, LINK, LinkOptions},
 };
 
 /// Edges of a part of the split, with given negatives.
@@ -162,22 +162,6 @@ impl LinkTask {
             _ => LinkPart { edges: self.train.to_vec(), negatives: None },
         }
     }
-}
-
-/// Opens a dataset of one node type and one edge type, whatever its tasks.
-///
-/// # Errors
-/// The dataset cannot be read, or has several types.
-pub fn open(path: &std::path::Path) -> Result<Dataset> {
-    if !is_typed(path) {
-        return Ok(Dataset::open(path)?);
-    }
-    let mut typed = typed::open(path, Verify::Once)?;
-    if typed.tasks.len() == 1 && typed.tasks[0].kind() == Some(TaskKind::NodeClassification) {
-        return Ok(Dataset::open(path)?);
-    }
-    typed.tasks.clear();
-    typed.to_dataset().map_err(|error| Error::dataset(path.display().to_string(), error.to_string()))
 }
 
 /// The task that the dataset stores, if the run learns one.

@@ -20,6 +20,7 @@ pub(crate) use infer::{first_largest, values};
 
 use crate::{
     Error, Result, RunDir, TrainConfig, build, checkpoint,
+    config::link::is_link,
     inference::{Inference, Output, fixed_sample, score},
     memory,
     predictions::{Identity, Predictions, Target},
@@ -151,6 +152,7 @@ impl SavedRun {
     /// The dataset cannot be read; the run's own dataset was in memory, has moved or has changed.
     pub fn dataset(&self, other: Option<&Path>) -> Result<Dataset> {
         match other {
+            Some(path) if is_link(&self.config) => build::open_graph(path),
             Some(path) => Ok(Dataset::open(path)?),
             None => Origin::open_of(self.origin.as_ref(), &self.dir, &self.config),
         }

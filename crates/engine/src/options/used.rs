@@ -14,12 +14,12 @@ use super::{
     keys::{Key, format_value, keys},
     reasons::{unread, use_or_leave_out},
     rules::{self, RULES},
-    typed,
+    embedding, typed,
     types::{is_typed, is_typed_row},
 };
 use crate::{
     Error, Result, TrainConfig,
-    config::{Devices, parse_default},
+    config::{Devices, embedding::is_table, parse_default},
     strategy::Chosen,
 };
 
@@ -93,6 +93,9 @@ pub(crate) fn always(_: &TrainConfig, _: &Key) -> Read {
 
 /// Rule of an option that a whole run reads.
 pub(crate) fn whole(config: &TrainConfig, key: &Key) -> Read {
+    if is_table(config) {
+        return embedding::rule(config, key);
+    }
     if is_typed(config) {
         return typed::rule(config, key);
     }

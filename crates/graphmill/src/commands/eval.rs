@@ -2,7 +2,7 @@
 
 use clap::{ArgMatches, Command};
 use graphmill_core::progress::Quiet;
-use graphmill_engine::{saved::SavedRun, typed::SavedTypedRun};
+use graphmill_engine::{embedding::SavedEmbedding, saved::SavedRun, typed::SavedTypedRun};
 
 use crate::{args, output};
 
@@ -43,7 +43,12 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let run = SavedRun::open(args::required_path(matches, "run"), matches.get_flag("last"))?;
     let other = args::get_path(matches, "dataset");
+    let table = SavedEmbedding::of(&run);
     let scores = match SavedTypedRun::of(&run) {
+        _ if table.is_some() => {
+            let table = table.expect("a table of embeddings");
+            table.scores(&table.dataset(other)?, &Quiet)?
+        }
         Some(typed) => typed.scores(&typed.dataset(other)?, &Quiet)?,
         None => run.scores(&run.dataset(other)?, &Quiet)?,
     };

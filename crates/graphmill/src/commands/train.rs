@@ -13,7 +13,7 @@ use std::{
 use clap::{ArgMatches, Command};
 use graphmill_data::{dataset::native::is_too_large_to_verify, partition::PartitionDir};
 use graphmill_engine::{
-    Error, RunContext, RunDir, TrainConfig,
+    Error, RunContext, RunDir, TrainConfig, embedding,
     observer::Observer,
     options,
     record::{Origin, Source, Summary},
@@ -39,6 +39,8 @@ pub(crate) fn command() -> Command {
              graphmill train data --model gat --fanout 10,5 --epochs 20\n  \
              graphmill train data --host-budget 8G                  features beyond memory stay on disk\n  \
              graphmill train shop --model rgat --fanout 10,5        several node and edge types\n  \
+             graphmill train gowalla --model lightgcn --hidden 64   recommendation\n  \
+             graphmill train wiki --model embedding --decoder complex   a knowledge graph\n  \
              graphmill train --resume --out runs/cora --epochs 40   resume, and train longer\n  \
              mpirun -n 4 graphmill train parts                      on several machines",
         )
@@ -83,6 +85,10 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         return over_ranks(matches, &config, &dir, &stop);
     }
 
+    if let Some(dataset) = embedding::open_dataset(&config)? {
+        let train = |context: RunContext| embedding::train(&config, &dataset, context);
+        return record(matches, &config, &stop, &dataset.name, &[dataset.to_string()], train);
+    }
     if let Some(dataset) = typed::open_dataset(&config)? {
         let train = |context: RunContext| typed::train(&config, &dataset, context);
         return record(matches, &config, &stop, &dataset.name, &[dataset.to_string()], train);

@@ -119,7 +119,7 @@ fn models_learn_links_and_score_by_their_metric() {
         ("epochs=12 model=gat loss=bpr candidates=all", "mrr"),
         ("metric=hits@50 decoder=mlp candidates=pairs", "hits@50"),
         ("metric=recall@20 negatives=degree num_negatives=3 decoder=cosine", "recall@20"),
-        ("negatives=in-batch loss=info-nce num_negatives=8 replace=destination embedding_dim=8", "auc"),
+        ("negatives=in-batch loss=info-nce num_negatives=8 corrupt=destination embedding_dim=8", "auc"),
         ("disjoint=0.4 loss=margin margin=0.5 decoder=distmult", "auc"),
         ("batch_size=0 exclude=none", "auc"),
     ] {
@@ -137,7 +137,7 @@ fn models_learn_links_and_score_by_their_metric() {
 #[test]
 fn results_do_not_depend_on_threads_and_strategies() {
     let data = data(300);
-    for options in ["model=sage", "model=gcn decoder=mlp replace=both num_negatives=2 candidates=all"] {
+    for options in ["model=sage", "model=gcn decoder=mlp corrupt=both num_negatives=2 candidates=all"] {
         let expected = run(&config(options), &data, 1).1;
         assert!(expected.epochs.len() == 3 && !expected.weights.is_empty());
         for threads in [2, 3] {

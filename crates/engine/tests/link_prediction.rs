@@ -35,8 +35,14 @@ use graphmill_nn::{backend::Cpu, cost::BlockShape, model::Model};
 use options::with;
 
 fn data(nodes: usize) -> Dataset {
-    let options =
-        GenerateOptions { nodes, degree: Some(8.0), classes: 4, dim: 8, ..GenerateOptions::default() };
+    let options = GenerateOptions {
+        nodes,
+        degree: Some(12.0),
+        classes: 4,
+        dim: 8,
+        p_in: 0.95,
+        ..GenerateOptions::default()
+    };
     generate("sbm", &options).unwrap()
 }
 
@@ -221,7 +227,8 @@ fn no_batch_reads_its_own_edges() {
     let data = data(200);
     for name in sampler::TABLE.iter().filter(|row| !row.make.draws_subgraphs()).map(|row| row.name) {
         for strategy in ["sequential", "pipelined"] {
-            let config = config(&format!("sampler={name} strategy={strategy} batch_size=50"));
+            let weights = if name == "weighted" { "edge_weights=in-degree" } else { "" };
+            let config = config(&format!("sampler={name} strategy={strategy} batch_size=50 {weights}"));
             let task = LinkTask::new(&config, &data).unwrap();
             let (source, data) = (task.source(&config).unwrap(), &task.data);
             let model = build::model(&config, data).unwrap();

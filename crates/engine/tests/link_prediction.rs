@@ -35,8 +35,14 @@ use graphmill_nn::{backend::Cpu, cost::BlockShape, model::Model};
 use options::with;
 
 fn data(nodes: usize) -> Dataset {
-    let options =
-        GenerateOptions { nodes, degree: Some(8.0), classes: 4, dim: 8, ..GenerateOptions::default() };
+    let options = GenerateOptions {
+        nodes,
+        degree: Some(12.0),
+        classes: 4,
+        dim: 8,
+        p_in: 0.95,
+        ..GenerateOptions::default()
+    };
     generate("sbm", &options).unwrap()
 }
 
@@ -119,7 +125,7 @@ fn models_learn_links_and_score_by_their_metric() {
         ("epochs=12 model=gat loss=bpr candidates=all", "mrr"),
         ("metric=hits@50 decoder=mlp candidates=pairs", "hits@50"),
         ("metric=recall@20 negatives=degree num_negatives=3 decoder=cosine", "recall@20"),
-        ("negatives=in-batch loss=info-nce num_negatives=8 replace=destination embedding_dim=8", "auc"),
+        ("negatives=in-batch loss=info-nce num_negatives=8 corrupt=destination embedding_dim=8", "auc"),
         ("disjoint=0.4 loss=margin margin=0.5 decoder=distmult", "auc"),
         ("batch_size=0 exclude=none", "auc"),
     ] {
@@ -137,7 +143,7 @@ fn models_learn_links_and_score_by_their_metric() {
 #[test]
 fn results_do_not_depend_on_threads_and_strategies() {
     let data = data(300);
-    for options in ["model=sage", "model=gcn decoder=mlp replace=both num_negatives=2 candidates=all"] {
+    for options in ["model=sage", "model=gcn decoder=mlp corrupt=both num_negatives=2 candidates=all"] {
         let expected = run(&config(options), &data, 1).1;
         assert!(expected.epochs.len() == 3 && !expected.weights.is_empty());
         for threads in [2, 3] {
@@ -221,7 +227,8 @@ fn no_batch_reads_its_own_edges() {
     let data = data(200);
     for name in sampler::TABLE.iter().filter(|row| !row.make.draws_subgraphs()).map(|row| row.name) {
         for strategy in ["sequential", "pipelined"] {
-            let config = config(&format!("sampler={name} strategy={strategy} batch_size=50"));
+            let weights = if name == "weighted" { "edge_weights=in-degree" } else { "" };
+            let config = config(&format!("sampler={name} strategy={strategy} batch_size=50 {weights}"));
             let task = LinkTask::new(&config, &data).unwrap();
             let (source, data) = (task.source(&config).unwrap(), &task.data);
             let model = build::model(&config, data).unwrap();

@@ -133,7 +133,7 @@ pub struct LinkOptions {
     ///
     /// Auto is both for undirected graphs, else destination. Rankings replace the same ends.
     #[arg(long, value_name = "ENDS")]
-    pub replace: ReplacedEnds,
+    pub corrupt: ReplacedEnds,
     /// Edges that a batch does not read: with-reverses, edges or none.
     ///
     /// A model that reads the edges that it predicts learns nothing else, so a batch leaves out its
@@ -169,7 +169,7 @@ impl Default for LinkOptions {
             loss: "bce".into(),
             negatives: "uniform".into(),
             num_negatives: 1,
-            replace: ReplacedEnds::Auto,
+            corrupt: ReplacedEnds::Auto,
             exclude: ExcludedFromMessages::WithReverses,
             disjoint: 0.0,
             split_edges: EdgeShares([85.0, 5.0, 10.0]),
@@ -203,7 +203,7 @@ impl OptionSet for LinkOptions {
 impl LinkOptions {
     /// Ends that negatives replace in a graph that is `undirected` or not.
     pub fn ends(&self, undirected: bool) -> Corrupt {
-        match (self.replace, undirected) {
+        match (self.corrupt, undirected) {
             (ReplacedEnds::Destination, _) | (ReplacedEnds::Auto, false) => Corrupt::Destination,
             (ReplacedEnds::Source, _) => Corrupt::Source,
             (ReplacedEnds::Both, _) | (ReplacedEnds::Auto, true) => Corrupt::Both,

@@ -27,7 +27,7 @@ use graphmill_data::typed::{self, TypedDataset, Verify, is_typed};
 
 use crate::{Error, Result, TrainConfig, config::embedding::is_table};
 
-pub use saved::{Candidate, SavedEmbedding};
+pub use saved::SavedEmbedding;
 pub use trainer::train;
 
 /// Opens the dataset that a configuration names, if its model is a table of embeddings.

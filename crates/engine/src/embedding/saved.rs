@@ -34,15 +34,6 @@ pub struct SavedEmbedding<'r> {
     run: &'r SavedRun,
 }
 
-/// Candidate of an edge with its score.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Candidate {
-    /// Node, local to its type.
-    pub node: NodeId,
-    /// Score of the edge.
-    pub score: f32,
-}
-
 /// Edges of a dataset with the model of a run.
 struct Loaded {
     edges: LinkEdges,
@@ -140,29 +131,31 @@ impl<'r> SavedEmbedding<'r> {
         })
     }
 
-    /// Best `k` candidates of each node as the other end than `end` of an edge of the task
-    /// `relation` (or of the only one, if it is empty). Nodes are local to their type; known edges
-    /// are left out.
+    /// Writes the `k` best candidates of each selected node with their scores, the best first, as
+    /// the `end` of an edge of the task `relation` (or of the only one, if it is empty). Known
+    /// edges are left out, so a node may have fewer.
     ///
     /// # Errors
-    /// The relation is unknown, a node has no row, or the model cannot be read.
-    pub fn top(
+    /// The relation is unknown, a node or key is unknown, the model cannot be read, or `out` cannot
+    /// be written or has a format of one type.
+    pub fn predict(
         &self,
         data: &TypedDataset,
-        relation: &str,
-        end: End,
-        nodes: &[NodeId],
+        (relation, end): (&str, End),
+        selection: Selection,
         k: usize,
-    ) -> Result<Vec<Vec<Candidate>>> {
+        out: &Path,
+    ) -> Result<Written> {
+        let target = Target::new(out)?;
+        target.check_columns()?;
         let Loaded { edges, model } = self.load(data)?;
         let number = find_relation(data, &edges, relation)?;
         let of = &edges.relations[number];
-        let (fixed, replaced) = (&of.candidates[end.other() as usize], &of.candidates[end as usize]);
-        if let Some(v) = nodes.iter().find(|&&v| v as usize >= fixed.len()) {
-            let count = fixed.len();
-            return Err(Error::dataset(&data.name, format!("node {v} of {count}; pass nodes of the type")));
-        }
-        let rows: Vec<NodeId> = nodes.iter().map(|v| v + fixed.start).collect();
+        let [fixed, replaced] = [end.other(), end].map(|end| &of.candidates[end as usize]);
+        let [names, of_candidates] =
+            [end.other(), end].map(|end| Names::of_type(data, of.types[end as usize], Vec::new()));
+        let own = select(data, &names, selection, fixed.len())?;
+        let rows: Vec<NodeId> = own.iter().map(|v| v + fixed.start).collect();
         let ranking = Ranking {
             edges: &edges,
             decoder: &*model.decoder,
@@ -171,8 +164,23 @@ impl<'r> SavedEmbedding<'r> {
             max: 0,
         };
         let best = rayon::scope(|_| ranking.top(number as u32, end, &rows, k));
-        let local = |(row, score): (NodeId, f32)| Candidate { node: row - replaced.start, score };
-        Ok(best.into_iter().map(|own| own.into_iter().map(local).collect()).collect())
+        let (mut nodes, mut candidates, mut scores) = (Vec::new(), Vec::new(), Vec::new());
+        for (&node, best) in own.iter().zip(best) {
+            for (row, score) in best {
+                nodes.push(node);
+                candidates.push(row - replaced.start);
+                scores.push(score);
+            }
+        }
+        if nodes.is_empty() {
+            return Err(Error::dataset(&data.name, "no row is left to write; select other nodes"));
+        }
+        let count = nodes.len();
+        let mut identity = identity(names, &nodes);
+        identity.of_candidates = Some(Box::new(self::identity(of_candidates, &[])));
+        let values = Values::Links { candidates, scores };
+        target.write(&Predictions { nodes, cols: 1, values, identity: Some(identity) })?;
+        Ok(written(out, [count, 1], "links"))
     }
 
     /// Writes the embeddings of nodes of the type `node_type` (or of the first, if it is empty) to
@@ -203,14 +211,22 @@ impl<'r> SavedEmbedding<'r> {
         let mut values = Matrix::default();
         gather(model.last_embeddings(), &rows, &mut values);
         let (count, cols) = (nodes.len(), values.num_cols());
-        let Names { key_columns, keys, classes } = names;
-        let identity = Identity { key_columns, keys, nodes: nodes.clone(), classes, ids: nodes.clone() };
+        let identity = Some(identity(names, &nodes));
         let values = Values::Embeddings(values.view().host().to_vec());
-        target.write(&Predictions { nodes, cols, values, identity: Some(identity) })?;
-        let kind = "embeddings";
-        let out = out.to_path_buf();
-        Ok(Written { out, rows: count, cols, kind, same_dataset: Some(true), rescaled: None })
+        target.write(&Predictions { nodes, cols, values, identity })?;
+        Ok(written(out, [count, cols], "embeddings"))
     }
+}
+
+/// Keys of `nodes`.
+fn identity(names: Names, nodes: &[NodeId]) -> Identity {
+    let Names { key_columns, keys, classes } = names;
+    Identity { key_columns, keys, nodes: nodes.to_vec(), classes, ids: nodes.to_vec(), of_candidates: None }
+}
+
+/// Summary of a written table.
+fn written(out: &Path, [rows, cols]: [usize; 2], kind: &'static str) -> Written {
+    Written { out: out.to_path_buf(), rows, cols, kind, same_dataset: Some(true), rescaled: None }
 }
 
 /// Number of a relation.

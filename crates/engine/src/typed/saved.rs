@@ -205,7 +205,7 @@ impl<'r> SavedTypedRun<'r> {
         let (count, kind) = (nodes.len(), kind.name());
         let Names { key_columns, keys, classes } = names;
         let identity =
-            Some(Identity { key_columns, keys, nodes: nodes.clone(), classes, ids: nodes.clone() });
+            Some(Identity { key_columns, keys, nodes: nodes.clone(), classes, ids: nodes.clone(), of_candidates: None });
         target.write(&Predictions { nodes, cols, values, identity })?;
         let (out, same_dataset) = (out.to_path_buf(), self.is_own(data));
         Ok(Written { out, rows: count, cols, kind, same_dataset, rescaled: None })

@@ -13,7 +13,9 @@ use std::{
 use clap::{ArgMatches, Command};
 use graphmill_data::{dataset::native::is_too_large_to_verify, partition::PartitionDir};
 use graphmill_engine::{
-    Error, RunContext, RunDir, TrainConfig, embedding,
+    Error, RunContext, RunDir, TrainConfig,
+    config::link::is_link,
+    embedding,
     observer::Observer,
     options,
     record::{Origin, Source, Summary},
@@ -39,6 +41,7 @@ pub(crate) fn command() -> Command {
              graphmill train data --model gat --fanout 10,5 --epochs 20\n  \
              graphmill train data --host-budget 8G                  features beyond memory stay on disk\n  \
              graphmill train shop --model rgat --fanout 10,5        several node and edge types\n  \
+             graphmill train friends --task link --decoder dot      edges instead of labels\n  \
              graphmill train gowalla --model lightgcn --hidden 64   recommendation\n  \
              graphmill train wiki --model embedding --decoder complex   a knowledge graph\n  \
              graphmill train --resume --out runs/cora --epochs 40   resume, and train longer\n  \
@@ -89,7 +92,8 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         let train = |context: RunContext| embedding::train(&config, &dataset, context);
         return record(matches, &config, &stop, &dataset.name, &[dataset.to_string()], train);
     }
-    if let Some(dataset) = typed::open_dataset(&config)? {
+    let of_types = if is_link(&config) { None } else { typed::open_dataset(&config)? };
+    if let Some(dataset) = of_types {
         let train = |context: RunContext| typed::train(&config, &dataset, context);
         return record(matches, &config, &stop, &dataset.name, &[dataset.to_string()], train);
     }

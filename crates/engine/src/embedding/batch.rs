@@ -108,9 +108,8 @@ impl<'a> Batches<'a> {
 
     /// Root of the reciprocal number of edges with the same relation and end.
     fn weight(&self, source: NodeId, relation: u32, destination: NodeId) -> f32 {
-        let count = |end: End, node: NodeId| {
-            FIRST_COUNT + self.edges.learned.ends_of(relation, end, node).len()
-        };
+        let count =
+            |end: End, node: NodeId| FIRST_COUNT + self.edges.learned.ends_of(relation, end, node).len();
         let edges = count(End::Destination, source) + count(End::Source, destination);
         (edges as f32).sqrt().recip()
     }
@@ -132,7 +131,8 @@ impl<'a> Batches<'a> {
                 group.iter().map(|&i| (edges[i][0], edges[i][2])).collect();
             let known = self.edges.learned.of_relation(relation);
             let parts = [of.seed, of.epoch, of.batch, NEGATIVES, end as u64, relation.into()];
-            let request = NegativeRequest { known: &known, end, candidates, positives: &positives, key: key(&parts) };
+            let request =
+                NegativeRequest { known: &known, end, candidates, positives: &positives, key: key(&parts) };
             let mut drawn = vec![0; group.len() * each];
             let fits = |(of, range, _): &&(End, Range<NodeId>, _)| *of == end && range == candidates;
             if let Some((.., sampler)) = self.samplers.iter().find(fits) {

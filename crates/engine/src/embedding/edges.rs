@@ -84,7 +84,10 @@ impl LinkEdges {
             relations.push(Relation { name: task.name.clone(), candidates, types: ends });
         }
         if parts[0].is_empty() {
-            return Err(Error::dataset(&data.name, "its link task has no training edges; add some to the split"));
+            return Err(Error::dataset(
+                &data.name,
+                "its link task has no training edges; add some to the split",
+            ));
         }
         let learned = KnownTriples::new(&parts[0])?;
         let known = KnownTriples::new(&parts.concat())?;

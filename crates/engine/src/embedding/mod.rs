@@ -42,7 +42,7 @@ pub fn open_dataset(config: &TrainConfig) -> Result<Option<TypedDataset>> {
     if config.dataset.is_empty() || config.is_in_memory() || !is_typed(dir) {
         return Err(Error::usage(format!(
             "--model {}: it learns the link tasks of a dataset in a directory; import one with graphmill \
-             import FROM --format interactions, triples or ogb-links",
+             import interactions, triples or ogb-links",
             config.model
         )));
     }

@@ -7,12 +7,7 @@ use graphmill_data::typed::{self, TypedDataset, Verify};
 use graphmill_nn::{Matrix, backend::Cpu};
 
 use super::{
-    batch::ends,
-    edges::LinkEdges,
-    learner::gather,
-    model::TableModel,
-    position::assign,
-    ranking::Ranking,
+    batch::ends, edges::LinkEdges, learner::gather, model::TableModel, position::assign, ranking::Ranking,
     trainer::metric,
 };
 use crate::{
@@ -238,9 +233,10 @@ fn find_relation(data: &TypedDataset, edges: &LinkEdges, name: &str) -> Result<u
             let message = format!("it has several relations; choose one of {}", names());
             Err(Error::dataset(&data.name, message))
         }
-        (name, all) => all.iter().position(|of| of.name == name).ok_or_else(|| {
-            Error::usage(format!("relation '{name}' is unknown; known: {}", names()))
-        }),
+        (name, all) => all
+            .iter()
+            .position(|of| of.name == name)
+            .ok_or_else(|| Error::usage(format!("relation '{name}' is unknown; known: {}", names()))),
     }
 }
 

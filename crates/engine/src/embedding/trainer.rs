@@ -219,8 +219,7 @@ impl Trainer<'_, '_> {
         let clock = Instant::now();
         let lr = self.position.schedule.lr(epoch as u32, number as usize, self.num_batches() as usize);
         let (learner, queries) = (&mut self.position.learner, &self.queries);
-        let outcome =
-            attempt(Stage::Train, number, || Ok(learner.train(queries, lr, numbers.len())))?;
+        let outcome = attempt(Stage::Train, number, || Ok(learner.train(queries, lr, numbers.len())))?;
         spent.train = timeline.done(track, Stage::Train, number, clock);
         self.count(number + 1, outcome, spent)
     }

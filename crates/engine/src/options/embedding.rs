@@ -3,12 +3,7 @@
 use graphmill_core::options::OptionGroup;
 use graphmill_nn::link::decoder;
 
-use super::{
-    keys::Key,
-    link,
-    reasons::Read,
-    rules,
-};
+use super::{keys::Key, link, reasons::Read, rules};
 use crate::{
     TrainConfig,
     config::{
@@ -67,13 +62,7 @@ pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
     }
 }
 
-fn own(
-    config: &TrainConfig,
-    key: &Key,
-    group: OptionGroup,
-    name: &str,
-    options: &EmbeddingOptions,
-) -> Read {
+fn own(config: &TrainConfig, key: &Key, group: OptionGroup, name: &str, options: &EmbeddingOptions) -> Read {
     let refuse = |why: String| Err(format!("{why}, or leave it out"));
     if let Some((_, why)) = UNREAD_OF_LINKS.iter().find(|(of, _)| *of == name) {
         return Err(format!("--model {} does not use it: {why}; leave it out", config.model));
@@ -88,7 +77,9 @@ fn own(
     let links: LinkOptions = config.own.get();
     let is_distance = matches!(links.decoder.as_str(), "transe" | "rotate");
     match name {
-        "gamma" if !is_distance => refuse(format!("--decoder {} is no distance; use --decoder rotate", links.decoder)),
+        "gamma" if !is_distance => {
+            refuse(format!("--decoder {} is no distance; use --decoder rotate", links.decoder))
+        }
         "distance_norm" if links.decoder != "transe" => {
             refuse(format!("--decoder {} has no such norm; use --decoder transe", links.decoder))
         }

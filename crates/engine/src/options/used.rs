@@ -10,11 +10,11 @@ use graphmill_core::options::OptionGroup;
 
 pub(crate) use super::reasons::{Read, Rule};
 use super::{
-    AXES, Axis,
+    AXES, Axis, embedding,
     keys::{Key, format_value, keys},
     reasons::{unread, use_or_leave_out},
     rules::{self, RULES},
-    embedding, typed,
+    typed,
     types::{is_typed, is_typed_row},
 };
 use crate::{
@@ -120,7 +120,9 @@ fn own(config: &TrainConfig, key: &Key, group: OptionGroup) -> Read {
     // an unknown row passes, because its lookup reports it
     let reads = |axis: &&&Axis| (axis.read)(config).is_none_or(|groups| groups.contains(&group));
     let Some(axis) = axes.iter().find(reads) else {
-        let axis = axes.first().expect("every group belongs to a row");
+        // options of links belong to a task, whatever the model
+        let of_task = axes.iter().find(|axis| axis.flag == "task");
+        let axis = of_task.or(axes.first()).expect("every group belongs to a row");
         return Err(unused_by_all(config, key, axis, group).unwrap_or_else(|| unread_by(config, axis, group)));
     };
     if axis.flag == "order" {

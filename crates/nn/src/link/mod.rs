@@ -5,7 +5,13 @@
 //! - [`loss`]: from the scores of positives and their negatives to a loss and its gradients.
 //! - [`rank`]: MRR, Hits@K, recall and NDCG, with ties counted by the mean of the best and the
 //!   worst rank.
+//! - [`kernel`]: from the row of a query to the scores of its candidates.
+//! - [`table`]: models that are tables of embeddings, trained by their rows.
+//! - [`light_gcn`]: embeddings that are propagated over a graph without weights.
 
 pub mod decoder;
+pub mod kernel;
+pub mod light_gcn;
 pub mod loss;
 pub mod rank;
+pub mod table;

@@ -19,6 +19,7 @@
 //! | [`config`], [`build`], [`memory`] | options, the components that they name, and memory estimates |
 //! | [`record`], [`checkpoint`] | files of a run |
 //! | [`inference`] | scores from all neighbours, layer by layer |
+//! | [`link`] | edges to learn, their loss, and the evaluation of rankings |
 //! | [`stages`], [`reuse`] | order, sample, extract and train of a minibatch; rows shared between minibatches |
 //! | [`hotness`], [`tiers`] | frequently read feature rows, and the memory tiers that hold them |
 //! | [`distributed`] | training over ranks, each with a part of the graph |
@@ -40,6 +41,7 @@ pub mod error;
 pub mod fuzz;
 pub mod hotness;
 pub mod inference;
+pub mod link;
 pub mod machine;
 pub mod memory;
 pub mod options;

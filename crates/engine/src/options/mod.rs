@@ -9,6 +9,7 @@ mod check;
 mod fanout;
 mod files;
 mod keys;
+pub mod link;
 mod reasons;
 mod rules;
 mod typed;
@@ -74,7 +75,7 @@ macro_rules! axis_with_types {
 }
 
 /// All choices among algorithms, in the order of help and files.
-pub(crate) static AXES: [Axis; 7] = [
+pub(crate) static AXES: [Axis; 8] = [
     axis_with_types!(sampler, sampler::TABLE, graphmill_loader::typed::TABLE),
     axis!(order, order::TABLE),
     axis_with_types!(model, layer::TABLE, graphmill_nn::typed::TABLE),
@@ -92,7 +93,17 @@ pub(crate) static AXES: [Axis; 7] = [
         rows: || rows_of(strategy::reuse::TABLE.groups()),
         read: |config| Chosen::of(config).map(|chosen| chosen.reuse.options.to_vec()),
     },
+    Axis {
+        flag: "task",
+        chosen: |config| if config.task.is_empty() { "(none)" } else { &config.task },
+        rows: || vec![(link::LINK, LINK_GROUPS.to_vec())],
+        read: |config| Some(if link::is_link(config) { LINK_GROUPS.to_vec() } else { Vec::new() }),
+    },
 ];
+
+/// Options of runs that learn links.
+const LINK_GROUPS: [OptionGroup; 2] =
+    [OptionGroup::of::<link::LinkOptions>(), OptionGroup::of::<graphmill_nn::link::loss::LinkLossOptions>()];
 
 /// Names of the rows of a table, with the option groups of each.
 fn rows_of(groups: Vec<(&'static str, &'static [OptionGroup])>) -> Vec<(&'static str, Vec<OptionGroup>)> {

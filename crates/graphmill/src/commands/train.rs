@@ -14,6 +14,7 @@ use clap::{ArgMatches, Command};
 use graphmill_data::{dataset::native::is_too_large_to_verify, partition::PartitionDir};
 use graphmill_engine::{
     Error, RunContext, RunDir, TrainConfig,
+    config::link::is_link,
     observer::Observer,
     options,
     record::{Origin, Source, Summary},
@@ -39,6 +40,7 @@ pub(crate) fn command() -> Command {
              graphmill train data --model gat --fanout 10,5 --epochs 20\n  \
              graphmill train data --host-budget 8G                  features beyond memory stay on disk\n  \
              graphmill train shop --model rgat --fanout 10,5        several node and edge types\n  \
+             graphmill train friends --task link --decoder dot      edges instead of labels\n  \
              graphmill train --resume --out runs/cora --epochs 40   resume, and train longer\n  \
              mpirun -n 4 graphmill train parts                      on several machines",
         )
@@ -80,7 +82,8 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         return over_ranks(matches, &config, &dir, &stop);
     }
 
-    if let Some(dataset) = typed::open_dataset(&config)? {
+    let of_types = if is_link(&config) { None } else { typed::open_dataset(&config)? };
+    if let Some(dataset) = of_types {
         let train = |context: RunContext| typed::train(&config, &dataset, context);
         return record(matches, &config, &stop, &dataset.name, &[dataset.to_string()], train);
     }

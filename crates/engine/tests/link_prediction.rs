@@ -141,6 +141,37 @@ fn models_learn_links_and_score_by_their_metric() {
 }
 
 #[test]
+fn every_option_of_links_changes_a_run() {
+    let data = data(200);
+    for (base, options) in [
+        (
+            "epochs=1",
+            &[
+                "decoder=cosine",
+                "embedding_dim=4",
+                "loss=bpr",
+                "negatives=degree",
+                "num_negatives=3",
+                "corrupt=source",
+                "exclude=none",
+                "disjoint=0.5",
+                "split_edges=60,20,20",
+                "candidates=all",
+            ][..],
+        ),
+        ("epochs=1 decoder=mlp", &["decoder_hidden=8"]),
+        ("epochs=1 loss=margin", &["margin=3"]),
+        ("epochs=1 loss=info-nce num_negatives=3", &["temperature=1"]),
+        ("epochs=1 loss=self-adversarial num_negatives=3", &["adversarial=3"]),
+    ] {
+        let expected = run(&config(base), &data, 2).1;
+        for option in options {
+            assert!(run(&config(&format!("{base} {option}")), &data, 2).1 != expected, "{base} {option}");
+        }
+    }
+}
+
+#[test]
 fn results_do_not_depend_on_threads_and_strategies() {
     let data = data(300);
     for options in ["model=sage", "model=gcn decoder=mlp corrupt=both num_negatives=2 candidates=all"] {

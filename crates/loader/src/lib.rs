@@ -46,6 +46,7 @@
 //! - [`hotness`]: predictions of how often each feature row is read.
 //! - [`policy`]: cache policies, which choose the ids that a cache holds.
 //! - [`typed`]: minibatches of graphs with several node types.
+//! - [`time`]: minibatches without edges and nodes newer than their seeds.
 //! - [`feature`]: feature tiers (host memory, files, caches), from node ids to feature rows.
 //!
 //! The crate works with any training framework: it has no gradients, and no threads beyond data
@@ -65,6 +66,7 @@ pub mod sampler;
 pub mod subgraph;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod time;
 pub mod typed;
 pub mod weights;
 

@@ -70,7 +70,7 @@ impl<'a> Batches<'a> {
                 let candidates = &relation.candidates[end as usize];
                 let has = |(of, range, _): &(End, Range<NodeId>, _)| *of == end && range == candidates;
                 if !batches.samplers.iter().any(has) {
-                    let sampler = make(&NegativeSource { known: &known, end, candidates })?;
+                    let sampler = make(&NegativeSource { known: &known, end, candidates, node_time: None })?;
                     batches.samplers.push((end, candidates.clone(), sampler));
                 }
             }
@@ -131,8 +131,14 @@ impl<'a> Batches<'a> {
                 group.iter().map(|&i| (edges[i][0], edges[i][2])).collect();
             let known = self.edges.learned.of_relation(relation);
             let parts = [of.seed, of.epoch, of.batch, NEGATIVES, end as u64, relation.into()];
-            let request =
-                NegativeRequest { known: &known, end, candidates, positives: &positives, key: key(&parts) };
+            let request = NegativeRequest {
+                known: &known,
+                end,
+                candidates,
+                positives: &positives,
+                latest: &[],
+                key: key(&parts),
+            };
             let mut drawn = vec![0; group.len() * each];
             let fits = |(of, range, _): &&(End, Range<NodeId>, _)| *of == end && range == candidates;
             if let Some((.., sampler)) = self.samplers.iter().find(fits) {

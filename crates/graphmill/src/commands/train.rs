@@ -71,10 +71,7 @@ pub(crate) fn command() -> Command {
             "The results are those of a run that was never interrupted. More --epochs continue a finished \
              run; options that would change the results are refused",
         ))
-        .arg(
-            args::flag("quiet", "Show no progress", "Progress is shown only if standard error is a terminal")
-                .short('q'),
-        )
+        .args(progress::arguments())
         .arg(args::json());
     args::with_training_options(command, &options::names())
 }
@@ -118,7 +115,7 @@ fn record(
 ) -> anyhow::Result<()> {
     let resume = matches.get_flag("resume");
     let run = directory(args::get_path(matches, "out"), resume, name)?;
-    let progress = progress::on_stderr(matches.get_flag("quiet"));
+    let progress = progress::on_stderr(progress::form(matches));
     let mut observer = Recorder::new(config, Some(&run), progress);
     notes.iter().for_each(|note| observer.note(note));
     let stop = || stop.load(Ordering::Relaxed) > 0;
@@ -137,7 +134,8 @@ fn over_ranks(
     let (out, resume) = (args::get_path(matches, "out"), matches.get_flag("resume"));
     let messenger = ranks::join(config)?;
     let run = (messenger.rank() == 0).then(|| directory(out, resume, dir.source())).transpose()?;
-    let progress = progress::on_stderr(matches.get_flag("quiet") || run.is_none());
+    let form = if run.is_some() { progress::form(matches) } else { progress::Form::None };
+    let progress = progress::on_stderr(form);
     let mut observer = Recorder::new(config, run.as_ref(), progress);
     observer.note(&format!(
         "{}: {} nodes, {} edges, {} parts by {}, {} ranks",

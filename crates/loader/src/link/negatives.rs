@@ -28,6 +28,9 @@ pub struct NegativeRequest<'a> {
     pub candidates: &'a Range<NodeId>,
     /// Source and destination of each positive.
     pub positives: &'a [(NodeId, NodeId)],
+    /// Latest time from which a negative of each positive may exist, or empty: any. Only samplers
+    /// that know the times of nodes read it.
+    pub latest: &'a [i64],
     /// Key of the draws, a function of seed, epoch and batch.
     pub key: u64,
 }
@@ -113,6 +116,8 @@ pub struct NegativeSource<'a> {
     pub end: End,
     /// Nodes that may replace it.
     pub candidates: &'a Range<NodeId>,
+    /// Time from which each node exists (`V`), if they have times.
+    pub node_time: Option<&'a [i64]>,
 }
 
 /// Constructor of a sampler of negatives.
@@ -142,6 +147,13 @@ pub static TABLE: Table<Make> = Table::new(
             source: "Chen et al., KDD 2017",
             options: &[],
             make: |_| Ok(Box::new(InBatch)),
+        },
+        Entry {
+            name: "existing",
+            summary: "candidates that exist at the time of the edge, without a known edge, equally likely",
+            source: "",
+            options: &[],
+            make: |source| Ok(Box::new(Existing::new(source)?)),
         },
     ],
 );
@@ -197,6 +209,75 @@ impl NegativeSampler for InBatch {
     }
 }
 
+/// Uniform draws among the candidates that exist at the time of the edge. Edges of any time are
+/// known edges.
+struct Existing {
+    /// Candidates, ordered by the times from which they exist.
+    nodes: Vec<NodeId>,
+    /// Those times.
+    times: Vec<i64>,
+}
+
+impl Existing {
+    fn new(source: &NegativeSource) -> Result<Self> {
+        let candidates = source.candidates;
+        let Some(time) = source.node_time else {
+            return Err(Error::invalid(
+                "negatives that exist at the time of an edge: the nodes have no times; draw them uniformly, or \
+                 store the nodes with times",
+            ));
+        };
+        if time.len() < candidates.end as usize {
+            return Err(Error::invalid(format!(
+                "negatives that exist at the time of an edge: {} times of nodes for the candidates {} to {}; \
+                 pass a time for each node",
+                time.len(),
+                candidates.start,
+                candidates.end.saturating_sub(1)
+            )));
+        }
+        let mut nodes: Vec<NodeId> = candidates.clone().collect();
+        nodes.par_sort_unstable_by_key(|&u| (time[u as usize], u));
+        let times = nodes.par_iter().map(|&u| time[u as usize]).collect();
+        Ok(Self { nodes, times })
+    }
+}
+
+impl NegativeSampler for Existing {
+    fn draw(&self, request: &NegativeRequest, out: &mut [NodeId]) -> Result<()> {
+        let each = out.len() / request.positives.len().max(1);
+        let fill = |(i, row): (usize, &mut [NodeId])| {
+            let edge = request.positives[i];
+            let latest = request.latest.get(i).copied().unwrap_or(i64::MAX);
+            let existing = &self.nodes[..self.times.partition_point(|&time| time <= latest)];
+            let fits = |&u: &NodeId| request.known.is_negative(request.end, edge, u);
+            let mut stream = Stream::new(key(&[request.key, i as u64]));
+            for node in row {
+                let draw = |from: &[NodeId], stream: &mut Stream| {
+                    from.get(stream.below(from.len().max(1) as u64) as usize).copied()
+                };
+                let proposed = { (0..MAX_TRIES).filter_map(|_| draw(existing, &mut stream)) }.find(fits);
+                let found = proposed.or_else(|| {
+                    let left: Vec<NodeId> = existing.iter().copied().filter(fits).collect();
+                    draw(&left, &mut stream)
+                });
+                *node = found.ok_or_else(|| {
+                    Error::invalid(format!(
+                        "no negative edge for {} -> {}: it has edges with all {} candidates that exist at \
+                         time {latest}; replace the other end, or leave the edge out",
+                        edge.0,
+                        edge.1,
+                        existing.len()
+                    ))
+                })?;
+            }
+            Ok(())
+        };
+        let rows = out.par_chunks_exact_mut(each.max(1)).enumerate();
+        rows.with_min_len(MIN_TASK_LEN.div_ceil(each.max(1))).try_for_each(fill)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -206,9 +287,9 @@ mod tests {
 
     fn drawn(name: &str, known: &KnownEdges, end: End, positives: &[(u32, u32)], threads: usize) -> Vec<u32> {
         let candidates = 0..known.num_nodes() as NodeId;
-        let source = NegativeSource { known, end, candidates: &candidates };
+        let source = NegativeSource { known, end, candidates: &candidates, node_time: None };
         let sampler = (TABLE.find(name).unwrap().make)(&source).unwrap();
-        let request = NegativeRequest { known, end, candidates: &candidates, positives, key: 5 };
+        let request = NegativeRequest { known, end, candidates: &candidates, positives, latest: &[], key: 5 };
         let mut out = vec![0; positives.len() * 3];
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| sampler.draw(&request, &mut out)).unwrap();
@@ -239,6 +320,60 @@ mod tests {
         }
     }
 
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn negatives_exist_at_the_time_of_their_edge(
+            edges in prop::collection::vec((0u32..9, 0u32..9, 0i64..20), 1..60),
+            node_time in prop::collection::vec(-2i64..20, 20),
+            end in prop::sample::select(vec![End::Source, End::Destination]),
+        ) {
+            let (source, destination): (Vec<_>, Vec<_>) = edges.iter().map(|e| (e.0, e.1)).unzip();
+            let known = KnownEdges::new(20, &source, &destination).unwrap();
+            let candidates = 0..20;
+            let made = NegativeSource { known: &known, end, candidates: &candidates, node_time: Some(&node_time) };
+            let sampler = (TABLE.find("existing").unwrap().make)(&made).unwrap();
+            let fits = |&(u, v, time): &(u32, u32, i64)| -> Vec<u32> {
+                let exists = |&w: &u32| node_time[w as usize] <= time;
+                candidates.clone().filter(exists).filter(|&w| known.is_negative(end, (u, v), w)).collect()
+            };
+            let (with, without): (Vec<_>, Vec<_>) = edges.iter().partition(|edge| !fits(edge).is_empty());
+            let draw = |edges: &[(u32, u32, i64)], threads: usize| {
+                let positives: Vec<(u32, u32)> = edges.iter().map(|e| (e.0, e.1)).collect();
+                let latest: Vec<i64> = edges.iter().map(|e| e.2).collect();
+                let (known, candidates, key) = (&known, &candidates, 5);
+                let request = NegativeRequest { known, end, candidates, positives: &positives, latest: &latest, key };
+                let mut out = vec![0; edges.len() * 40];
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                pool.install(|| sampler.draw(&request, &mut out)).map(|()| out)
+            };
+            let found = draw(&with, 1).unwrap();
+            for (row, edge) in found.chunks(40).zip(&with) {
+                let fits = fits(edge);
+                prop_assert!(row.iter().all(|w| fits.contains(w)));
+                // a draw of few candidates finds all of them (each is missed with 2^-40 or less)
+                prop_assert!(fits.len() > 2 || fits.iter().all(|w| row.contains(w)));
+            }
+            prop_assert_eq!(&found, &draw(&with, 3).unwrap());
+            for edge in without {
+                let error = draw(&[edge], 1).unwrap_err().to_string();
+                prop_assert!(error.contains(&format!("that exist at time {}", edge.2)), "{}", error);
+            }
+        }
+    }
+
+    #[test]
+    fn existing_negatives_need_times() {
+        let known = KnownEdges::new(3, &[0], &[1]).unwrap();
+        let make = |node_time: Option<&[i64]>| {
+            let source = NegativeSource { known: &known, end: End::Source, candidates: &(0..3), node_time };
+            Existing::new(&source).err().unwrap().to_string()
+        };
+        assert!(make(None).contains("the nodes have no times"));
+        assert!(make(Some(&[1])).contains("1 times of nodes for the candidates 0 to 2"));
+    }
+
     #[test]
     fn negatives_by_degree_prefer_nodes_with_edges() {
         // node 1 has nine edges as a destination, nodes 2 to 10 have one
@@ -260,6 +395,7 @@ mod tests {
             end: End::Destination,
             candidates: &(0..3),
             positives: &[(0, 1)],
+            latest: &[],
             key: 0,
         };
         let error = Uniform.draw(&request, &mut [0]).unwrap_err().to_string();

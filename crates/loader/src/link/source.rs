@@ -45,6 +45,8 @@ pub struct LinkSource {
     pub edges: Arc<[(NodeId, NodeId)]>,
     /// Relation of each supervision edge, or empty: there is one.
     pub relations: Arc<[u32]>,
+    /// Latest time from which a negative of each supervision edge may exist, or empty: any.
+    pub latest: Arc<[i64]>,
     /// Edges that are no negatives.
     pub known: Arc<KnownEdges>,
     /// Nodes that may replace a source, and those that may replace a destination.
@@ -84,15 +86,31 @@ impl LinkSource {
         negatives: &str,
         candidates: [Range<NodeId>; 2],
     ) -> Result<Self> {
+        Self::with_times(edges, known, negatives, candidates, None)
+    }
+
+    /// [`LinkSource::with_candidates`] with the time from which each node exists (`V`), for
+    /// negatives that exist at the time of their edge. Set [`LinkSource::latest`] to these times.
+    ///
+    /// # Errors
+    /// As [`LinkSource::new`].
+    pub fn with_times(
+        edges: impl Into<Arc<[(NodeId, NodeId)]>>,
+        known: Arc<KnownEdges>,
+        negatives: &str,
+        candidates: [Range<NodeId>; 2],
+        node_time: Option<&[i64]>,
+    ) -> Result<Self> {
         let make = TABLE.find(negatives)?.make;
         let sampler = |end: End| -> Result<Arc<dyn NegativeSampler>> {
             let candidates = &candidates[end as usize];
-            Ok(make(&NegativeSource { known: &*known, end, candidates })?.into())
+            Ok(make(&NegativeSource { known: &*known, end, candidates, node_time })?.into())
         };
         let samplers = [sampler(End::Source)?, sampler(End::Destination)?];
         Ok(Self {
             edges: edges.into(),
             relations: Arc::default(),
+            latest: Arc::default(),
             known,
             candidates,
             num_negatives: 1,
@@ -118,11 +136,24 @@ impl LinkSource {
             })
         };
         let positives = numbers.iter().map(edge).collect::<Result<Vec<_>>>()?;
+        let latest: Vec<i64> = match &self.latest[..] {
+            [] => Vec::new(),
+            latest if latest.len() == self.edges.len() => {
+                numbers.iter().map(|&number| latest[number as usize]).collect()
+            }
+            latest => {
+                return Err(Error::invalid(format!(
+                    "{} times for {} supervision edges; pass one for each, or none",
+                    latest.len(),
+                    self.edges.len()
+                )));
+            }
+        };
         links.positives = positives.len();
         for &(source, destination) in &positives {
             links.push(source, destination, &mut seeds.nodes);
         }
-        self.push_negatives(batch, &positives, &mut links, &mut seeds.nodes)?;
+        self.push_negatives(batch, &positives, &latest, &mut links, &mut seeds.nodes)?;
         if !self.relations.is_empty() {
             let of = |&number: &NodeId| self.relations[number as usize];
             links.relation.extend(numbers.iter().map(of));
@@ -145,6 +176,7 @@ impl LinkSource {
         &self,
         batch: BatchKey,
         positives: &[(NodeId, NodeId)],
+        latest: &[i64],
         links: &mut LinkBatch,
         seeds: &mut Vec<NodeId>,
     ) -> Result<()> {
@@ -157,6 +189,7 @@ impl LinkSource {
                     end,
                     candidates: &self.candidates[number],
                     positives,
+                    latest,
                     key: key(&[batch.seed, batch.epoch, batch.batch, NEGATIVES, number as u64]),
                 };
                 self.samplers[number].draw(&request, &mut out)?;
@@ -240,6 +273,26 @@ mod tests {
             (&nodes, &links.source, &links.destination)
         );
         assert_eq!(same.excluded, links.excluded);
+    }
+
+    #[test]
+    fn negatives_exist_at_the_times_of_their_edges() {
+        let edges = [(0, 1), (1, 2), (2, 3)];
+        let known = Arc::new(KnownEdges::new(9, &[0, 1, 2], &[1, 2, 3]).unwrap());
+        // node v exists from time v on
+        let node_time: Vec<i64> = (0..9).collect();
+        let candidates = [0..9, 0..9];
+        let source = LinkSource::with_times(edges, known, "existing", candidates, Some(&node_time)).unwrap();
+        let source = LinkSource { latest: [4, 5, 8].into(), num_negatives: 20, ..source };
+        let seeds = source.fill(KEY, &[1, 0], Seeds::default()).unwrap();
+        let links = seeds.links.as_ref().unwrap();
+        let negatives: Vec<NodeId> =
+            links.destination[2..].iter().map(|&v| seeds.nodes[v as usize]).collect();
+        assert!(negatives[..20].iter().all(|&v| v <= 5) && negatives[..20].contains(&5));
+        assert!(negatives[20..].iter().all(|&v| v <= 4) && negatives[20..].contains(&4));
+        let wrong = LinkSource { latest: [4].into(), ..source };
+        let error = wrong.fill(KEY, &[1], Seeds::default()).unwrap_err().to_string();
+        assert!(error.contains("1 times for 3 supervision edges"), "{error}");
     }
 
     #[test]

@@ -1,0 +1,327 @@
+//! Edges of every row in the order of their times.
+//!
+//! # Algorithm
+//!
+//! An edge is visible from the later of its own time and that of its source. For each row, the
+//! offsets of its edges are sorted by that time, edges of equal times by their position. The edges
+//! that a bound admits are then a range of the row.
+//!
+//! The order is an index beside the graph and not an order of the graph itself: weights, features
+//! and known edges refer to the positions of the graph, whose rows are sorted by source.
+//!
+//! # Cost
+//!
+//! O(E log d) once, parallel; O(log d) for each range.
+//!
+//! # Memory
+//!
+//! 12 bytes per edge. If the rows are in the order of their times already, nothing is allocated
+//! where times are those of the edges, and 8 bytes where they are those of nodes.
+
+use std::ops::Range;
+
+use graphmill_core::{
+    Buffer, Error, Graph, NodeId, Result,
+    typed::{NodeType, Relation, Schema, TypedGraph},
+};
+use rayon::prelude::*;
+
+/// Number of edges of a task.
+const TASK_LEN: u64 = 1 << 15;
+
+/// Order by time of the edges of a relation.
+#[derive(Clone, Debug, Default)]
+pub struct TimeIndex {
+    /// Visible times, ascending in each row (`E`); `None` if all edges always existed.
+    time: Option<Buffer<i64>>,
+    /// Offset within its row of each edge in that order; `None` if the rows are in order.
+    order: Option<Vec<u32>>,
+}
+
+impl TimeIndex {
+    /// Sorts the edges of `graph` by the later of their own times (`E`) and the times of their
+    /// sources.
+    ///
+    /// # Errors
+    /// There are fewer or more times than edges, a source has no time, or a row has more edges than
+    /// 32 bits can number.
+    pub fn new(graph: &Graph, of_edges: Option<&Buffer<i64>>, of_sources: Option<&[i64]>) -> Result<Self> {
+        if let Some(time) = of_edges.filter(|time| time.len() != graph.num_edges()) {
+            return Err(Error::invalid(format!(
+                "{} times for {} edges; pass a time for each edge",
+                time.len(),
+                graph.num_edges()
+            )));
+        }
+        if let Some(&u) =
+            of_sources.and_then(|time| graph.indices().par_iter().find_any(|&&u| u as usize >= time.len()))
+        {
+            let times = of_sources.map_or(0, <[i64]>::len);
+            return Err(Error::invalid(format!(
+                "{times} times of source nodes, but an edge comes from node {u}; pass a time for each node"
+            )));
+        }
+        let longest = graph.indptr().par_windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
+        if longest > u64::from(u32::MAX) {
+            return Err(Error::invalid(format!(
+                "a node has {longest} edges, and at most {} can be ordered by time; split the node",
+                u32::MAX
+            )));
+        }
+        let visible = |e: usize| {
+            let own = of_edges.map_or(i64::MIN, |time| time[e]);
+            own.max(of_sources.map_or(i64::MIN, |time| time[graph.indices()[e] as usize]))
+        };
+        if of_edges.is_none() && of_sources.is_none() {
+            return Ok(Self::default());
+        }
+        let is_sorted = graph
+            .indptr()
+            .par_windows(2)
+            .all(|ends| (ends[0] as usize + 1..ends[1] as usize).all(|e| visible(e - 1) <= visible(e)));
+        if is_sorted {
+            let time = match (of_edges, of_sources) {
+                (Some(time), None) => time.clone(),
+                _ => (0..graph.num_edges()).into_par_iter().map(visible).collect::<Vec<_>>().into(),
+            };
+            return Ok(Self { time: Some(time), order: None });
+        }
+        let mut time = vec![0; graph.num_edges()];
+        let mut order = vec![0u32; graph.num_edges()];
+        tasks(graph.indptr(), &mut time, &mut order).into_par_iter().for_each(|(rows, time, order)| {
+            let first = graph.indptr()[rows.start];
+            for v in rows {
+                let [start, end] = [graph.indptr()[v], graph.indptr()[v + 1]];
+                let at = (start - first) as usize..(end - first) as usize;
+                let row = &mut order[at.clone()];
+                row.iter_mut().zip(0..).for_each(|(to, offset)| *to = offset);
+                row.sort_by_key(|&offset| visible(start as usize + offset as usize));
+                let sorted = time[at].iter_mut().zip(row);
+                sorted.for_each(|(to, offset)| *to = visible(start as usize + *offset as usize));
+            }
+        });
+        Ok(Self { time: Some(time.into()), order: Some(order) })
+    }
+
+    /// Visible times of the row from position `start` to `end` in the graph, ascending; empty if
+    /// all edges always existed.
+    #[inline]
+    pub fn row(&self, start: u64, end: u64) -> &[i64] {
+        self.time.as_ref().map_or(&[], |time| &time[start as usize..end as usize])
+    }
+
+    /// Places in the order of the row of `v` whose times are above `oldest` and at most `latest`.
+    #[inline]
+    pub fn admitted(&self, graph: &Graph, v: NodeId, oldest: Option<i64>, latest: i64) -> Range<u32> {
+        let [start, end] = [graph.indptr()[v as usize], graph.indptr()[v as usize + 1]];
+        let Some(_) = self.time else {
+            // these edges are older than any window
+            return if oldest.is_some() { 0..0 } else { 0..(end - start) as u32 };
+        };
+        let row = self.row(start, end);
+        let high = row.partition_point(|&time| time <= latest);
+        let low = oldest.map_or(0, |oldest| row[..high].partition_point(|&time| time <= oldest));
+        low as u32..high as u32
+    }
+
+    /// Position in the graph of the edge at `place` of the row that starts at `start`.
+    #[inline]
+    pub fn position(&self, start: u64, place: u32) -> u64 {
+        match &self.order {
+            Some(order) => start + u64::from(order[start as usize + place as usize]),
+            None => start + u64::from(place),
+        }
+    }
+
+    /// Visible time of the edge at `place` of the row that starts at `start`.
+    #[inline]
+    pub fn time(&self, start: u64, place: u32) -> i64 {
+        self.time.as_ref().map_or(i64::MIN, |time| time[start as usize + place as usize])
+    }
+
+    /// Bytes that the index allocated beyond the columns of the dataset.
+    pub fn bytes(&self) -> usize {
+        let order = self.order.as_ref().map_or(0, |order| size_of_val(&order[..]));
+        let time = self.time.as_ref().filter(|_| self.order.is_some()).map_or(0, |t| size_of_val(&t[..]));
+        order + time
+    }
+}
+
+/// Rows of a task with their times and offsets.
+type Task<'a> = (Range<usize>, &'a mut [i64], &'a mut [u32]);
+
+/// Cuts the rows into tasks of about [`TASK_LEN`] edges.
+fn tasks<'a>(indptr: &[u64], mut time: &'a mut [i64], mut order: &'a mut [u32]) -> Vec<Task<'a>> {
+    let (mut all, mut first) = (Vec::new(), 0);
+    let rows = indptr.len() - 1;
+    while first < rows {
+        let most = indptr[first] + TASK_LEN;
+        let end = (indptr.partition_point(|&start| start <= most) - 1).clamp(first + 1, rows);
+        let edges = (indptr[end] - indptr[first]) as usize;
+        let (a, rest) = time.split_at_mut(edges);
+        time = rest;
+        let (b, rest) = order.split_at_mut(edges);
+        order = rest;
+        all.push((first..end, a, b));
+        first = end;
+    }
+    all
+}
+
+/// A typed graph whose edges and nodes have times.
+#[derive(Clone, Debug)]
+pub struct TimedGraph {
+    graph: TypedGraph,
+    index: Vec<TimeIndex>,
+    node_time: Vec<Option<Buffer<i64>>>,
+}
+
+impl TimedGraph {
+    /// Sorts the edges of a typed graph. `of_edges` has the times of each relation's edges (`R`),
+    /// `of_nodes` those of each type's nodes (`T`); `None`: all always existed.
+    ///
+    /// # Errors
+    /// There are fewer or more columns than relations or types, or as for [`TimeIndex::new`].
+    pub fn new(
+        graph: TypedGraph,
+        of_edges: &[Option<Buffer<i64>>],
+        of_nodes: Vec<Option<Buffer<i64>>>,
+    ) -> Result<Self> {
+        let schema = graph.schema();
+        if (of_edges.len(), of_nodes.len()) != (schema.num_relations(), schema.num_types()) {
+            return Err(Error::invalid(format!(
+                "timed graph: times of {} relations and {} node types for {} and {}; pass one column or none \
+                 for each",
+                of_edges.len(),
+                of_nodes.len(),
+                schema.num_relations(),
+                schema.num_types()
+            )));
+        }
+        for (node, time) in schema.types().iter().zip(&of_nodes) {
+            if let Some(time) = time.as_ref().filter(|time| time.len() != node.count) {
+                return Err(Error::invalid(format!(
+                    "timed graph: {} times for {} nodes of type '{}'; pass one for each",
+                    time.len(),
+                    node.count,
+                    node.name
+                )));
+            }
+        }
+        let index = (0..schema.num_relations())
+            .map(|r| {
+                let sources = of_nodes[schema.relations()[r].src].as_deref();
+                TimeIndex::new(graph.relation(r), of_edges[r].as_ref(), sources)
+                    .map_err(|e| Error::invalid(format!("relation {}: {e}", schema.relation_name(r))))
+            })
+            .collect::<Result<_>>()?;
+        Ok(Self { graph, index, node_time: of_nodes })
+    }
+
+    /// Creates a graph of one node type, `node`, and one relation, `edge`.
+    ///
+    /// # Errors
+    /// As for [`TimedGraph::new`].
+    pub fn of_one_type(
+        graph: Graph,
+        of_edges: Option<Buffer<i64>>,
+        of_nodes: Option<Buffer<i64>>,
+    ) -> Result<Self> {
+        let types = vec![NodeType::new("node", graph.num_nodes())];
+        let schema = Schema::new(types, vec![Relation::new(0, "edge", 0)])?;
+        Self::new(TypedGraph::new(schema, vec![graph])?, &[of_edges], vec![of_nodes])
+    }
+
+    /// Node types and relations.
+    pub fn schema(&self) -> &Schema {
+        self.graph.schema()
+    }
+
+    /// The graph without its times.
+    pub fn graph(&self) -> &TypedGraph {
+        &self.graph
+    }
+
+    /// Order by time of the edges of relation `r`.
+    pub fn index(&self, r: usize) -> &TimeIndex {
+        &self.index[r]
+    }
+
+    /// Times of the nodes of type `t`.
+    pub fn node_time(&self, t: usize) -> Option<&Buffer<i64>> {
+        self.node_time[t].as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn admitted_edges_are_those_of_a_plain_scan(
+            rows in prop::collection::vec(prop::collection::vec((0u32..6, -3i64..4), 0..9), 1..7),
+            nodes in prop::option::of(prop::collection::vec(-3i64..4, 6)),
+            oldest in prop::option::of(-4i64..4),
+            latest in -4i64..5,
+        ) {
+            let mut indptr = vec![0u64];
+            let (mut indices, mut times) = (Vec::new(), Vec::new());
+            for row in &rows {
+                indices.extend(row.iter().map(|edge| edge.0 % rows.len() as u32));
+                times.extend(row.iter().map(|edge| edge.1));
+                indptr.push(indices.len() as u64);
+            }
+            let graph = Graph::new(indptr.into(), indices.clone().into()).unwrap();
+            let of_edges: Buffer<i64> = times.clone().into();
+            let index = TimeIndex::new(&graph, Some(&of_edges), nodes.as_deref()).unwrap();
+            for v in 0..rows.len() {
+                let (start, end) = (graph.indptr()[v], graph.indptr()[v + 1]);
+                let visible = |e: u64| {
+                    let source = nodes.as_ref().map_or(i64::MIN, |t| t[indices[e as usize] as usize]);
+                    times[e as usize].max(source)
+                };
+                let mut expected: Vec<u64> = (start..end)
+                    .filter(|&e| visible(e) <= latest && oldest.is_none_or(|oldest| visible(e) > oldest))
+                    .collect();
+                expected.sort_by_key(|&e| (visible(e), e));
+                let found = index.admitted(&graph, v as u32, oldest, latest);
+                prop_assert!(found.clone().all(|i| index.time(start, i) == visible(index.position(start, i))));
+                let found: Vec<u64> = found.map(|i| index.position(start, i)).collect();
+                prop_assert_eq!(found, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn sorted_rows_need_no_memory() {
+        let graph = Graph::new(vec![0, 2, 4].into(), vec![1, 0, 1, 0].into()).unwrap();
+        let sorted = TimeIndex::new(&graph, Some(&vec![1, 2, 0, 0].into()), None).unwrap();
+        assert_eq!(sorted.bytes(), 0);
+        let other = TimeIndex::new(&graph, Some(&vec![2, 1, 0, 0].into()), None).unwrap();
+        assert_eq!(other.bytes(), 4 * 12);
+        assert_eq!(TimeIndex::new(&graph, None, None).unwrap().admitted(&graph, 0, None, i64::MIN), 0..2);
+    }
+
+    #[test]
+    fn wrong_columns_are_rejected_with_the_reason() {
+        let graph = Graph::new(vec![0, 1, 1].into(), vec![1].into()).unwrap();
+        let fault = |edges: Option<Vec<i64>>, nodes: Option<Vec<i64>>| {
+            TimedGraph::of_one_type(graph.clone(), edges.map(Into::into), nodes.map(Into::into))
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(fault(Some(vec![1, 2]), None).contains("node:edge:node: 2 times for 1 edges"));
+        assert!(fault(None, Some(vec![1])).contains("1 times for 2 nodes of type 'node'"));
+        let error = TimeIndex::new(&graph, None, Some(&[0])).unwrap_err().to_string();
+        assert!(error.contains("an edge comes from node 1"), "{error}");
+        let error = TimedGraph::new(
+            TypedGraph::new(Schema::new(vec![NodeType::new("a", 1)], vec![]).unwrap(), vec![]).unwrap(),
+            &[],
+            vec![],
+        );
+        assert!(error.unwrap_err().to_string().contains("times of 0 relations and 0 node types"));
+    }
+}

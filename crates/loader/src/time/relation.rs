@@ -1,0 +1,179 @@
+//! Draws of one relation at one hop.
+
+use std::ops::Range;
+
+use graphmill_core::{
+    NodeId, Result,
+    keyed::{Stream, key},
+};
+use rayon::prelude::*;
+
+use super::{TimeCarry, TimeOptions, TimedGraph, draw::draw};
+use crate::{prefetch::prefetch, sampler::too_many};
+
+/// Number of destinations of a task.
+const RUN: usize = 256;
+/// Number of destinations between a prefetch and its use.
+const AHEAD: usize = 8;
+
+/// Draws of one relation at one hop.
+pub(super) struct RelationDraws<'a> {
+    pub(super) graph: &'a TimedGraph,
+    /// Number of the relation.
+    pub(super) relation: usize,
+    /// Number of neighbours of a node.
+    pub(super) fanout: usize,
+    /// Key of the draws.
+    pub(super) key: u64,
+    pub(super) options: &'a TimeOptions,
+}
+
+/// Destinations with their times.
+#[derive(Clone, Copy)]
+pub(super) struct Destinations<'a> {
+    pub(super) nodes: &'a [NodeId],
+    pub(super) times: &'a [i64],
+}
+
+/// Edges that are drawn, overwritten.
+pub(super) struct Drawn<'a> {
+    /// Edge range of each destination, `D + 1`.
+    pub(super) indptr: &'a mut Vec<u32>,
+    /// Source of each edge.
+    pub(super) sources: &'a mut Vec<NodeId>,
+    /// Position of each edge in the relation's graph.
+    pub(super) positions: &'a mut Vec<u64>,
+    /// Time of the row that each edge leads to, if requested.
+    pub(super) times: Option<&'a mut Vec<i64>>,
+}
+
+/// A run of destinations with its edges.
+struct Run<'a> {
+    rows: Range<usize>,
+    sources: &'a mut [NodeId],
+    positions: &'a mut [u64],
+    /// Empty if they are not requested.
+    times: &'a mut [i64],
+}
+
+impl RelationDraws<'_> {
+    /// Draws the edges of all destinations. `admitted` is scratch.
+    ///
+    /// # Errors
+    /// There are more edges than 32-bit positions can number.
+    pub(super) fn draw(
+        &self,
+        of: Destinations,
+        admitted: &mut Vec<Range<u32>>,
+        Drawn { indptr, sources, positions, times }: Drawn,
+    ) -> Result<()> {
+        self.admit(of, admitted);
+        indptr.clear();
+        indptr.push(0);
+        let mut edges = 0u64;
+        for range in admitted.iter() {
+            edges += (range.len().min(self.fanout)) as u64;
+            indptr.push(edges as u32);
+        }
+        if edges > u64::from(u32::MAX) {
+            return Err(too_many(edges));
+        }
+        let edges = edges as usize;
+        sources.resize(edges, 0);
+        positions.resize(edges, 0);
+        let times = match times {
+            Some(times) => {
+                times.resize(edges, 0);
+                &mut times[..]
+            }
+            None => &mut [],
+        };
+        let whole = Run { rows: 0..of.nodes.len(), sources, positions, times };
+        if of.nodes.len() < 2 * RUN || rayon::current_num_threads() == 1 {
+            self.draw_run(of, admitted, indptr, whole);
+        } else {
+            let runs = cut(whole, indptr);
+            runs.into_par_iter().for_each(|run| self.draw_run(of, admitted, indptr, run));
+        }
+        Ok(())
+    }
+
+    /// Finds the admitted edges of all destinations.
+    fn admit(&self, of: Destinations, admitted: &mut Vec<Range<u32>>) {
+        let (graph, index) = (self.graph.graph().relation(self.relation), self.graph.index(self.relation));
+        admitted.resize(of.nodes.len(), 0..0);
+        let find = |(first, out): (usize, &mut [Range<u32>])| {
+            for (i, to) in out.iter_mut().enumerate() {
+                let at = first * RUN + i;
+                if let Some(&ahead) = of.nodes.get(at + AHEAD) {
+                    prefetch(graph.indptr(), ahead as usize);
+                }
+                let (oldest, latest) = self.options.admitted(of.times[at]);
+                *to = index.admitted(graph, of.nodes[at], oldest, latest);
+            }
+        };
+        if of.nodes.len() < 2 * RUN || rayon::current_num_threads() == 1 {
+            admitted.chunks_mut(RUN).enumerate().for_each(find);
+        } else {
+            admitted.par_chunks_mut(RUN).enumerate().for_each(find);
+        }
+    }
+
+    /// Draws the edges of a run.
+    fn draw_run(&self, of: Destinations, admitted: &[Range<u32>], indptr: &[u32], run: Run) {
+        let (graph, index) = (self.graph.graph().relation(self.relation), self.graph.index(self.relation));
+        let Run { rows, sources, positions, times } = run;
+        let base = indptr[rows.start];
+        for i in rows {
+            let edges = (indptr[i] - base) as usize..(indptr[i + 1] - base) as usize;
+            if edges.is_empty() {
+                continue;
+            }
+            let (v, range) = (of.nodes[i], &admitted[i]);
+            let [start, end] = [graph.indptr()[v as usize], graph.indptr()[v as usize + 1]];
+            let parts = [self.key, v.into(), range.start.into(), range.end.into()];
+            let out = &mut sources[edges.clone()];
+            draw(self.options, index.row(start, end), range.clone(), &mut Stream::new(key(&parts)), out);
+            if !times.is_empty() {
+                let times = &mut times[edges.clone()];
+                match self.options.time_carry {
+                    TimeCarry::Seed => times.fill(of.times[i]),
+                    TimeCarry::Edge => {
+                        times.iter_mut().zip(&*out).for_each(|(to, &place)| *to = index.time(start, place));
+                    }
+                }
+            }
+            for (source, position) in out.iter_mut().zip(&mut positions[edges]) {
+                *position = index.position(start, *source);
+            }
+        }
+        // the reads of all sources overlap
+        for (source, &position) in sources.iter_mut().zip(&*positions) {
+            *source = graph.indices()[position as usize];
+        }
+    }
+}
+
+/// Cuts a run into tasks.
+fn cut<'a>(whole: Run<'a>, indptr: &[u32]) -> Vec<Run<'a>> {
+    let Run { rows, mut sources, mut positions, mut times } = whole;
+    let has_times = !times.is_empty();
+    let mut runs = Vec::with_capacity(rows.len().div_ceil(RUN));
+    for first in rows.clone().step_by(RUN) {
+        let end = (first + RUN).min(rows.end);
+        let edges = (indptr[end] - indptr[first]) as usize;
+        let (of_run, rest) = sources.split_at_mut(edges);
+        sources = rest;
+        let (of_run_positions, rest) = positions.split_at_mut(edges);
+        positions = rest;
+        let (of_run_times, rest) = times.split_at_mut(if has_times { edges } else { 0 });
+        times = rest;
+        runs.push(Run {
+            rows: first..end,
+            sources: of_run,
+            positions: of_run_positions,
+            times: of_run_times,
+        });
+    }
+    runs
+}

@@ -1,0 +1,289 @@
+//! The sampler of graphs with times.
+//!
+//! # Algorithm
+//!
+//! At each hop and for each relation, the edges that a destination's time admits are a range of
+//! its ordered row ([`super::index`]), from which neighbours are drawn ([`super::draw`]). Then the
+//! sources are numbered: rows that must differ by the semantics of [`super`] get numbers of their
+//! own ([`super::numbering`]).
+//!
+//! # Source
+//!
+//! The semantics of times are those of PyTorch Geometric's `NeighborLoader` (`time_attr`) and of
+//! TGAT (Xu et al., ICLR 2020, section 3.3, for [`TimeCarry::Edge`]).
+//!
+//! # Cost
+//!
+//! O(D log d + draws) per relation and hop, and a hash look-up per edge in hops above the last if
+//! seeds differ in their times.
+//!
+//! # Deviations
+//!
+//! The nodes of all hops so far are destinations of the next hop, as in DGL's blocks. Rows of
+//! several seeds are shared if that changes no draw; PyTorch Geometric shares nothing.
+
+use std::ops::Range;
+
+use graphmill_core::{
+    Block, Error, NodeId, Result, keyed,
+    options::OptionSet,
+    typed::{Relation, Schema},
+};
+use rayon::prelude::*;
+
+use super::{
+    TimeBatch, TimeCarry, TimeOptions, TimeSeeds, TimedGraph,
+    numbering::Numbering,
+    relation::{Destinations, Drawn, RelationDraws},
+};
+use crate::{BatchKey, typed::TypedFanout};
+
+/// Part of the keys of draws.
+const TIME: u64 = 0x0074_696d_6564;
+/// Least number of rows of a task.
+const MIN_TASK_LEN: usize = 1024;
+
+/// A minibatch with times to draw.
+#[derive(Clone, Copy, Debug)]
+pub struct TimeRequest<'a> {
+    /// The graph to sample (in-neighbours).
+    pub graph: &'a TimedGraph,
+    /// Identity of the random draws.
+    pub key: BatchKey,
+    /// True to transpose all blocks, for a backward pass.
+    pub transposed: bool,
+}
+
+impl<'a> TimeRequest<'a> {
+    /// Creates a request for blocks without transposes.
+    pub fn new(graph: &'a TimedGraph, key: BatchKey) -> Self {
+        Self { graph, key, transposed: false }
+    }
+
+    /// The same request for transposed blocks.
+    #[must_use]
+    pub fn transposed(self) -> Self {
+        Self { transposed: true, ..self }
+    }
+}
+
+/// Scratch buffers that a worker uses for all its batches, one after the other.
+#[derive(Debug)]
+pub struct TimeWorkspace {
+    numbering: Vec<Numbering>,
+    /// Admitted edges of each destination: places in the order of its row.
+    admitted: Vec<Range<u32>>,
+    /// Time of the row that each drawn edge leads to.
+    times: Vec<i64>,
+    /// Times that tell rows apart.
+    identity: Vec<i64>,
+}
+
+impl TimeWorkspace {
+    /// Creates a workspace for graphs of this schema.
+    pub fn new(schema: &Schema) -> Self {
+        let numbering = schema.types().iter().map(|node| Numbering::new(node.count)).collect();
+        Self { numbering, admitted: Vec::new(), times: Vec::new(), identity: Vec::new() }
+    }
+}
+
+/// Rows that are one in a hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SameRow {
+    /// Rows of the same node.
+    Node,
+    /// Rows of the same node that admit the same edges in the last hop.
+    AdmittedEdges,
+    /// Rows of the same node and time.
+    Time,
+}
+
+/// Draws neighbours that exist at the times of the seeds, by every relation, hop by hop.
+#[derive(Clone, Debug)]
+pub struct TimeSampler {
+    /// Number of neighbours of each relation at each hop, `R x L`; 0 takes none.
+    fanout: Vec<Vec<usize>>,
+    num_hops: usize,
+    options: TimeOptions,
+    shares_rows: bool,
+}
+
+impl TimeSampler {
+    /// Creates a sampler.
+    ///
+    /// # Errors
+    /// The fanout or an option is invalid.
+    pub fn new(schema: &Schema, fanout: &TypedFanout, options: TimeOptions) -> Result<Self, String> {
+        options.check().map_err(|fault| fault.to_string())?;
+        let (fanout, num_hops) = (fanout.of_relations(schema)?, fanout.all.len());
+        Ok(Self { fanout, num_hops, options, shares_rows: true })
+    }
+
+    /// The same sampler, whose rows are shared only if their times are equal, for models that read
+    /// the time of a row.
+    #[must_use]
+    pub fn without_sharing(self) -> Self {
+        Self { shares_rows: false, ..self }
+    }
+
+    /// Number of hops from the seeds, a block each.
+    pub fn num_hops(&self) -> usize {
+        self.num_hops
+    }
+
+    /// Options of the sampler.
+    pub fn options(&self) -> &TimeOptions {
+        &self.options
+    }
+
+    /// Draws the blocks around the seeds. A pure function of the request and the seeds.
+    ///
+    /// # Errors
+    /// The seeds are invalid (a seed is listed twice at one time, or does not exist at its time),
+    /// or a block would have more edges than 32-bit positions can number.
+    pub fn sample(
+        &self,
+        request: &TimeRequest,
+        workspace: &mut TimeWorkspace,
+        seeds: TimeSeeds,
+    ) -> Result<TimeBatch> {
+        let schema = request.graph.schema();
+        let mut batch = seeds.into_sampled(request.graph, self.num_hops)?;
+        check_distinct(&batch, schema, workspace)?;
+        let mut all_times = batch.times.iter().flatten();
+        let first = all_times.next();
+        let has_one_time =
+            self.options.time_carry == TimeCarry::Seed && all_times.all(|time| Some(time) == first);
+        for hop in 0..self.num_hops {
+            let same = match self.num_hops - 1 - hop {
+                0 => SameRow::Node,
+                _ if has_one_time => SameRow::Node,
+                1 if self.shares_rows && self.options.time_window == 0 => SameRow::AdmittedEdges,
+                _ => SameRow::Time,
+            };
+            self.draw_hop(request, hop, same, workspace, &mut batch)?;
+        }
+        Ok(batch)
+    }
+
+    /// Draws a hop into its block and numbers its sources.
+    fn draw_hop(
+        &self,
+        request: &TimeRequest,
+        hop: usize,
+        same: SameRow,
+        workspace: &mut TimeWorkspace,
+        batch: &mut TimeBatch,
+    ) -> Result<()> {
+        let (graph, schema) = (request.graph, request.graph.schema());
+        let at = self.num_hops - 1 - hop;
+        let TimeBatch { sampled, row_times, edges, .. } = batch;
+        let (nodes, block) = (&mut sampled.input_nodes, &mut sampled.blocks[at]);
+        let TimeWorkspace { numbering, admitted, times, identity } = workspace;
+        block.num_dst.iter_mut().zip(nodes.iter()).for_each(|(count, nodes)| *count = nodes.len());
+        for (t, numbering) in numbering.iter_mut().enumerate() {
+            match same {
+                SameRow::Node => numbering.start_nodes(&nodes[t]),
+                SameRow::Time => _ = numbering.start_pairs(&nodes[t], &row_times[t]),
+                SameRow::AdmittedEdges => {
+                    self.last_admitted(graph, t, &nodes[t], &row_times[t], identity);
+                    numbering.start_pairs(&nodes[t], identity);
+                }
+            }
+        }
+        for (r, &Relation { src, dst, .. }) in schema.relations().iter().enumerate() {
+            let rows = 0..block.num_dst[dst];
+            if self.fanout[r][hop] == 0 || rows.is_empty() {
+                continue;
+            }
+            let seed = keyed::key(&[request.key.seed, TIME, r as u64]);
+            let draws = RelationDraws {
+                graph,
+                relation: r,
+                fanout: self.fanout[r][hop],
+                key: BatchKey { seed, ..request.key }.hop(hop),
+                options: &self.options,
+            };
+            let Block { indptr, indices, .. } = &mut block.relations[r];
+            let drawn = Drawn {
+                indptr,
+                sources: indices,
+                positions: &mut edges[at][r],
+                times: (at > 0).then_some(&mut *times),
+            };
+            let of = Destinations { nodes: &nodes[dst][rows.clone()], times: &row_times[dst][rows] };
+            draws.draw(of, admitted, drawn)?;
+            let of_edges = match same {
+                SameRow::Node => {
+                    numbering[src].number_nodes(indices, block.num_dst[src], &mut nodes[src]);
+                    if at > 0 {
+                        // all times are equal
+                        let time = row_times[dst][0];
+                        row_times[src].resize(nodes[src].len(), time);
+                    }
+                    continue;
+                }
+                SameRow::Time => &*times,
+                SameRow::AdmittedEdges => {
+                    self.last_admitted(graph, src, indices, times, identity);
+                    &*identity
+                }
+            };
+            let (rows, row_times) = (&mut nodes[src], &mut row_times[src]);
+            numbering[src].number_pairs(indices, of_edges, rows.len(), |e, node| {
+                rows.push(node);
+                row_times.push(times[e]);
+            });
+        }
+        block.num_src.iter_mut().zip(nodes.iter()).for_each(|(count, nodes)| *count = nodes.len());
+        block.fit(schema);
+        if request.transposed {
+            block.transpose(true);
+        }
+        Ok(())
+    }
+
+    /// Overwrites `out` by the visible time of the last edge that each row of type `t` admits in
+    /// the last hop, by any relation; [`i64::MIN`] if it admits none. Without a window, the
+    /// admitted edges are those up to that time.
+    fn last_admitted(
+        &self,
+        graph: &TimedGraph,
+        t: usize,
+        nodes: &[NodeId],
+        times: &[i64],
+        out: &mut Vec<i64>,
+    ) {
+        let last_hop = self.num_hops - 1;
+        let relations: Vec<usize> =
+            graph.schema().into_type(t).filter(|&r| self.fanout[r][last_hop] > 0).collect();
+        let last = |(&v, &time): (&NodeId, &i64)| {
+            let latest = self.options.time_bound.latest(time);
+            let of_relation = |&r: &usize| {
+                let (relation, index) = (graph.graph().relation(r), graph.index(r));
+                let admitted = index.admitted(relation, v, None, latest);
+                let place = admitted.end.checked_sub(1)?;
+                Some(index.time(relation.indptr()[v as usize], place))
+            };
+            relations.iter().filter_map(of_relation).max().unwrap_or(i64::MIN)
+        };
+        nodes.par_iter().zip(times).with_min_len(MIN_TASK_LEN).map(last).collect_into_vec(out);
+    }
+}
+
+/// Checks that no seed is listed twice at one time.
+fn check_distinct(batch: &TimeBatch, schema: &Schema, workspace: &mut TimeWorkspace) -> Result<()> {
+    let seeds = batch.sampled.input_nodes.iter().zip(&batch.row_times);
+    for (t, ((nodes, times), numbering)) in seeds.zip(&mut workspace.numbering).enumerate() {
+        if let Some(i) = numbering.start_pairs(nodes, times) {
+            return Err(Error::invalid(format!(
+                "batch {} with times: seed {} of type '{}' is listed twice at time {}; pass each seed once",
+                batch.sampled.seeds.number,
+                nodes[i],
+                schema.types()[t].name,
+                times[i]
+            )));
+        }
+    }
+    Ok(())
+}

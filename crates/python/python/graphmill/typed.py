@@ -13,6 +13,7 @@ import numpy as np
 from . import _graphmill
 from ._frameworks import array_of, find
 from .loader import input_nodes_of
+from .stores import Stores
 
 #: Name of an edge type: source type, name, destination type
 EdgeType = tuple[str, str, str]
@@ -55,7 +56,7 @@ def targets_of(y: Any, name: str) -> tuple[np.ndarray, bool]:
     raise TypeError(f"{name}: expected classes, zeros and ones by class, or numbers, not shape {y.shape} of {y.dtype}")
 
 
-class TypedDataset:
+class TypedDataset(Stores):
     """A graph of several node types and edge types with tasks, in memory or mapped from a directory.
 
     ``TypedDataset(path)`` opens a directory that ``graphmill import`` or :meth:`save` wrote. Columns
@@ -199,6 +200,23 @@ class TypedDataset:
             ``train``, ``valid`` and ``test`` (rows).
         """
         return SimpleNamespace(**self._native.task(name))
+
+    def _store_columns(self) -> dict[Any, dict[str, Any]]:
+        from .hetero import open_hetero
+
+        graph = open_hetero(self)
+        columns: dict[Any, dict[str, Any]] = {}
+        for name, whose, number, array in graph.tables:
+            group = graph.types[number][0] if whose == "nodes" else graph.edge_types[number]
+            columns.setdefault(group, {})[name] = array
+        return columns
+
+    def _store_edges(self) -> dict[tuple[str, str, str], tuple[Any, Any, tuple[int, int]]]:
+        counts, found = dict(self._native.node_types), {}
+        for kind in self.edge_types:
+            native = self._native.edges(list(kind))
+            found[tuple(kind)] = (native["indptr"], native["src"], (counts[kind[0]], counts[kind[2]]))
+        return found
 
     @property
     def info(self) -> dict[str, Any]:

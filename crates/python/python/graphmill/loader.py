@@ -36,7 +36,7 @@ def input_nodes_of(nodes: Any, num_nodes: int) -> tuple[np.ndarray, np.ndarray |
     if nodes is None:
         return np.arange(num_nodes, dtype=np.int64), None
     if isinstance(nodes, tuple) and nodes and isinstance(nodes[0], str):
-        raise TypeError("input_nodes: expected ids or a mask; graphs with several node types are not supported")
+        raise TypeError("input_nodes: expected ids or a mask; a node type needs a graph of several node types")
     array = array_of(nodes if is_tensor(nodes) else np.asarray(nodes), "input_nodes")
     if array.ndim != 1:
         raise ValueError(f"input_nodes: expected one dimension, not shape {array.shape}")

@@ -291,6 +291,38 @@ class TypedDataset(Stores):
                     store[theirs] = tensor(getattr(columns, name))
         return data
 
+    def __getstate__(self) -> dict[str, Any]:
+        if self.path is not None:
+            return {"path": os.path.abspath(self.path)}
+
+        def copied(columns: dict[str, Any]) -> dict[str, Any]:
+            return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in columns.items() if value is not None}
+
+        nodes, edges, tasks = {}, {}, {}
+        for kind in self.node_types:
+            of = self.nodes(kind)
+            nodes[kind] = copied({"num_nodes": of.num_nodes, "x": of.x, "keys": of.keys, "time": of.time})
+        for kind in self.edge_types:
+            of = self.edges(kind)
+            edges[kind] = copied({"edge_index": of.edge_index, "x": of.x, "weight": of.weight, "time": of.time})
+        for name in self.tasks:
+            of = self.task(name)
+            if of.on not in self.node_types or of.seeds is not None or of.y is None:
+                raise TypeError(f"task '{name}': only tasks on all nodes of a type can be pickled; save() the dataset, and pickle the opened one")
+            tasks[name] = copied({
+                "on": of.on, "y": of.y, "num_classes": of.num_classes or None, "names": list(of.names),
+                "train": of.train, "valid": of.valid, "test": of.test,
+            })  # fmt: skip
+        return {"arrays": (nodes, edges, tasks), "name": self.name}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._owner = None
+        if "path" in state:
+            self._native = _graphmill.TypedDataset.open(state["path"], False)
+            return
+        nodes, edges, tasks = state["arrays"]
+        self._native = TypedDataset.from_arrays(nodes, edges, tasks, name=state["name"])._native
+
     def __repr__(self) -> str:
         return f"TypedDataset('{self.name}', node_types={self.node_types}, edge_types={self.edge_types}, tasks={self.tasks})"
 

@@ -19,6 +19,7 @@ mod tables;
 mod tiers;
 mod topology;
 mod typed;
+mod typed_blocks;
 mod typed_loader;
 mod wait;
 
@@ -36,6 +37,8 @@ fn _graphmill(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<loader::Batches>()?;
     m.add_class::<typed_loader::TypedSource>()?;
     m.add_class::<typed_loader::TypedBatches>()?;
+    m.add_class::<typed_blocks::TypedBlockSource>()?;
+    m.add_class::<typed_blocks::TypedBlockBatches>()?;
     m.add_class::<blocks::BlockSource>()?;
     m.add_class::<blocks::BlockBatches>()?;
     m.add_function(wrap_pyfunction!(loader::order, m)?)?;

@@ -8,6 +8,7 @@
 //! the previous hop added. All draws are functions of (seed, epoch, batch, hop, relation, node).
 //! Batches of links of a graph of one type also come from here.
 
+pub mod blocks;
 pub mod hgt;
 pub mod links;
 pub mod neighbors;

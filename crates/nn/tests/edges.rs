@@ -312,6 +312,120 @@ fn without_edges_gatv2_equals_the_layer_of_nodes() {
     assert!(distance(out.view(), expected.view()) < 1e-6);
 }
 
+#[test]
+fn edge_heads_match_finite_differences_and_a_plain_loop() {
+    use graphmill_nn::link::{EdgeHead, EdgeHeadState, EdgePairs};
+    let (source, destination) = ([0, 3, 3, 1], [2, 2, 0, 1]);
+    let (nodes, features) = (random(4, F, 1), random(4, K, 2));
+    for edge_dim in [0, K] {
+        let mut head = EdgeHead::new([F, edge_dim], 6, 3, 9);
+        let c = random(4, 3, 4);
+        let edges = (edge_dim > 0).then(|| features.view());
+        let run = |head: &EdgeHead, nodes: &Matrix, state: &mut EdgeHeadState| {
+            let mut out = Matrix::default();
+            let pairs = EdgePairs { nodes: nodes.view(), source: &source, destination: &destination, edges };
+            head.forward(&pass(true), &pairs, state, &mut out);
+            out
+        };
+        let value = |head: &EdgeHead, nodes: &Matrix| {
+            dot(run(head, nodes, &mut EdgeHeadState::default()).view(), c.view())
+        };
+        let mut state = EdgeHeadState::default();
+        let out = run(&head, &nodes, &mut state);
+        let (mut grad, mut nodes_grad) = (c.clone(), Matrix::default());
+        let pairs = EdgePairs { nodes: nodes.view(), source: &source, destination: &destination, edges };
+        head.backward(&pass(true), &pairs, &mut state, out.view(), &mut grad, &mut nodes_grad);
+        let mut grads = Vec::new();
+        head.visit(&mut |p| grads.push((p.name, p.grad.clone())));
+        let mut checked = Checked::default();
+        for (n, (name, grad)) in grads.iter().enumerate() {
+            checked += check(name, grad.view(), |i, delta| {
+                let (mut moved, mut m) = (head.clone(), 0);
+                moved.visit_mut(&mut |p| {
+                    if m == n {
+                        nudge(p, i, delta);
+                    }
+                    m += 1;
+                });
+                value(&moved, &nodes)
+            });
+        }
+        let mut moved = nodes.clone();
+        checked += check("nodes", nodes_grad.view(), |i, delta| {
+            moved.view_mut().host()[i] += delta;
+            let value = value(&head, &moved);
+            moved.view_mut().host()[i] -= delta;
+            value
+        });
+        checked.assert_all_but_one_in(6, "edge head");
+    }
+}
+
+/// Times of an epoch's layers beside GAT; run it by hand:
+/// `cargo test -p graphmill-nn --test edges -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement, not a test"]
+fn times_beside_gat() {
+    use graphmill_nn::layer::{self, LayerGrads, LayerInput};
+    let block = {
+        let mut stream = graphmill_core::keyed::Stream::new(1);
+        let mut block = Block { num_dst: 5000, num_src: 30_000, indptr: vec![0], ..Block::default() };
+        for _ in 0..5000 {
+            block.indices.extend((0..10).map(|_| stream.below(30_000) as u32));
+            block.indptr.push(block.indices.len() as u32);
+        }
+        block.transpose();
+        block
+    };
+    let gat = GatOptions { heads: 4, out_heads: 4, attention_dropout: 0.0 };
+    let own = OwnOptions::default().with(gat);
+    let nodes = LayerConfig { in_dim: 64, out_dim: 64, own, ..LayerConfig::default() };
+    let (x, edges, c) = (random(30_000, 64, 1), random(50_000, 16, 2), random(5000, 64, 3));
+    let backend = Cpu::default();
+    let pass = Pass { backend: &backend, training: true, key: 42 };
+    let best = |run: &mut dyn FnMut()| {
+        run();
+        let time = |_| {
+            let start = std::time::Instant::now();
+            run();
+            start.elapsed().as_secs_f64()
+        };
+        (0..9).map(time).fold(f64::INFINITY, f64::min)
+    };
+    let of_nodes = |name: &str| {
+        let mut layer = (layer::TABLE.find(name).unwrap().make.make)(&nodes).unwrap();
+        let (mut saved, mut x_grad) = (Saved::default(), Matrix::default());
+        let widths = layer.spec().transformed.clone();
+        let mut tables: Vec<Matrix> = widths.iter().map(|&width| Matrix::zeros(30_000, width)).collect();
+        let mut y = Matrix::zeros(5000, 64);
+        best(&mut || {
+            layer.transform(&pass, x.view(), 0, &mut tables);
+            let order = graphmill_nn::ProductOrder::TransformFirst;
+            let input = LayerInput { order, block: &block, x: x.view(), transformed: &tables };
+            layer.forward(&pass, &input, Epilogue::NONE, &mut saved, y.view_mut());
+            let mut grad = c.clone();
+            let grads = LayerGrads { y: y.view(), grad: &mut grad, x_grad: Some(&mut x_grad) };
+            layer.backward(&pass, &input, Epilogue::NONE, &mut saved, grads);
+        })
+    };
+    let gat = of_nodes("gat");
+    println!("gatv2 without edges: {:.2} times GAT", of_nodes("gatv2") / gat);
+    for entry in &TABLE {
+        let config = EdgeLayerConfig { nodes: nodes.clone(), edge_dim: 16 };
+        let (mut layer, mut saved) = ((entry.make)(&config).unwrap(), Saved::default());
+        let (mut x_grad, mut y) = (Matrix::default(), Matrix::zeros(5000, 64));
+        let time = best(&mut || {
+            let input = EdgeInput { block: &block, x: x.view(), edges: edges.view() };
+            layer.forward(&pass, &input, Epilogue::NONE, &mut saved, y.view_mut());
+            let mut grad = c.clone();
+            let grads =
+                EdgeGrads { y: y.view(), grad: &mut grad, x_grad: Some(&mut x_grad), edge_grad: None };
+            layer.backward(&pass, &input, Epilogue::NONE, &mut saved, grads);
+        });
+        println!("{} with 16 features of edges: {:.2} times GAT", entry.name, time / gat);
+    }
+}
+
 proptest! {
     #[test]
     fn means_of_edges_have_the_gradient_of_a_mean(seed in any::<u64>(), rows in 0usize..9) {

@@ -280,3 +280,76 @@ fn wrong_uses_are_rejected_with_the_reason() {
     );
     assert!(store.restore(&[1, 2]).unwrap_err().to_string().contains("2 bytes are not a saved memory of 3"));
 }
+
+#[test]
+fn attention_matches_finite_differences_and_forgets_nothing_without_events() {
+    use graphmill_nn::temporal::{TemporalAttention, TemporalAttentionConfig, TemporalInput, TemporalState};
+    let config = TemporalAttentionConfig {
+        in_dim: 5,
+        edge_dim: K,
+        time_dim: T,
+        width: 4,
+        heads: 2,
+        out_dim: 3,
+        dropout: 0.0,
+        key: 3,
+    };
+    // more destinations than edges, and more edges than destinations
+    for (dst, src, dropout) in [(2, 4, 0.0), (8, 12, 0.0), (8, 12, 0.3)] {
+        let block = support::random_block(dst, src, false, 4);
+        let edges = random(block.num_edges(), K, 2);
+        let differences: Vec<f64> = (0..block.num_edges()).map(|e| e as f64 * 0.7).collect();
+        let mut attention = TemporalAttention::new(TemporalAttentionConfig { dropout, ..config }).unwrap();
+        let (mut x, c) = (random(src, 5, 1), random(dst, 3, 6));
+        let run = |attention: &TemporalAttention, x: &Matrix, state: &mut TemporalState| {
+            let mut out = Matrix::default();
+            let (x, edges) = (x.view(), edges.view());
+            let input = TemporalInput { block: &block, x, edges, differences: &differences };
+            attention.forward(&pass(true), &input, state, &mut out);
+            out
+        };
+        let (mut state, mut x_grad) = (TemporalState::default(), Matrix::default());
+        let out = run(&attention, &x, &mut state);
+        let input =
+            TemporalInput { block: &block, x: x.view(), edges: edges.view(), differences: &differences };
+        attention.visit_mut(&mut |p| p.zero_grad(&Reference));
+        attention.backward(&pass(true), &input, &mut state, [out.view(), c.view()], &mut x_grad);
+        let value = |attention: &TemporalAttention, x: &Matrix| {
+            dot(run(attention, x, &mut TemporalState::default()).view(), c.view())
+        };
+        let mut grads = Vec::new();
+        attention.visit(&mut |p| grads.push((p.name, p.grad.clone())));
+        let mut checked = Checked::default();
+        for (n, (name, grad)) in grads.iter().enumerate() {
+            checked += check(name, grad.view(), |i, by| {
+                value(&moved(&attention, n, i, by, TemporalAttention::visit_mut), &x)
+            });
+        }
+        checked += check("x", x_grad.view(), |i, by| {
+            x.view_mut().host()[i] += by;
+            let value = value(&attention, &x);
+            x.view_mut().host()[i] -= by;
+            value
+        });
+        checked.assert_all_but_one_in(8, "temporal attention");
+        let backend = Cpu::default();
+        let cpu = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| {
+                let pass = Pass { backend: &backend, training: true, key: 42 };
+                let (mut attention, mut state) = (attention.clone(), TemporalState::default());
+                let (mut out, mut x_grad) = (Matrix::default(), Matrix::default());
+                let (x, edges) = (x.view(), edges.view());
+                let input = TemporalInput { block: &block, x, edges, differences: &differences };
+                attention.forward(&pass, &input, &mut state, &mut out);
+                attention.backward(&pass, &input, &mut state, [out.view(), c.view()], &mut x_grad);
+                (out, x_grad)
+            })
+        };
+        let (one, three) = (cpu(1), cpu(3));
+        assert_eq!(one.0.view().host(), three.0.view().host());
+        assert_eq!(one.1.view().host(), three.1.view().host());
+        assert!(distance(one.0.view(), out.view()) < 1e-5 && distance(one.1.view(), x_grad.view()) < 1e-4);
+    }
+    assert!(TemporalAttention::new(TemporalAttentionConfig { heads: 3, ..config }).is_err());
+}

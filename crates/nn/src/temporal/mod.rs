@@ -1,6 +1,7 @@
 //! Parts of models on streams of events: time encodings, and the memory of nodes.
 //!
 //! - [`TimeEncoding`]: a time difference as a row of cosines (TGAT).
+//! - [`TemporalAttention`]: attention to neighbours with the time since their events (TGAT, TGN).
 //! - [`GruCell`]: a gated recurrent unit.
 //! - [`NodeMemory`], [`MemoryUpdater`]: the memory of TGN, with messages that wait for one batch.
 //!
@@ -15,10 +16,12 @@
 //! 4. [`NodeMemory::push`] stores the messages of the batch's events, which wait for the next batch.
 //! 5. [`MemoryUpdater::backward`] and the step of the optimizer.
 
+mod attention;
 mod encoding;
 mod gru;
 mod memory;
 
+pub use attention::{TemporalAttention, TemporalAttentionConfig, TemporalInput, TemporalState};
 pub use encoding::TimeEncoding;
 pub use gru::{GruCell, GruState};
 pub use memory::{MemoryEvents, MemoryState, MemoryUpdater, NodeMemory};

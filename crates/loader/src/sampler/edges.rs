@@ -59,8 +59,8 @@ impl EdgeNeighbors {
         let &BatchRequest { graph, key, layout } = request;
         if layout.fused || layout.symmetric.is_some() || seeds.excluded().is_some() {
             return Err(Error::invalid(
-                "sampling with the positions of edges: global blocks, symmetric weights and excluded edges are \
-                 not supported; use local blocks without weights, or the neighbor sampler",
+                "sampling with the positions of edges: global blocks, symmetric weights and excluded edges \
+                 are not supported; use local blocks without weights, or the neighbor sampler",
             ));
         }
         let layers = self.fanout.len();

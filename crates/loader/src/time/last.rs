@@ -134,7 +134,7 @@ impl LastNeighbors {
         for (row, &v) in nodes.iter().enumerate() {
             if v as usize >= self.count.len() || rows.insert(v, row as u32).is_some() {
                 return Err(Error::invalid(format!(
-                    "last neighbours: node {v} is listed twice, or is not one of {} nodes; pass each node once",
+                    "last neighbours: node {v} is listed twice, or is not one of {} nodes; pass each once",
                     self.count.len()
                 )));
             }

@@ -25,8 +25,8 @@
 //!
 //! PyTorch Geometric copies the neighbourhood for each seed instead (`disjoint`).
 //!
-//! [`Events`] is a stream of edges in the order of their times, [`LastNeighbors`] the last events of
-//! every node in it. [`gather_edges`] reads feature rows of a batch's edges from any tier.
+//! [`Events`] is a stream of edges in the order of their times, [`LastNeighbors`] the last events
+//! of every node in it. [`gather_edges`] reads feature rows of a batch's edges from any tier.
 //!
 //! ```
 //! use graphmill_core::Graph;

@@ -86,8 +86,8 @@ impl EdgeHead {
     /// Computes the outputs of all edges; `out` is resized to `P x C`.
     ///
     /// # Panics
-    /// The lists differ in length, or the features of edges are missing or have another shape: a bug
-    /// in the caller.
+    /// The lists differ in length, or the features of edges are missing or have another shape: a
+    /// bug in the caller.
     pub fn forward(&self, pass: &Pass, pairs: &EdgePairs, saved: &mut EdgeHeadState, out: &mut Matrix) {
         let count = pairs.source.len();
         assert_eq!(count, pairs.destination.len(), "ends of edges");

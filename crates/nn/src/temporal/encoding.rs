@@ -11,9 +11,9 @@ use crate::{Matrix, Param, View};
 /// phi(t)[i] = cos(weight[i] t + bias[i])
 /// ```
 ///
-/// Weights start at `10^(-9 i / (d - 1))`, so that periods reach from seconds to decades, and biases
-/// at 0; both are learned. Angles are computed in f64: a difference of seconds needs more digits
-/// than f32 has.
+/// Weights start at `10^(-9 i / (d - 1))`, so that periods reach from seconds to decades, and
+/// biases at 0; both are learned. Angles are computed in f64: a difference of seconds needs more
+/// digits than f32 has.
 #[derive(Clone, Debug)]
 pub struct TimeEncoding {
     weight: Param,

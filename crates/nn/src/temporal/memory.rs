@@ -179,8 +179,8 @@ impl NodeMemory {
         let floats = sizes[0] * (sizes[1] + sizes[2]);
         if bytes.len() != header.len() + 4 * floats + 17 * sizes[0] || !bytes.starts_with(&header) {
             return Err(Error::invalid(format!(
-                "memory of nodes: {} bytes are not a saved memory of {} nodes with {} columns; restore it into \
-                 a memory of the same size",
+                "memory of nodes: {} bytes are not a saved memory of {} nodes with {} columns; restore it \
+                 into a memory of the same size",
                 bytes.len(),
                 sizes[0],
                 sizes[1]

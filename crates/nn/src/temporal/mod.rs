@@ -13,7 +13,8 @@
 //!    earlier batches; gradients flow to its parameters.
 //! 2. The model scores the batch's events and negatives.
 //! 3. [`NodeMemory::persist`] stores the updated rows of the nodes that have events.
-//! 4. [`NodeMemory::push`] stores the messages of the batch's events, which wait for the next batch.
+//! 4. [`NodeMemory::push`] stores the messages of the batch's events, which wait for the next
+//!    batch.
 //! 5. [`MemoryUpdater::backward`] and the step of the optimizer.
 
 mod attention;

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Number of edges between a prefetch of a source's row and its use.
-const AHEAD: usize = 8;
+const PREFETCH_DISTANCE: usize = 8;
 
 pub(super) fn relu_sum(op: ReluSum) {
     let ReluSum { block, x, edge, out } = op;
@@ -115,7 +115,7 @@ kernel! {
         for v in rows {
             let out = &mut out[(v - first) * cols..][..cols];
             for e in block.edges(v) {
-                if let Some(&ahead) = block.indices.get(e + AHEAD) {
+                if let Some(&ahead) = block.indices.get(e + PREFETCH_DISTANCE) {
                     prefetch(x, ahead as usize * cols, cols);
                 }
                 let x = &x[block.indices[e] as usize * cols..][..cols];

@@ -13,7 +13,7 @@ use super::{
 use crate::backend::ops::{PairSoftmax, PairSoftmaxBackward};
 
 /// Number of edges between a prefetch of a source's row and its use.
-const AHEAD: usize = 8;
+const PREFETCH_DISTANCE: usize = 8;
 
 /// Rows that the scores read.
 #[derive(Clone, Copy)]
@@ -142,7 +142,7 @@ kernel! {
             for e in block.edges(v).chain([block.num_edges() + v]) {
                 let is_own = e >= block.num_edges();
                 let u = if is_own { at } else { block.indices[e] as usize };
-                if let Some(&ahead) = block.indices.get(e + AHEAD) {
+                if let Some(&ahead) = block.indices.get(e + PREFETCH_DISTANCE) {
                     prefetch(left, ahead as usize * cols, cols);
                 }
                 let (source, edge) = (&left[u * cols..][..cols], of.edge_row(e));

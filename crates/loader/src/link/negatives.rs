@@ -223,8 +223,8 @@ impl Existing {
         let candidates = source.candidates;
         let Some(time) = source.node_time else {
             return Err(Error::invalid(
-                "negatives that exist at the time of an edge: the nodes have no times; draw them uniformly, or \
-                 store the nodes with times",
+                "negatives that exist at the time of an edge: the nodes have no times; draw them uniformly, \
+                 or store the nodes with times",
             ));
         };
         if time.len() < candidates.end as usize {
@@ -332,7 +332,9 @@ mod tests {
             let (source, destination): (Vec<_>, Vec<_>) = edges.iter().map(|e| (e.0, e.1)).unzip();
             let known = KnownEdges::new(20, &source, &destination).unwrap();
             let candidates = 0..20;
-            let made = NegativeSource { known: &known, end, candidates: &candidates, node_time: Some(&node_time) };
+            let node_times = Some(&node_time[..]);
+            let made =
+                NegativeSource { known: &known, end, candidates: &candidates, node_time: node_times };
             let sampler = (TABLE.find("existing").unwrap().make)(&made).unwrap();
             let fits = |&(u, v, time): &(u32, u32, i64)| -> Vec<u32> {
                 let exists = |&w: &u32| node_time[w as usize] <= time;
@@ -343,7 +345,8 @@ mod tests {
                 let positives: Vec<(u32, u32)> = edges.iter().map(|e| (e.0, e.1)).collect();
                 let latest: Vec<i64> = edges.iter().map(|e| e.2).collect();
                 let (known, candidates, key) = (&known, &candidates, 5);
-                let request = NegativeRequest { known, end, candidates, positives: &positives, latest: &latest, key };
+                let (positives, latest) = (&positives[..], &latest[..]);
+                let request = NegativeRequest { known, end, candidates, positives, latest, key };
                 let mut out = vec![0; edges.len() * 40];
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
                 pool.install(|| sampler.draw(&request, &mut out)).map(|()| out)

@@ -71,23 +71,26 @@ pub(super) fn sampler(config: &TrainConfig, task: &TypedTask) -> Result<Box<dyn 
         .map_err(|message| fault(&format!("sampler {}", config.sampler), message))
 }
 
-/// The sampler of inference: all neighbours by the relations that `sampler` follows.
+/// The samplers of inference, from the bottom layer up: each draws for one layer all neighbours by
+/// the relations that `sampler` follows there.
 ///
 /// # Errors
 /// None in practice, because `sampler` was made for the same graph.
-pub(super) fn full_sampler(
+pub(super) fn full_samplers(
     config: &TrainConfig,
     task: &TypedTask,
     sampler: &dyn TypedSampler,
-) -> Result<Box<dyn TypedSampler>> {
+) -> Result<Vec<Box<dyn TypedSampler>>> {
     const ALL: i64 = -1;
     let schema = task.graph.schema();
-    let mut fanout = TypedFanout::new(vec![ALL; sampler.num_hops()]);
-    for r in 0..schema.num_relations() {
-        let hops = (0..sampler.num_hops()).map(|hop| if sampler.follows(schema, hop, r) { ALL } else { 0 });
-        fanout = fanout.with(schema.relation_name(r), hops.collect::<Vec<_>>());
-    }
-    make(config, task, "full", fanout).map_err(Error::usage)
+    let of_hop = |hop| {
+        let fanout = (0..schema.num_relations()).fold(TypedFanout::new(vec![ALL]), |fanout, r| {
+            let number = if sampler.follows(schema, hop, r) { ALL } else { 0 };
+            fanout.with(schema.relation_name(r), vec![number])
+        });
+        make(config, task, "full", fanout).map_err(Error::usage)
+    };
+    (0..sampler.num_hops()).rev().map(of_hop).collect()
 }
 
 /// Makes the sampler `name`.

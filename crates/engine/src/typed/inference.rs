@@ -2,20 +2,23 @@
 //!
 //! # Algorithm
 //!
-//! Nodes are computed in chunks: the sampler `full` draws all neighbours of a chunk for all layers,
-//! and the model runs on the blocks.
+//! As for one type ([`crate::inference`]): layer by layer, in chunks of nodes, and each layer only
+//! for the nodes of each type that the layers above it need. A chunk holds nodes of one type. Its
+//! block has all their neighbours by every relation that training follows in that layer.
 //!
 //! # Source
 //!
-//! None: minibatch inference with all neighbours.
+//! Hamilton, Ying and Leskovec, *Inductive Representation Learning on Large Graphs*, NeurIPS 2017,
+//! algorithm 1 (all nodes, layer by layer).
 //!
 //! # Cost
 //!
-//! The sum of the chunks' neighbourhoods: larger chunks share more neighbours.
+//! O(L (E + V)) row operations.
 //!
 //! # Memory
 //!
-//! The rows of one chunk's neighbourhood, in all layers.
+//! Input and output rows of one layer for the needed nodes of all types, and the neighbourhood of
+//! one chunk. Features are read chunk by chunk.
 
 use graphmill_core::{
     NodeId,
@@ -27,24 +30,36 @@ use graphmill_loader::{
 };
 use graphmill_nn::{
     Matrix, Pass,
-    backend::Cpu,
+    backend::{Cpu, ops::Gather},
     typed::{TypedActivations, TypedModel},
 };
+use rayon::prelude::*;
 
-use super::{build, learner::step, task::TypedTask};
-use crate::{Result, TrainConfig, inference::Output};
+use super::{build, task::TypedTask};
+use crate::{
+    Result, TrainConfig,
+    inference::{Marks, NodeSet, Output},
+};
 
 /// Inference on one task. Reuses its buffers between calls.
 pub(super) struct TypedInference<'a> {
     task: &'a TypedTask,
-    sampler: Box<dyn TypedSampler>,
+    /// Samplers of all neighbours, one for each layer from the bottom up.
+    samplers: Vec<Box<dyn TypedSampler>>,
+    /// Most nodes of a chunk.
     chunk: usize,
-    /// Width of embeddings.
-    hidden: usize,
     watch: &'a dyn Progress,
     workspace: TypedWorkspace,
     memory: TypedSeeds,
     acts: TypedActivations,
+    /// Rows of a chunk's sources, for each type.
+    sources: Vec<Matrix>,
+}
+
+/// Nodes of each type, and their rows in ascending order of the nodes.
+struct Level {
+    nodes: Vec<NodeSet>,
+    rows: Vec<Matrix>,
 }
 
 impl<'a> TypedInference<'a> {
@@ -55,13 +70,13 @@ impl<'a> TypedInference<'a> {
     pub(super) fn new(config: &TrainConfig, task: &'a TypedTask, sampler: &dyn TypedSampler) -> Result<Self> {
         Ok(Self {
             task,
-            sampler: build::full_sampler(config, task, sampler)?,
-            chunk: config.eval_chunk,
-            hidden: config.hidden,
+            samplers: build::full_samplers(config, task, sampler)?,
+            chunk: config.eval_chunk.max(1),
             watch: &Quiet,
             workspace: TypedWorkspace::new(task.graph.schema()),
             memory: TypedSeeds::default(),
             acts: TypedActivations::default(),
+            sources: Vec::new(),
         })
     }
 
@@ -71,7 +86,7 @@ impl<'a> TypedInference<'a> {
         Self { watch, ..self }
     }
 
-    /// Computes the rows of distinct `nodes`, in their order.
+    /// Computes the rows of distinct `nodes` of the task's type, in their order.
     ///
     /// # Errors
     /// The model does not fit the task, or `watch` stops the work.
@@ -92,29 +107,209 @@ impl<'a> TypedInference<'a> {
         output: Output,
         out: &mut Matrix,
     ) -> Result<()> {
-        let backend = Cpu::default();
-        let (task, tables) = (self.task, self.task.tables());
-        let outputs = model.target().map_or(0, |target| target.outputs);
-        let width = if output == Output::Logits { outputs } else { self.hidden };
-        out.resize(nodes.len(), width);
-        let mut filled = 0;
-        for (number, seeds) in (0..).zip(nodes.chunks(self.chunk.max(1))) {
-            let seeds = std::mem::take(&mut self.memory).refill(number, &task.seeds(seeds));
-            let key = BatchKey { seed: 0, epoch: 0, batch: number };
-            let request = TypedRequest::new(&task.graph, key);
-            let batch = self.sampler.sample(&request, &mut self.workspace, seeds)?.extract(&tables)?;
-            let pass = Pass { backend: &backend, training: false, key: 0 };
-            model.forward(&pass, &step(&batch, task.node_type), &mut self.acts)?;
-            let rows = match output {
-                Output::Logits => self.acts.logits(),
-                Output::Embeddings => self.acts.hidden(),
-            };
-            let end = filled + rows.num_rows();
-            out.view_mut().host()[filled * width..end * width].copy_from_slice(rows.host());
-            filled = end;
-            self.memory = batch.recycle();
+        let (backend, t) = (Cpu::default(), self.task.node_type);
+        let pass = Pass { backend: &backend, training: false, key: 0 };
+        // without a head, the last layer computes the scores, and its own input is the embedding
+        let scored = output == Output::Logits || model.has_head();
+        let layers = model.num_layers() - usize::from(!scored);
+        let mut needed = self.needed(nodes, layers).into_iter();
+        let bottom = needed.next().expect("the input of the first layer");
+        let mut level = self.input_level(model, &pass, bottom)?;
+        for (l, nodes) in needed.enumerate() {
+            level = self.layer_level(model, &pass, l, &level, nodes)?;
+        }
+        let mut ids = nodes.to_vec();
+        level.nodes[t].number(&mut ids);
+        let rows = &level.rows[t];
+        if output == Output::Embeddings || !model.has_head() {
+            out.resize(ids.len(), rows.num_cols());
+            Gather { src: rows.view(), ids: &ids, dst: out.view_mut() }.run(&backend);
+            return Ok(());
+        }
+        let (mut x, mut filled) = (Matrix::default(), 0);
+        for ids in ids.chunks(self.chunk) {
+            x.resize(ids.len(), rows.num_cols());
+            Gather { src: rows.view(), ids, dst: x.view_mut() }.run(&backend);
+            let scores = model.head_rows(&pass, x.view(), &mut self.acts);
+            if filled == 0 {
+                out.resize(nodes.len(), scores.num_cols());
+            }
+            pass.backend.copy(scores, out.rows_mut(filled..filled + ids.len()));
+            filled += ids.len();
             self.watch.check()?;
         }
         Ok(())
+    }
+
+    /// Nodes of each type that each of `layers` layers reads, from the bottom up, and last the
+    /// wanted `nodes` of the task's type.
+    fn needed(&self, nodes: &[NodeId], layers: usize) -> Vec<Vec<NodeSet>> {
+        let (graph, schema) = (&self.task.graph, self.task.graph.schema());
+        let marks: Vec<Marks> = schema.types().iter().map(|node| Marks::new(node.count)).collect();
+        nodes.iter().for_each(|&v| marks[self.task.node_type].mark(v));
+        let sets = || marks.iter().map(Marks::set).collect::<Vec<NodeSet>>();
+        let mut needed = vec![sets()];
+        for sampler in self.samplers[..layers].iter().rev() {
+            let above = &needed[needed.len() - 1];
+            for (r, relation) in schema.relations().iter().enumerate() {
+                if sampler.follows(schema, 0, r) {
+                    let neighbors = |&v: &NodeId| graph.relation(r).in_neighbors(v);
+                    above[relation.dst].ids().par_iter().with_min_len(1 << 10).for_each(|v| {
+                        neighbors(v).iter().for_each(|&u| marks[relation.src].mark(u));
+                    });
+                }
+            }
+            needed.push(sets());
+        }
+        needed.reverse();
+        needed
+    }
+
+    /// Input rows of `nodes` of each type.
+    fn input_level(&mut self, model: &TypedModel, pass: &Pass, nodes: Vec<NodeSet>) -> Result<Level> {
+        let tables = self.task.tables();
+        let (mut features, mut rows) = (Matrix::default(), Matrix::default());
+        let mut level = Vec::with_capacity(nodes.len());
+        for (t, set) in nodes.iter().enumerate() {
+            let (mut all, mut filled) = (Matrix::default(), 0);
+            for ids in set.ids().chunks(self.chunk) {
+                if let Some(table) = tables[t] {
+                    table.gather(ids, &mut features)?;
+                }
+                model.input_rows(pass, t, &features, ids, &mut rows)?;
+                append(pass, &mut all, set.len(), &mut filled, &rows);
+                self.watch.check()?;
+            }
+            level.push(all);
+        }
+        Ok(Level { nodes, rows: level })
+    }
+
+    /// Rows of layer `l` for `nodes` of each type.
+    fn layer_level(
+        &mut self,
+        model: &TypedModel,
+        pass: &Pass,
+        l: usize,
+        below: &Level,
+        nodes: Vec<NodeSet>,
+    ) -> Result<Level> {
+        let graph = &self.task.graph;
+        let width = below.rows.iter().map(Matrix::num_cols).max().unwrap_or(0);
+        let mut lists: Vec<&[NodeId]> = vec![&[]; nodes.len()];
+        let mut level = Vec::with_capacity(nodes.len());
+        let mut number = 0;
+        for (t, set) in nodes.iter().enumerate() {
+            let (mut all, mut filled) = (Matrix::default(), 0);
+            for ids in set.ids().chunks(self.chunk) {
+                lists[t] = ids;
+                let seeds = std::mem::take(&mut self.memory).refill(number, &lists);
+                let request = TypedRequest::new(graph, BatchKey { seed: 0, epoch: 0, batch: number });
+                let mut batch = self.samplers[l].sample(&request, &mut self.workspace, seeds)?;
+                self.sources.resize_with(nodes.len(), Matrix::default);
+                for (t, x) in self.sources.iter_mut().enumerate() {
+                    let ids = &mut batch.input_nodes[t];
+                    below.nodes[t].number(ids);
+                    x.resize(ids.len(), width);
+                    if !ids.is_empty() {
+                        Gather { src: below.rows[t].view(), ids, dst: x.view_mut() }.run(pass.backend);
+                    }
+                }
+                let rows = model.layer_rows(pass, l, &batch.blocks[0], &self.sources, &mut self.acts)?;
+                append(pass, &mut all, set.len(), &mut filled, &rows[t]);
+                self.memory = batch.recycle();
+                number += 1;
+                self.watch.check()?;
+            }
+            lists[t] = &[];
+            level.push(all);
+        }
+        Ok(Level { nodes, rows: level })
+    }
+}
+
+/// Appends the rows of a chunk to `all`, which will have `total` rows, of which `filled` are
+/// written.
+fn append(pass: &Pass, all: &mut Matrix, total: usize, filled: &mut usize, rows: &Matrix) {
+    if *filled == 0 {
+        all.resize(total, rows.num_cols());
+    }
+    let end = *filled + rows.num_rows();
+    pass.backend.copy(rows.view(), all.rows_mut(*filled..end));
+    *filled = end;
+}
+
+#[cfg(test)]
+mod tests {
+    use graphmill_data::generate::{GenerateOptions, generate_typed};
+    use graphmill_loader::typed::{TABLE as SAMPLERS, TypedFanout, TypedOptions};
+    use graphmill_nn::{backend::ElementOps, typed::TABLE as MODELS};
+    use rayon::ThreadPoolBuilder;
+
+    use super::*;
+    use crate::typed::learner::step;
+
+    fn config(model: &str, head_layers: usize) -> TrainConfig {
+        TrainConfig { model: model.into(), hidden: 8, head_layers, eval_chunk: 7, ..TrainConfig::default() }
+    }
+
+    /// Rows of `nodes` from one minibatch with all neighbours: the reference.
+    fn of_one_batch(
+        task: &TypedTask,
+        model: &TypedModel,
+        fanout: &TypedFanout,
+        nodes: &[NodeId],
+    ) -> [Matrix; 2] {
+        let options = TypedOptions { fanout: fanout.clone(), ..TypedOptions::default() };
+        let sampler = (SAMPLERS.find("full").unwrap().make.make)(&options, &task.graph).unwrap();
+        let seeds = TypedSeeds::default().refill(0, &task.seeds(nodes));
+        let key = BatchKey { seed: 0, epoch: 0, batch: 0 };
+        let mut workspace = TypedWorkspace::new(task.graph.schema());
+        let batch = sampler.sample(&TypedRequest::new(&task.graph, key), &mut workspace, seeds).unwrap();
+        let batch = batch.extract(&task.tables()).unwrap();
+        let (backend, mut acts) = (Cpu::default(), TypedActivations::default());
+        let pass = Pass { backend: &backend, training: false, key: 0 };
+        model.forward(&pass, &step(&batch, task.node_type), &mut acts).unwrap();
+        [acts.logits(), acts.hidden()].map(|rows| {
+            let mut copy = Matrix::default();
+            copy.resize(rows.num_rows(), rows.num_cols());
+            backend.copy(rows, copy.view_mut());
+            copy
+        })
+    }
+
+    #[test]
+    fn rows_layer_by_layer_are_those_of_one_batch_for_any_threads() {
+        let options = GenerateOptions { nodes: 300, classes: 3, dim: 5, ..GenerateOptions::default() };
+        let data = generate_typed("typed", &options).unwrap();
+        let task = TypedTask::new(&data, "").unwrap();
+        let nodes: Vec<NodeId> = (0..task.num_nodes() as NodeId).rev().step_by(2).collect();
+        // the last relation is followed in one layer only
+        let schema = task.graph.schema();
+        let last = schema.relation_name(schema.num_relations() - 1);
+        for (model, head_layers) in MODELS.iter().flat_map(|model| [(model.name, 0), (model.name, 2)]) {
+            let mut config = config(model, head_layers);
+            config.fanout_by_name = format!("{last}=0,3").parse().unwrap();
+            config.fanout = graphmill_loader::Fanout(vec![2, 2]);
+            let sampler = build::sampler(&config, &task).unwrap();
+            let model = build::model(&config, &task).unwrap();
+            let fanout = TypedFanout::new(vec![-1, -1]).with(last.clone(), vec![0, -1]);
+            let expected = of_one_batch(&task, &model, &fanout, &nodes);
+            for (output, expected) in [Output::Logits, Output::Embeddings].into_iter().zip(&expected) {
+                let rows = [1, 3].map(|threads| {
+                    let pool = ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                    let mut rows = Matrix::default();
+                    let mut inference = TypedInference::new(&config, &task, &*sampler).unwrap();
+                    pool.install(|| inference.run(&model, &nodes, output, &mut rows)).unwrap();
+                    rows
+                });
+                let [one, three] = [&rows[0], &rows[1]].map(|rows| rows.view().host().to_vec());
+                assert!(one.iter().zip(&three).all(|(a, b)| a.to_bits() == b.to_bits()), "{}", config.model);
+                assert_eq!(rows[0].num_cols(), expected.num_cols());
+                for (a, b) in one.iter().zip(expected.view().host()) {
+                    assert!((a - b).abs() <= 1e-5 * (1.0 + b.abs()), "{}: {a} {b}", config.model);
+                }
+            }
+        }
     }
 }

@@ -36,7 +36,7 @@ impl TypedInputs {
     /// Computes the input rows of the nodes of each type.
     ///
     /// # Errors
-    /// Features have another width than the model, or another number of rows than nodes.
+    /// As for [`TypedInputs::forward_type`].
     pub(super) fn forward(
         &self,
         pass: &Pass,
@@ -46,27 +46,44 @@ impl TypedInputs {
         rows: &mut TypedRows,
     ) -> Result<()> {
         rows.fit(self.types.len());
-        for (t, (input, out)) in self.types.iter().zip(&mut rows.out).enumerate() {
-            match input {
-                TypeInput::Learned(learned) => learned.gather(pass.backend, &nodes[t], out)?,
-                TypeInput::Projected(linear) => {
-                    let (x, count) = (&features[t], nodes[t].len());
-                    if (x.num_rows(), x.num_cols()) != (count, linear.in_dim()) {
-                        return Err(Error::invalid(format!(
-                            "features of type '{}': {} rows of {} values for {count} nodes and a model of {} \
-                             features; pass the rows of the batch's nodes",
-                            schema.types()[t].name,
-                            x.num_rows(),
-                            x.num_cols(),
-                            linear.in_dim()
-                        )));
-                    }
-                    out.resize(count, self.dim);
-                    linear.forward(pass, x.view(), 0.0, Epilogue::NONE, out.view_mut());
-                }
-            }
-            self.epilogue(pass, t).apply(pass.backend, None, out.view_mut());
+        for (t, out) in rows.out.iter_mut().enumerate() {
+            self.forward_type(pass, schema, t, &features[t], &nodes[t], out)?;
         }
+        Ok(())
+    }
+
+    /// Computes the input rows of `nodes` of type `t`.
+    ///
+    /// # Errors
+    /// Features have another width than the model, or another number of rows than nodes.
+    pub(super) fn forward_type(
+        &self,
+        pass: &Pass,
+        schema: &Schema,
+        t: usize,
+        features: &Matrix,
+        nodes: &[NodeId],
+        out: &mut Matrix,
+    ) -> Result<()> {
+        match &self.types[t] {
+            TypeInput::Learned(learned) => learned.gather(pass.backend, nodes, out)?,
+            TypeInput::Projected(linear) => {
+                let (x, count) = (features, nodes.len());
+                if (x.num_rows(), x.num_cols()) != (count, linear.in_dim()) {
+                    return Err(Error::invalid(format!(
+                        "features of type '{}': {} rows of {} values for {count} nodes and a model of {} \
+                         features; pass the rows of the batch's nodes",
+                        schema.types()[t].name,
+                        x.num_rows(),
+                        x.num_cols(),
+                        linear.in_dim()
+                    )));
+                }
+                out.resize(count, self.dim);
+                linear.forward(pass, x.view(), 0.0, Epilogue::NONE, out.view_mut());
+            }
+        }
+        self.epilogue(pass, t).apply(pass.backend, None, out.view_mut());
         Ok(())
     }
 

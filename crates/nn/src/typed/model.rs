@@ -19,7 +19,7 @@ use super::{
     stage::TypedStage,
 };
 use crate::{
-    Backend, Epilogue, Error, Matrix, Param, Pass, Result,
+    Backend, Epilogue, Error, Matrix, Param, Pass, Result, View,
     backend::Activation,
     layer::{Linear, site},
     optim::SparseAdam,
@@ -293,7 +293,6 @@ impl TypedModel {
     ) -> graphmill_core::Result<()> {
         self.check(step)?;
         acts.stages.resize_with(self.stages.len(), StageActs::default);
-        acts.head.resize_with(self.head.len(), Default::default);
         acts.target = (self.target.map_or(0, |target| target.node_type), step.num_targets);
         let (features, nodes) = (step.features, step.nodes);
         self.inputs.forward(&pass.part(part::INPUT), &self.schema, features, nodes, &mut acts.input)?;
@@ -309,14 +308,70 @@ impl TypedModel {
                 pass.backend.fill(0.0, grad.view_mut());
             }
         }
-        let mut x = top.rows.out[acts.target.0].rows(0..if self.head.is_empty() { 0 } else { acts.target.1 });
-        for (i, (linear, [out, grad])) in self.head.iter().zip(&mut acts.head).enumerate() {
+        if !self.head.is_empty() {
+            self.head_forward(pass, top.rows.out[acts.target.0].rows(0..acts.target.1), &mut acts.head);
+        }
+        Ok(())
+    }
+
+    /// Computes the outputs of the head's layers from the rows `x` of the last typed layer.
+    fn head_forward<'a>(&self, pass: &Pass, mut x: View<'a>, head: &'a mut Vec<[Matrix; 2]>) {
+        head.resize_with(self.head.len(), Default::default);
+        for (i, (linear, [out, grad])) in self.head.iter().zip(head).enumerate() {
             out.resize(x.num_rows(), linear.out_dim());
             grad.resize(x.num_rows(), linear.out_dim());
             linear.forward(pass, x, 0.0, self.head_epilogue(pass, i), out.view_mut());
             x = out.view();
         }
-        Ok(())
+    }
+
+    /// Computes the input rows of `nodes` of type `t` from their features, `N x F`, which are ignored
+    /// for a type with learned rows. `out` is resized to `N x hidden`.
+    ///
+    /// # Errors
+    /// Features have another width than the model, or another number of rows than nodes.
+    pub fn input_rows(
+        &self,
+        pass: &Pass,
+        t: usize,
+        features: &Matrix,
+        nodes: &[NodeId],
+        out: &mut Matrix,
+    ) -> graphmill_core::Result<()> {
+        self.inputs.forward_type(&pass.part(part::INPUT), &self.schema, t, features, nodes, out)
+    }
+
+    /// Computes the rows of layer `l` alone, for inference: for the destinations of `block` in every
+    /// type, from the rows `x` of its sources.
+    ///
+    /// # Errors
+    /// The block is too large.
+    pub fn layer_rows<'a>(
+        &self,
+        pass: &Pass,
+        l: usize,
+        block: &TypedBlock,
+        x: &[Matrix],
+        acts: &'a mut TypedActivations,
+    ) -> graphmill_core::Result<&'a [Matrix]> {
+        acts.stages.resize_with(self.stages.len(), StageActs::default);
+        let input = TypedInput { schema: &self.schema, block, x };
+        self.stages[l].forward(&pass.part(l as u64), &input, &mut acts.stages[l])?;
+        Ok(&acts.stages[l].rows.out)
+    }
+
+    /// Returns true if dense layers follow the typed layers ([`TypedModel::head_rows`]).
+    pub fn has_head(&self) -> bool {
+        !self.head.is_empty()
+    }
+
+    /// Computes the scores of rows of the last typed layer, for inference of a model with a head.
+    ///
+    /// # Panics
+    /// The model has no head.
+    pub fn head_rows<'a>(&self, pass: &Pass, x: View, acts: &'a mut TypedActivations) -> View<'a> {
+        self.head_forward(pass, x, &mut acts.head);
+        acts.head.last().expect("the model has a head")[0].view()
     }
 
     /// Adds to every parameter's gradient, from the gradient of the scores

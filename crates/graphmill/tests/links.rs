@@ -30,7 +30,10 @@ fn links_are_learned_scored_recommended_and_embedded() {
     let scores = sandbox.ok_json("eval run");
     assert_eq!(scores["test"], summary["test"]["score"]);
     let parts = scores["parts"].as_array().unwrap();
-    assert_eq!(parts.iter().map(|part| part["part"].as_str().unwrap()).collect::<Vec<_>>(), ["train", "valid", "test"]);
+    assert_eq!(
+        parts.iter().map(|part| part["part"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["train", "valid", "test"]
+    );
     for metric in ["auc", "average-precision", "mrr", "hits@10", "hits@50"] {
         assert!(parts[2]["scores"][metric].is_number(), "{metric}: {}", parts[2]);
     }

@@ -62,7 +62,12 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     for part in &scores.parts {
         text += &format!("{:<8}{:>10}", part.part, part.nodes);
         for name in &names {
-            text += &part.scores.get(*name).copied().flatten().map_or(format!("{:>20}", "-"), |score| format!("{score:>20.4}"));
+            text += &part
+                .scores
+                .get(*name)
+                .copied()
+                .flatten()
+                .map_or(format!("{:>20}", "-"), |score| format!("{score:>20.4}"));
         }
         text += "\n";
     }

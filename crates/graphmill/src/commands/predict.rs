@@ -25,8 +25,8 @@ pub(crate) fn command() -> Command {
              The best model predicts the class of each node, with all of its neighbours: N classes, or N x C \
              zeros and ones if the dataset has several labels per node. Tables start with the node's id, or \
              with its key and the names of the classes if the dataset was imported from tables; .npy files \
-             hold the values alone. With --top-k, a run on links recommends: rows have a source, a candidate \
-             and a score. A run on several node types predicts the nodes of its task's type.",
+             hold the values alone. With --top-k, a run on links recommends: rows have a source, a \
+             candidate and a score. A run on several node types predicts the nodes of its task's type.",
         )
         .after_long_help(
             "Examples:\n  \
@@ -66,19 +66,6 @@ pub(crate) fn command() -> Command {
             "Use the node ids from before graphmill reorder",
             "They apply to --nodes and to the order of the rows",
         ))
-        .arg(args::option(
-            "top-k",
-            "K",
-            "Write the K best candidates of each node, for a run on links",
-            "Rows have a source, a candidate and the score of the pair, the best first. Nodes with a known edge \
-             to the source are left out. --nodes and --keys select the sources. Example: --top-k 10",
-        ))
-        .arg(args::flag(
-            "all-edges",
-            "Read all edges, for a run on links",
-            "By default embeddings read the edges of training only, so that they know none that validates or \
-             tests. Set it to recommend new edges",
-        ))
         .arg(args::flag("probabilities", "Write N x C probabilities (f32) instead of classes", ""))
         .arg(args::flag(
             "embeddings",
@@ -104,7 +91,25 @@ pub(crate) fn command() -> Command {
         .arg(args::json());
     #[cfg(feature = "tables")]
     let command = on::with_options(command);
+    with_link_options(command)
+}
+
+/// Adds the arguments for runs on links.
+fn with_link_options(command: Command) -> Command {
     command
+        .arg(args::option(
+            "top-k",
+            "K",
+            "Write the K best candidates of each node, for a run on links",
+            "Rows have a source, a candidate and the score of the pair, the best first. Nodes with a known \
+             edge to the source are left out. --nodes and --keys select the sources. Example: --top-k 10",
+        ))
+        .arg(args::flag(
+            "all-edges",
+            "Read all edges, for a run on links",
+            "By default embeddings read the edges of training only, so that they know none that validates \
+             or tests. Set it to recommend new edges",
+        ))
 }
 
 /// Writes the predictions and prints their shape.

@@ -227,6 +227,14 @@ impl LinkEvaluation {
         self.edges.clone()
     }
 
+    /// Pairs that all edges are compared with, if the candidates are pairs.
+    pub fn pairs(&self) -> Option<&[Edge]> {
+        match &self.against {
+            Against::Pairs(pairs) => Some(pairs),
+            _ => None,
+        }
+    }
+
     /// Number of edges.
     pub fn len(&self) -> usize {
         self.edges.len()

@@ -371,3 +371,14 @@ fn options_that_do_not_fit_links_are_refused_with_a_remedy() {
         assert!(message.as_ref().is_some_and(|message| message.contains(why)), "{option}: {message:?}");
     }
 }
+
+#[test]
+fn trained_models_have_embeddings_and_no_classes() {
+    let data = data(200);
+    let config = TrainConfig { fanout: Fanout(vec![4, 3]), ..config("epochs=1 embedding_dim=8") };
+    let trained = graphmill_engine::fit(&config, &data).unwrap();
+    let rows = trained.embeddings(&data, &[3, 1, 7]).unwrap();
+    assert_eq!((rows.num_rows(), rows.num_cols()), (3, 8));
+    let message = trained.classes(&data, &[0]).unwrap_err().to_string();
+    assert!(message.contains("use its embeddings"), "{message}");
+}

@@ -131,6 +131,14 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     } else {
         Kind::Classes
     };
+    if run.learns_links() {
+        return links(matches, &run, other, out);
+    }
+    if matches.contains_id("top-k") || matches.get_flag("all-edges") {
+        let message = "--top-k and --all-edges: the run learned no links; leave them out, or train with \
+                       --task link";
+        return Err(Error::usage(message).into());
+    }
     #[cfg(feature = "tables")]
     if matches.contains_id("on") {
         if SavedTypedRun::of(&run).is_some() {
@@ -139,14 +147,6 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
             return Err(Error::usage(message).into());
         }
         return on::run(matches, &run, &run.dataset(other)?, kind, out);
-    }
-    if run.learns_links() {
-        return links(matches, &run, other, out);
-    }
-    if matches.contains_id("top-k") || matches.get_flag("all-edges") {
-        let message = "--top-k and --all-edges: the run learned no links; leave them out, or train with \
-                       --task link";
-        return Err(Error::usage(message).into());
     }
     let original = matches.get_flag("original-ids");
     let selection = selection(matches);
@@ -184,6 +184,12 @@ fn links(matches: &ArgMatches, run: &SavedRun, other: Option<&Path>, out: &Path)
     if let Some(flag) = unused.iter().find(|flag| matches.get_flag(flag)) {
         let remedy = if *flag == "embeddings" { "use graphmill embed" } else { "leave it out" };
         return Err(Error::usage(format!("--{flag}: the run learned links; {remedy}")).into());
+    }
+    #[cfg(feature = "tables")]
+    if matches.contains_id("on") {
+        let message = "--on: new rows of a run on links are not predicted; import the tables again with them, \
+                       and pass --dataset";
+        return Err(Error::usage(message).into());
     }
     let Some(word) = matches.get_one::<String>("top-k") else {
         let message = "the run learned links: pass --top-k K for the K best candidates of each node, or use \

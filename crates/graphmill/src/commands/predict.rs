@@ -187,8 +187,8 @@ fn links(matches: &ArgMatches, run: &SavedRun, other: Option<&Path>, out: &Path)
     }
     #[cfg(feature = "tables")]
     if matches.contains_id("on") {
-        let message = "--on: new rows of a run on links are not predicted; import the tables again with them, \
-                       and pass --dataset";
+        let message = "--on: new rows of a run on links are not predicted; import the tables again with \
+                       them, and pass --dataset";
         return Err(Error::usage(message).into());
     }
     let Some(word) = matches.get_one::<String>("top-k") else {

@@ -27,6 +27,7 @@
 //! | [`options`] | options by name: reading, writing, checks, and refusal of unused ones |
 //! | [`run`], [`trainer`] | a run from its first epoch to its summary |
 //! | [`typed`] | training on several node and edge types |
+//! | [`embedding`] | training of tables of embeddings |
 //! | [`saved`], [`partition`], [`mod@bench`] | commands on saved runs, partitions and machines |
 
 mod accelerator;
@@ -36,6 +37,7 @@ mod cache_kind;
 pub mod checkpoint;
 pub mod config;
 pub mod distributed;
+pub mod embedding;
 pub mod error;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;

@@ -31,6 +31,7 @@ pub mod metric;
 pub mod model;
 pub mod optim;
 pub mod schedule;
+pub mod temporal;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod typed;

@@ -74,9 +74,9 @@ fn by_pairs(
     let (queries, width) = (batch.len(), batch.width());
     let (mut ends, mut relation) = ([Vec::new(), Vec::new()], Vec::new());
     // positives first, as the losses want them
-    let places = (0..queries).map(|i| (i, i * width)).chain(
-        (0..queries).flat_map(|i| (1..width).map(move |k| (i, i * width + k))).collect::<Vec<_>>(),
-    );
+    let places = (0..queries)
+        .map(|i| (i, i * width))
+        .chain((0..queries).flat_map(|i| (1..width).map(move |k| (i, i * width + k))).collect::<Vec<_>>());
     for (i, place) in places {
         let (fixed, candidate) = (batch.fixed[i], batch.candidates[place]);
         let (h, t) = if batch.end[i] == End::Source { (candidate, fixed) } else { (fixed, candidate) };
@@ -213,7 +213,8 @@ fn penalties_count_the_rows_of_each_query() {
             (entry.make.penalty)(&row, false, 0.0, &mut [0.0; F])
         };
         let counted = batch.candidates.iter().enumerate();
-        let counted = counted.filter(|(place, _)| entry.make.of_negatives || place % 3 == 0).map(|(_, &id)| id);
+        let counted =
+            counted.filter(|(place, _)| entry.make.of_negatives || place % 3 == 0).map(|(_, &id)| id);
         let sum: f64 = counted.chain(batch.fixed.iter().copied()).map(of).sum();
         assert!((value - 0.3 * sum / 5.0).abs() < 1e-6, "{}", entry.name);
         assert!(grad.view().host().iter().any(|&x| x != 0.0));

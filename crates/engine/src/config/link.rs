@@ -13,7 +13,7 @@ use graphmill_nn::link::{decoder, loss};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value as Json;
 
-use super::TrainConfig;
+use super::{TrainConfig, embedding::is_table};
 
 /// Value of `--task` for the only link task of a dataset or, if it has none, a split of its edges.
 pub const LINK: &str = "link";
@@ -223,7 +223,7 @@ impl LinkOptions {
 
 /// Returns true if the run learns links of a graph of one node type and one edge type.
 pub fn is_link(config: &TrainConfig) -> bool {
-    config.task == LINK && !has_types(config) || is_link_task(config)
+    !is_table(config) && (config.task == LINK && !has_types(config) || is_link_task(config))
 }
 
 /// Manifest of the dataset of several types or tasks, without a check of its checksum.

@@ -6,6 +6,7 @@
 //! from the structs and the tables, including rows that other crates register.
 
 mod check;
+mod embedding;
 mod fanout;
 mod files;
 mod keys;
@@ -78,7 +79,23 @@ macro_rules! axis_with_types {
 pub(crate) static AXES: [Axis; 8] = [
     axis_with_types!(sampler, sampler::TABLE, graphmill_loader::typed::TABLE),
     axis!(order, order::TABLE),
-    axis_with_types!(model, layer::TABLE, graphmill_nn::typed::TABLE),
+    Axis {
+        flag: "model",
+        chosen: |config| &config.model,
+        rows: || {
+            let mut rows = rows_of(layer::TABLE.groups());
+            rows.extend(rows_of(graphmill_nn::typed::TABLE.groups()));
+            rows.extend(rows_of(crate::config::embedding::TABLE.groups()));
+            rows
+        },
+        read: |config| {
+            let name = &config.model;
+            let options = layer::TABLE.get(name).map(|entry| entry.options);
+            let options = options.or_else(|| graphmill_nn::typed::TABLE.get(name).map(|entry| entry.options));
+            let of_table = || crate::config::embedding::TABLE.get(name).map(|entry| entry.options);
+            options.or_else(of_table).map(<[OptionGroup]>::to_vec)
+        },
+    },
     axis!(optimizer, optim::TABLE),
     axis!(schedule, schedule::TABLE),
     Axis {

@@ -9,7 +9,7 @@ use super::{
     link::is_link,
     reasons::{Read, use_or_leave_out},
 };
-use crate::TrainConfig;
+use crate::{TrainConfig, config::embedding::is_table};
 
 /// Model of a run that names none.
 const DEFAULT_MODEL: &str = "rsage";
@@ -26,6 +26,7 @@ pub(super) fn has_types(config: &TrainConfig) -> bool {
         && !config.is_in_memory()
         && has_several_types(&config.dataset)
         && !is_link(config)
+        && !is_table(config)
 }
 
 /// Names of the typed models.

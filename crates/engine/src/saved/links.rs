@@ -198,7 +198,7 @@ impl SavedRun {
         }
         let Names { key_columns, keys, .. } = names;
         let identity =
-            Identity { key_columns, keys, nodes: nodes.clone(), classes: Vec::new(), ids: nodes.clone() };
+            Identity { key_columns, keys, nodes: nodes.clone(), classes: Vec::new(), ids: nodes.clone(), of_candidates: None };
         target.write(&Predictions { nodes, cols, values, identity: Some(identity) })
     }
 

@@ -69,6 +69,8 @@ pub struct Identity {
     pub classes: Vec<String>,
     /// Ids as the caller counts them (`N`), for a dataset without keys.
     pub ids: Vec<NodeId>,
+    /// Keys of candidates that are nodes of another type; `None` if they are of the same.
+    pub of_candidates: Option<Box<Identity>>,
 }
 
 impl Identity {
@@ -102,7 +104,8 @@ impl Identity {
             columns.into_iter().map(move |(of, column)| (name(of), column)).collect::<Vec<_>>()
         };
         let mut columns = named("source", self.columns());
-        columns.extend(named("candidate", self.columns_of(candidates, candidates)));
+        let of_candidates = self.of_candidates.as_deref().unwrap_or(self);
+        columns.extend(named("candidate", of_candidates.columns_of(candidates, candidates)));
         columns
     }
 }
@@ -366,6 +369,7 @@ mod tests {
             nodes: vec![1, 0, 1],
             classes: vec!["mule".into(), "a, b".into()],
             ids: vec![1, 0, 1],
+            of_candidates: None,
         };
         Predictions { identity: Some(identity), ..of(1, Values::Classes(vec![0, 1, 0])) }
     }

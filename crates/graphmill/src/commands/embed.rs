@@ -4,6 +4,7 @@ use clap::{ArgMatches, Command};
 use graphmill_core::progress::Quiet;
 use graphmill_engine::{
     Error,
+    embedding::SavedEmbedding,
     predictions::{Target, known},
     saved::{Kind, SavedRun, links::Reading},
     typed::SavedTypedRun,
@@ -49,6 +50,12 @@ pub(crate) fn command() -> Command {
             "Embed the nodes of another dataset [default: the run's]",
             "Use it if the run's dataset has moved, or for newer data of the same feature width",
         ))
+        .arg(args::option(
+            "node-type",
+            "NAME",
+            "Node type to embed, for a table of embeddings",
+            "By default the first type that the run learned. Example: --node-type item",
+        ))
         .arg(args::flag(
             "all-edges",
             "Read all edges, for a run on links",
@@ -86,6 +93,16 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let all = matches.get_flag("all-edges");
     if all && !run.learns_links() {
         let message = "--all-edges: only runs on links leave out edges; leave it out";
+        return Err(Error::usage(message).into());
+    }
+    let node_type = matches.get_one::<String>("node-type").map(String::as_str);
+    if let Some(table) = SavedEmbedding::of(&run) {
+        let dataset = table.dataset(other)?;
+        let written = table.embed(&dataset, node_type.unwrap_or(""), nodes, out)?;
+        return print(matches, &dataset.name, &written);
+    }
+    if node_type.is_some() {
+        let message = "--node-type: it is for runs of --model embedding or lightgcn; leave it out";
         return Err(Error::usage(message).into());
     }
     let (name, written) = if let Some(typed) = SavedTypedRun::of(&run) {

@@ -2,7 +2,7 @@
 
 use clap::{ArgMatches, Command};
 use graphmill_core::progress::Quiet;
-use graphmill_engine::{saved::SavedRun, typed::SavedTypedRun};
+use graphmill_engine::{embedding::SavedEmbedding, saved::SavedRun, typed::SavedTypedRun};
 
 use crate::{args, output};
 
@@ -44,16 +44,17 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let run = SavedRun::open(args::required_path(matches, "run"), matches.get_flag("last"))?;
     let other = args::get_path(matches, "dataset");
-    let scores = match SavedTypedRun::of(&run) {
-        Some(typed) => typed.scores(&typed.dataset(other)?, &Quiet)?,
-        None if run.learns_links() => run.link_scores(&run.dataset(other)?, &Quiet)?,
-        None => run.scores(&run.dataset(other)?, &Quiet)?,
+    let scores = match (SavedEmbedding::of(&run), SavedTypedRun::of(&run)) {
+        (Some(table), _) => table.scores(&table.dataset(other)?, &Quiet)?,
+        (None, Some(typed)) => typed.scores(&typed.dataset(other)?, &Quiet)?,
+        _ if run.learns_links() => run.link_scores(&run.dataset(other)?, &Quiet)?,
+        _ => run.scores(&run.dataset(other)?, &Quiet)?,
     };
     if matches.get_flag("json") {
         return output::json(&scores);
     }
     output::note_dataset(&scores.dataset, scores.same_dataset, scores.rescaled.as_deref());
-    let what = if run.learns_links() { "edges" } else { "nodes" };
+    let what = if run.learns_links() || SavedEmbedding::of(&run).is_some() { "edges" } else { "nodes" };
     let mut text = format!("{:<8}{:>10}", "part", what);
     let names: Vec<&str> =
         scores.parts.first().map_or(vec![], |part| part.scores.keys().map(String::as_str).collect());

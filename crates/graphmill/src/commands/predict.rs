@@ -6,9 +6,10 @@ mod on;
 use std::path::Path;
 
 use clap::{ArgGroup, ArgMatches, Command};
-use graphmill_core::progress::Quiet;
+use graphmill_core::{End, progress::Quiet};
 use graphmill_engine::{
     Error,
+    embedding::SavedEmbedding,
     predictions::{Target, known},
     saved::{Kind, SavedRun, Selection, Written, links::Reading},
     typed::SavedTypedRun,
@@ -110,6 +111,17 @@ fn with_link_options(command: Command) -> Command {
             "By default embeddings read the edges of training only, so that they know none that validates \
              or tests. Set it to recommend new edges",
         ))
+        .arg(args::option(
+            "relation",
+            "NAME",
+            "Relation of --top-k, for a knowledge graph",
+            "A link task of the dataset, which graphmill info lists. Example: --relation capital_of",
+        ))
+        .arg(args::flag(
+            "sources",
+            "Rank the sources of given destinations, for a table",
+            "By default --top-k ranks destinations. For runs of --model embedding or lightgcn",
+        ))
 }
 
 /// Writes the predictions and prints their shape.
@@ -131,6 +143,14 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     } else {
         Kind::Classes
     };
+    if let Some(table) = SavedEmbedding::of(&run) {
+        return of_table(matches, table, other, out);
+    }
+    if matches.contains_id("relation") || matches.get_flag("sources") {
+        let message = "--relation and --sources: they are for runs of --model embedding or lightgcn; leave \
+                       them out";
+        return Err(Error::usage(message).into());
+    }
     if run.learns_links() {
         return links(matches, &run, other, out);
     }
@@ -178,8 +198,8 @@ pub(super) fn selection(matches: &ArgMatches) -> Selection<'_> {
     }
 }
 
-/// Writes the best candidates of nodes.
-fn links(matches: &ArgMatches, run: &SavedRun, other: Option<&Path>, out: &Path) -> anyhow::Result<()> {
+/// Number of candidates of each node, after a check of flags that runs on links do not use.
+fn top_k(matches: &ArgMatches) -> anyhow::Result<usize> {
     let unused = ["probabilities", "embeddings", "original-ids"];
     if let Some(flag) = unused.iter().find(|flag| matches.get_flag(flag)) {
         let remedy = if *flag == "embeddings" { "use graphmill embed" } else { "leave it out" };
@@ -197,7 +217,31 @@ fn links(matches: &ArgMatches, run: &SavedRun, other: Option<&Path>, out: &Path)
         return Err(Error::usage(message).into());
     };
     let k = word.parse().ok().filter(|&k: &usize| k > 0);
-    let k = k.ok_or_else(|| Error::usage(format!("--top-k {word}: pass an integer above 0")))?;
+    Ok(k.ok_or_else(|| Error::usage(format!("--top-k {word}: pass an integer above 0")))?)
+}
+
+/// Writes the best candidates of nodes by a table of embeddings.
+fn of_table(
+    matches: &ArgMatches,
+    table: SavedEmbedding,
+    other: Option<&Path>,
+    out: &Path,
+) -> anyhow::Result<()> {
+    let k = top_k(matches)?;
+    if matches.get_flag("all-edges") {
+        let message = "--all-edges: a table of embeddings reads no edges; leave it out";
+        return Err(Error::usage(message).into());
+    }
+    let dataset = table.dataset(other)?;
+    let relation = matches.get_one::<String>("relation").map_or("", String::as_str);
+    let end = if matches.get_flag("sources") { End::Source } else { End::Destination };
+    let written = table.predict(&dataset, (relation, end), selection(matches), k, out)?;
+    print(matches, &dataset.name, &written)
+}
+
+/// Writes the best candidates of nodes.
+fn links(matches: &ArgMatches, run: &SavedRun, other: Option<&Path>, out: &Path) -> anyhow::Result<()> {
+    let k = top_k(matches)?;
     let dataset = run.dataset(other)?;
     let reading = if matches.get_flag("all-edges") { Reading::All } else { Reading::Training };
     let written = run.predict_links(&dataset, selection(matches), k, reading, out, &Quiet)?;

@@ -10,7 +10,7 @@ use graphmill_core::{
 };
 use rayon::prelude::*;
 
-use super::known::KnownEdges;
+use super::known::Known;
 
 /// Draws that hit a known edge before an end is drawn from all candidates without one.
 const MAX_TRIES: usize = 64;
@@ -21,7 +21,7 @@ const MIN_TASK_LEN: usize = 1 << 12;
 #[derive(Clone, Copy, Debug)]
 pub struct NegativeRequest<'a> {
     /// Edges that are no negatives.
-    pub known: &'a KnownEdges,
+    pub known: &'a dyn Known,
     /// End that is replaced.
     pub end: End,
     /// Nodes that may replace it.
@@ -111,7 +111,7 @@ pub trait NegativeSampler: Send + Sync {
 #[derive(Clone, Copy, Debug)]
 pub struct NegativeSource<'a> {
     /// Edges that are no negatives.
-    pub known: &'a KnownEdges,
+    pub known: &'a dyn Known,
     /// End that is replaced.
     pub end: End,
     /// Nodes that may replace it.
@@ -223,8 +223,8 @@ impl Existing {
         let candidates = source.candidates;
         let Some(time) = source.node_time else {
             return Err(Error::invalid(
-                "negatives that exist at the time of an edge: the nodes have no times; draw them uniformly, or \
-                 store the nodes with times",
+                "negatives that exist at the time of an edge: the nodes have no times; draw them uniformly, \
+                 or store the nodes with times",
             ));
         };
         if time.len() < candidates.end as usize {
@@ -283,6 +283,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::link::KnownEdges;
 
     fn drawn(name: &str, known: &KnownEdges, end: End, positives: &[(u32, u32)], threads: usize) -> Vec<u32> {
         let candidates = 0..known.num_nodes() as NodeId;
@@ -331,7 +332,9 @@ mod tests {
             let (source, destination): (Vec<_>, Vec<_>) = edges.iter().map(|e| (e.0, e.1)).unzip();
             let known = KnownEdges::new(20, &source, &destination).unwrap();
             let candidates = 0..20;
-            let made = NegativeSource { known: &known, end, candidates: &candidates, node_time: Some(&node_time) };
+            let node_times = Some(&node_time[..]);
+            let made =
+                NegativeSource { known: &known, end, candidates: &candidates, node_time: node_times };
             let sampler = (TABLE.find("existing").unwrap().make)(&made).unwrap();
             let fits = |&(u, v, time): &(u32, u32, i64)| -> Vec<u32> {
                 let exists = |&w: &u32| node_time[w as usize] <= time;
@@ -342,7 +345,8 @@ mod tests {
                 let positives: Vec<(u32, u32)> = edges.iter().map(|e| (e.0, e.1)).collect();
                 let latest: Vec<i64> = edges.iter().map(|e| e.2).collect();
                 let (known, candidates, key) = (&known, &candidates, 5);
-                let request = NegativeRequest { known, end, candidates, positives: &positives, latest: &latest, key };
+                let (positives, latest) = (&positives[..], &latest[..]);
+                let request = NegativeRequest { known, end, candidates, positives, latest, key };
                 let mut out = vec![0; edges.len() * 40];
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
                 pool.install(|| sampler.draw(&request, &mut out)).map(|()| out)

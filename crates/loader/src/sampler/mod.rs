@@ -7,6 +7,7 @@
 
 mod batch;
 mod device;
+mod edges;
 pub mod full;
 mod hop;
 pub mod inference;
@@ -34,6 +35,7 @@ use graphmill_core::{
 
 pub use batch::{BatchRequest, BlockLayout, MinibatchSampler, SamplerProperties, SplitSampler};
 pub use device::{DescribeDraws, DeviceDraws, DrawMethod};
+pub use edges::{EdgeNeighbors, EdgeSampled};
 pub use hop::{HopProperties, HopRequest, HopSampler, NeighborAccess, StepSampler, StepSource};
 use inference::InferenceNeighbors;
 pub use parts::too_many;

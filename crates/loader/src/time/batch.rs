@@ -61,7 +61,7 @@ impl TimeSeeds {
         let fault = |reason: String| Error::invalid(format!("batch {} with times: {reason}", self.number));
         if [self.nodes.len(), self.times.len()] != [schema.num_types(); 2] {
             return Err(fault(format!(
-                "{} lists of seeds and {} of times for {} node types; pass both for each type, empty ones too",
+                "{} lists of seeds and {} of times for {} node types; pass both for each, empty ones too",
                 self.nodes.len(),
                 self.times.len(),
                 schema.num_types()

@@ -7,7 +7,13 @@
 //! that a bound admits are then a range of the row.
 //!
 //! The order is an index beside the graph and not an order of the graph itself: weights, features
-//! and known edges refer to the positions of the graph, whose rows are sorted by source.
+//! and known edges refer to the positions of the graph. Datasets keep the order of their input
+//! within a row, so a stream imported in the order of its times is sorted already.
+//!
+//! # Source
+//!
+//! PyTorch Geometric sorts the edges of a row by time too (temporal sampling in `pyg-lib`), in a
+//! copy of the graph; an index beside it keeps the positions.
 //!
 //! # Cost
 //!
@@ -288,7 +294,8 @@ mod tests {
                     .collect();
                 expected.sort_by_key(|&e| (visible(e), e));
                 let found = index.admitted(&graph, v as u32, oldest, latest);
-                prop_assert!(found.clone().all(|i| index.time(start, i) == visible(index.position(start, i))));
+                let same = |i| index.time(start, i) == visible(index.position(start, i));
+                prop_assert!(found.clone().all(same));
                 let found: Vec<u64> = found.map(|i| index.position(start, i)).collect();
                 prop_assert_eq!(found, expected);
             }

@@ -25,6 +25,9 @@
 //!
 //! PyTorch Geometric copies the neighbourhood for each seed instead (`disjoint`).
 //!
+//! [`Events`] is a stream of edges in the order of their times, [`LastNeighbors`] the last events
+//! of every node in it. [`gather_edges`] reads feature rows of a batch's edges from any tier.
+//!
 //! ```
 //! use graphmill_core::Graph;
 //! use graphmill_loader::{
@@ -48,14 +51,20 @@
 
 mod batch;
 mod draw;
+mod edge_rows;
+mod events;
 mod index;
+mod last;
 mod numbering;
 mod options;
 mod relation;
 mod sampler;
 
 pub use batch::{OneTypeBatch, TimeBatch, TimeSeeds};
+pub use edge_rows::gather_edges;
+pub use events::{EventBatch, Events};
 pub use index::{TimeIndex, TimedGraph};
+pub use last::{LastNeighbors, NeighborBatch};
 pub use options::{TimeBound, TimeCarry, TimeDraw, TimeOptions};
 pub use sampler::{TimeRequest, TimeSampler, TimeWorkspace};
 

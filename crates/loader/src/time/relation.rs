@@ -14,7 +14,7 @@ use crate::{prefetch::prefetch, sampler::too_many};
 /// Number of destinations of a task.
 const RUN: usize = 256;
 /// Number of destinations between a prefetch and its use.
-const AHEAD: usize = 8;
+const PREFETCH_DISTANCE: usize = 8;
 
 /// Draws of one relation at one hop.
 pub(super) struct RelationDraws<'a> {
@@ -105,7 +105,7 @@ impl RelationDraws<'_> {
         let find = |(first, out): (usize, &mut [Range<u32>])| {
             for (i, to) in out.iter_mut().enumerate() {
                 let at = first * RUN + i;
-                if let Some(&ahead) = of.nodes.get(at + AHEAD) {
+                if let Some(&ahead) = of.nodes.get(at + PREFETCH_DISTANCE) {
                     prefetch(graph.indptr(), ahead as usize);
                 }
                 let (oldest, latest) = self.options.admitted(of.times[at]);

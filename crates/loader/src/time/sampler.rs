@@ -75,7 +75,7 @@ pub struct TimeWorkspace {
     admitted: Vec<Range<u32>>,
     /// Time of the row that each drawn edge leads to.
     times: Vec<i64>,
-    /// Times that tell rows apart.
+    /// Times that distinguish rows.
     identity: Vec<i64>,
 }
 

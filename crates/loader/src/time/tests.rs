@@ -136,7 +136,7 @@ impl Plain {
     }
 }
 
-/// How a batch is drawn.
+/// Fanout and options of a batch.
 struct Drawing {
     fanout: Vec<Vec<usize>>,
     hops: usize,

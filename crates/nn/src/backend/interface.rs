@@ -8,9 +8,10 @@ use super::{
         AdamUpdate, Add, AddDot, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed,
         Attend, AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, BatchNormApply,
         BatchNormBackward, BatchNormForward, Checked, Dense, DotSoftmax, DotSoftmaxBackward, DropStored,
-        EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward, EpilogueForward, Gather, GeluBackward,
-        GeluForward, Gemm, HeadDot, HeadDotBackward, HeadGemm, HeadMean, HeadMeanBackward, Hop,
-        HopTransposed, L2NormBackward, L2NormForward, LayerNormBackward, LayerNormForward, SgdUpdate,
+        EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward, EpilogueForward, GatedSum, GatedSumBackward,
+        Gather, GeluBackward, GeluForward, Gemm, HeadDot, HeadDotBackward, HeadGemm, HeadMean,
+        HeadMeanBackward, Hop, HopTransposed, L2NormBackward, L2NormForward, LayerNormBackward,
+        LayerNormForward, PairSoftmax, PairSoftmaxBackward, ReluSum, ReluSumBackward, SgdUpdate,
         SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
     },
     types::Side,
@@ -121,6 +122,26 @@ pub trait AggregationOps {
     /// Runs [`HopTransposed`].
     fn hop_transposed(&self, op: Checked<HopTransposed>);
 
+    /// Runs [`ReluSum`], on the host by default.
+    fn relu_sum(&self, op: Checked<ReluSum>) {
+        op.into_inner().on_host();
+    }
+
+    /// Runs [`ReluSumBackward`], on the host by default.
+    fn relu_sum_backward(&self, op: Checked<ReluSumBackward>) {
+        op.into_inner().on_host();
+    }
+
+    /// Runs [`GatedSum`], on the host by default.
+    fn gated_sum(&self, op: Checked<GatedSum>) {
+        op.into_inner().on_host();
+    }
+
+    /// Runs [`GatedSumBackward`], on the host by default.
+    fn gated_sum_backward(&self, op: Checked<GatedSumBackward>) {
+        op.into_inner().on_host();
+    }
+
     /// Runs [`AggregateMax`].
     fn aggregate_max(&self, op: Checked<AggregateMax>);
 
@@ -174,6 +195,16 @@ pub trait AttentionOps {
 
     /// Runs [`DotSoftmaxBackward`], on the host by default.
     fn dot_softmax_backward(&self, op: Checked<DotSoftmaxBackward>) {
+        op.into_inner().on_host();
+    }
+
+    /// Runs [`PairSoftmax`], on the host by default.
+    fn pair_softmax(&self, op: Checked<PairSoftmax>) {
+        op.into_inner().on_host();
+    }
+
+    /// Runs [`PairSoftmaxBackward`], on the host by default.
+    fn pair_softmax_backward(&self, op: Checked<PairSoftmaxBackward>) {
         op.into_inner().on_host();
     }
 

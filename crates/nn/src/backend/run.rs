@@ -6,9 +6,10 @@ use super::{
         AdamUpdate, Add, AddDot, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed,
         Attend, AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, BatchNormApply,
         BatchNormBackward, BatchNormForward, Checked, Dense, DotSoftmax, DotSoftmaxBackward, DropStored,
-        EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward, EpilogueForward, Gather, GeluBackward,
-        GeluForward, Gemm, HeadDot, HeadDotBackward, HeadGemm, HeadMean, HeadMeanBackward, Hop,
-        HopTransposed, L2NormBackward, L2NormForward, LayerNormBackward, LayerNormForward, SgdUpdate,
+        EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward, EpilogueForward, GatedSum, GatedSumBackward,
+        Gather, GeluBackward, GeluForward, Gemm, HeadDot, HeadDotBackward, HeadGemm, HeadMean,
+        HeadMeanBackward, Hop, HopTransposed, L2NormBackward, L2NormForward, LayerNormBackward,
+        LayerNormForward, PairSoftmax, PairSoftmaxBackward, ReluSum, ReluSumBackward, SgdUpdate,
         SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
     },
 };
@@ -50,6 +51,12 @@ operations! {
     AttendInputTransposed: attend_input_transposed;
     DotSoftmax: dot_softmax;
     DotSoftmaxBackward: dot_softmax_backward;
+    PairSoftmax: pair_softmax;
+    PairSoftmaxBackward: pair_softmax_backward;
+    ReluSum: relu_sum;
+    ReluSumBackward: relu_sum_backward;
+    GatedSum: gated_sum;
+    GatedSumBackward: gated_sum_backward;
     GeluForward: gelu;
     GeluBackward: gelu_backward;
     HeadMean: head_mean;

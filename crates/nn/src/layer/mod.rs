@@ -7,6 +7,7 @@
 //! of input and output rows; `H` is the number of heads.
 
 mod config;
+pub mod edge;
 mod gat;
 mod gcn;
 mod gin;
@@ -30,6 +31,7 @@ use graphmill_core::{
 };
 
 pub use config::LayerConfig;
+pub use edge::{EdgeLayer, Gatv2};
 pub use gat::{Gat, GatOptions};
 pub use gcn::Gcn;
 pub use gin::Gin;
@@ -123,6 +125,13 @@ pub static TABLE: Table<LayerKind> = Table::new(
             source: "Velickovic et al., ICLR 2018, arXiv:1710.10903",
             options: &[OptionGroup::of::<GatOptions>()],
             make: LayerKind::new(Gat::make),
+        },
+        Entry {
+            name: "gatv2",
+            summary: "graph attention whose scores depend jointly on both ends of an edge",
+            source: "Brody, Alon and Yahav, ICLR 2022, arXiv:2105.14491",
+            options: &[OptionGroup::of::<GatOptions>()],
+            make: LayerKind::new(Gatv2::make),
         },
         Entry {
             name: "gin",

@@ -132,7 +132,8 @@ impl LightGcn {
             backend.copy(x.view(), values.view_mut());
             self.horner(backend, x.view(), self.layers - 1, &mut values);
             let dst = z.view_mut();
-            Aggregate { block: &self.some, weights: WEIGHTS, src: values.view(), beta: 1.0, dst }.run(backend);
+            Aggregate { block: &self.some, weights: WEIGHTS, src: values.view(), beta: 1.0, dst }
+                .run(backend);
             self.values[1] = values;
         }
         backend.scale(self.share(), z.view_mut());

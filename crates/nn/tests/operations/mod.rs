@@ -9,10 +9,11 @@ use graphmill_nn::backend::{
         AdamUpdate, Add, AddDot, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed,
         Attend, AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, BatchNormApply,
         BatchNormBackward, BatchNormForward, Dense, DotSoftmax, DotSoftmaxBackward, EdgeSoftmax,
-        EdgeSoftmaxBackward, EpilogueBackward, EpilogueForward, Gather, GeluBackward, GeluForward, Gemm,
-        HeadDot, HeadDotBackward, HeadGemm, HeadMean, HeadMeanBackward, Hop, HopTransposed, L2NormBackward,
-        L2NormForward, LayerNormBackward, LayerNormForward, SgdUpdate, SigmoidCrossEntropy,
-        SoftmaxCrossEntropy, WeightGradients,
+        EdgeSoftmaxBackward, EpilogueBackward, EpilogueForward, Gated, GatedSum, GatedSumBackward, Gather,
+        GeluBackward, GeluForward, Gemm, HeadDot, HeadDotBackward, HeadGemm, HeadMean, HeadMeanBackward, Hop,
+        HopTransposed, L2NormBackward, L2NormForward, LayerNormBackward, LayerNormForward, PairSoftmax,
+        PairSoftmaxBackward, ReluSum, ReluSumBackward, SgdUpdate, SigmoidCrossEntropy, SoftmaxCrossEntropy,
+        WeightGradients,
     },
 };
 use graphmill_nn::{Matrix, View, matrix::TableData};
@@ -833,6 +834,103 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         }
         .run(b);
         all(&[alpha.view(), query_grad.view(), key_grad.view()])
+    }),
+    ("pair attention", 1e-5, |b, s| {
+        let mut out = Vec::new();
+        for (global, with_edges) in [(false, false), (false, true), (true, true)] {
+            let mut inputs = Inputs::new(s);
+            let block = inputs.block(global);
+            let (left, right) = (wide(&mut inputs, block.num_src), wide(&mut inputs, block.num_src));
+            let mut vector = wide(&mut inputs, 1);
+            vector.view_mut().host().iter_mut().for_each(|x| *x *= 0.1);
+            let edge = wide(&mut inputs, block.num_edges() + block.num_dst);
+            let of_edges = with_edges.then(|| edge.view());
+            let mut alpha = attention(&mut inputs, &block);
+            let (block, slope) = (&block, 0.2);
+            let (x, y, a) = (left.view(), right.view(), vector.view());
+            PairSoftmax {
+                block,
+                left: x,
+                right: y,
+                edge: of_edges,
+                vector: a,
+                slope,
+                alpha: alpha.view_mut(),
+            }
+            .run(b);
+            out.extend(all(&[alpha.view()]));
+            if global {
+                continue;
+            }
+            let alpha_grad = attention(&mut inputs, block);
+            let mut scratch = alpha.clone();
+            let (mut left_grad, mut vector_grad) = (left.clone(), vector.clone());
+            let (mut right_grad, mut edge_grad) = (wide(&mut inputs, block.num_dst), edge.clone());
+            PairSoftmaxBackward {
+                block,
+                left: x,
+                right: y,
+                edge: of_edges,
+                vector: a,
+                slope,
+                alpha: alpha.view(),
+                alpha_grad: alpha_grad.view(),
+                scratch: scratch.view_mut(),
+                left_grad: left_grad.view_mut(),
+                right_grad: right_grad.view_mut(),
+                edge_grad: with_edges.then(|| edge_grad.view_mut()),
+                vector_grad: vector_grad.view_mut(),
+            }
+            .run(b);
+            out.extend(all(&[left_grad.view(), right_grad.view(), vector_grad.view(), edge_grad.view()]));
+        }
+        out
+    }),
+    ("sum of rectified edges", 1e-5, |b, s| {
+        let mut inputs = Inputs::new(s);
+        let block = inputs.block(false);
+        let (x, edge) = (inputs.sources(), inputs.matrix(block.num_edges(), s.cols));
+        let (grad, mut out) = (inputs.destinations(), inputs.destinations());
+        let (mut x_grad, mut edge_grad) = (x.clone(), edge.clone());
+        let (block, x, edge) = (&block, x.view(), edge.view());
+        ReluSum { block, x, edge, out: out.view_mut() }.run(b);
+        let (of_x, of_edge) = (Some(x_grad.view_mut()), edge_grad.view_mut());
+        ReluSumBackward { block, x, edge, grad: grad.view(), x_grad: of_x, edge_grad: of_edge }.run(b);
+        all(&[out.view(), x_grad.view(), edge_grad.view()])
+    }),
+    ("gated sum", 1e-5, |b, s| {
+        let mut results = Vec::new();
+        for with_edges in [false, true] {
+            let mut inputs = Inputs::new(s);
+            let block = inputs.block(false);
+            let (target, source, value) = (inputs.destinations(), inputs.sources(), inputs.sources());
+            let edge = [0; 2].map(|_| inputs.matrix(block.num_edges(), s.cols));
+            let (grad, mut out) = (inputs.destinations(), inputs.destinations());
+            let of = Gated {
+                block: &block,
+                target: target.view(),
+                source: source.view(),
+                value: value.view(),
+                edge: with_edges.then(|| edge.each_ref().map(Matrix::view)),
+            };
+            GatedSum { of, out: out.view_mut() }.run(b);
+            let mut grads = [target.clone(), source.clone(), value.clone()];
+            let mut edge_grads = edge.clone();
+            let [of_target, of_source, of_value] = grads.each_mut().map(Matrix::view_mut);
+            GatedSumBackward {
+                of,
+                grad: grad.view(),
+                target_grad: of_target,
+                source_grad: of_source,
+                value_grad: of_value,
+                edge_grad: with_edges.then(|| edge_grads.each_mut().map(Matrix::view_mut)),
+            }
+            .run(b);
+            results.extend(all(&[out.view()]));
+            results.extend(all(&grads.each_ref().map(Matrix::view)));
+            results.extend(all(&edge_grads.each_ref().map(Matrix::view)));
+        }
+        results
     }),
     ("gelu", 1e-6, |b, s| {
         let mut inputs = Inputs::new(s);

@@ -17,7 +17,7 @@
 //! | `slices`, `slicing`, `caches` | aggregation by slices of columns; its cost model; the cache
 //! sizes in that model |
 //! | `attend_rows` | dot products and sums of rows for several heads at once |
-//! | `gemm`, `head_gemm`, `dot_attention`, `aggregate`, `hop`, `maximum`, `attention`, `attend_input`, `attend_input_grad`, `heads`, `rows`, `epilogue`, `batch_norm`, `row_norm`, `loss`, `update` | the operations |
+//! | `gemm`, `head_gemm`, `dot_attention`, `pair_attention`, `edge_sum`, `aggregate`, `hop`, `maximum`, `attention`, `attend_input`, `attend_input_grad`, `heads`, `rows`, `epilogue`, `batch_norm`, `row_norm`, `loss`, `update` | the operations |
 //!
 //! Results have the same bits for any number of threads: see `parallel`. Between machines of
 //! different [`Level`]s they differ in the last digits.
@@ -28,9 +28,10 @@ use super::{
         AdamUpdate, Add, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed, Attend,
         AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, BatchNormApply,
         BatchNormBackward, BatchNormForward, Checked, Dense, DotSoftmax, DotSoftmaxBackward, DropStored,
-        EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward, EpilogueForward, Gather, GeluBackward,
-        GeluForward, Gemm, HeadDot, HeadDotBackward, HeadGemm, HeadMean, HeadMeanBackward, Hop,
-        HopTransposed, L2NormBackward, L2NormForward, LayerNormBackward, LayerNormForward, SgdUpdate,
+        EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward, EpilogueForward, GatedSum, GatedSumBackward,
+        Gather, GeluBackward, GeluForward, Gemm, HeadDot, HeadDotBackward, HeadGemm, HeadMean,
+        HeadMeanBackward, Hop, HopTransposed, L2NormBackward, L2NormForward, LayerNormBackward,
+        LayerNormForward, PairSoftmax, PairSoftmaxBackward, ReluSum, ReluSumBackward, SgdUpdate,
         SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients, gelu,
     },
     types::Side,
@@ -46,6 +47,7 @@ mod batch_norm;
 mod caches;
 mod columns;
 mod dot_attention;
+mod edge_sum;
 mod epilogue;
 mod factors;
 mod gemm;
@@ -58,6 +60,7 @@ mod level;
 mod loss;
 mod math;
 mod maximum;
+mod pair_attention;
 mod parallel;
 mod row_norm;
 mod rows;
@@ -165,6 +168,22 @@ impl AggregationOps for Cpu {
         hop::hop_transposed(op.into_inner());
     }
 
+    fn relu_sum(&self, op: Checked<ReluSum>) {
+        edge_sum::relu_sum(op.into_inner());
+    }
+
+    fn relu_sum_backward(&self, op: Checked<ReluSumBackward>) {
+        edge_sum::relu_sum_backward(op.into_inner());
+    }
+
+    fn gated_sum(&self, op: Checked<GatedSum>) {
+        edge_sum::gated_sum(op.into_inner());
+    }
+
+    fn gated_sum_backward(&self, op: Checked<GatedSumBackward>) {
+        edge_sum::gated_sum_backward(op.into_inner());
+    }
+
     fn aggregate_max(&self, op: Checked<AggregateMax>) {
         maximum::aggregate_max(op.into_inner());
     }
@@ -217,6 +236,14 @@ impl AttentionOps for Cpu {
 
     fn dot_softmax_backward(&self, op: Checked<DotSoftmaxBackward>) {
         dot_attention::dot_softmax_backward(op.into_inner());
+    }
+
+    fn pair_softmax(&self, op: Checked<PairSoftmax>) {
+        pair_attention::pair_softmax(op.into_inner());
+    }
+
+    fn pair_softmax_backward(&self, op: Checked<PairSoftmaxBackward>) {
+        pair_attention::pair_softmax_backward(op.into_inner());
     }
 
     fn head_mean(&self, op: Checked<HeadMean>) {

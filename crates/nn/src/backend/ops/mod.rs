@@ -37,10 +37,12 @@ mod aggregation;
 mod attend_input;
 mod attention;
 mod dot_attention;
+mod edge_sum;
 mod element;
 pub mod gelu;
 mod loss;
 mod norm;
+mod pair_attention;
 mod product;
 pub mod shape;
 mod update;
@@ -54,6 +56,7 @@ pub use attention::{
     HeadMeanBackward,
 };
 pub use dot_attention::{DotSoftmax, DotSoftmaxBackward};
+pub use edge_sum::{Gated, GatedSum, GatedSumBackward, ReluSum, ReluSumBackward};
 pub use element::{Add, AddDot, DropStored, EpilogueBackward, EpilogueForward, Gather};
 pub use gelu::{GeluBackward, GeluForward};
 pub use loss::{SigmoidCrossEntropy, SoftmaxCrossEntropy};
@@ -61,6 +64,7 @@ pub use norm::{
     BatchNormApply, BatchNormBackward, BatchNormForward, L2NormBackward, L2NormForward, LayerNormBackward,
     LayerNormForward,
 };
+pub use pair_attention::{PairSoftmax, PairSoftmaxBackward};
 pub use product::{Dense, Gemm, HeadGemm, WeightGradients};
 pub use update::{AdamUpdate, SgdUpdate};
 

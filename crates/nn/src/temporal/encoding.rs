@@ -1,0 +1,83 @@
+//! Time differences as rows of cosines.
+
+use rayon::prelude::*;
+
+use crate::{Matrix, Param, View};
+
+/// Functional time encoding (Xu et al., *Inductive representation learning on temporal graphs*
+/// (TGAT), ICLR 2020, section 3.1):
+///
+/// ```text
+/// phi(t)[i] = cos(weight[i] t + bias[i])
+/// ```
+///
+/// Weights start at `10^(-9 i / (d - 1))`, so that periods reach from seconds to decades, and
+/// biases at 0; both are learned. Angles are computed in f64: a difference of seconds needs more
+/// digits than f32 has.
+#[derive(Clone, Debug)]
+pub struct TimeEncoding {
+    weight: Param,
+    bias: Param,
+}
+
+impl TimeEncoding {
+    /// Creates an encoding of `dim` columns.
+    pub fn new(dim: usize) -> Self {
+        let mut weight = Param::zeros("time.weight", 1, dim);
+        let last = dim.saturating_sub(1).max(1) as f64;
+        let weights = weight.value.view_mut().host().iter_mut().enumerate();
+        weights.for_each(|(i, x)| *x = 10f64.powf(-9.0 * i as f64 / last) as f32);
+        Self { weight, bias: Param::zeros("time.bias", 1, dim) }
+    }
+
+    /// Number of columns, `d`.
+    pub fn dim(&self) -> usize {
+        self.weight.value.num_cols()
+    }
+
+    /// Visits both parameters.
+    pub fn visit<'a>(&'a self, see: &mut dyn FnMut(&'a Param)) {
+        see(&self.weight);
+        see(&self.bias);
+    }
+
+    /// Visits both parameters mutably.
+    pub fn visit_mut(&mut self, see: &mut dyn FnMut(&mut Param)) {
+        see(&mut self.weight);
+        see(&mut self.bias);
+    }
+
+    /// Encodes differences; `out` is resized to `R x d`.
+    pub fn forward(&self, differences: &[f64], out: &mut Matrix) {
+        let dim = self.dim();
+        out.resize(differences.len(), dim);
+        let (weight, bias) = (self.weight.value.view().host(), self.bias.value.view().host());
+        let rows = out.view_mut().host().par_chunks_mut(dim.max(1)).zip(differences);
+        rows.with_min_len(64).for_each(|(row, &t)| {
+            for ((x, &w), &b) in row.iter_mut().zip(weight).zip(bias) {
+                *x = (f64::from(w) * t + f64::from(b)).cos() as f32;
+            }
+        });
+    }
+
+    /// Adds to the gradients of both parameters; `grad` (`R x d`) is that of the encoding.
+    pub fn backward(&mut self, differences: &[f64], grad: View) {
+        let dim = self.dim();
+        let (weight, bias) = (self.weight.value.view().host(), self.bias.value.view().host());
+        let grad = grad.host();
+        // a column's sum runs over the rows in order
+        let sum = |i: usize| {
+            let (w, b) = (f64::from(weight[i]), f64::from(bias[i]));
+            let term = |(r, &t): (usize, &f64)| {
+                let g = -f64::from(grad[r * dim + i]) * (w * t + b).sin();
+                [g * t, g]
+            };
+            differences.iter().enumerate().map(term).fold([0.0; 2], |a, x| [a[0] + x[0], a[1] + x[1]])
+        };
+        let sums: Vec<[f64; 2]> = (0..dim).into_par_iter().map(sum).collect();
+        for (part, param) in [&mut self.weight, &mut self.bias].into_iter().enumerate() {
+            let grads = param.grad.view_mut().host().iter_mut().zip(&sums);
+            grads.for_each(|(x, sum)| *x = (f64::from(*x) + sum[part]) as f32);
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Memory of nodes in a stream of events.
+
+use graphmill_core::{Error, NodeId, Result, keyed};
+
+use super::{GruCell, GruState, TimeEncoding};
+use crate::{Matrix, Param, Pass, View};
+
+/// Memory of all nodes, and the messages that wait for them (Rossi et al., *Temporal graph networks
+/// for deep learning on dynamic graphs*, 2020, section 3.1).
+///
+/// A node has a row of memory, the time of its last update, and at most one waiting message: the
+/// last of a batch (the paper's "most recent message" aggregator). The message of an event between
+/// `i` and `j` is `[s_i | s_j | edge]` for `i` and `[s_j | s_i | edge]` for `j`, with the memory
+/// at the end of the event's batch.
+///
+/// # Memory
+/// `4 (3 M + K) + 17` bytes per node.
+#[derive(Clone, Debug)]
+pub struct NodeMemory {
+    memory: Matrix,
+    /// Time of the last update of each node.
+    last: Vec<i64>,
+    /// Waiting messages, `V x (2 M + K)`, and the times of their events.
+    message: Matrix,
+    message_time: Vec<i64>,
+    waits: Vec<u8>,
+}
+
+/// Events whose messages are stored.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryEvents<'a> {
+    /// Source of each event.
+    pub source: &'a [NodeId],
+    /// Destination of each event.
+    pub destination: &'a [NodeId],
+    /// Time of each event, ascending.
+    pub time: &'a [i64],
+    /// Features of each event, `E x K`.
+    pub edges: View<'a>,
+}
+
+impl NodeMemory {
+    /// First bytes of a saved memory.
+    const MAGIC: [u8; 8] = *b"gmmemor1";
+
+    /// Creates the memory of `nodes` nodes, all zeros: rows of `width` columns, for events with
+    /// `edge_dim` features. `start` is the time from which the first update of a node counts.
+    pub fn new(nodes: usize, width: usize, edge_dim: usize, start: i64) -> Self {
+        Self {
+            memory: Matrix::zeros(nodes, width),
+            last: vec![start; nodes],
+            message: Matrix::zeros(nodes, 2 * width + edge_dim),
+            message_time: vec![start; nodes],
+            waits: vec![0; nodes],
+        }
+    }
+
+    /// Forgets everything, as at the begin of an epoch.
+    pub fn clear(&mut self, start: i64) {
+        self.memory.view_mut().host().fill(0.0);
+        self.message.view_mut().host().fill(0.0);
+        [&mut self.last, &mut self.message_time].into_iter().for_each(|times| times.fill(start));
+        self.waits.fill(0);
+    }
+
+    /// Number of nodes.
+    pub fn num_nodes(&self) -> usize {
+        self.last.len()
+    }
+
+    /// Width of the memory, `M`.
+    pub fn width(&self) -> usize {
+        self.memory.num_cols()
+    }
+
+    /// Memory of all nodes, `V x M`, without waiting messages.
+    pub fn rows(&self) -> View<'_> {
+        self.memory.view()
+    }
+
+    /// Time of the last update of each node.
+    pub fn last_update(&self) -> &[i64] {
+        &self.last
+    }
+
+    fn check(&self, nodes: &[NodeId]) -> Result<()> {
+        match nodes.iter().find(|&&v| v as usize >= self.num_nodes()) {
+            Some(v) => Err(Error::invalid(format!(
+                "memory of nodes: node {v} of {}; create the memory for all nodes",
+                self.num_nodes()
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Stores the updated rows of some of the nodes of an update, and removes their messages.
+    /// `positions` are places among the nodes of the update.
+    ///
+    /// # Errors
+    /// A position is not one of the update.
+    pub fn persist(&mut self, update: &MemoryState, positions: &[u32]) -> Result<()> {
+        if let Some(at) = positions.iter().find(|&&at| at as usize >= update.nodes.len()) {
+            return Err(Error::invalid(format!(
+                "memory of nodes: position {at} of an update of {} nodes; pass positions of the update",
+                update.nodes.len()
+            )));
+        }
+        let width = self.width();
+        let (to, from) = (self.memory.view_mut().host(), update.rows.view().host());
+        for &at in positions {
+            let (at, v) = (at as usize, update.nodes[at as usize] as usize);
+            to[v * width..(v + 1) * width].copy_from_slice(&from[at * width..(at + 1) * width]);
+            self.last[v] = update.times[at];
+            self.waits[v] = 0;
+        }
+        Ok(())
+    }
+
+    /// Stores the messages of events; the last of a node replaces earlier ones.
+    ///
+    /// # Errors
+    /// The lists differ in length, the features have another width, or a node is unknown.
+    pub fn push(&mut self, events: &MemoryEvents) -> Result<()> {
+        let &MemoryEvents { source, destination, time, edges } = events;
+        let (width, edge_dim) = (self.width(), self.message.num_cols() - 2 * self.width());
+        let counts = [source.len(), destination.len(), time.len(), edges.num_rows()];
+        if counts.iter().any(|&count| count != counts[0]) || edges.num_cols() != edge_dim {
+            return Err(Error::invalid(format!(
+                "memory of nodes: {} sources, {} destinations, {} times and {} rows of {} features; pass one \
+                 of each for every event, with {edge_dim} features",
+                counts[0],
+                counts[1],
+                counts[2],
+                counts[3],
+                edges.num_cols()
+            )));
+        }
+        self.check(source)?;
+        self.check(destination)?;
+        let (memory, edges, stride) = (self.memory.view().host(), edges.host(), 2 * width + edge_dim);
+        let message = self.message.view_mut().host();
+        for (event, (&i, &j)) in source.iter().zip(destination).enumerate() {
+            for (own, other) in [(i as usize, j as usize), (j as usize, i as usize)] {
+                let to = &mut message[own * stride..(own + 1) * stride];
+                to[..width].copy_from_slice(&memory[own * width..(own + 1) * width]);
+                to[width..2 * width].copy_from_slice(&memory[other * width..(other + 1) * width]);
+                to[2 * width..].copy_from_slice(&edges[event * edge_dim..(event + 1) * edge_dim]);
+                self.message_time[own] = time[event];
+                self.waits[own] = 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// The memory as bytes, for a checkpoint: restored, a stream continues to the same bits.
+    pub fn save(&self) -> Vec<u8> {
+        let mut out = Self::MAGIC.to_vec();
+        for count in [self.num_nodes(), self.width(), self.message.num_cols()] {
+            out.extend_from_slice(&(count as u64).to_le_bytes());
+        }
+        for x in [&self.memory, &self.message] {
+            x.view().host().iter().for_each(|x| out.extend_from_slice(&x.to_le_bytes()));
+        }
+        for times in [&self.last, &self.message_time] {
+            times.iter().for_each(|x| out.extend_from_slice(&x.to_le_bytes()));
+        }
+        out.extend_from_slice(&self.waits);
+        out
+    }
+
+    /// Restores the bytes of [`NodeMemory::save`] into a memory of the same size.
+    ///
+    /// # Errors
+    /// The bytes are not those of such a memory; it is then unchanged.
+    pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
+        let sizes = [self.num_nodes(), self.width(), self.message.num_cols()];
+        let mut header = Self::MAGIC.to_vec();
+        sizes.iter().for_each(|&size| header.extend_from_slice(&(size as u64).to_le_bytes()));
+        let floats = sizes[0] * (sizes[1] + sizes[2]);
+        if bytes.len() != header.len() + 4 * floats + 17 * sizes[0] || !bytes.starts_with(&header) {
+            return Err(Error::invalid(format!(
+                "memory of nodes: {} bytes are not a saved memory of {} nodes with {} columns; restore it \
+                 into a memory of the same size",
+                bytes.len(),
+                sizes[0],
+                sizes[1]
+            )));
+        }
+        let mut rest = &bytes[header.len()..];
+        let mut take = |len: usize| {
+            let (taken, left) = rest.split_at(len);
+            rest = left;
+            taken
+        };
+        for x in [&mut self.memory, &mut self.message] {
+            let values = x.view_mut().host();
+            let from = take(4 * values.len()).chunks_exact(4);
+            let read = |b: &[u8]| f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+            values.iter_mut().zip(from).for_each(|(x, bytes)| *x = read(bytes));
+        }
+        for times in [&mut self.last, &mut self.message_time] {
+            let from = take(8 * times.len()).chunks_exact(8);
+            let read = |b: &[u8]| i64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]);
+            times.iter_mut().zip(from).for_each(|(x, bytes)| *x = read(bytes));
+        }
+        self.waits.copy_from_slice(take(sizes[0]));
+        Ok(())
+    }
+}
+
+/// Parameters that turn waiting messages into memory: a GRU over `[message | phi(t - last
+/// update)]`.
+#[derive(Clone, Debug)]
+pub struct MemoryUpdater {
+    encoding: TimeEncoding,
+    cell: GruCell,
+}
+
+/// Updated memory of some nodes, with the matrices that the backward pass reads.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryState {
+    /// Nodes of the update.
+    pub nodes: Vec<NodeId>,
+    /// Updated memory, `R x M`.
+    pub rows: Matrix,
+    /// Time of the last event of each node.
+    pub times: Vec<i64>,
+    /// Positions of the nodes that had a message.
+    updated: Vec<u32>,
+    differences: Vec<f64>,
+    encoded: Matrix,
+    input: Matrix,
+    old: Matrix,
+    new: Matrix,
+    grad: Matrix,
+    input_grad: Matrix,
+    encoded_grad: Matrix,
+    gru: GruState,
+}
+
+impl MemoryUpdater {
+    /// Creates the parameters for memory of `width` columns, events of `edge_dim` features and a
+    /// time encoding of `time_dim` columns.
+    pub fn new(width: usize, edge_dim: usize, time_dim: usize, key: u64) -> Self {
+        let input = 2 * width + edge_dim + time_dim;
+        let cell = GruCell::new(input, width, keyed::key(&[key, 0]));
+        Self { encoding: TimeEncoding::new(time_dim), cell }
+    }
+
+    /// Visits every parameter, always in the same order.
+    pub fn visit<'a>(&'a self, see: &mut dyn FnMut(&'a Param)) {
+        self.encoding.visit(see);
+        self.cell.visit(see);
+    }
+
+    /// Visits every parameter mutably, in the order of [`MemoryUpdater::visit`].
+    pub fn visit_mut(&mut self, see: &mut dyn FnMut(&mut Param)) {
+        self.encoding.visit_mut(see);
+        self.cell.visit_mut(see);
+    }
+
+    /// Computes the memory of `nodes` (distinct) after their waiting messages. `store` is
+    /// unchanged; nodes without a message have the stored row.
+    ///
+    /// # Errors
+    /// A node is unknown.
+    pub fn update(
+        &self,
+        pass: &Pass,
+        store: &NodeMemory,
+        nodes: &[NodeId],
+        state: &mut MemoryState,
+    ) -> Result<()> {
+        store.check(nodes)?;
+        let MemoryState { rows, times, updated, differences, encoded, input, old, new, gru, .. } = state;
+        state.nodes.clear();
+        state.nodes.extend_from_slice(nodes);
+        times.clear();
+        updated.clear();
+        differences.clear();
+        let (width, stride) = (store.width(), store.message.num_cols());
+        rows.resize(nodes.len(), width);
+        let (memory, messages) = (store.memory.view().host(), store.message.view().host());
+        for (at, (&v, row)) in
+            nodes.iter().zip(rows.view_mut().host().chunks_exact_mut(width.max(1))).enumerate()
+        {
+            let v = v as usize;
+            row.copy_from_slice(&memory[v * width..(v + 1) * width]);
+            if store.waits[v] == 0 {
+                times.push(store.last[v]);
+                continue;
+            }
+            times.push(store.message_time[v]);
+            updated.push(at as u32);
+            differences.push((i128::from(store.message_time[v]) - i128::from(store.last[v])) as f64);
+        }
+        self.encoding.forward(differences, encoded);
+        let (dim, time_dim) = (stride + self.encoding.dim(), self.encoding.dim());
+        input.resize(updated.len(), dim);
+        old.resize(updated.len(), width);
+        let encoded = encoded.view().host();
+        let lines = input.view_mut().host().chunks_exact_mut(dim.max(1));
+        let lines =
+            lines.zip(old.view_mut().host().chunks_exact_mut(width.max(1))).zip(updated.iter()).enumerate();
+        for (i, ((line, old), &at)) in lines {
+            let v = nodes[at as usize] as usize;
+            line[..stride].copy_from_slice(&messages[v * stride..(v + 1) * stride]);
+            line[stride..].copy_from_slice(&encoded[i * time_dim..(i + 1) * time_dim]);
+            old.copy_from_slice(&memory[v * width..(v + 1) * width]);
+        }
+        self.cell.forward(pass, input.view(), old.view(), gru, new);
+        let all = rows.view_mut().host();
+        for (&at, new) in updated.iter().zip(new.view().host().chunks_exact(width.max(1))) {
+            all[at as usize * width..(at as usize + 1) * width].copy_from_slice(new);
+        }
+        Ok(())
+    }
+
+    /// Adds to the gradients of all parameters, from that of the updated rows (`R x M`). Stored
+    /// memory and messages are constants.
+    pub fn backward(&mut self, pass: &Pass, state: &mut MemoryState, rows_grad: View) {
+        let MemoryState { updated, differences, input, old, grad, input_grad, encoded_grad, gru, .. } = state;
+        let (width, time_dim) = (self.cell.width(), self.encoding.dim());
+        grad.resize(updated.len(), width);
+        let from = rows_grad.host();
+        for (&at, to) in updated.iter().zip(grad.view_mut().host().chunks_exact_mut(width.max(1))) {
+            to.copy_from_slice(&from[at as usize * width..(at as usize + 1) * width]);
+        }
+        self.cell.backward(pass, [input.view(), old.view()], gru, grad.view(), Some(input_grad));
+        encoded_grad.resize(updated.len(), time_dim);
+        let (dim, from) = (input.num_cols(), input_grad.view().host());
+        let lines = encoded_grad.view_mut().host().chunks_exact_mut(time_dim.max(1));
+        for (to, from) in lines.zip(from.chunks_exact(dim.max(1))) {
+            to.copy_from_slice(&from[dim - time_dim..]);
+        }
+        self.encoding.backward(differences, encoded_grad.view());
+    }
+}

@@ -1,0 +1,28 @@
+//! Parts of models on streams of events: time encodings, and the memory of nodes.
+//!
+//! - [`TimeEncoding`]: a time difference as a row of cosines (TGAT).
+//! - [`TemporalAttention`]: attention to neighbours with the time since their events (TGAT, TGN).
+//! - [`GruCell`]: a gated recurrent unit.
+//! - [`NodeMemory`], [`MemoryUpdater`]: the memory of TGN, with messages that wait for one batch.
+//!
+//! # Order of a batch
+//!
+//! No event may reach its own prediction, so the steps of a batch have this order:
+//!
+//! 1. [`MemoryUpdater::update`] computes the memory of the batch's nodes from *waiting* messages of
+//!    earlier batches; gradients flow to its parameters.
+//! 2. The model scores the batch's events and negatives.
+//! 3. [`NodeMemory::persist`] stores the updated rows of the nodes that have events.
+//! 4. [`NodeMemory::push`] stores the messages of the batch's events, which wait for the next
+//!    batch.
+//! 5. [`MemoryUpdater::backward`] and the step of the optimizer.
+
+mod attention;
+mod encoding;
+mod gru;
+mod memory;
+
+pub use attention::{TemporalAttention, TemporalAttentionConfig, TemporalInput, TemporalState};
+pub use encoding::TimeEncoding;
+pub use gru::{GruCell, GruState};
+pub use memory::{MemoryEvents, MemoryState, MemoryUpdater, NodeMemory};

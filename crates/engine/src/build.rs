@@ -34,9 +34,9 @@ use graphmill_nn::{
 pub use crate::memory::precision;
 use crate::{
     Error, Result, TrainConfig,
+    config::link::{LinkOptions, is_link},
     config::{FeaturePrecision, Switch},
     memory::{self, MemoryPlacement, keeps_sparse, table_type},
-    config::link::{LinkOptions, is_link},
 };
 
 /// Part of the key of a decoder's initial values.
@@ -98,7 +98,8 @@ pub(crate) fn model_of(config: &TrainConfig, data: &Dataset, classes: usize) -> 
     }
     check_sparse(config, data)?;
     memory::check(config, data)?;
-    let model = Model::new(&model_config(config), data.features.dim, classes, config.seed).map_err(by_flag)?;
+    let model =
+        Model::new(&model_config(config), data.features.dim, classes, config.seed).map_err(by_flag)?;
     Ok(if is_link(config) { model.with_decoder(decoder(config, classes)?) } else { model })
 }
 

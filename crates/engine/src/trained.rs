@@ -129,15 +129,21 @@ impl TrainedModel {
     /// # Errors
     /// As [`TrainedModel::classes`].
     pub fn logits(&self, data: &Dataset, nodes: &[NodeId]) -> Result<Matrix> {
+        if self.model.decoder().is_some() {
+            return Err(Error::usage("the model learned links, so it has no classes; use its embeddings"));
+        }
         self.infer(data, nodes, Output::Logits)
     }
 
-    /// Last hidden row of each of the `nodes`, `nodes x width` ([`Output::Embeddings`]).
+    /// Last hidden row of each of the `nodes`, `nodes x width` ([`Output::Embeddings`]); of a model
+    /// of links, the row that its decoder scores.
     ///
     /// # Errors
     /// As [`TrainedModel::classes`].
     pub fn embeddings(&self, data: &Dataset, nodes: &[NodeId]) -> Result<Matrix> {
-        self.infer(data, nodes, Output::Embeddings)
+        // the output rows of a model of links are its embeddings
+        let output = if self.model.decoder().is_some() { Output::Logits } else { Output::Embeddings };
+        self.infer(data, nodes, output)
     }
 
     fn infer(&self, data: &Dataset, nodes: &[NodeId], output: Output) -> Result<Matrix> {

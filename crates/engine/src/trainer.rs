@@ -24,11 +24,11 @@ use crate::{
     Result, TrainConfig,
     accelerator::{ComputeDevices, Samplers},
     config::Devices,
+    config::link::is_link,
     distributed,
     link::{self, LinkTask},
     memory::{self, MemoryPlacements},
     observer::Observer,
-    config::link::is_link,
     record::{DeviceRecord, EpochRecord, ReuseRecord, Summary},
     run::{
         Inputs, Meter, Peers, RunPosition,

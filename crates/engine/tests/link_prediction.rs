@@ -234,10 +234,15 @@ impl MinibatchSampler for Watched {
         let links = batch.seeds.links.as_ref().expect("a batch of links");
         let ends = links.source.iter().zip(&links.destination).take(links.positives);
         let ids = &batch.seeds.nodes;
-        let own: Vec<(NodeId, NodeId)> =
-            ends.flat_map(|(&u, &v)| [(ids[u as usize], ids[v as usize]), (ids[v as usize], ids[u as usize])]).collect();
+        let own: Vec<(NodeId, NodeId)> = ends
+            .flat_map(|(&u, &v)| [(ids[u as usize], ids[v as usize]), (ids[v as usize], ids[u as usize])])
+            .collect();
         let read = edges(&batch);
-        assert!(read.iter().all(|edge| !own.contains(edge)), "batch {} reads its own edge", batch.seeds.number);
+        assert!(
+            read.iter().all(|edge| !own.contains(edge)),
+            "batch {} reads its own edge",
+            batch.seeds.number
+        );
         self.batches.fetch_add(1, Relaxed);
         self.edges.fetch_add(read.len() as u64, Relaxed);
         Ok(batch)
@@ -246,7 +251,6 @@ impl MinibatchSampler for Watched {
     fn split(&self) -> Option<&dyn SplitSampler> {
         self.inner.split()
     }
-
 
     fn properties(&self) -> SamplerProperties {
         self.inner.properties()
@@ -324,7 +328,9 @@ fn parts_are_disjoint_and_never_read() {
     let data = data(300);
     for options in ["model=sage", "disjoint=0.5"] {
         let task = LinkTask::new(&config(options), &data).unwrap();
-        assert!(task.undirected && !task.valid.edges.is_empty() && task.test.edges.len() > task.valid.edges.len());
+        assert!(
+            task.undirected && !task.valid.edges.is_empty() && task.test.edges.len() > task.valid.edges.len()
+        );
         let has = |&(u, v): &(NodeId, NodeId)| task.data.graph.in_neighbors(v).binary_search(&u).is_ok();
         let reads = |&(u, v): &(NodeId, NodeId)| has(&(u, v)) || has(&(v, u));
         assert!(!task.valid.edges.iter().chain(&task.test.edges).any(reads), "{options}");
@@ -360,7 +366,19 @@ fn options_that_do_not_fit_links_are_refused_with_a_remedy() {
     ] {
         let mut config = config("model=sage");
         let set = graphmill_engine::options::key(option).unwrap().parse(&mut config, value);
-        let message = set.err().map(|e| format!("{e:?}")).or_else(|| config.check().err().map(|e| e.to_string()));
+        let message =
+            set.err().map(|e| format!("{e:?}")).or_else(|| config.check().err().map(|e| e.to_string()));
         assert!(message.as_ref().is_some_and(|message| message.contains(why)), "{option}: {message:?}");
     }
+}
+
+#[test]
+fn trained_models_have_embeddings_and_no_classes() {
+    let data = data(200);
+    let config = TrainConfig { fanout: Fanout(vec![4, 3]), ..config("epochs=1 embedding_dim=8") };
+    let trained = graphmill_engine::fit(&config, &data).unwrap();
+    let rows = trained.embeddings(&data, &[3, 1, 7]).unwrap();
+    assert_eq!((rows.num_rows(), rows.num_cols()), (3, 8));
+    let message = trained.classes(&data, &[0]).unwrap_err().to_string();
+    assert!(message.contains("use its embeddings"), "{message}");
 }

@@ -30,7 +30,10 @@ fn links_are_learned_scored_recommended_and_embedded() {
     let scores = sandbox.ok_json("eval run");
     assert_eq!(scores["test"], summary["test"]["score"]);
     let parts = scores["parts"].as_array().unwrap();
-    assert_eq!(parts.iter().map(|part| part["part"].as_str().unwrap()).collect::<Vec<_>>(), ["train", "valid", "test"]);
+    assert_eq!(
+        parts.iter().map(|part| part["part"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["train", "valid", "test"]
+    );
     for metric in ["auc", "average-precision", "mrr", "hits@10", "hits@50"] {
         assert!(parts[2]["scores"][metric].is_number(), "{metric}: {}", parts[2]);
     }
@@ -157,6 +160,7 @@ fn errors_state_the_remedy() {
         ("predict run --top-k 0 --out x.csv", "pass an integer above 0"),
         ("predict run --top-k 3 --out x.npy", "write .csv or .parquet"),
         ("predict run --embeddings --out x.npy", "use graphmill embed"),
+        ("predict run --on x.csv --edges y.csv --out x.csv", "--on: new rows of a run on links"),
         ("predict labels --top-k 3 --out x.csv", "train with --task link"),
         ("embed labels --all-edges --out x.csv", "only runs on links leave out edges"),
     ] {

@@ -243,7 +243,8 @@ fn len(manifest: &Json, name: &str) -> usize {
 
 /// Returns true if the dataset has several node types or edge types.
 fn has_types(config: &TrainConfig) -> bool {
-    manifest(config).is_some_and(|manifest| len(&manifest, "node_types").max(len(&manifest, "edge_types")) > 1)
+    manifest(config)
+        .is_some_and(|manifest| len(&manifest, "node_types").max(len(&manifest, "edge_types")) > 1)
 }
 
 /// Returns true if `--task` names a link task of a graph of one node type and one edge type.

@@ -16,10 +16,10 @@ const ORDERS: &[&str] = &["random", "sequential"];
 /// Wrong usage: the first such option, with the reason and the remedy.
 pub fn check(config: &TrainConfig) -> Result<()> {
     let refuse = |option: String, why: String| Err(Error::usage(format!("{option} with links: {why}")));
-    let is_subgraph =
-        sampler::TABLE.get(&config.sampler).is_some_and(|entry| entry.make.draws_subgraphs());
+    let is_subgraph = sampler::TABLE.get(&config.sampler).is_some_and(|entry| entry.make.draws_subgraphs());
     if is_subgraph {
-        let why = "it chooses its own seeds, so it cannot start from the ends of edges; use --sampler neighbor";
+        let why =
+            "it chooses its own seeds, so it cannot start from the ends of edges; use --sampler neighbor";
         return refuse(format!("--sampler {}", config.sampler), why.into());
     }
     if !STRATEGIES.contains(&config.strategy.as_str()) {

@@ -46,7 +46,10 @@ use super::{
     split::Edge,
     task::{GivenNegatives, LinkPart, LinkTask},
 };
-use crate::{Error, Result, TrainConfig, config::link::{Candidates, LinkOptions}};
+use crate::{
+    Error, Result, TrainConfig,
+    config::link::{Candidates, LinkOptions},
+};
 
 /// Part of the key of random pairs.
 const PAIRS: u64 = 0x7061_6972_7320_3132;
@@ -63,7 +66,7 @@ pub struct LinkEvaluation {
     against: Against,
 }
 
-/// What edges are compared with.
+/// Candidates that edges are compared with.
 #[derive(Clone, Debug)]
 enum Against {
     /// All nodes, at these ends.
@@ -224,6 +227,14 @@ impl LinkEvaluation {
         self.edges.clone()
     }
 
+    /// Pairs that all edges are compared with, if the candidates are pairs.
+    pub fn pairs(&self) -> Option<&[Edge]> {
+        match &self.against {
+            Against::Pairs(pairs) => Some(pairs),
+            _ => None,
+        }
+    }
+
     /// Number of edges.
     pub fn len(&self) -> usize {
         self.edges.len()
@@ -275,10 +286,8 @@ impl LinkEvaluation {
             }
             Against::Ends { end, each, nodes } => {
                 let scores = self.with_negatives(scored, *end, *each, nodes);
-                let queries: Vec<Query> = scores
-                    .chunks_exact(each + 1)
-                    .map(|scores| Query { scores, relevant: &[0] })
-                    .collect();
+                let queries: Vec<Query> =
+                    scores.chunks_exact(each + 1).map(|scores| Query { scores, relevant: &[0] }).collect();
                 of(&|metric| metric.entry.make.score(&queries, metric.k).filter(|_| !metric.is_of_lists()))
             }
         }

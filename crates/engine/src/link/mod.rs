@@ -14,6 +14,9 @@ pub mod split;
 pub mod step;
 pub mod task;
 
+#[cfg(test)]
+mod tests;
+
 pub use check::check;
 pub use evaluate::{LinkEvaluation, Scored};
 pub use metric::LinkMetric;

@@ -67,7 +67,7 @@ pub struct LinkScratch {
 }
 
 impl LinkScratch {
-    /// Computes the scores of all pairs and their loss; the gradients of the scores are overwritten.
+    /// Computes the scores of all pairs and their loss. Overwrites the gradients of the scores.
     fn forward(
         &mut self,
         objective: &LinkObjective,

@@ -175,11 +175,13 @@ fn stored_task(config: &TrainConfig, data: &Dataset) -> Result<Option<(TypedData
         ([], LINK) => return Ok(None),
         (&[task], LINK) => task,
         (_, LINK) => {
-            let message = format!("--task link: {} has several link tasks; name one of {}", data.name, names());
+            let message =
+                format!("--task link: {} has several link tasks; name one of {}", data.name, names());
             return Err(Error::usage(message));
         }
         (links, name) => {
-            let unknown = || format!("--task {name}: {} has no such link task; known: {}", data.name, names());
+            let unknown =
+                || format!("--task {name}: {} has no such link task; known: {}", data.name, names());
             links.iter().copied().find(|task| task.name == name).ok_or_else(|| Error::usage(unknown()))?
         }
     };
@@ -259,8 +261,8 @@ fn check_batches(config: &TrainConfig, options: &LinkOptions, train: usize, grap
         return Ok(());
     }
     Err(Error::usage(format!(
-        "--batch-size {}: one batch learns all {train} training edges and leaves them out of its messages, so \
-         no edge is left to read; use --batch-size {}, --disjoint 0.5 or --exclude none",
+        "--batch-size {}: one batch learns all {train} training edges and leaves them out of its messages, \
+         so no edge is left to read; use --batch-size {}, --disjoint 0.5 or --exclude none",
         config.batch_size,
         train.div_ceil(8).max(1)
     )))
@@ -319,7 +321,9 @@ fn judge(
     };
     let refuse = |why: &str| Err(Error::usage(format!("--metric {name}: {why}")));
     if candidates == Candidates::All && metric.is_pooled() {
-        return refuse("it compares edges with pairs without an edge; use --candidates pairs, or --metric mrr");
+        return refuse(
+            "it compares edges with pairs without an edge; use --candidates pairs, or --metric mrr",
+        );
     }
     if candidates != Candidates::All && metric.is_of_lists() {
         return refuse("it judges lists of all candidates; use --candidates all, or --metric hits@10");

@@ -60,8 +60,9 @@ pub(super) fn task(config: &TrainConfig, _: &Key) -> Read {
     if is_link(config) {
         return Ok(());
     }
-    Err("only datasets of several node types, edge types or tasks have tasks of other names; use --task link, or \
-         leave it out".into())
+    Err("only datasets of several node types, edge types or tasks have tasks of other names; use --task \
+         link, or leave it out"
+        .into())
 }
 
 /// Rule of `--model` and `--sampler` in a run on one type: the name is not one for several types.

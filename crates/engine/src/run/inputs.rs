@@ -3,8 +3,8 @@
 use graphmill_data::Dataset;
 
 use crate::{
-    Result, RunDir, TrainConfig, accelerator::ComputeDevices, distributed::RankDataset,
-    link::LinkTask, memory::MemoryPlacements, record::DatasetRecord, tiers::Presampling,
+    Result, RunDir, TrainConfig, accelerator::ComputeDevices, distributed::RankDataset, link::LinkTask,
+    memory::MemoryPlacements, record::DatasetRecord, tiers::Presampling,
 };
 
 /// Configuration, dataset and devices of a run: everything that is known before its first part is

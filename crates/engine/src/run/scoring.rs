@@ -73,7 +73,9 @@ impl<'a> Scorer<'a> {
                 let valid = (0..links.valid.len() as NodeId).collect();
                 (Judge::Links(Box::new(links)), valid)
             }
-            (None, Some(metric)) => (Judge::Labels(metric), fixed_sample(&data.split.valid, config.eval_nodes)),
+            (None, Some(metric)) => {
+                (Judge::Labels(metric), fixed_sample(&data.split.valid, config.eval_nodes))
+            }
             (None, None) => (Judge::Labels(build::metric(config, data)?), Vec::new()),
         };
         Ok(Self { judge, config, data, inference, ranks, valid, logits: Matrix::default() })

@@ -122,8 +122,8 @@ impl SavedRun {
     /// Known edges and the source itself are left out, so a source may have fewer.
     ///
     /// # Errors
-    /// The run did not learn links; the model or the list cannot be read; `out` cannot be written or
-    /// has a format of one type; or `watch` stops the work.
+    /// The run did not learn links; the model or the list cannot be read; `out` cannot be written
+    /// or has a format of one type; or `watch` stops the work.
     pub fn predict_links(
         &self,
         data: &Dataset,

@@ -272,6 +272,9 @@ impl SavedRun {
     /// # Errors
     /// The model cannot be read or does not fit the dataset, or `watch` stops the work.
     pub fn scores(&self, data: &Dataset, watch: &dyn Progress) -> Result<Scores> {
+        if self.learns_links() {
+            return self.link_scores(data, watch);
+        }
         self.check_fit(data, true)?;
         let model = self.model(data)?;
         let chosen = self.blame_config(build::metric(&self.config, data))?;
@@ -345,6 +348,17 @@ impl SavedRun {
         out: &Path,
         watch: &dyn Progress,
     ) -> Result<Written> {
+        if self.learns_links() {
+            return match kind {
+                Kind::Embeddings if !original => {
+                    self.embed_links(data, selection, links::Reading::Training, out, watch)
+                }
+                _ => Err(Error::usage(
+                    "the run learned links, so it predicts no classes and knows no original ids; write its \
+                     embeddings, or the best candidates of nodes (graphmill predict --top-k)",
+                )),
+            };
+        }
         let target = Target::new(out)?;
         self.check_fit(data, false)?;
         let names = keys::Names::of(data, self.trained_on(data)?.as_deref())?;

@@ -118,7 +118,8 @@ fn tables_in_place_and_copies_give_the_same_bits() {
         for (residence, notes_expected) in [(MemoryPlacement::HugePages, 0), (MemoryPlacement::Mapped, 1)] {
             let mut notes = Notes::default();
             let context = RunContext { run: None, resume: false, observer: &mut notes, stop: &|| false };
-            let summary = train_from(MemoryPlacements::both(residence), &config(), data, None, context).unwrap();
+            let summary =
+                train_from(MemoryPlacements::both(residence), &config(), data, None, context).unwrap();
             let about = |word: &str| notes.0.iter().filter(|note| note.contains(word)).count();
             assert_eq!(
                 (about("in place"), about("edge weights")),

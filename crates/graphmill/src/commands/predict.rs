@@ -26,8 +26,8 @@ pub(crate) fn command() -> Command {
              The best model predicts the class of each node, with all of its neighbours: N classes, or N x C \
              zeros and ones if the dataset has several labels per node. Tables start with the node's id, or \
              with its key and the names of the classes if the dataset was imported from tables; .npy files \
-             hold the values alone. With --top-k, a run on links recommends: rows have a source, a candidate \
-             and a score. A run on several node types predicts the nodes of its task's type.",
+             hold the values alone. With --top-k, a run on links recommends: rows have a source, a \
+             candidate and a score. A run on several node types predicts the nodes of its task's type.",
         )
         .after_long_help(
             "Examples:\n  \
@@ -67,30 +67,6 @@ pub(crate) fn command() -> Command {
             "Use the node ids from before graphmill reorder",
             "They apply to --nodes and to the order of the rows",
         ))
-        .arg(args::option(
-            "top-k",
-            "K",
-            "Write the K best candidates of each node, for a run on links",
-            "Rows have a source, a candidate and the score of the pair, the best first. Nodes with a known edge \
-             to the source are left out. --nodes and --keys select the sources. Example: --top-k 10",
-        ))
-        .arg(args::flag(
-            "all-edges",
-            "Read all edges, for a run on links",
-            "By default embeddings read the edges of training only, so that they know none that validates or \
-             tests. Set it to recommend new edges",
-        ))
-        .arg(args::option(
-            "relation",
-            "NAME",
-            "Relation of --top-k, for a knowledge graph",
-            "A link task of the dataset, which graphmill info lists. Example: --relation capital_of",
-        ))
-        .arg(args::flag(
-            "sources",
-            "Rank the sources of given destinations, for a table",
-            "By default --top-k ranks destinations. For runs of --model embedding or lightgcn",
-        ))
         .arg(args::flag("probabilities", "Write N x C probabilities (f32) instead of classes", ""))
         .arg(args::flag(
             "embeddings",
@@ -116,7 +92,36 @@ pub(crate) fn command() -> Command {
         .arg(args::json());
     #[cfg(feature = "tables")]
     let command = on::with_options(command);
+    with_link_options(command)
+}
+
+/// Adds the arguments for runs on links.
+fn with_link_options(command: Command) -> Command {
     command
+        .arg(args::option(
+            "top-k",
+            "K",
+            "Write the K best candidates of each node, for a run on links",
+            "Rows have a source, a candidate and the score of the pair, the best first. Nodes with a known \
+             edge to the source are left out. --nodes and --keys select the sources. Example: --top-k 10",
+        ))
+        .arg(args::flag(
+            "all-edges",
+            "Read all edges, for a run on links",
+            "By default embeddings read the edges of training only, so that they know none that validates \
+             or tests. Set it to recommend new edges",
+        ))
+        .arg(args::option(
+            "relation",
+            "NAME",
+            "Relation of --top-k, for a knowledge graph",
+            "A link task of the dataset, which graphmill info lists. Example: --relation capital_of",
+        ))
+        .arg(args::flag(
+            "sources",
+            "Rank the sources of given destinations, for a table",
+            "By default --top-k ranks destinations. For runs of --model embedding or lightgcn",
+        ))
 }
 
 /// Writes the predictions and prints their shape.
@@ -138,15 +143,6 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     } else {
         Kind::Classes
     };
-    #[cfg(feature = "tables")]
-    if matches.contains_id("on") {
-        if SavedTypedRun::of(&run).is_some() {
-            let message = "--on: new rows of datasets of several types are not predicted yet; import the \
-                           tables again with the new rows, and predict with --dataset and --keys";
-            return Err(Error::usage(message).into());
-        }
-        return on::run(matches, &run, &run.dataset(other)?, kind, out);
-    }
     if let Some(table) = SavedEmbedding::of(&run) {
         return of_table(matches, table, other, out);
     }
@@ -162,6 +158,15 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         let message = "--top-k and --all-edges: the run learned no links; leave them out, or train with \
                        --task link";
         return Err(Error::usage(message).into());
+    }
+    #[cfg(feature = "tables")]
+    if matches.contains_id("on") {
+        if SavedTypedRun::of(&run).is_some() {
+            let message = "--on: new rows of datasets of several types are not predicted yet; import the \
+                           tables again with the new rows, and predict with --dataset and --keys";
+            return Err(Error::usage(message).into());
+        }
+        return on::run(matches, &run, &run.dataset(other)?, kind, out);
     }
     let original = matches.get_flag("original-ids");
     let selection = selection(matches);
@@ -199,6 +204,12 @@ fn top_k(matches: &ArgMatches) -> anyhow::Result<usize> {
     if let Some(flag) = unused.iter().find(|flag| matches.get_flag(flag)) {
         let remedy = if *flag == "embeddings" { "use graphmill embed" } else { "leave it out" };
         return Err(Error::usage(format!("--{flag}: the run learned links; {remedy}")).into());
+    }
+    #[cfg(feature = "tables")]
+    if matches.contains_id("on") {
+        let message = "--on: new rows of a run on links are not predicted; import the tables again with \
+                       them, and pass --dataset";
+        return Err(Error::usage(message).into());
     }
     let Some(word) = matches.get_one::<String>("top-k") else {
         let message = "the run learned links: pass --top-k K for the K best candidates of each node, or use \

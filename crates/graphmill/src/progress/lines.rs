@@ -28,8 +28,8 @@ impl EpochLines {
         let scores = start.earlier.iter().filter_map(|record| record.valid_score);
         self.best = scores.reduce(f64::max);
         let resumed = start.from != (0, 0);
-        let resumed = resumed
-            .then(|| format!("resuming in epoch {} after {} batches", start.from.0 + 1, start.from.1));
+        let resumed =
+            resumed.then(|| format!("resuming in epoch {} after {} batches", start.from.0 + 1, start.from.1));
         let size = format!(
             "{} training nodes, {} batches per epoch, {} parameters (* = best epoch so far)",
             start.seeds, start.batches, start.parameters
@@ -39,9 +39,8 @@ impl EpochLines {
 
     /// Line of a finished epoch.
     pub(super) fn of(&mut self, record: &EpochRecord) -> EpochLine {
-        let score = record
-            .valid_score
-            .map_or(String::new(), |score| format!("  valid {} {score:.4}", self.metric));
+        let score =
+            record.valid_score.map_or(String::new(), |score| format!("  valid {} {score:.4}", self.metric));
         let is_best = record.valid_score.is_some_and(|score| self.best.is_none_or(|best| score > best));
         if is_best {
             self.best = record.valid_score;

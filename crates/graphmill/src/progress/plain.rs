@@ -73,7 +73,14 @@ mod tests {
     use super::*;
 
     fn record(epoch: usize, score: f64) -> EpochRecord {
-        EpochRecord { epoch, loss: 0.5, valid_score: Some(score), seconds: 2.0, seeds: 1000, ..Default::default() }
+        EpochRecord {
+            epoch,
+            loss: 0.5,
+            valid_score: Some(score),
+            seconds: 2.0,
+            seeds: 1000,
+            ..Default::default()
+        }
     }
 
     #[test]

@@ -138,8 +138,8 @@ impl Model {
         Ok(model)
     }
 
-    /// The same model with a decoder, whose parameters follow those of the head. The output rows are
-    /// then embeddings, and the decoder scores pairs of them; its width is that of the rows.
+    /// The same model with a decoder, whose parameters follow those of the head. The output rows
+    /// are then embeddings, and the decoder scores pairs of them; its width is that of the rows.
     #[must_use]
     pub fn with_decoder(mut self, decoder: Box<dyn Decoder>) -> Self {
         self.decoder = Some(decoder);

@@ -1,0 +1,110 @@
+//! Evaluations against brute force.
+
+use graphmill_core::{EdgeOptions, End, NodeId, build, keyed::Stream};
+use graphmill_data::Dataset;
+use graphmill_nn::{
+    Matrix, Pass,
+    backend::Cpu,
+    link::decoder::{DecoderConfig, TABLE},
+};
+
+use super::{LinkEvaluation, LinkMetric, LinkTask, Scored};
+use crate::{TrainConfig, config::link::LINK};
+
+const NODES: usize = 40;
+
+fn data(options: EdgeOptions) -> Dataset {
+    let mut stream = Stream::new(5);
+    let mut node = || stream.below(NODES as u64) as NodeId;
+    let (from, to): (Vec<_>, Vec<_>) = (0..120).map(|_| (node(), node())).unzip();
+    Dataset { graph: build(NODES, &from, &to, options).unwrap(), ..Dataset::default() }
+}
+
+fn task(data: &Dataset, candidates: &str, metric: &str) -> (TrainConfig, LinkTask) {
+    let mut config = TrainConfig {
+        task: LINK.into(),
+        hidden: 3,
+        batch_size: 16,
+        metric: metric.into(),
+        ..TrainConfig::default()
+    };
+    config.own.get_mut::<crate::config::link::LinkOptions>().candidates = candidates.parse().unwrap();
+    let task = LinkTask::new(&config, data).unwrap();
+    (config, task)
+}
+
+/// Embeddings in which every fourth value is repeated, so that scores are tied.
+fn embeddings() -> Matrix {
+    let values: Vec<f32> = (0..NODES * 3).map(|i| ((i / 3 % 11 * 7 + i % 3 * 5) % 6) as f32 - 2.5).collect();
+    Matrix::from_slice(NODES, 3, &values)
+}
+
+fn score(evaluation: &LinkEvaluation, task: &LinkTask, rows: &Matrix, metric: &str) -> Option<f64> {
+    let make = TABLE.find("dot").unwrap().make.make;
+    let decoder = make(&DecoderConfig { dim: 3, ..DecoderConfig::default() }).unwrap();
+    let backend = Cpu::default();
+    let pass = Pass { backend: &backend, training: false, key: 0 };
+    let scored = Scored { decoder: &*decoder, pass, embeddings: rows.view() };
+    evaluation.score(&scored, &task.known, &LinkMetric::find(metric).unwrap())
+}
+
+#[test]
+fn filtered_ranks_are_those_of_a_plain_loop() {
+    for options in [EdgeOptions::DIRECTED, EdgeOptions::UNDIRECTED] {
+        let data = data(options);
+        let (config, task) = task(&data, "all", "mrr");
+        let (evaluation, rows) = (task.evaluation(&config, "test").unwrap(), embeddings());
+        let row = |v: NodeId| &rows.view().host()[v as usize * 3..][..3];
+        let dot = |u: NodeId, v: NodeId| row(u).iter().zip(row(v)).map(|(a, b)| a * b).sum::<f32>();
+        let ends = if task.undirected { &[End::Destination, End::Source][..] } else { &[End::Destination] };
+        let mut ranks = Vec::new();
+        for &end in ends {
+            for &(u, v) in &task.test.edges {
+                let (fixed, own) = if end == End::Destination { (u, v) } else { (v, u) };
+                let is_known = |w: NodeId| match end {
+                    End::Destination => task.known.contains(fixed, w),
+                    End::Source => task.known.contains(w, fixed),
+                };
+                let others = (0..NODES as NodeId).filter(|&w| w != fixed && w != own && !is_known(w));
+                let scores: Vec<f32> = others.map(|w| dot(fixed, w)).collect();
+                let above = scores.iter().filter(|&&x| x > dot(u, v)).count() as f64;
+                let equal = scores.iter().filter(|&&x| x == dot(u, v)).count() as f64;
+                ranks.push(1.0 + above + equal / 2.0);
+            }
+        }
+        let mrr = ranks.iter().map(|rank| 1.0 / rank).sum::<f64>() / ranks.len() as f64;
+        let hits = ranks.iter().filter(|&&rank| rank <= 5.0).count() as f64 / ranks.len() as f64;
+        assert!((score(&evaluation, &task, &rows, "mrr").unwrap() - mrr).abs() < 1e-12);
+        assert!((score(&evaluation, &task, &rows, "hits@5").unwrap() - hits).abs() < 1e-12);
+        assert_eq!(score(&evaluation, &task, &rows, "auc"), None);
+    }
+}
+
+#[test]
+fn constant_scores_give_chance() {
+    let data = data(EdgeOptions::UNDIRECTED);
+    let constant = Matrix::from_slice(NODES, 3, &[0.5; NODES * 3]);
+    let (config, of_pairs) = task(&data, "pairs", "auc");
+    let evaluation = of_pairs.evaluation(&config, "test").unwrap();
+    assert_eq!(score(&evaluation, &of_pairs, &constant, "auc"), Some(0.5));
+    assert_eq!(score(&evaluation, &of_pairs, &constant, "hits@1"), Some(0.0));
+    let (config, of_all) = task(&data, "all", "mrr");
+    let evaluation = of_all.evaluation(&config, "test").unwrap();
+    assert!(score(&evaluation, &of_all, &constant, "mrr").unwrap() < 0.1);
+    assert_eq!(score(&evaluation, &of_all, &constant, "recall@1"), Some(0.0));
+}
+
+#[test]
+fn random_pairs_repeat_and_have_no_edge_in_any_part() {
+    let data = data(EdgeOptions::UNDIRECTED);
+    let (config, task) = task(&data, "pairs", "auc");
+    let rows = embeddings();
+    let [first, again] = [(), ()].map(|()| task.evaluation(&config, "valid").unwrap());
+    assert_eq!(score(&first, &task, &rows, "auc"), score(&again, &task, &rows, "auc"));
+    for &(u, v) in first.pairs().unwrap() {
+        assert!(
+            u != v && !data.graph.in_neighbors(v).contains(&u) && !data.graph.in_neighbors(u).contains(&v)
+        );
+    }
+    assert_eq!(first.pairs().unwrap().len(), first.len());
+}

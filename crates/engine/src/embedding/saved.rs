@@ -60,8 +60,8 @@ impl<'r> SavedEmbedding<'r> {
         let recorded = origin.and_then(|origin| origin.dataset.checksum.as_ref());
         if recorded.is_some_and(|recorded| data.checksum.as_ref() != Some(recorded)) {
             let message = format!(
-                "the dataset in {} is not that of the run, whose model has a row for each of its nodes; pass a \
-                 copy of the run's dataset {OTHER_DATASET_HINT}",
+                "the dataset in {} is not that of the run, whose model has a row for each of its nodes; pass \
+                 a copy of the run's dataset {OTHER_DATASET_HINT}",
                 path.display()
             );
             return Err(Error::run(run, message));

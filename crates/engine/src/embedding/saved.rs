@@ -104,7 +104,7 @@ impl<'r> SavedEmbedding<'r> {
         for (number, part) in ["train", "valid", "test"].into_iter().enumerate() {
             watch.check()?;
             // training edges are known: their ranks say nothing about new edges
-            if number == 0 {
+            if number == 0 || edges.parts[number].is_empty() {
                 continue;
             }
             let (scores, nodes) = rayon::scope(|_| ranking.scores(number, &metrics));

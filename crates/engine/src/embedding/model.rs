@@ -66,8 +66,8 @@ impl TableModel {
         if relations > 1 && !kind_of_decoder.knows_relations {
             let known = named(&|kind| kind.on_tables && kind.knows_relations);
             return Err(Error::usage(format!(
-                "--decoder {name}: it scores edges of all {relations} relations alike; use one of {known}, or \
-                 choose one relation with --task"
+                "--decoder {name}: it scores edges of all {relations} relations alike; use one of {known}, \
+                 or choose one relation with --task"
             )));
         }
         check_memory(config, edges.num_rows())?;

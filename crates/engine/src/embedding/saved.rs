@@ -60,8 +60,8 @@ impl<'r> SavedEmbedding<'r> {
         let recorded = origin.and_then(|origin| origin.dataset.checksum.as_ref());
         if recorded.is_some_and(|recorded| data.checksum.as_ref() != Some(recorded)) {
             let message = format!(
-                "the dataset in {} is not that of the run, whose model has a row for each of its nodes; pass a \
-                 copy of the run's dataset {OTHER_DATASET_HINT}",
+                "the dataset in {} is not that of the run, whose model has a row for each of its nodes; pass \
+                 a copy of the run's dataset {OTHER_DATASET_HINT}",
                 path.display()
             );
             return Err(Error::run(run, message));
@@ -104,7 +104,7 @@ impl<'r> SavedEmbedding<'r> {
         for (number, part) in ["train", "valid", "test"].into_iter().enumerate() {
             watch.check()?;
             // training edges are known: their ranks say nothing about new edges
-            if number == 0 {
+            if number == 0 || edges.parts[number].is_empty() {
                 continue;
             }
             let (scores, nodes) = rayon::scope(|_| ranking.scores(number, &metrics));

@@ -13,8 +13,8 @@
 //!
 //! # Source
 //!
-//! He, Deng, Wang, Li, Zhang and Wang, *LightGCN: simplifying and powering graph convolution network
-//! for recommendation*, SIGIR 2020, equations 3, 4 and 8.
+//! He, Deng, Wang, Li, Zhang and Wang, *LightGCN: simplifying and powering graph convolution
+//! network for recommendation*, SIGIR 2020, equations 3, 4 and 8.
 //!
 //! # Cost
 //!
@@ -159,8 +159,8 @@ impl LightGcn {
         backend.copy(own.view(), x_grad.view_mut());
         if self.layers > 0 {
             let src_grad = x_grad.view_mut();
-            AggregateTransposed { block: &self.some, weights: WEIGHTS, dst_grad: grad, beta: 1.0, src_grad }
-                .run(backend);
+            let block = &self.some;
+            AggregateTransposed { block, weights: WEIGHTS, dst_grad: grad, beta: 1.0, src_grad }.run(backend);
             self.horner(backend, own.view(), self.layers - 1, x_grad);
         }
         self.values[1] = own;

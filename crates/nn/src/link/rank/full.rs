@@ -4,9 +4,10 @@
 //!
 //! A block of queries is scored against all candidates by one dense product, if the decoder's score
 //! is a product of a row of the query and a row of the candidate ([`Decoder::query_rows`]); by
-//! distances of such rows, if it is a distance; else pair by pair. Each row of scores is then read while it is in the cache: it counts the candidates
-//! that are larger than a target and those that are equal to it. Candidates that a query leaves
-//! out, such as other true edges, get NaN, which is neither.
+//! distances of such rows, if it is a distance; else pair by pair. Each row of scores is then read
+//! while it is in the cache: it counts the candidates that are larger than a target and those that
+//! are equal to it. Candidates that a query leaves out, such as other true edges, get NaN, which is
+//! neither.
 //!
 //! # Source
 //!

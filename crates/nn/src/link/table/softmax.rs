@@ -52,6 +52,15 @@ pub struct SoftmaxStep {
     relation_grad: Vec<f32>,
 }
 
+/// Inputs of a step.
+struct Inputs<'a> {
+    backend: &'a dyn Backend,
+    score: &'a dyn PairScore,
+    relations: Relations<'a>,
+    batch: &'a QueryBatch,
+    table: View<'a>,
+}
+
 impl SoftmaxStep {
     /// Computes the loss of a batch over `table` (`V x F`) and all gradients. `candidates` are the
     /// rows that may be sources, and those that may be destinations; the batch holds the true
@@ -82,7 +91,7 @@ impl SoftmaxStep {
             let own: Vec<usize> = (0..queries).filter(|&i| batch.end[i] == end).collect();
             let len = (BLOCK_BYTES / (4 * range.len().max(1))).max(MIN_BLOCK_ROWS);
             for block in own.chunks(len) {
-                loss += self.block(backend, score, relations, batch, table, range, block);
+                loss += self.block(&Inputs { backend, score, relations, batch, table }, range, block);
             }
         }
         // in the order of the queries
@@ -95,17 +104,8 @@ impl SoftmaxStep {
     }
 
     /// Adds a block of queries of one end; returns their share of the loss.
-    #[expect(clippy::too_many_arguments, reason = "the arguments of `run`, and the block")]
-    fn block(
-        &mut self,
-        backend: &dyn Backend,
-        score: &dyn PairScore,
-        relations: Relations,
-        batch: &QueryBatch,
-        table: View,
-        range: &Range<NodeId>,
-        block: &[usize],
-    ) -> f64 {
+    fn block(&mut self, inputs: &Inputs, range: &Range<NodeId>, block: &[usize]) -> f64 {
+        let &Inputs { backend, score, relations, batch, table } = inputs;
         let (dim, all) = (table.num_cols(), table.host());
         let Self { query, query_grad, scores, .. } = self;
         let rows = table.rows(range.start as usize..range.end as usize);

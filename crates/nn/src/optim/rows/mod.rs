@@ -247,7 +247,10 @@ mod tests {
                             optimizer.update(1, &mut table, &ids, grad.view());
                         }
                         let mut state = Vec::new();
-                        optimizer.visit_state(&mut |name, x| state.push((name.to_string(), x.view().host().to_vec())));
+                        let mut copy = |name: &str, x: &Matrix| {
+                            state.push((name.to_string(), x.view().host().to_vec()));
+                        };
+                        optimizer.visit_state(&mut copy);
                         (table.view().host().to_vec(), state)
                     })
                 };

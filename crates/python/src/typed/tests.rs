@@ -176,7 +176,10 @@ fn typed_epochs_do_not_depend_on_threads_or_the_first_batch() {
         let mut all = Vec::new();
         while let Taken::Value(batch) = batches.take(Duration::from_secs(60)).unwrap() {
             let papers: Vec<f32> = batch.nodes[1].of::<i64>().iter().map(|&v| v as f32).collect();
-            assert_eq!((batch.tables[0].of::<f32>(), batch.tables[1].of::<i64>()), (&papers[..], batch.edges[1].of()));
+            assert_eq!(
+                (batch.tables[0].of::<f32>(), batch.tables[1].of::<i64>()),
+                (&papers[..], batch.edges[1].of())
+            );
             all.push(bytes(&batch));
         }
         all

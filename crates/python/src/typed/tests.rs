@@ -115,7 +115,8 @@ proptest! {
         let negatives = Negatives::new("uniform", (40, 60, false), (&from, &to), (1.5, together)).unwrap();
         let edges: Vec<(u32, u32)> = from.into_iter().zip(to).collect();
         let exclude = vec![(0, false), (1, true)];
-        let links = Links { types: (0, 1), edges: edges.clone(), negatives: Some(negatives), exclude, disjoint };
+        let (types, negatives) = ((0, 1), Some(negatives));
+        let links = Links { types, edges: edges.clone(), negatives, exclude, disjoint };
         let positives: Vec<_> = numbers.iter().map(|&i| edges[i as usize]).collect();
         let (seeds, pairs) = links.seeds(KEY, &positives, 2).unwrap();
         let draws = vec![Draws { replace, weights: None }; 3];

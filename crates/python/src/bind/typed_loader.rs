@@ -214,7 +214,7 @@ fn inputs_of(
         }
     };
     let edges = from.into_iter().zip(to).collect();
-    Ok(TypedInputs::Links(Links { types, edges, negatives, exclude, disjoint }))
+    Ok(TypedInputs::Links(Box::new(Links { types, edges, negatives, exclude, disjoint })))
 }
 
 /// Iterator over the batches of an epoch.

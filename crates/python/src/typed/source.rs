@@ -39,7 +39,7 @@ pub enum TypedInputs {
         disjoint: bool,
     },
     /// Supervision edges.
-    Links(Links),
+    Links(Box<Links>),
 }
 
 impl TypedInputs {
@@ -61,7 +61,8 @@ impl TypedInputs {
         let count = |t: usize| topology.types[t].1;
         match self {
             Self::Nodes { of, nodes, .. } => check(count(*of), "input_nodes", nodes),
-            Self::Links(Links { types, edges, .. }) => {
+            Self::Links(links) => {
+                let Links { types, edges, .. } = &**links;
                 let (src, dst): (Vec<u32>, Vec<u32>) = edges.iter().copied().unzip();
                 check(count(types.0), "edge_label_index[0]", &src)?;
                 check(count(types.1), "edge_label_index[1]", &dst)

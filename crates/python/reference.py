@@ -38,7 +38,7 @@ PARTS = [
                   graphmill.TablePlan]),
     ("Runs", [graphmill.train, graphmill.evaluate, graphmill.predict, graphmill.hotness, graphmill.hotness_report,
               graphmill.partition, graphmill.partition_report, graphmill.options]),
-    ("graphmill.dgl", [dgl.NeighborSampler, dgl.MultiLayerFullNeighborSampler, dgl.DataLoader, dgl.minibatches, dgl.Block, dgl.MiniBatch]),
+    ("graphmill.dgl", [dgl.NeighborSampler, dgl.MultiLayerFullNeighborSampler, dgl.DataLoader, dgl.minibatches, dgl.Block, dgl.TypedBlock, dgl.MiniBatch]),
 ]  # fmt: skip
 
 

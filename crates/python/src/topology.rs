@@ -61,8 +61,7 @@ impl Topology {
             numbers[*place as usize] = e as u32;
             *place += 1;
         }
-        let graph =
-            Graph::of_sound_edges(indptr.into(), indices.into(), None).map_err(|e| e.to_string())?;
+        let graph = Graph::of_sound_edges(indptr.into(), indices.into(), None).map_err(|e| e.to_string())?;
         let is_sorted = numbers.iter().enumerate().all(|(place, &e)| place == e as usize);
         Ok(Self { graph, numbers: (!is_sorted).then(|| numbers.into()) })
     }

@@ -222,7 +222,7 @@ def test_pickling_and_lightning_arguments():
 @pytest.mark.parametrize(
     ("data", "error", "message"),
     [
-        (HeteroData(), TypeError, "one node type and one edge type"),
+        (HeteroData(), TypeError, "expected a node type and its nodes"),
         (Data(x=torch.zeros(3, 2)), ValueError, "'edge_index' is missing"),
         (Data(edge_index=torch.tensor([[0], [5]]), x=torch.zeros(3, 2)), ValueError, r"edge_index\[1\]\[0\] is 5"),
         (Data(edge_index=torch.tensor([[-1], [0]]), num_nodes=3), ValueError, "is -1"),

@@ -253,3 +253,47 @@ def test_metrics_share_ranks_among_ties():
         metrics.auc(scores, labels[0])
     with pytest.raises(ValueError, match="k 0: use an integer of at least 1"):
         metrics.hits_at_k(scores, labels, 0)
+
+
+@pytest.mark.parametrize("sampler", ["neighbor", "labor", "weighted", "full", "hgt"])
+def test_blocks_of_several_types(data, sampler):
+    from graphmill import dgl
+
+    how = dgl.NeighborSampler([4, 3], sampler=sampler)
+    seeds = {"paper": np.arange(20), "author": [5]}
+    loader = dgl.DataLoader(data, seeds, how, batch_size=7, output="numpy", seed=0)
+    assert len(loader) == 3
+    found = {"paper": [], "author": []}
+    for input_nodes, output_nodes, blocks in loader:
+        assert len(blocks) == (1 if sampler == "hgt" else 2)
+        for kind, ids in output_nodes.items():
+            found[kind] += ids.tolist()
+            np.testing.assert_array_equal(blocks[-1].dstdata["_ID"][kind][: len(ids)], ids)
+        np.testing.assert_array_equal(blocks[0].srcdata["feat"]["paper"], data.nodes("paper").x[input_nodes["paper"]])
+        if "paper" in output_nodes:
+            np.testing.assert_array_equal(blocks[-1].dstdata["label"]["paper"], output_nodes["paper"] % 3)
+        for block in blocks:
+            for kind in block.canonical_etypes:
+                src, dst = block[kind].edges()
+                ends = block.srcdata["_ID"][kind[0]][src], block.dstdata["_ID"][kind[2]][dst]
+                assert pairs_of(np.stack(ends)) <= pairs_of(data.edges(kind).edge_index)
+                assert block.num_edges(kind) == len(src)
+    assert found == {"paper": list(range(20)), "author": [5]}
+
+
+def test_fanouts_of_blocks_by_edge_type(data):
+    from graphmill import dgl
+
+    how = dgl.NeighborSampler([{WRITES: 2}, {WRITES: 2, CITES: -1}])
+    batch = next(iter(dgl.minibatches(data, {"paper": [1, 2, 3]}, how, batch_size=3, output="numpy", seed=0)))
+    first, last = batch.blocks
+    assert first.num_edges(CITES) == 0 and first.num_edges(WRITTEN) == 0
+    assert last.num_edges(CITES) == np.isin(data.edges(CITES).edge_index[1], [1, 2, 3]).sum()
+    assert batch.compacted_seeds["paper"].tolist() == [0, 1, 2] and batch.labels["paper"].tolist() == [1, 2, 0]
+    for error, part, call in [
+        (TypeError, "expected a dict by node type", lambda: dgl.DataLoader(data, [1], how)),
+        (ValueError, "comes twice among the input nodes", lambda: dgl.DataLoader(data, {"paper": [1, 1]}, how)),
+        (NotImplementedError, "replace is not supported", lambda: dgl.DataLoader(data, {"paper": [1]}, dgl.NeighborSampler([2], replace=True))),
+    ]:
+        with pytest.raises(error, match=part):
+            call()

@@ -131,6 +131,33 @@ def rank_metric(
     name: str, scores: NDArray[np.float32], relevant: NDArray[np.bool_], starts: list[int], k: int
 ) -> float | None: ...
 
+class TypedBlockSource:
+    num_inputs: int
+    def __init__(
+        self,
+        dataset: TypedDataset,
+        inputs: list[tuple[int, NDArray[Any]]],
+        sampler: str,
+        fanouts: list[list[int]],
+        tables: list[tuple[int, NDArray[Any]]],
+        seed: int,
+    ) -> None: ...
+    def start(
+        self,
+        *,
+        epoch: int,
+        order: NDArray[np.uint64],
+        batch_size: int,
+        first: int,
+        last: int,
+        threads: int,
+        ahead: int,
+    ) -> TypedBlockBatches: ...
+
+class TypedBlockBatches(Iterator[tuple[Any, ...]]):
+    def __next__(self) -> tuple[Any, ...]: ...
+    def close(self) -> None: ...
+
 class BlockSource:
     num_inputs: int
     def __init__(

@@ -9,7 +9,9 @@ import numpy as np
 from . import _graphmill
 from ._frameworks import find, is_pyg, options_of
 from .dataset import Dataset
+from .hetero import HeteroGraph, is_typed, open_hetero, per_edge_type
 from .loader import Loader, input_nodes_of
+from .typed import EdgeType, TypedDataset
 
 
 class Block(NamedTuple):
@@ -60,18 +62,75 @@ class Block(NamedTuple):
         return block
 
 
+class TypedBlock:
+    """Message-flow graph of one layer of several types. Destinations are the first of the sources.
+
+    ``block[edge_type]`` is the :class:`Block` of an edge type: sources of its source type and
+    destinations of its destination type, with their values. ``srcdata`` and ``dstdata`` hold values
+    by name and node type: ``block.srcdata["feat"]["paper"]``.
+    """
+
+    def __init__(self, num_src: dict[str, int], num_dst: dict[str, int], relations: dict[EdgeType, Any], srcdata: Any, dstdata: Any):
+        self._num_src, self._num_dst, self._relations = num_src, num_dst, relations
+        self.srcdata, self.dstdata = srcdata, dstdata
+
+    @property
+    def canonical_etypes(self) -> list[EdgeType]:
+        """Edge types ``(source, name, destination)``."""
+        return list(self._relations)
+
+    @property
+    def ntypes(self) -> list[str]:
+        """Node types."""
+        return list(self._num_src)
+
+    def num_src_nodes(self, ntype: str | None = None) -> int:
+        """Number of sources of a type, or of all."""
+        return sum(self._num_src.values()) if ntype is None else self._num_src[ntype]
+
+    def num_dst_nodes(self, ntype: str | None = None) -> int:
+        """Number of destinations of a type, or of all."""
+        return sum(self._num_dst.values()) if ntype is None else self._num_dst[ntype]
+
+    def num_edges(self, etype: EdgeType | None = None) -> int:
+        """Number of edges of a type, or of all."""
+        return sum(block.num_edges() for block in self._relations.values()) if etype is None else self[etype].num_edges()
+
+    def __getitem__(self, etype: EdgeType) -> Block:
+        return self._relations[tuple(etype)]
+
+    def to_dgl(self) -> Any:
+        """Converts the block to a ``DGLBlock``; needs DGL."""
+        dgl = find("dgl")
+        if dgl is None:
+            raise ImportError("to_dgl() needs dgl; install it with pip")
+        edges = {kind: ("csc", (block.indptr, block.indices, [])) for kind, block in self._relations.items()}
+        made = dgl.create_block(edges, self._num_src, self._num_dst)
+        for frame, columns in ((made.srcdata, self.srcdata), (made.dstdata, self.dstdata)):
+            for name, values in columns.items():
+                frame[name] = values
+        return made
+
+    def __repr__(self) -> str:
+        return f"TypedBlock(num_src_nodes={self._num_src}, num_dst_nodes={self._num_dst}, num_edges={self.num_edges()})"
+
+
 class NeighborSampler:
     """Sampler of neighbours: ``dgl.dataloading.NeighborSampler``, and the engine's other samplers.
 
     Args:
         fanouts: In-neighbours per node for each layer, **the farthest from the seeds first**, as in
-            DGL (PyTorch Geometric's order is the reverse); -1 takes all.
-        sampler: ``"neighbor"``, ``"labor"``, ``"weighted"``, ``"random-walk"`` or ``"full"``.
+            DGL (PyTorch Geometric's order is the reverse); -1 takes all. On a graph of several
+            types each layer has a number for all edge types, or a dict by edge type; an edge type
+            that a dict leaves out is not followed. The numbers of ``"hgt"`` count nodes of each
+            type.
+        sampler: ``"neighbor"``, ``"labor"``, ``"weighted"``, ``"random-walk"`` or ``"full"``; of
+            several types also ``"hgt"``, and not ``"random-walk"``.
         **options: Options of the sampler, as of ``graphmill train``: ``replace``,
-            ``labor_iterations``, ``num_walks``, ...
+            ``labor_iterations``, ``num_walks``, ... Not on graphs of several types.
     """
 
-    def __init__(self, fanouts: Sequence[int], *, sampler: str = "neighbor", **options: Any):
+    def __init__(self, fanouts: Sequence[Any], *, sampler: str = "neighbor", **options: Any):
         self.fanouts, self.sampler, self.options = list(fanouts), sampler, options
 
 
@@ -88,9 +147,14 @@ class DataLoader(Loader):
     Yields ``(input_nodes, output_nodes, blocks)``, where ``blocks[0]`` is the farthest from the
     seeds; with ``as_minibatch`` a :class:`MiniBatch`.
 
+    On a graph of several types, blocks are :class:`TypedBlock`, and ``input_nodes``,
+    ``output_nodes``, labels and features are dicts by node type.
+
     Args:
-        dataset: A :class:`graphmill.Dataset`, or a ``torch_geometric.data.Data``.
-        nids: Distinct seeds: ids, a mask, or ``None`` for the training nodes.
+        dataset: A :class:`graphmill.Dataset` or :class:`graphmill.TypedDataset`, or a
+            ``torch_geometric.data.Data`` or ``HeteroData``.
+        nids: Distinct seeds: ids, a mask, or ``None`` for the training nodes. Of several types a
+            dict of these by node type.
         sampler: Sampler of the neighbours.
         with_features: Gathers the rows of the input nodes as ``blocks[0].srcdata["feat"]``.
         as_minibatch: Yields :class:`MiniBatch` instead of tuples.
@@ -122,24 +186,53 @@ class DataLoader(Loader):
             distributed = find("torch.distributed")
             self.rank, self.world_size = distributed.get_rank(), distributed.get_world_size()
         self.dataset = Dataset.from_pyg(dataset) if is_pyg(dataset) else dataset
-        if not isinstance(self.dataset, Dataset):
-            raise TypeError(f"dataset: expected a graphmill.Dataset, not {type(dataset).__name__}")
+        if not isinstance(self.dataset, (Dataset, TypedDataset)):
+            raise TypeError(f"dataset: expected a graphmill.Dataset or graphmill.TypedDataset, not {type(dataset).__name__}")
         if output not in ("auto", "torch", "numpy", "dgl"):
             raise ValueError(f"output '{output}': use auto, torch, numpy or dgl")
         self.output = output
         self.sampler_options, self.with_features, self.as_minibatch = sampler, with_features, as_minibatch
         self.device = device
-        self.nids = self.dataset.train if nids is None else input_nodes_of(nids, self.dataset.num_nodes)[0]
+        self._types: HeteroGraph | None = None
+        if isinstance(self.dataset, TypedDataset):
+            if not isinstance(nids, dict):
+                raise TypeError('nids: expected a dict by node type on a graph of several types, for example {"paper": ids}')
+            self.nids: Any = nids
+        else:
+            self.nids = self.dataset.train if nids is None else input_nodes_of(nids, self.dataset.num_nodes)[0]
         self._open()
 
     def _sampling(self) -> dict[str, Any]:
         how = self.sampler_options
         return {"sampler": how.sampler, "fanout": how.fanouts[::-1], **how.options}
 
+    def _typed_source(self) -> Any:
+        """Source of typed blocks."""
+        graph, how = self._types, self.sampler_options
+        assert graph is not None
+        if how.options or self._tier_options:
+            given = next(iter({**how.options, **self._tier_options}))
+            raise NotImplementedError(f"DataLoader: {given} is not supported on graphs of several types; leave it out")
+        inputs = []
+        for kind, ids in self.nids.items():
+            t = graph.number(kind)
+            inputs.append((t, input_nodes_of(ids, graph.types[t][1])[0]))
+        if how.sampler == "hgt":
+            fanouts = [[int(k) for k in how.fanouts[::-1]]] * len(graph.types)
+        else:
+            layers = [per_edge_type(_all_types(layer, graph), graph) for layer in how.fanouts[::-1]]
+            fanouts = [[hops[0] for hops in of_type] for of_type in zip(*layers)]
+        self._columns = [(t, name, rows) for name, whose, t, rows in graph.tables if whose == "nodes" and name == "x"] if self.with_features else []
+        tables = [(t, rows) for t, _, rows in self._columns]
+        return _graphmill.TypedBlockSource(self.dataset._native, inputs, how.sampler, fanouts, tables, self.seed % 2**63)
+
     def _reseed(self) -> None:
+        self._torch = None if self.output == "numpy" else find("torch")
+        if self._types is not None:
+            self._source = self._typed_source()
+            return
         options = options_of({"seed": self.seed % 2**63, **self._sampling()})
         self._source = _graphmill.BlockSource(self.dataset._native, self.nids, options, self.with_features, self._tiers)
-        self._torch = None if self.output == "numpy" else find("torch")
 
     def _value(self, array: Any) -> Any:
         if array is None or self._torch is None:
@@ -147,7 +240,38 @@ class DataLoader(Loader):
         tensor = self._torch.from_numpy(array)
         return tensor if self.device is None else tensor.to(self.device)
 
+    def _yield_typed(self, arrays: tuple) -> Any:
+        """A batch of several types."""
+        _, inputs, seeds, input_nodes, layers, tables = arrays
+        graph, value = self._types, self._value
+        assert graph is not None
+        names = [name for name, _ in graph.types]
+        outputs = {name: value(ids) for name, ids in zip(names, seeds) if len(ids)}
+        targets = {graph.types[t][0]: rows for name, whose, t, rows in graph.tables if whose == "nodes" and name == "y"}
+        labels = {name: value(targets[name][ids]) for name, ids in zip(names, seeds) if len(ids) and name in targets}
+        feat = {names[t]: value(rows) for (t, _, _), rows in zip(self._columns, tables)}
+        ids = {name: value(of) for name, of in zip(names, input_nodes)}
+        blocks = []
+        for layer, (num_dst, num_src, edges) in enumerate(layers):
+            src = {"_ID": {name: ids[name][:count] for name, count in zip(names, num_src)}}
+            dst = {"_ID": {name: ids[name][:count] for name, count in zip(names, num_dst)}}
+            if layer == 0 and feat:
+                src["feat"] = feat
+            if layer == len(layers) - 1 and labels:
+                dst["label"] = labels
+            relations = {}
+            for kind, (s, d, _), (indptr, indices, weight) in zip(graph.edge_types, graph.relations, edges):
+                of = [{name: values[kind[i]] for name, values in data.items() if kind[i] in values} for i, data in ((0, src), (2, dst))]
+                relations[kind] = Block(num_src[s], num_dst[d], value(indptr), value(indices), value(weight), *of)
+            block = TypedBlock(dict(zip(names, num_src)), dict(zip(names, num_dst)), relations, src, dst)
+            blocks.append(block.to_dgl() if self.output == "dgl" else block)
+        if not self.as_minibatch:
+            return ids, outputs, blocks
+        return MiniBatch(outputs, labels or None, ids, {"feat": feat} if feat else {}, blocks, value(inputs))
+
     def _yield(self, arrays: tuple) -> Any:
+        if self._types is not None:
+            return self._yield_typed(arrays)
         _, inputs, seeds, input_nodes, layers, features = arrays
         value = self._value
         labels = None if self.dataset.y is None else value(self.dataset.y[seeds])
@@ -167,12 +291,27 @@ class DataLoader(Loader):
         rows = {} if feat is None else {"feat": feat}
         return MiniBatch(value(seeds), labels, ids, rows, blocks, value(inputs))
 
-    _made = ("_source", "_torch", "_tiers")
+    _made = ("_source", "_torch", "_tiers", "_types", "_columns")
 
     def _open(self) -> None:
-        if self.with_features:
+        self._types = open_hetero(self.dataset) if is_typed(self.dataset) else None
+        if self.with_features and self._types is None:
             self._open_tiers(self.dataset, self.nids, **self._sampling())
         self._reseed()
+
+
+def _all_types(layer: Any, graph: HeteroGraph) -> Any:
+    """Numbers of a layer for :func:`per_edge_type`; edge types that a dict leaves out get 0."""
+    if not isinstance(layer, dict):
+        return [layer]
+    given = {graph.relation(kind): int(k) for kind, k in layer.items()}
+    return {kind: [given.get(r, 0)] for r, kind in enumerate(graph.edge_types)}
+
+
+def _places(seeds: Any) -> Any:
+    """The first positions, as many as seeds."""
+    places = np.arange(len(seeds))
+    return places if isinstance(seeds, np.ndarray) else find("torch").from_numpy(places)
 
 
 class MiniBatch(NamedTuple):
@@ -180,7 +319,7 @@ class MiniBatch(NamedTuple):
 
     ``seeds`` (``B``), their ``labels``, ``input_nodes`` (``N``), their ``node_features`` by name,
     ``blocks`` (the farthest from the seeds first) and ``indexes`` (``B``, positions of the seeds
-    among the inputs).
+    among the inputs). On a graph of several types, dicts by node type take the place of arrays.
     """
 
     seeds: Any
@@ -198,8 +337,9 @@ class MiniBatch(NamedTuple):
     @property
     def compacted_seeds(self) -> Any:
         """Positions of the seeds among the nodes of the last block: the first ``B``."""
-        places = np.arange(len(self.seeds))
-        return places if isinstance(self.seeds, np.ndarray) else find("torch").from_numpy(places)
+        if isinstance(self.seeds, dict):
+            return {kind: _places(seeds) for kind, seeds in self.seeds.items()}
+        return _places(self.seeds)
 
     def num_layers(self) -> int:
         """Number of layers ``L``."""

@@ -168,7 +168,10 @@ def _stores(data: Any, columns: dict[Any, dict[str, Any]], edges: dict[Any, Any]
 
         def _get_tensor(self, attr: Any) -> Any:
             tensor = column(attr)
-            if tensor is None or attr.index is None:
+            if tensor is None:
+                known = ", ".join(f"{name} of {group}" if group else name for group, names in columns.items() for name in names)
+                raise KeyError(f"feature '{attr.attr_name}' of group {attr.group_name!r}: there is no such column; known: {known}")
+            if attr.index is None:
                 return tensor
             index = attr.index
             return tensor[index if is_tensor(index) or isinstance(index, (slice, int)) else find("torch").as_tensor(index)]

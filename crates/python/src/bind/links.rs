@@ -26,8 +26,10 @@ pub(super) fn negatives<'py>(
 ) -> PyResult<[Bound<'py, PyArray1<i64>>; 2]> {
     let src = array::nodes("edge_index[0]", src, sizes.0)?;
     let dst = array::nodes("edge_index[1]", dst, sizes.1)?;
-    let known =
-        (array::nodes("known edges[0]", &known.0, sizes.0)?, array::nodes("known edges[1]", &known.1, sizes.1)?);
+    let known = (
+        array::nodes("known edges[0]", &known.0, sizes.0)?,
+        array::nodes("known edges[1]", &known.1, sizes.1)?,
+    );
     let drawn = py.detach(|| {
         let ends = (sizes.0, sizes.1, same_type);
         let negatives = Negatives::new(method, ends, (&known.0, &known.1), (amount, together))?;
@@ -35,7 +37,8 @@ pub(super) fn negatives<'py>(
         negatives.draw(BatchKey { seed, epoch: 0, batch: 0 }, &positives)
     });
     let drawn = drawn.map_err(error::value)?;
-    let column = |end: fn(&(u32, u32)) -> u32| -> Vec<i64> { drawn.iter().map(|pair| end(pair).into()).collect() };
+    let column =
+        |end: fn(&(u32, u32)) -> u32| -> Vec<i64> { drawn.iter().map(|pair| end(pair).into()).collect() };
     Ok([column(|pair| pair.0).into_pyarray(py), column(|pair| pair.1).into_pyarray(py)])
 }
 
@@ -51,22 +54,32 @@ pub(super) fn rank_metric(
     k: usize,
 ) -> PyResult<Option<f64>> {
     let metric = METRICS.iter().find(|(known, _)| *known == name).map(|(_, metric)| Ok(*metric));
-    let metric = metric.unwrap_or_else(|| rank::TABLE.find(name).map(|entry| entry.make).map_err(error::graph))?;
-    let (scores, relevant) = (scores.try_readonly().map_err(error::value)?, relevant.try_readonly().map_err(error::value)?);
+    let metric =
+        metric.unwrap_or_else(|| rank::TABLE.find(name).map(|entry| entry.make).map_err(error::graph))?;
+    let (scores, relevant) =
+        (scores.try_readonly().map_err(error::value)?, relevant.try_readonly().map_err(error::value)?);
     let scores = scores.as_slice().map_err(|_| array::not_contiguous("scores"))?;
     let relevant = relevant.as_slice().map_err(|_| array::not_contiguous("labels"))?;
-    if !starts.is_sorted() || scores.len() != relevant.len() || starts.last().is_some_and(|&end| end > scores.len()) {
-        return Err(error::value(format!("{} scores for {} labels, or unsorted queries", scores.len(), relevant.len())));
+    if !starts.is_sorted()
+        || scores.len() != relevant.len()
+        || starts.last().is_some_and(|&end| end > scores.len())
+    {
+        return Err(error::value(format!(
+            "{} scores for {} labels, or unsorted queries",
+            scores.len(),
+            relevant.len()
+        )));
     }
     Ok(py.detach(|| {
         let places: Vec<Vec<u32>> = starts
             .windows(2)
-            .map(|ends| (0..).zip(&relevant[ends[0]..ends[1]]).filter(|(_, is)| **is).map(|(i, _)| i).collect())
+            .map(|ends| {
+                (0..).zip(&relevant[ends[0]..ends[1]]).filter(|(_, is)| **is).map(|(i, _)| i).collect()
+            })
             .collect();
         let queries = starts.windows(2).zip(&places);
-        let queries: Vec<Query> = queries
-            .map(|(ends, relevant)| Query { scores: &scores[ends[0]..ends[1]], relevant })
-            .collect();
+        let queries: Vec<Query> =
+            queries.map(|(ends, relevant)| Query { scores: &scores[ends[0]..ends[1]], relevant }).collect();
         metric(&queries, k)
     }))
 }

@@ -190,7 +190,8 @@ impl TypedDataset {
 
     /// Edges of the edge type of this number, numbered by destination.
     fn topology(&self, r: usize) -> PyResult<Topology> {
-        let edges = self.data.edges.get(r).ok_or_else(|| error::value(format!("there is no edge type {r}")))?;
+        let edges =
+            self.data.edges.get(r).ok_or_else(|| error::value(format!("there is no edge type {r}")))?;
         let graph = core::Graph::of_sound_edges(edges.indptr.clone(), edges.indices.clone(), None);
         Ok(Topology(Arc::new(graph.map_err(error::graph)?.into())))
     }

@@ -127,5 +127,6 @@ fn tuple<'py>(py: Python<'py>, batch: TypedBlockBatch, layout: &[Column]) -> PyR
         }
         blocks.append((num_dst, num_src, edges))?;
     }
-    (batch.number, ids(batch.inputs)?, all(batch.seeds)?, all(batch.input_nodes)?, blocks, tables).into_pyobject(py)
+    (batch.number, ids(batch.inputs)?, all(batch.seeds)?, all(batch.input_nodes)?, blocks, tables)
+        .into_pyobject(py)
 }

@@ -142,7 +142,8 @@ impl TypedSource {
         src: &Bound<'py, PyAny>,
         dst: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let (src, dst) = (array::nodes("row", src, u32::MAX as usize)?, array::nodes("col", dst, u32::MAX as usize)?);
+        let (src, dst) =
+            (array::nodes("row", src, u32::MAX as usize)?, array::nodes("col", dst, u32::MAX as usize)?);
         let edges: Vec<(u32, u32)> = src.into_iter().zip(dst).collect();
         let batch = py.detach(|| self.source.one_of_links(epoch, number, &edges)).map_err(error::fault)?;
         tuple(py, batch, &self.layout)
@@ -213,7 +214,7 @@ fn inputs_of(
         }
     };
     let edges = from.into_iter().zip(to).collect();
-    Ok(TypedInputs::Links(Links { types, edges, negatives, exclude, disjoint }))
+    Ok(TypedInputs::Links(Box::new(Links { types, edges, negatives, exclude, disjoint })))
 }
 
 /// Iterator over the batches of an epoch.

@@ -5,10 +5,7 @@ use graphmill_core::keyed;
 use graphmill_loader::{BatchKey, link::ExcludedEdges, sampler::neighbor::draw_offsets};
 
 use super::{Seeds, TypedDrawn, TypedMethod, TypedScratch, TypedTopology, places::Places};
-use crate::{
-    method::draw::Draws,
-    topology::Topology,
-};
+use crate::{method::draw::Draws, topology::Topology};
 
 /// Destinations drawn at a time.
 const RUN: usize = 256;
@@ -49,7 +46,8 @@ impl TypedMethod for TypedNeighbors {
             for (r, relation) in topology.relations.iter().enumerate() {
                 let before = out.relations[r].edges.len();
                 let (from, to) = (begin[relation.dst], end[relation.dst]);
-                let of_hop = if relations == 1 { key.hop(hop) } else { keyed::key(&[key.hop(hop), r as u64]) };
+                let of_hop =
+                    if relations == 1 { key.hop(hop) } else { keyed::key(&[key.hop(hop), r as u64]) };
                 let fanout = self.fanout[r][hop];
                 if fanout != Some(0) && from < to {
                     let excluded = seeds.excluded.iter().find(|(of, _)| *of == r).map(|(_, edges)| edges);
@@ -119,7 +117,8 @@ impl Expand<'_> {
         let graph = topology.graph();
         if self.draws.is_plain() && trees.is_none() {
             let k = self.fanout.unwrap_or(usize::MAX);
-            return draw_offsets(graph, k, self.of_hop, chunk, hop, (indptr, offsets)).map_err(|e| e.to_string());
+            return draw_offsets(graph, k, self.of_hop, chunk, hop, (indptr, offsets))
+                .map_err(|e| e.to_string());
         }
         indptr.clear();
         offsets.clear();
@@ -128,7 +127,8 @@ impl Expand<'_> {
             let row = (graph.indptr()[v as usize], graph.indptr()[v as usize + 1]);
             self.draws.draw(row, self.fanout, self.stream(trees.map(|trees| trees[i]), v), draw, offsets);
             let end = u32::try_from(offsets.len());
-            indptr.push(end.map_err(|_| "a batch has 2^32 edges or more; lower batch_size or num_neighbors")?);
+            indptr
+                .push(end.map_err(|_| "a batch has 2^32 edges or more; lower batch_size or num_neighbors")?);
         }
         Ok(())
     }
@@ -179,4 +179,3 @@ impl Expand<'_> {
         }
     }
 }
-

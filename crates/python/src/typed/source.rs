@@ -39,7 +39,7 @@ pub enum TypedInputs {
         disjoint: bool,
     },
     /// Supervision edges.
-    Links(Links),
+    Links(Box<Links>),
 }
 
 impl TypedInputs {
@@ -61,7 +61,8 @@ impl TypedInputs {
         let count = |t: usize| topology.types[t].1;
         match self {
             Self::Nodes { of, nodes, .. } => check(count(*of), "input_nodes", nodes),
-            Self::Links(Links { types, edges, .. }) => {
+            Self::Links(links) => {
+                let Links { types, edges, .. } = &**links;
                 let (src, dst): (Vec<u32>, Vec<u32>) = edges.iter().copied().unzip();
                 check(count(types.0), "edge_label_index[0]", &src)?;
                 check(count(types.1), "edge_label_index[1]", &dst)
@@ -154,7 +155,15 @@ impl TypedSource {
                 return Err(format!("table {i} has {} rows for {rows} nodes or edges", table.num_rows()));
             }
         }
-        Ok(Arc::new(Self { topology, inputs, tables, method, seed, pool: LastPool::default(), idle: Mutex::default() }))
+        Ok(Arc::new(Self {
+            topology,
+            inputs,
+            tables,
+            method,
+            seed,
+            pool: LastPool::default(),
+            idle: Mutex::default(),
+        }))
     }
 
     /// Number of inputs.
@@ -176,7 +185,8 @@ impl TypedSource {
         let Epoch { epoch, order, batch_size, batches } = epoch;
         self.check(&order)?;
         let (order, batch_size) = (Arc::new(order), batch_size.max(1));
-        let arrays = 3 + 2 * self.topology.types.len() + 2 * self.topology.relations.len() + self.tables.len();
+        let arrays =
+            3 + 2 * self.topology.types.len() + 2 * self.topology.relations.len() + self.tables.len();
         let pool = self.pool.pool((ahead + threads + 2) * arrays);
         let worker = |_| {
             let (this, order, pool) = (self.clone(), order.clone(), pool.clone());
@@ -221,10 +231,7 @@ impl TypedSource {
     }
 
     /// Calls `make` with the memory of an earlier single batch, if any.
-    fn alone(
-        &self,
-        make: impl FnOnce(&mut Work) -> Result<TypedBatch, Fault>,
-    ) -> Result<TypedBatch, Fault> {
+    fn alone(&self, make: impl FnOnce(&mut Work) -> Result<TypedBatch, Fault>) -> Result<TypedBatch, Fault> {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let work = idle().pop();
         let mut work = work.unwrap_or_else(|| self.work());

@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 
 import graphmill
-from graphmill import dgl, loader
+from graphmill import dgl, loader, metrics
 
 PAGE = Path(__file__).parents[2] / "book/src/reference/python.md"
 HEAD = """\
@@ -30,9 +30,10 @@ Next: [Python tutorial](../tutorials/python.md), [from PyTorch Geometric](../tut
 """
 #: headings and the items under them
 PARTS = [
-    ("Loaders", [graphmill.NeighborLoader, loader.Loader, graphmill.ShaDowKHopSampler, graphmill.graphsaint.GraphSAINTSampler,
+    ("Loaders", [graphmill.NeighborLoader, graphmill.LinkNeighborLoader, graphmill.HGTLoader, loader.Loader, graphmill.ShaDowKHopSampler, graphmill.graphsaint.GraphSAINTSampler,
                  graphmill.GraphSAINTNodeSampler, graphmill.GraphSAINTEdgeSampler, graphmill.GraphSAINTRandomWalkSampler,
-                 graphmill.ClusterData, graphmill.ClusterLoader, graphmill.Data]),
+                 graphmill.ClusterData, graphmill.ClusterLoader, graphmill.Data, graphmill.HeteroData]),
+    ("Links", [graphmill.NegativeSampling, graphmill.negative_sampling, *(getattr(metrics, name) for name in metrics.__all__)]),
     ("Datasets", [graphmill.Dataset, graphmill.TypedDataset, graphmill.generate, graphmill.import_dataset, graphmill.plan_tables,
                   graphmill.TablePlan]),
     ("Runs", [graphmill.train, graphmill.evaluate, graphmill.predict, graphmill.hotness, graphmill.hotness_report,

@@ -6,10 +6,15 @@ use std::{path::Path, sync::Arc};
 use graphmill_core::{
     NodeId,
     features::FeatureData,
+    keyed,
     options::{OptionGroup, OptionSet},
     table,
 };
-use graphmill_data::{Dataset, generate, npy, partition::PartitionDir};
+use graphmill_data::{
+    Dataset, generate, npy,
+    partition::PartitionDir,
+    typed::{self, Task, TaskKind, Verify, is_typed},
+};
 use graphmill_loader::{
     feature::Host,
     order,
@@ -18,7 +23,9 @@ use graphmill_loader::{
     weights::SymmetricWeights,
 };
 use graphmill_nn::{
-    Matrix, metric,
+    Matrix,
+    link::decoder::{self, Decoder, DecoderConfig},
+    metric,
     model::{Model, ModelConfig},
     optim::{self, Optimizer},
     schedule::{self, Schedule},
@@ -29,7 +36,11 @@ use crate::{
     Error, Result, TrainConfig,
     config::{FeaturePrecision, Switch},
     memory::{self, MemoryPlacement, keeps_sparse, table_type},
+    config::link::{LinkOptions, is_link},
 };
+
+/// Part of the key of a decoder's initial values.
+const DECODER: u64 = 0x6465_636f_6465_7220;
 
 /// Opens the dataset that a configuration names, or the built-in demo graph if it names none.
 ///
@@ -41,7 +52,10 @@ pub fn open_dataset(config: &TrainConfig) -> Result<Dataset> {
             "the options are of a run on a dataset in memory, which is not on disk; pass the DATASET",
         ));
     }
-    Ok(if config.dataset.is_empty() { generate::demo()? } else { Dataset::open(&config.dataset)? })
+    if config.dataset.is_empty() {
+        return Ok(generate::demo()?);
+    }
+    if is_link(config) { open_graph(Path::new(&config.dataset)) } else { Ok(Dataset::open(&config.dataset)?) }
 }
 
 /// The model part of a configuration.
@@ -84,7 +98,8 @@ pub(crate) fn model_of(config: &TrainConfig, data: &Dataset, classes: usize) -> 
     }
     check_sparse(config, data)?;
     memory::check(config, data)?;
-    Model::new(&model_config(config), data.features.dim, classes, config.seed).map_err(by_flag)
+    let model = Model::new(&model_config(config), data.features.dim, classes, config.seed).map_err(by_flag)?;
+    Ok(if is_link(config) { model.with_decoder(decoder(config, classes)?) } else { model })
 }
 
 /// Refuses options that do not work with sparse rows.
@@ -120,6 +135,31 @@ fn check_sparse(config: &TrainConfig, data: &Dataset) -> Result<()> {
         return Err(Error::dataset(&data.name, message));
     }
     Ok(())
+}
+
+/// The decoder of embeddings of width `dim`, with its initial values.
+fn decoder(config: &TrainConfig, dim: usize) -> Result<Box<dyn Decoder>> {
+    let options: LinkOptions = config.own.get();
+    let key = keyed::key(&[config.seed, DECODER]);
+    let settings = DecoderConfig { dim, hidden: options.decoder_hidden, key, ..DecoderConfig::default() };
+    (usage(decoder::TABLE.find(&options.decoder))?.make.make)(&settings).map_err(by_flag)
+}
+
+/// Opens a dataset of one node type and one edge type, whatever its tasks.
+///
+/// # Errors
+/// The dataset cannot be read, or has several types.
+pub(crate) fn open_graph(path: &Path) -> Result<Dataset> {
+    if !is_typed(path) {
+        return Ok(Dataset::open(path)?);
+    }
+    let mut typed = typed::open(path, Verify::Once)?;
+    let is_of_nodes = |task: &Task| task.kind() == Some(TaskKind::NodeClassification);
+    if typed.tasks.is_empty() || typed.tasks.len() == 1 && is_of_nodes(&typed.tasks[0]) {
+        return Ok(Dataset::open(path)?);
+    }
+    typed.tasks.clear();
+    typed.to_dataset().map_err(|error| Error::dataset(path.display().to_string(), error.to_string()))
 }
 
 /// The feature rows, with the table that layers read in place. The table is sparse if

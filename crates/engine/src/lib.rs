@@ -19,6 +19,7 @@
 //! | [`config`], [`build`], [`memory`] | options, the components that they name, and memory estimates |
 //! | [`record`], [`checkpoint`] | files of a run |
 //! | [`inference`] | scores from all neighbours, layer by layer |
+//! | [`link`] | edges to learn, their loss, and the evaluation of rankings |
 //! | [`stages`], [`reuse`] | order, sample, extract and train of a minibatch; rows shared between minibatches |
 //! | [`hotness`], [`tiers`] | frequently read feature rows, and the memory tiers that hold them |
 //! | [`distributed`] | training over ranks, each with a part of the graph |
@@ -26,6 +27,7 @@
 //! | [`options`] | options by name: reading, writing, checks, and refusal of unused ones |
 //! | [`run`], [`trainer`] | a run from its first epoch to its summary |
 //! | [`typed`] | training on several node and edge types |
+//! | [`embedding`] | training of tables of embeddings |
 //! | [`saved`], [`partition`], [`mod@bench`] | commands on saved runs, partitions and machines |
 
 mod accelerator;
@@ -35,11 +37,13 @@ mod cache_kind;
 pub mod checkpoint;
 pub mod config;
 pub mod distributed;
+pub mod embedding;
 pub mod error;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 pub mod hotness;
 pub mod inference;
+pub mod link;
 pub mod machine;
 pub mod memory;
 pub mod options;

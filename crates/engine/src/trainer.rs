@@ -25,8 +25,10 @@ use crate::{
     accelerator::{ComputeDevices, Samplers},
     config::Devices,
     distributed,
+    link::{self, LinkTask},
     memory::{self, MemoryPlacements},
     observer::Observer,
+    config::link::is_link,
     record::{DeviceRecord, EpochRecord, ReuseRecord, Summary},
     run::{
         Inputs, Meter, Peers, RunPosition,
@@ -54,13 +56,25 @@ use crate::{
 /// ([`Error::Interrupted`](crate::Error::Interrupted), with a valid checkpoint). If a stage fails,
 /// all batches before it are trained on, and the checkpoint holds them if no update is incomplete.
 pub fn train(config: &TrainConfig, data: &Dataset, context: RunContext) -> Result<Summary> {
-    train_from(memory::placements(config, data), config, data, context)
+    if is_link(config) {
+        return train_links(config, data, context);
+    }
+    train_from(memory::placements(config, data), config, data, None, context)
+}
+
+/// Trains on the links of a graph.
+fn train_links(config: &TrainConfig, data: &Dataset, context: RunContext) -> Result<Summary> {
+    link::check(config)?;
+    let links = LinkTask::new(config, data)?;
+    links.notes.iter().for_each(|note| context.observer.note(note));
+    train_from(memory::placements(config, &links.data), config, &links.data, Some(&links), context)
 }
 
 fn train_from(
     placements: MemoryPlacements,
     config: &TrainConfig,
     data: &Dataset,
+    links: Option<&LinkTask>,
     context: RunContext,
 ) -> Result<Summary> {
     // before any long work
@@ -68,7 +82,7 @@ fn train_from(
     let devices = &ComputeDevices::open(config)?;
     let parts = Parts::new(config, data)?;
     run(
-        Inputs { config, data, devices, placements, presampling: &Presampling::default(), view: None },
+        Inputs { config, data, devices, placements, presampling: &Presampling::default(), links, view: None },
         parts,
         context,
     )
@@ -88,9 +102,10 @@ fn run(inputs: Inputs, parts: Parts, context: RunContext) -> Result<Summary> {
     };
 
     let draws = samplers.each.first().map_or(&*sampler, |sampler| &**sampler);
-    let (loader, orders) = setup::loader(&inputs, &tables, draws, &*order, &model)?;
+    let source = inputs.links.map(|links| links.source(config)).transpose()?;
+    let (loader, orders) = setup::loader(&inputs, &tables, draws, &*order, source.as_ref(), &model)?;
     let scorer = Scorer::new(&inputs, metric, &tables, &loader, &model)?;
-    let learner = setup::learner(&inputs, &tables, &loader, orders, model, optimizer);
+    let learner = setup::learner(&inputs, &tables, &loader, orders, model, optimizer)?;
     let setting = setup::strategy_context(&inputs, &tables, &samplers, &*sampler, &*order);
 
     let epochs = counted_epochs(config, strategy.reuses_rows(), inputs.view.is_none())?;
@@ -170,8 +185,8 @@ impl Trainer<'_> {
         }
         self.strategy.prepare(self.loader, &self.position.learner)?;
         self.position.write_origin(&self.inputs)?;
-        let (metric, timeline) = (self.scorer.metric.name, self.meter.timeline());
-        let start = self.position.start(self.inputs.config.epochs, self.loader, metric, timeline);
+        let (metric, timeline) = (self.scorer.metric_name(), self.meter.timeline());
+        let start = self.position.start(self.inputs.config.epochs, self.loader, &metric, timeline);
         self.observer.start(&start)
     }
 

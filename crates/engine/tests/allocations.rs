@@ -93,6 +93,7 @@ fn allocations(data: &Dataset, config: &TrainConfig, backend: &dyn Backend) -> V
     let loader = Loader {
         graph: &data.graph,
         train: &data.split.train,
+        links: None,
         seed: 1,
         batch_size: if config.batch_size == 0 { data.split.train.len() } else { config.batch_size },
         max_batches: 0,

@@ -174,7 +174,7 @@ impl<'a> Stages<'a> {
         let mut workspace = Workspace::new(data.num_nodes());
         workspace.set_parallel(true);
         loader.order(0, &mut seeds);
-        let batch = loader.sample(0, &mut workspace, loader.pick(&seeds, 0, Seeds::default()))?;
+        let batch = loader.sample(0, &mut workspace, loader.pick(0, &seeds, 0, Seeds::default())?)?;
         let shapes: Vec<BlockShape> = batch.blocks.iter().map(BlockShape::from).collect();
         let mut orders = model.orders(&shapes);
         if table.is_sparse() && !model.start_with_product(&mut orders) {
@@ -203,7 +203,7 @@ impl<'a> Stages<'a> {
         let ahead = loader.ahead.clone();
         let (sample, batch) = match ahead {
             None => {
-                let picked = loader.pick(seeds, i, std::mem::take(memory));
+                let picked = loader.pick(i, seeds, i, std::mem::take(memory))?;
                 let clock = Instant::now();
                 let batch = loader.sample(i, workspace, picked)?;
                 (clock.elapsed(), batch)

@@ -24,6 +24,7 @@ pub mod source;
 pub mod table;
 pub mod tiered;
 pub mod topology;
+pub mod typed;
 
 #[cfg(feature = "python")]
 mod bind;

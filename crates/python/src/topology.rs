@@ -28,6 +28,15 @@ impl Topology {
     /// # Errors
     /// The lists differ in length or have 2^32 edges or more, or an id is out of range.
     pub fn from_edges<I: Id>(num_nodes: usize, src: &[I], dst: &[I]) -> Result<Self, String> {
+        Self::bipartite(num_nodes, num_nodes, src, dst)
+    }
+
+    /// [`Topology::from_edges`] for sources and destinations of two node types, each numbered from
+    /// 0. The graph has a row for each destination.
+    ///
+    /// # Errors
+    /// As for [`Topology::from_edges`].
+    pub fn bipartite<I: Id>(num_src: usize, num_dst: usize, src: &[I], dst: &[I]) -> Result<Self, String> {
         if src.len() != dst.len() {
             return Err(format!("{} edge sources for {} destinations", src.len(), dst.len()));
         }
@@ -37,11 +46,11 @@ impl Topology {
                 src.len()
             ));
         }
-        check(num_nodes, "edge_index[0]", src)?;
-        check(num_nodes, "edge_index[1]", dst)?;
-        let mut indptr = vec![0u64; num_nodes + 1];
+        check(num_src, "edge_index[0]", src)?;
+        check(num_dst, "edge_index[1]", dst)?;
+        let mut indptr = vec![0u64; num_dst + 1];
         dst.iter().for_each(|v| indptr[v.number() as usize + 1] += 1);
-        for v in 0..num_nodes {
+        for v in 0..num_dst {
             indptr[v + 1] += indptr[v];
         }
         let mut next = indptr.clone();
@@ -52,7 +61,8 @@ impl Topology {
             numbers[*place as usize] = e as u32;
             *place += 1;
         }
-        let graph = Graph::new(indptr.into(), indices.into()).map_err(|e| e.to_string())?;
+        let graph =
+            Graph::of_sound_edges(indptr.into(), indices.into(), None).map_err(|e| e.to_string())?;
         let is_sorted = numbers.iter().enumerate().all(|(place, &e)| place == e as usize);
         Ok(Self { graph, numbers: (!is_sorted).then(|| numbers.into()) })
     }

@@ -20,7 +20,7 @@ NEEDS_PYG = re.compile(r"^\s*(import torch|from torch)", re.MULTILINE)
 
 @pytest.mark.parametrize("name", ["graphmill", *MODULES])
 def test_docstrings(name):
-    if name.endswith("_graphmill"):
+    if name.endswith("_graphmill") or name.endswith(".sampler") and not HAS_PYG:
         return
     module = importlib.import_module(name)
     assert module.__doc__

@@ -51,7 +51,7 @@ def test_invalid_graphs_are_refused(data, error, message):
         ({"input_nodes": ("paper", [1])}, TypeError, "several node types"),
         ({"num_neighbors": [-2]}, ValueError, "num_neighbors -2"),
         ({"num_neighbors": [2] * 65}, ValueError, "65 hops"),
-        ({"num_neighbors": {"a": [1]}}, NotImplementedError, "num_neighbors"),
+        ({"num_neighbors": {"a": [1]}}, ValueError, "needs a graph of several types"),
         ({"batch_size": 0}, ValueError, "batch_size 0"),
         ({"batch_size": 2.5}, ValueError, "batch_size 2.5"),
         ({"num_threads": 0}, ValueError, "num_threads 0"),

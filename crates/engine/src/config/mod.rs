@@ -4,6 +4,8 @@
 mod check;
 mod choices;
 mod devices;
+pub mod embedding;
+pub mod link;
 mod train;
 mod value;
 

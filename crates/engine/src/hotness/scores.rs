@@ -117,6 +117,7 @@ pub fn loader<'a>(
     Ok(Loader {
         graph: &data.graph,
         train: &data.split.train,
+        links: None,
         seed: config.seed,
         batch_size,
         max_batches: config.max_batches,

@@ -87,7 +87,9 @@ impl OrderedVisits<'_, '_> {
                 let memory = std::mem::take(batch).recycle();
                 let drawn = match &loader.ahead {
                     Some(ahead) => ahead.complete(loader, order, number, workspace, memory),
-                    None => loader.sample(epoch, workspace, loader.pick(order, number, memory)),
+                    None => loader
+                        .pick(epoch, order, number, memory)
+                        .and_then(|seeds| loader.sample(epoch, workspace, seeds)),
                 };
                 *batch = drawn.map_err(|e| graphmill_core::Error::invalid(e.to_string()))?.into();
                 Ok::<_, graphmill_core::Error>(())

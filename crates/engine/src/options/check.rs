@@ -6,7 +6,7 @@ use graphmill_core::options::{Fault, OptionGroup};
 use graphmill_nn::layer;
 
 use super::{
-    groups,
+    embedding, groups,
     keys::{self, GENERAL, heading},
     types,
 };
@@ -21,6 +21,7 @@ impl TrainConfig {
     pub fn derive_options(&mut self, given: &[&str]) -> Result<()> {
         strategy::derive_options(self);
         types::derive_options(self, given);
+        embedding::derive_options(self, given);
         let (layers, hops, each) = (self.layers, self.fanout.0.len(), self.hops_of_layer());
         if layers.saturating_mul(each) == hops {
             return Ok(());

@@ -6,9 +6,11 @@
 //! from the structs and the tables, including rows that other crates register.
 
 mod check;
+mod embedding;
 mod fanout;
 mod files;
 mod keys;
+pub mod link;
 mod reasons;
 mod rules;
 mod typed;
@@ -74,10 +76,26 @@ macro_rules! axis_with_types {
 }
 
 /// All choices among algorithms, in the order of help and files.
-pub(crate) static AXES: [Axis; 7] = [
+pub(crate) static AXES: [Axis; 8] = [
     axis_with_types!(sampler, sampler::TABLE, graphmill_loader::typed::TABLE),
     axis!(order, order::TABLE),
-    axis_with_types!(model, layer::TABLE, graphmill_nn::typed::TABLE),
+    Axis {
+        flag: "model",
+        chosen: |config| &config.model,
+        rows: || {
+            let mut rows = rows_of(layer::TABLE.groups());
+            rows.extend(rows_of(graphmill_nn::typed::TABLE.groups()));
+            rows.extend(rows_of(crate::config::embedding::TABLE.groups()));
+            rows
+        },
+        read: |config| {
+            let name = &config.model;
+            let options = layer::TABLE.get(name).map(|entry| entry.options);
+            let options = options.or_else(|| graphmill_nn::typed::TABLE.get(name).map(|entry| entry.options));
+            let of_table = || crate::config::embedding::TABLE.get(name).map(|entry| entry.options);
+            options.or_else(of_table).map(<[OptionGroup]>::to_vec)
+        },
+    },
     axis!(optimizer, optim::TABLE),
     axis!(schedule, schedule::TABLE),
     Axis {
@@ -92,7 +110,17 @@ pub(crate) static AXES: [Axis; 7] = [
         rows: || rows_of(strategy::reuse::TABLE.groups()),
         read: |config| Chosen::of(config).map(|chosen| chosen.reuse.options.to_vec()),
     },
+    Axis {
+        flag: "task",
+        chosen: |config| if config.task.is_empty() { "(none)" } else { &config.task },
+        rows: || vec![(link::LINK, LINK_GROUPS.to_vec())],
+        read: |config| Some(if link::is_link(config) { LINK_GROUPS.to_vec() } else { Vec::new() }),
+    },
 ];
+
+/// Options of runs that learn links.
+const LINK_GROUPS: [OptionGroup; 2] =
+    [OptionGroup::of::<link::LinkOptions>(), OptionGroup::of::<graphmill_nn::link::loss::LinkLossOptions>()];
 
 /// Names of the rows of a table, with the option groups of each.
 fn rows_of(groups: Vec<(&'static str, &'static [OptionGroup])>) -> Vec<(&'static str, Vec<OptionGroup>)> {

@@ -8,6 +8,7 @@ use graphmill_nn::layer::{self, NormKind};
 
 use super::{
     keys::Key,
+    link,
     reasons::{Read, Rule, unread, use_or_leave_out},
     types,
 };
@@ -21,6 +22,9 @@ use crate::{
 /// Rules by option name. Every run reads the general options without a rule.
 pub(super) const RULES: &[(&str, Rule)] = &[
     ("task", types::task),
+    ("margin", link::of_loss),
+    ("temperature", link::of_loss),
+    ("adversarial", link::of_loss),
     ("model", types::one_type),
     ("sampler", types::one_type),
     ("fanout", fanout),

@@ -6,9 +6,10 @@ use graphmill_data::typed::has_several_types;
 
 use super::{
     keys::Key,
+    link::is_link,
     reasons::{Read, use_or_leave_out},
 };
-use crate::TrainConfig;
+use crate::{TrainConfig, config::embedding::is_table};
 
 /// Model of a run that names none.
 const DEFAULT_MODEL: &str = "rsage";
@@ -18,9 +19,14 @@ pub(crate) fn is_typed(config: &TrainConfig) -> bool {
     graphmill_nn::typed::TABLE.get(&config.model).is_some()
 }
 
-/// Returns true if the dataset has several types or tasks.
+/// Returns true if the dataset has several types or tasks, and the run does not learn links of one
+/// type.
 pub(super) fn has_types(config: &TrainConfig) -> bool {
-    !config.dataset.is_empty() && !config.is_in_memory() && has_several_types(&config.dataset)
+    !config.dataset.is_empty()
+        && !config.is_in_memory()
+        && has_several_types(&config.dataset)
+        && !is_link(config)
+        && !is_table(config)
 }
 
 /// Names of the typed models.
@@ -50,8 +56,12 @@ pub(super) fn derive_options(config: &mut TrainConfig, given: &[&str]) {
 }
 
 /// Rule of `--task` in a run on one type.
-pub(super) fn task(_: &TrainConfig, _: &Key) -> Read {
-    Err("only datasets of several node types, edge types or tasks use it; leave it out".into())
+pub(super) fn task(config: &TrainConfig, _: &Key) -> Read {
+    if is_link(config) {
+        return Ok(());
+    }
+    Err("only datasets of several node types, edge types or tasks have tasks of other names; use --task link, or \
+         leave it out".into())
 }
 
 /// Rule of `--model` and `--sampler` in a run on one type: the name is not one for several types.

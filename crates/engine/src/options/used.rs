@@ -10,7 +10,7 @@ use graphmill_core::options::OptionGroup;
 
 pub(crate) use super::reasons::{Read, Rule};
 use super::{
-    AXES, Axis,
+    AXES, Axis, embedding,
     keys::{Key, format_value, keys},
     reasons::{unread, use_or_leave_out},
     rules::{self, RULES},
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     Error, Result, TrainConfig,
-    config::{Devices, parse_default},
+    config::{Devices, embedding::is_table, parse_default},
     strategy::Chosen,
 };
 
@@ -93,6 +93,9 @@ pub(crate) fn always(_: &TrainConfig, _: &Key) -> Read {
 
 /// Rule of an option that a whole run reads.
 pub(crate) fn whole(config: &TrainConfig, key: &Key) -> Read {
+    if is_table(config) {
+        return embedding::rule(config, key);
+    }
     if is_typed(config) {
         return typed::rule(config, key);
     }
@@ -117,7 +120,9 @@ fn own(config: &TrainConfig, key: &Key, group: OptionGroup) -> Read {
     // an unknown row passes, because its lookup reports it
     let reads = |axis: &&&Axis| (axis.read)(config).is_none_or(|groups| groups.contains(&group));
     let Some(axis) = axes.iter().find(reads) else {
-        let axis = axes.first().expect("every group belongs to a row");
+        // options of links belong to a task, whatever the model
+        let of_task = axes.iter().find(|axis| axis.flag == "task");
+        let axis = of_task.or(axes.first()).expect("every group belongs to a row");
         return Err(unused_by_all(config, key, axis, group).unwrap_or_else(|| unread_by(config, axis, group)));
     };
     if axis.flag == "order" {

@@ -182,7 +182,7 @@ impl Slot {
         book: &PartitionBook,
     ) -> Result<()> {
         self.flows.fill([0; 2]);
-        let mut seeds = loader.pick(order, number, std::mem::take(&mut self.memory));
+        let mut seeds = loader.pick(0, order, number, std::mem::take(&mut self.memory))?;
         seeds.nodes.retain(|&v| book.part_of(v) == part);
         if seeds.nodes.is_empty() {
             self.memory = seeds;

@@ -16,7 +16,7 @@ use graphmill_data::{
 use serde::{Deserialize, Serialize};
 
 use super::{DatasetRecord, RunDir};
-use crate::{Error, Result, TrainConfig, checkpoint, config::IN_MEMORY};
+use crate::{Error, Result, TrainConfig, build::open_graph, checkpoint, config::IN_MEMORY};
 
 /// Name of the file in the run directory.
 const FILE: &str = "dataset.json";
@@ -238,7 +238,7 @@ impl Origin {
     pub fn open_of(origin: Option<&Self>, run: &Path, config: &TrainConfig) -> Result<Dataset> {
         match (origin, Self::locate_of(origin, run, config)?) {
             (Some(origin), _) => origin.open(run),
-            (None, Some(path)) => Ok(Dataset::open(path)?),
+            (None, Some(path)) => open_graph(&path),
             (None, None) => Ok(generate::demo()?),
         }
     }
@@ -250,7 +250,7 @@ impl Origin {
     pub fn open(&self, run: &Path) -> Result<Dataset> {
         let path = self.locate(run)?;
         let data = match path {
-            Some(path) => Dataset::open(path)?,
+            Some(path) => open_graph(path)?,
             None => generate::demo()?,
         };
         let now = DatasetRecord::identified(&data)?;

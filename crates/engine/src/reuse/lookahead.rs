@@ -103,10 +103,14 @@ impl Lookahead {
             let draw = |(i, (batch, space)): (usize, (&mut LookaheadBatch, &mut Workspace))| {
                 let pending = batch.pending_mut();
                 space.set_parallel(spread);
-                let seeds = loader.pick(order, first + i as u64, std::mem::take(&mut pending.memory));
+                let memory = std::mem::take(&mut pending.memory);
                 // a failed draw is repeated, and reported, after the batches before it are trained
                 // on
-                let drawn = catch_unwind(AssertUnwindSafe(|| loader.sample_upper(epoch, space, seeds).ok()));
+                let draw = || {
+                    let seeds = loader.pick(epoch, order, first + i as u64, memory)?;
+                    loader.sample_upper(epoch, space, seeds)
+                };
+                let drawn = catch_unwind(AssertUnwindSafe(|| draw().ok()));
                 pending.upper = drawn.unwrap_or(None);
             };
             let drawn = group.len() as u64;
@@ -179,7 +183,7 @@ impl DrawAhead for Lookahead {
         workspace: &mut Workspace,
         memory: Seeds,
     ) -> Result<Sampled> {
-        let seeds = loader.pick(order, number, memory);
+        let seeds = loader.pick(self.epoch, order, number, memory)?;
         let ahead = self.batch(number);
         let (drawn, mut reused) = ahead.map_or_else(Default::default, |batch| {
             let mut pending = batch.pending();

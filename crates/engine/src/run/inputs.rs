@@ -4,7 +4,7 @@ use graphmill_data::Dataset;
 
 use crate::{
     Result, RunDir, TrainConfig, accelerator::ComputeDevices, distributed::RankDataset,
-    memory::MemoryPlacements, record::DatasetRecord, tiers::Presampling,
+    link::LinkTask, memory::MemoryPlacements, record::DatasetRecord, tiers::Presampling,
 };
 
 /// Configuration, dataset and devices of a run: everything that is known before its first part is
@@ -17,6 +17,8 @@ pub(crate) struct Inputs<'a> {
     pub(crate) placements: MemoryPlacements,
     /// Minibatches that are counted for caches.
     pub(crate) presampling: &'a Presampling,
+    /// Edges to learn, in a run on links.
+    pub(crate) links: Option<&'a LinkTask>,
     /// This rank's part of the dataset, if several ranks train together.
     pub(crate) view: Option<&'a RankDataset>,
 }

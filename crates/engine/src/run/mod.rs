@@ -9,6 +9,7 @@
 //! | `peers.rs` | the other ranks, if several train together |
 //! | `updates.rs`, `meter.rs` | counting and saving after every update; time and memory of an epoch |
 //! | `scoring.rs` | when an epoch is scored, and whether it is the best |
+//! | `link_scoring.rs` | metric and loss of the edges that validate |
 //! | `notices.rs` | notes for the observer about the choices of a run |
 //! | `summary.rs` | the summary of a run that has ended |
 
@@ -16,6 +17,7 @@ mod best;
 mod checkpoint_writer;
 mod context;
 mod inputs;
+mod link_scoring;
 mod meter;
 pub(crate) mod notices;
 pub mod observer;

@@ -8,7 +8,7 @@ use graphmill_data::Dataset;
 use graphmill_loader::Feature;
 use graphmill_nn::{Matrix, metric::Metric, model::Model};
 
-use super::{Inputs, Meter, Peers, RunPosition, observer::Observer, setup::Tables};
+use super::{Inputs, Meter, Peers, RunPosition, link_scoring::LinkScorer, observer::Observer, setup::Tables};
 use crate::{
     Result, TrainConfig, build,
     config::SelectBy,
@@ -20,7 +20,7 @@ use crate::{
 
 /// Scores a model on the validation and test nodes, by full-neighbour inference.
 pub(crate) struct Scorer<'a> {
-    pub(crate) metric: &'static table::Entry<Metric>,
+    judge: Judge<'a>,
     config: &'a TrainConfig,
     data: &'a Dataset,
     inference: Inference<'a>,
@@ -48,7 +48,7 @@ impl<'a> Scorer<'a> {
     /// Options of inference that the dataset does not allow.
     pub(crate) fn new(
         inputs: &Inputs<'a>,
-        metric: &'static table::Entry<Metric>,
+        metric: Option<&'static table::Entry<Metric>>,
         tables: &'a Tables,
         loader: &'a Loader,
         model: &Model,
@@ -66,8 +66,25 @@ impl<'a> Scorer<'a> {
                 None => build::inference_neighbors(config, data)?,
             });
         let ranks = view.map(|view| (view.ranks.clone(), view.feature()));
-        let valid = fixed_sample(&data.split.valid, config.eval_nodes);
-        Ok(Self { metric, config, data, inference, ranks, valid, logits: Matrix::default() })
+        let (judge, valid) = match (inputs.links, metric) {
+            (Some(task), _) => {
+                let links = LinkScorer::new(config, task)?;
+                // edges are numbered from 0, as nodes are
+                let valid = (0..links.valid.len() as NodeId).collect();
+                (Judge::Links(Box::new(links)), valid)
+            }
+            (None, Some(metric)) => (Judge::Labels(metric), fixed_sample(&data.split.valid, config.eval_nodes)),
+            (None, None) => (Judge::Labels(build::metric(config, data)?), Vec::new()),
+        };
+        Ok(Self { judge, config, data, inference, ranks, valid, logits: Matrix::default() })
+    }
+
+    /// Name of the metric.
+    pub(crate) fn metric_name(&self) -> String {
+        match &self.judge {
+            Judge::Labels(metric) => metric.name.to_string(),
+            Judge::Links(links) => links.task.metric.name(),
+        }
     }
 
     /// Judges the epoch that ends at `position`: scores the validation nodes if `--eval-every`
@@ -89,7 +106,7 @@ impl<'a> Scorer<'a> {
         }
         observer.evaluate(self.valid.len());
         let valid = std::mem::take(&mut self.valid);
-        let score = self.score(&position.learner.model, &valid);
+        let score = self.score(&position.learner.model, Part::Valid, &valid);
         self.valid = valid;
         if score.is_err() {
             position.rescue(observer);
@@ -98,7 +115,10 @@ impl<'a> Scorer<'a> {
             let is_best = position.state.best.is_none_or(|best| best.valid_score.is_none());
             return Ok(Verdict { scored: None, is_best });
         };
-        let loss = position.learner.loss(&self.logits, &self.valid);
+        let loss = match &mut self.judge {
+            Judge::Labels(_) => position.learner.loss(&self.logits, &self.valid),
+            Judge::Links(links) => links.loss(&position.learner.model, &self.logits)?,
+        };
         let [score, loss] = peers.agree([score, loss])?;
         let judged = if self.config.select_by == SelectBy::Loss { -loss } else { score };
         let is_best = position.observe(judged, loss);
@@ -115,25 +135,50 @@ impl<'a> Scorer<'a> {
         meter: &Meter,
         observer: &mut dyn Observer,
     ) -> Result<TestScore> {
-        let metric = self.metric.name.to_string();
-        let nodes = fixed_sample(&self.data.split.test, self.config.eval_nodes);
+        let metric = self.metric_name();
+        let nodes = match &self.judge {
+            Judge::Labels(_) => fixed_sample(&self.data.split.test, self.config.eval_nodes),
+            Judge::Links(links) => (0..links.test.len() as NodeId).collect(),
+        };
         if nodes.is_empty() {
             return Ok(TestScore { metric, score: None });
         }
         observer.evaluate(nodes.len());
         let clock = Instant::now();
-        let score = self.score(model, &nodes)?;
+        let score = self.score(model, Part::Test, &nodes)?;
         meter.span("test", clock);
         Ok(TestScore { metric, score })
     }
 
-    /// Score of the model on `nodes`; `None` if it is not defined.
-    fn score(&mut self, model: &Model, nodes: &[NodeId]) -> Result<Option<f64>> {
-        let Self { inference, logits, .. } = self;
-        match &self.ranks {
-            Some((ranks, rows)) => ranks.infer(inference, &**rows, model, nodes, logits)?,
-            None => inference.run(model, nodes, Output::Logits, logits)?,
-        }
-        Ok(score(self.metric.make, logits, self.data, nodes))
+    /// Score of the model on the `nodes` of a part, or on its edges; `None` if it is not defined.
+    fn score(&mut self, model: &Model, part: Part, nodes: &[NodeId]) -> Result<Option<f64>> {
+        let Self { judge, inference, logits, .. } = self;
+        let links = match judge {
+            Judge::Labels(metric) => {
+                match &self.ranks {
+                    Some((ranks, rows)) => ranks.infer(inference, &**rows, model, nodes, logits)?,
+                    None => inference.run(model, nodes, Output::Logits, logits)?,
+                }
+                return Ok(score(metric.make, logits, self.data, nodes));
+            }
+            Judge::Links(links) => links,
+        };
+        inference.run(model, &links.nodes, Output::Logits, logits)?;
+        Ok(rayon::scope(|_| links.score(model, matches!(part, Part::Test), logits)))
     }
+}
+
+/// Measure of a model.
+enum Judge<'a> {
+    /// Metric of labels.
+    Labels(&'static table::Entry<Metric>),
+    /// Rankings of edges.
+    Links(Box<LinkScorer<'a>>),
+}
+
+/// A part of the split that is scored.
+#[derive(Clone, Copy)]
+enum Part {
+    Valid,
+    Test,
 }

@@ -9,6 +9,7 @@ use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
     Feature, MinibatchSampler, Seeds, Workspace,
     feature::{Host, Link},
+    link::LinkSource,
     order::SeedOrder,
     weights::SymmetricWeights,
 };
@@ -24,7 +25,9 @@ use crate::{
     config::Switch,
     distributed::RankDataset,
     learner::Learner,
+    link::step::LinkObjective,
     memory::MemoryPlacement,
+    config::link::is_link,
     reuse::{ReusePlan, RowExchange},
     stage::Loader,
     strategy::{self, AllReduce, Chosen, Nvidia, RoundOptions, StrategyContext},
@@ -33,7 +36,8 @@ use crate::{
 
 /// Parts that options name. Making them checks all options, before any long work.
 pub(crate) struct Parts<'d> {
-    pub(crate) metric: &'static table::Entry<Metric>,
+    /// Metric of labels; `None` in a run that learns links.
+    pub(crate) metric: Option<&'static table::Entry<Metric>>,
     pub(crate) sampler: Box<dyn MinibatchSampler>,
     pub(crate) order: Box<dyn SeedOrder + 'd>,
     pub(crate) strategy: Chosen,
@@ -74,7 +78,7 @@ impl<'d> Parts<'d> {
             ));
         }
         let parts = Self {
-            metric: build::metric(config, data)?,
+            metric: if is_link(config) { None } else { Some(build::metric(config, data)?) },
             strategy: Chosen::find(config)?,
             optimizer: build::optimizer(config)?,
             schedule: build::schedule(config)?,
@@ -145,7 +149,7 @@ impl Tables {
         sampler: &dyn MinibatchSampler,
         order: &dyn SeedOrder,
     ) -> Result<Self> {
-        let Inputs { config, data, devices, placements, presampling, view } = *inputs;
+        let Inputs { config, data, devices, placements, presampling, view, .. } = *inputs;
         let cost = Some(&presampling.cost);
         if let Some(view) = view {
             return Self::of_rank(inputs, view, sampler, order);
@@ -221,6 +225,7 @@ pub(crate) fn loader<'a>(
     tables: &'a Tables,
     sampler: &'a dyn MinibatchSampler,
     order: &'a dyn SeedOrder,
+    links: Option<&'a LinkSource>,
     model: &Model,
 ) -> Result<(Loader<'a>, Vec<ProductOrder>)> {
     let Inputs { config, data, .. } = *inputs;
@@ -231,6 +236,7 @@ pub(crate) fn loader<'a>(
     let mut loader = Loader {
         graph: &tables.graph,
         train: &data.split.train,
+        links,
         seed: config.seed,
         batch_size: build::batch_size(config, data),
         max_batches: config.max_batches,
@@ -288,7 +294,7 @@ pub(crate) fn learner<'a>(
     orders: Vec<ProductOrder>,
     model: Model,
     optimizer: Box<dyn Optimizer>,
-) -> Learner<'a> {
+) -> Result<Learner<'a>> {
     let Inputs { config, data, devices, view, .. } = *inputs;
     let mut learner = Learner::new(devices.training(), model, optimizer, &data.labels, orders, config);
     if let (true, AllRows::Table(table)) = (loader.fused, &tables.whole) {
@@ -301,7 +307,10 @@ pub(crate) fn learner<'a>(
         }
         learner.exchange = Some(view.ranks.clone());
     }
-    learner
+    if inputs.links.is_some() {
+        learner.context.links = Some(LinkObjective::new(config, data.num_nodes())?);
+    }
+    Ok(learner)
 }
 
 /// Inputs of a strategy: the parts of the run, and those on NVIDIA devices if it uses some.
@@ -325,6 +334,6 @@ fn first_shapes(loader: &Loader) -> Result<Vec<BlockShape>> {
     let mut order = Vec::new();
     loader.order(0, &mut order);
     let mut workspace = Workspace::new(loader.graph.num_nodes());
-    let batch = loader.sample(0, &mut workspace, loader.pick(&order, 0, Seeds::default()))?;
+    let batch = loader.sample(0, &mut workspace, loader.pick(0, &order, 0, Seeds::default())?)?;
     Ok(batch.blocks.iter().map(BlockShape::from).collect())
 }

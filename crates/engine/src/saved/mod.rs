@@ -2,6 +2,7 @@
 
 mod infer;
 pub(crate) mod keys;
+pub mod links;
 #[cfg(feature = "tables")]
 pub mod on;
 pub mod predictions;
@@ -20,6 +21,7 @@ pub(crate) use infer::{first_largest, values};
 
 use crate::{
     Error, Result, RunDir, TrainConfig, build, checkpoint,
+    config::link::is_link,
     inference::{Inference, Output, fixed_sample, score},
     memory,
     predictions::{Identity, Predictions, Target},
@@ -80,7 +82,7 @@ pub struct Written {
     pub rows: usize,
     /// Number of values per row.
     pub cols: usize,
-    /// "classes", "probabilities" or "embeddings".
+    /// "classes", "probabilities", "embeddings" or "links".
     pub kind: &'static str,
     /// True if the dataset is the run's training dataset; `None` if the run did not record it.
     pub same_dataset: Option<bool>,
@@ -112,7 +114,8 @@ pub struct Scores {
 pub struct PartScores {
     /// "train", "valid" or "test".
     pub part: &'static str,
-    /// Number of scored nodes: all of the part, or at most the run's --eval-nodes.
+    /// Number of scored nodes, or edges of a run on links: all of the part, or at most the run's
+    /// --eval-nodes.
     pub nodes: usize,
     /// All metrics by name; `None` if a metric is undefined.
     pub scores: BTreeMap<String, Option<f64>>,
@@ -151,6 +154,7 @@ impl SavedRun {
     /// The dataset cannot be read; the run's own dataset was in memory, has moved or has changed.
     pub fn dataset(&self, other: Option<&Path>) -> Result<Dataset> {
         match other {
+            Some(path) if is_link(&self.config) => build::open_graph(path),
             Some(path) => Ok(Dataset::open(path)?),
             None => Origin::open_of(self.origin.as_ref(), &self.dir, &self.config),
         }
@@ -362,7 +366,7 @@ impl SavedRun {
         let features = self.rows(&self.config_for(data), data, rescaling.as_ref())?;
         let (cols, values) = self.infer(data, &features, &nodes, kind, watch)?;
         let keys::Names { key_columns, keys, classes } = names;
-        let identity = Some(Identity { key_columns, keys, nodes, classes, ids: requested.clone() });
+        let identity = Some(Identity { key_columns, keys, nodes, classes, ids: requested.clone(), of_candidates: None });
         target.write(&Predictions { nodes: requested.clone(), cols, values, identity })?;
         Ok(Written {
             out: out.to_path_buf(),

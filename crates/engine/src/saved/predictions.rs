@@ -34,6 +34,13 @@ pub enum Values {
     Probabilities(Vec<f32>),
     /// Hidden rows (`N x H`).
     Embeddings(Vec<f32>),
+    /// A candidate of each source (`N` rows, several for a source) and the score of the pair.
+    Links {
+        /// Candidates (`N`).
+        candidates: Vec<NodeId>,
+        /// Scores (`N`).
+        scores: Vec<f32>,
+    },
 }
 
 /// Table of predictions for `N` nodes.
@@ -62,23 +69,44 @@ pub struct Identity {
     pub classes: Vec<String>,
     /// Ids as the caller counts them (`N`), for a dataset without keys.
     pub ids: Vec<NodeId>,
+    /// Keys of candidates that are nodes of another type; `None` if they are of the same.
+    pub of_candidates: Option<Box<Identity>>,
 }
 
 impl Identity {
-    /// Columns that identify a node.
+    /// Columns that identify the predicted nodes.
     fn columns(&self) -> Vec<(String, Column<'_>)> {
+        self.columns_of(&self.nodes, &self.ids)
+    }
+
+    /// Columns that identify `nodes`, whose ids are `ids` if the dataset has no keys.
+    fn columns_of<'a>(&'a self, nodes: &'a [NodeId], ids: &'a [NodeId]) -> Vec<(String, Column<'a>)> {
         match &self.keys {
-            None => vec![("node".into(), Column::Ids(&self.ids))],
+            None => vec![("node".into(), Column::Ids(ids))],
             Some(Keys::Integers(keys)) => {
                 let name = self.key_columns.first().map_or("key", String::as_str);
-                vec![(name.into(), Column::Numbers(keys, &self.nodes))]
+                vec![(name.into(), Column::Numbers(keys, nodes))]
             }
             Some(keys) => {
                 let part = |i: usize| (self.key_columns.len() > 1).then_some(i);
                 let names = self.key_columns.iter().enumerate();
-                names.map(|(i, name)| (name.clone(), Column::Texts(keys, &self.nodes, part(i)))).collect()
+                names.map(|(i, name)| (name.clone(), Column::Texts(keys, nodes, part(i)))).collect()
             }
         }
+    }
+
+    /// Columns of pairs: those of the sources with the prefix `source`, of the `candidates` with
+    /// the prefix `candidate`.
+    fn columns_of_pairs<'a>(&'a self, candidates: &'a [NodeId]) -> Vec<(String, Column<'a>)> {
+        let named = |what: &str, columns: Vec<(String, Column<'a>)>| {
+            let is_one = columns.len() == 1;
+            let name = move |name: String| if is_one { what.to_string() } else { format!("{what}_{name}") };
+            columns.into_iter().map(move |(of, column)| (name(of), column)).collect::<Vec<_>>()
+        };
+        let mut columns = named("source", self.columns());
+        let of_candidates = self.of_candidates.as_deref().unwrap_or(self);
+        columns.extend(named("candidate", of_candidates.columns_of(candidates, candidates)));
+        columns
     }
 }
 
@@ -150,6 +178,16 @@ impl Predictions {
             Values::Probabilities(values) => columns.extend(
                 many("probability").into_iter().map(|(n, i)| (n, Column::Floats(values, i, self.cols))),
             ),
+            Values::Links { candidates, scores } => {
+                columns = match &self.identity {
+                    Some(identity) => identity.columns_of_pairs(candidates),
+                    None => vec![
+                        ("source".into(), Column::Ids(&self.nodes)),
+                        ("candidate".into(), Column::Ids(candidates)),
+                    ],
+                };
+                columns.push(("score".into(), Column::Floats(scores, 0, 1)));
+            }
             Values::Embeddings(values) => columns.extend(
                 many("embedding").into_iter().map(|(n, i)| (n, Column::Floats(values, i, self.cols))),
             ),
@@ -216,6 +254,22 @@ impl<'p> Target<'p> {
         Ok(Self { path: Some(path), write: entry.make })
     }
 
+    /// Refuses a format that holds values of one type only.
+    ///
+    /// # Errors
+    /// Wrong usage: the format is `.npy`.
+    pub(crate) fn check_columns(&self) -> Result<()> {
+        match self.path {
+            Some(path) if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("npy")) => {
+                Err(Error::usage(format!(
+                    "--out {}: pairs with scores are columns of several types; write .csv or .parquet",
+                    path.display()
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns true if the destination is standard output.
     pub fn is_standard_output(&self) -> bool {
         self.path.is_none()
@@ -253,6 +307,10 @@ fn write_npy(of: &Predictions, out: &mut dyn Write) -> io::Result<()> {
         Values::Members(members) => npy::write_to(out, members, &[rows, of.cols]),
         Values::Probabilities(values) | Values::Embeddings(values) => {
             npy::write_to(out, values, &[rows, of.cols])
+        }
+        Values::Links { .. } => {
+            let message = "pairs with scores are columns of several types; write .csv or .parquet";
+            Err(io::Error::new(io::ErrorKind::InvalidInput, message))
         }
     }
 }
@@ -311,6 +369,7 @@ mod tests {
             nodes: vec![1, 0, 1],
             classes: vec!["mule".into(), "a, b".into()],
             ids: vec![1, 0, 1],
+            of_candidates: None,
         };
         Predictions { identity: Some(identity), ..of(1, Values::Classes(vec![0, 1, 0])) }
     }
@@ -329,6 +388,23 @@ mod tests {
         let mut shares = keyed(Keys::Integers(vec![70, 80].into()), &["id"]);
         (shares.cols, shares.values) = (2, Values::Probabilities(vec![0.5; 6]));
         assert!(text(&shares).starts_with("id,probability_mule,\"probability_a, b\"\n80,0.5,0.5\n"));
+    }
+
+    #[test]
+    fn pairs_have_the_keys_of_both_ends() {
+        let text = |of: &Predictions| {
+            let mut bytes = Vec::new();
+            write_csv(of, &mut bytes).unwrap();
+            String::from_utf8(bytes).unwrap()
+        };
+        let links = || Values::Links { candidates: vec![0, 1, 0], scores: vec![2.5, -1.0, 0.25] };
+        assert_eq!(text(&of(1, links())), "source,candidate,score\n7,0,2.5\n2,1,-1\n9,0,0.25\n");
+        let one = Predictions { values: links(), ..keyed(Keys::texts(["x", "y"]), &["account"]) };
+        assert_eq!(text(&one), "source,candidate,score\ny,x,2.5\nx,y,-1\ny,x,0.25\n");
+        let two = keyed(Keys::texts(["p\u{1f}1", "q\u{1f}2"]), &["bank", "number"]);
+        let two = text(&Predictions { values: links(), ..two });
+        let header = "source_bank,source_number,candidate_bank,candidate_number,score\n";
+        assert!(two.starts_with(&format!("{header}q,2,p,1,2.5\n")), "{two}");
     }
 
     #[cfg(feature = "parquet")]
@@ -379,6 +455,7 @@ mod tests {
                         Values::Probabilities(values) | Values::Embeddings(values) => {
                             assert_eq!(row.get_float(1 + c).unwrap(), values[at]);
                         }
+                        Values::Links { .. } => {}
                     }
                 }
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use graphmill_core::{Labels, NodeId, keyed};
-use graphmill_loader::Extracted;
+use graphmill_loader::{Extracted, Sampled};
 use graphmill_nn::{
     Backend, Matrix, Pass, ProductOrder, View, ViewMut,
     backend::ops::{SigmoidCrossEntropy, SoftmaxCrossEntropy},
@@ -14,6 +14,7 @@ use rayon::prelude::*;
 
 use crate::{
     Result,
+    link::step::{LinkObjective, LinkScratch},
     record::BatchOutcome,
     reuse::{History, Reuse},
     stage::Drawn,
@@ -68,6 +69,8 @@ pub struct StepContext<'a> {
     pub seed: u64,
     /// Bottom-layer rows that batches reuse, if a strategy provides some.
     pub reuse: Option<Reuse>,
+    /// Loss of batches of links, in a run that learns them.
+    pub links: Option<LinkObjective>,
     scratch: StepScratch,
 }
 
@@ -76,6 +79,7 @@ pub struct StepContext<'a> {
 pub struct StepScratch {
     acts: Activations,
     seed_labels: SeedLabels,
+    links: LinkScratch,
 }
 
 impl<'a> StepContext<'a> {
@@ -89,6 +93,7 @@ impl<'a> StepContext<'a> {
             orders: self.orders.clone(),
             seed: self.seed,
             reuse: self.reuse.clone(),
+            links: self.links,
             scratch,
         }
     }
@@ -132,19 +137,31 @@ impl<'a> StepContext<'a> {
             (Some(table), true) => table.view(),
             _ => features.view(),
         };
-        let StepScratch { acts, seed_labels } = &mut self.scratch;
+        let StepScratch { acts, seed_labels, links } = &mut self.scratch;
         model.zero_grad(backend);
         let reused = self.reuse.as_ref().map(|reuse| reuse.rows_of(batch.seeds.number));
         let input = StepInput { orders: &self.orders, blocks: &batch.blocks, x, reused };
         model.forward_step(&pass, &input, acts);
-        seed_labels.gather(self.labels, &batch.seeds.nodes);
         let (logits, grad) = acts.logits_and_grad();
-        let loss = loss(backend, self.labels, seed_labels, logits, &batch.loss_weight, grad);
+        let loss = match (&self.links, model.decoder_mut(), &batch.seeds.links) {
+            (Some(objective), Some(decoder), Some(pairs)) => {
+                links.gradient(objective, decoder, &pass, pairs, (logits, grad))
+            }
+            _ => {
+                seed_labels.gather(self.labels, &batch.seeds.nodes);
+                loss(backend, self.labels, seed_labels, logits, &batch.loss_weight, grad)
+            }
+        };
         if loss.is_finite() {
             model.backward_step(&pass, &input, acts, after);
         }
         backend.resolve_loss(loss)
     }
+}
+
+/// Number of edges that a batch of links learns, or of seeds with a loss.
+fn num_seeds(batch: &Sampled) -> usize {
+    batch.seeds.links.as_ref().map_or_else(|| batch.num_seeds(), |links| links.positives)
 }
 
 /// Sums the gradients of the shares of a batch over ranks.
@@ -242,6 +259,7 @@ impl<'a> Learner<'a> {
                 orders,
                 seed,
                 reuse: None,
+                links: None,
                 scratch: StepScratch::default(),
             },
             model,
@@ -294,7 +312,7 @@ impl<'a> Learner<'a> {
     fn learn(&mut self, batch: &Extracted, lr: f64) -> Result<BatchOutcome> {
         let (loss, seeds) = match self.exchange.clone() {
             Some(exchange) => exchange.gradient(&mut self.context, &mut self.model, batch, self.step)?,
-            None => (self.context.gradient(&mut self.model, batch, self.step), batch.sampled.num_seeds()),
+            None => (self.context.gradient(&mut self.model, batch, self.step), num_seeds(&batch.sampled)),
         };
         // before the update, so that a failed pass changes no parameter
         self.context.backend.check()?;

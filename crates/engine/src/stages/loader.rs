@@ -10,6 +10,7 @@ use graphmill_core::{Graph, NodeId, block::Aggregation};
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
     BatchKey, BlockLayout, Extracted, Feature, MiniBatch, MinibatchSampler, Sampled, Seeds, Upper, Workspace,
+    link::LinkSource,
     order::SeedOrder,
     sampler::{BatchRequest, SplitSampler},
     weights::SymmetricWeights,
@@ -111,8 +112,10 @@ pub trait DrawAhead: Send + Sync {
 pub struct Loader<'a> {
     /// The graph to sample (in-neighbours).
     pub graph: &'a Graph,
-    /// The training nodes.
+    /// The training nodes, or the numbers of the edges to learn.
     pub train: &'a [NodeId],
+    /// Edges to learn, in a run on links; their ends and those of their negatives are the seeds.
+    pub links: Option<&'a LinkSource>,
     /// The run's seed.
     pub seed: u64,
     /// Seeds per batch, at least 1.
@@ -175,9 +178,16 @@ impl Loader<'_> {
 
     /// Stage 1 for one batch: takes the seeds of batch `number` from `order`, into the memory of
     /// another batch.
-    pub fn pick(&self, order: &[NodeId], number: u64, memory: Seeds) -> Seeds {
+    ///
+    /// # Errors
+    /// An edge to learn has no negative.
+    pub fn pick(&self, epoch: u64, order: &[NodeId], number: u64, memory: Seeds) -> Result<Seeds> {
         let seeds = self.seeds(order, number);
-        match &self.own {
+        if let Some(links) = self.links {
+            let key = BatchKey { seed: self.seed, epoch, batch: number };
+            return Ok(links.fill(key, seeds, memory)?);
+        }
+        Ok(match &self.own {
             None => memory.refill(number, seeds.iter().copied()),
             Some(book) => {
                 let own = own_seeds(book, seeds);
@@ -186,11 +196,14 @@ impl Loader<'_> {
                 own.global_size = (!seeds.is_empty()).then_some(seeds.len());
                 own
             }
-        }
+        })
     }
 
     /// Returns true if these are the seeds that [`Loader::pick`] takes.
     fn has_picked(&self, order: &[NodeId], number: u64, found: &Seeds) -> bool {
+        if self.links.is_some() {
+            return false; // every epoch draws other negatives
+        }
         let seeds = self.seeds(order, number);
         match &self.own {
             None => found.nodes == seeds,
@@ -281,7 +294,7 @@ impl Loader<'_> {
                 Ok(Drawn::New(batch))
             }
             batch => {
-                let seeds = self.pick(order, number, batch.recycle());
+                let seeds = self.pick(epoch, order, number, batch.recycle())?;
                 self.sample(epoch, workspace, seeds).map(Drawn::New)
             }
         }
@@ -345,6 +358,7 @@ mod tests {
             let loader = Loader {
                 graph: &graph,
                 train: &[5, 1, 3, 0, 2, 7],
+                links: None,
                 seed: 1,
                 batch_size,
                 max_batches: 0,
@@ -390,6 +404,7 @@ mod tests {
         let with = |max_batches, batch_size| Loader {
             graph: &graph,
             train: &[0, 1, 2, 3, 4, 5, 6],
+            links: None,
             seed: 1,
             batch_size,
             max_batches,

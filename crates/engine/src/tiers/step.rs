@@ -101,7 +101,7 @@ pub(super) fn measured(batches: &Batches, feature: &dyn Feature, meter: &Meter) 
             }
             loader.transposed = transposed(&model, &orders);
             trained = Some(learner(model, orders)?);
-            let picked = loader.pick(&seeds, number, MiniBatch::from(drawn).recycle());
+            let picked = loader.pick(0, &seeds, number, MiniBatch::from(drawn).recycle())?;
             drawn = Drawn::New(loader.sample(0, &mut workspace, picked)?);
         }
         let batch = loader.extract(drawn)?;

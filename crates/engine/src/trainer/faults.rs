@@ -105,7 +105,7 @@ fn attempt(
         let devices = &ComputeDevices::open(config)?;
         let placements = MemoryPlacements::both(MemoryPlacement::Mapped);
         run(
-            Inputs { config, data, devices, placements, presampling: &Presampling::default(), view: None },
+            Inputs { config, data, devices, placements, presampling: &Presampling::default(), links: None, view: None },
             parts,
             context,
         )

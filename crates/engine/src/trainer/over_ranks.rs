@@ -75,6 +75,7 @@ fn train_on(config: &TrainConfig, view: &RankDataset, context: RunContext) -> Re
     let placements = MemoryPlacements::both(MemoryPlacement::Mapped);
     run(
         Inputs {
+            links: None,
             config,
             data: &view.data,
             devices,

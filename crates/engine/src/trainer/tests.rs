@@ -54,7 +54,7 @@ fn sparse_and_dense_features_train_to_equal_scores() {
     dense.features = Features::f32(30, rows);
     let run = |residence, config: &TrainConfig, data: &Dataset| {
         let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
-        train_from(MemoryPlacements::both(residence), config, data, context).unwrap()
+        train_from(MemoryPlacements::both(residence), config, data, None, context).unwrap()
     };
     let base = TrainConfig {
         hidden: 16,
@@ -118,7 +118,7 @@ fn tables_in_place_and_copies_give_the_same_bits() {
         for (residence, notes_expected) in [(MemoryPlacement::HugePages, 0), (MemoryPlacement::Mapped, 1)] {
             let mut notes = Notes::default();
             let context = RunContext { run: None, resume: false, observer: &mut notes, stop: &|| false };
-            let summary = train_from(MemoryPlacements::both(residence), &config(), data, context).unwrap();
+            let summary = train_from(MemoryPlacements::both(residence), &config(), data, None, context).unwrap();
             let about = |word: &str| notes.0.iter().filter(|note| note.contains(word)).count();
             assert_eq!(
                 (about("in place"), about("edge weights")),

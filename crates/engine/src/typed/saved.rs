@@ -204,8 +204,14 @@ impl<'r> SavedTypedRun<'r> {
         let (cols, values) = values(kind, task.labels.is_multi(), rows);
         let (count, kind) = (nodes.len(), kind.name());
         let Names { key_columns, keys, classes } = names;
-        let identity =
-            Some(Identity { key_columns, keys, nodes: nodes.clone(), classes, ids: nodes.clone() });
+        let identity = Some(Identity {
+            key_columns,
+            keys,
+            nodes: nodes.clone(),
+            classes,
+            ids: nodes.clone(),
+            of_candidates: None,
+        });
         target.write(&Predictions { nodes, cols, values, identity })?;
         let (out, same_dataset) = (out.to_path_buf(), self.is_own(data));
         Ok(Written { out, rows: count, cols, kind, same_dataset, rescaled: None })

@@ -83,6 +83,7 @@ fn run(data: &Dataset, config: &TrainConfig, fault: Arc<Fault>) -> Outcome {
     let loader = Loader {
         graph: &data.graph,
         train: &data.split.train,
+        links: None,
         seed: config.seed,
         batch_size: config.batch_size,
         max_batches: 0,

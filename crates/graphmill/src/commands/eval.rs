@@ -2,7 +2,7 @@
 
 use clap::{ArgMatches, Command};
 use graphmill_core::progress::Quiet;
-use graphmill_engine::{saved::SavedRun, typed::SavedTypedRun};
+use graphmill_engine::{embedding::SavedEmbedding, saved::SavedRun, typed::SavedTypedRun};
 
 use crate::{args, output};
 
@@ -12,7 +12,8 @@ pub(crate) fn command() -> Command {
         .about("Score a run's best model on the train, valid and test nodes")
         .long_about(
             "Score a run's best model on the train, valid and test nodes.\n\n\
-             Prints every metric for each part of the split. Inference takes all neighbours of each node, so \
+             Prints every metric for each part of the split, of a run that learned links those of rankings \
+             of its edges. Inference takes all neighbours of each node, so \
              scores do not depend on sampling.",
         )
         .after_long_help(
@@ -43,15 +44,18 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let run = SavedRun::open(args::required_path(matches, "run"), matches.get_flag("last"))?;
     let other = args::get_path(matches, "dataset");
-    let scores = match SavedTypedRun::of(&run) {
-        Some(typed) => typed.scores(&typed.dataset(other)?, &Quiet)?,
-        None => run.scores(&run.dataset(other)?, &Quiet)?,
+    let scores = match (SavedEmbedding::of(&run), SavedTypedRun::of(&run)) {
+        (Some(table), _) => table.scores(&table.dataset(other)?, &Quiet)?,
+        (None, Some(typed)) => typed.scores(&typed.dataset(other)?, &Quiet)?,
+        _ if run.learns_links() => run.link_scores(&run.dataset(other)?, &Quiet)?,
+        _ => run.scores(&run.dataset(other)?, &Quiet)?,
     };
     if matches.get_flag("json") {
         return output::json(&scores);
     }
     output::note_dataset(&scores.dataset, scores.same_dataset, scores.rescaled.as_deref());
-    let mut text = format!("{:<8}{:>10}", "part", "nodes");
+    let what = if run.learns_links() || SavedEmbedding::of(&run).is_some() { "edges" } else { "nodes" };
+    let mut text = format!("{:<8}{:>10}", "part", what);
     let names: Vec<&str> =
         scores.parts.first().map_or(vec![], |part| part.scores.keys().map(String::as_str).collect());
     names.iter().for_each(|name| text += &format!("{name:>20}"));
@@ -59,7 +63,12 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     for part in &scores.parts {
         text += &format!("{:<8}{:>10}", part.part, part.nodes);
         for name in &names {
-            text += &part.scores[*name].map_or(format!("{:>20}", "-"), |score| format!("{score:>20.4}"));
+            text += &part
+                .scores
+                .get(*name)
+                .copied()
+                .flatten()
+                .map_or(format!("{:>20}", "-"), |score| format!("{score:>20.4}"));
         }
         text += "\n";
     }

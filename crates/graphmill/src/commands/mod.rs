@@ -2,6 +2,7 @@
 
 mod bench;
 mod datasets;
+mod embed;
 mod eval;
 mod export;
 mod generate;
@@ -37,6 +38,7 @@ const TABLE: &[Entry] = &[
     Entry { command: info::command, run: info::run },
     Entry { command: eval::command, run: eval::run },
     Entry { command: predict::command, run: predict::run },
+    Entry { command: embed::command, run: embed::run },
     Entry { command: report::command, run: report::run },
     Entry { command: hotness::command, run: hotness::run },
     Entry { command: plan::command, run: plan::run },

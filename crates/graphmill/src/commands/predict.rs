@@ -3,12 +3,15 @@
 #[cfg(feature = "tables")]
 mod on;
 
+use std::path::Path;
+
 use clap::{ArgGroup, ArgMatches, Command};
-use graphmill_core::progress::Quiet;
+use graphmill_core::{End, progress::Quiet};
 use graphmill_engine::{
     Error,
+    embedding::SavedEmbedding,
     predictions::{Target, known},
-    saved::{Kind, SavedRun, Selection},
+    saved::{Kind, SavedRun, Selection, Written, links::Reading},
     typed::SavedTypedRun,
 };
 
@@ -23,13 +26,15 @@ pub(crate) fn command() -> Command {
              The best model predicts the class of each node, with all of its neighbours: N classes, or N x C \
              zeros and ones if the dataset has several labels per node. Tables start with the node's id, or \
              with its key and the names of the classes if the dataset was imported from tables; .npy files \
-             hold the values alone. A run on several node types predicts the nodes of its task's type.",
+             hold the values alone. With --top-k, a run on links recommends: rows have a source, a candidate \
+             and a score. A run on several node types predicts the nodes of its task's type.",
         )
         .after_long_help(
             "Examples:\n  \
              graphmill predict runs/cora --out classes.csv\n  \
              graphmill predict runs/cora --out p.npy --probabilities --nodes ids.txt\n  \
              graphmill predict runs/cora --out - | head\n  \
+             graphmill predict runs/friends --top-k 10 --out friends.csv\n  \
              graphmill predict runs/bank --on new-accounts.csv --edges transfers.csv --out scores.csv",
         )
         .arg(args::run_dir())
@@ -61,6 +66,30 @@ pub(crate) fn command() -> Command {
             "original-ids",
             "Use the node ids from before graphmill reorder",
             "They apply to --nodes and to the order of the rows",
+        ))
+        .arg(args::option(
+            "top-k",
+            "K",
+            "Write the K best candidates of each node, for a run on links",
+            "Rows have a source, a candidate and the score of the pair, the best first. Nodes with a known edge \
+             to the source are left out. --nodes and --keys select the sources. Example: --top-k 10",
+        ))
+        .arg(args::flag(
+            "all-edges",
+            "Read all edges, for a run on links",
+            "By default embeddings read the edges of training only, so that they know none that validates or \
+             tests. Set it to recommend new edges",
+        ))
+        .arg(args::option(
+            "relation",
+            "NAME",
+            "Relation of --top-k, for a knowledge graph",
+            "A link task of the dataset, which graphmill info lists. Example: --relation capital_of",
+        ))
+        .arg(args::flag(
+            "sources",
+            "Rank the sources of given destinations, for a table",
+            "By default --top-k ranks destinations. For runs of --model embedding or lightgcn",
         ))
         .arg(args::flag("probabilities", "Write N x C probabilities (f32) instead of classes", ""))
         .arg(args::flag(
@@ -118,12 +147,24 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         }
         return on::run(matches, &run, &run.dataset(other)?, kind, out);
     }
+    if let Some(table) = SavedEmbedding::of(&run) {
+        return of_table(matches, table, other, out);
+    }
+    if matches.contains_id("relation") || matches.get_flag("sources") {
+        let message = "--relation and --sources: they are for runs of --model embedding or lightgcn; leave \
+                       them out";
+        return Err(Error::usage(message).into());
+    }
+    if run.learns_links() {
+        return links(matches, &run, other, out);
+    }
+    if matches.contains_id("top-k") || matches.get_flag("all-edges") {
+        let message = "--top-k and --all-edges: the run learned no links; leave them out, or train with \
+                       --task link";
+        return Err(Error::usage(message).into());
+    }
     let original = matches.get_flag("original-ids");
-    let selection = match (args::get_path(matches, "nodes"), args::get_path(matches, "keys")) {
-        (Some(nodes), _) => Selection::Nodes(nodes),
-        (None, Some(keys)) => Selection::Keys(keys),
-        (None, None) => Selection::All,
-    };
+    let selection = selection(matches);
     let (name, written) = match SavedTypedRun::of(&run) {
         Some(_) if original => {
             let message = "--original-ids: datasets of several types are not reordered; leave it out";
@@ -140,14 +181,71 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
             (dataset.name, written)
         }
     };
-    if !is_json {
-        output::note_dataset(&name, written.same_dataset, written.rescaled.as_deref());
+    print(matches, &name, &written)
+}
+
+/// Nodes that `--nodes` or `--keys` select.
+pub(super) fn selection(matches: &ArgMatches) -> Selection<'_> {
+    match (args::get_path(matches, "nodes"), args::get_path(matches, "keys")) {
+        (Some(nodes), _) => Selection::Nodes(nodes),
+        (None, Some(keys)) => Selection::Keys(keys),
+        (None, None) => Selection::All,
     }
-    if is_json {
-        output::json(&written)
-    } else if out.as_os_str() == "-" {
-        Ok(())
-    } else {
-        output::text(&format!("{}: {} x {} {}\n", out.display(), written.rows, written.cols, written.kind))
+}
+
+/// Number of candidates of each node, after a check of flags that runs on links do not use.
+fn top_k(matches: &ArgMatches) -> anyhow::Result<usize> {
+    let unused = ["probabilities", "embeddings", "original-ids"];
+    if let Some(flag) = unused.iter().find(|flag| matches.get_flag(flag)) {
+        let remedy = if *flag == "embeddings" { "use graphmill embed" } else { "leave it out" };
+        return Err(Error::usage(format!("--{flag}: the run learned links; {remedy}")).into());
     }
+    let Some(word) = matches.get_one::<String>("top-k") else {
+        let message = "the run learned links: pass --top-k K for the K best candidates of each node, or use \
+                       graphmill embed for embeddings";
+        return Err(Error::usage(message).into());
+    };
+    let k = word.parse().ok().filter(|&k: &usize| k > 0);
+    Ok(k.ok_or_else(|| Error::usage(format!("--top-k {word}: pass an integer above 0")))?)
+}
+
+/// Writes the best candidates of nodes by a table of embeddings.
+fn of_table(
+    matches: &ArgMatches,
+    table: SavedEmbedding,
+    other: Option<&Path>,
+    out: &Path,
+) -> anyhow::Result<()> {
+    let k = top_k(matches)?;
+    if matches.get_flag("all-edges") {
+        let message = "--all-edges: a table of embeddings reads no edges; leave it out";
+        return Err(Error::usage(message).into());
+    }
+    let dataset = table.dataset(other)?;
+    let relation = matches.get_one::<String>("relation").map_or("", String::as_str);
+    let end = if matches.get_flag("sources") { End::Source } else { End::Destination };
+    let written = table.predict(&dataset, (relation, end), selection(matches), k, out)?;
+    print(matches, &dataset.name, &written)
+}
+
+/// Writes the best candidates of nodes.
+fn links(matches: &ArgMatches, run: &SavedRun, other: Option<&Path>, out: &Path) -> anyhow::Result<()> {
+    let k = top_k(matches)?;
+    let dataset = run.dataset(other)?;
+    let reading = if matches.get_flag("all-edges") { Reading::All } else { Reading::Training };
+    let written = run.predict_links(&dataset, selection(matches), k, reading, out, &Quiet)?;
+    print(matches, &dataset.name, &written)
+}
+
+/// Prints the shape of a written file.
+pub(super) fn print(matches: &ArgMatches, dataset: &str, written: &Written) -> anyhow::Result<()> {
+    if matches.get_flag("json") {
+        return output::json(written);
+    }
+    output::note_dataset(dataset, written.same_dataset, written.rescaled.as_deref());
+    if written.out.as_os_str() == "-" {
+        return Ok(());
+    }
+    let Written { out, rows, cols, kind, .. } = written;
+    output::text(&format!("{}: {rows} x {cols} {kind}\n", out.display()))
 }

@@ -14,6 +14,8 @@ use clap::{ArgMatches, Command};
 use graphmill_data::{dataset::native::is_too_large_to_verify, partition::PartitionDir};
 use graphmill_engine::{
     Error, RunContext, RunDir, TrainConfig,
+    config::link::is_link,
+    embedding,
     observer::Observer,
     options,
     record::{Origin, Source, Summary},
@@ -39,6 +41,9 @@ pub(crate) fn command() -> Command {
              graphmill train data --model gat --fanout 10,5 --epochs 20\n  \
              graphmill train data --host-budget 8G                  features beyond memory stay on disk\n  \
              graphmill train shop --model rgat --fanout 10,5        several node and edge types\n  \
+             graphmill train friends --task link --decoder dot      edges instead of labels\n  \
+             graphmill train gowalla --model lightgcn --hidden 64   recommendation\n  \
+             graphmill train wiki --model embedding --decoder complex   a knowledge graph\n  \
              graphmill train --resume --out runs/cora --epochs 40   resume, and train longer\n  \
              mpirun -n 4 graphmill train parts                      on several machines",
         )
@@ -66,10 +71,7 @@ pub(crate) fn command() -> Command {
             "The results are those of a run that was never interrupted. More --epochs continue a finished \
              run; options that would change the results are refused",
         ))
-        .arg(
-            args::flag("quiet", "Show no progress", "Progress is shown only if standard error is a terminal")
-                .short('q'),
-        )
+        .args(progress::arguments())
         .arg(args::json());
     args::with_training_options(command, &options::names())
 }
@@ -83,7 +85,12 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         return over_ranks(matches, &config, &dir, &stop);
     }
 
-    if let Some(dataset) = typed::open_dataset(&config)? {
+    if let Some(dataset) = embedding::open_dataset(&config)? {
+        let train = |context: RunContext| embedding::train(&config, &dataset, context);
+        return record(matches, &config, &stop, &dataset.name, &[dataset.to_string()], train);
+    }
+    let of_types = if is_link(&config) { None } else { typed::open_dataset(&config)? };
+    if let Some(dataset) = of_types {
         let train = |context: RunContext| typed::train(&config, &dataset, context);
         return record(matches, &config, &stop, &dataset.name, &[dataset.to_string()], train);
     }
@@ -108,7 +115,7 @@ fn record(
 ) -> anyhow::Result<()> {
     let resume = matches.get_flag("resume");
     let run = directory(args::get_path(matches, "out"), resume, name)?;
-    let progress = progress::on_stderr(matches.get_flag("quiet"));
+    let progress = progress::on_stderr(progress::form(matches));
     let mut observer = Recorder::new(config, Some(&run), progress);
     notes.iter().for_each(|note| observer.note(note));
     let stop = || stop.load(Ordering::Relaxed) > 0;
@@ -127,7 +134,8 @@ fn over_ranks(
     let (out, resume) = (args::get_path(matches, "out"), matches.get_flag("resume"));
     let messenger = ranks::join(config)?;
     let run = (messenger.rank() == 0).then(|| directory(out, resume, dir.source())).transpose()?;
-    let progress = progress::on_stderr(matches.get_flag("quiet") || run.is_none());
+    let form = if run.is_some() { progress::form(matches) } else { progress::Form::None };
+    let progress = progress::on_stderr(form);
     let mut observer = Recorder::new(config, run.as_ref(), progress);
     observer.note(&format!(
         "{}: {} nodes, {} edges, {} parts by {}, {} ranks",

@@ -21,6 +21,52 @@ use std::ops::Range;
 use graphmill_core::{EdgeOptions, End, Graph, NodeId, Result, build, keyed::Stream};
 use rayon::prelude::*;
 
+/// Edges that are no negatives.
+pub trait Known: std::fmt::Debug + Send + Sync {
+    /// Ends of the edges of `node`, if it is the other end than `end`: ascending.
+    fn ends_of(&self, end: End, node: NodeId) -> &[NodeId];
+
+    /// Returns true if a node may replace this end of `edge` (source, destination): the edge is not
+    /// known, and its ends differ.
+    fn is_negative(&self, end: End, edge: (NodeId, NodeId), node: NodeId) -> bool {
+        let fixed = if end == End::Source { edge.1 } else { edge.0 };
+        node != fixed && self.ends_of(end, fixed).binary_search(&node).is_err()
+    }
+
+    /// Draws a node that may replace this end of `edge` (source, destination): uniformly among the
+    /// `candidates` that have no known edge with the other end and are not that end. `None` if
+    /// there is no such candidate.
+    fn draw(
+        &self,
+        end: End,
+        edge: (NodeId, NodeId),
+        candidates: &Range<NodeId>,
+        stream: &mut Stream,
+    ) -> Option<NodeId> {
+        let fixed = if end == End::Source { edge.1 } else { edge.0 };
+        let linked = self.ends_of(end, fixed);
+        let start = linked.partition_point(|&u| u < candidates.start);
+        let end = linked.partition_point(|&u| u < candidates.end);
+        let linked = &linked[start..end];
+        // an edge to itself is no negative either
+        let itself = candidates.contains(&fixed) && linked.binary_search(&fixed).is_err();
+        let taken = linked.len() + usize::from(itself);
+        let free = (candidates.len() - taken) as u64;
+        if free == 0 {
+            return None;
+        }
+        let number = stream.below(free) as NodeId;
+        let node = candidates.start + nth_missing(linked, candidates.start, number);
+        // `fixed` is a free candidate of the list without it: those from it on move by one
+        let node = if itself && node >= fixed {
+            candidates.start + nth_missing(linked, candidates.start, number + 1)
+        } else {
+            node
+        };
+        Some(node)
+    }
+}
+
 /// Edges that are known to exist, for negatives that do not.
 ///
 /// ```
@@ -28,7 +74,7 @@ use rayon::prelude::*;
 ///     End,
 ///     keyed::{Stream, key},
 /// };
-/// use graphmill_loader::link::KnownEdges;
+/// use graphmill_loader::link::{Known, KnownEdges};
 ///
 /// // 0 is linked to 1 and 3, so the only other destination of its edges is 2
 /// let known = KnownEdges::new(4, &[0, 0], &[1, 3])?;
@@ -90,45 +136,11 @@ impl KnownEdges {
     pub fn contains(&self, source: NodeId, destination: NodeId) -> bool {
         self.sources.in_neighbors(destination).binary_search(&source).is_ok()
     }
+}
 
-    /// Returns true if a node may replace this end of `edge` (source, destination): the edge is not
-    /// known, and its ends differ.
-    pub fn is_negative(&self, end: End, edge: (NodeId, NodeId), node: NodeId) -> bool {
-        let fixed = if end == End::Source { edge.1 } else { edge.0 };
-        node != fixed && self.ends_of(end, fixed).binary_search(&node).is_err()
-    }
-
-    /// Draws a node that may replace this end of `edge` (source, destination): uniformly among the
-    /// `candidates` that have no known edge with the other end and are not that end. `None` if
-    /// there is no such candidate.
-    pub fn draw(
-        &self,
-        end: End,
-        edge: (NodeId, NodeId),
-        candidates: &Range<NodeId>,
-        stream: &mut Stream,
-    ) -> Option<NodeId> {
-        let fixed = if end == End::Source { edge.1 } else { edge.0 };
-        let linked = self.ends_of(end, fixed);
-        let start = linked.partition_point(|&u| u < candidates.start);
-        let end = linked.partition_point(|&u| u < candidates.end);
-        let linked = &linked[start..end];
-        // an edge to itself is no negative either
-        let itself = candidates.contains(&fixed) && linked.binary_search(&fixed).is_err();
-        let taken = linked.len() + usize::from(itself);
-        let free = (candidates.len() - taken) as u64;
-        if free == 0 {
-            return None;
-        }
-        let number = stream.below(free) as NodeId;
-        let node = candidates.start + nth_missing(linked, candidates.start, number);
-        // `fixed` is a free candidate of the list without it: those from it on move by one
-        let node = if itself && node >= fixed {
-            candidates.start + nth_missing(linked, candidates.start, number + 1)
-        } else {
-            node
-        };
-        Some(node)
+impl Known for KnownEdges {
+    fn ends_of(&self, end: End, node: NodeId) -> &[NodeId] {
+        self.ends_of(end, node)
     }
 }
 

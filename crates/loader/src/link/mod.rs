@@ -43,9 +43,11 @@ mod excluded;
 mod known;
 mod negatives;
 mod source;
+mod triples;
 
 pub use batch::LinkBatch;
 pub use excluded::ExcludedEdges;
-pub use known::KnownEdges;
+pub use known::{Known, KnownEdges};
 pub use negatives::{Make, NegativeRequest, NegativeSampler, NegativeSource, TABLE};
 pub use source::{Corrupt, Exclude, LinkSource};
+pub use triples::{KnownOfRelation, KnownTriples};

@@ -10,7 +10,7 @@ use graphmill_core::{
 };
 use rayon::prelude::*;
 
-use super::known::KnownEdges;
+use super::known::Known;
 
 /// Draws that hit a known edge before an end is drawn from all candidates without one.
 const MAX_TRIES: usize = 64;
@@ -21,7 +21,7 @@ const MIN_TASK_LEN: usize = 1 << 12;
 #[derive(Clone, Copy, Debug)]
 pub struct NegativeRequest<'a> {
     /// Edges that are no negatives.
-    pub known: &'a KnownEdges,
+    pub known: &'a dyn Known,
     /// End that is replaced.
     pub end: End,
     /// Nodes that may replace it.
@@ -111,7 +111,7 @@ pub trait NegativeSampler: Send + Sync {
 #[derive(Clone, Copy, Debug)]
 pub struct NegativeSource<'a> {
     /// Edges that are no negatives.
-    pub known: &'a KnownEdges,
+    pub known: &'a dyn Known,
     /// End that is replaced.
     pub end: End,
     /// Nodes that may replace it.
@@ -283,6 +283,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::link::KnownEdges;
 
     fn drawn(name: &str, known: &KnownEdges, end: End, positives: &[(u32, u32)], threads: usize) -> Vec<u32> {
         let candidates = 0..known.num_nodes() as NodeId;

@@ -104,7 +104,7 @@ impl LinkSource {
         let make = TABLE.find(negatives)?.make;
         let sampler = |end: End| -> Result<Arc<dyn NegativeSampler>> {
             let candidates = &candidates[end as usize];
-            Ok(make(&NegativeSource { known: &known, end, candidates, node_time })?.into())
+            Ok(make(&NegativeSource { known: &*known, end, candidates, node_time })?.into())
         };
         let samplers = [sampler(End::Source)?, sampler(End::Destination)?];
         Ok(Self {
@@ -185,7 +185,7 @@ impl LinkSource {
             if each > 0 {
                 let number = end as usize;
                 let request = NegativeRequest {
-                    known: &self.known,
+                    known: &*self.known,
                     end,
                     candidates: &self.candidates[number],
                     positives,

@@ -6,10 +6,16 @@
 //! - [`EdgeHead`]: classes or values of edges.
 //! - [`rank`]: MRR, Hits@K, recall and NDCG, with ties counted by the mean of the best and the
 //!   worst rank.
+//! - [`kernel`]: from the row of a query to the scores of its candidates.
+//! - [`table`]: models that are tables of embeddings, trained by their rows.
+//! - [`light_gcn`]: embeddings that are propagated over a graph without weights.
 
 pub mod decoder;
 mod edge_head;
+pub mod kernel;
+pub mod light_gcn;
 pub mod loss;
 pub mod rank;
+pub mod table;
 
 pub use edge_head::{EdgeHead, EdgeHeadState, EdgePairs};

@@ -40,6 +40,7 @@ use crate::{
     backend::Activation,
     cost::{self, BlockShape, Purpose},
     layer::{self, Linear, NormKind},
+    link::decoder::Decoder,
 };
 
 /// Part numbers ([`Pass::part`]) of everything except layers.
@@ -56,7 +57,7 @@ pub enum Part {
     Input,
     /// A convolution with its residual and norm.
     Layer(usize),
-    /// The dense layers after the convolutions.
+    /// The dense layers after the convolutions, and the decoder.
     Head,
 }
 
@@ -70,6 +71,8 @@ pub struct Model {
     /// Number of stages below the first hop of the last layer.
     below_last: usize,
     head: Vec<Linear>,
+    /// Decoder of pairs of output rows, in a model of links.
+    decoder: Option<Box<dyn Decoder>>,
     activation: Activation,
     dropout: f32,
     /// Full names of the parameters in visiting order.
@@ -118,12 +121,40 @@ impl Model {
             .collect();
         let (dropout, input_dropout) = (config.dropout, config.input_dropout);
         let below_last = stages.len() - hops;
-        let mut model =
-            Self { input_dropout, input, stages, below_last, head, activation, dropout, names: Vec::new() };
+        let mut model = Self {
+            input_dropout,
+            input,
+            stages,
+            below_last,
+            head,
+            decoder: None,
+            activation,
+            dropout,
+            names: Vec::new(),
+        };
         model.names = model.make_names();
         // a factor of 1 for the default initialization
         model.visit_mut(&mut |_, p| p.rescale(config.init));
         Ok(model)
+    }
+
+    /// The same model with a decoder, whose parameters follow those of the head. The output rows are
+    /// then embeddings, and the decoder scores pairs of them; its width is that of the rows.
+    #[must_use]
+    pub fn with_decoder(mut self, decoder: Box<dyn Decoder>) -> Self {
+        self.decoder = Some(decoder);
+        self.names = self.make_names();
+        self
+    }
+
+    /// The decoder, if the model has one.
+    pub fn decoder(&self) -> Option<&dyn Decoder> {
+        self.decoder.as_deref()
+    }
+
+    /// The decoder for a backward pass, if the model has one.
+    pub fn decoder_mut(&mut self) -> Option<&mut (dyn Decoder + 'static)> {
+        self.decoder.as_deref_mut()
     }
 
     fn make_names(&self) -> Vec<String> {
@@ -136,6 +167,9 @@ impl Model {
         }
         for (i, linear) in self.head.iter().enumerate() {
             linear.visit(&mut |p| names.push(format!("head.{i}.{}", p.name)));
+        }
+        if let Some(decoder) = &self.decoder {
+            decoder.visit(&mut |p| names.push(format!("decoder.{}", p.name)));
         }
         names
     }
@@ -173,7 +207,7 @@ impl Model {
 
     /// Visits every parameter with its full name ("conv.0.neigh.weight"), always in the same order:
     /// input layer, then convolution, residual and norm of each layer from the bottom up, then the
-    /// head. Includes running statistics, with [`Param::trainable`] false.
+    /// head and the decoder. Includes running statistics, with [`Param::trainable`] false.
     pub fn visit<'a>(&'a self, see: &mut dyn FnMut(&'a str, &'a Param)) {
         let mut names = self.names.iter();
         let mut see = |p: &'a Param| see(names.next().expect("names and parameters have equal length"), p);
@@ -185,6 +219,9 @@ impl Model {
         }
         for linear in &self.head {
             linear.visit(&mut see);
+        }
+        if let Some(decoder) = &self.decoder {
+            decoder.visit(&mut see);
         }
     }
 
@@ -201,6 +238,9 @@ impl Model {
         for linear in &mut self.head {
             linear.visit_mut(&mut see);
         }
+        if let Some(decoder) = &mut self.decoder {
+            decoder.visit_mut(&mut see);
+        }
     }
 
     /// Visits the parameters of a part mutably. [`Part::Input`], each [`Part::Layer`] and
@@ -209,7 +249,10 @@ impl Model {
         match part {
             Part::Input => self.input.iter_mut().for_each(|input| input.visit_mut(see)),
             Part::Layer(l) => self.stages[l].visit_mut(see),
-            Part::Head => self.head.iter_mut().for_each(|linear| linear.visit_mut(see)),
+            Part::Head => {
+                self.head.iter_mut().for_each(|linear| linear.visit_mut(see));
+                self.decoder.iter_mut().for_each(|decoder| decoder.visit_mut(see));
+            }
         }
     }
 

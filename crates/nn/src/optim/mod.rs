@@ -23,6 +23,7 @@
 mod adam;
 mod adamw;
 mod clip;
+pub mod rows;
 mod sgd;
 mod sparse_adam;
 

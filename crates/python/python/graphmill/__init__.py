@@ -1,9 +1,11 @@
 """Fast loaders for PyTorch Geometric and DGL, and training of graph neural networks in Rust.
 
-- :class:`NeighborLoader`, :class:`ShaDowKHopSampler`, :class:`GraphSAINTNodeSampler`,
+- :class:`NeighborLoader`, :class:`HGTLoader`, :class:`LinkNeighborLoader`, :class:`ShaDowKHopSampler`, :class:`GraphSAINTNodeSampler`,
   :class:`GraphSAINTEdgeSampler`, :class:`GraphSAINTRandomWalkSampler`, :class:`ClusterData` and
   :class:`ClusterLoader` take the arguments of the classes of the same name in
   ``torch_geometric.loader`` and yield the same batches.
+- :mod:`graphmill.metrics` ranks candidates, and :func:`negative_sampling` draws pairs without an
+  edge.
 - :mod:`graphmill.dgl` yields message-flow blocks like DGL's ``DataLoader``, and minibatches with
   the fields of GraphBolt's.
 - :class:`Dataset` is a graph with features, labels and a split, in memory or in a directory, and
@@ -15,12 +17,15 @@
 PyTorch and PyTorch Geometric are optional. Without them batches hold NumPy arrays.
 """
 
-from . import dgl
+from . import dgl, metrics
 from ._graphmill import __version__
 from .cluster import ClusterData, ClusterLoader
 from .data import Data
 from .dataset import Dataset, TablePlan, generate, import_dataset, plan_tables
 from .graphsaint import GraphSAINTEdgeSampler, GraphSAINTNodeSampler, GraphSAINTRandomWalkSampler
+from .hetero import HeteroData
+from .hgt import HGTLoader
+from .link import LinkNeighborLoader, NegativeSampling, negative_sampling
 from .loader import Loader
 from .neighbor import NeighborLoader
 from .run import evaluate, hotness, hotness_report, options, partition, partition_report, predict, train
@@ -35,7 +40,11 @@ __all__ = [
     "GraphSAINTEdgeSampler",
     "GraphSAINTNodeSampler",
     "GraphSAINTRandomWalkSampler",
+    "HGTLoader",
+    "HeteroData",
+    "LinkNeighborLoader",
     "Loader",
+    "NegativeSampling",
     "NeighborLoader",
     "ShaDowKHopSampler",
     "TablePlan",
@@ -47,6 +56,8 @@ __all__ = [
     "hotness",
     "hotness_report",
     "import_dataset",
+    "metrics",
+    "negative_sampling",
     "options",
     "partition",
     "partition_report",

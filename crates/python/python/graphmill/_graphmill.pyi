@@ -14,6 +14,8 @@ class Topology:
     @staticmethod
     def from_edges(num_nodes: int, src: NDArray[Any], dst: NDArray[Any]) -> Topology: ...
     @staticmethod
+    def bipartite(num_src: int, num_dst: int, src: NDArray[Any], dst: NDArray[Any]) -> Topology: ...
+    @staticmethod
     def from_columns(indptr: NDArray[Any], indices: NDArray[Any]) -> Topology: ...
 
 class Tiers:
@@ -78,6 +80,56 @@ class Source:
 class Batches(Iterator[tuple[Any, ...]]):
     def __next__(self) -> tuple[Any, ...]: ...
     def close(self) -> None: ...
+
+class TypedSource:
+    num_inputs: int
+    def __init__(
+        self,
+        types: list[tuple[str, int]],
+        relations: list[tuple[int, int, Topology]],
+        tables: list[tuple[str, str, int, Any]],
+        *,
+        seed: int,
+        inputs: tuple[int, NDArray[Any]] | dict[str, Any],
+        fanout: list[list[int]] | None = None,
+        samples: list[list[int]] | None = None,
+        replace: bool = False,
+        weights: list[NDArray[np.float64] | None] | None = None,
+        disjoint: bool = False,
+    ) -> None: ...
+    def start(
+        self,
+        *,
+        epoch: int,
+        order: NDArray[np.uint64],
+        batch_size: int,
+        first: int,
+        last: int,
+        threads: int,
+        ahead: int,
+    ) -> TypedBatches: ...
+    def one(self, epoch: int, number: int, inputs: list[int]) -> tuple[Any, ...]: ...
+    def one_of_links(self, epoch: int, number: int, src: NDArray[Any], dst: NDArray[Any]) -> tuple[Any, ...]: ...
+
+class TypedBatches(Iterator[tuple[Any, ...]]):
+    def __next__(self) -> tuple[Any, ...]: ...
+    def close(self) -> None: ...
+
+def negatives(
+    src: NDArray[Any],
+    dst: NDArray[Any],
+    known: tuple[NDArray[Any], NDArray[Any]],
+    *,
+    sizes: tuple[int, int],
+    same_type: bool,
+    amount: float,
+    together: bool,
+    method: str,
+    seed: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
+def rank_metric(
+    name: str, scores: NDArray[np.float32], relevant: NDArray[np.bool_], starts: list[int], k: int
+) -> float | None: ...
 
 class BlockSource:
     num_inputs: int
@@ -164,6 +216,7 @@ class TypedDataset:
     def info(self) -> str: ...
     def nodes(self, name: str) -> dict[str, Any]: ...
     def edges(self, of: list[str]) -> dict[str, Any]: ...
+    def topology(self, r: int) -> Topology: ...
     def task(self, name: str) -> dict[str, Any]: ...
     def import_report(self) -> str | None: ...
 

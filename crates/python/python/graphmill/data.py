@@ -34,6 +34,9 @@ class Data:
     def __setitem__(self, name: str, value: Any) -> None:
         self.__dict__[name] = value
 
+    def __delitem__(self, name: str) -> None:
+        del self.__dict__[name]
+
     def __contains__(self, name: str) -> bool:
         return name in self.__dict__
 

@@ -14,6 +14,7 @@ from . import _graphmill, convert, tables
 from ._frameworks import array_of, edges_of_scipy, find, is_pyg, is_scipy
 from .loader import input_nodes_of
 from .progress import watch
+from .stores import Stores
 from .typed import TypedDataset
 
 
@@ -30,7 +31,7 @@ def sources_of(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
     return np.repeat(np.arange(len(counts)), counts)
 
 
-class Dataset:
+class Dataset(Stores):
     """A graph with features, labels and a split, in memory or mapped from a directory.
 
     Arrays are read-only views of Rust's memory, without a copy: ``indptr`` (``V + 1``), ``indices``
@@ -521,6 +522,17 @@ class Dataset:
     for _mask_of in (train_mask, val_mask, test_mask):
         _mask_of.__doc__ = "Mask of the nodes in the part (``V``, bool)."
         del _mask_of
+
+    def _store_columns(self) -> dict[Any, dict[str, Any]]:
+        columns: dict[str, Any] = {name: (lambda name=name: getattr(self, name)) for name in ("train_mask", "val_mask", "test_mask")}
+        if self.num_features:
+            columns["x"] = lambda: self.x
+        if self.num_classes:
+            columns["y"] = lambda: self.y
+        return {None: columns}
+
+    def _store_edges(self) -> dict[tuple[str, str, str], tuple[Any, Any, tuple[int, int]]]:
+        return {("node", "to", "node"): (self.indptr, self.indices, (self.num_nodes, self.num_nodes))}
 
     @property
     def original_ids(self) -> np.ndarray | None:

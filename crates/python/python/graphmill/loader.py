@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import weakref
 from dataclasses import dataclass
 from typing import Any, Callable, Iterator, Sequence
@@ -35,7 +36,7 @@ def input_nodes_of(nodes: Any, num_nodes: int) -> tuple[np.ndarray, np.ndarray |
     if nodes is None:
         return np.arange(num_nodes, dtype=np.int64), None
     if isinstance(nodes, tuple) and nodes and isinstance(nodes[0], str):
-        raise TypeError("input_nodes: expected ids or a mask; graphs with several node types are not supported")
+        raise TypeError("input_nodes: expected ids or a mask; a node type needs a graph of several node types")
     array = array_of(nodes if is_tensor(nodes) else np.asarray(nodes), "input_nodes")
     if array.ndim != 1:
         raise ValueError(f"input_nodes: expected one dimension, not shape {array.shape}")
@@ -159,6 +160,14 @@ class Loader:
         self._epoch, self._first = 0, 0
         self._place = _Place(0, 0, 0)
         self._running: Any = None
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """The class, as a ``torch.utils.data.DataLoader`` if torch is imported: for ``isinstance``."""
+        return _as_data_loader(type(self))
+
+    def __reduce__(self) -> Any:
+        return _empty, (type(self),), self.__getstate__()
 
     # implemented by subclasses
 
@@ -295,6 +304,25 @@ class Loader:
         self.__dict__.update(state)
         self._running = self._tiers = None
         self._open()
+
+
+_data_loaders: dict[type, type] = {}
+
+
+def _as_data_loader(kind: type) -> type:
+    """A class that derives from ``kind`` and from torch's ``DataLoader``, which is never instantiated."""
+    data = sys.modules.get("torch.utils.data")
+    base = getattr(data, "DataLoader", None)
+    if base is None:
+        return kind
+    if kind not in _data_loaders:
+        _data_loaders[kind] = type(kind.__name__, (kind, base), {"__module__": kind.__module__, "__doc__": kind.__doc__})
+    return _data_loaders[kind]
+
+
+def _empty(kind: type) -> Any:
+    """A loader without attributes, which unpickling sets."""
+    return kind.__new__(kind)
 
 
 @dataclass

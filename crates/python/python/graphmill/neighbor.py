@@ -9,6 +9,8 @@ import numpy as np
 from . import _graphmill
 from ._frameworks import array_of
 from .data import Output, open_graph
+from .hetero import HeteroOutput, is_typed, open_hetero, per_edge_type
+from .hgt import typed_batch, typed_inputs_of
 from .loader import Loader, hops_of, input_nodes_of
 
 
@@ -31,16 +33,23 @@ class NeighborLoader(Loader):
       ``subgraph_type="induced"``.
     - ``batch`` (``N``): seed of each node, with ``disjoint``.
 
+    On a graph of several types a batch is a ``HeteroData`` whose node types and edge types have
+    these fields: ``batch["paper"].n_id``, ``batch["author", "writes", "paper"].edge_index``.
+    ``batch_size`` and ``input_id`` are those of the seeds' type.
+
     Args:
-        data: A ``torch_geometric.data.Data``, a :class:`graphmill.Dataset`, a
-            :class:`graphmill.Data`, or a dict with its names. Tensors and arrays are read in place:
-            they must not change during an epoch.
+        data: A ``torch_geometric.data.Data`` or ``HeteroData``, a :class:`graphmill.Dataset` or
+            :class:`graphmill.TypedDataset`, a :class:`graphmill.Data`, or a dict with its names.
+            Tensors and arrays are read in place: they must not change during an epoch.
         num_neighbors: In-neighbours to sample per node, for each hop from the seeds outward; at
-            most 10^6, and -1 takes all.
-        input_nodes: Seeds: ids, a mask, or ``None`` for all nodes.
+            most 10^6, and -1 takes all. With several edge types for each of them, or as a dict by
+            edge type.
+        input_nodes: Seeds: ids, a mask, or ``None`` for all nodes. With several node types a node
+            type, or a pair of a node type and one of these.
         replace: Samples with replacement.
         subgraph_type: ``"directional"``: the sampled edges; ``"bidirectional"``: those in both
-            directions, each once; ``"induced"``: all edges among the sampled nodes.
+            directions, each once; ``"induced"``: all edges among the sampled nodes. With several
+            types only the first.
         disjoint: Samples a separate neighbourhood for each seed.
         weight_attr: Name of an edge attribute (``E``, at least 0) by which neighbours are drawn.
             Edges of weight 0 are never drawn, unless all neighbours are taken.
@@ -56,7 +65,8 @@ class NeighborLoader(Loader):
         TypeError: An array has a wrong type, or an argument is unknown.
         ValueError: An array has a wrong shape, an id is out of range, a weight is negative, or a
             number is out of range.
-        NotImplementedError: The arguments ask for temporal sampling or several node types.
+        NotImplementedError: The arguments ask for temporal sampling, or for a ``subgraph_type`` or
+            tiers that graphs of several types do not support.
 
     Example:
         >>> import numpy as np, graphmill
@@ -99,11 +109,9 @@ class NeighborLoader(Loader):
         ):
             if value is not None:
                 raise NotImplementedError(f"NeighborLoader: {name} is not supported; use torch_geometric's NeighborLoader for it")
-        if isinstance(num_neighbors, dict) or hasattr(num_neighbors, "get_mapped_values"):
-            raise NotImplementedError("num_neighbors: expected a list with a number per hop; several edge types are not supported")
         super().__init__(transform=transform, **kwargs)
         self.data = data
-        self.num_neighbors = [int(k) for k in num_neighbors]
+        self.num_neighbors = hops_per_type(data, num_neighbors)
         self.replace = bool(replace)
         # an enum of torch_geometric, or its value
         self.subgraph_type = str(getattr(subgraph_type, "value", subgraph_type))
@@ -111,29 +119,27 @@ class NeighborLoader(Loader):
             self.subgraph_type = "induced"
         self.disjoint = bool(disjoint)
         self._how = (output, pin_memory)
-        self._graph = open_graph(data)
-        self._output = Output(self._graph, *self._how)
-        self.input_nodes, self._input_id = input_nodes_of(input_nodes, self._graph.num_nodes)
-        if input_id is not None:
-            self._input_id = array_of(input_id, "input_id")
-            if len(self._input_id) != len(self.input_nodes):
-                raise ValueError(f"input_id: {len(self._input_id)} values for {len(self.input_nodes)} input nodes")
-        self._weights = None
-        if weight_attr is not None:
-            if weight_attr not in self._graph.edge_weights:
-                known = ", ".join(sorted(self._graph.edge_weights)) or "none"
-                raise ValueError(f"weight_attr '{weight_attr}': no such edge attribute; known: {known}")
-            weights = array_of(self._graph.edge_weights[weight_attr], weight_attr)
-            if weights.ndim != 1 or weights.dtype.kind not in "fiu":
-                raise TypeError(f"weight_attr '{weight_attr}': expected a number per edge, not shape {weights.shape} of {weights.dtype}")
-            self._weights = weights.astype(np.float64)
-        self._tier()
-        self._reseed()
+        self.input_type: str | None = None
+        self._inputs, self._given_id, self._weight_attr = input_nodes, input_id, weight_attr
+        self._open()
 
     def _open(self) -> None:
-        self._graph = open_graph(self.data)
-        self._output = Output(self._graph, *self._how)
-        self._tier()
+        if is_typed(self.data):
+            refuse_of_types(self)
+            self._graph = open_hetero(self.data)
+            self._output = HeteroOutput(self._graph, *self._how)
+            self.input_type, self.input_nodes, self._input_id = typed_inputs_of(self._inputs, self._graph)
+        else:
+            self._graph = open_graph(self.data)
+            self._output = Output(self._graph, *self._how)
+            self.input_nodes, self._input_id = input_nodes_of(self._inputs, self._graph.num_nodes)
+        if self._given_id is not None:
+            self._input_id = array_of(self._given_id, "input_id")
+            if len(self._input_id) != len(self.input_nodes):
+                raise ValueError(f"input_id: {len(self._input_id)} values for {len(self.input_nodes)} input nodes")
+        self._weights = weights_of(self._weight_attr, self._graph)
+        if self.input_type is None:
+            self._tier()
         self._reseed()
 
     def _tier(self) -> None:
@@ -142,6 +148,19 @@ class NeighborLoader(Loader):
 
     def _reseed(self) -> None:
         graph = self._graph
+        if self.input_type is not None:
+            self._source = _graphmill.TypedSource(
+                graph.types,
+                graph.relations,
+                graph.tables,
+                seed=self.seed,
+                inputs=(graph.number(self.input_type), self.input_nodes),
+                fanout=per_edge_type(self.num_neighbors, graph),
+                replace=self.replace,
+                weights=self._weights,
+                disjoint=self.disjoint,
+            )
+            return
         self._source = _graphmill.Source.neighbors(
             graph.topology,
             self.input_nodes,
@@ -161,6 +180,8 @@ class NeighborLoader(Loader):
         return batch if self.transform is None else self.transform(batch)
 
     def _yield(self, arrays: tuple) -> Any:
+        if self.input_type is not None:
+            return typed_batch(self._output, arrays, self.input_type, self._input_id)
         _, inputs, n_id, edge_index, e_id, tree, _, tables, num_nodes, num_edges = arrays
         value = self._output.value
         batch = self._output.batch(n_id, edge_index, e_id, tables)
@@ -172,3 +193,50 @@ class NeighborLoader(Loader):
         batch["input_id"] = value(inputs if self._input_id is None else self._input_id[inputs])
         batch["batch_size"] = len(inputs)
         return batch
+
+
+def hops_per_type(data: Any, num_neighbors: Any) -> Any:
+    """Numbers of neighbours: a list, or for graphs of several types as given."""
+    of_types = isinstance(num_neighbors, dict) or hasattr(num_neighbors, "get_mapped_values")
+    if of_types and not is_typed(data):
+        values = num_neighbors if isinstance(num_neighbors, dict) else num_neighbors.values
+        if isinstance(values, dict):
+            raise ValueError("num_neighbors: expected a list with a number per hop; a dict by edge type needs a graph of several types")
+        num_neighbors, of_types = values, False
+    return num_neighbors if of_types else [int(k) for k in num_neighbors]
+
+
+def refuse_of_types(loader: Any) -> None:
+    """Refuses what loaders of several types do not support, with the reason."""
+    kind = type(loader).__name__
+    if loader.subgraph_type != "directional":
+        raise NotImplementedError(
+            f"{kind}: subgraph_type '{loader.subgraph_type}' needs one edge type, because edges of several have no "
+            "reverse of the same type; use 'directional'"
+        )
+    if loader._tier_options:
+        name = next(iter(loader._tier_options))
+        raise NotImplementedError(f"{kind}: {name} configures tiers of one feature table, but there is one for each type; leave it out")
+
+
+def weights_of(weight_attr: str | None, graph: Any) -> Any:
+    """Weights of the edges (of several types a list), or ``None``."""
+    if weight_attr is None:
+        return None
+    if hasattr(graph, "edge_values"):
+        found = [values.get(weight_attr) for values in graph.edge_values]
+        if all(value is None for value in found):
+            known = ", ".join(sorted({name for values in graph.edge_values for name in values})) or "none"
+            raise ValueError(f"weight_attr '{weight_attr}': no edge type has this attribute; known: {known}")
+        return [None if value is None else _weights(weight_attr, value) for value in found]
+    if weight_attr not in graph.edge_weights:
+        known = ", ".join(sorted(graph.edge_weights)) or "none"
+        raise ValueError(f"weight_attr '{weight_attr}': no such edge attribute; known: {known}")
+    return _weights(weight_attr, graph.edge_weights[weight_attr])
+
+
+def _weights(name: str, value: Any) -> np.ndarray:
+    weights = array_of(value, name)
+    if weights.ndim != 1 or weights.dtype.kind not in "fiu":
+        raise TypeError(f"weight_attr '{name}': expected a number per edge, not shape {weights.shape} of {weights.dtype}")
+    return weights.astype(np.float64)

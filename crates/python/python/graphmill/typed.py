@@ -13,6 +13,7 @@ import numpy as np
 from . import _graphmill
 from ._frameworks import array_of, find
 from .loader import input_nodes_of
+from .stores import Stores
 
 #: Name of an edge type: source type, name, destination type
 EdgeType = tuple[str, str, str]
@@ -55,7 +56,7 @@ def targets_of(y: Any, name: str) -> tuple[np.ndarray, bool]:
     raise TypeError(f"{name}: expected classes, zeros and ones by class, or numbers, not shape {y.shape} of {y.dtype}")
 
 
-class TypedDataset:
+class TypedDataset(Stores):
     """A graph of several node types and edge types with tasks, in memory or mapped from a directory.
 
     ``TypedDataset(path)`` opens a directory that ``graphmill import`` or :meth:`save` wrote. Columns
@@ -200,6 +201,23 @@ class TypedDataset:
         """
         return SimpleNamespace(**self._native.task(name))
 
+    def _store_columns(self) -> dict[Any, dict[str, Any]]:
+        from .hetero import open_hetero
+
+        graph = open_hetero(self)
+        columns: dict[Any, dict[str, Any]] = {}
+        for name, whose, number, array in graph.tables:
+            group = graph.types[number][0] if whose == "nodes" else graph.edge_types[number]
+            columns.setdefault(group, {})[name] = array
+        return columns
+
+    def _store_edges(self) -> dict[tuple[str, str, str], tuple[Any, Any, tuple[int, int]]]:
+        counts, found = dict(self._native.node_types), {}
+        for kind in self.edge_types:
+            native = self._native.edges(list(kind))
+            found[tuple(kind)] = (native["indptr"], native["src"], (counts[kind[0]], counts[kind[2]]))
+        return found
+
     @property
     def info(self) -> dict[str, Any]:
         """Figures of the dataset, as ``graphmill info --json`` prints them."""
@@ -272,6 +290,38 @@ class TypedDataset:
                 if getattr(columns, name) is not None:
                     store[theirs] = tensor(getattr(columns, name))
         return data
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.path is not None:
+            return {"path": os.path.abspath(self.path)}
+
+        def copied(columns: dict[str, Any]) -> dict[str, Any]:
+            return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in columns.items() if value is not None}
+
+        nodes, edges, tasks = {}, {}, {}
+        for kind in self.node_types:
+            of = self.nodes(kind)
+            nodes[kind] = copied({"num_nodes": of.num_nodes, "x": of.x, "keys": of.keys, "time": of.time})
+        for kind in self.edge_types:
+            of = self.edges(kind)
+            edges[kind] = copied({"edge_index": of.edge_index, "x": of.x, "weight": of.weight, "time": of.time})
+        for name in self.tasks:
+            of = self.task(name)
+            if of.on not in self.node_types or of.seeds is not None or of.y is None:
+                raise TypeError(f"task '{name}': only tasks on all nodes of a type can be pickled; save() the dataset, and pickle the opened one")
+            tasks[name] = copied({
+                "on": of.on, "y": of.y, "num_classes": of.num_classes or None, "names": list(of.names),
+                "train": of.train, "valid": of.valid, "test": of.test,
+            })  # fmt: skip
+        return {"arrays": (nodes, edges, tasks), "name": self.name}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._owner = None
+        if "path" in state:
+            self._native = _graphmill.TypedDataset.open(state["path"], False)
+            return
+        nodes, edges, tasks = state["arrays"]
+        self._native = TypedDataset.from_arrays(nodes, edges, tasks, name=state["name"])._native
 
     def __repr__(self) -> str:
         return f"TypedDataset('{self.name}', node_types={self.node_types}, edge_types={self.edge_types}, tasks={self.tasks})"

@@ -31,6 +31,23 @@ impl Topology {
         Ok(Self(Arc::new(made.map_err(error::value)?)))
     }
 
+    /// Builds the topology of edges between two node types.
+    #[staticmethod]
+    fn bipartite(
+        py: Python<'_>,
+        num_src: usize,
+        num_dst: usize,
+        src: &Bound<'_, PyAny>,
+        dst: &Bound<'_, PyAny>,
+    ) -> PyResult<Self> {
+        let made = with_ids!("edge_index[0]", src, |src| {
+            let dst = same_as(src, dst)?;
+            let dst = dst.as_slice().map_err(|_| array::not_contiguous("edge_index[1]"))?;
+            py.detach(|| topology::Topology::bipartite(num_src, num_dst, src, dst))
+        });
+        Ok(Self(Arc::new(made.map_err(error::value)?)))
+    }
+
     /// Builds the topology of compressed columns.
     #[staticmethod]
     fn from_columns(py: Python<'_>, indptr: &Bound<'_, PyAny>, indices: &Bound<'_, PyAny>) -> PyResult<Self> {

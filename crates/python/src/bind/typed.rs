@@ -17,6 +17,7 @@ use super::{
     columns::{features_of, keys_of, labels_of},
     dataset::Dataset,
     error,
+    topology::Topology,
 };
 
 /// Typed dataset.
@@ -185,6 +186,13 @@ impl TypedDataset {
         set_features(py, &columns, edges.features.as_ref(), count)?;
         columns.set_item("reverse", edges.reverse.as_deref())?;
         Ok(columns)
+    }
+
+    /// Edges of the edge type of this number, numbered by destination.
+    fn topology(&self, r: usize) -> PyResult<Topology> {
+        let edges = self.data.edges.get(r).ok_or_else(|| error::value(format!("there is no edge type {r}")))?;
+        let graph = core::Graph::of_sound_edges(edges.indptr.clone(), edges.indices.clone(), None);
+        Ok(Topology(Arc::new(graph.map_err(error::graph)?.into())))
     }
 
     /// Targets and split of a task.

@@ -71,7 +71,7 @@ pub fn reuse_plan(
     loader.aggregation = model.aggregation();
     let (mut seeds, mut space) = (Vec::new(), Workspace::new(data.num_nodes()));
     loader.order(0, &mut seeds);
-    let first = loader.sample(0, &mut space, loader.pick(&seeds, 0, Seeds::default()))?;
+    let first = loader.sample(0, &mut space, loader.pick(0, &seeds, 0, Seeds::default())?)?;
     let shapes: Vec<BlockShape> = first.blocks.iter().map(BlockShape::from).collect();
     let mut orders = model.orders(&shapes);
     if memory::keeps_sparse(config, data) {

@@ -66,6 +66,26 @@ impl PairScore for ComplEx {
         true
     }
 
+    fn query_gradients(
+        &self,
+        end: End,
+        fixed: &[f32],
+        r: &[f32],
+        grad: &[f32],
+        [fixed_grad, r_grad]: [&mut [f32]; 2],
+    ) {
+        let n = fixed.len() / 2;
+        // as the source, the candidate is multiplied by the conjugate of the relation
+        let sign = if end == End::Destination { 1.0 } else { -1.0 };
+        for i in 0..n {
+            let [(a, b), (c, d), (g, h)] = [fixed, r, grad].map(|x| (x[i], x[n + i]));
+            fixed_grad[i] += g * c + sign * h * d;
+            fixed_grad[n + i] += h * c - sign * g * d;
+            r_grad[i] += g * a + h * b;
+            r_grad[n + i] += sign * (h * a - g * b);
+        }
+    }
+
     fn boxed(&self) -> Box<dyn PairScore> {
         Box::new(self.clone())
     }

@@ -47,6 +47,20 @@ impl PairScore for DistMult {
         true
     }
 
+    fn query_gradients(
+        &self,
+        _: End,
+        fixed: &[f32],
+        r: &[f32],
+        grad: &[f32],
+        [fixed_grad, r_grad]: [&mut [f32]; 2],
+    ) {
+        for i in 0..grad.len() {
+            fixed_grad[i] += grad[i] * r[i];
+            r_grad[i] += grad[i] * fixed[i];
+        }
+    }
+
     fn boxed(&self) -> Box<dyn PairScore> {
         Box::new(self.clone())
     }

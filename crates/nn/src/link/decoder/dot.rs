@@ -3,7 +3,7 @@
 use graphmill_core::End;
 
 use super::{Decoder, DecoderConfig, PairDecoder, PairScore, pair::dot};
-use crate::Result;
+use crate::{Result, link::kernel::add_scaled};
 
 #[derive(Clone)]
 struct Dot;
@@ -29,6 +29,10 @@ impl PairScore for Dot {
     fn query(&self, _: End, fixed: &[f32], _: &[f32], out: &mut [f32]) -> bool {
         out.copy_from_slice(fixed);
         true
+    }
+
+    fn query_gradients(&self, _: End, _: &[f32], _: &[f32], grad: &[f32], [fixed_grad, _]: [&mut [f32]; 2]) {
+        add_scaled(1.0, grad, fixed_grad);
     }
 
     fn boxed(&self) -> Box<dyn PairScore> {

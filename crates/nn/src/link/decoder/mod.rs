@@ -39,7 +39,7 @@ use graphmill_core::{
 
 pub use pair::{PairDecoder, PairScore};
 
-use crate::{Error, Matrix, Param, Pass, Result, Saved, View};
+use crate::{Error, Matrix, Param, Pass, Result, Saved, View, link::kernel::Kernel};
 
 /// Pairs of embeddings to score.
 #[derive(Clone, Copy, Debug)]
@@ -131,15 +131,25 @@ pub trait Decoder: Send + Sync {
     /// adds to every parameter's `grad`, and resizes and overwrites those of both ends, `P x F`.
     fn backward(&mut self, pass: &Pass, pairs: &Pairs, saved: &mut Saved, grad: View, ends: [&mut Matrix; 2]);
 
-    /// Computes rows (`Q x F`) whose dot products with the rows of candidates
-    /// ([`Decoder::candidate_rows`]) are the scores of queries, and returns true, if the score is
-    /// such a product.
+    /// Computes rows (`Q x F`) from which [`Decoder::kernel`] gives the scores of candidates, and
+    /// returns true, if there are such rows.
     fn query_rows(&self, queries: &Queries, out: &mut Matrix) -> bool {
         let _ = (queries, out);
         false
     }
 
-    /// Computes the rows of candidates for such products (`C x F`) and returns true, if they differ
+    /// Score of a candidate from the row of a query: a product, unless the decoder measures
+    /// distances.
+    fn kernel(&self) -> Kernel {
+        Kernel::Product
+    }
+
+    /// The formula over one pair, if the decoder has one.
+    fn pair_score(&self) -> Option<&dyn PairScore> {
+        None
+    }
+
+    /// Computes the rows of candidates for products (`C x F`) and returns true, if they differ
     /// from their embeddings.
     fn candidate_rows(&self, candidates: View, out: &mut Matrix) -> bool {
         let _ = (candidates, out);
@@ -165,11 +175,23 @@ pub struct DecoderKind {
     pub knows_relations: bool,
     /// True if it has kernels on devices. The others run on the host.
     pub on_devices: bool,
+    /// True if tables of embeddings train with it ([`crate::link::table`]).
+    pub on_tables: bool,
+    /// True if rows are complex numbers: real parts, then imaginary parts.
+    pub is_complex: bool,
 }
 
 impl DecoderKind {
     const fn new(make: Make, knows_relations: bool) -> Self {
-        Self { make, knows_relations, on_devices: false }
+        Self { make, knows_relations, on_devices: false, on_tables: false, is_complex: false }
+    }
+
+    const fn with_tables(self) -> Self {
+        Self { on_tables: true, ..self }
+    }
+
+    const fn with_complex(self) -> Self {
+        Self { is_complex: true, ..self }
     }
 }
 
@@ -182,7 +204,7 @@ pub static TABLE: Table<DecoderKind> = Table::new(
             summary: "dot product of both rows",
             source: "",
             options: &[],
-            make: DecoderKind::new(dot::make, false),
+            make: DecoderKind::new(dot::make, false).with_tables(),
         },
         Entry {
             name: "cosine",
@@ -203,28 +225,28 @@ pub static TABLE: Table<DecoderKind> = Table::new(
             summary: "a diagonal matrix for each relation between both rows",
             source: "Yang et al., ICLR 2015, arXiv:1412.6575",
             options: &[],
-            make: DecoderKind::new(distmult::make, true),
+            make: DecoderKind::new(distmult::make, true).with_tables(),
         },
         Entry {
             name: "complex",
             summary: "ComplEx: DistMult over complex numbers, with the destination conjugated",
             source: "Trouillon et al., ICML 2016, arXiv:1606.06357",
             options: &[],
-            make: DecoderKind::new(complex::make, true),
+            make: DecoderKind::new(complex::make, true).with_tables().with_complex(),
         },
         Entry {
             name: "transe",
             summary: "TransE: negative distance of the source, moved by a vector of the relation",
             source: "Bordes et al., NeurIPS 2013",
             options: &[],
-            make: DecoderKind::new(transe::make, true),
+            make: DecoderKind::new(transe::make, true).with_tables(),
         },
         Entry {
             name: "rotate",
             summary: "RotatE: negative distance of the source, rotated by angles of the relation",
             source: "Sun et al., ICLR 2019, arXiv:1902.10197",
             options: &[],
-            make: DecoderKind::new(rotate::make, true),
+            make: DecoderKind::new(rotate::make, true).with_tables().with_complex(),
         },
         Entry {
             name: "mlp",

@@ -4,7 +4,7 @@ use graphmill_core::End;
 use rayon::prelude::*;
 
 use super::{Decoder, Pairs, Queries};
-use crate::{Matrix, Param, Pass, Saved, View};
+use crate::{Matrix, Param, Pass, Saved, View, link::kernel::Kernel};
 
 /// Minimum number of pairs per task.
 const MIN_TASK_LEN: usize = 64;
@@ -17,16 +17,28 @@ pub trait PairScore: Send + Sync {
     /// Adds `g` times the gradients of the score with respect to `h`, `r` and `t` to `grads`.
     fn gradients(&self, h: &[f32], r: &[f32], t: &[f32], g: f32, grads: [&mut [f32]; 3]);
 
-    /// Computes the row whose dot product with a candidate is the candidate's score as `end` of an
-    /// edge with the other end `fixed` and relation parameters `r`, and returns true, if the score
-    /// is such a product.
+    /// Computes the row from which [`PairScore::kernel`] gives a candidate's score as `end` of an
+    /// edge with the other end `fixed` and relation parameters `r`, and returns true, if there is
+    /// such a row.
     fn query(&self, end: End, fixed: &[f32], r: &[f32], out: &mut [f32]) -> bool {
         let _ = (end, fixed, r, out);
         false
     }
 
-    /// Replaces a candidate's embedding by the row of that product, and returns true, if they
-    /// differ.
+    /// Adds the gradients of `fixed` and `r` to `grads`, from that of the row of
+    /// [`PairScore::query`]. Only the decoders of [`DecoderKind::on_tables`] have them.
+    ///
+    /// [`DecoderKind::on_tables`]: super::DecoderKind::on_tables
+    fn query_gradients(&self, end: End, fixed: &[f32], r: &[f32], grad: &[f32], grads: [&mut [f32]; 2]) {
+        let _ = (end, fixed, r, grad, grads);
+    }
+
+    /// Score of a candidate from the row of a query.
+    fn kernel(&self) -> Kernel {
+        Kernel::Product
+    }
+
+    /// Replaces a candidate's embedding by the row of a product, and returns true, if they differ.
     fn candidate(&self, row: &mut [f32]) -> bool {
         let _ = row;
         false
@@ -164,6 +176,14 @@ impl Decoder for PairDecoder {
             self.score.query(end, fixed, self.parameters(all, &pairs, i), out)
         };
         lines.enumerate().with_min_len(MIN_TASK_LEN).map(query).reduce(|| true, |a, b| a && b)
+    }
+
+    fn kernel(&self) -> Kernel {
+        self.score.kernel()
+    }
+
+    fn pair_score(&self) -> Option<&dyn PairScore> {
+        Some(&*self.score)
     }
 
     fn candidate_rows(&self, candidates: View, out: &mut Matrix) -> bool {

@@ -14,10 +14,10 @@
 //!
 //! O(F) per pair.
 
-use graphmill_core::keyed::Stream;
+use graphmill_core::{End, keyed::Stream};
 
 use super::{Decoder, DecoderConfig, PairDecoder, PairScore};
-use crate::{Param, Result};
+use crate::{Param, Result, link::kernel::Kernel};
 
 #[derive(Clone)]
 struct RotatE {
@@ -41,6 +41,12 @@ fn difference(h: &[f32], r: &[f32], t: &[f32], i: usize) -> [(f32, f32); 2] {
     let (n, (sin, cos)) = (h.len() / 2, r[i].sin_cos());
     let rotated = (h[i] * cos - h[n + i] * sin, h[i] * sin + h[n + i] * cos);
     [(rotated.0 - t[i], rotated.1 - t[n + i]), rotated]
+}
+
+/// Angle by which the end beside the candidates is rotated: back, if the candidates are sources,
+/// because a rotation keeps distances.
+fn angle(end: End, theta: f32) -> f32 {
+    if end == End::Destination { theta } else { -theta }
 }
 
 impl PairScore for RotatE {
@@ -68,6 +74,38 @@ impl PairScore for RotatE {
             t_grad[i] += x;
             t_grad[n + i] += y;
         }
+    }
+
+    fn query(&self, end: End, fixed: &[f32], r: &[f32], out: &mut [f32]) -> bool {
+        let n = fixed.len() / 2;
+        for i in 0..n {
+            let (a, b, (sin, cos)) = (fixed[i], fixed[n + i], angle(end, r[i]).sin_cos());
+            (out[i], out[n + i]) = (a * cos - b * sin, a * sin + b * cos);
+        }
+        true
+    }
+
+    fn query_gradients(
+        &self,
+        end: End,
+        fixed: &[f32],
+        r: &[f32],
+        grad: &[f32],
+        [fixed_grad, r_grad]: [&mut [f32]; 2],
+    ) {
+        let n = fixed.len() / 2;
+        for i in 0..n {
+            let (sin, cos) = angle(end, r[i]).sin_cos();
+            let (a, b, g, h) = (fixed[i], fixed[n + i], grad[i], grad[n + i]);
+            fixed_grad[i] += g * cos + h * sin;
+            fixed_grad[n + i] += h * cos - g * sin;
+            let (re, im) = (a * cos - b * sin, a * sin + b * cos);
+            r_grad[i] += angle(end, h * re - g * im);
+        }
+    }
+
+    fn kernel(&self) -> Kernel {
+        Kernel::Modulus(self.gamma)
     }
 
     fn boxed(&self) -> Box<dyn PairScore> {

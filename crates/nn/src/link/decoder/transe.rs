@@ -14,10 +14,13 @@
 //!
 //! O(F) per pair.
 
-use graphmill_core::keyed::Stream;
+use graphmill_core::{End, keyed::Stream};
 
 use super::{Decoder, DecoderConfig, PairDecoder, PairScore};
-use crate::{Error, Param, Result};
+use crate::{
+    Error, Param, Result,
+    link::kernel::{Kernel, add_scaled},
+};
 
 #[derive(Clone)]
 struct TransE {
@@ -67,6 +70,28 @@ impl PairScore for TransE {
             r_grad[i] -= g * slope;
             t_grad[i] += g * slope;
         }
+    }
+
+    fn query(&self, end: End, fixed: &[f32], r: &[f32], out: &mut [f32]) -> bool {
+        let sign = if end == End::Destination { 1.0 } else { -1.0 };
+        out.iter_mut().zip(fixed.iter().zip(r)).for_each(|(out, (x, r))| *out = x + sign * r);
+        true
+    }
+
+    fn query_gradients(
+        &self,
+        end: End,
+        _: &[f32],
+        _: &[f32],
+        grad: &[f32],
+        [fixed_grad, r_grad]: [&mut [f32]; 2],
+    ) {
+        add_scaled(1.0, grad, fixed_grad);
+        add_scaled(if end == End::Destination { 1.0 } else { -1.0 }, grad, r_grad);
+    }
+
+    fn kernel(&self) -> Kernel {
+        if self.is_euclidean { Kernel::Euclidean(self.gamma) } else { Kernel::Manhattan(self.gamma) }
     }
 
     fn boxed(&self) -> Box<dyn PairScore> {

@@ -3,8 +3,8 @@
 //! # Algorithm
 //!
 //! A block of queries is scored against all candidates by one dense product, if the decoder's score
-//! is a product of a row of the query and a row of the candidate ([`Decoder::query_rows`]); else
-//! pair by pair. Each row of scores is then read while it is in the cache: it counts the candidates
+//! is a product of a row of the query and a row of the candidate ([`Decoder::query_rows`]); by
+//! distances of such rows, if it is a distance; else pair by pair. Each row of scores is then read while it is in the cache: it counts the candidates
 //! that are larger than a target and those that are equal to it. Candidates that a query leaves
 //! out, such as other true edges, get NaN, which is neither.
 //!
@@ -65,7 +65,10 @@ use rayon::prelude::*;
 use crate::{
     Matrix, Pass, Saved, View,
     backend::{Side, ops::Gemm},
-    link::decoder::{Decoder, Pairs, Queries},
+    link::{
+        decoder::{Decoder, Pairs, Queries},
+        kernel::Kernel,
+    },
 };
 
 /// Bytes of a block of scores.
@@ -187,10 +190,15 @@ impl FullRanking<'_> {
         for block in 0..queries.div_ceil(len) {
             let count = len.min(queries - block * len);
             scores.resize(count, candidates);
-            let a = (rows.view().rows(block * len..block * len + count), Side::Plain);
-            let c = scores.view_mut();
-            let product = Gemm { a, b: (factor, Side::Transposed), beta: 0.0, c };
-            product.run(self.pass.backend);
+            let queries = rows.view().rows(block * len..block * len + count);
+            match self.decoder.kernel() {
+                Kernel::Product => {
+                    let (a, c) = ((queries, Side::Plain), scores.view_mut());
+                    let product = Gemm { a, b: (factor, Side::Transposed), beta: 0.0, c };
+                    product.run(self.pass.backend);
+                }
+                kernel => distances(kernel, queries, factor, &mut scores),
+            }
             let lines = scores.view_mut().host().par_chunks_mut(candidates).enumerate();
             lines.for_each(|(i, scores)| row(block * len + i, scores));
         }
@@ -215,6 +223,16 @@ impl FullRanking<'_> {
             row(query, scores.view_mut().host());
         }
     }
+}
+
+/// Scores of all candidates by their distances from the queries.
+fn distances(kernel: Kernel, queries: View, candidates: View, scores: &mut Matrix) {
+    let (dim, count) = (queries.num_cols(), candidates.num_rows());
+    let lines = scores.view_mut().host().par_chunks_mut(count).zip(queries.host().par_chunks(dim));
+    lines.for_each(|(line, query)| {
+        let rows = candidates.host().chunks_exact(dim);
+        line.iter_mut().zip(rows).for_each(|(score, row)| *score = kernel.score(query, row));
+    });
 }
 
 /// Number of scores that are larger than `score`, and of those that are equal.

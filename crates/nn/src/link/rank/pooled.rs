@@ -18,11 +18,11 @@ fn pool(queries: &[Query]) -> Vec<Ranked> {
 }
 
 /// Area under the ROC curve.
-pub(super) fn auc(queries: &[Query], _: usize) -> Option<f64> {
+pub(super) fn auc(queries: &[Query]) -> Option<f64> {
     ranking::auc(&pool(queries))
 }
 
 /// Average precision.
-pub(super) fn average_precision(queries: &[Query], _: usize) -> Option<f64> {
+pub(super) fn average_precision(queries: &[Query]) -> Option<f64> {
     ranking::average_precision(&pool(queries))
 }

@@ -12,7 +12,7 @@ fn brute_rank(scores: &[f32], i: usize) -> f64 {
 }
 
 fn run(name: &str, queries: &[Query], k: usize) -> Option<f64> {
-    (TABLE.find(name).unwrap().make)(queries, k)
+    TABLE.find(name).unwrap().make.score(queries, k)
 }
 
 proptest! {
@@ -31,7 +31,7 @@ proptest! {
             .collect();
         let queries: Vec<Query> =
             scores.iter().zip(&relevant).map(|(scores, relevant)| Query { scores, relevant }).collect();
-        let (mut sums, mut count) = ([0.0; 4], 0.0);
+        let (mut sums, mut count) = ([0.0; 5], 0.0);
         for Query { scores, relevant } in queries.iter().filter(|query| !query.relevant.is_empty()) {
             let ranks: Vec<f64> = relevant.iter().map(|&i| brute_rank(scores, i as usize)).collect();
             let top: Vec<f64> = ranks.iter().copied().filter(|&rank| rank <= k as f64).collect();
@@ -42,9 +42,10 @@ proptest! {
             sums[2] += top.len() as f64 / ranks.len() as f64;
             let ideal: f64 = (0..ranks.len().min(k)).map(|i| 1.0 / (i as f64 + 2.0).log2()).sum();
             sums[3] += top.iter().map(|rank| 1.0 / (rank + 1.0).log2()).sum::<f64>() / ideal;
+            sums[4] += top.len() as f64 / k as f64;
             count += 1.0;
         }
-        for (name, sum) in ["mrr", "hits", "recall", "ndcg"].into_iter().zip(sums) {
+        for (name, sum) in ["mrr", "hits", "recall", "ndcg", "precision"].into_iter().zip(sums) {
             match run(name, &queries, k) {
                 Some(value) => prop_assert!((value - sum / count).abs() < 1e-12, "{name}"),
                 None => prop_assert_eq!(count, 0.0),
@@ -77,4 +78,18 @@ fn constant_scores_give_chance_and_nan_ranks_last() {
     assert_eq!(run("mrr", &[Query { scores: &[1.0], relevant: &[] }], 1), None);
     let all_ones = run("average-precision", &[Query { scores: &[0.9, 0.1], relevant: &[0] }], 1);
     assert_eq!(all_ones, Some(1.0));
+}
+
+#[test]
+fn average_precision_of_a_list_follows_its_definition() {
+    let map = TABLE.find("map").unwrap().make;
+    // relevant candidates of the ranks 1, 3 and 6: precisions 1, 2/3 and 3/6
+    let ranks: &[f64] = &[3.0, 1.0, 6.0];
+    let expected = [(10, (1.0 + 2.0 / 3.0 + 0.5) / 3.0), (5, (1.0 + 2.0 / 3.0) / 3.0), (1, 1.0)];
+    for (k, expected) in expected {
+        assert!((map.of_ranks(&[ranks], k).unwrap() - expected).abs() < 1e-12, "{k}");
+    }
+    // two that are tied at the top have rank 1.5 each
+    assert_eq!(map.of_ranks(&[&[1.5, 1.5]], 2), Some((1.0 / 1.5 + 1.0) / 2.0));
+    assert_eq!(map.of_ranks(&[&[], &[1.0]], 2), Some(1.0));
 }

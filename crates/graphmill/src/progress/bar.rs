@@ -1,20 +1,18 @@
-//! Progress of training on standard error: a bar for the batches of the current epoch, a line with
-//! the utilisation of each stage, and a line per finished epoch. Nothing is printed if standard
-//! error is not a terminal.
+//! A bar for the batches of the current epoch, a line with the utilisation of each stage, and a line
+//! for each finished epoch.
 
-use std::{
-    io::IsTerminal,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use graphmill_core::units::count;
 use graphmill_engine::{
     Result,
-    observer::{Observer, Progress, Quiet, Start},
+    observer::{Observer, Progress, Start},
     record::{EpochRecord, WorkerRecord, bottleneck, utilisation, workers},
     timeline::Stage,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::{clock, lines::EpochLines};
 
 /// Shortest time between two updates of the stages' utilisation: numbers that change faster cannot
 /// be read.
@@ -27,18 +25,12 @@ const MIN_UTILISATION_SECONDS: f64 = 0.5;
 const PREFIX: usize = 12;
 const POSITION: usize = 6;
 
-/// Observer for standard error: a bar on a terminal, nothing elsewhere.
-pub(crate) fn on_stderr(quiet: bool) -> Box<dyn Observer> {
-    if quiet || !std::io::stderr().is_terminal() { Box::new(Quiet) } else { Box::new(Bar::new()) }
-}
-
 /// Observer that draws a progress bar.
-struct Bar {
+pub(super) struct Bar {
     bar: ProgressBar,
     start: Option<Start>,
-    best: Option<f64>,
+    lines: EpochLines,
     began: Instant,
-    epochs_done: usize,
     /// Columns of the bar itself.
     width: usize,
     /// Utilisation of each worker as it was last shown.
@@ -48,15 +40,14 @@ struct Bar {
 }
 
 impl Bar {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr_with_hz(10));
         let width = if columns() < 100 { 16 } else { 28 };
         Self {
             bar,
             start: None,
-            best: None,
+            lines: EpochLines::default(),
             began: Instant::now(),
-            epochs_done: 0,
             width,
             workers: Vec::new(),
             updated: None,
@@ -84,10 +75,6 @@ impl Bar {
         }
         self.bar.set_message(text);
     }
-
-    fn metric(&self) -> &str {
-        self.start.as_ref().map_or("", |start| &start.metric)
-    }
 }
 
 impl Observer for Bar {
@@ -99,13 +86,9 @@ impl Observer for Bar {
         let style = ProgressStyle::with_template(&style).unwrap_or_else(|_| ProgressStyle::default_bar());
         self.bar.set_style(style.progress_chars("━╸─"));
         self.bar.set_length(start.batches);
-        if start.from != (0, 0) {
-            self.note(&format!("resuming in epoch {} after {} batches", start.from.0 + 1, start.from.1));
+        for line in self.lines.start(start) {
+            self.bar.println(line);
         }
-        self.note(&format!(
-            "{} training nodes, {} batches per epoch, {} parameters",
-            start.seeds, start.batches, start.parameters
-        ));
         self.began = Instant::now();
         self.start = Some(start.clone());
         Ok(())
@@ -124,7 +107,7 @@ impl Observer for Bar {
             format!("loss {:.4}", progress.loss),
             format!("{} left", clock(left * seconds / done.max(1.0))),
         ];
-        parts.extend(self.best.map(|best| format!("best {best:.4}")));
+        parts.extend(self.lines.best.map(|best| format!("best {best:.4}")));
         parts.push(format!("{} seeds/s", count(rate as u64)));
         if progress.seconds >= MIN_UTILISATION_SECONDS
             && self.updates_workers()
@@ -141,28 +124,14 @@ impl Observer for Bar {
     }
 
     fn epoch(&mut self, record: &EpochRecord) -> Result<()> {
-        let score =
-            record.valid_score.map_or(String::new(), |score| format!("  {} {score:.4}", self.metric()));
-        let better = record.valid_score.is_some_and(|score| self.best.is_none_or(|best| score > best));
-        if better {
-            self.best = record.valid_score;
-        }
-        self.epochs_done += 1;
+        let line = self.lines.of(record);
         if self.updates_workers() {
             self.workers.clone_from(&record.workers);
         }
-        let line = format!(
-            "{:>12} loss {:.4}{score}{}  {:.2} s  {} seeds/s",
-            format!("epoch {}", record.epoch),
-            record.loss,
-            if better { " *" } else { "  " },
-            record.seconds,
-            count((record.seeds as f64 / record.seconds.max(1e-9)) as u64)
-        );
         // improvements, and about 50 other lines, however many epochs the run has
         let every = self.start.as_ref().map_or(1, |start| (start.epochs / 50).max(1));
-        if better || self.epochs_done.is_multiple_of(every) {
-            self.bar.println(line);
+        if line.is_best || self.lines.done.is_multiple_of(every) {
+            self.bar.println(line.text);
         }
         Ok(())
     }
@@ -208,29 +177,6 @@ fn stages(workers: &[WorkerRecord], columns: usize) -> Option<String> {
     texts.into_iter().find(|text| text.chars().count() <= columns)
 }
 
-/// Seconds as `m:ss` or `h:mm:ss`.
-pub(crate) fn clock(seconds: f64) -> String {
-    let s = seconds.max(0.0) as u64;
-    if s >= 3600 {
-        format!("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)
-    } else {
-        format!("{}:{:02}", s / 60, s % 60)
-    }
-}
-
-/// Seconds since 1970 as `yyyymmdd-hhmmss` in UTC.
-pub(crate) fn utc(seconds: u64) -> String {
-    // civil date of a day number by Hinnant's algorithm, over 400-year eras that start on 1 March
-    let (days, rest) = ((seconds / 86_400) as i64 + 719_468, seconds % 86_400);
-    let (era, doe) = (days / 146_097, days % 146_097);
-    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
-    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-    let mp = (5 * doy + 2) / 153;
-    let (day, month) = (doy - (153 * mp + 2) / 5 + 1, if mp < 10 { mp + 3 } else { mp - 9 });
-    let year = yoe + era * 400 + i64::from(month <= 2);
-    format!("{year:04}{month:02}{day:02}-{:02}{:02}{:02}", rest / 3600, rest / 60 % 60, rest % 60)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -255,13 +201,5 @@ mod tests {
         assert_eq!(stages(&workers, 50), Some(format!("{text}  ← train")));
         assert_eq!(stages(&workers, 40), Some(text.into()));
         assert_eq!((stages(&workers, 30), stages(&[], 100)), (None, None));
-    }
-
-    #[test]
-    fn seconds_become_clock_and_calendar_times() {
-        assert_eq!(clock(3725.0), "1:02:05");
-        assert_eq!(utc(0), "19700101-000000");
-        assert_eq!(utc(1_582_979_696), "20200229-123456");
-        assert_eq!(utc(951_825_600), "20000229-120000");
     }
 }

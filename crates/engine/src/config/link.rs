@@ -1,0 +1,259 @@
+//! Options of a run that learns links.
+
+use std::{fmt, path::Path, str::FromStr};
+
+use clap::{Args, ValueEnum};
+use graphmill_core::{
+    by_name, by_word,
+    options::{Fault, OptionSet, range},
+};
+use graphmill_data::typed::is_typed;
+use graphmill_loader::link::{self, Corrupt, Exclude};
+use graphmill_nn::link::{decoder, loss};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value as Json;
+
+use super::{TrainConfig, embedding::is_table};
+
+/// Value of `--task` for the only link task of a dataset or, if it has none, a split of its edges.
+pub const LINK: &str = "link";
+
+/// Ends of an edge that negatives replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReplacedEnds {
+    /// Both ends of undirected graphs, the destination of others.
+    Auto,
+    /// The destination.
+    Destination,
+    /// The source.
+    Source,
+    /// Both, in turn.
+    Both,
+}
+
+/// Edges that no batch reads messages over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExcludedFromMessages {
+    /// None: a model may read the edges that it learns.
+    None,
+    /// The edges of the batch.
+    Edges,
+    /// The edges of the batch and their reverses.
+    WithReverses,
+}
+
+by_name!(ReplacedEnds, ExcludedFromMessages);
+
+/// Shares of the edges that train, validate and test.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EdgeShares(pub [f64; 3]);
+
+impl FromStr for EdgeShares {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        let wrong = || format!("'{word}' is not a split; write three shares, such as 85,5,10");
+        let shares: Vec<f64> =
+            word.split(',').map(|part| part.trim().parse().map_err(|_| wrong())).collect::<Result<_, _>>()?;
+        let shares: [f64; 3] = shares.try_into().map_err(|_| wrong())?;
+        if shares.iter().all(|x| x.is_finite() && *x >= 0.0) && shares[0] > 0.0 {
+            return Ok(Self(shares));
+        }
+        Err(format!("'{word}' must have shares of at least 0, the first of them above 0"))
+    }
+}
+
+impl fmt::Display for EdgeShares {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [train, valid, test] = self.0;
+        write!(f, "{train},{valid},{test}")
+    }
+}
+
+impl Serialize for EdgeShares {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+by_word!(EdgeShares);
+
+/// Candidates among which an edge is ranked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Candidates {
+    /// The negatives of the task if it has some, else `pairs` for metrics of classification and
+    /// `all` for metrics of ranking.
+    Auto,
+    /// As many random pairs without an edge as there are edges.
+    Pairs,
+    /// All nodes without a known edge.
+    All,
+}
+
+by_name!(Candidates);
+
+/// Options of `--task link`.
+#[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LinkOptions {
+    /// Score of two embeddings: dot, cosine, distmult, mlp, ...
+    ///
+    /// Dot, cosine, bilinear, distmult, complex, transe, rotate or mlp. Dot is the fastest to rank
+    /// by. Example: --decoder mlp.
+    #[arg(long, value_name = "NAME")]
+    pub decoder: String,
+    /// Width of the hidden layer of --decoder mlp.
+    #[arg(long, value_name = "N")]
+    pub decoder_hidden: usize,
+    /// Width of the embeddings; 0 for that of --hidden.
+    ///
+    /// The last layer has this width. Example: --embedding-dim 16.
+    #[arg(long, value_name = "N")]
+    pub embedding_dim: usize,
+    /// Loss of links: bce, margin, bpr, sampled-softmax, info-nce or self-adversarial.
+    ///
+    /// Bpr and sampled-softmax suit rankings, bce suits the classification of pairs.
+    #[arg(long, value_name = "NAME")]
+    pub loss: String,
+    /// Negative edges: uniform, degree or in-batch.
+    ///
+    /// Uniform draws exact non-edges. Degree prefers nodes of many edges. In-batch takes ends of
+    /// the other edges of a batch, whose embeddings are computed anyway.
+    #[arg(long, value_name = "NAME")]
+    pub negatives: String,
+    /// Negatives of each edge.
+    ///
+    /// More give better rankings and take more time. Range: 1 to 65536.
+    #[arg(long, value_name = "N")]
+    pub num_negatives: usize,
+    /// Ends that negatives replace: auto, destination, source or both.
+    ///
+    /// Auto is both for undirected graphs, else destination. Rankings replace the same ends.
+    #[arg(long, value_name = "ENDS")]
+    pub corrupt: ReplacedEnds,
+    /// Edges that a batch does not read: with-reverses, edges or none.
+    ///
+    /// A model that reads the edges that it predicts learns nothing else, so a batch leaves out its
+    /// own edges and their reverses. Choose none to reproduce papers that train with all edges.
+    #[arg(long, value_name = "EDGES")]
+    pub exclude: ExcludedFromMessages,
+    /// Fraction of the training edges that are learned and never read.
+    ///
+    /// With 0 all of them are both learned and read. Set it for small graphs with few batches.
+    /// Range: 0 to below 1. Example: --disjoint 0.3.
+    #[arg(long, value_name = "RATIO")]
+    pub disjoint: f64,
+    /// Shares of the edges that train, validate and test.
+    ///
+    /// For datasets without a link task, whose edges are split at random by --seed. Example:
+    /// --split-edges 80,10,10.
+    #[arg(long, value_name = "T,V,T")]
+    pub split_edges: EdgeShares,
+    /// Candidates of a validation or test edge: auto, pairs or all.
+    ///
+    /// All ranks each edge among all nodes without a known edge. Pairs compares the edges with as
+    /// many random pairs without an edge. Auto takes the negatives of the task if it has some.
+    #[arg(long, value_name = "WHICH")]
+    pub candidates: Candidates,
+}
+
+impl Default for LinkOptions {
+    fn default() -> Self {
+        Self {
+            decoder: "dot".into(),
+            decoder_hidden: 64,
+            embedding_dim: 0,
+            loss: "bce".into(),
+            negatives: "uniform".into(),
+            num_negatives: 1,
+            corrupt: ReplacedEnds::Auto,
+            exclude: ExcludedFromMessages::WithReverses,
+            disjoint: 0.0,
+            split_edges: EdgeShares([85.0, 5.0, 10.0]),
+            candidates: Candidates::Auto,
+        }
+    }
+}
+
+impl OptionSet for LinkOptions {
+    fn check(&self) -> Result<(), Fault> {
+        let named = |option: &str, found: graphmill_core::Result<()>| {
+            found.map_err(|error| Fault { option: Some(option.into()), message: error.to_string() })
+        };
+        named("decoder", decoder::TABLE.find(&self.decoder).map(drop))?;
+        named("loss", loss::TABLE.find(&self.loss).map(drop))?;
+        named("negatives", link::TABLE.find(&self.negatives).map(drop))?;
+        range("decoder_hidden", self.decoder_hidden, 1..=1 << 20)?;
+        range("embedding_dim", self.embedding_dim, ..=1 << 20)?;
+        range("num_negatives", self.num_negatives, 1..=1 << 16)?;
+        range("disjoint", self.disjoint, 0.0..1.0)
+    }
+
+    fn unused(&self, option: &str) -> Option<String> {
+        let unused = option == "decoder_hidden" && self.decoder != "mlp";
+        unused.then(|| {
+            format!("--decoder {} has no hidden layer; use --decoder mlp, or leave it out", self.decoder)
+        })
+    }
+}
+
+impl LinkOptions {
+    /// Ends that negatives replace in a graph that is `undirected` or not.
+    pub fn ends(&self, undirected: bool) -> Corrupt {
+        match (self.corrupt, undirected) {
+            (ReplacedEnds::Destination, _) | (ReplacedEnds::Auto, false) => Corrupt::Destination,
+            (ReplacedEnds::Source, _) => Corrupt::Source,
+            (ReplacedEnds::Both, _) | (ReplacedEnds::Auto, true) => Corrupt::Both,
+        }
+    }
+
+    /// Edges that blocks leave out. Disjoint supervision edges are not in the graph.
+    pub fn excluded(&self) -> Exclude {
+        match self.exclude {
+            _ if self.disjoint > 0.0 => Exclude::Nothing,
+            ExcludedFromMessages::None => Exclude::Nothing,
+            ExcludedFromMessages::Edges => Exclude::Edges,
+            ExcludedFromMessages::WithReverses => Exclude::WithReverses,
+        }
+    }
+}
+
+/// Returns true if the run learns links of a graph of one node type and one edge type.
+pub fn is_link(config: &TrainConfig) -> bool {
+    !is_table(config) && (config.task == LINK && !has_types(config) || is_link_task(config))
+}
+
+/// Manifest of the dataset of several types or tasks, without a check of its checksum.
+fn manifest(config: &TrainConfig) -> Option<Json> {
+    let dir = Path::new(&config.dataset);
+    if config.dataset.is_empty() || config.is_in_memory() || !is_typed(dir) {
+        return None;
+    }
+    let text = std::fs::read(dir.join("graphmill.json")).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+/// Number of entries of a list of the manifest.
+fn len(manifest: &Json, name: &str) -> usize {
+    manifest[name].as_array().map_or(0, Vec::len)
+}
+
+/// Returns true if the dataset has several node types or edge types.
+fn has_types(config: &TrainConfig) -> bool {
+    manifest(config).is_some_and(|manifest| len(&manifest, "node_types").max(len(&manifest, "edge_types")) > 1)
+}
+
+/// Returns true if `--task` names a link task of a graph of one node type and one edge type.
+fn is_link_task(config: &TrainConfig) -> bool {
+    if config.task.is_empty() || config.task == LINK {
+        return false;
+    }
+    manifest(config).is_some_and(|manifest| {
+        let is_one = len(&manifest, "node_types") == 1 && len(&manifest, "edge_types") == 1;
+        let mut tasks = manifest["tasks"].as_array().into_iter().flatten();
+        is_one && tasks.any(|task| task["name"] == config.task.as_str() && task["kind"] == "link-prediction")
+    })
+}

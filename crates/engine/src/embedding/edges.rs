@@ -1,0 +1,219 @@
+//! Edges that a run learns and ranks: the link tasks of a dataset, each a relation.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use graphmill_core::NodeId;
+use graphmill_data::typed::{Seeds, Task, TaskKind, TaskOn, TypedDataset};
+use graphmill_loader::link::KnownTriples;
+
+use crate::{
+    Error, Result,
+    config::link::LINK,
+    record::{DatasetRecord, TypeCount},
+};
+
+/// Source, relation and destination of an edge.
+pub(super) type Triple = [u32; 3];
+
+/// A relation: a link task.
+#[derive(Clone, Debug)]
+pub(super) struct Relation {
+    /// Name of the task.
+    pub(super) name: String,
+    /// Rows that may be sources, and those that may be destinations.
+    pub(super) candidates: [Range<NodeId>; 2],
+    /// Numbers of the node types of both ends in the dataset.
+    pub(super) types: [usize; 2],
+}
+
+/// Edges of the tasks of a run. Nodes are numbered by the rows of the table: those of the types
+/// that edges join, one type after the other.
+#[derive(Clone, Debug)]
+pub(super) struct LinkEdges {
+    /// Name of the task, or `link` for all link tasks.
+    pub(super) task: String,
+    pub(super) relations: Vec<Relation>,
+    /// Node types of the rows, with the rows of each.
+    pub(super) types: Vec<(usize, Range<NodeId>)>,
+    /// Edges that train, validate and test.
+    pub(super) parts: [Vec<Triple>; 3],
+    /// Training edges, which training takes as no negatives.
+    pub(super) learned: KnownTriples,
+    /// Edges of all parts.
+    pub(super) known: KnownTriples,
+    /// Customary metric, if all tasks have the same.
+    pub(super) metric: Option<String>,
+}
+
+impl LinkEdges {
+    /// Reads the link task `name` of a dataset, or all of them if the name is empty or `link`.
+    ///
+    /// # Errors
+    /// The dataset has no such task, two tasks are on the same edge type, or no edge trains.
+    pub(super) fn new(data: &TypedDataset, name: &str) -> Result<Self> {
+        let tasks = choose(data, name)?;
+        let schema = data.schema()?;
+        let mut types = BTreeMap::new();
+        for task in &tasks {
+            let TaskOn::Edges(on) = &task.on else { continue };
+            for end in [&on.source, &on.destination] {
+                types.insert(schema.node_type(end)?, 0..0);
+            }
+        }
+        let mut rows = 0;
+        for (&t, range) in &mut types {
+            let count = data.nodes[t].count;
+            let end = u32::try_from(rows as usize + count).map_err(|_| {
+                Error::dataset(&data.name, "its link tasks join 2^32 nodes or more; choose one with --task")
+            })?;
+            *range = rows..end;
+            rows = end;
+        }
+        let (mut relations, mut parts) = (Vec::new(), [const { Vec::new() }; 3]);
+        for (r, task) in (0..).zip(&tasks) {
+            let TaskOn::Edges(on) = &task.on else { continue };
+            if let Some(other) = tasks[..r as usize].iter().find(|other| other.on == task.on) {
+                return Err(Error::usage(format!(
+                    "dataset {}: the tasks {} and {} are on the same edges; choose one with --task",
+                    data.name, other.name, task.name
+                )));
+            }
+            let ends = [schema.node_type(&on.source)?, schema.node_type(&on.destination)?];
+            let candidates = ends.map(|t| types[&t].clone());
+            read(data, task, r, &candidates, &mut parts)?;
+            relations.push(Relation { name: task.name.clone(), candidates, types: ends });
+        }
+        if parts[0].is_empty() {
+            return Err(Error::dataset(
+                &data.name,
+                "its link task has no training edges; add some to the split",
+            ));
+        }
+        let learned = KnownTriples::new(&parts[0])?;
+        let known = KnownTriples::new(&parts.concat())?;
+        let metric = tasks[0].metric.clone().filter(|_| tasks.iter().all(|t| t.metric == tasks[0].metric));
+        let task = if let [task] = &tasks[..] { task.name.clone() } else { LINK.into() };
+        let types = types.into_iter().collect();
+        Ok(Self { task, relations, types, parts, learned, known, metric })
+    }
+
+    /// Number of rows of the table.
+    pub(super) fn num_rows(&self) -> usize {
+        self.types.last().map_or(0, |(_, range)| range.end as usize)
+    }
+
+    /// Record of the dataset. The split is that of the tasks.
+    pub(super) fn record(&self, data: &TypedDataset) -> DatasetRecord {
+        let count = |name: String, count: usize| TypeCount { name, count: count as u64 };
+        DatasetRecord {
+            name: data.name.clone(),
+            nodes: data.num_nodes(),
+            edges: data.num_edges(),
+            train: self.parts[0].len(),
+            valid: self.parts[1].len(),
+            test: self.parts[2].len(),
+            checksum: data.checksum.clone(),
+            node_types: data.nodes.iter().map(|node| count(node.name.clone(), node.count)).collect(),
+            edge_types: data.edges.iter().map(|e| count(e.edge_type.to_string(), e.num_edges())).collect(),
+            ..DatasetRecord::default()
+        }
+    }
+}
+
+/// The link tasks of a run.
+fn choose<'d>(data: &'d TypedDataset, name: &str) -> Result<Vec<&'d Task>> {
+    let is_link = |task: &&Task| task.kind() == Some(TaskKind::LinkPrediction);
+    if name.is_empty() || name == LINK {
+        let all: Vec<&Task> = data.tasks.iter().filter(is_link).collect();
+        if all.is_empty() {
+            let message = "it has no link prediction task, which tables of embeddings learn; import it with \
+                           such a task, or choose another --model";
+            return Err(Error::dataset(&data.name, message));
+        }
+        return Ok(all);
+    }
+    let task = data.task(name).map_err(|error| Error::usage(format!("--task {name}: {error}")))?;
+    if is_link(&task) {
+        return Ok(vec![task]);
+    }
+    let kind = task.kind().map_or("of an unknown kind", TaskKind::name);
+    let message = format!("task '{name}' is {kind}, and tables of embeddings learn link-prediction");
+    Err(Error::dataset(&data.name, format!("{message}; choose another task, or leave --task out")))
+}
+
+/// Adds the edges of a task to the parts.
+fn read(
+    data: &TypedDataset,
+    task: &Task,
+    relation: u32,
+    candidates: &[Range<NodeId>; 2],
+    parts: &mut [Vec<Triple>; 3],
+) -> Result<()> {
+    let TaskOn::Edges(on) = &task.on else { return Ok(()) };
+    let edges = data.edge_type(on)?;
+    let destinations = if task.seeds.is_none() { edges.destinations() } else { Vec::new() };
+    let pair = |row: NodeId| {
+        let row = row as usize;
+        match &task.seeds {
+            Some(Seeds::Pairs(pairs)) => (pairs[2 * row], pairs[2 * row + 1]),
+            _ => (edges.indices[row], destinations[row]),
+        }
+    };
+    let [sources, targets] = candidates;
+    for ((_, rows), part) in task.split.parts().into_iter().zip(parts) {
+        part.extend(rows.iter().map(|&row| {
+            let (source, destination) = pair(row);
+            [sources.start + source, relation, targets.start + destination]
+        }));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use graphmill_data::typed::{EdgeType, TypedBuilder};
+
+    use super::*;
+
+    fn builder() -> TypedBuilder {
+        let mut builder = TypedBuilder::new("shop");
+        builder.node_type("place", 5);
+        builder.node_type("user", 3);
+        builder.node_type("item", 4);
+        builder.edge_type("user", "buys", "item").edges(vec![0, 1, 2], vec![1, 0, 3]);
+        builder.edge_type("user", "sees", "item").edges(vec![0], vec![2]);
+        builder
+    }
+
+    #[test]
+    fn rows_are_the_nodes_of_the_ends() {
+        let mut builder = builder();
+        let buys = EdgeType::new("user", "buys", "item");
+        builder.task("buys").on_edges(buys).pair_seeds(vec![0, 1, 2, 3, 1, 0]).split([0, 1], [], [2]);
+        let edges = LinkEdges::new(&builder.build().unwrap(), "").unwrap();
+        assert_eq!((edges.num_rows(), &edges.task[..]), (7, "buys"));
+        assert_eq!(edges.parts, [vec![[0, 0, 4], [2, 0, 6]], vec![], vec![[1, 0, 3]]]);
+        assert_eq!(edges.relations[0].candidates, [0..3, 3..7]);
+        assert_eq!((edges.learned.len(), edges.known.len()), (2, 3));
+    }
+
+    #[test]
+    fn unusable_tasks_are_refused_with_a_remedy() {
+        let message = |builder: TypedBuilder, name: &str| {
+            LinkEdges::new(&builder.build().unwrap(), name).map(drop).unwrap_err().to_string()
+        };
+        assert!(message(builder(), "").contains("it has no link prediction task"));
+        let buys = || EdgeType::new("user", "buys", "item");
+        let mut empty = builder();
+        empty.task("buys").on_edges(buys()).pair_seeds(vec![0, 1]).split([], [], [0]);
+        assert!(message(empty, "link").contains("no training edges"));
+        let mut twice = builder();
+        for name in ["early", "late"] {
+            twice.task(name).on_edges(buys()).pair_seeds(vec![0, 1]).split([0], [], []);
+        }
+        assert!(message(twice, "").contains("the tasks early and late are on the same edges"));
+        let mut other = builder();
+        other.task("kind").on_nodes("item").classes(2, vec![0, 1, 0, 1]).split([0], [1], []);
+        assert!(message(other, "kind").contains("task 'kind' is node-classification"));
+    }
+}

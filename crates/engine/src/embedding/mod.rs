@@ -1,0 +1,50 @@
+//! Training of models that are tables of embeddings: knowledge graphs, matrix factorization and
+//! LightGCN.
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | `trainer.rs` | the loop: read it first |
+//! | `edges.rs` | edges to learn and to rank, of the link tasks of a dataset |
+//! | `batch.rs` | batches of queries with negatives |
+//! | `model.rs` | rows, decoder and propagation of a configuration |
+//! | `learner.rs` | loss, gradients and updates of rows |
+//! | `ranking.rs` | ranks of edges among all candidates |
+//! | `position.rs` | checkpoints |
+//! | `saved.rs` | scores, best candidates and embeddings of a run |
+
+mod batch;
+mod edges;
+mod learner;
+mod model;
+mod position;
+mod ranking;
+mod saved;
+mod trainer;
+
+use std::path::Path;
+
+use graphmill_data::typed::{self, TypedDataset, Verify, is_typed};
+
+use crate::{Error, Result, TrainConfig, config::embedding::is_table};
+
+pub use saved::SavedEmbedding;
+pub use trainer::train;
+
+/// Opens the dataset that a configuration names, if its model is a table of embeddings.
+///
+/// # Errors
+/// The dataset cannot be read, or has no tasks.
+pub fn open_dataset(config: &TrainConfig) -> Result<Option<TypedDataset>> {
+    if !is_table(config) {
+        return Ok(None);
+    }
+    let dir = Path::new(&config.dataset);
+    if config.dataset.is_empty() || config.is_in_memory() || !is_typed(dir) {
+        return Err(Error::usage(format!(
+            "--model {}: it learns the link tasks of a dataset in a directory; import one with graphmill \
+             import interactions, triples or ogb-links",
+            config.model
+        )));
+    }
+    Ok(Some(typed::open(dir, Verify::Once)?))
+}

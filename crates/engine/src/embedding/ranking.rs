@@ -1,0 +1,210 @@
+//! Ranks of edges among all candidates.
+//!
+//! # Algorithm
+//!
+//! Metrics of single edges rank the true end of each edge, for each end that is a query, among all
+//! nodes of its type without other known edges. Metrics of lists, such as recall, make one query of
+//! all edges of a node in the part: the candidates are all nodes without a known edge of an earlier
+//! part. Ties have their mean rank.
+//!
+//! # Source
+//!
+//! Bordes et al., NeurIPS 2013, section 4.2; He et al., LightGCN, SIGIR 2020, section 4.1.
+//!
+//! # Cost
+//!
+//! O(Q C F) for `Q` queries with `C` candidates, at the speed of products or distances.
+//!
+//! # Memory
+//!
+//! The rows of a chunk of queries, and a block of scores.
+
+use std::collections::BTreeMap;
+
+use graphmill_core::{End, NodeId};
+use graphmill_nn::{
+    Matrix, Pass,
+    backend::Cpu,
+    link::{
+        decoder::Decoder,
+        rank::full::{FullRanking, Lists},
+    },
+};
+
+use super::{
+    edges::{LinkEdges, Triple},
+    learner::gather,
+};
+use crate::{inference::fixed_sample, link::LinkMetric};
+
+/// Queries that are ranked at once.
+const CHUNK: usize = 1 << 14;
+
+/// Edges of a model, ranked by its embeddings.
+pub(super) struct Ranking<'a> {
+    pub(super) edges: &'a LinkEdges,
+    pub(super) decoder: &'a dyn Decoder,
+    /// Embeddings of all rows.
+    pub(super) embeddings: &'a Matrix,
+    /// Ends that are queries of single edges.
+    pub(super) ends: &'a [End],
+    /// Most edges, or lists, of a part that are ranked; 0 for all.
+    pub(super) max: usize,
+}
+
+/// A query: a fixed end with the candidates to rank and to leave out.
+struct Query {
+    end: End,
+    relation: u32,
+    fixed: NodeId,
+    targets: Vec<NodeId>,
+    excluded: Vec<NodeId>,
+}
+
+impl Ranking<'_> {
+    /// Metrics of a part of the split by name, and the number of ranked edges.
+    pub(super) fn scores(&self, part: usize, metrics: &[LinkMetric]) -> (BTreeMap<String, f64>, usize) {
+        let (mut scores, mut count) = (BTreeMap::new(), 0);
+        for of_lists in [false, true] {
+            let own: Vec<&LinkMetric> =
+                metrics.iter().filter(|m| !m.is_pooled() && m.is_of_lists() == of_lists).collect();
+            if own.is_empty() {
+                continue;
+            }
+            let queries = if of_lists { self.lists(part) } else { self.single(part) };
+            let ranks = self.ranks(&queries);
+            count = ranks.iter().map(Vec::len).sum::<usize>() / if of_lists { 1 } else { self.ends.len() };
+            let ranks: Vec<&[f64]> = ranks.iter().map(Vec::as_slice).collect();
+            for metric in own {
+                if let Some(value) = metric.entry.make.of_ranks(&ranks, metric.k) {
+                    scores.insert(metric.name(), value);
+                }
+            }
+        }
+        (scores, count)
+    }
+
+    /// Edges of a part, at most `max` of them.
+    fn sample<'t>(&self, triples: &'t [Triple]) -> Vec<&'t Triple> {
+        let numbers: Vec<NodeId> = (0..triples.len() as NodeId).collect();
+        fixed_sample(&numbers, self.max).into_iter().map(|i| &triples[i as usize]).collect()
+    }
+
+    /// A query for each end of each edge.
+    fn single(&self, part: usize) -> Vec<Query> {
+        let edges = self.sample(&self.edges.parts[part]);
+        let of_edge = |&&[source, relation, destination]: &&Triple| {
+            self.ends.iter().map(move |&end| {
+                let (fixed, target) = match end {
+                    End::Source => (destination, source),
+                    End::Destination => (source, destination),
+                };
+                let excluded = self.edges.known.ends_of(relation, end, fixed).to_vec();
+                Query { end, relation, fixed, targets: vec![target], excluded }
+            })
+        };
+        edges.iter().flat_map(of_edge).collect()
+    }
+
+    /// A query for each source with edges in the part.
+    fn lists(&self, part: usize) -> Vec<Query> {
+        let mut lists: BTreeMap<(u32, NodeId), Vec<NodeId>> = BTreeMap::new();
+        for &[source, relation, destination] in &self.edges.parts[part] {
+            lists.entry((relation, source)).or_default().push(destination);
+        }
+        let mut earlier: BTreeMap<(u32, NodeId), Vec<NodeId>> = BTreeMap::new();
+        for &[source, relation, destination] in self.edges.parts[..part].iter().flatten() {
+            if lists.contains_key(&(relation, source)) {
+                earlier.entry((relation, source)).or_default().push(destination);
+            }
+        }
+        let numbers: Vec<NodeId> = (0..lists.len() as NodeId).collect();
+        let mut chosen = fixed_sample(&numbers, self.max).into_iter().peekable();
+        let mut queries = Vec::new();
+        for (i, ((relation, fixed), mut targets)) in (0..).zip(lists) {
+            if chosen.next_if_eq(&i).is_none() {
+                continue;
+            }
+            let mut excluded = earlier.remove(&(relation, fixed)).unwrap_or_default();
+            for list in [&mut excluded, &mut targets] {
+                list.sort_unstable();
+                list.dedup();
+            }
+            queries.push(Query { end: End::Destination, relation, fixed, targets, excluded });
+        }
+        queries
+    }
+
+    /// Ranks of the targets of each query.
+    fn ranks(&self, queries: &[Query]) -> Vec<Vec<f64>> {
+        let mut ranks = vec![Vec::new(); queries.len()];
+        self.for_each_chunk(queries, |numbers, first, ranking| {
+            let (mut starts, mut targets) = (vec![0], Vec::new());
+            for &i in numbers {
+                targets.extend(queries[i].targets.iter().map(|&target| target - first));
+                starts.push(targets.len());
+            }
+            let found = ranking.ranks(&Lists::new(&starts, &targets));
+            for (&i, range) in numbers.iter().zip(starts.windows(2)) {
+                ranks[i] = found[range[0]..range[1]].to_vec();
+            }
+        });
+        ranks
+    }
+
+    /// The `k` best candidates of each node as the end of an edge of `relation`, with their scores.
+    /// Known edges are left out.
+    pub(super) fn top(&self, relation: u32, end: End, nodes: &[NodeId], k: usize) -> Vec<Vec<(NodeId, f32)>> {
+        let query = |&fixed: &NodeId| {
+            let excluded = self.edges.known.ends_of(relation, end, fixed).to_vec();
+            Query { end, relation, fixed, targets: Vec::new(), excluded }
+        };
+        let queries: Vec<Query> = nodes.iter().map(query).collect();
+        let mut best = vec![Vec::new(); queries.len()];
+        self.for_each_chunk(&queries, |numbers, first, ranking| {
+            for (&i, own) in numbers.iter().zip(ranking.top(k)) {
+                best[i] = own.into_iter().map(|(candidate, score)| (candidate + first, score)).collect();
+            }
+        });
+        best
+    }
+
+    /// Calls `work` with the numbers of queries of the same end and candidates, the first candidate
+    /// and their ranking.
+    fn for_each_chunk(&self, queries: &[Query], mut work: impl FnMut(&[usize], NodeId, &FullRanking)) {
+        let candidates = |i: usize| {
+            let Query { end, relation, .. } = queries[i];
+            (end, &self.edges.relations[relation as usize].candidates[end as usize])
+        };
+        let mut groups: BTreeMap<(usize, NodeId, NodeId), Vec<usize>> = BTreeMap::new();
+        for i in 0..queries.len() {
+            let (end, range) = candidates(i);
+            groups.entry((end as usize, range.start, range.end)).or_default().push(i);
+        }
+        let backend = Cpu::default();
+        let pass = Pass { backend: &backend, training: false, key: 0 };
+        let mut rows = Matrix::default();
+        for numbers in groups.values().flat_map(|numbers| numbers.chunks(CHUNK)) {
+            let (end, range) = candidates(numbers[0]);
+            let fixed: Vec<NodeId> = numbers.iter().map(|&i| queries[i].fixed).collect();
+            let relation: Vec<u32> = numbers.iter().map(|&i| queries[i].relation).collect();
+            gather(self.embeddings, &fixed, &mut rows);
+            let (mut starts, mut excluded) = (vec![0], Vec::new());
+            for &i in numbers {
+                let own = queries[i].excluded.iter().filter(|id| range.contains(id));
+                excluded.extend(own.map(|&id| id - range.start));
+                starts.push(excluded.len());
+            }
+            let ranking = FullRanking {
+                decoder: self.decoder,
+                pass,
+                end,
+                queries: rows.view(),
+                relation: &relation,
+                candidates: self.embeddings.rows(range.start as usize..range.end as usize),
+                excluded: Lists::new(&starts, &excluded),
+            };
+            work(numbers, range.start, &ranking);
+        }
+    }
+}

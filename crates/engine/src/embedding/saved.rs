@@ -1,0 +1,250 @@
+//! Scores, best candidates and embeddings of a saved run.
+
+use std::{collections::BTreeMap, path::Path};
+
+use graphmill_core::{End, NodeId, progress::Progress};
+use graphmill_data::typed::{self, TypedDataset, Verify};
+use graphmill_nn::{Matrix, backend::Cpu};
+
+use super::{
+    batch::ends, edges::LinkEdges, learner::gather, model::TableModel, position::assign, ranking::Ranking,
+    trainer::metric,
+};
+use crate::{
+    Error, Result, TrainConfig,
+    checkpoint::load_params,
+    config::embedding::is_table,
+    link::LinkMetric,
+    predictions::{Identity, Predictions, Target, Values},
+    record::{OTHER_DATASET_HINT, Origin},
+    saved::{PartScores, SavedRun, Scores, Selection, Written, keys::Names, read_nodes},
+};
+
+/// Cutoffs of the metrics that a table of scores has.
+const CUTOFFS: [usize; 3] = [1, 10, 20];
+
+/// A run directory that holds a table of embeddings.
+#[derive(Clone, Copy)]
+pub struct SavedEmbedding<'r> {
+    run: &'r SavedRun,
+}
+
+/// Edges of a dataset with the model of a run.
+struct Loaded {
+    edges: LinkEdges,
+    model: TableModel,
+}
+
+impl<'r> SavedEmbedding<'r> {
+    /// The run, if it trained a table of embeddings.
+    pub fn of(run: &'r SavedRun) -> Option<Self> {
+        is_table(&run.config).then_some(Self { run })
+    }
+
+    fn config(&self) -> &'r TrainConfig {
+        &self.run.config
+    }
+
+    /// Opens the run's dataset. The rows of a table are those of its nodes, so no other dataset
+    /// fits: `other` must be a copy of it.
+    ///
+    /// # Errors
+    /// The dataset cannot be read, has moved, or is another one.
+    pub fn dataset(&self, other: Option<&Path>) -> Result<TypedDataset> {
+        let (run, origin) = (&self.run.dir, self.run.origin.as_ref());
+        let path = match other {
+            Some(path) => path,
+            None => Origin::locate_of(origin, run, self.config())?.unwrap_or(Path::new("")),
+        };
+        let data = typed::open(path, Verify::Once)?;
+        let recorded = origin.and_then(|origin| origin.dataset.checksum.as_ref());
+        if recorded.is_some_and(|recorded| data.checksum.as_ref() != Some(recorded)) {
+            let message = format!(
+                "the dataset in {} is not that of the run, whose model has a row for each of its nodes; pass a \
+                 copy of the run's dataset {OTHER_DATASET_HINT}",
+                path.display()
+            );
+            return Err(Error::run(run, message));
+        }
+        Ok(data)
+    }
+
+    /// Reads the edges of the run's tasks, and loads the model with its embeddings.
+    fn load(&self, data: &TypedDataset) -> Result<Loaded> {
+        let edges = LinkEdges::new(data, &self.config().task)?;
+        let mut model = self.run.blame_config(TableModel::new(self.config(), &edges))?;
+        let file = self.run.model_file()?;
+        assign(&file, &load_params(&file)?, &mut model)?;
+        rayon::scope(|_| {
+            model.embeddings(&Cpu::default());
+        });
+        Ok(Loaded { edges, model })
+    }
+
+    /// Computes all metrics of rankings on each part of the split.
+    ///
+    /// # Errors
+    /// The model cannot be read or does not fit the dataset, or `watch` stops the work.
+    pub fn scores(&self, data: &TypedDataset, watch: &dyn Progress) -> Result<Scores> {
+        let Loaded { edges, model } = self.load(data)?;
+        let chosen = self.run.blame_config(metric(self.config(), &edges))?;
+        let mut metrics = vec![chosen.clone()];
+        let all = CUTOFFS.into_iter().flat_map(LinkMetric::all);
+        // lists only for tasks of lists: metrics of one kind are not comparable with the other
+        metrics.extend(all.filter(|metric| metric.is_of_lists() == chosen.is_of_lists()));
+        let ends = ends(self.config(), &edges);
+        let ranking = Ranking {
+            edges: &edges,
+            decoder: &*model.decoder,
+            embeddings: model.last_embeddings(),
+            ends: &ends,
+            max: self.config().eval_nodes,
+        };
+        let (mut parts, mut test) = (Vec::new(), None);
+        for (number, part) in ["train", "valid", "test"].into_iter().enumerate() {
+            watch.check()?;
+            // training edges are known: their ranks say nothing about new edges
+            if number == 0 {
+                continue;
+            }
+            let (scores, nodes) = rayon::scope(|_| ranking.scores(number, &metrics));
+            if part == "test" {
+                test = scores.get(&chosen.name()).copied();
+            }
+            let scores: BTreeMap<String, Option<f64>> =
+                scores.into_iter().map(|(name, score)| (name, Some(score))).collect();
+            parts.push(PartScores { part, nodes, scores });
+        }
+        Ok(Scores {
+            run: self.run.dir.clone(),
+            dataset: data.name.clone(),
+            same_dataset: Some(true),
+            rescaled: None,
+            metric: chosen.name(),
+            test,
+            parts,
+        })
+    }
+
+    /// Writes the `k` best candidates of each selected node with their scores, the best first, as
+    /// the `end` of an edge of the task `relation` (or of the only one, if it is empty). Known
+    /// edges are left out, so a node may have fewer.
+    ///
+    /// # Errors
+    /// The relation is unknown, a node or key is unknown, the model cannot be read, or `out` cannot
+    /// be written or has a format of one type.
+    pub fn predict(
+        &self,
+        data: &TypedDataset,
+        (relation, end): (&str, End),
+        selection: Selection,
+        k: usize,
+        out: &Path,
+    ) -> Result<Written> {
+        let target = Target::new(out)?;
+        target.check_columns()?;
+        let Loaded { edges, model } = self.load(data)?;
+        let number = find_relation(data, &edges, relation)?;
+        let of = &edges.relations[number];
+        let [fixed, replaced] = [end.other(), end].map(|end| &of.candidates[end as usize]);
+        let [names, of_candidates] =
+            [end.other(), end].map(|end| Names::of_type(data, of.types[end as usize], Vec::new()));
+        let own = select(data, &names, selection, fixed.len())?;
+        let rows: Vec<NodeId> = own.iter().map(|v| v + fixed.start).collect();
+        let ranking = Ranking {
+            edges: &edges,
+            decoder: &*model.decoder,
+            embeddings: model.last_embeddings(),
+            ends: &[],
+            max: 0,
+        };
+        let best = rayon::scope(|_| ranking.top(number as u32, end, &rows, k));
+        let (mut nodes, mut candidates, mut scores) = (Vec::new(), Vec::new(), Vec::new());
+        for (&node, best) in own.iter().zip(best) {
+            for (row, score) in best {
+                nodes.push(node);
+                candidates.push(row - replaced.start);
+                scores.push(score);
+            }
+        }
+        if nodes.is_empty() {
+            return Err(Error::dataset(&data.name, "no row is left to write; select other nodes"));
+        }
+        let count = nodes.len();
+        let mut identity = identity(names, &nodes);
+        identity.of_candidates = Some(Box::new(self::identity(of_candidates, &[])));
+        let values = Values::Links { candidates, scores };
+        target.write(&Predictions { nodes, cols: 1, values, identity: Some(identity) })?;
+        Ok(written(out, [count, 1], "links"))
+    }
+
+    /// Writes the embeddings of nodes of the type `node_type` (or of the first, if it is empty) to
+    /// `out` in the format of its ending, with their keys.
+    ///
+    /// # Errors
+    /// The type has no rows, a node or key is unknown, the model cannot be read, or `out` cannot be
+    /// written.
+    pub fn embed(
+        &self,
+        data: &TypedDataset,
+        node_type: &str,
+        selection: Selection,
+        out: &Path,
+    ) -> Result<Written> {
+        let target = Target::new(out)?;
+        let Loaded { edges, model } = self.load(data)?;
+        let name_of = |t: usize| data.nodes[t].name.as_str();
+        let found = edges.types.iter().find(|(t, _)| node_type.is_empty() || name_of(*t) == node_type);
+        let Some((t, range)) = found else {
+            let known: Vec<&str> = edges.types.iter().map(|(t, _)| name_of(*t)).collect();
+            let known = known.join(", ");
+            return Err(Error::usage(format!("node type '{node_type}' has no embeddings; known: {known}")));
+        };
+        let names = Names::of_type(data, *t, Vec::new());
+        let nodes = select(data, &names, selection, range.len())?;
+        let rows: Vec<NodeId> = nodes.iter().map(|v| v + range.start).collect();
+        let mut values = Matrix::default();
+        gather(model.last_embeddings(), &rows, &mut values);
+        let (count, cols) = (nodes.len(), values.num_cols());
+        let identity = Some(identity(names, &nodes));
+        let values = Values::Embeddings(values.view().host().to_vec());
+        target.write(&Predictions { nodes, cols, values, identity })?;
+        Ok(written(out, [count, cols], "embeddings"))
+    }
+}
+
+/// Keys of `nodes`.
+fn identity(names: Names, nodes: &[NodeId]) -> Identity {
+    let Names { key_columns, keys, classes } = names;
+    Identity { key_columns, keys, nodes: nodes.to_vec(), classes, ids: nodes.to_vec(), of_candidates: None }
+}
+
+/// Summary of a written table.
+fn written(out: &Path, [rows, cols]: [usize; 2], kind: &'static str) -> Written {
+    Written { out: out.to_path_buf(), rows, cols, kind, same_dataset: Some(true), rescaled: None }
+}
+
+/// Number of a relation.
+fn find_relation(data: &TypedDataset, edges: &LinkEdges, name: &str) -> Result<usize> {
+    let names = || edges.relations.iter().map(|of| of.name.as_str()).collect::<Vec<_>>().join(", ");
+    match (name, &edges.relations[..]) {
+        ("", [_]) => Ok(0),
+        ("", _) => {
+            let message = format!("it has several relations; choose one of {}", names());
+            Err(Error::dataset(&data.name, message))
+        }
+        (name, all) => all
+            .iter()
+            .position(|of| of.name == name)
+            .ok_or_else(|| Error::usage(format!("relation '{name}' is unknown; known: {}", names()))),
+    }
+}
+
+/// Nodes of a selection, among the `count` nodes of a type.
+fn select(data: &TypedDataset, names: &Names, selection: Selection, count: usize) -> Result<Vec<NodeId>> {
+    match selection {
+        Selection::Nodes(file) => read_nodes(file, count),
+        Selection::Keys(file) => names.read_list(file, &data.name),
+        Selection::All => Ok((0..count as NodeId).collect()),
+    }
+}

@@ -1,0 +1,374 @@
+//! Evaluation of links: edges against all nodes, against given negatives, or against random pairs.
+//!
+//! # Algorithm
+//!
+//! Embeddings of all nodes are computed once. Against all candidates, the replaced end of each edge
+//! is ranked among all nodes that have no known edge with its other end. Metrics of lists, such as
+//! recall, make one query of all edges of a node instead: the candidates are all nodes without a
+//! known edge, and the edges of the part. Against pairs, each edge is ranked among all of them, and
+//! metrics of classification compare both sets. The rank of ties is their mean rank.
+//!
+//! # Source
+//!
+//! Bordes et al., NeurIPS 2013, section 4.2 (known edges are left out); Hu et al., *Open graph
+//! benchmark*, NeurIPS 2020 (given negatives); Kipf and Welling, *Variational graph auto-encoders*,
+//! 2016 (random pairs).
+//!
+//! # Cost
+//!
+//! O(Q V F) for `Q` queries against all nodes; O(P + N) scores against pairs.
+//!
+//! # Memory
+//!
+//! The embeddings, `V x F`, and a block of scores.
+
+use std::collections::{BTreeMap, HashSet};
+
+use graphmill_core::{
+    End, NodeId,
+    keyed::{Stream, key},
+};
+use graphmill_loader::link::{Corrupt, KnownEdges};
+use graphmill_nn::{
+    Matrix, Pass, Saved, View,
+    backend::ops::Gather,
+    link::{
+        decoder::{Decoder, Pairs},
+        rank::{
+            Query,
+            full::{FullRanking, Lists},
+        },
+    },
+};
+
+use super::{
+    metric::LinkMetric,
+    split::Edge,
+    task::{GivenNegatives, LinkPart, LinkTask},
+};
+use crate::{Error, Result, TrainConfig, config::link::{Candidates, LinkOptions}};
+
+/// Part of the key of random pairs.
+const PAIRS: u64 = 0x7061_6972_7320_3132;
+/// Pairs that are scored at once.
+const CHUNK: usize = 1 << 16;
+/// Draws of a random pair before the graph counts as complete.
+const MAX_TRIES: usize = 10_000;
+
+/// Edges of a part, prepared for evaluation.
+#[derive(Clone, Debug)]
+pub struct LinkEvaluation {
+    /// Edges to evaluate.
+    edges: Vec<Edge>,
+    against: Against,
+}
+
+/// What edges are compared with.
+#[derive(Clone, Debug)]
+enum Against {
+    /// All nodes, at these ends.
+    All(Vec<End>),
+    /// The same pairs for all edges.
+    Pairs(Vec<Edge>),
+    /// `each` nodes for each edge, at this end.
+    Ends { end: End, each: usize, nodes: Vec<NodeId> },
+}
+
+/// Embeddings of all nodes with the decoder that scores pairs of them.
+#[derive(Clone, Copy)]
+pub struct Scored<'a> {
+    /// Score of an edge.
+    pub decoder: &'a dyn Decoder,
+    /// The backend, which computes on the host.
+    pub pass: Pass<'a>,
+    /// Embeddings, `V x F`.
+    pub embeddings: View<'a>,
+}
+
+impl Scored<'_> {
+    /// Scores of edges.
+    pub fn pairs(&self, edges: &[Edge]) -> Vec<f32> {
+        let (mut rows, mut saved) = ([Matrix::default(), Matrix::default()], Saved::default());
+        let (mut scores, mut all) = (Matrix::default(), Vec::with_capacity(edges.len()));
+        for chunk in edges.chunks(CHUNK) {
+            let ends: [Vec<NodeId>; 2] =
+                [chunk.iter().map(|edge| edge.0).collect(), chunk.iter().map(|edge| edge.1).collect()];
+            let [source, destination] = &mut rows;
+            for (rows, ids) in [&mut *source, &mut *destination].into_iter().zip(&ends) {
+                rows.resize(ids.len(), self.embeddings.num_cols());
+                Gather { src: self.embeddings, ids, dst: rows.view_mut() }.run(self.pass.backend);
+            }
+            let pairs = Pairs { source: source.view(), destination: destination.view(), relation: &[] };
+            self.decoder.forward(&self.pass, &pairs, &mut saved, &mut scores);
+            all.extend_from_slice(scores.view().host());
+        }
+        all
+    }
+
+    /// The `k` best candidates of each of the `nodes`, which are the other ends than `end`, with
+    /// their scores. Nodes with a known edge, and the node itself, are left out.
+    pub fn top(&self, nodes: &[NodeId], end: End, known: &KnownEdges, k: usize) -> Vec<Vec<(NodeId, f32)>> {
+        let queries = NodeLists::new(nodes.iter().map(|&node| left_out(known, end, node, &[])));
+        self.ranking(nodes, end, &queries, |ranking| ranking.top(k))
+    }
+
+    /// Runs `work` on the ranking of all nodes for queries of these nodes.
+    fn ranking<R>(
+        &self,
+        nodes: &[NodeId],
+        end: End,
+        excluded: &NodeLists,
+        work: impl FnOnce(&FullRanking) -> R,
+    ) -> R {
+        let mut rows = Matrix::default();
+        rows.resize(nodes.len(), self.embeddings.num_cols());
+        Gather { src: self.embeddings, ids: nodes, dst: rows.view_mut() }.run(self.pass.backend);
+        work(&FullRanking {
+            decoder: self.decoder,
+            pass: self.pass,
+            end,
+            queries: rows.view(),
+            relation: &[],
+            candidates: self.embeddings,
+            excluded: excluded.view(),
+        })
+    }
+}
+
+/// Lists of nodes, one after the other.
+struct NodeLists {
+    indptr: Vec<usize>,
+    ids: Vec<NodeId>,
+}
+
+impl NodeLists {
+    fn new(lists: impl Iterator<Item = Vec<NodeId>>) -> Self {
+        let mut all = Self { indptr: vec![0], ids: Vec::new() };
+        for list in lists {
+            all.ids.extend(list);
+            all.indptr.push(all.ids.len());
+        }
+        all
+    }
+
+    fn view(&self) -> Lists<'_> {
+        Lists::new(&self.indptr, &self.ids)
+    }
+}
+
+/// Candidates at `end` that a query of `node` leaves out: those of known edges without the
+/// `targets`, and the node itself. Distinct.
+fn left_out(known: &KnownEdges, end: End, node: NodeId, targets: &[NodeId]) -> Vec<NodeId> {
+    let mut all: Vec<NodeId> = known.ends_of(end, node).to_vec();
+    if let Err(at) = all.binary_search(&node) {
+        all.insert(at, node);
+    }
+    all.retain(|id| !targets.contains(id));
+    all
+}
+
+/// The end of an edge.
+fn end_of(edge: Edge, end: End) -> NodeId {
+    match end {
+        End::Source => edge.0,
+        End::Destination => edge.1,
+    }
+}
+
+impl LinkTask {
+    /// Edges of the part of this name, prepared for evaluation: at most `--eval-nodes`.
+    ///
+    /// # Errors
+    /// The graph has too few pairs without an edge.
+    pub fn evaluation(&self, config: &TrainConfig, name: &str) -> Result<LinkEvaluation> {
+        let ends = config.own.get::<LinkOptions>().ends(self.undirected);
+        LinkEvaluation::new(self, ends, self.part(name), (name, config.seed), config.eval_nodes)
+    }
+}
+
+impl LinkEvaluation {
+    /// Prepares the edges of `part`, of which at most `max` are evaluated (all if it is 0), always
+    /// the same ones. Random pairs are functions of the `seed` and the `name` of the part.
+    ///
+    /// # Errors
+    /// The graph has too few pairs without an edge.
+    fn new(
+        task: &LinkTask,
+        ends: Corrupt,
+        part: LinkPart,
+        (name, seed): (&str, u64),
+        max: usize,
+    ) -> Result<Self> {
+        let numbers: Vec<NodeId> = (0..part.edges.len() as NodeId).collect();
+        let kept = crate::inference::fixed_sample(&numbers, max);
+        let edges: Vec<Edge> = kept.iter().map(|&i| part.edges[i as usize]).collect();
+        let pairs = || random_pairs(task, edges.len(), key(&[seed, PAIRS, part_key(name)]));
+        let against = match (task.candidates, part.negatives) {
+            (Candidates::All, _) => Against::All(match ends {
+                Corrupt::Destination => vec![End::Destination],
+                Corrupt::Source => vec![End::Source],
+                Corrupt::Both => vec![End::Destination, End::Source],
+            }),
+            (Candidates::Auto, Some(GivenNegatives::Pairs(pairs))) => Against::Pairs(pairs),
+            (Candidates::Auto, Some(GivenNegatives::Ends { end, each, nodes })) => {
+                let of = |&i: &NodeId| nodes[i as usize * each..][..each].to_vec();
+                Against::Ends { end, each, nodes: kept.iter().flat_map(of).collect() }
+            }
+            (Candidates::Auto | Candidates::Pairs, _) => Against::Pairs(pairs()?),
+        };
+        Ok(Self { edges, against })
+    }
+
+    /// The edges.
+    pub fn edges(&self) -> Vec<Edge> {
+        self.edges.clone()
+    }
+
+    /// Number of edges.
+    pub fn len(&self) -> usize {
+        self.edges.len()
+    }
+
+    /// Returns true if there are no edges.
+    pub fn is_empty(&self) -> bool {
+        self.edges.is_empty()
+    }
+
+    /// Value of a metric; `None` if it is not defined against these candidates.
+    pub fn score(&self, scored: &Scored, known: &KnownEdges, metric: &LinkMetric) -> Option<f64> {
+        self.scores(scored, known, std::slice::from_ref(metric)).pop_first().and_then(|(_, value)| value)
+    }
+
+    /// Values of metrics by name; `None` for those that are not defined against these candidates.
+    pub fn scores(
+        &self,
+        scored: &Scored,
+        known: &KnownEdges,
+        metrics: &[LinkMetric],
+    ) -> BTreeMap<String, Option<f64>> {
+        let of = |value: &dyn Fn(&LinkMetric) -> Option<f64>| {
+            metrics.iter().map(|metric| (metric.name(), value(metric))).collect()
+        };
+        if self.is_empty() {
+            return of(&|_| None);
+        }
+        match &self.against {
+            Against::All(ends) => {
+                let any = |of_lists| metrics.iter().any(|m| !m.is_pooled() && m.is_of_lists() == of_lists);
+                let ranks = |of_lists| match any(of_lists) {
+                    true => ends.iter().flat_map(|&end| self.ranks(scored, known, end, of_lists)).collect(),
+                    false => Vec::new(),
+                };
+                let [of_edges, of_lists]: [Vec<Vec<f64>>; 2] = [ranks(false), ranks(true)];
+                of(&|metric| mean(metric, if metric.is_of_lists() { &of_lists } else { &of_edges }))
+            }
+            Against::Pairs(pairs) => {
+                let (positive, negative) = (scored.pairs(&self.edges), scored.pairs(pairs));
+                let ranks = ranks_among(&positive, &negative);
+                let relevant: Vec<u32> = (0..positive.len() as u32).collect();
+                let all = [positive, negative].concat();
+                let query = [Query { scores: &all, relevant: &relevant }];
+                of(&|metric| match metric.is_pooled() {
+                    true => metric.entry.make.score(&query, metric.k),
+                    false => mean(metric, &ranks).filter(|_| !metric.is_of_lists()),
+                })
+            }
+            Against::Ends { end, each, nodes } => {
+                let scores = self.with_negatives(scored, *end, *each, nodes);
+                let queries: Vec<Query> = scores
+                    .chunks_exact(each + 1)
+                    .map(|scores| Query { scores, relevant: &[0] })
+                    .collect();
+                of(&|metric| metric.entry.make.score(&queries, metric.k).filter(|_| !metric.is_of_lists()))
+            }
+        }
+    }
+
+    /// Scores of each edge, each followed by those of its negatives.
+    fn with_negatives(&self, scored: &Scored, end: End, each: usize, nodes: &[NodeId]) -> Vec<f32> {
+        let mut all = Vec::with_capacity(self.edges.len() * (each + 1));
+        for (i, &(u, v)) in self.edges.iter().enumerate() {
+            all.push((u, v));
+            all.extend(nodes[i * each..][..each].iter().map(|&node| match end {
+                End::Source => (node, v),
+                End::Destination => (u, node),
+            }));
+        }
+        scored.pairs(&all)
+    }
+
+    /// Ranks of the edges against all nodes at `end`: of each edge alone or, `of_lists`, of all
+    /// edges of a node.
+    fn ranks(&self, scored: &Scored, known: &KnownEdges, end: End, of_lists: bool) -> Vec<Vec<f64>> {
+        let mut edges: Vec<(NodeId, NodeId)> =
+            self.edges.iter().map(|&edge| (end_of(edge, end.other()), end_of(edge, end))).collect();
+        edges.sort_unstable();
+        edges.dedup();
+        let queries: Vec<&[(NodeId, NodeId)]> = edges.chunk_by(|a, b| a.0 == b.0).collect();
+        let nodes: Vec<NodeId> = queries.iter().map(|query| query[0].0).collect();
+        let ends = |query: &[(NodeId, NodeId)]| query.iter().map(|edge| edge.1).collect::<Vec<_>>();
+        let targets = NodeLists::new(queries.iter().map(|query| ends(query)));
+        let excluded = NodeLists::new(queries.iter().map(|query| {
+            let own = if of_lists { ends(query) } else { Vec::new() };
+            left_out(known, end, query[0].0, &own)
+        }));
+        let ranks = scored.ranking(&nodes, end, &excluded, |ranking| ranking.ranks(&targets.view()));
+        match of_lists {
+            false => ranks.into_iter().map(|rank| vec![rank]).collect(),
+            true => targets.indptr.windows(2).map(|ends| ranks[ends[0]..ends[1]].to_vec()).collect(),
+        }
+    }
+}
+
+/// Mean of a metric over ranks.
+fn mean(metric: &LinkMetric, ranks: &[Vec<f64>]) -> Option<f64> {
+    metric.entry.make.of_ranks(&ranks.iter().map(Vec::as_slice).collect::<Vec<_>>(), metric.k)
+}
+
+/// Rank of each positive among itself and all negatives, ties by their mean; NaN is last.
+fn ranks_among(positive: &[f32], negative: &[f32]) -> Vec<Vec<f64>> {
+    let mut sorted: Vec<f32> = negative.iter().copied().filter(|x| !x.is_nan()).collect();
+    sorted.sort_unstable_by(f32::total_cmp);
+    let rank = |score: f32| {
+        if score.is_nan() {
+            return negative.len() as f64 + 1.0;
+        }
+        let at_most = sorted.partition_point(|&x| x <= score);
+        let below = sorted.partition_point(|&x| x < score);
+        1.0 + (sorted.len() - at_most) as f64 + (at_most - below) as f64 / 2.0
+    };
+    positive.iter().map(|&score| vec![rank(score)]).collect()
+}
+
+/// Key of the part of this name.
+fn part_key(name: &str) -> u64 {
+    name.bytes().fold(0, |key, byte| key << 8 | u64::from(byte))
+}
+
+/// Distinct random pairs of two nodes without a known edge, in either direction if the graph is
+/// undirected.
+///
+/// # Errors
+/// Almost all pairs have an edge.
+fn random_pairs(task: &LinkTask, count: usize, key: u64) -> Result<Vec<Edge>> {
+    let nodes = task.known.num_nodes() as u64;
+    let mut stream = Stream::new(key);
+    let (mut pairs, mut seen) = (Vec::with_capacity(count), HashSet::new());
+    for _ in 0..count {
+        let mut draw = || (stream.below(nodes) as NodeId, stream.below(nodes) as NodeId);
+        let found = (0..MAX_TRIES).map(|_| draw()).find(|&(u, v)| {
+            let name = if task.undirected { (u.min(v), u.max(v)) } else { (u, v) };
+            u != v && !task.known.contains(u, v) && seen.insert(name)
+        });
+        pairs.push(found.ok_or_else(|| {
+            Error::dataset(
+                &task.data.name,
+                format!(
+                    "it has fewer than {count} pairs of nodes without an edge to compare {count} edges with; \
+                     use --candidates all, or --eval-nodes with fewer edges"
+                ),
+            )
+        })?);
+    }
+    Ok(pairs)
+}

@@ -1,0 +1,20 @@
+//! Links as a task on graphs of one node type and one edge type.
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | `task.rs`, `split.rs` | edges that train, validate and test, and the graph that is read |
+//! | `step.rs` | loss of a batch of links, and the gradients of embeddings |
+//! | `metric.rs`, `evaluate.rs` | metrics of rankings, and the candidates of an edge |
+//! | `check.rs` | parts of a run that do not know links |
+
+mod check;
+pub mod evaluate;
+pub mod metric;
+pub mod split;
+pub mod step;
+pub mod task;
+
+pub use check::check;
+pub use evaluate::{LinkEvaluation, Scored};
+pub use metric::LinkMetric;
+pub use task::{GivenNegatives, LinkPart, LinkTask};

@@ -1,0 +1,182 @@
+//! Loss of a batch of links.
+//!
+//! ```text
+//! rows of seeds ─► rows of sources and destinations ─► decoder ─► scores ─► loss
+//!       ▲                                                            │
+//!       └── gradients, summed by seed in the order of the pairs ◄────┘
+//! ```
+
+use graphmill_core::NodeId;
+use graphmill_loader::link::LinkBatch;
+use graphmill_nn::{
+    Matrix, Pass, Saved, View, ViewMut,
+    backend::ops::Gather,
+    link::{
+        decoder::{Decoder, Pairs},
+        loss::{self, LinkGrads, LinkLoss, LinkLossOptions, LinkScores},
+    },
+};
+use rayon::prelude::*;
+
+use crate::{Error, Result, TrainConfig, config::link::LinkOptions};
+
+/// Least number of seeds whose gradients a task sums.
+const MIN_TASK_LEN: usize = 64;
+
+/// Loss of a run that learns links.
+#[derive(Clone, Copy)]
+pub struct LinkObjective {
+    loss: LinkLoss,
+    options: LinkLossOptions,
+    /// Logarithm of the expected number of draws of a negative, which `sampled-softmax` reads.
+    log_expected: f32,
+}
+
+impl LinkObjective {
+    /// Loss of a run on a graph of `nodes` nodes.
+    ///
+    /// # Errors
+    /// The loss is unknown, or does not fit the negatives.
+    pub fn new(config: &TrainConfig, nodes: usize) -> Result<Self> {
+        let options: LinkOptions = config.own.get();
+        let entry = loss::TABLE.find(&options.loss).map_err(|error| Error::usage(error.to_string()))?;
+        if options.loss == "sampled-softmax" && options.negatives != "uniform" {
+            return Err(Error::usage(format!(
+                "--loss sampled-softmax: it corrects scores for the probabilities of negatives, which are \
+                 known for --negatives uniform and not for {}; use that, or --loss info-nce",
+                options.negatives
+            )));
+        }
+        let log_expected = (options.num_negatives as f64 / nodes.max(1) as f64).ln() as f32;
+        Ok(Self { loss: entry.make, options: config.own.get(), log_expected })
+    }
+}
+
+/// Scratch matrices of a step. Their memory is reused from batch to batch.
+#[derive(Default)]
+pub struct LinkScratch {
+    /// Rows of the pairs' sources and destinations.
+    ends: [Matrix; 2],
+    /// Their gradients.
+    grads: [Matrix; 2],
+    scores: Matrix,
+    score_grads: Matrix,
+    saved: Saved,
+    log_expected: Vec<f32>,
+    by_seed: PairsOfSeeds,
+}
+
+impl LinkScratch {
+    /// Computes the scores of all pairs and their loss; the gradients of the scores are overwritten.
+    fn forward(
+        &mut self,
+        objective: &LinkObjective,
+        decoder: &dyn Decoder,
+        pass: &Pass,
+        links: &LinkBatch,
+        rows: View,
+    ) -> f64 {
+        let ids = [&links.source, &links.destination];
+        for (ends, ids) in self.ends.iter_mut().zip(ids) {
+            ends.resize(ids.len(), rows.num_cols());
+            Gather { src: rows, ids, dst: ends.view_mut() }.run(pass.backend);
+        }
+        let pairs = pairs(&self.ends);
+        decoder.forward(pass, &pairs, &mut self.saved, &mut self.scores);
+        self.score_grads.resize(links.source.len(), 1);
+        let (positive, negative) = self.scores.view().host().split_at(links.positives);
+        self.log_expected.clear();
+        self.log_expected.resize(negative.len(), objective.log_expected);
+        let scores = LinkScores { positive, negative, weight: &[], log_expected: &self.log_expected };
+        let (positive, negative) = self.score_grads.view_mut().host().split_at_mut(links.positives);
+        (objective.loss)(&scores, &objective.options, LinkGrads { positive, negative })
+    }
+
+    /// Loss of a batch's pairs, from the rows of its seeds.
+    pub fn loss(
+        &mut self,
+        objective: &LinkObjective,
+        decoder: &dyn Decoder,
+        pass: &Pass,
+        links: &LinkBatch,
+        rows: View,
+    ) -> f64 {
+        self.forward(objective, decoder, pass, links, rows)
+    }
+
+    /// Loss of a batch's pairs, and the gradients of the decoder's parameters, which are added, and
+    /// of the seeds' rows, which are overwritten. If the loss is not finite, no gradient is
+    /// computed.
+    pub fn gradient(
+        &mut self,
+        objective: &LinkObjective,
+        decoder: &mut dyn Decoder,
+        pass: &Pass,
+        links: &LinkBatch,
+        (rows, grad): (View, ViewMut),
+    ) -> f64 {
+        let loss = self.forward(objective, decoder, pass, links, rows);
+        if !loss.is_finite() {
+            return loss;
+        }
+        let [source, destination] = &mut self.grads;
+        let pairs = pairs(&self.ends);
+        let ends = [&mut *source, &mut *destination];
+        decoder.backward(pass, &pairs, &mut self.saved, self.score_grads.view(), ends);
+        self.by_seed.refill(links, rows.num_rows());
+        self.by_seed.sum([source.view(), destination.view()], grad);
+        loss
+    }
+}
+
+/// Pairs of these rows.
+fn pairs(ends: &[Matrix; 2]) -> Pairs<'_> {
+    Pairs { source: ends[0].view(), destination: ends[1].view(), relation: &[] }
+}
+
+/// Pairs of each seed: the even numbers `2 p` are sources of pair `p`, the odd ones destinations.
+#[derive(Default)]
+struct PairsOfSeeds {
+    indptr: Vec<u32>,
+    ends: Vec<u32>,
+    next: Vec<u32>,
+}
+
+impl PairsOfSeeds {
+    /// Sorts the ends of the pairs by seed, each seed's in the order of the pairs. O(P).
+    fn refill(&mut self, links: &LinkBatch, seeds: usize) {
+        self.indptr.clear();
+        self.indptr.resize(seeds + 1, 0);
+        let ends = || links.source.iter().zip(&links.destination).flat_map(|(&u, &v)| [u, v]);
+        ends().for_each(|seed: NodeId| self.indptr[seed as usize + 1] += 1);
+        for i in 0..seeds {
+            self.indptr[i + 1] += self.indptr[i];
+        }
+        self.next.clear();
+        self.next.extend_from_slice(&self.indptr[..seeds]);
+        self.ends.clear();
+        self.ends.resize(2 * links.source.len(), 0);
+        for (number, seed) in ends().enumerate() {
+            let next = &mut self.next[seed as usize];
+            self.ends[*next as usize] = number as u32;
+            *next += 1;
+        }
+    }
+
+    /// Sums the rows of the pairs' ends by seed, in the order of the pairs whatever the number of
+    /// threads.
+    fn sum(&self, [source, destination]: [View; 2], out: ViewMut) {
+        let width = source.num_cols();
+        let (source, destination) = (source.host(), destination.host());
+        let rows = out.host().par_chunks_exact_mut(width.max(1)).enumerate();
+        rows.with_min_len(MIN_TASK_LEN).for_each(|(seed, out)| {
+            out.fill(0.0);
+            let of_seed = self.indptr[seed] as usize..self.indptr[seed + 1] as usize;
+            for &number in &self.ends[of_seed] {
+                let from = if number % 2 == 0 { source } else { destination };
+                let row = &from[(number / 2) as usize * width..][..width];
+                out.iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
+            }
+        });
+    }
+}

@@ -1,0 +1,328 @@
+//! The link task of a run: the edges that train, validate and test, and the graph that is read.
+
+use std::sync::Arc;
+
+use graphmill_core::{End, Graph, Labels, NodeId, Split, symmetry::is_symmetric};
+use graphmill_data::{
+    Dataset,
+    typed::{self, Negatives, Seeds, Task, TaskKind, TypedDataset, Verify, is_typed},
+};
+use graphmill_loader::link::{KnownEdges, LinkSource};
+
+use super::{
+    metric::LinkMetric,
+    split::{self, Edge},
+};
+use crate::{
+    Error, Result, TrainConfig,
+    config::link::{Candidates, LINK, LinkOptions},
+};
+
+/// Edges of a part of the split, with given negatives.
+#[derive(Clone, Debug, Default)]
+pub struct LinkPart {
+    /// Source and destination of each edge.
+    pub edges: Vec<Edge>,
+    /// Negatives of the task, if it has some for this part.
+    pub negatives: Option<GivenNegatives>,
+}
+
+/// Given negatives.
+#[derive(Clone, Debug, PartialEq)]
+pub enum GivenNegatives {
+    /// Pairs that are compared with all edges of the part.
+    Pairs(Vec<Edge>),
+    /// `each` nodes for every edge of the part, which replace an end of it.
+    Ends {
+        /// End that they replace.
+        end: End,
+        /// Number of negatives of an edge.
+        each: usize,
+        /// Nodes, edge by edge.
+        nodes: Vec<NodeId>,
+    },
+}
+
+/// Edges that a run learns, and the data that it reads.
+#[derive(Clone, Debug)]
+pub struct LinkTask {
+    /// The dataset with the graph that batches read, without edges that validate or test. Its
+    /// training ids are the numbers of `train`, and its classes are the width of embeddings.
+    pub data: Dataset,
+    /// Edges to learn.
+    pub train: Arc<[Edge]>,
+    /// Edges that validate.
+    pub valid: LinkPart,
+    /// Edges that test.
+    pub test: LinkPart,
+    /// All edges of the dataset and of the task, which no evaluation takes as negatives.
+    pub known: Arc<KnownEdges>,
+    /// Edges of the graph and of training, which training takes as no negatives.
+    pub known_to_training: Arc<KnownEdges>,
+    /// True if every edge of the dataset has its reverse.
+    pub undirected: bool,
+    /// Metric of the run.
+    pub metric: LinkMetric,
+    /// Candidates of the run: pairs or all, unless the task has negatives.
+    pub candidates: Candidates,
+    /// Facts for the user.
+    pub notes: Vec<String>,
+}
+
+/// Positions of edges in the dataset: its three parts.
+struct Parts {
+    train: Vec<Edge>,
+    valid: LinkPart,
+    test: LinkPart,
+    metric: Option<String>,
+    notes: Vec<String>,
+}
+
+impl LinkTask {
+    /// Finds the task of a run on `data`, a graph of one node type and one edge type.
+    ///
+    /// # Errors
+    /// The dataset has no such task, no edge is left to learn, a metric is unknown, or it does not
+    /// fit the candidates.
+    pub fn new(config: &TrainConfig, data: &Dataset) -> Result<Self> {
+        let options: LinkOptions = config.own.get();
+        let undirected = is_symmetric(&data.graph, false);
+        let task = stored_task(config, data)?;
+        let Parts { mut train, valid, test, metric, mut notes } = match &task {
+            Some((typed, task)) => of_task(typed, task, &data.graph, undirected),
+            None => of_shares(config, &options, &data.graph, undirected),
+        };
+        let held = split::set(valid.edges.iter().chain(&test.edges), undirected);
+        let mut removed = held.clone();
+        if options.disjoint > 0.0 {
+            let shares = [options.disjoint, 1.0 - options.disjoint, 0.0];
+            let [learned, read, _] = split::split(train, shares, config.seed ^ 1);
+            notes.push(format!(
+                "{} edges are learned, and {} others are read (--disjoint)",
+                learned.len(),
+                read.len()
+            ));
+            train = learned;
+            removed = split::set(valid.edges.iter().chain(&test.edges).chain(&train), undirected);
+        }
+        if undirected {
+            split::directed(&mut train, config.seed);
+        }
+        let without = |what| Error::dataset(&data.name, format!("it has no {what} to learn links from"));
+        if train.is_empty() {
+            return Err(without("edges"));
+        }
+        let graph = split::without(&data.graph, &removed)?;
+        check_batches(config, &options, train.len(), &graph)?;
+        let [known_to_training, known] = known(data, &held, &train, [&valid, &test], undirected)?;
+        let has_given = test.negatives.is_some() || valid.negatives.is_some();
+        let (metric, candidates) = judge(config, &options, metric.as_deref(), has_given)?;
+        let dim = if options.embedding_dim == 0 { config.hidden } else { options.embedding_dim };
+        let numbers: Vec<NodeId> = (0..train.len() as NodeId).collect();
+        Ok(Self {
+            data: Dataset {
+                graph,
+                labels: Labels::Single { class: vec![-1; data.num_nodes()].into(), classes: dim },
+                split: Split { train: numbers.into(), ..Split::default() },
+                checksum: Some(data.identity()?),
+                metric: None,
+                ..data.clone()
+            },
+            train: train.into(),
+            valid,
+            test,
+            known: Arc::new(known),
+            known_to_training: Arc::new(known_to_training),
+            undirected,
+            metric,
+            candidates,
+            notes,
+        })
+    }
+
+    /// Source of the batches of training.
+    ///
+    /// # Errors
+    /// No node can be a negative.
+    pub fn source(&self, config: &TrainConfig) -> Result<LinkSource> {
+        let options: LinkOptions = config.own.get();
+        let known = self.known_to_training.clone();
+        let mut source = LinkSource::new(self.train.clone(), known, &options.negatives)?;
+        source.num_negatives = options.num_negatives;
+        source.corrupt = options.ends(self.undirected);
+        source.exclude = options.excluded();
+        Ok(source)
+    }
+
+    /// Edges of the part of this name.
+    pub fn part(&self, name: &str) -> LinkPart {
+        match name {
+            "valid" => self.valid.clone(),
+            "test" => self.test.clone(),
+            _ => LinkPart { edges: self.train.to_vec(), negatives: None },
+        }
+    }
+}
+
+/// The task that the dataset stores, if the run learns one.
+fn stored_task(config: &TrainConfig, data: &Dataset) -> Result<Option<(TypedDataset, Task)>> {
+    let Some(dir) = data.directory.as_deref().filter(|dir| is_typed(dir)) else { return Ok(None) };
+    let typed = typed::open(dir, Verify::Once)?;
+    let links: Vec<&Task> =
+        typed.tasks.iter().filter(|task| task.kind() == Some(TaskKind::LinkPrediction)).collect();
+    let names = || links.iter().map(|task| task.name.as_str()).collect::<Vec<_>>().join(", ");
+    let found = match (&links[..], config.task.as_str()) {
+        ([], LINK) => return Ok(None),
+        (&[task], LINK) => task,
+        (_, LINK) => {
+            let message = format!("--task link: {} has several link tasks; name one of {}", data.name, names());
+            return Err(Error::usage(message));
+        }
+        (links, name) => {
+            let unknown = || format!("--task {name}: {} has no such link task; known: {}", data.name, names());
+            links.iter().copied().find(|task| task.name == name).ok_or_else(|| Error::usage(unknown()))?
+        }
+    };
+    let found = found.clone();
+    Ok(Some((typed, found)))
+}
+
+/// Parts of the edges by their shares.
+fn of_shares(config: &TrainConfig, options: &LinkOptions, graph: &Graph, undirected: bool) -> Parts {
+    let edges = split::distinct(graph, undirected);
+    let kind = if undirected { "undirected" } else { "directed" };
+    let count = edges.len();
+    let [train, valid, test] = split::split(edges, options.split_edges.0, config.seed);
+    let part = |edges| LinkPart { edges, negatives: None };
+    let notes = vec![format!(
+        "{count} {kind} edges: {} train, {} validate, {} test, at random by --seed (--split-edges)",
+        train.len(),
+        valid.len(),
+        test.len()
+    )];
+    Parts { train, valid: part(valid), test: part(test), metric: None, notes }
+}
+
+/// Parts of a stored task.
+fn of_task(typed: &TypedDataset, task: &Task, graph: &Graph, undirected: bool) -> Parts {
+    let edges = &typed.edges[0];
+    // edge number e ends in the last row that starts at it or before
+    let row_of = |e: u64| edges.indptr.partition_point(|&start| start <= e) as NodeId - 1;
+    let edge = |row: NodeId| match &task.seeds {
+        Some(Seeds::Pairs(pairs)) => (pairs[2 * row as usize], pairs[2 * row as usize + 1]),
+        _ => (graph.indices()[row as usize], row_of(u64::from(row))),
+    };
+    let part = |rows: &[NodeId], given: &Option<Negatives>| LinkPart {
+        edges: rows.iter().map(|&row| edge(row)).collect(),
+        negatives: given.as_ref().map(of_stored),
+    };
+    let [_, of_valid, of_test] = &task.negatives;
+    let (valid, test) = (part(&task.split.valid, of_valid), part(&task.split.test, of_test));
+    let mut train = part(&task.split.train, &None).edges;
+    let held = split::set(valid.edges.iter().chain(&test.edges), undirected);
+    let before = train.len();
+    train.retain(|&edge| edge.0 != edge.1 && !split::contains(&held, edge));
+    let mut notes = vec![format!(
+        "task {}: {} edges train, {} validate, {} test",
+        task.name,
+        train.len(),
+        valid.edges.len(),
+        test.edges.len()
+    )];
+    if before > train.len() {
+        notes.push(format!(
+            "{} training edges are not learned: they are reverses of edges that validate or test, or lead \
+             from a node to itself",
+            before - train.len()
+        ));
+    }
+    Parts { train, valid, test, metric: task.metric.clone(), notes }
+}
+
+fn of_stored(given: &Negatives) -> GivenNegatives {
+    let ends = |end, each, nodes: &[NodeId]| GivenNegatives::Ends { end, each, nodes: nodes.to_vec() };
+    match given {
+        Negatives::Pairs(pairs) => {
+            GivenNegatives::Pairs(pairs.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect())
+        }
+        Negatives::Destinations { each, nodes } => ends(End::Destination, *each, nodes),
+        Negatives::Sources { each, nodes } => ends(End::Source, *each, nodes),
+    }
+}
+
+/// Refuses runs whose single batch would leave out every edge that it could read.
+fn check_batches(config: &TrainConfig, options: &LinkOptions, train: usize, graph: &Graph) -> Result<()> {
+    use graphmill_loader::link::Exclude;
+    let is_one_batch = config.batch_size == 0 || train <= config.batch_size;
+    let edges = graph.num_edges();
+    if !is_one_batch || options.excluded() == Exclude::Nothing || edges > 2 * train {
+        return Ok(());
+    }
+    Err(Error::usage(format!(
+        "--batch-size {}: one batch learns all {train} training edges and leaves them out of its messages, so \
+         no edge is left to read; use --batch-size {}, --disjoint 0.5 or --exclude none",
+        config.batch_size,
+        train.div_ceil(8).max(1)
+    )))
+}
+
+/// Edges that are known to training, and all known edges.
+fn known(
+    data: &Dataset,
+    held: &[Edge],
+    train: &[Edge],
+    parts: [&LinkPart; 2],
+    undirected: bool,
+) -> Result<[KnownEdges; 2]> {
+    let mut all: Vec<Edge> = Vec::new();
+    let both = |(u, v): Edge| [Some((u, v)), undirected.then_some((v, u))].into_iter().flatten();
+    for v in 0..data.num_nodes() as NodeId {
+        let sources = data.graph.in_neighbors(v).iter().filter(|&&u| u <= v || !undirected);
+        let sources = sources.filter(|&&u| !split::contains(held, (u, v)));
+        all.extend(sources.flat_map(|&u| both((u, v))));
+    }
+    all.extend(train.iter().flat_map(|&edge| both(edge)));
+    let to_training = all.len();
+    all.extend(parts.into_iter().flat_map(|part| &part.edges).flat_map(|&edge| both(edge)));
+    let (from, to): (Vec<NodeId>, Vec<NodeId>) = all.into_iter().unzip();
+    let nodes = data.num_nodes();
+    Ok([
+        KnownEdges::new(nodes, &from[..to_training], &to[..to_training])?,
+        KnownEdges::new(nodes, &from, &to)?,
+    ])
+}
+
+/// Metric and candidates of a run.
+fn judge(
+    config: &TrainConfig,
+    options: &LinkOptions,
+    own: Option<&str>,
+    has_given: bool,
+) -> Result<(LinkMetric, Candidates)> {
+    let by_candidates = match options.candidates {
+        Candidates::Pairs => "auc",
+        Candidates::All => "mrr",
+        Candidates::Auto if has_given => "mrr",
+        Candidates::Auto => "auc",
+    };
+    let own = own.filter(|name| LinkMetric::find(name).is_ok());
+    let name = match config.metric.as_str() {
+        "auto" => own.unwrap_or(by_candidates),
+        given => given,
+    };
+    let metric = LinkMetric::find(name)?;
+    let candidates = match options.candidates {
+        Candidates::Auto if has_given && !metric.is_of_lists() => Candidates::Auto,
+        Candidates::Auto if metric.is_pooled() => Candidates::Pairs,
+        Candidates::Auto => Candidates::All,
+        given => given,
+    };
+    let refuse = |why: &str| Err(Error::usage(format!("--metric {name}: {why}")));
+    if candidates == Candidates::All && metric.is_pooled() {
+        return refuse("it compares edges with pairs without an edge; use --candidates pairs, or --metric mrr");
+    }
+    if candidates != Candidates::All && metric.is_of_lists() {
+        return refuse("it judges lists of all candidates; use --candidates all, or --metric hits@10");
+    }
+    Ok((metric, candidates))
+}

@@ -1,0 +1,26 @@
+//! Options of runs that learn links ([`LinkOptions`]), and the rule of those of their losses.
+
+pub use crate::config::link::{
+    Candidates, EdgeShares, ExcludedFromMessages, LINK, LinkOptions, ReplacedEnds, is_link,
+};
+
+use super::{keys::Key, reasons::Read};
+use crate::TrainConfig;
+
+/// Rule of the options of losses: the chosen loss reads the option.
+pub(super) fn of_loss(config: &TrainConfig, key: &Key) -> Read {
+    let (loss, reader) = (config.own.get::<LinkOptions>().loss, reader(key.name));
+    if reader == loss {
+        return Ok(());
+    }
+    Err(format!("--loss {loss} does not use it; use --loss {reader}, or leave it out"))
+}
+
+/// The loss that reads an option.
+fn reader(option: &str) -> &'static str {
+    match option {
+        "margin" => "margin",
+        "temperature" => "info-nce",
+        _ => "self-adversarial",
+    }
+}

@@ -1,0 +1,222 @@
+//! Saved runs that learned links: scores of edges, the best candidates of nodes, and embeddings.
+
+use std::{collections::BTreeMap, path::Path};
+
+use graphmill_core::{End, NodeId, progress::Progress};
+use graphmill_data::{Dataset, dataset::Rescaling};
+use graphmill_nn::{Matrix, Pass, backend::Cpu, model::Model};
+
+use super::{PartScores, SavedRun, Scores, Selection, Written, keys::Names, read_nodes};
+use crate::{
+    Error, Result, build,
+    config::link::is_link,
+    inference::{Inference, Output},
+    link::{LinkMetric, LinkTask, Scored},
+    predictions::{Identity, Predictions, Target, Values},
+};
+
+/// Sources whose candidates are ranked at once.
+const SOURCES: usize = 1 << 12;
+/// Cutoffs of the metrics that a table of scores has.
+const CUTOFFS: [usize; 2] = [10, 50];
+
+/// Edges over which embeddings read messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reading {
+    /// Those of training, so that embeddings know no edge that validates or tests.
+    #[default]
+    Training,
+    /// All edges of the dataset.
+    All,
+}
+
+impl SavedRun {
+    /// Returns true if the run learned links.
+    pub fn learns_links(&self) -> bool {
+        is_link(&self.config)
+    }
+
+    /// The task and the model of the run on `data`.
+    fn of_links(&self, data: &Dataset) -> Result<(LinkTask, Model)> {
+        self.check_fit(data, false)?;
+        let task = self.blame_config(LinkTask::new(&self.config, data))?;
+        let model = self.model(&task.data)?;
+        Ok((task, model))
+    }
+
+    /// Embeddings of `nodes`, from the messages of `reading`.
+    fn embeddings(
+        &self,
+        (task, model): (&LinkTask, &Model),
+        data: &Dataset,
+        reading: Reading,
+        nodes: &[NodeId],
+        watch: &dyn Progress,
+    ) -> Result<(Matrix, Option<Rescaling>)> {
+        let rescaling = self.rescaling(data)?;
+        let features = self.rows(&self.config_for(data), data, rescaling.as_ref())?;
+        let view = match reading {
+            Reading::Training => &task.data,
+            Reading::All => data,
+        };
+        let backend = Cpu { precision: build::precision(&self.config) };
+        let symmetric = build::symmetric(model, view);
+        let mut rows = Matrix::default();
+        let mut inference =
+            Inference::new(&view.graph, &features, symmetric.as_deref(), &backend, self.config.eval_chunk)
+                .with_neighbors(self.blame_config(build::inference_neighbors(&self.config, view))?)
+                .watched(watch);
+        self.blame_config(inference.run(model, nodes, Output::Logits, &mut rows))?;
+        Ok((rows, rescaling))
+    }
+
+    /// Computes all metrics of rankings on each part of the split, against the candidates of the
+    /// run.
+    ///
+    /// # Errors
+    /// The model cannot be read or does not fit the dataset, or `watch` stops the work.
+    pub fn link_scores(&self, data: &Dataset, watch: &dyn Progress) -> Result<Scores> {
+        let (task, model) = self.of_links(data)?;
+        let all: Vec<NodeId> = (0..data.num_nodes() as NodeId).collect();
+        let (rows, rescaling) = self.embeddings((&task, &model), data, Reading::Training, &all, watch)?;
+        let backend = Cpu { precision: build::precision(&self.config) };
+        let pass = Pass { backend: &backend, training: false, key: 0 };
+        let decoder = model.decoder().expect("a model of links has a decoder");
+        let scored = Scored { decoder, pass, embeddings: rows.view() };
+        let mut metrics = vec![task.metric.clone()];
+        metrics.extend(CUTOFFS.into_iter().flat_map(LinkMetric::all));
+        let (mut parts, mut test) = (Vec::new(), None);
+        for part in ["train", "valid", "test"] {
+            watch.check()?;
+            let edges = self.blame_config(task.evaluation(&self.config, part))?;
+            let scores = rayon::scope(|_| edges.scores(&scored, &task.known, &metrics));
+            let chosen = scores.get(&task.metric.name()).copied().flatten();
+            // metrics that no part defines against these candidates
+            let scores: BTreeMap<_, _> = scores.into_iter().filter(|(_, value)| value.is_some()).collect();
+            if part == "test" {
+                test = chosen;
+            }
+            parts.push(PartScores { part, nodes: edges.len(), scores });
+        }
+        Ok(Scores {
+            run: self.dir.clone(),
+            dataset: data.name.clone(),
+            same_dataset: self.is_own(data)?,
+            rescaled: rescaling.as_ref().map(Rescaling::description),
+            metric: task.metric.name(),
+            test,
+            parts,
+        })
+    }
+
+    /// Nodes of a selection, which are ids or keys of the dataset.
+    fn selected(&self, data: &Dataset, names: &Names, selection: Selection) -> Result<Vec<NodeId>> {
+        match selection {
+            Selection::Nodes(file) => read_nodes(file, data.num_nodes()),
+            Selection::Keys(file) => names.read_list(file, &data.name),
+            Selection::All => Ok((0..data.num_nodes() as NodeId).collect()),
+        }
+    }
+
+    /// Writes the `k` best destinations of each selected source with their scores, the best first.
+    /// Known edges and the source itself are left out, so a source may have fewer.
+    ///
+    /// # Errors
+    /// The run did not learn links; the model or the list cannot be read; `out` cannot be written or
+    /// has a format of one type; or `watch` stops the work.
+    pub fn predict_links(
+        &self,
+        data: &Dataset,
+        selection: Selection,
+        k: usize,
+        reading: Reading,
+        out: &Path,
+        watch: &dyn Progress,
+    ) -> Result<Written> {
+        let target = Target::new(out)?;
+        target.check_columns()?;
+        let (task, model) = self.of_links(data)?;
+        let names = Names::of(data, None)?;
+        let sources = self.selected(data, &names, selection)?;
+        let all: Vec<NodeId> = (0..data.num_nodes() as NodeId).collect();
+        let (rows, rescaling) = self.embeddings((&task, &model), data, reading, &all, watch)?;
+        let backend = Cpu { precision: build::precision(&self.config) };
+        let pass = Pass { backend: &backend, training: false, key: 0 };
+        let decoder = model.decoder().expect("a model of links has a decoder");
+        let scored = Scored { decoder, pass, embeddings: rows.view() };
+        let (mut nodes, mut candidates, mut scores) = (Vec::new(), Vec::new(), Vec::new());
+        for chunk in sources.chunks(SOURCES) {
+            watch.check()?;
+            let best = rayon::scope(|_| scored.top(chunk, End::Destination, &task.known, k));
+            for (&source, best) in chunk.iter().zip(best) {
+                for (candidate, score) in best {
+                    nodes.push(source);
+                    candidates.push(candidate);
+                    scores.push(score);
+                }
+            }
+        }
+        let count = nodes.len();
+        let values = Values::Links { candidates, scores };
+        self.write(&target, (data, names), (nodes, 1, values))?;
+        self.written(out, data, (count, 1, "links"), rescaling.as_ref())
+    }
+
+    /// Writes the embeddings of the selected nodes, `N x H`: of a run that learned links, the rows
+    /// that its decoder scores.
+    ///
+    /// # Errors
+    /// The model or the list cannot be read, `out` cannot be written, or `watch` stops the work.
+    pub fn embed_links(
+        &self,
+        data: &Dataset,
+        selection: Selection,
+        reading: Reading,
+        out: &Path,
+        watch: &dyn Progress,
+    ) -> Result<Written> {
+        let target = Target::new(out)?;
+        let (task, model) = self.of_links(data)?;
+        let names = Names::of(data, None)?;
+        let nodes = self.selected(data, &names, selection)?;
+        let (rows, rescaling) = self.embeddings((&task, &model), data, reading, &nodes, watch)?;
+        let (count, cols) = (nodes.len(), rows.num_cols());
+        let values = Values::Embeddings(rows.view().host().to_vec());
+        self.write(&target, (data, names), (nodes, cols, values))?;
+        self.written(out, data, (count, cols, "embeddings"), rescaling.as_ref())
+    }
+
+    /// Writes a table with the keys of the nodes.
+    fn write(
+        &self,
+        target: &Target,
+        (data, names): (&Dataset, Names),
+        (nodes, cols, values): (Vec<NodeId>, usize, Values),
+    ) -> Result<()> {
+        if nodes.is_empty() {
+            return Err(Error::dataset(&data.name, "no row is left to write; select other nodes"));
+        }
+        let Names { key_columns, keys, .. } = names;
+        let identity =
+            Identity { key_columns, keys, nodes: nodes.clone(), classes: Vec::new(), ids: nodes.clone(), of_candidates: None };
+        target.write(&Predictions { nodes, cols, values, identity: Some(identity) })
+    }
+
+    /// Summary of a written table.
+    fn written(
+        &self,
+        out: &Path,
+        data: &Dataset,
+        (rows, cols, kind): (usize, usize, &'static str),
+        rescaling: Option<&Rescaling>,
+    ) -> Result<Written> {
+        Ok(Written {
+            out: out.to_path_buf(),
+            rows,
+            cols,
+            kind,
+            same_dataset: self.is_own(data)?,
+            rescaled: rescaling.map(Rescaling::description),
+        })
+    }
+}

@@ -1,0 +1,246 @@
+//! Tables of embeddings: every decoder learns, results depend neither on threads nor on
+//! interruptions, and unusable options are refused by name.
+
+use std::{
+    fs,
+    path::Path,
+    sync::atomic::{AtomicUsize, Ordering::SeqCst},
+};
+
+use graphmill_data::{
+    TypedBuilder, TypedDataset,
+    typed::{self, EdgeType, Verify},
+};
+use graphmill_engine::{
+    Error, Result, RunContext, RunDir, TrainConfig,
+    embedding::{self, SavedEmbedding},
+    observer::Quiet,
+    options::key,
+    record::Summary,
+    saved::SavedRun,
+};
+use graphmill_nn::{link::decoder, optim::rows};
+
+/// Pairs by their number: of ten, one validates and one tests.
+fn split(builder: &mut TypedBuilder, name: &str, on: EdgeType, pairs: &[(u32, u32)], metric: &str) {
+    let part = |keep: fn(usize) -> bool| {
+        let kept = pairs.iter().enumerate().filter(|(i, _)| keep(i % 10));
+        kept.flat_map(|(_, &(u, v))| [u, v]).collect::<Vec<u32>>()
+    };
+    let parts = [part(|i| i > 1), part(|i| i == 0), part(|i| i == 1)];
+    builder.task(name).on_edges(on).positives(parts).metric(metric);
+}
+
+/// A knowledge graph: rotations of a circle of 60 entities by 1, 2, 3 and their inverses.
+fn graph(dir: &Path) -> TypedDataset {
+    let mut builder = TypedBuilder::new("circle");
+    builder.node_type("entity", 60);
+    for (name, by) in [("next", 1), ("second", 2), ("third", 3), ("previous", 59), ("before", 58)] {
+        let on = EdgeType::new("entity", name, "entity");
+        let pairs: Vec<(u32, u32)> = (0..60).map(|i| (i * 7 % 60, (i * 7 + by) % 60)).collect();
+        let (src, dst): (Vec<u32>, Vec<u32>) = pairs.iter().copied().unzip();
+        builder.edge_type("entity", name, "entity").edges(src, dst);
+        split(&mut builder, name, on, &pairs, "mrr");
+    }
+    store(builder, dir)
+}
+
+/// Users of three groups and the items that they like.
+fn shop(dir: &Path) -> TypedDataset {
+    let mut builder = TypedBuilder::new("shop");
+    builder.node_type("item", 45);
+    builder.node_type("user", 60).text_keys((0..60).map(|i| format!("user{i}")));
+    // items come in three groups, and users like half of a group
+    let liked = (0..60u32).flat_map(|u| (0..15).map(move |i| (u, u % 3 * 15 + i)));
+    let pairs: Vec<(u32, u32)> = liked.filter(|(u, v)| (u * 31 + v * 17) % 7 < 4).collect();
+    let (src, dst): (Vec<u32>, Vec<u32>) = pairs.iter().copied().unzip();
+    builder.edge_type("user", "likes", "item").edges(src, dst);
+    split(&mut builder, "likes", EdgeType::new("user", "likes", "item"), &pairs, "ndcg@20");
+    store(builder, dir)
+}
+
+fn store(builder: TypedBuilder, dir: &Path) -> TypedDataset {
+    builder.build().unwrap().save(dir).unwrap();
+    typed::open(dir, Verify::Once).unwrap()
+}
+
+fn config(data: &TypedDataset, options: &[(&str, &str)]) -> Result<TrainConfig> {
+    let mut config =
+        TrainConfig { hidden: 16, batch_size: 64, epochs: 4, lr: 0.02, ..TrainConfig::default() };
+    config.model = "embedding".into();
+    config.dataset = data.directory.as_deref().and_then(Path::to_str).unwrap().into();
+    let given: Vec<&str> = options.iter().map(|(name, _)| *name).collect();
+    for (name, value) in options {
+        key(name).unwrap().parse(&mut config, value).map_err(Error::usage)?;
+    }
+    config.derive_options(&given)?;
+    config.check()?;
+    config.refuse_unused(&given)?;
+    Ok(config)
+}
+
+fn train(data: &TypedDataset, options: &[(&str, &str)]) -> Result<Summary> {
+    let config = config(data, options)?;
+    let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+    embedding::train(&config, data, context)
+}
+
+#[test]
+fn every_decoder_learns_with_every_optimizer_of_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = graph(dir.path());
+    for decoder in decoder::TABLE.iter().filter(|entry| entry.make.on_tables && entry.make.knows_relations) {
+        for optimizer in &rows::TABLE {
+            let options = [
+                ("decoder", decoder.name),
+                ("row_optimizer", optimizer.name),
+                ("num_negatives", "4"),
+                ("init_scale", "0.3"),
+            ];
+            let summary = train(&data, &options).unwrap();
+            let [first, last] = [0, 3].map(|epoch: usize| summary.epochs[epoch].loss);
+            assert!(last < first && first.is_finite(), "{} {}: {first} {last}", decoder.name, optimizer.name);
+            assert!(summary.test.score.is_some() && summary.best.valid_score.is_some());
+        }
+    }
+}
+
+#[test]
+fn rotations_and_groups_are_learned() {
+    let dir = tempfile::tempdir().unwrap();
+    let circle = graph(&dir.path().join("circle"));
+    let rotate = [
+        ("decoder", "rotate"),
+        ("loss", "self-adversarial"),
+        ("num_negatives", "16"),
+        ("gamma", "6"),
+        ("epochs", "120"),
+        ("lr", "0.05"),
+        ("subsampling", "true"),
+        ("eval_every", "20"),
+    ];
+    let summary = train(&circle, &rotate).unwrap();
+    assert!(summary.test.score.unwrap() > 0.6, "{:?}", summary.test);
+    assert_eq!((&summary.test.metric[..], summary.epochs[0].seeds), ("mrr", 240));
+    let complex = [
+        ("decoder", "complex"),
+        ("one_vs_all", "true"),
+        ("row_optimizer", "adagrad"),
+        ("lr", "0.1"),
+        ("regularizer", "n3"),
+        ("regularization", "0.01"),
+        ("epochs", "60"),
+        ("eval_every", "20"),
+    ];
+    let summary = train(&circle, &complex).unwrap();
+    assert!(summary.test.score.unwrap() > 0.3, "{:?}", summary.test);
+    let shop = shop(&dir.path().join("shop"));
+    for model in ["embedding", "lightgcn"] {
+        let options = [
+            ("model", model),
+            ("epochs", "30"),
+            ("regularization", "1e-4"),
+            ("eval_every", "10"),
+            ("seed", "2"),
+        ];
+        let summary = train(&shop, &options).unwrap();
+        assert_eq!((&summary.test.metric[..], &summary.config["loss"]), ("ndcg@20", &"bpr".into()));
+        // items of the own group are ranked first: three in a list of fifteen are relevant
+        assert!(summary.test.score.unwrap() > 0.4, "{model}: {:?}", summary.test);
+    }
+}
+
+/// Losses, scores and files of a run.
+fn results(summary: &Summary, run: &Path) -> (Vec<u64>, Option<f64>, Vec<Vec<u8>>) {
+    let losses = summary.epochs.iter().map(|epoch| epoch.loss.to_bits()).collect();
+    let files = ["best.safetensors", "checkpoint/model.safetensors", "checkpoint/optimizer.safetensors"];
+    (losses, summary.test.score, files.iter().map(|file| fs::read(run.join(file)).unwrap()).collect())
+}
+
+#[test]
+fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
+    let dir = tempfile::tempdir().unwrap();
+    let (circle, shop) = (graph(&dir.path().join("circle")), shop(&dir.path().join("shop")));
+    let sampled =
+        [("decoder", "transe"), ("num_negatives", "3"), ("regularization", "0.01"), ("negatives", "degree")];
+    let dense = [("decoder", "distmult"), ("one_vs_all", "true")];
+    let light = [("model", "lightgcn"), ("regularization", "0.001"), ("layers", "2")];
+    let cases: [(&str, &TypedDataset, &[(&str, &str)]); 3] =
+        [("sampled", &circle, &sampled), ("dense", &circle, &dense), ("light", &shop, &light)];
+    for (case, data, options) in cases {
+        let options =
+            [options, &[("epochs", "3"), ("checkpoint_batches", "2"), ("schedule", "cosine")]].concat();
+        let config = config(data, &options).unwrap();
+        let whole = |name: &str, threads| {
+            let run = RunDir::create(&dir.path().join(format!("{case}-{name}"))).unwrap();
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let context =
+                RunContext { run: Some(&run), resume: false, observer: &mut Quiet, stop: &|| false };
+            let summary = pool.install(|| embedding::train(&config, data, context)).unwrap();
+            results(&summary, run.path())
+        };
+        let one = whole("one", 1);
+        assert!(one == whole("three", 3), "{case}: threads");
+        // stopped inside the first epoch, and again inside the second
+        let path = dir.path().join(format!("{case}-often"));
+        for (i, batches) in [2usize, 4].into_iter().enumerate() {
+            let run = if i > 0 { RunDir::reopen(&path) } else { RunDir::create(&path) }.unwrap();
+            let done = AtomicUsize::new(0);
+            let stop = || done.fetch_add(1, SeqCst) + 1 >= batches;
+            let context = RunContext { run: Some(&run), resume: i > 0, observer: &mut Quiet, stop: &stop };
+            let outcome = embedding::train(&config, data, context);
+            assert!(matches!(outcome, Err(Error::Interrupted { saved: true, .. })), "{case} {i}");
+        }
+        let run = RunDir::reopen(&path).unwrap();
+        let context = RunContext { run: Some(&run), resume: true, observer: &mut Quiet, stop: &|| false };
+        let summary = embedding::train(&config, data, context).unwrap();
+        assert!(one == results(&summary, &path), "{case}: resumed");
+    }
+}
+
+#[test]
+fn saved_runs_have_the_scores_of_training() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = shop(&dir.path().join("shop"));
+    let config = config(&data, &[("model", "lightgcn"), ("epochs", "3")]).unwrap();
+    let run = RunDir::create(&dir.path().join("run")).unwrap();
+    let context = RunContext { run: Some(&run), resume: false, observer: &mut Quiet, stop: &|| false };
+    let summary = embedding::train(&config, &data, context).unwrap();
+    let saved = SavedRun::open(run.path(), false).unwrap();
+    let table = SavedEmbedding::of(&saved).unwrap();
+    let scores = table.scores(&table.dataset(None).unwrap(), &Quiet).unwrap();
+    assert_eq!((scores.test, &scores.metric[..]), (summary.test.score, "ndcg@20"));
+    let of_test = scores.parts.iter().find(|part| part.part == "test").unwrap();
+    assert!(["recall@20", "precision@10", "map@20"].iter().all(|name| of_test.scores.contains_key(*name)));
+    let other = graph(&dir.path().join("circle"));
+    let message = table.dataset(other.directory.as_deref()).unwrap_err().to_string();
+    assert!(message.contains("pass a copy of the run's dataset"), "{message}");
+}
+
+#[test]
+fn unusable_options_are_refused_with_a_remedy() {
+    let dir = tempfile::tempdir().unwrap();
+    let (circle, shop) = (graph(&dir.path().join("circle")), shop(&dir.path().join("shop")));
+    for (data, options, why) in [
+        (&circle, &[("decoder", "dot")][..], "--decoder dot: it scores edges of all 5 relations alike"),
+        (&circle, &[("decoder", "mlp")], "--decoder mlp: it does not train tables of embeddings"),
+        (&circle, &[("decoder", "rotate"), ("hidden", "15")], "--hidden 15: must be even"),
+        (
+            &circle,
+            &[("decoder", "rotate"), ("one_vs_all", "true")],
+            "the score of --decoder rotate is a distance",
+        ),
+        (&circle, &[("decoder", "complex"), ("gamma", "3")], "--decoder complex is no distance"),
+        (&circle, &[("decoder", "complex"), ("metric", "auc")], "tables rank all candidates"),
+        (&circle, &[("decoder", "complex"), ("layers", "3")], "its rows are not propagated"),
+        (&shop, &[("fanout", "5,5")], "its parameters are a row for each node"),
+        (&shop, &[("disjoint", "0.5")], "tables read no messages over edges"),
+        (&shop, &[("regularizer", "n3")], "--regularization is 0"),
+        (&shop, &[("one_vs_all", "true"), ("num_negatives", "3")], "compares each edge with all candidates"),
+        (&shop, &[("adversarial", "0.5")], "--loss bpr does not use it"),
+        (&shop, &[("task", "views")], "--task views: unknown task 'views'; known: likes"),
+    ] {
+        let message = train(data, options).unwrap_err().to_string();
+        assert!(message.contains(why), "{options:?}: {message}");
+    }
+}

@@ -1,0 +1,123 @@
+//! `graphmill embed RUN --out FILE`: writes embeddings of nodes with their keys.
+
+use clap::{ArgMatches, Command};
+use graphmill_core::progress::Quiet;
+use graphmill_engine::{
+    Error,
+    embedding::SavedEmbedding,
+    predictions::{Target, known},
+    saved::{Kind, SavedRun, links::Reading},
+    typed::SavedTypedRun,
+};
+
+use super::predict::{print, selection};
+use crate::args;
+
+/// The subcommand with its arguments.
+pub(crate) fn command() -> Command {
+    Command::new("embed")
+        .about("Write a run's embeddings of nodes to a file")
+        .long_about(
+            "Write a run's embeddings of nodes to a file.\n\n\
+             Embeddings are the rows that the decoder of a run on links scores, or the last hidden rows of a \
+             run on labels. Tables start with the node's id, or with its key if the dataset was imported from \
+             tables; .npy files hold the N x H rows alone.",
+        )
+        .after_long_help(
+            "Examples:\n  \
+             graphmill embed runs/friends --out friends.parquet\n  \
+             graphmill embed runs/cora --out rows.npy --nodes ids.txt",
+        )
+        .arg(args::run_dir())
+        .arg(args::path_option(
+            "nodes",
+            "FILE",
+            "Nodes to embed [default: all, in order]",
+            "One id per line, or a .npy of integers; rows come in the file's order",
+        ))
+        .arg(
+            args::path_option(
+                "keys",
+                "FILE",
+                "Nodes to embed, by the keys of their tables",
+                "One key per line, or a CSV table with the columns of the key; rows come in the file's order",
+            )
+            .conflicts_with("nodes"),
+        )
+        .arg(args::path_option(
+            "dataset",
+            "DATASET",
+            "Embed the nodes of another dataset [default: the run's]",
+            "Use it if the run's dataset has moved, or for newer data of the same feature width",
+        ))
+        .arg(args::option(
+            "node-type",
+            "NAME",
+            "Node type to embed, for a table of embeddings",
+            "By default the first type that the run learned. Example: --node-type item",
+        ))
+        .arg(args::flag(
+            "all-edges",
+            "Read all edges, for a run on links",
+            "By default embeddings read the edges of training only, so that they know none that validates or \
+             tests",
+        ))
+        .arg(args::flag(
+            "last",
+            "Use the last checkpoint instead of the best model",
+            "The best model is that of the epoch with the best validation score",
+        ))
+        .arg(
+            args::explain(
+                args::path("out", "FILE", "").long("out"),
+                format!("File to write, by its ending ({}); - for CSV to stdout", known()),
+                "The file appears whole or not at all, such as --out rows.parquet",
+            )
+            .allow_hyphen_values(true)
+            .required(true),
+        )
+        .arg(args::threads())
+        .arg(args::json())
+}
+
+/// Writes the embeddings and prints their shape.
+pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+    args::use_thread_option(matches)?;
+    let out = args::required_path(matches, "out");
+    if Target::new(out)?.is_standard_output() && matches.get_flag("json") {
+        let message = "--out -: --json prints its document to standard output; name a file";
+        return Err(Error::usage(message).into());
+    }
+    let run = SavedRun::open(args::required_path(matches, "run"), matches.get_flag("last"))?;
+    let (other, nodes) = (args::get_path(matches, "dataset"), selection(matches));
+    let all = matches.get_flag("all-edges");
+    if all && !run.learns_links() {
+        let message = "--all-edges: only runs on links leave out edges; leave it out";
+        return Err(Error::usage(message).into());
+    }
+    let node_type = matches.get_one::<String>("node-type").map(String::as_str);
+    if let Some(table) = SavedEmbedding::of(&run) {
+        let dataset = table.dataset(other)?;
+        let written = table.embed(&dataset, node_type.unwrap_or(""), nodes, out)?;
+        return print(matches, &dataset.name, &written);
+    }
+    if node_type.is_some() {
+        let message = "--node-type: it is for runs of --model embedding or lightgcn; leave it out";
+        return Err(Error::usage(message).into());
+    }
+    let (name, written) = if let Some(typed) = SavedTypedRun::of(&run) {
+        let dataset = typed.dataset(other)?;
+        let written = typed.predict(&dataset, nodes, Kind::Embeddings, out, &Quiet)?;
+        (dataset.name, written)
+    } else {
+        let dataset = run.dataset(other)?;
+        let written = if run.learns_links() {
+            let reading = if all { Reading::All } else { Reading::Training };
+            run.embed_links(&dataset, nodes, reading, out, &Quiet)?
+        } else {
+            run.predict_selection(&dataset, nodes, false, Kind::Embeddings, out, &Quiet)?
+        };
+        (dataset.name, written)
+    };
+    print(matches, &name, &written)
+}

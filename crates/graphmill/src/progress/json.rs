@@ -1,0 +1,79 @@
+//! Every event as one JSON object on a line, for programs that watch a run.
+
+use std::io::Write;
+
+use graphmill_engine::{
+    Error, Result,
+    observer::{Observer, Start},
+    record::{EpochRecord, Summary},
+};
+use serde_json::{Value, json};
+
+/// Observer that prints the events `start`, `epoch`, `note` and `end`. The object of an epoch is its
+/// record in `epochs.jsonl` with the key `event` beside.
+pub(super) struct Json<W> {
+    out: W,
+}
+
+impl<W: Write> Json<W> {
+    pub(super) fn new(out: W) -> Self {
+        Self { out }
+    }
+
+    /// Prints an event. A closed pipe is no reason to end a run.
+    fn print(&mut self, event: &str, mut fields: Value) {
+        if let Value::Object(fields) = &mut fields {
+            fields.insert("event".into(), event.into());
+        }
+        let _ = writeln!(self.out, "{fields}");
+    }
+}
+
+impl<W: Write + Send> Observer for Json<W> {
+    fn start(&mut self, start: &Start) -> Result<()> {
+        let fields = json!({
+            "epochs": start.epochs,
+            "batches": start.batches,
+            "seeds": start.seeds,
+            "from": [start.from.0 as u64, start.from.1],
+            "metric": start.metric,
+            "parameters": start.parameters,
+        });
+        self.print("start", fields);
+        Ok(())
+    }
+
+    fn epoch(&mut self, record: &EpochRecord) -> Result<()> {
+        self.print("epoch", serde_json::to_value(record).unwrap_or(Value::Null));
+        Ok(())
+    }
+
+    fn note(&mut self, message: &str) {
+        self.print("note", json!({ "message": message }));
+    }
+
+    fn end(&mut self, outcome: Result<&Summary, &Error>) -> Result<()> {
+        let error = outcome.err().map(ToString::to_string);
+        self.print("end", json!({ "error": error }));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_is_an_object_with_its_event() {
+        let mut text = Vec::new();
+        let mut json = Json::new(&mut text);
+        json.note("a \"note\"");
+        json.epoch(&EpochRecord { epoch: 3, loss: 0.5, ..Default::default() }).unwrap();
+        json.end(Err(&Error::usage("stopped"))).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(events[0], json!({ "event": "note", "message": "a \"note\"" }));
+        assert_eq!((&events[1]["event"], &events[1]["epoch"]), (&json!("epoch"), &json!(3)));
+        assert_eq!(events[2]["error"], "stopped");
+    }
+}

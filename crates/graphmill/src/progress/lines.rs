@@ -1,0 +1,60 @@
+//! Lines about the start of a run and its epochs, as the bar and the plain form print them.
+
+use graphmill_core::units::count;
+use graphmill_engine::{observer::Start, record::EpochRecord};
+
+/// Lines of the epochs of one run.
+#[derive(Debug, Default)]
+pub(super) struct EpochLines {
+    metric: String,
+    /// Best score so far.
+    pub(super) best: Option<f64>,
+    /// Finished epochs.
+    pub(super) done: usize,
+}
+
+/// Line of a finished epoch.
+#[derive(Clone, Debug)]
+pub(super) struct EpochLine {
+    pub(super) text: String,
+    /// The epoch has the best score so far.
+    pub(super) is_best: bool,
+}
+
+impl EpochLines {
+    /// Lines about the start of a run, or of the rest of a resumed one.
+    pub(super) fn start(&mut self, start: &Start) -> Vec<String> {
+        self.metric.clone_from(&start.metric);
+        let scores = start.earlier.iter().filter_map(|record| record.valid_score);
+        self.best = scores.reduce(f64::max);
+        let resumed = start.from != (0, 0);
+        let resumed = resumed
+            .then(|| format!("resuming in epoch {} after {} batches", start.from.0 + 1, start.from.1));
+        let size = format!(
+            "{} training nodes, {} batches per epoch, {} parameters (* = best epoch so far)",
+            start.seeds, start.batches, start.parameters
+        );
+        resumed.into_iter().chain([size]).collect()
+    }
+
+    /// Line of a finished epoch.
+    pub(super) fn of(&mut self, record: &EpochRecord) -> EpochLine {
+        let score = record
+            .valid_score
+            .map_or(String::new(), |score| format!("  valid {} {score:.4}", self.metric));
+        let is_best = record.valid_score.is_some_and(|score| self.best.is_none_or(|best| score > best));
+        if is_best {
+            self.best = record.valid_score;
+        }
+        self.done += 1;
+        let text = format!(
+            "{:>12} loss {:.4}{score}{}  {:.2} s  {} seeds/s",
+            format!("epoch {}", record.epoch),
+            record.loss,
+            if is_best { " *" } else { "  " },
+            record.seconds,
+            count((record.seeds as f64 / record.seconds.max(1e-9)) as u64)
+        );
+        EpochLine { text, is_best }
+    }
+}

@@ -1,0 +1,99 @@
+//! Progress of training on standard error, in the form that `--progress` chooses.
+
+mod bar;
+mod json;
+mod lines;
+mod plain;
+
+use std::io::IsTerminal;
+
+use clap::{ArgMatches, ValueEnum, builder::EnumValueParser};
+use graphmill_engine::observer::{Observer, Quiet};
+
+use crate::args;
+
+/// Form of the progress on standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    /// `bar` on a terminal, `plain` elsewhere.
+    Auto,
+    /// A bar that is redrawn, and a line for each epoch.
+    Bar,
+    /// A line for each epoch, at most one a minute; for log files.
+    Plain,
+    /// Every event as one JSON object on a line; for programs.
+    Json,
+    /// Nothing.
+    None,
+}
+
+/// Arguments `--progress` and `--quiet`.
+pub(crate) fn arguments() -> [clap::Arg; 2] {
+    let progress = args::option(
+        "progress",
+        "FORM",
+        "Form of the progress on standard error",
+        "auto is bar on a terminal and plain elsewhere; plain prints at most one epoch a minute, json one \
+         object a line for each event, none nothing",
+    );
+    let quiet = args::flag("quiet", "Show no progress", "The same as --progress none");
+    [
+        progress.value_parser(EnumValueParser::<Form>::new()).default_value("auto"),
+        quiet.short('q').overrides_with("progress"),
+    ]
+}
+
+/// The form that the arguments of the command choose.
+pub(crate) fn form(matches: &ArgMatches) -> Form {
+    if matches.get_flag("quiet") {
+        return Form::None;
+    }
+    matches.get_one::<Form>("progress").copied().unwrap_or(Form::Auto)
+}
+
+/// Observer that prints on standard error in the given form.
+pub(crate) fn on_stderr(form: Form) -> Box<dyn Observer> {
+    match form {
+        Form::Auto if std::io::stderr().is_terminal() => Box::new(bar::Bar::new()),
+        Form::Bar => Box::new(bar::Bar::new()),
+        Form::Auto | Form::Plain => Box::new(plain::Plain::new(std::io::stderr())),
+        Form::Json => Box::new(json::Json::new(std::io::stderr())),
+        Form::None => Box::new(Quiet),
+    }
+}
+
+/// Seconds as `m:ss` or `h:mm:ss`.
+pub(crate) fn clock(seconds: f64) -> String {
+    let s = seconds.max(0.0) as u64;
+    if s >= 3600 {
+        format!("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)
+    } else {
+        format!("{}:{:02}", s / 60, s % 60)
+    }
+}
+
+/// Seconds since 1970 as `yyyymmdd-hhmmss` in UTC.
+pub(crate) fn utc(seconds: u64) -> String {
+    // civil date of a day number by Hinnant's algorithm, over 400-year eras that start on 1 March
+    let (days, rest) = ((seconds / 86_400) as i64 + 719_468, seconds % 86_400);
+    let (era, doe) = (days / 146_097, days % 146_097);
+    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
+    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    let mp = (5 * doy + 2) / 153;
+    let (day, month) = (doy - (153 * mp + 2) / 5 + 1, if mp < 10 { mp + 3 } else { mp - 9 });
+    let year = yoe + era * 400 + i64::from(month <= 2);
+    format!("{year:04}{month:02}{day:02}-{:02}{:02}{:02}", rest / 3600, rest / 60 % 60, rest % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_become_clock_and_calendar_times() {
+        assert_eq!(clock(3725.0), "1:02:05");
+        assert_eq!(utc(0), "19700101-000000");
+        assert_eq!(utc(1_582_979_696), "20200229-123456");
+        assert_eq!(utc(951_825_600), "20000229-120000");
+    }
+}

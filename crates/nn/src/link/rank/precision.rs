@@ -1,0 +1,7 @@
+//! Precision@K: the number of a query's relevant candidates of rank at most `K`, divided by `K`,
+//! averaged over the queries.
+
+/// Value of a query.
+pub(super) fn value(ranks: &[f64], k: usize) -> f64 {
+    ranks.iter().filter(|&&rank| rank <= k as f64).count() as f64 / k.max(1) as f64
+}

@@ -1,0 +1,284 @@
+//! Sources of batches of several node types, and of batches of links.
+
+use std::sync::Arc;
+
+use numpy::{PyArray1, PyArrayDescr, PyArrayMethods};
+use pyo3::{
+    prelude::*,
+    types::{PyDict, PyList, PyTuple},
+};
+
+use super::{array, dataset::Dataset, error, loader::Schedule, topology::Topology, wait};
+use crate::{
+    method::draw::{Draws, Weights},
+    prefetch::Prefetch,
+    table::Table,
+    typed::{
+        Relation, TypedMethod, TypedTopology,
+        hgt::TypedBudgets,
+        links::{Links, Negatives},
+        neighbors::TypedNeighbors,
+        source::{self, TypedBatch, TypedInputs, TypedOf},
+    },
+};
+
+/// Source of typed batches.
+#[pyclass(frozen, module = "graphmill._graphmill")]
+pub(super) struct TypedSource {
+    source: Arc<source::TypedSource>,
+    layout: Arc<Vec<Column>>,
+}
+
+/// Layout of a table's rows in Python.
+struct Column {
+    of: TypedOf,
+    descr: Py<PyArrayDescr>,
+    shape: Vec<usize>,
+}
+
+/// Relation: types of sources and destinations, edges.
+type GivenRelation<'py> = (usize, usize, Bound<'py, Topology>);
+
+/// Supervision edges, as Python gives them.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct GivenLinks<'py> {
+    types: (usize, usize),
+    src: Bound<'py, PyAny>,
+    dst: Bound<'py, PyAny>,
+    exclude: Vec<(usize, bool)>,
+    /// Row of the table of negatives, number for each positive, and whether they are listed
+    /// together.
+    negatives: Option<(String, f64, bool)>,
+    known: Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>,
+}
+
+#[pymethods]
+impl TypedSource {
+    /// Draws neighbours by each relation, or nodes of each type if `samples` are given.
+    #[new]
+    #[pyo3(signature = (
+        types, relations, tables, *, seed, inputs, fanout = None, samples = None, replace = false,
+        weights = None, disjoint = false
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
+    fn new(
+        py: Python<'_>,
+        types: Vec<(String, usize)>,
+        relations: Vec<GivenRelation<'_>>,
+        tables: &Bound<'_, PyList>,
+        seed: u64,
+        inputs: &Bound<'_, PyAny>,
+        fanout: Option<Vec<Vec<i64>>>,
+        samples: Option<Vec<Vec<i64>>>,
+        replace: bool,
+        weights: Option<Vec<Option<Bound<'_, PyArray1<f64>>>>>,
+        disjoint: bool,
+    ) -> PyResult<Self> {
+        let relations = relations.into_iter().map(|(src, dst, topology)| Relation {
+            src,
+            dst,
+            topology: topology.get().0.clone(),
+        });
+        let topology = TypedTopology { relations: relations.collect(), types };
+        let method: Box<dyn TypedMethod> = match samples {
+            Some(samples) => {
+                Box::new(py.detach(|| TypedBudgets::new(&topology, &samples)).map_err(error::value)?)
+            }
+            None => Box::new(TypedNeighbors {
+                fanout: fanouts(fanout.unwrap_or_default())?,
+                draws: draws(py, &topology, replace, weights)?,
+            }),
+        };
+        let inputs = inputs_of(py, &topology, inputs, disjoint)?;
+        let (mut rows, mut layout) = (Vec::new(), Vec::new());
+        for item in tables {
+            let (name, of, number, given): (String, String, usize, Bound<'_, PyAny>) = item.extract()?;
+            let of = if of == "nodes" { TypedOf::Nodes(number) } else { TypedOf::Edges(number) };
+            let (table, shape, descr) = if let Ok(dataset) = given.cast::<Dataset>() {
+                dataset.get().features(py)?
+            } else {
+                let array::Table { rows, descr, shape } = array::table(&name, &given)?;
+                (Table::Rows(rows), shape, descr)
+            };
+            rows.push((of, table));
+            layout.push(Column { of, descr, shape });
+        }
+        let source = source::TypedSource::new(topology, inputs, rows, method, seed).map_err(error::value)?;
+        Ok(Self { source, layout: Arc::new(layout) })
+    }
+
+    #[getter]
+    fn num_inputs(&self) -> usize {
+        self.source.num_inputs()
+    }
+
+    /// Starts an epoch, by the keyword arguments of [`Schedule`].
+    #[pyo3(signature = (**schedule))]
+    fn start(&self, py: Python<'_>, schedule: Option<Schedule<'_>>) -> PyResult<TypedBatches> {
+        let (epoch, threads, ahead) = Schedule::given(schedule)?;
+        let batches = py.detach(|| self.source.start(epoch, threads, ahead)).map_err(error::value)?;
+        Ok(TypedBatches { batches: Some(batches), layout: self.layout.clone() })
+    }
+
+    /// Makes one batch of the given inputs on this thread.
+    fn one<'py>(
+        &self,
+        py: Python<'py>,
+        epoch: u64,
+        number: u64,
+        inputs: Vec<u64>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let batch = py.detach(|| self.source.one(epoch, number, &inputs)).map_err(error::fault)?;
+        tuple(py, batch, &self.layout)
+    }
+
+    /// Makes one batch of these links on this thread.
+    fn one_of_links<'py>(
+        &self,
+        py: Python<'py>,
+        epoch: u64,
+        number: u64,
+        src: &Bound<'py, PyAny>,
+        dst: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let (src, dst) = (array::nodes("row", src, u32::MAX as usize)?, array::nodes("col", dst, u32::MAX as usize)?);
+        let edges: Vec<(u32, u32)> = src.into_iter().zip(dst).collect();
+        let batch = py.detach(|| self.source.one_of_links(epoch, number, &edges)).map_err(error::fault)?;
+        tuple(py, batch, &self.layout)
+    }
+}
+
+/// Checks numbers of neighbours; -1 is `None`.
+fn fanouts(given: Vec<Vec<i64>>) -> PyResult<Vec<Vec<Option<usize>>>> {
+    let each = |k: i64| match k {
+        -1 => Ok(None),
+        0..=1_000_000 => Ok(Some(k as usize)),
+        _ => Err(error::value(format!("num_neighbors {k}: use 0 to 1000000 for each hop, or -1 for all"))),
+    };
+    if let Some(hops) = given.iter().map(Vec::len).find(|&hops| hops > 64) {
+        return Err(error::value(format!("num_neighbors: {hops} hops, but at most 64 are supported")));
+    }
+    given.into_iter().map(|hops| hops.into_iter().map(each).collect()).collect()
+}
+
+/// Rules of the draws of each relation.
+fn draws(
+    py: Python<'_>,
+    topology: &TypedTopology,
+    replace: bool,
+    weights: Option<Vec<Option<Bound<'_, PyArray1<f64>>>>>,
+) -> PyResult<Vec<Draws>> {
+    let weights = weights.unwrap_or_else(|| topology.relations.iter().map(|_| None).collect());
+    let each = |(relation, weights): (&Relation, Option<Bound<'_, PyArray1<f64>>>)| {
+        let Some(array) = weights else { return Ok(Draws { replace, weights: None }) };
+        let array = array.try_readonly().map_err(error::value)?;
+        let values = array.as_slice().map_err(|_| array::not_contiguous("weight_attr"))?;
+        let weights = py.detach(|| Weights::new(&relation.topology, values)).map_err(error::value)?;
+        Ok(Draws { replace, weights: Some(weights) })
+    };
+    topology.relations.iter().zip(weights).map(each).collect()
+}
+
+/// Inputs: a pair of a type and its nodes, or the fields of [`GivenLinks`].
+fn inputs_of(
+    py: Python<'_>,
+    topology: &TypedTopology,
+    given: &Bound<'_, PyAny>,
+    disjoint: bool,
+) -> PyResult<TypedInputs> {
+    if !given.is_instance_of::<PyDict>() {
+        let (of, nodes): (usize, Bound<'_, PyAny>) = given.extract()?;
+        let nodes = array::nodes("input_nodes", &nodes, topology.types[of].1)?;
+        return Ok(TypedInputs::Nodes { of, nodes, disjoint });
+    }
+    let GivenLinks { types, src, dst, exclude, negatives, known } = given.extract()?;
+    let counts = (topology.types[types.0].1, topology.types[types.1].1);
+    let from = array::nodes("edge_label_index[0]", &src, counts.0)?;
+    let to = array::nodes("edge_label_index[1]", &dst, counts.1)?;
+    let negatives = match negatives {
+        None => None,
+        Some((name, amount, together)) => {
+            let known = match known {
+                None => (Vec::new(), Vec::new()),
+                Some((src, dst)) => (
+                    array::nodes("known edges[0]", &src, counts.0)?,
+                    array::nodes("known edges[1]", &dst, counts.1)?,
+                ),
+            };
+            let ends = (counts.0, counts.1, types.0 == types.1);
+            let known = (&known.0[..], &known.1[..]);
+            let made = py.detach(|| Negatives::new(&name, ends, known, (amount, together)));
+            Some(made.map_err(error::value)?)
+        }
+    };
+    let edges = from.into_iter().zip(to).collect();
+    Ok(TypedInputs::Links(Links { types, edges, negatives, exclude, disjoint }))
+}
+
+/// Iterator over the batches of an epoch.
+#[pyclass(module = "graphmill._graphmill")]
+pub(super) struct TypedBatches {
+    batches: Option<Prefetch<TypedBatch>>,
+    layout: Arc<Vec<Column>>,
+}
+
+#[pymethods]
+impl TypedBatches {
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let Some(batches) = &self.batches else { return Ok(None) };
+        match wait::next(py, batches)? {
+            Some(batch) => tuple(py, batch, &self.layout).map(Some),
+            None => {
+                self.close(py);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Ends the threads that make the batches.
+    fn close(&mut self, py: Python<'_>) {
+        let batches = self.batches.take();
+        py.detach(|| drop(batches));
+    }
+}
+
+/// Converts a batch to (number, inputs, nodes of each type, edge_index of each relation, edges of
+/// each relation, tree of each type's nodes, tables, nodes per hop, edges per hop, pairs).
+fn tuple<'py>(py: Python<'py>, batch: TypedBatch, layout: &[Column]) -> PyResult<Bound<'py, PyTuple>> {
+    let ids = |lease: crate::pool::Lease| {
+        let n = lease.of::<i64>().len();
+        array::of_ids(py, lease, &[n])
+    };
+    let nodes: Vec<usize> = batch.nodes.iter().map(|lease| lease.of::<i64>().len()).collect();
+    let edges: Vec<usize> = batch.edges.iter().map(|lease| lease.of::<i64>().len()).collect();
+    let tables = PyList::empty(py);
+    for (lease, Column { of, descr, shape }) in batch.tables.into_iter().zip(layout) {
+        let rows = match of {
+            TypedOf::Nodes(t) => nodes[*t],
+            TypedOf::Edges(r) => edges[*r],
+        };
+        let shape: Vec<usize> = std::iter::once(rows).chain(shape.iter().copied()).collect();
+        tables.append(array::of_lease(py, lease, descr.bind(py).clone(), &shape)?)?;
+    }
+    let all = |leases: Vec<crate::pool::Lease>| leases.into_iter().map(ids).collect::<PyResult<Vec<_>>>();
+    let index = batch.edge_index.into_iter().zip(&edges);
+    let index = index.map(|(lease, &edges)| array::of_ids(py, lease, &[2, edges]));
+    (
+        batch.number,
+        ids(batch.inputs)?,
+        all(batch.nodes)?,
+        index.collect::<PyResult<Vec<_>>>()?,
+        all(batch.edges)?,
+        batch.tree.map(all).transpose()?,
+        tables,
+        batch.nodes_per_hop,
+        batch.edges_per_hop,
+        batch.pairs.map(|[src, dst]| Ok::<_, PyErr>((ids(src)?, ids(dst)?))).transpose()?,
+    )
+        .into_pyobject(py)
+}

@@ -1,0 +1,188 @@
+use std::{sync::Arc, time::Duration};
+
+use graphmill_core::Buffer;
+use graphmill_loader::BatchKey;
+use proptest::prelude::*;
+
+use super::{
+    hgt::TypedBudgets,
+    links::{Links, Negatives},
+    neighbors::TypedNeighbors,
+    source::{TypedBatch, TypedInputs, TypedOf, TypedSource},
+    *,
+};
+use crate::{
+    method::draw::Draws,
+    prefetch::Taken,
+    source::Epoch,
+    table::{Rows, Table},
+};
+
+const KEY: BatchKey = BatchKey { seed: 3, epoch: 1, batch: 2 };
+
+/// Edge lists of the relations: authors write papers, papers are written by authors, papers cite.
+fn lists() -> Vec<(usize, usize, Vec<i64>, Vec<i64>)> {
+    let edges = |n: usize, a: i64, b: i64, salt: i64| -> (Vec<i64>, Vec<i64>) {
+        (0..n as i64).map(|e| ((e * 7919 + salt) % a, (e * 104_729 + salt) % b)).unzip()
+    };
+    let (writes, cites) = (edges(300, 40, 60, 1), edges(400, 60, 60, 2));
+    vec![(0, 1, writes.0.clone(), writes.1.clone()), (1, 0, writes.1, writes.0), (1, 1, cites.0, cites.1)]
+}
+
+fn topology() -> TypedTopology {
+    let types = vec![("author".to_string(), 40), ("paper".to_string(), 60)];
+    let relations = lists().into_iter().map(|(src, dst, from, to)| {
+        let topology = Topology::bipartite(types[src].1, types[dst].1, &from, &to).unwrap();
+        Relation { src, dst, topology: Arc::new(topology) }
+    });
+    TypedTopology { relations: relations.collect(), types }
+}
+
+fn neighbors(fanout: &[i64]) -> TypedNeighbors {
+    let fanout = fanout.iter().map(|&k| usize::try_from(k).ok()).collect();
+    TypedNeighbors { fanout: vec![fanout; 3], draws: vec![Draws::default(); 3] }
+}
+
+fn draw(method: &dyn TypedMethod, seeds: &Seeds) -> TypedDrawn {
+    let topology = topology();
+    let (mut scratch, mut out) = (TypedScratch::new(&topology), TypedDrawn::default());
+    // another batch leaves nothing behind
+    method.draw(&topology, BatchKey { batch: 9, ..KEY }, seeds, &mut scratch, &mut out).unwrap();
+    method.draw(&topology, KEY, seeds, &mut scratch, &mut out).unwrap();
+    out
+}
+
+/// Checks that every drawn edge is the user's edge of that number.
+fn assert_edges(drawn: &TypedDrawn) {
+    for ((src, dst, from, to), edges) in lists().iter().zip(&drawn.relations) {
+        for ((&u, &v), &e) in edges.src.iter().zip(&edges.dst).zip(&edges.edges) {
+            assert_eq!(i64::from(drawn.nodes[*src][u as usize]), from[e as usize]);
+            assert_eq!(i64::from(drawn.nodes[*dst][v as usize]), to[e as usize]);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn edges_and_hops_are_consistent(
+        papers in prop::collection::vec(0u32..60, 1..9),
+        fanout in prop::collection::vec(-1i64..4, 1..4),
+        disjoint: bool,
+    ) {
+        let tree = disjoint.then(|| vec![vec![], (0..papers.len() as u32).collect()]);
+        let seeds = Seeds { nodes: vec![vec![], papers.clone()], tree, excluded: vec![] };
+        let drawn = draw(&neighbors(&fanout), &seeds);
+        assert_edges(&drawn);
+        prop_assert_eq!(&drawn.nodes[1][..papers.len()], &papers[..]);
+        let (nodes, edges) = (drawn.nodes_per_hop.as_ref().unwrap(), drawn.edges_per_hop.as_ref().unwrap());
+        for (per_hop, nodes) in nodes.iter().zip(&drawn.nodes) {
+            prop_assert_eq!(per_hop.len(), fanout.len() + 1);
+            prop_assert_eq!(per_hop.iter().sum::<usize>(), nodes.len());
+        }
+        for (r, (per_hop, to)) in edges.iter().zip(&drawn.relations).enumerate() {
+            prop_assert_eq!(per_hop.len(), fanout.len());
+            prop_assert_eq!(per_hop.iter().sum::<usize>(), to.edges.len());
+            // the destinations of a hop are the nodes that the previous hop added
+            let (mut first, mut edge) = (0, 0);
+            for hop in 0..fanout.len() {
+                let of_dst = nodes[[1, 0, 1][r]][hop];
+                let expanded = first..first + of_dst as u32;
+                prop_assert!(to.dst[edge..edge + per_hop[hop]].iter().all(|v| expanded.contains(v)));
+                (first, edge) = (expanded.end, edge + per_hop[hop]);
+            }
+        }
+        if let Some(tree) = &drawn.tree {
+            for ((src, dst, ..), to) in lists().iter().zip(&drawn.relations) {
+                for (&u, &v) in to.src.iter().zip(&to.dst) {
+                    prop_assert_eq!(tree[*src][u as usize], tree[*dst][v as usize]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn batches_of_links_hold_neither_their_edges_nor_their_reverses(
+        numbers in prop::collection::vec(0u64..300, 1..20),
+        disjoint: bool,
+        replace: bool,
+        together: bool,
+    ) {
+        let (_, _, from, to) = lists().swap_remove(0);
+        let narrow = |ids: Vec<i64>| ids.into_iter().map(|id| id as u32).collect::<Vec<u32>>();
+        let (from, to) = (narrow(from), narrow(to));
+        let negatives = Negatives::new("uniform", (40, 60, false), (&from, &to), (1.5, together)).unwrap();
+        let edges: Vec<(u32, u32)> = from.into_iter().zip(to).collect();
+        let exclude = vec![(0, false), (1, true)];
+        let links = Links { types: (0, 1), edges: edges.clone(), negatives: Some(negatives), exclude, disjoint };
+        let positives: Vec<_> = numbers.iter().map(|&i| edges[i as usize]).collect();
+        let (seeds, pairs) = links.seeds(KEY, &positives, 2).unwrap();
+        let draws = vec![Draws { replace, weights: None }; 3];
+        let drawn = draw(&TypedNeighbors { draws, ..neighbors(&[3, -1]) }, &seeds);
+        assert_edges(&drawn);
+        let ends = |i: usize| {
+            (drawn.nodes[0][pairs.src[i] as usize], drawn.nodes[1][pairs.dst[i] as usize])
+        };
+        for (i, pair) in positives.iter().enumerate() {
+            prop_assert_eq!(&ends(i), pair);
+        }
+        let count = numbers.len();
+        prop_assert_eq!(pairs.src.len() - count, if together { 2 * count } else { (count * 3).div_ceil(2) });
+        prop_assert!((count..pairs.src.len()).all(|i| !edges.contains(&ends(i))));
+        for (r, (to, reverse)) in drawn.relations.iter().zip([false, true]).enumerate() {
+            for (&u, &v) in to.src.iter().zip(&to.dst) {
+                let (u, v) = (drawn.nodes[r][u as usize], drawn.nodes[1 - r][v as usize]);
+                let pair = if reverse { (v, u) } else { (u, v) };
+                prop_assert!(!positives.contains(&pair));
+            }
+        }
+    }
+}
+
+#[test]
+fn budgets_draw_that_many_nodes_and_all_edges_between_them() {
+    let topology = topology();
+    let method = TypedBudgets::new(&topology, &[vec![4, 4], vec![5, 0]]).unwrap();
+    let seeds = Seeds { nodes: vec![vec![], vec![7, 3]], ..Seeds::default() };
+    let drawn = draw(&method, &seeds);
+    assert_edges(&drawn);
+    assert_eq!((drawn.nodes[0].len(), drawn.nodes[1].len(), &drawn.nodes[1][..2]), (8, 7, &[7, 3][..]));
+    for ((src, dst, from, to), edges) in lists().iter().zip(&drawn.relations) {
+        let inside = |t: usize, v: i64| drawn.nodes[t].contains(&(v as u32));
+        let all = from.iter().zip(to).filter(|(u, v)| inside(*src, **u) && inside(*dst, **v)).count();
+        assert_eq!(edges.edges.len(), all);
+    }
+}
+
+#[test]
+fn typed_epochs_do_not_depend_on_threads_or_the_first_batch() {
+    let x: Buffer<f32> = (0..60).map(|i| i as f32).collect::<Vec<_>>().into();
+    let weights: Buffer<i64> = (0..300).collect::<Vec<_>>().into();
+    let tables = vec![
+        (TypedOf::Nodes(1), Table::Rows(Rows::of(&x, 1))),
+        (TypedOf::Edges(1), Table::Rows(Rows::of(&weights, 1))),
+    ];
+    let inputs = TypedInputs::Nodes { of: 1, nodes: (0..60).collect(), disjoint: false };
+    let source = TypedSource::new(topology(), inputs, tables, Box::new(neighbors(&[3, 2])), 5).unwrap();
+    let bytes = |batch: &TypedBatch| -> Vec<u8> {
+        let TypedBatch { inputs, nodes, edge_index, edges, tables, .. } = batch;
+        let all = std::iter::once(inputs).chain(nodes).chain(edge_index).chain(edges).chain(tables);
+        all.flat_map(|lease| lease.bytes().to_vec()).collect()
+    };
+    let run = |first: u64, threads: usize, ahead: usize| -> Vec<Vec<u8>> {
+        let epoch = Epoch { epoch: 3, order: (0..60).rev().collect(), batch_size: 8, batches: first..8 };
+        let batches = source.start(epoch, threads, ahead).unwrap();
+        let mut all = Vec::new();
+        while let Taken::Value(batch) = batches.take(Duration::from_secs(60)).unwrap() {
+            let papers: Vec<f32> = batch.nodes[1].of::<i64>().iter().map(|&v| v as f32).collect();
+            assert_eq!((batch.tables[0].of::<f32>(), batch.tables[1].of::<i64>()), (&papers[..], batch.edges[1].of()));
+            all.push(bytes(&batch));
+        }
+        all
+    };
+    let all = run(0, 1, 1);
+    assert_eq!(all.len(), 8);
+    assert_eq!((run(0, 3, 5), run(5, 2, 2)), (all.clone(), all[5..].to_vec()));
+    assert_eq!(bytes(&source.one(3, 1, &[51, 50, 49, 48, 47, 46, 45, 44]).unwrap()), all[1]);
+}

@@ -1,0 +1,255 @@
+"""Loaders of several types, of links, negatives and metrics, without torch."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import graphmill
+
+WRITES, WRITTEN, CITES = ("author", "writes", "paper"), ("paper", "rev_writes", "author"), ("paper", "cites", "paper")
+KINDS = [WRITES, WRITTEN, CITES]
+
+
+def typed_dataset(authors=30, papers=50, seed=0):
+    """A dataset whose features identify their node or edge."""
+    rng = np.random.default_rng(seed)
+    writes = np.stack([rng.integers(0, authors, 200), rng.integers(0, papers, 200)])
+    cites = rng.integers(0, papers, (2, 300))
+    return graphmill.TypedDataset.from_arrays(
+        {"author": {"num_nodes": authors}, "paper": {"x": np.arange(2 * papers, dtype=np.float32).reshape(-1, 2)}},
+        {
+            WRITES: {"edge_index": writes, "x": np.arange(200, dtype=np.float32)},
+            WRITTEN: {"edge_index": writes[::-1].copy()},
+            CITES: {"edge_index": cites, "weight": np.arange(300, dtype=np.float32) % 2},
+        },
+        {"topic": {"on": "paper", "y": np.arange(papers) % 3, "train": np.arange(10)}},
+    )
+
+
+@pytest.fixture(scope="module")
+def data():
+    return typed_dataset()
+
+
+def loader_of(data, num_neighbors=(3, 2), input_nodes="paper", **options):
+    return graphmill.NeighborLoader(data, num_neighbors, input_nodes, **{"output": "numpy", "seed": 0, "batch_size": 8, **options})
+
+
+def assert_edges(batch, data):
+    """Every edge of a batch is the edge of the dataset with its number."""
+    for kind in data.edge_types:
+        store, edges = batch[kind], data.edges(kind).edge_index
+        src, dst = batch[kind[0]].n_id[store.edge_index[0]], batch[kind[2]].n_id[store.edge_index[1]]
+        np.testing.assert_array_equal(np.stack([src, dst]), edges[:, store.e_id])
+
+
+@pytest.mark.parametrize("disjoint", [False, True])
+@pytest.mark.parametrize("replace", [False, True])
+def test_batches_have_the_rows_and_counts_of_each_type(data, disjoint, replace):
+    loader = loader_of(data, disjoint=disjoint, replace=replace)
+    assert len(loader) == 7
+    seen = []
+    for batch in loader:
+        assert_edges(batch, data)
+        paper, author = batch["paper"], batch["author"]
+        assert paper.batch_size == len(paper.input_id) and (paper.n_id[: paper.batch_size] == paper.input_id).all()
+        seen += paper.input_id.tolist()
+        np.testing.assert_array_equal(paper.x, data.nodes("paper").x[paper.n_id])
+        np.testing.assert_array_equal(paper.y, paper.n_id % 3)
+        np.testing.assert_array_equal(batch[WRITES].edge_attr, data.edges(WRITES).x[batch[WRITES].e_id])
+        for kind in data.node_types:
+            assert len(batch[kind].num_sampled_nodes) == 3 and sum(batch[kind].num_sampled_nodes) == len(batch[kind].n_id)
+        for kind in data.edge_types:
+            assert len(batch[kind].num_sampled_edges) == 2 and sum(batch[kind].num_sampled_edges) == len(batch[kind].e_id)
+        assert paper.num_sampled_nodes[0] == paper.batch_size and author.num_sampled_nodes[0] == 0
+        if disjoint:
+            for kind in KINDS:
+                ends = batch[kind].edge_index
+                assert (batch[kind[0]].batch[ends[0]] == batch[kind[2]].batch[ends[1]]).all()
+    assert seen == list(range(50))
+
+
+def test_fanouts_by_edge_type_and_full_rows(data):
+    with_all = {WRITES: [-1, -1], WRITTEN: [0, 0], CITES: [0, 2]}
+    batch = next(iter(loader_of(data, with_all, ("paper", [4, 9]))))
+    edges = data.edges(WRITES).edge_index
+    assert sorted(batch[WRITES].e_id) == np.flatnonzero(np.isin(edges[1], [4, 9])).tolist()
+    assert batch[WRITTEN].num_sampled_edges == [0, 0] and batch[CITES].num_sampled_edges[0] == 0
+    mask = np.arange(50) % 10 == 3
+    batch = next(iter(loader_of(data, [1], ("paper", mask))))
+    assert batch["paper"].input_id.tolist() == [3, 13, 23, 33, 43]
+    weighted = next(iter(loader_of(data, [5, 5], weight_attr="edge_weight")))
+    assert (weighted[CITES].edge_weight > 0).all() and len(weighted[CITES].e_id)
+
+
+def test_batches_depend_neither_on_threads_nor_on_resuming(data):
+    def batches(loader):
+        return [{kind: (store.n_id if "n_id" in store else store.e_id).tobytes() for kind, store in batch._stores.items()} for batch in loader]
+
+    one = batches(loader_of(data, shuffle=True, num_threads=1))
+    assert batches(loader_of(data, shuffle=True, num_threads=3)) == one
+    loader = loader_of(data, shuffle=True)
+    for _ in zip(range(3), loader):
+        pass
+    assert batches(pickle.loads(pickle.dumps(loader))) == one[3:]
+    assert batches(loader_of(data, shuffle=True, seed=1)) != one
+
+
+def test_wrong_arguments_are_refused_with_the_reason(data):
+    for error, part, call in [
+        (TypeError, r'\("paper", ids\)', lambda: loader_of(data, input_nodes=[1, 2])),
+        (ValueError, "node type 'papers' is unknown; the types are author, paper", lambda: loader_of(data, input_nodes="papers")),
+        (ValueError, "no numbers for .*cites", lambda: loader_of(data, {WRITES: [1], WRITTEN: [1]})),
+        (ValueError, "is unknown; the types are", lambda: loader_of(data, {("a", "b", "c"): [1]})),
+        (ValueError, "give all equally many", lambda: loader_of(data, {WRITES: [1], WRITTEN: [1], CITES: [1, 2]})),
+        (NotImplementedError, "subgraph_type 'induced' needs one edge type", lambda: loader_of(data, subgraph_type="induced")),
+        (NotImplementedError, "tiers of one feature table", lambda: loader_of(data, host_budget="1G")),
+        (ValueError, "input_nodes.*50 nodes", lambda: loader_of(data, input_nodes=("paper", [50]))),
+        (ValueError, "known: edge_attr, edge_weight", lambda: loader_of(data, weight_attr="cost")),
+        (ValueError, "missing: .*author", lambda: graphmill.HGTLoader(data, {"paper": [2]}, "paper")),
+        (TypeError, "use NeighborLoader for one type", lambda: graphmill.HGTLoader(graphmill.Data(), [2], "paper")),
+    ]:
+        with pytest.raises(error, match=part):
+            call()
+
+
+def test_hgt_draws_a_number_of_nodes_of_each_type(data):
+    for samples in ([4, 3], {"author": [4, 3], "paper": [4, 3]}):
+        loader = graphmill.HGTLoader(data, samples, ("paper", np.arange(20)), batch_size=5, seed=0, output="numpy")
+        for batch in loader:
+            assert_edges(batch, data)
+            assert (len(batch["author"].n_id), len(batch["paper"].n_id), batch["paper"].batch_size) == (7, 12, 5)
+            np.testing.assert_array_equal(batch["paper"].x, data.nodes("paper").x[batch["paper"].n_id])
+            for kind in data.edge_types:
+                edges = data.edges(kind).edge_index
+                inside = np.isin(edges[0], batch[kind[0]].n_id) & np.isin(edges[1], batch[kind[2]].n_id)
+                assert sorted(batch[kind].e_id) == np.flatnonzero(inside).tolist()
+
+
+def one_type(nodes=40, edges=160, seed=1):
+    edge_index = np.random.default_rng(seed).integers(0, nodes, (2, edges))
+    return graphmill.Data(edge_index=edge_index, x=np.arange(nodes, dtype=np.float32), edge_attr=np.arange(edges))
+
+
+def links_of(data, edges=None, **options):
+    return graphmill.LinkNeighborLoader(data, [3, 2], edges, **{"output": "numpy", "seed": 0, "batch_size": 16, **options})
+
+
+def pairs_of(edge_index):
+    return set(zip(*edge_index.tolist()))
+
+
+@pytest.mark.parametrize("disjoint", [False, True])
+def test_links_are_labelled_and_excluded_from_their_own_batch(disjoint):
+    data = one_type()
+    known = pairs_of(data.edge_index)
+    for batch in links_of(data, neg_sampling="binary", disjoint=disjoint):
+        count = len(batch.input_id)
+        pairs = batch.n_id[batch.edge_label_index]
+        np.testing.assert_array_equal(pairs[:, :count], data.edge_index[:, batch.input_id])
+        assert batch.edge_label.tolist() == [1] * count + [0] * count
+        assert not pairs_of(pairs[:, count:]) & known and (pairs[0, count:] != pairs[1, count:]).all()
+        drawn = pairs_of(batch.n_id[batch.edge_index])
+        positives = pairs_of(pairs[:, :count])
+        assert not drawn & (positives | {(v, u) for u, v in positives})
+        np.testing.assert_array_equal(batch.x, batch.n_id)
+        np.testing.assert_array_equal(batch.edge_attr, batch.e_id)
+        if disjoint:
+            assert (batch.batch[batch.edge_index[0]] == batch.batch[batch.edge_index[1]]).all()
+            assert (batch.batch[batch.edge_label_index[0]] == batch.batch[batch.edge_label_index[1]]).all()
+        else:
+            assert len(set(batch.n_id)) == len(batch.n_id)
+    included = [pairs_of(b.n_id[b.edge_index]) & pairs_of(b.n_id[b.edge_label_index]) for b in links_of(data, exclude_supervision_edges=False)]
+    assert any(included)
+
+
+def test_triplets_and_labels():
+    data = one_type()
+    for amount in (1, 3):
+        for batch in links_of(data, neg_sampling=graphmill.NegativeSampling("triplet", amount)):
+            count = len(batch.input_id)
+            assert batch.dst_neg_index.shape == ((count,) if amount == 1 else (count, amount)) and "edge_label_index" not in batch
+            np.testing.assert_array_equal(
+                np.stack([batch.n_id[batch.src_index], batch.n_id[batch.dst_pos_index]]), data.edge_index[:, batch.input_id]
+            )
+            sources = np.repeat(batch.n_id[batch.src_index], amount)
+            assert not set(zip(sources, batch.n_id[batch.dst_neg_index].ravel())) & pairs_of(data.edge_index)
+    edges, labels = data.edge_index[:, :20], np.arange(20) % 3
+    batch = next(iter(links_of(data, edges, edge_label=labels, batch_size=20)))
+    np.testing.assert_array_equal(batch.edge_label, labels)
+    # with negatives, 0 stands for them
+    batch = next(iter(links_of(data, edges, edge_label=labels, batch_size=20, neg_sampling={"mode": "binary", "amount": 0.5})))
+    assert batch.edge_label.tolist() == (labels + 1).tolist() + [0] * 10
+    with pytest.raises(ValueError, match="triplets have no labels"):
+        links_of(data, edges, edge_label=labels, neg_sampling="triplet")
+    star = graphmill.Data(edge_index=np.array([[0, 0], [1, 2]]), num_nodes=3)
+    with pytest.raises(ValueError, match="no negative edge for 0 -> 1"):
+        next(iter(links_of(star, neg_sampling="binary")))
+
+
+@pytest.mark.parametrize("mode", ["binary", "triplet", None])
+def test_links_of_several_types(data, mode):
+    edges = data.edges(WRITES).edge_index
+    for batch in links_of(data, (WRITES, edges[:, ::2]), neg_sampling=mode):
+        assert_edges(batch, data)
+        author, paper, links = batch["author"], batch["paper"], batch[WRITES]
+        positives = edges[:, ::2][:, links.input_id]
+        if mode == "triplet":
+            pairs = np.stack([author.n_id[author.src_index], paper.n_id[paper.dst_pos_index]])
+            negatives = np.stack([author.n_id[author.src_index], paper.n_id[paper.dst_neg_index]])
+        else:
+            all_pairs = np.stack([author.n_id[links.edge_label_index[0]], paper.n_id[links.edge_label_index[1]]])
+            pairs, negatives = all_pairs[:, : len(links.input_id)], all_pairs[:, len(links.input_id) :]
+            assert (mode is None) == ("edge_label" not in links)
+        np.testing.assert_array_equal(pairs, positives)
+        assert not pairs_of(negatives) & pairs_of(edges)
+        drawn = pairs_of(np.stack([author.n_id[links.edge_index[0]], paper.n_id[links.edge_index[1]]]))
+        reverse = batch[WRITTEN].edge_index
+        drawn |= pairs_of(np.stack([author.n_id[reverse[1]], paper.n_id[reverse[0]]]))
+        assert not drawn & pairs_of(positives)
+    # all edges of a type, and the batch of some of them
+    assert len(links_of(data, CITES)) == -(-data.edges(CITES).edge_index.shape[1] // 16)
+    batch = links_of(data, CITES)([0, -1])
+    assert batch[CITES].edge_label_index.shape == (2, 2)
+    with pytest.raises(ValueError, match="its ends are not those of"):
+        links_of(data, WRITES, reverse_edge_type=CITES)
+    with pytest.raises(TypeError, match="expected an edge type and its edges"):
+        links_of(data, edges)
+
+
+def test_negatives_are_no_edges_and_as_many_as_asked():
+    edges = one_type().edge_index
+    for amount, method in [(1, "uniform"), (2.5, "degree"), (1, "in-batch")]:
+        negatives = graphmill.negative_sampling(edges, 40, amount=amount, method=method, seed=3)
+        assert negatives.shape == (2, int(np.ceil(160 * amount)))
+        assert not pairs_of(negatives) & pairs_of(edges) and (negatives[0] != negatives[1]).all()
+        np.testing.assert_array_equal(negatives, graphmill.negative_sampling(edges, 40, amount=amount, method=method, seed=3))
+    drawn = graphmill.negative_sampling(edges[:, :10], (40, 60), positives=edges[:, :4], seed=0)
+    np.testing.assert_array_equal(drawn[0], edges[0, :4])
+    with pytest.raises(ValueError, match="amount 0"):
+        graphmill.negative_sampling(edges, amount=0)
+
+
+def test_metrics_share_ranks_among_ties():
+    from graphmill import metrics
+
+    scores = np.array([[0.9, 0.5, 0.5, 0.1], [0.1, 0.2, 0.3, 0.4]])
+    labels = np.array([[0, 0, 1, 0], [1, 0, 0, 1]])
+    assert metrics.mrr(scores, labels) == pytest.approx((1 / 2.5 + 1) / 2)
+    assert metrics.hits_at_k(scores, labels, 2) == 0.5
+    assert metrics.recall_at_k(scores, labels, 3) == 0.75
+    assert metrics.precision_at_k(scores, labels, 4) == pytest.approx((1 / 4 + 2 / 4) / 2)
+    assert metrics.map_at_k(scores, labels, 4) == pytest.approx((1 / 2.5 + (1 + 2 / 4) / 2) / 2)
+    assert metrics.ndcg_at_k(scores[1], labels[1], 1) == 1
+    assert metrics.auc(scores[0], labels[0]) == pytest.approx(1.5 / 3)
+    assert 0 < metrics.average_precision(scores, labels) < 1
+    groups = np.array([1, 1, 0, 0, 1, 1, 0, 0])
+    flat = np.concatenate([scores[0, :2], scores[1, :2], scores[0, 2:], scores[1, 2:]])
+    marks = np.concatenate([labels[0, :2], labels[1, :2], labels[0, 2:], labels[1, 2:]])
+    assert metrics.mrr(flat, marks, groups) == pytest.approx(metrics.mrr(scores, labels))
+    assert np.isnan(metrics.mrr([0.5], [0]))
+    with pytest.raises(ValueError, match="give one shape"):
+        metrics.auc(scores, labels[0])
+    with pytest.raises(ValueError, match="k 0: use an integer of at least 1"):
+        metrics.hits_at_k(scores, labels, 0)

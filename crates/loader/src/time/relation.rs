@@ -149,9 +149,11 @@ impl RelationDraws<'_> {
                 *position = index.position(start, *source);
             }
         }
-        // the reads of all sources overlap
-        for (source, &position) in sources.iter_mut().zip(&*positions) {
-            *source = graph.indices()[position as usize];
+        for (e, source) in sources.iter_mut().enumerate() {
+            if let Some(&ahead) = positions.get(e + 2 * PREFETCH_DISTANCE) {
+                prefetch(graph.indices(), ahead as usize);
+            }
+            *source = graph.indices()[positions[e] as usize];
         }
     }
 }

@@ -17,8 +17,11 @@ const M: usize = 4;
 const K: usize = 2;
 const T: usize = 3;
 
+/// Visitor of the parameters of a value.
+type VisitMut<T> = fn(&mut T, &mut dyn FnMut(&mut Param));
+
 /// Calls `visit` and moves the `i`-th element of parameter `n`.
-fn moved<T: Clone>(of: &T, n: usize, i: usize, by: f32, visit: fn(&mut T, &mut dyn FnMut(&mut Param))) -> T {
+fn moved<T: Clone>(of: &T, n: usize, i: usize, by: f32, visit: VisitMut<T>) -> T {
     let (mut of, mut m) = (of.clone(), 0);
     visit(&mut of, &mut |p| {
         if m == n {

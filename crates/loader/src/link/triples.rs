@@ -152,7 +152,8 @@ mod tests {
                 let expected = ends(&|&[h, of, t]| (of == r && h == node).then_some(t));
                 prop_assert_eq!(known.ends_of(r, End::Destination, node), &expected[..]);
                 let expected = ends(&|&[h, of, t]| (of == r && t == node).then_some(h));
-                prop_assert_eq!(known.of_relation(r).ends_of(End::Source, node), &expected[..]);
+                let of_relation = known.of_relation(r);
+                prop_assert_eq!(of_relation.ends_of(End::Source, node), &expected[..]);
             }
             let mut distinct = triples.clone();
             distinct.sort_unstable();

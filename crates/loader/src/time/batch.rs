@@ -133,7 +133,8 @@ fn copy_lists<T: Copy>(from: &[Vec<T>], to: &mut Vec<Vec<T>>) {
 #[derive(Debug)]
 pub struct TimeBatch {
     /// Seeds, blocks and input nodes. A node that occurs at several times is listed several times
-    /// among the destinations, and its feature row is read for each.
+    /// among the destinations, and its feature row is read for each. Gradients of learned rows are
+    /// to be added up by node before an update.
     pub sampled: TypedSampled,
     /// Time of each seed, `T` lists.
     pub times: Vec<Vec<i64>>,

@@ -18,7 +18,7 @@
 //!
 //! # Cost
 //!
-//! O(k^2) comparisons up to a fanout of 64, O(k log k) beyond; for recency O(log k) for each edge
+//! O(k) draws of up to 1024 edges, O(k log k) of more; for recency O(log k) for each edge
 //! of the last `38 / ln 2` half lives and of the `k` largest.
 
 use std::{cmp::Reverse, collections::BinaryHeap, ops::Range};
@@ -30,6 +30,8 @@ use super::{TimeDraw, TimeOptions};
 
 /// Maximum fanout at which repeated draws are found by a scan.
 const MAX_SCAN: usize = 64;
+/// Maximum number of edges of which each has a mark.
+const MAX_MARKED: usize = 1024;
 /// Bound of a Gumbel number: `-ln(-ln u)` for the largest `u` of [`gumbel`], `1 - 2^-54`.
 const MAX_GUMBEL: f64 = 37.5;
 
@@ -52,12 +54,38 @@ pub(super) fn draw(
         TimeDraw::Recency if !times.is_empty() => {
             by_recency(options.time_half_life, times, admitted, stream, out);
         }
+        _ if degree <= MAX_MARKED => return marked(degree as u32, admitted.start, stream, out),
         _ => {
             floyd(degree as u32, stream, out);
             out.iter_mut().for_each(|place| *place += admitted.start);
         }
     }
     out.sort_unstable();
+}
+
+/// Draws as [`floyd`] for at most [`MAX_MARKED`] edges, from `start` on and ascending. One bit for
+/// each edge replaces the scans for repeated draws, and the sort: their branches are unpredictable.
+fn marked(degree: u32, start: u32, stream: &mut Stream, out: &mut [u32]) {
+    let mut marks = [0u64; MAX_MARKED / 64];
+    for j in degree - out.len() as u32..degree {
+        let t = stream.below(u64::from(j) + 1) as u32;
+        let is_taken = marks[t as usize / 64] >> (t % 64) & 1 == 1;
+        let place = if is_taken { j } else { t };
+        marks[place as usize / 64] |= 1 << (place % 64);
+    }
+    let mut to = out.iter_mut();
+    for (word, first) in marks.iter().zip((start..).step_by(64)) {
+        let mut left = *word;
+        while left != 0 {
+            if let Some(to) = to.next() {
+                *to = first + left.trailing_zeros();
+            }
+            left &= left - 1;
+        }
+        if to.len() == 0 {
+            break;
+        }
+    }
 }
 
 /// Draws distinct numbers below `degree`, uniformly.
@@ -187,6 +215,20 @@ mod tests {
                     counts[out.iter().map(|i| 1usize << (i - 1)).sum::<usize>()] += 1;
                 }
                 fits(&counts, &sets(k, &weight));
+            }
+        }
+    }
+
+    #[test]
+    fn marks_give_the_draws_of_the_plain_loop() {
+        for degree in [2, 63, 64, 65, 300, MAX_MARKED as u32] {
+            for count in [1, 2, 10, 40, 300, 1000].into_iter().filter(|&count| count < degree) {
+                let (mut found, mut expected) = (vec![0; count as usize], vec![0; count as usize]);
+                marked(degree, 7, &mut Stream::new(u64::from(degree * count)), &mut found);
+                floyd(degree, &mut Stream::new(u64::from(degree * count)), &mut expected);
+                expected.iter_mut().for_each(|place| *place += 7);
+                expected.sort_unstable();
+                assert_eq!(found, expected, "{count} of {degree}");
             }
         }
     }

@@ -249,7 +249,7 @@ impl TimedGraph {
     }
 
     /// Order by time of the edges of relation `r`.
-    pub fn index(&self, r: usize) -> &TimeIndex {
+    pub fn time_index(&self, r: usize) -> &TimeIndex {
         &self.index[r]
     }
 

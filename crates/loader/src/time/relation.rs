@@ -100,7 +100,8 @@ impl RelationDraws<'_> {
 
     /// Finds the admitted edges of all destinations.
     fn admit(&self, of: Destinations, admitted: &mut Vec<Range<u32>>) {
-        let (graph, index) = (self.graph.graph().relation(self.relation), self.graph.index(self.relation));
+        let (graph, index) =
+            (self.graph.graph().relation(self.relation), self.graph.time_index(self.relation));
         admitted.resize(of.nodes.len(), 0..0);
         let find = |(first, out): (usize, &mut [Range<u32>])| {
             for (i, to) in out.iter_mut().enumerate() {
@@ -121,7 +122,8 @@ impl RelationDraws<'_> {
 
     /// Draws the edges of a run.
     fn draw_run(&self, of: Destinations, admitted: &[Range<u32>], indptr: &[u32], run: Run) {
-        let (graph, index) = (self.graph.graph().relation(self.relation), self.graph.index(self.relation));
+        let (graph, index) =
+            (self.graph.graph().relation(self.relation), self.graph.time_index(self.relation));
         let Run { rows, sources, positions, times } = run;
         let base = indptr[rows.start];
         for i in rows {
@@ -147,9 +149,11 @@ impl RelationDraws<'_> {
                 *position = index.position(start, *source);
             }
         }
-        // the reads of all sources overlap
-        for (source, &position) in sources.iter_mut().zip(&*positions) {
-            *source = graph.indices()[position as usize];
+        for (e, source) in sources.iter_mut().enumerate() {
+            if let Some(&ahead) = positions.get(e + 2 * PREFETCH_DISTANCE) {
+                prefetch(graph.indices(), ahead as usize);
+            }
+            *source = graph.indices()[positions[e] as usize];
         }
     }
 }

@@ -260,7 +260,7 @@ impl TimeSampler {
         let last = |(&v, &time): (&NodeId, &i64)| {
             let latest = self.options.time_bound.latest(time);
             let of_relation = |&r: &usize| {
-                let (relation, index) = (graph.graph().relation(r), graph.index(r));
+                let (relation, index) = (graph.graph().relation(r), graph.time_index(r));
                 let admitted = index.admitted(relation, v, None, latest);
                 let place = admitted.end.checked_sub(1)?;
                 Some(index.time(relation.indptr()[v as usize], place))

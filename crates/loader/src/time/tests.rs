@@ -419,3 +419,63 @@ fn edges_of_the_seeds_own_time_are_admitted_by_the_inclusive_bound_alone() {
     assert_eq!(edges(TimeBound::Inclusive, 7, 2), [1]);
     assert_eq!(edges(TimeBound::Inclusive, 7, 3), [0, 1]);
 }
+
+/// Time of sampling beside that of sampling without times; run it by hand:
+/// `cargo test -p graphmill-loader --lib times_beside -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement, not a test"]
+fn times_beside_sampling_without_times() {
+    use crate::{
+        MinibatchSampler, Seeds, Workspace,
+        sampler::{BatchRequest, HopStack, neighbor::Neighbor},
+    };
+    let nodes = 200_000u64;
+    let mut stream = Stream::new(7);
+    let mut indptr = vec![0u64];
+    let mut indices = Vec::new();
+    for _ in 0..nodes {
+        let degree = 5 + stream.below(1 + stream.clone().below(60));
+        let mut row: Vec<NodeId> = (0..degree).map(|_| stream.below(nodes) as NodeId).collect();
+        row.sort_unstable();
+        indices.extend(row);
+        indptr.push(indices.len() as u64);
+    }
+    let graph = graphmill_core::Graph::new(indptr.into(), indices.into()).unwrap();
+    let times: Vec<i64> = (0..graph.num_edges()).map(|_| stream.below(1000) as i64).collect();
+    let timed = TimedGraph::of_one_type(graph.clone(), Some(times.into()), None).unwrap();
+    let seeds: Vec<NodeId> = (0..1024).map(|i| (i * 193) as NodeId).collect();
+    let best = |run: &mut dyn FnMut(u64) -> usize| {
+        let time = |batch| {
+            let start = std::time::Instant::now();
+            assert!(run(batch) > 0);
+            start.elapsed().as_secs_f64()
+        };
+        (0..15).map(time).fold(f64::INFINITY, f64::min)
+    };
+    let plain = HopStack::new(Neighbor::new([10, 10]).unwrap());
+    let mut workspace = Workspace::new(nodes as usize);
+    let (mut edges, mut plain_edges) = (0, 0);
+    let without = best(&mut |batch| {
+        let request = BatchRequest::new(&graph, BatchKey { batch, ..KEY });
+        let sampled = plain.sample(&request, &mut workspace, Seeds::new(0, &seeds[..])).unwrap();
+        plain_edges = sampled.num_edges();
+        plain_edges
+    });
+    let same = vec![2000; seeds.len()];
+    let apart: Vec<i64> = (0..seeds.len() as i64).map(|i| 1001 + i).collect();
+    for (name, times) in [("one time", same), ("a time for each seed", apart)] {
+        for time_draw in [TimeDraw::Uniform, TimeDraw::Last, TimeDraw::Recency] {
+            let options = TimeOptions { time_draw, time_half_life: 100.0, ..TimeOptions::default() };
+            let sampler = TimeSampler::new(timed.schema(), &"10,10".parse().unwrap(), options).unwrap();
+            let mut workspace = TimeWorkspace::new(timed.schema());
+            let time = best(&mut |batch| {
+                let request = TimeRequest::new(&timed, BatchKey { batch, ..KEY });
+                let of = TimeSeeds::of_nodes(0, seeds.clone(), times.clone());
+                edges = sampler.sample(&request, &mut workspace, of).unwrap().sampled.num_edges();
+                edges
+            });
+            let speed = without / time * edges as f64 / plain_edges as f64;
+            println!("{name}, {time_draw}: {speed:.2} of the edges per second without times");
+        }
+    }
+}

@@ -165,8 +165,7 @@ fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
         [("decoder", "transe"), ("num_negatives", "3"), ("regularization", "0.01"), ("negatives", "degree")];
     let dense = [("decoder", "distmult"), ("one_vs_all", "true")];
     let light = [("model", "lightgcn"), ("regularization", "0.001"), ("layers", "2")];
-    let cases: [(&str, &TypedDataset, &[(&str, &str)]); 3] =
-        [("sampled", &circle, &sampled), ("dense", &circle, &dense), ("light", &shop, &light)];
+    let cases = [("sampled", &circle, &sampled[..]), ("dense", &circle, &dense), ("light", &shop, &light)];
     for (case, data, options) in cases {
         let options =
             [options, &[("epochs", "3"), ("checkpoint_batches", "2"), ("schedule", "cosine")]].concat();

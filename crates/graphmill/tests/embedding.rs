@@ -14,9 +14,9 @@ fn a_knowledge_graph_is_imported_trained_scored_and_completed() {
         days.map(|d| format!("d{d}\tbefore\td{}\nd{}\tafter\td{d}\n", (d + 1) % 30, (d + 1) % 30))
             .collect::<String>()
     };
-    sandbox.write("from/train.txt", &lines(|day| day > 1));
-    sandbox.write("from/valid.txt", &lines(|day| day == 0));
-    sandbox.write("from/test.txt", &lines(|day| day == 1));
+    sandbox.write("from/train.txt", lines(|day| day > 1));
+    sandbox.write("from/valid.txt", lines(|day| day == 0));
+    sandbox.write("from/test.txt", lines(|day| day == 1));
     sandbox.ok("import triples from days");
     let options = "--model embedding --decoder complex --hidden 16 --one-vs-all --row-optimizer adagrad \
                    --lr 0.1 --epochs 5 --batch-size 16 --seed 3";

@@ -238,7 +238,7 @@ impl Origin {
     pub fn open_of(origin: Option<&Self>, run: &Path, config: &TrainConfig) -> Result<Dataset> {
         match (origin, Self::locate_of(origin, run, config)?) {
             (Some(origin), _) => origin.open(run),
-            (None, Some(path)) => open_graph(&path),
+            (None, Some(path)) => open_graph(path),
             (None, None) => Ok(generate::demo()?),
         }
     }

@@ -197,8 +197,14 @@ impl SavedRun {
             return Err(Error::dataset(&data.name, "no row is left to write; select other nodes"));
         }
         let Names { key_columns, keys, .. } = names;
-        let identity =
-            Identity { key_columns, keys, nodes: nodes.clone(), classes: Vec::new(), ids: nodes.clone(), of_candidates: None };
+        let identity = Identity {
+            key_columns,
+            keys,
+            nodes: nodes.clone(),
+            classes: Vec::new(),
+            ids: nodes.clone(),
+            of_candidates: None,
+        };
         target.write(&Predictions { nodes, cols, values, identity: Some(identity) })
     }
 

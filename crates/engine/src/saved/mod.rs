@@ -380,7 +380,8 @@ impl SavedRun {
         let features = self.rows(&self.config_for(data), data, rescaling.as_ref())?;
         let (cols, values) = self.infer(data, &features, &nodes, kind, watch)?;
         let keys::Names { key_columns, keys, classes } = names;
-        let identity = Some(Identity { key_columns, keys, nodes, classes, ids: requested.clone(), of_candidates: None });
+        let identity =
+            Some(Identity { key_columns, keys, nodes, classes, ids: requested.clone(), of_candidates: None });
         target.write(&Predictions { nodes: requested.clone(), cols, values, identity })?;
         Ok(Written {
             out: out.to_path_buf(),

@@ -53,9 +53,7 @@ pub(super) fn rank_metric(
     starts: Vec<usize>,
     k: usize,
 ) -> PyResult<Option<f64>> {
-    let metric = METRICS.iter().find(|(known, _)| *known == name).map(|(_, metric)| Ok(*metric));
-    let metric =
-        metric.unwrap_or_else(|| rank::TABLE.find(name).map(|entry| entry.make).map_err(error::graph))?;
+    let metric = rank::TABLE.find(name).map_err(error::graph)?.make;
     let (scores, relevant) =
         (scores.try_readonly().map_err(error::value)?, relevant.try_readonly().map_err(error::value)?);
     let scores = scores.as_slice().map_err(|_| array::not_contiguous("scores"))?;
@@ -80,33 +78,6 @@ pub(super) fn rank_metric(
         let queries = starts.windows(2).zip(&places);
         let queries: Vec<Query> =
             queries.map(|(ends, relevant)| Query { scores: &scores[ends[0]..ends[1]], relevant }).collect();
-        metric(&queries, k)
+        metric.score(&queries, k)
     }))
-}
-
-/// Metrics beside those of the library's table.
-const METRICS: &[(&str, rank::RankMetric)] = &[("precision", precision), ("map", average_precision)];
-
-/// Mean over the queries with a relevant candidate.
-fn mean(queries: &[Query], of: impl Fn(Vec<f64>) -> f64) -> Option<f64> {
-    let defined = queries.iter().filter(|query| !query.relevant.is_empty());
-    let values: Vec<f64> = defined.map(|query| of(query.ranks())).collect();
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-}
-
-/// Precision@K: relevant candidates of rank at most `K`, divided by `K`.
-fn precision(queries: &[Query], k: usize) -> Option<f64> {
-    mean(queries, |ranks| ranks.iter().filter(|&&rank| rank <= k as f64).count() as f64 / k as f64)
-}
-
-/// MAP@K: the mean of the precisions at the relevant candidates of rank at most `K`, divided by the
-/// smaller of `K` and their number.
-fn average_precision(queries: &[Query], k: usize) -> Option<f64> {
-    mean(queries, |mut ranks| {
-        ranks.sort_unstable_by(f64::total_cmp);
-        let found = (1u32..).zip(&ranks).filter(|(_, rank)| **rank <= k as f64);
-        // tied relevant candidates share a rank: no precision exceeds 1
-        let sum: f64 = found.map(|(place, rank)| (f64::from(place) / rank).min(1.0)).sum();
-        sum / ranks.len().min(k).max(1) as f64
-    })
 }

@@ -47,7 +47,8 @@ impl Negatives {
         let known = KnownEdges::new(nodes, known.0, &destinations).map_err(|e| e.to_string())?;
         let candidates = first..first + num_dst as u32;
         let make = TABLE.find(name).map_err(|e| e.to_string())?.make;
-        let source = NegativeSource { known: &known, end: End::Destination, candidates: &candidates };
+        let source =
+            NegativeSource { known: &known, end: End::Destination, candidates: &candidates, node_time: None };
         let sampler = make(&source).map_err(|e| e.to_string())?;
         Ok(Self { known, sampler, first, candidates, amount, together })
     }
@@ -65,6 +66,7 @@ impl Negatives {
             end: End::Destination,
             candidates: &self.candidates,
             positives: &shifted,
+            latest: &[],
             key: keyed::key(&[key.seed, key.epoch, key.batch, NEGATIVES]),
         };
         self.sampler.draw(&request, &mut drawn).map_err(|e| e.to_string())?;

@@ -156,8 +156,14 @@ impl SavedRun {
         let (cols, values) = self.infer(&whole, &rows, &wanted, kind, watch)?;
         let nodes: Vec<NodeId> = (0..count as NodeId).collect();
         let keys::Names { key_columns, classes, .. } = names;
-        let identity =
-            Identity { key_columns, keys: Some(keys), nodes: nodes.clone(), classes, ids: nodes.clone(), of_candidates: None };
+        let identity = Identity {
+            key_columns,
+            keys: Some(keys),
+            nodes: nodes.clone(),
+            classes,
+            ids: nodes.clone(),
+            of_candidates: None,
+        };
         target.write(&Predictions { nodes, cols, values, identity: Some(identity) })?;
         let written = Written {
             out: out.to_path_buf(),

@@ -34,8 +34,8 @@ use graphmill_nn::{
 pub use crate::memory::precision;
 use crate::{
     Error, Result, TrainConfig,
-    config::link::{LinkOptions, is_link},
     config::{FeaturePrecision, Switch},
+    config::{link::LinkOptions, link_task::is_link},
     memory::{self, MemoryPlacement, keeps_sparse, table_type},
 };
 

@@ -24,7 +24,7 @@ use crate::{
     Result, TrainConfig,
     accelerator::{ComputeDevices, Samplers},
     config::Devices,
-    config::link::is_link,
+    config::link_task::is_link,
     distributed,
     link::{self, LinkTask},
     memory::{self, MemoryPlacements},

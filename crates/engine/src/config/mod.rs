@@ -6,6 +6,7 @@ mod choices;
 mod devices;
 pub mod embedding;
 pub mod link;
+pub mod link_task;
 mod train;
 mod value;
 

@@ -1,7 +1,8 @@
 //! Options of runs that learn links ([`LinkOptions`]), and the rule of those of their losses.
 
-pub use crate::config::link::{
-    Candidates, EdgeShares, ExcludedFromMessages, LINK, LinkOptions, ReplacedEnds, is_link,
+pub use crate::config::{
+    link::{Candidates, EdgeShares, ExcludedFromMessages, LINK, LinkOptions, ReplacedEnds},
+    link_task::is_link,
 };
 
 use super::{keys::Key, reasons::Read};

@@ -23,7 +23,7 @@ use crate::{
     accelerator::Samplers,
     build,
     config::Switch,
-    config::link::is_link,
+    config::link_task::is_link,
     distributed::RankDataset,
     learner::Learner,
     link::step::LinkObjective,

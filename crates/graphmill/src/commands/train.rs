@@ -14,7 +14,7 @@ use clap::{ArgMatches, Command};
 use graphmill_data::{dataset::native::is_too_large_to_verify, partition::PartitionDir};
 use graphmill_engine::{
     Error, RunContext, RunDir, TrainConfig,
-    config::link::is_link,
+    config::link_task::is_link,
     embedding,
     observer::Observer,
     options,

@@ -1,5 +1,5 @@
-//! A bar for the batches of the current epoch, a line with the utilisation of each stage, and a line
-//! for each finished epoch.
+//! A bar for the batches of the current epoch, a line with the utilisation of each stage, and a
+//! line for each finished epoch.
 
 use std::time::{Duration, Instant};
 

@@ -9,8 +9,8 @@ use graphmill_engine::{
 };
 use serde_json::{Value, json};
 
-/// Observer that prints the events `start`, `epoch`, `note` and `end`. The object of an epoch is its
-/// record in `epochs.jsonl` with the key `event` beside.
+/// Observer that prints the events `start`, `epoch`, `note` and `end`. The object of an epoch is
+/// its record in `epochs.jsonl` with the key `event` beside.
 pub(super) struct Json<W> {
     out: W,
 }

@@ -325,8 +325,8 @@ impl TypedModel {
         }
     }
 
-    /// Computes the input rows of `nodes` of type `t` from their features, `N x F`, which are ignored
-    /// for a type with learned rows. `out` is resized to `N x hidden`.
+    /// Computes the input rows of `nodes` of type `t` from their features, `N x F`, which are
+    /// ignored for a type with learned rows. `out` is resized to `N x hidden`.
     ///
     /// # Errors
     /// Features have another width than the model, or another number of rows than nodes.
@@ -341,8 +341,8 @@ impl TypedModel {
         self.inputs.forward_type(&pass.part(part::INPUT), &self.schema, t, features, nodes, out)
     }
 
-    /// Computes the rows of layer `l` alone, for inference: for the destinations of `block` in every
-    /// type, from the rows `x` of its sources.
+    /// Computes the rows of layer `l` alone, for inference: for the destinations of `block` in
+    /// every type, from the rows `x` of its sources.
     ///
     /// # Errors
     /// The block is too large.

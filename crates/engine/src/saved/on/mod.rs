@@ -114,20 +114,8 @@ impl SavedRun {
         let report = report.nodes.first();
         let count = report.map_or(0, |report| report.rows) as usize;
         let unknown_values = report.map(|report| report.unknown_values.clone()).unwrap_or_default();
-        if let Some(report) = report.filter(|report| report.repeated_keys > 0) {
-            return Err(Error::usage(format!(
-                "{}: {} of {count} rows repeat the key of an earlier row: {}; remove them",
-                source(&new.nodes),
-                report.repeated_keys,
-                report.repeated_examples.join(", ")
-            )));
-        }
-        if count == 0 {
-            return Err(Error::usage(format!(
-                "{}: the table has no rows; add new nodes",
-                source(&new.nodes)
-            )));
-        }
+        let repeated = report.filter(|report| report.repeated_keys > 0);
+        check_rows(new, count, repeated.map(|report| (report.repeated_keys, &report.repeated_examples[..])))?;
         let nodes = imported.nodes.first();
         let keys = nodes.and_then(|nodes| nodes.keys.clone()).unwrap_or(Keys::Integers(Vec::new().into()));
         let places = known.places(data, &keys, count, new)?;
@@ -175,6 +163,20 @@ impl SavedRun {
         };
         let (new_edges, known_edges) = (edges.len(), edges.between_known);
         Ok(WrittenNew { written, new_edges, known_edges, unknown_values })
+    }
+}
+
+/// Checks that the table has rows, and that none repeats the key of an earlier row (their number,
+/// and examples).
+fn check_rows(new: &NewTables, count: usize, repeated: Option<(u64, &[String])>) -> Result<()> {
+    let source = source(&new.nodes);
+    match repeated {
+        Some((repeated, examples)) => Err(Error::usage(format!(
+            "{source}: {repeated} of {count} rows repeat the key of an earlier row: {}; remove them",
+            examples.join(", ")
+        ))),
+        None if count == 0 => Err(Error::usage(format!("{source}: the table has no rows; add new nodes"))),
+        None => Ok(()),
     }
 }
 

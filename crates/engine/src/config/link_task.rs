@@ -1,0 +1,47 @@
+//! The choice of links as the task of a run, by its option `task` and the dataset's
+//! manifest.
+
+use std::path::Path;
+
+use graphmill_data::typed::is_typed;
+use serde_json::Value as Json;
+
+use super::{TrainConfig, embedding::is_table, link::LINK};
+
+/// Returns true if the run learns links of a graph of one node type and one edge type.
+pub fn is_link(config: &TrainConfig) -> bool {
+    !is_table(config) && (config.task == LINK && !has_types(config) || is_link_task(config))
+}
+
+/// Manifest of the dataset of several types or tasks, without a check of its checksum.
+fn manifest(config: &TrainConfig) -> Option<Json> {
+    let dir = Path::new(&config.dataset);
+    if config.dataset.is_empty() || config.is_in_memory() || !is_typed(dir) {
+        return None;
+    }
+    let text = std::fs::read(dir.join("graphmill.json")).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+/// Number of entries of a list of the manifest.
+fn len(manifest: &Json, name: &str) -> usize {
+    manifest[name].as_array().map_or(0, Vec::len)
+}
+
+/// Returns true if the dataset has several node types or edge types.
+fn has_types(config: &TrainConfig) -> bool {
+    manifest(config)
+        .is_some_and(|manifest| len(&manifest, "node_types").max(len(&manifest, "edge_types")) > 1)
+}
+
+/// Returns true if `--task` names a link task of a graph of one node type and one edge type.
+fn is_link_task(config: &TrainConfig) -> bool {
+    if config.task.is_empty() || config.task == LINK {
+        return false;
+    }
+    manifest(config).is_some_and(|manifest| {
+        let is_one = len(&manifest, "node_types") == 1 && len(&manifest, "edge_types") == 1;
+        let mut tasks = manifest["tasks"].as_array().into_iter().flatten();
+        is_one && tasks.any(|task| task["name"] == config.task.as_str() && task["kind"] == "link-prediction")
+    })
+}

@@ -9,7 +9,7 @@ use graphmill_nn::{Matrix, Pass, backend::Cpu, model::Model};
 use super::{PartScores, SavedRun, Scores, Selection, Written, keys::Names, read_nodes};
 use crate::{
     Error, Result, build,
-    config::link::is_link,
+    config::link_task::is_link,
     inference::{Inference, Output},
     link::{LinkMetric, LinkTask, Scored},
     predictions::{Identity, Predictions, Target, Values},

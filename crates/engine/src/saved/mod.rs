@@ -21,7 +21,7 @@ pub(crate) use infer::{first_largest, values};
 
 use crate::{
     Error, Result, RunDir, TrainConfig, build, checkpoint,
-    config::link::is_link,
+    config::link_task::is_link,
     inference::{Inference, Output, fixed_sample, score},
     memory,
     predictions::{Identity, Predictions, Target},

@@ -254,6 +254,8 @@ fn execute(step: &Step<'_>, must_fail: bool, directory: &Path, program: &Path) -
     let mut command = Command::new("bash");
     command.args(["-e", "-o", "pipefail", "-c", &step.command]).current_dir(directory);
     command.env("PATH", path_with(program)?).env("LC_ALL", "C.UTF-8").env("COLUMNS", "100");
+    // epochs have other speeds in every run
+    command.env("GRAPHMILL_PROGRESS", "none");
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).process_group(0);
     let mut child = command.spawn().context("cannot run bash")?;

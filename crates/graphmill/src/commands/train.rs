@@ -115,7 +115,7 @@ fn record(
 ) -> anyhow::Result<()> {
     let resume = matches.get_flag("resume");
     let run = directory(args::get_path(matches, "out"), resume, name)?;
-    let progress = progress::on_stderr(progress::form(matches));
+    let progress = progress::on_stderr(progress::form(matches)?);
     let mut observer = Recorder::new(config, Some(&run), progress);
     notes.iter().for_each(|note| observer.note(note));
     let stop = || stop.load(Ordering::Relaxed) > 0;
@@ -134,7 +134,7 @@ fn over_ranks(
     let (out, resume) = (args::get_path(matches, "out"), matches.get_flag("resume"));
     let messenger = ranks::join(config)?;
     let run = (messenger.rank() == 0).then(|| directory(out, resume, dir.source())).transpose()?;
-    let form = if run.is_some() { progress::form(matches) } else { progress::Form::None };
+    let form = if run.is_some() { progress::form(matches)? } else { progress::Form::None };
     let progress = progress::on_stderr(form);
     let mut observer = Recorder::new(config, run.as_ref(), progress);
     observer.note(&format!(

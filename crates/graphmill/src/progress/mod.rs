@@ -7,8 +7,11 @@ mod plain;
 
 use std::io::IsTerminal;
 
-use clap::{ArgMatches, ValueEnum, builder::EnumValueParser};
-use graphmill_engine::observer::{Observer, Quiet};
+use clap::{ArgMatches, ValueEnum, builder::EnumValueParser, parser::ValueSource};
+use graphmill_engine::{
+    Error,
+    observer::{Observer, Quiet},
+};
 
 use crate::args;
 
@@ -34,7 +37,7 @@ pub(crate) fn arguments() -> [clap::Arg; 2] {
         "FORM",
         "Form of the progress on standard error",
         "auto is bar on a terminal and plain elsewhere; plain prints at most one epoch a minute, json one \
-         object a line for each event, none nothing",
+         object a line for each event, none nothing. GRAPHMILL_PROGRESS sets another default",
     );
     let quiet = args::flag("quiet", "Show no progress", "The same as --progress none");
     [
@@ -43,12 +46,24 @@ pub(crate) fn arguments() -> [clap::Arg; 2] {
     ]
 }
 
-/// The form that the arguments of the command choose.
-pub(crate) fn form(matches: &ArgMatches) -> Form {
+/// Environment variable with the default of `--progress`, for scripts and containers.
+const VARIABLE: &str = "GRAPHMILL_PROGRESS";
+
+/// The form that the arguments of the command choose, else the environment.
+///
+/// # Errors
+/// The environment names an unknown form.
+pub(crate) fn form(matches: &ArgMatches) -> Result<Form, Error> {
     if matches.get_flag("quiet") {
-        return Form::None;
+        return Ok(Form::None);
     }
-    matches.get_one::<Form>("progress").copied().unwrap_or(Form::Auto)
+    let given = matches.value_source("progress") == Some(ValueSource::CommandLine);
+    match std::env::var(VARIABLE) {
+        Ok(name) if !given => Form::from_str(&name, false).map_err(|_| {
+            Error::usage(format!("{VARIABLE}={name}: no such form; set it to auto, bar, plain, json or none"))
+        }),
+        _ => Ok(matches.get_one::<Form>("progress").copied().unwrap_or(Form::Auto)),
+    }
 }
 
 /// Observer that prints on standard error in the given form.

@@ -90,7 +90,7 @@ fn wrong_usage_lists_the_known_names() {
             "bench nonsense",
             "unknown bench 'nonsense'; known: sample, frontier, gather, aggregate, gemm, epoch, all",
         ),
-        ("bench epoch --model nonsense", "sage, gcn, gat, gin"),
+        ("bench epoch --model nonsense", "sage, gcn, gat, gatv2, gin"),
         ("bench epoch --repeat 0", "--repeat"),
         ("bench epoch --scale 40", "--scale"),
         ("bench epoch --dim -3", "--dim"),

@@ -328,7 +328,7 @@ fn standard_output_holds_results_only() {
         assert!(sandbox.ok(&format!("{command} --help")).contains("--json"), "{command}");
     }
     let help = sandbox.ok("train --help").split_whitespace().collect::<Vec<_>>().join(" ");
-    for text in ["[default: 15,10]", "Sampler: neighbor, full", "Layer type: sage, gcn, gat, gin"] {
+    for text in ["[default: 15,10]", "Sampler: neighbor, full", "Layer type: sage, gcn, gat, gatv2, gin"] {
         assert!(help.contains(text), "{help}");
     }
 }

@@ -42,7 +42,6 @@ pub(crate) fn command() -> Command {
              graphmill train data --host-budget 8G                  features beyond memory stay on disk\n  \
              graphmill train shop --model rgat --fanout 10,5        several node and edge types\n  \
              graphmill train friends --task link --decoder dot      edges instead of labels\n  \
-             graphmill train gowalla --model lightgcn --hidden 64   recommendation\n  \
              graphmill train wiki --model embedding --decoder complex   a knowledge graph\n  \
              graphmill train --resume --out runs/cora --epochs 40   resume, and train longer\n  \
              mpirun -n 4 graphmill train parts                      on several machines",

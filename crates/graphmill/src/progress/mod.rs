@@ -41,7 +41,7 @@ pub(crate) fn arguments() -> [clap::Arg; 2] {
     );
     let quiet = args::flag("quiet", "Show no progress", "The same as --progress none");
     [
-        progress.value_parser(EnumValueParser::<Form>::new()).default_value("auto"),
+        progress.value_parser(EnumValueParser::<Form>::new()).default_value("auto").hide_short_help(true),
         quiet.short('q').overrides_with("progress"),
     ]
 }

@@ -9,7 +9,7 @@ use crate::{FAILED, USAGE, common::Sandbox, refused, sandbox_with_run};
 fn unknown_names_list_the_known_ones() {
     let sandbox = sandbox_with_run();
     for (flag, known) in [
-        ("model", "sage, gcn, gat, gin, mixhop, pinsage"),
+        ("model", "sage, gcn, gat, gatv2, gin, mixhop, pinsage"),
         ("sampler", "neighbor, full"),
         ("optimizer", "sgd, adam, adamw"),
         ("schedule", "constant, step, cosine, plateau"),

@@ -35,13 +35,17 @@ pub(crate) fn arguments() -> [clap::Arg; 2] {
     let progress = args::option(
         "progress",
         "FORM",
-        "Form of the progress on standard error",
+        "Form of the progress: auto, bar, plain, json or none",
         "auto is bar on a terminal and plain elsewhere; plain prints at most one epoch a minute, json one \
          object a line for each event, none nothing. GRAPHMILL_PROGRESS sets another default",
     );
     let quiet = args::flag("quiet", "Show no progress", "The same as --progress none");
     [
-        progress.value_parser(EnumValueParser::<Form>::new()).default_value("auto").hide_short_help(true),
+        progress
+            .value_parser(EnumValueParser::<Form>::new())
+            .default_value("auto")
+            .hide_short_help(true)
+            .hide_possible_values(true),
         quiet.short('q').overrides_with("progress"),
     ]
 }

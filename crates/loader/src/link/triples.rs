@@ -37,7 +37,7 @@ use super::known::Known;
 /// let known = KnownTriples::new(&[[0, 0, 1], [0, 1, 2], [0, 1, 3], [0, 1, 3]])?;
 /// assert_eq!(known.ends_of(1, End::Destination, 0), [2, 3]);
 /// assert_eq!(known.ends_of(0, End::Source, 1), [0]);
-/// assert_eq!(known.ends_of(0, End::Destination, 3), []);
+/// assert!(known.ends_of(0, End::Destination, 3).is_empty());
 /// # Ok::<(), graphmill_core::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]

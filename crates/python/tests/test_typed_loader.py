@@ -7,7 +7,9 @@ import pytest
 
 import graphmill
 
-WRITES, WRITTEN, CITES = ("author", "writes", "paper"), ("paper", "rev_writes", "author"), ("paper", "cites", "paper")
+WRITES = ("author", "writes", "paper")
+WRITTEN = ("paper", "rev_writes", "author")
+CITES = ("paper", "cites", "paper")
 KINDS = [WRITES, WRITTEN, CITES]
 
 

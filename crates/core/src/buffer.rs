@@ -12,7 +12,7 @@ use std::{
 use bytemuck::Pod;
 use memmap2::{Mmap, MmapMut};
 
-use crate::{Error, Result, memory};
+use crate::{Error, Result, maps::Listed, memory};
 
 /// Elements copied between two releases of pages.
 const WINDOW: usize = 16 << 20;
@@ -29,13 +29,28 @@ enum Storage<T> {
     Owned(Arc<Vec<T>>),
     /// Shared read-only map of a file if there is one, otherwise anonymous memory.
     Mapped {
-        map: Arc<Mmap>,
+        map: Arc<Map>,
         offset: usize,
         len: usize,
         file: Option<Arc<File>>,
         of: PhantomData<T>,
         tag: Option<Tag>,
     },
+}
+
+/// Memory map that is listed under its file's name, if it has one.
+struct Map {
+    // dropped before the memory is unmapped
+    _listed: Option<Listed>,
+    memory: Mmap,
+}
+
+impl Deref for Map {
+    type Target = Mmap;
+
+    fn deref(&self) -> &Mmap {
+        &self.memory
+    }
 }
 
 /// Value attached to a buffer's memory by its creator, such as the file that it maps.
@@ -67,16 +82,19 @@ impl<T: Pod> Buffer<T> {
                 )
             })?;
         // SAFETY: the map is read-only and private to this process; as with every memory-mapped
-        // file, another process that truncates the file during a read raises SIGBUS. Files of a
-        // dataset are written to a temporary sibling and renamed, never changed in place.
+        // file, another process that truncates the file during a read raises SIGBUS, which a program
+        // can report by `maps::find`. Files of a dataset are written to a temporary sibling and
+        // renamed, never changed in place.
         let map = unsafe { memmap2::MmapOptions::new().len(end).map(file) }
             .map_err(|e| Error::io(path, "map", e))?;
         if !(map.as_ptr() as usize + offset).is_multiple_of(align_of::<T>()) {
             return Err(Error::format(path, format!("byte {offset}"), "the data is not aligned"));
         }
+        let start = map.as_ptr() as usize;
+        let listed = Listed::new(path, start..start + end);
         Ok(Self {
             storage: Storage::Mapped {
-                map: Arc::new(map),
+                map: Arc::new(Map { _listed: Some(listed), memory: map }),
                 offset,
                 len,
                 file: file.try_clone().ok().map(Arc::new),
@@ -147,8 +165,8 @@ impl<T: Pod> Buffer<T> {
     /// Returns the first `len` values of anonymous memory.
     fn from_map(map: MmapMut, len: usize) -> Result<Self> {
         let map = map.make_read_only().map_err(|e| Error::invalid(format!("cannot protect memory: {e}")))?;
-        let storage =
-            Storage::Mapped { map: Arc::new(map), offset: 0, len, file: None, of: PhantomData, tag: None };
+        let map = Arc::new(Map { _listed: None, memory: map });
+        let storage = Storage::Mapped { map, offset: 0, len, file: None, of: PhantomData, tag: None };
         Ok(Self { storage })
     }
 

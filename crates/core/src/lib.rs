@@ -42,6 +42,7 @@ pub mod induced;
 pub mod keyed;
 pub mod labels;
 pub mod location;
+pub mod maps;
 pub mod matrix;
 pub mod memory;
 pub mod node_order;

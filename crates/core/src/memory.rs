@@ -1,6 +1,8 @@
-//! Memory of the machine, and allocation of sizes that a file declares: an implausible size is
+//! Memory of the machine and the limits of this process, and allocation of sizes that a file declares: an implausible size is
 //! rejected with a message, and never aborts. (Every reader first limits the size by the bytes that
 //! are present; this is the last line of defence.)
+
+mod limits;
 
 use std::{fs, sync::OnceLock};
 
@@ -8,16 +10,27 @@ use bytemuck::Zeroable;
 
 use crate::{Error, Result};
 
-/// Memory of the machine in bytes, if the system reports it.
+/// Memory of the machine in bytes, or the smallest limit of this process below it (a container's,
+/// `ulimit -v`), if the system reports either.
 pub fn total() -> Option<u64> {
     static TOTAL: OnceLock<Option<u64>> = OnceLock::new();
-    *TOTAL.get_or_init(|| bytes_of(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal"))
+    *TOTAL.get_or_init(|| smallest(machine("MemTotal"), limits::all().iter().map(|limit| limit.bytes)))
 }
 
-/// Memory that a process can allocate without evicting others, in bytes, if the system reports it.
-/// Cached file pages count as free: the pages of a mapped dataset are evicted.
+/// Memory that this process can allocate without evicting others, in bytes, if the system reports
+/// it: what the machine has, or less if a limit of the process leaves less. Cached file pages count
+/// as free: the pages of a mapped dataset are evicted.
 pub fn available() -> Option<u64> {
-    bytes_of(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable")
+    smallest(machine("MemAvailable"), limits::all().iter().map(limits::Limit::left))
+}
+
+/// Field of `/proc/meminfo`, in bytes.
+fn machine(name: &str) -> Option<u64> {
+    bytes_of(&fs::read_to_string("/proc/meminfo").ok()?, name)
+}
+
+fn smallest(machine: Option<u64>, limits: impl Iterator<Item = u64>) -> Option<u64> {
+    machine.into_iter().chain(limits).min()
 }
 
 /// Peak memory of this process in bytes, if the system reports it.

@@ -256,6 +256,42 @@ fn unpublished_checksums_are_recorded() {
 }
 
 #[test]
+fn files_much_longer_than_announced_are_rejected() {
+    for length in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let server = Server::start(move |_, _| {
+            let reply = Reply::whole(&bytes(10_000));
+            Reply { unsized_body: !length, ..reply }
+        });
+        let mut set = entry("f.bin", None);
+        set.files[0].about = Some(2000);
+        let message = get(&set, dir.path(), &server).unwrap_err().to_string();
+        assert!(message.contains("at most 8000 are expected"), "{message}");
+        assert!(!dir.path().join("f.bin").exists());
+        let options = Options { verify: false, ..options(&server) };
+        assert_eq!(download(&set, dir.path(), &options, &Quiet).unwrap().files[0].bytes, 10_000);
+        let dir = tempfile::tempdir().unwrap();
+        set.files[0].about = Some(2500);
+        assert!(get(&set, dir.path(), &server).is_ok());
+    }
+}
+
+/// A server without versions may answer the second half with that of another file.
+#[test]
+fn parts_of_unknown_versions_start_over_unless_a_checksum_is_known() {
+    for (sha256, ranges) in [(None, [None, None]), (Some(SHA), [None, Some(4000)])] {
+        let dir = tempfile::tempdir().unwrap();
+        let server = Server::start(|request, number| {
+            let mut reply = Reply::file(request, &bytes(10_000), "");
+            reply.headers.retain(|(name, _)| *name != "ETag");
+            if number == 0 { reply.cut(4000) } else { reply }
+        });
+        assert_eq!(get(&entry("f.bin", sha256), dir.path(), &server).unwrap().files[0].sha256, SHA);
+        assert_eq!(server.ranges(), ranges);
+    }
+}
+
+#[test]
 fn refusals_are_final_and_faults_are_retried() {
     for (status, tries) in [(404, 1), (403, 1), (410, 1), (429, 3), (500, 3), (503, 3)] {
         let dir = tempfile::tempdir().unwrap();

@@ -43,6 +43,19 @@ pub enum Error {
         /// The loss: NaN or an infinity.
         loss: f64,
     },
+    /// An update left parameters that are not finite.
+    #[error(
+        "training diverged: parameter '{name}' of {file} holds {value}; nothing of it is saved; lower --lr, set \
+         --clip, or check the features for values that are not finite"
+    )]
+    NotFinite {
+        /// Name of the first such parameter.
+        name: String,
+        /// File that it was to be saved in.
+        file: String,
+        /// Its first such value: NaN or an infinity.
+        value: f32,
+    },
     /// An NVIDIA device cannot be used, failed, or is full.
     #[error("{0}")]
     Gpu(String),

@@ -262,7 +262,7 @@ impl Trainer<'_> {
         let lr = self.position.lr(batches - 1, batches);
         let verdict = self.scorer.judge(&mut self.position, &self.peers, self.observer)?;
         if verdict.is_best {
-            self.position.keep_best(verdict.scored.map(|valid| valid.score));
+            self.position.keep_best(verdict.scored.map(|valid| valid.score))?;
         }
         self.meter.span("score", clock);
         let RunPosition { learner, state, .. } = &mut self.position;

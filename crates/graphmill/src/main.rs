@@ -2,6 +2,8 @@
 
 mod args;
 mod commands;
+#[cfg(unix)]
+mod fatal;
 mod output;
 mod progress;
 mod ranks;
@@ -9,10 +11,17 @@ mod work;
 
 use std::process::ExitCode;
 
+#[cfg(unix)]
+#[global_allocator]
+static ALLOCATOR: fatal::Allocator = fatal::Allocator;
+
 fn main() -> ExitCode {
     // a closed pipe (`graphmill info X | head`) ends the process without a message
     #[cfg(unix)]
-    output::end_on_closed_pipe();
+    {
+        output::end_on_closed_pipe();
+        fatal::install();
+    }
     let command = commands::cli();
     let json = std::env::args_os().skip(1).any(|word| word == "--json");
     let matches = match command.try_get_matches() {

@@ -39,6 +39,11 @@ pub(crate) fn text(value: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Prints a line to standard error. A failure, as on a full disk, must not stop the work.
+pub(crate) fn note(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
 /// Prints a note to standard error if dataset `name` is not the one that the run was trained on
 /// (`same` is false), and how its features were rescaled.
 pub(crate) fn note_dataset(name: &str, same: Option<bool>, rescaled: Option<&str>) {

@@ -17,7 +17,7 @@ use graphmill_core::{
 };
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::progress::clock;
+use crate::{output, progress::clock};
 
 /// Progress on standard error; `quiet` hides notes, too.
 pub(crate) fn on_stderr(quiet: bool) -> Box<dyn Progress> {
@@ -40,7 +40,7 @@ pub(crate) fn until_signal(progress: Box<dyn Progress>) -> anyhow::Result<Box<dy
         if SIGNALLED.swap(true, Relaxed) {
             std::process::exit(1);
         }
-        eprintln!("stopping; repeat to stop at once");
+        output::note("stopping; repeat to stop at once");
     })?;
     Ok(Box::new(UntilSignal(progress)))
 }
@@ -80,7 +80,7 @@ struct Notes;
 
 impl Progress for Notes {
     fn note(&self, message: &str) {
-        eprintln!("{message}");
+        output::note(message);
     }
 }
 

@@ -206,6 +206,35 @@ fn options_that_change_results_are_refused_on_resume() {
 }
 
 #[test]
+fn a_changed_config_file_is_named() {
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    sandbox.ok("train data --hidden 16 --epochs 1 --out run");
+    let before = sandbox.results("run");
+    let file = sandbox.path("run/config.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    for (from, to, says) in [
+        ("\nlr = 0.003", "\nlr = 0.083", "trained with lr = 0.003, but its configuration now says lr = 0.083"),
+        ("\nseed = 0", "\nseed = 8", "trained with seed = 0"),
+        ("\ndropout = 0.5", "\ndropout = 0.3", "trained with dropout = 0.5"),
+    ] {
+        let changed = text.replacen(from, to, 1);
+        assert_ne!(changed, text, "{from}");
+        std::fs::write(&file, &changed).unwrap();
+        for command in ["train --resume --out run --epochs 3", "predict run --out p.npy", "eval run"] {
+            let outcome = sandbox.run(command);
+            assert_eq!(outcome.status, Some(1), "{command}: {}", outcome.stderr);
+            assert!(outcome.stderr.contains(says), "{command}: {}", outcome.stderr);
+        }
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), changed, "the file of the user is left alone");
+    }
+    // options without influence on the results may change
+    std::fs::write(&file, text.replacen("\nepochs = 1", "\nepochs = 2", 1)).unwrap();
+    sandbox.ok("train --resume --out run");
+    assert_eq!(before.epochs.len() + 1, sandbox.results("run").epochs.len());
+}
+
+#[test]
 fn damaged_checkpoints_are_named_and_left_alone() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");

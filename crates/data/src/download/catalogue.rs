@@ -272,8 +272,8 @@ fn check(dataset: &str, file: &File) -> Result<(), String> {
     if !plain {
         return fault("not a plain file name");
     }
-    if !file.url.starts_with("https://") && !file.url.starts_with("http://") {
-        return fault("no address");
+    if !file.url.starts_with("https://") {
+        return fault("no https address");
     }
     if file.sha256.as_deref().is_some_and(|sum| !is_hex(sum)) {
         return fault("no SHA-256");
@@ -370,17 +370,18 @@ mod tests {
 
     #[test]
     fn catalogue_errors_are_reported() {
-        let good = "collection='c'\nformat='f'\nhome='h'\nlicence='l'\ncitation='c'\nbase='http://h/'\n\
+        let good = "collection='c'\nformat='f'\nhome='h'\nlicence='l'\ncitation='c'\nbase='https://h/'\n\
                     [[dataset]]\nname='n'\ntitle='t'\ntask='none'\nnodes=1\nedges=1\n";
         assert_eq!(
             parse(&format!("{good}files=[{{name='a.zip'}}]")).unwrap()[0].files[0].url,
-            "http://h/a.zip"
+            "https://h/a.zip"
         );
         for (bad, says) in [
             ("", "exactly one of"),
             ("manual='m'\nfiles=[{name='a'}]", "exactly one of"),
             ("files=[{name='../a'}]", "plain"),
             ("files=[{name='a',url='ftp://a'}]", "address"),
+            ("files=[{name='a',url='http://a'}]", "no https address"),
             ("files=[{name='a',sha256='ABC'}]", "SHA-256"),
             ("files=[{name='a',bytes=1,about=1}]", "exclude each other"),
             ("files=[{name='a',md5='1'}]", "md5"),

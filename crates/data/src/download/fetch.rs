@@ -62,6 +62,9 @@ pub struct Report {
     pub unpacked_bytes: u64,
 }
 
+/// Times the approximate length of a file that are accepted.
+const MOST_OF_ABOUT: u64 = 4;
+
 /// Fetches the files of `entry` into the directory `dir`, which is created if it is missing, and
 /// unpacks its archives there. Existing valid files are skipped. `SHA256SUMS` in the directory
 /// records every file's checksum.
@@ -139,8 +142,10 @@ fn one(
     } else {
         let url = file.address(&entry.name, options.mirror.as_deref());
         let sha256 = expected.map(|(sum, who, _)| (sum, who));
-        let arrived =
-            transfer::fetch(client, &Job { url: &url, path: &path, bytes, sha256 }, options, progress)?;
+        let about = file.about.filter(|_| options.verify);
+        let limit = about.map(|about| about.saturating_mul(MOST_OF_ABOUT));
+        let job = Job { url: &url, path: &path, bytes, limit, sha256 };
+        let arrived = transfer::fetch(client, &job, options, progress)?;
         let origin = if arrived.resumed { Origin::Resumed } else { Origin::Fetched };
         (arrived.bytes, arrived.sha256, origin)
     };

@@ -28,6 +28,11 @@ impl Version {
         Self { etag, modified: text(headers, header::LAST_MODIFIED), total }
     }
 
+    /// Returns true if a later request can ask for the rest of exactly this version.
+    pub(crate) fn can_resume(&self) -> bool {
+        self.etag.is_some() || self.modified.is_some()
+    }
+
     /// Returns true if both versions may have the same bytes: no field present in both differs.
     pub(crate) fn agrees(&self, other: &Self) -> bool {
         fn same<T: PartialEq>(a: &Option<T>, b: &Option<T>) -> bool {
@@ -59,15 +64,24 @@ pub(crate) enum Reply {
 /// HTTP client.
 #[derive(Debug)]
 pub(crate) struct Client {
-    agent: Agent,
+    /// Follows redirects to encrypted addresses only.
+    encrypted: Agent,
+    /// For the plain address of a mirror.
+    plain: Agent,
 }
 
 impl Client {
     /// Creates a client that times out after `idle` without data and, if `proxy` is set, uses the
     /// proxy of the environment (`https_proxy`, `all_proxy`, `no_proxy` and variants).
     pub(crate) fn new(idle: Duration, proxy: bool) -> Self {
+        let [encrypted, plain] = [true, false].map(|only| Self::agent(idle, proxy, only));
+        Self { encrypted, plain }
+    }
+
+    fn agent(idle: Duration, proxy: bool, https_only: bool) -> Agent {
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
+            .https_only(https_only)
             .user_agent(concat!("graphmill/", env!("CARGO_PKG_VERSION")))
             // No compression: it would change ranges and checksums.
             .accept_encoding("identity")
@@ -78,7 +92,7 @@ impl Client {
         if !proxy {
             config = config.proxy(None);
         }
-        Self { agent: config.build().new_agent() }
+        config.build().new_agent()
     }
 
     /// Requests the file from byte `start` on, if it still has the `version` of the existing
@@ -86,7 +100,8 @@ impl Client {
     ///
     /// The outer error is final; the inner one is temporary and may be retried.
     pub(crate) fn get(&self, url: &str, start: u64, version: &Version) -> Result<Result<Reply, ureq::Error>> {
-        let mut request = self.agent.get(url);
+        let is_encrypted = url.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("https://"));
+        let mut request = if is_encrypted { &self.encrypted } else { &self.plain }.get(url);
         if start > 0 {
             request = request.header(header::RANGE, format!("bytes={start}-"));
             if let Some(known) = version.etag.as_ref().or(version.modified.as_ref()) {
@@ -186,6 +201,9 @@ pub(crate) fn format_error(error: &ureq::Error) -> String {
     match error {
         ureq::Error::HostNotFound => {
             "its host name cannot be resolved (no network, or no name server)".into()
+        }
+        ureq::Error::RequireHttpsOnly(url) => {
+            format!("it redirects to {url}, which is not encrypted, so anybody could change the file")
         }
         ureq::Error::Timeout(what) => format!("the server was silent for too long ({what})"),
         ureq::Error::Io(error) => error.to_string(),

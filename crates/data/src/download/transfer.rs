@@ -38,6 +38,8 @@ pub(crate) struct Job<'a> {
     pub(crate) path: &'a Path,
     /// Required length, if known.
     pub(crate) bytes: Option<u64>,
+    /// Most bytes to accept, if the length is not known.
+    pub(crate) limit: Option<u64>,
     /// Required SHA-256, if known, and its origin.
     pub(crate) sha256: Option<(&'a str, &'static str)>,
 }
@@ -59,6 +61,7 @@ pub(crate) fn fetch(
     progress: &dyn Progress,
 ) -> Result<Arrived> {
     let mut part = Part::open(job, progress)?;
+    part.keep_if_resumable(job)?;
     let mut resumed = part.length > 0;
     let mut reached = part.length > 0;
     let (mut furthest, mut failures) = (part.length, 0);
@@ -107,6 +110,7 @@ pub(crate) fn fetch(
             let message = format!("{reason} ({failures} attempts, {} bytes received)", part.length);
             return Err(Error::Broken { url: job.url.to_string(), message });
         }
+        part.keep_if_resumable(job)?;
         let time = MAX_DELAY.min(options.backoff.saturating_mul(1 << (failures - 1).min(16)));
         progress.note(&format!("{}: {reason}; trying again in {} s", name(job.path), time.as_secs_f64()));
         sleep(time, progress)?;
@@ -180,6 +184,16 @@ impl Part {
         Ok(part)
     }
 
+    /// Discards partial data that a server may complete with the end of another file: its version
+    /// is not known, and there is no checksum to find that out.
+    fn keep_if_resumable(&mut self, job: &Job<'_>) -> Result<()> {
+        let is_complete = self.version.total == Some(self.length);
+        if self.length == 0 || is_complete || self.version.can_resume() || job.sha256.is_some() {
+            return Ok(());
+        }
+        self.restart()
+    }
+
     /// Discards the partial data.
     fn restart(&mut self) -> Result<()> {
         let emptied = self.file.set_len(0).and_then(|()| self.file.rewind());
@@ -199,6 +213,11 @@ impl Part {
                  file. Take it all the same with --no-verify"
             );
             return Err(Error::refused(job.url, message));
+        }
+        if let (Some(limit), Some(total)) = (job.limit, version.total)
+            && total > limit
+        {
+            return Err(Error::refused(job.url, too_long(total, limit)));
         }
         if let Some(total) = version.total.or(job.bytes) {
             check_space(&self.path, total.saturating_sub(self.length))?;
@@ -237,6 +256,10 @@ impl Part {
                 let message =
                     format!("more than the {} bytes it has to have arrived", whole.unwrap_or_default());
                 return Err(Error::refused(job.url, message));
+            }
+            if let Some(limit) = job.limit.filter(|&limit| self.length + n as u64 > limit) {
+                self.discard();
+                return Err(Error::refused(job.url, too_long(self.length + n as u64, limit)));
             }
             self.file.write_all(&buffer[..n]).map_err(|e| Error::io(&self.path, "write", e))?;
             self.hash.update(&buffer[..n]);
@@ -284,6 +307,14 @@ impl Part {
         atomic::sync_dir(&mut atomic::Real, atomic::parent(job.path))?;
         Ok(Arrived { bytes: length, sha256, resumed })
     }
+}
+
+/// Message for a file beyond the limit.
+fn too_long(bytes: u64, limit: u64) -> String {
+    format!(
+        "{bytes} bytes or more are offered, but at most {limit} are expected of a file of this name: it is not \
+         the file, or has grown; take it all the same with --no-verify"
+    )
 }
 
 /// Checks the free space on the disk of `path`, if the system reports it.

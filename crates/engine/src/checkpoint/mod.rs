@@ -154,6 +154,7 @@ pub fn save_tensors<S: Serialize>(
     history: &[TensorRef],
     state: &S,
 ) -> Result<()> {
+    check_finite(&dir.join(MODEL), model)?;
     let contents = Contents { model, best, optimizer, optimizer_steps, history, state };
     let written = write(&mut Real, dir, &contents);
     if written.is_err() {
@@ -408,7 +409,23 @@ pub fn save_model(path: &Path, model: &Model) -> Result<()> {
 /// # Errors
 /// Those of [`save_model`], or a duplicate name.
 pub fn save_params(path: &Path, params: &[TensorRef]) -> Result<()> {
+    check_finite(path, params)?;
     Ok(atomic::replace(&mut Real, path, &encode(path, params)?)?)
+}
+
+/// Refuses parameters for the file `path` that are not finite.
+///
+/// # Errors
+/// The first such parameter: the training diverged in its last update.
+pub(crate) fn check_finite(path: &Path, params: &[TensorRef]) -> Result<()> {
+    let first = params.iter().find_map(|(name, _, data)| {
+        let value = data.iter().find(|x| !x.is_finite())?;
+        Some((name, *value))
+    });
+    first.map_or(Ok(()), |(name, value)| {
+        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Err(Error::NotFinite { name: name.clone(), file, value })
+    })
 }
 
 /// Reads parameters from a file of [`save_model`], or from the `model.safetensors` of a checkpoint.

@@ -266,7 +266,7 @@ impl Trainer<'_, '_> {
         let clock = Instant::now();
         let (scored, is_best) = self.judge()?;
         if is_best {
-            self.position.keep_best(scored.map(|valid| valid.score));
+            self.position.keep_best(scored.map(|valid| valid.score))?;
         }
         self.meter.span("score", clock);
         let state = &self.position.state;

@@ -80,6 +80,13 @@ impl TrainConfig {
         values
     }
 
+    /// Values of the options that a resumed run cannot change, by name.
+    pub(crate) fn bound_values(&self) -> Values {
+        let mut values = self.values();
+        keys().iter().filter(|key| key.free).for_each(|key| drop(values.remove(key.name)));
+        values
+    }
+
     /// Values of the general options by name.
     pub(super) fn general_values(&self) -> Values {
         let mut values = write(self);

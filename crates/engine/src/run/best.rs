@@ -27,12 +27,18 @@ impl BestModel {
     }
 
     /// Takes `model` as the best so far.
-    pub(crate) fn keep(&mut self, model: &Model) {
-        self.keep_all(|see| model.visit(&mut |name, param| see(name, &param.value)));
+    ///
+    /// # Errors
+    /// A parameter is not finite.
+    pub(crate) fn keep(&mut self, model: &Model) -> Result<()> {
+        self.keep_all(|see| model.visit(&mut |name, param| see(name, &param.value)))
     }
 
     /// Takes the matrices that `visit` passes, always the same ones, as the best so far.
-    pub(crate) fn keep_all(&mut self, visit: impl FnOnce(&mut dyn FnMut(&str, &Matrix))) {
+    ///
+    /// # Errors
+    /// A value is not finite. The run must end then, because the former best is lost.
+    pub(crate) fn keep_all(&mut self, visit: impl FnOnce(&mut dyn FnMut(&str, &Matrix))) -> Result<()> {
         // the memory is reused: a run may improve in every epoch
         let mut kept = std::mem::take(&mut self.params).into_iter();
         visit(&mut |name, value| {
@@ -43,6 +49,7 @@ impl BestModel {
             self.params.push(Tensor { name: name.to_string(), shape, data });
         });
         self.exported = false;
+        checkpoint::check_finite("best.safetensors".as_ref(), &self.tensors())
     }
 
     /// Parameters of the best epoch; empty at first.

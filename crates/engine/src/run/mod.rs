@@ -37,4 +37,5 @@ pub(crate) use meter::Meter;
 pub(crate) use peers::Peers;
 pub(crate) use position::RunPosition;
 pub use state::RunState;
+pub(crate) use state::check_recorded;
 pub(crate) use summary::summary;

@@ -46,7 +46,7 @@ impl<'a> RunPosition<'a> {
         let patience = u32::try_from(inputs.config.patience).unwrap_or(u32::MAX);
         Ok(Self {
             learner,
-            state: RunState { dataset, partition, ..RunState::default() },
+            state: RunState { partition, ..RunState::new(inputs.config, dataset) },
             schedule,
             early: EarlyStop::new(patience),
             records: Vec::new(),
@@ -73,7 +73,8 @@ impl<'a> RunPosition<'a> {
         let at = (saved.state.epoch, saved.state.batch);
         self.checkpoints.resume(saved.best, at, saved.state.seconds);
         let partition = self.state.partition.take();
-        self.state = RunState { partition, ..saved.state };
+        let options = std::mem::take(&mut self.state.options);
+        self.state = RunState { partition, options, ..saved.state };
         self.learner.step = self.state.step;
         self.schedule.set_state(self.state.schedule);
         self.early.state = self.state.patience;
@@ -133,9 +134,12 @@ impl<'a> RunPosition<'a> {
     }
 
     /// Takes the model, with this validation score, as the best so far.
-    pub(crate) fn keep_best(&mut self, valid_score: Option<f64>) {
+    ///
+    /// # Errors
+    /// A parameter is not finite.
+    pub(crate) fn keep_best(&mut self, valid_score: Option<f64>) -> Result<()> {
         self.state.best = Some(Best { epoch: self.state.epoch + 1, valid_score });
-        self.checkpoints.best.keep(&self.learner.model);
+        self.checkpoints.best.keep(&self.learner.model)
     }
 
     /// Restores the best model, and writes its copy for users.
@@ -202,21 +206,14 @@ impl<'a> RunPosition<'a> {
     }
 }
 
-/// Refuses to continue the run of `saved` with another dataset, or another partition of it, than
-/// those of `now`.
+/// Refuses to continue the run of `saved` with other options, another dataset, or another partition
+/// of it, than those of `now`.
 ///
 /// # Errors
-/// The run was trained on another dataset or partition.
+/// The run was trained on another dataset or partition, or with other options.
 fn check(run: Option<&RunDir>, saved: &RunState, now: &RunState) -> Result<()> {
     let path = name(run);
-    if !saved.dataset.is_same(&now.dataset) {
-        let (then, now) = (&saved.dataset, &now.dataset);
-        let message = format!(
-            "this run was trained on {then} and cannot continue with {now}; resume it with its own dataset, \
-             or train again"
-        );
-        return Err(Error::run(path, message));
-    }
+    saved.check(now, path)?;
     let then = match (&saved.partition, run) {
         (None, Some(run)) => partition_of_older(run),
         // for an older run, the rank with the run directory checks the partition

@@ -1,11 +1,14 @@
 //! The position of a run.
 
+use std::path::Path;
+
+use graphmill_core::options::Values;
 use graphmill_nn::schedule::{self, Patience};
 use serde::{Deserialize, Serialize};
 
 use super::CheckpointWriter;
 use crate::{
-    Result,
+    Error, Result, RunDir, TrainConfig, checkpoint,
     learner::Learner,
     record::{Best, DatasetRecord, EpochTotals},
     reuse,
@@ -17,6 +20,9 @@ use crate::{
 pub struct RunState {
     /// Dataset that is trained on.
     pub dataset: DatasetRecord,
+    /// Options that the results depend on, by name; empty in checkpoints of older versions.
+    #[serde(default)]
+    pub options: Values,
     /// Checksum of the partition, if the dataset is partitioned: other partitions draw other
     /// batches.
     #[serde(default)]
@@ -45,6 +51,27 @@ pub struct RunState {
 }
 
 impl RunState {
+    /// Position before the first epoch of a run with this configuration on `dataset`.
+    pub(crate) fn new(config: &TrainConfig, dataset: DatasetRecord) -> Self {
+        Self { dataset, options: config.bound_values(), ..Self::default() }
+    }
+
+    /// Continues in the place of `now`, the position before the first epoch of the run in `run`.
+    ///
+    /// # Errors
+    /// The run was trained on another dataset, or with other options.
+    pub(crate) fn check(&self, now: &Self, run: &Path) -> Result<()> {
+        if !self.dataset.is_same(&now.dataset) {
+            let (then, now) = (&self.dataset, &now.dataset);
+            let message = format!(
+                "this run was trained on {then} and cannot continue with {now}; resume it with its own \
+                 dataset, or train again"
+            );
+            return Err(Error::run(run, message));
+        }
+        check_options(&self.options, &now.options, run)
+    }
+
     /// Advances to the next epoch.
     pub(crate) fn next_epoch(&mut self) {
         self.epoch += 1;
@@ -64,5 +91,43 @@ impl RunState {
         self.reuse = learner.history.position();
         let history = learner.history.tensors();
         checkpoints.save((self.epoch, self.batch), &learner.model, &*learner.optimizer, &history, self)
+    }
+}
+
+/// Refuses the options `now` of the run in `run` where they differ from those of its checkpoint.
+/// Options that only one of the two versions of Graphmill has are not compared.
+///
+/// # Errors
+/// The first option that differs, with both values.
+pub(crate) fn check_options(saved: &Values, now: &Values, run: &Path) -> Result<()> {
+    let differs = |(name, then): &(&String, &serde_json::Value)| now.get(*name).is_some_and(|now| now != *then);
+    match saved.iter().find(differs) {
+        None => Ok(()),
+        Some((name, then)) => Err(Error::run(
+            run,
+            format!(
+                "its checkpoint was trained with {name} = {then}, but its configuration now says {name} = {}; \
+                 restore this value in config.toml, or train again",
+                now[name]
+            ),
+        )),
+    }
+}
+
+/// Refuses a configuration of the run in `dir` that is not the one of its checkpoint: its file was
+/// changed. A checkpoint that is missing or damaged binds nothing here; reading its model reports
+/// the damage.
+///
+/// # Errors
+/// The first option that differs, with both values.
+pub(crate) fn check_recorded(dir: &Path, config: &TrainConfig) -> Result<()> {
+    #[derive(Deserialize)]
+    struct Recorded {
+        #[serde(default)]
+        options: Values,
+    }
+    match checkpoint::state::<Recorded>(&RunDir::open(dir)?.checkpoint()) {
+        Ok(Some(saved)) => check_options(&saved.options, &config.bound_values(), dir),
+        _ => Ok(()),
     }
 }

@@ -26,6 +26,7 @@ use crate::{
     memory,
     predictions::{Identity, Predictions, Target},
     record::{DatasetRecord, Origin},
+    run,
     tiers::AllRows,
 };
 
@@ -139,6 +140,7 @@ impl SavedRun {
         let mut config = TrainConfig::default();
         config.read_file(&file)?;
         config.check().map_err(|error| Error::format(&file, "options", error.to_string()))?;
+        run::check_recorded(dir, &config)?;
         let origin = Origin::of_run(dir, &config)?;
         Ok(Self { dir: dir.to_path_buf(), config, origin, last })
     }

@@ -94,7 +94,7 @@ impl<'a> TypedPosition<'a> {
         began: Instant,
     ) -> Self {
         let patience = u32::try_from(config.patience).unwrap_or(u32::MAX);
-        let run_state = RunState { dataset, ..RunState::default() };
+        let run_state = RunState::new(config, dataset);
         Self {
             state: TypedState { run: run_state, ..TypedState::default() },
             learner,
@@ -108,25 +108,20 @@ impl<'a> TypedPosition<'a> {
     /// Continues from the checkpoint of the run directory, if there is one.
     ///
     /// # Errors
-    /// It cannot be read, or is of another dataset or model.
+    /// It cannot be read, or is of another dataset or model, or other options.
     pub(super) fn resume(&mut self, observer: &mut dyn Observer) -> Result<()> {
         let Some(run) = self.checkpoints.run() else { return Ok(()) };
         let Some(saved) = Checkpoint::<TypedState>::load(&run.checkpoint())? else {
             observer.note("there is no checkpoint yet: starting from the beginning");
             return run.truncate_epochs(0).map(drop);
         };
-        let (then, now) = (&saved.state.run.dataset, &self.state.run.dataset);
-        if !then.is_same(now) {
-            let message = format!(
-                "this run was trained on {then} and cannot continue with {now}; resume it with its own \
-                 dataset, or train again"
-            );
-            return Err(Error::run(run.path(), message));
-        }
+        saved.state.run.check(&self.state.run, run.path())?;
         self.restore(run, &saved)?;
         let at = (saved.state.run.epoch, saved.state.run.batch);
         self.checkpoints.resume(saved.best, at, saved.state.run.seconds);
+        let options = std::mem::take(&mut self.state.run.options);
         self.state = saved.state;
+        self.state.run.options = options;
         self.learner.step = self.state.run.step;
         self.schedule.set_state(self.state.run.schedule);
         self.early.state = self.state.run.patience;
@@ -165,10 +160,13 @@ impl<'a> TypedPosition<'a> {
     }
 
     /// Takes the model, with this validation score, as the best so far.
-    pub(super) fn keep_best(&mut self, valid_score: Option<f64>) {
+    ///
+    /// # Errors
+    /// A parameter is not finite.
+    pub(super) fn keep_best(&mut self, valid_score: Option<f64>) -> Result<()> {
         self.state.run.best = Some(Best { epoch: self.state.run.epoch + 1, valid_score });
         let model = &self.learner.model;
-        self.checkpoints.best.keep_all(|see| visit(model, see));
+        self.checkpoints.best.keep_all(|see| visit(model, see))
     }
 
     /// Restores the best model, and writes its copy for users.

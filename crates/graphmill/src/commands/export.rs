@@ -76,6 +76,6 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
             "left_out": lost,
         }));
     }
-    lost.iter().for_each(|what| eprintln!("left out: {what}"));
+    lost.iter().for_each(|what| output::note(&format!("left out: {what}")));
     output::text(&format!("{text}\n"))
 }

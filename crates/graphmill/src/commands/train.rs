@@ -265,7 +265,7 @@ fn stop_on_signals() -> anyhow::Result<Arc<AtomicUsize>> {
         if counter.fetch_add(1, Ordering::Relaxed) > 0 {
             std::process::exit(1);
         }
-        eprintln!("stopping after this batch; repeat to stop at once");
+        output::note("stopping after this batch; repeat to stop at once");
     })?;
     Ok(signals)
 }

@@ -43,7 +43,7 @@ pub(super) fn engine(error: Error) -> PyErr {
         Error::Graph(error) => graph(error),
         Error::Interrupted { .. } => PyKeyboardInterrupt::new_err(message),
         Error::DeviceMemory { .. } => PyMemoryError::new_err(message),
-        Error::Diverged { .. } => PyRuntimeError::new_err(message),
+        Error::Diverged { .. } | Error::NotFinite { .. } => PyRuntimeError::new_err(message),
         _ => PyValueError::new_err(message),
     }
 }

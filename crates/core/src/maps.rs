@@ -1,0 +1,103 @@
+//! Names of mapped files by address, for a handler of signals: a read of a mapped page fails with
+//! SIGBUS if the file shrank or its disk cannot be read, and the handler can then name the file.
+//!
+//! A record stays for the life of the process and is used again by the next map of the same file, so
+//! that a handler never reads memory that was freed: one small record for each file that was mapped.
+
+use std::{
+    ops::Range,
+    path::Path,
+    ptr,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicPtr, AtomicUsize, Ordering::SeqCst},
+    },
+};
+
+/// Record of a map.
+struct Record {
+    /// Path of the file.
+    path: Box<[u8]>,
+    /// First address; 0 while nothing is mapped.
+    start: AtomicUsize,
+    /// Address after the last byte.
+    end: AtomicUsize,
+    next: Option<&'static Record>,
+}
+
+/// Head of the list of all records. Records are leaked and never removed.
+static RECORDS: AtomicPtr<Record> = AtomicPtr::new(ptr::null_mut());
+
+/// Held by writers of the list; readers need no lock.
+static WRITER: Mutex<()> = Mutex::new(());
+
+fn records() -> impl Iterator<Item = &'static Record> {
+    // SAFETY: the pointer is null or from `Box::leak`, and records are never freed or changed except
+    // through their atomics.
+    let first = unsafe { RECORDS.load(SeqCst).as_ref() };
+    std::iter::successors(first, |record| record.next)
+}
+
+/// A map that is listed until this value is dropped.
+pub(crate) struct Listed(&'static Record);
+
+impl Listed {
+    /// Lists the map of the file `path` at these addresses.
+    pub(crate) fn new(path: &Path, addresses: Range<usize>) -> Self {
+        let _held = WRITER.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = path.as_os_str().as_encoded_bytes();
+        let free = records().find(|record| record.start.load(SeqCst) == 0 && *record.path == *bytes);
+        let record = free.unwrap_or_else(|| {
+            let record = Box::leak(Box::new(Record {
+                path: bytes.into(),
+                start: AtomicUsize::new(0),
+                end: AtomicUsize::new(0),
+                next: records().next(),
+            }));
+            RECORDS.store(record, SeqCst);
+            record
+        });
+        record.end.store(addresses.end, SeqCst);
+        record.start.store(addresses.start, SeqCst);
+        Self(record)
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        let _held = WRITER.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.start.store(0, SeqCst);
+    }
+}
+
+/// Path and byte of the mapped file at `address`; `None` if no file is mapped there. Neither
+/// allocates nor locks, so a signal handler may call it.
+pub fn find(address: usize) -> Option<(&'static [u8], usize)> {
+    records().find_map(|record| {
+        let (start, end) = (record.start.load(SeqCst), record.end.load(SeqCst));
+        (start > 0 && (start..end).contains(&address)).then(|| (&*record.path, address - start))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_are_found_while_they_exist() {
+        let at = |path: &str, range| Listed::new(path.as_ref(), range);
+        let (a, b) = (at("maps-test-a", 16..32), at("maps-test-b", 32..40));
+        assert_eq!(find(31), Some((&b"maps-test-a"[..], 15)));
+        assert_eq!(find(32), Some((&b"maps-test-b"[..], 0)));
+        assert_eq!((find(15), find(40)), (None, None));
+        drop(a);
+        assert_eq!(find(31), None);
+        // the record is used again
+        let before = records().count();
+        let _again = at("maps-test-a", 48..56);
+        assert_eq!(records().filter(|record| *record.path == *b"maps-test-a").count(), 1);
+        assert!(records().count() >= before);
+        assert_eq!(find(48), Some((&b"maps-test-a"[..], 0)));
+        drop(b);
+    }
+}

@@ -20,7 +20,8 @@ pub enum Anchor {
 #[derive(Debug)]
 pub struct Drawing(String);
 
-/// Escapes the characters with a meaning in HTML and XML.
+/// Escapes the characters with a meaning in HTML and XML, and replaces control characters, which XML
+/// does not allow.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -29,6 +30,7 @@ pub fn escape(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
+            c if c.is_control() && !matches!(c, '\n' | '\t') => out.push(char::REPLACEMENT_CHARACTER),
             c => out.push(c),
         }
     }

@@ -1,7 +1,7 @@
 //! Atomic creation of files and directories: write to a temporary sibling, sync, rename.
 //!
 //! [`write()`] and [`write_dir`] create a path that the user named; their temporary sibling has a
-//! unique name. [`replace`] and [`exchange`] serve the owner of a locked directory; their temporary
+//! unique name, and what a killed process left is removed by the next write of the same path. [`replace`] and [`exchange`] serve the owner of a locked directory; their temporary
 //! names are fixed, so that the next process of the same owner finds what a killed one left. Both
 //! use the same steps of [`Disk`].
 //!
@@ -10,12 +10,12 @@
 
 mod disk;
 mod lock;
+mod sibling;
 
 use std::{
     fs,
     io::{self, Write},
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 pub(crate) use disk::parent;
@@ -24,6 +24,7 @@ pub use lock::lock;
 #[cfg(test)]
 pub(crate) use lock::tests::UNSUPPORTED;
 pub(crate) use lock::{TryLock, lock_by};
+use sibling::{sibling, sweep};
 
 use graphmill_core::{Error, Result};
 
@@ -36,6 +37,7 @@ pub(crate) const TEMPORARY_SUFFIX: &str = ".tmp";
 /// # Errors
 /// Creating, writing, syncing or renaming fails (a full disk, a missing directory, no permission).
 pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    sweep(path);
     write_by_way_of(&mut Real, &sibling(path)?, path, fill)
 }
 
@@ -85,6 +87,7 @@ fn write_by_way_of(
 /// # Errors
 /// The error of `fill`, or creating, syncing or renaming fails.
 pub fn write_dir(path: &Path, replace: bool, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    sweep(path);
     write_dir_by_way_of([&sibling(path)?, &sibling(path)?], path, replace, fill)
 }
 
@@ -102,6 +105,9 @@ pub fn write_dir_by_way_of(
     fs::create_dir_all(parent(path))
         .and_then(|()| Real.create_dir(fresh))
         .map_err(|e| Error::io(path, "create the directory", e))?;
+    // held until the directory has its name; a file system without locks has no protection to lose
+    let held = fs::File::open(fresh).map_err(|e| Error::io(fresh, "open", e))?;
+    let _ = held.try_lock();
     let written = fill(fresh).and_then(|()| sync_dir(&mut Real, fresh)).and_then(|()| {
         // Only an empty directory can be removed this way, so no data of the user is lost.
         match if replace { Ok(()) } else { fs::remove_dir(path) } {
@@ -190,17 +196,6 @@ pub fn suffixed(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_os_string();
     name.push(suffix);
     name.into()
-}
-
-/// Unique name beside `path`: hidden, and marked as temporary.
-fn sibling(path: &Path) -> Result<PathBuf> {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let Some(name) = path.file_name() else {
-        return Err(Error::invalid(format!("{}: not a file name that can be written", path.display())));
-    };
-    let count = COUNT.fetch_add(1, Relaxed);
-    let name = format!(".{}.{}-{count}.tmp", name.to_string_lossy(), std::process::id());
-    Ok(parent(path).join(name))
 }
 
 #[cfg(test)]

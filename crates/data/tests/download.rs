@@ -468,6 +468,20 @@ fn archives_with_unsafe_names_are_rejected_entirely() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn members_are_not_written_through_linked_directories() {
+    let root = tempfile::tempdir().unwrap();
+    let [dir, outside] = ["dir", "outside"].map(|name| root.path().join(name));
+    fs::create_dir_all(&dir).unwrap();
+    fs::create_dir(&outside).unwrap();
+    std::os::unix::fs::symlink(&outside, dir.join("set")).unwrap();
+    let server = served(archive(&[("good", b"good"), ("set/raw/a.csv", b"evil")]));
+    let message = get(&entry("set.zip", None), &dir, &server).unwrap_err().to_string();
+    assert!(message.contains("through a link"), "{message}");
+    assert!(names(&outside).is_empty() && !dir.join("good").exists());
+}
+
 #[test]
 fn damaged_archives_are_reported_and_leave_no_partial_files() {
     let good = archive(&[("a", &bytes(10_000)), ("b", b"b")]);

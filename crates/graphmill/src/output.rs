@@ -2,7 +2,7 @@
 //! one document on standard output and nothing else there. Exit status: 0 done, 1 failed, 2 wrong
 //! usage.
 
-use std::{io::Write, process::ExitCode};
+use std::{borrow::Cow, io::Write, process::ExitCode};
 
 use graphmill_engine::{Dataset, Error};
 
@@ -31,28 +31,41 @@ pub(crate) fn counts(dataset: &Dataset) -> serde_json::Value {
     })
 }
 
+/// Text for a terminal: control characters, which could change colours or the title of a window, are
+/// shown as escapes. Names in datasets come from anywhere.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    let is_unsafe = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    if !text.contains(is_unsafe) {
+        return text.into();
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if is_unsafe(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    shown.into()
+}
+
 /// Writes text to standard output.
 pub(crate) fn text(value: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(value.as_bytes())?;
+    out.write_all(printable(value).as_bytes())?;
     out.flush()?;
     Ok(())
 }
 
 /// Prints a line to standard error. A failure, as on a full disk, must not stop the work.
 pub(crate) fn note(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(std::io::stderr(), "{}", printable(line));
 }
 
 /// Prints a note to standard error if dataset `name` is not the one that the run was trained on
 /// (`same` is false), and how its features were rescaled.
 pub(crate) fn note_dataset(name: &str, same: Option<bool>, rescaled: Option<&str>) {
-    let mut to = std::io::stderr();
     if same == Some(false) {
-        let _ = writeln!(to, "note: the run was trained on another dataset than {name}");
+        note(&format!("note: the run was trained on another dataset than {name}"));
     }
     if let Some(how) = rescaled {
-        let _ = writeln!(to, "note: features of {name}: {how}");
+        note(&format!("note: features of {name}: {how}"));
     }
 }
 
@@ -78,7 +91,7 @@ pub(crate) fn failure(error: &anyhow::Error, json: bool) -> ExitCode {
     if json {
         let _ = self::json(&serde_json::json!({ "error": message }));
     }
-    let _ = writeln!(std::io::stderr(), "error: {message}");
+    note(&format!("error: {message}"));
     let wrong_usage = error.downcast_ref::<Error>().is_some_and(Error::is_usage);
     ExitCode::from(if wrong_usage { 2 } else { 1 })
 }
@@ -100,5 +113,16 @@ pub(crate) fn end_on_closed_pipe() {
     // SAFETY: called once, before any thread exists; SIG_DFL installs no handler.
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_shown_as_escapes() {
+        assert_eq!(printable("a\tb\nä"), "a\tb\nä");
+        assert_eq!(printable("\u{1b}[31mred\u{7}\u{9b}\r"), "\\u{1b}[31mred\\u{7}\\u{9b}\\r");
     }
 }

@@ -193,7 +193,7 @@ impl Progress for Bar {
 
     fn note(&self, message: &str) {
         self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
-        self.bar.println(message);
+        self.bar.println(output::printable(message));
     }
 }
 

@@ -40,7 +40,8 @@ fn a_mapped_file_that_shrinks_is_named_and_the_run_resumes() {
     assert!(stderr.contains("error: ") && stderr.contains("data/labels.npy: byte "), "{stderr}");
     assert!(stderr.contains("became shorter or its disk cannot be read; restore the file"), "{stderr}");
     fs::write(sandbox.path("data/labels.npy"), labels).unwrap();
-    let epochs = sandbox.epochs("run").len() + 1;
+    let metrics = fs::read_to_string(sandbox.path("run/metrics.jsonl")).unwrap_or_default();
+    let epochs = metrics.lines().count() + 1;
     sandbox.ok(&format!("train --resume --out run --epochs {epochs}"));
 }
 
@@ -50,12 +51,12 @@ fn refused_memory_is_an_error_and_not_an_abort() {
     sandbox.dataset("data");
     let mut ends = [0, 0];
     // limits from less than the run's matrices to more than enough
-    for limit in (150_000..=800_000).step_by(130_000) {
+    for limit in [150_000, 260_000, 1_000_000] {
         let run = format!("run-{limit}");
         let output = shell(
             &sandbox,
             &format!(
-                "ulimit -v {limit}; exec $G train data --epochs 1 --hidden 1500 --threads 1 --layers 3 --out {run}"
+                "ulimit -v {limit}; exec $G train data --epochs 1 --hidden 1500 --threads 1 --out {run}"
             ),
         );
         let stderr = String::from_utf8_lossy(&output.stderr);

@@ -214,7 +214,11 @@ fn a_changed_config_file_is_named() {
     let file = sandbox.path("run/config.toml");
     let text = std::fs::read_to_string(&file).unwrap();
     for (from, to, says) in [
-        ("\nlr = 0.003", "\nlr = 0.083", "trained with lr = 0.003, but its configuration now says lr = 0.083"),
+        (
+            "\nlr = 0.003",
+            "\nlr = 0.083",
+            "trained with lr = 0.003, but its configuration now says lr = 0.083",
+        ),
         ("\nseed = 0", "\nseed = 8", "trained with seed = 0"),
         ("\ndropout = 0.5", "\ndropout = 0.3", "trained with dropout = 0.5"),
     ] {

@@ -100,10 +100,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let of = |bytes, used| Limit { bytes, used };
         let [job, parent] = ["jobs/one", "jobs"].map(|name| root.path().join(name));
-        write(
-            &job,
-            &[("memory.max", "max\n"), ("memory.high", "3000\n"), ("memory.current", "900\n")],
-        );
+        write(&job, &[("memory.max", "max\n"), ("memory.high", "3000\n"), ("memory.current", "900\n")]);
         write(
             &parent,
             &[

@@ -85,7 +85,10 @@ impl Disk for Real {
     }
 
     fn write(&mut self, path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-        let mut file = BufWriter::with_capacity(1 << 20, create_fresh(path)?);
+        let file = create_fresh(path)?;
+        // so that no other process takes it for what a killed one left
+        let _ = file.try_lock();
+        let mut file = BufWriter::with_capacity(1 << 20, file);
         fill(&mut file)?;
         file.flush()?;
         file.get_ref().sync_all()

@@ -90,6 +90,13 @@ fn examine(archive: &Path, dir: &Path, zip: &mut ZipArchive<BufReader<File>>) ->
         if entry.is_dir() {
             continue;
         }
+        let mut place = dir.to_path_buf();
+        for part in atomic::parent(inside).components() {
+            place.push(part);
+            if place.is_symlink() {
+                return Err(refuse("would be written through a link in its directory"));
+            }
+        }
         let path = dir.join(inside);
         if ours.contains(&path) || !seen.insert(path.clone()) {
             return Err(refuse("has the name of another file"));

@@ -234,6 +234,21 @@ fn retire(disk: &mut impl Disk, old: &Path, dir: &Path) -> Result<()> {
     disk.remove_dir(old).map_err(|e| Error::io(old, "remove", e))
 }
 
+/// Removes what a process that was killed behind its last save left beside the complete checkpoint
+/// `dir`. Only the process that may write the checkpoint calls this.
+///
+/// # Errors
+/// It cannot be removed.
+pub(crate) fn tidy(dir: &Path) -> Result<()> {
+    let dir = &*target(dir);
+    if !dir.is_dir() {
+        return Ok(());
+    }
+    let [fresh, old] = [".tmp", ".old"].map(|suffix| atomic::suffixed(dir, suffix));
+    atomic::remove_all(&mut Real, &fresh)?;
+    if atomic::is_there(&old)? { retire(&mut Real, &old, dir) } else { Ok(()) }
+}
+
 /// Target of the symbolic link `dir`, which may not exist; `dir` itself if it is not a link.
 fn target(dir: &Path) -> PathBuf {
     let mut target = dir.to_path_buf();

@@ -99,6 +99,28 @@ fn a_checkpoint_is_loadable_after_every_step() {
     }
 }
 
+/// A run that was killed behind its last save, and saves no more, must not keep two checkpoints.
+#[test]
+fn tidying_keeps_one_complete_checkpoint_and_foreign_files() {
+    for steps in 0.. {
+        let run = tempfile::tempdir().unwrap();
+        let dir = run.path().join("checkpoint");
+        Made::new(1).write(&mut Real, &dir).unwrap();
+        fs::write(dir.join("mine"), "mine").unwrap();
+        let done = Made::new(2).write(&mut CrashingDisk(steps), &dir).is_ok();
+        let before = loaded(&dir);
+        tidy(&dir).unwrap();
+        assert_eq!(loaded(&dir), before);
+        let names = entries(run.path());
+        let complete = if dir.exists() { "checkpoint" } else { "checkpoint.old" };
+        assert!(complete != "checkpoint" || names == ["checkpoint"], "{names:?} after {steps} steps");
+        assert_eq!(fs::read(run.path().join(complete).join("mine")).unwrap(), b"mine");
+        if done {
+            break;
+        }
+    }
+}
+
 /// A checkpoint directory that is a link stays a link, and its target keeps foreign files.
 #[cfg(unix)]
 #[test]

@@ -76,7 +76,9 @@ impl RunDir {
     /// The directory holds no run, or another process writes to it.
     pub fn reopen(path: &Path) -> Result<Self> {
         Self::open(path)?;
-        Self::lock(path)
+        let run = Self::lock(path)?;
+        checkpoint::tidy(&run.checkpoint())?;
+        Ok(run)
     }
 
     /// Opens the directory of a run for reading.

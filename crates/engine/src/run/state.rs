@@ -100,7 +100,8 @@ impl RunState {
 /// # Errors
 /// The first option that differs, with both values.
 pub(crate) fn check_options(saved: &Values, now: &Values, run: &Path) -> Result<()> {
-    let differs = |(name, then): &(&String, &serde_json::Value)| now.get(*name).is_some_and(|now| now != *then);
+    let differs =
+        |(name, then): &(&String, &serde_json::Value)| now.get(*name).is_some_and(|now| now != *then);
     match saved.iter().find(differs) {
         None => Ok(()),
         Some((name, then)) => Err(Error::run(

@@ -13,6 +13,7 @@ use graphmill_engine::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::{clock, lines::EpochLines};
+use crate::output::printable;
 
 /// Shortest time between two updates of the stages' utilisation: numbers that change faster cannot
 /// be read.
@@ -137,7 +138,7 @@ impl Observer for Bar {
     }
 
     fn note(&mut self, message: &str) {
-        self.bar.println(message);
+        self.bar.println(printable(message));
     }
 }
 

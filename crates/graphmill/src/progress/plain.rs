@@ -12,6 +12,7 @@ use graphmill_engine::{
 };
 
 use super::lines::EpochLines;
+use crate::output::printable;
 
 /// Shortest time between the lines of two epochs.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -33,7 +34,7 @@ impl<W: Write> Plain<W> {
 
     /// Prints a line. A closed pipe is no reason to end a run.
     fn print(&mut self, line: &str) {
-        let _ = writeln!(self.out, "{line}");
+        let _ = writeln!(self.out, "{}", printable(line));
     }
 }
 

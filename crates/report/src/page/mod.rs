@@ -24,6 +24,10 @@ use text::{escape, percent, score, seconds, short};
 
 const STYLE: &str = include_str!("style.css");
 
+/// Policy of the page: it loads and runs nothing, whatever the names in a record are.
+const POLICY: &str = "<meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src \
+                      'unsafe-inline'\">";
+
 /// Parts of an epoch's time, with the classes of their colours.
 const PARTS: [&str; 5] = ["order", "sample", "extract", "train", "evaluate"];
 
@@ -34,7 +38,7 @@ pub fn html(summary: &Summary) -> String {
     let style = STYLE.lines().map(str::trim).collect::<Vec<_>>().join("\n");
     let _ = write!(
         page,
-        "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n\
+        "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n{POLICY}\n\
          <meta name=viewport content=\"width=device-width, initial-scale=1\">\n\
          <title>{name} · graphmill</title>\n<style>\n{style}\n</style>\n<main>\n"
     );
@@ -126,8 +130,12 @@ fn cards(summary: &Summary) -> String {
         card("", &bytes(summary.peak_rss_bytes), "peak memory");
     }
     for nvidia in &summary.nvidia {
-        let what =
-            format!("of {} on {} ({})", bytes(nvidia.budget_bytes), nvidia.device, escape(&nvidia.name));
+        let what = format!(
+            "of {} on {} ({})",
+            bytes(nvidia.budget_bytes),
+            escape(&nvidia.device),
+            escape(&nvidia.name)
+        );
         card("", &bytes(nvidia.peak_bytes), &what);
     }
     out + "</div>\n"

@@ -117,6 +117,51 @@ fn balanced(html: &str) {
     }
 }
 
+/// Sets the `number`-th string in `value` to `text`; returns the strings left to pass.
+fn replace_string(value: &mut serde_json::Value, number: usize, text: &str) -> Option<usize> {
+    use serde_json::Value;
+    match value {
+        Value::String(word) if number == 0 => {
+            *word = text.into();
+            None
+        }
+        Value::String(_) => Some(number - 1),
+        Value::Array(values) => {
+            values.iter_mut().try_fold(number, |left, value| replace_string(value, left, text))
+        }
+        Value::Object(values) => {
+            values.values_mut().try_fold(number, |left, value| replace_string(value, left, text))
+        }
+        _ => Some(number),
+    }
+}
+
+#[test]
+fn no_name_in_a_record_becomes_markup() {
+    let mut summary = run(3, 1.0, true);
+    summary.nvidia = vec![graphmill_engine::record::NvidiaRecord {
+        device: "cuda:0".into(),
+        name: "a device".into(),
+        ..Default::default()
+    }];
+    let whole = serde_json::to_value(&summary).unwrap();
+    let mut tried = 0;
+    for number in 0.. {
+        let mut forged = whole.clone();
+        if replace_string(&mut forged, number, "<script>alert(1)</script>").is_some() {
+            break;
+        }
+        // enums have no room for it
+        if let Ok(forged) = serde_json::from_value(forged) {
+            let page = html(&forged);
+            assert!(!page.contains("<script"), "string {number}");
+            assert!(page.contains("default-src 'none'"));
+            tried += 1;
+        }
+    }
+    assert!(tried > 20, "{tried}");
+}
+
 #[test]
 fn the_page_is_self_contained_and_shows_the_run() {
     for (epochs, scale, pipelined) in

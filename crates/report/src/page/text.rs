@@ -93,5 +93,6 @@ mod tests {
     #[test]
     fn text_cannot_become_markup() {
         assert_eq!(escape("<b a=\"1\">&"), "&lt;b a=&quot;1&quot;&gt;&amp;");
+        assert_eq!(escape("a\u{1b}b\n"), "a\u{fffd}b\n");
     }
 }

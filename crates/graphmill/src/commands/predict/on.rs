@@ -1,9 +1,6 @@
 //! `graphmill predict RUN --on TABLE`: predictions for new nodes.
 
-use std::{
-    io::{self, Write},
-    path::Path,
-};
+use std::path::Path;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use graphmill_core::progress::Quiet;
@@ -69,8 +66,7 @@ pub(super) fn run(
     let result = &written.written;
     output::note_dataset(&dataset.name, result.same_dataset, result.rescaled.as_deref());
     for note in written.notes() {
-        // Remarks are not results: a closed standard error is ignored.
-        let _ = writeln!(io::stderr(), "note: {note}");
+        output::note(&format!("note: {note}"));
     }
     if out.as_os_str() == "-" {
         return Ok(());

@@ -9,6 +9,7 @@
 //! unlinked, and its target stays unchanged.
 
 mod disk;
+mod forgetting;
 mod lock;
 mod sibling;
 
@@ -20,6 +21,7 @@ use std::{
 
 pub(crate) use disk::parent;
 pub use disk::{CrashingDisk, Disk, Real, create_fresh};
+pub use forgetting::ForgettingDisk;
 pub use lock::lock;
 #[cfg(test)]
 pub(crate) use lock::tests::UNSUPPORTED;

@@ -1,4 +1,4 @@
-use graphmill_data::atomic::CrashingDisk;
+use graphmill_data::atomic::{CrashingDisk, ForgettingDisk};
 
 use super::*;
 
@@ -97,6 +97,31 @@ fn a_checkpoint_is_loadable_after_every_step() {
             break;
         }
     }
+}
+
+/// Saves two checkpoints on a disk that forgets, and checks every state that a loss of power could
+/// leave; returns the states without a whole checkpoint.
+fn losses(disk: impl FnOnce(ForgettingDisk) -> ForgettingDisk) -> usize {
+    let [run, scratch] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let dir = run.path().join("checkpoint");
+    Made::new(1).write(&mut Real, &dir).unwrap();
+    let mut disk = disk(ForgettingDisk::new(run.path()).unwrap());
+    Made::new(2).write(&mut disk, &dir).unwrap();
+    let (mut lost, mut last) = (0, None);
+    let see = &mut |state: &Path, _| {
+        last = Checkpoint::<Position>::load(&state.join("checkpoint")).ok().flatten();
+        lost += usize::from(last.is_none());
+    };
+    disk.losses(scratch.path(), see).unwrap();
+    assert_eq!(last.map(|last| last.state.epoch), Some(2), "durable once the save returns");
+    lost
+}
+
+#[test]
+fn a_loss_of_power_leaves_the_old_or_the_new_checkpoint() {
+    assert_eq!(losses(|disk| disk), 0);
+    // without syncs it would not
+    assert!(losses(ForgettingDisk::ignoring_syncs) > 0);
 }
 
 /// A run that was killed behind its last save, and saves no more, must not keep two checkpoints.

@@ -163,6 +163,16 @@ pub(crate) fn open_graph(path: &Path) -> Result<Dataset> {
     typed.to_dataset().map_err(|error| Error::dataset(path.display().to_string(), error.to_string()))
 }
 
+/// Names of the classes of the dataset in `dir`; empty if it has none.
+///
+/// # Errors
+/// The dataset cannot be read.
+pub(crate) fn class_names(dir: Option<&Path>) -> Result<Vec<String>> {
+    let Some(dir) = dir.filter(|dir| dir.join("nodes").is_dir()) else { return Ok(Vec::new()) };
+    let data = typed::open(dir, Verify::Once)?;
+    Ok(data.tasks.first().map(|task| task.names.clone()).unwrap_or_default())
+}
+
 /// The feature rows, with the table that layers read in place. The table is sparse if
 /// `keeps_sparse`. A table of another type than the stored one is a copy, also if the placement is
 /// [`MemoryPlacement::Mapped`].

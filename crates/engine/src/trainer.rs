@@ -307,8 +307,9 @@ impl Trainer<'_> {
         self.position.restore_best()?;
         let model = &self.position.learner.model;
         self.observer.model(model);
-        let test = self.scorer.test(model, &self.meter, self.observer)?;
-        let summary = summary(&self.inputs, &mut self.position, test, self.strategy.staleness_bound());
+        let (test, by_class) = self.scorer.test(model, &self.meter, self.observer)?;
+        let bound = self.strategy.staleness_bound();
+        let summary = Summary { by_class, ..summary(&self.inputs, &mut self.position, test, bound) };
         if let Some(run) = self.position.checkpoints.run() {
             run.write_summary(&summary)?;
         }

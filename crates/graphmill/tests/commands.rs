@@ -98,7 +98,14 @@ fn a_generated_graph_is_trained_scored_and_predicted_on() {
         "f1-micro": "fraction", "f1-macro": "fraction", "roc-auc": "fraction"}}]);
     assert_fields(&scores["parts"], parts, "eval");
     assert_eq!(scores["parts"][1]["scores"]["accuracy"], trained["best"]["valid_score"]);
-    assert!(sandbox.ok("eval run").contains("accuracy"));
+    assert_eq!(scores["parts"][2]["by_class"], trained["by_class"], "both score the best model");
+    let by_class = &trained["by_class"];
+    assert_eq!(by_class["classes"].as_array().unwrap().len(), 4);
+    assert!((by_class["weighted_average"]["recall"].as_f64().unwrap() - test).abs() < 1e-9);
+    let text = sandbox.ok("eval run");
+    for part in ["accuracy", "class (test)", "precision", "macro average", "true \\ predicted"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
 
     let written = sandbox.ok_json("predict run --out classes.npy");
     assert_eq!((&written["rows"], &written["kind"]), (&2000.into(), &"classes".into()));

@@ -27,8 +27,8 @@ use crate::{
     link::LinkMetric,
     observer::{Observer, Progress, Start},
     record::{
-        BatchOutcome, Best, EpochRecord, Origin, Stages, Summary, TestScore, Traffic, TypedOrigin,
-        ValidationScore,
+        BatchOutcome, Best, EpochRecord, MachineRecord, Origin, Stages, Summary, TestScore, Traffic,
+        TypedOrigin, ValidationScore,
     },
     run::Meter,
     strategy::attempt,
@@ -346,6 +346,7 @@ impl Trainer<'_, '_> {
             config: self.config.to_json(),
             best: state.best.unwrap_or(Best { epoch: 0, valid_score: None }),
             test,
+            machine: Some(MachineRecord::here()),
             peak_rss_bytes: memory::peak().unwrap_or(0),
             seconds: self.position.checkpoints.seconds(),
             epochs: std::mem::take(&mut self.position.records),

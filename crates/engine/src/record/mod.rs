@@ -2,6 +2,7 @@
 
 mod dataset;
 mod epoch;
+mod machine;
 mod memory;
 mod origin;
 mod presampling;
@@ -17,6 +18,7 @@ mod workers;
 pub use dataset::{DatasetRecord, TypeCount};
 pub use epoch::{DeviceRecord, EpochRecord, Stages};
 pub use graphmill_loader::feature::{TierTraffic, Traffic};
+pub use machine::MachineRecord;
 pub use memory::{MemorySample, Samples};
 pub(crate) use origin::partition_of_older;
 pub use origin::{

@@ -2,9 +2,12 @@
 
 use graphmill_core::memory::peak;
 use graphmill_data::Dataset;
+use graphmill_nn::metric::classes::ClassReport;
 use serde::{Deserialize, Serialize};
 
-use super::{dataset::DatasetRecord, epoch::EpochRecord, presampling::PresamplingRecord};
+use super::{
+    dataset::DatasetRecord, epoch::EpochRecord, machine::MachineRecord, presampling::PresamplingRecord,
+};
 use crate::TrainConfig;
 
 /// Best epoch of a run, whose parameters are saved.
@@ -50,6 +53,9 @@ pub struct Summary {
     pub best: Best,
     /// Test score of the best epoch.
     pub test: TestScore,
+    /// Scores of the best epoch on the test nodes of each class, of a run that learned classes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by_class: Option<ClassReport>,
     /// Age of reused embeddings.
     pub staleness: Staleness,
     /// Cost of the minibatches that were counted for caches, since the start or the last resume.
@@ -57,6 +63,9 @@ pub struct Summary {
     pub presampling: Option<PresamplingRecord>,
     /// Peak memory of the process in bytes; 0 if the system does not report it.
     pub peak_rss_bytes: u64,
+    /// Machine on which the run ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<MachineRecord>,
     /// NVIDIA devices of the run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nvidia: Vec<NvidiaRecord>,
@@ -117,9 +126,11 @@ impl Summary {
             epochs,
             best,
             test,
+            by_class: None,
             staleness: Staleness::default(),
             presampling: None,
             peak_rss_bytes: peak().unwrap_or(0),
+            machine: Some(MachineRecord::here()),
             nvidia: Vec::new(),
             all_reduce: None,
             seconds,

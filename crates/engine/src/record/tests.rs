@@ -1,3 +1,4 @@
+use graphmill_nn::metric::classes::{ClassReport, ClassScore, Confusion};
 use serde_json::json;
 
 use super::{timeline::Stage, *};
@@ -52,6 +53,16 @@ fn full_epoch() -> EpochRecord {
     }
 }
 
+/// Scores by class with every field.
+fn full_report() -> ClassReport {
+    ClassReport {
+        classes: vec![ClassScore::default()],
+        confusion_matrix: Some(vec![vec![1]]),
+        top_confusions: vec![Confusion::default()],
+        ..ClassReport::default()
+    }
+}
+
 /// A record of a run with every field.
 fn full_summary() -> Summary {
     let graphs = GraphRecord { captured: 1, replayed: 1, launched: 1, refused: Some("reason".into()) };
@@ -67,9 +78,16 @@ fn full_summary() -> Summary {
         epochs: vec![full_epoch()],
         best: Best { epoch: 1, valid_score: Some(0.5) },
         test: TestScore { metric: "accuracy".into(), score: Some(0.5) },
+        by_class: Some(full_report()),
         staleness: Staleness { bound: 1, max: 1 },
         presampling: Some(PresamplingRecord { drawn_batches: 1, counted_batches: 1, seconds: 1.0 }),
         peak_rss_bytes: 1,
+        machine: Some(MachineRecord {
+            processor: "model".into(),
+            cores: 1,
+            memory_bytes: 1,
+            system: "linux x86_64".into(),
+        }),
         nvidia: vec![NvidiaRecord { graphs: Some(graphs), ..NvidiaRecord::default() }],
         all_reduce: Some("peer".into()),
         seconds: 1.0,

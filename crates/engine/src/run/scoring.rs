@@ -6,14 +6,18 @@ use std::{sync::Arc, time::Instant};
 use graphmill_core::{NodeId, table};
 use graphmill_data::Dataset;
 use graphmill_loader::Feature;
-use graphmill_nn::{Matrix, metric::Metric, model::Model};
+use graphmill_nn::{
+    Matrix,
+    metric::{Metric, classes::ClassReport},
+    model::Model,
+};
 
 use super::{Inputs, Meter, Peers, RunPosition, link_scoring::LinkScorer, observer::Observer, setup::Tables};
 use crate::{
     Result, TrainConfig, build,
     config::SelectBy,
     distributed::Ranks,
-    inference::{Inference, Output, fixed_sample, score},
+    inference::{Inference, Output, class_report, fixed_sample, score},
     record::{TestScore, ValidationScore},
     stage::Loader,
 };
@@ -127,7 +131,7 @@ impl<'a> Scorer<'a> {
         Ok(Verdict { scored: Some(ValidationScore { score, loss }), is_best })
     }
 
-    /// Score of the model on the test nodes, if there are any.
+    /// Score of the model on the test nodes, if there are any, and its scores by class.
     ///
     /// # Errors
     /// As [`Scorer::judge`].
@@ -136,20 +140,28 @@ impl<'a> Scorer<'a> {
         model: &Model,
         meter: &Meter,
         observer: &mut dyn Observer,
-    ) -> Result<TestScore> {
+    ) -> Result<(TestScore, Option<ClassReport>)> {
         let metric = self.metric_name();
         let nodes = match &self.judge {
             Judge::Labels(_) => fixed_sample(&self.data.split.test, self.config.eval_nodes),
             Judge::Links(links) => (0..links.test.len() as NodeId).collect(),
         };
         if nodes.is_empty() {
-            return Ok(TestScore { metric, score: None });
+            return Ok((TestScore { metric, score: None }, None));
         }
         observer.evaluate(nodes.len());
         let clock = Instant::now();
         let score = self.score(model, Part::Test, &nodes)?;
+        let by_class = match &self.judge {
+            Judge::Labels(_) => {
+                // a dataset that has moved since has numbers for names
+                let names = build::class_names(self.data.directory.as_deref()).unwrap_or_default();
+                class_report(&self.logits, &self.data.labels, &nodes, &names)
+            }
+            Judge::Links(_) => None,
+        };
         meter.span("test", clock);
-        Ok(TestScore { metric, score })
+        Ok((TestScore { metric, score }, by_class))
     }
 
     /// Score of the model on the `nodes` of a part, or on its edges; `None` if it is not defined.

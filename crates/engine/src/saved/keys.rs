@@ -11,7 +11,7 @@ use graphmill_data::{
     typed::{self, KEY_SEPARATOR, Keys, TypedDataset, Verify},
 };
 
-use crate::{Error, Result};
+use crate::{Error, Result, build};
 
 /// Number of unknown keys that a message lists.
 const EXAMPLES: usize = 5;
@@ -34,10 +34,7 @@ impl Names {
         let typed = open(data.directory.as_deref())?;
         let columns = typed.as_ref().map(key_columns).unwrap_or_default();
         let key_columns = if columns.is_empty() { vec!["key".into()] } else { columns };
-        let classes = match open(trained_on)? {
-            Some(trained_on) => trained_on.tasks.first().map(|task| task.names.clone()).unwrap_or_default(),
-            None => Vec::new(),
-        };
+        let classes = build::class_names(trained_on)?;
         Ok(Self { key_columns, keys: data.keys.clone(), classes })
     }
 

@@ -14,7 +14,12 @@ use std::{
 
 use graphmill_core::{NodeId, node_order, progress::Progress};
 use graphmill_data::{Dataset, dataset::Rescaling, npy};
-use graphmill_nn::{Matrix, backend::Cpu, metric, model::Model};
+use graphmill_nn::{
+    Matrix,
+    backend::Cpu,
+    metric::{self, classes::ClassReport},
+    model::Model,
+};
 use serde::Serialize;
 
 pub(crate) use infer::{first_largest, values};
@@ -22,7 +27,7 @@ pub(crate) use infer::{first_largest, values};
 use crate::{
     Error, Result, RunDir, TrainConfig, build, checkpoint,
     config::link_task::is_link,
-    inference::{Inference, Output, fixed_sample, score},
+    inference::{Inference, Output, class_report, fixed_sample, score},
     memory,
     predictions::{Identity, Predictions, Target},
     record::{DatasetRecord, Origin},
@@ -120,6 +125,9 @@ pub struct PartScores {
     pub nodes: usize,
     /// All metrics by name; `None` if a metric is undefined.
     pub scores: BTreeMap<String, Option<f64>>,
+    /// Scores of each class and the confusion matrix, of a run that learned classes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by_class: Option<ClassReport>,
 }
 
 impl SavedRun {
@@ -284,6 +292,7 @@ impl SavedRun {
         let rescaling = self.rescaling(data)?;
         let features = self.rows(&self.config_for(data), data, rescaling.as_ref())?;
         let symmetric = build::symmetric(&model, data);
+        let names = build::class_names(self.trained_on(data)?.as_deref())?;
         let mut inference =
             Inference::new(&data.graph, &features, symmetric.as_deref(), &backend, self.config.eval_chunk)
                 .with_neighbors(self.blame_config(build::inference_neighbors(&self.config, data))?)
@@ -301,7 +310,8 @@ impl SavedRun {
             if part == "test" {
                 test = scores[chosen.name];
             }
-            parts.push(PartScores { part, nodes: nodes.len(), scores });
+            let by_class = class_report(&logits, &data.labels, nodes, &names);
+            parts.push(PartScores { part, nodes: nodes.len(), scores, by_class });
         }
         Ok(Scores {
             run: self.dir.clone(),

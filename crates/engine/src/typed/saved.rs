@@ -11,7 +11,7 @@ use super::{build, inference::TypedInference, position::assign, task::TypedTask}
 use crate::{
     Error, Result, TrainConfig,
     checkpoint::load_params,
-    inference::{Output, fixed_sample, score_labels},
+    inference::{Output, class_report, fixed_sample, score_labels},
     options::is_typed,
     predictions::{Identity, Predictions, Target},
     record::{OTHER_DATASET_HINT, Origin, TypedOrigin},
@@ -160,7 +160,8 @@ impl<'r> SavedTypedRun<'r> {
             if part == "test" {
                 test = scores[chosen.name];
             }
-            parts.push(PartScores { part, nodes: nodes.len(), scores });
+            let by_class = class_report(&logits, &task.labels, nodes, &task.classes);
+            parts.push(PartScores { part, nodes: nodes.len(), scores, by_class });
         }
         Ok(Scores {
             run: self.run.dir.clone(),

@@ -26,11 +26,11 @@ use crate::{
     Error, Result, RunContext, TrainConfig,
     build::schedule,
     config::SelectBy,
-    inference::{Output, fixed_sample, score_labels},
+    inference::{Output, class_report, fixed_sample, score_labels},
     observer::{Observer, Progress, Start},
     record::{
-        BatchOutcome, Best, EpochRecord, Origin, Stages, Summary, TestScore, Traffic, TypedOrigin,
-        ValidationScore,
+        BatchOutcome, Best, EpochRecord, MachineRecord, Origin, Stages, Summary, TestScore, Traffic,
+        TypedOrigin, ValidationScore,
     },
     run::Meter,
     strategy::attempt,
@@ -378,10 +378,12 @@ impl Trainer<'_, '_> {
         self.position.restore_best()?;
         let nodes = fixed_sample(&self.task.split.test, self.config.eval_nodes);
         let mut test = TestScore { metric: self.metric.name.to_string(), score: None };
+        let mut by_class = None;
         if !nodes.is_empty() {
             self.observer.evaluate(nodes.len());
             let clock = Instant::now();
             test.score = self.score_of(&nodes)?;
+            by_class = class_report(&self.logits, &self.task.labels, &nodes, &self.task.classes);
             self.meter.span("test", clock);
         }
         let state = &self.position.state.run;
@@ -391,6 +393,8 @@ impl Trainer<'_, '_> {
             config: self.config.to_json(),
             best: state.best.unwrap_or(Best { epoch: 0, valid_score: None }),
             test,
+            by_class,
+            machine: Some(MachineRecord::here()),
             peak_rss_bytes: memory::peak().unwrap_or(0),
             seconds: self.position.checkpoints.seconds(),
             epochs: std::mem::take(&mut self.position.records),

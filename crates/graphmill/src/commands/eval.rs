@@ -1,5 +1,7 @@
 //! `graphmill eval RUN`: scores a run's best model on each part of the split, by every metric.
 
+mod classes;
+
 use clap::{ArgMatches, Command};
 use graphmill_core::progress::Quiet;
 use graphmill_engine::{embedding::SavedEmbedding, saved::SavedRun, typed::SavedTypedRun};
@@ -13,7 +15,9 @@ pub(crate) fn command() -> Command {
         .long_about(
             "Score a run's best model on the train, valid and test nodes.\n\n\
              Prints every metric for each part of the split, of a run that learned links those of rankings \
-             of its edges. Inference takes all neighbours of each node, so \
+             of its edges. Then precision, recall and F1 of each class on the test nodes, and the confusion \
+             matrix (of many classes the lowest scores and the most frequent confusions); --json has them \
+             for every part. Inference takes all neighbours of each node, so \
              scores do not depend on sampling.",
         )
         .after_long_help(
@@ -71,6 +75,11 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
                 .map_or(format!("{:>20}", "-"), |score| format!("{score:>20.4}"));
         }
         text += "\n";
+    }
+    // the part that nothing was fitted to, if it has nodes
+    let last = scores.parts.iter().rev().find_map(|part| Some((part.part, part.by_class.as_ref()?)));
+    if let Some((part, report)) = last {
+        text += &classes::text(part, report);
     }
     output::text(&text)
 }

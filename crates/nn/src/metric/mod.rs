@@ -5,6 +5,7 @@
 //! every class with a logit above 0 (a probability above one half). A metric is never NaN: it is
 //! `None` if undefined (no labelled rows, no class with both positives and negatives, a NaN score).
 
+pub mod classes;
 mod confusion;
 pub(crate) mod ranking;
 

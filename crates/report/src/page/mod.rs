@@ -4,8 +4,10 @@
 //! A pure function of the [`Summary`]. Tooltips of points and bars contain the numbers.
 
 mod chart;
+mod classes;
 mod devices;
 mod memory;
+mod origin;
 mod ranks;
 mod reuse;
 mod section;
@@ -45,6 +47,7 @@ pub fn html(summary: &Summary) -> String {
     page += &header(summary);
     page += &cards(summary);
     page += &curves(summary);
+    page += &classes::classes(summary);
     page += &stages(summary);
     page += &utilisation::utilisation(&summary.epochs);
     page += &reuse::reuse(summary);
@@ -53,6 +56,7 @@ pub fn html(summary: &Summary) -> String {
     page += &types::types(summary);
     page += &traffic(&summary.epochs);
     page += &memory::memory(summary);
+    page += &origin::origin(summary);
     page += &config(summary);
     page += &table(summary);
     let _ = write!(page, "<footer>Written by graphmill {}.</footer>\n</main>\n", escape(&summary.graphmill));

@@ -99,9 +99,11 @@ fn run(epochs: usize, scale: f64, pipelined: bool) -> Summary {
         config: TrainConfig::default().to_json(),
         best,
         test: TestScore { metric: "accuracy".into(), score: Some(0.8765) },
+        by_class: None,
         staleness: if pipelined { Staleness { bound: 8, max: 7 } } else { Staleness::default() },
         presampling: None,
         peak_rss_bytes: 1_234_567_890,
+        machine: None,
         nvidia: Vec::new(),
         all_reduce: None,
         seconds: epochs.iter().map(|e| e.seconds + e.eval_seconds).sum(),
@@ -287,4 +289,36 @@ fn several_ranks_have_a_section_with_sums() {
     for text in ["<h2>Ranks", "3,000", "3,003", "25.0", "3.00 MiB"] {
         assert!(page.contains(text), "{text}");
     }
+}
+
+#[test]
+fn scores_by_class_have_a_table_and_a_matrix() {
+    use graphmill_nn::metric::classes::{ClassReport, ClassScore, Confusion};
+    let mut summary = run(1, 1.0, false);
+    assert!(!html(&summary).contains("Scores by class"));
+    let class = |name: &str| ClassScore {
+        class: name.into(),
+        support: 1234,
+        precision: None,
+        recall: Some(0.5),
+        f1: Some(0.25),
+        ..ClassScore::default()
+    };
+    let report = ClassReport {
+        classes: vec![class("<mule>"), class("vip")],
+        confusion_matrix: Some(vec![vec![3, 1], vec![0, 4]]),
+        ..ClassReport::default()
+    };
+    summary.by_class = Some(report.clone());
+    let page = html(&summary);
+    balanced(&page);
+    for text in ["<td>&lt;mule&gt;<td>1,234<td>0<td>–<td>0.5000<td>0.2500", "Confusion matrix", "--u:75.0%"]
+    {
+        assert!(page.contains(text), "{text}");
+    }
+    let many = vec![Confusion { truth: 0, predicted: 1, count: 9 }];
+    summary.by_class = Some(ClassReport { confusion_matrix: None, top_confusions: many, ..report });
+    let page = html(&summary);
+    balanced(&page);
+    assert!(page.contains("<td>&lt;mule&gt;<td>vip<td>9") && !page.contains("Confusion matrix"));
 }

@@ -1,0 +1,139 @@
+//! Section on how the run was made: command, dataset, machine, and the options that differ from
+//! their defaults.
+
+use std::fmt::Write;
+
+use graphmill_core::units::{bytes, count};
+use graphmill_engine::{TrainConfig, record::Summary};
+use serde_json::Value;
+
+use super::{
+    section::section,
+    text::{self, escape},
+};
+
+/// Renders the section; empty for a run without options.
+pub(super) fn origin(summary: &Summary) -> String {
+    let Some(options) = summary.config.as_object().filter(|options| !options.is_empty()) else {
+        return String::new();
+    };
+    let changed = changed(options);
+    let dataset = options.get("dataset").and_then(Value::as_str).unwrap_or_default();
+    let mut body = format!("<pre>{}</pre>\n<dl>\n", escape(&command(dataset, &changed)));
+    let mut fact = |name: &str, value: &str| {
+        let _ = writeln!(body, "<div><dt>{name}</dt><dd>{}</dd></div>", escape(value));
+    };
+    let data = &summary.dataset;
+    if data.nodes > 0 {
+        fact("dataset", &data.name);
+        fact("directory", if dataset.is_empty() { "built-in demo graph" } else { dataset });
+        fact("checksum", data.checksum.as_deref().unwrap_or("–"));
+    }
+    if let Some(machine) = &summary.machine {
+        if !machine.processor.is_empty() {
+            fact("processor", &machine.processor);
+        }
+        fact("cores", &count(machine.cores as u64));
+        if machine.memory_bytes > 0 {
+            fact("memory", &bytes(machine.memory_bytes));
+        }
+        fact("system", &machine.system);
+    }
+    summary.nvidia.iter().for_each(|nvidia| fact(&nvidia.device, &nvidia.name));
+    fact("graphmill", &summary.graphmill);
+    body += "</dl>\n";
+    if changed.is_empty() {
+        body += "<p>Every option has its default.</p>\n";
+    } else {
+        body += "<div class=scroll><table>\n<thead><tr><th>changed option<th>value<th>default</tr></thead>\n\
+                 <tbody>\n";
+        for Changed { name, value, default } in &changed {
+            let [name, value, default] =
+                [name.replace('_', "-"), text::value(value), text::value(default)].map(|x| escape(&x));
+            let _ = writeln!(body, "<tr><td>{name}<td>{value}<td>{default}</tr>");
+        }
+        body += "</tbody></table></div>\n";
+    }
+    section("How it was run", "A command that repeats the run, its data and its machine.", &body)
+}
+
+/// Option that differs from its default.
+struct Changed<'s> {
+    name: &'s str,
+    value: &'s Value,
+    default: Value,
+}
+
+/// Options that differ from their defaults, except the dataset.
+fn changed(options: &serde_json::Map<String, Value>) -> Vec<Changed<'_>> {
+    let defaults = TrainConfig::default().to_json();
+    let default = |name: &str| defaults.get(name).cloned().unwrap_or_default();
+    options
+        .iter()
+        .filter(|(name, value)| *name != "dataset" && default(name) != **value)
+        .map(|(name, value)| Changed { name, value, default: default(name) })
+        .collect()
+}
+
+/// Command line that repeats the run.
+fn command(dataset: &str, changed: &[Changed]) -> String {
+    let mut command = String::from("graphmill train");
+    if !dataset.is_empty() {
+        let _ = write!(command, " {}", quoted(dataset));
+    }
+    for Changed { name, value, .. } in changed {
+        let flag = name.replace('_', "-");
+        let _ = match value {
+            Value::Bool(true) => write!(command, " --{flag}"),
+            value => write!(command, " --{flag} {}", quoted(&word(value))),
+        };
+    }
+    command
+}
+
+/// Value as the command line takes it.
+fn word(value: &Value) -> String {
+    match value {
+        Value::String(word) => word.clone(),
+        Value::Array(items) => items.iter().map(word).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
+}
+
+/// Word in quotes if a shell would split or change it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "_-./,:=+@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_string();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_has_the_changed_options_alone() {
+        let config = TrainConfig {
+            dataset: "my data".into(),
+            lr: 0.01,
+            input_layer: true,
+            fanout: "5,5".parse().unwrap(),
+            ..TrainConfig::default()
+        };
+        let summary = Summary { config: config.to_json(), ..Summary::default() };
+        let page = origin(&summary);
+        let line = "<pre>graphmill train &#39;my data&#39; --fanout 5,5 --input-layer --lr 0.01</pre>";
+        assert!(page.contains(line) || page.contains(&line.replace("&#39;", "'")), "{page}");
+        assert!(page.contains("<tr><td>lr<td>0.01<td>0.003</tr>") && !page.contains("<td>hidden"));
+        let plain = Summary { config: TrainConfig::default().to_json(), ..Summary::default() };
+        assert!(origin(&plain).contains("Every option has its default"));
+    }
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        let words = ["a/b-1.npy", "", "a b", "it's", "x;y"].map(quoted);
+        assert_eq!(words, ["a/b-1.npy", "''", "'a b'", "'it'\\''s'", "'x;y'"]);
+    }
+}

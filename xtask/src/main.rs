@@ -15,12 +15,14 @@
 //! - `cargo xtask cuda pack` builds the programs that `scripts/gpu-check` runs on a machine with a
 //!   device.
 //! - `cargo xtask fuzz [--seconds N] [TARGET ...]` runs the fuzzing targets, each for N seconds.
+//! - `cargo xtask faults BINARY [--short]` lets every system call of the program's commands fail once.
 //! - `cargo xtask golden record|check|compare ...` compares the results of two builds of
 //!   `graphmill` bit for bit.
 
 mod bench;
 mod book;
 mod cuda;
+mod faults;
 mod fuzz;
 mod golden;
 mod house;
@@ -48,6 +50,7 @@ const USAGE: &[&str] = &[
     "papers [NAME ...] [--quick] [--rounds N]",
     "cuda compile|check|pack",
     "fuzz [--seconds N] [--sanitizer none|address] [TARGET ...]",
+    "faults BINARY [--short]",
     "golden record BINARY FILE|check BINARY FILE|compare OLD_BINARY NEW_BINARY [--threads N] [--work DIR] \
      [ROW ...]",
 ];
@@ -70,6 +73,8 @@ fn main() -> Result<()> {
         ["cuda", "check"] => cuda::check(),
         ["cuda", "pack"] => pack::pack(),
         ["fuzz", ref words @ ..] => fuzz::run(words),
+        ["faults", binary] => faults::run(binary.as_ref(), false),
+        ["faults", binary, "--short"] => faults::run(binary.as_ref(), true),
         ["golden", mode, first, second, ref words @ ..] => golden::run(mode, [first, second], words),
         _ => bail!("usage: cargo xtask {}", USAGE.join(" | ")),
     }

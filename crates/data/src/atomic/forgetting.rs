@@ -52,7 +52,7 @@ enum Step {
 }
 
 /// Largest number of pending changes of which all subsets are tried.
-const ALL_SUBSETS: usize = 10;
+const ALL_SUBSETS: usize = 7;
 
 impl ForgettingDisk {
     /// Takes the contents of the directory `root` as durable.

@@ -298,9 +298,7 @@ fn options_are_derived_written_and_refused_by_name() {
     for (name, value) in [
         ("strategy", "pipelined"),
         ("reuse", "layered"),
-        ("devices", "virtual:2"),
-        ("host_budget", "1G"),
-        ("cache", "lru"),
+        ("devices", "cuda:0"),
         ("order", "proximity"),
         ("max_batches", "3"),
         ("fused", "off"),

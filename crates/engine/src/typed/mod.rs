@@ -7,6 +7,10 @@
 //! | `task.rs` | graph, feature tables, labels and split of a task |
 //! | `build.rs` | model, sampler and metric of a configuration |
 //! | `learner.rs` | forward, backward, update of dense parameters and learned rows |
+//! | `tiers.rs` | caches of feature rows within a budget, over host memory or disk |
+//! | `shares.rs` | shares of that budget by type |
+//! | `visits.rs` | hotness of the nodes of all types |
+//! | `step.rs` | memory of a training step on a device |
 //! | `inference.rs` | rows of nodes from all their neighbours |
 //! | `position.rs` | checkpoints |
 //! | `saved.rs` | scores and predictions of a run |
@@ -16,8 +20,12 @@ mod inference;
 mod learner;
 mod position;
 mod saved;
+mod shares;
+mod step;
 mod task;
+mod tiers;
 mod trainer;
+mod visits;
 
 use std::path::Path;
 

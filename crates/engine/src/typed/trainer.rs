@@ -21,6 +21,8 @@ use super::{
     learner::TypedLearner,
     position::TypedPosition,
     task::{TypedTask, unread_columns},
+    tiers::TypedTiers,
+    visits::batch_size,
 };
 use crate::{
     Error, Result, RunContext, TrainConfig,
@@ -53,14 +55,17 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
         return Err(Error::dataset(&data.name, "its task has no training nodes; add some to the split"));
     }
     let sampler = build::sampler(config, &task)?;
+    let tiers = TypedTiers::new(config, data, &task, &*sampler)?;
     let learner = TypedLearner::new(config, &task)?;
-    notes(config, data, &task, &*sampler, &learner).iter().for_each(|note| context.observer.note(note));
+    let notes = notes(config, data, &task, &*sampler, &learner);
+    tiers.description.iter().chain(&notes).for_each(|note| context.observer.note(note));
     let mut trainer = Trainer {
         config,
         task: &task,
         order: Random::new(&task.split.train, config.seed),
-        batch_size: if config.batch_size == 0 { task.split.train.len() } else { config.batch_size },
-        inference: TypedInference::new(config, &task, &*sampler)?,
+        batch_size: batch_size(config, &task),
+        inference: TypedInference::new(config, &task, &*sampler, tiers.whole.clone())?,
+        tiers: &tiers,
         sampler: &*sampler,
         metric,
         position: TypedPosition::new(
@@ -127,6 +132,7 @@ struct Trainer<'a, 'o> {
     order: Random<'a>,
     batch_size: usize,
     sampler: &'a dyn TypedSampler,
+    tiers: &'a TypedTiers,
     metric: &'static table::Entry<Metric>,
     /// The model and everything else that a checkpoint holds.
     position: TypedPosition<'a>,
@@ -240,7 +246,7 @@ impl Trainer<'_, '_> {
         spent.sample = timeline.done(track, Stage::Sample, number, clock);
 
         let clock = Instant::now();
-        let batch = attempt(Stage::Extract, number, || Ok(sampled.extract(&self.task.tables())?))?;
+        let batch = attempt(Stage::Extract, number, || Ok(sampled.extract(&self.tiers.tables())?))?;
         spent.extract = timeline.done(track, Stage::Extract, number, clock);
 
         let clock = Instant::now();
@@ -272,6 +278,8 @@ impl Trainer<'_, '_> {
         state.nodes.resize(sampled.input_nodes.len(), 0);
         state.nodes.iter_mut().zip(&sampled.input_nodes).for_each(|(sum, nodes)| *sum += nodes.len() as u64);
         state.edges.resize(self.task.graph.schema().num_relations(), 0);
+        state.traffic.resize(batch.traffic.len(), Traffic::default());
+        state.traffic.iter_mut().zip(&batch.traffic).for_each(|(sum, of)| *sum += *of);
         for block in &sampled.blocks {
             let edges = block.relations.iter().map(|slice| slice.indices.len() as u64);
             state.edges.iter_mut().zip(edges).for_each(|(sum, edges)| *sum += edges);
@@ -315,12 +323,14 @@ impl Trainer<'_, '_> {
         self.meter.span("score", clock);
         let state = &self.position.state;
         let (epoch, batches) = (state.run.epoch, self.num_batches());
+        let has_device = self.config.num_devices() > 0;
         let lr = self.position.schedule.lr(epoch as u32, batches as usize - 1, batches as usize);
         let seconds = clock.elapsed().as_secs_f64();
         let record = EpochRecord {
             node_types: self.task.count_nodes(|t| state.nodes.get(t).copied().unwrap_or(0)),
             edge_types: self.task.count_edges(|r| state.edges.get(r).copied().unwrap_or(0)),
-            ..state.run.sums.record(epoch + 1, scored, lr, seconds, false)
+            type_traffic: self.task.traffic(&state.traffic, has_device),
+            ..state.run.sums.record(epoch + 1, scored, lr, seconds, has_device)
         };
         Ok(self.meter.complete(record))
     }
@@ -392,6 +402,7 @@ impl Trainer<'_, '_> {
             best: state.best.unwrap_or(Best { epoch: 0, valid_score: None }),
             test,
             peak_rss_bytes: memory::peak().unwrap_or(0),
+            presampling: self.tiers.presampling,
             seconds: self.position.checkpoints.seconds(),
             epochs: std::mem::take(&mut self.position.records),
             ..Summary::default()

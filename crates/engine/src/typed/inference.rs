@@ -253,7 +253,7 @@ mod tests {
     use graphmill_nn::{backend::ElementOps, typed::TABLE as MODELS};
     use rayon::ThreadPoolBuilder;
 
-    use super::*;
+    use super::{super::tiers::borrowed, *};
     use crate::typed::learner::step;
 
     fn config(model: &str, head_layers: usize) -> TrainConfig {
@@ -273,7 +273,7 @@ mod tests {
         let key = BatchKey { seed: 0, epoch: 0, batch: 0 };
         let mut workspace = TypedWorkspace::new(task.graph.schema());
         let batch = sampler.sample(&TypedRequest::new(&task.graph, key), &mut workspace, seeds).unwrap();
-        let batch = batch.extract(&task.tables()).unwrap();
+        let batch = batch.extract(&borrowed(&task.host_tables())).unwrap();
         let (backend, mut acts) = (Cpu::default(), TypedActivations::default());
         let pass = Pass { backend: &backend, training: false, key: 0 };
         model.forward(&pass, &step(&batch, task.node_type), &mut acts).unwrap();

@@ -8,8 +8,8 @@
 //! # Source
 //!
 //! Dantzig, *Discrete-variable extremum problems*, Operations Research 5 (1957): items by value per
-//! weight fill a knapsack optimally, up to the last item. Values are those of Yang et al., *GNNLab*,
-//! EuroSys 2022, section 6.
+//! weight fill a knapsack optimally, up to the last item. Values are the counts of Yang et al.,
+//! *GNNLab*, EuroSys 2022, section 6.
 //!
 //! # Cost
 //!
@@ -111,7 +111,8 @@ mod tests {
             seed in prop::collection::vec(0u32..9, 80),
             budget in 0u32..2000,
         ) {
-            let types = sizes.iter().enumerate().map(|(t, of)| NodeType::new(format!("t{t}"), of.0)).collect();
+            let node_type = |(t, of): (usize, &(usize, u32))| NodeType::new(format!("t{t}"), of.0);
+            let types = sizes.iter().enumerate().map(node_type).collect();
             let schema = Schema::new(types, vec![]).unwrap();
             let types: Vec<_> =
                 sizes.iter().map(|&(rows, bytes)| Some(Competing { rows, bytes: bytes.into() })).collect();

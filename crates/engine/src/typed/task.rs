@@ -324,7 +324,7 @@ mod tests {
         assert_eq!((&task.split.train[..], &task.split.valid[..]), (&[3][..], &[0][..]));
         assert_eq!(task.feature_dims(), [0, 2]);
         let mut rows = graphmill_nn::Matrix::default();
-        task.tables()[1].unwrap().gather(&[1], &mut rows).unwrap();
+        task.host_tables()[1].as_ref().unwrap().gather(&[1], &mut rows).unwrap();
         assert_eq!(rows.view().host(), [7.0, -3.0], "integers are converted");
         assert_eq!(
             unread_columns(&data).unwrap(),

@@ -122,6 +122,10 @@ fn a_quarter_of_the_features_gives_the_bits_of_a_run_in_memory() {
         assert_eq!(summary.presampling.is_some(), ["auto", "presc:1", "optimal"].contains(&cache), "{cache}");
         hits.push((cache, epoch.hit_rate.unwrap()));
     }
+    for cache in ["auto", "lru"] {
+        let options = [("host_budget", &quarter[..]), ("cache", cache), ("strategy", "pipelined")];
+        assert_eq!(results(&train(&data, &options).unwrap().0), results(&all), "pipelined, {cache}");
+    }
     let of = |name| hits.iter().find(|(cache, _)| *cache == name).unwrap().1;
     assert!(of("optimal") >= of("presc:1") && of("presc:1") > of("random"), "{hits:?}");
 }

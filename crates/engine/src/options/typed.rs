@@ -5,11 +5,11 @@ use graphmill_core::options::OptionGroup;
 use super::{
     AXES,
     keys::Key,
-    reasons::{Read, Rule, unread},
+    reasons::{Read, Rule, unread, use_or_leave_out},
     rules,
     types::has_types,
 };
-use crate::{TrainConfig, config::Devices};
+use crate::{TrainConfig, config::Devices, strategy};
 
 /// General options that such a run does not read, with the reason.
 const UNREAD: &[(&str, &str)] = &[
@@ -22,8 +22,7 @@ const UNREAD: &[(&str, &str)] = &[
     ("input_layer", "the features of each type have a linear layer of their own"),
     ("clip", "its limit would leave out the gradients of learned rows"),
     ("weight_decay_first_layer", "all dense weights decay alike"),
-    ("strategy", "the stages of a batch run one after the other"),
-    ("reuse", "the stages of a batch run one after the other"),
+    ("reuse", "all rows of a batch are computed from its own blocks"),
     ("cuda_graphs", ON_PROCESSOR),
     ("precision", "products are in f32"),
     ("feature_precision", "feature rows have their stored type"),
@@ -38,6 +37,7 @@ const ONE_PROCESS: &str = "it runs in one process";
 const RULES: &[(&str, Rule)] = &[
     ("model", model),
     ("devices", devices),
+    ("strategy", of_types),
     ("heads", rules::hidden_layer),
     ("out_heads", rules::last_layer),
     ("activation", rules::hidden_rows),
@@ -75,6 +75,29 @@ fn devices(config: &TrainConfig, _: &Key) -> Read {
     }
 }
 
+/// The strategy trains on several types.
+fn of_types(config: &TrainConfig, _: &Key) -> Read {
+    match strategy::TABLE.get(&config.strategy) {
+        Some(entry) if entry.make.over_types.is_none() => {
+            let readers = strategies().map(|(name, _)| name).collect::<Vec<_>>();
+            Err(format!(
+                "its devices share the batches of one graph, and training on several types runs on one \
+                 reader; {}",
+                use_or_leave_out("strategy", &readers)
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Strategies that train on several types, with their options.
+fn strategies() -> impl Iterator<Item = (&'static str, &'static [OptionGroup])> {
+    let has_order = |(name, _): &(&str, _)| {
+        strategy::TABLE.get(name).is_some_and(|entry| entry.make.over_types.is_some())
+    };
+    strategy::TABLE.groups().into_iter().filter(has_order)
+}
+
 /// The dataset has several types.
 fn model(config: &TrainConfig, _: &Key) -> Read {
     if has_types(config) {
@@ -92,6 +115,7 @@ fn rows(flag: &str) -> Vec<(&'static str, &'static [OptionGroup])> {
         "model" => graphmill_nn::typed::TABLE.groups(),
         "optimizer" => graphmill_nn::optim::TABLE.groups(),
         "schedule" => graphmill_nn::schedule::TABLE.groups(),
+        "strategy" => strategies().collect(),
         _ => Vec::new(),
     }
 }

@@ -6,6 +6,8 @@
 //! | `trainer.rs` | the loop: read it first |
 //! | `task.rs` | graph, feature tables, labels and split of a task |
 //! | `build.rs` | model, sampler and metric of a configuration |
+//! | `stages.rs` | batches before training, and the order of their stages |
+//! | `pipeline.rs` | sampling and extraction during training |
 //! | `learner.rs` | forward, backward, update of dense parameters and learned rows |
 //! | `tiers.rs` | caches of feature rows within a budget, over host memory or disk |
 //! | `shares.rs` | shares of that budget by type |
@@ -18,9 +20,11 @@
 mod build;
 mod inference;
 mod learner;
+mod pipeline;
 mod position;
 mod saved;
 mod shares;
+mod stages;
 mod step;
 mod task;
 mod tiers;

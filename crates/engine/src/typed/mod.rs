@@ -6,7 +6,8 @@
 //! | `trainer.rs` | the loop: read it first |
 //! | `task.rs` | graph, feature tables, labels and split of a task |
 //! | `build.rs` | model, sampler and metric of a configuration |
-//! | `stages.rs` | batches before training, and the order of their stages |
+//! | `stages.rs` | stages of a batch before training |
+//! | `strategy.rs` | order of the stages |
 //! | `pipeline.rs` | sampling and extraction during training |
 //! | `learner.rs` | forward, backward, update of dense parameters and learned rows |
 //! | `tiers.rs` | caches of feature rows within a budget, over host memory or disk |
@@ -26,6 +27,7 @@ mod saved;
 mod shares;
 mod stages;
 mod step;
+mod strategy;
 mod task;
 mod tiers;
 mod trainer;

@@ -171,26 +171,41 @@ fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
         ("checkpoint_batches", "2"),
     ];
     let config = in_memory(&options);
-    let whole = |name: &str, threads| {
+    let whole = |name: &str, threads, config: &TrainConfig| {
         let run = RunDir::create(&dir.path().join(name)).unwrap();
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         let context = RunContext { run: Some(&run), resume: false, observer: &mut Quiet, stop: &|| false };
-        let summary = pool.install(|| typed::train(&config, &data, context)).unwrap();
+        let summary = pool.install(|| typed::train(config, &data, context)).unwrap();
         results(&summary, Some(run.path()))
     };
-    let one = whole("one", 1);
-    assert!(one == whole("three", 3), "threads");
+    let one = whole("one", 1, &config);
+    assert!(one == whole("three", 3, &config), "threads");
+    for (name, depth, allocation) in
+        [("ahead", "0", "profiled"), ("narrow", "1", "2,1,1"), ("wide", "9", "3,2,1")]
+    {
+        let pipelined = in_memory(
+            &[&options[..], &[("strategy", "pipelined"), ("queue_depth", depth), ("allocation", allocation)]]
+                .concat(),
+        );
+        assert!(one == whole(name, 2, &pipelined), "pipelined: {name}");
+    }
 
     // stopped in the middle of the first epoch, at its end, and in the middle of the second
-    for (name, stops) in [("middle", &[2][..]), ("end", &[5]), ("often", &[3, 4, 1, 2])] {
+    let pipelined = in_memory(&[&options[..], &[("strategy", "pipelined")]].concat());
+    for (name, stops, config) in [
+        ("middle", &[2][..], &config),
+        ("end", &[5], &config),
+        ("often", &[3, 4, 1, 2], &config),
+        ("often ahead", &[3, 4, 1, 2], &pipelined),
+    ] {
         let run = dir.path().join(name);
         for (i, &batches) in stops.iter().enumerate() {
-            assert!(interrupted(&config, &data, &run, i > 0, batches), "{name} {i}");
+            assert!(interrupted(config, &data, &run, i > 0, batches), "{name} {i}");
         }
         let reopened = RunDir::reopen(&run).unwrap();
         let context =
             RunContext { run: Some(&reopened), resume: true, observer: &mut Quiet, stop: &|| false };
-        let summary = typed::train(&config, &data, context).unwrap();
+        let summary = typed::train(config, &data, context).unwrap();
         assert!(one == results(&summary, Some(&run)), "{name}");
     }
 }
@@ -216,14 +231,16 @@ fn a_killed_run_continues_from_its_last_checkpoint_to_the_same_bits() {
         results(&typed::train(&config, &data, context).unwrap(), Some(&path))
     };
     let whole = summary("whole", false);
-    let path = dir.path().join("killed");
-    {
+    let pipelined = TrainConfig { strategy: "pipelined".into(), ..config.clone() };
+    for (name, config) in [("killed", &config), ("killed ahead", &pipelined)] {
+        let path = dir.path().join(name);
         let run = RunDir::create(&path).unwrap();
         let mut failing = Failing(4); // after batch 4 of 5, whose checkpoint is that of batch 2
         let context = RunContext { run: Some(&run), resume: false, observer: &mut failing, stop: &|| false };
-        typed::train(&config, &data, context).unwrap_err();
+        typed::train(config, &data, context).unwrap_err();
+        drop(run);
+        assert!(whole == summary(name, true), "{name}");
     }
-    assert!(whole == summary("killed", true));
 }
 
 #[test]
@@ -296,11 +313,9 @@ fn options_are_derived_written_and_refused_by_name() {
 
     let refused = |options: &[(&str, &str)]| made(options).unwrap_err().to_string();
     for (name, value) in [
-        ("strategy", "pipelined"),
+        ("strategy", "factored"),
         ("reuse", "layered"),
-        ("devices", "virtual:2"),
-        ("host_budget", "1G"),
-        ("cache", "lru"),
+        ("devices", "cuda:0"),
         ("order", "proximity"),
         ("max_batches", "3"),
         ("fused", "off"),
@@ -320,8 +335,11 @@ fn options_are_derived_written_and_refused_by_name() {
         let flag = format!("--{} ", name.replace('_', "-"));
         assert!(message.starts_with(&flag) && message.contains("leave it out"), "{message}");
     }
-    let message = refused(&[("strategy", "pipelined")]);
-    assert!(message.contains("training on several types does not use it, because the stages"), "{message}");
+    let message = refused(&[("strategy", "factored")]);
+    assert!(message.contains("use --strategy sequential or pipelined, or leave it out"), "{message}");
+    let message = refused(&[("allocation", "naive")]);
+    assert!(message.contains("--strategy sequential does not use it; use --strategy pipelined"), "{message}");
+    made(&[("strategy", "pipelined"), ("allocation", "1,1,1"), ("queue_depth", "3")]).unwrap();
     assert!(refused(&[("model", "gat")]).contains("use --model rsage, rgcn, rgat, hgt or simple-hgn"));
     let message = refused(&[("bases", "2")]);
     assert_eq!(message, "--bases 2: --model rsage does not use it; use --model rgcn, or leave it out");

@@ -39,17 +39,30 @@ impl StoredTable {
     /// disagrees with the manifest.
     pub fn features(dir: impl AsRef<Path>) -> Result<Self> {
         let dir = dir.as_ref();
-        let StoredFeatures { path, entry, is_sparse, shape } = if typed::is_typed(dir) {
-            typed::stored_features(dir)?
-        } else {
-            let manifest = Manifest::read(dir)?;
-            StoredFeatures {
-                path: FEATURES.into(),
-                entry: manifest.files.get(FEATURES).cloned(),
-                is_sparse: manifest.files.contains_key(FEATURES_INDPTR),
-                shape: [manifest.nodes, manifest.feature_dim],
-            }
+        if typed::is_typed(dir) {
+            return Self::features_of_type(dir, 0);
+        }
+        let manifest = Manifest::read(dir)?;
+        let features = StoredFeatures {
+            path: FEATURES.into(),
+            entry: manifest.files.get(FEATURES).cloned(),
+            is_sparse: manifest.files.contains_key(FEATURES_INDPTR),
+            shape: [manifest.nodes, manifest.feature_dim],
         };
+        Self::open(dir, features)
+    }
+
+    /// Locates the feature rows of node type number `t` of the dataset of format 2 in `dir`.
+    ///
+    /// # Errors
+    /// As [`StoredTable::features`].
+    pub fn features_of_type(dir: impl AsRef<Path>, t: usize) -> Result<Self> {
+        Self::open(dir.as_ref(), typed::stored_features(dir.as_ref(), t)?)
+    }
+
+    /// Opens the file of these rows.
+    fn open(dir: &Path, features: StoredFeatures) -> Result<Self> {
+        let StoredFeatures { path, entry, is_sparse, shape } = features;
         let wrong = |message: &str| Error::format(dir.join(manifest::FILE_NAME), "files", message);
         let Some(entry) = entry else {
             return Err(wrong(if is_sparse {

@@ -49,18 +49,19 @@ pub fn has_several_types(dir: impl AsRef<Path>) -> bool {
     is_typed(dir) && read().and_then(|text| serde_json::from_slice(&text).ok()).is_some_and(are_several)
 }
 
-/// Finds the feature rows of the first node type of the dataset in `dir`.
+/// Finds the feature rows of node type number `t` of the dataset in `dir`.
 ///
 /// # Errors
 /// The manifest is missing or damaged.
-pub(crate) fn stored_features(dir: &Path) -> Result<StoredFeatures> {
+pub(crate) fn stored_features(dir: &Path, t: usize) -> Result<StoredFeatures> {
     let manifest = Manifest::read(dir)?;
-    let file = |name: &str| manifest.node_types.first().map(|entry| entry.file(name)).unwrap_or_default();
+    let node_type = manifest.node_types.get(t);
+    let file = |name: &str| node_type.map(|entry| entry.file(name)).unwrap_or_default();
     Ok(StoredFeatures {
         entry: manifest.files.get(&file(FEATURES)).cloned(),
         is_sparse: manifest.files.contains_key(&file(FEATURES_INDPTR)),
         path: file(FEATURES),
-        shape: manifest.node_types.first().map_or([0; 2], |entry| [entry.nodes, entry.feature_dim]),
+        shape: node_type.map_or([0; 2], |entry| [entry.nodes, entry.feature_dim]),
     })
 }
 

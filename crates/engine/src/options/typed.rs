@@ -5,11 +5,11 @@ use graphmill_core::options::OptionGroup;
 use super::{
     AXES,
     keys::Key,
-    reasons::{Read, Rule, unread},
+    reasons::{Read, Rule, unread, use_or_leave_out},
     rules,
     types::has_types,
 };
-use crate::TrainConfig;
+use crate::{TrainConfig, config::Devices, strategy};
 
 /// General options that such a run does not read, with the reason.
 const UNREAD: &[(&str, &str)] = &[
@@ -22,31 +22,22 @@ const UNREAD: &[(&str, &str)] = &[
     ("input_layer", "the features of each type have a linear layer of their own"),
     ("clip", "its limit would leave out the gradients of learned rows"),
     ("weight_decay_first_layer", "all dense weights decay alike"),
-    ("host_budget", IN_MEMORY),
-    ("device_budget", IN_MEMORY),
-    ("cache_ratio", IN_MEMORY),
-    ("cache", IN_MEMORY),
-    ("host_cache", IN_MEMORY),
-    ("placement", IN_MEMORY),
-    ("strategy", "the stages of a batch run one after the other"),
-    ("reuse", "the stages of a batch run one after the other"),
-    ("link", ON_PROCESSOR),
-    ("peer_link", ON_PROCESSOR),
+    ("reuse", "all rows of a batch are computed from its own blocks"),
     ("cuda_graphs", ON_PROCESSOR),
-    ("devices", ON_PROCESSOR),
     ("precision", "products are in f32"),
     ("feature_precision", "feature rows have their stored type"),
     ("shuffle_parts", ONE_PROCESS),
     ("graph_stores", ONE_PROCESS),
     ("peer_timeout", ONE_PROCESS),
 ];
-const IN_MEMORY: &str = "feature rows are in host memory, or mapped";
 const ON_PROCESSOR: &str = "it runs on the processor";
 const ONE_PROCESS: &str = "it runs in one process";
 
 /// General options that such a run reads under the conditions of a run on one type.
 const RULES: &[(&str, Rule)] = &[
     ("model", model),
+    ("devices", devices),
+    ("strategy", of_types),
     ("heads", rules::hidden_layer),
     ("out_heads", rules::last_layer),
     ("activation", rules::hidden_rows),
@@ -56,6 +47,10 @@ const RULES: &[(&str, Rule)] = &[
     ("patience", rules::several_scores),
 ];
 
+/// General options with the same conditions as in a run on one type.
+const SHARED: &[&str] =
+    &["device_budget", "cache_ratio", "cache", "host_cache", "placement", "link", "peer_link"];
+
 /// Rule of an option of a run on several types.
 pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
     if let Some((_, reason)) = UNREAD.iter().find(|(name, _)| *name == key.name) {
@@ -64,7 +59,43 @@ pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
     if let Some(group) = key.group {
         own(config, key, group)?;
     }
-    RULES.iter().find(|(name, _)| *name == key.name).map_or(Ok(()), |(_, rule)| rule(config, key))
+    let own = RULES.iter().find(|(name, _)| *name == key.name);
+    let is_shared = SHARED.contains(&key.name);
+    let shared = rules::RULES.iter().find(|(name, _)| is_shared && *name == key.name);
+    own.or(shared).map_or(Ok(()), |(_, rule)| rule(config, key))
+}
+
+/// The devices are not NVIDIA's.
+fn devices(config: &TrainConfig, _: &Key) -> Read {
+    match &*config.devices {
+        Devices::Cuda(_) => Err("training on several types does not use NVIDIA devices; use cpu or \
+                                 virtual:N, or leave it out"
+            .into()),
+        _ => Ok(()),
+    }
+}
+
+/// The strategy trains on several types.
+fn of_types(config: &TrainConfig, _: &Key) -> Read {
+    match strategy::TABLE.get(&config.strategy) {
+        Some(entry) if entry.make.over_types.is_none() => {
+            let readers = strategies().map(|(name, _)| name).collect::<Vec<_>>();
+            Err(format!(
+                "its devices share the batches of one graph, and training on several types runs on one \
+                 reader; {}",
+                use_or_leave_out("strategy", &readers)
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Strategies that train on several types, with their options.
+fn strategies() -> impl Iterator<Item = (&'static str, &'static [OptionGroup])> {
+    let has_order = |(name, _): &(&str, _)| {
+        strategy::TABLE.get(name).is_some_and(|entry| entry.make.over_types.is_some())
+    };
+    strategy::TABLE.groups().into_iter().filter(has_order)
 }
 
 /// The dataset has several types.
@@ -84,6 +115,7 @@ fn rows(flag: &str) -> Vec<(&'static str, &'static [OptionGroup])> {
         "model" => graphmill_nn::typed::TABLE.groups(),
         "optimizer" => graphmill_nn::optim::TABLE.groups(),
         "schedule" => graphmill_nn::schedule::TABLE.groups(),
+        "strategy" => strategies().collect(),
         _ => Vec::new(),
     }
 }

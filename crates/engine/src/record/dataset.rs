@@ -3,6 +3,7 @@
 use std::fmt;
 
 use graphmill_data::Dataset;
+use graphmill_loader::Traffic;
 use serde::{Deserialize, Serialize};
 
 /// Name, sizes and checksum of a run's dataset.
@@ -45,6 +46,18 @@ pub struct TypeCount {
     pub name: String,
     /// Number of nodes or edges.
     pub count: u64,
+}
+
+/// Feature rows read of a node type.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TypeTraffic {
+    /// Name of the type.
+    pub name: String,
+    /// Rows and bytes read, per tier.
+    pub traffic: Traffic,
+    /// Fraction of the rows that the nearest tier served.
+    pub hit_rate: Option<f64>,
 }
 
 impl DatasetRecord {

@@ -3,7 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    dataset::TypeCount, memory::MemorySample, rank::RankRecord, reuse::ReuseRecord, timeline::Stage,
+    dataset::{TypeCount, TypeTraffic},
+    memory::MemorySample,
+    rank::RankRecord,
+    reuse::ReuseRecord,
+    timeline::Stage,
     workers::WorkerRecord,
 };
 use graphmill_loader::{Traffic, feature::LinkTraffic};
@@ -116,6 +120,9 @@ pub struct EpochRecord {
     /// Nodes of each type whose rows batches read, if there are several types.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub node_types: Vec<TypeCount>,
+    /// Rows and bytes read of each node type with features, if there are several types.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub type_traffic: Vec<TypeTraffic>,
     /// Sampled edges of each type, if there are several types.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub edge_types: Vec<TypeCount>,

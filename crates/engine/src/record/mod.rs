@@ -15,7 +15,7 @@ mod totals;
 mod validate;
 mod workers;
 
-pub use dataset::{DatasetRecord, TypeCount};
+pub use dataset::{DatasetRecord, TypeCount, TypeTraffic};
 pub use epoch::{DeviceRecord, EpochRecord, Stages};
 pub use graphmill_loader::feature::{TierTraffic, Traffic};
 pub use machine::MachineRecord;

@@ -41,6 +41,7 @@ fn full_epoch() -> EpochRecord {
         ranks: vec![RankRecord::default()],
         reuse: Some(ReuseRecord::default()),
         node_types: vec![TypeCount::default()],
+        type_traffic: vec![TypeTraffic::default()],
         edge_types: vec![TypeCount::default()],
         workers: vec![WorkerRecord {
             worker: "main".into(),

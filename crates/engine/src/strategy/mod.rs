@@ -52,6 +52,15 @@ pub enum Cost {
     Unknown(&'static str),
 }
 
+/// Order of the stages of a run on several node or edge types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TypedOrder {
+    /// One stage after the other.
+    Sequential,
+    /// Sampling and extraction of later batches during training.
+    Pipelined,
+}
+
 /// Row of the [`TABLE`].
 #[derive(Clone, Copy)]
 pub struct Kind {
@@ -68,6 +77,8 @@ pub struct Kind {
     pub draws_in_parts: bool,
     /// Reason why it cannot train on batches whose rows are reused, if it cannot.
     pub without_reuse: Option<&'static str>,
+    /// Order of the stages on several types, if it trains on them.
+    pub over_types: Option<TypedOrder>,
     /// Strategy and reuse for which the name stands, if it is another spelling.
     pub alias: Option<Alias>,
     /// Formula that predicts an epoch.
@@ -89,6 +100,7 @@ impl Kind {
             over_ranks: false,
             draws_in_parts: false,
             without_reuse: None,
+            over_types: None,
             alias: None,
             cost: Cost::Unknown("its row of the table has no formula"),
             derive_options: |_| {},
@@ -112,6 +124,7 @@ pub static TABLE: Table<Kind> = Table::new(
             options: &[],
             make: Kind {
                 over_ranks: true,
+                over_types: Some(TypedOrder::Sequential),
                 cost: Cost::Sequential,
                 ..Kind::new(|context| Ok(Box::new(sequential::Sequential::new(context.data.num_nodes()))))
             },
@@ -123,6 +136,7 @@ pub static TABLE: Table<Kind> = Table::new(
             options: &[OptionGroup::of::<PipelinedOptions>(), QUEUE],
             make: Kind {
                 over_ranks: true,
+                over_types: Some(TypedOrder::Pipelined),
                 cost: Cost::Pipelined,
                 ..Kind::new(|context| {
                     Ok(Box::new(pipelined::Pipelined::new(context.config, context.data.num_nodes())?))

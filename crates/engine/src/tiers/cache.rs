@@ -7,10 +7,15 @@ const MAP_BYTES: [f64; 2] = [8.0, 20.0];
 /// The same if the cached rows are the first of the table: only the device of a cached row.
 const BOUNDARY_BYTES: [f64; 2] = [0.0, 2.0];
 
+/// Bytes of the maps of a cache by `policy` per row of the table, and per cached row.
+pub(crate) fn map_bytes(policy: &str) -> [f64; 2] {
+    if follows_ids(policy) { BOUNDARY_BYTES } else { MAP_BYTES }
+}
+
 /// Number of rows of `row_bytes` bytes, of `rows` in total, whose cache by `policy` fits in
 /// `budget` bytes with its maps.
 pub(crate) fn rows_within(policy: &str, rows: usize, row_bytes: u64, budget: u64) -> usize {
-    let [of_table, of_row] = if follows_ids(policy) { BOUNDARY_BYTES } else { MAP_BYTES };
+    let [of_table, of_row] = map_bytes(policy);
     let free = budget as f64 - of_table * rows as f64;
     ((free.max(0.0) / (row_bytes as f64 + of_row)) as usize).min(rows)
 }
@@ -30,7 +35,7 @@ pub(super) struct Cache {
 impl Cache {
     /// Bytes of the cache's maps per row of the table, and per cached row.
     pub(super) fn map_bytes(&self) -> [f64; 2] {
-        if follows_ids(&self.policy) { BOUNDARY_BYTES } else { MAP_BYTES }
+        map_bytes(&self.policy)
     }
 
     /// Formats the cached percentage of `rows` rows; a range if devices differ.

@@ -14,6 +14,7 @@ mod device_cache;
 mod gpu;
 #[cfg(feature = "tables")]
 mod joined;
+mod new_cache;
 mod plan;
 mod presampling;
 mod rescaled;
@@ -21,9 +22,10 @@ mod step;
 
 pub(crate) use all_rows::AllRows;
 pub(crate) use batches::Batches;
-pub(crate) use cache::rows_within;
+pub(crate) use cache::{map_bytes, rows_within};
 pub(crate) use device_cache::{DeviceCache, DeviceCaches, Pool};
 pub(crate) use gpu::GpuTiers;
+pub(crate) use new_cache::NewCache;
 pub(crate) use plan::{BuiltTiers, LinkedTiers, Plan, unused_policy};
 pub(crate) use presampling::{LateCache, OnlineCounts, Presampling, counted_epochs};
 pub(crate) use step::Step;

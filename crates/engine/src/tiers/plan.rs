@@ -4,7 +4,7 @@ use std::{fmt, path::Path, sync::Arc};
 
 #[cfg(feature = "tables")]
 use graphmill_core::Features;
-use graphmill_core::{features::FeatureData, matrix::TableType, node_order::by_scores, progress::Progress};
+use graphmill_core::{features::FeatureData, matrix::TableType, progress::Progress};
 use graphmill_data::{
     Dataset,
     dataset::{Rescaling, StoredTable},
@@ -13,18 +13,24 @@ use graphmill_loader::{
     Feature,
     feature::{
         Disk, DiskOptions, Host, Link, LinkOptions, Linked, Rounded,
-        cached::{CacheLayout, Dynamic, Late, Level, Pinned, Placement, RowFormat, sparse_bytes},
+        cached::{Level, Placement, RowFormat, sparse_bytes},
     },
 };
 
 #[cfg(feature = "tables")]
 use super::joined::Joined;
 use super::{
-    all_rows::AllRows, batches::Batches, cache::Cache, presampling::LateCache, rescaled::Rescaled, step,
+    all_rows::AllRows,
+    batches::Batches,
+    cache::Cache,
+    new_cache::{BuiltCache, NewCache},
+    presampling::LateCache,
+    rescaled::Rescaled,
+    step,
 };
 use crate::{
     Error, Result, TrainConfig, build,
-    cache_kind::{AUTO, Kind, counts_training, kind, resolve_cache},
+    cache_kind::{AUTO, resolve_cache},
     memory::{self, MemoryPlacements},
     reuse::ReusePlan,
 };
@@ -69,15 +75,6 @@ pub(crate) struct LinkedTiers {
     pub(crate) links: Vec<Arc<Link>>,
     /// Caches that are filled during the run.
     pub(crate) late: Vec<LateCache>,
-}
-
-/// A cache in front of a tier.
-struct BuiltCache {
-    rows: Arc<dyn Feature>,
-    /// Minimum and maximum number of rows on a device.
-    held: (usize, usize),
-    /// The cache, if it is filled during the run.
-    late: Option<LateCache>,
 }
 
 impl Plan {
@@ -326,32 +323,16 @@ impl Plan {
         behind: Arc<dyn Feature>,
         scores: &dyn Fn(&str) -> Result<Vec<f64>>,
     ) -> Result<BuiltCache> {
-        let peer_link = Arc::new(Link::new(self.peer_link));
-        if counts_training(&cache.policy) {
-            let (slots, placement, format) = (cache.slots, self.placement, self.format);
-            let late = Arc::new(Late::new(behind));
-            let rows: Arc<dyn Feature> = late.clone();
-            let late = LateCache { late, slots, devices, placement, format, level, peer_link };
-            return Ok(BuiltCache { rows, held: (slots, slots), late: Some(late) });
-        }
-        Ok(match kind(&cache.policy)? {
-            Kind::Dynamic(make) => {
-                let slots = cache.slots.saturating_mul(devices).min(self.rows);
-                let held = (slots / devices, slots.div_ceil(devices));
-                let cache = Dynamic::new(make, slots, self.format, behind, level)?;
-                BuiltCache { rows: Arc::new(cache.with_peer_link(peer_link)), held, late: None }
-            }
-            Kind::Pinned => {
-                let scores = scores(&cache.policy).map_err(|e| match e {
-                    Error::Graph(graphmill_core::Error::Stopped) => e,
-                    e => Error::usage(format!("--cache {}: {e}", cache.policy)),
-                })?;
-                let placed = CacheLayout::new(&by_scores(&scores)?, cache.slots, devices, self.placement);
-                let held = placed.rows_per_device(devices);
-                let cache = Pinned::new(placed, self.format, behind, level)?;
-                BuiltCache { rows: Arc::new(cache.with_peer_link(peer_link)), held, late: None }
-            }
-        })
+        let new = NewCache {
+            policy: &cache.policy,
+            slots: cache.slots,
+            devices,
+            placement: self.placement,
+            format: self.format,
+            level,
+            peer_link: self.peer_link,
+        };
+        new.build(behind, scores)
     }
 }
 

@@ -35,7 +35,7 @@ use graphmill_nn::{
 };
 use rayon::prelude::*;
 
-use super::{build, task::TypedTask};
+use super::{build, task::TypedTask, tiers::Tables};
 use crate::{
     Result, TrainConfig,
     inference::{Marks, NodeSet, Output},
@@ -44,6 +44,8 @@ use crate::{
 /// Inference on one task. Reuses its buffers between calls.
 pub(super) struct TypedInference<'a> {
     task: &'a TypedTask,
+    /// Feature table of each type.
+    tables: Tables,
     /// Samplers of all neighbours, one for each layer from the bottom up.
     samplers: Vec<Box<dyn TypedSampler>>,
     /// Most nodes of a chunk.
@@ -63,13 +65,19 @@ struct Level {
 }
 
 impl<'a> TypedInference<'a> {
-    /// Creates inference by the relations that `sampler` follows.
+    /// Creates inference by the relations that `sampler` follows, on the rows of `tables`.
     ///
     /// # Errors
     /// None in practice.
-    pub(super) fn new(config: &TrainConfig, task: &'a TypedTask, sampler: &dyn TypedSampler) -> Result<Self> {
+    pub(super) fn new(
+        config: &TrainConfig,
+        task: &'a TypedTask,
+        sampler: &dyn TypedSampler,
+        tables: Tables,
+    ) -> Result<Self> {
         Ok(Self {
             task,
+            tables,
             samplers: build::full_samplers(config, task, sampler)?,
             chunk: config.eval_chunk.max(1),
             watch: &Quiet,
@@ -167,13 +175,12 @@ impl<'a> TypedInference<'a> {
 
     /// Input rows of `nodes` of each type.
     fn input_level(&mut self, model: &TypedModel, pass: &Pass, nodes: Vec<NodeSet>) -> Result<Level> {
-        let tables = self.task.tables();
         let (mut features, mut rows) = (Matrix::default(), Matrix::default());
         let mut level = Vec::with_capacity(nodes.len());
         for (t, set) in nodes.iter().enumerate() {
             let (mut all, mut filled) = (Matrix::default(), 0);
             for ids in set.ids().chunks(self.chunk) {
-                if let Some(table) = tables[t] {
+                if let Some(table) = &self.tables[t] {
                     table.gather(ids, &mut features)?;
                 }
                 model.input_rows(pass, t, &features, ids, &mut rows)?;
@@ -246,7 +253,7 @@ mod tests {
     use graphmill_nn::{backend::ElementOps, typed::TABLE as MODELS};
     use rayon::ThreadPoolBuilder;
 
-    use super::*;
+    use super::{super::tiers::borrowed, *};
     use crate::typed::learner::step;
 
     fn config(model: &str, head_layers: usize) -> TrainConfig {
@@ -266,7 +273,7 @@ mod tests {
         let key = BatchKey { seed: 0, epoch: 0, batch: 0 };
         let mut workspace = TypedWorkspace::new(task.graph.schema());
         let batch = sampler.sample(&TypedRequest::new(&task.graph, key), &mut workspace, seeds).unwrap();
-        let batch = batch.extract(&task.tables()).unwrap();
+        let batch = batch.extract(&borrowed(&task.host_tables())).unwrap();
         let (backend, mut acts) = (Cpu::default(), TypedActivations::default());
         let pass = Pass { backend: &backend, training: false, key: 0 };
         model.forward(&pass, &step(&batch, task.node_type), &mut acts).unwrap();
@@ -302,7 +309,8 @@ mod tests {
                 let rows = [1, 3].map(|threads| {
                     let pool = ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
                     let mut rows = Matrix::default();
-                    let mut inference = TypedInference::new(&config, &task, &*sampler).unwrap();
+                    let mut inference =
+                        TypedInference::new(&config, &task, &*sampler, task.host_tables()).unwrap();
                     pool.install(|| inference.run(&model, &nodes, output, &mut rows)).unwrap();
                     rows
                 });

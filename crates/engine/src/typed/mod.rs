@@ -6,7 +6,14 @@
 //! | `trainer.rs` | the loop: read it first |
 //! | `task.rs` | graph, feature tables, labels and split of a task |
 //! | `build.rs` | model, sampler and metric of a configuration |
+//! | `stages.rs` | stages of a batch before training |
+//! | `strategy.rs` | order of the stages |
+//! | `pipeline.rs` | sampling and extraction during training |
 //! | `learner.rs` | forward, backward, update of dense parameters and learned rows |
+//! | `tiers.rs` | caches of feature rows within a budget, over host memory or disk |
+//! | `shares.rs` | shares of that budget by type |
+//! | `visits.rs` | hotness of the nodes of all types |
+//! | `step.rs` | memory of a training step on a device |
 //! | `inference.rs` | rows of nodes from all their neighbours |
 //! | `position.rs` | checkpoints |
 //! | `saved.rs` | scores and predictions of a run |
@@ -14,10 +21,17 @@
 mod build;
 mod inference;
 mod learner;
+mod pipeline;
 mod position;
 mod saved;
+mod shares;
+mod stages;
+mod step;
+mod strategy;
 mod task;
+mod tiers;
 mod trainer;
+mod visits;
 
 use std::path::Path;
 

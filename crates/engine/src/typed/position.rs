@@ -24,7 +24,7 @@ use crate::{
         tensors::{Tensor, TensorRef},
     },
     observer::Observer,
-    record::{Best, DatasetRecord, EpochRecord},
+    record::{Best, DatasetRecord, EpochRecord, Traffic},
     run::{CheckpointWriter, RunState},
 };
 
@@ -37,6 +37,9 @@ pub(super) struct TypedState {
     pub(super) nodes: Vec<u64>,
     /// Sampled edges of each edge type in the current epoch so far.
     pub(super) edges: Vec<u64>,
+    /// Rows and bytes read of each node type in the current epoch so far.
+    #[serde(default)]
+    pub(super) traffic: Vec<Traffic>,
 }
 
 /// Everything of a run that a checkpoint holds and restores.
@@ -191,7 +194,7 @@ impl<'a> TypedPosition<'a> {
     /// The directory cannot be written, or the observer fails.
     pub(super) fn end_epoch(&mut self, record: EpochRecord, observer: &mut dyn Observer) -> Result<()> {
         self.state.run.next_epoch();
-        (self.state.nodes, self.state.edges) = Default::default();
+        (self.state.nodes, self.state.edges, self.state.traffic) = Default::default();
         self.state.run.patience = self.early.state;
         self.state.run.schedule = self.schedule.state();
         if let Some(run) = self.checkpoints.run() {

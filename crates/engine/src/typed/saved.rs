@@ -7,7 +7,7 @@ use graphmill_data::typed::{self, TypedDataset, Verify};
 use graphmill_nn::{Matrix, backend::Cpu, backend::ops::Gather, metric, typed::TypedModel};
 use rayon::prelude::*;
 
-use super::{build, inference::TypedInference, position::assign, task::TypedTask};
+use super::{build, inference::TypedInference, position::assign, task::TypedTask, tiers};
 use crate::{
     Error, Result, TrainConfig,
     checkpoint::load_params,
@@ -137,9 +137,9 @@ impl<'r> SavedTypedRun<'r> {
     }
 
     /// Inference on a loaded task.
-    fn inference<'t>(&self, task: &'t TypedTask) -> Result<TypedInference<'t>> {
+    fn inference<'t>(&self, data: &TypedDataset, task: &'t TypedTask) -> Result<TypedInference<'t>> {
         let sampler = self.run.blame_config(build::sampler(self.config(), task))?;
-        TypedInference::new(self.config(), task, &*sampler)
+        TypedInference::new(self.config(), task, &*sampler, tiers::whole(self.config(), data, task)?)
     }
 
     /// Computes all metrics on each part of the split.
@@ -149,7 +149,7 @@ impl<'r> SavedTypedRun<'r> {
     pub fn scores(&self, data: &TypedDataset, watch: &dyn Progress) -> Result<Scores> {
         let Loaded { task, model } = self.load(data)?;
         let chosen = self.run.blame_config(build::metric(self.config(), &task))?;
-        let mut inference = self.inference(&task)?.watched(watch);
+        let mut inference = self.inference(data, &task)?.watched(watch);
         let (mut logits, mut parts, mut test) = (Matrix::default(), Vec::new(), None);
         for (part, nodes) in task.split.parts() {
             let nodes = &fixed_sample(nodes, self.config().eval_nodes)[..];
@@ -200,7 +200,7 @@ impl<'r> SavedTypedRun<'r> {
         };
         let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
         let mut rows = Matrix::default();
-        let mut inference = self.inference(&task)?.watched(watch);
+        let mut inference = self.inference(data, &task)?.watched(watch);
         rows_of(&nodes, &mut rows, |nodes, rows| inference.run(&model, nodes, output, rows))?;
         let (cols, values) = values(kind, task.labels.is_multi(), rows);
         let (count, kind) = (nodes.len(), kind.name());

@@ -1,8 +1,13 @@
 //! A classification task of a dataset of several types: graph, feature tables, labels and split,
 //! as samplers and models read them.
 
+use std::sync::Arc;
+
 use graphmill_core::{
-    Buffer, Features, Labels, NodeId, Split, features::FeatureData, options::one_of, typed::TypedGraph,
+    Buffer, Features, Labels, NodeId, Split,
+    features::FeatureData,
+    options::one_of,
+    typed::{NodeType, TypedGraph},
 };
 use graphmill_data::typed::{NodeData, Seeds, TableData, Targets, Task, TaskKind, TaskOn, TypedDataset};
 use graphmill_loader::{Feature, feature::Host};
@@ -10,7 +15,7 @@ use rayon::prelude::*;
 
 use crate::{
     Error, Result,
-    record::{DatasetRecord, TypeCount},
+    record::{DatasetRecord, Traffic, TypeCount, TypeTraffic},
 };
 
 /// A task on the nodes of one type, and the data that it is learned from.
@@ -20,7 +25,9 @@ pub(super) struct TypedTask {
     /// Node types, and the in-neighbours by each edge type.
     pub(super) graph: TypedGraph,
     /// Feature rows of each type; `None` for a type without features.
-    tables: Vec<Option<Host>>,
+    pub(super) features: Vec<Option<Features>>,
+    /// True for a type whose rows are stored as they are trained on, false if they were converted.
+    pub(super) is_stored: Vec<bool>,
     /// Number of the node type of the seeds.
     pub(super) node_type: usize,
     /// Labels of all nodes of that type.
@@ -63,7 +70,8 @@ impl TypedTask {
         Ok(Self {
             name: task.name.clone(),
             graph,
-            tables: data.nodes.iter().map(|nodes| table(data, nodes)).collect::<Result<_>>()?,
+            features: data.nodes.iter().map(|nodes| features(data, nodes)).collect::<Result<_>>()?,
+            is_stored: data.nodes.iter().map(is_stored).collect(),
             node_type,
             labels,
             split,
@@ -72,14 +80,15 @@ impl TypedTask {
         })
     }
 
-    /// Feature table of each type.
-    pub(super) fn tables(&self) -> Vec<Option<&dyn Feature>> {
-        self.tables.iter().map(|table| table.as_ref().map(|table| table as &dyn Feature)).collect()
+    /// Feature table of each type in host memory, or mapped.
+    pub(super) fn host_tables(&self) -> Vec<Option<Arc<dyn Feature>>> {
+        let table = |features: &Features| Arc::new(Host::new(features)) as Arc<dyn Feature>;
+        self.features.iter().map(|features| features.as_ref().map(table)).collect()
     }
 
     /// Number of features of each type; 0 for a type without features.
     pub(super) fn feature_dims(&self) -> Vec<usize> {
-        self.tables.iter().map(|table| table.as_ref().map_or(0, Feature::dim)).collect()
+        self.features.iter().map(|features| features.as_ref().map_or(0, |features| features.dim)).collect()
     }
 
     /// Number of nodes of the type of the seeds.
@@ -105,6 +114,19 @@ impl TypedTask {
         let schema = self.graph.schema();
         let relations = 0..schema.num_relations();
         relations.map(|r| TypeCount { name: schema.relation_name(r), count: count(r) }).collect()
+    }
+
+    /// Names of the types with features, with their traffic in an epoch. `has_device` selects the
+    /// tier that hit rates refer to.
+    pub(super) fn traffic(&self, of_types: &[Traffic], has_device: bool) -> Vec<TypeTraffic> {
+        let types = self.graph.schema().types().iter().zip(&self.features).zip(of_types);
+        let with_features = types.filter(|((_, features), _)| features.is_some());
+        let record = |((node, _), &traffic): ((&NodeType, _), &Traffic)| TypeTraffic {
+            name: node.name.clone(),
+            hit_rate: traffic.hit_rate(has_device),
+            traffic,
+        };
+        with_features.map(record).collect()
     }
 
     /// Record of the dataset. Features, classes and the split are those of the task.
@@ -230,8 +252,15 @@ fn by_node(data: &TypedDataset, task: &Task, labels: &Labels, count: usize) -> R
     Ok((labels, Split { train: part(train), valid: part(valid), test: part(test) }))
 }
 
+/// Returns true if a type's rows need no conversion.
+fn is_stored(nodes: &NodeData) -> bool {
+    use graphmill_data::typed::Values::{F16, F32};
+    let data = nodes.features.as_ref().map(|table| &table.data);
+    matches!(data, Some(TableData::Sparse(_) | TableData::Dense(F16(_) | F32(_))))
+}
+
 /// Feature rows of a type.
-fn table(data: &TypedDataset, nodes: &NodeData) -> Result<Option<Host>> {
+fn features(data: &TypedDataset, nodes: &NodeData) -> Result<Option<Features>> {
     use graphmill_data::typed::Values;
     let Some(table) = &nodes.features else { return Ok(None) };
     let rows = match &table.data {
@@ -254,7 +283,7 @@ fn table(data: &TypedDataset, nodes: &NodeData) -> Result<Option<Host>> {
             FeatureData::F32(converted.into())
         }
     };
-    Ok(Some(Host::new(&Features { dim: table.width, data: rows })))
+    Ok(Some(Features { dim: table.width, data: rows }))
 }
 
 #[cfg(test)]
@@ -295,7 +324,7 @@ mod tests {
         assert_eq!((&task.split.train[..], &task.split.valid[..]), (&[3][..], &[0][..]));
         assert_eq!(task.feature_dims(), [0, 2]);
         let mut rows = graphmill_nn::Matrix::default();
-        task.tables()[1].unwrap().gather(&[1], &mut rows).unwrap();
+        task.host_tables()[1].as_ref().unwrap().gather(&[1], &mut rows).unwrap();
         assert_eq!(rows.view().host(), [7.0, -3.0], "integers are converted");
         assert_eq!(
             unread_columns(&data).unwrap(),

@@ -9,9 +9,8 @@ use std::time::Instant;
 use graphmill_core::{NodeId, memory, table};
 use graphmill_data::typed::TypedDataset;
 use graphmill_loader::{
-    BatchKey,
     order::{SeedOrder, random::Random},
-    typed::{TypedExtracted, TypedRequest, TypedSampler, TypedSeeds, TypedWorkspace, unreached_types},
+    typed::{TypedExtracted, TypedSampler, TypedSeeds, unreached_types},
 };
 use graphmill_nn::{Matrix, metric::Metric};
 
@@ -20,7 +19,11 @@ use super::{
     inference::TypedInference,
     learner::TypedLearner,
     position::TypedPosition,
+    stages::{EpochBatches, Made},
+    strategy::Strategy,
     task::{TypedTask, unread_columns},
+    tiers::TypedTiers,
+    visits::batch_size,
 };
 use crate::{
     Error, Result, RunContext, TrainConfig,
@@ -33,7 +36,7 @@ use crate::{
         TypedOrigin, ValidationScore,
     },
     run::Meter,
-    strategy::attempt,
+    strategy::{Flow, attempt},
     timeline::Stage,
 };
 
@@ -53,14 +56,18 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
         return Err(Error::dataset(&data.name, "its task has no training nodes; add some to the split"));
     }
     let sampler = build::sampler(config, &task)?;
+    let tiers = TypedTiers::new(config, data, &task, &*sampler)?;
+    let mut strategy = Strategy::new(config, &task)?;
     let learner = TypedLearner::new(config, &task)?;
-    notes(config, data, &task, &*sampler, &learner).iter().for_each(|note| context.observer.note(note));
+    let notes = notes(config, data, &task, &*sampler, &learner);
+    tiers.description.iter().chain(&notes).for_each(|note| context.observer.note(note));
     let mut trainer = Trainer {
         config,
         task: &task,
         order: Random::new(&task.split.train, config.seed),
-        batch_size: if config.batch_size == 0 { task.split.train.len() } else { config.batch_size },
-        inference: TypedInference::new(config, &task, &*sampler)?,
+        batch_size: batch_size(config, &task),
+        inference: TypedInference::new(config, &task, &*sampler, tiers.whole.clone())?,
+        tiers: &tiers,
         sampler: &*sampler,
         metric,
         position: TypedPosition::new(
@@ -71,15 +78,13 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
             context.run,
             began,
         ),
-        workspace: TypedWorkspace::new(task.graph.schema()),
-        memory: TypedSeeds::default(),
         valid: fixed_sample(&task.split.valid, config.eval_nodes),
         logits: Matrix::default(),
         meter: Meter::new(config.epochs),
         observer: context.observer,
         stop: context.stop,
     };
-    let outcome = trainer.run(data, context.resume);
+    let outcome = trainer.run(data, context.resume, &mut strategy);
     let ended = trainer.observer.end(outcome.as_ref());
     // the error of the run itself comes first
     let summary = outcome?;
@@ -127,12 +132,11 @@ struct Trainer<'a, 'o> {
     order: Random<'a>,
     batch_size: usize,
     sampler: &'a dyn TypedSampler,
+    tiers: &'a TypedTiers,
     metric: &'static table::Entry<Metric>,
     /// The model and everything else that a checkpoint holds.
     position: TypedPosition<'a>,
     inference: TypedInference<'a>,
-    workspace: TypedWorkspace,
-    memory: TypedSeeds,
     /// Validation nodes that are scored.
     valid: Vec<NodeId>,
     /// Logits of the nodes scored last; their memory is reused.
@@ -143,19 +147,12 @@ struct Trainer<'a, 'o> {
     stop: &'o (dyn Fn() -> bool + Sync),
 }
 
-/// Decision after a batch.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Flow {
-    Continue,
-    Stop,
-}
-
 impl Trainer<'_, '_> {
     /// Trains from the first epoch, or from the checkpoint, to the summary.
-    fn run(&mut self, data: &TypedDataset, resume: bool) -> Result<Summary> {
+    fn run(&mut self, data: &TypedDataset, resume: bool, strategy: &mut Strategy) -> Result<Summary> {
         self.prepare(data, resume)?;
         while !self.position.is_done(self.config.epochs) {
-            let flow = self.train()?;
+            let flow = self.train(strategy)?;
             let record = self.score()?;
             self.record(record, flow)?;
         }
@@ -193,7 +190,7 @@ impl Trainer<'_, '_> {
     }
 
     /// Trains on the batches of the current epoch, from the first or from the checkpoint's.
-    fn train(&mut self) -> Result<Flow> {
+    fn train(&mut self, strategy: &mut Strategy) -> Result<Flow> {
         let state = &mut self.position.state.run;
         let epoch = state.epoch as u64;
         self.meter.begin_epoch(epoch, state.sums.seconds);
@@ -202,55 +199,50 @@ impl Trainer<'_, '_> {
         self.order.order(epoch, &mut order);
         state.sums.stages.order += clock.elapsed().as_secs_f64();
         self.meter.span("order", clock);
-        let (from, size) = (state.batch, self.batch_size);
-        for batch in from..self.num_batches() {
-            let seeds = &order[batch as usize * size..order.len().min((batch as usize + 1) * size)];
-            let trained = self.train_batch(batch, seeds);
-            if trained.is_err() {
-                self.position.rescue(self.observer);
-            }
-            trained?;
-            if self.after_batch()? == Flow::Stop {
-                self.position.state.run.sums.seconds = self.meter.end_batches();
-                let batches = self.num_batches();
-                let is_in_epoch = self.position.state.run.batch < batches;
-                return if is_in_epoch { Err(self.position.interrupted(batches)) } else { Ok(Flow::Stop) };
-            }
+        let timeline = self.meter.timeline();
+        let batches = EpochBatches {
+            task: self.task,
+            sampler: self.sampler,
+            tiers: self.tiers,
+            order: &order,
+            batch_size: self.batch_size,
+            seed: self.config.seed,
+            epoch,
+            aggregation: self.position.learner.model.aggregation(),
+            timeline: &timeline,
+        };
+        let (from, to, mut is_trained) = (state.batch, self.num_batches(), false);
+        let outcome = strategy.run(&batches, from..to, &mut |made| {
+            is_trained = false;
+            let memory = self.train_batch(made)?;
+            is_trained = true;
+            let flow = self.after_batch()?;
+            is_trained = false;
+            Ok((flow, memory))
+        });
+        if outcome.is_err() && !is_trained {
+            self.position.rescue(self.observer);
         }
+        let flow = outcome?;
         self.position.state.run.sums.seconds = self.meter.end_batches();
-        Ok(Flow::Continue)
+        if flow == Flow::Stop && self.position.state.run.batch < to {
+            return Err(self.position.interrupted(to));
+        }
+        Ok(flow)
     }
 
-    /// Draws, extracts and trains on a batch, and counts it.
-    fn train_batch(&mut self, number: u64, seeds: &[NodeId]) -> Result<()> {
-        let (timeline, mut spent) = (self.meter.timeline(), Stages::default());
-        let track = timeline.track("main");
-        let epoch = self.position.state.run.epoch as u64;
-
+    /// Trains on a batch and counts it. Returns its memory.
+    fn train_batch(&mut self, made: Made<TypedExtracted>) -> Result<TypedSeeds> {
+        let Made { batch, mut spent } = made;
+        let (timeline, number) = (self.meter.timeline(), batch.sampled.seeds.number);
+        let epoch = self.position.state.run.epoch as u32;
         let clock = Instant::now();
-        let seeds = std::mem::take(&mut self.memory).refill(number, &self.task.seeds(seeds));
-        let request = TypedRequest {
-            aggregation: self.position.learner.model.aggregation(),
-            ..TypedRequest::new(&self.task.graph, BatchKey { seed: self.config.seed, epoch, batch: number })
-        };
-        let (sampler, workspace) = (self.sampler, &mut self.workspace);
-        let sampled = attempt(Stage::Sample, number, || {
-            Ok(sampler.sample(&request.transposed(), workspace, seeds)?)
-        })?;
-        spent.sample = timeline.done(track, Stage::Sample, number, clock);
-
-        let clock = Instant::now();
-        let batch = attempt(Stage::Extract, number, || Ok(sampled.extract(&self.task.tables())?))?;
-        spent.extract = timeline.done(track, Stage::Extract, number, clock);
-
-        let clock = Instant::now();
-        let lr = self.position.schedule.lr(epoch as u32, number as usize, self.num_batches() as usize);
+        let lr = self.position.schedule.lr(epoch, number as usize, self.num_batches() as usize);
         let learner = &mut self.position.learner;
         let outcome = attempt(Stage::Train, number, || learner.train(&batch, lr))?;
-        spent.train = timeline.done(track, Stage::Train, number, clock);
+        spent.train = timeline.done(timeline.track("main"), Stage::Train, number, clock);
         self.count(&batch, outcome, spent)?;
-        self.memory = batch.recycle();
-        Ok(())
+        Ok(batch.recycle())
     }
 
     /// Adds a batch to the totals of the epoch.
@@ -272,6 +264,8 @@ impl Trainer<'_, '_> {
         state.nodes.resize(sampled.input_nodes.len(), 0);
         state.nodes.iter_mut().zip(&sampled.input_nodes).for_each(|(sum, nodes)| *sum += nodes.len() as u64);
         state.edges.resize(self.task.graph.schema().num_relations(), 0);
+        state.traffic.resize(batch.traffic.len(), Traffic::default());
+        state.traffic.iter_mut().zip(&batch.traffic).for_each(|(sum, of)| *sum += *of);
         for block in &sampled.blocks {
             let edges = block.relations.iter().map(|slice| slice.indices.len() as u64);
             state.edges.iter_mut().zip(edges).for_each(|(sum, edges)| *sum += edges);
@@ -315,12 +309,14 @@ impl Trainer<'_, '_> {
         self.meter.span("score", clock);
         let state = &self.position.state;
         let (epoch, batches) = (state.run.epoch, self.num_batches());
+        let has_device = self.config.num_devices() > 0;
         let lr = self.position.schedule.lr(epoch as u32, batches as usize - 1, batches as usize);
         let seconds = clock.elapsed().as_secs_f64();
         let record = EpochRecord {
             node_types: self.task.count_nodes(|t| state.nodes.get(t).copied().unwrap_or(0)),
             edge_types: self.task.count_edges(|r| state.edges.get(r).copied().unwrap_or(0)),
-            ..state.run.sums.record(epoch + 1, scored, lr, seconds, false)
+            type_traffic: self.task.traffic(&state.traffic, has_device),
+            ..state.run.sums.record(epoch + 1, scored, lr, seconds, has_device)
         };
         Ok(self.meter.complete(record))
     }
@@ -396,6 +392,7 @@ impl Trainer<'_, '_> {
             by_class,
             machine: Some(MachineRecord::here()),
             peak_rss_bytes: memory::peak().unwrap_or(0),
+            presampling: self.tiers.presampling,
             seconds: self.position.checkpoints.seconds(),
             epochs: std::mem::take(&mut self.position.records),
             ..Summary::default()

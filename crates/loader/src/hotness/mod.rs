@@ -123,6 +123,9 @@ pub struct Metric {
     /// Number of epochs of training whose minibatches a run counts before it fills a cache, by the
     /// argument; `None` if it fills the cache before training.
     pub counted_epochs: Option<CountedEpochs>,
+    /// True if the scores assume that a fanout counts all neighbours of a node, as it does on
+    /// graphs of one edge type.
+    pub has_one_fanout: bool,
 }
 
 /// Function that reads a number of epochs from the part of a metric's name after a colon.
@@ -131,12 +134,17 @@ pub type CountedEpochs = fn(Option<&str>) -> std::result::Result<u64, String>;
 impl Metric {
     /// Creates a metric whose scores depend on the options of `basis`.
     pub const fn new(score: Score, basis: Basis) -> Self {
-        Self { score, basis, follows_ids: false, counted_epochs: None }
+        Self { score, basis, follows_ids: false, counted_epochs: None, has_one_fanout: false }
     }
 
     /// A metric for which a run counts the minibatches of its first epochs.
     const fn counting(self, epochs: CountedEpochs) -> Self {
         Self { counted_epochs: Some(epochs), ..self }
+    }
+
+    /// A metric that computes expectations from the fanout.
+    const fn of_one_fanout(self) -> Self {
+        Self { has_one_fanout: true, ..self }
     }
 
     /// A metric whose scores fall with the number of the node.
@@ -196,14 +204,14 @@ pub static TABLE: Table<Metric> = Table::new(
             summary: "probability that a minibatch reads a node, computed from the fanout",
             source: "Quiver's sample_prob, sharpened",
             options: &[],
-            make: Metric::new(analytic::score, Basis::Fanouts),
+            make: Metric::new(analytic::score, Basis::Fanouts).of_one_fanout(),
         },
         Entry {
             name: "posterior",
             summary: "posterior:K combines the counts of presc:K with the expectation of analytic",
             source: "",
             options: &[],
-            make: Metric::new(posterior::score, Basis::Minibatches),
+            make: Metric::new(posterior::score, Basis::Minibatches).of_one_fanout(),
         },
         Entry {
             name: "stored-order",

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use graphmill_core::units::count;
-use graphmill_engine::record::{EpochRecord, Summary, TypeCount};
+use graphmill_core::units::{bytes, count};
+use graphmill_engine::record::{EpochRecord, Summary, Traffic, TypeCount};
 
 use super::{
     section::section,
@@ -23,9 +23,35 @@ pub(super) fn types(summary: &Summary) -> String {
     rows(&mut body, &data.node_types, epochs, |epoch| &epoch.node_types);
     rows(&mut body, &data.edge_types, epochs, |epoch| &epoch.edge_types);
     body += "</tbody></table></div>\n";
+    traffic(&mut body, epochs);
     let note = "Nodes whose rows batches read, and sampled edges, per epoch on average. The share is that of \
-                all nodes or all edges.";
+                all nodes or all edges. Feature rows are listed by the tier that served them, with the share \
+                of the type's rows.";
     section("Types", note, &body)
+}
+
+/// Renders the mean traffic per epoch of each type and tier, if epochs have recorded it.
+fn traffic(body: &mut String, epochs: &[EpochRecord]) {
+    let Some(last) = epochs.last().filter(|last| !last.type_traffic.is_empty()) else { return };
+    *body += "<div class=scroll><table>\n\
+              <thead><tr><th>features of<th>tier<th>rows per epoch<th>bytes per epoch<th>share</tr></thead>\n\
+              <tbody>\n";
+    let mean = |total: u64| total / epochs.len() as u64;
+    for (t, of) in last.type_traffic.iter().enumerate() {
+        let mut sum = Traffic::default();
+        epochs.iter().filter_map(|epoch| epoch.type_traffic.get(t)).for_each(|of| sum += of.traffic);
+        for (tier, read) in sum.tiers().into_iter().filter(|(_, read)| read.rows > 0) {
+            let _ = writeln!(
+                body,
+                "<tr><td>{}<td>{tier}<td>{}<td>{}<td>{}</tr>",
+                escape(&of.name),
+                count(mean(read.rows)),
+                bytes(mean(read.bytes)),
+                percent(read.rows as f64 / sum.rows() as f64)
+            );
+        }
+    }
+    *body += "</tbody></table></div>\n";
 }
 
 /// Renders a row for each type, with the mean over epochs of its count.

@@ -1,0 +1,76 @@
+//! The stages of a batch on several types before training.
+
+use std::time::Instant;
+
+use graphmill_core::{NodeId, block::Aggregation};
+use graphmill_loader::{
+    BatchKey,
+    typed::{TypedExtracted, TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedWorkspace},
+};
+
+use super::{task::TypedTask, tiers::TypedTiers};
+use crate::{
+    Result,
+    record::Stages,
+    strategy::{Flow, attempt},
+    timeline::{Stage, Timeline, Track},
+};
+
+/// The batches of an epoch: a batch is a function of its number.
+#[derive(Clone, Copy)]
+pub(super) struct EpochBatches<'e> {
+    pub(super) task: &'e TypedTask,
+    pub(super) sampler: &'e dyn TypedSampler,
+    pub(super) tiers: &'e TypedTiers,
+    /// This epoch's order of the training nodes.
+    pub(super) order: &'e [NodeId],
+    pub(super) batch_size: usize,
+    pub(super) seed: u64,
+    pub(super) epoch: u64,
+    /// The sum over neighbours that the model computes.
+    pub(super) aggregation: Aggregation,
+    pub(super) timeline: &'e Timeline,
+}
+
+/// A batch before training, with the seconds of its stages.
+pub(super) struct Made<B> {
+    pub(super) batch: B,
+    pub(super) spent: Stages,
+}
+
+/// Trains on a batch. Returns whether to go on, and the batch's memory.
+pub(super) type Train<'t> = dyn FnMut(Made<TypedExtracted>) -> Result<(Flow, TypedSeeds)> + 't;
+
+impl EpochBatches<'_> {
+    /// Draws the blocks of batch `number`.
+    ///
+    /// # Errors
+    /// Those of the sampler; a panic is an error.
+    pub(super) fn sample(
+        &self,
+        number: u64,
+        workspace: &mut TypedWorkspace,
+        memory: TypedSeeds,
+    ) -> Result<TypedSampled> {
+        let (from, size) = (number as usize * self.batch_size, self.batch_size);
+        let seeds = &self.order[from..self.order.len().min(from + size)];
+        let key = BatchKey { seed: self.seed, epoch: self.epoch, batch: number };
+        let request =
+            TypedRequest { aggregation: self.aggregation, ..TypedRequest::new(&self.task.graph, key) };
+        attempt(Stage::Sample, number, || {
+            let seeds = memory.refill(number, &self.task.seeds(seeds));
+            Ok(self.sampler.sample(&request.transposed(), workspace, seeds)?)
+        })
+    }
+
+    /// Gathers the feature rows of a batch.
+    ///
+    /// # Errors
+    /// A tier cannot be read; a panic is an error.
+    pub(super) fn extract(&self, track: Track, made: Made<TypedSampled>) -> Result<Made<TypedExtracted>> {
+        let (clock, number) = (Instant::now(), made.batch.seeds.number);
+        let batch = attempt(Stage::Extract, number, || Ok(made.batch.extract(&self.tiers.tables())?))?;
+        let extract = self.timeline.done(track, Stage::Extract, number, clock);
+        Ok(Made { batch, spent: Stages { extract, ..made.spent } })
+    }
+}

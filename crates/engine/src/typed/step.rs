@@ -1,0 +1,50 @@
+//! Device memory of a training step on several types, measured by running a few steps.
+
+use graphmill_core::memory::anonymous;
+use graphmill_loader::{
+    BatchKey, Feature,
+    order::{SeedOrder, random::Random},
+    typed::{TypedRequest, TypedSampler, TypedSeeds, TypedWorkspace},
+};
+
+use super::{learner::TypedLearner, task::TypedTask, visits::batch_size};
+use crate::{Result, TrainConfig};
+
+/// Number of batches that are measured; the largest counts.
+const BATCHES: usize = 3;
+/// Factor for later batches, which may be larger.
+const MARGIN: f64 = 1.1;
+
+/// Bytes of a training step: minibatch, activations, parameters, learned rows, gradients and the
+/// optimiser's state. If the system does not report the memory of the process, the predictable part
+/// is counted: gathered rows, and four times the parameters. The steps train a temporary model.
+///
+/// # Errors
+/// Those of training.
+pub(super) fn bytes(
+    config: &TrainConfig,
+    task: &TypedTask,
+    sampler: &dyn TypedSampler,
+    tables: &[Option<&dyn Feature>],
+) -> Result<u64> {
+    let (before, mut order, mut known) = (anonymous(), Vec::new(), 0);
+    let mut learner = TypedLearner::new(config, task)?;
+    Random::new(&task.split.train, config.seed).order(0, &mut order);
+    let mut workspace = TypedWorkspace::new(task.graph.schema());
+    let mut memory = TypedSeeds::default();
+    for (number, seeds) in order.chunks(batch_size(config, task).max(1)).take(BATCHES).enumerate() {
+        let key = BatchKey { seed: config.seed, epoch: 0, batch: number as u64 };
+        let request = TypedRequest {
+            aggregation: learner.model.aggregation(),
+            ..TypedRequest::new(&task.graph, key).transposed()
+        };
+        let seeds = memory.refill(key.batch, &task.seeds(seeds));
+        let batch = sampler.sample(&request, &mut workspace, seeds)?.extract(tables)?;
+        learner.train(&batch, config.lr)?;
+        let gathered: usize = batch.features.iter().map(|of| of.num_rows() * of.num_cols()).sum();
+        known = known.max(4 * (gathered + 4 * learner.model.num_params()) as u64);
+        memory = batch.recycle();
+    }
+    let taken = anonymous().zip(before).map_or(0, |(now, before)| now.saturating_sub(before));
+    Ok((taken.max(known) as f64 * MARGIN) as u64)
+}

@@ -1,0 +1,225 @@
+//! Runs on several types whose feature rows exceed a budget: the results have the bits of a run in
+//! memory, whatever the caches, and the records list the traffic of each type.
+
+use std::path::Path;
+
+use graphmill_core::SparseRows;
+use graphmill_data::{
+    TypedDataset,
+    generate::{GenerateOptions, generate_typed},
+    typed::{FeatureTable, Verify, open},
+};
+use graphmill_engine::{
+    Error, Result, RunContext, RunDir, TrainConfig,
+    observer::{Observer, Quiet},
+    options::key,
+    record::Summary,
+    saved::SavedRun,
+    typed::{self, SavedTypedRun},
+};
+
+/// A small dataset in memory.
+fn data() -> TypedDataset {
+    let options =
+        GenerateOptions { nodes: 1200, classes: 4, dim: 8, p_in: 0.9, ..GenerateOptions::default() };
+    let mut data = generate_typed("typed", &options).unwrap();
+    // rows of another width
+    let rows = data.nodes[1].count;
+    data.nodes[1].features =
+        Some(FeatureTable::dense(40, (0..rows * 40).map(|i| (i % 7) as f32).collect::<Vec<_>>()));
+    data
+}
+
+fn stored(data: &TypedDataset, dir: &Path) -> TypedDataset {
+    data.save(dir).unwrap();
+    open(dir, Verify::Once).unwrap()
+}
+
+/// Bytes of all feature rows.
+fn feature_bytes(data: &TypedDataset) -> usize {
+    data.nodes.iter().filter_map(|of| of.features.as_ref().map(|table| of.count * table.width * 4)).sum()
+}
+
+fn config(data: &TypedDataset, options: &[(&str, &str)]) -> Result<TrainConfig> {
+    let mut config = TrainConfig { hidden: 8, batch_size: 64, epochs: 2, lr: 0.01, ..TrainConfig::default() };
+    config.dataset = data.directory.as_deref().and_then(Path::to_str).unwrap_or_default().into();
+    config.fanout = graphmill_loader::Fanout(vec![4, 2]);
+    let given: Vec<&str> = options.iter().map(|(name, _)| *name).collect();
+    for (name, value) in options {
+        key(name).unwrap().parse(&mut config, value).map_err(Error::usage)?;
+    }
+    if data.directory.is_none() {
+        config.model = "rsage".into();
+    }
+    config.derive_options(&given)?;
+    config.check()?;
+    if data.directory.is_some() {
+        config.refuse_unused(&given)?;
+    }
+    Ok(config)
+}
+
+/// Collects notes.
+#[derive(Default)]
+struct Notes(Vec<String>);
+
+impl Observer for Notes {
+    fn note(&mut self, message: &str) {
+        self.0.push(message.to_string());
+    }
+}
+
+fn train(data: &TypedDataset, options: &[(&str, &str)]) -> Result<(Summary, Vec<String>)> {
+    let mut notes = Notes::default();
+    let context = RunContext { run: None, resume: false, observer: &mut notes, stop: &|| false };
+    let summary = typed::train(&config(data, options)?, data, context)?;
+    Ok((summary, notes.0))
+}
+
+/// Losses and scores to the bit.
+fn results(summary: &Summary) -> Vec<u64> {
+    let of_epochs =
+        summary.epochs.iter().flat_map(|of| [of.loss, of.valid_score.unwrap(), of.valid_loss.unwrap()]);
+    of_epochs.chain(summary.test.score).map(f64::to_bits).collect()
+}
+
+#[test]
+fn a_quarter_of_the_features_gives_the_bits_of_a_run_in_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = stored(&data(), &dir.path().join("shop"));
+    let (all, notes) = train(&data, &[]).unwrap();
+    assert!(notes.iter().all(|note| !note.starts_with("feature rows")), "{notes:?}");
+    // maps take 8 bytes a row and 20 a cached one
+    let quarter = (feature_bytes(&data) / 4).to_string();
+    let mut hits = Vec::new();
+    for cache in [
+        "auto",
+        "presc:1",
+        "optimal",
+        "degree",
+        "random",
+        "weighted-reverse-pagerank",
+        "stored-order",
+        "lru",
+        "fifo",
+        "s3-fifo",
+    ] {
+        let (summary, notes) = train(&data, &[("host_budget", &quarter), ("cache", cache)]).unwrap();
+        assert_eq!(results(&summary), results(&all), "{cache}");
+        assert!(
+            notes[0].starts_with("feature rows: the host holds ") && notes[0].contains("the disk all"),
+            "{notes:?}"
+        );
+        let epoch = &summary.epochs[1];
+        let sum = |of: fn(&graphmill_loader::Traffic) -> u64| {
+            epoch.type_traffic.iter().map(|t| of(&t.traffic)).sum::<u64>()
+        };
+        assert_eq!(sum(|of| of.host.rows), epoch.traffic.host.rows);
+        assert_eq!(sum(|of| of.disk.bytes), epoch.traffic.disk.bytes);
+        assert!(epoch.traffic.host.rows > 0 && epoch.traffic.disk.rows > 0, "{cache}");
+        assert_eq!(epoch.traffic.rows(), all.epochs[1].traffic.rows());
+        assert_eq!(epoch.type_traffic.len(), 3, "a type has no features");
+        assert_eq!(summary.presampling.is_some(), ["auto", "presc:1", "optimal"].contains(&cache), "{cache}");
+        hits.push((cache, epoch.hit_rate.unwrap()));
+    }
+    for cache in ["auto", "lru"] {
+        let options = [("host_budget", &quarter[..]), ("cache", cache), ("strategy", "pipelined")];
+        assert_eq!(results(&train(&data, &options).unwrap().0), results(&all), "pipelined, {cache}");
+    }
+    let of = |name| hits.iter().find(|(cache, _)| *cache == name).unwrap().1;
+    assert!(of("optimal") >= of("presc:1") && of("presc:1") > of("random"), "{hits:?}");
+}
+
+#[test]
+fn caches_on_simulated_devices_give_the_same_bits() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = stored(&data(), &dir.path().join("shop"));
+    let expected = results(&train(&data, &[]).unwrap().0);
+    let quarter = (feature_bytes(&data) / 4).to_string();
+    for options in [
+        &[("devices", "virtual:1"), ("cache_ratio", "0.2")][..],
+        &[("devices", "virtual:1"), ("cache_ratio", "0.2"), ("cache", "lru"), ("link", "16G")],
+        &[("devices", "virtual:2"), ("cache_ratio", "0.2"), ("placement", "replicate:0.5")],
+        &[
+            ("devices", "virtual:1"),
+            ("cache_ratio", "0.2"),
+            ("host_budget", &quarter),
+            ("host_cache", "degree"),
+        ],
+        &[("devices", "virtual:1"), ("device_budget", "1G")],
+    ] {
+        let (summary, notes) = train(&data, options).unwrap();
+        assert_eq!(results(&summary), expected, "{options:?}");
+        let traffic = summary.epochs[1].traffic;
+        assert!(traffic.device.rows > 0, "{options:?} {traffic:?}");
+        assert_eq!(traffic.peer.rows > 0, options[0].1 == "virtual:2", "{options:?} {traffic:?}");
+        let (device, host) = (notes[0].find("device"), notes[0].find("the host holds"));
+        assert!(host.is_none_or(|host| device.unwrap() < host), "{}", notes[0]);
+        assert_eq!(traffic.disk.rows > 0, host.is_some());
+    }
+    let message =
+        train(&data, &[("devices", "virtual:1"), ("device_budget", "1000")]).unwrap_err().to_string();
+    assert!(message.starts_with("--device-budget 1000: a training step takes "), "{message}");
+}
+
+#[test]
+fn sparse_and_integer_rows_stay_in_host_memory() {
+    let (dir, mut data) = (tempfile::tempdir().unwrap(), data());
+    let rows = data.nodes[0].count;
+    let values: Vec<f32> = (0..rows * 8).map(|i| if i % 3 == 0 { 1.0 } else { 0.0 }).collect();
+    data.nodes[0].features = Some(FeatureTable::sparse(SparseRows::from_dense(8, &values).unwrap()));
+    let rows = data.nodes[2].count;
+    data.nodes[2].features =
+        Some(FeatureTable::dense(3, (0..rows as i64 * 3).map(|i| i % 5).collect::<Vec<_>>()));
+    let data = stored(&data, &dir.path().join("shop"));
+    let expected = results(&train(&data, &[]).unwrap().0);
+    let (summary, notes) = train(&data, &[("cache_ratio", "0.2")]).unwrap();
+    assert_eq!(results(&summary), expected);
+    let [kept, cached] = [[0, 2], [1, 3]].map(|types| types.map(|t| format!(" of {}", data.nodes[t].name)));
+    assert!(kept.iter().all(|name| !notes[0].contains(name)), "{notes:?}");
+    assert!(cached.iter().all(|name| notes[0].contains(name)), "{notes:?}");
+    let message = train(&data, &[("host_budget", "1000")]).unwrap_err().to_string();
+    assert!(
+        message.contains("--host-budget 1000: rows of type") && message.contains("raise it"),
+        "{message}"
+    );
+}
+
+#[test]
+fn impossible_caches_are_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let (memory, quarter) = (data(), (feature_bytes(&data()) / 4).to_string());
+    let data = stored(&memory, &dir.path().join("shop"));
+    let error = |data, options: &[(&str, &str)]| train(data, options).unwrap_err().to_string();
+    let budget = ("host_budget", &quarter[..]);
+    assert!(error(&data, &[budget, ("cache", "posterior:2")]).contains("use presc:2"));
+    assert!(
+        error(&data, &[budget, ("cache", "analytic")])
+            .starts_with("--cache analytic: hotness analytic expects")
+    );
+    assert!(
+        error(&data, &[budget, ("cache", "presc-online:1")]).contains("use presc:2, which counts before")
+    );
+    assert!(error(&data, &[budget, ("cache", "clock")]).contains("unknown policy 'clock'"));
+    assert!(error(&data, &[budget, ("cache_ratio", "0.9")]).starts_with("--cache-ratio 0.9: "));
+    assert!(error(&data, &[("cache", "lru")]).contains("host memory holds all rows"));
+    assert!(error(&data, &[("host_cache", "lru")]).contains("use it instead"));
+    assert!(error(&memory, &[budget]).contains("this dataset is in memory only"));
+}
+
+#[test]
+fn saved_runs_read_rows_from_disk_and_score_as_the_run_did() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = stored(&data(), &dir.path().join("shop"));
+    let quarter = (feature_bytes(&data) / 4).to_string();
+    let path = dir.path().join("run");
+    let summary = {
+        let run = RunDir::create(&path).unwrap();
+        let context = RunContext { run: Some(&run), resume: false, observer: &mut Quiet, stop: &|| false };
+        typed::train(&config(&data, &[("host_budget", &quarter)]).unwrap(), &data, context).unwrap()
+    };
+    let run = SavedRun::open(&path, false).unwrap();
+    let saved = SavedTypedRun::of(&run).unwrap();
+    let scores = saved.scores(&saved.dataset(None).unwrap(), &graphmill_core::progress::Quiet).unwrap();
+    assert_eq!(scores.test, summary.test.score);
+}

@@ -6,11 +6,11 @@ use std::path::Path;
 use graphmill_data::typed::is_typed;
 use serde_json::Value as Json;
 
-use super::{TrainConfig, embedding::is_table, link::LINK};
+use super::{TrainConfig, embedding::is_table, events::is_of_events, link::LINK};
 
 /// Returns true if the run learns links of a graph of one node type and one edge type.
 pub fn is_link(config: &TrainConfig) -> bool {
-    !is_table(config) && (config.task == LINK && !has_types(config) || is_link_task(config))
+    !is_table(config) && !is_of_events(config) && (config.task == LINK && !has_types(config) || is_link_task(config))
 }
 
 /// Manifest of the dataset of several types or tasks, without a check of its checksum.

@@ -9,7 +9,7 @@ use super::{
     link::is_link,
     reasons::{Read, use_or_leave_out},
 };
-use crate::{TrainConfig, config::embedding::is_table};
+use crate::{TrainConfig, config::{embedding::is_table, events::is_of_events}};
 
 /// Model of a run that names none.
 const DEFAULT_MODEL: &str = "rsage";
@@ -27,6 +27,7 @@ pub(super) fn has_types(config: &TrainConfig) -> bool {
         && has_several_types(&config.dataset)
         && !is_link(config)
         && !is_table(config)
+        && !is_of_events(config)
 }
 
 /// Names of the typed models.

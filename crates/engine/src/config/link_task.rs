@@ -10,7 +10,9 @@ use super::{TrainConfig, embedding::is_table, events::is_of_events, link::LINK};
 
 /// Returns true if the run learns links of a graph of one node type and one edge type.
 pub fn is_link(config: &TrainConfig) -> bool {
-    !is_table(config) && !is_of_events(config) && (config.task == LINK && !has_types(config) || is_link_task(config))
+    !is_table(config)
+        && !is_of_events(config)
+        && (config.task == LINK && !has_types(config) || is_link_task(config))
 }
 
 /// Manifest of the dataset of several types or tasks, without a check of its checksum.

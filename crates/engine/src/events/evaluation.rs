@@ -217,6 +217,7 @@ pub(super) fn metric(config: &TrainConfig, stream: &EventStream) -> Result<LinkM
     if fits(&metric) {
         return Ok(metric);
     }
-    let message = "the task has no destinations to rank events against; use --metric average-precision or auc";
+    let message =
+        "the task has no destinations to rank events against; use --metric average-precision or auc";
     Err(Error::usage(format!("--metric {}: {message}", config.metric)))
 }

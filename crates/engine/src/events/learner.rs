@@ -97,7 +97,8 @@ impl<'a> EventLearner<'a> {
         model.visit_mut(&mut |_, param| param.zero_grad(&self.backend));
         model.backward(&pass, (rows, near), state);
         if self.clip > 0.0 {
-            let visit = |see: &mut dyn FnMut(&mut graphmill_nn::Param)| model.visit_mut(&mut |_, param| see(param));
+            let visit =
+                |see: &mut dyn FnMut(&mut graphmill_nn::Param)| model.visit_mut(&mut |_, param| see(param));
             outcome.grad_norm = Some(optim::clip(&self.backend, self.clip, visit));
         }
         if let Some((updater, memory)) = model.updater.as_ref().zip(self.memory.as_mut()) {
@@ -105,7 +106,8 @@ impl<'a> EventLearner<'a> {
             self.ends.advance(&pass, self.stream, events, updater, memory)?;
         }
         self.optimizer.begin(lr as f32);
-        let (optimizer, backend, decay, mut index) = (&mut self.optimizer, &self.backend, self.weight_decay, 0);
+        let (optimizer, backend, decay, mut index) =
+            (&mut self.optimizer, &self.backend, self.weight_decay, 0);
         model.visit_mut(&mut |_, param| {
             optimizer.update(backend, index, param, decay);
             index += 1;
@@ -145,7 +147,12 @@ fn loss(scores: &Matrix, grad: &mut Matrix) -> f64 {
 }
 
 /// Pairs of a training batch: its events, then a negative for each.
-pub(super) fn training_rows(stream: &EventStream, of: BatchKey, events: &[u32], rows: &mut Rows) -> Result<()> {
+pub(super) fn training_rows(
+    stream: &EventStream,
+    of: BatchKey,
+    events: &[u32],
+    rows: &mut Rows,
+) -> Result<()> {
     rows.clear();
     let (source, destination, time) =
         (stream.events.source(), stream.events.destination(), stream.events.time());

@@ -9,7 +9,9 @@
 //! # Deviations
 //!
 //! Features of nodes are projected to the width of the memory before they are added to it. Memory
-//! and attention have time encodings of their own. Heads have the width of the embeddings together,
+//! and attention have time encodings of their own, whose frequencies stay those of the papers'
+//! initial values unless `--learn-frequencies` is given (Cong et al., *Do we really need complicated
+//! model architectures for temporal networks?*, ICLR 2023, section 4.2). Heads have the width of the embeddings together,
 //! and not that with the time encoding.
 
 use graphmill_core::{NodeId, keyed::key};
@@ -94,14 +96,20 @@ impl EventModel {
         };
         let layers = (0..config.layers as u64).map(|layer| TemporalAttention::new(of_layer(layer)));
         let has_memory = kind(config).is_some_and(|kind| kind.has_memory);
-        let of_features = |table: &Matrix| Linear::named(["weight", ""], table.num_cols(), hidden, false, key(0));
-        Ok(Self {
+        let of_features =
+            |table: &Matrix| Linear::named(["weight", ""], table.num_cols(), hidden, false, key(0));
+        let mut model = Self {
             input: stream.node_features.as_ref().map(of_features),
             updater: has_memory.then(|| MemoryUpdater::new(hidden, edge_dim, options.time_dim, key(1))),
             layers: layers.collect::<graphmill_nn::Result<_>>().map_err(by_flag)?,
             head: EdgeHead::new([hidden, 0], hidden, 1, key(2)),
             hidden,
-        })
+        };
+        if !options.learn_frequencies {
+            let is_of_time = |name: &str| name.ends_with("time.weight") || name.ends_with("time.bias");
+            model.visit_mut(&mut |name, param| param.trainable &= !is_of_time(name));
+        }
+        Ok(model)
     }
 
     /// Empty memory for the nodes of a stream, if the model has one.
@@ -205,7 +213,12 @@ impl EventModel {
 
     /// Adds to the gradient of every parameter, from [`PassState::scores_grad`] of the last
     /// [`EventModel::forward`].
-    pub(super) fn backward(&mut self, pass: &Pass, (rows, near): (&Rows, &Neighborhood), state: &mut PassState) {
+    pub(super) fn backward(
+        &mut self,
+        pass: &Pass,
+        (rows, near): (&Rows, &Neighborhood),
+        state: &mut PassState,
+    ) {
         let PassState { rows: of_layers, attention, head, scores, scores_grad, grads, .. } = state;
         let [grad, next] = grads;
         let pairs = pairs(rows, of_layers[self.layers.len()].view());

@@ -211,8 +211,8 @@ impl<'a> EventPosition<'a> {
             // memory is empty at the begin of an epoch
             let memory = learner.memory.as_ref().filter(|_| state.batch > 0);
             let memory: Vec<Tensor> = memory.map(|memory| tensor_of(&memory.save())).into_iter().collect();
-            let [moments, params, memory] =
-                [&moments, &params, &memory].map(|of| of.iter().map(Tensor::borrow).collect::<Vec<TensorRef>>());
+            let [moments, params, memory] = [&moments, &params, &memory]
+                .map(|of| of.iter().map(Tensor::borrow).collect::<Vec<TensorRef>>());
             checkpoint::save_tensors(dir, &params, best, &moments, learner.optimizer.steps(), &memory, state)
         })
     }

@@ -3,9 +3,7 @@
 use std::ops::Range;
 
 use graphmill_core::{Buffer, Matrix, NodeId, keyed::key};
-use graphmill_data::typed::{
-    EdgeData, FeatureTable, Negatives, Seeds, Task, TaskKind, TaskOn, TypedDataset,
-};
+use graphmill_data::typed::{EdgeData, FeatureTable, Negatives, Seeds, Task, TaskKind, TaskOn, TypedDataset};
 use graphmill_loader::time::Events;
 
 use super::history::History;
@@ -167,7 +165,10 @@ fn choose<'d>(data: &'d TypedDataset, name: &str) -> Result<&'d Task> {
         }
         let kind = task.kind().map_or("without targets", TaskKind::name);
         let message = format!("task '{name}' is {kind}, and models of events learn link-prediction");
-        return Err(Error::dataset(&data.name, format!("{message}; choose another task, or leave --task out")));
+        return Err(Error::dataset(
+            &data.name,
+            format!("{message}; choose another task, or leave --task out"),
+        ));
     }
     let of_links = data.tasks.iter().filter(|task| task.kind() == Some(TaskKind::LinkPrediction));
     let all: Vec<&Task> = of_links.filter(|task| times(data, task).is_some()).collect();
@@ -180,7 +181,8 @@ fn choose<'d>(data: &'d TypedDataset, name: &str) -> Result<&'d Task> {
         )),
         _ => {
             let names: Vec<&str> = all.iter().map(|task| task.name.as_str()).collect();
-            let message = format!("it has several link tasks with times; choose one: --task {}", names.join(", "));
+            let message =
+                format!("it has several link tasks with times; choose one: --task {}", names.join(", "));
             Err(Error::dataset(&data.name, message))
         }
     }
@@ -199,7 +201,10 @@ fn times<'d>(data: &'d TypedDataset, task: &'d Task) -> Option<&'d Buffer<i64>> 
 fn rows(data: &TypedDataset, task: &Task, edges: &EdgeData, first: usize) -> Result<Rows> {
     let Some(time_of) = times(data, task) else {
         let message = format!("the rows of task '{}' have no times, which models of events need", task.name);
-        return Err(Error::dataset(&data.name, format!("{message}; import them, or use --model sage --task link")));
+        return Err(Error::dataset(
+            &data.name,
+            format!("{message}; import them, or use --model sage --task link"),
+        ));
     };
     let mut all = Rows {
         row: Vec::new(),
@@ -216,7 +221,8 @@ fn rows(data: &TypedDataset, task: &Task, edges: &EdgeData, first: usize) -> Res
         all.row.extend(sorted);
     }
     if all.row.len() > (u32::MAX / 2) as usize {
-        let message = format!("{} events: at most {} can be numbered; split the task", all.row.len(), u32::MAX / 2);
+        let message =
+            format!("{} events: at most {} can be numbered; split the task", all.row.len(), u32::MAX / 2);
         return Err(Error::dataset(&data.name, message));
     }
     let destinations = if task.seeds.is_none() { edges.destinations() } else { Vec::new() };

@@ -62,7 +62,8 @@ pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
     let options: TimeOptions = config.own.get();
     match key.name {
         "time_bound" if options.time_bound == TimeBound::Inclusive => {
-            Err("an event would be read by its own prediction; use --time-bound strict, or leave it out".into())
+            Err("an event would be read by its own prediction; use --time-bound strict, or leave it out"
+                .into())
         }
         "time_carry" if config.layers == 1 => {
             Err("it bounds the hops after the first, and --layers is 1; leave it out".into())
@@ -76,7 +77,10 @@ pub(super) fn derive_options(config: &mut TrainConfig, given: &[&str]) {
     let Some(kind) = kind(config) else { return };
     let default = TrainConfig::default();
     let is_free = |name: &str| !given.contains(&name);
-    if is_free("fanout") && is_free("layers") && config.fanout == default.fanout && config.layers == default.layers
+    if is_free("fanout")
+        && is_free("layers")
+        && config.fanout == default.fanout
+        && config.layers == default.layers
     {
         config.fanout.0 = kind.fanout.to_vec();
         config.layers = kind.fanout.len();

@@ -9,7 +9,10 @@ use super::{
     link::is_link,
     reasons::{Read, use_or_leave_out},
 };
-use crate::{TrainConfig, config::{embedding::is_table, events::is_of_events}};
+use crate::{
+    TrainConfig,
+    config::{embedding::is_table, events::is_of_events},
+};
 
 /// Model of a run that names none.
 const DEFAULT_MODEL: &str = "rsage";

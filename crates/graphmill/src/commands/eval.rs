@@ -2,7 +2,9 @@
 
 use clap::{ArgMatches, Command};
 use graphmill_core::progress::Quiet;
-use graphmill_engine::{embedding::SavedEmbedding, events::SavedEvents, saved::SavedRun, typed::SavedTypedRun};
+use graphmill_engine::{
+    embedding::SavedEmbedding, events::SavedEvents, saved::SavedRun, typed::SavedTypedRun,
+};
 
 use crate::{args, output};
 
@@ -65,17 +67,15 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let mut text = format!("{:<8}{:>10}", "part", what);
     let names: Vec<&str> =
         scores.parts.first().map_or(vec![], |part| part.scores.keys().map(String::as_str).collect());
-    names.iter().for_each(|name| text += &format!("{name:>20}"));
+    let width = |name: &str| 20.max(name.len() + 2);
+    names.iter().for_each(|name| text += &format!("{name:>width$}", width = width(name)));
     text += "\n";
     for part in &scores.parts {
         text += &format!("{:<8}{:>10}", part.part, part.nodes);
         for name in &names {
-            text += &part
-                .scores
-                .get(*name)
-                .copied()
-                .flatten()
-                .map_or(format!("{:>20}", "-"), |score| format!("{score:>20.4}"));
+            let score = part.scores.get(*name).copied().flatten();
+            let score = score.map_or("-".to_string(), |score| format!("{score:.4}"));
+            text += &format!("{score:>width$}", width = width(name));
         }
         text += "\n";
     }

@@ -71,8 +71,8 @@ pub struct EventOptions {
     pub event_heads: usize,
     /// Learn the frequencies of the encodings of times, as the papers do.
     ///
-    /// Times are in seconds, so that a small change of a frequency changes the encodings of all long
-    /// times, and models fit noise. Use it with learning rates of at most 0.0001.
+    /// A small change of a frequency changes the encodings of all long times, and models fit noise.
+    /// Use it with learning rates of at most 0.0001.
     #[arg(long)]
     pub learn_frequencies: bool,
     /// Fraction of the nodes whose events are left out of training.

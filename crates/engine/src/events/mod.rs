@@ -16,7 +16,7 @@
 //!
 //! An event never reaches its own prediction. Neighbours are events strictly before its time. The
 //! memory of TGN is that of earlier batches ([`graphmill_nn::temporal`]). Memory is empty at the
-//! begin of an epoch. For scores, it is computed anew from the training events, so that scores
+//! begin of an epoch. For scores, it is computed again from the training events, so that scores
 //! depend on the parameters alone: `eval` of a saved run has those of training.
 
 mod batch;

@@ -1,18 +1,28 @@
 //! Model of a run: rows of nodes from memory and features, attention to neighbours, and the head
 //! that scores pairs.
 //!
+//! # Algorithm
+//!
+//! The row of a node is its memory (TGN) plus its projected features. Each layer attends to the
+//! sampled events of a row, with their features and the time since them. The head scores a pair by
+//! two dense layers over the rows of both ends.
+//!
 //! # Source
 //!
 //! Rossi et al., *Temporal graph networks for deep learning on dynamic graphs*, 2020; Xu et al.,
 //! *Inductive representation learning on temporal graphs*, ICLR 2020.
 //!
+//! # Cost
+//!
+//! O(H^2) multiplications per node, event and pair of a batch.
+//!
 //! # Deviations
 //!
-//! Features of nodes are projected to the width of the memory before they are added to it. Memory
-//! and attention have time encodings of their own, whose frequencies stay those of the papers'
-//! initial values unless `--learn-frequencies` is given (Cong et al., *Do we really need complicated
-//! model architectures for temporal networks?*, ICLR 2023, section 4.2). Heads have the width of the embeddings together,
-//! and not that with the time encoding.
+//! - Features of nodes are projected to the width of the memory before they are added to it.
+//! - Memory and attention have time encodings of their own. Their frequencies stay the papers'
+//!   initial values unless `--learn-frequencies` is given (Cong et al., *Do we really need
+//!   complicated model architectures for temporal networks?*, ICLR 2023, section 4.2).
+//! - All heads together have the width of the embeddings, without that of the time encoding.
 
 use graphmill_core::{NodeId, keyed::key};
 use graphmill_nn::{

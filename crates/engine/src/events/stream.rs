@@ -238,8 +238,8 @@ fn rows(data: &TypedDataset, task: &Task, edges: &EdgeData, first: usize) -> Res
     if let Some(i) = all.time.windows(2).position(|pair| pair[0] > pair[1]) {
         let part = |i: usize| PARTS[all.parts.iter().position(|part| part.contains(&i)).unwrap_or(0)];
         let message = format!(
-            "task '{}' is not split by time: an event of '{}' has time {}, and one of '{}' time {}; put earlier \
-             events into earlier parts",
+            "task '{}' is not split by time: an event of '{}' has time {}, and one of '{}' time {}; put \
+             earlier events into earlier parts",
             task.name,
             part(i),
             all.time[i],
@@ -276,8 +276,8 @@ fn features(
                 at += stored[at..].partition_point(|&e| of_edge(e as usize) < wanted);
                 if at == stored.len() || of_edge(stored[at] as usize) != wanted {
                     let message = format!(
-                        "row {} of task '{}' ({} to {} at time {}) is not an edge of {}, whose features it needs; \
-                         list the edges of the graph as rows, or leave the features out",
+                        "row {} of task '{}' ({} to {} at time {}) is not an edge of {}, whose features it \
+                         needs; list the edges of the graph as rows, or leave the features out",
                         rows[i][0], task.name, wanted.1, wanted.2, wanted.0, task.on
                     );
                     return Err(Error::dataset(&data.name, message));

@@ -249,7 +249,8 @@ impl Trainer<'_, '_> {
     }
 
     /// Score of the current epoch, if `--eval-every` selects it and the score is defined, and
-    /// whether the model is the best so far. Without validation events the newest model is the best.
+    /// whether the model is the best so far. Without validation events the newest model is the
+    /// best.
     fn judge(&mut self) -> Result<(Option<ValidationScore>, bool)> {
         let done = self.position.state.epoch + 1;
         let is_turn = done.is_multiple_of(self.config.eval_every) || done == self.config.epochs;

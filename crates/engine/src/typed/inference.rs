@@ -35,7 +35,7 @@ use graphmill_nn::{
 };
 use rayon::prelude::*;
 
-use super::{build, task::TypedTask};
+use super::{build, learner::step, task::TypedTask};
 use crate::{
     Result, TrainConfig,
     inference::{Marks, NodeSet, Output},
@@ -46,6 +46,8 @@ pub(super) struct TypedInference<'a> {
     task: &'a TypedTask,
     /// Samplers of all neighbours, one for each layer from the bottom up.
     samplers: Vec<Box<dyn TypedSampler>>,
+    /// Sampler of all neighbours that existed at the times of the seeds, if rows have times.
+    timed: Option<Box<dyn TypedSampler>>,
     /// Most nodes of a chunk.
     chunk: usize,
     watch: &'a dyn Progress,
@@ -68,10 +70,20 @@ impl<'a> TypedInference<'a> {
     /// # Errors
     /// None in practice.
     pub(super) fn new(config: &TrainConfig, task: &'a TypedTask, sampler: &dyn TypedSampler) -> Result<Self> {
+        let timed = match &task.times {
+            // the last neighbours are no random draw
+            Some(_) if !sampler.is_random() => Some(build::sampler(config, task)?),
+            Some(times) => Some(times.full_sampler(config, sampler)?),
+            None => None,
+        };
+        let samplers =
+            if timed.is_none() { build::full_samplers(config, task, sampler)? } else { Vec::new() };
+        let most = if timed.is_some() && config.batch_size > 0 { config.batch_size } else { usize::MAX };
         Ok(Self {
             task,
-            samplers: build::full_samplers(config, task, sampler)?,
-            chunk: config.eval_chunk.max(1),
+            samplers,
+            timed,
+            chunk: config.eval_chunk.clamp(1, most),
             watch: &Quiet,
             workspace: TypedWorkspace::new(task.graph.schema()),
             memory: TypedSeeds::default(),
@@ -97,7 +109,42 @@ impl<'a> TypedInference<'a> {
         output: Output,
         out: &mut Matrix,
     ) -> Result<()> {
+        if self.timed.is_some() {
+            return rayon::scope(|_| self.compute_timed(model, nodes, output, out));
+        }
         rayon::scope(|_| self.compute(model, nodes, output, out))
+    }
+
+    /// Rows of nodes at times. Neighbours have the times of their seeds, so rows of inner layers
+    /// belong to one chunk, whose neighbourhood is computed as a batch.
+    fn compute_timed(
+        &mut self,
+        model: &TypedModel,
+        nodes: &[NodeId],
+        output: Output,
+        out: &mut Matrix,
+    ) -> Result<()> {
+        let backend = Cpu::default();
+        let pass = Pass { backend: &backend, training: false, key: 0 };
+        let tables = self.task.tables();
+        let (total, mut filled) = (nodes.len(), 0);
+        for (number, nodes) in (0..).zip(nodes.chunks(self.chunk)) {
+            let Some(sampler) = &self.timed else { break };
+            let seeds = std::mem::take(&mut self.memory).refill(number, &self.task.seeds(nodes));
+            let key = BatchKey { seed: 0, epoch: 0, batch: number };
+            let request = TypedRequest::new(&self.task.graph, key);
+            let batch = sampler.sample(&request, &mut self.workspace, seeds)?.extract(&tables)?;
+            model.forward(&pass, &step(&batch, self.task.node_type), &mut self.acts)?;
+            let rows = if output == Output::Logits { self.acts.logits() } else { self.acts.hidden() };
+            if filled == 0 {
+                out.resize(total, rows.num_cols());
+            }
+            pass.backend.copy(rows, out.rows_mut(filled..filled + nodes.len()));
+            filled += nodes.len();
+            self.memory = batch.recycle();
+            self.watch.check()?;
+        }
+        Ok(())
     }
 
     fn compute(
@@ -247,7 +294,6 @@ mod tests {
     use rayon::ThreadPoolBuilder;
 
     use super::*;
-    use crate::typed::learner::step;
 
     fn config(model: &str, head_layers: usize) -> TrainConfig {
         TrainConfig { model: model.into(), hidden: 8, head_layers, eval_chunk: 7, ..TrainConfig::default() }

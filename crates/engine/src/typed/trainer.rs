@@ -11,6 +11,7 @@ use graphmill_data::typed::TypedDataset;
 use graphmill_loader::{
     BatchKey,
     order::{SeedOrder, random::Random},
+    time::{TimeDraw, TimeOptions},
     typed::{TypedExtracted, TypedRequest, TypedSampler, TypedSeeds, TypedWorkspace, unreached_types},
 };
 use graphmill_nn::{Matrix, metric::Metric};
@@ -113,8 +114,9 @@ fn notes(
             learned.join(", ")
         ));
     }
-    notes.extend(unread_columns(data));
-    if config.sampler == "weighted" {
+    notes.extend(unread_columns(data, task));
+    let draws: TimeOptions = config.own.get();
+    if config.sampler == "weighted" || task.times.is_some() && draws.time_draw == TimeDraw::Recency {
         notes.push("scores use all neighbours with equal weights".into());
     }
     notes

@@ -172,6 +172,50 @@ fn saved_runs_have_the_scores_of_training_and_of_new_nodes() {
 }
 
 #[test]
+fn classes_and_values_of_events_are_learned() {
+    let dir = tempfile::tempdir().unwrap();
+    let (users, items, times) = visits(600);
+    let mut builder = TypedBuilder::new("ratings");
+    // a rating is the user's taste plus the item's quality
+    let [taste, quality] =
+        [20u32, 15].map(|count| (0..count).map(|v| (v * 7 % 5) as f32 - 2.0).collect::<Vec<f32>>());
+    let rate = |(&u, &v): (&u32, &u32)| 10.0 + taste[u as usize] + quality[v as usize];
+    let ratings: Vec<f32> = users.iter().zip(&items).map(rate).collect();
+    let classes: Vec<i32> = ratings.iter().map(|&rating| i32::from(rating > 10.0)).collect();
+    builder.node_type("user", 20).features(1, taste.clone());
+    builder.node_type("item", 15).features(1, quality.clone());
+    builder.edge_type("user", "visits", "item").edges(users.clone(), items.clone()).time(times.clone());
+    let pairs: Vec<u32> = users.iter().zip(&items).flat_map(|(u, v)| [*u, *v]).collect();
+    let part = |rows: std::ops::Range<u32>| rows.collect::<Vec<u32>>();
+    for name in ["rating", "good"] {
+        let on = EdgeType::new("user", "visits", "item");
+        let task = builder.task(name).on_edges(on).pair_seeds(pairs.clone()).time(times.clone());
+        let task = task.split(part(0..420), part(420..510), part(510..600));
+        if name == "good" {
+            task.classes(2, classes.clone())
+        } else {
+            task.values(1, ratings.clone())
+        };
+    }
+    builder.build().unwrap().save(dir.path()).unwrap();
+    let data = typed::open(dir.path(), Verify::Once).unwrap();
+    let options = [("epochs", "25"), ("lr", "0.01"), ("dropout", "0"), ("task", "rating")];
+    let summary = train(&data, &options).unwrap();
+    assert_eq!(summary.test.metric, "rmse");
+    // the deviation of the ratings is 2, and errors are in their unit
+    assert!(summary.test.score.unwrap() < 0.8, "{:?}", summary.test);
+    let best = summary.epochs.iter().filter_map(|epoch| epoch.valid_score).fold(f64::INFINITY, f64::min);
+    assert_eq!(summary.best.valid_score, Some(best), "the smallest error is the best");
+    let summary = train(&data, &[&options[..3], &[("task", "good")]].concat()).unwrap();
+    assert_eq!(summary.test.metric, "accuracy");
+    assert!(summary.test.score.unwrap() > 0.9, "{:?}", summary.test);
+    let message = train(&data, &[("task", "good"), ("metric", "rmse")]).unwrap_err().to_string();
+    assert!(message.contains("--metric rmse: the task has the metrics accuracy"), "{message}");
+    let message = train(&data, &[]).unwrap_err().to_string();
+    assert!(message.contains("no link prediction task with times"), "{message}");
+}
+
+#[test]
 fn unusable_options_and_datasets_are_refused_with_a_remedy() {
     let dir = tempfile::tempdir().unwrap();
     let data = shop(&dir.path().join("shop"), false);

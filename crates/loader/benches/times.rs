@@ -43,7 +43,8 @@ fn main() {
     let mut stream = Stream::new(7);
     let graph = graph(&mut stream);
     let times: Vec<i64> = (0..graph.num_edges()).map(|_| stream.below(LATEST as u64) as i64).collect();
-    let timed = TimedGraph::of_one_type(graph.clone(), Some(times.into()), None).expect("a time for each edge");
+    let timed =
+        TimedGraph::of_one_type(graph.clone(), Some(times.into()), None).expect("a time for each edge");
     let seeds: Vec<NodeId> = (0..SEEDS).map(|i| (i * 193) as NodeId).collect();
     let plain = HopStack::new(Neighbor::new([10, 10]).expect("two hops"));
     let mut workspace = Workspace::new(NODES as usize);

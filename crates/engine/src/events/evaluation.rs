@@ -2,6 +2,9 @@
 //!
 //! Every event has one random destination as its negative, the same in every run, or the dataset's
 //! own (then rankings have metrics too, of every event and with the mean rank of ties, as TGB's).
+//! Of tasks with classes or values, each event has its own outputs, and metrics are those of
+//! classes or errors of values.
+//!
 //! Average precision and AUC are those of all events of a part together. Inductive scores are those
 //! of the events with a node that training has not seen.
 
@@ -9,12 +12,13 @@ use std::{collections::BTreeMap, ops::Range};
 
 use graphmill_core::NodeId;
 use graphmill_loader::BatchKey;
-use graphmill_nn::{Pass, backend::Cpu, link::rank::Query, temporal::NodeMemory};
+use graphmill_nn::{Matrix, Pass, backend::Cpu, link::rank::Query, temporal::NodeMemory};
 
 use super::{
     learner::{BatchEnds, BatchScratch},
     model::{EventModel, PassState},
     stream::EventStream,
+    target::{EventTargets, TargetMetric},
 };
 use crate::{Error, Result, TrainConfig, inference::fixed_sample, link::LinkMetric};
 
@@ -40,13 +44,34 @@ pub(super) struct Evaluation<'a> {
     ends: BatchEnds,
 }
 
+/// A metric of links, or of the targets of events.
+pub(super) enum EventMetric {
+    Links(LinkMetric),
+    Targets(TargetMetric),
+}
+
+impl EventMetric {
+    /// Name of the metric.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Links(metric) => metric.name(),
+            Self::Targets(metric) => metric.name().into(),
+        }
+    }
+
+    /// Returns true if lower scores are better.
+    pub(super) fn is_error(&self) -> bool {
+        matches!(self, Self::Targets(metric) if metric.is_error())
+    }
+}
+
 /// Scores of the events of a part.
 pub(super) struct ScoredPart {
     /// Scored events, ascending.
     events: Vec<u32>,
-    /// Number of negatives of each event.
-    each: usize,
-    /// Score of each event followed by those of its negatives.
+    /// Number of values of each event.
+    width: usize,
+    /// Score of each event followed by those of its negatives, or the outputs for its targets.
     scores: Vec<f32>,
 }
 
@@ -106,8 +131,13 @@ impl<'a> Evaluation<'a> {
         let range = stream.parts[part].clone();
         let events: Vec<u32> = range.clone().map(|e| e as u32).collect();
         let chosen = fixed_sample(&events, self.config.eval_nodes);
-        let each = stream.given[part].as_ref().map_or(1, |(each, _)| *each);
-        let (mut scores, mut next) = (Vec::with_capacity(chosen.len() * (1 + each)), 0);
+        let each = match (&stream.targets, &stream.given[part]) {
+            (Some(_), _) => 0,
+            (None, Some((each, _))) => *each,
+            (None, None) => 1,
+        };
+        let width = stream.targets.as_ref().map_or(1 + each, EventTargets::outputs);
+        let (mut scores, mut next) = (Vec::with_capacity(chosen.len() * width), 0);
         for batch in events.chunks(self.batch_size) {
             let count = chosen[next..].partition_point(|e| batch.last().is_some_and(|last| e <= last));
             let of_batch = &chosen[next..next + count];
@@ -117,7 +147,7 @@ impl<'a> Evaluation<'a> {
             next += count;
             self.advance(model, batch)?;
         }
-        Ok(ScoredPart { events: chosen, each, scores })
+        Ok(ScoredPart { events: chosen, width, scores })
     }
 
     fn score_piece(
@@ -136,6 +166,7 @@ impl<'a> Evaluation<'a> {
             let (source, time) = (stream.events.source()[e], stream.events.time()[e]);
             rows.push(source, stream.events.destination()[e], time);
             match &stream.given[part] {
+                _ if each == 0 => {}
                 Some((each, nodes)) => {
                     let at = (e - stream.parts[part].start) * each;
                     nodes[at..at + each].iter().for_each(|&v| rows.push(source, v, time));
@@ -166,29 +197,49 @@ impl ScoredPart {
     }
 
     /// Score of the events that `is_of` admits; `None` if it is not defined.
-    fn score_of(&self, metric: &LinkMetric, is_of: &dyn Fn(usize) -> bool) -> Option<f64> {
-        let all = self.events.iter().zip(self.scores.chunks_exact(1 + self.each));
-        let queries: Vec<Query> = all
-            .filter(|(e, _)| is_of(**e as usize))
-            .map(|(_, scores)| Query { scores, relevant: &[0] })
-            .collect();
-        if queries.is_empty() { None } else { metric.entry.make.score(&queries, metric.k) }
+    fn score_of(
+        &self,
+        stream: &EventStream,
+        metric: &EventMetric,
+        is_of: &dyn Fn(usize) -> bool,
+    ) -> Option<f64> {
+        let all = self.events.iter().zip(self.scores.chunks_exact(self.width));
+        let of = all.filter(|(e, _)| is_of(**e as usize));
+        match metric {
+            EventMetric::Links(metric) => {
+                let queries: Vec<Query> = of.map(|(_, scores)| Query { scores, relevant: &[0] }).collect();
+                if queries.is_empty() { None } else { metric.entry.make.score(&queries, metric.k) }
+            }
+            EventMetric::Targets(metric) => {
+                let (events, rows): (Vec<u32>, Vec<&[f32]>) = of.unzip();
+                let outputs = Matrix::from_slice(events.len(), self.width, &rows.concat());
+                stream.targets.as_ref()?.score(*metric, &events, &outputs)
+            }
+        }
     }
 
     /// Score of all events.
-    pub(super) fn score(&self, metric: &LinkMetric) -> Option<f64> {
-        self.score_of(metric, &|_| true)
+    pub(super) fn score(&self, stream: &EventStream, metric: &EventMetric) -> Option<f64> {
+        self.score_of(stream, metric, &|_| true)
     }
 
     /// Scores of all events, and of those with new nodes, by every metric.
-    pub(super) fn all(&self, stream: &EventStream, chosen: &LinkMetric) -> BTreeMap<String, Option<f64>> {
-        let mut metrics = vec![chosen.clone()];
-        let of_cutoffs = CUTOFFS.into_iter().flat_map(LinkMetric::all);
-        metrics.extend(of_cutoffs.filter(|of| of.is_pooled() || self.each > 1 && !of.is_of_lists()));
+    pub(super) fn all(&self, stream: &EventStream, chosen: &EventMetric) -> BTreeMap<String, Option<f64>> {
+        let metrics: Vec<EventMetric> = match (&stream.targets, chosen) {
+            (None, EventMetric::Links(chosen)) => {
+                let of_cutoffs = CUTOFFS.into_iter().flat_map(LinkMetric::all);
+                let fits = |of: &LinkMetric| of.is_pooled() || self.width > 2 && !of.is_of_lists();
+                let all = std::iter::once(chosen.clone()).chain(of_cutoffs.filter(fits));
+                all.map(EventMetric::Links).collect()
+            }
+            (targets, _) => {
+                targets.iter().flat_map(EventTargets::metrics).map(EventMetric::Targets).collect()
+            }
+        };
         let mut scores = BTreeMap::new();
         for metric in &metrics {
-            scores.insert(metric.name(), self.score(metric));
-            let of_new = self.score_of(metric, &|e| stream.has_new_node(e));
+            scores.insert(metric.name(), self.score(stream, metric));
+            let of_new = self.score_of(stream, metric, &|e| stream.has_new_node(e));
             scores.insert(format!("{INDUCTIVE}{}", metric.name()), of_new);
         }
         scores
@@ -204,7 +255,15 @@ pub(super) fn batch_size(config: &TrainConfig, stream: &EventStream) -> usize {
 ///
 /// # Errors
 /// The name is unknown, or a metric of rankings has no candidates.
-pub(super) fn metric(config: &TrainConfig, stream: &EventStream) -> Result<LinkMetric> {
+pub(super) fn metric(config: &TrainConfig, stream: &EventStream) -> Result<EventMetric> {
+    match &stream.targets {
+        Some(targets) => targets.metric(config, stream.metric.as_deref()).map(EventMetric::Targets),
+        None => link_metric(config, stream).map(EventMetric::Links),
+    }
+}
+
+/// The metric of a run that learns links.
+fn link_metric(config: &TrainConfig, stream: &EventStream) -> Result<LinkMetric> {
     let fits = |metric: &LinkMetric| {
         let has_lists = (1..3).all(|part| stream.parts[part].is_empty() || stream.given[part].is_some());
         !metric.is_of_lists() && (metric.is_pooled() || has_lists)

@@ -68,8 +68,8 @@ impl<'a> EventLearner<'a> {
     }
 
     /// Forward, loss, backward, update of the model and of the memory. If the loss is not finite,
-    /// nothing changes. The first half of the pairs of `rows` are the `events`, the second half
-    /// their negatives.
+    /// nothing changes. The first pairs of `rows` are the `events`; for links, as many negatives
+    /// follow.
     ///
     /// # Errors
     /// None in practice: nodes are those of the stream.
@@ -88,7 +88,10 @@ impl<'a> EventLearner<'a> {
         let pass = Pass { backend: &self.backend, training: true, key };
         let (model, state) = (&mut self.model, &mut self.state);
         model.forward(&pass, self.stream, self.memory.as_ref(), (rows, near), state)?;
-        let loss = loss(&state.scores, &mut state.scores_grad);
+        let loss = match &self.stream.targets {
+            Some(targets) => targets.loss(&self.backend, events, &state.scores, &mut state.scores_grad),
+            None => loss(&state.scores, &mut state.scores_grad),
+        };
         let mut outcome = BatchOutcome { loss, grad_norm: None, seeds: events.len() };
         if !loss.is_finite() {
             return Ok(outcome);
@@ -146,7 +149,7 @@ fn loss(scores: &Matrix, grad: &mut Matrix) -> f64 {
     (sums[0] + sums[1]) / half.max(1) as f64
 }
 
-/// Pairs of a training batch: its events, then a negative for each.
+/// Pairs of a training batch: its events, then for links a negative for each.
 pub(super) fn training_rows(
     stream: &EventStream,
     of: BatchKey,
@@ -159,6 +162,9 @@ pub(super) fn training_rows(
     for &e in events {
         let e = e as usize;
         rows.push(source[e], destination[e], time[e]);
+    }
+    if stream.targets.is_some() {
+        return Ok(());
     }
     let known = &stream.destinations[0];
     for &e in events {

@@ -1,4 +1,4 @@
-//! Training on streams of events: the links of TGN and TGAT.
+//! Training on streams of events, by TGN and TGAT: their links, classes or values.
 //!
 //! | file | contents |
 //! | --- | --- |
@@ -8,6 +8,7 @@
 //! | `batch.rs` | rows of a batch, and the neighbours that existed at their times |
 //! | `model.rs` | memory, attention and head of a configuration |
 //! | `learner.rs` | loss, gradients, update, and the memory after a batch |
+//! | `target.rs` | classes and values of events, of tasks that are not links |
 //! | `evaluation.rs` | scores of validation and test events |
 //! | `position.rs` | checkpoints |
 //! | `saved.rs` | scores of a saved run |
@@ -27,6 +28,7 @@ mod model;
 mod position;
 mod saved;
 mod stream;
+mod target;
 mod trainer;
 
 use std::path::Path;
@@ -49,7 +51,7 @@ pub fn open_dataset(config: &TrainConfig) -> Result<Option<TypedDataset>> {
     let dir = Path::new(&config.dataset);
     if config.dataset.is_empty() || config.is_in_memory() || !is_typed(dir) {
         return Err(Error::usage(format!(
-            "--model {}: it learns a link task with times of a dataset in a directory; import one with \
+            "--model {}: it learns a task on edges with times of a dataset in a directory; import one with \
              graphmill import events or temporal",
             config.model
         )));

@@ -38,6 +38,7 @@ use graphmill_nn::{
 use super::{
     batch::{Neighborhood, Rows},
     stream::EventStream,
+    target::EventTargets,
 };
 use crate::{
     Error, Result, TrainConfig,
@@ -105,6 +106,7 @@ impl EventModel {
             key: key(3 + layer),
         };
         let layers = (0..config.layers as u64).map(|layer| TemporalAttention::new(of_layer(layer)));
+        let outputs = stream.targets.as_ref().map_or(1, EventTargets::outputs);
         let has_memory = kind(config).is_some_and(|kind| kind.has_memory);
         let of_features =
             |table: &Matrix| Linear::named(["weight", ""], table.num_cols(), hidden, false, key(0));
@@ -112,7 +114,7 @@ impl EventModel {
             input: stream.node_features.as_ref().map(of_features),
             updater: has_memory.then(|| MemoryUpdater::new(hidden, edge_dim, options.time_dim, key(1))),
             layers: layers.collect::<graphmill_nn::Result<_>>().map_err(by_flag)?,
-            head: EdgeHead::new([hidden, 0], hidden, 1, key(2)),
+            head: EdgeHead::new([hidden, 0], hidden, outputs, key(2)),
             hidden,
         };
         if !options.learn_frequencies {
@@ -159,7 +161,8 @@ impl EventModel {
         self.head.visit_mut(&mut |param| named("head", param));
     }
 
-    /// Computes the score of each pair of `rows` into [`PassState::scores`], `P x 1`.
+    /// Computes the score of each pair of `rows` into [`PassState::scores`], `P x 1`, or the
+    /// outputs for its targets.
     ///
     /// # Errors
     /// A node has no memory: a bug in the caller.

@@ -80,7 +80,7 @@ impl<'r> SavedEvents<'r> {
             }
             let scored = rayon::scope(|_| evaluation.score(&model, number))?;
             if number == 2 {
-                test = scored.score(&chosen);
+                test = scored.score(&stream, &chosen);
             }
             let scores = scored.all(&stream, &chosen);
             parts.push(PartScores { part: PARTS[number], nodes: scored.len(), scores });

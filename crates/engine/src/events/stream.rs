@@ -6,7 +6,7 @@ use graphmill_core::{Buffer, Matrix, NodeId, keyed::key};
 use graphmill_data::typed::{EdgeData, FeatureTable, Negatives, Seeds, Task, TaskKind, TaskOn, TypedDataset};
 use graphmill_loader::time::Events;
 
-use super::history::History;
+use super::{history::History, target::EventTargets};
 use crate::{
     Error, Result,
     config::link::LINK,
@@ -32,6 +32,8 @@ pub(super) struct EventStream {
     pub(super) num_nodes: usize,
     /// Distinct destinations of the learned events, and of all events.
     pub(super) destinations: [Vec<NodeId>; 2],
+    /// Classes or values of the events, if the task is not one of links.
+    pub(super) targets: Option<EventTargets>,
     /// Features of each event, `E x K`.
     pub(super) features: Matrix,
     /// Features of the nodes, `V x F`; zeros for a type without features.
@@ -60,8 +62,8 @@ struct Rows {
 }
 
 impl EventStream {
-    /// Reads the link task `name` of a dataset, or its only one with times if the name is empty or
-    /// `link`. A fraction `new_nodes` of the nodes is left out of training.
+    /// Reads the task on edges `name` of a dataset, or its only link task with times if the name is
+    /// empty or `link`. A fraction `new_nodes` of the nodes is left out of training.
     ///
     /// # Errors
     /// There is no such task, it has no times, its parts are not in the order of their times, no
@@ -76,6 +78,7 @@ impl EventStream {
         let mut notes = Vec::new();
         let Rows { row, source, destination, time, parts } = rows(data, task, edges, first)?;
         let features = features(data, task, edges, &row, &mut notes)?;
+        let targets = EventTargets::new(task, &row, parts[0].len());
         let given = given(task, &row, &parts, first, &mut notes);
         let events = Events::new(source.into(), destination.into(), time.into())?;
         let is_held_out = held_out(&events, &parts, num_nodes, new_nodes);
@@ -104,6 +107,7 @@ impl EventStream {
             parts,
             learned,
             num_nodes,
+            targets,
             features,
             node_features,
             is_new,
@@ -156,15 +160,15 @@ impl EventStream {
     }
 }
 
-/// The link task of a run.
+/// The task of a run.
 fn choose<'d>(data: &'d TypedDataset, name: &str) -> Result<&'d Task> {
     if !name.is_empty() && name != LINK {
         let task = data.task(name).map_err(|error| Error::usage(format!("--task {name}: {error}")))?;
-        if task.kind() == Some(TaskKind::LinkPrediction) {
+        if task.kind().is_some_and(TaskKind::is_on_edges) {
             return Ok(task);
         }
         let kind = task.kind().map_or("without targets", TaskKind::name);
-        let message = format!("task '{name}' is {kind}, and models of events learn link-prediction");
+        let message = format!("task '{name}' is {kind}, and models of events learn tasks on edges");
         return Err(Error::dataset(
             &data.name,
             format!("{message}; choose another task, or leave --task out"),

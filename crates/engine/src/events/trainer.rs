@@ -11,7 +11,7 @@ use graphmill_data::typed::TypedDataset;
 use graphmill_loader::BatchKey;
 
 use super::{
-    evaluation::{Evaluation, batch_size, metric},
+    evaluation::{Evaluation, EventMetric, batch_size, metric},
     learner::{BatchScratch, EventLearner, training_rows},
     position::EventPosition,
     stream::EventStream,
@@ -20,7 +20,6 @@ use crate::{
     Error, Result, RunContext, TrainConfig,
     build::schedule,
     config::events::EventOptions,
-    link::LinkMetric,
     observer::{Observer, Progress, Start},
     record::{
         BatchOutcome, Best, EpochRecord, Origin, Stages, Summary, TestScore, Traffic, TypedOrigin,
@@ -31,14 +30,14 @@ use crate::{
     timeline::Stage,
 };
 
-/// Trains a model of events on a link task with times, and evaluates it. Runs on the current rayon
-/// pool.
+/// Trains a model of events on a task on edges with times, and evaluates it. Runs on the current
+/// rayon pool.
 ///
 /// Writes the same records as [`crate::train`] into [`RunContext::run`]; seeds are events. The
 /// observer gets all events but [`Observer::model`].
 ///
 /// # Errors
-/// As for [`crate::train`]; the dataset has no link task with times, or it is not split by time.
+/// As for [`crate::train`]; the dataset has no such task, or it is not split by time.
 pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> Result<Summary> {
     let began = Instant::now();
     let options: EventOptions = config.own.get();
@@ -85,7 +84,7 @@ struct Trainer<'a, 'o> {
     config: &'a TrainConfig,
     stream: &'a EventStream,
     batch_size: usize,
-    metric: LinkMetric,
+    metric: EventMetric,
     evaluation: Evaluation<'a>,
     scratch: BatchScratch<'a>,
     /// The model and everything else that a checkpoint holds.
@@ -263,7 +262,8 @@ impl Trainer<'_, '_> {
             let best = self.position.state.best;
             return Ok((None, best.is_none_or(|best| best.valid_score.is_none())));
         };
-        let is_best = self.position.observe(score, f64::NAN);
+        let judged = if self.metric.is_error() { -score } else { score };
+        let is_best = self.position.observe(judged, f64::NAN);
         Ok((Some(ValidationScore { score, loss: f64::NAN }), is_best))
     }
 
@@ -275,7 +275,7 @@ impl Trainer<'_, '_> {
             (1..part).try_for_each(|earlier| evaluation.skip(model, stream.parts[earlier].clone()))?;
             evaluation.score(model, part)
         })?;
-        Ok(scored.score(&self.metric))
+        Ok(scored.score(stream, &self.metric))
     }
 
     /// Records the epoch, advances to the next, and writes a checkpoint if one is due.

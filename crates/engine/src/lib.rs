@@ -28,6 +28,7 @@
 //! | [`run`], [`trainer`] | a run from its first epoch to its summary |
 //! | [`typed`] | training on several node and edge types |
 //! | [`embedding`] | training of tables of embeddings |
+//! | [`events`] | training on streams of events |
 //! | [`saved`], [`partition`], [`mod@bench`] | commands on saved runs, partitions and machines |
 
 mod accelerator;
@@ -39,6 +40,7 @@ pub mod config;
 pub mod distributed;
 pub mod embedding;
 pub mod error;
+pub mod events;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 pub mod hotness;

@@ -1,16 +1,17 @@
-//! The choice of links as the task of a run, by its option `task` and the dataset's
-//! manifest.
+//! Facts about the task of a run, by its option `task` and the dataset's manifest.
 
 use std::path::Path;
 
 use graphmill_data::typed::is_typed;
 use serde_json::Value as Json;
 
-use super::{TrainConfig, embedding::is_table, link::LINK};
+use super::{TrainConfig, embedding::is_table, events::is_of_events, link::LINK};
 
 /// Returns true if the run learns links of a graph of one node type and one edge type.
 pub fn is_link(config: &TrainConfig) -> bool {
-    !is_table(config) && (config.task == LINK && !has_types(config) || is_link_task(config))
+    !is_table(config)
+        && !is_of_events(config)
+        && (config.task == LINK && !has_types(config) || is_link_task(config))
 }
 
 /// Manifest of the dataset of several types or tasks, without a check of its checksum.
@@ -43,5 +44,17 @@ fn is_link_task(config: &TrainConfig) -> bool {
         let is_one = len(&manifest, "node_types") == 1 && len(&manifest, "edge_types") == 1;
         let mut tasks = manifest["tasks"].as_array().into_iter().flatten();
         is_one && tasks.any(|task| task["name"] == config.task.as_str() && task["kind"] == "link-prediction")
+    })
+}
+
+/// Returns true if a task of the dataset has nodes as rows, each with a time.
+pub fn has_node_times(config: &TrainConfig) -> bool {
+    manifest(config).is_some_and(|manifest| {
+        let is_of_nodes = |task: &&Json| task["kind"].as_str().is_some_and(|kind| kind.starts_with("node-"));
+        let mut tasks = manifest["tasks"].as_array().into_iter().flatten().filter(is_of_nodes);
+        tasks.any(|task| {
+            let file = format!("tasks/{}/time.npy", task["name"].as_str().unwrap_or_default());
+            manifest["files"].get(file).is_some()
+        })
     })
 }

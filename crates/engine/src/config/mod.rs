@@ -5,6 +5,7 @@ mod check;
 mod choices;
 mod devices;
 pub mod embedding;
+pub mod events;
 pub mod link;
 pub mod link_task;
 mod train;

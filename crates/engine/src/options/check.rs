@@ -6,7 +6,7 @@ use graphmill_core::options::{Fault, OptionGroup};
 use graphmill_nn::layer;
 
 use super::{
-    embedding, groups,
+    embedding, events, groups,
     keys::{self, GENERAL, heading},
     types,
 };
@@ -22,6 +22,7 @@ impl TrainConfig {
         strategy::derive_options(self);
         types::derive_options(self, given);
         embedding::derive_options(self, given);
+        events::derive_options(self, given);
         let (layers, hops, each) = (self.layers, self.fanout.0.len(), self.hops_of_layer());
         if layers.saturating_mul(each) == hops {
             return Ok(());

@@ -7,6 +7,7 @@
 
 mod check;
 mod embedding;
+mod events;
 mod fanout;
 mod files;
 mod keys;
@@ -86,6 +87,7 @@ pub(crate) static AXES: [Axis; 8] = [
             let mut rows = rows_of(layer::TABLE.groups());
             rows.extend(rows_of(graphmill_nn::typed::TABLE.groups()));
             rows.extend(rows_of(crate::config::embedding::TABLE.groups()));
+            rows.extend(rows_of(crate::config::events::TABLE.groups()));
             rows
         },
         read: |config| {
@@ -93,7 +95,8 @@ pub(crate) static AXES: [Axis; 8] = [
             let options = layer::TABLE.get(name).map(|entry| entry.options);
             let options = options.or_else(|| graphmill_nn::typed::TABLE.get(name).map(|entry| entry.options));
             let of_table = || crate::config::embedding::TABLE.get(name).map(|entry| entry.options);
-            options.or_else(of_table).map(<[OptionGroup]>::to_vec)
+            let of_events = || crate::config::events::TABLE.get(name).map(|entry| entry.options);
+            options.or_else(of_table).or_else(of_events).map(<[OptionGroup]>::to_vec)
         },
     },
     axis!(optimizer, optim::TABLE),

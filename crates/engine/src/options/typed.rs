@@ -1,6 +1,7 @@
 //! Rules that decide if a run on several types reads an option.
 
 use graphmill_core::options::OptionGroup;
+use graphmill_loader::time::TimeOptions;
 
 use super::{
     AXES,
@@ -122,6 +123,12 @@ fn rows(flag: &str) -> Vec<(&'static str, &'static [OptionGroup])> {
 
 /// Checks that a chosen row has the option's group, and that the option has an effect.
 fn own(config: &TrainConfig, key: &Key, group: OptionGroup) -> Read {
+    if group == OptionGroup::of::<TimeOptions>() {
+        return match &config.sampler[..] {
+            "neighbor" | "full" => config.own.unused(group, key.name).map_or(Ok(()), Err),
+            other => Err(format!("--sampler {other} ignores times; use --sampler neighbor, or leave it out")),
+        };
+    }
     let mut reason = None;
     for axis in &AXES {
         let (rows, chosen) = (rows(axis.flag), (axis.chosen)(config));

@@ -9,7 +9,10 @@ use super::{
     link::is_link,
     reasons::{Read, use_or_leave_out},
 };
-use crate::{TrainConfig, config::embedding::is_table};
+use crate::{
+    TrainConfig,
+    config::{embedding::is_table, events::is_of_events, link_task::has_node_times},
+};
 
 /// Model of a run that names none.
 const DEFAULT_MODEL: &str = "rsage";
@@ -24,9 +27,10 @@ pub(crate) fn is_typed(config: &TrainConfig) -> bool {
 pub(super) fn has_types(config: &TrainConfig) -> bool {
     !config.dataset.is_empty()
         && !config.is_in_memory()
-        && has_several_types(&config.dataset)
+        && (has_several_types(&config.dataset) || has_node_times(config))
         && !is_link(config)
         && !is_table(config)
+        && !is_of_events(config)
 }
 
 /// Names of the typed models.

@@ -10,7 +10,7 @@ use graphmill_core::options::OptionGroup;
 
 pub(crate) use super::reasons::{Read, Rule};
 use super::{
-    AXES, Axis, embedding,
+    AXES, Axis, embedding, events,
     keys::{Key, format_value, keys},
     reasons::{unread, use_or_leave_out},
     rules::{self, RULES},
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     Error, Result, TrainConfig,
-    config::{Devices, embedding::is_table, parse_default},
+    config::{Devices, embedding::is_table, events::is_of_events, parse_default},
     strategy::Chosen,
 };
 
@@ -95,6 +95,9 @@ pub(crate) fn always(_: &TrainConfig, _: &Key) -> Read {
 pub(crate) fn whole(config: &TrainConfig, key: &Key) -> Read {
     if is_table(config) {
         return embedding::rule(config, key);
+    }
+    if is_of_events(config) {
+        return events::rule(config, key);
     }
     if is_typed(config) {
         return typed::rule(config, key);

@@ -26,7 +26,7 @@ pub(crate) use infer::{first_largest, values};
 
 use crate::{
     Error, Result, RunDir, TrainConfig, build, checkpoint,
-    config::link_task::is_link,
+    config::{events::is_of_events, link_task::is_link},
     inference::{Inference, Output, class_report, fixed_sample, score},
     memory,
     predictions::{Identity, Predictions, Target},
@@ -163,6 +163,13 @@ impl SavedRun {
     /// # Errors
     /// The dataset cannot be read; the run's own dataset was in memory, has moved or has changed.
     pub fn dataset(&self, other: Option<&Path>) -> Result<Dataset> {
+        if is_of_events(&self.config) {
+            return Err(Error::usage(format!(
+                "{}: the run learned a stream of events (--model {}), which only graphmill eval reads",
+                self.dir.display(),
+                self.config.model
+            )));
+        }
         match other {
             Some(path) if is_link(&self.config) => build::open_graph(path),
             Some(path) => Ok(Dataset::open(path)?),

@@ -2,7 +2,10 @@
 //! and `predict` share them.
 
 use graphmill_core::{memory::available, table};
-use graphmill_loader::typed::{self as sampling, TypedFanout, TypedOptions, TypedSampler};
+use graphmill_loader::{
+    time::TimeOptions,
+    typed::{self as sampling, TypedFanout, TypedOptions, TypedSampler},
+};
 use graphmill_nn::{
     metric::{self, Metric},
     typed::{Target, TypedModel, TypedModelConfig},
@@ -67,6 +70,14 @@ pub(super) fn sampler(config: &TrainConfig, task: &TypedTask) -> Result<Box<dyn 
     let resolved =
         if entry.make.counts_nodes { fanout.of_types(schema) } else { fanout.of_relations(schema) };
     resolved.map_err(|message| fault(&format!("fanout {numbers}"), message))?;
+    if let Some(times) = &task.times {
+        return times.sampler(config, fanout);
+    }
+    if config.own.get::<TimeOptions>() != TimeOptions::default() {
+        let message = "the rows of the task have no times; leave out --time-bound, --time-draw, \
+                       --time-window, --time-half-life and --time-carry";
+        return Err(Error::dataset(&config.dataset, message));
+    }
     make(config, task, &config.sampler, fanout)
         .map_err(|message| fault(&format!("sampler {}", config.sampler), message))
 }

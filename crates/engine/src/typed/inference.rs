@@ -35,7 +35,12 @@ use graphmill_nn::{
 };
 use rayon::prelude::*;
 
-use super::{build, task::TypedTask, tiers::Tables};
+use super::{
+    build,
+    learner::step,
+    task::TypedTask,
+    tiers::{Tables, borrowed},
+};
 use crate::{
     Result, TrainConfig,
     inference::{Marks, NodeSet, Output},
@@ -48,6 +53,8 @@ pub(super) struct TypedInference<'a> {
     tables: Tables,
     /// Samplers of all neighbours, one for each layer from the bottom up.
     samplers: Vec<Box<dyn TypedSampler>>,
+    /// Sampler of all neighbours that existed at the times of the seeds, if rows have times.
+    timed: Option<Box<dyn TypedSampler>>,
     /// Most nodes of a chunk.
     chunk: usize,
     watch: &'a dyn Progress,
@@ -75,11 +82,21 @@ impl<'a> TypedInference<'a> {
         sampler: &dyn TypedSampler,
         tables: Tables,
     ) -> Result<Self> {
+        let timed = match &task.times {
+            // the last neighbours are no random draw
+            Some(_) if !sampler.is_random() => Some(build::sampler(config, task)?),
+            Some(times) => Some(times.full_sampler(config, sampler)?),
+            None => None,
+        };
+        let samplers =
+            if timed.is_none() { build::full_samplers(config, task, sampler)? } else { Vec::new() };
+        let most = if timed.is_some() && config.batch_size > 0 { config.batch_size } else { usize::MAX };
         Ok(Self {
             task,
             tables,
-            samplers: build::full_samplers(config, task, sampler)?,
-            chunk: config.eval_chunk.max(1),
+            samplers,
+            timed,
+            chunk: config.eval_chunk.clamp(1, most),
             watch: &Quiet,
             workspace: TypedWorkspace::new(task.graph.schema()),
             memory: TypedSeeds::default(),
@@ -105,7 +122,42 @@ impl<'a> TypedInference<'a> {
         output: Output,
         out: &mut Matrix,
     ) -> Result<()> {
+        if self.timed.is_some() {
+            return rayon::scope(|_| self.compute_timed(model, nodes, output, out));
+        }
         rayon::scope(|_| self.compute(model, nodes, output, out))
+    }
+
+    /// Rows of nodes at times. Neighbours have the times of their seeds, so rows of inner layers
+    /// belong to one chunk, whose neighbourhood is computed as a batch.
+    fn compute_timed(
+        &mut self,
+        model: &TypedModel,
+        nodes: &[NodeId],
+        output: Output,
+        out: &mut Matrix,
+    ) -> Result<()> {
+        let backend = Cpu::default();
+        let pass = Pass { backend: &backend, training: false, key: 0 };
+        let tables = borrowed(&self.tables);
+        let (total, mut filled) = (nodes.len(), 0);
+        for (number, nodes) in (0..).zip(nodes.chunks(self.chunk)) {
+            let Some(sampler) = &self.timed else { break };
+            let seeds = std::mem::take(&mut self.memory).refill(number, &self.task.seeds(nodes));
+            let key = BatchKey { seed: 0, epoch: 0, batch: number };
+            let request = TypedRequest::new(&self.task.graph, key);
+            let batch = sampler.sample(&request, &mut self.workspace, seeds)?.extract(&tables)?;
+            model.forward(&pass, &step(&batch, self.task.node_type), &mut self.acts)?;
+            let rows = if output == Output::Logits { self.acts.logits() } else { self.acts.hidden() };
+            if filled == 0 {
+                out.resize(total, rows.num_cols());
+            }
+            pass.backend.copy(rows, out.rows_mut(filled..filled + nodes.len()));
+            filled += nodes.len();
+            self.memory = batch.recycle();
+            self.watch.check()?;
+        }
+        Ok(())
     }
 
     fn compute(
@@ -253,8 +305,7 @@ mod tests {
     use graphmill_nn::{backend::ElementOps, typed::TABLE as MODELS};
     use rayon::ThreadPoolBuilder;
 
-    use super::{super::tiers::borrowed, *};
-    use crate::typed::learner::step;
+    use super::*;
 
     fn config(model: &str, head_layers: usize) -> TrainConfig {
         TrainConfig { model: model.into(), hidden: 8, head_layers, eval_chunk: 7, ..TrainConfig::default() }

@@ -14,6 +14,7 @@
 //! | `shares.rs` | shares of that budget by type |
 //! | `visits.rs` | hotness of the nodes of all types |
 //! | `step.rs` | memory of a training step on a device |
+//! | `time.rs` | neighbours that existed at the times of a task's rows |
 //! | `inference.rs` | rows of nodes from all their neighbours |
 //! | `position.rs` | checkpoints |
 //! | `saved.rs` | scores and predictions of a run |
@@ -30,6 +31,7 @@ mod step;
 mod strategy;
 mod task;
 mod tiers;
+mod time;
 mod trainer;
 mod visits;
 
@@ -37,18 +39,22 @@ use std::path::Path;
 
 use graphmill_data::typed::{self, TypedDataset, Verify, has_several_types};
 
-use crate::{Result, TrainConfig};
+use crate::{Result, TrainConfig, config::link_task::has_node_times};
 
 pub use saved::SavedTypedRun;
 pub use trainer::train;
 
-/// Opens the dataset that a configuration names, if it has several node types, edge types or tasks.
+/// Opens the dataset that a configuration names, if it has several node types, edge types or tasks,
+/// or a task whose rows are nodes at times.
 ///
 /// # Errors
 /// The dataset cannot be read.
 pub fn open_dataset(config: &TrainConfig) -> Result<Option<TypedDataset>> {
     let dir = Path::new(&config.dataset);
-    if config.dataset.is_empty() || config.is_in_memory() || !has_several_types(dir) {
+    if config.dataset.is_empty()
+        || config.is_in_memory()
+        || !(has_several_types(dir) || has_node_times(config))
+    {
         return Ok(None);
     }
     Ok(Some(typed::open(dir, Verify::Once)?))

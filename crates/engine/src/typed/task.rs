@@ -13,6 +13,7 @@ use graphmill_data::typed::{NodeData, Seeds, TableData, Targets, Task, TaskKind,
 use graphmill_loader::{Feature, feature::Host};
 use rayon::prelude::*;
 
+use super::time::TaskTimes;
 use crate::{
     Error, Result,
     record::{DatasetRecord, Traffic, TypeCount, TypeTraffic},
@@ -28,6 +29,8 @@ pub(super) struct TypedTask {
     pub(super) features: Vec<Option<Features>>,
     /// True for a type whose rows are stored as they are trained on, false if they were converted.
     pub(super) is_stored: Vec<bool>,
+    /// Times of the seeds and of the graph, if the rows of the task have times.
+    pub(super) times: Option<TaskTimes>,
     /// Number of the node type of the seeds.
     pub(super) node_type: usize,
     /// Labels of all nodes of that type.
@@ -45,21 +48,13 @@ impl TypedTask {
     /// Feature rows are shared, or converted to f32 if they are neither f16 nor f32.
     ///
     /// # Errors
-    /// The task is unknown, of another kind, or has times; its classes or training nodes are
-    /// missing; or features exceed f32.
+    /// The task is unknown or of another kind, its classes are missing, no edge has a time if its
+    /// rows have, or features exceed f32.
     pub(super) fn new(data: &TypedDataset, name: &str) -> Result<Self> {
         let task = choose(data, name)?;
         let (TaskOn::Nodes(on), Targets::Classes(labels)) = (&task.on, &task.targets) else {
             return Err(other_kind(data, task));
         };
-        if task.time.is_some() {
-            let message = format!(
-                "the rows of task '{}' have times, and training would let a prediction see later edges; \
-                 build the dataset without the times of the task to accept that",
-                task.name
-            );
-            return Err(Error::dataset(&data.name, message));
-        }
         let graph = data.graph()?;
         let node_type = graph.schema().find_type(on)?;
         let (labels, split) = by_node(data, task, labels, data.nodes[node_type].count)?;
@@ -67,8 +62,10 @@ impl TypedTask {
             let message = format!("task '{}' has no classes; add the classes of its nodes", task.name);
             return Err(Error::dataset(&data.name, message));
         }
+        let times = TaskTimes::new(data, task, &graph, node_type)?;
         Ok(Self {
             name: task.name.clone(),
+            times,
             graph,
             features: data.nodes.iter().map(|nodes| features(data, nodes)).collect::<Result<_>>()?,
             is_stored: data.nodes.iter().map(is_stored).collect(),
@@ -149,15 +146,18 @@ impl TypedTask {
 }
 
 /// Columns of the dataset that training does not read, in words.
-pub(super) fn unread_columns(data: &TypedDataset) -> Option<String> {
+pub(super) fn unread_columns(data: &TypedDataset, task: &TypedTask) -> Option<String> {
     let edges = |has: fn(&graphmill_data::typed::EdgeData) -> bool| {
         data.edges.iter().filter(move |edges| has(edges)).map(|edges| edges.edge_type.to_string())
     };
     let features: Vec<String> = edges(|edges| edges.features.is_some()).collect();
     let times = edges(|edges| edges.time.is_some());
-    let times: Vec<String> = times
+    let mut times: Vec<String> = times
         .chain(data.nodes.iter().filter(|nodes| nodes.time.is_some()).map(|nodes| nodes.name.clone()))
         .collect();
+    if task.times.is_some() {
+        times.clear();
+    }
     let part = |what: &str, names: Vec<String>| {
         (!names.is_empty()).then(|| format!("the {what} of {}", names.join(", ")))
     };
@@ -327,7 +327,7 @@ mod tests {
         task.host_tables()[1].as_ref().unwrap().gather(&[1], &mut rows).unwrap();
         assert_eq!(rows.view().host(), [7.0, -3.0], "integers are converted");
         assert_eq!(
-            unread_columns(&data).unwrap(),
+            unread_columns(&data, &task).unwrap(),
             "training does not read the times of user:buys:item, item:bought-by:user"
         );
     }
@@ -354,9 +354,11 @@ mod tests {
         let task = repeated.task("churn").on_nodes("user").node_seeds(vec![3, 3]);
         task.classes(2, vec![1, 0]).split([0], [1], []);
         assert!(error(repeated, "").contains("node 3 is the seed of several rows"));
-        let mut times = churn(builder());
+        let mut times = TypedBuilder::new("shop");
+        times.node_type("user", 4);
+        times.edge_type("user", "knows", "user").edges(vec![0, 1], vec![1, 0]);
         times.task("later").on_nodes("user").classes(2, vec![0, 1, 0, 1]).time(vec![1, 2, 3, 4]);
-        assert!(error(times, "later").contains("the rows of task 'later' have times"));
+        assert!(error(times, "").contains("the rows of task 'later' have times, but no edge or node has"));
         let mut huge = churn(builder());
         huge.node_type("place", 1).features(1, vec![1e300f64]);
         assert!(error(huge, "").contains("feature 0 of node 0 of type 'place' is 1"));

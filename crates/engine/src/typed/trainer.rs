@@ -10,6 +10,7 @@ use graphmill_core::{NodeId, memory, table};
 use graphmill_data::typed::TypedDataset;
 use graphmill_loader::{
     order::{SeedOrder, random::Random},
+    time::{TimeDraw, TimeOptions},
     typed::{TypedExtracted, TypedSampler, TypedSeeds, unreached_types},
 };
 use graphmill_nn::{Matrix, metric::Metric};
@@ -118,8 +119,9 @@ fn notes(
             learned.join(", ")
         ));
     }
-    notes.extend(unread_columns(data));
-    if config.sampler == "weighted" {
+    notes.extend(unread_columns(data, task));
+    let draws: TimeOptions = config.own.get();
+    if config.sampler == "weighted" || task.times.is_some() && draws.time_draw == TimeDraw::Recency {
         notes.push("scores use all neighbours with equal weights".into());
     }
     notes

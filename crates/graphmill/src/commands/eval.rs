@@ -4,7 +4,9 @@ mod classes;
 
 use clap::{ArgMatches, Command};
 use graphmill_core::progress::Quiet;
-use graphmill_engine::{embedding::SavedEmbedding, saved::SavedRun, typed::SavedTypedRun};
+use graphmill_engine::{
+    embedding::SavedEmbedding, events::SavedEvents, saved::SavedRun, typed::SavedTypedRun,
+};
 
 use crate::{args, output};
 
@@ -48,31 +50,36 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let run = SavedRun::open(args::required_path(matches, "run"), matches.get_flag("last"))?;
     let other = args::get_path(matches, "dataset");
-    let scores = match (SavedEmbedding::of(&run), SavedTypedRun::of(&run)) {
-        (Some(table), _) => table.scores(&table.dataset(other)?, &Quiet)?,
-        (None, Some(typed)) => typed.scores(&typed.dataset(other)?, &Quiet)?,
-        _ if run.learns_links() => run.link_scores(&run.dataset(other)?, &Quiet)?,
-        _ => run.scores(&run.dataset(other)?, &Quiet)?,
+    let scores = if let Some(table) = SavedEmbedding::of(&run) {
+        table.scores(&table.dataset(other)?, &Quiet)?
+    } else if let Some(events) = SavedEvents::of(&run) {
+        events.scores(&events.dataset(other)?, &Quiet)?
+    } else if let Some(typed) = SavedTypedRun::of(&run) {
+        typed.scores(&typed.dataset(other)?, &Quiet)?
+    } else if run.learns_links() {
+        run.link_scores(&run.dataset(other)?, &Quiet)?
+    } else {
+        run.scores(&run.dataset(other)?, &Quiet)?
     };
     if matches.get_flag("json") {
         return output::json(&scores);
     }
     output::note_dataset(&scores.dataset, scores.same_dataset, scores.rescaled.as_deref());
-    let what = if run.learns_links() || SavedEmbedding::of(&run).is_some() { "edges" } else { "nodes" };
+    let is_of_edges =
+        run.learns_links() || SavedEmbedding::of(&run).is_some() || SavedEvents::of(&run).is_some();
+    let what = if is_of_edges { "edges" } else { "nodes" };
     let mut text = format!("{:<8}{:>10}", "part", what);
     let names: Vec<&str> =
         scores.parts.first().map_or(vec![], |part| part.scores.keys().map(String::as_str).collect());
-    names.iter().for_each(|name| text += &format!("{name:>20}"));
+    let width = |name: &str| 20.max(name.len() + 2);
+    names.iter().for_each(|name| text += &format!("{name:>width$}", width = width(name)));
     text += "\n";
     for part in &scores.parts {
         text += &format!("{:<8}{:>10}", part.part, part.nodes);
         for name in &names {
-            text += &part
-                .scores
-                .get(*name)
-                .copied()
-                .flatten()
-                .map_or(format!("{:>20}", "-"), |score| format!("{score:>20.4}"));
+            let score = part.scores.get(*name).copied().flatten();
+            let score = score.map_or("-".to_string(), |score| format!("{score:.4}"));
+            text += &format!("{score:>width$}", width = width(name));
         }
         text += "\n";
     }

@@ -15,7 +15,7 @@ use graphmill_data::{dataset::native::is_too_large_to_verify, partition::Partiti
 use graphmill_engine::{
     Error, RunContext, RunDir, TrainConfig,
     config::link_task::is_link,
-    embedding,
+    embedding, events,
     observer::Observer,
     options,
     record::{Origin, Source, Summary},
@@ -43,6 +43,7 @@ pub(crate) fn command() -> Command {
              graphmill train shop --model rgat --fanout 10,5        several node and edge types\n  \
              graphmill train friends --task link --decoder dot      edges instead of labels\n  \
              graphmill train wiki --model embedding --decoder complex   a knowledge graph\n  \
+             graphmill train messages --model tgn               a stream of events\n  \
              graphmill train --resume --out runs/cora --epochs 40   resume, and train longer\n  \
              mpirun -n 4 graphmill train parts                      on several machines",
         )
@@ -86,6 +87,10 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
 
     if let Some(dataset) = embedding::open_dataset(&config)? {
         let train = |context: RunContext| embedding::train(&config, &dataset, context);
+        return record(matches, &config, &stop, &dataset.name, &[dataset.to_string()], train);
+    }
+    if let Some(dataset) = events::open_dataset(&config)? {
+        let train = |context: RunContext| events::train(&config, &dataset, context);
         return record(matches, &config, &stop, &dataset.name, &[dataset.to_string()], train);
     }
     let of_types = if is_link(&config) { None } else { typed::open_dataset(&config)? };

@@ -107,6 +107,11 @@ impl OptionSet for TimeOptions {
         }
         Ok(())
     }
+
+    fn unused(&self, option: &str) -> Option<String> {
+        let unused = option == "time_half_life" && self.time_draw != TimeDraw::Recency;
+        unused.then(|| "it weights the draws of --time-draw recency; use that, or leave it out".into())
+    }
 }
 
 impl TimeOptions {

@@ -13,11 +13,52 @@ use crate::{Backend, Matrix, View, backend::ops::Gather, optim::SparseAdam};
 #[derive(Clone, Debug)]
 pub struct LearnedRows {
     table: Matrix,
+    merged: Merged,
+}
+
+/// Rows of a batch in which nodes repeat, each node once.
+#[derive(Clone, Debug, Default)]
+struct Merged {
+    ids: Vec<NodeId>,
+    /// Sum of the gradients of each node's rows, in their order.
+    grad: Matrix,
+    /// Number of each node among `ids`, plus 1; zeros between updates.
+    numbers: Vec<NodeId>,
+}
+
+impl Merged {
+    /// Takes the distinct ones of `ids`, and adds up their gradients if any repeats. Returns false
+    /// if none repeats.
+    fn fill(&mut self, count: usize, ids: &[NodeId], grad: View) -> bool {
+        let Self { ids: distinct, grad: sums, numbers } = self;
+        numbers.resize(count, 0);
+        distinct.clear();
+        for &v in ids {
+            let number = &mut numbers[v as usize];
+            if *number == 0 {
+                distinct.push(v);
+                *number = distinct.len() as NodeId;
+            }
+        }
+        let repeats = distinct.len() < ids.len();
+        if repeats {
+            let width = grad.num_cols();
+            sums.resize(distinct.len(), width);
+            let sums = sums.view_mut().host();
+            sums.fill(0.0);
+            for (&v, row) in ids.iter().zip(grad.host().chunks_exact(width.max(1))) {
+                let to = &mut sums[(numbers[v as usize] as usize - 1) * width..][..width];
+                to.iter_mut().zip(row).for_each(|(to, x)| *to += x);
+            }
+        }
+        distinct.iter().for_each(|&v| numbers[v as usize] = 0);
+        repeats
+    }
 }
 
 impl LearnedRows {
-    /// Creates `count` rows of width `dim`. Memory: `4 count dim` bytes, and twice as much for the
-    /// state of the optimiser.
+    /// Creates `count` rows of width `dim`. Memory: `4 count (dim + 1)` bytes, and `8 count dim`
+    /// for the state of the optimiser.
     pub fn new(count: usize, dim: usize, key: u64) -> Self {
         let mut table = Matrix::zeros(count, dim);
         let bound = (3.0 / dim.max(1) as f64).sqrt();
@@ -25,7 +66,7 @@ impl LearnedRows {
             let mut stream = keyed::Stream::new(keyed::key(&[key, v as u64]));
             row.iter_mut().for_each(|x| *x = (bound * (2.0 * stream.uniform() - 1.0)) as f32);
         });
-        Self { table }
+        Self { table, merged: Merged::default() }
     }
 
     /// All rows, `V_t x hidden`.
@@ -54,7 +95,10 @@ impl LearnedRows {
         Ok(())
     }
 
-    /// Updates the rows of `ids` (distinct) from their gradients.
+    /// Updates the rows of `ids` from their gradients, which are added up for an id that repeats.
+    ///
+    /// # Panics
+    /// An id has no row: a bug in the caller.
     pub fn update(
         &mut self,
         backend: &dyn Backend,
@@ -63,6 +107,45 @@ impl LearnedRows {
         ids: &[NodeId],
         grad: View,
     ) {
-        optimizer.update(backend, index, &mut self.table, ids, grad);
+        if self.merged.fill(self.table.num_rows(), ids, grad) {
+            let Merged { ids, grad, .. } = &self.merged;
+            optimizer.update(backend, index, &mut self.table, ids, grad.view());
+        } else {
+            optimizer.update(backend, index, &mut self.table, ids, grad);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{backend::Reference, optim::AdamOptions};
+
+    #[test]
+    fn gradients_of_repeated_nodes_are_added_up() {
+        let sums = [[3u32, 1, 3].as_slice(), &[3, 1]].map(|ids| {
+            let grad = if ids.len() == 3 {
+                vec![0.5, 0.25, 1.0, -1.0, 2.0, 0.5]
+            } else {
+                vec![2.5, 0.75, 1.0, -1.0]
+            };
+            let mut rows = LearnedRows::new(5, 2, 7);
+            let mut optimizer = SparseAdam::new(&AdamOptions::default()).unwrap();
+            for _ in 0..2 {
+                optimizer.begin(0.1);
+                rows.update(
+                    &Reference,
+                    &mut optimizer,
+                    0,
+                    ids,
+                    Matrix::from_slice(ids.len(), 2, &grad).view(),
+                );
+            }
+            rows.table().view().host().to_vec()
+        });
+        let [first, second] = sums;
+        assert_eq!(first, second);
+        let before = LearnedRows::new(5, 2, 7).table().view().host().to_vec();
+        assert!(first[2..4] != before[2..4] && first[..2] == before[..2]);
     }
 }

@@ -40,7 +40,7 @@ pub struct TypedStep<'a> {
     /// Features of the bottom block's sources, `S_t x F_t` each; ignored for types with learned
     /// rows.
     pub features: &'a [Matrix],
-    /// Local ids of the bottom block's sources of each type, distinct.
+    /// Local ids of the bottom block's sources of each type; a node may repeat.
     pub nodes: &'a [Vec<NodeId>],
     /// Number of scored rows: the first destinations of the target type.
     pub num_targets: usize,

@@ -1,0 +1,109 @@
+//! Models of streams of events, and their options.
+
+use std::ops::Bound;
+
+use clap::Args;
+use graphmill_core::{
+    options::{Fault, OptionGroup, OptionSet, range},
+    table::{Entry, Table},
+};
+use graphmill_loader::time::{TimeCarry, TimeDraw, TimeOptions};
+use serde::{Deserialize, Serialize};
+
+use super::TrainConfig;
+
+/// A kind of model of events.
+#[derive(Clone, Copy, Debug)]
+pub struct EventModelKind {
+    /// True if nodes have a memory of their events.
+    pub has_memory: bool,
+    /// Neighbours per hop, by the paper.
+    pub fanout: &'static [i64],
+    /// Draw of neighbours, by the paper.
+    pub draw: TimeDraw,
+    /// Time that bounds the hops after the first, by the paper.
+    pub carry: TimeCarry,
+}
+
+/// Option groups of these models.
+pub const OPTIONS: &[OptionGroup] = &[OptionGroup::of::<TimeOptions>(), OptionGroup::of::<EventOptions>()];
+
+/// Table of these models.
+pub static TABLE: Table<EventModelKind> = Table::new(
+    "event model",
+    &[
+        Entry {
+            name: "tgn",
+            summary: "TGN: a memory of each node, and attention to its last neighbours",
+            source: "Rossi et al., 2020, arXiv:2006.10637",
+            options: OPTIONS,
+            make: EventModelKind {
+                has_memory: true,
+                fanout: &[10],
+                draw: TimeDraw::Last,
+                carry: TimeCarry::Edge,
+            },
+        },
+        Entry {
+            name: "tgat",
+            summary: "TGAT: attention to random earlier neighbours with the time since their events",
+            source: "Xu et al., ICLR 2020, arXiv:2002.07962",
+            options: OPTIONS,
+            make: EventModelKind {
+                has_memory: false,
+                fanout: &[20, 20],
+                draw: TimeDraw::Uniform,
+                carry: TimeCarry::Edge,
+            },
+        },
+    ],
+);
+
+/// Options of models of events.
+#[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EventOptions {
+    /// Width of the encodings of times.
+    #[arg(long, value_name = "N")]
+    pub time_dim: usize,
+    /// Heads of the attention to neighbours; they divide --hidden.
+    #[arg(long, value_name = "N")]
+    pub event_heads: usize,
+    /// Learn the frequencies of the encodings of times, as the papers do.
+    ///
+    /// A small change of a frequency changes the encodings of all long times, and models fit noise.
+    /// Use it with learning rates of at most 0.0001.
+    #[arg(long)]
+    pub learn_frequencies: bool,
+    /// Fraction of the nodes whose events are left out of training.
+    ///
+    /// They are drawn among the nodes of validation and test events, so that inductive scores are
+    /// those of nodes that training has not seen. The papers leave out a tenth. Example:
+    /// --new-nodes 0.1.
+    #[arg(long, value_name = "RATIO")]
+    pub new_nodes: f64,
+}
+
+impl Default for EventOptions {
+    fn default() -> Self {
+        Self { time_dim: 100, event_heads: 2, learn_frequencies: false, new_nodes: 0.0 }
+    }
+}
+
+impl OptionSet for EventOptions {
+    fn check(&self) -> Result<(), Fault> {
+        range("time_dim", self.time_dim, 1..=1 << 16)?;
+        range("event_heads", self.event_heads, 1..=1 << 10)?;
+        range("new_nodes", self.new_nodes, (Bound::Included(0.0), Bound::Excluded(1.0)))
+    }
+}
+
+/// The kind of model, if it is one of events.
+pub fn kind(config: &TrainConfig) -> Option<EventModelKind> {
+    TABLE.get(&config.model).map(|entry| entry.make)
+}
+
+/// Returns true if the run learns a stream of events.
+pub fn is_of_events(config: &TrainConfig) -> bool {
+    kind(config).is_some()
+}

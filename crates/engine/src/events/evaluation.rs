@@ -1,0 +1,282 @@
+//! Scores of validation and test events, each against drawn or given destinations.
+//!
+//! Every event has one random destination as its negative, the same in every run, or the dataset's
+//! own (then rankings have metrics too, of every event and with the mean rank of ties, as TGB's).
+//! Of tasks with classes or values, each event has its own outputs, and metrics are those of
+//! classes or errors of values.
+//!
+//! Average precision and AUC are those of all events of a part together. Inductive scores are those
+//! of the events with a node that training has not seen.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use graphmill_core::NodeId;
+use graphmill_loader::BatchKey;
+use graphmill_nn::{Matrix, Pass, backend::Cpu, link::rank::Query, temporal::NodeMemory};
+
+use super::{
+    learner::{BatchEnds, BatchScratch},
+    model::{EventModel, PassState},
+    stream::EventStream,
+    target::{EventTargets, TargetMetric},
+};
+use crate::{Error, Result, TrainConfig, inference::fixed_sample, link::LinkMetric};
+
+/// Metric of a run whose task names none.
+const DEFAULT_METRIC: &str = "average-precision";
+/// Epoch in the keys of draws for evaluation.
+const EVALUATION: u64 = u64::MAX;
+/// Pairs that are scored at once.
+const MAX_PAIRS: usize = 1 << 14;
+/// Cutoffs of the metrics that a table of scores has.
+const CUTOFFS: [usize; 3] = [1, 10, 20];
+/// Prefix of the names of scores of events with new nodes.
+const INDUCTIVE: &str = "inductive-";
+
+/// Scores of a model on one part after the other.
+pub(super) struct Evaluation<'a> {
+    config: &'a TrainConfig,
+    stream: &'a EventStream,
+    pub(super) batch_size: usize,
+    scratch: BatchScratch<'a>,
+    memory: Option<NodeMemory>,
+    state: PassState,
+    ends: BatchEnds,
+}
+
+/// A metric of links, or of the targets of events.
+pub(super) enum EventMetric {
+    Links(LinkMetric),
+    Targets(TargetMetric),
+}
+
+impl EventMetric {
+    /// Name of the metric.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Links(metric) => metric.name(),
+            Self::Targets(metric) => metric.name().into(),
+        }
+    }
+
+    /// Returns true if lower scores are better.
+    pub(super) fn is_error(&self) -> bool {
+        matches!(self, Self::Targets(metric) if metric.is_error())
+    }
+}
+
+/// Scores of the events of a part.
+pub(super) struct ScoredPart {
+    /// Scored events, ascending.
+    events: Vec<u32>,
+    /// Number of values of each event.
+    width: usize,
+    /// Score of each event followed by those of its negatives, or the outputs for its targets.
+    scores: Vec<f32>,
+}
+
+impl<'a> Evaluation<'a> {
+    /// Prepares the evaluation of a model of this configuration.
+    ///
+    /// # Errors
+    /// The fanout or an option is invalid.
+    pub(super) fn new(config: &'a TrainConfig, stream: &'a EventStream, model: &EventModel) -> Result<Self> {
+        Ok(Self {
+            config,
+            stream,
+            batch_size: batch_size(config, stream),
+            scratch: BatchScratch::new(config, stream)?,
+            memory: model.memory(stream),
+            state: PassState::default(),
+            ends: BatchEnds::default(),
+        })
+    }
+
+    /// Computes the memory after the training events. Later parts continue from it.
+    ///
+    /// # Errors
+    /// As for [`BatchEnds::advance`].
+    pub(super) fn begin(&mut self, model: &EventModel) -> Result<()> {
+        let stream = self.stream;
+        if let Some(memory) = &mut self.memory {
+            memory.clear(stream.start());
+        }
+        stream.learned.chunks(self.batch_size).try_for_each(|events| self.advance(model, events))
+    }
+
+    fn advance(&mut self, model: &EventModel, events: &[u32]) -> Result<()> {
+        let backend = Cpu::default();
+        let pass = Pass { backend: &backend, training: false, key: 0 };
+        match model.updater.as_ref().zip(self.memory.as_mut()) {
+            Some((updater, memory)) => self.ends.advance(&pass, self.stream, events, updater, memory),
+            None => Ok(()),
+        }
+    }
+
+    /// Passes over the events of a part without scoring them.
+    ///
+    /// # Errors
+    /// As for [`BatchEnds::advance`].
+    pub(super) fn skip(&mut self, model: &EventModel, part: Range<usize>) -> Result<()> {
+        let events: Vec<u32> = part.map(|e| e as u32).collect();
+        events.chunks(self.batch_size).try_for_each(|events| self.advance(model, events))
+    }
+
+    /// Scores the events of a part (1: validation, 2: test), or a sample of --eval-nodes of them.
+    ///
+    /// # Errors
+    /// A block would have more edges than 32-bit positions can number.
+    pub(super) fn score(&mut self, model: &EventModel, part: usize) -> Result<ScoredPart> {
+        let stream = self.stream;
+        let range = stream.parts[part].clone();
+        let events: Vec<u32> = range.clone().map(|e| e as u32).collect();
+        let chosen = fixed_sample(&events, self.config.eval_nodes);
+        let each = match (&stream.targets, &stream.given[part]) {
+            (Some(_), _) => 0,
+            (None, Some((each, _))) => *each,
+            (None, None) => 1,
+        };
+        let width = stream.targets.as_ref().map_or(1 + each, EventTargets::outputs);
+        let (mut scores, mut next) = (Vec::with_capacity(chosen.len() * width), 0);
+        for batch in events.chunks(self.batch_size) {
+            let count = chosen[next..].partition_point(|e| batch.last().is_some_and(|last| e <= last));
+            let of_batch = &chosen[next..next + count];
+            for piece in of_batch.chunks((MAX_PAIRS / (1 + each)).max(1)) {
+                self.score_piece(model, part, piece, each, &mut scores)?;
+            }
+            next += count;
+            self.advance(model, batch)?;
+        }
+        Ok(ScoredPart { events: chosen, width, scores })
+    }
+
+    fn score_piece(
+        &mut self,
+        model: &EventModel,
+        part: usize,
+        events: &[u32],
+        each: usize,
+        out: &mut Vec<f32>,
+    ) -> Result<()> {
+        let (stream, rows) = (self.stream, &mut self.scratch.rows);
+        rows.clear();
+        let fixed = BatchKey { seed: 0, epoch: EVALUATION, batch: 0 };
+        for &e in events {
+            let e = e as usize;
+            let (source, time) = (stream.events.source()[e], stream.events.time()[e]);
+            rows.push(source, stream.events.destination()[e], time);
+            match &stream.given[part] {
+                _ if each == 0 => {}
+                Some((each, nodes)) => {
+                    let at = (e - stream.parts[part].start) * each;
+                    nodes[at..at + each].iter().for_each(|&v| rows.push(source, v, time));
+                }
+                None => {
+                    let known = &stream.destinations[1];
+                    let drawn =
+                        stream.events.negatives(e..e + 1, &(0..known.len() as NodeId), each, fixed)?;
+                    drawn.iter().for_each(|&at| rows.push(source, known[at as usize], time));
+                }
+            }
+        }
+        let batch = events.first().map_or(0, |&e| e.into());
+        self.scratch.draw(BatchKey { seed: self.config.seed, epoch: EVALUATION, batch }, false)?;
+        let backend = Cpu::default();
+        let pass = Pass { backend: &backend, training: false, key: 0 };
+        let inputs = (&self.scratch.rows, &self.scratch.near);
+        model.forward(&pass, stream, self.memory.as_ref(), inputs, &mut self.state)?;
+        out.extend_from_slice(self.state.scores.view().host());
+        Ok(())
+    }
+}
+
+impl ScoredPart {
+    /// Number of scored events.
+    pub(super) fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Score of the events that `is_of` admits; `None` if it is not defined.
+    fn score_of(
+        &self,
+        stream: &EventStream,
+        metric: &EventMetric,
+        is_of: &dyn Fn(usize) -> bool,
+    ) -> Option<f64> {
+        let all = self.events.iter().zip(self.scores.chunks_exact(self.width));
+        let of = all.filter(|(e, _)| is_of(**e as usize));
+        match metric {
+            EventMetric::Links(metric) => {
+                let queries: Vec<Query> = of.map(|(_, scores)| Query { scores, relevant: &[0] }).collect();
+                if queries.is_empty() { None } else { metric.entry.make.score(&queries, metric.k) }
+            }
+            EventMetric::Targets(metric) => {
+                let (events, rows): (Vec<u32>, Vec<&[f32]>) = of.unzip();
+                let outputs = Matrix::from_slice(events.len(), self.width, &rows.concat());
+                stream.targets.as_ref()?.score(*metric, &events, &outputs)
+            }
+        }
+    }
+
+    /// Score of all events.
+    pub(super) fn score(&self, stream: &EventStream, metric: &EventMetric) -> Option<f64> {
+        self.score_of(stream, metric, &|_| true)
+    }
+
+    /// Scores of all events, and of those with new nodes, by every metric.
+    pub(super) fn all(&self, stream: &EventStream, chosen: &EventMetric) -> BTreeMap<String, Option<f64>> {
+        let metrics: Vec<EventMetric> = match (&stream.targets, chosen) {
+            (None, EventMetric::Links(chosen)) => {
+                let of_cutoffs = CUTOFFS.into_iter().flat_map(LinkMetric::all);
+                let fits = |of: &LinkMetric| of.is_pooled() || self.width > 2 && !of.is_of_lists();
+                let all = std::iter::once(chosen.clone()).chain(of_cutoffs.filter(fits));
+                all.map(EventMetric::Links).collect()
+            }
+            (targets, _) => {
+                targets.iter().flat_map(EventTargets::metrics).map(EventMetric::Targets).collect()
+            }
+        };
+        let mut scores = BTreeMap::new();
+        for metric in &metrics {
+            scores.insert(metric.name(), self.score(stream, metric));
+            let of_new = self.score_of(stream, metric, &|e| stream.has_new_node(e));
+            scores.insert(format!("{INDUCTIVE}{}", metric.name()), of_new);
+        }
+        scores
+    }
+}
+
+/// Number of events of a batch.
+pub(super) fn batch_size(config: &TrainConfig, stream: &EventStream) -> usize {
+    if config.batch_size == 0 { stream.learned.len() } else { config.batch_size }
+}
+
+/// The metric of the run: that of the configuration, else of the task.
+///
+/// # Errors
+/// The name is unknown, or a metric of rankings has no candidates.
+pub(super) fn metric(config: &TrainConfig, stream: &EventStream) -> Result<EventMetric> {
+    match &stream.targets {
+        Some(targets) => targets.metric(config, stream.metric.as_deref()).map(EventMetric::Targets),
+        None => link_metric(config, stream).map(EventMetric::Links),
+    }
+}
+
+/// The metric of a run that learns links.
+fn link_metric(config: &TrainConfig, stream: &EventStream) -> Result<LinkMetric> {
+    let fits = |metric: &LinkMetric| {
+        let has_lists = (1..3).all(|part| stream.parts[part].is_empty() || stream.given[part].is_some());
+        !metric.is_of_lists() && (metric.is_pooled() || has_lists)
+    };
+    if config.metric == "auto" {
+        let own = stream.metric.as_deref().and_then(|name| LinkMetric::find(name).ok()).filter(fits);
+        return own.map_or_else(|| LinkMetric::find(DEFAULT_METRIC), Ok);
+    }
+    let metric = LinkMetric::find(&config.metric)?;
+    if fits(&metric) {
+        return Ok(metric);
+    }
+    let message =
+        "the task has no destinations to rank events against; use --metric average-precision or auc";
+    Err(Error::usage(format!("--metric {}: {message}", config.metric)))
+}

@@ -1,0 +1,248 @@
+//! The train stage: a batch of events in, one update of the model out, and the memory after it.
+
+use graphmill_core::{NodeId, keyed};
+use graphmill_loader::BatchKey;
+use graphmill_nn::{
+    Matrix, Pass,
+    backend::Cpu,
+    optim::{self, Optimizer},
+    temporal::{MemoryEvents, MemoryState, MemoryUpdater, NodeMemory},
+};
+
+use super::{
+    batch::{Neighborhood, Rows, Sampling},
+    model::{EventModel, PassState},
+    stream::EventStream,
+};
+use crate::{Result, TrainConfig, build::optimizer, record::BatchOutcome};
+
+/// Part of the keys of dropout.
+const DROPOUT: u64 = 0x6472_6f70;
+
+/// Model, optimiser, memory and scratch of the train stage.
+pub(super) struct EventLearner<'a> {
+    stream: &'a EventStream,
+    backend: Cpu,
+    pub(super) model: EventModel,
+    pub(super) optimizer: Box<dyn Optimizer>,
+    /// Memory after the batches of the epoch so far.
+    pub(super) memory: Option<NodeMemory>,
+    weight_decay: f32,
+    clip: f32,
+    seed: u64,
+    /// Number of updates so far, on which dropout depends.
+    pub(super) step: u64,
+    /// True if the model is that of the last update, false while an update is incomplete.
+    pub(super) is_whole: bool,
+    state: PassState,
+    ends: BatchEnds,
+}
+
+impl<'a> EventLearner<'a> {
+    /// Creates the learner of a run before its first update.
+    ///
+    /// # Errors
+    /// An option of the model or the optimiser is impossible.
+    pub(super) fn new(config: &TrainConfig, stream: &'a EventStream) -> Result<Self> {
+        let model = EventModel::new(config, stream)?;
+        Ok(Self {
+            stream,
+            backend: Cpu::default(),
+            memory: model.memory(stream),
+            model,
+            optimizer: optimizer(config)?,
+            weight_decay: config.weight_decay as f32,
+            clip: config.clip as f32,
+            seed: config.seed,
+            step: 0,
+            is_whole: true,
+            state: PassState::default(),
+            ends: BatchEnds::default(),
+        })
+    }
+
+    /// Forgets all events, as at the begin of an epoch.
+    pub(super) fn forget(&mut self) {
+        let start = self.stream.start();
+        self.memory.iter_mut().for_each(|memory| memory.clear(start));
+    }
+
+    /// Forward, loss, backward, update of the model and of the memory. If the loss is not finite,
+    /// nothing changes. The first pairs of `rows` are the `events`; for links, as many negatives
+    /// follow.
+    ///
+    /// # Errors
+    /// None in practice: nodes are those of the stream.
+    pub(super) fn train(
+        &mut self,
+        events: &[u32],
+        rows: &Rows,
+        near: &Neighborhood,
+        lr: f64,
+    ) -> Result<BatchOutcome> {
+        rayon::scope(|_| self.learn(events, rows, near, lr))
+    }
+
+    fn learn(&mut self, events: &[u32], rows: &Rows, near: &Neighborhood, lr: f64) -> Result<BatchOutcome> {
+        let key = keyed::key(&[self.seed, self.step, DROPOUT]);
+        let pass = Pass { backend: &self.backend, training: true, key };
+        let (model, state) = (&mut self.model, &mut self.state);
+        model.forward(&pass, self.stream, self.memory.as_ref(), (rows, near), state)?;
+        let loss = match &self.stream.targets {
+            Some(targets) => targets.loss(&self.backend, events, &state.scores, &mut state.scores_grad),
+            None => loss(&state.scores, &mut state.scores_grad),
+        };
+        let mut outcome = BatchOutcome { loss, grad_norm: None, seeds: events.len() };
+        if !loss.is_finite() {
+            return Ok(outcome);
+        }
+        self.is_whole = false;
+        model.visit_mut(&mut |_, param| param.zero_grad(&self.backend));
+        model.backward(&pass, (rows, near), state);
+        if self.clip > 0.0 {
+            let visit =
+                |see: &mut dyn FnMut(&mut graphmill_nn::Param)| model.visit_mut(&mut |_, param| see(param));
+            outcome.grad_norm = Some(optim::clip(&self.backend, self.clip, visit));
+        }
+        if let Some((updater, memory)) = model.updater.as_ref().zip(self.memory.as_mut()) {
+            // the memory of the forward pass, before the update
+            self.ends.advance(&pass, self.stream, events, updater, memory)?;
+        }
+        self.optimizer.begin(lr as f32);
+        let (optimizer, backend, decay, mut index) =
+            (&mut self.optimizer, &self.backend, self.weight_decay, 0);
+        model.visit_mut(&mut |_, param| {
+            optimizer.update(backend, index, param, decay);
+            index += 1;
+        });
+        self.step += 1;
+        self.is_whole = true;
+        Ok(outcome)
+    }
+
+    /// Allocates the state of the optimiser, so that a checkpoint can be read into it.
+    pub(super) fn prepare(&mut self) {
+        let (optimizer, mut index) = (&mut self.optimizer, 0);
+        self.model.visit(&mut |_, param| {
+            optimizer.prepare(index, param);
+            index += 1;
+        });
+    }
+}
+
+/// Sum of the mean cross-entropies of events and negatives, which are the two halves of `scores`,
+/// and its gradient.
+fn loss(scores: &Matrix, grad: &mut Matrix) -> f64 {
+    let scores = scores.view().host();
+    grad.resize(scores.len(), 1);
+    let (half, to) = (scores.len() / 2, grad.view_mut().host());
+    let mut sums = [0.0; 2];
+    for (i, (&x, to)) in scores.iter().zip(to).enumerate() {
+        let (x, sign) = (f64::from(x), if i < half { -1.0 } else { 1.0 });
+        let z = sign * x;
+        // softplus(z) and its derivative, without overflow
+        let e = (-z.abs()).exp();
+        sums[usize::from(i >= half)] += z.max(0.0) + e.ln_1p();
+        let sigmoid = if z >= 0.0 { 1.0 / (1.0 + e) } else { e / (1.0 + e) };
+        *to = (sign * sigmoid / half.max(1) as f64) as f32;
+    }
+    (sums[0] + sums[1]) / half.max(1) as f64
+}
+
+/// Pairs of a training batch: its events, then for links a negative for each.
+pub(super) fn training_rows(
+    stream: &EventStream,
+    of: BatchKey,
+    events: &[u32],
+    rows: &mut Rows,
+) -> Result<()> {
+    rows.clear();
+    let (source, destination, time) =
+        (stream.events.source(), stream.events.destination(), stream.events.time());
+    for &e in events {
+        let e = e as usize;
+        rows.push(source[e], destination[e], time[e]);
+    }
+    if stream.targets.is_some() {
+        return Ok(());
+    }
+    let known = &stream.destinations[0];
+    for &e in events {
+        let e = e as usize;
+        let drawn = stream.events.negatives(e..e + 1, &(0..known.len() as NodeId), 1, of)?;
+        drawn.iter().for_each(|&at| rows.push(source[e], known[at as usize], time[e]));
+    }
+    Ok(())
+}
+
+/// Memory of the nodes of a batch's events, and scratch for it.
+#[derive(Default)]
+pub(super) struct BatchEnds {
+    nodes: Vec<NodeId>,
+    state: MemoryState,
+    ends: [Vec<NodeId>; 2],
+    time: Vec<i64>,
+    edges: Matrix,
+}
+
+impl BatchEnds {
+    /// Applies the waiting messages of the nodes of these events, and stores the events' own
+    /// messages, which wait for the next batch.
+    pub(super) fn advance(
+        &mut self,
+        pass: &Pass,
+        stream: &EventStream,
+        events: &[u32],
+        updater: &MemoryUpdater,
+        memory: &mut NodeMemory,
+    ) -> Result<()> {
+        let Self { nodes, state, ends: [source, destination], time, edges } = self;
+        let all = &stream.events;
+        for (to, from) in [(&mut *source, all.source()), (&mut *destination, all.destination())] {
+            to.clear();
+            to.extend(events.iter().map(|&e| from[e as usize]));
+        }
+        time.clear();
+        time.extend(events.iter().map(|&e| all.time()[e as usize]));
+        let (width, table) = (stream.edge_dim(), stream.features.view().host());
+        edges.resize(events.len(), width);
+        for (to, &e) in edges.view_mut().host().chunks_exact_mut(width.max(1)).zip(events) {
+            to.copy_from_slice(&table[e as usize * width..][..width]);
+        }
+        nodes.clear();
+        nodes.extend(source.iter().chain(destination.iter()));
+        nodes.sort_unstable();
+        nodes.dedup();
+        updater.update(pass, memory, nodes, state)?;
+        let all: Vec<u32> = (0..nodes.len() as u32).collect();
+        memory.persist(state, &all)?;
+        memory.push(&MemoryEvents { source, destination, time, edges: edges.view() })?;
+        Ok(())
+    }
+}
+
+/// Scratch that training and evaluation use for one batch after the other.
+pub(super) struct BatchScratch<'a> {
+    pub(super) rows: Rows,
+    pub(super) near: Neighborhood,
+    pub(super) sampling: Sampling<'a>,
+}
+
+impl<'a> BatchScratch<'a> {
+    /// Prepares the sampler of a configuration.
+    ///
+    /// # Errors
+    /// The fanout or an option is invalid.
+    pub(super) fn new(config: &TrainConfig, stream: &'a EventStream) -> Result<Self> {
+        let sampling = Sampling::new(config, stream)?;
+        Ok(Self { rows: Rows::default(), near: Neighborhood::default(), sampling })
+    }
+
+    /// Draws the neighbourhoods of the rows.
+    ///
+    /// # Errors
+    /// As for [`Sampling::draw`].
+    pub(super) fn draw(&mut self, of: BatchKey, is_training: bool) -> Result<()> {
+        self.sampling.draw(&self.rows, of, is_training, &mut self.near)
+    }
+}

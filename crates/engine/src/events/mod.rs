@@ -1,0 +1,60 @@
+//! Training on streams of events, by TGN and TGAT: their links, classes or values.
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | `trainer.rs` | the loop: read it first |
+//! | `stream.rs` | events of a task in the order of their times, with features and a split |
+//! | `history.rs` | the graph of events, from which neighbours are drawn |
+//! | `batch.rs` | rows of a batch, and the neighbours that existed at their times |
+//! | `model.rs` | memory, attention and head of a configuration |
+//! | `learner.rs` | loss, gradients, update, and the memory after a batch |
+//! | `target.rs` | classes and values of events, of tasks that are not links |
+//! | `evaluation.rs` | scores of validation and test events |
+//! | `position.rs` | checkpoints |
+//! | `saved.rs` | scores of a saved run |
+//!
+//! # Order
+//!
+//! An event never reaches its own prediction. Neighbours are events strictly before its time. The
+//! memory of TGN is that of earlier batches ([`graphmill_nn::temporal`]). Memory is empty at the
+//! begin of an epoch. For scores, it is computed again from the training events, so that scores
+//! depend on the parameters alone: `eval` of a saved run has those of training.
+
+mod batch;
+mod evaluation;
+mod history;
+mod learner;
+mod model;
+mod position;
+mod saved;
+mod stream;
+mod target;
+mod trainer;
+
+use std::path::Path;
+
+use graphmill_data::typed::{self, TypedDataset, Verify, is_typed};
+
+use crate::{Error, Result, TrainConfig, config::events::is_of_events};
+
+pub use saved::SavedEvents;
+pub use trainer::train;
+
+/// Opens the dataset that a configuration names, if its model is one of events.
+///
+/// # Errors
+/// The dataset cannot be read, or has no tasks.
+pub fn open_dataset(config: &TrainConfig) -> Result<Option<TypedDataset>> {
+    if !is_of_events(config) {
+        return Ok(None);
+    }
+    let dir = Path::new(&config.dataset);
+    if config.dataset.is_empty() || config.is_in_memory() || !is_typed(dir) {
+        return Err(Error::usage(format!(
+            "--model {}: it learns a task on edges with times of a dataset in a directory; import one with \
+             graphmill import events or temporal",
+            config.model
+        )));
+    }
+    Ok(Some(typed::open(dir, Verify::Once)?))
+}

@@ -1,0 +1,279 @@
+//! Model of a run: rows of nodes from memory and features, attention to neighbours, and the head
+//! that scores pairs.
+//!
+//! # Algorithm
+//!
+//! The row of a node is its memory (TGN) plus its projected features. Each layer attends to the
+//! sampled events of a row, with their features and the time since them. The head scores a pair by
+//! two dense layers over the rows of both ends.
+//!
+//! # Source
+//!
+//! Rossi et al., *Temporal graph networks for deep learning on dynamic graphs*, 2020; Xu et al.,
+//! *Inductive representation learning on temporal graphs*, ICLR 2020.
+//!
+//! # Cost
+//!
+//! O(H^2) multiplications per node, event and pair of a batch.
+//!
+//! # Deviations
+//!
+//! - Features of nodes are projected to the width of the memory before they are added to it.
+//! - Memory and attention have time encodings of their own. Their frequencies stay the papers'
+//!   initial values unless `--learn-frequencies` is given (Cong et al., *Do we really need
+//!   complicated model architectures for temporal networks?*, ICLR 2023, section 4.2).
+//! - All heads together have the width of the embeddings, without that of the time encoding.
+
+use graphmill_core::{NodeId, keyed::key};
+use graphmill_nn::{
+    Matrix, Param, Pass, View,
+    layer::Linear,
+    link::{EdgeHead, EdgeHeadState, EdgePairs},
+    temporal::{
+        MemoryState, MemoryUpdater, NodeMemory, TemporalAttention, TemporalAttentionConfig, TemporalInput,
+        TemporalState,
+    },
+};
+
+use super::{
+    batch::{Neighborhood, Rows},
+    stream::EventStream,
+    target::EventTargets,
+};
+use crate::{
+    Error, Result, TrainConfig,
+    build::by_flag,
+    config::events::{EventOptions, kind},
+};
+
+/// Parts of the keys of initial values.
+const MODEL: u64 = 0x6576_656e_7473;
+
+/// Parameters of a run.
+pub(super) struct EventModel {
+    /// Projection of the features of nodes.
+    input: Option<Linear>,
+    pub(super) updater: Option<MemoryUpdater>,
+    /// Attention of each hop, from the bottom.
+    layers: Vec<TemporalAttention>,
+    head: EdgeHead,
+    hidden: usize,
+}
+
+/// Matrices that a forward pass saves for its backward pass.
+#[derive(Default)]
+pub(super) struct PassState {
+    pub(super) memory: MemoryState,
+    /// Distinct nodes of the bottom rows, and the number of each row's node among them.
+    distinct: Vec<NodeId>,
+    number: Vec<NodeId>,
+    /// Number of each node among the distinct ones, plus 1; zeros between passes.
+    numbers: Vec<NodeId>,
+    features: Matrix,
+    /// Rows below each layer, and above the last.
+    rows: Vec<Matrix>,
+    attention: Vec<TemporalState>,
+    head: EdgeHeadState,
+    pub(super) scores: Matrix,
+    pub(super) scores_grad: Matrix,
+    grads: [Matrix; 2],
+    memory_grad: Matrix,
+}
+
+impl EventModel {
+    /// Creates the model of a configuration with its initial, random weights.
+    ///
+    /// # Errors
+    /// The heads do not divide the width.
+    pub(super) fn new(config: &TrainConfig, stream: &EventStream) -> Result<Self> {
+        let options: EventOptions = config.own.get();
+        let (hidden, edge_dim) = (config.hidden, stream.edge_dim());
+        if !hidden.is_multiple_of(options.event_heads) {
+            return Err(Error::usage(format!(
+                "--event-heads {}: it does not divide --hidden {hidden}; use a divisor",
+                options.event_heads
+            )));
+        }
+        let key = |part| key(&[config.seed, MODEL, part]);
+        let of_layer = |layer| TemporalAttentionConfig {
+            in_dim: hidden,
+            edge_dim,
+            time_dim: options.time_dim,
+            width: hidden,
+            heads: options.event_heads,
+            out_dim: hidden,
+            dropout: config.dropout as f32,
+            key: key(3 + layer),
+        };
+        let layers = (0..config.layers as u64).map(|layer| TemporalAttention::new(of_layer(layer)));
+        let outputs = stream.targets.as_ref().map_or(1, EventTargets::outputs);
+        let has_memory = kind(config).is_some_and(|kind| kind.has_memory);
+        let of_features =
+            |table: &Matrix| Linear::named(["weight", ""], table.num_cols(), hidden, false, key(0));
+        let mut model = Self {
+            input: stream.node_features.as_ref().map(of_features),
+            updater: has_memory.then(|| MemoryUpdater::new(hidden, edge_dim, options.time_dim, key(1))),
+            layers: layers.collect::<graphmill_nn::Result<_>>().map_err(by_flag)?,
+            head: EdgeHead::new([hidden, 0], hidden, outputs, key(2)),
+            hidden,
+        };
+        if !options.learn_frequencies {
+            let is_of_time = |name: &str| name.ends_with("time.weight") || name.ends_with("time.bias");
+            model.visit_mut(&mut |name, param| param.trainable &= !is_of_time(name));
+        }
+        Ok(model)
+    }
+
+    /// Empty memory for the nodes of a stream, if the model has one.
+    pub(super) fn memory(&self, stream: &EventStream) -> Option<NodeMemory> {
+        let of_nodes = || NodeMemory::new(stream.num_nodes, self.hidden, stream.edge_dim(), stream.start());
+        self.updater.is_some().then(of_nodes)
+    }
+
+    /// Number of parameters.
+    pub(super) fn num_params(&self) -> usize {
+        let mut count = 0;
+        self.visit(&mut |_, param| count += param.value.num_rows() * param.value.num_cols());
+        count
+    }
+
+    /// Visits every parameter by name, always in the same order.
+    pub(super) fn visit(&self, see: &mut dyn FnMut(&str, &Param)) {
+        let mut of = |part: &str, visit: &dyn Fn(&mut dyn FnMut(&Param))| {
+            visit(&mut |param| see(&format!("{part}.{}", param.name), param));
+        };
+        self.input.iter().for_each(|input| of("input", &|see| input.visit(&mut |param| see(param))));
+        self.updater.iter().for_each(|memory| of("memory", &|see| memory.visit(&mut |param| see(param))));
+        for (i, layer) in self.layers.iter().enumerate() {
+            of(&format!("layers.{i}"), &|see| layer.visit(&mut |param| see(param)));
+        }
+        of("head", &|see| self.head.visit(&mut |param| see(param)));
+    }
+
+    /// Visits every parameter mutably, in the order of [`EventModel::visit`].
+    pub(super) fn visit_mut(&mut self, see: &mut dyn FnMut(&str, &mut Param)) {
+        let mut named = |part: &str, param: &mut Param| see(&format!("{part}.{}", param.name), param);
+        self.input.iter_mut().for_each(|input| input.visit_mut(&mut |param| named("input", param)));
+        self.updater.iter_mut().for_each(|memory| memory.visit_mut(&mut |param| named("memory", param)));
+        for (i, layer) in self.layers.iter_mut().enumerate() {
+            layer.visit_mut(&mut |param| named(&format!("layers.{i}"), param));
+        }
+        self.head.visit_mut(&mut |param| named("head", param));
+    }
+
+    /// Computes the score of each pair of `rows` into [`PassState::scores`], `P x 1`, or the
+    /// outputs for its targets.
+    ///
+    /// # Errors
+    /// A node has no memory: a bug in the caller.
+    pub(super) fn forward(
+        &self,
+        pass: &Pass,
+        stream: &EventStream,
+        memory: Option<&NodeMemory>,
+        (rows, near): (&Rows, &Neighborhood),
+        state: &mut PassState,
+    ) -> Result<()> {
+        state.rows.resize_with(self.layers.len() + 1, Matrix::default);
+        state.attention.resize_with(self.layers.len(), TemporalState::default);
+        self.bottom_rows(pass, stream, memory, near.nodes(), state)?;
+        for (l, layer) in self.layers.iter().enumerate() {
+            let (below, above) = state.rows.split_at_mut(l + 1);
+            let Some(input) = input(near, l, below[l].view()) else { continue };
+            layer.forward(pass, &input, &mut state.attention[l], &mut above[0]);
+        }
+        let pairs = pairs(rows, state.rows[self.layers.len()].view());
+        self.head.forward(pass, &pairs, &mut state.head, &mut state.scores);
+        Ok(())
+    }
+
+    /// Rows of the nodes below the first layer: their memory and their projected features.
+    fn bottom_rows(
+        &self,
+        pass: &Pass,
+        stream: &EventStream,
+        memory: Option<&NodeMemory>,
+        nodes: &[NodeId],
+        state: &mut PassState,
+    ) -> Result<()> {
+        let PassState { distinct, number, numbers, rows, features, memory: updated, .. } = state;
+        let bottom = &mut rows[0];
+        bottom.resize(nodes.len(), self.hidden);
+        pass.backend.fill(0.0, bottom.view_mut());
+        if let Some((updater, store)) = self.updater.as_ref().zip(memory) {
+            numbers.resize(store.num_nodes(), 0);
+            distinct.clear();
+            number.clear();
+            for &v in nodes {
+                let at = &mut numbers[v as usize];
+                if *at == 0 {
+                    distinct.push(v);
+                    *at = distinct.len() as NodeId;
+                }
+                number.push(*at - 1);
+            }
+            distinct.iter().for_each(|&v| numbers[v as usize] = 0);
+            updater.update(pass, store, distinct, updated)?;
+            copy_rows(updated.rows.view(), number, bottom);
+        }
+        if let Some((input, table)) = self.input.as_ref().zip(stream.node_features.as_ref()) {
+            features.resize(nodes.len(), table.num_cols());
+            copy_rows(table.view(), nodes, features);
+            input.forward_product(pass, features.view(), 1.0, bottom.view_mut());
+        }
+        Ok(())
+    }
+
+    /// Adds to the gradient of every parameter, from [`PassState::scores_grad`] of the last
+    /// [`EventModel::forward`].
+    pub(super) fn backward(
+        &mut self,
+        pass: &Pass,
+        (rows, near): (&Rows, &Neighborhood),
+        state: &mut PassState,
+    ) {
+        let PassState { rows: of_layers, attention, head, scores, scores_grad, grads, .. } = state;
+        let [grad, next] = grads;
+        let pairs = pairs(rows, of_layers[self.layers.len()].view());
+        self.head.backward(pass, &pairs, head, scores.view(), scores_grad, grad);
+        for (l, layer) in self.layers.iter_mut().enumerate().rev() {
+            let Some(input) = input(near, l, of_layers[l].view()) else { continue };
+            let above = [of_layers[l + 1].view(), grad.view()];
+            layer.backward(pass, &input, &mut attention[l], above, next);
+            std::mem::swap(grad, next);
+        }
+        if let Some(input) = &mut self.input {
+            input.backward_product(pass, state.features.view(), grad.view());
+        }
+        if let Some(updater) = &mut self.updater {
+            let to = &mut state.memory_grad;
+            to.resize(state.distinct.len(), self.hidden);
+            pass.backend.fill(0.0, to.view_mut());
+            // rows of a node are added in their order
+            let (width, sums) = (self.hidden, to.view_mut().host());
+            for (&at, row) in state.number.iter().zip(grad.view().host().chunks_exact(width)) {
+                let to = &mut sums[at as usize * width..][..width];
+                to.iter_mut().zip(row).for_each(|(to, x)| *to += x);
+            }
+            updater.backward(pass, &mut state.memory, state.memory_grad.view());
+        }
+    }
+}
+
+/// Inputs of a layer.
+fn input<'a>(near: &'a Neighborhood, l: usize, x: View<'a>) -> Option<TemporalInput<'a>> {
+    let block = &near.batch.as_ref()?.sampled.blocks[l].relations[0];
+    Some(TemporalInput { block, x, edges: near.edges[l].view(), differences: &near.since[l] })
+}
+
+/// Pairs to score.
+fn pairs<'a>(rows: &'a Rows, embeddings: View<'a>) -> EdgePairs<'a> {
+    EdgePairs { nodes: embeddings, source: &rows.source, destination: &rows.destination, edges: None }
+}
+
+/// Copies rows of a table.
+fn copy_rows(from: View, ids: &[NodeId], to: &mut Matrix) {
+    let (cols, from) = (from.num_cols(), from.host());
+    let rows = to.view_mut().host().chunks_exact_mut(cols.max(1)).zip(ids);
+    rows.for_each(|(row, &v)| row.copy_from_slice(&from[v as usize * cols..][..cols]));
+}

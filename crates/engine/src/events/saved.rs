@@ -1,0 +1,98 @@
+//! Scores of a saved run.
+
+use std::path::Path;
+
+use graphmill_core::progress::Progress;
+use graphmill_data::typed::{self, TypedDataset, Verify};
+
+use super::{
+    evaluation::{Evaluation, metric},
+    model::EventModel,
+    position::assign,
+    stream::{EventStream, PARTS},
+};
+use crate::{
+    Error, Result, TrainConfig,
+    checkpoint::load_params,
+    config::events::{EventOptions, is_of_events},
+    record::{OTHER_DATASET_HINT, Origin},
+    saved::{PartScores, SavedRun, Scores},
+};
+
+/// A run directory of a model of events.
+#[derive(Clone, Copy)]
+pub struct SavedEvents<'r> {
+    run: &'r SavedRun,
+}
+
+impl<'r> SavedEvents<'r> {
+    /// The run, if it learned a stream of events.
+    pub fn of(run: &'r SavedRun) -> Option<Self> {
+        is_of_events(&run.config).then_some(Self { run })
+    }
+
+    fn config(&self) -> &'r TrainConfig {
+        &self.run.config
+    }
+
+    /// Opens the run's dataset. The split and the history of its events are part of the scores,
+    /// so `other` must be a copy of it.
+    ///
+    /// # Errors
+    /// The dataset cannot be read, has moved, or is another one.
+    pub fn dataset(&self, other: Option<&Path>) -> Result<TypedDataset> {
+        let (run, origin) = (&self.run.dir, self.run.origin.as_ref());
+        let path = match other {
+            Some(path) => path,
+            None => Origin::locate_of(origin, run, self.config())?.unwrap_or(Path::new("")),
+        };
+        let data = typed::open(path, Verify::Once)?;
+        let recorded = origin.and_then(|origin| origin.dataset.checksum.as_ref());
+        if recorded.is_some_and(|recorded| data.checksum.as_ref() != Some(recorded)) {
+            let message = format!(
+                "the dataset in {} is not that of the run, whose events its scores continue; pass a copy of \
+                 the run's dataset {OTHER_DATASET_HINT}",
+                path.display()
+            );
+            return Err(Error::run(run, message));
+        }
+        Ok(data)
+    }
+
+    /// Computes every metric on validation and test events.
+    ///
+    /// # Errors
+    /// The model cannot be read or does not fit the dataset, or `watch` stops the work.
+    pub fn scores(&self, data: &TypedDataset, watch: &dyn Progress) -> Result<Scores> {
+        let options: EventOptions = self.config().own.get();
+        let stream = EventStream::new(data, &self.config().task, options.new_nodes)?;
+        let chosen = self.run.blame_config(metric(self.config(), &stream))?;
+        let mut model = self.run.blame_config(EventModel::new(self.config(), &stream))?;
+        let file = self.run.model_file()?;
+        assign(&file, &load_params(&file)?, &mut model)?;
+        let mut evaluation = self.run.blame_config(Evaluation::new(self.config(), &stream, &model))?;
+        rayon::scope(|_| evaluation.begin(&model))?;
+        let (mut parts, mut test) = (Vec::new(), None);
+        for number in 1..3 {
+            watch.check()?;
+            if stream.parts[number].is_empty() {
+                continue;
+            }
+            let scored = rayon::scope(|_| evaluation.score(&model, number))?;
+            if number == 2 {
+                test = scored.score(&stream, &chosen);
+            }
+            let scores = scored.all(&stream, &chosen);
+            parts.push(PartScores { part: PARTS[number], nodes: scored.len(), scores, by_class: None });
+        }
+        Ok(Scores {
+            run: self.run.dir.clone(),
+            dataset: data.name.clone(),
+            same_dataset: Some(true),
+            rescaled: None,
+            metric: chosen.name(),
+            test,
+            parts,
+        })
+    }
+}

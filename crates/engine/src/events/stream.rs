@@ -1,0 +1,390 @@
+//! The stream of events that a run learns: the rows of a link task with times, in their order.
+
+use std::ops::Range;
+
+use graphmill_core::{Buffer, Matrix, NodeId, keyed::key};
+use graphmill_data::typed::{EdgeData, FeatureTable, Negatives, Seeds, Task, TaskKind, TaskOn, TypedDataset};
+use graphmill_loader::time::Events;
+
+use super::{history::History, target::EventTargets};
+use crate::{
+    Error, Result,
+    config::link::LINK,
+    record::{DatasetRecord, TypeCount},
+};
+
+/// Part of the key that chooses new nodes. The choice does not depend on the seed of a run.
+const NEW_NODES: u64 = 0x6e65_775f_6e6f_6465;
+/// Names of the parts of a split.
+pub(super) const PARTS: [&str; 3] = ["train", "valid", "test"];
+
+/// Events of a task. Nodes are numbered by type: those of the sources, then those of the
+/// destinations if their type is another one.
+pub(super) struct EventStream {
+    /// Name of the task.
+    pub(super) task: String,
+    /// Events of all parts in the order of their times.
+    pub(super) events: Events,
+    /// Events of each part.
+    pub(super) parts: [Range<usize>; 3],
+    /// Training events that are learned: all of them, or those without new nodes.
+    pub(super) learned: Vec<u32>,
+    pub(super) num_nodes: usize,
+    /// Distinct destinations of the learned events, and of all events.
+    pub(super) destinations: [Vec<NodeId>; 2],
+    /// Classes or values of the events, if the task is not one of links.
+    pub(super) targets: Option<EventTargets>,
+    /// Features of each event, `E x K`.
+    pub(super) features: Matrix,
+    /// Features of the nodes, `V x F`; zeros for a type without features.
+    pub(super) node_features: Option<Matrix>,
+    /// Nodes that no learned event has.
+    pub(super) is_new: Vec<bool>,
+    /// Destinations to rank each event of a part against, if they are given.
+    pub(super) given: [Option<(usize, Vec<NodeId>)>; 3],
+    /// Neighbours by the learned events, if some training events are left out.
+    learned_history: Option<History>,
+    all_history: History,
+    /// Customary metric, if known.
+    pub(super) metric: Option<String>,
+    /// Facts for the user.
+    pub(super) notes: Vec<String>,
+}
+
+/// Rows of a task by part, with their ends and times.
+struct Rows {
+    /// Number of each row in the task, and in its part.
+    row: Vec<[usize; 2]>,
+    source: Vec<NodeId>,
+    destination: Vec<NodeId>,
+    time: Vec<i64>,
+    parts: [Range<usize>; 3],
+}
+
+impl EventStream {
+    /// Reads the task on edges `name` of a dataset, or its only link task with times if the name is
+    /// empty or `link`. A fraction `new_nodes` of the nodes is left out of training.
+    ///
+    /// # Errors
+    /// There is no such task, it has no times, its parts are not in the order of their times, no
+    /// event trains, or an event with features is not an edge of the graph.
+    pub(super) fn new(data: &TypedDataset, name: &str, new_nodes: f64) -> Result<Self> {
+        let task = choose(data, name)?;
+        let TaskOn::Edges(on) = &task.on else { unreachable!("a link task is on edges") };
+        let (edges, schema) = (data.edge_type(on)?, data.schema()?);
+        let ends = [schema.node_type(&on.source)?, schema.node_type(&on.destination)?];
+        let first = if ends[0] == ends[1] { 0 } else { data.nodes[ends[0]].count };
+        let num_nodes = first + data.nodes[ends[1]].count;
+        let mut notes = Vec::new();
+        let Rows { row, source, destination, time, parts } = rows(data, task, edges, first)?;
+        let features = features(data, task, edges, &row, &mut notes)?;
+        let targets = EventTargets::new(task, &row, parts[0].len());
+        let given = given(task, &row, &parts, first, &mut notes);
+        let events = Events::new(source.into(), destination.into(), time.into())?;
+        let is_held_out = held_out(&events, &parts, num_nodes, new_nodes);
+        let ends_of = |e: usize| [events.source()[e], events.destination()[e]];
+        let is_learned = |e: &u32| ends_of(*e as usize).iter().all(|&v| !is_held_out[v as usize]);
+        let learned: Vec<u32> = (0..parts[0].end as u32).filter(is_learned).collect();
+        if learned.is_empty() {
+            let message = "its task has no training events; add some to the split, or lower --new-nodes";
+            return Err(Error::dataset(&data.name, message));
+        }
+        let mut is_new = vec![true; num_nodes];
+        learned.iter().flat_map(|&e| ends_of(e as usize)).for_each(|v| is_new[v as usize] = false);
+        let all: Vec<u32> = (0..events.len() as u32).collect();
+        let node_features = node_features(data, ends, &mut notes);
+        let is_partial = learned.len() < parts[0].len();
+        if is_partial {
+            let left = parts[0].len() - learned.len();
+            notes.push(format!("{left} training events of new nodes are left out (--new-nodes)"));
+        }
+        Ok(Self {
+            task: task.name.clone(),
+            destinations: [distinct(&events, &learned), distinct(&events, &all)],
+            learned_history: is_partial.then(|| History::new(&events, &learned, num_nodes)).transpose()?,
+            all_history: History::new(&events, &all, num_nodes)?,
+            events,
+            parts,
+            learned,
+            num_nodes,
+            targets,
+            features,
+            node_features,
+            is_new,
+            given,
+            metric: task.metric.clone(),
+            notes,
+        })
+    }
+
+    /// Neighbours in training, or in evaluation. Draws see earlier events only, so the two differ
+    /// if training events are left out.
+    pub(super) fn history(&self, is_training: bool) -> &History {
+        self.learned_history.as_ref().filter(|_| is_training).unwrap_or(&self.all_history)
+    }
+
+    /// Returns true if an end of the event is a new node.
+    pub(super) fn has_new_node(&self, event: usize) -> bool {
+        [self.events.source()[event], self.events.destination()[event]]
+            .iter()
+            .any(|&v| self.is_new[v as usize])
+    }
+
+    /// Width of the features of events.
+    pub(super) fn edge_dim(&self) -> usize {
+        self.features.num_cols()
+    }
+
+    /// Time of the first event.
+    pub(super) fn start(&self) -> i64 {
+        self.events.time().first().copied().unwrap_or(0)
+    }
+
+    /// Record of the dataset. The split is that of the task.
+    pub(super) fn record(&self, data: &TypedDataset) -> DatasetRecord {
+        let count = |name: String, count: usize| TypeCount { name, count: count as u64 };
+        let [train, valid, test] = self.parts.clone().map(|part| part.len());
+        DatasetRecord {
+            name: data.name.clone(),
+            nodes: data.num_nodes(),
+            edges: data.num_edges(),
+            feature_dim: self.node_features.as_ref().map_or(0, Matrix::num_cols),
+            train,
+            valid,
+            test,
+            checksum: data.checksum.clone(),
+            node_types: data.nodes.iter().map(|node| count(node.name.clone(), node.count)).collect(),
+            edge_types: data.edges.iter().map(|e| count(e.edge_type.to_string(), e.num_edges())).collect(),
+            ..DatasetRecord::default()
+        }
+    }
+}
+
+/// The task of a run.
+fn choose<'d>(data: &'d TypedDataset, name: &str) -> Result<&'d Task> {
+    if !name.is_empty() && name != LINK {
+        let task = data.task(name).map_err(|error| Error::usage(format!("--task {name}: {error}")))?;
+        if task.kind().is_some_and(TaskKind::is_on_edges) {
+            return Ok(task);
+        }
+        let kind = task.kind().map_or("without targets", TaskKind::name);
+        let message = format!("task '{name}' is {kind}, and models of events learn tasks on edges");
+        return Err(Error::dataset(
+            &data.name,
+            format!("{message}; choose another task, or leave --task out"),
+        ));
+    }
+    let of_links = data.tasks.iter().filter(|task| task.kind() == Some(TaskKind::LinkPrediction));
+    let all: Vec<&Task> = of_links.filter(|task| times(data, task).is_some()).collect();
+    match all[..] {
+        [task] => Ok(task),
+        [] => Err(Error::dataset(
+            &data.name,
+            "it has no link prediction task with times, which models of events learn; import one with \
+             graphmill import events or temporal",
+        )),
+        _ => {
+            let names: Vec<&str> = all.iter().map(|task| task.name.as_str()).collect();
+            let message =
+                format!("it has several link tasks with times; choose one: --task {}", names.join(", "));
+            Err(Error::dataset(&data.name, message))
+        }
+    }
+}
+
+/// Time of each row of a task on edges.
+fn times<'d>(data: &'d TypedDataset, task: &'d Task) -> Option<&'d Buffer<i64>> {
+    let TaskOn::Edges(on) = &task.on else { return None };
+    match &task.seeds {
+        None => task.time.as_ref().or(data.edge_type(on).ok()?.time.as_ref()),
+        Some(_) => task.time.as_ref(),
+    }
+}
+
+/// Rows of the parts of a task, each in the order of its times. Destinations begin at `first`.
+fn rows(data: &TypedDataset, task: &Task, edges: &EdgeData, first: usize) -> Result<Rows> {
+    let Some(time_of) = times(data, task) else {
+        let message = format!("the rows of task '{}' have no times, which models of events need", task.name);
+        return Err(Error::dataset(
+            &data.name,
+            format!("{message}; import them, or use --model sage --task link"),
+        ));
+    };
+    let mut all = Rows {
+        row: Vec::new(),
+        source: Vec::new(),
+        destination: Vec::new(),
+        time: Vec::new(),
+        parts: [const { 0..0 }; 3],
+    };
+    for (number, (_, ids)) in task.split.parts().into_iter().enumerate() {
+        let mut sorted: Vec<[usize; 2]> =
+            ids.iter().enumerate().map(|(at, &row)| [row as usize, at]).collect();
+        sorted.sort_by_key(|&[row, _]| time_of[row]); // stable: equal times keep their order
+        all.parts[number] = all.row.len()..all.row.len() + sorted.len();
+        all.row.extend(sorted);
+    }
+    if all.row.len() > (u32::MAX / 2) as usize {
+        let message =
+            format!("{} events: at most {} can be numbered; split the task", all.row.len(), u32::MAX / 2);
+        return Err(Error::dataset(&data.name, message));
+    }
+    let destinations = if task.seeds.is_none() { edges.destinations() } else { Vec::new() };
+    for &[row, _] in &all.row {
+        let (source, destination) = match &task.seeds {
+            Some(Seeds::Pairs(pairs)) => (pairs[2 * row], pairs[2 * row + 1]),
+            _ => (edges.indices[row], destinations[row]),
+        };
+        all.source.push(source);
+        all.destination.push(destination + first as NodeId);
+        all.time.push(time_of[row]);
+    }
+    if let Some(i) = all.time.windows(2).position(|pair| pair[0] > pair[1]) {
+        let part = |i: usize| PARTS[all.parts.iter().position(|part| part.contains(&i)).unwrap_or(0)];
+        let message = format!(
+            "task '{}' is not split by time: an event of '{}' has time {}, and one of '{}' time {}; put \
+             earlier events into earlier parts",
+            task.name,
+            part(i),
+            all.time[i],
+            part(i + 1),
+            all.time[i + 1]
+        );
+        return Err(Error::dataset(&data.name, message));
+    }
+    Ok(all)
+}
+
+/// Features of each event: those of its edge. Of edges with the same ends and time, the first is
+/// that of the first such row, and so on.
+fn features(
+    data: &TypedDataset,
+    task: &Task,
+    edges: &EdgeData,
+    rows: &[[usize; 2]],
+    notes: &mut Vec<String>,
+) -> Result<Matrix> {
+    let Some(table) = &edges.features else { return Ok(Matrix::zeros(rows.len(), 0)) };
+    let edge_of = match (&task.seeds, &edges.time, &task.time) {
+        (Some(Seeds::Pairs(pairs)), Some(edge_times), Some(row_times)) => {
+            let destinations = edges.destinations();
+            let mut stored: Vec<u32> = (0..edges.num_edges() as u32).collect();
+            let of_edge = |e: usize| (edge_times[e], edges.indices[e], destinations[e]);
+            stored.sort_by_key(|&e| of_edge(e as usize));
+            let of_row = |row: usize| (row_times[row], pairs[2 * row], pairs[2 * row + 1]);
+            let mut order: Vec<usize> = (0..rows.len()).collect();
+            order.sort_by_key(|&i| (of_row(rows[i][0]), rows[i][0]));
+            let (mut edge_of, mut at) = (vec![0; rows.len()], 0);
+            for i in order {
+                let wanted = of_row(rows[i][0]);
+                at += stored[at..].partition_point(|&e| of_edge(e as usize) < wanted);
+                if at == stored.len() || of_edge(stored[at] as usize) != wanted {
+                    let message = format!(
+                        "row {} of task '{}' ({} to {} at time {}) is not an edge of {}, whose features it \
+                         needs; list the edges of the graph as rows, or leave the features out",
+                        rows[i][0], task.name, wanted.1, wanted.2, wanted.0, task.on
+                    );
+                    return Err(Error::dataset(&data.name, message));
+                }
+                edge_of[i] = stored[at] as usize;
+                at += 1;
+            }
+            edge_of
+        }
+        (None, ..) => rows.iter().map(|&[row, _]| row).collect(),
+        _ => {
+            notes.push(format!("the features of {} are not read: its edges have no times", task.on));
+            return Ok(Matrix::zeros(rows.len(), 0));
+        }
+    };
+    Ok(select(table, edge_of.into_iter()))
+}
+
+/// Rows of a table, in f32.
+fn select(table: &FeatureTable, rows: impl ExactSizeIterator<Item = usize>) -> Matrix {
+    let mut out = Matrix::zeros(rows.len(), table.width);
+    let mut row = vec![0.0; table.width];
+    for (to, i) in out.view_mut().host().chunks_exact_mut(table.width.max(1)).zip(rows) {
+        table.copy_row(i, &mut row);
+        to.iter_mut().zip(&row).for_each(|(to, x)| *to = *x as f32);
+    }
+    out
+}
+
+/// Features of the nodes of both types, if they have the same width.
+fn node_features(data: &TypedDataset, ends: [usize; 2], notes: &mut Vec<String>) -> Option<Matrix> {
+    let types = if ends[0] == ends[1] { &ends[..1] } else { &ends[..] };
+    let tables: Vec<_> = types.iter().map(|&t| data.nodes[t].features.as_ref()).collect();
+    let widths: Vec<usize> = tables.iter().flatten().map(|table| table.width).collect();
+    let width = *widths.first()?;
+    if widths.iter().any(|&other| other != width) {
+        notes.push(format!(
+            "node features of the widths {} and {} are not read; give both types the same width",
+            widths[0], widths[1]
+        ));
+        return None;
+    }
+    let count = types.iter().map(|&t| data.nodes[t].count).sum();
+    let mut out = Matrix::zeros(count, width);
+    let mut first = 0;
+    for (&t, table) in types.iter().zip(tables) {
+        let count = data.nodes[t].count;
+        if let Some(table) = table {
+            let rows = select(table, 0..count);
+            out.view_mut().host()[first * width..(first + count) * width].copy_from_slice(rows.view().host());
+        }
+        first += count;
+    }
+    Some(out)
+}
+
+/// Given destinations of the parts, in the order of the events.
+fn given(
+    task: &Task,
+    rows: &[[usize; 2]],
+    parts: &[Range<usize>; 3],
+    first: usize,
+    notes: &mut Vec<String>,
+) -> [Option<(usize, Vec<NodeId>)>; 3] {
+    let mut out = [const { None }; 3];
+    for (number, (negatives, part)) in task.negatives.iter().zip(parts).enumerate() {
+        match negatives {
+            Some(Negatives::Destinations { each, nodes }) if *each > 0 => {
+                let of_event = |&[_, at]: &[usize; 2]| &nodes[at * each..(at + 1) * each];
+                let all = rows[part.clone()].iter().flat_map(of_event);
+                out[number] = Some((*each, all.map(|&v| v + first as NodeId).collect()));
+            }
+            Some(_) => notes.push(format!(
+                "the negatives of '{}' are not read: they are no lists of destinations",
+                PARTS[number]
+            )),
+            None => {}
+        }
+    }
+    out
+}
+
+/// Nodes that are left out of training: a fraction of all, among those of validation and test
+/// events.
+fn held_out(events: &Events, parts: &[Range<usize>; 3], num_nodes: usize, fraction: f64) -> Vec<bool> {
+    let mut out = vec![false; num_nodes];
+    let count = (fraction * num_nodes as f64) as usize;
+    if count == 0 {
+        return out;
+    }
+    let late = parts[1].start..events.len();
+    let mut nodes: Vec<NodeId> = [&events.source()[late.clone()], &events.destination()[late]].concat();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes.sort_by_key(|&v| key(&[NEW_NODES, v.into()]));
+    nodes.iter().take(count).for_each(|&v| out[v as usize] = true);
+    out
+}
+
+/// Distinct destinations of some events, ascending.
+fn distinct(events: &Events, of: &[u32]) -> Vec<NodeId> {
+    let mut nodes: Vec<NodeId> = of.iter().map(|&e| events.destination()[e as usize]).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes
+}

@@ -1,0 +1,198 @@
+//! Targets of events: classes or values, of tasks that are not links.
+
+use graphmill_core::{Buffer, Labels};
+use graphmill_data::typed::{Targets, Task};
+use graphmill_nn::{
+    Matrix,
+    backend::Cpu,
+    metric::{self, Metric},
+};
+
+use crate::{
+    Error, Result, TrainConfig,
+    inference::score_labels,
+    learner::{SeedLabels, loss},
+};
+
+/// Targets of all events, in the order of the stream.
+pub(super) enum EventTargets {
+    /// Classes, or sets of classes.
+    Classes(Labels),
+    /// `width` values of each event, NaN if unknown, with mean and deviation of those that train.
+    Values { width: usize, values: Vec<f32>, scale: Vec<[f64; 2]> },
+}
+
+/// A metric of targets.
+#[derive(Clone, Copy)]
+pub(super) enum TargetMetric {
+    /// Of classes.
+    Classes(&'static str, Metric),
+    /// Of values: root of the mean squared error, or mean absolute error.
+    Rmse,
+    Mae,
+}
+
+impl TargetMetric {
+    /// Name of the metric.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Classes(name, _) => name,
+            Self::Rmse => "rmse",
+            Self::Mae => "mae",
+        }
+    }
+
+    /// Returns true if lower scores are better.
+    pub(super) fn is_error(self) -> bool {
+        !matches!(self, Self::Classes(..))
+    }
+}
+
+impl EventTargets {
+    /// Targets of the rows of a task, which are listed in the order of the stream; `None` for
+    /// links. The first `train` of them train.
+    pub(super) fn new(task: &Task, rows: &[[usize; 2]], train: usize) -> Option<Self> {
+        match &task.targets {
+            Targets::None => None,
+            Targets::Classes(Labels::Single { class, classes }) => {
+                let class: Vec<i32> = rows.iter().map(|&[row, _]| class[row]).collect();
+                Some(Self::Classes(Labels::Single { class: class.into(), classes: *classes }))
+            }
+            Targets::Classes(Labels::Multi { member, classes }) => {
+                let of_row = |&[row, _]: &[usize; 2]| &member[row * classes..(row + 1) * classes];
+                let all: Vec<u8> = rows.iter().flat_map(of_row).copied().collect();
+                Some(Self::Classes(Labels::Multi { member: Buffer::from(all), classes: *classes }))
+            }
+            Targets::Values { width, values } => {
+                let of_row = |&[row, _]: &[usize; 2]| &values[row * width..(row + 1) * width];
+                let all: Vec<f32> = rows.iter().flat_map(of_row).copied().collect();
+                let scale = (0..*width).map(|c| moments(all[..train * width].iter().skip(c).step_by(*width)));
+                Some(Self::Values { width: *width, scale: scale.collect(), values: all })
+            }
+        }
+    }
+
+    /// Number of outputs of a model.
+    pub(super) fn outputs(&self) -> usize {
+        match self {
+            Self::Classes(labels) => labels.classes(),
+            Self::Values { width, .. } => *width,
+        }
+    }
+
+    /// Mean loss of the outputs of `events` and its gradient: cross-entropy of classes, half the
+    /// squared error of standardized values.
+    pub(super) fn loss(&self, backend: &Cpu, events: &[u32], outputs: &Matrix, grad: &mut Matrix) -> f64 {
+        grad.resize(outputs.num_rows(), outputs.num_cols());
+        match self {
+            Self::Classes(labels) => {
+                let mut of_rows = SeedLabels::default();
+                of_rows.gather(labels, events);
+                loss(backend, labels, &of_rows, outputs.view(), &[], grad.view_mut())
+            }
+            Self::Values { width, values, scale } => {
+                let known = |&e: &u32| &values[e as usize * width..][..*width];
+                let count = events.iter().flat_map(known).filter(|x| !x.is_nan()).count().max(1) as f64;
+                let to = grad.view_mut().host();
+                let pairs = events.iter().flat_map(known).zip(outputs.view().host()).zip(to);
+                let mut sum = 0.0;
+                for (i, ((&truth, &output), to)) in pairs.enumerate() {
+                    let [mean, deviation] = scale[i % width];
+                    let error = f64::from(output) - (f64::from(truth) - mean) / deviation;
+                    let error = if truth.is_nan() { 0.0 } else { error };
+                    *to = (error / count) as f32;
+                    sum += 0.5 * error * error;
+                }
+                sum / count
+            }
+        }
+    }
+
+    /// Score of the outputs of `events`; `None` if it is not defined.
+    pub(super) fn score(&self, metric: TargetMetric, events: &[u32], outputs: &Matrix) -> Option<f64> {
+        match (self, metric) {
+            (Self::Classes(labels), TargetMetric::Classes(_, make)) => {
+                if events.is_empty() {
+                    None
+                } else {
+                    score_labels(make, outputs, labels, events)
+                }
+            }
+            (Self::Values { width, values, scale }, _) => {
+                let known = events.iter().flat_map(|&e| &values[e as usize * width..][..*width]);
+                let errors = known.zip(outputs.view().host()).enumerate().map(|(i, (&truth, &output))| {
+                    let [mean, deviation] = scale[i % width];
+                    f64::from(output) * deviation + mean - f64::from(truth)
+                });
+                let errors: Vec<f64> = errors.filter(|error| !error.is_nan()).collect();
+                let mean = |of: fn(f64) -> f64| {
+                    errors.iter().map(|&error| of(error)).sum::<f64>() / errors.len() as f64
+                };
+                match metric {
+                    _ if errors.is_empty() => None,
+                    TargetMetric::Mae => Some(mean(f64::abs)),
+                    _ => Some(mean(|error| error * error).sqrt()),
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// All metrics of these targets.
+    pub(super) fn metrics(&self) -> Vec<TargetMetric> {
+        match self {
+            Self::Classes(_) => {
+                metric::TABLE.iter().map(|entry| TargetMetric::Classes(entry.name, entry.make)).collect()
+            }
+            Self::Values { .. } => vec![TargetMetric::Rmse, TargetMetric::Mae],
+        }
+    }
+
+    /// The metric of a run: that of the configuration, else of the task, else the customary one.
+    ///
+    /// # Errors
+    /// These targets have no such metric.
+    pub(super) fn metric(&self, config: &TrainConfig, own: Option<&str>) -> Result<TargetMetric> {
+        let all = self.metrics();
+        let find = |name: &str| all.iter().find(|metric| metric.name() == name).copied();
+        if config.metric == "auto" {
+            let usual = match self {
+                Self::Classes(labels) => metric::default_name(labels.is_multi()),
+                Self::Values { .. } => "rmse",
+            };
+            return Ok(own.and_then(find).or_else(|| find(usual)).unwrap_or(TargetMetric::Rmse));
+        }
+        let known = || all.iter().map(|metric| metric.name()).collect::<Vec<_>>().join(", ");
+        let unknown =
+            || Error::usage(format!("--metric {}: the task has the metrics {}", config.metric, known()));
+        find(&config.metric).ok_or_else(unknown)
+    }
+}
+
+/// Mean and deviation of the known values; a constant has the deviation 1.
+fn moments<'v>(values: impl Iterator<Item = &'v f32>) -> [f64; 2] {
+    let known: Vec<f64> = values.filter(|x| !x.is_nan()).map(|&x| f64::from(x)).collect();
+    let count = known.len().max(1) as f64;
+    let mean = known.iter().sum::<f64>() / count;
+    let variance = known.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / count;
+    [mean, if variance > 0.0 { variance.sqrt() } else { 1.0 }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_values_have_neither_loss_nor_error() {
+        let scale = vec![[1.0, 2.0]];
+        let targets = EventTargets::Values { width: 1, values: vec![3.0, f32::NAN, 5.0], scale };
+        let (outputs, mut grad) = (Matrix::from_slice(3, 1, &[1.0, 7.0, 1.0]), Matrix::default());
+        let loss = targets.loss(&Cpu::default(), &[0, 1, 2], &outputs, &mut grad);
+        assert_eq!((loss, grad.view().host()), (0.25, &[0.0, 0.0, -0.5][..]));
+        let score = |metric| targets.score(metric, &[0, 1, 2], &outputs);
+        assert_eq!((score(TargetMetric::Rmse), score(TargetMetric::Mae)), (Some(2f64.sqrt()), Some(1.0)));
+        assert_eq!(targets.score(TargetMetric::Mae, &[], &Matrix::default()), None);
+        assert_eq!(moments([2.0, f32::NAN, 4.0].iter()), [3.0, 1.0]);
+        assert_eq!(moments([2.0, 2.0].iter()), [2.0, 1.0]);
+    }
+}

@@ -1,0 +1,109 @@
+//! Rules that decide if a run on a stream of events reads an option, and its derived options.
+
+use graphmill_loader::time::{TimeBound, TimeDraw, TimeOptions};
+
+use super::{keys::Key, reasons::Read, rules};
+use crate::{
+    TrainConfig,
+    config::events::{OPTIONS, kind},
+};
+
+/// General options that such a run reads.
+const READ: &[&str] = &[
+    "dataset",
+    "metric",
+    "task",
+    "fanout",
+    "layers",
+    "batch_size",
+    "model",
+    "hidden",
+    "dropout",
+    "epochs",
+    "optimizer",
+    "lr",
+    "weight_decay",
+    "clip",
+    "schedule",
+    "warmup",
+    "seed",
+    "threads",
+    "eval_every",
+    "eval_nodes",
+    "checkpoint_batches",
+    "checkpoint_seconds",
+    "trace",
+    "tensorboard",
+];
+
+/// Rule of an option of such a run.
+pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
+    let refuse = |why: &str| Err(format!("--model {} does not use it: {why}; leave it out", config.model));
+    let Some(group) = key.group else {
+        return match key.name {
+            "patience" => rules::several_scores(config, key),
+            "fanout" if !config.fanout_by_name.is_empty() => refuse("its events are of one edge type"),
+            name if READ.contains(&name) => Ok(()),
+            "max_batches" => refuse("an epoch has all training events, in their order"),
+            "order" => refuse("events are learned in the order of their times"),
+            "sampler" => refuse("--time-draw chooses its neighbours"),
+            _ => refuse("it learns a stream of events"),
+        };
+    };
+    let is_of = |options: Option<&'static [graphmill_core::options::OptionGroup]>| {
+        options.is_some_and(|options| options.contains(&group))
+    };
+    let is_read = OPTIONS.contains(&group)
+        || is_of(graphmill_nn::schedule::TABLE.get(&config.schedule).map(|entry| entry.options))
+        || is_of(graphmill_nn::optim::TABLE.get(&config.optimizer).map(|entry| entry.options));
+    if !is_read {
+        return Err(format!("--model {} does not use it; leave it out", config.model));
+    }
+    let options: TimeOptions = config.own.get();
+    match key.name {
+        "time_bound" if options.time_bound == TimeBound::Inclusive => {
+            Err("an event would be read by its own prediction; use --time-bound strict, or leave it out"
+                .into())
+        }
+        "time_carry" if config.layers == 1 => {
+            Err("it bounds the hops after the first, and --layers is 1; leave it out".into())
+        }
+        _ => config.own.unused(group, key.name).map_or(Ok(()), Err),
+    }
+}
+
+/// Fills in the values of the papers, unless they were `given`.
+pub(super) fn derive_options(config: &mut TrainConfig, given: &[&str]) {
+    let Some(kind) = kind(config) else { return };
+    let default = TrainConfig::default();
+    let is_free = |name: &str| !given.contains(&name);
+    if is_free("fanout")
+        && is_free("layers")
+        && config.fanout == default.fanout
+        && config.layers == default.layers
+    {
+        config.fanout.0 = kind.fanout.to_vec();
+        config.layers = kind.fanout.len();
+    } else if is_free("fanout") && config.fanout == default.fanout {
+        config.fanout.0 = vec![kind.fanout[0]; config.layers];
+    }
+    if is_free("batch_size") && config.batch_size == default.batch_size {
+        config.batch_size = 200;
+    }
+    if is_free("dropout") && config.dropout == default.dropout {
+        config.dropout = 0.1;
+    }
+    if is_free("lr") && config.lr == default.lr {
+        config.lr = 1e-4;
+    }
+    if is_free("hidden") && config.hidden == default.hidden {
+        config.hidden = 100;
+    }
+    let options: &mut TimeOptions = config.own.get_mut();
+    if is_free("time_draw") && options.time_draw == TimeDraw::default() {
+        options.time_draw = kind.draw;
+    }
+    if is_free("time_carry") && options.time_carry == TimeOptions::default().time_carry {
+        options.time_carry = kind.carry;
+    }
+}

@@ -1,0 +1,264 @@
+//! Neighbours that existed at the times of a task's rows.
+//!
+//! Each row of the task is a node at a time, and its neighbourhood holds what existed then, in
+//! training, scores and predictions. Nodes without a row see everything.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use graphmill_core::{
+    NodeId,
+    typed::{Schema, TypedGraph},
+};
+use graphmill_data::typed::{Seeds, Task, TypedDataset};
+use graphmill_loader::{
+    time::{TimeDraw, TimeOptions, TimeRequest, TimeSampler, TimeSeeds, TimeWorkspace, TimedGraph},
+    typed::{TypedFanout, TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedWorkspace},
+};
+
+use crate::{Error, Result, TrainConfig};
+
+/// Times of a graph and of the seeds of a task.
+#[derive(Clone)]
+pub(super) struct TaskTimes {
+    graph: Arc<TimedGraph>,
+    /// Time of each node of the task's type.
+    of_node: Arc<Vec<i64>>,
+    node_type: usize,
+}
+
+impl TaskTimes {
+    /// Times of `task`, whose seeds are distinct nodes of the type `node_type`; `None` if its rows
+    /// have no times.
+    ///
+    /// # Errors
+    /// No edge and no node of the graph has a time, or a row is from before its node exists.
+    pub(super) fn new(
+        data: &TypedDataset,
+        task: &Task,
+        graph: &TypedGraph,
+        node_type: usize,
+    ) -> Result<Option<Self>> {
+        let Some(time) = &task.time else { return Ok(None) };
+        let of_edges: Vec<_> = data.edges.iter().map(|edges| edges.time.clone()).collect();
+        let of_nodes: Vec<_> = data.nodes.iter().map(|nodes| nodes.time.clone()).collect();
+        if of_edges.iter().chain(&of_nodes).all(Option::is_none) {
+            let message = format!(
+                "the rows of task '{}' have times, but no edge or node has one, so that predictions would \
+                 see later edges; add times to the edges, or leave out those of the task",
+                task.name
+            );
+            return Err(Error::dataset(&data.name, message));
+        }
+        let mut of_node = vec![i64::MAX; data.nodes[node_type].count];
+        match &task.seeds {
+            Some(Seeds::Nodes(nodes)) => {
+                nodes.iter().zip(time.iter()).for_each(|(&v, &time)| of_node[v as usize] = time);
+            }
+            _ => of_node.copy_from_slice(time),
+        }
+        if let Some(exists) = &of_nodes[node_type]
+            && let Some(v) = (0..of_node.len()).find(|&v| exists[v] > of_node[v])
+        {
+            let message = format!(
+                "the row of node {v} of task '{}' has time {}, but the node exists from time {} on; use a \
+                 later time or leave the row out",
+                task.name, of_node[v], exists[v]
+            );
+            return Err(Error::dataset(&data.name, message));
+        }
+        let graph = Arc::new(TimedGraph::new(graph.clone(), &of_edges, of_nodes)?);
+        Ok(Some(Self { graph, of_node: Arc::new(of_node), node_type }))
+    }
+
+    /// The sampler of a configuration.
+    ///
+    /// # Errors
+    /// The sampler ignores times, or an option is invalid.
+    pub(super) fn sampler(&self, config: &TrainConfig, fanout: TypedFanout) -> Result<Box<dyn TypedSampler>> {
+        let fanout = match &config.sampler[..] {
+            "neighbor" => fanout,
+            "full" => all_of(self.graph.schema(), &fanout).map_err(Error::usage)?,
+            other => {
+                let message =
+                    "the rows of the task have times, which it ignores; use --sampler neighbor or full";
+                return Err(Error::usage(format!("--sampler {other}: {message}")));
+            }
+        };
+        self.make(config, fanout)
+    }
+
+    /// The sampler of inference: all neighbours that existed, by the relations of the fanout.
+    ///
+    /// # Errors
+    /// None in practice, because [`TaskTimes::sampler`] was made by the same configuration.
+    pub(super) fn full_sampler(
+        &self,
+        config: &TrainConfig,
+        sampler: &dyn TypedSampler,
+    ) -> Result<Box<dyn TypedSampler>> {
+        let schema = self.graph.schema();
+        let hops = sampler.num_hops();
+        let of_relation = |fanout: TypedFanout, r: usize| {
+            let number = |hop| if sampler.follows(schema, hop, r) { -1 } else { 0 };
+            fanout.with(schema.relation_name(r), (0..hops).map(number).collect::<Vec<i64>>())
+        };
+        let fanout = (0..schema.num_relations()).fold(TypedFanout::new(vec![-1; hops]), of_relation);
+        self.make(config, fanout)
+    }
+
+    fn make(&self, config: &TrainConfig, fanout: TypedFanout) -> Result<Box<dyn TypedSampler>> {
+        let schema = self.graph.schema();
+        let options: TimeOptions = config.own.get();
+        let numbers = fanout.of_relations(schema).map_err(Error::usage)?;
+        Ok(Box::new(SeedTimes {
+            times: self.clone(),
+            sampler: TimeSampler::new(schema, &fanout, options).map_err(Error::usage)?,
+            is_random: options.time_draw != TimeDraw::Last,
+            fanout: numbers,
+            workspace: Mutex::new(TimeWorkspace::new(schema)),
+        }))
+    }
+}
+
+/// The fanout with all neighbours by every relation that it follows.
+fn all_of(schema: &Schema, fanout: &TypedFanout) -> Result<TypedFanout, String> {
+    let numbers = fanout.of_relations(schema)?;
+    let of_relation = |all: TypedFanout, r: usize| {
+        let number = |&number: &usize| if number == 0 { 0 } else { -1 };
+        all.with(schema.relation_name(r), numbers[r].iter().map(number).collect::<Vec<i64>>())
+    };
+    let all = TypedFanout::new(vec![-1; fanout.all.len()]);
+    Ok((0..schema.num_relations()).fold(all, of_relation))
+}
+
+/// Draws among the edges that existed at the times of the seeds.
+struct SeedTimes {
+    times: TaskTimes,
+    sampler: TimeSampler,
+    /// Numbers of neighbours by relation and hop.
+    fanout: Vec<Vec<usize>>,
+    is_random: bool,
+    workspace: Mutex<TimeWorkspace>,
+}
+
+impl TypedSampler for SeedTimes {
+    fn num_hops(&self) -> usize {
+        self.sampler.num_hops()
+    }
+
+    fn num_blocks(&self) -> usize {
+        self.sampler.num_hops()
+    }
+
+    fn is_random(&self) -> bool {
+        self.is_random
+    }
+
+    fn follows(&self, _: &Schema, hop: usize, r: usize) -> bool {
+        self.fanout[r][hop] > 0
+    }
+
+    fn sample(
+        &self,
+        request: &TypedRequest,
+        _: &mut TypedWorkspace,
+        seeds: TypedSeeds,
+    ) -> graphmill_core::Result<TypedSampled> {
+        let TaskTimes { graph, of_node, node_type } = &self.times;
+        let mut times: Vec<Vec<i64>> = vec![Vec::new(); seeds.nodes.len()];
+        let time_of = |&v: &NodeId| of_node.get(v as usize).copied().unwrap_or(i64::MAX);
+        for (t, (nodes, times)) in seeds.nodes.iter().zip(&mut times).enumerate() {
+            let of_type = |v: &NodeId| if t == *node_type { time_of(v) } else { i64::MAX };
+            times.extend(nodes.iter().map(of_type));
+        }
+        let of = TimeRequest::new(graph, request.key);
+        let of = if request.transposed { of.transposed() } else { of };
+        let mut workspace = self.workspace.lock().unwrap_or_else(PoisonError::into_inner);
+        let seeds = TimeSeeds::new(seeds.number, seeds.nodes, times);
+        Ok(self.sampler.sample(&of, &mut workspace, seeds)?.sampled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graphmill_data::typed::TypedBuilder;
+    use graphmill_loader::{BatchKey, time::TimeBound};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::typed::{build, task::TypedTask};
+
+    /// Users and items with timed edges in both directions, and a task on users at times.
+    fn data(edges: &[(u32, u32, i64)], rows: &[i64]) -> TypedDataset {
+        let mut builder = TypedBuilder::new("shop");
+        builder.node_type("user", rows.len()).features(1, vec![0.5f32; rows.len()]);
+        builder.node_type("item", 6).features(1, vec![0.5f32; 6]);
+        let (users, items): (Vec<u32>, Vec<u32>) = edges.iter().map(|(u, i, _)| (*u, *i)).unzip();
+        let times: Vec<i64> = edges.iter().map(|(.., time)| *time).collect();
+        builder.edge_type("user", "buys", "item").edges(users, items).time(times).with_reverse("bought-by");
+        let classes: Vec<i32> = (0..rows.len() as i32).map(|v| v % 2).collect();
+        let task = builder.task("churn").on_nodes("user").classes(2, classes).time(rows.to_vec());
+        task.split([0], [1], [2]);
+        builder.build().unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn no_sampled_edge_is_newer_than_its_seed(
+            edges in prop::collection::vec((0u32..4, 0u32..6, 0i64..20), 1..40),
+            rows in prop::collection::vec(0i64..22, 4),
+            draw in prop::sample::select(vec![TimeDraw::Uniform, TimeDraw::Last, TimeDraw::Recency]),
+            bound in prop::sample::select(vec![TimeBound::Strict, TimeBound::Inclusive]),
+            full in any::<bool>(),
+            seed in 0u32..4,
+        ) {
+            let data = data(&edges, &rows);
+            let task = TypedTask::new(&data, "").unwrap();
+            let fanout = graphmill_loader::Fanout(vec![3, 2]);
+            let mut config = TrainConfig { fanout, ..TrainConfig::default() };
+            if full {
+                config.sampler = "full".into();
+            }
+            let config = config.with(|options: &mut TimeOptions| {
+                (options.time_draw, options.time_bound) = (draw, bound);
+            });
+            let sampler = build::sampler(&config, &task).unwrap();
+            let inference = task.times.as_ref().unwrap().full_sampler(&config, &*sampler).unwrap();
+            for sampler in [sampler, inference] {
+                let seeds = TypedSeeds::default().refill(0, &task.seeds(&[seed]));
+                let request = TypedRequest::new(&task.graph, BatchKey { seed: 3, epoch: 1, batch: 0 });
+                let mut workspace = TypedWorkspace::new(task.graph.schema());
+                let batch = sampler.sample(&request, &mut workspace, seeds).unwrap();
+                let exists = |u: u32, i: u32| edges.iter().any(|&(user, item, time)| {
+                    (user, item) == (u, i) && bound.admits(time, rows[seed as usize])
+                });
+                for (block, r) in batch.blocks.iter().flat_map(|block| (0..2).map(move |r| (block, r))) {
+                    let relation = task.graph.schema().relations()[r].clone();
+                    let slice = &block.relations[r];
+                    let [sources, ends] =
+                        [relation.src, relation.dst].map(|t| &batch.input_nodes[t]);
+                    for v in 0..slice.num_dst {
+                        for e in slice.edges(v) {
+                            let pair = (sources[slice.indices[e] as usize], ends[v]);
+                            let (user, item) = if relation.src == 0 { pair } else { (pair.1, pair.0) };
+                            prop_assert!(exists(user, item), "{user} {item}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn unusable_times_are_refused_with_a_remedy() {
+        let data = data(&[(0, 1, 5)], &[3, 4, 5, 6]);
+        let task = TypedTask::new(&data, "").unwrap();
+        let config = TrainConfig { sampler: "labor".into(), ..TrainConfig::default() };
+        let message = build::sampler(&config, &task).map(drop).unwrap_err().to_string();
+        assert!(message.contains("use --sampler neighbor or full"), "{message}");
+        let mut late = data.clone();
+        late.nodes[0].time = Some(vec![0, 0, 9, 0].into());
+        let message = TypedTask::new(&late, "").map(drop).unwrap_err().to_string();
+        assert!(message.contains("node 2 of task 'churn' has time 5, but the node exists from time 9"));
+    }
+}

@@ -1,0 +1,259 @@
+//! Streams of events: every model learns, results depend neither on threads nor on interruptions,
+//! saved runs have the scores of training, and unusable options and datasets are refused by name.
+
+use std::{
+    fs,
+    path::Path,
+    sync::atomic::{AtomicUsize, Ordering::SeqCst},
+};
+
+use graphmill_data::{
+    TypedBuilder, TypedDataset,
+    typed::{self, EdgeType, Negatives, Verify},
+};
+use graphmill_engine::{
+    Error, Result, RunContext, RunDir, TrainConfig,
+    config::events,
+    events::{SavedEvents, train as run_events},
+    observer::Quiet,
+    options::key,
+    record::Summary,
+    saved::SavedRun,
+};
+
+/// Users return to their last item most of the time; `count` events of 20 users and 15 items, with
+/// the step as a feature.
+fn visits(count: u32) -> (Vec<u32>, Vec<u32>, Vec<i64>) {
+    let mut last: Vec<u32> = (0..20).map(|u| u % 15).collect();
+    let mut out = (Vec::new(), Vec::new(), Vec::new());
+    for e in 0..count {
+        let user = e.wrapping_mul(2_654_435_761) >> 16;
+        let user = user % 20;
+        if e % 5 == 4 {
+            last[user as usize] = (e * 7 + user) % 15;
+        }
+        out.0.push(user);
+        out.1.push(last[user as usize]);
+        out.2.push(1_600_000_000 + i64::from(e) * 60);
+    }
+    out
+}
+
+/// A dataset of visits with features of edges; given negatives if `given`.
+fn shop(dir: &Path, given: bool) -> TypedDataset {
+    let (users, items, times) = visits(600);
+    let mut builder = TypedBuilder::new("visits");
+    // nodes differ by their features
+    let rows =
+        |count: u32| (0..count * 4).map(|i| (i * i * 31 % 17) as f32 / 8.0 - 1.0).collect::<Vec<f32>>();
+    builder.node_type("user", 20).features(4, rows(20));
+    builder.node_type("item", 15).features(4, rows(15));
+    let features: Vec<f32> = (0..600).flat_map(|e| [(e % 7) as f32 / 7.0, 1.0]).collect();
+    builder
+        .edge_type("user", "visits", "item")
+        .edges(users.clone(), items.clone())
+        .time(times.clone())
+        .features(2, features);
+    let pairs: Vec<u32> = users.iter().zip(&items).flat_map(|(u, v)| [*u, *v]).collect();
+    let task = builder.task("visits").on_edges(EdgeType::new("user", "visits", "item"));
+    let part = |rows: std::ops::Range<u32>| rows.collect::<Vec<u32>>();
+    let task = task.pair_seeds(pairs).time(times).split(part(0..420), part(420..510), part(510..600));
+    if given {
+        let nodes = |count: usize| (0..count * 4).map(|i| (i % 15) as u32).collect::<Vec<u32>>();
+        let each = || Some(Negatives::Destinations { each: 4, nodes: nodes(90).into() });
+        task.negatives([None, each(), each()]).metric("mrr");
+    }
+    builder.build().unwrap().save(dir).unwrap();
+    typed::open(dir, Verify::Once).unwrap()
+}
+
+fn config(data: &TypedDataset, options: &[(&str, &str)]) -> Result<TrainConfig> {
+    let mut config = TrainConfig { epochs: 2, lr: 0.003, ..TrainConfig::default() };
+    config.dataset = data.directory.as_deref().and_then(Path::to_str).unwrap().into();
+    let small = [("model", "tgn"), ("hidden", "8"), ("time_dim", "6"), ("batch_size", "50"), ("fanout", "4")];
+    let all: Vec<(&str, &str)> = small.iter().chain(options).copied().collect();
+    for (name, value) in &all {
+        key(name).unwrap().parse(&mut config, value).map_err(Error::usage)?;
+    }
+    let given: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+    config.derive_options(&given)?;
+    config.check()?;
+    config.refuse_unused(&given)?;
+    Ok(config)
+}
+
+fn train(data: &TypedDataset, options: &[(&str, &str)]) -> Result<Summary> {
+    let config = config(data, options)?;
+    let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+    run_events(&config, data, context)
+}
+
+#[test]
+fn every_model_of_events_learns_returning_users() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = shop(dir.path(), false);
+    for entry in &events::TABLE {
+        let options = [("model", entry.name), ("epochs", "12"), ("lr", "0.01"), ("hidden", "16")];
+        let summary = train(&data, &options).unwrap();
+        assert!(summary.epochs[11].loss < summary.epochs[0].loss, "{}", entry.name);
+        assert_eq!((&summary.test.metric[..], summary.epochs[0].seeds), ("average-precision", 420));
+        assert!(summary.test.score.unwrap() > 0.55, "{}: {:?}", entry.name, summary.test);
+    }
+}
+
+/// Losses, scores and files of a run.
+fn results(summary: &Summary, run: &Path) -> (Vec<u64>, Option<f64>, Vec<Vec<u8>>) {
+    let losses = summary.epochs.iter().map(|epoch| epoch.loss.to_bits()).collect();
+    let files = ["best.safetensors", "checkpoint/model.safetensors", "checkpoint/optimizer.safetensors"];
+    (losses, summary.test.score, files.iter().map(|file| fs::read(run.join(file)).unwrap()).collect())
+}
+
+#[test]
+fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = shop(&dir.path().join("shop"), false);
+    for (case, options) in [
+        ("tgn", &[("new_nodes", "0.1"), ("clip", "1")][..]),
+        ("tgat", &[("fanout", "4,3"), ("time_window", "9000")]),
+        ("tgn", &[("fanout", "4,3"), ("time_draw", "recency"), ("time_half_life", "600")]),
+    ] {
+        let more = [("model", case), ("epochs", "2"), ("checkpoint_batches", "2"), ("schedule", "cosine")];
+        let config = config(&data, &[&more, options].concat()).unwrap();
+        let case = format!("{case}-{}", options[0].0);
+        let whole = |name: &str, threads| {
+            let run = RunDir::create(&dir.path().join(format!("{case}-{name}"))).unwrap();
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let context =
+                RunContext { run: Some(&run), resume: false, observer: &mut Quiet, stop: &|| false };
+            let summary = pool.install(|| run_events(&config, &data, context)).unwrap();
+            results(&summary, run.path())
+        };
+        let one = whole("one", 1);
+        assert!(one == whole("three", 3), "{case}: threads");
+        // stopped inside the first epoch, and again inside the second
+        let path = dir.path().join(format!("{case}-often"));
+        for (i, batches) in [3usize, 9].into_iter().enumerate() {
+            let run = if i > 0 { RunDir::reopen(&path) } else { RunDir::create(&path) }.unwrap();
+            let done = AtomicUsize::new(0);
+            let stop = || done.fetch_add(1, SeqCst) + 1 >= batches;
+            let context = RunContext { run: Some(&run), resume: i > 0, observer: &mut Quiet, stop: &stop };
+            let outcome = run_events(&config, &data, context);
+            assert!(matches!(outcome, Err(Error::Interrupted { saved: true, .. })), "{case} {i}");
+        }
+        let run = RunDir::reopen(&path).unwrap();
+        let context = RunContext { run: Some(&run), resume: true, observer: &mut Quiet, stop: &|| false };
+        let summary = run_events(&config, &data, context).unwrap();
+        assert!(one == results(&summary, &path), "{case}: resumed");
+    }
+}
+
+#[test]
+fn saved_runs_have_the_scores_of_training_and_of_new_nodes() {
+    let dir = tempfile::tempdir().unwrap();
+    for (given, metric) in [(false, "average-precision"), (true, "mrr")] {
+        let data = shop(&dir.path().join(format!("shop-{given}")), given);
+        let config = config(&data, &[("epochs", "3"), ("new_nodes", "0.1")]).unwrap();
+        let run = RunDir::create(&dir.path().join(format!("run-{given}"))).unwrap();
+        let context = RunContext { run: Some(&run), resume: false, observer: &mut Quiet, stop: &|| false };
+        let summary = run_events(&config, &data, context).unwrap();
+        let saved = SavedRun::open(run.path(), false).unwrap();
+        let of_events = SavedEvents::of(&saved).unwrap();
+        let scores = of_events.scores(&of_events.dataset(None).unwrap(), &Quiet).unwrap();
+        assert_eq!((scores.test, &scores.metric[..]), (summary.test.score, metric));
+        let valid = &scores.parts[0];
+        assert_eq!((valid.part, valid.nodes), ("valid", 90));
+        assert_eq!(valid.scores[metric], summary.best.valid_score);
+        for name in ["auc", "average-precision"] {
+            let [all, new] = [name.to_string(), format!("inductive-{name}")].map(|name| valid.scores[&name]);
+            assert!(all.is_some() && new.is_some() && all != new, "{name}: {all:?} {new:?}");
+        }
+        assert_eq!(valid.scores.contains_key("hits@1"), given);
+    }
+}
+
+#[test]
+fn classes_and_values_of_events_are_learned() {
+    let dir = tempfile::tempdir().unwrap();
+    let (users, items, times) = visits(600);
+    let mut builder = TypedBuilder::new("ratings");
+    // a rating is the user's taste plus the item's quality
+    let [taste, quality] =
+        [20u32, 15].map(|count| (0..count).map(|v| (v * 7 % 5) as f32 - 2.0).collect::<Vec<f32>>());
+    let rate = |(&u, &v): (&u32, &u32)| 10.0 + taste[u as usize] + quality[v as usize];
+    let ratings: Vec<f32> = users.iter().zip(&items).map(rate).collect();
+    let classes: Vec<i32> = ratings.iter().map(|&rating| i32::from(rating > 10.0)).collect();
+    builder.node_type("user", 20).features(1, taste.clone());
+    builder.node_type("item", 15).features(1, quality.clone());
+    builder.edge_type("user", "visits", "item").edges(users.clone(), items.clone()).time(times.clone());
+    let pairs: Vec<u32> = users.iter().zip(&items).flat_map(|(u, v)| [*u, *v]).collect();
+    let part = |rows: std::ops::Range<u32>| rows.collect::<Vec<u32>>();
+    for name in ["rating", "good"] {
+        let on = EdgeType::new("user", "visits", "item");
+        let task = builder.task(name).on_edges(on).pair_seeds(pairs.clone()).time(times.clone());
+        let task = task.split(part(0..420), part(420..510), part(510..600));
+        if name == "good" {
+            task.classes(2, classes.clone())
+        } else {
+            task.values(1, ratings.clone())
+        };
+    }
+    builder.build().unwrap().save(dir.path()).unwrap();
+    let data = typed::open(dir.path(), Verify::Once).unwrap();
+    let options = [("epochs", "25"), ("lr", "0.01"), ("dropout", "0"), ("task", "rating")];
+    let summary = train(&data, &options).unwrap();
+    assert_eq!(summary.test.metric, "rmse");
+    // the deviation of the ratings is 2, and errors are in their unit
+    assert!(summary.test.score.unwrap() < 0.8, "{:?}", summary.test);
+    let best = summary.epochs.iter().filter_map(|epoch| epoch.valid_score).fold(f64::INFINITY, f64::min);
+    assert_eq!(summary.best.valid_score, Some(best), "the smallest error is the best");
+    let summary = train(&data, &[&options[..3], &[("task", "good")]].concat()).unwrap();
+    assert_eq!(summary.test.metric, "accuracy");
+    assert!(summary.test.score.unwrap() > 0.9, "{:?}", summary.test);
+    let message = train(&data, &[("task", "good"), ("metric", "rmse")]).unwrap_err().to_string();
+    assert!(message.contains("--metric rmse: the task has the metrics accuracy"), "{message}");
+    let message = train(&data, &[]).unwrap_err().to_string();
+    assert!(message.contains("no link prediction task with times"), "{message}");
+}
+
+#[test]
+fn unusable_options_and_datasets_are_refused_with_a_remedy() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = shop(&dir.path().join("shop"), false);
+    for (options, why) in [
+        (&[("time_bound", "inclusive")][..], "an event would be read by its own prediction"),
+        (&[("order", "random")], "events are learned in the order of their times"),
+        (&[("sampler", "labor")], "--time-draw chooses its neighbours"),
+        (&[("max_batches", "3")], "an epoch has all training events"),
+        (&[("time_carry", "seed")], "it bounds the hops after the first"),
+        (&[("event_heads", "3")], "--event-heads 3: it does not divide --hidden 8"),
+        (&[("metric", "mrr")], "no destinations to rank events against"),
+        (&[("new_nodes", "1")], "--new-nodes"),
+        (&[("decoder", "dot")], "--model tgn does not use it"),
+        (&[("task", "views")], "--task views: unknown task 'views'; known: visits"),
+    ] {
+        let message = train(&data, options).unwrap_err().to_string();
+        assert!(message.contains(why), "{options:?}: {message}");
+    }
+    let build = |times: Option<Vec<i64>>, rows: Vec<u32>| {
+        let mut builder = TypedBuilder::new("late");
+        builder.node_type("node", 3);
+        let edges = builder.edge_type("node", "to", "node").edges(vec![0, 1, 2], vec![1, 2, 0]);
+        edges.features(1, vec![1.0f32; 3]).time(vec![3, 1, 2]);
+        let task = builder.task("to").on_edges(EdgeType::new("node", "to", "node")).pair_seeds(rows);
+        let task = task.split([0], [1], [2]);
+        if let Some(times) = times {
+            task.time(times);
+        }
+        builder.build().unwrap().save(&dir.path().join("late")).unwrap();
+        let late = typed::open(&dir.path().join("late"), Verify::Once).unwrap();
+        let message = train(&late, &[]).unwrap_err().to_string();
+        fs::remove_dir_all(dir.path().join("late")).unwrap();
+        message
+    };
+    let pairs = vec![0, 1, 1, 2, 2, 0];
+    assert!(build(None, pairs.clone()).contains("no link prediction task with times"));
+    let message = build(Some(vec![3, 1, 2]), pairs.clone());
+    assert!(message.contains("an event of 'train' has time 3, and one of 'valid' time 1"), "{message}");
+    let message = build(Some(vec![1, 2, 3]), pairs);
+    assert!(message.contains("(0 to 1 at time 1) is not an edge of node:to:node"), "{message}");
+}

@@ -1,0 +1,139 @@
+//! Classification of nodes at times: predictions see what existed then.
+
+use std::{
+    fs,
+    path::Path,
+    sync::atomic::{AtomicUsize, Ordering::SeqCst},
+};
+
+use graphmill_data::{
+    TypedBuilder,
+    typed::{self, TypedDataset, Verify},
+};
+use graphmill_engine::{
+    Error, Result, RunContext, RunDir, TrainConfig, observer::Quiet, options::key, record::Summary,
+    saved::SavedRun, typed as typed_runs,
+};
+
+/// People whose class is the feature of those who wrote to them before time 100, if `early`; else
+/// after it. Rows are at time 100.
+fn people(dir: &Path, early: bool) -> TypedDataset {
+    const COUNT: u32 = 240;
+    let mut builder = TypedBuilder::new("people");
+    // the class of the first half, whom nothing else marks, is the mark of their writers
+    let class = |v: u32| (v.wrapping_mul(2_654_435_761) >> 20) & 1;
+    let features: Vec<f32> =
+        (0..COUNT).map(|v| if v < COUNT / 2 { 0.0 } else { (v % 2) as f32 * 2.0 - 1.0 }).collect();
+    builder.node_type("person", COUNT as usize).features(1, features);
+    let (mut from, mut to, mut time) = (Vec::new(), Vec::new(), Vec::new());
+    for v in 0..COUNT / 2 {
+        for k in 0..6u32 {
+            let noise = (v * 13 + k * 7) % 60;
+            // three writers have the mark of the class, three are random
+            let writer =
+                if k < 3 { COUNT / 2 + 2 * noise + class(v) } else { COUNT / 2 + 2 * noise + (k + v) % 2 };
+            from.push(writer);
+            to.push(v);
+            let is_before = (k < 3) == early;
+            time.push(if is_before { i64::from(10 + k * 10) } else { i64::from(100 + k * 10) });
+        }
+    }
+    builder.edge_type("person", "writes", "person").edges(from, to).time(time);
+    let seeds: Vec<u32> = (0..COUNT / 2).collect();
+    let classes: Vec<i32> = seeds.iter().map(|&v| class(v) as i32).collect();
+    let task = builder.task("kind").on_nodes("person").node_seeds(seeds).classes(2, classes);
+    let part = |of: fn(u32) -> bool| (0..COUNT / 2).filter(|v| of(v % 4)).collect::<Vec<u32>>();
+    task.time(vec![100; COUNT as usize / 2]).split(part(|i| i > 1), part(|i| i == 0), part(|i| i == 1));
+    builder.build().unwrap().save(dir).unwrap();
+    typed::open(dir, Verify::Once).unwrap()
+}
+
+fn config(data: &TypedDataset, options: &[(&str, &str)]) -> Result<TrainConfig> {
+    let mut config = TrainConfig {
+        epochs: 12,
+        lr: 0.03,
+        dropout: 0.0,
+        hidden: 8,
+        batch_size: 16,
+        ..TrainConfig::default()
+    };
+    config.dataset = data.directory.as_deref().and_then(Path::to_str).unwrap().into();
+    let all: Vec<(&str, &str)> = [("fanout", "6")].iter().chain(options).copied().collect();
+    for (name, value) in &all {
+        key(name).unwrap().parse(&mut config, value).map_err(Error::usage)?;
+    }
+    let given: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+    config.derive_options(&given)?;
+    config.check()?;
+    config.refuse_unused(&given)?;
+    Ok(config)
+}
+
+fn train(data: &TypedDataset, options: &[(&str, &str)]) -> Result<Summary> {
+    let config = config(data, options)?;
+    assert!(typed_runs::open_dataset(&config)?.is_some(), "a task with times");
+    let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+    typed_runs::train(&config, data, context)
+}
+
+#[test]
+fn later_edges_reach_no_prediction() {
+    let dir = tempfile::tempdir().unwrap();
+    let (early, late) = (people(&dir.path().join("early"), true), people(&dir.path().join("late"), false));
+    for draw in ["uniform", "last", "recency"] {
+        let draws: Vec<(&str, &str)> = if draw == "recency" {
+            vec![("time_draw", draw), ("time_half_life", "1000")]
+        } else {
+            vec![("time_draw", draw)]
+        };
+        let known = train(&early, &draws).unwrap().test.score.unwrap();
+        assert!(known > 0.9, "{draw}: {known}");
+        let unknown = train(&late, &draws).unwrap().test.score.unwrap();
+        assert!(unknown < 0.8, "{draw}: {unknown}");
+    }
+    // at time 100 exactly, the first informative edge of the late graph exists
+    let last = [("fanout", "1"), ("time_draw", "last"), ("time_bound", "inclusive")];
+    let inclusive = train(&late, &last).unwrap().test.score.unwrap();
+    assert!(inclusive > 0.9, "{inclusive}");
+    let window = train(&early, &[("time_window", "20")]).unwrap().test.score.unwrap();
+    assert!(window < 0.8, "{window}");
+}
+
+#[test]
+fn runs_with_times_resume_to_the_same_bits_and_eval_has_their_scores() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = people(&dir.path().join("data"), true);
+    let config =
+        config(&data, &[("epochs", "3"), ("fanout", "3,2"), ("model", "rgcn"), ("checkpoint_batches", "1")])
+            .unwrap();
+    let results = |summary: &Summary, run: &Path| {
+        let losses: Vec<u64> = summary.epochs.iter().map(|epoch| epoch.loss.to_bits()).collect();
+        (losses, summary.test.score, fs::read(run.join("best.safetensors")).unwrap())
+    };
+    let whole = |name: &str, threads| {
+        let run = RunDir::create(&dir.path().join(name)).unwrap();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let context = RunContext { run: Some(&run), resume: false, observer: &mut Quiet, stop: &|| false };
+        let summary = pool.install(|| typed_runs::train(&config, &data, context)).unwrap();
+        results(&summary, run.path())
+    };
+    let one = whole("one", 1);
+    assert!(one == whole("three", 3), "threads");
+    let path = dir.path().join("stopped");
+    let run = RunDir::create(&path).unwrap();
+    let done = AtomicUsize::new(0);
+    let stop = || done.fetch_add(1, SeqCst) >= 5;
+    let context = RunContext { run: Some(&run), resume: false, observer: &mut Quiet, stop: &stop };
+    assert!(matches!(
+        typed_runs::train(&config, &data, context),
+        Err(Error::Interrupted { saved: true, .. })
+    ));
+    drop(run);
+    let run = RunDir::reopen(&path).unwrap();
+    let context = RunContext { run: Some(&run), resume: true, observer: &mut Quiet, stop: &|| false };
+    assert!(one == results(&typed_runs::train(&config, &data, context).unwrap(), &path), "resumed");
+    let saved = SavedRun::open(&path, false).unwrap();
+    let of_types = typed_runs::SavedTypedRun::of(&saved).unwrap();
+    let scores = of_types.scores(&of_types.dataset(None).unwrap(), &Quiet).unwrap();
+    assert_eq!(scores.test, one.1);
+}

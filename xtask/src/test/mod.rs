@@ -96,12 +96,24 @@ fn steps(soak: bool, table: &mut Table) -> Result<()> {
     table.add_binaries(&timer::read(&scratch.join(timer::LOG))?);
     documentation.finish(table)?;
     let book = Background::start("book", &mut book::builder(&["check"]), &scratch)?;
+    let faults = Background::start("faults", &mut faults(&own, soak), &scratch)?;
     if soak {
         table.time("wheel and its tests", || python::test_wheel(&[]))?;
     } else {
         table.time("package, tests", || python::test_library(library.as_deref()))?;
     }
+    faults.finish(table)?;
     book.finish(table)
+}
+
+/// Audit of the program that the tests built, by `own`.
+fn faults(own: &Path, soak: bool) -> Command {
+    let mut command = Command::new(own);
+    command.arg("faults").arg(target_dir().join("debug/graphmill"));
+    if !soak {
+        command.arg("--short");
+    }
+    command
 }
 
 /// Directory of the steps' output, under cargo's.

@@ -33,6 +33,10 @@ pub(crate) fn run(binary: &Path, short: bool) -> Result<()> {
     use anyhow::{Context, bail};
     use scenario::{SCENARIOS, Sandbox};
 
+    if !tracer::is_permitted()? {
+        eprintln!("faults: this process may not trace another one here, so nothing was tried");
+        return Ok(());
+    }
     let binary = std::fs::canonicalize(binary).with_context(|| format!("no program {}", binary.display()))?;
     let (mut runs, mut problems) = (0, Vec::new());
     for scenario in SCENARIOS.iter().filter(|scenario| !short || scenario.is_short) {

@@ -71,6 +71,18 @@ pub(super) enum End {
     Signal(i32),
 }
 
+/// Returns false if this process may not trace its children, as in some containers.
+pub(super) fn is_permitted() -> Result<bool> {
+    let fault = Fault { kind: KINDS[0], number: u64::MAX };
+    match run(&mut Command::new("true"), fault) {
+        Ok(_) => Ok(true),
+        Err(error) => match error.downcast_ref::<io::Error>().map(io::Error::kind) {
+            Some(io::ErrorKind::PermissionDenied) => Ok(false),
+            _ => Err(error),
+        },
+    }
+}
+
 /// Runs `command` with `fault` and returns how it ended, and whether it came to the fault. Only one
 /// process may be traced at a time, and the caller may have no other children.
 pub(super) fn run(command: &mut Command, fault: Fault) -> Result<(End, bool)> {

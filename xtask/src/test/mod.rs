@@ -3,14 +3,14 @@
 //!
 //! ```text
 //!   formatting ─► house ─► voice ─► lints ─► build ─► package ─► tests ─────────► package tests
-//!                             └► kernels (own process)             │            └► book (own process)
+//!                             └► kernels (own process)             │            └► book, faults (own processes)
 //!                                                                  └► documentation (own process)
 //! ```
 //!
-//! Steps run one after the other and the first failure ends the run. Three of them run beside the
+//! Steps run one after the other and the first failure ends the run. Four of them run beside the
 //! others because they leave a core idle: the kernels' compiler, which has one thread; the
-//! documentation, which starts when cargo has released its lock and the tests run; and the book,
-//! beside the package's tests, which have one thread most of the time.
+//! documentation, which starts when cargo has released its lock and the tests run; and the book and
+//! the injected faults, beside the package's tests, which have one thread most of the time.
 //!
 //! One set of features serves all steps, so crates are compiled once, and once more without code
 //! for lints and documentation. Cargo leaves out what development dependencies enable unless a

@@ -13,6 +13,11 @@ pub fn is_link(config: &TrainConfig) -> bool {
     !is_table(config) && (config.task == LINK && !has_types(config) || is_link_task(config))
 }
 
+/// Name of the loss of links.
+pub(crate) fn loss_name(config: &TrainConfig) -> &str {
+    if config.loss == "auto" { "bce" } else { &config.loss }
+}
+
 /// Manifest of the dataset of several types or tasks, without a check of its checksum.
 fn manifest(config: &TrainConfig) -> Option<Json> {
     let dir = Path::new(&config.dataset);

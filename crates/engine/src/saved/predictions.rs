@@ -2,7 +2,7 @@
 //!
 //! `.npy` holds only the values, in the order of the nodes. The other formats have the columns of
 //! the key, or a column `node` with ids, then `class`, or `class_0` to `class_C-1`, `probability_0`
-//! ... or `embedding_0` ...
+//! ... or `embedding_0` ..., or `value`, of several values `value_0` ...
 
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -32,6 +32,8 @@ pub enum Values {
     Members(Vec<u8>),
     /// Probabilities (`N x C`).
     Probabilities(Vec<f32>),
+    /// Real values (`N x C`).
+    Values(Vec<f32>),
     /// Hidden rows (`N x H`).
     Embeddings(Vec<f32>),
     /// A candidate of each source (`N` rows, several for a source) and the score of the pair.
@@ -178,6 +180,11 @@ impl Predictions {
             Values::Probabilities(values) => columns.extend(
                 many("probability").into_iter().map(|(n, i)| (n, Column::Floats(values, i, self.cols))),
             ),
+            Values::Values(values) if self.cols == 1 => {
+                columns.push(("value".into(), Column::Floats(values, 0, 1)));
+            }
+            Values::Values(values) => columns
+                .extend(many("value").into_iter().map(|(n, i)| (n, Column::Floats(values, i, self.cols)))),
             Values::Links { candidates, scores } => {
                 columns = match &self.identity {
                     Some(identity) => identity.columns_of_pairs(candidates),
@@ -305,7 +312,8 @@ fn write_npy(of: &Predictions, out: &mut dyn Write) -> io::Result<()> {
     match &of.values {
         Values::Classes(classes) => npy::write_to(out, classes, &[rows]),
         Values::Members(members) => npy::write_to(out, members, &[rows, of.cols]),
-        Values::Probabilities(values) | Values::Embeddings(values) => {
+        Values::Values(values) if of.cols == 1 => npy::write_to(out, values, &[rows]),
+        Values::Values(values) | Values::Probabilities(values) | Values::Embeddings(values) => {
             npy::write_to(out, values, &[rows, of.cols])
         }
         Values::Links { .. } => {

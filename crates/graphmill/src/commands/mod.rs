@@ -15,6 +15,7 @@ mod plan;
 mod predict;
 mod reorder;
 mod report;
+mod runs;
 mod train;
 
 use clap::{ArgMatches, Command};
@@ -42,6 +43,7 @@ const TABLE: &[Entry] = &[
     Entry { command: embed::command, run: embed::run },
     Entry { command: export_model::command, run: export_model::run },
     Entry { command: report::command, run: report::run },
+    Entry { command: runs::command, run: runs::run },
     Entry { command: hotness::command, run: hotness::run },
     Entry { command: plan::command, run: plan::run },
     Entry { command: bench::command, run: bench::run },

@@ -46,7 +46,7 @@ const TRAIN: &str = "--hidden 16 --fanout 5,5 --batch-size 32 --lr 0.01 --dropou
 fn values_are_learned_standardised_and_predicted_at_their_scale() {
     let sandbox = Sandbox::new();
     import(&sandbox, "balance", "data");
-    for loss in ["mse", "mae", "huber", "quantile --quantile 0.5"] {
+    for loss in ["mse", "huber", "quantile --quantile 0.5"] {
         let name = loss.split(' ').next().unwrap();
         let summary = sandbox.ok_json(&format!("train data --epochs 30 --loss {loss} {TRAIN} --out {name}"));
         assert_eq!(summary["test"]["metric"], "rmse");
@@ -92,6 +92,11 @@ fn a_run_on_values_resumes_to_the_same_bits() {
     sandbox.ok(&format!("train data --epochs 2 {TRAIN} --metric mae --out parts"));
     sandbox.ok("train --resume --out parts --epochs 4");
     assert_eq!(sandbox.read("whole/best.safetensors"), sandbox.read("parts/best.safetensors"));
+    // files of earlier versions hold the former default of --loss
+    let config = String::from_utf8(sandbox.read("whole/config.toml")).unwrap();
+    sandbox.write("former.toml", config.replace("loss = \"auto\"", "loss = \"bce\""));
+    sandbox.ok("train --config former.toml --out former");
+    assert_eq!(sandbox.read("whole/best.safetensors"), sandbox.read("former/best.safetensors"));
     let test = |run: &str| sandbox.json(format!("{run}/summary.json"))["test"].clone();
     assert_eq!(test("whole"), test("parts"));
 }
@@ -122,7 +127,7 @@ fn losses_that_do_not_fit_are_refused_with_a_remedy() {
     import(&sandbox, "balance", "values");
     for (args, message) in [
         ("classes --loss mse", "--loss mse: the targets of classes are classes; use cross-entropy"),
-        ("values --loss bce", "--loss bce: the targets of values are values; use mse, mae, huber, quantile"),
+        ("values --loss bpr", "--loss bpr: the targets of values are values; use mse, mae, huber, quantile"),
         ("values --class-weights balanced", "--class-weights: the targets of values are values"),
         ("values --focal 2", "--focal: the targets of values are values"),
         ("values --metric accuracy", "known: mae, rmse, r2, spearman"),

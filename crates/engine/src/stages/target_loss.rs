@@ -19,10 +19,11 @@ use graphmill_nn::{
 };
 
 use super::learner::SeedLabels;
-use crate::{Error, Result, TrainConfig, build, config::link_task::is_link};
+use crate::{
+    Error, Result, TrainConfig, build,
+    config::link_task::{has_default_loss, is_link},
+};
 
-/// Name of the default loss.
-const AUTO: &str = "auto";
 /// Name of the loss of classes.
 const CROSS_ENTROPY: &str = "cross-entropy";
 
@@ -66,7 +67,7 @@ impl TargetLoss {
             }
         }
         on_processor(config, "the loss of values")?;
-        let name = if config.loss == AUTO { "mse" } else { &config.loss };
+        let name = if has_default_loss(config) { "mse" } else { &config.loss };
         let entry = regression::TABLE.get(name).ok_or_else(|| {
             let known = regression::TABLE.names();
             Error::usage(format!("--loss {name}: the targets of {} are values; use {known}", data.name))
@@ -80,7 +81,7 @@ impl TargetLoss {
     }
 
     fn of_classes(config: &TrainConfig, data: &Dataset, labels: &Labels) -> Result<Self> {
-        if ![AUTO, CROSS_ENTROPY].contains(&config.loss.as_str()) {
+        if !has_default_loss(config) && config.loss != CROSS_ENTROPY {
             return Err(Error::usage(format!(
                 "--loss {}: the targets of {} are classes; use {CROSS_ENTROPY}, or leave it out",
                 config.loss, data.name

@@ -139,7 +139,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let out = args::required_path(matches, "out");
     let is_json = matches.get_flag("json");
     let target = Target::new(out)?;
-    if !target.is_standard_output() && out.exists() && !matches.get_flag("force") {
+    if !target.is_standard_output() && out.is_file() && !matches.get_flag("force") {
         let message = format!("--out {}: the file exists; pass --force to replace it", out.display());
         return Err(Error::usage(message).into());
     }

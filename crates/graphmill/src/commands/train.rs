@@ -73,13 +73,16 @@ pub(crate) fn command() -> Command {
             "The results are those of a run that was never interrupted. More --epochs continue a finished \
              run; options that would change the results are refused",
         ))
-        .arg(args::option(
-            "repeat",
-            "N",
-            "Train N times with the seeds from --seed on",
-            "Writes --out/seed-S for each seed S, and --out/repeat.json with the mean and the standard \
-             deviation of the scores. Example: --repeat 5",
-        ))
+        .arg(
+            args::option(
+                "repeat",
+                "N",
+                "Train N times with the seeds from --seed on",
+                "Writes --out/seed-S for each seed S, and --out/repeat.json with the mean and the standard \
+                 deviation of the scores. Example: --repeat 5",
+            )
+            .hide_short_help(true),
+        )
         .args(progress::arguments())
         .arg(args::json());
     args::with_training_options(command, &options::names())

@@ -344,12 +344,13 @@ mod tests {
         Predictions { nodes: vec![7, 2, 9], cols, values, identity: None }
     }
 
-    fn all() -> [Predictions; 4] {
+    fn all() -> [Predictions; 5] {
         [
             of(1, Values::Classes(vec![3, -1, 0])),
             of(2, Values::Members(vec![1, 0, 0, 1, 1, 1])),
             of(2, Values::Probabilities(vec![0.25, 0.75, 0.1, 0.9, 1.0, 0.0])),
             of(2, Values::Embeddings(vec![1e-30, -0.5, 3.25, 0.0, 7.0, -2.0])),
+            of(1, Values::Values(vec![1.5, -2.0, 0.25])),
         ]
     }
 
@@ -360,7 +361,8 @@ mod tests {
             write_csv(of, &mut bytes).unwrap();
             String::from_utf8(bytes).unwrap()
         };
-        let [classes, members, probabilities, embeddings] = all();
+        let [classes, members, probabilities, embeddings, values] = all();
+        assert_eq!(text(&values), "node,value\n7,1.5\n2,-2\n9,0.25\n");
         assert_eq!(text(&classes), "node,class\n7,3\n2,-1\n9,0\n");
         assert_eq!(text(&members), "node,class_0,class_1\n7,1,0\n2,0,1\n9,1,1\n");
         assert!(text(&probabilities).starts_with("node,probability_0,probability_1\n7,0.25,0.75\n"));
@@ -460,7 +462,9 @@ mod tests {
                         Values::Members(values) => {
                             assert_eq!(row.get_int(1 + c).unwrap(), i32::from(values[at]))
                         }
-                        Values::Probabilities(values) | Values::Embeddings(values) => {
+                        Values::Values(values)
+                        | Values::Probabilities(values)
+                        | Values::Embeddings(values) => {
                             assert_eq!(row.get_float(1 + c).unwrap(), values[at]);
                         }
                         Values::Links { .. } => {}

@@ -1,8 +1,8 @@
-//! Labels of nodes, and the training, validation and test nodes.
+//! Labels or values of nodes, and the training, validation and test nodes.
 
 use crate::{Buffer, NodeId};
 
-/// Node labels.
+/// Targets of nodes: classes, or real values.
 #[derive(Clone, Debug)]
 pub enum Labels {
     /// One class of `0..classes` per node (`V`), -1 if unknown.
@@ -19,6 +19,13 @@ pub enum Labels {
         /// Number of classes, `C`.
         classes: usize,
     },
+    /// Real values: `V x width`, row-major, NaN if unknown.
+    Values {
+        /// Values, row-major.
+        values: Buffer<f32>,
+        /// Number of values per node.
+        width: usize,
+    },
 }
 
 impl Default for Labels {
@@ -28,10 +35,11 @@ impl Default for Labels {
 }
 
 impl Labels {
-    /// Number of classes, `C`.
+    /// Number of outputs of a model: classes `C`, or values per node.
     pub fn classes(&self) -> usize {
         match self {
             Self::Single { classes, .. } | Self::Multi { classes, .. } => *classes,
+            Self::Values { width, .. } => *width,
         }
     }
 
@@ -40,12 +48,21 @@ impl Labels {
         matches!(self, Self::Multi { .. })
     }
 
+    /// Returns true if the targets are real values.
+    pub fn is_values(&self) -> bool {
+        matches!(self, Self::Values { .. })
+    }
+
     /// Returns true if `v` has a label (with several classes every node has one, possibly the empty
-    /// set).
+    /// set), or all of its values.
     pub fn is_labelled(&self, v: NodeId) -> bool {
         match self {
             Self::Single { class, .. } => class[v as usize] >= 0,
             Self::Multi { .. } => true,
+            Self::Values { values, width } => {
+                let first = v as usize * width;
+                values[first..first + width].iter().all(|x| !x.is_nan())
+            }
         }
     }
 }

@@ -199,6 +199,7 @@ pub fn info(dataset: &Dataset) -> Info {
             labels: match &dataset.labels {
                 Labels::Single { class, .. } => size_of_val(&class[..]),
                 Labels::Multi { member, .. } => member.len(),
+                Labels::Values { values, .. } => size_of_val(&values[..]),
             },
         },
     }
@@ -325,7 +326,7 @@ fn degree(graph: &Graph) -> Degree {
 
 /// Nodes per class, and nodes without a label.
 fn count_classes(labels: &Labels) -> (Vec<usize>, usize) {
-    let mut counts = vec![0; labels.classes()];
+    let mut counts = vec![0; if labels.is_values() { 0 } else { labels.classes() }];
     let mut unlabelled = 0;
     match labels {
         Labels::Single { class, .. } => {
@@ -342,6 +343,10 @@ fn count_classes(labels: &Labels) -> (Vec<usize>, usize) {
             }
         }
         Labels::Multi { .. } => {}
+        Labels::Values { values, width } => {
+            let rows = values.chunks((*width).max(1));
+            unlabelled = rows.filter(|row| row.iter().any(|x| x.is_nan())).count();
+        }
     }
     (counts, unlabelled)
 }

@@ -4,7 +4,7 @@
 use std::{path::Path, sync::Arc};
 
 use graphmill_core::{
-    NodeId,
+    Labels, NodeId,
     features::FeatureData,
     keyed,
     options::{OptionGroup, OptionSet},
@@ -28,6 +28,7 @@ use graphmill_nn::{
     metric,
     model::{Model, ModelConfig},
     optim::{self, Optimizer},
+    regression::TargetScale,
     schedule::{self, Schedule},
 };
 
@@ -155,7 +156,8 @@ pub(crate) fn open_graph(path: &Path) -> Result<Dataset> {
         return Ok(Dataset::open(path)?);
     }
     let mut typed = typed::open(path, Verify::Once)?;
-    let is_of_nodes = |task: &Task| task.kind() == Some(TaskKind::NodeClassification);
+    let is_of_nodes =
+        |task: &Task| matches!(task.kind(), Some(TaskKind::NodeClassification | TaskKind::NodeRegression));
     if typed.tasks.is_empty() || typed.tasks.len() == 1 && is_of_nodes(&typed.tasks[0]) {
         return Ok(Dataset::open(path)?);
     }
@@ -171,6 +173,14 @@ pub(crate) fn class_names(dir: Option<&Path>) -> Result<Vec<String>> {
     let Some(dir) = dir.filter(|dir| dir.join("nodes").is_dir()) else { return Ok(Vec::new()) };
     let data = typed::open(dir, Verify::Once)?;
     Ok(data.tasks.first().map(|task| task.names.clone()).unwrap_or_default())
+}
+
+/// Scale of the values of a dataset over its training nodes; `None` if it has classes.
+pub(crate) fn target_scale(data: &Dataset) -> Option<TargetScale> {
+    match &data.labels {
+        Labels::Values { values, width } => Some(TargetScale::of(values, *width, &data.split.train)),
+        _ => None,
+    }
 }
 
 /// The feature rows, with the table that layers read in place. The table is sparse if
@@ -392,10 +402,11 @@ pub fn metric(config: &TrainConfig, data: &Dataset) -> Result<&'static table::En
     const AUTO: &str = "auto";
     let name = match (config.metric.as_str(), &data.metric) {
         (AUTO, Some(own)) => own,
+        (AUTO, None) if data.labels.is_values() => metric::values::DEFAULT,
         (AUTO, None) => metric::default_name(data.labels.is_multi()),
         (given, _) => given,
     };
-    usage(metric::TABLE.find(name))
+    usage(metric::table(data.labels.is_values()).find(name))
 }
 
 /// Converts an error of a model description to one that names the flag: fields and options share

@@ -9,6 +9,7 @@ use graphmill_nn::{
     Matrix,
     backend::{Cpu, LossOps},
     model::Model,
+    regression::TargetScale,
 };
 
 use crate::{
@@ -30,6 +31,8 @@ pub struct TrainedModel {
     summary: Summary,
     /// True if a node may have several labels.
     multilabel: bool,
+    /// Scale of the targets, if they are values.
+    scale: Option<TargetScale>,
 }
 
 /// Trains a model on `data` and returns it, without writing files.
@@ -78,7 +81,9 @@ pub fn fit_with(config: &TrainConfig, data: &Dataset, context: RunContext) -> Re
         }
     }?;
     let model = observer.model.expect("a run that succeeds passes its model to the observer");
-    Ok(TrainedModel { model, config, summary, multilabel: data.labels.is_multi() })
+    let (multilabel, scale) = (data.labels.is_multi(), build::target_scale(data));
+    let scale = scale.filter(|_| model.decoder().is_none());
+    Ok(TrainedModel { model, config, summary, multilabel, scale })
 }
 
 impl TrainedModel {
@@ -103,6 +108,7 @@ impl TrainedModel {
     /// # Errors
     /// A node outside `data`, features of another width, or features that cannot be read.
     pub fn classes(&self, data: &Dataset, nodes: &[NodeId]) -> Result<Vec<usize>> {
+        self.refuse_values("classes")?;
         let logits = self.logits(data, nodes)?;
         let rows = logits.view().host().chunks_exact(logits.num_cols());
         Ok(rows.map(|row| first_largest(row) as usize).collect())
@@ -114,6 +120,7 @@ impl TrainedModel {
     /// # Errors
     /// As [`TrainedModel::classes`].
     pub fn probabilities(&self, data: &Dataset, nodes: &[NodeId]) -> Result<Matrix> {
+        self.refuse_values("probabilities")?;
         let mut rows = self.logits(data, nodes)?;
         let backend = self.backend();
         if self.multilabel {
@@ -124,7 +131,16 @@ impl TrainedModel {
         Ok(rows)
     }
 
-    /// Scores of the classes before softmax or sigmoid, `nodes x classes`.
+    /// Refuses outputs that a model of values does not have.
+    fn refuse_values(&self, what: &str) -> Result<()> {
+        match &self.scale {
+            None => Ok(()),
+            Some(_) => Err(Error::usage(format!("the model predicts values, not {what}; use its logits"))),
+        }
+    }
+
+    /// Scores of the classes before softmax or sigmoid, `nodes x classes`; of a model of values
+    /// these, at the scale of its targets.
     ///
     /// # Errors
     /// As [`TrainedModel::classes`].
@@ -132,7 +148,11 @@ impl TrainedModel {
         if self.model.decoder().is_some() {
             return Err(Error::usage("the model learned links, so it has no classes; use its embeddings"));
         }
-        self.infer(data, nodes, Output::Logits)
+        let mut rows = self.infer(data, nodes, Output::Logits)?;
+        if let Some(scale) = &self.scale {
+            scale.undo(rows.view_mut().host());
+        }
+        Ok(rows)
     }
 
     /// Last hidden row of each of the `nodes`, `nodes x width` ([`Output::Embeddings`]); of a model

@@ -144,7 +144,7 @@ fn a_generated_graph_is_trained_scored_and_predicted_on() {
     sandbox.write("nodes.txt", "# three nodes\n7\n1999 # the last\n\n7\n");
     npy::write(sandbox.path("nodes.npy"), &[7u32, 1999, 7], &[3]).unwrap();
     for nodes in ["nodes.txt", "nodes.npy"] {
-        sandbox.ok(&format!("predict run --probabilities --nodes {nodes} --out some.npy"));
+        sandbox.ok(&format!("predict run --probabilities --nodes {nodes} --out some.npy --force"));
         let (shape, some) = sandbox.floats("some.npy");
         assert_eq!(shape, [3, 4]);
         for (row, v) in some.chunks(4).zip([7, 1999, 7]) {

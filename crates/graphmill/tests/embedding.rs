@@ -37,8 +37,8 @@ fn a_knowledge_graph_is_imported_trained_scored_and_completed() {
     let text = String::from_utf8(sandbox.read("rows.csv")).unwrap();
     assert!(text.contains("\nd4,") && text.lines().next().unwrap().ends_with("embedding_15"), "{text}");
     for (args, why) in [
-        ("predict run --top-k 3 --out top.csv", "it has several relations; choose one of before, after"),
-        ("predict run --out top.csv", "pass --top-k K"),
+        ("predict run --top-k 3 --out none.csv", "it has several relations; choose one of before, after"),
+        ("predict run --out none.csv", "pass --top-k K"),
         ("embed run --node-type day --out rows.csv", "node type 'day' has no embeddings; known: entity"),
         ("train --model lightgcn", "import one with graphmill import"),
     ] {

@@ -45,7 +45,7 @@ fn a_reordered_dataset_keeps_its_graph_and_its_original_ids() {
     sandbox.ok("train new --hidden 8 --fanout 3,3 --epochs 1 --out run");
     // predictions by the dataset's ids, or by the original ones
     let predicted = |args: &str| {
-        sandbox.ok(&format!("predict run --out classes.npy {args}"));
+        sandbox.ok(&format!("predict run --out classes.npy --force {args}"));
         npy::open(sandbox.path("classes.npy")).unwrap().read_as_i64().unwrap()
     };
     let (by_new, by_original) = (predicted(""), predicted("--original-ids"));

@@ -30,6 +30,7 @@ pub mod matrix;
 pub mod metric;
 pub mod model;
 pub mod optim;
+pub mod regression;
 pub mod schedule;
 pub mod temporal;
 #[cfg(feature = "testing")]

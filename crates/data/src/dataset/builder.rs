@@ -160,7 +160,7 @@ impl DatasetBuilder {
             Parts::Random { train, valid, seed } => {
                 let count = match &labels {
                     Labels::Single { class, .. } => class.len(), // compared with the nodes below
-                    Labels::Multi { .. } => nodes,
+                    Labels::Multi { .. } | Labels::Values { .. } => nodes,
                 };
                 let labelled = (0..count as NodeId).filter(|&v| labels.is_labelled(v)).collect();
                 random_parts(labelled, [train, valid], seed)

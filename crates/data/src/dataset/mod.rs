@@ -177,6 +177,21 @@ impl Dataset {
                     )));
                 }
             }
+            Labels::Values { values, width } => {
+                if Some(values.len()) != nodes.checked_mul(*width) {
+                    return Err(Error::invalid(format!(
+                        "{} values for {nodes} nodes x {width} targets",
+                        values.len()
+                    )));
+                }
+                if let Some(i) = position(values, |x| x.is_infinite()) {
+                    return Err(Error::invalid(format!(
+                        "value {} of node {} is infinite: it must be finite, or NaN if unknown",
+                        i % width,
+                        i / width
+                    )));
+                }
+            }
         }
         Ok(())
     }

@@ -230,7 +230,7 @@ mod tests {
     fn classes(dataset: &Dataset) -> Vec<i32> {
         match &dataset.labels {
             graphmill_core::Labels::Single { class, .. } => class.to_vec(),
-            graphmill_core::Labels::Multi { .. } => panic!("generators make single labels"),
+            _ => panic!("generators make single labels"),
         }
     }
 

@@ -168,6 +168,10 @@ pub(crate) fn labels(labels: &Labels, order: &[NodeId], scratch: &Scratch) -> Re
             let to = scratch.rows("labels", *classes)?;
             Labels::Multi { member: gather(member, *classes, order, to)?, classes: *classes }
         }
+        Labels::Values { values, width } if *width > 0 => {
+            let to = scratch.rows("labels", *width)?;
+            Labels::Values { values: gather(values, *width, order, to)?, width: *width }
+        }
         without => without.clone(),
     })
 }

@@ -15,10 +15,11 @@ use crate::{alias_file::AliasCache, dataset::Dataset};
 const NODE: &str = "node";
 const EDGE: &str = "edge";
 const TASK_NAME: &str = "classification";
+const VALUES_NAME: &str = "regression";
 
 impl TypedDataset {
-    /// Dataset of one node type `node`, one edge type `edge` and the task `classification` (omitted
-    /// if no node has a label).
+    /// Dataset of one node type `node`, one edge type `edge` and the task `classification` or
+    /// `regression` (omitted if no node has a label).
     pub fn from_dataset(data: &Dataset) -> Self {
         let (indptr, indices) = data.graph.buffers();
         let mut edges = EdgeData {
@@ -35,10 +36,16 @@ impl TypedDataset {
         let has_labels =
             data.labels.classes() > 0 || data.split.parts().iter().any(|(_, ids)| !ids.is_empty());
         let task = || Task {
-            targets: Targets::Classes(data.labels.clone()),
+            targets: match &data.labels {
+                Labels::Values { values, width } => Targets::Values { values: values.clone(), width: *width },
+                labels => Targets::Classes(labels.clone()),
+            },
             split: data.split.clone(),
             metric: data.metric.clone(),
-            ..Task::new(TASK_NAME, TaskOn::Nodes(NODE.into()))
+            ..Task::new(
+                if data.labels.is_values() { VALUES_NAME } else { TASK_NAME },
+                TaskOn::Nodes(NODE.into()),
+            )
         };
         Self {
             name: data.name.clone(),
@@ -62,7 +69,7 @@ impl TypedDataset {
     /// it.
     ///
     /// # Errors
-    /// There are several types or tasks, the task is not the classification of all nodes, or the
+    /// There are several types or tasks, the task is not on all nodes, or the
     /// features are neither 16-bit nor 32-bit floats; the message names the types. Or the topology
     /// is invalid.
     pub fn to_dataset(&self) -> Result<Dataset> {
@@ -100,6 +107,12 @@ impl TypedDataset {
                 {
                     (labels.clone(), task.split.clone(), task.metric.clone())
                 }
+                (Targets::Values { width, values }, Some(TaskKind::NodeRegression))
+                    if task.seeds.is_none() && task.time.is_none() =>
+                {
+                    let labels = Labels::Values { values: values.clone(), width: *width };
+                    (labels, task.split.clone(), task.metric.clone())
+                }
                 _ => return Err(Error::invalid(self.refusal("its task is of another kind"))),
             },
             _ => return Err(Error::invalid(self.refusal("it has several tasks"))),
@@ -135,7 +148,7 @@ impl TypedDataset {
         let tasks = self.tasks.iter().map(|task| format!("{} ({})", task.name, kind(task))).collect();
         format!(
             "{why}, and this command works on one node type and one edge type with at most one task, the \
-             classification of its nodes; node types: {}; edge types: {}; tasks: {}; 'graphmill info' and \
+             classification or regression of its nodes; node types: {}; edge types: {}; tasks: {}; 'graphmill info' and \
              'graphmill export' read the whole dataset, and an import of one type makes one for this command",
             listed(nodes),
             listed(edges),

@@ -225,7 +225,7 @@ impl TaskInfo {
         let (with_target, values) = match &task.targets {
             Targets::None | Targets::Classes(Labels::Multi { .. }) => (rows, 0),
             Targets::Classes(Labels::Single { class, .. }) => (class.iter().filter(|c| **c >= 0).count(), 0),
-            Targets::Values { width, values } => {
+            Targets::Values { width, values } | Targets::Classes(Labels::Values { width, values }) => {
                 let complete = |row: &&[f32]| row.iter().all(|x| !x.is_nan());
                 (values.chunks((*width).max(1)).filter(complete).count(), *width)
             }

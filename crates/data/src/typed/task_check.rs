@@ -116,6 +116,9 @@ fn targets_fault(targets: &Targets, rows: usize) -> Option<String> {
             let i = position(member, |&m| m > 1)?;
             Some(format!("entry {} of row {} is {}: it must be 0 or 1", i % classes, i / classes, member[i]))
         }
+        Targets::Classes(Labels::Values { width, values }) => {
+            targets_fault(&Targets::Values { width: *width, values: values.clone() }, rows)
+        }
         Targets::Values { width: 0, .. } => Some("its targets have no columns".into()),
         Targets::Values { width, values } if Some(values.len()) != rows.checked_mul(*width) => {
             Some(format!("{} values for {rows} rows x {width} columns", values.len()))

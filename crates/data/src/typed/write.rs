@@ -318,7 +318,7 @@ fn add_task(sink: &mut Sink<'_, impl Target>, task: &Task, rows: usize) -> Resul
         Targets::Classes(Labels::Multi { member, classes }) => {
             sink.add(TARGETS, member, &[rows, *classes])?;
         }
-        Targets::Values { width, values } => {
+        Targets::Values { width, values } | Targets::Classes(Labels::Values { width, values }) => {
             sink.add(TARGETS, values, &[rows, *width])?;
         }
     }
@@ -335,7 +335,8 @@ fn add_task(sink: &mut Sink<'_, impl Target>, task: &Task, rows: usize) -> Resul
             }
         }
     }
-    let is_of_values = matches!(task.targets, Targets::Values { .. });
+    let is_of_values =
+        matches!(task.targets, Targets::Values { .. } | Targets::Classes(Labels::Values { .. }));
     Ok(TaskEntry {
         name: task.name.clone(),
         directory: sink.directory.clone(),

@@ -29,6 +29,7 @@ impl TrainConfig {
         range("eval_chunk", self.eval_chunk, 1..)?;
         range("threads", self.threads, ..=1 << 12)?;
         range("checkpoint_seconds", self.checkpoint_seconds, 0.0..)?;
+        self.check_targets()?;
         if self.precision == Arithmetic::Tf32 && self.cuda_devices().is_empty() {
             let why = "only NVIDIA devices support it; use --devices cuda:0, or --precision f32 or bf16";
             return Err(Fault::of("precision", self.precision, why));
@@ -44,6 +45,19 @@ impl TrainConfig {
             }
         }
         Ok(())
+    }
+
+    fn check_targets(&self) -> Result<(), Fault> {
+        let (links, values) = (&graphmill_nn::link::loss::TABLE, &graphmill_nn::regression::TABLE);
+        let name = self.loss.as_str();
+        let is_known = ["auto", "cross-entropy"].contains(&name) || values.get(name).is_some();
+        if !is_known && links.get(name).is_none() {
+            let known = format!("auto, cross-entropy, {}, {}", values.names(), links.names());
+            return Err(Fault::of("loss", name, format!("is unknown; known: {known}")));
+        }
+        range("quantile", self.quantile, (Bound::Excluded(0.0), Bound::Excluded(1.0)))?;
+        range("huber_delta", self.huber_delta, (Bound::Excluded(0.0), Bound::Unbounded))?;
+        range("focal", self.focal, 0.0..=10.0)
     }
 
     fn check_model(&self) -> Result<(), Fault> {

@@ -8,7 +8,7 @@ use graphmill_core::{
     options::{Fault, OptionSet, range},
 };
 use graphmill_loader::link::{self, Corrupt, Exclude};
-use graphmill_nn::link::{decoder, loss};
+use graphmill_nn::link::decoder;
 use serde::{Deserialize, Serialize, Serializer};
 
 /// Value of `--task` for the only link task of a dataset or, if it has none, a split of its edges.
@@ -109,11 +109,6 @@ pub struct LinkOptions {
     /// The last layer has this width. Example: --embedding-dim 16.
     #[arg(long, value_name = "N")]
     pub embedding_dim: usize,
-    /// Loss of links: bce, margin, bpr, sampled-softmax, info-nce or self-adversarial.
-    ///
-    /// Bpr and sampled-softmax suit rankings, bce suits the classification of pairs.
-    #[arg(long, value_name = "NAME")]
-    pub loss: String,
     /// Negative edges: uniform, degree or in-batch.
     ///
     /// Uniform draws exact non-edges. Degree prefers nodes of many edges. In-batch takes ends of
@@ -162,7 +157,6 @@ impl Default for LinkOptions {
             decoder: "dot".into(),
             decoder_hidden: 64,
             embedding_dim: 0,
-            loss: "bce".into(),
             negatives: "uniform".into(),
             num_negatives: 1,
             corrupt: ReplacedEnds::Auto,
@@ -180,7 +174,6 @@ impl OptionSet for LinkOptions {
             found.map_err(|error| Fault { option: Some(option.into()), message: error.to_string() })
         };
         named("decoder", decoder::TABLE.find(&self.decoder).map(drop))?;
-        named("loss", loss::TABLE.find(&self.loss).map(drop))?;
         named("negatives", link::TABLE.find(&self.negatives).map(drop))?;
         range("decoder_hidden", self.decoder_hidden, 1..=1 << 20)?;
         range("embedding_dim", self.embedding_dim, ..=1 << 20)?;

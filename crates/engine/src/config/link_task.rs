@@ -14,6 +14,17 @@ pub fn is_link(config: &TrainConfig) -> bool {
         && (config.task == LINK && !has_types(config) || is_link_task(config))
 }
 
+/// Returns true if a run on nodes has the default loss of its targets. Files of earlier runs hold
+/// the name of the default of links, whatever the task.
+pub(crate) fn has_default_loss(config: &TrainConfig) -> bool {
+    ["auto", "bce"].contains(&config.loss.as_str())
+}
+
+/// Name of the loss of links.
+pub(crate) fn loss_name(config: &TrainConfig) -> &str {
+    if config.loss == "auto" { "bce" } else { &config.loss }
+}
+
 /// Manifest of the dataset of several types or tasks, without a check of its checksum.
 fn manifest(config: &TrainConfig) -> Option<Json> {
     let dir = Path::new(&config.dataset);

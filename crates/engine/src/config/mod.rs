@@ -3,6 +3,7 @@
 
 mod check;
 mod choices;
+mod defaults;
 mod devices;
 pub mod embedding;
 pub mod events;

@@ -28,8 +28,8 @@ pub struct TrainConfig {
     pub dataset: String,
     /// Metric of the scores.
     ///
-    /// Auto takes the dataset's own metric, else accuracy (f1-micro with several labels per node).
-    /// Example: --metric f1-macro.
+    /// Auto takes the dataset's own metric, else accuracy (f1-micro with several labels per node,
+    /// rmse for values). Example: --metric f1-macro.
     #[arg(long, value_name = "NAME", help_heading = "Data", hide_short_help = true)]
     pub metric: String,
     /// Task to train; without one, the only classification of nodes.
@@ -37,6 +37,35 @@ pub struct TrainConfig {
     /// For datasets of several types or tasks, which graphmill info lists. Example: --task venue.
     #[arg(long, value_name = "NAME", help_heading = "Data", hide_short_help = true)]
     pub task: String,
+    /// Loss: auto, cross-entropy, mse, mae, huber, quantile, or one of links.
+    ///
+    /// Auto is cross-entropy for classes, mse for values and bce for links. Mae and huber are robust
+    /// to outliers. Links have bce, margin, bpr, sampled-softmax, info-nce and self-adversarial: bpr
+    /// and sampled-softmax suit rankings, bce suits the classification of pairs.
+    #[arg(long, value_name = "NAME", help_heading = "Targets", hide_short_help = true)]
+    pub loss: String,
+    /// Quantile that --loss quantile predicts.
+    ///
+    /// Range: above 0 to below 1. Example: --loss quantile --quantile 0.9.
+    #[arg(long, value_name = "Q", help_heading = "Targets", hide_short_help = true)]
+    pub quantile: f64,
+    /// Error up to which --loss huber is squared, in deviations of the target.
+    ///
+    /// Larger errors count linearly. Range: above 0.
+    #[arg(long, value_name = "D", help_heading = "Targets", hide_short_help = true)]
+    pub huber_delta: f64,
+    /// Weights of the classes in the loss: none, balanced, a list or a file.
+    ///
+    /// Balanced lets all classes count alike. A list has a weight for each class, a file one per
+    /// line, in the order of the classes. Set it if rare classes matter. Example: --class-weights
+    /// balanced.
+    #[arg(long, value_name = "WEIGHTS", help_heading = "Targets", hide_short_help = true)]
+    pub class_weights: String,
+    /// Exponent of the focal loss; 0 for cross-entropy.
+    ///
+    /// Nodes that are already predicted well count less. Range: 0 to 10. Example: --focal 2.
+    #[arg(long, value_name = "GAMMA", help_heading = "Targets", hide_short_help = true)]
+    pub focal: f64,
     /// Sampler.
     ///
     /// Change it for deep models, whose blocks grow fast with neighbor, or to draw by edge weights.
@@ -361,72 +390,6 @@ pub struct TrainConfig {
     #[arg(skip)]
     #[serde(skip)]
     pub own: OwnOptions,
-}
-
-impl Default for TrainConfig {
-    fn default() -> Self {
-        Self {
-            dataset: "".into(),
-            metric: "auto".into(),
-            task: String::new(),
-            sampler: "neighbor".into(),
-            fanout: Fanout(vec![15, 10]),
-            fanout_by_name: String::new(),
-            batch_size: 1024,
-            max_batches: 0,
-            order: "random".into(),
-            fused: Switch::Auto,
-            sparse: Switch::Auto,
-            model: "sage".into(),
-            layers: 2,
-            hidden: 256,
-            activation: Activation::Relu,
-            init: Init::Glorot,
-            norm: NormKind::None,
-            residual: ResidualKind::None,
-            input_layer: false,
-            head_layers: 0,
-            dropout: 0.5,
-            input_dropout: 0.0,
-            epochs: 10,
-            optimizer: "adam".into(),
-            lr: 0.003,
-            weight_decay: 0.0,
-            weight_decay_first_layer: false,
-            schedule: "constant".into(),
-            warmup: 0.0,
-            clip: 0.0,
-            select_by: SelectBy::Score,
-            patience: 0,
-            seed: 0,
-            host_budget: Bytes(0),
-            device_budget: Bytes(0),
-            cache_ratio: Ratio(None),
-            cache: "auto".into(),
-            host_cache: "auto".into(),
-            placement: parse_default("interleave"),
-            strategy: "sequential".into(),
-            reuse: "none".into(),
-            link: parse_default("none"),
-            peer_link: parse_default("none"),
-            precision: Arithmetic::F32,
-            cuda_graphs: CudaGraphs::Auto,
-            feature_precision: FeaturePrecision::Auto,
-            devices: parse_default("cpu"),
-            threads: 0,
-            eval_every: 1,
-            eval_nodes: 0,
-            eval_chunk: 16384,
-            shuffle_parts: 0,
-            graph_stores: 0,
-            peer_timeout: 60.0,
-            checkpoint_batches: 0,
-            checkpoint_seconds: 60.0,
-            trace: false,
-            tensorboard: false,
-            own: OwnOptions::default(),
-        }
-    }
 }
 
 /// General options that a resumed run may change: they do not affect the results of its epochs.

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     Error, Result, TrainConfig,
-    config::{embedding::EmbeddingOptions, link::LinkOptions},
+    config::{embedding::EmbeddingOptions, link_task::loss_name},
     record::BatchOutcome,
 };
 
@@ -62,7 +62,7 @@ impl TableLearner {
     /// An option is impossible, or ends of different types are compared with all candidates.
     pub(super) fn new(config: &TrainConfig, edges: &LinkEdges) -> Result<Self> {
         let model = TableModel::new(config, edges)?;
-        let (links, options): (LinkOptions, EmbeddingOptions) = (config.own.get(), config.own.get());
+        let options: EmbeddingOptions = config.own.get();
         let first = &edges.relations[0].candidates;
         if options.one_vs_all && edges.relations.iter().any(|relation| relation.candidates != *first) {
             return Err(Error::usage(
@@ -76,7 +76,7 @@ impl TableLearner {
             optimizer: (rows::TABLE.find(&options.row_optimizer).map_err(Error::name)?.make)(),
             step: 0,
             is_whole: true,
-            loss: loss::TABLE.find(&links.loss).map_err(Error::name)?.make,
+            loss: loss::TABLE.find(loss_name(config)).map_err(Error::name)?.make,
             options: config.own.get(),
             all: options.one_vs_all.then(|| first.clone()),
             ids: if is_dense { (0..edges.num_rows() as NodeId).collect() } else { Vec::new() },

@@ -245,6 +245,7 @@ fn select(data: &TypedDataset, names: &Names, selection: Selection, count: usize
     match selection {
         Selection::Nodes(file) => read_nodes(file, count),
         Selection::Keys(file) => names.read_list(file, &data.name),
+        Selection::List(words) => names.find_listed(words, count, &data.name),
         Selection::All => Ok((0..count as NodeId).collect()),
     }
 }

@@ -30,6 +30,9 @@ pub(crate) fn class_report(
     nodes: &[NodeId],
     names: &[String],
 ) -> Option<ClassReport> {
+    if labels.is_values() {
+        return None;
+    }
     ClassReport::new(&input(logits, labels, nodes), names)
 }
 
@@ -38,6 +41,7 @@ fn input<'a>(logits: &'a Matrix, labels: &'a Labels, nodes: &'a [NodeId]) -> Inp
     let truth = match labels {
         Labels::Single { class, .. } => Truth::Single(class),
         Labels::Multi { member, .. } => Truth::Multi(member),
+        Labels::Values { values, .. } => Truth::Values(values),
     };
     Input::new(logits.view().host(), labels.classes(), truth).against(nodes)
 }

@@ -18,7 +18,10 @@ use graphmill_nn::{
 };
 use rayon::prelude::*;
 
-use crate::{Error, Result, TrainConfig, config::link::LinkOptions};
+use crate::{
+    Error, Result, TrainConfig,
+    config::{link::LinkOptions, link_task::loss_name},
+};
 
 /// Least number of seeds whose gradients a task sums.
 const MIN_TASK_LEN: usize = 64;
@@ -39,8 +42,10 @@ impl LinkObjective {
     /// The loss is unknown, or does not fit the negatives.
     pub fn new(config: &TrainConfig, nodes: usize) -> Result<Self> {
         let options: LinkOptions = config.own.get();
-        let entry = loss::TABLE.find(&options.loss).map_err(|error| Error::usage(error.to_string()))?;
-        if options.loss == "sampled-softmax" && options.negatives != "uniform" {
+        let name = loss_name(config);
+        let entry =
+            loss::TABLE.find(name).map_err(|error| Error::usage(format!("--loss {name}: {error}")))?;
+        if name == "sampled-softmax" && options.negatives != "uniform" {
             return Err(Error::usage(format!(
                 "--loss sampled-softmax: it corrects scores for the probabilities of negatives, which are \
                  known for --negatives uniform and not for {}; use that, or --loss info-nce",

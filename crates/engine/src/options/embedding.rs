@@ -55,6 +55,12 @@ pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
             Some(kind) if !kind.propagates => refuse("its rows are not propagated"),
             _ => Ok(()),
         },
+        (None, "loss") if options.one_vs_all => {
+            Err("--one-vs-all compares each edge with all candidates; use \
+                                                     --one-vs-all false, or leave it out"
+                .into())
+        }
+        (None, "loss") => Ok(()),
         (None, "patience") => rules::several_scores(config, key),
         (None, name) if READ.contains(&name) => Ok(()),
         (None, _) => refuse("its parameters are a row for each node"),
@@ -83,7 +89,7 @@ fn own(config: &TrainConfig, key: &Key, group: OptionGroup, name: &str, options:
         "distance_norm" if links.decoder != "transe" => {
             refuse(format!("--decoder {} has no such norm; use --decoder transe", links.decoder))
         }
-        "loss" | "negatives" | "num_negatives" if options.one_vs_all => {
+        "negatives" | "num_negatives" if options.one_vs_all => {
             refuse("--one-vs-all compares each edge with all candidates; use --one-vs-all false".into())
         }
         "margin" | "temperature" | "adversarial" if options.one_vs_all => {
@@ -103,9 +109,8 @@ pub(super) fn derive_options(config: &mut TrainConfig, given: &[&str]) {
     let known = decoder::TABLE.get(&config.own.get::<LinkOptions>().decoder);
     let of_pairs = known.is_some_and(|entry| !entry.make.knows_relations);
     if of_pairs && !given.contains(&"loss") {
-        let links: &mut LinkOptions = config.own.get_mut();
-        if links.loss == LinkOptions::default().loss {
-            links.loss = "bpr".into();
+        if config.loss == TrainConfig::default().loss {
+            config.loss = "bpr".into();
         }
     }
 }

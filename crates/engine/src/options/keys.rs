@@ -122,7 +122,10 @@ impl Key {
         }
         match self.name {
             "cache" => Some(cache_kind::known()),
-            "metric" => Some(graphmill_nn::metric::TABLE.names()),
+            "metric" => {
+                let values = graphmill_nn::metric::values::TABLE.names();
+                Some(format!("{}; of values {values}", graphmill_nn::metric::TABLE.names()))
+            }
             _ => None,
         }
     }

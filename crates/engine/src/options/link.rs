@@ -1,5 +1,6 @@
 //! Options of runs that learn links ([`LinkOptions`]), and the rule of those of their losses.
 
+use crate::config::link_task::loss_name;
 pub use crate::config::{
     link::{Candidates, EdgeShares, ExcludedFromMessages, LINK, LinkOptions, ReplacedEnds},
     link_task::is_link,
@@ -10,7 +11,7 @@ use crate::TrainConfig;
 
 /// Rule of the options of losses: the chosen loss reads the option.
 pub(super) fn of_loss(config: &TrainConfig, key: &Key) -> Read {
-    let (loss, reader) = (config.own.get::<LinkOptions>().loss, reader(key.name));
+    let (loss, reader) = (loss_name(config), reader(key.name));
     if reader == loss {
         return Ok(());
     }

@@ -14,6 +14,7 @@ mod keys;
 pub mod link;
 mod reasons;
 mod rules;
+mod targets;
 mod typed;
 mod types;
 pub mod used;

@@ -10,7 +10,7 @@ use super::{
     keys::Key,
     link,
     reasons::{Read, Rule, unread, use_or_leave_out},
-    types,
+    targets, types,
 };
 use crate::{
     TrainConfig,
@@ -22,6 +22,10 @@ use crate::{
 /// Rules by option name. Every run reads the general options without a rule.
 pub(super) const RULES: &[(&str, Rule)] = &[
     ("task", types::task),
+    ("quantile", targets::of_loss),
+    ("huber_delta", targets::of_loss),
+    ("class_weights", targets::of_classes),
+    ("focal", targets::of_classes),
     ("margin", link::of_loss),
     ("temperature", link::of_loss),
     ("adversarial", link::of_loss),

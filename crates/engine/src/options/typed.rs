@@ -14,6 +14,11 @@ use crate::{TrainConfig, config::Devices, strategy};
 
 /// General options that such a run does not read, with the reason.
 const UNREAD: &[(&str, &str)] = &[
+    ("loss", CROSS_ENTROPY),
+    ("quantile", CROSS_ENTROPY),
+    ("huber_delta", CROSS_ENTROPY),
+    ("class_weights", CROSS_ENTROPY),
+    ("focal", CROSS_ENTROPY),
     ("order", "an epoch has the seeds in random order"),
     ("max_batches", "an epoch has all training nodes"),
     ("fused", "feature rows are projected first, so they are copied"),
@@ -31,6 +36,7 @@ const UNREAD: &[(&str, &str)] = &[
     ("graph_stores", ONE_PROCESS),
     ("peer_timeout", ONE_PROCESS),
 ];
+const CROSS_ENTROPY: &str = "the loss is the cross-entropy of classes of equal weights";
 const ON_PROCESSOR: &str = "it runs on the processor";
 const ONE_PROCESS: &str = "it runs in one process";
 

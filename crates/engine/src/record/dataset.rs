@@ -22,6 +22,9 @@ pub struct DatasetRecord {
     pub classes: usize,
     /// True if a node may have several classes.
     pub multilabel: bool,
+    /// True if the targets are `classes` real values per node.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub values: bool,
     /// Number of training nodes.
     pub train: usize,
     /// Number of validation nodes.
@@ -82,8 +85,9 @@ impl DatasetRecord {
 
 impl fmt::Display for DatasetRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, nodes, edges, feature_dim, classes, .. } = self;
-        write!(f, "{name} ({nodes} nodes, {edges} edges, {feature_dim} features, {classes} classes")?;
+        let Self { name, nodes, edges, feature_dim, classes, values, .. } = self;
+        let what = if *values { "target values" } else { "classes" };
+        write!(f, "{name} ({nodes} nodes, {edges} edges, {feature_dim} features, {classes} {what}")?;
         match &self.checksum {
             Some(checksum) => write!(f, ", checksum {checksum})"),
             None => write!(f, ")"),
@@ -100,6 +104,7 @@ impl From<&Dataset> for DatasetRecord {
             feature_dim: data.features.dim,
             classes: data.labels.classes(),
             multilabel: data.labels.is_multi(),
+            values: data.labels.is_values(),
             train: data.split.train.len(),
             valid: data.split.valid.len(),
             test: data.split.test.len(),

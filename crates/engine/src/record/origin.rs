@@ -13,10 +13,16 @@ use graphmill_data::{
     partition::PartitionDir,
     typed::TypedDataset,
 };
+use graphmill_nn::regression::TargetScale;
 use serde::{Deserialize, Serialize};
 
 use super::{DatasetRecord, RunDir};
-use crate::{Error, Result, TrainConfig, build::open_graph, checkpoint, config::IN_MEMORY};
+use crate::{
+    Error, Result, TrainConfig,
+    build::{self, open_graph},
+    checkpoint,
+    config::IN_MEMORY,
+};
 
 /// Name of the file in the run directory.
 const FILE: &str = "dataset.json";
@@ -53,6 +59,9 @@ pub struct Origin {
     /// Normalisation of the features; `None` if an older version wrote the run.
     #[serde(default)]
     pub features: Option<FeatureRecord>,
+    /// Mean and deviation of the targets, if they are values. The model learns them standardised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub targets: Option<TargetScale>,
     /// Types of a dataset of several types, and the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub typed: Option<TypedOrigin>,
@@ -113,7 +122,7 @@ impl Origin {
     /// The demo graph cannot be generated for comparison.
     pub fn new(config: &TrainConfig, dataset: &DatasetRecord, data: &Dataset) -> Result<Self> {
         let features = Some(FeatureRecord { normalization: data.normalization.clone() });
-        Ok(Self { features, ..Self::of_record(config, dataset)? })
+        Ok(Self { features, targets: build::target_scale(data), ..Self::of_record(config, dataset)? })
     }
 
     /// Origin of a run with this configuration on the types of `typed`.
@@ -134,7 +143,7 @@ impl Origin {
         } else {
             (Source::Directory, Some(PathBuf::from(&config.dataset)))
         };
-        Ok(Self { source, path, dataset: dataset.clone(), features: None, typed: None })
+        Ok(Self { source, path, dataset: dataset.clone(), features: None, targets: None, typed: None })
     }
 
     /// Options as the run records them: [`IN_MEMORY`] replaces the directory of a dataset in

@@ -8,8 +8,9 @@ use graphmill_data::Dataset;
 use graphmill_loader::Feature;
 use graphmill_nn::{
     Matrix,
-    metric::{Metric, classes::ClassReport},
+    metric::{self, Metric, classes::ClassReport},
     model::Model,
+    regression::TargetScale,
 };
 
 use super::{Inputs, Meter, Peers, RunPosition, link_scoring::LinkScorer, observer::Observer, setup::Tables};
@@ -32,6 +33,8 @@ pub(crate) struct Scorer<'a> {
     ranks: Option<(Arc<Ranks>, Arc<dyn Feature>)>,
     /// The validation nodes that are scored.
     valid: Vec<NodeId>,
+    /// Scale of the targets, if they are values.
+    scale: Option<TargetScale>,
     /// Logits of the nodes scored last; their memory is reused.
     logits: Matrix,
 }
@@ -82,7 +85,8 @@ impl<'a> Scorer<'a> {
             }
             (None, None) => (Judge::Labels(build::metric(config, data)?), Vec::new()),
         };
-        Ok(Self { judge, config, data, inference, ranks, valid, logits: Matrix::default() })
+        let scale = build::target_scale(data).filter(|_| inputs.links.is_none());
+        Ok(Self { judge, config, data, inference, ranks, valid, scale, logits: Matrix::default() })
     }
 
     /// Name of the metric.
@@ -126,7 +130,13 @@ impl<'a> Scorer<'a> {
             Judge::Links(links) => links.loss(&position.learner.model, &self.logits)?,
         };
         let [score, loss] = peers.agree([score, loss])?;
-        let judged = if self.config.select_by == SelectBy::Loss { -loss } else { score };
+        let is_smaller_better =
+            matches!(&self.judge, Judge::Labels(metric) if metric::values::is_error(metric.name));
+        let judged = match self.config.select_by {
+            SelectBy::Loss => -loss,
+            SelectBy::Score if is_smaller_better => -score,
+            SelectBy::Score => score,
+        };
         let is_best = position.observe(judged, loss);
         Ok(Verdict { scored: Some(ValidationScore { score, loss }), is_best })
     }
@@ -173,7 +183,13 @@ impl<'a> Scorer<'a> {
                     Some((ranks, rows)) => ranks.infer(inference, &**rows, model, nodes, logits)?,
                     None => inference.run(model, nodes, Output::Logits, logits)?,
                 }
-                return Ok(score(metric.make, logits, self.data, nodes));
+                let Some(scale) = &self.scale else {
+                    return Ok(score(metric.make, logits, self.data, nodes));
+                };
+                // the loss reads the standardised rows later
+                let mut rows = logits.clone();
+                scale.undo(rows.view_mut().host());
+                return Ok(score(metric.make, &rows, self.data, nodes));
             }
             Judge::Links(links) => links,
         };

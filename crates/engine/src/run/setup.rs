@@ -30,6 +30,7 @@ use crate::{
     memory::MemoryPlacement,
     reuse::{ReusePlan, RowExchange},
     stage::Loader,
+    stages::target_loss::TargetLoss,
     strategy::{self, AllReduce, Chosen, Nvidia, RoundOptions, StrategyContext},
     tiers::{AllRows, Batches, BuiltTiers, GpuTiers, LateCache, Plan, counted_epochs},
 };
@@ -307,6 +308,7 @@ pub(crate) fn learner<'a>(
         }
         learner.exchange = Some(view.ranks.clone());
     }
+    learner.context.targets = Arc::new(TargetLoss::new(config, data)?);
     if inputs.links.is_some() {
         learner.context.links = Some(LinkObjective::new(config, data.num_nodes())?);
     }

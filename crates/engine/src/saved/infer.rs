@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use super::{Kind, SavedRun};
 use crate::{
-    Result, build,
+    Error, Result, build,
     inference::{Inference, Output},
     predictions::Values,
     tiers::AllRows,
@@ -28,6 +28,10 @@ impl SavedRun {
         kind: Kind,
         watch: &dyn Progress,
     ) -> Result<(usize, Values)> {
+        if kind == Kind::Probabilities && self.target_scale().is_some() {
+            let message = "the run predicts values, which have no probabilities; leave out --probabilities";
+            return Err(Error::usage(message));
+        }
         let model = self.model(data)?;
         let multi = self.origin.as_ref().map_or(data.labels.is_multi(), |origin| origin.dataset.multilabel);
         let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
@@ -39,6 +43,10 @@ impl SavedRun {
                 .with_neighbors(self.blame_config(build::inference_neighbors(&self.config, data))?)
                 .watched(watch);
         self.blame_config(inference.run(&model, nodes, output, &mut rows))?;
+        if kind == Kind::Classes && self.target_scale().is_some() {
+            self.undo_scale(&mut rows);
+            return Ok((rows.num_cols(), Values::Values(rows.view().host().to_vec())));
+        }
         Ok(values(kind, multi, rows))
     }
 }

@@ -56,30 +56,31 @@ impl Names {
             return Err(Error::dataset(dataset, message));
         };
         let wanted = self.read_keys(file)?;
-        let mut ids: HashMap<&str, Option<NodeId>> =
-            wanted.iter().map(|(_, key)| (key.as_str(), None)).collect();
-        for v in 0..keys.len() {
-            if let Some(id) = ids.get_mut(&*keys.get(v).to_string()) {
-                *id = Some(v as NodeId);
-            }
-        }
-        let unknown: Vec<&(u64, String)> =
-            wanted.iter().filter(|(_, key)| ids.get(key.as_str()).is_none_or(Option::is_none)).collect();
-        if let Some((line, _)) = unknown.first() {
-            let shown = unknown
-                .iter()
-                .take(EXAMPLES)
-                .map(|(_, key)| format!("'{}'", key.replace(KEY_SEPARATOR, ", ")));
-            let message = format!(
-                "{} of {} keys are not in {}: {}; remove them",
-                unknown.len(),
-                wanted.len(),
-                dataset,
-                shown.collect::<Vec<_>>().join(", ")
-            );
-            return Err(Error::format(file, format!("line {line}"), message));
-        }
-        Ok(wanted.iter().filter_map(|(_, key)| ids.get(key.as_str()).copied().flatten()).collect())
+        find(keys, &wanted, dataset).map_err(|(line, why)| Error::format(file, format!("line {line}"), why))
+    }
+
+    /// Nodes of the keys in `words`, separated by commas, or of ids below `count` if the dataset
+    /// has no keys. The parts of a key of several columns are joined by `|`.
+    ///
+    /// # Errors
+    /// A key or id is unknown.
+    pub(crate) fn find_listed(&self, words: &str, count: usize, dataset: &str) -> Result<Vec<NodeId>> {
+        let words = words.split(',').map(str::trim).filter(|word| !word.is_empty());
+        let Some(keys) = &self.keys else {
+            let id = |word: &str| match word.parse::<NodeId>() {
+                Ok(id) if (id as usize) < count => Ok(id),
+                _ => Err(Error::usage(format!(
+                    "--nodes: '{word}' is neither a file nor an id below {count}, and {dataset} has no keys; \
+                     pass ids such as 0,7, or a file of ids"
+                ))),
+            };
+            return words.map(id).collect();
+        };
+        let several = self.key_columns.len() > 1;
+        let key =
+            |word: &str| if several { word.replace('|', &KEY_SEPARATOR.to_string()) } else { word.into() };
+        let wanted: Vec<(u64, String)> = words.enumerate().map(|(i, word)| (i as u64, key(word))).collect();
+        find(keys, &wanted, dataset).map_err(|(_, why)| Error::usage(format!("--nodes: {why}")))
     }
 
     /// Lines and keys of a list.
@@ -122,6 +123,31 @@ impl Names {
         }
         Ok(keys)
     }
+}
+
+/// Nodes of the `wanted` keys with their lines. The error has the first line of an unknown key and a
+/// message.
+fn find(keys: &Keys, wanted: &[(u64, String)], dataset: &str) -> Result<Vec<NodeId>, (u64, String)> {
+    let mut ids: HashMap<&str, Option<NodeId>> = wanted.iter().map(|(_, key)| (key.as_str(), None)).collect();
+    for v in 0..keys.len() {
+        if let Some(id) = ids.get_mut(&*keys.get(v).to_string()) {
+            *id = Some(v as NodeId);
+        }
+    }
+    let unknown: Vec<&(u64, String)> =
+        wanted.iter().filter(|(_, key)| ids.get(key.as_str()).is_none_or(Option::is_none)).collect();
+    if let Some((line, _)) = unknown.first() {
+        let shown =
+            unknown.iter().take(EXAMPLES).map(|(_, key)| format!("'{}'", key.replace(KEY_SEPARATOR, ", ")));
+        let message = format!(
+            "{} of {} keys are not in {dataset}: {}; remove them",
+            unknown.len(),
+            wanted.len(),
+            shown.collect::<Vec<_>>().join(", ")
+        );
+        return Err((*line, message));
+    }
+    Ok(wanted.iter().filter_map(|(_, key)| ids.get(key.as_str()).copied().flatten()).collect())
 }
 
 /// Opens a directory of format 2; `None` for another directory.

@@ -114,6 +114,7 @@ impl SavedRun {
         match selection {
             Selection::Nodes(file) => read_nodes(file, data.num_nodes()),
             Selection::Keys(file) => names.read_list(file, &data.name),
+            Selection::List(words) => names.find_listed(words, data.num_nodes(), &data.name),
             Selection::All => Ok((0..data.num_nodes() as NodeId).collect()),
         }
     }

@@ -1,5 +1,6 @@
 //! Saved runs, finished or interrupted: scoring their models and predicting with them.
 
+pub mod export;
 mod infer;
 pub(crate) mod keys;
 pub mod links;
@@ -19,6 +20,7 @@ use graphmill_nn::{
     backend::Cpu,
     metric::{self, classes::ClassReport},
     model::Model,
+    regression::TargetScale,
 };
 use serde::Serialize;
 
@@ -45,6 +47,8 @@ pub enum Selection<'p> {
     /// Nodes of a list of their original keys: one per line, or a CSV table with the columns of the
     /// key.
     Keys(&'p Path),
+    /// Nodes of a list such as `acc-7,acc-9`: keys, or ids if the dataset has no keys.
+    List(&'p str),
 }
 
 /// A run directory that holds a model.
@@ -60,7 +64,8 @@ pub struct SavedRun {
 /// Contents of the output of `predict`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `N` classes (i64), or `N x C` zeros and ones (u8) if nodes have several labels.
+    /// `N` classes (i64), `N x C` zeros and ones (u8) if nodes have several labels, or `N` or `N x C`
+    /// values (f32) if the run predicts values.
     Classes,
     /// `N x C` probabilities (f32).
     Probabilities,
@@ -88,7 +93,7 @@ pub struct Written {
     pub rows: usize,
     /// Number of values per row.
     pub cols: usize,
-    /// "classes", "probabilities", "embeddings" or "links".
+    /// "classes", "values", "probabilities", "embeddings" or "links".
     pub kind: &'static str,
     /// True if the dataset is the run's training dataset; `None` if the run did not record it.
     pub same_dataset: Option<bool>,
@@ -245,17 +250,39 @@ impl SavedRun {
                 data.features.dim, own.feature_dim
             ));
         }
-        if scored && (data.labels.classes(), data.labels.is_multi()) != (own.classes, own.multilabel) {
-            let kind = |multi| if multi { "labels at once" } else { "classes" };
+        let now = (data.labels.classes(), data.labels.is_multi(), data.labels.is_values());
+        if scored && now != (own.classes, own.multilabel, own.values) {
+            let kind = |multi, values| match (multi, values) {
+                (true, _) => "labels at once",
+                (false, true) => "values",
+                (false, false) => "classes",
+            };
             return refuse(format!(
                 "its nodes have {} {}, but the model was trained on {} {}",
                 data.labels.classes(),
-                kind(data.labels.is_multi()),
+                kind(data.labels.is_multi(), data.labels.is_values()),
                 own.classes,
-                kind(own.multilabel)
+                kind(own.multilabel, own.values)
             ));
         }
         Ok(())
+    }
+
+    /// Name of the predictions of a kind in the output of commands.
+    fn name_of(&self, kind: Kind) -> &'static str {
+        if kind == Kind::Classes && self.target_scale().is_some() { "values" } else { kind.name() }
+    }
+
+    /// Scale of the run's targets, if they are values.
+    pub(crate) fn target_scale(&self) -> Option<&TargetScale> {
+        self.origin.as_ref().and_then(|origin| origin.targets.as_ref())
+    }
+
+    /// Returns the outputs of the model to the scale of the targets, if they are values.
+    fn undo_scale(&self, rows: &mut Matrix) {
+        if let Some(scale) = self.target_scale() {
+            scale.undo(rows.view_mut().host());
+        }
     }
 
     /// Loads the model with its saved weights, for a dataset of the same widths.
@@ -310,7 +337,8 @@ impl SavedRun {
         for (part, nodes) in data.split.parts() {
             let nodes = &fixed_sample(nodes, self.config.eval_nodes)[..];
             self.blame_config(inference.run(&model, nodes, Output::Logits, &mut logits))?;
-            let scores: BTreeMap<String, Option<f64>> = metric::TABLE
+            self.undo_scale(&mut logits);
+            let scores: BTreeMap<String, Option<f64>> = metric::table(data.labels.is_values())
                 .iter()
                 .map(|entry| (entry.name.to_string(), score(entry.make, &logits, data, nodes)))
                 .collect();
@@ -385,6 +413,7 @@ impl SavedRun {
         let mut nodes: Vec<NodeId> = match selection {
             Selection::Nodes(file) => read_nodes(file, data.num_nodes())?,
             Selection::Keys(file) => names.read_list(file, &data.name)?,
+            Selection::List(words) => names.find_listed(words, data.num_nodes(), &data.name)?,
             Selection::All => {
                 let all = TrainConfig { eval_nodes: 0, ..self.config.clone() };
                 self.blame_config(memory::check(&all, data))?;
@@ -392,7 +421,12 @@ impl SavedRun {
             }
         };
         let requested = nodes.clone();
-        if let Some(new) = original.filter(|_| !matches!(selection, Selection::Keys(_))) {
+        let by_key = match selection {
+            Selection::Keys(_) => true,
+            Selection::List(_) => data.keys.is_some(),
+            Selection::Nodes(_) | Selection::All => false,
+        };
+        if let Some(new) = original.filter(|_| !by_key) {
             nodes.iter_mut().for_each(|v| *v = new[*v as usize]);
         }
         let rescaling = self.rescaling(data)?;
@@ -406,7 +440,7 @@ impl SavedRun {
             out: out.to_path_buf(),
             rows: requested.len(),
             cols,
-            kind: kind.name(),
+            kind: self.name_of(kind),
             same_dataset: self.is_own(data)?,
             rescaled: rescaling.as_ref().map(Rescaling::description),
         })

@@ -2,7 +2,7 @@
 //!
 //! `.npy` holds only the values, in the order of the nodes. The other formats have the columns of
 //! the key, or a column `node` with ids, then `class`, or `class_0` to `class_C-1`, `probability_0`
-//! ... or `embedding_0` ...
+//! ... or `embedding_0` ..., or `value`, of several values `value_0` ...
 
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -32,6 +32,8 @@ pub enum Values {
     Members(Vec<u8>),
     /// Probabilities (`N x C`).
     Probabilities(Vec<f32>),
+    /// Real values (`N x C`).
+    Values(Vec<f32>),
     /// Hidden rows (`N x H`).
     Embeddings(Vec<f32>),
     /// A candidate of each source (`N` rows, several for a source) and the score of the pair.
@@ -178,6 +180,11 @@ impl Predictions {
             Values::Probabilities(values) => columns.extend(
                 many("probability").into_iter().map(|(n, i)| (n, Column::Floats(values, i, self.cols))),
             ),
+            Values::Values(values) if self.cols == 1 => {
+                columns.push(("value".into(), Column::Floats(values, 0, 1)));
+            }
+            Values::Values(values) => columns
+                .extend(many("value").into_iter().map(|(n, i)| (n, Column::Floats(values, i, self.cols)))),
             Values::Links { candidates, scores } => {
                 columns = match &self.identity {
                     Some(identity) => identity.columns_of_pairs(candidates),
@@ -305,7 +312,8 @@ fn write_npy(of: &Predictions, out: &mut dyn Write) -> io::Result<()> {
     match &of.values {
         Values::Classes(classes) => npy::write_to(out, classes, &[rows]),
         Values::Members(members) => npy::write_to(out, members, &[rows, of.cols]),
-        Values::Probabilities(values) | Values::Embeddings(values) => {
+        Values::Values(values) if of.cols == 1 => npy::write_to(out, values, &[rows]),
+        Values::Values(values) | Values::Probabilities(values) | Values::Embeddings(values) => {
             npy::write_to(out, values, &[rows, of.cols])
         }
         Values::Links { .. } => {
@@ -336,12 +344,13 @@ mod tests {
         Predictions { nodes: vec![7, 2, 9], cols, values, identity: None }
     }
 
-    fn all() -> [Predictions; 4] {
+    fn all() -> [Predictions; 5] {
         [
             of(1, Values::Classes(vec![3, -1, 0])),
             of(2, Values::Members(vec![1, 0, 0, 1, 1, 1])),
             of(2, Values::Probabilities(vec![0.25, 0.75, 0.1, 0.9, 1.0, 0.0])),
             of(2, Values::Embeddings(vec![1e-30, -0.5, 3.25, 0.0, 7.0, -2.0])),
+            of(1, Values::Values(vec![1.5, -2.0, 0.25])),
         ]
     }
 
@@ -352,7 +361,8 @@ mod tests {
             write_csv(of, &mut bytes).unwrap();
             String::from_utf8(bytes).unwrap()
         };
-        let [classes, members, probabilities, embeddings] = all();
+        let [classes, members, probabilities, embeddings, values] = all();
+        assert_eq!(text(&values), "node,value\n7,1.5\n2,-2\n9,0.25\n");
         assert_eq!(text(&classes), "node,class\n7,3\n2,-1\n9,0\n");
         assert_eq!(text(&members), "node,class_0,class_1\n7,1,0\n2,0,1\n9,1,1\n");
         assert!(text(&probabilities).starts_with("node,probability_0,probability_1\n7,0.25,0.75\n"));
@@ -452,7 +462,9 @@ mod tests {
                         Values::Members(values) => {
                             assert_eq!(row.get_int(1 + c).unwrap(), i32::from(values[at]))
                         }
-                        Values::Probabilities(values) | Values::Embeddings(values) => {
+                        Values::Values(values)
+                        | Values::Probabilities(values)
+                        | Values::Embeddings(values) => {
                             assert_eq!(row.get_float(1 + c).unwrap(), values[at]);
                         }
                         Values::Links { .. } => {}

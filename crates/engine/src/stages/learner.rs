@@ -6,12 +6,12 @@ use graphmill_core::{Labels, NodeId, keyed};
 use graphmill_loader::{Extracted, Sampled};
 use graphmill_nn::{
     Backend, Matrix, Pass, ProductOrder, View, ViewMut,
-    backend::ops::{SigmoidCrossEntropy, SoftmaxCrossEntropy},
     model::{Activations, Model, Part, StepInput},
     optim::{Optimizer, clip},
 };
 use rayon::prelude::*;
 
+use super::target_loss::TargetLoss;
 use crate::{
     Result,
     link::step::{LinkObjective, LinkScratch},
@@ -30,6 +30,10 @@ pub struct SeedLabels {
     pub class: Vec<i32>,
     /// Zeros and ones, `B x C` (multi-label).
     pub member: Vec<u8>,
+    /// Values, `B x C`, NaN if unknown.
+    pub value: Vec<f32>,
+    /// Weight of each seed by its class; scratch memory of the loss.
+    pub(crate) weight: Vec<f32>,
 }
 
 impl SeedLabels {
@@ -37,6 +41,7 @@ impl SeedLabels {
     pub fn gather(&mut self, labels: &Labels, nodes: &[NodeId]) {
         self.class.clear();
         self.member.clear();
+        self.value.clear();
         match labels {
             Labels::Single { class, .. } => {
                 self.class
@@ -48,6 +53,13 @@ impl SeedLabels {
                 let rows = self.member.par_chunks_exact_mut(classes.max(1)).with_min_len(MIN_TASK_LEN);
                 rows.zip(nodes).for_each(|(row, &v)| {
                     row.copy_from_slice(&member[v as usize * classes..(v as usize + 1) * classes]);
+                });
+            }
+            Labels::Values { values, width } => {
+                self.value.resize(nodes.len() * width, 0.0);
+                let rows = self.value.par_chunks_exact_mut((*width).max(1)).with_min_len(MIN_TASK_LEN);
+                rows.zip(nodes).for_each(|(row, &v)| {
+                    row.copy_from_slice(&values[v as usize * width..(v as usize + 1) * width]);
                 });
             }
         }
@@ -71,6 +83,8 @@ pub struct StepContext<'a> {
     pub reuse: Option<Reuse>,
     /// Loss of batches of links, in a run that learns them.
     pub links: Option<LinkObjective>,
+    /// Loss of classes or values.
+    pub targets: Arc<TargetLoss>,
     scratch: StepScratch,
 }
 
@@ -94,6 +108,7 @@ impl<'a> StepContext<'a> {
             seed: self.seed,
             reuse: self.reuse.clone(),
             links: self.links,
+            targets: self.targets.clone(),
             scratch,
         }
     }
@@ -148,8 +163,8 @@ impl<'a> StepContext<'a> {
                 links.gradient(objective, decoder, &pass, pairs, (logits, grad))
             }
             _ => {
-                seed_labels.gather(self.labels, &batch.seeds.nodes);
-                loss(backend, self.labels, seed_labels, logits, &batch.loss_weight, grad)
+                self.targets.gather(self.labels, &batch.seeds.nodes, seed_labels);
+                self.targets.run(backend, self.labels, seed_labels, logits, &batch.loss_weight, grad)
             }
         };
         if loss.is_finite() {
@@ -260,6 +275,7 @@ impl<'a> Learner<'a> {
                 seed,
                 reuse: None,
                 links: None,
+                targets: Arc::default(),
                 scratch: StepScratch::default(),
             },
             model,
@@ -354,10 +370,12 @@ impl<'a> Learner<'a> {
 
     /// Mean loss of the logits of these nodes.
     pub fn loss(&mut self, logits: &Matrix, nodes: &[NodeId]) -> f64 {
-        let StepContext { backend, labels, scratch: StepScratch { seed_labels, .. }, .. } = &mut self.context;
-        seed_labels.gather(labels, nodes);
+        let StepContext { backend, labels, targets, scratch: StepScratch { seed_labels, .. }, .. } =
+            &mut self.context;
+        targets.gather(labels, nodes, seed_labels);
         self.scratch.resize(logits.num_rows(), logits.num_cols());
-        backend.resolve_loss(loss(*backend, labels, seed_labels, logits.view(), &[], self.scratch.view_mut()))
+        let grad = self.scratch.view_mut();
+        backend.resolve_loss(targets.run(*backend, labels, seed_labels, logits.view(), &[], grad))
     }
 }
 
@@ -366,19 +384,10 @@ impl<'a> Learner<'a> {
 pub(crate) fn loss(
     backend: &dyn Backend,
     labels: &Labels,
-    of_rows: &SeedLabels,
+    of_rows: &mut SeedLabels,
     logits: View,
     weight: &[f32],
     grad: ViewMut,
 ) -> f64 {
-    let mean = 1.0 / logits.num_rows().max(1) as f32;
-    match labels {
-        Labels::Single { .. } => {
-            SoftmaxCrossEntropy { logits, label: &of_rows.class, weight, scale: mean, grad }.run(backend)
-        }
-        Labels::Multi { classes, .. } => {
-            let (target, scale) = (&of_rows.member, mean / *classes as f32);
-            SigmoidCrossEntropy { logits, target, weight, scale, grad }.run(backend)
-        }
-    }
+    TargetLoss::default().run(backend, labels, of_rows, logits, weight, grad)
 }

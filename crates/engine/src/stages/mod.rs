@@ -1,4 +1,6 @@
-//! Stages of a minibatch: order, sample and extract ([`loader`]), and train ([`learner`]).
+//! Stages of a minibatch: order, sample and extract ([`loader`]), and train ([`learner`], by the
+//! loss of [`target_loss`]).
 
 pub mod learner;
 pub mod loader;
+pub mod target_loss;

@@ -87,7 +87,7 @@ impl<'a> TypedLearner<'a> {
         self.model.forward(&pass, &step, &mut self.acts).map_err(Error::from)?;
         self.labels.gather(&self.task.labels, seeds);
         let (logits, grad) = self.acts.logits_and_grad();
-        let loss = loss(backend, &self.task.labels, &self.labels, logits, &[], grad);
+        let loss = loss(backend, &self.task.labels, &mut self.labels, logits, &[], grad);
         let outcome = BatchOutcome { loss, grad_norm: None, seeds: seeds.len() };
         if !loss.is_finite() {
             return Ok(outcome);
@@ -114,6 +114,6 @@ impl<'a> TypedLearner<'a> {
         self.labels.gather(&self.task.labels, nodes);
         self.scratch.resize(logits.num_rows(), logits.num_cols());
         let grad = self.scratch.view_mut();
-        loss(&self.backend, &self.task.labels, &self.labels, logits.view(), &[], grad)
+        loss(&self.backend, &self.task.labels, &mut self.labels, logits.view(), &[], grad)
     }
 }

@@ -196,6 +196,7 @@ impl<'r> SavedTypedRun<'r> {
         let nodes: Vec<NodeId> = match selection {
             Selection::Nodes(file) => read_nodes(file, task.num_nodes())?,
             Selection::Keys(file) => names.read_list(file, &data.name)?,
+            Selection::List(words) => names.find_listed(words, task.num_nodes(), &data.name)?,
             Selection::All => (0..task.num_nodes() as NodeId).collect(),
         };
         let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };

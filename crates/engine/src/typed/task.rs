@@ -141,6 +141,7 @@ impl TypedTask {
             checksum: data.checksum.clone(),
             node_types: self.count_nodes(|t| data.nodes[t].count as u64),
             edge_types: self.count_edges(|e| data.edges[e].num_edges() as u64),
+            values: false,
         }
     }
 }
@@ -242,6 +243,7 @@ fn by_node(data: &TypedDataset, task: &Task, labels: &Labels, count: usize) -> R
             }
             Labels::Multi { member: all.into(), classes: *classes }
         }
+        Labels::Values { .. } => return Err(other_kind(data, task)),
     };
     let part = |rows: &[NodeId]| -> Buffer<NodeId> {
         let mut part: Vec<NodeId> = rows.iter().map(|&row| nodes[row as usize]).collect();

@@ -5,6 +5,7 @@ mod datasets;
 mod embed;
 mod eval;
 mod export;
+mod export_model;
 mod generate;
 mod hotness;
 mod import;
@@ -14,6 +15,7 @@ mod plan;
 mod predict;
 mod reorder;
 mod report;
+mod runs;
 mod train;
 
 use clap::{ArgMatches, Command};
@@ -39,7 +41,9 @@ const TABLE: &[Entry] = &[
     Entry { command: eval::command, run: eval::run },
     Entry { command: predict::command, run: predict::run },
     Entry { command: embed::command, run: embed::run },
+    Entry { command: export_model::command, run: export_model::run },
     Entry { command: report::command, run: report::run },
+    Entry { command: runs::command, run: runs::run },
     Entry { command: hotness::command, run: hotness::run },
     Entry { command: plan::command, run: plan::run },
     Entry { command: bench::command, run: bench::run },

@@ -24,7 +24,8 @@ pub(crate) fn command() -> Command {
         .long_about(
             "Write a run's predictions or embeddings to a file.\n\n\
              The best model predicts the class of each node, with all of its neighbours: N classes, or N x C \
-             zeros and ones if the dataset has several labels per node. Tables start with the node's id, or \
+             zeros and ones if the dataset has several labels per node. A run on values predicts these, at the \
+             scale of the targets. Tables start with the node's id, or \
              with its key and the names of the classes if the dataset was imported from tables; .npy files \
              hold the values alone. With --top-k, a run on links recommends: rows have a source, a \
              candidate and a score. A run on several node types predicts the nodes of its task's type.",
@@ -34,16 +35,19 @@ pub(crate) fn command() -> Command {
              graphmill predict runs/cora --out classes.csv\n  \
              graphmill predict runs/cora --out p.npy --probabilities --nodes ids.txt\n  \
              graphmill predict runs/cora --out - | head\n  \
+             graphmill predict runs/bank --nodes acc-7,acc-9 --probabilities --out -\n  \
              graphmill predict runs/friends --top-k 10 --out friends.csv\n  \
              graphmill predict runs/bank --on new-accounts.csv --edges transfers.csv --out scores.csv",
         )
         .arg(args::run_dir())
         .arg(args::path_option(
             "nodes",
-            "FILE",
-            "Nodes to predict [default: all, in order]",
-            "One id per line, or a .npy of integers; rows come in the file's order. Ids of a reordered \
-             dataset are its new ones, unless --original-ids",
+            "LIST",
+            "Nodes to predict: keys, ids or a file [default: all]",
+            "Keys such as acc-7,acc-9 of a dataset with keys, ids such as 0,7 of another one, or a file with \
+             one id per line or a .npy of integers (of keys: --keys); rows come in the order of the list. \
+             Parts of a key of several columns are joined by |. Ids of a reordered dataset are its new ones, \
+             unless --original-ids",
         ))
         .arg(
             args::path_option(
@@ -88,6 +92,11 @@ pub(crate) fn command() -> Command {
             .allow_hyphen_values(true)
             .required(true),
         )
+        .arg(args::flag(
+            "force",
+            "Replace an existing file",
+            "The old file is replaced in one step once the new one is complete",
+        ))
         .arg(args::threads())
         .arg(args::json());
     #[cfg(feature = "tables")]
@@ -129,7 +138,12 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let out = args::required_path(matches, "out");
     let is_json = matches.get_flag("json");
-    if Target::new(out)?.is_standard_output() && is_json {
+    let target = Target::new(out)?;
+    if !target.is_standard_output() && out.is_file() && !matches.get_flag("force") {
+        let message = format!("--out {}: the file exists; pass --force to replace it", out.display());
+        return Err(Error::usage(message).into());
+    }
+    if target.is_standard_output() && is_json {
         return Err(
             Error::usage("--out -: --json prints its document to standard output; name a file").into()
         );
@@ -189,10 +203,19 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     print(matches, &name, &written)
 }
 
+/// Returns true if `--nodes` names a file: it exists, or it has an ending or a directory and no comma.
+fn looks_like_file(list: &Path) -> bool {
+    let has_place = list.extension().is_some() || list.components().count() > 1;
+    list.is_file() || has_place && !list.to_string_lossy().contains(',')
+}
+
 /// Nodes that `--nodes` or `--keys` select.
 pub(super) fn selection(matches: &ArgMatches) -> Selection<'_> {
     match (args::get_path(matches, "nodes"), args::get_path(matches, "keys")) {
-        (Some(nodes), _) => Selection::Nodes(nodes),
+        (Some(nodes), _) => match nodes.to_str().filter(|_| !looks_like_file(nodes)) {
+            Some(words) => Selection::List(words),
+            None => Selection::Nodes(nodes),
+        },
         (None, Some(keys)) => Selection::Keys(keys),
         (None, None) => Selection::All,
     }

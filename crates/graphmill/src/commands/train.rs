@@ -1,5 +1,7 @@
 //! `graphmill train`: trains, evaluates and saves a model.
 
+mod repeat;
+
 use std::{
     fs,
     path::{self, Path},
@@ -45,6 +47,7 @@ pub(crate) fn command() -> Command {
              graphmill train wiki --model embedding --decoder complex   a knowledge graph\n  \
              graphmill train messages --model tgn               a stream of events\n  \
              graphmill train --resume --out runs/cora --epochs 40   resume, and train longer\n  \
+             graphmill train data --repeat 5 --out runs/five        five seeds, mean and deviation\n  \
              mpirun -n 4 graphmill train parts                      on several machines",
         )
         .arg(args::explain(
@@ -71,6 +74,16 @@ pub(crate) fn command() -> Command {
             "The results are those of a run that was never interrupted. More --epochs continue a finished \
              run; options that would change the results are refused",
         ))
+        .arg(
+            args::option(
+                "repeat",
+                "N",
+                "Train N times with the seeds from --seed on",
+                "Writes --out/seed-S for each seed S, and --out/repeat.json with the mean and the standard \
+                 deviation of the scores. Example: --repeat 5",
+            )
+            .hide_short_help(true),
+        )
         .args(progress::arguments())
         .arg(args::json());
     args::with_training_options(command, &options::names())
@@ -81,51 +94,68 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let config = configure(matches, args::get_path(matches, "out"), matches.get_flag("resume"))?;
     args::use_threads(ranks::threads(&config))?;
     let stop = stop_on_signals()?;
+    if let Some(seeds) = repeat::seeds(matches, &config)? {
+        return repeat::run(matches, &config, seeds, &stop);
+    }
     if let Some(dir) = ranks::partition(&config)? {
         return over_ranks(matches, &config, &dir, &stop);
     }
+    let out = args::get_path(matches, "out");
+    let (outcome, run) = train_once(matches, &config, out, &stop)?;
+    print_outcome(matches, outcome, &run)
+}
 
-    if let Some(dataset) = embedding::open_dataset(&config)? {
-        let train = |context: RunContext| embedding::train(&config, &dataset, context);
-        return record(matches, &config, &stop, &dataset.name, &[dataset.to_string()], train);
+/// Outcome of a run, and its directory.
+type Trained = (Result<Summary, Error>, RunDir);
+
+/// Trains in one process in the run directory `out`, or a new one.
+fn train_once(
+    matches: &ArgMatches,
+    config: &TrainConfig,
+    out: Option<&Path>,
+    stop: &AtomicUsize,
+) -> anyhow::Result<Trained> {
+    if let Some(dataset) = embedding::open_dataset(config)? {
+        let train = |context: RunContext| embedding::train(config, &dataset, context);
+        return record(matches, config, (out, stop), &dataset.name, &[dataset.to_string()], train);
     }
-    if let Some(dataset) = events::open_dataset(&config)? {
-        let train = |context: RunContext| events::train(&config, &dataset, context);
-        return record(matches, &config, &stop, &dataset.name, &[dataset.to_string()], train);
+    if let Some(dataset) = events::open_dataset(config)? {
+        let train = |context: RunContext| events::train(config, &dataset, context);
+        return record(matches, config, (out, stop), &dataset.name, &[dataset.to_string()], train);
     }
-    let of_types = if is_link(&config) { None } else { typed::open_dataset(&config)? };
+    let of_types = if is_link(config) { None } else { typed::open_dataset(config)? };
     if let Some(dataset) = of_types {
-        let train = |context: RunContext| typed::train(&config, &dataset, context);
-        return record(matches, &config, &stop, &dataset.name, &[dataset.to_string()], train);
+        let train = |context: RunContext| typed::train(config, &dataset, context);
+        return record(matches, config, (out, stop), &dataset.name, &[dataset.to_string()], train);
     }
-    let dataset = graphmill_engine::open_dataset(&config)?;
+    let dataset = graphmill_engine::open_dataset(config)?;
     let mut notes = vec![dataset.to_string()];
     if !config.dataset.is_empty() && is_too_large_to_verify(dataset.features.bytes() as u64) {
         notes
             .push("features are too large to verify on every run; graphmill info --verify reads them".into());
     }
-    let train = |context: RunContext| graphmill_engine::train(&config, &dataset, context);
-    record(matches, &config, &stop, &dataset.name, &notes, train)
+    let train = |context: RunContext| graphmill_engine::train(config, &dataset, context);
+    record(matches, config, (out, stop), &dataset.name, &notes, train)
 }
 
 /// Trains on the dataset `name` in a run directory, after `notes` for the user.
 fn record(
     matches: &ArgMatches,
     config: &TrainConfig,
-    stop: &AtomicUsize,
+    (out, stop): (Option<&Path>, &AtomicUsize),
     name: &str,
     notes: &[String],
     train: impl FnOnce(RunContext) -> Result<Summary, Error>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Trained> {
     let resume = matches.get_flag("resume");
-    let run = directory(args::get_path(matches, "out"), resume, name)?;
+    let run = directory(out, resume, name)?;
     let progress = progress::on_stderr(progress::form(matches)?);
     let mut observer = Recorder::new(config, Some(&run), progress);
     notes.iter().for_each(|note| observer.note(note));
     let stop = || stop.load(Ordering::Relaxed) > 0;
     let outcome = train(RunContext { run: Some(&run), resume, observer: &mut observer, stop: &stop });
     drop(observer);
-    print_outcome(matches, outcome, &run)
+    Ok((outcome, run))
 }
 
 /// Trains on a partitioned dataset, as one of several processes or as the only one.
@@ -169,14 +199,19 @@ fn directory(out: Option<&Path>, resume: bool, name: &str) -> Result<RunDir, Err
     }
 }
 
-/// Prints the summary of a run; an interruption becomes an error that says how to resume.
-fn print_outcome(matches: &ArgMatches, outcome: Result<Summary, Error>, run: &RunDir) -> anyhow::Result<()> {
-    let summary = outcome.map_err(|error| match &error {
+/// Error of a run; an interruption says how to resume.
+fn with_remedy(error: Error, run: &RunDir) -> anyhow::Error {
+    match &error {
         Error::Interrupted { .. } => {
             anyhow::anyhow!("{error}; resume with: graphmill train --resume --out {}", run.path().display())
         }
         _ => error.into(),
-    })?;
+    }
+}
+
+/// Prints the summary of a run; an interruption becomes an error that says how to resume.
+fn print_outcome(matches: &ArgMatches, outcome: Result<Summary, Error>, run: &RunDir) -> anyhow::Result<()> {
+    let summary = outcome.map_err(|error| with_remedy(error, run))?;
     if matches.get_flag("json") {
         output::json(&summary)
     } else {

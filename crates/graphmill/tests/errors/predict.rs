@@ -20,6 +20,8 @@ fn wrong_arguments_are_wrong_usage() {
     let outcome = sandbox.run("predict run --out - --json");
     assert_eq!(outcome.status, Some(2), "{}", outcome.stderr);
     assert!(outcome.json()["error"].as_str().unwrap().contains("name a file"), "{}", outcome.stdout);
+    let unknown = ["'nowhere' is neither a file nor an id below", "0,7"];
+    refused(&sandbox, "predict run --out new.npy --nodes nowhere", USAGE, &unknown, "new.npy");
     refused(&sandbox, "predict run --out new.npy --threads x", USAGE, &["--threads"], "new.npy");
 }
 
@@ -31,7 +33,7 @@ fn wrong_paths_are_refused() {
         ("nowhere --out new.npy", vec!["nowhere", "not a run directory"]),
         ("run --out new/deeper.npy", vec!["new/deeper.npy"]),
         ("run --out data.npy", vec!["data.npy"]),
-        ("run --out new.npy --nodes nowhere", vec!["nowhere: cannot read"]),
+        ("run --out new.npy --nodes nowhere.txt", vec!["nowhere.txt: cannot read"]),
         ("run --out new.npy --dataset nowhere", vec!["nowhere"]),
     ] {
         refused(&sandbox, &format!("predict {args}"), FAILED, &says, "new.npy");

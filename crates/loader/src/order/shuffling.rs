@@ -7,11 +7,12 @@ use graphmill_core::{Labels, NodeId};
 ///
 /// The mean is over batches of `batch_size` nodes (at least 1), weighted by their sizes. For
 /// multi-label nodes, distributions are of memberships: a node counts once for each of its classes.
+/// Real values have no classes, and the error 0.
 ///
 /// O(T + T C / b), or O(T C) for multi-label nodes.
 pub fn shuffling_error(order: &[NodeId], batch_size: usize, labels: &Labels) -> f64 {
     let classes = labels.classes();
-    if classes == 0 {
+    if classes == 0 || labels.is_values() {
         return 0.0;
     }
     let count = |nodes: &[NodeId], counts: &mut Vec<u64>| {
@@ -28,6 +29,7 @@ pub fn shuffling_error(order: &[NodeId], batch_size: usize, labels: &Labels) -> 
                 let row = &member[v as usize * classes..][..classes];
                 counts.iter_mut().zip(row).for_each(|(count, &is)| *count += u64::from(is));
             }),
+            Labels::Values { .. } => {}
         }
         counts.iter().sum::<u64>() as f64
     };

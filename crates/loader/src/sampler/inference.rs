@@ -90,6 +90,11 @@ impl Default for InferenceNeighbors {
 }
 
 impl InferenceNeighbors {
+    /// Returns true if all neighbours are aggregated with equal weights.
+    pub fn is_uniform(&self) -> bool {
+        matches!(self.kind, Kind::Uniform)
+    }
+
     fn of(kind: Kind) -> Self {
         Self { full: Full::new(1).expect("one hop is a valid number of hops"), kind }
     }

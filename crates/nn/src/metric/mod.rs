@@ -1,6 +1,6 @@
-//! Metrics: scores of predictions against labels, and the table of metrics.
+//! Metrics: scores of predictions against labels or values, and the tables of metrics.
 //!
-//! All metrics are between 0 and 1, larger is better, and they read logits. A single-label
+//! Metrics of labels ([`TABLE`]) are between 0 and 1, larger is better, and they read logits. A single-label
 //! prediction is the row's largest logit (the first among equals); a multi-label prediction is
 //! every class with a logit above 0 (a probability above one half). A metric is never NaN: it is
 //! `None` if undefined (no labelled rows, no class with both positives and negatives, a NaN score).
@@ -8,6 +8,7 @@
 pub mod classes;
 mod confusion;
 pub(crate) mod ranking;
+pub mod values;
 
 use graphmill_core::{NodeId, Result, table::Table};
 use rayon::prelude::*;
@@ -23,6 +24,8 @@ pub enum Truth<'a> {
     Single(&'a [i32]),
     /// A set of classes per row: `rows x C` zeros and ones, row-major.
     Multi(&'a [u8]),
+    /// Real values: `rows x C`, row-major, NaN if unknown.
+    Values(&'a [f32]),
 }
 
 /// Logits (`rows x C`, row-major) with their true labels.
@@ -86,6 +89,7 @@ impl<'a> Input<'a> {
         let truths = match self.truth {
             Truth::Single(class) => class.len(),
             Truth::Multi(member) => member.len().checked_div(self.classes).unwrap_or(0),
+            Truth::Values(values) => values.len().checked_div(self.classes).unwrap_or(0),
         };
         match self.selection {
             Selection::All => assert_eq!(rows, truths, "rows of logits and of truth"),
@@ -113,6 +117,7 @@ impl<'a> Input<'a> {
                 Truth::Single(class) if class[truth] < 0 => return None,
                 Truth::Single(class) => Label::Class(class[truth] as usize),
                 Truth::Multi(member) => Label::Set(&member[truth * c..(truth + 1) * c]),
+                Truth::Values(_) => return None,
             };
             Some(Row { logits: &self.scores[score * c..(score + 1) * c], label })
         };
@@ -165,7 +170,7 @@ impl Row<'_> {
 /// Logits and truth differ in length, or a selected row is out of range: a bug in the caller.
 pub type Metric = fn(&Input) -> Option<f64>;
 
-/// Table of the metrics.
+/// Table of the metrics of labels.
 pub static TABLE: Table<Metric> = Table::new(
     "metric",
     &[
@@ -177,12 +182,17 @@ pub static TABLE: Table<Metric> = Table::new(
     ],
 );
 
-/// The metric called `name`.
+/// The metric of labels called `name`.
 ///
 /// # Errors
 /// The name is unknown.
 pub fn by_name(name: &str) -> Result<Metric> {
     Ok(TABLE.find(name)?.make)
+}
+
+/// Table of the metrics of labels, or of real values.
+pub fn table(of_values: bool) -> &'static Table<Metric> {
+    if of_values { &values::TABLE } else { &TABLE }
 }
 
 /// Default metric of a dataset: `accuracy`, or `f1-micro` if nodes have several labels.

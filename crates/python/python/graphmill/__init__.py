@@ -11,8 +11,9 @@
 - :class:`Dataset` is a graph with features, labels and a split, in memory or in a directory, and
   :class:`TypedDataset` one of several types. :func:`generate`, :func:`import_dataset`,
   :meth:`Dataset.from_tables` and the other ``from_`` methods create datasets.
-- :func:`train`, :func:`evaluate`, :func:`predict`, :func:`hotness` and :func:`partition` are the
-  commands of the same name.
+- :func:`train`, :func:`evaluate`, :func:`predict`, :func:`export_model`, :func:`hotness` and
+  :func:`partition` are the commands of the same name, and :func:`load_model` makes a run's model a
+  ``torch.nn.Module``.
 
 PyTorch and PyTorch Geometric are optional. Without them batches hold NumPy arrays.
 """
@@ -28,7 +29,18 @@ from .hgt import HGTLoader
 from .link import LinkNeighborLoader, NegativeSampling, negative_sampling
 from .loader import Loader
 from .neighbor import NeighborLoader
-from .run import evaluate, hotness, hotness_report, options, partition, partition_report, predict, train
+from .run import (
+    evaluate,
+    export_model,
+    hotness,
+    hotness_report,
+    load_model,
+    options,
+    partition,
+    partition_report,
+    predict,
+    train,
+)
 from .shadow import ShaDowKHopSampler
 from .typed import TypedDataset
 
@@ -52,10 +64,12 @@ __all__ = [
     "__version__",
     "dgl",
     "evaluate",
+    "export_model",
     "generate",
     "hotness",
     "hotness_report",
     "import_dataset",
+    "load_model",
     "metrics",
     "negative_sampling",
     "options",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import tempfile
@@ -219,6 +220,57 @@ def predict(
         if rescaled is not None:
             warnings.warn(f"features of the dataset: {rescaled}", UserWarning, stacklevel=2)
         return np.load(out)
+
+
+def export_model(
+    run: str | os.PathLike[str], to: str, out: str | os.PathLike[str], *, last: bool = False, force: bool = False
+) -> Record:
+    """Writes a run's model for another library.
+
+    Args:
+        run: Run directory.
+        to: ``"safetensors"``, a file of the weights oriented as in PyTorch, or ``"pyg"``, a
+            directory with ``model.py``, a ``torch.nn.Module`` of PyTorch Geometric's layers, its
+            options and the weights.
+        out: File or directory to write.
+        last: Exports the last checkpoint instead of the best model.
+        force: Replaces an existing export.
+
+    Returns:
+        ``to``, ``files`` and ``values``, the number of values of all parameters.
+
+    Raises:
+        ValueError, OSError: The run does not exist, the target cannot represent its model, or
+            ``out`` exists.
+    """
+    if os.path.exists(out) and not force:
+        raise FileExistsError(f"{os.fspath(out)}: it exists; pass force=True to replace it")
+    return _record(_graphmill.export_model(_run(run), to, os.fspath(out), last))
+
+
+def load_model(run: str | os.PathLike[str], *, last: bool = False) -> Any:
+    """A run's model as a ``torch.nn.Module`` of PyTorch Geometric's layers, in evaluation mode.
+
+    ``model(x, edge_index)`` takes the feature rows and edges of all nodes of a graph, where edges
+    point from neighbour to node, and returns a row for each node: scores before softmax or sigmoid,
+    or values. They agree with :func:`predict` to rounding. The module can be trained further.
+
+    Args:
+        run: Run directory, of ``model`` ``"sage"``, ``"gcn"``, ``"gat"`` or ``"gin"``.
+        last: Takes the last checkpoint instead of the best model.
+
+    Raises:
+        ModuleNotFoundError: PyTorch or PyTorch Geometric is not installed.
+        ValueError, OSError: The run does not exist, or its model has no such layers.
+    """
+    with tempfile.TemporaryDirectory(prefix="graphmill-") as scratch:
+        out = os.path.join(scratch, "model")
+        _graphmill.export_model(_run(run), "pyg", out, last)
+        spec = importlib.util.spec_from_file_location("graphmill_exported_model", os.path.join(out, "model.py"))
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module.load(out)
 
 
 def hotness(dataset: Dataset | str | os.PathLike[str] | None = None, metric: str = "degree", **options: Any) -> np.ndarray:

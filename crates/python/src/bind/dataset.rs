@@ -225,13 +225,19 @@ impl Dataset {
         })
     }
 
-    /// Classes (`V`), or labels (`V x C` zeros and ones).
+    /// Classes (`V`), labels (`V x C` zeros and ones), or values (`V` or `V x C` floats).
     fn y<'py>(&self, py: Python<'py>) -> Array<'py> {
         match &self.data.labels {
             Labels::Single { classes: 0, .. } => Ok(None),
             Labels::Single { class, .. } => array::of_buffer(py, class, &[class.len()]).map(Some),
             Labels::Multi { member, classes } => {
                 array::of_buffer(py, member, &[self.data.num_nodes(), *classes]).map(Some)
+            }
+            Labels::Values { values, width: 1 } => {
+                array::of_buffer(py, values, &[self.data.num_nodes()]).map(Some)
+            }
+            Labels::Values { values, width } => {
+                array::of_buffer(py, values, &[self.data.num_nodes(), *width]).map(Some)
             }
         }
     }

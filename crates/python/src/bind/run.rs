@@ -257,6 +257,20 @@ pub(super) fn predict_new(
     Ok((serde_json::to_string(&written).map_err(error::value)?, written.notes()))
 }
 
+/// Exports a run's model; returns the files as JSON.
+#[pyfunction]
+#[pyo3(signature = (run, to, out, last))]
+pub(super) fn export_model(
+    py: Python<'_>,
+    run: PathBuf,
+    to: &str,
+    out: PathBuf,
+    last: bool,
+) -> PyResult<String> {
+    let exported = py.detach(|| SavedRun::open(&run, last)?.export_model(to, &out));
+    serde_json::to_string(&exported.map_err(error::engine)?).map_err(error::value)
+}
+
 /// Scores every node by a hotness metric.
 #[pyfunction]
 #[pyo3(signature = (dataset, metric, options))]

@@ -219,8 +219,12 @@ impl TypedDataset {
             Targets::Classes(Labels::Multi { member, classes }) => {
                 (Some(array::of_buffer(py, member, &[rows, *classes])?), *classes)
             }
-            Targets::Values { width: 1, values } => (Some(array::of_buffer(py, values, &[rows])?), 0),
-            Targets::Values { width, values } => (Some(array::of_buffer(py, values, &[rows, *width])?), 0),
+            Targets::Values { width: 1, values } | Targets::Classes(Labels::Values { width: 1, values }) => {
+                (Some(array::of_buffer(py, values, &[rows])?), 0)
+            }
+            Targets::Values { width, values } | Targets::Classes(Labels::Values { width, values }) => {
+                (Some(array::of_buffer(py, values, &[rows, *width])?), 0)
+            }
         };
         columns.set_item("y", y)?;
         columns.set_item("num_classes", classes)?;

@@ -75,7 +75,11 @@ fn header(summary: &Summary) -> String {
         facts.push(format!("{} nodes", count(data.nodes as u64)));
         facts.push(format!("{} edges", count(data.edges as u64)));
         facts.push(format!("{} features", count(data.feature_dim as u64)));
-        let kind = if data.multilabel { "labels" } else { "classes" };
+        let kind = match (data.multilabel, data.values) {
+            (true, _) => "labels",
+            (false, true) => "target values",
+            (false, false) => "classes",
+        };
         facts.push(format!("{} {kind}", count(data.classes as u64)));
         let split = [data.train, data.valid, data.test].map(|n| count(n as u64));
         facts.push(format!("{} training, {} validation and {} test nodes", split[0], split[1], split[2]));

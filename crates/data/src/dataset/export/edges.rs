@@ -118,6 +118,7 @@ fn write_parts(dataset: &Dataset, dir: &Path, options: &ExportOptions, count: u6
     match &dataset.labels {
         Labels::Single { class, .. } => write_new(&path, class, &[nodes])?,
         Labels::Multi { member, classes } => write_new(&path, member, &[nodes, *classes])?,
+        Labels::Values { values, width } => write_new(&path, values, &[nodes, *width])?,
     }
     let [train, valid, test] = dataset.split.parts().map(|(_, ids)| &ids[..]);
     let split = Parts { train, valid, test };

@@ -242,6 +242,10 @@ fn labels<W: Write + Seek>(archive: &mut Archive<W>, labels: &Labels, nodes: usi
             archive.start("labels", "|u1", &[nodes, *classes])?;
             archive.write(member)?;
         }
+        Labels::Values { values, width } => {
+            archive.start("labels", "<f4", &[nodes, *width])?;
+            return archive.write(values);
+        }
     }
     let classes = labels.classes();
     let width = classes.saturating_sub(1).to_string().len();

@@ -74,6 +74,13 @@ impl Dataset {
         match &self.labels {
             Labels::Single { class, .. } => target.add(&mut m, LABELS, class, &[nodes])?,
             Labels::Multi { member, classes } => target.add(&mut m, LABELS, member, &[nodes, *classes])?,
+            Labels::Values { .. } => {
+                return Err(Error::invalid(format!(
+                    "dataset {} has real values as targets, which directories of format 1 do not hold; \
+                     keep it as a directory of format 2",
+                    self.name
+                )));
+            }
         }
         for (name, (_, ids)) in SPLIT.iter().zip(self.split.parts()) {
             target.add(&mut m, name, ids, &[ids.len()])?;

@@ -154,7 +154,7 @@ impl TaskBuilder {
                 complete(member.len(), classes)?;
                 Targets::Classes(Labels::Multi { member: gather(&member, classes, order)?.into(), classes })
             }
-            Targets::Values { width, values } => {
+            Targets::Values { width, values } | Targets::Classes(Labels::Values { width, values }) => {
                 complete(values.len(), width)?;
                 Targets::Values { width, values: gather(&values, width, order)?.into() }
             }

@@ -157,7 +157,7 @@ impl SavedRun {
             out: out.to_path_buf(),
             rows: count,
             cols,
-            kind: kind.name(),
+            kind: self.name_of(kind),
             same_dataset: self.is_own(data)?,
             rescaled: rescaling.as_ref().map(Rescaling::description),
         };

@@ -71,7 +71,7 @@ impl<'a> Columns<'a> {
                     });
                 }
             }
-            Targets::Values { width, values } => {
+            Targets::Values { width, values } | Targets::Classes(Labels::Values { width, values }) => {
                 for j in 0..*width {
                     let name = if *width == 1 { prefix.into() } else { format!("{prefix}_{}", named(j)) };
                     self.add(&name, move |i, out| {

@@ -1,0 +1,85 @@
+//! Defaults of the general options.
+
+use graphmill_core::options::OwnOptions;
+use graphmill_loader::Fanout;
+use graphmill_nn::{
+    backend::Activation,
+    layer::{Init, NormKind},
+    model::ResidualKind,
+};
+
+use super::{
+    Arithmetic, Bytes, CudaGraphs, FeaturePrecision, Ratio, SelectBy, Switch, TrainConfig,
+    train::parse_default,
+};
+
+impl Default for TrainConfig {
+    fn default() -> Self {
+        Self {
+            dataset: "".into(),
+            metric: "auto".into(),
+            task: String::new(),
+            loss: "auto".into(),
+            quantile: 0.5,
+            huber_delta: 1.0,
+            class_weights: "none".into(),
+            focal: 0.0,
+            sampler: "neighbor".into(),
+            fanout: Fanout(vec![15, 10]),
+            fanout_by_name: String::new(),
+            batch_size: 1024,
+            max_batches: 0,
+            order: "random".into(),
+            fused: Switch::Auto,
+            sparse: Switch::Auto,
+            model: "sage".into(),
+            layers: 2,
+            hidden: 256,
+            activation: Activation::Relu,
+            init: Init::Glorot,
+            norm: NormKind::None,
+            residual: ResidualKind::None,
+            input_layer: false,
+            head_layers: 0,
+            dropout: 0.5,
+            input_dropout: 0.0,
+            epochs: 10,
+            optimizer: "adam".into(),
+            lr: 0.003,
+            weight_decay: 0.0,
+            weight_decay_first_layer: false,
+            schedule: "constant".into(),
+            warmup: 0.0,
+            clip: 0.0,
+            select_by: SelectBy::Score,
+            patience: 0,
+            seed: 0,
+            host_budget: Bytes(0),
+            device_budget: Bytes(0),
+            cache_ratio: Ratio(None),
+            cache: "auto".into(),
+            host_cache: "auto".into(),
+            placement: parse_default("interleave"),
+            strategy: "sequential".into(),
+            reuse: "none".into(),
+            link: parse_default("none"),
+            peer_link: parse_default("none"),
+            precision: Arithmetic::F32,
+            cuda_graphs: CudaGraphs::Auto,
+            feature_precision: FeaturePrecision::Auto,
+            devices: parse_default("cpu"),
+            threads: 0,
+            eval_every: 1,
+            eval_nodes: 0,
+            eval_chunk: 16384,
+            shuffle_parts: 0,
+            graph_stores: 0,
+            peer_timeout: 60.0,
+            checkpoint_batches: 0,
+            checkpoint_seconds: 60.0,
+            trace: false,
+            tensorboard: false,
+            own: OwnOptions::default(),
+        }
+    }
+}

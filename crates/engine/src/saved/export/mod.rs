@@ -1,0 +1,195 @@
+//! Exports of a run's model for other libraries. Each target is a row of [`TABLE`].
+//!
+//! # Layout of the weights
+//!
+//! A safetensors file of 32-bit floats, with the names of `best.safetensors`:
+//!
+//! | parameter | shape |
+//! | --- | --- |
+//! | `*.weight` of a linear map from `F` to `O` columns | `O x F`, as in PyTorch |
+//! | a single row: biases, `gamma`, `beta`, `source`, `target` | `O` |
+//! | `running` of batch normalization | `2 x O`: means, variances |
+//! | rows of a table | as stored |
+//!
+//! The metadata holds the version of Graphmill and the options of the model as JSON.
+
+mod pyg;
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
+
+use graphmill_core::table::{Entry, Table};
+use graphmill_data::atomic::{self, Real};
+use safetensors::{Dtype, tensor::TensorView};
+use serde::Serialize;
+use serde_json::json;
+
+use super::SavedRun;
+use crate::{
+    Error, Result, build,
+    checkpoint::{self, tensors::Tensor},
+    embedding::SavedEmbedding,
+    typed::SavedTypedRun,
+};
+
+/// Writer of a model: the run and the path of the output.
+pub type Export = fn(&SavedRun, &Path) -> Result<Vec<PathBuf>>;
+
+/// Table of the targets.
+pub static TABLE: Table<Export> = Table::new(
+    "export target",
+    &[
+        Entry {
+            name: "safetensors",
+            summary: "a file of the weights, oriented as in PyTorch",
+            source: "https://github.com/huggingface/safetensors",
+            options: &[],
+            make: write_safetensors,
+        },
+        Entry {
+            name: "pyg",
+            summary: "a directory with a torch.nn.Module of PyTorch Geometric's layers and the weights",
+            source: "https://pyg.org",
+            options: &[],
+            make: pyg::write,
+        },
+    ],
+);
+
+/// Summary of an export.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExportedModel {
+    /// Run directory.
+    pub run: PathBuf,
+    /// Name of the target.
+    pub to: &'static str,
+    /// Files that were written.
+    pub files: Vec<PathBuf>,
+    /// Number of values of all parameters.
+    pub values: usize,
+}
+
+impl SavedRun {
+    /// Writes the model for the target called `to` to `out`.
+    ///
+    /// # Errors
+    /// The target is unknown or cannot represent the model, the weights cannot be read, or `out`
+    /// cannot be written.
+    pub fn export_model(&self, to: &str, out: &Path) -> Result<ExportedModel> {
+        let entry = TABLE.find(to).map_err(|error| Error::usage(format!("--to {to}: {error}")))?;
+        let values = self.tensors()?.iter().map(|tensor| tensor.data.len()).sum();
+        let files = (entry.make)(self, out)?;
+        Ok(ExportedModel { run: self.dir.clone(), to: entry.name, files, values })
+    }
+
+    /// Parameters as the run stores them.
+    fn tensors(&self) -> Result<Vec<Tensor>> {
+        let file = self.model_file()?;
+        checkpoint::load_params(&file)
+    }
+
+    /// Options from which another library builds the model.
+    fn model_options(&self) -> Result<serde_json::Value> {
+        let all = self.config.to_json();
+        let names = [
+            "model",
+            "layers",
+            "hidden",
+            "activation",
+            "norm",
+            "residual",
+            "input_layer",
+            "head_layers",
+            "dropout",
+            "input_dropout",
+            "aggregator",
+            "sage_combine",
+            "heads",
+            "out_heads",
+            "attention_dropout",
+        ];
+        let mut options: serde_json::Map<String, serde_json::Value> =
+            names.iter().filter_map(|&name| Some((name.to_string(), all.get(name)?.clone()))).collect();
+        let origin = self.origin.as_ref();
+        if let Some(origin) = origin {
+            options.insert("inputs".into(), json!(origin.dataset.feature_dim));
+            options.insert("outputs".into(), json!(origin.dataset.classes));
+            options.insert("multilabel".into(), json!(origin.dataset.multilabel));
+            let scale = origin.features.as_ref().and_then(|features| features.normalization.as_ref());
+            options.insert("normalization".into(), json!(scale));
+        }
+        let path = origin.and_then(|origin| origin.path.as_deref());
+        options.insert("classes".into(), json!(build::class_names(path).unwrap_or_default()));
+        options.insert("target_scale".into(), json!(self.target_scale()));
+        options.insert("graphmill".into(), json!(env!("CARGO_PKG_VERSION")));
+        Ok(options.into())
+    }
+
+    /// Returns true if the run trained a table of embeddings or several types.
+    fn is_special(&self) -> bool {
+        SavedEmbedding::of(self).is_some() || SavedTypedRun::of(self).is_some()
+    }
+}
+
+/// Writes the weights as a safetensors file.
+fn write_safetensors(run: &SavedRun, out: &Path) -> Result<Vec<PathBuf>> {
+    if out.extension().is_none_or(|ending| ending != "safetensors") {
+        return Err(Error::usage(format!(
+            "{}: --to safetensors writes a file; use a name that ends in .safetensors",
+            out.display()
+        )));
+    }
+    write_weights(run, out)?;
+    Ok(vec![out.to_path_buf()])
+}
+
+/// Writes the weights to `path` in the documented layout.
+fn write_weights(run: &SavedRun, path: &Path) -> Result<()> {
+    let tensors: Vec<(String, Vec<usize>, Vec<f32>)> = run.tensors()?.into_iter().map(oriented).collect();
+    let wrong = |error: safetensors::SafeTensorError| Error::format(path, "header", error.to_string());
+    let mut views = Vec::with_capacity(tensors.len());
+    for (name, shape, data) in &tensors {
+        let bytes = bytemuck::cast_slice(data);
+        views.push((name, TensorView::new(Dtype::F32, shape.clone(), bytes).map_err(wrong)?));
+    }
+    let metadata = HashMap::from([
+        ("format".to_string(), "pt".to_string()),
+        ("graphmill".to_string(), env!("CARGO_PKG_VERSION").to_string()),
+        ("model".to_string(), run.model_options()?.to_string()),
+    ]);
+    let bytes = safetensors::serialize(views, Some(metadata)).map_err(wrong)?;
+    Ok(atomic::replace(&mut Real, path, &bytes)?)
+}
+
+/// Name, shape and values of a parameter in the layout of exports.
+fn oriented(tensor: Tensor) -> (String, Vec<usize>, Vec<f32>) {
+    let Tensor { name, shape: [rows, cols], data } = tensor;
+    if name == "weight" || name.ends_with(".weight") {
+        let transposed = (0..cols).flat_map(|c| (0..rows).map(move |r| r * cols + c));
+        let data = transposed.map(|i| data[i]).collect();
+        return (name, vec![cols, rows], data);
+    }
+    let shape = if rows == 1 { vec![cols] } else { vec![rows, cols] };
+    (name, shape, data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_transposed_and_single_rows_are_vectors() {
+        let of = |name: &str, shape: [usize; 2]| {
+            let data = (0..shape[0] * shape[1]).map(|x| x as f32).collect();
+            oriented(Tensor { name: name.into(), shape, data })
+        };
+        let (_, shape, data) = of("conv.0.self.weight", [2, 3]);
+        assert_eq!((shape, data), (vec![3, 2], vec![0.0, 3.0, 1.0, 4.0, 2.0, 5.0]));
+        assert_eq!(of("conv.0.bias", [1, 3]).1, [3]);
+        let (_, shape, data) = of("norm.0.running", [2, 2]);
+        assert_eq!((shape, data), (vec![2, 2], vec![0.0, 1.0, 2.0, 3.0]));
+        assert_eq!(of("conv.0.weight", [1, 3]).1, [3, 1], "a map from one column");
+    }
+}

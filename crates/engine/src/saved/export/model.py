@@ -1,0 +1,192 @@
+"""Model of a Graphmill run, made of the layers of PyTorch Geometric.
+
+    from model import load
+    model = load()                      # a torch.nn.Module in evaluation mode
+    scores = model(x, edge_index)       # rows of all nodes; edges point from neighbour to node
+
+`x` holds the feature rows of the dataset as Graphmill stores them, `edge_index` all of its edges.
+The outputs are those of `graphmill predict` on every node, to rounding: scores before softmax or
+sigmoid, or values at the scale of the targets. `graphmill export-model` wrote this file, the options
+in `model.json` and the parameters in `weights.safetensors`.
+"""
+
+import json
+import struct
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
+
+ACTIVATIONS = {"relu": F.relu, "elu": F.elu, "leaky-relu": F.leaky_relu, "identity": lambda x: x}
+
+
+def read_tensors(path):
+    """Tensors of a safetensors file of 32-bit floats, by name."""
+    data = bytearray(Path(path).read_bytes())
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + length])
+    tensors = {}
+    for name, entry in header.items():
+        if name != "__metadata__":
+            first, last = (8 + length + offset for offset in entry["data_offsets"])
+            flat = torch.frombuffer(data[first:last], dtype=torch.float32)
+            tensors[name] = flat.reshape(entry["shape"]).clone()
+    return tensors
+
+
+class L2Norm(nn.Module):
+    """Rows of unit length."""
+
+    def forward(self, x):
+        return F.normalize(x, dim=1)
+
+
+def make_conv(options, width, out, last):
+    """Graph layer number `l` with untrained parameters."""
+    kind = options["model"]
+    if kind == "sage":
+        return SAGEConv(width, out, aggr="mean")
+    if kind == "gcn":
+        return GCNConv(width, out, normalize=False, add_self_loops=False)
+    if kind == "gat":
+        heads = options["out_heads"] if last else options["heads"]
+        size = out if last else out // heads
+        dropout = options["attention_dropout"]
+        return GATConv(width, size, heads, concat=not last, dropout=dropout, add_self_loops=False)
+    inner = [nn.Linear(width, out)] + ([nn.BatchNorm1d(out)] if options["norm"] == "batch" else [])
+    return GINConv(nn.Sequential(*inner, nn.ReLU(), nn.Linear(out, out)), train_eps=True)
+
+
+def make_norm(name, width):
+    """Normalization of rows, or None."""
+    made = {"none": None, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm, "l2": lambda _: L2Norm()}[name]
+    return made and made(width)
+
+
+class GraphmillModel(nn.Module):
+    """A stack of graph layers with the dense layers, norms and residuals around them."""
+
+    def __init__(self, options):
+        super().__init__()
+        self.options = options
+        hidden, out, layers = options["hidden"], options["outputs"], options["layers"]
+        width = options["inputs"]
+        self.input = None
+        if options["input_layer"]:
+            self.input, width = nn.Linear(width, hidden), hidden
+        self.convs, self.norms, self.residuals = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
+        for layer in range(layers):
+            last = layer + 1 == layers and options["head_layers"] == 0
+            to = out if last else hidden
+            self.convs.append(make_conv(options, width, to, last))
+            norm = None if last else make_norm(options["norm"], to)
+            self.norms.append(norm if norm is not None else nn.Identity())
+            linear = options["residual"] == "linear"
+            self.residuals.append(nn.Linear(width, to, bias=False) if linear else nn.Identity())
+            width = to
+        sizes = [hidden] * options["head_layers"] + [out]
+        self.head = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:]))
+        scale = options["target_scale"] or {"mean": [0.0], "deviation": [1.0]}
+        self.register_buffer("mean", torch.tensor(scale["mean"]))
+        self.register_buffer("deviation", torch.tensor(scale["deviation"]))
+
+    def after(self, x):
+        """Activation and dropout."""
+        x = ACTIVATIONS[self.options["activation"]](x)
+        return F.dropout(x, self.options["dropout"], self.training)
+
+    def edges(self, edge_index, nodes):
+        """Edges that the layers read, with their weights (GCN) or None."""
+        kind = self.options["model"]
+        if kind not in ("gcn", "gat"):
+            return edge_index, None
+        loops = torch.arange(nodes, device=edge_index.device)
+        with_loops = torch.cat([edge_index, torch.stack([loops, loops])], dim=1)
+        if kind == "gat":
+            return with_loops, None
+        degree = torch.zeros(nodes, device=edge_index.device)
+        degree.scatter_add_(0, edge_index[1], torch.ones(edge_index.shape[1], device=edge_index.device))
+        factor = (degree + 1).rsqrt()
+        return with_loops, factor[with_loops[0]] * factor[with_loops[1]]
+
+    def forward(self, x, edge_index):
+        options = self.options
+        edge_index, weight = self.edges(edge_index, x.shape[0])
+        x = F.dropout(x, options["input_dropout"], self.training)
+        if self.input is not None:
+            x = self.after(self.input(x))
+        for layer, (conv, norm, residual) in enumerate(zip(self.convs, self.norms, self.residuals)):
+            last = layer + 1 == len(self.convs) and len(self.head) == 0
+            rows = conv(x, edge_index) if weight is None else conv(x, edge_index, weight)
+            if options["residual"] == "linear" or options["residual"] == "identity" and x.shape == rows.shape:
+                rows = rows + residual(x)
+            x = rows if last else self.after(norm(rows))
+        for i, linear in enumerate(self.head):
+            x = linear(x) if i + 1 == len(self.head) else self.after(linear(x))
+        return x * self.deviation + self.mean if options["target_scale"] else x
+
+    @torch.no_grad()
+    def load_weights(self, tensors):
+        """Copies parameters in the layout of `graphmill export-model --to safetensors`."""
+        unread = dict(tensors)
+
+        def put(parameter, name):
+            parameter.copy_(unread.pop(name).reshape(parameter.shape))
+
+        def put_linear(linear, name):
+            put(linear.weight, f"{name}weight")
+            if linear.bias is not None:
+                put(linear.bias, f"{name}bias")
+
+        def put_batch_norm(norm, name):
+            put(norm.weight, f"{name}gamma")
+            put(norm.bias, f"{name}beta")
+            mean, variance = unread.pop(f"{name}running")
+            norm.running_mean.copy_(mean)
+            norm.running_var.copy_(variance)
+
+        if self.input is not None:
+            put_linear(self.input, "input.")
+        for layer, conv in enumerate(self.convs):
+            name = f"conv.{layer}."
+            if isinstance(conv, SAGEConv):
+                put(conv.lin_l.weight, f"{name}neigh.weight")
+                put(conv.lin_r.weight, f"{name}self.weight")
+                put(conv.lin_l.bias, f"{name}bias")
+            elif isinstance(conv, GCNConv):
+                put(conv.lin.weight, f"{name}weight")
+                put(conv.bias, f"{name}bias")
+            elif isinstance(conv, GATConv):
+                linear = conv.lin if getattr(conv, "lin", None) is not None else conv.lin_src
+                put(linear.weight, f"{name}weight")
+                put(conv.att_src, f"{name}source")
+                put(conv.att_dst, f"{name}target")
+                put(conv.bias, f"{name}bias")
+            else:
+                put(conv.eps, f"{name}eps")
+                put_linear(conv.nn[0], f"{name}mlp.0.")
+                put_linear(conv.nn[-1], f"{name}mlp.1.")
+                if isinstance(conv.nn[1], nn.BatchNorm1d):
+                    put_batch_norm(conv.nn[1], f"{name}mlp.")
+            norm = self.norms[layer]
+            if isinstance(norm, nn.BatchNorm1d):
+                put_batch_norm(norm, f"norm.{layer}.")
+            elif isinstance(norm, nn.LayerNorm):
+                put(norm.weight, f"norm.{layer}.gamma")
+                put(norm.bias, f"norm.{layer}.beta")
+            if isinstance(self.residuals[layer], nn.Linear):
+                put_linear(self.residuals[layer], f"residual.{layer}.")
+        for i, linear in enumerate(self.head):
+            put_linear(linear, f"head.{i}.")
+        if unread:
+            raise ValueError(f"weights.safetensors: unknown tensors {sorted(unread)}; export the run again")
+
+
+def load(directory=None):
+    """The exported model of a directory, by default that of this file, in evaluation mode."""
+    directory = Path(directory or Path(__file__).parent)
+    model = GraphmillModel(json.loads((directory / "model.json").read_text(encoding="utf-8")))
+    model.load_weights(read_tensors(directory / "weights.safetensors"))
+    return model.eval()

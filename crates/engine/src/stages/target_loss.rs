@@ -1,0 +1,342 @@
+//! Loss of the targets of a run on nodes: cross-entropy of classes, with class weights or focal,
+//! or a loss of real values.
+//!
+//! # Source
+//!
+//! Lin et al., *Focal Loss for Dense Object Detection*, ICCV 2017, equation 4: the loss of a row is
+//! `-(1 - p)^gamma log p`, with `p` the probability of its class. `balanced` weights are those of
+//! King and Zeng, *Logistic Regression in Rare Events Data*, Political Analysis 9, 2001, as in
+//! scikit-learn: `n / (C n_c)`, with `n_c` of the `n` training nodes in class `c`.
+
+use std::path::Path;
+
+use graphmill_core::{Labels, NodeId};
+use graphmill_data::{Dataset, npy};
+use graphmill_nn::{
+    Backend, View, ViewMut,
+    backend::ops::{SigmoidCrossEntropy, SoftmaxCrossEntropy},
+    regression::{self, TargetScale, ValueLoss},
+};
+
+use super::learner::SeedLabels;
+use crate::{
+    Error, Result, TrainConfig, build,
+    config::link_task::{has_default_loss, is_link},
+};
+
+/// Name of the loss of classes.
+const CROSS_ENTROPY: &str = "cross-entropy";
+
+/// Loss of the targets of nodes. The default is cross-entropy with equal weights, and the squared
+/// error of values that are not standardised.
+#[derive(Clone, Debug, Default)]
+pub struct TargetLoss {
+    /// Weight of each class; empty for equal weights.
+    class_weight: Vec<f32>,
+    /// Exponent of the focal loss; 0 for cross-entropy.
+    focal: f64,
+    /// Loss of real values.
+    value: Option<ValueLoss>,
+    /// Scale of real values.
+    scale: TargetScale,
+}
+
+impl TargetLoss {
+    /// Loss of a run with this configuration on the targets of `data`.
+    ///
+    /// # Errors
+    /// The loss does not fit the targets, the class weights cannot be read, or the devices do not
+    /// compute the loss.
+    pub fn new(config: &TrainConfig, data: &Dataset) -> Result<Self> {
+        if is_link(config) {
+            return Ok(Self::default());
+        }
+        match &data.labels {
+            Labels::Values { .. } => Self::of_values(config, data),
+            labels => Self::of_classes(config, data, labels),
+        }
+    }
+
+    fn of_values(config: &TrainConfig, data: &Dataset) -> Result<Self> {
+        for (flag, is_set) in
+            [("class-weights", config.class_weights != "none"), ("focal", config.focal > 0.0)]
+        {
+            if is_set {
+                let message = format!("--{flag}: the targets of {} are values; leave it out", data.name);
+                return Err(Error::usage(message));
+            }
+        }
+        on_processor(config, "the loss of values")?;
+        let name = if has_default_loss(config) { "mse" } else { &config.loss };
+        let entry = regression::TABLE.get(name).ok_or_else(|| {
+            let known = regression::TABLE.names();
+            Error::usage(format!("--loss {name}: the targets of {} are values; use {known}", data.name))
+        })?;
+        let parameter = if name == "huber" { config.huber_delta } else { config.quantile };
+        Ok(Self {
+            value: Some(ValueLoss { point: entry.make, parameter }),
+            scale: build::target_scale(data).unwrap_or_default(),
+            ..Self::default()
+        })
+    }
+
+    fn of_classes(config: &TrainConfig, data: &Dataset, labels: &Labels) -> Result<Self> {
+        if !has_default_loss(config) && config.loss != CROSS_ENTROPY {
+            return Err(Error::usage(format!(
+                "--loss {}: the targets of {} are classes; use {CROSS_ENTROPY}, or leave it out",
+                config.loss, data.name
+            )));
+        }
+        let has_weights = config.class_weights != "none";
+        if config.focal > 0.0 {
+            on_processor(config, "the focal loss")?;
+        }
+        let Labels::Single { class, classes } = labels else {
+            if has_weights || config.focal > 0.0 {
+                let flag = if has_weights { "class-weights" } else { "focal" };
+                let message = format!(
+                    "--{flag}: the nodes of {} have several labels, and it is for one class per node; \
+                     leave it out",
+                    data.name
+                );
+                return Err(Error::usage(message));
+            }
+            return Ok(Self::default());
+        };
+        let class_weight = match config.class_weights.as_str() {
+            "none" => Vec::new(),
+            "balanced" => balanced(class, *classes, &data.split.train),
+            given => read_weights(given, *classes)?,
+        };
+        Ok(Self { class_weight, focal: config.focal, ..Self::default() })
+    }
+
+    /// Scale of the targets; `None` for classes.
+    pub fn scale(&self) -> Option<&TargetScale> {
+        self.value.as_ref().map(|_| &self.scale)
+    }
+
+    /// Gathers the targets of `nodes`; values are standardised.
+    pub(crate) fn gather(&self, labels: &Labels, nodes: &[NodeId], of_rows: &mut SeedLabels) {
+        of_rows.gather(labels, nodes);
+        self.scale.apply(&mut of_rows.value);
+    }
+
+    /// Mean loss over the rows of `logits` and its gradient. `weight` has a factor for each row;
+    /// empty for equal rows.
+    pub(crate) fn run(
+        &self,
+        backend: &dyn Backend,
+        labels: &Labels,
+        of_rows: &mut SeedLabels,
+        logits: View,
+        weight: &[f32],
+        grad: ViewMut,
+    ) -> f64 {
+        let mean = 1.0 / logits.num_rows().max(1) as f32;
+        match labels {
+            Labels::Values { width, .. } => {
+                let squared = || ValueLoss { point: |error, _| (error * error, 2.0 * error), parameter: 0.0 };
+                let (loss, scale) = (self.value.unwrap_or_else(squared), f64::from(mean) / *width as f64);
+                loss.run(logits.host(), &of_rows.value, *width, weight, scale, grad.host())
+            }
+            Labels::Multi { classes, .. } => {
+                let (target, scale) = (&of_rows.member, mean / *classes as f32);
+                SigmoidCrossEntropy { logits, target, weight, scale, grad }.run(backend)
+            }
+            Labels::Single { .. } => {
+                let weight = self.weight_of_rows(of_rows, weight);
+                let (label, weight) = (&of_rows.class[..], weight.unwrap_or(&of_rows.weight));
+                if self.focal > 0.0 {
+                    return focal(self.focal, logits, label, weight, f64::from(mean), grad.host());
+                }
+                SoftmaxCrossEntropy { logits, label, weight, scale: mean, grad }.run(backend)
+            }
+        }
+    }
+
+    /// Fills the weights of the rows by their classes; returns `weight` if the classes have none.
+    fn weight_of_rows<'w>(&self, of_rows: &mut SeedLabels, weight: &'w [f32]) -> Option<&'w [f32]> {
+        if self.class_weight.is_empty() {
+            return Some(weight);
+        }
+        let SeedLabels { class, weight: all, .. } = of_rows;
+        all.clear();
+        all.extend(class.iter().enumerate().map(|(r, &class)| {
+            let of_class = usize::try_from(class).ok().and_then(|c| self.class_weight.get(c)).copied();
+            of_class.unwrap_or(0.0) * weight.get(r).copied().unwrap_or(1.0)
+        }));
+        None
+    }
+}
+
+/// Refuses NVIDIA devices.
+fn on_processor(config: &TrainConfig, what: &str) -> Result<()> {
+    if config.cuda_devices().is_empty() {
+        return Ok(());
+    }
+    Err(Error::usage(format!(
+        "--devices {}: {what} is computed on the processor; use --devices cpu",
+        config.devices
+    )))
+}
+
+/// Weights by which all classes of the training nodes count alike, 1 on average over the nodes.
+fn balanced(class: &[i32], classes: usize, train: &[NodeId]) -> Vec<f32> {
+    let mut counts = vec![0u64; classes];
+    for &v in train {
+        if let Some(count) = usize::try_from(class[v as usize]).ok().and_then(|c| counts.get_mut(c)) {
+            *count += 1;
+        }
+    }
+    let (all, present) =
+        (counts.iter().sum::<u64>() as f64, counts.iter().filter(|&&n| n > 0).count() as f64);
+    counts.iter().map(|&n| if n == 0 { 1.0 } else { (all / (present * n as f64)) as f32 }).collect()
+}
+
+/// Weights of a list such as `1,2.5`, or of a file with one per line or a `.npy`.
+fn read_weights(given: &str, classes: usize) -> Result<Vec<f32>> {
+    let wrong = |message: String| {
+        let remedy = "use none, balanced, a list such as 1,2.5, or a file of one weight per line";
+        Error::usage(format!("--class-weights {given}: {message}; {remedy}"))
+    };
+    let path = Path::new(given);
+    let weights: Vec<f32> = if given.ends_with(".npy") {
+        npy::open(path)?.read_as::<f32>()?
+    } else {
+        let is_file = path.is_file();
+        let text = match is_file {
+            true => std::fs::read_to_string(path).map_err(|error| Error::io(path, "read", error))?,
+            false => given.replace(',', "\n"),
+        };
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        let number = |line: &str| line.parse().map_err(|_| wrong(format!("'{line}' is not a number")));
+        lines.map(number).collect::<Result<_>>()?
+    };
+    if let Some(weight) = weights.iter().find(|weight| !weight.is_finite() || **weight < 0.0) {
+        return Err(wrong(format!("the weight {weight} is not a number from 0")));
+    }
+    if weights.len() != classes {
+        return Err(wrong(format!("{} weights for {classes} classes", weights.len())));
+    }
+    Ok(weights)
+}
+
+/// Focal loss of the rows times `scale`, and its gradient. The sum is serial, so that its bits do
+/// not depend on threads.
+fn focal(gamma: f64, logits: View, label: &[i32], weight: &[f32], scale: f64, grad: &mut [f32]) -> f64 {
+    let (cols, logits) = (logits.num_cols(), logits.host());
+    let mut sum = 0.0;
+    for (r, &label) in label.iter().enumerate() {
+        let (row, grad) = (&logits[r * cols..][..cols], &mut grad[r * cols..][..cols]);
+        let Ok(hit) = usize::try_from(label) else {
+            grad.fill(0.0);
+            continue;
+        };
+        let factor = scale * weight.get(r).map_or(1.0, |&w| f64::from(w));
+        let max = row.iter().fold(f64::NEG_INFINITY, |max, &x| max.max(f64::from(x)));
+        let norm = max + row.iter().map(|&x| (f64::from(x) - max).exp()).sum::<f64>().ln();
+        let log_p = f64::from(row[hit]) - norm;
+        let p = log_p.exp();
+        // 1 - p loses all digits if p is almost 1
+        let rest = -log_p.exp_m1();
+        sum += factor * rest.powf(gamma) * -log_p;
+        // derivative by the logit of class c: slope (delta - p_c)
+        let slope =
+            if rest > 0.0 { gamma * p * rest.powf(gamma - 1.0) * log_p - rest.powf(gamma) } else { 0.0 };
+        for (c, (grad, &x)) in grad.iter_mut().zip(row).enumerate() {
+            let delta = f64::from(u8::from(c == hit));
+            *grad = (factor * slope * (delta - (f64::from(x) - norm).exp())) as f32;
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use graphmill_nn::{Matrix, backend::Cpu};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Mean loss of rows with one class each, and its gradient.
+    fn of_classes(loss: &TargetLoss, logits: &[f32], class: &[i32], classes: usize) -> (f64, Vec<f32>) {
+        let logits = Matrix::from_slice(class.len(), classes, logits);
+        let labels = Labels::Single { class: class.to_vec().into(), classes };
+        let nodes: Vec<NodeId> = (0..class.len() as NodeId).collect();
+        let (mut of_rows, mut grad) = (SeedLabels::default(), Matrix::zeros(class.len(), classes));
+        loss.gather(&labels, &nodes, &mut of_rows);
+        let value = loss.run(&Cpu::default(), &labels, &mut of_rows, logits.view(), &[], grad.view_mut());
+        (value, grad.view().host().to_vec())
+    }
+
+    #[test]
+    fn balanced_weights_match_scikit_learn() {
+        // compute_class_weight('balanced', classes=[0, 1, 2], y=[0, 0, 0, 1])
+        assert_eq!(balanced(&[0, 0, 0, 1, 2, -1], 3, &[0, 1, 2, 3]), [4.0 / 6.0, 2.0, 1.0]);
+    }
+
+    #[test]
+    fn class_weights_multiply_the_loss_of_their_rows() {
+        let (logits, class) = ([1.0, 0.0, 0.5, 2.0], [0, 1]);
+        let plain = TargetLoss::default();
+        let weighted = TargetLoss { class_weight: vec![3.0, 0.0], ..TargetLoss::default() };
+        let first = of_classes(&plain, &logits[..2], &class[..1], 2).0;
+        let (loss, grad) = of_classes(&weighted, &logits, &class, 2);
+        assert!((loss - 3.0 * first / 2.0).abs() < 1e-6, "{loss} {first}");
+        assert_eq!(grad[2..], [0.0, 0.0]);
+    }
+
+    #[test]
+    fn weights_are_read_from_lists_and_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("w.txt");
+        std::fs::write(&path, "1\n2.5\n").unwrap();
+        assert_eq!(read_weights(path.to_str().unwrap(), 2).unwrap(), [1.0, 2.5]);
+        assert_eq!(read_weights("0.5,4", 2).unwrap(), [0.5, 4.0]);
+        for (given, message) in [
+            ("1,2,3", "3 weights for 2 classes"),
+            ("1,-2", "the weight -2 is not a number from 0"),
+            ("even", "'even' is not a number"),
+        ] {
+            let error = read_weights(given, 2).unwrap_err().to_string();
+            assert!(error.contains(message) && error.contains("use none, balanced"), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn focal_gradients_match_differences(
+            logits in prop::collection::vec(-4.0f32..4.0, 6), gamma in 0.5f64..4.0, class in 0i32..3,
+        ) {
+            const STEP: f32 = 1e-2;
+            let loss = TargetLoss { focal: gamma, ..TargetLoss::default() };
+            let labels = [class, -1];
+            let (_, grad) = of_classes(&loss, &logits, &labels, 3);
+            for i in 0..3 {
+                let at = |step: f32| {
+                    let mut moved = logits.clone();
+                    moved[i] += step;
+                    of_classes(&loss, &moved, &labels, 3).0
+                };
+                let difference = (at(STEP) - at(-STEP)) / f64::from(2.0 * STEP);
+                prop_assert!((f64::from(grad[i]) - difference).abs() < 2e-3, "{} {}", grad[i], difference);
+            }
+            prop_assert_eq!(&grad[3..], &[0.0; 3]);
+        }
+
+        #[test]
+        fn focal_loss_of_exponent_near_zero_is_cross_entropy(
+            logits in prop::collection::vec(-4.0f32..4.0, 6), class in 0i32..3,
+        ) {
+            let labels = [class, 1];
+            let near = TargetLoss { focal: 1e-9, ..TargetLoss::default() };
+            let (focal, cross) =
+                (of_classes(&near, &logits, &labels, 3), of_classes(&TargetLoss::default(), &logits, &labels, 3));
+            prop_assert!((focal.0 - cross.0).abs() < 1e-5);
+            for (a, b) in focal.1.iter().zip(&cross.1) {
+                prop_assert!((a - b).abs() < 1e-5);
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Targets beyond classes of equal weights: values, class weights, focal loss; and exported models.
+
+#![cfg(feature = "tables")]
+
+mod common;
+
+use std::fmt::Write as _;
+
+use common::Sandbox;
+use graphmill::dataset::npy;
+
+const NODES: usize = 300;
+
+/// Writes accounts with a balance that follows their group, and transfers within groups.
+fn accounts(sandbox: &Sandbox) {
+    let mut nodes = String::from("account,age,size,balance,kind\n");
+    let mut edges = String::from("from,to\n");
+    for i in 0..NODES {
+        let group = i % 5;
+        let (age, size) = (20 + 7 * group + i % 4, 3 * group + i % 3);
+        // a rare class, and a balance far from 0 with a large deviation
+        let kind = if group == 0 && i % 2 == 0 { "mule" } else { "retail" };
+        let balance = if i % 10 == 9 { String::new() } else { (5000 + 1000 * group + i % 7).to_string() };
+        writeln!(nodes, "acc-{i:03},{age},{size},{balance},{kind}").unwrap();
+        for k in 1..4 {
+            writeln!(edges, "acc-{i:03},acc-{:03}", (i + 5 * k) % NODES).unwrap();
+        }
+    }
+    sandbox.write("accounts.csv", nodes);
+    sandbox.write("transfers.csv", edges);
+}
+
+fn import(sandbox: &Sandbox, label: &str, out: &str) {
+    accounts(sandbox);
+    // whole numbers would be classes
+    let task = if label == "balance" { "regression" } else { "classification" };
+    sandbox.ok(&format!(
+        "import tables {out} --nodes accounts.csv --id account --label {label} --task {task} --edges \
+         transfers.csv --src from --dst to"
+    ));
+}
+
+const TRAIN: &str = "--hidden 16 --fanout 5,5 --batch-size 32 --lr 0.01 --dropout 0";
+
+#[test]
+fn values_are_learned_standardised_and_predicted_at_their_scale() {
+    let sandbox = Sandbox::new();
+    import(&sandbox, "balance", "data");
+    for loss in ["mse", "huber", "quantile --quantile 0.5"] {
+        let name = loss.split(' ').next().unwrap();
+        let summary = sandbox.ok_json(&format!("train data --epochs 30 --loss {loss} {TRAIN} --out {name}"));
+        assert_eq!(summary["test"]["metric"], "rmse");
+        let rmse = summary["test"]["score"].as_f64().unwrap();
+        assert!(rmse < 400.0, "{loss}: {rmse}, and the deviation of the balances is 1414");
+        assert!(summary["epochs"][29]["loss"].as_f64().unwrap() < 1.0, "{loss}: the loss is of deviations");
+        assert_eq!(summary["dataset"]["values"], true);
+    }
+    let scores = sandbox.ok_json("eval mse");
+    let test = &scores["parts"][2]["scores"];
+    assert_eq!(scores["test"], test["rmse"]);
+    assert!(test["r2"].as_f64().unwrap() > 0.9 && test["spearman"].as_f64().unwrap() > 0.9, "{test}");
+    assert!(test["mae"].as_f64().unwrap() <= test["rmse"].as_f64().unwrap());
+    assert_eq!(test.as_object().unwrap().len(), 4, "metrics of classes are left out");
+    assert!(sandbox.ok("eval mse").contains("spearman"));
+    // the best epoch has the smallest error
+    let summary = sandbox.json("mse/summary.json");
+    let errors = summary["epochs"].as_array().unwrap().iter().map(|e| e["valid_score"].as_f64().unwrap());
+    let least = errors.fold(f64::INFINITY, f64::min);
+    assert_eq!(summary["best"]["valid_score"].as_f64(), Some(least));
+
+    let written = sandbox.ok_json("predict mse --out values.csv");
+    assert_eq!((&written["kind"], &written["cols"]), (&"values".into(), &1.into()));
+    let text = String::from_utf8(sandbox.read("values.csv")).unwrap();
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("account,value"));
+    for (i, line) in lines.enumerate() {
+        let value: f64 = line.split_once(',').unwrap().1.parse().unwrap();
+        let expected = 5003.0 + 1000.0 * (i % 5) as f64;
+        assert!((value - expected).abs() < 1200.0, "{line}, {expected}");
+    }
+    sandbox.ok("predict mse --out values.npy");
+    assert_eq!(npy::open(sandbox.path("values.npy")).unwrap().shape, [NODES]);
+    let refused = sandbox.run("predict mse --probabilities --out p.csv").stderr;
+    assert!(refused.contains("the run predicts values, which have no probabilities"), "{refused}");
+}
+
+#[test]
+fn a_run_on_values_resumes_to_the_same_bits() {
+    let sandbox = Sandbox::new();
+    import(&sandbox, "balance", "data");
+    sandbox.ok(&format!("train data --epochs 4 {TRAIN} --metric mae --out whole"));
+    sandbox.ok(&format!("train data --epochs 2 {TRAIN} --metric mae --out parts"));
+    sandbox.ok("train --resume --out parts --epochs 4");
+    assert_eq!(sandbox.read("whole/best.safetensors"), sandbox.read("parts/best.safetensors"));
+    // files of earlier versions hold the former default of --loss
+    let config = String::from_utf8(sandbox.read("whole/config.toml")).unwrap();
+    sandbox.write("former.toml", config.replace("loss = \"auto\"", "loss = \"bce\""));
+    sandbox.ok("train --config former.toml --out former");
+    assert_eq!(sandbox.read("whole/best.safetensors"), sandbox.read("former/best.safetensors"));
+    let test = |run: &str| sandbox.json(format!("{run}/summary.json"))["test"].clone();
+    assert_eq!(test("whole"), test("parts"));
+}
+
+#[test]
+fn class_weights_and_focal_loss_find_more_of_a_rare_class() {
+    let sandbox = Sandbox::new();
+    import(&sandbox, "kind", "data");
+    let recall = |options: &str, out: &str| {
+        let summary = sandbox.ok_json(&format!("train data --epochs 3 {TRAIN} {options} --out {out}"));
+        let classes = summary["by_class"]["classes"].as_array().unwrap();
+        let mule = classes.iter().find(|class| class["class"] == "mule").unwrap();
+        mule["recall"].as_f64().unwrap()
+    };
+    let plain = recall("", "plain");
+    let balanced = recall("--class-weights balanced", "balanced");
+    let heavy = recall("--class-weights 1000,1", "heavy");
+    assert!(balanced >= plain, "{balanced} {plain}");
+    assert_eq!(heavy, 1.0, "mule is class 0, and everything is predicted as it");
+    recall("--focal 2", "focal");
+    assert_ne!(sandbox.read("plain/best.safetensors"), sandbox.read("focal/best.safetensors"));
+}
+
+#[test]
+fn losses_that_do_not_fit_are_refused_with_a_remedy() {
+    let sandbox = Sandbox::new();
+    import(&sandbox, "kind", "classes");
+    import(&sandbox, "balance", "values");
+    for (args, message) in [
+        ("classes --loss mse", "--loss mse: the targets of classes are classes; use cross-entropy"),
+        ("values --loss bpr", "--loss bpr: the targets of values are values; use mse, mae, huber, quantile"),
+        ("values --class-weights balanced", "--class-weights: the targets of values are values"),
+        ("values --focal 2", "--focal: the targets of values are values"),
+        ("values --metric accuracy", "known: mae, rmse, r2, spearman"),
+        ("classes --class-weights 1,2,3", "3 weights for 2 classes"),
+        ("classes --focal -1", "--focal"),
+        ("values --quantile 0.9", "--loss auto does not use it; use --loss quantile"),
+        ("values --loss quantile --quantile 1", "--quantile"),
+        ("values --loss hinge", "is unknown; known: auto, cross-entropy, mse"),
+    ] {
+        let outcome = sandbox.run(&format!("train {args} --epochs 1 {TRAIN} --out none"));
+        assert_eq!(outcome.status, Some(2), "{args}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains(message), "{args}: {}", outcome.stderr);
+    }
+}
+
+#[test]
+fn predictions_of_listed_keys_and_no_silent_replacement() {
+    let sandbox = Sandbox::new();
+    import(&sandbox, "kind", "data");
+    sandbox.ok(&format!("train data --epochs 2 {TRAIN} --out run"));
+    let text = sandbox.ok("predict run --nodes acc-007,acc-002 --out -");
+    let keys: Vec<&str> = text.lines().map(|line| line.split(',').next().unwrap()).collect();
+    assert_eq!(keys, ["account", "acc-007", "acc-002"]);
+    let unknown = sandbox.run("predict run --nodes acc-007,acc-999 --out -").stderr;
+    assert!(unknown.contains("--nodes: 1 of 2 keys are not in data: 'acc-999'; remove them"), "{unknown}");
+    let missing = sandbox.run("predict run --nodes ids.txt --out -");
+    assert!(missing.stderr.contains("ids.txt"), "{}", missing.stderr);
+    sandbox.ok("predict run --out classes.csv");
+    let refused = sandbox.run("predict run --out classes.csv");
+    assert_eq!(refused.status, Some(2));
+    assert!(refused.stderr.contains("the file exists; pass --force to replace it"), "{}", refused.stderr);
+    sandbox.ok("predict run --out classes.csv --force");
+}
+
+#[test]
+fn models_are_exported_with_their_options_and_weights() {
+    let sandbox = Sandbox::new();
+    import(&sandbox, "kind", "data");
+    sandbox.ok(&format!("train data --epochs 1 {TRAIN} --out run"));
+    let exported = sandbox.ok_json("export-model run --to safetensors run.safetensors");
+    assert_eq!(exported["files"].as_array().unwrap().len(), 1);
+    let bytes = sandbox.read("run.safetensors");
+    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let header: serde_json::Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
+    let inputs = sandbox.json("run/summary.json")["dataset"]["feature_dim"].clone();
+    assert_eq!(header["conv.0.self.weight"]["shape"], serde_json::json!([16, inputs]));
+    assert_eq!(header["conv.1.bias"]["shape"], serde_json::json!([2]));
+    sandbox.ok("export-model run --to pyg module");
+    let options = sandbox.json("module/model.json");
+    assert_eq!(options["classes"], serde_json::json!(["mule", "retail"]));
+    assert!(
+        sandbox.path("module/model.py").is_file() && sandbox.path("module/weights.safetensors").is_file()
+    );
+    for (args, message) in [
+        ("run --to pyg module", "it exists; pass --force"),
+        ("run --to onnx x", "known: safetensors, pyg"),
+        ("run --to safetensors x", "use a name that ends in .safetensors"),
+    ] {
+        let outcome = sandbox.run(&format!("export-model {args}"));
+        assert_eq!(outcome.status, Some(2), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains(message), "{}", outcome.stderr);
+    }
+    sandbox.ok(&format!("train data --epochs 1 {TRAIN} --model gatv2 --out other"));
+    let refused = sandbox.run("export-model other --to pyg none").stderr;
+    assert!(refused.contains("--to pyg: --model gatv2 is not one of sage, gcn, gat or gin"), "{refused}");
+    assert!(refused.contains("--to safetensors"), "{refused}");
+}
+
+#[test]
+fn repeated_runs_have_a_mean_and_compare_in_a_table() {
+    let sandbox = Sandbox::new();
+    import(&sandbox, "kind", "data");
+    let repeated = sandbox.ok_json(&format!("train data --epochs 1 {TRAIN} --seed 7 --repeat 3 --out many"));
+    let seeds: Vec<u64> =
+        repeated["runs"].as_array().unwrap().iter().map(|run| run["seed"].as_u64().unwrap()).collect();
+    assert_eq!(seeds, [7, 8, 9]);
+    assert_eq!(sandbox.json("many/repeat.json"), repeated);
+    let scores = repeated["runs"].as_array().unwrap().iter().map(|run| run["test"].as_f64().unwrap());
+    assert!((scores.sum::<f64>() / 3.0 - repeated["test"]["mean"].as_f64().unwrap()).abs() < 1e-12);
+    sandbox.ok(&format!("train data --epochs 1 {TRAIN} --seed 8 --out one"));
+    assert_eq!(sandbox.read("one/best.safetensors"), sandbox.read("many/seed-8/best.safetensors"));
+    let rows = sandbox.ok_json("runs many one")["runs"].clone();
+    assert_eq!(rows.as_array().unwrap().len(), 4);
+    assert_eq!(rows[0]["options"].as_object().unwrap().keys().collect::<Vec<_>>(), ["seed"]);
+    let text = sandbox.ok("runs many");
+    assert!(text.starts_with("run ") && text.contains("many/seed-9"), "{text}");
+    for (args, message) in [
+        ("train data --repeat 0 --out x", "pass an integer from 1 to 1000"),
+        ("train data --repeat 2", "name the directory of the runs with --out DIR"),
+        ("train data --repeat 2 --resume --out many/seed-7", "each run resumes by itself"),
+    ] {
+        let outcome = sandbox.run(args);
+        assert_eq!(outcome.status, Some(2), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains(message), "{}", outcome.stderr);
+    }
+    let none = sandbox.run("runs data");
+    assert!(none.stderr.contains("it is not a run and holds none"), "{}", none.stderr);
+}

@@ -1,0 +1,11 @@
+//! Regression: losses of real values, and the scale of targets.
+//!
+//! Models learn standardised targets ([`TargetScale`]), and their outputs are returned to the scale
+//! of the targets before they are scored or written. A target that is NaN is missing: it has no
+//! loss.
+
+mod loss;
+mod scale;
+
+pub use loss::{PointLoss, TABLE, ValueLoss};
+pub use scale::TargetScale;

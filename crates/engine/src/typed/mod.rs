@@ -13,12 +13,14 @@
 //! | `tiers.rs` | caches of feature rows within a budget, over host memory or disk |
 //! | `shares.rs` | shares of that budget by type |
 //! | `visits.rs` | hotness of the nodes of all types |
+//! | `hotness.rs` | hit rates of caches without training |
 //! | `step.rs` | memory of a training step on a device |
 //! | `inference.rs` | rows of nodes from all their neighbours |
 //! | `position.rs` | checkpoints |
 //! | `saved.rs` | scores and predictions of a run |
 
 mod build;
+pub mod hotness;
 mod inference;
 mod learner;
 mod pipeline;

@@ -3,7 +3,7 @@
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `trainer.rs` | the loop: read it first |
+//! | `trainer.rs` | a run: read it first |
 //! | `task.rs` | graph, feature tables, labels and split of a task |
 //! | `build.rs` | model, sampler and metric of a configuration |
 //! | `stages.rs` | stages of a batch before training |
@@ -16,7 +16,7 @@
 //! | `hotness.rs` | hit rates of caches without training |
 //! | `step.rs` | memory of a training step on a device |
 //! | `inference.rs` | rows of nodes from all their neighbours |
-//! | `position.rs` | checkpoints |
+//! | `position.rs` | files of a checkpoint |
 //! | `saved.rs` | scores and predictions of a run |
 
 mod build;

@@ -26,12 +26,14 @@
 //! | [`strategy`] | assignment of stages to workers and devices, and their lookahead |
 //! | [`options`] | options by name: reading, writing, checks, and refusal of unused ones |
 //! | [`run`], [`trainer`] | a run from its first epoch to its summary |
+//! | `batchwise` | a run of one batch after the other, for the next two |
 //! | [`typed`] | training on several node and edge types |
 //! | [`embedding`] | training of tables of embeddings |
 //! | [`events`] | training on streams of events |
 //! | [`saved`], [`partition`], [`mod@bench`] | commands on saved runs, partitions and machines |
 
 mod accelerator;
+mod batchwise;
 pub mod bench;
 pub mod build;
 mod cache_kind;

@@ -11,6 +11,7 @@ use graphmill_data::{
 };
 use graphmill_engine::{
     Error, Result, RunContext, RunDir, TrainConfig,
+    hotness::Options,
     observer::{Observer, Quiet},
     options::key,
     record::Summary,
@@ -222,4 +223,50 @@ fn saved_runs_read_rows_from_disk_and_score_as_the_run_did() {
     let saved = SavedTypedRun::of(&run).unwrap();
     let scores = saved.scores(&saved.dataset(None).unwrap(), &graphmill_core::progress::Quiet).unwrap();
     assert_eq!(scores.test, summary.test.score);
+}
+
+#[test]
+fn hit_rates_by_type_predict_those_of_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = stored(&data(), &dir.path().join("shop"));
+    let policies =
+        ["random", "degree", "presc:1", "optimal", "stored-order", "lru"].map(String::from).to_vec();
+    let options = Options {
+        train: config(&data, &[]).unwrap(),
+        policies: policies.clone(),
+        samplers: vec!["neighbor".into(), "labor".into()],
+        ratios: vec![0.0, 0.2, 1.0],
+        epochs: 2,
+    };
+    let report = typed::hotness::run(&options, &data, &graphmill_core::progress::Quiet).unwrap();
+    assert_eq!(report.results.len(), 2 * 6 * 3);
+    let of = |policy: &str, sampler: &str| {
+        let rows = report.results.iter().filter(|row| row.all.policy == policy && row.all.sampler == sampler);
+        rows.collect::<Vec<_>>()
+    };
+    for policy in &policies {
+        let (rows, best) = (of(policy, "neighbor"), of("optimal", "neighbor"));
+        assert!(rows.iter().all(|row| row.types.len() == 3), "{policy}");
+        assert!(rows[0].all.hit_rate == 0.0 && rows[1].all.hit_rate > 0.0, "{policy}");
+        if policy != "lru" {
+            assert!((rows[2].all.hit_rate - 1.0).abs() < 1e-9, "{policy}");
+            // per byte, counts of the run itself are the best choice up to the last row
+            assert!(best[1].all.hit_rate + 0.01 >= rows[1].all.hit_rate, "{policy}");
+        }
+    }
+    // a run of these epochs with the same cache
+    for policy in ["degree", "presc:1", "optimal"] {
+        let (run, _) = train(&data, &[("cache_ratio", "0.2"), ("cache", policy)]).unwrap();
+        let hits: u64 = run.epochs.iter().map(|epoch| epoch.traffic.host.rows).sum();
+        let rows: u64 = run.epochs.iter().map(|epoch| epoch.traffic.rows()).sum();
+        let predicted = of(policy, "neighbor")[1].all.hit_rate;
+        assert!((hits as f64 / rows as f64 - predicted).abs() < 1e-9, "{policy}: {hits} {rows} {predicted}");
+    }
+    let text = report.to_string();
+    assert!(text.starts_with("typed: rows of 3 types\n  paper: 600 rows of 32 bytes\n"), "{text}");
+    assert!(text.contains("\nneighbor: ") && text.contains("\n  author "), "{text}");
+    let wrong = Options { policies: vec!["posterior:2".into()], ..options };
+    let message =
+        typed::hotness::run(&wrong, &data, &graphmill_core::progress::Quiet).unwrap_err().to_string();
+    assert!(message.starts_with("--policies: ") && message.contains("use presc:2"), "{message}");
 }

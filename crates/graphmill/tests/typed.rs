@@ -108,7 +108,6 @@ fn several_types_are_shown_exported_and_refused_by_other_commands() {
     assert!(sandbox.path("shop.npz").exists());
 
     for args in [
-        "hotness shop",
         "partition shop new --parts 2",
         "reorder shop new --by degree",
         "export shop edges new",
@@ -169,6 +168,34 @@ fn several_types_train_score_and_predict_by_keys() {
     sandbox.write("unknown.txt", b"5\n1000000\n");
     let unknown = sandbox.run("predict run --keys unknown.txt --out x.csv");
     assert!(unknown.stderr.contains("1 of 2 keys are not in papers: '5'"), "{}", unknown.stderr);
+}
+
+#[test]
+fn features_of_several_types_beyond_a_budget_train_to_the_same_bits() {
+    let sandbox = papers();
+    let summary = |options: &str| -> serde_json::Value {
+        sandbox.ok_json(&format!("train papers {SMALL} --epochs 2 {options}"))
+    };
+    // 1104 rows of 32 bytes
+    let (whole, part) = (summary(""), summary("--host-budget 20000 --strategy pipelined"));
+    for field in ["loss", "valid_score"] {
+        assert_eq!(whole["epochs"][1][field], part["epochs"][1][field]);
+    }
+    let types = part["epochs"][1]["type_traffic"].as_array().unwrap();
+    let rows = |tier: &str| types.iter().map(|of| of["traffic"][tier]["rows"].as_u64().unwrap()).sum::<u64>();
+    assert!(types.len() == 3 && rows("host") > 0 && rows("disk") > 0, "{types:?}");
+    sandbox.ok(&format!("train papers {SMALL} --epochs 1 --host-budget 20000 --out run"));
+    let report = String::from_utf8(sandbox.read("run/report.html")).unwrap();
+    assert!(report.contains("features of") && report.contains("<td>author<td>disk"), "traffic by type");
+
+    let json =
+        sandbox.ok_json("hotness papers --policies degree,lru --ratios 0.1 --fanout 4,2 --plot hits.svg");
+    assert_eq!(json["results"][0]["types"][0]["name"], "paper");
+    assert!(json["results"][1]["hit_rate"].as_f64().unwrap() > 0.0, "{json}");
+    let text = sandbox.ok("hotness papers --fanout 4,2 --task area");
+    assert!(text.contains("presc:2") && !text.contains("posterior"), "{text}");
+    let refused = sandbox.run("hotness papers --policies analytic");
+    assert!(refused.stderr.contains("use presc:2"), "{}", refused.stderr);
 }
 
 #[test]

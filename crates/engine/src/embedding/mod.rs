@@ -3,13 +3,13 @@
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `trainer.rs` | the loop: read it first |
+//! | `trainer.rs` | a run: read it first |
 //! | `edges.rs` | edges to learn and to rank, of the link tasks of a dataset |
 //! | `batch.rs` | batches of queries with negatives |
 //! | `model.rs` | rows, decoder and propagation of a configuration |
 //! | `learner.rs` | loss, gradients and updates of rows |
 //! | `ranking.rs` | ranks of edges among all candidates |
-//! | `position.rs` | checkpoints |
+//! | `position.rs` | files of a checkpoint |
 //! | `saved.rs` | scores, best candidates and embeddings of a run |
 
 mod batch;

@@ -29,7 +29,8 @@ use crate::{
 
 use scores::setting;
 pub use scores::{loader, scores};
-use visits::CachedFootprints;
+pub(crate) use simulate::dynamic as dynamic_rates;
+pub(crate) use visits::CachedFootprints;
 pub use visits::OrderedVisits;
 
 /// Caches and samplers to compare.
@@ -205,7 +206,8 @@ pub fn run_with(
     Ok(report)
 }
 
-fn check(options: &Options) -> Result<()> {
+/// Refuses options that select nothing, or a size that is not a fraction.
+pub(crate) fn check(options: &Options) -> Result<()> {
     for (flag, empty) in [
         ("policies", options.policies.is_empty()),
         ("samplers", options.samplers.is_empty()),

@@ -29,7 +29,7 @@ pub(super) fn pinned(footprint: &Footprint, ranking: &[NodeId], ratios: &[f64]) 
 ///
 /// # Errors
 /// A batch cannot be drawn.
-pub(super) fn dynamic(
+pub(crate) fn dynamic(
     make: Make,
     rows: usize,
     visits: &dyn Visits,

@@ -107,13 +107,14 @@ impl OrderedVisits<'_, '_> {
 }
 
 /// Stores the footprints of epochs (`4 V` bytes each), for several metrics of the same epochs.
-pub(super) struct CachedFootprints<'v> {
+pub(crate) struct CachedFootprints<'v> {
     visits: &'v dyn Visits,
     known: RefCell<BTreeMap<u64, Footprint>>,
 }
 
 impl<'v> CachedFootprints<'v> {
-    pub(super) fn new(visits: &'v dyn Visits) -> Self {
+    /// Stores no footprint of `visits` yet.
+    pub(crate) fn new(visits: &'v dyn Visits) -> Self {
         Self { visits, known: RefCell::default() }
     }
 }

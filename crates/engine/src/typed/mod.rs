@@ -3,7 +3,7 @@
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `trainer.rs` | the loop: read it first |
+//! | `trainer.rs` | a run: read it first |
 //! | `task.rs` | graph, feature tables, labels and split of a task |
 //! | `build.rs` | model, sampler and metric of a configuration |
 //! | `stages.rs` | stages of a batch before training |
@@ -13,13 +13,15 @@
 //! | `tiers.rs` | caches of feature rows within a budget, over host memory or disk |
 //! | `shares.rs` | shares of that budget by type |
 //! | `visits.rs` | hotness of the nodes of all types |
+//! | `hotness.rs` | hit rates of caches without training |
 //! | `step.rs` | memory of a training step on a device |
 //! | `time.rs` | neighbours that existed at the times of a task's rows |
 //! | `inference.rs` | rows of nodes from all their neighbours |
-//! | `position.rs` | checkpoints |
+//! | `position.rs` | files of a checkpoint |
 //! | `saved.rs` | scores and predictions of a run |
 
 mod build;
+pub mod hotness;
 mod inference;
 mod learner;
 mod pipeline;

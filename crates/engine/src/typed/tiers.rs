@@ -87,15 +87,16 @@ struct CacheLevel<'c> {
 
 /// Size and form of the rows of a type.
 #[derive(Clone, Copy)]
-struct Rows {
-    count: usize,
+pub(super) struct Rows {
+    /// Number of rows.
+    pub(super) count: usize,
     /// Bytes of a row; of sparse rows, the mean.
-    bytes: u64,
+    pub(super) bytes: u64,
     format: RowFormat,
 }
 
 /// Rows of a task's type `t`, if it has features.
-fn rows(task: &TypedTask, t: usize) -> Option<Rows> {
+pub(super) fn rows(task: &TypedTask, t: usize) -> Option<Rows> {
     let features = task.features[t].as_ref()?;
     let count = task.graph.schema().types()[t].count;
     let (bytes, format) = match &features.data {
@@ -104,6 +105,14 @@ fn rows(task: &TypedTask, t: usize) -> Option<Rows> {
         FeatureData::F16(_) => ((features.dim * 2) as u64, RowFormat::Dense(TableType::F16)),
     };
     Some(Rows { count, bytes, format })
+}
+
+/// Rows of each type with features that a sampler can reach.
+pub(super) fn read_rows(task: &TypedTask, sampler: &dyn TypedSampler) -> Vec<Option<Rows>> {
+    let schema = task.graph.schema();
+    let unreached = unreached_types(sampler, schema, &[task.node_type]);
+    let is_read = |t: usize| !unreached.contains(&&schema.types()[t].name[..]);
+    (0..schema.num_types()).map(|t| rows(task, t).filter(|of| of.bytes > 0 && is_read(t))).collect()
 }
 
 /// Bytes of the rows of all types.
@@ -299,10 +308,8 @@ impl Build<'_> {
                 level.flag
             )));
         }
-        let unreached = unreached_types(self.sampler, schema, &[task.node_type]);
-        let is_read = |t: usize| !unreached.contains(&&schema.types()[t].name[..]);
-        let of = |t| rows(task, t).filter(|of| of.bytes > 0 && is_read(t) && (level.of)(t));
-        let all: Vec<Option<Rows>> = (0..schema.num_types()).map(of).collect();
+        let mut all = read_rows(task, self.sampler);
+        all.iter_mut().enumerate().filter(|(t, _)| !(level.of)(*t)).for_each(|(_, of)| *of = None);
         let (budget, of_row) = self.budget(level, all.iter().flatten())?;
         let competing: Vec<Option<Competing>> = all
             .iter()

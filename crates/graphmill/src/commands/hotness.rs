@@ -1,9 +1,9 @@
 //! `graphmill hotness DATASET`: hit rates of caches, by policy and size, without training.
 
-use clap::{ArgMatches, Command};
+use clap::{ArgMatches, Command, parser::ValueSource};
 use graphmill_core::progress::Quiet;
 use graphmill_data::atomic;
-use graphmill_engine::{Error, hotness};
+use graphmill_engine::{Error, hotness, typed};
 
 use crate::{args, output};
 
@@ -65,12 +65,17 @@ pub(crate) fn command() -> Command {
         ))
         .arg(args::path_option("plot", "FILE.svg", "Draw the hit rates as an SVG chart", ""))
         .arg(args::json());
-    args::with_training_options(command, &hotness::options())
+    args::with_training_options(command, &options())
+}
+
+/// Options of a run that the command reads; `--task` chooses one of a dataset of several types.
+fn options() -> Vec<&'static str> {
+    hotness::options().into_iter().chain(["task"]).collect()
 }
 
 /// Counts the hits and prints the table.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
-    let (train, given) = args::training_options(matches, &hotness::options())?;
+    let (train, given) = args::training_options(matches, &options())?;
     args::use_threads(train.threads)?;
     let words = |name: &str| -> Vec<String> {
         let list = matches.get_one::<String>(name).expect("the option has a default");
@@ -84,7 +89,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         })
     };
     let epochs = &words("epochs").concat();
-    let options = hotness::Options {
+    let mut options = hotness::Options {
         train,
         policies: words("policies"),
         samplers: words("samplers"),
@@ -93,12 +98,35 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
             .parse()
             .map_err(|_| Error::usage(format!("--epochs: '{epochs}' is not a whole number from 1")))?,
     };
+    let path = args::required_path(matches, "dataset");
+    options.train.dataset = path.to_string_lossy().into_owned();
+    if let Some(data) = typed::open_dataset(&options.train)? {
+        options.train.derive_options(&given)?;
+        if matches.value_source("policies") == Some(ValueSource::DefaultValue) {
+            options.policies.retain(|name| typed::hotness::is_defined(name));
+        }
+        options.refuse_unused(&given)?;
+        let report = typed::hotness::run(&options, &data, &Quiet)?;
+        plot(matches, &report.overall())?;
+        return if matches.get_flag("json") {
+            output::json(&report)
+        } else {
+            output::text(&report.to_string())
+        };
+    }
+    options.train.dataset.clear();
     options.refuse_unused(&given)?;
-    let data = args::open_dataset(args::required_path(matches, "dataset"))?;
+    let data = args::open_dataset(path)?;
     let report = hotness::run(&options, &data, &Quiet)?;
+    plot(matches, &report)?;
+    if matches.get_flag("json") { output::json(&report) } else { output::text(&report.to_string()) }
+}
+
+/// Draws the chart, if one was requested.
+fn plot(matches: &ArgMatches, report: &hotness::Report) -> anyhow::Result<()> {
     if let Some(file) = args::get_path(matches, "plot") {
-        let svg = hotness::plot::svg(&report);
+        let svg = hotness::plot::svg(report);
         atomic::write(file, |out| std::io::Write::write_all(out, svg.as_bytes()))?;
     }
-    if matches.get_flag("json") { output::json(&report) } else { output::text(&report.to_string()) }
+    Ok(())
 }

@@ -1,0 +1,105 @@
+//! Interface of a run: its seeds, batches and scores.
+
+use std::ops::Range;
+
+use graphmill_core::NodeId;
+use graphmill_data::typed::TypedDataset;
+use graphmill_nn::metric::classes::ClassReport;
+
+use super::{learner::BatchLearner, session::Session};
+use crate::{
+    Result,
+    record::{DatasetRecord, EpochRecord, PresamplingRecord},
+    strategy::Flow,
+};
+
+/// Part of the split that is scored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Validation.
+    Valid,
+    /// Test.
+    Test,
+}
+
+/// Score of a part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scored {
+    /// Score by the run's metric.
+    pub(crate) score: f64,
+    /// Mean loss; NaN if it is not computed.
+    pub(crate) loss: f64,
+    /// Number by which epochs are compared, the larger the better.
+    pub(crate) judged: f64,
+}
+
+/// A run of batches.
+pub(crate) trait BatchRun {
+    /// Its model and optimisers.
+    type Learner: BatchLearner;
+
+    /// The dataset.
+    fn data(&self) -> &TypedDataset;
+
+    /// Record of the dataset.
+    fn dataset(&self) -> DatasetRecord;
+
+    /// Name of its task in the dataset; empty for all.
+    fn task(&self) -> &str;
+
+    /// Number of seeds of an epoch.
+    fn num_seeds(&self) -> usize;
+
+    /// Number of batches of an epoch.
+    fn num_batches(&self) -> u64;
+
+    /// Name of the metric.
+    fn metric(&self) -> String;
+
+    /// Computes the order of the seeds in an epoch.
+    fn order(&self, epoch: u64, order: &mut Vec<NodeId>);
+
+    /// Trains on these batches of the current epoch, and reports each by [`Session::complete`].
+    ///
+    /// # Errors
+    /// A stage or the report fails.
+    fn train(
+        &mut self,
+        session: &mut Session<Self::Learner>,
+        order: &[NodeId],
+        batches: Range<u64>,
+    ) -> Result<Flow>;
+
+    /// Number of seeds of a part that are scored.
+    fn num_scored(&self, part: Part) -> usize;
+
+    /// Scores the model on a part; `None` if the score is not defined.
+    ///
+    /// # Errors
+    /// Rows cannot be read.
+    fn score(&mut self, learner: &mut Self::Learner, part: Part) -> Result<Option<Scored>>;
+
+    /// Scores by class of the part that was scored last, if the seeds have classes.
+    fn by_class(&self) -> Option<ClassReport> {
+        None
+    }
+
+    /// Adds the counts of an epoch to its record.
+    fn complete(
+        &self,
+        record: EpochRecord,
+        _counts: &<Self::Learner as BatchLearner>::Counts,
+    ) -> EpochRecord {
+        record
+    }
+
+    /// Returns true if devices hold the nearest rows.
+    fn has_devices(&self) -> bool {
+        false
+    }
+
+    /// Cost of the minibatches that were counted for caches.
+    fn presampling(&self) -> Option<PresamplingRecord> {
+        None
+    }
+}

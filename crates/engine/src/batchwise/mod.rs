@@ -1,0 +1,21 @@
+//! Runs that train on one batch after the other: what runs on several types and runs of tables of
+//! embeddings have in common.
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | `trainer.rs` | the loop from the first epoch to the summary |
+//! | `session.rs` | the part of it that a batch sees: counts, signals, checkpoints |
+//! | `position.rs` | everything that a checkpoint holds and restores |
+//! | `batch_run.rs` | interface of a run |
+//! | `learner.rs` | interface of its model and optimisers |
+
+mod batch_run;
+mod learner;
+mod position;
+mod session;
+mod trainer;
+
+pub(crate) use batch_run::{BatchRun, Part, Scored};
+pub(crate) use learner::{BatchLearner, WriteTensors};
+pub(crate) use session::{Completed, Session};
+pub(crate) use trainer::train;

@@ -1,0 +1,181 @@
+//! Position of a run: everything that a checkpoint holds and restores.
+
+use std::time::Instant;
+
+use graphmill_nn::schedule::{EarlyStop, Schedule};
+use serde::{Deserialize, Serialize};
+
+use super::learner::BatchLearner;
+use crate::{
+    Error, Result, RunDir, TrainConfig,
+    checkpoint::{self, Checkpoint},
+    observer::Observer,
+    record::{Best, DatasetRecord, EpochRecord},
+    run::{CheckpointWriter, RunState},
+};
+
+/// State of a run beside its tensors.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct State<C> {
+    #[serde(flatten)]
+    pub(crate) run: RunState,
+    /// Counts of the current epoch so far.
+    #[serde(flatten)]
+    pub(crate) counts: C,
+}
+
+/// Everything of a run that a checkpoint holds and restores.
+pub(crate) struct Position<'a, L: BatchLearner> {
+    pub(crate) learner: L,
+    pub(crate) state: State<L::Counts>,
+    pub(crate) schedule: Schedule,
+    early: EarlyStop,
+    /// Records of the epochs that are done.
+    pub(crate) records: Vec<EpochRecord>,
+    pub(crate) checkpoints: CheckpointWriter<'a>,
+}
+
+impl<'a, L: BatchLearner> Position<'a, L> {
+    /// Position before the first epoch of a run on `dataset` that begins now and records itself in
+    /// `run`, if anywhere.
+    pub(crate) fn new(
+        config: &TrainConfig,
+        dataset: DatasetRecord,
+        learner: L,
+        schedule: Schedule,
+        run: Option<&'a RunDir>,
+        began: Instant,
+    ) -> Self {
+        let patience = u32::try_from(config.patience).unwrap_or(u32::MAX);
+        let run_state = RunState::new(config, dataset);
+        Self {
+            state: State { run: run_state, counts: L::Counts::default() },
+            learner,
+            schedule,
+            early: EarlyStop::new(patience),
+            records: Vec::new(),
+            checkpoints: CheckpointWriter::new(run, began),
+        }
+    }
+
+    /// Continues from the checkpoint of the run directory, if there is one.
+    ///
+    /// # Errors
+    /// It cannot be read, or is of another dataset or model, or other options.
+    pub(crate) fn resume(&mut self, observer: &mut dyn Observer) -> Result<()> {
+        let Some(run) = self.checkpoints.run() else { return Ok(()) };
+        let Some(saved) = Checkpoint::<State<L::Counts>>::load(&run.checkpoint())? else {
+            observer.note("there is no checkpoint yet: starting from the beginning");
+            return run.truncate_epochs(0).map(drop);
+        };
+        saved.state.run.check(&self.state.run, run.path())?;
+        self.restore(run, &saved)?;
+        let at = (saved.state.run.epoch, saved.state.run.batch);
+        self.checkpoints.resume(saved.best, at, saved.state.run.seconds);
+        let options = std::mem::take(&mut self.state.run.options);
+        self.state = saved.state;
+        self.state.run.options = options;
+        self.learner.set_num_updates(self.state.run.step);
+        self.schedule.set_state(self.state.run.schedule);
+        self.early.state = self.state.run.patience;
+        self.records = run.truncate_epochs(self.state.run.epoch)?;
+        Ok(())
+    }
+
+    /// Copies the tensors of a checkpoint to the model and the optimisers.
+    fn restore(&mut self, run: &RunDir, saved: &Checkpoint<State<L::Counts>>) -> Result<()> {
+        let dir = run.checkpoint();
+        self.learner.assign(&dir.join("model.safetensors"), &saved.model)?;
+        let moments = dir.join("optimizer.safetensors");
+        self.learner.assign_moments(&moments, &saved.optimizer, saved.optimizer_steps)
+    }
+
+    /// Returns true if all of `epochs` are done, or early stopping has seen enough.
+    pub(crate) fn is_done(&self, epochs: usize) -> bool {
+        self.state.run.epoch >= epochs || self.early.stops()
+    }
+
+    /// Records the validation of the current epoch; returns true if it is the best so far.
+    pub(crate) fn observe(&mut self, judged: f64, loss: f64) -> bool {
+        self.schedule.observe(judged);
+        self.early.observe(judged, loss)
+    }
+
+    /// Takes the model, with this validation score, as the best so far.
+    ///
+    /// # Errors
+    /// A parameter is not finite.
+    pub(crate) fn keep_best(&mut self, valid_score: Option<f64>) -> Result<()> {
+        self.state.run.best = Some(Best { epoch: self.state.run.epoch + 1, valid_score });
+        let learner = &self.learner;
+        self.checkpoints.best.keep_all(|see| learner.visit(see))
+    }
+
+    /// Restores the best model, and writes its copy for users.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn restore_best(&mut self) -> Result<()> {
+        self.checkpoints.export()?;
+        match self.state.run.best {
+            Some(_) => {
+                let best = self.checkpoints.best.params();
+                self.learner.assign("best.safetensors".as_ref(), best)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Records the current epoch in the run directory and for the observer, and advances to the
+    /// next.
+    ///
+    /// # Errors
+    /// The directory cannot be written, or the observer fails.
+    pub(crate) fn end_epoch(&mut self, record: EpochRecord, observer: &mut dyn Observer) -> Result<()> {
+        self.state.run.next_epoch();
+        self.state.counts = L::Counts::default();
+        self.state.run.patience = self.early.state;
+        self.state.run.schedule = self.schedule.state();
+        if let Some(run) = self.checkpoints.run() {
+            run.append_epoch(&record)?;
+        }
+        observer.epoch(&record)?;
+        self.records.push(record);
+        Ok(())
+    }
+
+    /// Writes a checkpoint, if the run records itself.
+    ///
+    /// # Errors
+    /// The disk is full or cannot be written.
+    pub(crate) fn save(&mut self) -> Result<()> {
+        self.state.run.seconds = self.checkpoints.seconds();
+        let Self { learner, state, checkpoints, .. } = self;
+        let at = (state.run.epoch, state.run.batch);
+        checkpoints.save_by(at, |dir, best| {
+            learner.save(&mut |params, moments, steps| {
+                checkpoint::save_tensors(dir, params, best, moments, steps, &[], state)
+            })
+        })
+    }
+
+    /// Saves the batches trained since the last checkpoint after a failure, if the model is that of
+    /// a whole update. The first failure is the error to report, whether or not this succeeds.
+    pub(crate) fn rescue(&mut self, observer: &mut dyn Observer) {
+        let (epoch, batch) = (self.state.run.epoch, self.state.run.batch);
+        let is_saved = self.checkpoints.run().is_none() || self.checkpoints.is_saved_at(epoch, batch);
+        if !is_saved && self.learner.is_whole() && self.save().is_ok() {
+            let epoch = epoch + 1;
+            observer.note(&format!(
+                "epoch {epoch} is saved after {batch} batches: --resume continues from there"
+            ));
+        }
+    }
+
+    /// Error of a run that was asked to stop here; an epoch has `batches` batches.
+    pub(crate) fn interrupted(&self, batches: u64) -> Error {
+        let RunState { epoch, batch, .. } = self.state.run;
+        let (epoch, batch) = if batch == 0 { (epoch, batches) } else { (epoch + 1, batch) };
+        Error::Interrupted { epoch, batch, saved: self.checkpoints.run().is_some() }
+    }
+}

@@ -1,0 +1,114 @@
+//! The part of a run that a batch sees: learning rates, counts, signals and checkpoints.
+
+use std::time::Instant;
+
+use super::{learner::BatchLearner, position::Position};
+use crate::{
+    Error, Result, TrainConfig,
+    observer::{Observer, Progress},
+    record::{BatchOutcome, EpochTotals, Stages, Traffic},
+    run::Meter,
+    strategy::Flow,
+};
+
+/// Run in progress.
+pub(crate) struct Session<'a, 'o, L: BatchLearner> {
+    pub(super) config: &'a TrainConfig,
+    /// Number of batches of an epoch.
+    pub(super) batches: u64,
+    /// The model and everything else that a checkpoint holds.
+    pub(super) position: Position<'a, L>,
+    pub(super) meter: Meter,
+    pub(super) observer: &'o mut dyn Observer,
+    /// Returns true once the run is asked to stop.
+    pub(super) stop: &'o (dyn Fn() -> bool + Sync),
+    /// True while a trained batch is reported, whose failure loses no batch.
+    pub(super) is_reporting: bool,
+}
+
+/// Result of a batch.
+pub(crate) struct Completed {
+    /// Number of the batch, from 0.
+    pub(crate) number: u64,
+    pub(crate) outcome: BatchOutcome,
+    pub(crate) traffic: Traffic,
+    /// Seconds of its stages.
+    pub(crate) spent: Stages,
+}
+
+impl<L: BatchLearner> Session<'_, '_, L> {
+    /// Model and optimisers.
+    pub(crate) fn learner(&mut self) -> &mut L {
+        &mut self.position.learner
+    }
+
+    /// Current epoch, from 0.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.position.state.run.epoch as u64
+    }
+
+    /// Time and memory of the current epoch.
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    /// Learning rate of batch `number` of the current epoch.
+    pub(crate) fn lr(&self, number: u64) -> f64 {
+        self.position.schedule.lr(self.epoch() as u32, number as usize, self.batches as usize)
+    }
+
+    /// Counts a batch that was trained on, reports it, and writes a checkpoint if one is due. `add`
+    /// adds what the learner counts besides.
+    ///
+    /// # Errors
+    /// The loss is not finite, the observer fails, or the checkpoint cannot be written.
+    pub(crate) fn complete(
+        &mut self,
+        done: Completed,
+        add: impl FnOnce(&mut EpochTotals, &mut L::Counts),
+    ) -> Result<Flow> {
+        let Completed { number, outcome, traffic, spent } = done;
+        let (state, number) = (&mut self.position.state, number + 1);
+        if !outcome.loss.is_finite() {
+            return Err(Error::Diverged { epoch: state.run.epoch + 1, batch: number, loss: outcome.loss });
+        }
+        state.run.sums.add_counts(outcome, traffic, &spent);
+        state.run.sums.seconds = self.meter.seconds();
+        add(&mut state.run.sums, &mut state.counts);
+        (state.run.batch, state.run.step) = (number, self.position.learner.num_updates());
+        self.is_reporting = true;
+        let flow = self.report()?;
+        self.is_reporting = false;
+        Ok(flow)
+    }
+
+    /// Reports a batch, and writes a checkpoint if one is due.
+    fn report(&mut self) -> Result<Flow> {
+        let state = &self.position.state.run;
+        self.meter.sample_memory(state.sums.seconds);
+        self.observer.batch(&Progress {
+            epoch: state.epoch,
+            batches: state.batch,
+            seeds: state.sums.seeds,
+            loss: state.sums.mean_loss(),
+            seconds: self.meter.seconds_here(),
+        })?;
+        let is_stopping = (self.stop)();
+        let every = self.config.checkpoint_batches as u64;
+        let is_due = every > 0 && state.batch.is_multiple_of(every)
+            || self.position.checkpoints.seconds_since_save() >= self.config.checkpoint_seconds;
+        // after the last batch the checkpoint of the epoch follows
+        if is_stopping || is_due && state.batch < self.batches {
+            self.save()?;
+        }
+        Ok(if is_stopping { Flow::Stop } else { Flow::Continue })
+    }
+
+    /// Writes a checkpoint.
+    pub(super) fn save(&mut self) -> Result<()> {
+        let clock = Instant::now();
+        self.position.save()?;
+        self.meter.span("checkpoint", clock);
+        Ok(())
+    }
+}

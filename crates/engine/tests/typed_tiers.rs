@@ -270,3 +270,31 @@ fn hit_rates_by_type_predict_those_of_runs() {
         typed::hotness::run(&wrong, &data, &graphmill_core::progress::Quiet).unwrap_err().to_string();
     assert!(message.starts_with("--policies: ") && message.contains("use presc:2"), "{message}");
 }
+
+/// An observer that truncates a file after the second batch.
+struct Truncating(std::path::PathBuf);
+
+impl Observer for Truncating {
+    fn batch(&mut self, progress: &graphmill_engine::observer::Progress) -> Result<()> {
+        if progress.batches == 2 {
+            std::fs::File::options().write(true).open(&self.0).unwrap().set_len(200).unwrap();
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_file_that_shrinks_ends_the_run_with_one_error() {
+    for strategy in ["sequential", "pipelined"] {
+        let dir = tempfile::tempdir().unwrap();
+        let data = stored(&data(), &dir.path().join("shop"));
+        let options =
+            [("host_budget", "20000"), ("cache", "lru"), ("strategy", strategy), ("batch_size", "20")];
+        let mut observer = Truncating(dir.path().join("shop/nodes/author/features.npy"));
+        let run = RunDir::create(&dir.path().join("run")).unwrap();
+        let context = RunContext { run: Some(&run), resume: false, observer: &mut observer, stop: &|| false };
+        let error = typed::train(&config(&data, &options).unwrap(), &data, context).unwrap_err().to_string();
+        assert!(error.contains("features.npy"), "{strategy}: {error}");
+        assert!(run.checkpoint().join("state.json").exists(), "{strategy}: trained batches are saved");
+    }
+}

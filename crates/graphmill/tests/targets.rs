@@ -80,6 +80,8 @@ fn values_are_learned_standardised_and_predicted_at_their_scale() {
     }
     sandbox.ok("predict mse --out values.npy");
     assert_eq!(npy::open(sandbox.path("values.npy")).unwrap().shape, [NODES]);
+    let refused = sandbox.run("partition data parts --parts 2").stderr;
+    assert!(refused.contains("data: its targets are real values"), "{refused}");
     let refused = sandbox.run("predict mse --probabilities --out p.csv").stderr;
     assert!(refused.contains("the run predicts values, which have no probabilities"), "{refused}");
 }

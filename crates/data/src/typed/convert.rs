@@ -148,8 +148,9 @@ impl TypedDataset {
         let tasks = self.tasks.iter().map(|task| format!("{} ({})", task.name, kind(task))).collect();
         format!(
             "{why}, and this command works on one node type and one edge type with at most one task, the \
-             classification or regression of its nodes; node types: {}; edge types: {}; tasks: {}; 'graphmill info' and \
-             'graphmill export' read the whole dataset, and an import of one type makes one for this command",
+             classification or regression of its nodes; node types: {}; edge types: {}; tasks: {}; \
+             'graphmill info' and 'graphmill export' read the whole dataset, and an import of one type makes \
+             one for this command",
             listed(nodes),
             listed(edges),
             listed(tasks),

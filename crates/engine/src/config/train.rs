@@ -39,9 +39,10 @@ pub struct TrainConfig {
     pub task: String,
     /// Loss: auto, cross-entropy, mse, mae, huber, quantile, or one of links.
     ///
-    /// Auto is cross-entropy for classes, mse for values and bce for links. Mae and huber are robust
-    /// to outliers. Links have bce, margin, bpr, sampled-softmax, info-nce and self-adversarial: bpr
-    /// and sampled-softmax suit rankings, bce suits the classification of pairs.
+    /// Auto is cross-entropy for classes, mse for values and bce for links. Mae and huber are
+    /// robust to outliers. Links have bce, margin, bpr, sampled-softmax, info-nce and
+    /// self-adversarial: bpr and sampled-softmax suit rankings, bce suits the classification of
+    /// pairs.
     #[arg(long, value_name = "NAME", help_heading = "Targets", hide_short_help = true)]
     pub loss: String,
     /// Quantile that --loss quantile predicts.

@@ -12,7 +12,7 @@ pub(super) fn of_loss(config: &TrainConfig, key: &Key) -> Read {
     Err(format!("--loss {} does not use it; use --loss {reader}, or leave it out", config.loss))
 }
 
-/// The run learns classes of nodes, as far as options tell.
+/// The run learns classes of nodes, by its options.
 pub(super) fn of_classes(config: &TrainConfig, _: &Key) -> Read {
     if is_link(config) {
         return Err("the run learns links, which have no classes; leave it out".into());

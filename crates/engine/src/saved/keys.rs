@@ -125,8 +125,8 @@ impl Names {
     }
 }
 
-/// Nodes of the `wanted` keys with their lines. The error has the first line of an unknown key and a
-/// message.
+/// Nodes of the `wanted` keys with their lines. The error has the first line of an unknown key and
+/// a message.
 fn find(keys: &Keys, wanted: &[(u64, String)], dataset: &str) -> Result<Vec<NodeId>, (u64, String)> {
     let mut ids: HashMap<&str, Option<NodeId>> = wanted.iter().map(|(_, key)| (key.as_str(), None)).collect();
     for v in 0..keys.len() {

@@ -64,8 +64,8 @@ pub struct SavedRun {
 /// Contents of the output of `predict`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `N` classes (i64), `N x C` zeros and ones (u8) if nodes have several labels, or `N` or `N x C`
-    /// values (f32) if the run predicts values.
+    /// `N` classes (i64), `N x C` zeros and ones (u8) if nodes have several labels, or `N` or
+    /// `N x C` values (f32) if the run predicts values.
     Classes,
     /// `N x C` probabilities (f32).
     Probabilities,

@@ -9,8 +9,8 @@ use graphmill_nn::{
     model::{Activations, Model, Part, StepInput},
     optim::{Optimizer, clip},
 };
-use rayon::prelude::*;
 
+pub use super::target_loss::SeedLabels;
 use super::target_loss::TargetLoss;
 use crate::{
     Result,
@@ -19,52 +19,6 @@ use crate::{
     reuse::{History, Reuse},
     stage::Drawn,
 };
-
-/// Least number of nodes whose labels a task gathers.
-const MIN_TASK_LEN: usize = 1 << 12;
-
-/// Labels of one batch's seeds.
-#[derive(Clone, Debug, Default)]
-pub struct SeedLabels {
-    /// Class of each seed (single-label).
-    pub class: Vec<i32>,
-    /// Zeros and ones, `B x C` (multi-label).
-    pub member: Vec<u8>,
-    /// Values, `B x C`, NaN if unknown.
-    pub value: Vec<f32>,
-    /// Weight of each seed by its class; scratch memory of the loss.
-    pub(crate) weight: Vec<f32>,
-}
-
-impl SeedLabels {
-    /// Gathers the labels of `nodes`.
-    pub fn gather(&mut self, labels: &Labels, nodes: &[NodeId]) {
-        self.class.clear();
-        self.member.clear();
-        self.value.clear();
-        match labels {
-            Labels::Single { class, .. } => {
-                self.class
-                    .par_extend(nodes.par_iter().with_min_len(MIN_TASK_LEN).map(|&v| class[v as usize]));
-            }
-            Labels::Multi { member, classes } => {
-                let classes = *classes;
-                self.member.resize(nodes.len() * classes, 0);
-                let rows = self.member.par_chunks_exact_mut(classes.max(1)).with_min_len(MIN_TASK_LEN);
-                rows.zip(nodes).for_each(|(row, &v)| {
-                    row.copy_from_slice(&member[v as usize * classes..(v as usize + 1) * classes]);
-                });
-            }
-            Labels::Values { values, width } => {
-                self.value.resize(nodes.len() * width, 0.0);
-                let rows = self.value.par_chunks_exact_mut((*width).max(1)).with_min_len(MIN_TASK_LEN);
-                rows.zip(nodes).for_each(|(row, &v)| {
-                    row.copy_from_slice(&values[v as usize * width..(v as usize + 1) * width]);
-                });
-            }
-        }
-    }
-}
 
 /// Inputs and scratch memory of forward and backward passes. Matrices are reused from batch to
 /// batch.

@@ -1,12 +1,20 @@
 //! Loss of the targets of a run on nodes: cross-entropy of classes, with class weights or focal,
 //! or a loss of real values.
 //!
+//! # Algorithm
+//!
+//! The focal loss of a row is `-(1 - p)^gamma log p`, with `p` the probability of its class. Class
+//! weights multiply the losses of the rows of their class; `balanced` is `n / (C n_c)`, with `n_c`
+//! of the `n` training nodes in class `c`.
+//!
 //! # Source
 //!
-//! Lin et al., *Focal Loss for Dense Object Detection*, ICCV 2017, equation 4: the loss of a row is
-//! `-(1 - p)^gamma log p`, with `p` the probability of its class. `balanced` weights are those of
-//! King and Zeng, *Logistic Regression in Rare Events Data*, Political Analysis 9, 2001, as in
-//! scikit-learn: `n / (C n_c)`, with `n_c` of the `n` training nodes in class `c`.
+//! Lin et al., *Focal Loss for Dense Object Detection*, ICCV 2017, equation 4. King and Zeng,
+//! *Logistic Regression in Rare Events Data*, Political Analysis 9, 2001 (`balanced`).
+//!
+//! # Cost
+//!
+//! O(B C) for a batch of B rows.
 
 use std::path::Path;
 
@@ -17,8 +25,8 @@ use graphmill_nn::{
     backend::ops::{SigmoidCrossEntropy, SoftmaxCrossEntropy},
     regression::{self, TargetScale, ValueLoss},
 };
+use rayon::prelude::*;
 
-use super::learner::SeedLabels;
 use crate::{
     Error, Result, TrainConfig, build,
     config::link_task::{has_default_loss, is_link},
@@ -26,6 +34,52 @@ use crate::{
 
 /// Name of the loss of classes.
 const CROSS_ENTROPY: &str = "cross-entropy";
+
+/// Least number of nodes whose labels a task gathers.
+const MIN_TASK_LEN: usize = 1 << 12;
+
+/// Labels of one batch's seeds.
+#[derive(Clone, Debug, Default)]
+pub struct SeedLabels {
+    /// Class of each seed (single-label).
+    pub class: Vec<i32>,
+    /// Zeros and ones, `B x C` (multi-label).
+    pub member: Vec<u8>,
+    /// Values, `B x C`, NaN if unknown.
+    pub value: Vec<f32>,
+    /// Weight of each seed by its class; scratch memory of the loss.
+    pub(crate) weight: Vec<f32>,
+}
+
+impl SeedLabels {
+    /// Gathers the labels of `nodes`.
+    pub fn gather(&mut self, labels: &Labels, nodes: &[NodeId]) {
+        self.class.clear();
+        self.member.clear();
+        self.value.clear();
+        match labels {
+            Labels::Single { class, .. } => {
+                self.class
+                    .par_extend(nodes.par_iter().with_min_len(MIN_TASK_LEN).map(|&v| class[v as usize]));
+            }
+            Labels::Multi { member, classes } => {
+                let classes = *classes;
+                self.member.resize(nodes.len() * classes, 0);
+                let rows = self.member.par_chunks_exact_mut(classes.max(1)).with_min_len(MIN_TASK_LEN);
+                rows.zip(nodes).for_each(|(row, &v)| {
+                    row.copy_from_slice(&member[v as usize * classes..(v as usize + 1) * classes]);
+                });
+            }
+            Labels::Values { values, width } => {
+                self.value.resize(nodes.len() * width, 0.0);
+                let rows = self.value.par_chunks_exact_mut((*width).max(1)).with_min_len(MIN_TASK_LEN);
+                rows.zip(nodes).for_each(|(row, &v)| {
+                    row.copy_from_slice(&values[v as usize * width..(v as usize + 1) * width]);
+                });
+            }
+        }
+    }
+}
 
 /// Loss of the targets of nodes. The default is cross-entropy with equal weights, and the squared
 /// error of values that are not standardised.
@@ -331,8 +385,8 @@ mod tests {
         ) {
             let labels = [class, 1];
             let near = TargetLoss { focal: 1e-9, ..TargetLoss::default() };
-            let (focal, cross) =
-                (of_classes(&near, &logits, &labels, 3), of_classes(&TargetLoss::default(), &logits, &labels, 3));
+            let focal = of_classes(&near, &logits, &labels, 3);
+            let cross = of_classes(&TargetLoss::default(), &logits, &labels, 3);
             prop_assert!((focal.0 - cross.0).abs() < 1e-5);
             for (a, b) in focal.1.iter().zip(&cross.1) {
                 prop_assert!((a - b).abs() < 1e-5);

@@ -129,6 +129,11 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     };
     let dst: Option<&Path> = args::get_path(matches, "dst");
     let dataset = args::open_dataset(args::required_path(matches, "dataset"))?;
+    if dst.is_some() && dataset.labels.is_values() {
+        let message = "its targets are real values, which several ranks do not train yet; leave out DST to \
+                       print statistics alone, or train in one process";
+        return Err(Error::dataset(&dataset.name, message).into());
+    }
     let is_json = matches.get_flag("json");
     let progress = work::on_stderr(is_json);
     let report = partition::run(&options, &dataset, dst, &*progress)?;

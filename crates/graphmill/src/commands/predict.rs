@@ -18,14 +18,15 @@ use graphmill_engine::{
 use crate::{args, output};
 
 /// The subcommand with its arguments.
+// long: a list of arguments, each with its help
 pub(crate) fn command() -> Command {
     let command = Command::new("predict")
         .about("Write a run's predictions or embeddings to a file")
         .long_about(
             "Write a run's predictions or embeddings to a file.\n\n\
              The best model predicts the class of each node, with all of its neighbours: N classes, or N x C \
-             zeros and ones if the dataset has several labels per node. A run on values predicts these, at the \
-             scale of the targets. Tables start with the node's id, or \
+             zeros and ones if the dataset has several labels per node. A run on values predicts these, at \
+             the scale of the targets. Tables start with the node's id, or \
              with its key and the names of the classes if the dataset was imported from tables; .npy files \
              hold the values alone. With --top-k, a run on links recommends: rows have a source, a \
              candidate and a score. A run on several node types predicts the nodes of its task's type.",
@@ -203,7 +204,8 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     print(matches, &name, &written)
 }
 
-/// Returns true if `--nodes` names a file: it exists, or it has an ending or a directory and no comma.
+/// Returns true if `--nodes` names a file: it exists, or it has an ending or a directory, and no
+/// comma.
 fn looks_like_file(list: &Path) -> bool {
     let has_place = list.extension().is_some() || list.components().count() > 1;
     list.is_file() || has_place && !list.to_string_lossy().contains(',')

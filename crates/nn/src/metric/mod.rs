@@ -1,9 +1,10 @@
 //! Metrics: scores of predictions against labels or values, and the tables of metrics.
 //!
-//! Metrics of labels ([`TABLE`]) are between 0 and 1, larger is better, and they read logits. A single-label
-//! prediction is the row's largest logit (the first among equals); a multi-label prediction is
-//! every class with a logit above 0 (a probability above one half). A metric is never NaN: it is
-//! `None` if undefined (no labelled rows, no class with both positives and negatives, a NaN score).
+//! Metrics of labels ([`TABLE`]) are between 0 and 1, larger is better, and they read logits. A
+//! single-label prediction is the row's largest logit (the first among equals); a multi-label
+//! prediction is every class with a logit above 0 (a probability above one half). A metric is never
+//! NaN: it is `None` if undefined (no labelled rows, no class with both positives and negatives, a
+//! NaN score).
 
 pub mod classes;
 mod confusion;

@@ -1,9 +1,18 @@
 //! Losses of real values.
 //!
+//! # Algorithm
+//!
+//! With `e` the prediction minus the target: `e^2` (`mse`), `|e|` (`mae`), `e^2 / 2` up to the
+//! delta and linear beyond (`huber`), and `q max(-e, 0) + (1 - q) max(e, 0)` (`quantile`).
+//!
 //! # Source
 //!
 //! Huber, *Robust Estimation of a Location Parameter*, Annals of Mathematical Statistics 35, 1964
 //! (`huber`); Koenker and Bassett, *Regression Quantiles*, Econometrica 46, 1978 (`quantile`).
+//!
+//! # Cost
+//!
+//! O(rows).
 
 use graphmill_core::table::{Entry, Table};
 
@@ -122,7 +131,7 @@ mod tests {
 
     #[test]
     fn losses_match_the_definitions_of_pytorch() {
-        // torch.nn.functional.{mse_loss, l1_loss, huber_loss(delta=0.5)} of [1.0, -2.0] and [0.5, 0.0]
+        // torch.nn.functional.{mse_loss, l1_loss, huber_loss(delta=0.5)} of these rows
         let (outputs, targets, mut grad) = ([1.0, -2.0], [0.5, 0.0], [0.0; 2]);
         let mut of = |name, parameter| {
             let loss = by_name(name, parameter).run(&outputs, &targets, 1, &[], 0.5, &mut grad);
@@ -152,7 +161,8 @@ mod tests {
                 let difference = (at(error + STEP) - at(error - STEP)) / (2.0 * STEP);
                 // no derivative at a kink
                 if error.abs() > 1e-3 {
-                    prop_assert!((slope - difference).abs() < 1e-4, "{}: {} {}", entry.name, slope, difference);
+                    let name = entry.name;
+                    prop_assert!((slope - difference).abs() < 1e-4, "{name}: {slope} {difference}");
                 }
             }
         }

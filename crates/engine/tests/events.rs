@@ -115,6 +115,7 @@ fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
     for (case, options) in [
         ("tgn", &[("new_nodes", "0.1"), ("clip", "1")][..]),
         ("tgat", &[("fanout", "4,3"), ("time_window", "9000")]),
+        ("gatv2-edge", &[("fanout", "4,3"), ("heads", "2")]),
         ("tgn", &[("fanout", "4,3"), ("time_draw", "recency"), ("time_half_life", "600")]),
     ] {
         let more = [("model", case), ("epochs", "2"), ("checkpoint_batches", "2"), ("schedule", "cosine")];
@@ -229,6 +230,8 @@ fn unusable_options_and_datasets_are_refused_with_a_remedy() {
         (&[("metric", "mrr")], "no destinations to rank events against"),
         (&[("new_nodes", "1")], "--new-nodes"),
         (&[("decoder", "dot")], "--model tgn does not use it"),
+        (&[("model", "gine"), ("event_heads", "2")], "it is for the attention of tgn and tgat"),
+        (&[("model", "gatv2-edge"), ("heads", "3")], "does not divide 8 columns"),
         (&[("task", "views")], "--task views: unknown task 'views'; known: visits"),
     ] {
         let message = train(&data, options).unwrap_err().to_string();

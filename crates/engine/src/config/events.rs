@@ -8,6 +8,7 @@ use graphmill_core::{
     table::{Entry, Table},
 };
 use graphmill_loader::time::{TimeCarry, TimeDraw, TimeOptions};
+use graphmill_nn::layer::GatOptions;
 use serde::{Deserialize, Serialize};
 
 use super::TrainConfig;
@@ -17,6 +18,8 @@ use super::TrainConfig;
 pub struct EventModelKind {
     /// True if nodes have a memory of their events.
     pub has_memory: bool,
+    /// Name of the layer with rows of edges; `None` for the attention of TGAT and TGN.
+    pub edge_layer: Option<&'static str>,
     /// Neighbours per hop, by the paper.
     pub fanout: &'static [i64],
     /// Draw of neighbours, by the paper.
@@ -25,8 +28,25 @@ pub struct EventModelKind {
     pub carry: TimeCarry,
 }
 
+impl EventModelKind {
+    /// A model of a layer with rows of edges.
+    const fn of_edges(layer: &'static str) -> Self {
+        Self {
+            has_memory: false,
+            edge_layer: Some(layer),
+            fanout: &[10, 10],
+            draw: TimeDraw::Last,
+            carry: TimeCarry::Edge,
+        }
+    }
+}
+
 /// Option groups of these models.
 pub const OPTIONS: &[OptionGroup] = &[OptionGroup::of::<TimeOptions>(), OptionGroup::of::<EventOptions>()];
+
+/// Option groups of those with GATv2.
+const GAT_OPTIONS: &[OptionGroup] =
+    &[OptionGroup::of::<TimeOptions>(), OptionGroup::of::<EventOptions>(), OptionGroup::of::<GatOptions>()];
 
 /// Table of these models.
 pub static TABLE: Table<EventModelKind> = Table::new(
@@ -39,6 +59,7 @@ pub static TABLE: Table<EventModelKind> = Table::new(
             options: OPTIONS,
             make: EventModelKind {
                 has_memory: true,
+                edge_layer: None,
                 fanout: &[10],
                 draw: TimeDraw::Last,
                 carry: TimeCarry::Edge,
@@ -51,10 +72,39 @@ pub static TABLE: Table<EventModelKind> = Table::new(
             options: OPTIONS,
             make: EventModelKind {
                 has_memory: false,
+                edge_layer: None,
                 fanout: &[20, 20],
                 draw: TimeDraw::Uniform,
                 carry: TimeCarry::Edge,
             },
+        },
+        Entry {
+            name: "gine",
+            summary: "GINE over the last events: an MLP on own row and the sum of relu(neighbour + event)",
+            source: "Hu et al., ICLR 2020, arXiv:1905.12265",
+            options: OPTIONS,
+            make: EventModelKind::of_edges("gine"),
+        },
+        Entry {
+            name: "gatv2-edge",
+            summary: "GATv2 over the last events: attention to both ends and the event",
+            source: "Brody, Alon and Yahav, ICLR 2022, arXiv:2105.14491",
+            options: GAT_OPTIONS,
+            make: EventModelKind::of_edges("gatv2"),
+        },
+        Entry {
+            name: "sage-edge",
+            summary: "GraphSAGE over the last events: neighbours' rows joined with the event's",
+            source: "Hamilton, Ying and Leskovec, NeurIPS 2017, arXiv:1706.02216",
+            options: OPTIONS,
+            make: EventModelKind::of_edges("sage"),
+        },
+        Entry {
+            name: "edge-gated",
+            summary: "residual gated convolution over the last events, gated by ends and event",
+            source: "Bresson and Laurent, 2017, arXiv:1711.07553",
+            options: OPTIONS,
+            make: EventModelKind::of_edges("edge-gated"),
         },
     ],
 );

@@ -1,4 +1,5 @@
-//! Training on streams of events, by TGN and TGAT: their links, classes or values.
+//! Training on streams of events: their links, classes or values, by TGN, TGAT and layers with
+//! rows of edges.
 //!
 //! | file | contents |
 //! | --- | --- |
@@ -6,7 +7,8 @@
 //! | `stream.rs` | events of a task in the order of their times, with features and a split |
 //! | `history.rs` | the graph of events, from which neighbours are drawn |
 //! | `batch.rs` | rows of a batch, and the neighbours that existed at their times |
-//! | `model.rs` | memory, attention and head of a configuration |
+//! | `model.rs` | memory, layers and head of a configuration |
+//! | `hop.rs` | attention, or a layer with rows of edges |
 //! | `learner.rs` | loss, gradients, update, and the memory after a batch |
 //! | `target.rs` | classes and values of events, of tasks that are not links |
 //! | `evaluation.rs` | scores of validation and test events |
@@ -23,6 +25,7 @@
 mod batch;
 mod evaluation;
 mod history;
+mod hop;
 mod learner;
 mod model;
 mod position;

@@ -29,20 +29,17 @@ use graphmill_nn::{
     Matrix, Param, Pass, View,
     layer::Linear,
     link::{EdgeHead, EdgeHeadState, EdgePairs},
-    temporal::{
-        MemoryState, MemoryUpdater, NodeMemory, TemporalAttention, TemporalAttentionConfig, TemporalInput,
-        TemporalState,
-    },
+    temporal::{MemoryState, MemoryUpdater, NodeMemory, TemporalInput},
 };
 
 use super::{
     batch::{Neighborhood, Rows},
+    hop::{Hop, HopState},
     stream::EventStream,
     target::EventTargets,
 };
 use crate::{
     Error, Result, TrainConfig,
-    build::by_flag,
     config::events::{EventOptions, kind},
 };
 
@@ -54,8 +51,8 @@ pub(super) struct EventModel {
     /// Projection of the features of nodes.
     input: Option<Linear>,
     pub(super) updater: Option<MemoryUpdater>,
-    /// Attention of each hop, from the bottom.
-    layers: Vec<TemporalAttention>,
+    /// Layers of all hops, from the bottom.
+    layers: Vec<Hop>,
     head: EdgeHead,
     hidden: usize,
 }
@@ -72,7 +69,7 @@ pub(super) struct PassState {
     features: Matrix,
     /// Rows below each layer, and above the last.
     rows: Vec<Matrix>,
-    attention: Vec<TemporalState>,
+    hops: Vec<HopState>,
     head: EdgeHeadState,
     pub(super) scores: Matrix,
     pub(super) scores_grad: Matrix,
@@ -88,24 +85,16 @@ impl EventModel {
     pub(super) fn new(config: &TrainConfig, stream: &EventStream) -> Result<Self> {
         let options: EventOptions = config.own.get();
         let (hidden, edge_dim) = (config.hidden, stream.edge_dim());
-        if !hidden.is_multiple_of(options.event_heads) {
+        let is_attention = kind(config).is_none_or(|kind| kind.edge_layer.is_none());
+        if is_attention && !hidden.is_multiple_of(options.event_heads) {
             return Err(Error::usage(format!(
                 "--event-heads {}: it does not divide --hidden {hidden}; use a divisor",
                 options.event_heads
             )));
         }
         let key = |part| key(&[config.seed, MODEL, part]);
-        let of_layer = |layer| TemporalAttentionConfig {
-            in_dim: hidden,
-            edge_dim,
-            time_dim: options.time_dim,
-            width: hidden,
-            heads: options.event_heads,
-            out_dim: hidden,
-            dropout: config.dropout as f32,
-            key: key(3 + layer),
-        };
-        let layers = (0..config.layers as u64).map(|layer| TemporalAttention::new(of_layer(layer)));
+        let name = kind(config).and_then(|kind| kind.edge_layer);
+        let layers = (0..config.layers).map(|l| Hop::new(config, name, l, edge_dim, key(3 + l as u64)));
         let outputs = stream.targets.as_ref().map_or(1, EventTargets::outputs);
         let has_memory = kind(config).is_some_and(|kind| kind.has_memory);
         let of_features =
@@ -113,7 +102,7 @@ impl EventModel {
         let mut model = Self {
             input: stream.node_features.as_ref().map(of_features),
             updater: has_memory.then(|| MemoryUpdater::new(hidden, edge_dim, options.time_dim, key(1))),
-            layers: layers.collect::<graphmill_nn::Result<_>>().map_err(by_flag)?,
+            layers: layers.collect::<Result<_>>()?,
             head: EdgeHead::new([hidden, 0], hidden, outputs, key(2)),
             hidden,
         };
@@ -175,12 +164,12 @@ impl EventModel {
         state: &mut PassState,
     ) -> Result<()> {
         state.rows.resize_with(self.layers.len() + 1, Matrix::default);
-        state.attention.resize_with(self.layers.len(), TemporalState::default);
+        state.hops.resize_with(self.layers.len(), HopState::default);
         self.bottom_rows(pass, stream, memory, near.nodes(), state)?;
         for (l, layer) in self.layers.iter().enumerate() {
             let (below, above) = state.rows.split_at_mut(l + 1);
             let Some(input) = input(near, l, below[l].view()) else { continue };
-            layer.forward(pass, &input, &mut state.attention[l], &mut above[0]);
+            layer.forward(pass, &input, &mut state.hops[l], &mut above[0]);
         }
         let pairs = pairs(rows, state.rows[self.layers.len()].view());
         self.head.forward(pass, &pairs, &mut state.head, &mut state.scores);
@@ -232,14 +221,13 @@ impl EventModel {
         (rows, near): (&Rows, &Neighborhood),
         state: &mut PassState,
     ) {
-        let PassState { rows: of_layers, attention, head, scores, scores_grad, grads, .. } = state;
+        let PassState { rows: of_layers, hops, head, scores, scores_grad, grads, .. } = state;
         let [grad, next] = grads;
         let pairs = pairs(rows, of_layers[self.layers.len()].view());
         self.head.backward(pass, &pairs, head, scores.view(), scores_grad, grad);
         for (l, layer) in self.layers.iter_mut().enumerate().rev() {
             let Some(input) = input(near, l, of_layers[l].view()) else { continue };
-            let above = [of_layers[l + 1].view(), grad.view()];
-            layer.backward(pass, &input, &mut attention[l], above, next);
+            layer.backward(pass, &input, &mut hops[l], (of_layers[l + 1].view(), grad), next);
             std::mem::swap(grad, next);
         }
         if let Some(input) = &mut self.input {

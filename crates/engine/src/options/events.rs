@@ -5,7 +5,7 @@ use graphmill_loader::time::{TimeBound, TimeDraw, TimeOptions};
 use super::{keys::Key, reasons::Read, rules};
 use crate::{
     TrainConfig,
-    config::events::{OPTIONS, kind},
+    config::events::{TABLE, kind},
 };
 
 /// General options that such a run reads.
@@ -53,7 +53,7 @@ pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
     let is_of = |options: Option<&'static [graphmill_core::options::OptionGroup]>| {
         options.is_some_and(|options| options.contains(&group))
     };
-    let is_read = OPTIONS.contains(&group)
+    let is_read = is_of(TABLE.get(&config.model).map(|entry| entry.options))
         || is_of(graphmill_nn::schedule::TABLE.get(&config.schedule).map(|entry| entry.options))
         || is_of(graphmill_nn::optim::TABLE.get(&config.optimizer).map(|entry| entry.options));
     if !is_read {
@@ -64,6 +64,10 @@ pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
         "time_bound" if options.time_bound == TimeBound::Inclusive => {
             Err("an event would be read by its own prediction; use --time-bound strict, or leave it out"
                 .into())
+        }
+        "out_heads" => refuse("all its layers join their heads"),
+        "event_heads" | "learn_frequencies" if kind(config).is_some_and(|kind| kind.edge_layer.is_some()) => {
+            refuse("it is for the attention of tgn and tgat")
         }
         "time_carry" if config.layers == 1 => {
             Err("it bounds the hops after the first, and --layers is 1; leave it out".into())
@@ -97,7 +101,7 @@ pub(super) fn derive_options(config: &mut TrainConfig, given: &[&str]) {
         config.lr = 1e-4;
     }
     if is_free("hidden") && config.hidden == default.hidden {
-        config.hidden = 100;
+        config.hidden = if kind.edge_layer.is_some() { 128 } else { 100 };
     }
     let options: &mut TimeOptions = config.own.get_mut();
     if is_free("time_draw") && options.time_draw == TimeDraw::default() {

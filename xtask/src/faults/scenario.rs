@@ -39,7 +39,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     row("export data npz new.npz", Some("new.npz"), false),
     row("export data csv new", Some("new"), false),
     row("partition data new --parts 2", Some("new"), false),
-    row("reorder data new", Some("new"), false),
+    row("reorder data new --by degree", Some("new"), false),
     row("hotness data --fanout 5,5", None, false),
     row("predict trained --out new.csv", Some("new.csv"), false),
     row("eval trained", None, false),

@@ -63,7 +63,7 @@ impl EventTargets {
                 let all: Vec<u8> = rows.iter().flat_map(of_row).copied().collect();
                 Some(Self::Classes(Labels::Multi { member: Buffer::from(all), classes: *classes }))
             }
-            Targets::Values { width, values } => {
+            Targets::Values { width, values } | Targets::Classes(Labels::Values { width, values }) => {
                 let of_row = |&[row, _]: &[usize; 2]| &values[row * width..(row + 1) * width];
                 let all: Vec<f32> = rows.iter().flat_map(of_row).copied().collect();
                 let scale = (0..*width).map(|c| moments(all[..train * width].iter().skip(c).step_by(*width)));
@@ -88,7 +88,7 @@ impl EventTargets {
             Self::Classes(labels) => {
                 let mut of_rows = SeedLabels::default();
                 of_rows.gather(labels, events);
-                loss(backend, labels, &of_rows, outputs.view(), &[], grad.view_mut())
+                loss(backend, labels, &mut of_rows, outputs.view(), &[], grad.view_mut())
             }
             Self::Values { width, values, scale } => {
                 let known = |&e: &u32| &values[e as usize * width..][..*width];

@@ -15,7 +15,8 @@
 //! - `cargo xtask cuda pack` builds the programs that `scripts/gpu-check` runs on a machine with a
 //!   device.
 //! - `cargo xtask fuzz [--seconds N] [TARGET ...]` runs the fuzzing targets, each for N seconds.
-//! - `cargo xtask faults BINARY [--short]` lets every system call of the program's commands fail once.
+//! - `cargo xtask faults BINARY [--short]` lets every system call of the program's commands fail
+//!   once.
 //! - `cargo xtask golden record|check|compare ...` compares the results of two builds of
 //!   `graphmill` bit for bit.
 

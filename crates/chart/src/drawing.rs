@@ -20,8 +20,8 @@ pub enum Anchor {
 #[derive(Debug)]
 pub struct Drawing(String);
 
-/// Escapes the characters with a meaning in HTML and XML, and replaces control characters, which XML
-/// does not allow.
+/// Escapes the characters with a meaning in HTML and XML, and replaces control characters, which
+/// XML does not allow.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -82,9 +82,9 @@ impl<T: Pod> Buffer<T> {
                 )
             })?;
         // SAFETY: the map is read-only and private to this process; as with every memory-mapped
-        // file, another process that truncates the file during a read raises SIGBUS, which a program
-        // can report by `maps::find`. Files of a dataset are written to a temporary sibling and
-        // renamed, never changed in place.
+        // file, another process that truncates the file during a read raises SIGBUS, which a
+        // program can report by `maps::find`. Files of a dataset are written to a temporary sibling
+        // and renamed, never changed in place.
         let map = unsafe { memmap2::MmapOptions::new().len(end).map(file) }
             .map_err(|e| Error::io(path, "map", e))?;
         if !(map.as_ptr() as usize + offset).is_multiple_of(align_of::<T>()) {

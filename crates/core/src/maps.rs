@@ -1,8 +1,9 @@
 //! Names of mapped files by address, for a handler of signals: a read of a mapped page fails with
 //! SIGBUS if the file shrank or its disk cannot be read, and the handler can then name the file.
 //!
-//! A record stays for the life of the process and is used again by the next map of the same file, so
-//! that a handler never reads memory that was freed: one small record for each file that was mapped.
+//! A record stays for the life of the process and is used again by the next map of the same file,
+//! so that a handler never reads memory that was freed: one small record for each file that was
+//! mapped.
 
 use std::{
     ops::Range,
@@ -32,8 +33,8 @@ static RECORDS: AtomicPtr<Record> = AtomicPtr::new(ptr::null_mut());
 static WRITER: Mutex<()> = Mutex::new(());
 
 fn records() -> impl Iterator<Item = &'static Record> {
-    // SAFETY: the pointer is null or from `Box::leak`, and records are never freed or changed except
-    // through their atomics.
+    // SAFETY: the pointer is null or from `Box::leak`, and records are never freed or changed
+    // except through their atomics.
     let first = unsafe { RECORDS.load(SeqCst).as_ref() };
     std::iter::successors(first, |record| record.next)
 }

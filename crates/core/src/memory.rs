@@ -1,6 +1,6 @@
-//! Memory of the machine and the limits of this process, and allocation of sizes that a file declares: an implausible size is
-//! rejected with a message, and never aborts. (Every reader first limits the size by the bytes that
-//! are present; this is the last line of defence.)
+//! Memory of the machine and the limits of this process, and allocation of sizes that a file
+//! declares: an implausible size is rejected with a message, and never aborts. (Every reader first
+//! limits the size by the bytes that are present; this is the last line of defence.)
 
 mod limits;
 

@@ -1,9 +1,10 @@
 //! Atomic creation of files and directories: write to a temporary sibling, sync, rename.
 //!
 //! [`write()`] and [`write_dir`] create a path that the user named; their temporary sibling has a
-//! unique name, and what a killed process left is removed by the next write of the same path. [`replace`] and [`exchange`] serve the owner of a locked directory; their temporary
-//! names are fixed, so that the next process of the same owner finds what a killed one left. Both
-//! use the same steps of [`Disk`].
+//! unique name, and what a killed process left is removed by the next write of the same path.
+//! [`replace`] and [`exchange`] serve the owner of a locked directory; their temporary names are
+//! fixed, so that the next process of the same owner finds what a killed one left. Both use the
+//! same steps of [`Disk`].
 //!
 //! Symbolic links are never followed: a link at a temporary name, or at a name to be removed, is
 //! unlinked, and its target stays unchanged.

@@ -414,8 +414,9 @@ fn several_types_or_tasks_are_refused_with_their_names() {
     assert!(error.contains("its features have the type <i8") && error.contains("astype('f4')"), "{error}");
     let error = one(&|builder| {
         builder.task("r").on_nodes("n").values(1, vec![1.0, 2.0]);
+        builder.task("s").on_nodes("n").values(1, vec![1.0, 2.0]);
     });
-    assert!(error.contains("tasks: r (node-regression)"), "{error}");
+    assert!(error.contains("tasks: r (node-regression), s (node-regression)"), "{error}");
     let error = TypedBuilder::new("none").build().unwrap().to_dataset().unwrap_err().to_string();
     assert!(error.contains("no node type or no edge type") && error.contains("node types: none"), "{error}");
 }

@@ -45,8 +45,8 @@ pub enum Error {
     },
     /// An update left parameters that are not finite.
     #[error(
-        "training diverged: parameter '{name}' of {file} holds {value}; nothing of it is saved; lower --lr, set \
-         --clip, or check the features for values that are not finite"
+        "training diverged: parameter '{name}' of {file} holds {value}; nothing of it is saved; lower --lr, \
+         set --clip, or check the features for values that are not finite"
     )]
     NotFinite {
         /// Name of the first such parameter.

@@ -224,13 +224,13 @@ impl Observer for Failing {
 fn a_killed_run_continues_from_its_last_checkpoint_to_the_same_bits() {
     let (dir, data) = (tempfile::tempdir().unwrap(), data());
     let config = in_memory(&[("model", "rgcn"), ("bases", "2"), ("checkpoint_batches", "2")]);
-    let summary = |name: &str, resume| {
+    let summary = |config: &TrainConfig, name: &str, resume| {
         let path = dir.path().join(name);
         let run = if resume { RunDir::reopen(&path) } else { RunDir::create(&path) }.unwrap();
         let context = RunContext { run: Some(&run), resume, observer: &mut Quiet, stop: &|| false };
-        results(&typed::train(&config, &data, context).unwrap(), Some(&path))
+        results(&typed::train(config, &data, context).unwrap(), Some(&path))
     };
-    let whole = summary("whole", false);
+    let whole = summary(&config, "whole", false);
     let pipelined = TrainConfig { strategy: "pipelined".into(), ..config.clone() };
     for (name, config) in [("killed", &config), ("killed ahead", &pipelined)] {
         let path = dir.path().join(name);
@@ -239,7 +239,7 @@ fn a_killed_run_continues_from_its_last_checkpoint_to_the_same_bits() {
         let context = RunContext { run: Some(&run), resume: false, observer: &mut failing, stop: &|| false };
         typed::train(config, &data, context).unwrap_err();
         drop(run);
-        assert!(whole == summary(name, true), "{name}");
+        assert!(whole == summary(config, name, true), "{name}");
     }
 }
 

@@ -1,7 +1,7 @@
-//! Ends of the process that Rust would leave without a message: a mapped file that shrinks or cannot
-//! be read (SIGBUS), an allocation that the system refuses (abort), a file beyond the size limit of
-//! the process (SIGXFSZ). Each becomes one error line and exit status 1. What a run has saved stays:
-//! `train --resume` continues from its last checkpoint.
+//! Ends of the process that Rust would leave without a message: a mapped file that shrinks or
+//! cannot be read (SIGBUS), an allocation that the system refuses (abort), a file beyond the size
+//! limit of the process (SIGXFSZ). Each becomes one error line and exit status 1. What a run has
+//! saved stays: `train --resume` continues from its last checkpoint.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -101,8 +101,8 @@ extern "C" fn on_bad_page(signal: libc::c_int, info: *mut libc::siginfo_t, _: *m
             path,
             b": byte ",
             decimal(byte, &mut [0; 20]),
-            b": the mapped file became shorter or its disk cannot be read; restore the file and run the command \
-              again",
+            b": the mapped file became shorter or its disk cannot be read; restore the file and run the \
+              command again",
         ]),
         // SAFETY: this is a handler of that signal.
         None => unsafe { give_up(signal) },
@@ -116,8 +116,8 @@ extern "C" fn on_abort(signal: libc::c_int, _: *mut libc::siginfo_t, _: *mut lib
         bytes => end(&[
             b"memory: ",
             decimal(bytes, &mut [0; 20]),
-            b" more bytes were refused: the memory, or the limit of this process, is exhausted; raise the limit, \
-              lower --batch-size, --hidden or --memory, or give train a --host-budget",
+            b" more bytes were refused: the memory, or the limit of this process, is exhausted; raise the \
+              limit, lower --batch-size, --hidden or --memory, or give train a --host-budget",
         ]),
     }
 }

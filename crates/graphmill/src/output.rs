@@ -31,8 +31,8 @@ pub(crate) fn counts(dataset: &Dataset) -> serde_json::Value {
     })
 }
 
-/// Text for a terminal: control characters, which could change colours or the title of a window, are
-/// shown as escapes. Names in datasets come from anywhere.
+/// Text for a terminal: control characters, which could change colours or the title of a window,
+/// are shown as escapes. Names in datasets come from anywhere.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     let is_unsafe = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
     if !text.contains(is_unsafe) {

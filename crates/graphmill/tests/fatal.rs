@@ -1,5 +1,5 @@
-//! Ends that the system forces on a process: each gives one error line and exit status 1, and what a
-//! run has saved stays.
+//! Ends that the system forces on a process: each gives one error line and exit status 1, and what
+//! a run has saved stays.
 
 #![cfg(target_os = "linux")]
 

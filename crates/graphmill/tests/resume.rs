@@ -352,7 +352,7 @@ fn moved_datasets_are_recognized() {
     other.split.test = data.split.test[1..].to_vec().into();
     other.save(sandbox.path("other")).unwrap();
     assert_eq!(sandbox.ok_json("eval run --dataset other")["same_dataset"], false);
-    assert_eq!(sandbox.ok_json("predict run --dataset other --out new.npy")["same_dataset"], false);
+    assert_eq!(sandbox.ok_json("predict run --dataset other --out newer.npy")["same_dataset"], false);
     // but it may not silently replace the run's own dataset
     other.save_replacing(sandbox.path("moved")).unwrap();
     for command in ["eval run", "predict run --out other.npy"] {

@@ -22,7 +22,7 @@ pub(super) fn add(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Result<(
         ("range", b"bytes 3-11/12"),
     ];
     add("fetch_sums", "texts", join("", &texts));
-    let catalogue = b"collection='c'\nformat='f'\nhome='h'\nlicence='l'\ncitation='c'\nbase='http://h/'\n\
+    let catalogue = b"collection='c'\nformat='f'\nhome='h'\nlicence='l'\ncitation='c'\nbase='https://h/'\n\
         [[dataset]]\nname='n'\ntitle='t'\ntask='single'\nnodes=1\nedges=1\n\
         classes=2\noptions=['--undirected']\n\
         files=[{name='a.zip',about=3},{name='b',bytes=1}]\n[[dataset]]\nname='m'\ntitle='t'\ntask='none'\n\

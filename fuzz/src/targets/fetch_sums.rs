@@ -17,7 +17,7 @@ pub(super) const TOKENS: &[&[u8]] = &[
     b"bytes 0-1/2",
     b"bytes */3",
     b"18446744073709551615",
-    b"collection='c'\nformat='f'\nhome='h'\nlicence='l'\ncitation='c'\nbase='http://h/'\n",
+    b"collection='c'\nformat='f'\nhome='h'\nlicence='l'\ncitation='c'\nbase='https://h/'\n",
     b"[[dataset]]\nname='n'\ntitle='t'\ntask='none'\nnodes=1\nedges=1\n",
     b"files=[{name='a.zip'}]\n",
     b"manual='m'\n",

@@ -1,12 +1,12 @@
 //! `cargo xtask faults [--short] BINARY`: every system call of every command fails once.
 //!
-//! For each command and each kind of system call, a run in which the first call of that kind fails, a
-//! run in which the second fails, and so on until a run has no such call. After each:
+//! For each command and each kind of system call, a run in which the first call of that kind fails,
+//! a run in which the second fails, and so on until a run has no such call. After each:
 //!
-//! 1. The command ended by itself, with status 0 or 1, and an `error:` line if 1. A panic, an abort or
-//!    a signal is a fault of the program.
-//! 2. Its target is missing or has all the bytes of a run without faults. (The directory of a training
-//!    run may be incomplete.)
+//! 1. The command ended by itself, with status 0 or 1, and an `error:` line if 1. A panic, an abort
+//!    or a signal is a fault of the program.
+//! 2. Its target is missing or has all the bytes of a run without faults. (The directory of a
+//!    training run may be incomplete.)
 //! 3. The same command without faults, for a training run `train --resume`, gives those bytes, and
 //!    leaves nothing else behind.
 //!

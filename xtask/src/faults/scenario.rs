@@ -24,7 +24,8 @@ pub(super) struct Scenario {
     pub(super) is_short: bool,
 }
 
-/// Inputs: dataset `data`, edge list `edges.txt`, tables `nodes.csv` and `links.csv`, run `trained`.
+/// Inputs: dataset `data`, edge list `edges.txt`, tables `nodes.csv` and `links.csv`, run
+/// `trained`.
 const INPUTS: [&str; 5] = ["data", "edges.txt", "nodes.csv", "links.csv", "trained"];
 
 pub(super) const SCENARIOS: &[Scenario] = &[
@@ -44,7 +45,8 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     row("predict trained --out new.csv", Some("new.csv"), false),
     row("eval trained", None, false),
     Scenario {
-        arguments: "train data --epochs 2 --hidden 8 --fanout 5,5 --batch-size 50 --checkpoint-batches 1 --out new",
+        arguments: "train data --epochs 2 --hidden 8 --fanout 5,5 --batch-size 50 --checkpoint-batches 1 \
+                    --out new",
         target: Some("new"),
         is_run: true,
         is_short: true,

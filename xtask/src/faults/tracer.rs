@@ -1,8 +1,8 @@
 //! A child process whose n-th system call of a kind fails.
 //!
-//! The child is traced (ptrace(2)): at the entry of the chosen call its number is replaced by that of
-//! no call, and at the exit the result by the error. Calls before [`MARK`] are left alone: they belong
-//! to the loader and the start of the runtime, where nothing can be reported.
+//! The child is traced (ptrace(2)): at the entry of the chosen call its number is replaced by that
+//! of no call, and at the exit the result by the error. Calls before [`MARK`] are left alone: they
+//! belong to the loader and the start of the runtime, where nothing can be reported.
 
 use std::{
     collections::HashSet,
@@ -57,7 +57,7 @@ pub(super) const KINDS: &[Kind] = &[
     Kind { name: "map", calls: &[libc::SYS_mmap], error: libc::ENOMEM },
 ];
 
-/// Which system call fails: the `number`-th of a kind, from 1.
+/// System call that fails: the `number`-th of a kind, from 1.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fault {
     pub(super) kind: Kind,

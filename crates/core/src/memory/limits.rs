@@ -1,5 +1,5 @@
-//! Limits below the machine's memory: control groups of containers and schedulers (versions 1 and 2,
-//! proc_pid_cgroup(5), cgroups(7)), and the address space of the process (`ulimit -v`).
+//! Limits below the machine's memory: control groups of containers and schedulers (versions 1 and
+//! 2, proc_pid_cgroup(5), cgroups(7)), and the address space of the process (`ulimit -v`).
 
 use std::{
     fs,

@@ -11,10 +11,10 @@ use super::{Disk, disk::create_fresh};
 /// File system on a real directory that records every change, and afterwards lists what a loss of
 /// power could have left ([`ForgettingDisk::losses`]).
 ///
-/// The model is weaker than any file system: a change of a directory's entries (a creation, a rename,
-/// a removal) may be lost or kept, independently of earlier and later ones, until that directory is
-/// synced; a rename is one change. A file is synced by [`Disk::write`], but is torn if the power goes
-/// while it is written. This covers reordered writes, which journals mostly prevent.
+/// The model is weaker than any file system: a change of a directory's entries (a creation, a
+/// rename, a removal) may be lost or kept, independently of earlier and later ones, until that
+/// directory is synced; a rename is one change. A file is synced by [`Disk::write`], but is torn if
+/// the power goes while it is written. This covers reordered writes, which journals mostly prevent.
 ///
 /// Source: the crash states follow Pillai et al., "All File Systems Are Not Created Equal: On the
 /// Complexity of Crafting Crash-Consistent Applications", OSDI 2014, section 3.
@@ -34,6 +34,9 @@ pub struct ForgettingDisk {
 /// Node of a name in a directory.
 type Entries = BTreeMap<(usize, String), usize>;
 
+/// Change of an entry: directory, name, and the node that the name then has.
+type Entry = (usize, String, Option<usize>);
+
 /// The root directory.
 const ROOT: usize = 0;
 
@@ -45,8 +48,8 @@ enum Node {
 
 #[derive(Debug)]
 enum Step {
-    /// Change of entries as one: directory, name, and the node that the name then has.
-    Change(Vec<(usize, String, Option<usize>)>),
+    /// Change of entries as one.
+    Change(Vec<Entry>),
     /// Sync of a directory's entries.
     Sync(usize),
 }
@@ -121,7 +124,7 @@ impl ForgettingDisk {
         self.now.get(&(dir, name)).copied().ok_or(io::ErrorKind::NotFound.into())
     }
 
-    fn change(&mut self, entries: Vec<(usize, String, Option<usize>)>) {
+    fn change(&mut self, entries: Vec<Entry>) {
         apply(&mut self.now, &entries);
         self.steps.push(Step::Change(entries));
     }
@@ -164,7 +167,7 @@ impl ForgettingDisk {
     }
 
     /// Entries that are durable after `cut` steps, and the changes that may be lost.
-    fn at(&self, cut: usize) -> (Entries, Vec<&[(usize, String, Option<usize>)]>) {
+    fn at(&self, cut: usize) -> (Entries, Vec<&[Entry]>) {
         let (mut durable, mut pending) = (self.before.clone(), Vec::new());
         for (i, step) in self.steps[..cut].iter().enumerate() {
             let Step::Change(change) = step else { continue };
@@ -198,7 +201,7 @@ impl ForgettingDisk {
     }
 }
 
-fn apply(entries: &mut Entries, change: &[(usize, String, Option<usize>)]) {
+fn apply(entries: &mut Entries, change: &[Entry]) {
     for (dir, name, node) in change {
         match node {
             Some(node) => entries.insert((*dir, name.clone()), *node),

@@ -1,10 +1,10 @@
 //! Temporary names beside a path that several processes may write: `.NAME.PID-COUNT.tmp`.
 //!
 //! A killed process leaves its temporary file or directory behind. The next write of the same path
-//! removes it ([`sweep`]) once it is certain that nobody writes it: its writer holds a lock on it, so
-//! it is removed only if the lock is free, the process is gone from this machine, and a minute has
-//! passed since its last change (a writer creates it and locks it in two steps). On a file system
-//! without locks it stays.
+//! removes it ([`sweep`]) once it is certain that no process writes it: its writer holds a lock on
+//! it, so it is removed only if the lock is free, the process is gone from this machine, and a
+//! minute has passed since its last change (a writer creates it and locks it in two steps). On a
+//! file system without locks it stays.
 
 use std::{
     fs::{self, File},

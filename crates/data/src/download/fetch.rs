@@ -63,7 +63,7 @@ pub struct Report {
 }
 
 /// Times the approximate length of a file that are accepted.
-const MOST_OF_ABOUT: u64 = 4;
+const MAX_FACTOR: u64 = 4;
 
 /// Fetches the files of `entry` into the directory `dir`, which is created if it is missing, and
 /// unpacks its archives there. Existing valid files are skipped. `SHA256SUMS` in the directory
@@ -143,7 +143,7 @@ fn one(
         let url = file.address(&entry.name, options.mirror.as_deref());
         let sha256 = expected.map(|(sum, who, _)| (sum, who));
         let about = file.about.filter(|_| options.verify);
-        let limit = about.map(|about| about.saturating_mul(MOST_OF_ABOUT));
+        let limit = about.map(|about| about.saturating_mul(MAX_FACTOR));
         let job = Job { url: &url, path: &path, bytes, limit, sha256 };
         let arrived = transfer::fetch(client, &job, options, progress)?;
         let origin = if arrived.resumed { Origin::Resumed } else { Origin::Fetched };

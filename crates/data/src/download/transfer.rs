@@ -312,8 +312,8 @@ impl Part {
 /// Message for a file beyond the limit.
 fn too_long(bytes: u64, limit: u64) -> String {
     format!(
-        "{bytes} bytes or more are offered, but at most {limit} are expected of a file of this name: it is not \
-         the file, or has grown; take it all the same with --no-verify"
+        "{bytes} bytes or more are offered, but at most {limit} are expected of a file of this name: it is \
+         not the file, or has grown; take it all the same with --no-verify"
     )
 }
 

@@ -107,8 +107,8 @@ pub(crate) fn check_options(saved: &Values, now: &Values, run: &Path) -> Result<
         Some((name, then)) => Err(Error::run(
             run,
             format!(
-                "its checkpoint was trained with {name} = {then}, but its configuration now says {name} = {}; \
-                 restore this value in config.toml, or train again",
+                "its checkpoint was trained with {name} = {then}, but its configuration now says {name} = \
+                 {}; restore this value in config.toml, or train again",
                 now[name]
             ),
         )),

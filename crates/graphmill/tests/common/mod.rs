@@ -211,6 +211,11 @@ fn timeless(mut epoch: Value) -> Value {
     for name in of_the_clock {
         fields.remove(name).unwrap_or_else(|| panic!("'{name}' is missing"));
     }
+    for of_type in fields.get_mut("type_traffic").and_then(Value::as_array_mut).into_iter().flatten() {
+        for tier in of_type["traffic"].as_object_mut().expect("an object").values_mut() {
+            tier.as_object_mut().expect("an object").remove("seconds").expect("seconds of a type's tier");
+        }
+    }
     // devices compete for batches, so their shares vary
     fields.remove("devices");
     let traffic = fields["traffic"].as_object_mut().expect("an object");

@@ -77,6 +77,10 @@ fn errors_of_a_damaged_run_name_the_file() {
     bad("wider", "config.toml", |bytes| {
         *bytes = String::from_utf8(bytes.clone()).unwrap().replace("hidden = 8", "hidden = 9").into();
     });
+    let says = ["wider: ", "hidden = 8, but its configuration now says hidden = 9"];
+    refused(&sandbox, "eval wider", FAILED, &says, "");
+    // without a checkpoint, which binds the options, the shapes tell
+    fs::remove_dir_all(sandbox.path("wider/checkpoint")).unwrap();
     refused(&sandbox, "eval wider", FAILED, &["wider/best.safetensors", "shape"], "");
     bad("unknown", "config.toml", |bytes| {
         *bytes = String::from_utf8(bytes.clone()).unwrap().replace("\"sage\"", "\"sago\"").into();

@@ -21,7 +21,7 @@ pub(super) fn origin(summary: &Summary) -> String {
     let dataset = options.get("dataset").and_then(Value::as_str).unwrap_or_default();
     let mut body = format!("<pre>{}</pre>\n<dl>\n", escape(&command(dataset, &changed)));
     let mut fact = |name: &str, value: &str| {
-        let _ = writeln!(body, "<div><dt>{name}</dt><dd>{}</dd></div>", escape(value));
+        let _ = writeln!(body, "<div><dt>{}</dt><dd>{}</dd></div>", escape(name), escape(value));
     };
     let data = &summary.dataset;
     if data.nodes > 0 {

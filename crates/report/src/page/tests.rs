@@ -153,7 +153,7 @@ fn no_name_in_a_record_becomes_markup() {
         if replace_string(&mut forged, number, "<script>alert(1)</script>").is_some() {
             break;
         }
-        // enums have no room for it
+        // enums cannot hold it
         if let Ok(forged) = serde_json::from_value(forged) {
             let page = html(&forged);
             assert!(!page.contains("<script"), "string {number}");

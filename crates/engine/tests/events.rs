@@ -247,8 +247,8 @@ fn unusable_options_and_datasets_are_refused_with_a_remedy() {
         if let Some(times) = times {
             task.time(times);
         }
-        builder.build().unwrap().save(&dir.path().join("late")).unwrap();
-        let late = typed::open(&dir.path().join("late"), Verify::Once).unwrap();
+        builder.build().unwrap().save(dir.path().join("late")).unwrap();
+        let late = typed::open(dir.path().join("late"), Verify::Once).unwrap();
         let message = train(&late, &[]).unwrap_err().to_string();
         fs::remove_dir_all(dir.path().join("late")).unwrap();
         message

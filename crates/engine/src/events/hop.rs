@@ -15,11 +15,11 @@ use crate::{Error, Result, TrainConfig, build::by_flag, config::events::EventOpt
 
 /// A layer.
 pub(super) enum Hop {
-    Attention(TemporalAttention),
+    Attention(Box<TemporalAttention>),
     /// A layer that reads the features of events joined with the encodings of the times since.
     Edges {
         layer: Box<dyn EdgeLayer>,
-        encoding: TimeEncoding,
+        encoding: Box<TimeEncoding>,
         finish: Finish,
     },
 }
@@ -77,7 +77,7 @@ impl Hop {
                 dropout,
                 key,
             };
-            return Ok(Self::Attention(TemporalAttention::new(config).map_err(by_flag)?));
+            return Ok(Self::Attention(Box::new(TemporalAttention::new(config).map_err(by_flag)?)));
         };
         let make = edge::TABLE.find(name).map_err(Error::name)?.make;
         let nodes = LayerConfig {
@@ -93,7 +93,7 @@ impl Hop {
             make(&EdgeLayerConfig { nodes, edge_dim: edge_dim + options.time_dim }).map_err(by_flag)?;
         let is_last = number + 1 == config.layers;
         let activation = if is_last { Activation::Identity } else { Activation::Relu };
-        let encoding = TimeEncoding::new(options.time_dim);
+        let encoding = Box::new(TimeEncoding::new(options.time_dim));
         Ok(Self::Edges { layer, encoding, finish: Finish { number: number as u64, activation, dropout } })
     }
 

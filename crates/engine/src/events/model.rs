@@ -128,15 +128,13 @@ impl EventModel {
 
     /// Visits every parameter by name, always in the same order.
     pub(super) fn visit(&self, see: &mut dyn FnMut(&str, &Param)) {
-        let mut of = |part: &str, visit: &dyn Fn(&mut dyn FnMut(&Param))| {
-            visit(&mut |param| see(&format!("{part}.{}", param.name), param));
-        };
-        self.input.iter().for_each(|input| of("input", &|see| input.visit(&mut |param| see(param))));
-        self.updater.iter().for_each(|memory| of("memory", &|see| memory.visit(&mut |param| see(param))));
+        let mut named = |part: &str, param: &Param| see(&format!("{part}.{}", param.name), param);
+        self.input.iter().for_each(|input| input.visit(&mut |param| named("input", param)));
+        self.updater.iter().for_each(|memory| memory.visit(&mut |param| named("memory", param)));
         for (i, layer) in self.layers.iter().enumerate() {
-            of(&format!("layers.{i}"), &|see| layer.visit(&mut |param| see(param)));
+            layer.visit(&mut |param| named(&format!("layers.{i}"), param));
         }
-        of("head", &|see| self.head.visit(&mut |param| see(param)));
+        self.head.visit(&mut |param| named("head", param));
     }
 
     /// Visits every parameter mutably, in the order of [`EventModel::visit`].

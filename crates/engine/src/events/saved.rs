@@ -73,7 +73,7 @@ impl<'r> SavedEvents<'r> {
         let mut evaluation = self.run.blame_config(Evaluation::new(self.config(), &stream, &model))?;
         rayon::scope(|_| evaluation.begin(&model))?;
         let (mut parts, mut test) = (Vec::new(), None);
-        for number in 1..3 {
+        for (number, part) in PARTS.into_iter().enumerate().skip(1) {
             watch.check()?;
             if stream.parts[number].is_empty() {
                 continue;
@@ -83,7 +83,7 @@ impl<'r> SavedEvents<'r> {
                 test = scored.score(&stream, &chosen);
             }
             let scores = scored.all(&stream, &chosen);
-            parts.push(PartScores { part: PARTS[number], nodes: scored.len(), scores, by_class: None });
+            parts.push(PartScores { part, nodes: scored.len(), scores, by_class: None });
         }
         Ok(Scores {
             run: self.run.dir.clone(),

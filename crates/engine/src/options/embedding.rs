@@ -108,9 +108,7 @@ pub(super) fn derive_options(config: &mut TrainConfig, given: &[&str]) {
     }
     let known = decoder::TABLE.get(&config.own.get::<LinkOptions>().decoder);
     let of_pairs = known.is_some_and(|entry| !entry.make.knows_relations);
-    if of_pairs && !given.contains(&"loss") {
-        if config.loss == TrainConfig::default().loss {
-            config.loss = "bpr".into();
-        }
+    if of_pairs && !given.contains(&"loss") && config.loss == TrainConfig::default().loss {
+        config.loss = "bpr".into();
     }
 }

@@ -237,9 +237,9 @@ mod tests {
                     let slice = &block.relations[r];
                     let [sources, ends] =
                         [relation.src, relation.dst].map(|t| &batch.input_nodes[t]);
-                    for v in 0..slice.num_dst {
+                    for (v, &end) in ends.iter().enumerate().take(slice.num_dst) {
                         for e in slice.edges(v) {
-                            let pair = (sources[slice.indices[e] as usize], ends[v]);
+                            let pair = (sources[slice.indices[e] as usize], end);
                             let (user, item) = if relation.src == 0 { pair } else { (pair.1, pair.0) };
                             prop_assert!(exists(user, item), "{user} {item}");
                         }

@@ -85,6 +85,8 @@ fn errors_of_a_damaged_run_name_the_file() {
     bad("unknown", "config.toml", |bytes| {
         *bytes = String::from_utf8(bytes.clone()).unwrap().replace("\"sage\"", "\"sago\"").into();
     });
+    refused(&sandbox, "eval unknown", FAILED, &["unknown: ", "model = \"sage\"", "\"sago\""], "");
+    fs::remove_dir_all(sandbox.path("unknown/checkpoint")).unwrap();
     refused(&sandbox, "eval unknown", FAILED, &["unknown/config.toml", "sago", "sage, gcn"], "");
     bad("torn", "config.toml", |bytes| {
         bytes.truncate(bytes.len() - 1 - "checkpoint_seconds = 60.0".len() / 2)

@@ -79,7 +79,7 @@ fn errors_of_a_damaged_run_name_the_file() {
     });
     let says = ["wider: ", "hidden = 8, but its configuration now says hidden = 9"];
     refused(&sandbox, "eval wider", FAILED, &says, "");
-    // without a checkpoint, which binds the options, the shapes tell
+    // without a checkpoint, which binds the options, shapes are compared
     fs::remove_dir_all(sandbox.path("wider/checkpoint")).unwrap();
     refused(&sandbox, "eval wider", FAILED, &["wider/best.safetensors", "shape"], "");
     bad("unknown", "config.toml", |bytes| {

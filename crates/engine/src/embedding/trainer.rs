@@ -32,7 +32,7 @@ const DEFAULT_METRIC: &str = "mrr";
 /// current rayon pool.
 ///
 /// Writes the same records as [`crate::train`] into [`RunContext::run`]; seeds are edges. The
-/// observer gets all events but [`Observer::model`].
+/// observer gets all events but [`Observer::model`](crate::observer::Observer::model).
 ///
 /// # Errors
 /// As for [`crate::train`]; the dataset has no link task, or the decoder does not fit it.

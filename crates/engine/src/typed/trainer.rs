@@ -38,7 +38,7 @@ use crate::{
 /// Trains a model on a dataset of several types and evaluates it. Runs on the current rayon pool.
 ///
 /// Writes the same records as [`crate::train`] into [`RunContext::run`]. The observer gets all
-/// events but [`Observer::model`].
+/// events but [`Observer::model`](crate::observer::Observer::model).
 ///
 /// # Errors
 /// As for [`crate::train`]; the dataset has no task that classifies nodes, or several and none is

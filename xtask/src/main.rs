@@ -65,7 +65,6 @@ fn main() -> Result<()> {
         ["book", ref words @ ..] => book::run(words),
         ["voice"] => voice::check(),
         ["voice", member] => voice::list(member),
-        ["time-test", log, program, ref words @ ..] => test::timer::run(log.as_ref(), program, words),
         ["setup"] => mpi::setup(),
         ["test", "python", ref words @ ..] => python::test(words),
         ["bench", ref words @ ..] => bench::run(words),

@@ -40,6 +40,7 @@ mod cache_kind;
 pub mod checkpoint;
 pub mod config;
 pub mod distributed;
+pub mod doctor;
 pub mod embedding;
 pub mod error;
 pub mod events;

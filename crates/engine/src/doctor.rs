@@ -1,4 +1,4 @@
-//! What of this machine a run can use, what not, and what would have to change.
+//! Examination of the machine: parts that a run can use, parts that it cannot, and remedies.
 
 use std::{env, fmt, fs, path::Path};
 
@@ -38,9 +38,9 @@ pub struct Finding {
     pub part: &'static str,
     /// State of the part.
     pub state: State,
-    /// What was found.
+    /// Value that was found.
     pub found: String,
-    /// What to do, if anything can be done.
+    /// Remedy, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }

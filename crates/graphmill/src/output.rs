@@ -87,8 +87,8 @@ pub(crate) fn usage(error: &clap::Error, json: bool) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Reports a failed command; the exit status is that of the signal that stopped it, 2 if an argument
-/// was wrong, and 1 otherwise.
+/// Reports a failed command; the exit status is that of the signal that stopped it, 2 if an
+/// argument was wrong, and 1 otherwise.
 pub(crate) fn failure(error: &anyhow::Error, json: bool) -> ExitCode {
     let message = format_error(error);
     if json {

@@ -3,21 +3,19 @@
 
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
-use crate::output;
-
 /// Number of the last signal; 0 before the first.
 static RECEIVED: AtomicI32 = AtomicI32::new(0);
 
-/// Begins to catch the signals. The first prints `message` and makes [`is_stopped`] true.
+/// Begins to catch the signals. The first makes [`is_stopped`] true and calls `on_first`.
 ///
 /// # Errors
 /// The system refuses the handler or its thread.
-pub(crate) fn catch(message: &'static str) -> anyhow::Result<()> {
+pub(crate) fn catch(on_first: impl Fn() + Send + 'static) -> anyhow::Result<()> {
     let on_signal = move |signal: i32| {
         if RECEIVED.swap(signal, Relaxed) != 0 {
             std::process::exit(128 + signal);
         }
-        output::note(message);
+        on_first();
     };
     #[cfg(unix)]
     {

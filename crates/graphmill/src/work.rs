@@ -33,7 +33,7 @@ pub(crate) fn on_stderr(quiet: bool) -> Box<dyn Progress> {
 /// # Errors
 /// Another signal handler is installed.
 pub(crate) fn until_signal(progress: Box<dyn Progress>) -> anyhow::Result<Box<dyn Progress>> {
-    signals::catch("stopping; repeat to stop at once")?;
+    signals::catch(|| output::note("stopping; repeat to stop at once"))?;
     Ok(Box::new(UntilSignal(progress)))
 }
 

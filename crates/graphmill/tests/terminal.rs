@@ -27,8 +27,8 @@ fn completions_know_commands_and_options() {
     let refused = sandbox.run("completions csh");
     assert_eq!(refused.status, Some(2), "{}", refused.stderr);
     fs::write(sandbox.path("g"), sandbox.ok("completions bash")).unwrap();
-    let script = "source ./g; COMP_WORDS=(graphmill expo); COMP_CWORD=1; _graphmill graphmill expo graphmill; \
-                  echo ${COMPREPLY[@]}";
+    let script = "source ./g; COMP_WORDS=(graphmill expo); COMP_CWORD=1; \
+                  _graphmill graphmill expo graphmill; echo ${COMPREPLY[@]}";
     let Ok(output) = Command::new("bash").args(["-c", script]).current_dir(sandbox.path("")).output() else {
         return; // without a bash
     };

@@ -1,7 +1,8 @@
 //! Test binaries: cargo builds them, and each core runs one after the other.
 //!
-//! Cargo itself runs one binary at a time, and in most of them a single test lasts longest: a core
-//! was idle for a third of the time. Binaries get one test thread each, and the slowest start first.
+//! Cargo itself runs one binary at a time, and in most of them a single test lasts longest: a
+//! core was idle for a third of the time. Binaries get one test thread each, and the slowest start
+//! first.
 
 use std::{
     fs::{self, File},

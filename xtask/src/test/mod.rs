@@ -2,7 +2,7 @@
 //! took.
 //!
 //! ```text
-//!   formatting ─► house ─► voice ─► lints ─► build ─► package ─► tests ─► doctests ─► package tests
+//!   formatting ─► house ─► voice ─► release ─► lints ─► build ─► package ─► tests ─► doctests ─► package tests
 //!                             └► kernels (own process)         │                   └► book, faults (own processes)
 //!                                                              └► documentation (own process)
 //! ```
@@ -30,7 +30,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use self::{background::Background, table::Table};
-use crate::{book, cargo, house, mpi, python, target_dir, voice};
+use crate::{book, cargo, house, mpi, python, release, target_dir, voice};
 
 /// Feature of training over MPI.
 const MPI: &str = "graphmill/mpi";
@@ -69,6 +69,7 @@ fn steps(soak: bool, table: &mut Table) -> Result<()> {
     table.time("formatting", || cargo_step("formatting", &["fmt", "--all", "--check"]))?;
     table.time("house", house::check)?;
     table.time("voice", voice::check)?;
+    table.time("release, check", release::check)?;
     let own = env::current_exe().context("the path of xtask is unknown")?;
     let kernels = Background::start("kernels", Command::new(&own).args(["cuda", "check"]), &scratch)?;
     let lints = [with(MPI, has_mpi), with(PYTHON, has_python), with(FUZZER, soak), Some(STORAGE)];

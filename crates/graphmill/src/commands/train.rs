@@ -89,7 +89,7 @@ pub(crate) fn command() -> Command {
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let config = configure(matches, args::get_path(matches, "out"), matches.get_flag("resume"))?;
     args::use_threads(ranks::threads(&config))?;
-    signals::catch("stopping after this batch; repeat to stop at once")?;
+    signals::catch(|| output::note("stopping after this batch; repeat to stop at once"))?;
     if let Some(seeds) = repeat::seeds(matches, &config)? {
         return repeat::run(matches, &config, seeds);
     }

@@ -41,7 +41,7 @@ fn every_command_has_a_manual_page() {
     let written = sandbox.ok("man pages");
     for name in ["graphmill", "graphmill-train", "graphmill-import", "graphmill-doctor"] {
         assert!(written.lines().any(|line| line == format!("pages/{name}.1")), "{written}");
-        let page = String::from_utf8(sandbox.read(&format!("pages/{name}.1"))).unwrap();
+        let page = String::from_utf8(sandbox.read(format!("pages/{name}.1"))).unwrap();
         assert!(page.contains(".TH ") && page.contains(".SH SYNOPSIS"), "{page}");
     }
     let page = String::from_utf8(sandbox.read("pages/graphmill-train.1")).unwrap();

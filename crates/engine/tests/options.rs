@@ -54,6 +54,7 @@ const VALUES: &[(&str, &str, &[Needs])] = &[
     ("edge_weights", "out-degree", &[&[]]),
     ("weighted_index", "prefix-sums", &[&[], &[("replace", "true")]]),
     ("labor_iterations", "2", &[&[]]),
+    ("labor_draws", "ranges", &[&[]]),
     ("num_walks", "2", &[&[]]),
     ("restart_prob", "0.9", &[&[]]),
     ("walk_length", "1", &[&[]]),

@@ -16,6 +16,7 @@ mod predict;
 mod reorder;
 mod report;
 mod runs;
+mod serve;
 mod train;
 
 use clap::{ArgMatches, Command};
@@ -40,6 +41,7 @@ const TABLE: &[Entry] = &[
     Entry { command: info::command, run: info::run },
     Entry { command: eval::command, run: eval::run },
     Entry { command: predict::command, run: predict::run },
+    Entry { command: serve::command, run: serve::run },
     Entry { command: embed::command, run: embed::run },
     Entry { command: export_model::command, run: export_model::run },
     Entry { command: report::command, run: report::run },

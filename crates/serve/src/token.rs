@@ -21,8 +21,8 @@ impl Token {
         let word = word.as_ref().trim();
         if word.len() < MIN_LEN || !word.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(Error::usage(format!(
-                "token: a secret of at least {MIN_LEN} visible ASCII characters without spaces is needed; make \
-                 one, such as by openssl rand -hex 32"
+                "token: a secret of at least {MIN_LEN} visible ASCII characters without spaces is needed; \
+                 make one, such as by openssl rand -hex 32"
             )));
         }
         Ok(Self(word.into()))

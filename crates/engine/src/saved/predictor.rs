@@ -1,12 +1,10 @@
 //! A saved run that stays open and answers for single nodes: the engine of a service.
 //!
-//! # Algorithm
-//!
 //! [`Predictor::open`] reads the dataset, the weights and the keys once. An exact answer is that of
 //! `graphmill predict`, computed by the same code from all neighbours. A sampled one reads the
 //! neighbours that the run's sampler draws under the seed of the question. Draws are functions of
-//! the seed, the hop and the node, and rows of products do not depend on each other, so an answer is
-//! a function of the run, the node and the seed alone: neither the nodes that are asked for
+//! the seed, the hop and the node, and rows of products do not depend on each other, so an answer
+//! is a function of the run, the node and the seed alone: neither the nodes that are asked for
 //! together nor the number of threads change a bit of it.
 //!
 //! # Cost
@@ -162,7 +160,7 @@ impl Predictor {
         &self.run
     }
 
-    /// What the run learned.
+    /// Task that the run learned.
     pub fn task(&self) -> Task {
         match (self.loaded.predicts_values(), self.loaded.multi) {
             (true, _) => Task::Values,
@@ -279,8 +277,8 @@ impl Predictor {
         };
         let refuse = |why| {
             Error::usage(format!(
-                "seed {seed}: the run's sampler cannot draw for a single node ({why}); ask without a seed for \
-                 the exact answer"
+                "seed {seed}: the run's sampler cannot draw for a single node ({why}); ask without a \
+                 seed for the exact answer"
             ))
         };
         Ok(Arc::new(drawn.map_err(refuse)?))

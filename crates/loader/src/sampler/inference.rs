@@ -22,9 +22,9 @@
 //! whole adjacency matrix, truncated to the most visited. Inference draws the same walks as
 //! training under a fixed key instead: a sample, but the same one for the same nodes every time.
 //!
-//! A service that trades accuracy for time asks for the draws of any other sampler, too, under a key
-//! of its own ([`InferenceNeighbors::draws`]). The sampler must draw for each node alone, so that
-//! the nodes that are asked for together change no draw.
+//! A service that trades accuracy for time asks for the draws of any other sampler, too, under a
+//! key of its own ([`InferenceNeighbors::draws`]). The sampler must draw for each node alone, so
+//! that the nodes that are asked for together change no draw.
 //!
 //! # Source
 //!

@@ -9,8 +9,8 @@
 //!   from a second thread there (256 x 100k x 47: 166 and 164 GFLOP/s), and short sums are also
 //!   more accurate.
 //!
-//! A row of the result has the same bits whatever rows are computed with it ([`row_product`]), so that
-//! a prediction does not depend on the nodes that are asked for together.
+//! A row of the result has the same bits whatever rows are computed with it ([`row_product`]), so
+//! that a prediction does not depend on the nodes that are asked for together.
 //!
 //! On a machine without bf16 instructions, the factors are rounded to bf16 and multiplied in f32:
 //! the same products, slower.
@@ -107,9 +107,9 @@ pub(super) fn product(a: Factor, b: Factor, [m, n, k]: [usize; 3], beta: f32, c:
     }
 }
 
-/// [`product`], with rows whose bits do not depend on their number. The library sums a single row in
-/// another order, and cuts a long inner dimension elsewhere if the result is small; such a product
-/// is padded to the fewest rows that it computes as it does many.
+/// [`product`], with rows whose bits do not depend on their number. The library sums a single row
+/// in another order, and cuts a long inner dimension elsewhere if the result is small; such a
+/// product is padded to the fewest rows that it computes as it does many.
 pub(super) fn row_product(
     a: Factor,
     b: Factor,

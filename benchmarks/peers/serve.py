@@ -4,8 +4,8 @@
     graphmill serve RUN --listen 127.0.0.1:8080
     serve.py load http://127.0.0.1:8080 --nodes 1000000 --seed 1
 
-    graphmill export-model RUN --to pyg MODEL && graphmill export DATASET npz GRAPH.npz
-    serve.py pyg MODEL GRAPH.npz --fanout 15,10 --listen 127.0.0.1:8081
+    graphmill export-model RUN --to pyg MODEL
+    serve.py pyg MODEL DATASET --fanout 15,10 --listen 127.0.0.1:8081
     serve.py load http://127.0.0.1:8081 --nodes 1000000 --seed 1
 
 `load` asks from several connections for single nodes and for batches of 64, and prints requests a second, p50 and
@@ -81,19 +81,19 @@ def pyg(options):
     """Serves an exported model with PyTorch Geometric's sampler."""
     import importlib.util
 
-    import numpy as np
     import torch
     import uvicorn
+    from common import features, pyg_data, pyg_sampler
     from fastapi import FastAPI
-    from torch_geometric.data import Data
     from torch_geometric.loader import NeighborLoader
 
     spec = importlib.util.spec_from_file_location("model", f"{options.model}/model.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     model = module.load().eval()
-    graph = np.load(options.graph)
-    data = Data(x=torch.from_numpy(graph["x"]), edge_index=torch.from_numpy(graph["edge_index"]))
+    pyg_sampler()
+    data = pyg_data(options.dataset)
+    data.x = features(options.dataset)
     fanout = [int(count) for count in options.fanout.split(",")]
     app = FastAPI()
 
@@ -123,7 +123,7 @@ of_load.add_argument("--warm-up", type=float, default=2)
 of_load.add_argument("--token")
 of_pyg = commands.add_parser("pyg")
 of_pyg.add_argument("model")
-of_pyg.add_argument("graph")
+of_pyg.add_argument("dataset")
 of_pyg.add_argument("--fanout", default="15,10")
 of_pyg.add_argument("--listen", default="127.0.0.1:8081")
 options = parser.parse_args()

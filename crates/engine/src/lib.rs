@@ -73,7 +73,7 @@ pub use graphmill_data::Dataset;
 pub use machine::{cores, device};
 pub use record::{RunDir, timeline};
 pub use run::observer;
-pub use saved::predictions;
+pub use saved::{predictions, predictor};
 pub use stages::{learner, loader as stage};
 pub use strategy::allocate;
 pub use trained::{TrainedModel, fit, fit_with};

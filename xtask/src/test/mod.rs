@@ -41,6 +41,8 @@ const PYTHON: &str = "graphmill-python/python";
 const BINDINGS: &str = "graphmill-python/bindings";
 /// Feature of tables in object storage.
 const STORAGE: &str = "graphmill/object-storage";
+/// Feature of predictions over HTTP.
+const SERVE: &str = "graphmill/serve";
 /// Environment variable that names the interpreter of the tests' environment.
 const INTERPRETER: &str = "GRAPHMILL_PYTHON";
 /// Features that only the lints of a soak run need: the fuzzer's programs.
@@ -72,13 +74,14 @@ fn steps(soak: bool, table: &mut Table) -> Result<()> {
     table.time("release, check", release::check)?;
     let own = env::current_exe().context("the path of xtask is unknown")?;
     let kernels = Background::start("kernels", Command::new(&own).args(["cuda", "check"]), &scratch)?;
-    let lints = [with(MPI, has_mpi), with(PYTHON, has_python), with(FUZZER, soak), Some(STORAGE)];
+    let lints =
+        [with(MPI, has_mpi), with(PYTHON, has_python), with(FUZZER, soak), Some(STORAGE), Some(SERVE)];
     table.time("lints", || {
         let arguments = [&["clippy", "--workspace", "--all-targets"], &features(&lints)[..]].concat();
         cargo_step("lints", &[&arguments[..], &["--", "-D", "warnings"]].concat())
     })?;
 
-    let shared = features(&[with(MPI, has_mpi), with(BINDINGS, has_python), Some(STORAGE)]);
+    let shared = features(&[with(MPI, has_mpi), with(BINDINGS, has_python), Some(STORAGE), Some(SERVE)]);
     let tests = [&["test", "--workspace"], &shared[..]].concat();
     let binaries = table.time("tests, build", || binaries::build(&tests))?;
     let library = if has_python {

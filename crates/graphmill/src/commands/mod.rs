@@ -19,6 +19,7 @@ mod predict;
 mod reorder;
 mod report;
 mod runs;
+mod serve;
 mod train;
 
 use clap::{ArgMatches, Command};
@@ -51,6 +52,7 @@ const TABLE: &[(&str, &[Entry])] = &[
             Entry { command: train::command, run: train::run },
             Entry { command: eval::command, run: eval::run },
             Entry { command: predict::command, run: predict::run },
+            Entry { command: serve::command, run: serve::run },
             Entry { command: embed::command, run: embed::run },
             Entry { command: export_model::command, run: export_model::run },
         ],

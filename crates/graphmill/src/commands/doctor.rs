@@ -44,6 +44,7 @@ fn version() -> Finding {
         ("cuda", cfg!(feature = "cuda")),
         ("mpi", cfg!(feature = "mpi")),
         ("object-storage", cfg!(feature = "object-storage")),
+        ("serve", cfg!(feature = "serve")),
         ("tables", cfg!(feature = "tables")),
     ];
     let of = |wanted: bool| {

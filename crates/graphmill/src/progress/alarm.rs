@@ -103,7 +103,11 @@ mod tests {
     #[test]
     fn an_exploding_loss_is_warned_of_once() {
         assert_eq!(warned(&[2.0, 1.0, 50.0, 5000.0]), [3]);
-        assert_eq!(warned(&[2.0, 0.01, 0.5, 1.9]), [0; 0], "noise of a small loss stays below the first loss");
+        assert_eq!(
+            warned(&[2.0, 0.01, 0.5, 1.9]),
+            [0; 0],
+            "noise of a small loss stays below the first loss"
+        );
         assert_eq!(warned(&[2.0, 2.5, 4.0]), [0; 0]);
     }
 }

@@ -15,6 +15,9 @@ use super::{
     wait,
 };
 
+/// Classes (`N`, empty if the run predicts no single class) and scores (`N * C`) of nodes.
+type Answers<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f32>>);
+
 /// Predictor of a run.
 #[pyclass(frozen, module = "graphmill._graphmill")]
 pub(super) struct Predictor(Opened);
@@ -48,13 +51,13 @@ impl Predictor {
         Ok(nodes.into_iter().map(|v| self.0.key(v)).collect())
     }
 
-    /// Classes (`N`, empty if the run predicts no single class) and scores (`N * C`) of nodes.
+    /// Classes and scores of nodes.
     fn predict<'py>(
         &self,
         py: Python<'py>,
         nodes: &Bound<'py, PyAny>,
         seed: Option<u64>,
-    ) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f32>>)> {
+    ) -> PyResult<Answers<'py>> {
         let nodes = array::nodes("nodes", nodes, self.0.num_nodes())?;
         let of = seed.map_or(Neighborhood::All, |seed| Neighborhood::Drawn { seed });
         let answers = py.detach(|| self.0.predict(&nodes, of)).map_err(error::engine)?;

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     TrainConfig,
     cache_kind::{AUTO, Kind, kind},
-    config::Devices,
+    config::{Bottom, Devices},
     strategy::{self, Chosen},
 };
 
@@ -34,6 +34,8 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("fanout", fanout),
     ("batch_size", sampler),
     ("order", seed_order),
+    ("bottom", sampler),
+    ("bottom_dir", exact_bottom),
     ("fused", sampler),
     ("hidden", hidden_rows),
     ("heads", hidden_layer),
@@ -77,6 +79,14 @@ fn by_sampler(config: &TrainConfig, reads: impl Fn(&sampler::SamplerKind) -> boo
 fn fanout(config: &TrainConfig, key: &Key) -> Read {
     types::fanout(config)?;
     sampler(config, key).map_err(|reason| format!("{reason}; --layers sets the number of layers"))
+}
+
+/// The run stores the aggregates of the bottom hop.
+fn exact_bottom(config: &TrainConfig, _: &Key) -> Read {
+    if config.bottom == Bottom::Exact {
+        return Ok(());
+    }
+    Err("--bottom sampled stores no aggregates; use --bottom exact, or leave it out".into())
 }
 
 /// Chosen kind of layer.

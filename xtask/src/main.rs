@@ -17,6 +17,7 @@
 //! - `cargo xtask fuzz [--seconds N] [TARGET ...]` runs the fuzzing targets, each for N seconds.
 //! - `cargo xtask faults BINARY [--short]` lets every system call of the program's commands fail
 //!   once.
+//! - `cargo xtask release --check|--dry-run` checks what a release needs, or builds its files.
 //! - `cargo xtask golden record|check|compare ...` compares the results of two builds of
 //!   `graphmill` bit for bit.
 
@@ -30,6 +31,7 @@ mod house;
 mod mpi;
 mod pack;
 mod python;
+mod release;
 mod test;
 mod voice;
 
@@ -52,6 +54,7 @@ const USAGE: &[&str] = &[
     "cuda compile|check|pack",
     "fuzz [--seconds N] [--sanitizer none|address] [TARGET ...]",
     "faults BINARY [--short]",
+    "release --check|--dry-run",
     "golden record BINARY FILE|check BINARY FILE|compare OLD_BINARY NEW_BINARY [--threads N] [--work DIR] \
      [ROW ...]",
 ];
@@ -65,7 +68,6 @@ fn main() -> Result<()> {
         ["book", ref words @ ..] => book::run(words),
         ["voice"] => voice::check(),
         ["voice", member] => voice::list(member),
-        ["time-test", log, program, ref words @ ..] => test::timer::run(log.as_ref(), program, words),
         ["setup"] => mpi::setup(),
         ["test", "python", ref words @ ..] => python::test(words),
         ["bench", ref words @ ..] => bench::run(words),
@@ -76,6 +78,7 @@ fn main() -> Result<()> {
         ["fuzz", ref words @ ..] => fuzz::run(words),
         ["faults", binary] => faults::run(binary.as_ref(), false),
         ["faults", binary, "--short"] => faults::run(binary.as_ref(), true),
+        ["release", ref words @ ..] => release::run(words),
         ["golden", mode, first, second, ref words @ ..] => golden::run(mode, [first, second], words),
         _ => bail!("usage: cargo xtask {}", USAGE.join(" | ")),
     }

@@ -82,6 +82,23 @@ pub(crate) fn test_wheel(words: &[&str]) -> Result<()> {
     run_pytest(&own, rest, None)
 }
 
+/// Builds the wheel for distribution; returns its path.
+///
+/// # Errors
+/// Python is not installed, or the build fails.
+pub(crate) fn build_wheel() -> Result<PathBuf> {
+    let python = find_python().context("there is no python3 of 3.10 or later on the PATH")?;
+    let home = home();
+    prepare(&python, &home, NEEDED, None)?;
+    let wheels = home.join("dist");
+    let _ = fs::remove_dir_all(&wheels);
+    let maturin = home.join("venv/bin/maturin");
+    let build = ["build", "--release", "--out"].map(OsStr::new);
+    let package = root()?.join("crates/python");
+    step("wheel", maturin.as_os_str(), &[&build[..], &[wheels.as_os_str()]].concat(), &package)?;
+    Ok(fs::read_dir(&wheels)?.next().context("maturin has built no wheel")??.path())
+}
+
 /// Interpreter of the tests' environment, which also serves tests in Rust (a server of object
 /// storage); `None` if Python is not installed or the environment cannot be made.
 pub(crate) fn environment() -> Option<PathBuf> {

@@ -6,7 +6,7 @@ use std::{fmt::Write, fs, path::Path};
 use anyhow::{Context, Result};
 
 use crate::{
-    help::{self, Help, Item},
+    help::{self, Help, Item, Section},
     page::Fault,
 };
 
@@ -36,7 +36,8 @@ $ graphmill train -h
 
 `-h` shows the common options, `--help` all of them. Every command with `--json` writes one JSON
 document to standard output and nothing else there; notes and progress go to standard error. The
-exit status is 0 on success, 2 if an argument is wrong, and 1 for other failures.
+exit status is 0 on success, 2 if an argument is wrong, 130 after Ctrl-C, 143 after SIGTERM, and 1 for
+other failures.
 
 ";
 
@@ -154,9 +155,14 @@ fn commands_page(program: &Path, train: &Help) -> Result<String> {
     Ok(page + COMMANDS_END)
 }
 
+/// Returns true for a list of commands: `Commands`, or `Data commands` and others of the program.
+fn is_commands(section: &Section) -> bool {
+    section.heading.to_lowercase().ends_with("commands")
+}
+
 /// Subcommands of a command, without `help`.
 fn subcommands(help: &Help) -> impl Iterator<Item = &Item> {
-    let sections = help.sections.iter().filter(|section| section.heading == "Commands");
+    let sections = help.sections.iter().filter(|section| is_commands(section));
     sections.flat_map(|section| &section.items).filter(|item| item.name != "help")
 }
 
@@ -169,7 +175,7 @@ fn command(page: &mut String, name: &str, help: &Help, train: &Help) -> Result<(
     writeln!(page, "```\n")?;
     let of_runs: Vec<&Item> = run_options(train).flat_map(|(_, items)| items).collect();
     let mut shared = Vec::new();
-    for section in help.sections.iter().filter(|section| section.heading != "Commands") {
+    for section in help.sections.iter().filter(|section| !is_commands(section)) {
         let is_shared =
             |item: &&Item| of_runs.iter().any(|known| known.flag() == item.flag() && known.text == item.text);
         let is_own = |item: &&Item| !is_shared(item) && item.flag() != "--help";

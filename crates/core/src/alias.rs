@@ -35,7 +35,7 @@ use rayon::prelude::*;
 
 pub use rows::{Aim, NOTHING, RowAlias, Rows, TableStore};
 
-use crate::{Error, Result, keyed::Stream};
+use crate::{Error, Result, keyed::Stream, search::position};
 
 /// Number of outcomes in a run.
 const RUN: usize = 1 << 16;
@@ -102,7 +102,7 @@ impl Alias {
             )));
         }
         // the first such weight, for any number of threads
-        if let Some(i) = weights.par_iter().position_first(|w| !(*w >= 0.0 && w.is_finite())) {
+        if let Some(i) = position(weights, |w| !(*w >= 0.0 && w.is_finite())) {
             return Err(Error::invalid(format!(
                 "weight {i} is {}: weights are finite and at least 0",
                 weights[i]

@@ -2,12 +2,10 @@
 
 use std::{ops::Range, sync::Arc};
 
-use rayon::prelude::*;
-
 use crate::{
     Buffer, Error, NodeId, Result,
     alias::{RowAlias, TableStore},
-    search::position,
+    search::{pair_position, position},
 };
 
 /// Directed graph in CSC form. An undirected graph stores each edge in both directions.
@@ -84,7 +82,7 @@ impl Graph {
                 indices.len()
             )));
         }
-        if let Some(v) = indptr.par_windows(2).position_first(|ends| ends[0] > ends[1]) {
+        if let Some(v) = pair_position(&indptr, |start, end| start > end) {
             return Err(Error::invalid(format!(
                 "indptr decreases after node {v}: {} to {}",
                 indptr[v],

@@ -49,6 +49,7 @@ pub mod node_order;
 pub mod object_pool;
 #[cfg(feature = "options")]
 pub mod options;
+pub mod parallel;
 pub mod prefetch;
 pub mod progress;
 pub mod rank;

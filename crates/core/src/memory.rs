@@ -14,7 +14,12 @@ use crate::{Error, Result};
 /// `ulimit -v`), if the system reports either.
 pub fn total() -> Option<u64> {
     static TOTAL: OnceLock<Option<u64>> = OnceLock::new();
-    *TOTAL.get_or_init(|| smallest(machine("MemTotal"), limits::all().iter().map(|limit| limit.bytes)))
+    *TOTAL.get_or_init(|| smallest(installed(), limits::all().iter().map(|limit| limit.bytes)))
+}
+
+/// Memory of the machine in bytes, whatever the limits of this process, if the system reports it.
+pub fn installed() -> Option<u64> {
+    machine("MemTotal")
 }
 
 /// Memory that this process can allocate without evicting others, in bytes, if the system reports

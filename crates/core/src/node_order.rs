@@ -28,7 +28,14 @@ fn ascending(x: f64) -> u64 {
 }
 
 /// Nodes by ascending key, ties by ascending id.
+///
+/// # Errors
+/// The allocation fails.
 pub fn by_keys(nodes: usize, key: impl Fn(NodeId) -> u64 + Sync) -> Result<Vec<NodeId>> {
+    ascending_by(nodes, &key)
+}
+
+fn ascending_by(nodes: usize, key: &(dyn Fn(NodeId) -> u64 + Sync)) -> Result<Vec<NodeId>> {
     let mut keyed: Vec<(u64, NodeId)> = memory::reserve(nodes)?;
     (0..nodes as NodeId).into_par_iter().map(|v| (key(v), v)).collect_into_vec(&mut keyed);
     keyed.par_sort_unstable();

@@ -2,7 +2,10 @@
 
 use rayon::prelude::*;
 
-use crate::{Block, Buffer, Error, NodeId, Result, memory, search::position};
+use crate::{
+    Block, Buffer, Error, NodeId, Result, memory,
+    search::{pair_position, position},
+};
 
 /// Minimum number of rows per task.
 const MIN_TASK_LEN: usize = 1 << 10;
@@ -55,7 +58,7 @@ impl SparseRows {
         if values.len() != indices.len() {
             return Err(Error::invalid(format!("{} values for {} columns", values.len(), indices.len())));
         }
-        if let Some(i) = indptr.par_windows(2).position_first(|ends| ends[0] > ends[1]) {
+        if let Some(i) = pair_position(&indptr, |start, end| start > end) {
             let (start, end) = (indptr[i], indptr[i + 1]);
             return Err(Error::invalid(format!("indptr decreases after row {i}: {start} to {end}")));
         }

@@ -144,15 +144,17 @@ fn samplers_of_several_lists_draw_the_blocks_of_a_single_process() {
     let graph = graph();
     let degrees: Vec<u32> = (0..NODES as NodeId).map(|v| graph.in_degree(v) as u32).collect();
     let walks = WalkOptions { num_walks: 6, restart_prob: 0.2 };
-    let (by_degree, iterations) =
-        (EdgeWeights::InverseInDegree, LaborOptions { labor_iterations: Iterations(2) });
+    let (by_degree, iterations) = (
+        EdgeWeights::InverseInDegree,
+        LaborOptions { labor_iterations: Iterations(2), ..LaborOptions::default() },
+    );
     type Make<'m> = Box<dyn Fn(&Graph) -> Arc<dyn HopSampler> + Sync + 'm>;
     let makes: [Make; 4] = [
         Box::new(|_| Arc::new(RandomWalk::new([5, 3], &walks, 3).unwrap())),
         Box::new(|graph| {
-            Arc::new(Labor::with_options(graph, [6, 4], &iterations, EdgeWeights::Stored).unwrap())
+            Arc::new(Labor::with_options(graph, [6, 4], &iterations, EdgeWeights::Stored, 0).unwrap())
         }),
-        Box::new(|graph| Arc::new(Labor::with_options(graph, [6, -1], &iterations, by_degree).unwrap())),
+        Box::new(|graph| Arc::new(Labor::with_options(graph, [6, -1], &iterations, by_degree, 0).unwrap())),
         Box::new(|graph| {
             Arc::new(Weighted::new(graph, [6, 4], &WeightedOptions::default(), by_degree).unwrap())
         }),

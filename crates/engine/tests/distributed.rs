@@ -56,6 +56,7 @@ fn ranks_give_the_losses_of_one_process_for_every_model_and_strategy() {
         (3, with(config(), "model=sage order=proximity order_sequences=4")),
         (2, with(config(), "model=sage order=proximity strategy=pipelined allocation=1,1,1")),
         (1, with(config(), "model=sage sampler=labor labor_iterations=2")),
+        (2, with(config(), "model=gcn sampler=labor labor_draws=ranges")),
     ];
     for (size, config) in runs {
         let what = format!("{size} ranks, {} by {}", config.model, config.strategy);

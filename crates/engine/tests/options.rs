@@ -6,7 +6,16 @@
 //! An option without a row in [`VALUES`] or [`UNSEEN`] fails the test.
 
 use graphmill_core::progress;
-use std::{collections::HashMap, fs, path::Path, sync::OnceLock};
+use std::{
+    collections::HashMap,
+    fs,
+    path::Path,
+    sync::{
+        Mutex, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
 
 use graphmill_data::{
     generate::{GenerateOptions, generate},
@@ -45,6 +54,7 @@ const VALUES: &[(&str, &str, &[Needs])] = &[
     ("edge_weights", "out-degree", &[&[]]),
     ("weighted_index", "prefix-sums", &[&[], &[("replace", "true")]]),
     ("labor_iterations", "2", &[&[]]),
+    ("labor_draws", "ranges", &[&[]]),
     ("num_walks", "2", &[&[]]),
     ("restart_prob", "0.9", &[&[]]),
     ("walk_length", "1", &[&[]]),
@@ -110,7 +120,8 @@ const VALUES: &[(&str, &str, &[Needs])] = &[
     ("cache_ratio", "0.05", &[&[]]),
     ("cache", "lru", &[&[], &[("cache_ratio", "0.05")]]),
     ("host_cache", "lru", &[&[], &[("host_budget", "5000"), ("cache_ratio", "0.05")]]),
-    ("placement", "replicate", &[&[], &[("cache_ratio", "0.05")]]),
+    // with all rows cached, only the peers of a device that reads batches show it
+    ("placement", "replicate", &[&[("cache_ratio", "0.05")], &[]]),
     ("strategy", "", &[&[]]),
     ("reuse", "layered", &[&[]]),
     ("num_samplers", "2", &[&[]]),
@@ -404,11 +415,23 @@ fn ignored(command: &Command, base: &TrainConfig, chosen: fn(&Key) -> bool) -> V
     ignored
 }
 
-/// Tries every option that is `chosen` in each of the runs, on a thread pool of their own.
+/// Tries every option that is `chosen` in each of the runs. Each core takes run after run, and has
+/// a thread pool of its own: the runs are too small for several threads.
 fn none_is_ignored(runs: &[TrainConfig], chosen: fn(&Key) -> bool) {
-    let pool = ThreadPoolBuilder::new().num_threads(2).build().unwrap();
-    let ignored = runs.iter().flat_map(|run| pool.install(|| ignored(&TRAIN, run, chosen)));
-    let ignored: Vec<String> = ignored.collect();
+    let (next, ignored) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let take_runs = || {
+        let pool = ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let found = pool.install(|| self::ignored(&TRAIN, run, chosen));
+            ignored.lock().unwrap().extend(found);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(2, usize::from).min(8) {
+            scope.spawn(take_runs);
+        }
+    });
+    let ignored = ignored.into_inner().unwrap();
     assert!(ignored.is_empty(), "{} options have no effect:\n{}", ignored.len(), ignored.join("\n"));
 }
 

@@ -52,6 +52,7 @@
 //! | `metis` | with `cli` | the partitioner METIS (compiles its C sources) |
 //! | `download` | with `cli` | downloads of public datasets (an HTTP client) |
 //! | `mpi` | no | training on several machines over MPI |
+//! | `serve` | no | `graphmill serve`: predictions over HTTP |
 //! | `testing` | no | conformance tests for samplers, layers, cache policies and strategies of other crates |
 //!
 //! `cargo add graphmill --no-default-features` adds the library to a program; `cargo install
@@ -72,7 +73,10 @@ pub mod prelude {
     pub use graphmill_core::{Block, Features, Graph, Labels, NodeId, Split};
     pub use graphmill_data::{Dataset, DatasetBuilder};
     pub use graphmill_engine::{
-        RunContext, RunDir, TrainConfig, TrainedModel, observer::Observer, saved::SavedRun,
+        RunContext, RunDir, TrainConfig, TrainedModel,
+        observer::Observer,
+        predictor::{Answers, Neighborhood, Predictor},
+        saved::SavedRun,
     };
     pub use graphmill_loader::{
         Extracted, Feature, HopSampler, MiniBatch, MinibatchSampler, Sampled, Seeds, Workspace,

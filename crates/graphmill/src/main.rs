@@ -7,6 +7,7 @@ mod fatal;
 mod output;
 mod progress;
 mod ranks;
+mod signals;
 mod work;
 
 use std::process::ExitCode;

@@ -1,10 +1,12 @@
 //! Output of the command: results on standard output, messages on standard error, and with `--json`
 //! one document on standard output and nothing else there. Exit status: 0 done, 1 failed, 2 wrong
-//! usage.
+//! usage, 130 stopped by Ctrl-C, 143 by SIGTERM.
 
 use std::{borrow::Cow, io::Write, process::ExitCode};
 
 use graphmill_engine::{Dataset, Error};
+
+use crate::signals;
 
 /// Writes one JSON document to standard output.
 pub(crate) fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
@@ -85,7 +87,8 @@ pub(crate) fn usage(error: &clap::Error, json: bool) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Reports a failed command; the exit status is 2 if an argument was wrong and 1 otherwise.
+/// Reports a failed command; the exit status is that of the signal that stopped it, 2 if an
+/// argument was wrong, and 1 otherwise.
 pub(crate) fn failure(error: &anyhow::Error, json: bool) -> ExitCode {
     let message = format_error(error);
     if json {
@@ -93,7 +96,7 @@ pub(crate) fn failure(error: &anyhow::Error, json: bool) -> ExitCode {
     }
     note(&format!("error: {message}"));
     let wrong_usage = error.downcast_ref::<Error>().is_some_and(Error::is_usage);
-    ExitCode::from(if wrong_usage { 2 } else { 1 })
+    ExitCode::from(signals::exit_status().unwrap_or(if wrong_usage { 2 } else { 1 }))
 }
 
 /// The message with its causes; this project's own errors already contain theirs.

@@ -4,10 +4,7 @@
 
 use std::{
     io::IsTerminal,
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
@@ -17,7 +14,7 @@ use graphmill_core::{
 };
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::{output, progress::clock};
+use crate::{output, progress::clock, signals};
 
 /// Progress on standard error; `quiet` hides notes, too.
 pub(crate) fn on_stderr(quiet: bool) -> Box<dyn Progress> {
@@ -36,16 +33,9 @@ pub(crate) fn on_stderr(quiet: bool) -> Box<dyn Progress> {
 /// # Errors
 /// Another signal handler is installed.
 pub(crate) fn until_signal(progress: Box<dyn Progress>) -> anyhow::Result<Box<dyn Progress>> {
-    ctrlc::set_handler(|| {
-        if SIGNALLED.swap(true, Relaxed) {
-            std::process::exit(1);
-        }
-        output::note("stopping; repeat to stop at once");
-    })?;
+    signals::catch(|| output::note("stopping; repeat to stop at once"))?;
     Ok(Box::new(UntilSignal(progress)))
 }
-
-static SIGNALLED: AtomicBool = AtomicBool::new(false);
 
 /// Progress that a signal cancels.
 struct UntilSignal(Box<dyn Progress>);
@@ -68,7 +58,7 @@ impl Progress for UntilSignal {
     }
 
     fn is_stopped(&self) -> bool {
-        SIGNALLED.load(Relaxed) || self.0.is_stopped()
+        signals::is_stopped() || self.0.is_stopped()
     }
 }
 

@@ -120,7 +120,7 @@ fn an_interrupted_download_resumes() {
     }
     // SAFETY: kill(2) takes plain numbers; the process is our child, not yet waited for.
     unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
-    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert_eq!(child.wait().unwrap().code(), Some(130));
     let mut stderr = String::new();
     child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
     assert!(stderr.contains("interrupted; the received data is kept"), "{stderr}");

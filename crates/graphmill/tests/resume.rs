@@ -91,15 +91,15 @@ fn recorded(sandbox: &Sandbox) -> usize {
     fs::read_to_string(sandbox.path("run/metrics.jsonl")).map_or(0, |text| text.lines().count())
 }
 
-/// Waits until a run has recorded more than `epochs` epochs, and interrupts it as Ctrl-C does.
-fn interrupt(sandbox: &Sandbox, child: &Child, epochs: usize) {
+/// Waits until a run has recorded more than `epochs` epochs, and sends it a signal.
+fn interrupt(sandbox: &Sandbox, child: &Child, epochs: usize, signal: i32) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while recorded(sandbox) <= epochs {
         assert!(Instant::now() < deadline, "the run makes no progress");
         sleep(Duration::from_millis(1));
     }
     // SAFETY: the child has not been waited for, so no other process has its id.
-    assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) }, 0);
+    assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, signal) }, 0);
 }
 
 #[test]
@@ -127,15 +127,15 @@ fn ctrl_c(options: &str) {
     let options = format!("train data --hidden 16 --fanout 5,5 --batch-size 8 --epochs 12 {options}");
     sandbox.ok(&format!("{options} --out whole"));
     let mut how = format!("{options} --out run --json");
-    for _ in 0..3 {
+    for (signal, status) in [(libc::SIGINT, 130), (libc::SIGTERM, 143), (libc::SIGHUP, 129)] {
         // one more epoch was recorded by this child, so its signal handler is installed
         let epochs = recorded(&sandbox);
         let child =
             sandbox.command(&how).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-        interrupt(&sandbox, &child, epochs);
+        interrupt(&sandbox, &child, epochs, signal);
         let output = child.wait_with_output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert_eq!(output.status.code(), Some(status), "{stderr}");
         for word in ["interrupted in epoch", "saved", "graphmill train --resume --out run"] {
             assert!(stderr.contains(word), "'{word}' not in {stderr}");
         }

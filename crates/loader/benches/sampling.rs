@@ -18,7 +18,7 @@ use graphmill_loader::{
     compact::{dense::Dense, table::Table},
     sampler::{
         BatchRequest, HopStack, SamplerOptions, Source, TABLE, WeightOptions, WeightedOptions,
-        labor::{Iterations, LaborOptions},
+        labor::{Iterations, LaborDraws, LaborOptions},
         neighbor::Neighbor,
         weighted::{DrawBy, EdgeWeights},
     },
@@ -152,7 +152,11 @@ fn by_hops(
     };
     let own = OwnOptions::default;
     let weighted = |replace, weighted_index| own().with(WeightedOptions { replace, weighted_index });
-    let labor = |iterations| own().with(LaborOptions { labor_iterations: Iterations(iterations) });
+    let labor = |iterations| {
+        let labor_iterations = Iterations(iterations);
+        own().with(LaborOptions { labor_iterations, ..LaborOptions::default() })
+    };
+    let ranges = LaborOptions { labor_draws: LaborDraws::Ranges, ..LaborOptions::default() };
     add("neighbor", "", own(), graph);
     add("weighted", "", own(), graph);
     add("weighted", " again", weighted(true, DrawBy::Alias), graph);
@@ -161,6 +165,7 @@ fn by_hops(
     add("weighted", " sums again", weighted(true, DrawBy::PrefixSums), graph);
     add("weighted", " sums degree", sums.with(WeightOptions { edge_weights: EdgeWeights::InDegree }), graph);
     add("labor", "", own(), plain);
+    add("labor", " ranges", own().with(ranges), plain);
     add("labor", " 1", labor(1), plain);
     add("labor", " *", labor(usize::MAX), plain);
     add("labor", " by weight", own(), graph);

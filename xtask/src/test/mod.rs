@@ -2,15 +2,15 @@
 //! took.
 //!
 //! ```text
-//!   formatting ─► house ─► voice ─► lints ─► build ─► package ─► tests ─────────► package tests
-//!                             └► kernels (own process)             │            └► book, faults (own processes)
-//!                                                                  └► documentation (own process)
+//!   formatting ─► house ─► voice ─► release ─► lints ─► build ─► package ─► tests ─► doctests ─► package tests
+//!                             └► kernels (own process)         │                   └► book, faults (own processes)
+//!                                                              └► documentation (own process)
 //! ```
 //!
 //! Steps run one after the other and the first failure ends the run. Four of them run beside the
 //! others because they leave a core idle: the kernels' compiler, which has one thread; the
-//! documentation, which starts when cargo has released its lock and the tests run; and the book and
-//! the injected faults, beside the package's tests, which have one thread most of the time.
+//! documentation, beside the tests' binaries, which [`binaries`] runs without cargo; and the book
+//! and the injected faults, beside the package's tests, which have one thread most of the time.
 //!
 //! One set of features serves all steps, so crates are compiled once, and once more without code
 //! for lints and documentation. Cargo leaves out what development dependencies enable unless a
@@ -18,23 +18,19 @@
 //! MPI or Python is not installed, its tests are skipped.
 
 mod background;
+mod binaries;
 mod table;
-pub(crate) mod timer;
 
 use std::{
-    env,
-    ffi::OsString,
-    fs,
+    env, fs,
     path::{Path, PathBuf},
     process::Command,
-    thread,
-    time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
 
 use self::{background::Background, table::Table};
-use crate::{book, cargo, house, mpi, python, target_dir, voice};
+use crate::{book, cargo, house, mpi, python, release, target_dir, voice};
 
 /// Feature of training over MPI.
 const MPI: &str = "graphmill/mpi";
@@ -45,6 +41,8 @@ const PYTHON: &str = "graphmill-python/python";
 const BINDINGS: &str = "graphmill-python/bindings";
 /// Feature of tables in object storage.
 const STORAGE: &str = "graphmill/object-storage";
+/// Feature of predictions over HTTP.
+const SERVE: &str = "graphmill/serve";
 /// Environment variable that names the interpreter of the tests' environment.
 const INTERPRETER: &str = "GRAPHMILL_PYTHON";
 /// Features that only the lints of a soak run need: the fuzzer's programs.
@@ -70,20 +68,22 @@ fn steps(soak: bool, table: &mut Table) -> Result<()> {
     let with = |feature: &'static str, wanted: bool| wanted.then_some(feature);
     let scratch = scratch_dir()?;
 
-    table.time("formatting", || cargo_step("formatting", &["fmt", "--all", "--check"], &[]))?;
+    table.time("formatting", || cargo_step("formatting", &["fmt", "--all", "--check"]))?;
     table.time("house", house::check)?;
     table.time("voice", voice::check)?;
+    table.time("release, check", release::check)?;
     let own = env::current_exe().context("the path of xtask is unknown")?;
     let kernels = Background::start("kernels", Command::new(&own).args(["cuda", "check"]), &scratch)?;
-    let lints = [with(MPI, has_mpi), with(PYTHON, has_python), with(FUZZER, soak), Some(STORAGE)];
+    let lints =
+        [with(MPI, has_mpi), with(PYTHON, has_python), with(FUZZER, soak), Some(STORAGE), Some(SERVE)];
     table.time("lints", || {
         let arguments = [&["clippy", "--workspace", "--all-targets"], &features(&lints)[..]].concat();
-        cargo_step("lints", &[&arguments[..], &["--", "-D", "warnings"]].concat(), &[])
+        cargo_step("lints", &[&arguments[..], &["--", "-D", "warnings"]].concat())
     })?;
 
-    let shared = features(&[with(MPI, has_mpi), with(BINDINGS, has_python), Some(STORAGE)]);
+    let shared = features(&[with(MPI, has_mpi), with(BINDINGS, has_python), Some(STORAGE), Some(SERVE)]);
     let tests = [&["test", "--workspace"], &shared[..]].concat();
-    table.time("tests, build", || cargo_step("tests", &[&tests[..], &["--no-run"]].concat(), &[]))?;
+    let binaries = table.time("tests, build", || binaries::build(&tests))?;
     let library = if has_python {
         let wanted = features(&[with(MPI, has_mpi), Some(PYTHON), Some(STORAGE)]);
         Some(table.time("package, build", || python::build_library(&wanted))?)
@@ -92,9 +92,18 @@ fn steps(soak: bool, table: &mut Table) -> Result<()> {
     };
     kernels.finish(table)?;
 
-    let documentation = table.time("tests", || run_tests(&tests, &shared, soak, &scratch))?;
-    table.add_binaries(&timer::read(&scratch.join(timer::LOG))?);
+    let mut command = Command::new(cargo());
+    command.args(["doc", "--workspace", "--no-deps", "--lib", "--bin", "xtask", "--examples"]);
+    command.args(&shared).env("RUSTDOCFLAGS", "-D warnings");
+    let documentation = Background::start("documentation", &mut command, &scratch)?;
+    let interpreter = python::environment();
+    let mut variables: Vec<(&str, &Path)> = Vec::new();
+    variables.extend(interpreter.as_deref().map(|path| (INTERPRETER, path)));
+    variables.extend(soak.then_some((SOAK, Path::new("1"))));
+    let times = table.time("tests", || binaries::run(&binaries, &variables, &scratch))?;
+    table.add_binaries(&times);
     documentation.finish(table)?;
+    table.time("doctests", || cargo_step("doctests", &[&tests[..], &["--doc"]].concat()))?;
     let book = Background::start("book", &mut book::builder(&["check"]), &scratch)?;
     let faults = Background::start("faults", &mut faults(&own, soak), &scratch)?;
     if soak {
@@ -129,57 +138,11 @@ fn features<'a>(wanted: &[Option<&'a str>]) -> Vec<&'a str> {
 }
 
 /// Runs cargo and fails if it does.
-fn cargo_step(name: &str, arguments: &[&str], config: &[OsString]) -> Result<()> {
+fn cargo_step(name: &str, arguments: &[&str]) -> Result<()> {
     eprintln!("── {name}: cargo {}", arguments.join(" "));
-    let status = Command::new(cargo()).args(config).args(arguments).status();
+    let status = Command::new(cargo()).args(arguments).status();
     if !status.with_context(|| format!("cannot run cargo for {name}"))?.success() {
         bail!("{name} failed");
     }
     Ok(())
-}
-
-/// Runs the tests, each binary under the timer, and starts the documentation once the first of them
-/// runs: cargo has released its lock by then.
-fn run_tests(arguments: &[&str], shared: &[&str], soak: bool, scratch: &Path) -> Result<Background> {
-    let log = scratch.join(timer::LOG);
-    let runner = timer::install(scratch)?;
-    let config = format!("target.{}.runner = [{:?}, \"time-test\", {:?}]", host()?, runner, log);
-    eprintln!("── tests: cargo {}", arguments.join(" "));
-    let mut command = Command::new(cargo());
-    command.args(["--config", &config]).args(arguments);
-    if soak {
-        command.env(SOAK, "1");
-    }
-    if let Some(interpreter) = python::environment() {
-        command.env(INTERPRETER, interpreter);
-    }
-    let mut tests = command.spawn().context("cannot run cargo for the tests")?;
-    let ended = loop {
-        if let Some(status) = tests.try_wait()? {
-            break Some(status);
-        }
-        if timer::has_begun(&log) {
-            break None;
-        }
-        thread::sleep(Duration::from_millis(200));
-    };
-    let mut documentation = Command::new(cargo());
-    documentation
-        .args(["doc", "--workspace", "--no-deps", "--lib", "--bin", "xtask", "--examples"])
-        .args(shared);
-    documentation.env("RUSTDOCFLAGS", "-D warnings");
-    let documentation = Background::start("documentation", &mut documentation, scratch)?;
-    let status = ended.map_or_else(|| tests.wait(), Ok)?;
-    if !status.success() {
-        bail!("tests failed");
-    }
-    Ok(documentation)
-}
-
-/// Name of the platform that cargo builds for.
-fn host() -> Result<String> {
-    let output = Command::new("rustc").arg("-vV").output().context("cannot run rustc -vV")?;
-    let text = String::from_utf8(output.stdout)?;
-    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host.context("rustc -vV names no host")?.to_owned())
 }

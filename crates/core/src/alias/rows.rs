@@ -5,7 +5,12 @@ use std::fmt;
 use rayon::prelude::*;
 
 use super::{Cell, Scratch, build};
-use crate::{Buffer, Error, NodeId, Result, keyed::Stream, prefetch::prefetch};
+use crate::{
+    Buffer, Error, NodeId, Result,
+    keyed::Stream,
+    prefetch::prefetch,
+    search::{pair_position, position},
+};
 
 /// Number of nodes whose rows are built by one task.
 const ROWS: usize = 1 << 10;
@@ -79,14 +84,13 @@ impl RowAlias {
         if weights.len() as u64 != edges {
             return Err(Error::invalid(format!("{} weights for {edges} edges", weights.len())));
         }
-        if let Some(e) = weights.par_iter().position_first(|w| !(*w >= 0.0 && w.is_finite())) {
+        if let Some(e) = position(weights, |w| !(*w >= 0.0 && w.is_finite())) {
             return Err(Error::invalid(format!(
                 "edge weight {e} is {}: weights are finite and at least 0",
                 weights[e]
             )));
         }
-        if let Some(v) = indptr.par_windows(2).position_first(|ends| ends[1] - ends[0] >= u64::from(NOTHING))
-        {
+        if let Some(v) = pair_position(indptr, |start, end| end - start >= u64::from(NOTHING)) {
             return Err(Error::invalid(format!(
                 "node {v} has 2^32 - 1 in-neighbours or more: too many for an alias table"
             )));

@@ -97,17 +97,29 @@ impl Files<'_> {
     ) -> Result<(Buffer<T>, Option<usize>)> {
         let (bytes, data) = self.map::<T>(name, shape)?;
         let header = bytes.len() - size_of_val(&data[..]);
+        let first = self.verify(name, &bytes, &|start, chunk| {
+            // A chunk of the file begins with a value, because the data begins at a multiple of
+            // their width.
+            let at = start.max(header);
+            let values: &[T] = bytemuck::cast_slice(chunk.get(at - start..).unwrap_or_default());
+            let any = values.iter().fold(false, |any, value| any | bad(value));
+            let place = any.then(|| values.iter().position(&bad)).flatten();
+            place.map(|i| (at - header) / size_of::<T>() + i)
+        })?;
+        Ok((data, first))
+    }
+
+    /// Verifies the checksum of a file and returns the first result of `find(start, chunk)`.
+    fn verify(
+        &self,
+        name: &str,
+        bytes: &Buffer<u8>,
+        find: &(dyn Fn(usize, &[u8]) -> Option<usize> + Sync),
+    ) -> Result<Option<usize>> {
         let (mut leaves, mut first) = (Vec::with_capacity(bytes.len() / checksum::CHUNK + 1), None);
         bytes.scan(WINDOW, |start, window| {
             let look = |(i, chunk): (usize, &[u8])| {
-                // A chunk of the file begins with a value, because the data begins at a multiple of
-                // their width.
-                let at = (start + i * checksum::CHUNK).max(header);
-                let skipped = at - (start + i * checksum::CHUNK);
-                let values: &[T] = bytemuck::cast_slice(chunk.get(skipped..).unwrap_or_default());
-                let any = values.iter().fold(false, |any, value| any | bad(value));
-                let place = any.then(|| values.iter().position(&bad)).flatten();
-                (checksum::leaf(chunk), place.map(|i| (at - header) / size_of::<T>() + i))
+                (checksum::leaf(chunk), find(start + i * checksum::CHUNK, chunk))
             };
             let seen: Vec<_> = window.par_chunks(checksum::CHUNK).enumerate().map(look).collect();
             leaves.extend(seen.iter().map(|(leaf, _)| leaf));
@@ -116,7 +128,7 @@ impl Files<'_> {
         let found = checksum::root(bytes.len() as u64, &leaves);
         let expected = &self.entries[name].checksum;
         if found == *expected {
-            return Ok((data, first));
+            return Ok(first);
         }
         Err(Error::format(
             self.dir.join(name),

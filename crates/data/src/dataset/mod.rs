@@ -24,13 +24,13 @@ pub use builder::DatasetBuilder;
 pub use graphs::{GraphParts, NamedGraph};
 pub(crate) use graphs::{restrict, validate as validate_graphs};
 pub use normalization::{Normalization, Rescaling};
-use rayon::prelude::*;
 pub use stored_table::StoredTable;
 pub use work::Work;
 
 use graphmill_core::{
-    Buffer, Error, FeatureData, Features, Graph, Labels, NodeId, Result, Split, node_order::inverse,
-    search::position,
+    Buffer, Error, FeatureData, Features, Graph, Labels, NodeId, Result, Split,
+    node_order::inverse,
+    search::{pair_position, position},
 };
 
 use crate::{npy, typed::Keys};
@@ -206,7 +206,7 @@ impl Dataset {
     fn split_is_sound(&self) -> bool {
         let [train, valid, test] = self.split.parts().map(|(_, ids)| &ids[..]);
         let each = |ids: &[NodeId]| {
-            let ascends = !ids.par_windows(2).with_min_len(1 << 12).any(|pair| pair[0] >= pair[1]);
+            let ascends = pair_position(ids, |id, next| id >= next).is_none();
             ascends
                 && ids.last().is_none_or(|&v| (v as usize) < self.num_nodes())
                 && position(ids, |&v| !self.labels.is_labelled(v)).is_none()

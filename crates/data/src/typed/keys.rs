@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt};
 
-use graphmill_core::{Buffer, Error, NodeId, Result, memory};
+use graphmill_core::{Buffer, Error, NodeId, Result, memory, parallel, search::pair_position};
 use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -93,11 +93,11 @@ impl Texts {
                 self.bytes.len()
             ));
         }
-        if let Some(i) = self.offsets.par_windows(2).position_first(|ends| ends[0] > ends[1]) {
+        if let Some(i) = pair_position(&self.offsets, |start, end| start > end) {
             return Some(format!("offsets decrease after text {i}"));
         }
-        let bad = |i: &usize| std::str::from_utf8(self.raw(*i)).is_err();
-        let i = (0..self.len()).into_par_iter().with_min_len(1 << 12).find_first(bad)?;
+        let is_bad = |i: usize| std::str::from_utf8(self.raw(i)).is_err();
+        let i = parallel::first_index(self.len(), is_bad)?;
         Some(format!("text {i} is not valid UTF-8"))
     }
 }
@@ -204,7 +204,7 @@ impl Keys {
         };
         // Keys that ascend, as those of a sorted table, need no hashes.
         if let Self::Integers(keys) = self
-            && keys.par_windows(2).with_min_len(1 << 12).all(|pair| pair[0] < pair[1])
+            && pair_position(keys, |key, next| key >= next).is_none()
         {
             return None;
         }

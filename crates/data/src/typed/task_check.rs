@@ -1,7 +1,9 @@
 //! Consistency of a task: seeds, targets, split and negatives.
 
-use graphmill_core::{Labels, NodeId, search::position};
-use rayon::prelude::*;
+use graphmill_core::{
+    Labels, NodeId, parallel,
+    search::{pair_position, position},
+};
 
 use super::{Negatives, Seeds, Targets, Task, TaskOn, TypedDataset};
 
@@ -71,8 +73,9 @@ fn pairs_fault(pairs: &[NodeId], ends: &Ends) -> Option<String> {
     if !pairs.len().is_multiple_of(2) {
         return Some(format!("{} ids are not pairs", pairs.len()));
     }
-    let bad = |pair: &[NodeId]| pair[0] as usize >= ends.sources || pair[1] as usize >= ends.destinations;
-    let i = pairs.par_chunks(2).with_min_len(1 << 12).position_first(bad)?;
+    let is_bad =
+        |i: usize| pairs[2 * i] as usize >= ends.sources || pairs[2 * i + 1] as usize >= ends.destinations;
+    let i = parallel::first_index(pairs.len() / 2, is_bad)?;
     Some(format!(
         "pair {i} is ({}, {}), but there are {} sources and {} destinations",
         pairs[2 * i],
@@ -137,7 +140,7 @@ fn split_fault(task: &Task, rows: usize, is_sound: bool) -> Option<String> {
         if let Some(i) = position(ids, |&row| row as usize >= rows) {
             return Some(format!("{part}[{i}] is row {}, but there are {rows} rows", ids[i]));
         }
-        if let Some(i) = ids.par_windows(2).with_min_len(1 << 12).position_first(|pair| pair[0] >= pair[1]) {
+        if let Some(i) = pair_position(ids, |id, next| id >= next) {
             return Some(format!("{part}[{}] = {} does not ascend", i + 1, ids[i + 1]));
         }
         let unlabelled = |&row: &NodeId| match &task.targets {

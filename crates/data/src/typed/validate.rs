@@ -1,7 +1,10 @@
 //! Consistency of a typed dataset: all faults at once.
 
-use graphmill_core::{Error, Graph, Result, csc::is_no_weight, search::position};
-use rayon::prelude::*;
+use graphmill_core::{
+    Error, Graph, Result,
+    csc::is_no_weight,
+    search::{pair_position, position},
+};
 
 use super::{EdgeData, EdgeType, NodeData, Schema, TypedDataset, csc, task_check::check_task};
 use crate::dataset::validate_graphs;
@@ -150,7 +153,7 @@ fn edge_faults(edges: &EdgeData, counts: [usize; 2], read: bool, report: &mut dy
             "indptr runs from {} to {}, but must run from 0 to the number of edges, {number}",
             indptr[0], indptr[destinations]
         ));
-    } else if let Some(v) = indptr.par_windows(2).position_first(|ends| ends[0] > ends[1]) {
+    } else if let Some(v) = pair_position(indptr, |start, end| start > end) {
         report(format!("indptr decreases after destination {v}: {} to {}", indptr[v], indptr[v + 1]));
     }
     if let Err(error) = csc::check_ids(&edges.indices, sources, "source", source) {

@@ -1,8 +1,10 @@
 //! Arrays of any number type, and the feature tables made of them.
 
-use graphmill_core::{Buffer, Error, FeatureData, Features, Result, SparseRows, memory, search::position};
+use graphmill_core::{
+    Buffer, Error, FeatureData, Features, Result, SparseRows, memory, parallel::for_each_piece,
+    search::position,
+};
 use half::f16;
-use rayon::prelude::*;
 
 use crate::npy::{Dtype, Element};
 
@@ -158,17 +160,16 @@ impl Values {
 pub(super) fn gather<T: Element>(table: &[T], width: usize, order: &[u64]) -> Result<Vec<T>> {
     const CHUNK_LEN: usize = 1 << 12;
     let mut out: Vec<T> = memory::zeroed(order.len().saturating_mul(width))?;
-    if width == 1 {
-        out.par_chunks_mut(CHUNK_LEN).zip(order.par_chunks(CHUNK_LEN)).for_each(|(out, order)| {
+    for_each_piece(&mut out, CHUNK_LEN * width, |chunk, out| {
+        let order = &order[chunk * CHUNK_LEN..];
+        if width == 1 {
             out.iter_mut().zip(order).for_each(|(out, &i)| *out = table[i as usize]);
-        });
-    } else if width > 0 {
-        out.par_chunks_mut(CHUNK_LEN * width).zip(order.par_chunks(CHUNK_LEN)).for_each(|(out, order)| {
+        } else {
             for (out, &i) in out.chunks_mut(width).zip(order) {
                 out.copy_from_slice(&table[i as usize * width..][..width]);
             }
-        });
-    }
+        }
+    });
     Ok(out)
 }
 

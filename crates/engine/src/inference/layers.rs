@@ -1,6 +1,8 @@
 //! Layers of inference: rows of all needed nodes, computed in chunks from rows in memory or from
 //! streamed rows.
 
+use std::sync::Arc;
+
 use graphmill_core::{Block, Graph, NodeId, block::Aggregation, progress::Progress};
 use graphmill_loader::{
     Feature, Relabel,
@@ -37,7 +39,7 @@ pub(crate) struct Layers<'a> {
     symmetric: Option<&'a SymmetricWeights>,
     pub(crate) backend: &'a dyn Backend,
     pub(super) chunk: usize,
-    pub(super) neighbors: InferenceNeighbors,
+    pub(super) neighbors: Arc<InferenceNeighbors>,
     pub(super) watch: &'a dyn Progress,
     scratch: HopScratch,
     block: Block,
@@ -74,7 +76,7 @@ impl<'a> Layers<'a> {
             symmetric,
             backend,
             chunk: chunk.max(1),
-            neighbors: InferenceNeighbors::default(),
+            neighbors: Arc::default(),
             watch,
             scratch: HopScratch::default(),
             block: Block::default(),

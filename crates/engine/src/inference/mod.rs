@@ -35,6 +35,8 @@ mod source;
 mod streamed;
 mod table;
 
+use std::sync::Arc;
+
 use graphmill_core::{
     Graph, NodeId,
     progress::{Progress, Quiet},
@@ -83,8 +85,8 @@ impl<'a> Inference<'a> {
     /// Selects and weights neighbours by `neighbors`. The default is all neighbours with equal
     /// weights.
     #[must_use]
-    pub fn with_neighbors(mut self, neighbors: InferenceNeighbors) -> Self {
-        self.layers.neighbors = neighbors;
+    pub fn with_neighbors(mut self, neighbors: impl Into<Arc<InferenceNeighbors>>) -> Self {
+        self.layers.neighbors = neighbors.into();
         self
     }
 

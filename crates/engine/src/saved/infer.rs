@@ -1,10 +1,15 @@
 //! Predicted values of nodes.
 
-use graphmill_core::{NodeId, progress::Progress};
+use std::sync::Arc;
+
+use graphmill_core::{Graph, NodeId, progress::Progress};
 use graphmill_data::Dataset;
+use graphmill_loader::{sampler::inference::InferenceNeighbors, weights::SymmetricWeights};
 use graphmill_nn::{
     Matrix,
     backend::{Cpu, LossOps},
+    model::Model,
+    regression::TargetScale,
 };
 use rayon::prelude::*;
 
@@ -16,7 +21,83 @@ use crate::{
     tiers::AllRows,
 };
 
+/// A model with its weights, ready to infer on one graph.
+pub(super) struct LoadedModel {
+    model: Model,
+    symmetric: Option<Arc<SymmetricWeights>>,
+    /// Neighbours of exact inference.
+    pub(super) exact: Arc<InferenceNeighbors>,
+    backend: Cpu,
+    chunk: usize,
+    /// Scale of the targets, if they are values.
+    scale: Option<TargetScale>,
+    /// True if a node may have several labels.
+    pub(super) multi: bool,
+}
+
+impl LoadedModel {
+    /// Rows of `nodes` on `graph`, from the rows `features` of all its nodes. Values are at the
+    /// scale of the targets.
+    ///
+    /// # Errors
+    /// Features cannot be read, or `watch` stops the work.
+    pub(super) fn rows(
+        &self,
+        (graph, features): (&Graph, &AllRows),
+        neighbors: &Arc<InferenceNeighbors>,
+        nodes: &[NodeId],
+        output: Output,
+        watch: &dyn Progress,
+    ) -> Result<Matrix> {
+        let mut rows = Matrix::default();
+        let mut inference =
+            Inference::new(graph, features, self.symmetric.as_deref(), &self.backend, self.chunk)
+                .with_neighbors(neighbors.clone())
+                .watched(watch);
+        inference.run(&self.model, nodes, output, &mut rows)?;
+        if let Some(scale) = self.scale.as_ref().filter(|_| output == Output::Logits) {
+            scale.undo(rows.view_mut().host());
+        }
+        Ok(rows)
+    }
+
+    /// Values of one kind from the rows of [`LoadedModel::rows`], and their number for each node.
+    pub(super) fn values(&self, kind: Kind, rows: Matrix) -> (usize, Values) {
+        if kind == Kind::Classes && self.predicts_values() {
+            return (rows.num_cols(), Values::Values(rows.view().host().to_vec()));
+        }
+        values(kind, self.multi, rows)
+    }
+
+    /// Returns true if the targets are values.
+    pub(super) fn predicts_values(&self) -> bool {
+        self.scale.is_some()
+    }
+
+    /// Number of values of each node: classes, labels or targets.
+    pub(super) fn num_outputs(&self) -> usize {
+        self.model.classes()
+    }
+}
+
 impl SavedRun {
+    /// Loads the model for inference on the graph of `data`.
+    ///
+    /// # Errors
+    /// The weights cannot be read or do not fit the dataset.
+    pub(super) fn load(&self, data: &Dataset) -> Result<LoadedModel> {
+        let model = self.model(data)?;
+        Ok(LoadedModel {
+            symmetric: build::symmetric(&model, data),
+            exact: Arc::new(self.blame_config(build::inference_neighbors(&self.config, data))?),
+            backend: Cpu { precision: build::precision(&self.config) },
+            chunk: self.config.eval_chunk,
+            scale: self.target_scale().cloned(),
+            multi: self.origin.as_ref().map_or(data.labels.is_multi(), |origin| origin.dataset.multilabel),
+            model,
+        })
+    }
+
     /// Number of values per node, and values of `nodes`, computed from all neighbours in the graph
     /// of `data` and from the rows `features`, of which there is one per node of the graph. Of the
     /// features in `data` only the width counts.
@@ -32,22 +113,10 @@ impl SavedRun {
             let message = "the run predicts values, which have no probabilities; leave out --probabilities";
             return Err(Error::usage(message));
         }
-        let model = self.model(data)?;
-        let multi = self.origin.as_ref().map_or(data.labels.is_multi(), |origin| origin.dataset.multilabel);
+        let loaded = self.load(data)?;
         let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
-        let backend = Cpu { precision: build::precision(&self.config) };
-        let symmetric = build::symmetric(&model, data);
-        let mut rows = Matrix::default();
-        let mut inference =
-            Inference::new(&data.graph, features, symmetric.as_deref(), &backend, self.config.eval_chunk)
-                .with_neighbors(self.blame_config(build::inference_neighbors(&self.config, data))?)
-                .watched(watch);
-        self.blame_config(inference.run(&model, nodes, output, &mut rows))?;
-        if kind == Kind::Classes && self.target_scale().is_some() {
-            self.undo_scale(&mut rows);
-            return Ok((rows.num_cols(), Values::Values(rows.view().host().to_vec())));
-        }
-        Ok(values(kind, multi, rows))
+        let rows = loaded.rows((&data.graph, features), &loaded.exact, nodes, output, watch);
+        Ok(loaded.values(kind, self.blame_config(rows)?))
     }
 }
 

@@ -7,6 +7,7 @@ pub mod links;
 #[cfg(feature = "tables")]
 pub mod on;
 pub mod predictions;
+pub mod predictor;
 
 use std::{
     collections::BTreeMap,

@@ -7,6 +7,7 @@ use graphmill_core::{
     Buffer, Features, Labels, NodeId, Split,
     features::FeatureData,
     options::one_of,
+    search::position,
     typed::{NodeType, TypedGraph},
 };
 use graphmill_data::typed::{NodeData, Seeds, TableData, Targets, Task, TaskKind, TaskOn, TypedDataset};
@@ -272,7 +273,7 @@ fn features(data: &TypedDataset, nodes: &NodeData) -> Result<Option<Features>> {
         TableData::Dense(values) => {
             let converted: Vec<f32> =
                 (0..values.len()).into_par_iter().map(|i| values.get(i) as f32).collect();
-            if let Some(i) = converted.par_iter().position_first(|x| !x.is_finite()) {
+            if let Some(i) = position(&converted, |x| !x.is_finite()) {
                 let message = format!(
                     "feature {} of node {} of type '{}' is {}, beyond the range of f32; scale the column",
                     i % table.width,

@@ -1,7 +1,9 @@
 //! The table of subcommands; each has a file.
 
 mod bench;
+mod completions;
 mod datasets;
+mod doctor;
 mod embed;
 mod eval;
 mod export;
@@ -10,12 +12,14 @@ mod generate;
 mod hotness;
 mod import;
 mod info;
+mod man;
 mod partition;
 mod plan;
 mod predict;
 mod reorder;
 mod report;
 mod runs;
+mod serve;
 mod train;
 
 use clap::{ArgMatches, Command};
@@ -28,32 +32,94 @@ struct Entry {
     run: fn(&ArgMatches) -> anyhow::Result<()>,
 }
 
-/// The subcommands, in the order of the help.
-const TABLE: &[Entry] = &[
-    Entry { command: train::command, run: train::run },
-    Entry { command: datasets::command, run: datasets::run },
-    Entry { command: import::command, run: import::run },
-    Entry { command: export::command, run: export::run },
-    Entry { command: generate::command, run: generate::run },
-    Entry { command: reorder::command, run: reorder::run },
-    Entry { command: partition::command, run: partition::run },
-    Entry { command: info::command, run: info::run },
-    Entry { command: eval::command, run: eval::run },
-    Entry { command: predict::command, run: predict::run },
-    Entry { command: embed::command, run: embed::run },
-    Entry { command: export_model::command, run: export_model::run },
-    Entry { command: report::command, run: report::run },
-    Entry { command: runs::command, run: runs::run },
-    Entry { command: hotness::command, run: hotness::run },
-    Entry { command: plan::command, run: plan::run },
-    Entry { command: bench::command, run: bench::run },
+/// The subcommands by purpose, in the order of the help.
+const TABLE: &[(&str, &[Entry])] = &[
+    (
+        "Data",
+        &[
+            Entry { command: datasets::command, run: datasets::run },
+            Entry { command: import::command, run: import::run },
+            Entry { command: export::command, run: export::run },
+            Entry { command: generate::command, run: generate::run },
+            Entry { command: reorder::command, run: reorder::run },
+            Entry { command: partition::command, run: partition::run },
+            Entry { command: info::command, run: info::run },
+        ],
+    ),
+    (
+        "Training",
+        &[
+            Entry { command: train::command, run: train::run },
+            Entry { command: eval::command, run: eval::run },
+            Entry { command: predict::command, run: predict::run },
+            Entry { command: serve::command, run: serve::run },
+            Entry { command: embed::command, run: embed::run },
+            Entry { command: export_model::command, run: export_model::run },
+        ],
+    ),
+    (
+        "Inspection",
+        &[
+            Entry { command: report::command, run: report::run },
+            Entry { command: runs::command, run: runs::run },
+            Entry { command: bench::command, run: bench::run },
+            Entry { command: doctor::command, run: doctor::run },
+        ],
+    ),
+    (
+        "Planning",
+        &[
+            Entry { command: hotness::command, run: hotness::run },
+            Entry { command: plan::command, run: plan::run },
+        ],
+    ),
+    (
+        "Shell",
+        &[
+            Entry { command: completions::command, run: completions::run },
+            Entry { command: man::command, run: man::run },
+        ],
+    ),
 ];
+
+/// All subcommands.
+fn entries() -> impl Iterator<Item = &'static Entry> {
+    TABLE.iter().flat_map(|(_, entries)| *entries)
+}
+
+/// List of the commands by purpose, which clap itself cannot print.
+fn listing() -> String {
+    let mut text = String::new();
+    for (purpose, entries) in TABLE {
+        text += &format!("{purpose} commands:\n");
+        for entry in *entries {
+            let command = (entry.command)();
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            text += &format!("  {:<14} {about}\n", command.get_name());
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Adds the first two examples of the long help to the short one.
+fn with_examples(command: Command) -> Command {
+    let command = command.mut_subcommands(with_examples);
+    let Some(long) = command.get_after_long_help().map(ToString::to_string) else { return command };
+    let examples: Vec<&str> = long.lines().take_while(|line| !line.is_empty()).take(3).collect();
+    let more = command.get_after_help().map(|more| format!("\n\n{more}")).unwrap_or_default();
+    command.after_help(format!("{}{more}", examples.join("\n")))
+}
 
 /// The whole command line.
 pub(crate) fn cli() -> Command {
     Command::new("graphmill")
         .version(env!("CARGO_PKG_VERSION"))
         .about("Train graph neural networks on graphs larger than memory")
+        .help_template(format!(
+            "{{about-with-newline}}\nUsage: {{usage}}\n\n{}Options:\n{{options}}{{after-help}}",
+            listing()
+        ))
         .after_help(
             "Start with:\n  \
              graphmill train                      train on a built-in demo graph\n  \
@@ -63,14 +129,13 @@ pub(crate) fn cli() -> Command {
         )
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommands(TABLE.iter().map(|entry| (entry.command)()))
+        .subcommands(entries().map(|entry| with_examples((entry.command)())))
 }
 
 /// Runs the given subcommand.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let (name, matches) = matches.subcommand().expect("clap rejects a command line without a subcommand");
-    let entry = TABLE
-        .iter()
+    let entry = entries()
         .find(|entry| (entry.command)().get_name() == name)
         .expect("clap rejects subcommands outside the table");
     (entry.run)(matches)

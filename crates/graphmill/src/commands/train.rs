@@ -5,10 +5,6 @@ mod repeat;
 use std::{
     fs,
     path::{self, Path},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -26,7 +22,7 @@ use graphmill_engine::{
 };
 use graphmill_report::Recorder;
 
-use crate::{args, output, progress, ranks};
+use crate::{args, output, progress, ranks, signals};
 
 /// The subcommand with its arguments.
 pub(crate) fn command() -> Command {
@@ -93,15 +89,15 @@ pub(crate) fn command() -> Command {
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let config = configure(matches, args::get_path(matches, "out"), matches.get_flag("resume"))?;
     args::use_threads(ranks::threads(&config))?;
-    let stop = stop_on_signals()?;
+    signals::catch(|| output::note("stopping after this batch; repeat to stop at once"))?;
     if let Some(seeds) = repeat::seeds(matches, &config)? {
-        return repeat::run(matches, &config, seeds, &stop);
+        return repeat::run(matches, &config, seeds);
     }
     if let Some(dir) = ranks::partition(&config)? {
-        return over_ranks(matches, &config, &dir, &stop);
+        return over_ranks(matches, &config, &dir);
     }
     let out = args::get_path(matches, "out");
-    let (outcome, run) = train_once(matches, &config, out, &stop)?;
+    let (outcome, run) = train_once(matches, &config, out)?;
     print_outcome(matches, outcome, &run)
 }
 
@@ -109,24 +105,19 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
 type Trained = (Result<Summary, Error>, RunDir);
 
 /// Trains in one process in the run directory `out`, or a new one.
-fn train_once(
-    matches: &ArgMatches,
-    config: &TrainConfig,
-    out: Option<&Path>,
-    stop: &AtomicUsize,
-) -> anyhow::Result<Trained> {
+fn train_once(matches: &ArgMatches, config: &TrainConfig, out: Option<&Path>) -> anyhow::Result<Trained> {
     if let Some(dataset) = embedding::open_dataset(config)? {
         let train = |context: RunContext| embedding::train(config, &dataset, context);
-        return record(matches, config, (out, stop), &dataset.name, &[dataset.to_string()], train);
+        return record(matches, config, out, &dataset.name, &[dataset.to_string()], train);
     }
     if let Some(dataset) = events::open_dataset(config)? {
         let train = |context: RunContext| events::train(config, &dataset, context);
-        return record(matches, config, (out, stop), &dataset.name, &[dataset.to_string()], train);
+        return record(matches, config, out, &dataset.name, &[dataset.to_string()], train);
     }
     let of_types = if is_link(config) { None } else { typed::open_dataset(config)? };
     if let Some(dataset) = of_types {
         let train = |context: RunContext| typed::train(config, &dataset, context);
-        return record(matches, config, (out, stop), &dataset.name, &[dataset.to_string()], train);
+        return record(matches, config, out, &dataset.name, &[dataset.to_string()], train);
     }
     let dataset = graphmill_engine::open_dataset(config)?;
     let mut notes = vec![dataset.to_string()];
@@ -135,14 +126,14 @@ fn train_once(
             .push("features are too large to verify on every run; graphmill info --verify reads them".into());
     }
     let train = |context: RunContext| graphmill_engine::train(config, &dataset, context);
-    record(matches, config, (out, stop), &dataset.name, &notes, train)
+    record(matches, config, out, &dataset.name, &notes, train)
 }
 
 /// Trains on the dataset `name` in a run directory, after `notes` for the user.
 fn record(
     matches: &ArgMatches,
     config: &TrainConfig,
-    (out, stop): (Option<&Path>, &AtomicUsize),
+    out: Option<&Path>,
     name: &str,
     notes: &[String],
     train: impl FnOnce(RunContext) -> Result<Summary, Error>,
@@ -152,19 +143,14 @@ fn record(
     let progress = progress::on_stderr(progress::form(matches)?);
     let mut observer = Recorder::new(config, Some(&run), progress);
     notes.iter().for_each(|note| observer.note(note));
-    let stop = || stop.load(Ordering::Relaxed) > 0;
-    let outcome = train(RunContext { run: Some(&run), resume, observer: &mut observer, stop: &stop });
+    let outcome =
+        train(RunContext { run: Some(&run), resume, observer: &mut observer, stop: &signals::is_stopped });
     drop(observer);
     Ok((outcome, run))
 }
 
 /// Trains on a partitioned dataset, as one of several processes or as the only one.
-fn over_ranks(
-    matches: &ArgMatches,
-    config: &TrainConfig,
-    dir: &PartitionDir,
-    stop: &AtomicUsize,
-) -> anyhow::Result<()> {
+fn over_ranks(matches: &ArgMatches, config: &TrainConfig, dir: &PartitionDir) -> anyhow::Result<()> {
     let (out, resume) = (args::get_path(matches, "out"), matches.get_flag("resume"));
     let messenger = ranks::join(config)?;
     let run = (messenger.rank() == 0).then(|| directory(out, resume, dir.source())).transpose()?;
@@ -180,8 +166,8 @@ fn over_ranks(
         dir.method(),
         messenger.size()
     ));
-    let stop = || stop.load(Ordering::Relaxed) > 0;
-    let context = RunContext { run: run.as_ref(), resume, observer: &mut observer, stop: &stop };
+    let context =
+        RunContext { run: run.as_ref(), resume, observer: &mut observer, stop: &signals::is_stopped };
     let outcome = over_ranks::train(config, dir, messenger, context);
     drop(observer);
     match run {
@@ -294,20 +280,6 @@ fn locate(config: &mut TrainConfig) {
     if let Some(text) = absolute.ok().as_deref().and_then(Path::to_str) {
         config.dataset = text.to_string();
     }
-}
-
-/// Counts Ctrl-C and SIGTERM: the first stops the run after the current batch, the second ends the
-/// process.
-fn stop_on_signals() -> anyhow::Result<Arc<AtomicUsize>> {
-    let signals = Arc::new(AtomicUsize::new(0));
-    let counter = signals.clone();
-    ctrlc::set_handler(move || {
-        if counter.fetch_add(1, Ordering::Relaxed) > 0 {
-            std::process::exit(1);
-        }
-        output::note("stopping after this batch; repeat to stop at once");
-    })?;
-    Ok(signals)
 }
 
 /// Creates `runs/NAME-TIME`, the time in UTC; if it exists, with a number appended.

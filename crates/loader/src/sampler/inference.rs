@@ -22,6 +22,10 @@
 //! whole adjacency matrix, truncated to the most visited. Inference draws the same walks as
 //! training under a fixed key instead: a sample, but the same one for the same nodes every time.
 //!
+//! A service that trades accuracy for time asks for the draws of any other sampler, too, under a
+//! key of its own ([`InferenceNeighbors::draws`]). The sampler must draw for each node alone, so
+//! that the nodes that are asked for together change no draw.
+//!
 //! # Source
 //!
 //! The arrival times are those of Rosén, *Asymptotic theory for successive sampling*, Annals of
@@ -79,8 +83,8 @@ enum Kind {
         distinct: Vec<Option<usize>>,
         of_source: Option<Vec<f32>>,
     },
-    /// The nodes that walks visit.
-    Walks(Arc<dyn HopSampler>),
+    /// Draws of a sampler under one key: the nodes that walks visit, or chosen neighbours.
+    Drawn { sampler: Arc<dyn HopSampler>, key: BatchKey },
 }
 
 impl Default for InferenceNeighbors {
@@ -134,7 +138,20 @@ impl InferenceNeighbors {
     /// # Errors
     /// As [`RandomWalk::new`].
     pub fn walks(fanout: impl Into<Fanout>, options: &WalkOptions, length: usize) -> Result<Self, String> {
-        Ok(Self::of(Kind::Walks(Arc::new(RandomWalk::new(fanout, options, length)?))))
+        let sampler = Arc::new(RandomWalk::new(fanout, options, length)?);
+        Ok(Self::of(Kind::Drawn { sampler, key: KEY }))
+    }
+
+    /// Creates the neighbours that `sampler` draws under `seed`. The draws of a node are a function
+    /// of the seed, the hop and the node.
+    ///
+    /// # Errors
+    /// The draws of a node depend on the nodes that are drawn with it.
+    pub fn draws(sampler: Arc<dyn HopSampler>, seed: u64) -> Result<Self, String> {
+        if !sampler.properties().is_per_node {
+            return Err("its draws depend on the other nodes of a batch".into());
+        }
+        Ok(Self::of(Kind::Drawn { sampler, key: BatchKey { seed, ..KEY } }))
     }
 
     /// The same neighbours with the walks' sampler replaced by that of `wrap`, which draws the same
@@ -147,16 +164,16 @@ impl InferenceNeighbors {
         wrap: impl FnOnce(Arc<dyn HopSampler>) -> Result<Arc<dyn HopSampler>, E>,
     ) -> Result<Self, E> {
         let kind = match self.kind {
-            Kind::Walks(walks) => Kind::Walks(wrap(walks)?),
+            Kind::Drawn { sampler, key } => Kind::Drawn { sampler: wrap(sampler)?, key },
             kind => kind,
         };
         Ok(Self { kind, ..self })
     }
 
-    /// Returns true if a node's neighbours are not its in-neighbours; [`InferenceNeighbors::rows`]
-    /// then returns them.
+    /// Returns true if a node's neighbours are not all of its in-neighbours;
+    /// [`InferenceNeighbors::rows`] then returns them.
     pub fn reaches_further(&self) -> bool {
-        matches!(self.kind, Kind::Walks(_))
+        matches!(self.kind, Kind::Drawn { .. })
     }
 
     /// Overwrites `block` with the neighbours of `dst` (global ids) at `hop` from the seeds, for a
@@ -176,7 +193,9 @@ impl InferenceNeighbors {
         block.edge_weight.clear();
         let request = |hop| HopRequest { graph, hop, dst, key: KEY, aggregation };
         match &self.kind {
-            Kind::Walks(walks) => walks.sample_hop(&request(hop), scratch, block),
+            Kind::Drawn { sampler, key } => {
+                sampler.sample_hop(&HopRequest { key: *key, ..request(hop) }, scratch, block)
+            }
             Kind::Uniform => self.full.sample_hop(&request(0), scratch, block),
             Kind::Weighted { distinct, of_source } => {
                 self.full.sample_hop(&request(0), scratch, block)?;

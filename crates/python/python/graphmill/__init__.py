@@ -13,7 +13,7 @@
   :meth:`Dataset.from_tables` and the other ``from_`` methods create datasets.
 - :func:`train`, :func:`evaluate`, :func:`predict`, :func:`export_model`, :func:`hotness` and
   :func:`partition` are the commands of the same name, and :func:`load_model` makes a run's model a
-  ``torch.nn.Module``.
+  ``torch.nn.Module``. :class:`Predictor` keeps a run open and answers for single nodes.
 
 PyTorch and PyTorch Geometric are optional. Without them batches hold NumPy arrays.
 """
@@ -29,6 +29,7 @@ from .hgt import HGTLoader
 from .link import LinkNeighborLoader, NegativeSampling, negative_sampling
 from .loader import Loader
 from .neighbor import NeighborLoader
+from .predictor import Predictor
 from .run import (
     evaluate,
     export_model,
@@ -58,6 +59,7 @@ __all__ = [
     "Loader",
     "NegativeSampling",
     "NeighborLoader",
+    "Predictor",
     "ShaDowKHopSampler",
     "TablePlan",
     "TypedDataset",

@@ -14,6 +14,7 @@ mod given;
 mod import;
 mod links;
 mod loader;
+mod predictor;
 mod run;
 mod tables;
 mod tiers;
@@ -31,6 +32,7 @@ fn _graphmill(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<dataset::Dataset>()?;
     m.add_class::<typed::TypedDataset>()?;
     m.add_class::<tables::Table>()?;
+    m.add_class::<predictor::Predictor>()?;
     m.add_class::<tiers::Tiers>()?;
     m.add_class::<topology::Topology>()?;
     m.add_class::<loader::Source>()?;

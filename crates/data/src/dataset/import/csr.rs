@@ -1,6 +1,6 @@
 //! Compressed sparse rows as stored by SciPy: a sparse feature matrix or sets of classes.
 
-use graphmill_core::{Result, location::Location, memory, search::position};
+use graphmill_core::{Result, location::Location, memory, parallel, search::position};
 use rayon::prelude::*;
 
 use super::claims;
@@ -73,7 +73,7 @@ impl Csr {
             self.indices[run].is_sorted_by(|a, b| a < b)
         };
         if position(&self.data, |&x| x == 0.0).is_none()
-            && (0..self.rows).into_par_iter().with_min_len(1 << 10).all(ascends)
+            && parallel::first_index(self.rows, |i| !ascends(i)).is_none()
         {
             return Ok(self);
         }

@@ -151,6 +151,16 @@ impl Files {
     /// # Errors
     /// The file cannot be read, or `work` fails.
     pub(crate) fn read<R>(&self, name: &str, work: impl FnOnce(&mut dyn BufRead) -> Result<R>) -> Result<R> {
+        let (mut work, mut result) = (Some(work), None);
+        self.open_member(name, &mut |reader| {
+            result = work.take().map(|work| work(reader));
+            Ok(())
+        })?;
+        result.unwrap_or_else(|| Err(self.error(name, "contents", "nothing was read")))
+    }
+
+    /// Opens the file `name` and calls `work` with its unpacked bytes, once.
+    fn open_member(&self, name: &str, work: &mut dyn FnMut(&mut dyn BufRead) -> Result<()>) -> Result<()> {
         match self.kind {
             Kind::Directory => {
                 let path = self.path.join(name);

@@ -2,13 +2,18 @@
 
 use std::ops::Range;
 
-use graphmill_core::{NodeId, Result, memory};
+use graphmill_core::{
+    NodeId, Result, memory,
+    parallel::{self, for_each_piece},
+};
 use rayon::prelude::*;
 
 use crate::{external::Rows, npy::Element, typed::csc};
 
 /// Number of destinations whose row starts are written at a time.
 const ROWS: usize = 1 << 16;
+/// Number of feature rows that a thread copies at a time.
+const ROWS_OF_FEATURES: usize = 1 << 8;
 
 /// Columns of an [`EdgeSorter`](super::EdgeSorter).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +41,60 @@ impl RowRules {
     /// Returns true if a row is treated as a whole.
     pub(super) fn needs_row(self) -> bool {
         self.by_time || self.counts_parallel || self.drops_parallel
+    }
+
+    /// Orders the rows by time, and counts or drops parallel edges. Returns their number.
+    fn apply(self, sorted: &mut csc::Order, records: Records) -> u64 {
+        let Self { by_time, counts_parallel, drops_parallel } = self;
+        if !self.needs_row() {
+            return 0;
+        }
+        let mut rest = &mut sorted.order[..];
+        let mut rows = Vec::with_capacity(sorted.indptr.len());
+        for ends in sorted.indptr.windows(2) {
+            let (row, others) = rest.split_at_mut((ends[1] - ends[0]) as usize);
+            rest = others;
+            rows.push(row);
+        }
+        let time = records.layout.places[1];
+        // Number of edges of each row that are the first between their nodes, in front.
+        let first = rows.par_iter_mut().with_min_len(1 << 10).map(|row| {
+            let mut first = row.len();
+            if counts_parallel || drops_parallel {
+                let mut sources: Vec<(NodeId, u64)> =
+                    row.iter().map(|&e| (number(records.get(e as usize), 4), e)).collect();
+                sources.sort_unstable();
+                sources.dedup_by_key(|(source, _)| *source);
+                first = sources.len();
+                if drops_parallel && first < row.len() {
+                    let mut kept: Vec<u64> = sources.into_iter().map(|(_, e)| e).collect();
+                    kept.sort_unstable();
+                    row[..first].copy_from_slice(&kept);
+                }
+            }
+            if by_time {
+                row.sort_by_key(|&e| number::<i64>(records.get(e as usize), time)); // stable
+            }
+            first as u64
+        });
+        let first: Vec<u64> = first.collect();
+        let kept: u64 = first.iter().sum();
+        let others = sorted.order.len() as u64 - kept;
+        if drops_parallel && others > 0 {
+            let mut end = 0;
+            let mut order = Vec::with_capacity(kept as usize);
+            for (row, &first) in first.iter().enumerate() {
+                let start = sorted.indptr[row] as usize;
+                order.extend_from_slice(&sorted.order[start..start + first as usize]);
+                sorted.indptr[row] = end;
+                end += first;
+            }
+            if let Some(last) = sorted.indptr.last_mut() {
+                *last = end;
+            }
+            sorted.order = order;
+        }
+        others
     }
 }
 
@@ -73,17 +132,38 @@ pub(super) struct Output<F> {
     pub(super) parallel: u64,
 }
 
+/// Records in the order of the input.
+#[derive(Clone, Copy)]
+struct Records<'a> {
+    bytes: &'a [u8],
+    layout: Layout,
+}
+
+impl<'a> Records<'a> {
+    fn get(self, e: usize) -> &'a [u8] {
+        &self.bytes[e * self.layout.length..][..self.layout.length]
+    }
+
+    /// Orders the records by destination; `range` has all destinations.
+    fn order(self, range: &Range<u64>) -> Result<csc::Order> {
+        let rows = parallel::map(self.bytes.len() / self.layout.length, |e| {
+            number::<NodeId>(self.get(e), 0) - range.start as NodeId
+        })?;
+        Ok(csc::order(&rows, (range.end - range.start) as usize))
+    }
+
+    /// Adds the values at a place of the records to a column, in the given order.
+    fn column<T: Element>(self, to: &mut Rows<T>, order: &[u64], at: usize) -> Result<()> {
+        to.extend(&parallel::map(order.len(), |i| number(self.get(order[i] as usize), at))?)
+    }
+}
+
 impl<F: Element> Output<F> {
     /// Adds the edges of a range of destinations, from records in the order of the input.
     pub(super) fn add(&mut self, records: &[u8], range: Range<u64>) -> Result<()> {
-        let length = self.layout.length;
-        let first = range.start as NodeId;
-        let record = |e: u64| &records[e as usize * length..][..length];
-        let rows: Vec<NodeId> =
-            records.par_chunks_exact(length).map(|record| number::<NodeId>(record, 0) - first).collect();
-        let mut sorted = csc::order(&rows, (range.end - range.start) as usize);
-        drop(rows);
-        self.apply_rules(&mut sorted, record);
+        let records = Records { bytes: records, layout: self.layout };
+        let mut sorted = records.order(&range)?;
+        self.parallel += self.rules.apply(&mut sorted, records);
         let csc::Order { indptr, order } = sorted;
         for ends in indptr[1..].chunks(ROWS) {
             let ends: Vec<u64> = ends.iter().map(|end| self.edges + end).collect();
@@ -91,84 +171,24 @@ impl<F: Element> Output<F> {
         }
         self.edges += order.len() as u64;
         let [weight, time, features] = self.layout.places;
-        fn column<'a, T: Element>(
-            to: &mut Rows<T>,
-            order: &[u64],
-            at: usize,
-            record: impl Fn(u64) -> &'a [u8] + Sync,
-        ) -> Result<()> {
-            let values: Vec<T> = order.par_iter().map(|&e| number(record(e), at)).collect();
-            to.extend(&values)
-        }
-        column(&mut self.indices, &order, 4, record)?;
+        records.column(&mut self.indices, &order, 4)?;
         if let Some(to) = &mut self.weights {
-            column(to, &order, weight, record)?;
+            records.column(to, &order, weight)?;
         }
         if let Some(to) = &mut self.time {
-            column(to, &order, time, record)?;
+            records.column(to, &order, time)?;
         }
         if let Some(to) = &mut self.features {
             let width = to.columns();
             let mut table: Vec<F> = memory::zeroed(order.len().saturating_mul(width))?;
-            table.par_chunks_mut(width).zip(&order).for_each(|(row, &e)| {
-                bytemuck::cast_slice_mut(row).copy_from_slice(&record(e)[features..]);
+            for_each_piece(&mut table, ROWS_OF_FEATURES * width, |piece, rows| {
+                for (row, &e) in rows.chunks_mut(width).zip(&order[piece * ROWS_OF_FEATURES..]) {
+                    bytemuck::cast_slice_mut(row).copy_from_slice(&records.get(e as usize)[features..]);
+                }
             });
             to.extend(&table)?;
         }
         Ok(())
-    }
-
-    /// Orders the rows by time, and counts or drops parallel edges.
-    fn apply_rules<'a>(&mut self, sorted: &mut csc::Order, record: impl Fn(u64) -> &'a [u8] + Sync) {
-        let RowRules { by_time, counts_parallel, drops_parallel } = self.rules;
-        if !self.rules.needs_row() {
-            return;
-        }
-        let mut rest = &mut sorted.order[..];
-        let mut rows = Vec::with_capacity(sorted.indptr.len());
-        for ends in sorted.indptr.windows(2) {
-            let (row, others) = rest.split_at_mut((ends[1] - ends[0]) as usize);
-            rest = others;
-            rows.push(row);
-        }
-        let time = self.layout.places[1];
-        // Number of edges of each row that are the first between their nodes, in front.
-        let first = rows.par_iter_mut().with_min_len(1 << 10).map(|row| {
-            let mut first = row.len();
-            if counts_parallel || drops_parallel {
-                let mut sources: Vec<(NodeId, u64)> =
-                    row.iter().map(|&e| (number(record(e), 4), e)).collect();
-                sources.sort_unstable();
-                sources.dedup_by_key(|(source, _)| *source);
-                first = sources.len();
-                if drops_parallel && first < row.len() {
-                    let mut kept: Vec<u64> = sources.into_iter().map(|(_, e)| e).collect();
-                    kept.sort_unstable();
-                    row[..first].copy_from_slice(&kept);
-                }
-            }
-            if by_time {
-                row.sort_by_key(|&e| number::<i64>(record(e), time)); // stable
-            }
-            first as u64
-        });
-        let first: Vec<u64> = first.collect();
-        let kept: u64 = first.iter().sum();
-        self.parallel += sorted.order.len() as u64 - kept;
-        if drops_parallel && kept < sorted.order.len() as u64 {
-            let mut end = 0;
-            let mut order = Vec::with_capacity(kept as usize);
-            for (row, &first) in first.iter().enumerate() {
-                let start = sorted.indptr[row] as usize;
-                order.extend_from_slice(&sorted.order[start..start + first as usize]);
-                sorted.indptr[row] = end;
-                end += first;
-            }
-            if let Some(last) = sorted.indptr.last_mut() {
-                *last = end;
-            }
-            sorted.order = order;
-        }
     }
 
     /// Adds edges of the last destination that [`Output::add`] was called with.

@@ -1,6 +1,6 @@
 //! `graphmill train --repeat N`: a run for each of several seeds, and the spread of their scores.
 
-use std::{ops::Range, path::Path, sync::atomic::AtomicUsize};
+use std::{ops::Range, path::Path};
 
 use clap::ArgMatches;
 use graphmill_data::atomic::{self, Real};
@@ -88,18 +88,13 @@ pub(super) fn seeds(matches: &ArgMatches, config: &TrainConfig) -> anyhow::Resul
 }
 
 /// Trains a run for each seed, and prints and writes the spread of their scores.
-pub(super) fn run(
-    matches: &ArgMatches,
-    config: &TrainConfig,
-    seeds: Range<u64>,
-    stop: &AtomicUsize,
-) -> anyhow::Result<()> {
+pub(super) fn run(matches: &ArgMatches, config: &TrainConfig, seeds: Range<u64>) -> anyhow::Result<()> {
     let out = args::required_path(matches, "out");
     let mut runs = Vec::new();
     for seed in seeds {
         let config = TrainConfig { seed, ..config.clone() };
         let dir = out.join(format!("seed-{seed}"));
-        let (outcome, run) = train_once(matches, &config, Some(&dir), stop)?;
+        let (outcome, run) = train_once(matches, &config, Some(&dir))?;
         let summary = outcome.map_err(|error| with_remedy(error, &run))?;
         runs.push((seed, dir.display().to_string(), summary));
     }

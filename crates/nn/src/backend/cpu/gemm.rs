@@ -9,6 +9,9 @@
 //!   from a second thread there (256 x 100k x 47: 166 and 164 GFLOP/s), and short sums are also
 //!   more accurate.
 //!
+//! A row of the result has the same bits whatever rows are computed with it ([`row_product`]), so
+//! that a prediction does not depend on the nodes that are asked for together.
+//!
 //! On a machine without bf16 instructions, the factors are rounded to bf16 and multiplied in f32:
 //! the same products, slower.
 
@@ -42,6 +45,13 @@ const TASK_ROWS: usize = 192;
 const ROW_TASKS: usize = 32;
 /// Minimum length of a part of the inner dimension.
 const MIN_PART_LEN: usize = 4096;
+
+/// Length of the inner dimension up to which the library sums in one piece, and the largest number
+/// of rows and columns at which it cuts a longer one in its own way.
+const LONG: usize = 512;
+const SMALL: usize = 64;
+/// Number of partial sums of a row's product with a column, which the compiler keeps in vectors.
+const LANES: usize = 16;
 
 /// A factor: `data[i * rs + j * cs]`.
 #[derive(Clone, Copy)]
@@ -94,6 +104,56 @@ pub(super) fn product(a: Factor, b: Factor, [m, n, k]: [usize; 3], beta: f32, c:
             false,
             Parallelism::None,
         );
+    }
+}
+
+/// [`product`], with rows whose bits do not depend on their number. The library sums a single row
+/// in another order, and cuts a long inner dimension elsewhere if the result is small; such a
+/// product is padded to the fewest rows that it computes as it does many.
+pub(super) fn row_product(
+    a: Factor,
+    b: Factor,
+    [m, n, k]: [usize; 3],
+    beta: f32,
+    c: &mut [f32],
+    stride: usize,
+) {
+    if n == 1 && a.cs == 1 {
+        return column_product(a, b, [m, k], beta, c, stride);
+    }
+    let padded = if k > LONG && n <= SMALL { SMALL + 1 } else { 2 };
+    if m >= padded {
+        return product(a, b, [m, n, k], beta, c, stride);
+    }
+    let mut scratch = scratch::take((padded * (k + n)).div_ceil(2));
+    let scratch = &mut bytemuck::cast_slice_mut::<f64, f32>(&mut scratch)[..padded * (k + n)];
+    scratch.fill(0.0);
+    let (rows, out) = scratch.split_at_mut(padded * k);
+    for (i, row) in rows.chunks_exact_mut(k).take(m).enumerate() {
+        row.iter_mut().enumerate().for_each(|(j, x)| *x = a.data[i * a.rs + j * a.cs]);
+    }
+    for (out, c) in out.chunks_exact_mut(n).zip(c.chunks(stride)) {
+        out.copy_from_slice(&c[..n]);
+    }
+    product(Factor { data: rows, rs: k, cs: 1 }, b, [padded, n, k], beta, out, n);
+    for (out, c) in out.chunks_exact(n).zip(c.chunks_mut(stride)).take(m) {
+        c[..n].copy_from_slice(out);
+    }
+}
+
+/// [`row_product`] by a single column. The rows of `a` are contiguous.
+fn column_product(a: Factor, b: Factor, [m, k]: [usize; 2], beta: f32, c: &mut [f32], stride: usize) {
+    let mut scratch = scratch::take(k.div_ceil(2));
+    let column = &mut bytemuck::cast_slice_mut::<f64, f32>(&mut scratch)[..k];
+    column.iter_mut().enumerate().for_each(|(j, x)| *x = b.data[j * b.rs]);
+    for i in 0..m {
+        let row = &a.data[i * a.rs..][..k];
+        let mut sums = [0.0; LANES];
+        for (row, column) in row.chunks(LANES).zip(column.chunks(LANES)) {
+            sums.iter_mut().zip(row).zip(column).for_each(|((sum, x), y)| *sum += x * y);
+        }
+        let old = if beta == 0.0 { 0.0 } else { beta * c[i * stride] };
+        c[i * stride] = old + sums.iter().sum::<f32>();
     }
 }
 
@@ -178,6 +238,7 @@ fn by_library(
         let packed = TASK_ROWS.min(m.div_ceil(ROW_TASKS));
         let len = (GRAIN / (n * k)).max(m.div_ceil(256)).max(packed).next_multiple_of(48);
         let chunks = Chunks::of(m, len);
+        let product = if side_a == Side::Plain { row_product } else { product };
         chunks.each(Rows { data: c, width: n }, &mut [], |rows, c, _: &mut [()]| {
             product(a.from(rows.start, 0), b, [rows.len(), n, k], beta, c.data, n);
             finish(rows, c.data);

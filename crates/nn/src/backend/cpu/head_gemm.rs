@@ -5,7 +5,7 @@
 //! every precision, because the factors are small.
 
 use super::{
-    gemm::{Factor, gemm, product},
+    gemm::{Factor, gemm, product, row_product},
     parallel::{Chunks, Rows},
     scratch,
     split_sum::add_parts,
@@ -46,7 +46,7 @@ pub(super) fn head_gemm(precision: Precision, op: HeadGemm) {
             for h in 0..heads {
                 let (a, b) = factors(h);
                 let size = [rows.len(), n, k];
-                product(a.from(rows.start, 0), b, size, beta, &mut c.data[h * n..], stride);
+                row_product(a.from(rows.start, 0), b, size, beta, &mut c.data[h * n..], stride);
             }
         });
         return;

@@ -188,8 +188,7 @@ pub(crate) fn for_each_batch<T: Element>(
             columns = fields(row).count(); // a header may have fewer names
         }
         rows += batch.len();
-        let values: Vec<Result<Vec<T>, String>> =
-            batch.par_iter().map(|(_, line)| parse_row(line, columns, what, &parse)).collect();
+        let values = parse_rows(&batch, columns, what, &parse);
         data.clear();
         for ((number, _), row) in batch.iter().zip(values) {
             let row = row.map_err(|message| Location::new(path, format!("line {number}")).error(message))?;
@@ -204,12 +203,20 @@ pub(crate) fn for_each_batch<T: Element>(
     Ok(())
 }
 
-fn parse_row<T>(
-    line: &str,
+/// Parser of a field.
+type Parse<'a, T> = dyn Fn(&str) -> Option<T> + Sync + 'a;
+
+/// Parses numbered lines in parallel. All parsers of a type share it.
+fn parse_rows<T: Send>(
+    lines: &[(usize, String)],
     columns: usize,
     what: &str,
-    parse: impl Fn(&str) -> Option<T>,
-) -> Result<Vec<T>, String> {
+    parse: &Parse<'_, T>,
+) -> Vec<Result<Vec<T>, String>> {
+    lines.par_iter().map(|(_, line)| parse_row(line, columns, what, parse)).collect()
+}
+
+fn parse_row<T>(line: &str, columns: usize, what: &str, parse: &Parse<'_, T>) -> Result<Vec<T>, String> {
     if line.is_empty() {
         return match (columns, parse("")) {
             (1, Some(missing)) => Ok(vec![missing]),

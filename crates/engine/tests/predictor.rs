@@ -1,0 +1,180 @@
+//! A predictor answers for each node what `predict` writes, whichever nodes are asked for together
+//! and by however many threads.
+
+use std::path::Path;
+
+use graphmill_core::{Labels, NodeId, progress};
+use graphmill_data::{
+    generate::{GenerateOptions, generate},
+    npy,
+    typed::Keys,
+};
+use graphmill_engine::{
+    Dataset, RunContext, RunDir, TrainConfig,
+    observer::Quiet,
+    predictor::{Answers, Neighborhood, Predictor, Task},
+    saved::{Kind, SavedRun},
+    train,
+};
+use proptest::prelude::*;
+
+const NODES: usize = 300;
+const ALL: [NodeId; NODES] = {
+    let mut all = [0; NODES];
+    let mut v = 0;
+    while v < NODES {
+        all[v] = v as NodeId;
+        v += 1;
+    }
+    all
+};
+
+fn data() -> Dataset {
+    let options =
+        GenerateOptions { nodes: NODES, classes: 5, dim: 24, seed: 3, ..GenerateOptions::default() };
+    let mut data = generate("sbm", &options).unwrap();
+    data.keys = Some(Keys::texts((0..NODES).map(|v| format!("acc-{}", v * 7919 % 1009))));
+    data
+}
+
+/// A run of one epoch with these settings.
+fn trained(dir: &Path, settings: &[(&str, &str)], data: &Dataset) -> SavedRun {
+    let mut config = TrainConfig {
+        hidden: 8,
+        epochs: 1,
+        batch_size: 64,
+        fanout: "3,2".parse().unwrap(),
+        ..TrainConfig::default()
+    };
+    for (name, value) in settings {
+        match *name {
+            "model" => config.model = (*value).into(),
+            "sampler" => config.sampler = (*value).into(),
+            "metric" => config.metric = (*value).into(),
+            _ => unreachable!("a setting of the tests"),
+        }
+    }
+    let run = RunDir::create(dir).unwrap();
+    let context = RunContext { run: Some(&run), resume: false, observer: &mut Quiet, stop: &|| false };
+    train(&config, data, context).unwrap();
+    SavedRun::open(dir, false).unwrap()
+}
+
+/// Values that `predict` writes for all nodes.
+fn written(run: &SavedRun, data: &Dataset, kind: Kind, dir: &Path) -> npy::NpyFile {
+    let out = dir.join(format!("{kind:?}.npy"));
+    run.predict(data, None, false, kind, &out, &progress::Quiet).unwrap();
+    npy::open(&out).unwrap()
+}
+
+/// Bits of the scores, which equal numbers must share.
+fn bits(scores: &[f32]) -> Vec<u32> {
+    scores.iter().map(|x| x.to_bits()).collect()
+}
+
+#[test]
+fn exact_answers_are_the_bits_of_predict() {
+    for model in ["sage", "gcn", "gat", "gin"] {
+        let dir = tempfile::tempdir().unwrap();
+        let data = data();
+        let run = trained(&dir.path().join("run"), &[("model", model)], &data);
+        let expected: Vec<f32> = written(&run, &data, Kind::Probabilities, dir.path()).read_as_f32().unwrap();
+        let classes: Vec<i64> = written(&run, &data, Kind::Classes, dir.path()).read_as_i64().unwrap();
+        let embeddings: Vec<f32> = written(&run, &data, Kind::Embeddings, dir.path()).read_as_f32().unwrap();
+        let predictor = Predictor::new(run, data).unwrap();
+        assert_eq!((predictor.task(), predictor.num_scores()), (Task::Classes, 5));
+        let all = predictor.predict(&ALL, Neighborhood::All).unwrap();
+        assert_eq!((bits(&all.scores), &all.classes), (bits(&expected), &classes), "{model}");
+        for v in ALL {
+            let one = predictor.predict(&[v], Neighborhood::All).unwrap();
+            assert_eq!(bits(&one.scores), bits(&all.part(v as usize, 1).scores), "{model}: node {v}");
+            assert_eq!(one.classes, [classes[v as usize]]);
+        }
+        let (width, rows) = predictor.embed(&[7, 9], Neighborhood::All).unwrap();
+        assert_eq!(bits(&rows[width..]), bits(&embeddings[9 * width..10 * width]));
+    }
+}
+
+#[test]
+fn samplers_of_single_nodes_answer_by_seed_and_others_say_why_not() {
+    let dir = tempfile::tempdir().unwrap();
+    for (sampler, draws) in [("neighbor", true), ("labor", true), ("random-walk", true), ("saint-rw", false)]
+    {
+        let data = data();
+        let run = trained(&dir.path().join(sampler), &[("sampler", sampler)], &data);
+        let predictor = Predictor::new(run, data).unwrap();
+        let drawn = Neighborhood::Drawn { seed: 5 };
+        assert_eq!(predictor.check(drawn).is_ok(), draws, "{sampler}");
+        match predictor.predict(&ALL, drawn) {
+            Ok(all) => {
+                assert_ne!(all, predictor.predict(&ALL, Neighborhood::Drawn { seed: 6 }).unwrap());
+                for v in ALL {
+                    let one = predictor.predict(&[v], drawn).unwrap();
+                    assert_eq!(bits(&one.scores), bits(&all.part(v as usize, 1).scores), "{sampler}: {v}");
+                }
+            }
+            Err(error) => {
+                let message = error.to_string();
+                assert!(message.contains("seed 5") && message.contains("without a seed"), "{message}");
+            }
+        }
+    }
+}
+
+#[test]
+fn values_are_at_the_scale_of_the_targets() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut data = data();
+    let values: Vec<f32> = (0..NODES).map(|v| 1000.0 + v as f32).collect();
+    data.labels = Labels::Values { values: values.into(), width: 1 };
+    let run = trained(&dir.path().join("run"), &[("metric", "mae")], &data);
+    let expected: Vec<f32> = written(&run, &data, Kind::Classes, dir.path()).read_as_f32().unwrap();
+    let predictor = Predictor::new(run, data).unwrap();
+    assert_eq!((predictor.task(), predictor.num_scores()), (Task::Values, 1));
+    let answers = predictor.predict(&ALL, Neighborhood::All).unwrap();
+    assert_eq!((bits(&answers.scores), answers.classes), (bits(&expected), Vec::new()));
+    for v in ALL {
+        let one = predictor.predict(&[v], Neighborhood::All).unwrap();
+        assert_eq!(bits(&one.scores), [expected[v as usize].to_bits()], "node {v}");
+    }
+}
+
+#[test]
+fn keys_are_found_and_wrong_questions_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = data();
+    let run = trained(&dir.path().join("run"), &[], &data);
+    let predictor = Predictor::new(run, data).unwrap();
+    for v in ALL {
+        assert_eq!(predictor.find(&predictor.key(v).unwrap()).unwrap(), v);
+    }
+    let unknown = predictor.find("acc-x").unwrap_err().to_string();
+    assert!(unknown.contains("'acc-x'"), "{unknown}");
+    let outside = predictor.predict(&[0, 300], Neighborhood::All).unwrap_err().to_string();
+    assert!(outside.contains("node 300") && outside.contains("300 nodes"), "{outside}");
+    assert!(predictor.predict(&[], Neighborhood::All).unwrap().is_empty());
+}
+
+#[test]
+fn threads_and_batches_change_no_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = data();
+    let run = trained(&dir.path().join("run"), &[], &data);
+    let predictor = Predictor::new(run, data).unwrap();
+    let questions = [Neighborhood::All, Neighborhood::Drawn { seed: 1 }, Neighborhood::Drawn { seed: 2 }];
+    let expected: Vec<Answers> = questions.iter().map(|&of| predictor.predict(&ALL, of).unwrap()).collect();
+    let lists = prop::collection::vec((0usize..3, prop::collection::vec(0 as NodeId..300, 1..9)), 1..12);
+    proptest!(ProptestConfig::with_cases(24), |(asked in lists)| {
+        std::thread::scope(|scope| {
+            for (question, nodes) in &asked {
+                let (predictor, expected) = (&predictor, &expected[*question]);
+                scope.spawn(move || {
+                    let answers = predictor.predict(nodes, questions[*question]).unwrap();
+                    for (i, &v) in nodes.iter().enumerate() {
+                        assert_eq!(answers.part(i, 1), expected.part(v as usize, 1));
+                    }
+                });
+            }
+        });
+    });
+}

@@ -1,0 +1,59 @@
+//! Errors of requests: a status, and what failed, why, and how to fix it.
+
+use axum::{
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use graphmill_engine::Error;
+use serde_json::json;
+
+/// Error of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    status: StatusCode,
+    what: String,
+    why: String,
+    fix: String,
+}
+
+impl Failure {
+    pub(crate) fn new(
+        status: StatusCode,
+        what: impl Into<String>,
+        why: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Self {
+        Self { status, what: what.into(), why: why.into(), fix: fix.into() }
+    }
+
+    /// An error of the engine, whose message ends with the remedy behind the last semicolon.
+    pub(crate) fn of(status: StatusCode, what: &str, error: &Error) -> Self {
+        let message = error.to_string();
+        let (why, fix) = message.rsplit_once("; ").unwrap_or((&message, "see the log of the service"));
+        Self::new(status, what, why, fix)
+    }
+
+    /// The whole message on a line.
+    pub(crate) fn line(&self) -> String {
+        format!("{}: {}; {}", self.what, self.why, self.fix)
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let document = json!({ "error": { "what": self.what, "why": self.why, "fix": self.fix } });
+        let kind = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let mut response = (self.status, [kind], document.to_string()).into_response();
+        let also = match self.status {
+            StatusCode::UNAUTHORIZED => Some((header::WWW_AUTHENTICATE, "Bearer")),
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
+                Some((header::RETRY_AFTER, "1"))
+            }
+            _ => None,
+        };
+        if let Some((name, value)) = also {
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
+        response
+    }
+}

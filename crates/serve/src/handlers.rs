@@ -1,0 +1,147 @@
+//! Endpoints of the service.
+
+use std::{sync::Arc, time::Instant};
+
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    extract::{Request, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::{app::App, failure::Failure, question::Question};
+
+/// Endpoints that are open without the token. The others are named in metrics, too.
+const OPEN: [&str; 3] = ["/", "/healthz", "/openapi.json"];
+const CLOSED: [&str; 3] = ["/v1/predict", "/v1/reload", "/metrics"];
+
+/// Routes of the service.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/", get(|| async { typed("text/html; charset=utf-8", include_str!("page.html")) }))
+        .route("/openapi.json", get(|| async { typed("application/json", include_str!("openapi.json")) }))
+        .route("/healthz", get(health))
+        .route("/metrics", get(metrics))
+        .route("/v1/predict", post(predict))
+        .route("/v1/reload", post(reload))
+        .fallback(|| async {
+            let fix = "GET /openapi.json lists the endpoints";
+            Failure::new(StatusCode::NOT_FOUND, "address", "there is no such endpoint", fix)
+        })
+        .method_not_allowed_fallback(|| async {
+            let fix = "GET /openapi.json lists the methods";
+            Failure::new(StatusCode::METHOD_NOT_ALLOWED, "method", "the endpoint has another one", fix)
+        })
+        .layer(middleware::from_fn_with_state(app.clone(), guard))
+        .with_state(app)
+}
+
+/// A text of a media type.
+fn typed(kind: &'static str, text: impl Into<Body>) -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static(kind))], text.into()).into_response()
+}
+
+/// A JSON document.
+fn document(value: &Value) -> Response {
+    typed("application/json", value.to_string())
+}
+
+/// Checks the token and counts the request.
+async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let known = OPEN.iter().chain(&CLOSED).find(|path| **path == request.uri().path());
+    let endpoint = known.copied().unwrap_or("other");
+    let given = request.headers().get(header::AUTHORIZATION);
+    let is_allowed = OPEN.contains(&endpoint)
+        || app.options.token.as_ref().is_none_or(|token| given.is_some_and(|it| token.is_in(it.as_bytes())));
+    app.metrics.in_flight.inc();
+    let counted = InFlight(&app);
+    let response = if is_allowed {
+        next.run(request).await
+    } else {
+        let why = "the header Authorization does not have the service's token";
+        Failure::new(StatusCode::UNAUTHORIZED, "token", why, "send Authorization: Bearer TOKEN")
+            .into_response()
+    };
+    drop(counted);
+    app.metrics.answered(endpoint, response.status().as_u16(), began.elapsed());
+    response
+}
+
+/// A request in flight, which ends also if its client leaves.
+struct InFlight<'a>(&'a App);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.metrics.in_flight.dec();
+    }
+}
+
+/// The service has opened a run.
+async fn health(State(app): State<Arc<App>>) -> Response {
+    let predictor = app.predictor();
+    document(&json!({
+        "status": "ok",
+        "version": env!("CARGO_PKG_VERSION"),
+        "dataset": predictor.dataset().name,
+        "nodes": predictor.num_nodes(),
+        "task": predictor.task().name(),
+    }))
+}
+
+async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    typed(kind, app.metrics.text())
+}
+
+/// Answers for nodes.
+async fn predict(State(app): State<Arc<App>>, request: Request) -> Result<Response, Failure> {
+    let Ok(_permit) = app.permits.try_acquire() else {
+        let why = format!("{} requests are being answered", app.options.max_requests);
+        let fix = "ask again, or start the service with a larger --max-requests";
+        return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "predict", why, fix));
+    };
+    let body = body(&app, request).await?;
+    let predictor = app.predictor();
+    let question = Question::parse(&body)?.resolve(&predictor, app.options.max_nodes)?;
+    let answers = app.batcher.ask(predictor.clone(), question.nodes.clone(), question.of).await?;
+    Ok(document(&question.document(&predictor, &answers)))
+}
+
+/// Exchanges the run.
+async fn reload(State(app): State<Arc<App>>, request: Request) -> Result<Response, Failure> {
+    body(&app, request).await?;
+    app.reload().await?;
+    Ok(document(&json!({ "status": "reloaded", "nodes": app.predictor().num_nodes() })))
+}
+
+/// Body of a request of JSON.
+async fn body(app: &App, request: Request) -> Result<axum::body::Bytes, Failure> {
+    if !is_json(request.headers()) {
+        // pages of other sites cannot send this type to a service on this machine
+        let (why, fix) = ("it is not JSON", "send Content-Type: application/json");
+        return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "body", why, fix));
+    }
+    match timeout(app.options.patience, to_bytes(request.into_body(), app.options.max_body)).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(_)) => {
+            let why = format!("it has more than {} bytes, or broke off", app.options.max_body);
+            let fix = "send several requests, or start the service with a larger --max-body";
+            Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "body", why, fix))
+        }
+        Err(_) => {
+            let why = format!("it did not arrive within {} s", app.options.patience.as_secs_f32());
+            Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "body", why, "send it at once"))
+        }
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}

@@ -1,0 +1,29 @@
+//! Predictions of a saved run over HTTP.
+//!
+//! ```text
+//!   connection ─► limits, token ─► JSON ─► nodes ─┐ queue
+//!   connection ─► limits, token ─► JSON ─► nodes ─┼─► batch ─► Predictor ─► answers ─► JSON
+//!   connection ─► limits, token ─► JSON ─► nodes ─┘
+//! ```
+//!
+//! A [`Predictor`](graphmill_engine::predictor::Predictor) computes one batch at a time, on all
+//! threads. Requests that arrive meanwhile, or within [`ServeOptions::window`], are the next batch.
+//! An answer is a function of the run, the node and the seed, so batches change none.
+//!
+//! A request keeps the run under which it resolved its keys, and is answered by that run. A reload
+//! opens and tries the new run beside the old one, and then exchanges them, so no request is lost
+//! or answered by a mixture.
+
+mod app;
+mod batch;
+mod failure;
+mod handlers;
+mod metrics;
+mod options;
+mod question;
+mod server;
+mod token;
+
+pub use options::ServeOptions;
+pub use server::serve;
+pub use token::Token;

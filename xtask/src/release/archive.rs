@@ -1,0 +1,124 @@
+//! The program for other machines: an archive, a Debian package, and their checksums.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail};
+use sha2::{Digest, Sha256};
+
+/// Bytes that the stripped program may have.
+const MAX_BYTES: u64 = 20 << 20;
+/// Shells with the path of their completions.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "share/bash-completion/completions/graphmill"),
+    ("zsh", "share/zsh/site-functions/_graphmill"),
+    ("fish", "share/fish/vendor_completions.d/graphmill.fish"),
+];
+
+/// Runs a program and fails if it does.
+pub(super) fn succeed(command: &mut Command) -> Result<()> {
+    let shown = format!("{command:?}");
+    if !command.status().with_context(|| shown.clone())?.success() {
+        bail!("{shown} failed");
+    }
+    Ok(())
+}
+
+/// Builds the program with the profile `dist`; returns its path.
+pub(super) fn build() -> Result<PathBuf> {
+    succeed(Command::new(crate::cargo()).args([
+        "build",
+        "--locked",
+        "--profile",
+        "dist",
+        "-p",
+        "graphmill",
+    ]))?;
+    Ok(crate::target_dir().join("dist/graphmill"))
+}
+
+/// Lays out the files of an installation below `prefix`: the program, completions, manual pages and
+/// licences. Returns the bytes of the program.
+pub(super) fn lay_out(root: &Path, program: &Path, prefix: &Path) -> Result<u64> {
+    let own = prefix.join("bin/graphmill");
+    let documents = prefix.join("share/doc/graphmill");
+    for directory in [prefix.join("bin"), prefix.join("share/man/man1"), documents.clone()] {
+        fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+    }
+    fs::copy(program, &own)?;
+    fs::set_permissions(&own, fs::Permissions::from_mode(0o755))?;
+    for (shell, path) in COMPLETIONS {
+        let output = Command::new(&own).args(["completions", shell]).stderr(Stdio::inherit()).output()?;
+        if !output.status.success() {
+            bail!("graphmill completions {shell} failed");
+        }
+        let path = prefix.join(path);
+        fs::create_dir_all(path.parent().unwrap_or(prefix))?;
+        fs::write(path, output.stdout)?;
+    }
+    succeed(Command::new(&own).arg("man").arg(prefix.join("share/man/man1")).stdout(Stdio::null()))?;
+    for name in ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"] {
+        fs::copy(root.join(name), documents.join(name)).with_context(|| name.to_string())?;
+    }
+    Ok(fs::metadata(&own)?.len())
+}
+
+/// Fails if the program is too large.
+pub(super) fn check_size(bytes: u64) -> Result<()> {
+    eprintln!("── release: the program has {:.1} MB", bytes as f64 / 1e6);
+    if bytes > MAX_BYTES {
+        bail!("the program has {bytes} bytes; at most {MAX_BYTES} are allowed");
+    }
+    Ok(())
+}
+
+/// Packs `prefix` as `NAME.tar.gz`.
+pub(super) fn tarball(prefix: &Path, out: &Path, name: &str) -> Result<PathBuf> {
+    let path = out.join(format!("{name}.tar.gz"));
+    let (parent, folder) = (prefix.parent().unwrap_or(prefix), prefix.file_name().unwrap_or_default());
+    let fixed = ["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mtime=2026-01-01"];
+    succeed(Command::new("tar").args(fixed).arg("-C").arg(parent).arg("-czf").arg(&path).arg(folder))?;
+    Ok(path)
+}
+
+/// Builds a Debian package of `prefix`, if `dpkg-deb` is there.
+pub(super) fn debian(prefix: &Path, out: &Path, version: &str) -> Result<Option<PathBuf>> {
+    let output = Command::new("dpkg").arg("--print-architecture").output();
+    let Some(architecture) = output.ok().filter(|output| output.status.success()) else { return Ok(None) };
+    let architecture = String::from_utf8(architecture.stdout)?.trim().to_owned();
+    let tree = out.join("debian");
+    fs::create_dir_all(tree.join("DEBIAN"))?;
+    succeed(Command::new("cp").arg("-a").arg(prefix).arg(tree.join("usr")))?;
+    let control = format!(
+        "Package: graphmill\nVersion: {version}\nArchitecture: {architecture}\nSection: science\n\
+         Priority: optional\nDepends: libc6, libgcc-s1\n\
+         Maintainer: Graphmill maintainers <graphmill@users.noreply.github.com>\n\
+         Homepage: https://github.com/graphmill/graphmill\n\
+         Description: trains graph neural networks on graphs larger than memory\n \
+         One command imports tables, trains, predicts and serves; results repeat bit for bit.\n"
+    );
+    fs::write(tree.join("DEBIAN/control"), control)?;
+    let path = out.join(format!("graphmill_{version}_{architecture}.deb"));
+    succeed(Command::new("dpkg-deb").args(["--build", "--root-owner-group"]).arg(&tree).arg(&path))?;
+    fs::remove_dir_all(&tree)?;
+    Ok(Some(path))
+}
+
+/// Writes `SHA256SUMS` of the files in `out`.
+pub(super) fn checksums(out: &Path) -> Result<()> {
+    let mut files: Vec<PathBuf> = fs::read_dir(out)?.flatten().map(|entry| entry.path()).collect();
+    files.retain(|path| path.is_file());
+    files.sort();
+    let mut sums = String::new();
+    for path in files {
+        let digest = Sha256::digest(fs::read(&path)?);
+        let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        sums += &format!("{hex}  {}\n", path.file_name().unwrap_or_default().to_string_lossy());
+    }
+    fs::write(out.join("SHA256SUMS"), sums)?;
+    Ok(())
+}

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     TrainConfig,
     cache_kind::{AUTO, Kind, kind},
-    config::{Bottom, Devices},
+    config::{Bottom, Devices, Fanout},
     strategy::{self, Chosen},
 };
 
@@ -75,9 +75,21 @@ fn by_sampler(config: &TrainConfig, reads: impl Fn(&sampler::SamplerKind) -> boo
     Err(unread("sampler", &config.sampler, &readers.collect::<Vec<_>>()))
 }
 
-/// The sampler reads the fanout. Otherwise only its length matters, which `--layers` sets.
+/// The sampler reads the fanout, and the bottom hop its last number. Otherwise only its length
+/// matters, which `--layers` sets.
 fn fanout(config: &TrainConfig, key: &Key) -> Read {
     types::fanout(config)?;
+    let mut hops = config.fanout.0.clone();
+    if config.bottom == Bottom::Exact
+        && let Some(last) = hops.last_mut()
+        && *last != Fanout::ALL
+    {
+        *last = Fanout::ALL;
+        let exact = Fanout(hops);
+        return Err(format!(
+            "--bottom exact reads all neighbours at the last hop; use --fanout {exact}, or --bottom sampled"
+        ));
+    }
     sampler(config, key).map_err(|reason| format!("{reason}; --layers sets the number of layers"))
 }
 

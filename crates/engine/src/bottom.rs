@@ -79,8 +79,8 @@ pub(crate) fn aggregation(
     let Some(aggregation) = model.fixed_bottom() else {
         return refuse(format!(
             "the aggregate of the features in the bottom layer of --model {} depends on parameters or on \
-             dropout; use --model sage with --aggregator mean, gcn or gin, without --input-layer and \
-             --input-dropout",
+             dropout, or is no row of its own; use --model gcn, gin, or sage with --aggregator mean and \
+             --sage-combine add, without --input-layer and --input-dropout",
             config.model
         ));
     };

@@ -112,7 +112,6 @@ pub struct TrainConfig {
     ///
     /// The default is that of the dataset. Set it if that is read-only. Example: --bottom-dir cache.
     #[arg(long, value_name = "DIR", help_heading = "Minibatches", hide_short_help = true)]
-    #[serde(skip_serializing_if = "String::is_empty")]
     pub bottom_dir: String,
     /// Aggregate straight from the feature table: auto, on or off.
     ///

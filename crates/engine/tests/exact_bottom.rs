@@ -153,8 +153,9 @@ fn aggregates_are_kept_and_made_again_for_other_features_or_another_graph() {
 #[test]
 fn what_stored_aggregates_cannot_do_is_refused_with_a_remedy() {
     let dir = tempfile::tempdir().unwrap();
-    data().save(dir.path().join("data")).unwrap();
-    let data = Dataset::open(dir.path().join("data")).unwrap();
+    let place = dir.path().join("data").to_str().unwrap().to_string();
+    data().save(&place).unwrap();
+    let data = Dataset::open(&place).unwrap();
     for (options, remedy) in [
         ("sampler=labor", "use --sampler neighbor or full"),
         ("sampler=weighted", "use --sampler neighbor or full"),
@@ -170,7 +171,7 @@ fn what_stored_aggregates_cannot_do_is_refused_with_a_remedy() {
         ("task=link", "use --task"),
         ("fused=on", "use --fused auto"),
     ] {
-        let error = run(&exact(options), &data).unwrap_err();
+        let error = run(&TrainConfig { dataset: place.clone(), ..exact(options) }, &data).unwrap_err();
         let message = error.to_string();
         assert!(matches!(error, Error::Usage(_)), "{options}: {message}");
         for part in ["--bottom exact", remedy, "--bottom sampled"] {

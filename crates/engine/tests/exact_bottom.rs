@@ -1,5 +1,6 @@
-//! `--bottom exact`: a run equals one that samples all neighbours at the bottom hop, depends neither
-//! on threads nor on interruptions, makes stale aggregates again, and refuses what it cannot do.
+//! `--bottom exact`: a run equals one that samples all neighbours at the bottom hop, depends
+//! neither on threads nor on interruptions, makes stale aggregates again, and refuses what it
+//! cannot do.
 
 #[path = "common/set.rs"]
 mod options;
@@ -27,7 +28,7 @@ fn data() -> Dataset {
     generate("sbm", &options).unwrap()
 }
 
-/// A run of about four batches per epoch that stores its aggregates; `options` as in [`options::set`].
+/// A run with stored aggregates and other options, written as in [`options::set`].
 fn exact(options: &str) -> TrainConfig {
     let base = TrainConfig {
         epochs: 3,

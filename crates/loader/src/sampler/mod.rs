@@ -125,8 +125,8 @@ pub struct SamplerKind {
     /// True if a hop reads only the rows of its destinations, never those of their neighbours, so
     /// that it can draw by a relation between two node types ([`crate::typed`]).
     pub draws_relations: bool,
-    /// True if all neighbours with equal weights are the mean of a hop's draws, so that the bottom hop
-    /// may read stored aggregates instead ([`ExactBottom`]).
+    /// True if all neighbours with equal weights are the mean of a hop's draws, so that the bottom
+    /// hop may read stored aggregates instead ([`ExactBottom`]).
     pub has_exact_bottom: bool,
 }
 

@@ -1,5 +1,6 @@
 //! Progress of training on standard error, in the form that `--progress` chooses.
 
+mod alarm;
 mod bar;
 mod json;
 mod lines;
@@ -72,13 +73,14 @@ pub(crate) fn form(matches: &ArgMatches) -> Result<Form, Error> {
 
 /// Observer that prints on standard error in the given form.
 pub(crate) fn on_stderr(form: Form) -> Box<dyn Observer> {
-    match form {
+    let shown: Box<dyn Observer> = match form {
         Form::Auto if std::io::stderr().is_terminal() => Box::new(bar::Bar::new()),
         Form::Bar => Box::new(bar::Bar::new()),
         Form::Auto | Form::Plain => Box::new(plain::Plain::new(std::io::stderr())),
         Form::Json => Box::new(json::Json::new(std::io::stderr())),
-        Form::None => Box::new(Quiet),
-    }
+        Form::None => return Box::new(Quiet),
+    };
+    Box::new(alarm::Alarm::new(shown))
 }
 
 /// Seconds as `m:ss` or `h:mm:ss`.

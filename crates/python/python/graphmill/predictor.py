@@ -47,7 +47,9 @@ class Predictor:
         native = None if dataset is None else _given(dataset)._native
         self._native = _graphmill.Predictor(_run(run), native, last)
 
-    def predict(self, nodes: Any = None, *, keys: Sequence[Any] | None = None, seed: int | None = None) -> Answers:
+    def predict(
+        self, nodes: Any = None, *, keys: Sequence[Any] | None = None, seed: int | None = None
+    ) -> Answers:
         """Answers for nodes, in their order.
 
         Args:

@@ -31,10 +31,10 @@
 //!
 //! O(E log d) once, parallel, and O(k + d^(1/4)) expected per destination.
 //!
-//! N.B. Counting 32 hashes around the guess without a branch per hash, in the place of the walk of a
-//! search, was slower: 2.1 to 2.8 times as many edges a second as the independent form, against 3.1
-//! to 5.1 (`cargo bench -p graphmill-loader --bench sampling -- "samplers labor"`, three invocations
-//! of each in turn).
+//! N.B. Counting 32 hashes around the guess without a branch per hash, in the place of the walk of
+//! a search, was slower: 2.1 to 2.8 times as many edges a second as the independent form, against
+//! 3.1 to 5.1 (`cargo bench -p graphmill-loader --bench sampling -- "samplers labor"`, three
+//! invocations of each in turn).
 //!
 //! # Memory
 //!

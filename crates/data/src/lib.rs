@@ -24,9 +24,11 @@
 //! - `tables` (a feature): people's own tables of nodes and edges as a dataset.
 //! - `download` (a feature): catalogue of public datasets and their downloader.
 //! - [`alias_file`]: alias tables of stored edge weights, cached in the dataset's directory.
+//! - [`bottom_hop`]: feature rows with the aggregates of their in-neighbours, in a file.
 
 pub mod alias_file;
 pub mod atomic;
+pub mod bottom_hop;
 pub mod checksum;
 pub mod dataset;
 #[cfg(feature = "download")]

@@ -35,6 +35,7 @@
 mod accelerator;
 mod batchwise;
 pub mod bench;
+mod bottom;
 pub mod build;
 mod cache_kind;
 pub mod checkpoint;

@@ -92,9 +92,9 @@ fn train_from(
 fn run(inputs: Inputs, parts: Parts, context: RunContext) -> Result<Summary> {
     let began = Instant::now();
     let Inputs { config, data, devices, .. } = inputs;
-    let Parts { metric, sampler, order, strategy, optimizer, schedule, model } = parts;
+    let Parts { metric, sampler, order, strategy, optimizer, schedule, model, bottom } = parts;
 
-    let tables = Tables::new(&inputs, &*sampler, &*order)?;
+    let tables = Tables::new(&inputs, &*sampler, &*order, bottom)?;
     let samplers = match inputs.view {
         // the graph of a rank has the lists of its own nodes only
         Some(_) => Samplers::default(),

@@ -66,6 +66,7 @@ const VALUES: &[(&str, &str, &[Needs])] = &[
     ("clusters", "", &[&[]]),
     ("parts", "9", &[&[]]),
     ("parts_per_batch", "3", &[&[]]),
+    ("bottom", "exact", &[&[]]),
     ("sparse", "on", &[&[]]),
     ("model", "gcn", &[&[]]),
     ("aggregator", "max-pool", &[&[]]),
@@ -188,6 +189,7 @@ const VALUES: &[(&str, &str, &[Needs])] = &[
 /// them, and with their effect.
 const UNSEEN: &[(&str, &str, &str)] = &[
     ("dataset", "", "an argument of every command"),
+    ("bottom_dir", "elsewhere", "the place of the stored aggregates"),
     ("fused", "off", "whether rows are copied before they are aggregated"),
     ("allocation", "naive", "the cores of a stage"),
     ("queue_depth", "2", "the number of batches under way"),

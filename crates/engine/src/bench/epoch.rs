@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     Error, Result, RunContext, TrainConfig, build,
+    config::Bottom,
     observer::Quiet,
     options,
     record::{EpochRecord, Stages},
@@ -86,6 +87,9 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
 
 /// Prediction of the cost model for a batch, from the mean sizes of the first few.
 fn predicted(bench: &mut Bench, config: &TrainConfig) -> Result<Option<Seconds>> {
+    if config.bottom == Bottom::Exact {
+        return Ok(None); // the model's bottom hop is sampled
+    }
     let data = bench.data;
     let model = build::model(config, data)?;
     let sampler = build::sampler(config, data)?;

@@ -16,6 +16,16 @@ pub enum Switch {
     Off,
 }
 
+/// Neighbours of the bottom hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bottom {
+    /// All of them, by a stored aggregate.
+    Exact,
+    /// Those that the sampler draws.
+    Sampled,
+}
+
 /// The measure of the best epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -62,4 +72,4 @@ pub enum FeaturePrecision {
     Bf16,
 }
 
-by_name!(Switch, SelectBy, CudaGraphs, Arithmetic, FeaturePrecision);
+by_name!(Bottom, Switch, SelectBy, CudaGraphs, Arithmetic, FeaturePrecision);

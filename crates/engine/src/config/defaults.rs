@@ -9,7 +9,7 @@ use graphmill_nn::{
 };
 
 use super::{
-    Arithmetic, Bytes, CudaGraphs, FeaturePrecision, Ratio, SelectBy, Switch, TrainConfig,
+    Arithmetic, Bottom, Bytes, CudaGraphs, FeaturePrecision, Ratio, SelectBy, Switch, TrainConfig,
     train::parse_default,
 };
 
@@ -30,6 +30,8 @@ impl Default for TrainConfig {
             batch_size: 1024,
             max_batches: 0,
             order: "random".into(),
+            bottom: Bottom::Sampled,
+            bottom_dir: String::new(),
             fused: Switch::Auto,
             sparse: Switch::Auto,
             model: "sage".into(),

@@ -14,7 +14,7 @@ use graphmill_nn::{
 };
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::{Arithmetic, Bytes, CudaGraphs, Devices, FeaturePrecision, Ratio, SelectBy, Switch};
+use super::{Arithmetic, Bottom, Bytes, CudaGraphs, Devices, FeaturePrecision, Ratio, SelectBy, Switch};
 
 /// Placeholder for the directory of a dataset in memory.
 pub const IN_MEMORY: &str = "<in memory>";
@@ -102,6 +102,18 @@ pub struct TrainConfig {
     /// successive minibatches.
     #[arg(long, value_name = "NAME", help_heading = "Minibatches")]
     pub order: String,
+    /// Neighbours of the bottom hop: sampled, or exact (all, stored).
+    ///
+    /// Exact stores the aggregate of all neighbours' features once beside the dataset, and neither
+    /// samples nor aggregates the last hop of --fanout. Choose it for less work and less variance.
+    #[arg(long, value_name = "HOW", help_heading = "Minibatches", hide_short_help = true)]
+    pub bottom: Bottom,
+    /// Directory of the aggregates of --bottom exact.
+    ///
+    /// The default is that of the dataset. Set it if that is read-only. Example: --bottom-dir
+    /// cache.
+    #[arg(long, value_name = "DIR", help_heading = "Minibatches", hide_short_help = true)]
+    pub bottom_dir: String,
     /// Aggregate straight from the feature table: auto, on or off.
     ///
     /// The bottom layer then reads rows in place instead of copying them first. Auto does so if it
@@ -398,6 +410,7 @@ pub(crate) const FREE: &[&str] = &[
     "dataset",
     "epochs",
     "patience",
+    "bottom_dir",
     "host_budget",
     "device_budget",
     "cache_ratio",

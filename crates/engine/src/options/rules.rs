@@ -15,7 +15,7 @@ use super::{
 use crate::{
     TrainConfig,
     cache_kind::{AUTO, Kind, kind},
-    config::Devices,
+    config::{Bottom, Devices, Fanout},
     strategy::{self, Chosen},
 };
 
@@ -34,6 +34,8 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("fanout", fanout),
     ("batch_size", sampler),
     ("order", seed_order),
+    ("bottom", sampler),
+    ("bottom_dir", exact_bottom),
     ("fused", sampler),
     ("hidden", hidden_rows),
     ("heads", hidden_layer),
@@ -73,10 +75,30 @@ fn by_sampler(config: &TrainConfig, reads: impl Fn(&sampler::SamplerKind) -> boo
     Err(unread("sampler", &config.sampler, &readers.collect::<Vec<_>>()))
 }
 
-/// The sampler reads the fanout. Otherwise only its length matters, which `--layers` sets.
+/// The sampler reads the fanout, and the bottom hop its last number. Otherwise only its length
+/// matters, which `--layers` sets.
 fn fanout(config: &TrainConfig, key: &Key) -> Read {
     types::fanout(config)?;
+    let mut hops = config.fanout.0.clone();
+    if config.bottom == Bottom::Exact
+        && let Some(last) = hops.last_mut()
+        && *last != Fanout::ALL
+    {
+        *last = Fanout::ALL;
+        let exact = Fanout(hops);
+        return Err(format!(
+            "--bottom exact reads all neighbours at the last hop; use --fanout {exact}, or --bottom sampled"
+        ));
+    }
     sampler(config, key).map_err(|reason| format!("{reason}; --layers sets the number of layers"))
+}
+
+/// The run stores the aggregates of the bottom hop.
+fn exact_bottom(config: &TrainConfig, _: &Key) -> Read {
+    if config.bottom == Bottom::Exact {
+        return Ok(());
+    }
+    Err("--bottom sampled stores no aggregates; use --bottom exact, or leave it out".into())
 }
 
 /// Chosen kind of layer.

@@ -21,6 +21,8 @@ const UNREAD: &[(&str, &str)] = &[
     ("focal", CROSS_ENTROPY),
     ("order", "an epoch has the seeds in random order"),
     ("max_batches", "an epoch has all training nodes"),
+    ("bottom", "feature rows are projected before they are aggregated"),
+    ("bottom_dir", "feature rows are projected before they are aggregated"),
     ("fused", "feature rows are projected first, so they are copied"),
     ("sparse", "sparse feature rows stay sparse"),
     ("init", "dense layers start with Glorot's weights"),

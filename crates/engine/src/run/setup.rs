@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{Graph, keyed, progress::Quiet, table};
+use graphmill_core::{Graph, block::Aggregation, keyed, progress::Quiet, table};
 use graphmill_data::Dataset;
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
@@ -21,9 +21,9 @@ use super::Inputs;
 use crate::{
     Error, Result, TrainConfig,
     accelerator::Samplers,
-    build,
-    config::Switch,
+    bottom, build,
     config::link_task::is_link,
+    config::{Bottom, Switch},
     distributed::RankDataset,
     learner::Learner,
     link::step::LinkObjective,
@@ -45,6 +45,8 @@ pub(crate) struct Parts<'d> {
     pub(crate) optimizer: Box<dyn Optimizer>,
     pub(crate) schedule: Schedule,
     pub(crate) model: Model,
+    /// Aggregation of the stored bottom hop, with `--bottom exact`.
+    pub(crate) bottom: Option<Aggregation>,
 }
 
 impl<'d> Parts<'d> {
@@ -70,6 +72,7 @@ impl<'d> Parts<'d> {
         config.check()?;
         counted_epochs(config, strategy::draws_in_parts(config), is_alone)?;
         let model = build::model(config, data)?;
+        let bottom = bottom::aggregation(config, data, &model, is_alone)?;
         if data.split.train.is_empty() {
             return Err(Error::without(
                 &data.name,
@@ -86,7 +89,8 @@ impl<'d> Parts<'d> {
             model,
             // these may take long
             order: order()?,
-            sampler: sampler()?,
+            sampler: bottom::sampler(bottom, sampler()?, data)?,
+            bottom,
         };
         parts.strategy.check(config, &*parts.sampler)?;
         Ok(parts)
@@ -141,7 +145,7 @@ pub(crate) struct Tables {
 
 impl Tables {
     /// Tables of a run, alone or as one of several ranks. Rows that `sampler` and `order` read
-    /// often are cached.
+    /// often are cached. With `bottom`, aggregates follow the rows.
     ///
     /// # Errors
     /// An allocation fails, or another rank did not take part.
@@ -149,6 +153,7 @@ impl Tables {
         inputs: &Inputs,
         sampler: &dyn MinibatchSampler,
         order: &dyn SeedOrder,
+        bottom: Option<Aggregation>,
     ) -> Result<Self> {
         let Inputs { config, data, devices, placements, presampling, view, .. } = *inputs;
         let cost = Some(&presampling.cost);
@@ -191,7 +196,10 @@ impl Tables {
             let tiers = Some(plan.to_string());
             return Ok(Self { graph, feature, whole, tiers, links, late, on_gpus: None, shared: None });
         }
-        let (feature, features) = build::features(config, data, placements.features)?;
+        let (feature, features) = match bottom {
+            Some(aggregation) => bottom::features(config, data, aggregation, placements.features)?,
+            None => build::features(config, data, placements.features)?,
+        };
         let (feature, whole) = (Arc::new(feature), AllRows::Table(features));
         let (links, late) = (Vec::new(), Vec::new());
         Ok(Self { graph, feature, whole, tiers: None, links, late, on_gpus: None, shared: None })
@@ -273,7 +281,10 @@ pub(crate) fn loader<'a>(
              --cache-ratio, --host-budget and virtual devices",
         ));
     }
-    let possible = model.can_read_table(&orders) && !subgraphs && tables.tiers.is_none();
+    let possible = model.can_read_table(&orders)
+        && !subgraphs
+        && tables.tiers.is_none()
+        && config.bottom == Bottom::Sampled;
     if config.fused == Switch::On && !possible {
         return Err(Error::usage(
             "--fused on: this model's bottom layer transforms the feature rows before it aggregates them, \

@@ -8,6 +8,7 @@
 mod batch;
 mod device;
 mod edges;
+mod exact_bottom;
 pub mod full;
 mod hop;
 pub mod inference;
@@ -36,6 +37,7 @@ use graphmill_core::{
 pub use batch::{BatchRequest, BlockLayout, MinibatchSampler, SamplerProperties, SplitSampler};
 pub use device::{DescribeDraws, DeviceDraws, DrawMethod};
 pub use edges::{EdgeNeighbors, EdgeSampled};
+pub use exact_bottom::ExactBottom;
 pub use hop::{HopProperties, HopRequest, HopSampler, NeighborAccess, StepSampler, StepSource};
 use inference::InferenceNeighbors;
 pub use parts::too_many;
@@ -123,6 +125,9 @@ pub struct SamplerKind {
     /// True if a hop reads only the rows of its destinations, never those of their neighbours, so
     /// that it can draw by a relation between two node types ([`crate::typed`]).
     pub draws_relations: bool,
+    /// True if all neighbours with equal weights are the mean of a hop's draws, so that the bottom
+    /// hop may read stored aggregates instead ([`ExactBottom`]).
+    pub has_exact_bottom: bool,
 }
 
 impl SamplerKind {
@@ -134,12 +139,19 @@ impl SamplerKind {
             is_bounded: true,
             device_draws: None,
             draws_relations: false,
+            has_exact_bottom: false,
         }
     }
 
     /// Creates a subgraph sampler.
     pub const fn subgraphs(make: subgraph::Make) -> Self {
-        Self { make: Make::Subgraphs(make), is_bounded: true, device_draws: None, draws_relations: false }
+        Self {
+            make: Make::Subgraphs(make),
+            is_bounded: true,
+            device_draws: None,
+            draws_relations: false,
+            has_exact_bottom: false,
+        }
     }
 
     /// The same sampler with draws that neither a fanout nor a batch size bounds.
@@ -160,6 +172,12 @@ impl SamplerKind {
         Self { draws_relations: true, ..self }
     }
 
+    /// The same sampler, whose bottom hop may read stored aggregates.
+    #[must_use]
+    pub const fn with_exact_bottom(self) -> Self {
+        Self { has_exact_bottom: true, ..self }
+    }
+
     /// Returns true if it is a subgraph sampler.
     pub fn draws_subgraphs(&self) -> bool {
         matches!(self.make, Make::Subgraphs(_))
@@ -170,6 +188,7 @@ impl SamplerKind {
         match option {
             "layers" | "order" | "fused" => !self.draws_subgraphs(),
             "fanout" => !self.draws_subgraphs() && self.is_bounded,
+            "bottom" => self.has_exact_bottom,
             "batch_size" => !self.draws_subgraphs() || self.is_bounded,
             _ => false,
         }
@@ -282,7 +301,8 @@ pub static TABLE: Table<SamplerKind> = Table::new(
             options: &[],
             make: SamplerKind::hops(|with, _| Ok(Arc::new(neighbor::Neighbor::new(&with.fanout)?)), UNIFORM)
                 .on_devices(device::neighbor)
-                .for_relations(),
+                .for_relations()
+                .with_exact_bottom(),
         },
         Entry {
             name: "full",
@@ -292,7 +312,8 @@ pub static TABLE: Table<SamplerKind> = Table::new(
             make: SamplerKind::hops(|with, _| Ok(Arc::new(full::Full::new(with.fanout.len())?)), UNIFORM)
                 .unbounded()
                 .on_devices(device::full)
-                .for_relations(),
+                .for_relations()
+                .with_exact_bottom(),
         },
         Entry {
             name: "weighted",

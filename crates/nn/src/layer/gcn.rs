@@ -40,6 +40,7 @@ impl Gcn {
         let &LayerConfig { in_dim, out_dim, bias, key, .. } = config;
         let spec = LayerSpec {
             aggregation: Aggregation::Symmetric,
+            has_fixed_aggregation: true,
             combines_own_rows: false,
             products: Some(Products { neighbors: 1, own: 0 }),
             ..LayerSpec::both_orders(in_dim, out_dim, vec![out_dim])

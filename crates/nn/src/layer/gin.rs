@@ -56,6 +56,7 @@ impl Gin {
         Ok(Box::new(Self {
             spec: LayerSpec {
                 aggregation: Aggregation::Sum,
+                has_fixed_aggregation: true,
                 combines_own_rows: false,
                 ..LayerSpec::both_orders(in_dim, out_dim, vec![out_dim])
             },

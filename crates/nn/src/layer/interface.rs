@@ -38,6 +38,9 @@ pub struct LayerSpec {
     pub combines_own_rows: bool,
     /// True if the output rows are already activated, so that a model does not activate them again.
     pub is_activated: bool,
+    /// True if a neighbour's row enters the layer only through [`LayerSpec::aggregation`], whose
+    /// coefficients do not depend on parameters, so that the aggregate of features may be stored.
+    pub has_fixed_aggregation: bool,
     /// Products whose sum is the layer, if it is such a sum.
     pub products: Option<Products>,
 }
@@ -62,6 +65,7 @@ impl LayerSpec {
             aggregation: Aggregation::Other,
             combines_own_rows: true,
             is_activated: false,
+            has_fixed_aggregation: false,
             products: None,
         }
     }

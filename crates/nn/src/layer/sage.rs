@@ -103,6 +103,7 @@ impl Sage {
         let &LayerConfig { in_dim, out_dim, bias, key, .. } = config;
         let spec = LayerSpec {
             aggregation: Aggregation::Mean,
+            has_fixed_aggregation: true,
             products: Some(Products { neighbors: 1, own: 1 }),
             ..LayerSpec::both_orders(in_dim, out_dim, vec![out_dim])
         };

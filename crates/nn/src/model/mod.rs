@@ -277,6 +277,14 @@ impl Model {
         self.stages[0].conv.spec().aggregation
     }
 
+    /// Aggregation of the features by the bottom layer, if it does not depend on parameters: the
+    /// layer's coefficients are fixed, and no other operation precedes it. `None` otherwise.
+    pub fn fixed_bottom(&self) -> Option<Aggregation> {
+        let is_first = self.input.is_none() && self.input_dropout == 0.0;
+        let spec = self.stages[0].conv.spec();
+        (is_first && spec.has_fixed_aggregation).then_some(spec.aggregation)
+    }
+
     /// Returns true if the loader must fill the blocks' symmetric-normalization weights.
     pub fn needs_symmetric_weights(&self) -> bool {
         self.aggregation() == Aggregation::Symmetric

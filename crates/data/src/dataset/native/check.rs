@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use graphmill_core::{Error, Result};
 
 use super::names::is_known;
-use crate::{alias_file::is_alias_file, dataset::manifest, typed};
+use crate::{alias_file::is_alias_file, bottom_hop::is_bottom_file, dataset::manifest, typed};
 
 /// Returns true if `dir` holds a dataset that may be replaced. Saving repeats this check; a check
 /// before a long import avoids wasted work.
@@ -38,7 +38,11 @@ pub fn check_target(dir: &Path, replace: bool) -> Result<bool> {
         );
     }
     let ours = |name: &str| {
-        name == manifest::FILE_NAME || is_known(name) || is_alias_file(name) || typed::is_own_entry(name)
+        name == manifest::FILE_NAME
+            || is_known(name)
+            || is_alias_file(name)
+            || is_bottom_file(name)
+            || typed::is_own_entry(name)
     };
     let name = names.iter().find(|name| !name.to_str().is_some_and(ours));
     let name = match name {

@@ -1,0 +1,242 @@
+//! `--bottom exact`: a run equals one that samples all neighbours at the bottom hop, depends
+//! neither on threads nor on interruptions, makes stale aggregates again, and refuses what it
+//! cannot do.
+
+#[path = "common/set.rs"]
+mod options;
+#[path = "common/ranks.rs"]
+mod ranks;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering::SeqCst},
+};
+
+use graphmill_core::{Features, Graph, SparseRows};
+use graphmill_data::generate::{GenerateOptions, generate, generate_typed};
+use graphmill_engine::{
+    Dataset, Error, Result, RunContext, RunDir, TrainConfig, config::Fanout, observer::Quiet, options::key,
+    record::Summary, train, trainer::over_ranks,
+};
+use options::with;
+use ranks::{PATIENCE, on_ranks, partitioned};
+
+fn data() -> Dataset {
+    let options =
+        GenerateOptions { nodes: 600, degree: Some(9.0), classes: 4, dim: 12, ..GenerateOptions::default() };
+    generate("sbm", &options).unwrap()
+}
+
+/// A run with stored aggregates and other options, written as in [`options::set`].
+fn exact(options: &str) -> TrainConfig {
+    let base = TrainConfig {
+        epochs: 3,
+        batch_size: 64,
+        hidden: 16,
+        fanout: Fanout(vec![4, 3]),
+        lr: 0.01,
+        seed: 3,
+        ..TrainConfig::default()
+    };
+    with(base, &format!("bottom=exact {options}"))
+}
+
+fn run(config: &TrainConfig, data: &Dataset) -> Result<Summary> {
+    train(config, data, RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false })
+}
+
+fn bits(summary: &Summary) -> (Vec<u64>, Option<f64>) {
+    (summary.epochs.iter().map(|epoch| epoch.loss.to_bits()).collect(), summary.test.score)
+}
+
+#[test]
+fn losses_equal_those_of_all_neighbours_at_the_bottom_hop() {
+    let data = data();
+    for options in [
+        "model=sage",
+        "model=gcn",
+        "model=gin",
+        // wider and narrower than the features, so that products come after and before aggregates
+        "model=gcn hidden=4",
+        "model=gin hidden=4",
+        "model=sage hidden=4",
+        "model=gcn layers=3",
+        "model=sage layers=1",
+        "model=sage strategy=pipelined",
+        "model=gcn sampler=full",
+    ] {
+        let mut stored = exact(options);
+        stored.derive_options(&["layers"]).unwrap();
+        let mut all = with(stored.clone(), "bottom=sampled");
+        *all.fanout.0.last_mut().unwrap() = Fanout::ALL;
+        let (stored, all) = (run(&stored, &data).unwrap(), run(&all, &data).unwrap());
+        assert_eq!(stored.epochs.len(), 3);
+        for (a, b) in stored.epochs.iter().zip(&all.epochs) {
+            assert!((a.loss - b.loss).abs() <= 1e-4 * b.loss.abs(), "{options}: {} and {}", a.loss, b.loss);
+            assert!(a.bottom_edges < b.bottom_edges, "{options}: {} edges", a.bottom_edges);
+        }
+        assert!(stored.epochs[2].loss < stored.epochs[0].loss, "{options}");
+    }
+    let sampled = run(&with(exact(""), "bottom=sampled"), &data).unwrap();
+    assert_ne!(bits(&run(&exact(""), &data).unwrap()), bits(&sampled), "the hop is not sampled");
+}
+
+#[test]
+fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
+    let (data, dir) = (data(), tempfile::tempdir().unwrap());
+    for options in ["model=sage dropout=0.3", "model=gcn strategy=pipelined"] {
+        let config = exact(&format!("checkpoint_batches=1 {options}"));
+        let on = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            bits(&pool.install(|| run(&config, &data)).unwrap())
+        };
+        let whole = on(1);
+        assert_eq!(on(3), whole, "{options}: threads");
+        let path = dir.path().join(&config.model);
+        let stopped = RunDir::create(&path).unwrap();
+        let asked = AtomicUsize::new(0);
+        let stop = || asked.fetch_add(1, SeqCst) >= 8;
+        let context = RunContext { run: Some(&stopped), resume: false, observer: &mut Quiet, stop: &stop };
+        let end = train(&config, &data, context);
+        assert!(matches!(end, Err(Error::Interrupted { .. })), "{options}");
+        drop(stopped);
+        let again = RunDir::reopen(&path).unwrap();
+        let context = RunContext { run: Some(&again), resume: true, observer: &mut Quiet, stop: &|| false };
+        assert_eq!(bits(&train(&config, &data, context).unwrap()), whole, "{options}: resumed");
+    }
+}
+
+/// Files of stored aggregates in a directory.
+fn stored(dir: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    paths.filter(|path| path.to_string_lossy().contains("bottom_")).collect()
+}
+
+#[test]
+fn aggregates_are_kept_and_made_again_for_other_features_or_another_graph() {
+    let dir = tempfile::tempdir().unwrap();
+    let (place, elsewhere) = (dir.path().join("data"), dir.path().join("elsewhere"));
+    data().save(&place).unwrap();
+    let first = Dataset::open(&place).unwrap();
+    let losses = bits(&run(&exact(""), &first).unwrap());
+    let [file] = &stored(&place)[..] else { panic!("one file of aggregates") };
+    let (bytes, made) = (fs::read(file).unwrap(), fs::metadata(file).unwrap().modified().unwrap());
+    assert_eq!(bits(&run(&exact(""), &first).unwrap()), losses);
+    assert_eq!(fs::metadata(file).unwrap().modified().unwrap(), made, "used, not made again");
+
+    // the place of the aggregates has no effect on the results
+    fs::create_dir(&elsewhere).unwrap();
+    let config = TrainConfig { bottom_dir: elsewhere.to_str().unwrap().into(), ..exact("") };
+    assert_eq!(bits(&run(&config, &first).unwrap()), losses);
+    assert_eq!(fs::read(&stored(&elsewhere)[0]).unwrap(), bytes);
+
+    let mut features = data();
+    let graphmill_core::features::FeatureData::F32(rows) = &features.features.data else { panic!("f32") };
+    let rows: Vec<f32> = rows.iter().map(|x| x + 0.5).collect();
+    features.features = Features::f32(12, rows);
+    let mut graph = data();
+    let indices: Vec<u32> = graph.graph.indices().iter().map(|u| (u + 1) % 600).collect();
+    graph.graph = Graph::new(graph.graph.indptr().to_vec().into(), indices.into()).unwrap();
+    for (what, changed) in [("features", features), ("graph", graph)] {
+        let fresh = bits(&run(&exact(""), &changed).unwrap());
+        // the kept file is that of the first data
+        fs::write(&stored(&elsewhere)[0], &bytes).unwrap();
+        assert_eq!(bits(&run(&config, &changed).unwrap()), fresh, "{what}");
+        assert_ne!(fresh, losses, "{what}");
+        assert_ne!(fs::read(&stored(&elsewhere)[0]).unwrap(), bytes, "{what}: made again");
+    }
+    // a dataset with aggregates may be replaced
+    data().save_replacing(&place).unwrap();
+    assert!(stored(&place).is_empty());
+}
+
+#[test]
+fn what_stored_aggregates_cannot_do_is_refused_with_a_remedy() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("data").to_str().unwrap().to_string();
+    data().save(&place).unwrap();
+    let data = Dataset::open(&place).unwrap();
+    for (options, remedy) in [
+        ("sampler=labor", "use --sampler neighbor or full"),
+        ("sampler=weighted", "use --sampler neighbor or full"),
+        ("sampler=saint-rw", "use --sampler neighbor or full"),
+        ("model=gat", "use --model gcn, gin, or sage with --aggregator mean"),
+        ("model=sage aggregator=max-pool", "use --model gcn, gin, or sage with --aggregator mean"),
+        ("model=sage sage_combine=concat", "--sage-combine add"),
+        ("input_layer=true", "without --input-layer"),
+        ("input_dropout=0.2", "--input-dropout"),
+        ("devices=virtual:1", "use --devices cpu"),
+        ("cache_ratio=0.2", "without --cache-ratio"),
+        ("host_budget=5000", "--host-budget"),
+        ("task=link", "use --task"),
+        ("fused=on", "use --fused auto"),
+    ] {
+        let error = run(&TrainConfig { dataset: place.clone(), ..exact(options) }, &data).unwrap_err();
+        let message = error.to_string();
+        assert!(matches!(error, Error::Usage(_)), "{options}: {message}");
+        for part in ["--bottom exact", remedy, "--bottom sampled"] {
+            assert!(message.contains(part), "{options}: no '{part}' in: {message}");
+        }
+    }
+    let mut sparse = data.clone();
+    let (starts, columns) = ((0..=600).collect::<Vec<u64>>(), (0..600).map(|v| v % 12).collect::<Vec<u32>>());
+    let rows = SparseRows::new(12, starts.into(), columns.into(), vec![1.0; 600].into()).unwrap();
+    sparse.features = Features::csr(rows);
+    let message = run(&exact(""), &sparse).unwrap_err().to_string();
+    assert!(
+        message.contains("--bottom exact") && message.contains("import the features as dense"),
+        "{message}"
+    );
+
+    let parts = partitioned(&data, &dir.path().join("parts"));
+    for end in on_ranks(2, PATIENCE, |_, post| {
+        let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+        over_ranks::train(&exact(""), &parts, post, context).map(drop).unwrap_err().to_string()
+    }) {
+        assert!(end.contains("--bottom exact") && end.contains("train in one process"), "{end}");
+    }
+    let file = dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    let config = TrainConfig { bottom_dir: file.to_str().unwrap().into(), ..exact("") };
+    let message = run(&config, &data).unwrap_err().to_string();
+    assert!(message.contains("--bottom-dir"), "{message}");
+}
+
+/// Message that refuses options, all of them given.
+fn refused(base: &TrainConfig, options: &[(&str, &str)]) -> Option<String> {
+    let mut config = base.clone();
+    options.iter().for_each(|(name, value)| key(name).unwrap().parse(&mut config, value).unwrap());
+    let given: Vec<&str> = options.iter().map(|(name, _)| *name).collect();
+    config.derive_options(&given).unwrap();
+    config.refuse_unused(&given).err().map(|error| error.to_string())
+}
+
+#[test]
+fn given_options_without_effect_are_refused() {
+    let base = TrainConfig::default();
+    let exact = ("bottom", "exact");
+    for accepted in [
+        &[exact][..],
+        &[exact, ("layers", "3")],
+        &[exact, ("fanout", "4,-1")],
+        &[exact, ("fanout", "-1")],
+        &[exact, ("bottom_dir", "elsewhere")],
+    ] {
+        assert_eq!(refused(&base, accepted), None, "{accepted:?}");
+    }
+    for (options, remedy) in [
+        (&[exact, ("fanout", "4,3")][..], "use --fanout 4,-1, or --bottom sampled"),
+        (&[("bottom_dir", "elsewhere")], "use --bottom exact"),
+        (&[exact, ("sampler", "labor")], "use --sampler neighbor"),
+    ] {
+        let message = refused(&base, options).unwrap_or_default();
+        assert!(message.contains(remedy), "{options:?}: {message}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let options = GenerateOptions { nodes: 200, classes: 3, dim: 4, ..GenerateOptions::default() };
+    generate_typed("typed", &options).unwrap().save(dir.path()).unwrap();
+    let typed = TrainConfig { dataset: dir.path().to_str().unwrap().into(), ..base };
+    let message = refused(&typed, &[exact]).unwrap_or_default();
+    assert!(message.contains("--bottom exact") && message.contains("leave it out"), "{message}");
+}

@@ -1,0 +1,176 @@
+//! Minibatches whose bottom hop reads stored aggregates in the place of sampled neighbours.
+//!
+//! # Algorithm
+//!
+//! The feature table has `2 V` rows: row `v` holds the features of node `v`, row `V + v` the
+//! aggregate of all its in-neighbours. The bottom block gives each of its `D` destinations `v` one
+//! edge, from row `V + v`. The mean and the sum over that edge are the stored aggregate; in a block
+//! with symmetric weights the edge weighs 1 and the destination's own row 0, because the aggregate
+//! includes it. Every layer that aggregates with fixed coefficients therefore computes its exact
+//! bottom hop without a case of its own.
+//!
+//! ```text
+//!   sources of the bottom block:   rows of the D destinations │ their D aggregates
+//! ```
+//!
+//! # Source
+//!
+//! Chen, Zhu and Song, *Stochastic Training of Graph Convolutional Networks with Variance
+//! Reduction*, ICML 2018, section 4.4 (preprocessing).
+//!
+//! # Cost
+//!
+//! O(D) for the bottom block, and `2 D` feature rows; a sampled hop draws `E` edges and reads up to
+//! `D + E` rows.
+
+use graphmill_core::{Block, Error, NodeId, Result, block::Aggregation};
+
+use super::{BatchRequest, MinibatchSampler, SamplerProperties, SplitSampler, Workspace};
+use crate::{Sampled, Seeds};
+
+/// Sampler that draws the upper hops of another one, and reads the bottom hop from aggregates.
+pub struct ExactBottom {
+    inner: Box<dyn MinibatchSampler>,
+    nodes: NodeId,
+}
+
+impl ExactBottom {
+    /// Wraps a sampler of a graph of `nodes` nodes.
+    ///
+    /// # Errors
+    /// The sampler does not draw hop by hop, or 32-bit ids cannot number `2 V` rows.
+    pub fn new(inner: Box<dyn MinibatchSampler>, nodes: usize) -> Result<Self> {
+        if inner.split().is_none() {
+            return Err(Error::invalid("the sampler does not draw the bottom hop separately"));
+        }
+        match NodeId::try_from(nodes) {
+            Ok(id) if id <= NodeId::MAX / 2 => Ok(Self { inner, nodes: id }),
+            _ => Err(Error::invalid(format!("{nodes} nodes have more rows than 32-bit ids can number"))),
+        }
+    }
+
+    /// Fills the bottom block. `nodes` are its destinations, and become its sources.
+    fn fill(&self, symmetric: bool, nodes: &mut Vec<NodeId>, block: &mut Block) {
+        let count = nodes.len();
+        block.clear();
+        (block.num_dst, block.num_src) = (count, 2 * count);
+        block.indptr.extend(0..=count as u32);
+        block.indices.extend(count as u32..2 * count as u32);
+        if symmetric {
+            block.edge_weight.resize(count, 1.0);
+            block.self_weight.resize(count, 0.0);
+        }
+        nodes.extend_from_within(..);
+        nodes[count..].iter_mut().for_each(|v| *v += self.nodes);
+    }
+}
+
+impl MinibatchSampler for ExactBottom {
+    fn properties(&self) -> SamplerProperties {
+        let properties = self.inner.properties();
+        SamplerProperties { is_random: properties.is_random && properties.num_layers > 1, ..properties }
+    }
+
+    fn sample(&self, request: &BatchRequest, workspace: &mut Workspace, seeds: Seeds) -> Result<Sampled> {
+        let split: &dyn SplitSampler =
+            self.inner.split().ok_or_else(|| Error::invalid("the sampler no longer draws hop by hop"))?;
+        let layout = request.layout;
+        let mut batch = split.sample_upper(request, workspace, seeds)?.into_sampled();
+        let Sampled { input_nodes, blocks, .. } = &mut batch;
+        let symmetric = layout.symmetric.is_some() || layout.aggregation == Aggregation::Symmetric;
+        self.fill(symmetric, input_nodes, &mut blocks[0]);
+        // the upper blocks come without the transpose of the lowest
+        for (l, block) in blocks.iter_mut().enumerate().take(2) {
+            if layout.transposed >> l & 1 == 1 && !block.is_transposed() {
+                workspace.transpose(block);
+            }
+        }
+        Ok(batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graphmill_core::Graph;
+
+    use super::*;
+    use crate::{
+        BatchKey, BlockLayout,
+        sampler::{HopStack, neighbor::Neighbor},
+        weights::SymmetricWeights,
+    };
+
+    /// Node `v` of 50 has the three nodes after it as in-neighbours.
+    fn graph() -> Graph {
+        let indices: Vec<u32> = (0..150).map(|e| (e / 3 + e % 3 + 1) % 50).collect();
+        Graph::new((0..=50).map(|v| 3 * v).collect::<Vec<u64>>().into(), indices.into()).unwrap()
+    }
+
+    fn stack(fanout: &[i64]) -> Box<dyn MinibatchSampler> {
+        Box::new(HopStack::new(Neighbor::new(fanout).unwrap()))
+    }
+
+    /// Sampler that draws all blocks at once.
+    struct Whole;
+
+    impl MinibatchSampler for Whole {
+        fn properties(&self) -> SamplerProperties {
+            stack(&[1]).properties()
+        }
+
+        fn sample(&self, _: &BatchRequest, _: &mut Workspace, seeds: Seeds) -> Result<Sampled> {
+            Ok(seeds.into_sampled(1))
+        }
+    }
+
+    #[test]
+    fn upper_blocks_are_those_of_the_sampler_and_the_bottom_block_reads_aggregates() {
+        let graph = graph();
+        let weights = SymmetricWeights::new(&graph);
+        let symmetric = BlockLayout { symmetric: Some(&weights), ..BlockLayout::default() };
+        for layout in [BlockLayout::default(), symmetric] {
+            let layout = BlockLayout { transposed: 0b11, ..layout };
+            let key = BatchKey { seed: 3, epoch: 1, batch: 2 };
+            let request = BatchRequest::new(&graph, key).with_layout(layout);
+            let draw = |sampler: &dyn MinibatchSampler| {
+                sampler.sample(&request, &mut Workspace::new(50), Seeds::new(2, &[7, 30, 2][..])).unwrap()
+            };
+            let sampled = draw(&*stack(&[2, 2]));
+            let exact = draw(&ExactBottom::new(stack(&[2, 2]), 50).unwrap());
+            let [bottom, top] = &exact.blocks[..] else { panic!("two blocks") };
+            let other = &sampled.blocks[1];
+            assert_eq!((&top.indptr, &top.indices), (&other.indptr, &other.indices));
+            assert_eq!(top.edge_weight, other.edge_weight);
+            assert_eq!(top.transposed.dst, other.transposed.dst);
+            let count = top.num_src;
+            assert_eq!((bottom.num_dst, bottom.num_src), (count, 2 * count));
+            assert!(bottom.is_transposed());
+            let (own, aggregates) = exact.input_nodes.split_at(count);
+            assert_eq!(own, &sampled.input_nodes[..count]);
+            for v in 0..count {
+                assert_eq!(bottom.indices[bottom.edges(v)], [(count + v) as u32]);
+                assert_eq!(aggregates[v], own[v] + 50);
+            }
+            let weighted = layout.symmetric.is_some();
+            assert_eq!(bottom.edge_weight, vec![1.0; if weighted { count } else { 0 }]);
+            assert_eq!(bottom.self_weight, vec![0.0; if weighted { count } else { 0 }]);
+        }
+    }
+
+    #[test]
+    fn a_single_layer_draws_nothing() {
+        let graph = graph();
+        let sampler = ExactBottom::new(stack(&[2]), 50).unwrap();
+        assert!(!sampler.properties().is_random);
+        let request = BatchRequest::new(&graph, BatchKey { seed: 3, epoch: 1, batch: 2 });
+        let batch = sampler.sample(&request, &mut Workspace::new(50), Seeds::new(0, &[4, 9][..])).unwrap();
+        assert_eq!(batch.input_nodes, [4, 9, 54, 59]);
+    }
+
+    #[test]
+    fn samplers_of_whole_batches_and_too_many_nodes_are_refused() {
+        assert!(ExactBottom::new(stack(&[1]), 1 << 31).is_err());
+        assert!(ExactBottom::new(stack(&[1]), (1 << 31) - 1).is_ok());
+        assert!(ExactBottom::new(Box::new(Whole), 50).is_err());
+    }
+}

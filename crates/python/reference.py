@@ -36,7 +36,7 @@ PARTS = [
     ("Links", [graphmill.NegativeSampling, graphmill.negative_sampling, *(getattr(metrics, name) for name in metrics.__all__)]),
     ("Datasets", [graphmill.Dataset, graphmill.TypedDataset, graphmill.generate, graphmill.import_dataset, graphmill.plan_tables,
                   graphmill.TablePlan]),
-    ("Runs", [graphmill.train, graphmill.evaluate, graphmill.predict, graphmill.hotness, graphmill.hotness_report,
+    ("Runs", [graphmill.train, graphmill.evaluate, graphmill.predict, graphmill.Predictor, graphmill.hotness, graphmill.hotness_report,
               graphmill.partition, graphmill.partition_report, graphmill.export_model, graphmill.load_model, graphmill.options]),
     ("graphmill.dgl", [dgl.NeighborSampler, dgl.MultiLayerFullNeighborSampler, dgl.DataLoader, dgl.minibatches, dgl.Block, dgl.TypedBlock, dgl.MiniBatch]),
 ]  # fmt: skip

@@ -122,3 +122,41 @@ pub(super) fn checksums(out: &Path) -> Result<()> {
     fs::write(out.join("SHA256SUMS"), sums)?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Program with the two commands that the layout needs.
+    const PROGRAM: &str = "#!/bin/sh\ncase $1 in\ncompletions) echo complete -c $2;;\n\
+                           man) echo page > \"$2/graphmill.1\";;\nesac\n";
+
+    #[test]
+    fn installations_are_laid_out_packed_and_summed() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let (program, out) = (directory.path().join("program"), directory.path().join("out"));
+        fs::write(&program, PROGRAM).unwrap();
+        let prefix = out.join("graphmill-1.0");
+        assert_eq!(lay_out(root, &program, &prefix).unwrap(), PROGRAM.len() as u64);
+        for (shell, path) in COMPLETIONS {
+            assert_eq!(fs::read_to_string(prefix.join(path)).unwrap(), format!("complete -c {shell}\n"));
+        }
+        assert!(prefix.join("share/man/man1/graphmill.1").is_file());
+        assert!(prefix.join("share/doc/graphmill/LICENSE-MIT").is_file());
+
+        let packed = tarball(&prefix, &out, "graphmill-1.0").unwrap();
+        let listing = Command::new("tar").arg("-tzf").arg(&packed).output().unwrap();
+        let listing = String::from_utf8(listing.stdout).unwrap();
+        assert!(listing.lines().any(|line| line == "graphmill-1.0/bin/graphmill"), "{listing}");
+        let bytes = fs::read(&packed).unwrap();
+        assert_eq!(bytes, fs::read(tarball(&prefix, &out, "graphmill-1.0").unwrap()).unwrap());
+        let package = debian(&prefix, &out, "1.0").unwrap();
+        fs::remove_dir_all(&prefix).unwrap();
+        checksums(&out).unwrap();
+        let sums = fs::read_to_string(out.join("SHA256SUMS")).unwrap();
+        assert_eq!(sums.lines().count(), 1 + usize::from(package.is_some()), "{sums}");
+
+        assert!(check_size(1 << 20).is_ok() && check_size(1 << 30).is_err());
+    }
+}

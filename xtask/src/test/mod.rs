@@ -85,7 +85,7 @@ fn steps(soak: bool, table: &mut Table) -> Result<()> {
     let tests = [&["test", "--workspace"], &shared[..]].concat();
     let binaries = table.time("tests, build", || binaries::build(&tests))?;
     let library = if has_python {
-        let wanted = features(&[with(MPI, has_mpi), Some(PYTHON), Some(STORAGE)]);
+        let wanted = features(&[with(MPI, has_mpi), Some(PYTHON), Some(STORAGE), Some(SERVE)]);
         Some(table.time("package, build", || python::build_library(&wanted))?)
     } else {
         None

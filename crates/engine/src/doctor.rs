@@ -247,7 +247,7 @@ mod tests {
         let gib = |n: u64| Some(n << 30);
         let of = memory_of(gib(24), gib(2), gib(1));
         assert_eq!(of.state, State::Good);
-        assert!(of.found.contains("limited to 2.0 GiB"), "{}", of.found);
+        assert!(of.found.contains("limited to 2.00 GiB"), "{}", of.found);
         assert_eq!(memory_of(gib(24), gib(24), Some(1 << 20)).state, State::Fault);
         assert_eq!(memory_of(None, None, None).state, State::Note);
         assert_eq!(huge_pages("always [madvise] never").found, "madvise");

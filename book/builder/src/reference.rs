@@ -168,7 +168,11 @@ fn subcommands(help: &Help) -> impl Iterator<Item = &Item> {
 
 /// Adds the section of a command. Options of training are named, not repeated.
 fn command(page: &mut String, name: &str, help: &Help, train: &Help) -> Result<()> {
-    writeln!(page, "## `graphmill {name}`\n\n{}\n```text", wrapped(&format!("{}.", escaped(&help.about))))?;
+    writeln!(
+        page,
+        "## `graphmill {name}`\n\n{}\n```text",
+        wrapped(&format!("{}.", escaped(help.about.trim_end_matches('.'))))
+    )?;
     for line in &help.usage {
         writeln!(page, "{line}")?;
     }

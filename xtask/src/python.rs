@@ -65,18 +65,10 @@ pub(crate) fn test_wheel(words: &[&str]) -> Result<()> {
         rest = if *first == "--site" { &others[1..] } else { others };
     }
     let root = root()?;
-    let package = root.join("crates/python");
-    let home = home();
-    let own = prepare(&python, &home, &packages, site)?;
-    let wheels = home.join("wheels");
-    // Wheels of earlier versions would also be found.
-    let _ = fs::remove_dir_all(&wheels);
-    let maturin = home.join("venv/bin/maturin");
+    let own = prepare(&python, &home(), &packages, site)?;
     // Profile of the other tests: their crates are already built, and debug assertions stay
     // enabled.
-    let build = ["build", "--profile", "dev", "--out"].map(OsStr::new);
-    step("wheel", maturin.as_os_str(), &[&build[..], &[wheels.as_os_str()]].concat(), &package)?;
-    let wheel = fs::read_dir(&wheels)?.next().context("maturin has built no wheel")??.path();
+    let wheel = wheel("dev")?;
     let install = ["-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall"].map(OsStr::new);
     step("install", own.as_os_str(), &[&install[..], &[wheel.as_os_str()]].concat(), &root)?;
     run_pytest(&own, rest, None)
@@ -88,12 +80,19 @@ pub(crate) fn test_wheel(words: &[&str]) -> Result<()> {
 /// Python is not installed, or the build fails.
 pub(crate) fn build_wheel() -> Result<PathBuf> {
     let python = find_python().context("there is no python3 of 3.10 or later on the PATH")?;
+    prepare(&python, &home(), NEEDED, None)?;
+    wheel("release")
+}
+
+/// Builds the wheel with a profile of cargo in the environment that [`prepare`] has made; returns
+/// its path.
+fn wheel(profile: &str) -> Result<PathBuf> {
     let home = home();
-    prepare(&python, &home, NEEDED, None)?;
-    let wheels = home.join("dist");
+    let wheels = home.join("wheels");
+    // Wheels of earlier versions would also be found.
     let _ = fs::remove_dir_all(&wheels);
     let maturin = home.join("venv/bin/maturin");
-    let build = ["build", "--release", "--out"].map(OsStr::new);
+    let build = ["build", "--profile", profile, "--out"].map(OsStr::new);
     let package = root()?.join("crates/python");
     step("wheel", maturin.as_os_str(), &[&build[..], &[wheels.as_os_str()]].concat(), &package)?;
     Ok(fs::read_dir(&wheels)?.next().context("maturin has built no wheel")??.path())

@@ -99,7 +99,7 @@ pub(super) fn debian(prefix: &Path, out: &Path, version: &str) -> Result<Option<
          Maintainer: Graphmill maintainers <graphmill@users.noreply.github.com>\n\
          Homepage: https://github.com/graphmill/graphmill\n\
          Description: trains graph neural networks on graphs larger than memory\n \
-         One command imports tables, trains, predicts and serves; results repeat bit for bit.\n"
+         One command imports tables, trains and predicts; results repeat bit for bit.\n"
     );
     fs::write(tree.join("DEBIAN/control"), control)?;
     let path = out.join(format!("graphmill_{version}_{architecture}.deb"));

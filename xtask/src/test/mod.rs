@@ -2,9 +2,11 @@
 //! took.
 //!
 //! ```text
-//!   formatting ─► house ─► voice ─► release ─► lints ─► build ─► package ─► tests ─► doctests ─► package tests
-//!                             └► kernels (own process)         │                   └► book, faults (own processes)
-//!                                                              └► documentation (own process)
+//!   formatting ─► house ─► voice ─► release ─► lints ─► build ─► package
+//!                                           └► kernels (own process)  │
+//!   ┌─────────────────────────────────────────────────────────────────┘
+//!   └► tests ────────────────────────► doctests ─► package tests
+//!    └► documentation (own process)             └► book, faults (own processes)
 //! ```
 //!
 //! Steps run one after the other and the first failure ends the run. Four of them run beside the

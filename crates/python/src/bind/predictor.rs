@@ -45,12 +45,6 @@ impl Predictor {
         Ok(PyArray1::from_vec(py, nodes.map_err(error::engine)?))
     }
 
-    /// Key of each node; `None` if the dataset has no keys.
-    fn keys(&self, nodes: &Bound<'_, PyAny>) -> PyResult<Option<Vec<String>>> {
-        let nodes = array::nodes("nodes", nodes, self.0.num_nodes())?;
-        Ok(nodes.into_iter().map(|v| self.0.key(v)).collect())
-    }
-
     /// Classes and scores of nodes.
     fn predict<'py>(
         &self,

@@ -17,9 +17,9 @@
 //! destinations, the same variance. Hops and batches of a run share `h`. For every fixed `h` a
 //! source is taken with exactly its probability, so the estimate of a sum is unbiased given `h`,
 //! and the estimates of two batches are uncorrelated: averages over batches converge as before.
-//! What does change is which neighbours meet: those with close hashes are drawn together all
-//! through a run, and the variance of one destination's estimate depends on `h`. It averages to
-//! that of the plain form over destinations and seeds.
+//! Neighbours with close hashes are drawn together all through a run, which the plain form does not
+//! do, and the variance of one destination's estimate depends on `h`. It averages to that of the
+//! plain form over destinations and seeds.
 //!
 //! # Source
 //!

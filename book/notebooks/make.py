@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the tutorials that contain Python as notebooks beside this file; with ``--check`` reports those that differ from their pages.
+"""Writes the tutorials as notebooks beside this file; with ``--check`` reports those that differ from their pages.
 
-Markdown becomes Markdown cells, each Python block a code cell. Other blocks stay in the Markdown."""
+Markdown becomes Markdown cells, each Python block a code cell, and the commands of a console block
+a cell of bash. Other blocks stay in the Markdown, and so do blocks that the book does not run."""
 
 import json
 import os
@@ -12,16 +13,20 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 #: folder of the pages
 PAGES = HERE.parent / "src/tutorials"
-#: a Python block, with its code
-BLOCK = re.compile(r"^```python\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+#: a Python or console block, with the comment above it, its language and its text
+BLOCK = re.compile(r"^(?:<!-- ([^\n]*) -->\n)?```(python|console)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 #: target of a link to another page
 LINK = re.compile(r"\]\((?!\w+:|#)([^)]*)\)")
 
 
 def pages():
-    """Tutorials with Python blocks, by name."""
-    texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(PAGES.glob("*.md"))}
-    return {name: text for name, text in texts.items() if BLOCK.search(text)}
+    """Tutorials by name."""
+    return {path.stem: path.read_text(encoding="utf-8") for path in sorted(PAGES.glob("*.md"))}
+
+
+def commands(text):
+    """Commands of a console block, without their output."""
+    return "\n".join(line[2:] for line in text.splitlines() if line.startswith(("$ ", "> ")))
 
 
 def relative(link):
@@ -37,13 +42,25 @@ def cell(kind, text, number):
     return {"cell_type": kind, "id": f"cell-{number}", "metadata": {}, **code, "source": lines}
 
 
+def parts(text):
+    """Markdown and code of a page in order, as kinds of cells and their texts."""
+    start = 0
+    for block in BLOCK.finditer(text):
+        comment, language, code = block.groups(default="")
+        if comment.startswith("not run"):
+            continue
+        yield "markdown", LINK.sub(relative, text[start : block.start()])
+        # a command that fails on purpose does not end the notebook
+        magic = "%%bash --no-raise-error\n" if comment == "fails" else "%%bash\n"
+        yield "code", code if language == "python" else magic + commands(code)
+        start = block.end()
+    yield "markdown", LINK.sub(relative, text[start:])
+
+
 def notebook(text):
     """Notebook of a page, as JSON."""
-    cells = []
-    for at, part in enumerate(BLOCK.split(text)):
-        is_code = at % 2 == 1
-        if part.strip():
-            cells.append(cell("code", part, len(cells)) if is_code else cell("markdown", LINK.sub(relative, part), len(cells)))
+    whole = ((kind, part) for kind, part in parts(text) if part.strip())
+    cells = [cell(kind, part, number) for number, (kind, part) in enumerate(whole)]
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     book = {"cells": cells, "metadata": {"kernelspec": kernel, "language_info": {"name": "python"}}, "nbformat": 4, "nbformat_minor": 5}
     return json.dumps(book, indent=1, ensure_ascii=False) + "\n"

@@ -22,6 +22,7 @@
 //!   score.
 //! - [`table`]: registries, a row for each implementation of an axis of choice.
 //! - [`progress`]: progress and cancellation of long work.
+//! - [`probe`]: work that the machine alone limits, for benchmarks.
 //! - [`memory`]: the size of the machine's memory; [`units`]: readable counts and sizes.
 //!
 //! One alphabet of dimensions serves the whole workspace: `V` nodes and `E` edges of a graph, `S`
@@ -51,6 +52,7 @@ pub mod object_pool;
 pub mod options;
 pub mod parallel;
 pub mod prefetch;
+pub mod probe;
 pub mod progress;
 pub mod rank;
 pub mod search;

@@ -4,9 +4,7 @@
 //! If the run computes on an NVIDIA device, the limits are those of the device. The best run of a
 //! measurement is the limit, because other load only makes memory slower.
 
-mod copy;
-mod fma;
-mod rows;
+use graphmill_core::probe;
 
 use super::{
     result::Measured,
@@ -16,7 +14,11 @@ use crate::{
     Result,
     accelerator::{Arithmetic, Gpu, Meter},
 };
-use copy::VALUES;
+
+/// Values of a probed array. Tests use smaller arrays.
+const VALUES: usize = if cfg!(test) { 1 << 20 } else { probe::VALUES };
+/// Bytes of the cache lines that a call reads at random, which exceed caches.
+const READ_BYTES: usize = 2 * VALUES;
 
 /// Limits of the machine, each measured on first use.
 pub struct Machine {
@@ -59,13 +61,13 @@ impl Machine {
             };
         }
         if self.best("copy").is_none() {
-            let mut arrays = copy::Arrays::new(VALUES);
-            for (name, copy) in copy::KINDS {
+            let mut arrays = probe::Arrays::new(VALUES);
+            for (name, copy) in probe::KINDS {
                 let times = time::time(self.repeat, || arrays.run(*copy), &|| {});
                 self.record(name, "GB/s", 8e-9 * VALUES as f64, &times);
             }
         }
-        Ok(copy::KINDS.iter().filter_map(|(name, _)| self.best(name)).fold(0.0, f64::max))
+        Ok(probe::KINDS.iter().filter_map(|(name, _)| self.best(name)).fold(0.0, f64::max))
     }
 
     /// Rate of copying from page-locked host memory to the device, in GB/s; `None` without a
@@ -132,8 +134,8 @@ impl Machine {
         if let Some(known) = self.best(name) {
             return known;
         }
-        let reads = rows::Reads::new(rows, width);
-        let times = rows::IN_FLIGHT.iter().map(|&ahead| time::time(self.repeat, || reads.run(ahead), &|| {}));
+        let reads = probe::Reads::new(rows, width, READ_BYTES);
+        let times = probe::IN_FLIGHT.iter().map(|&ahead| time::time(self.repeat, || reads.run(ahead), &|| {}));
         let best = times
             .min_by(|a, b| a.spread().0.total_cmp(&b.spread().0))
             .expect("the list of distances is not empty");
@@ -144,8 +146,8 @@ impl Machine {
     pub fn peak(&mut self) -> f64 {
         let name = "fused multiply-adds f32";
         self.best(name).unwrap_or_else(|| {
-            let operations = rayon::current_num_threads() as f64 * fma::OPERATIONS;
-            let times = time::time(self.repeat, fma::run, &|| {});
+            let operations = rayon::current_num_threads() as f64 * probe::OPERATIONS;
+            let times = time::time(self.repeat, probe::multiply_add, &|| {});
             self.record(name, "GFLOP/s", operations / 1e9, &times)
         })
     }

@@ -1,38 +1,39 @@
 //! Memory copies, with ordinary and with streaming stores. Streaming stores do not read the cache
 //! lines that they overwrite; which variant is faster depends on the machine.
 
-use graphmill_core::{Buffer, Matrix};
 use rayon::prelude::*;
 
+use crate::{Buffer, Matrix};
+
 /// Number of values of each copied array, and of a table of rows: 256 MiB, which exceeds caches.
-/// Tests use smaller arrays.
-pub(super) const VALUES: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 };
+pub const VALUES: usize = 64 << 20;
 
 /// Copies a slice to another of the same length.
-pub(super) type Copy = fn(&[f32], &mut [f32]);
+pub type Copy = fn(&[f32], &mut [f32]);
 
 /// Variants of copying, by name.
-pub(super) const KINDS: &[(&str, Copy)] = &[("copy", plain), ("copy, streaming stores", streaming)];
+pub const KINDS: &[(&str, Copy)] = &[("copy", plain), ("copy, streaming stores", streaming)];
 
 /// Number of values of a chunk that one thread copies: 1 MiB.
 const CHUNK_LEN: usize = 256 << 10;
 
 /// Source and destination of a copy.
-pub(super) struct Arrays {
+#[derive(Debug)]
+pub struct Arrays {
     from: Buffer<f32>,
     to: Matrix,
 }
 
 impl Arrays {
     /// Allocates arrays of `values` values, a multiple of [`CHUNK_LEN`].
-    pub(super) fn new(values: usize) -> Self {
+    pub fn new(values: usize) -> Self {
         // huge pages, as for the feature table; copying also backs every page with memory
         let zeros = Buffer::from(vec![0.0; values]);
         Self { from: zeros.to_huge_pages().unwrap_or(zeros), to: Matrix::zeros(values, 1) }
     }
 
     /// Copies the whole array on all threads.
-    pub(super) fn run(&mut self, copy: Copy) {
+    pub fn run(&mut self, copy: Copy) {
         let to = self.to.view_mut().host();
         let chunks = to.par_chunks_mut(CHUNK_LEN).zip(self.from.par_chunks(CHUNK_LEN));
         chunks.for_each(|(to, from)| copy(from, to));

@@ -9,13 +9,13 @@ const LANES: usize = 16 * CHAINS;
 /// Number of independent vectors, at least the operation's latency times its throughput.
 const CHAINS: usize = 12;
 /// Floating-point operations of a call on one thread.
-pub(super) const OPERATIONS: f64 = (2 * ROUNDS * LANES) as f64;
+pub const OPERATIONS: f64 = (2 * ROUNDS * LANES) as f64;
 
 // Plain loops, because a closure passed to `map` is not compiled with the target features, which
 // costs a factor of a hundred.
 
 /// Runs one call on every thread of the pool.
-pub(super) fn run() {
+pub fn run() {
     rayon::broadcast(|_| black_box(chains(black_box(0.999), black_box(0.001))));
 }
 

@@ -3,48 +3,54 @@
 
 use std::hint::black_box;
 
-use graphmill_core::{
+use rayon::prelude::*;
+
+use crate::{
     Buffer,
     keyed::{Stream, key},
+    prefetch::prefetch,
 };
-use graphmill_loader::prefetch::prefetch;
-use rayon::prelude::*;
 
 /// Number of rows that a task reads.
 const TASK_LEN: usize = 4096;
-/// Bytes of the cache lines of a call, which exceed caches.
-const BYTES: usize = 2 * super::copy::VALUES;
 /// Bytes of the cache lines that a core prefetches. The best value depends on the machine and the
 /// width.
-pub(super) const IN_FLIGHT: &[usize] = &[2 << 10, 4 << 10, 8 << 10, 16 << 10];
+pub const IN_FLIGHT: &[usize] = &[2 << 10, 4 << 10, 8 << 10, 16 << 10];
 
 /// A table in huge pages, and the rows to read.
-pub(super) struct Reads {
+#[derive(Debug)]
+pub struct Reads {
     table: Buffer<f32>,
     width: usize,
     ids: Vec<u32>,
 }
 
 impl Reads {
-    /// Allocates a table of `rows` (at least 1) rows of `width` values, and draws the rows to read.
-    pub(super) fn new(rows: usize, width: usize) -> Self {
+    /// Allocates a table of `rows` (at least 1) rows of `width` values, and draws rows to read, with
+    /// cache lines of `bytes` bytes in all.
+    pub fn new(rows: usize, width: usize, bytes: usize) -> Self {
         let zeros = Buffer::from(vec![0.0; rows * width]);
         let line = 64 * (width / 16 + 1);
         let mut stream = Stream::new(key(&[rows as u64, width as u64]));
         Self {
             table: zeros.to_huge_pages().unwrap_or(zeros),
             width,
-            ids: (0..BYTES / line).map(|_| stream.below(rows as u64) as u32).collect(),
+            ids: (0..bytes / line).map(|_| stream.below(rows as u64) as u32).collect(),
         }
     }
 
     /// Number of rows that a call reads.
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.ids.len()
     }
 
+    /// Returns true if a call reads nothing.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
     /// Reads the rows on all threads, prefetching `in_flight` bytes.
-    pub(super) fn run(&self, in_flight: usize) {
+    pub fn run(&self, in_flight: usize) {
         let bits: u32 =
             self.ids.par_chunks(TASK_LEN).map(|ids| self.read(ids, in_flight)).reduce(|| 0, |a, b| a ^ b);
         black_box(bits);

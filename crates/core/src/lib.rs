@@ -20,7 +20,8 @@
 //! - [`rank`], [`traverse`], [`symmetry`], [`induced`], [`node_order`]: out-degrees and reverse
 //!   PageRank, components, a test for undirected graphs, induced subgraphs, and nodes ordered by a
 //!   score.
-//! - [`table`]: registries with a row for each algorithm of a kind; [`options`]: their options.
+//! - [`table`]: registries with a row for each algorithm of a kind; `options` (a feature): their
+//!   options.
 //! - [`progress`]: progress and cancellation of long work.
 //! - [`memory`]: the size of the machine's memory; [`units`]: readable counts and sizes.
 //!

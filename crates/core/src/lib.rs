@@ -20,7 +20,8 @@
 //! - [`rank`], [`traverse`], [`symmetry`], [`induced`], [`node_order`]: out-degrees and reverse
 //!   PageRank, components, a test for undirected graphs, induced subgraphs, and nodes ordered by a
 //!   score.
-//! - [`table`]: registries, a row for each implementation of an axis of choice.
+//! - [`table`]: registries with a row for each algorithm of a kind; `options` (a feature): their
+//!   options.
 //! - [`progress`]: progress and cancellation of long work.
 //! - [`probe`]: work that the machine alone limits, for benchmarks.
 //! - [`memory`]: the size of the machine's memory; [`units`]: readable counts and sizes.

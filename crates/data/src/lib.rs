@@ -1,8 +1,9 @@
 //! Datasets on disk: the native format, importers and exporters, generators, external-memory
 //! construction, reordering, partitioning, statistics. Nothing in this crate depends on training.
 //!
-//! Features: `parquet` imports Parquet tables, `tables` imports tables of any columns, `metis`
-//! partitions with METIS, `download` fetches public datasets. No feature is enabled by default.
+//! Features: `parquet` imports Parquet tables, `tables` imports tables of any columns,
+//! `object-storage` reads them from object storage, `metis` partitions with METIS, and `download`
+//! fetches public datasets. No feature is enabled by default.
 //!
 //! ```
 //! use graphmill_data::generate::{GenerateOptions, generate};
@@ -21,7 +22,7 @@
 //! - [`reorder`]: the same dataset with its nodes renumbered.
 //! - [`typed`]: graphs of several node types and edge types.
 //! - [`stats`]: the figures that `graphmill info` prints.
-//! - `tables` (a feature): people's own tables of nodes and edges as a dataset.
+//! - `tables` (a feature): a dataset from tables of nodes and edges with any columns.
 //! - `download` (a feature): catalogue of public datasets and their downloader.
 //! - [`alias_file`]: alias tables of stored edge weights, cached in the dataset's directory.
 //! - [`bottom_hop`]: feature rows with the aggregates of their in-neighbours, in a file.

@@ -26,7 +26,7 @@
 //! | [`strategy`] | assignment of stages to workers and devices, and their lookahead |
 //! | [`options`] | options by name: reading, writing, checks, and refusal of unused ones |
 //! | [`run`], [`trainer`] | a run from its first epoch to its summary |
-//! | `batchwise` | a run of one batch after the other, for the next two |
+//! | `batchwise` | the loop of a run of one batch after the other, which [`typed`] and [`embedding`] share |
 //! | [`typed`] | training on several node and edge types |
 //! | [`embedding`] | training of tables of embeddings |
 //! | [`events`] | training on streams of events |

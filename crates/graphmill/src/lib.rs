@@ -1,4 +1,4 @@
-//! Trains graph neural networks on graphs that do not fit a device's memory, or the machine's.
+//! Trains graph neural networks on graphs that do not fit the memory of a GPU, or of the machine.
 //!
 //! From arrays to a trained model and its predictions:
 //!
@@ -55,8 +55,9 @@
 //! | `serve` | no | `graphmill serve`: predictions over HTTP |
 //! | `testing` | no | conformance tests for samplers, layers, cache policies and strategies of other crates |
 //!
-//! `cargo add graphmill --no-default-features` adds the library to a program; `cargo install
-//! graphmill` installs the command.
+//! With the sources in `graphmill/`, `cargo add graphmill --path graphmill/crates/graphmill
+//! --no-default-features` adds the library to a program, and `cargo install --path
+//! graphmill/crates/graphmill` installs the command.
 
 pub use graphmill_core as graph;
 pub use graphmill_data as dataset;

@@ -47,6 +47,7 @@
 //! - [`policy`]: cache policies, which choose the ids that a cache holds.
 //! - [`typed`]: minibatches of graphs with several node types.
 //! - [`time`]: minibatches without edges and nodes newer than their seeds.
+//! - [`link`]: negatives of links, and batches that leave out the edges they predict.
 //! - [`feature`]: feature tiers (host memory, files, caches), from node ids to feature rows.
 //!
 //! The crate works with any training framework: it has no gradients, and no threads beyond data

@@ -20,6 +20,14 @@
 //! assert_eq!((acts.logits().num_rows(), acts.logits().num_cols()), (2, 3));
 //! # Ok::<(), graphmill_nn::Error>(())
 //! ```
+//!
+//! - [`layer`]: layers of one edge type, some with edge features; [`typed`]: layers of several
+//!   relations; [`model`]: stacks of layers.
+//! - [`backend`]: the operations that layers are made of, and the backends that compute them.
+//! - [`link`]: decoders, losses and rank metrics of links; [`regression`]: losses of values;
+//!   [`temporal`]: node memory of streams of events.
+//! - [`optim`], [`schedule`]: optimisers and learning rates; [`metric`]: scores.
+//! - [`cost`]: the choice between aggregating first and multiplying first.
 
 pub mod backend;
 pub mod cost;

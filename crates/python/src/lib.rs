@@ -10,8 +10,8 @@
 //! function of (seed, epoch, number) alone, and [`prefetch`] makes them ahead of time, in order.
 //! The conventions are PyTorch Geometric's: node lists start with the seeds, a node is expanded in
 //! the hop after the one that discovered it, and an edge's number is its position in the user's
-//! edge list. `bind` (feature `python`) exports all of it to Python; the package's Python files
-//! give it the names and signatures that users know.
+//! edge list. `bind` (feature `python`) exports the modules to Python; the Python files of the
+//! package add the names and signatures of PyTorch Geometric and DGL.
 
 pub mod batch;
 pub mod blocks;

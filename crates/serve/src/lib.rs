@@ -1,4 +1,4 @@
-//! Predictions of a saved run over HTTP.
+//! Predictions of a saved run over HTTP: `graphmill serve`.
 //!
 //! ```text
 //!   connection ─► limits, token ─► JSON ─► nodes ─┐ queue
@@ -8,11 +8,11 @@
 //!
 //! A [`Predictor`](graphmill_engine::predictor::Predictor) computes one batch at a time, on all
 //! threads. Requests that arrive meanwhile, or within [`ServeOptions::window`], are the next batch.
-//! An answer is a function of the run, the node and the seed, so batches change none.
+//! An answer is a function of the run, the node and the seed, so it does not depend on its batch.
 //!
-//! A request keeps the run under which it resolved its keys, and is answered by that run. A reload
-//! opens and tries the new run beside the old one, and then exchanges them, so no request is lost
-//! or answered by a mixture.
+//! The run that resolves the keys of a request also answers it. A reload opens and tries the new
+//! run beside the old one and then exchanges them, so no request is lost, and no answer mixes two
+//! runs.
 
 mod app;
 mod batch;

@@ -3,15 +3,37 @@
 use std::path::Path;
 
 use graphmill_nn::Matrix;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     Result,
     checkpoint::tensors::{Tensor, TensorRef},
 };
 
-/// Writes parameters, moments of optimisers, and the steps of these.
-pub(crate) type WriteTensors<'w> = dyn FnMut(&[TensorRef], &[TensorRef], u64) -> Result<()> + 'w;
+/// Tensors of a checkpoint.
+pub(crate) struct SavedTensors<'t> {
+    pub(crate) params: &'t [TensorRef<'t>],
+    /// Moments of the optimisers.
+    pub(crate) moments: &'t [TensorRef<'t>],
+    /// Steps of the optimisers.
+    pub(crate) steps: u64,
+    /// State of the data that the model has seen in the current epoch.
+    pub(crate) history: &'t [TensorRef<'t>],
+}
+
+/// Writes the tensors of a checkpoint.
+pub(crate) type WriteTensors<'w> = dyn FnMut(SavedTensors) -> Result<()> + 'w;
+
+/// State that a checkpoint restores beside the parameters.
+pub(crate) struct RestoredState<'t> {
+    pub(crate) moments: &'t [Tensor],
+    pub(crate) steps: u64,
+    pub(crate) history: &'t [Tensor],
+}
+
+/// No counts beside the totals of an epoch.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct NoCounts {}
 
 /// Model and optimisers of a run.
 pub(crate) trait BatchLearner {
@@ -30,13 +52,13 @@ pub(crate) trait BatchLearner {
     /// The tensors are those of another model; the message names the first that differs.
     fn assign(&mut self, path: &Path, tensors: &[Tensor]) -> Result<()>;
 
-    /// Copies `tensors` of the file `path`, saved after `steps` steps, to the optimisers.
+    /// Restores the optimisers, whose moments the file `path` holds, and the history.
     ///
     /// # Errors
     /// As [`BatchLearner::assign`].
-    fn assign_moments(&mut self, path: &Path, tensors: &[Tensor], steps: u64) -> Result<()>;
+    fn restore(&mut self, path: &Path, state: &RestoredState) -> Result<()>;
 
-    /// Passes the parameters and the state of the optimisers to `write`.
+    /// Passes the parameters and all that [`BatchLearner::restore`] needs to `write`.
     ///
     /// # Errors
     /// Those of `write`.

@@ -1,5 +1,5 @@
-//! Runs that train on one batch after the other: what runs on several types and runs of tables of
-//! embeddings have in common.
+//! Runs that train on one batch after the other: what runs on several types, on streams of
+//! events and of tables of embeddings have in common.
 //!
 //! | file | contents |
 //! | --- | --- |
@@ -16,6 +16,6 @@ mod session;
 mod trainer;
 
 pub(crate) use batch_run::{BatchRun, Part, Scored};
-pub(crate) use learner::{BatchLearner, WriteTensors};
+pub(crate) use learner::{BatchLearner, NoCounts, RestoredState, SavedTensors, WriteTensors};
 pub(crate) use session::{Completed, Session};
 pub(crate) use trainer::train;

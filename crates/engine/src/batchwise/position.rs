@@ -5,7 +5,7 @@ use std::time::Instant;
 use graphmill_nn::schedule::{EarlyStop, Schedule};
 use serde::{Deserialize, Serialize};
 
-use super::learner::BatchLearner;
+use super::learner::{BatchLearner, RestoredState, SavedTensors};
 use crate::{
     Error, Result, RunDir, TrainConfig,
     checkpoint::{self, Checkpoint},
@@ -86,8 +86,12 @@ impl<'a, L: BatchLearner> Position<'a, L> {
     fn restore(&mut self, run: &RunDir, saved: &Checkpoint<State<L::Counts>>) -> Result<()> {
         let dir = run.checkpoint();
         self.learner.assign(&dir.join("model.safetensors"), &saved.model)?;
-        let moments = dir.join("optimizer.safetensors");
-        self.learner.assign_moments(&moments, &saved.optimizer, saved.optimizer_steps)
+        let state = RestoredState {
+            moments: &saved.optimizer,
+            steps: saved.optimizer_steps,
+            history: &saved.history,
+        };
+        self.learner.restore(&dir.join("optimizer.safetensors"), &state)
     }
 
     /// Returns true if all of `epochs` are done, or early stopping has seen enough.
@@ -153,8 +157,8 @@ impl<'a, L: BatchLearner> Position<'a, L> {
         let Self { learner, state, checkpoints, .. } = self;
         let at = (state.run.epoch, state.run.batch);
         checkpoints.save_by(at, |dir, best| {
-            learner.save(&mut |params, moments, steps| {
-                checkpoint::save_tensors(dir, params, best, moments, steps, &[], state)
+            learner.save(&mut |SavedTensors { params, moments, steps, history }| {
+                checkpoint::save_tensors(dir, params, best, moments, steps, history, state)
             })
         })
     }

@@ -135,7 +135,8 @@ impl Machine {
             return known;
         }
         let reads = probe::Reads::new(rows, width, READ_BYTES);
-        let times = probe::IN_FLIGHT.iter().map(|&ahead| time::time(self.repeat, || reads.run(ahead), &|| {}));
+        let times =
+            probe::IN_FLIGHT.iter().map(|&ahead| time::time(self.repeat, || reads.run(ahead), &|| {}));
         let best = times
             .min_by(|a, b| a.spread().0.total_cmp(&b.spread().0))
             .expect("the list of distances is not empty");

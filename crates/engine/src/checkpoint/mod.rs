@@ -132,10 +132,7 @@ pub fn save<S: Serialize>(
     });
     // copies, because the visitor's matrices live only during the call
     let mut owned = Vec::new();
-    optimizer.visit_state(&mut |name, matrix| {
-        let shape = [matrix.num_rows(), matrix.num_cols()];
-        owned.push(Tensor { name: name.to_string(), shape, data: matrix.view().host().to_vec() });
-    });
+    optimizer.visit_state(&mut |name, matrix| owned.push(Tensor::copy(name, matrix)));
     let moments: Vec<TensorRef> = owned.iter().map(Tensor::borrow).collect();
     let history: Vec<TensorRef> = history.iter().map(Tensor::borrow).collect();
     save_tensors(dir, &params, best, &moments, optimizer.steps(), &history, state)

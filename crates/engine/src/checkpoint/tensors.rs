@@ -6,6 +6,7 @@ use std::{
     path::Path,
 };
 
+use graphmill_nn::Matrix;
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -26,6 +27,17 @@ pub struct Tensor {
 }
 
 impl Tensor {
+    /// Copy of a matrix, for matrices that live only during the call of a visitor.
+    pub(crate) fn copy(name: &str, matrix: &Matrix) -> Self {
+        let shape = [matrix.num_rows(), matrix.num_cols()];
+        Self { name: name.into(), shape, data: matrix.view().host().to_vec() }
+    }
+
+    /// References to tensors for writing.
+    pub(crate) fn borrow_all(tensors: &[Self]) -> Vec<TensorRef<'_>> {
+        tensors.iter().map(Self::borrow).collect()
+    }
+
     /// Reference to this tensor for writing.
     pub fn borrow(&self) -> TensorRef<'_> {
         (self.name.clone(), self.shape, &self.data)

@@ -10,21 +10,13 @@
 use std::path::Path;
 
 use graphmill_nn::Matrix;
-use serde::{Deserialize, Serialize};
 
 use super::{learner::TableLearner, model::TableModel};
 use crate::{
     Result,
-    batchwise::{BatchLearner, WriteTensors},
-    checkpoint::{
-        self,
-        tensors::{Tensor, TensorRef},
-    },
+    batchwise::{BatchLearner, NoCounts, RestoredState, SavedTensors, WriteTensors},
+    checkpoint::{self, tensors::Tensor},
 };
-
-/// No counts beside the totals of an epoch.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct NoCounts {}
 
 /// Copies `tensors` of the file `path` to the model.
 ///
@@ -32,16 +24,6 @@ pub(super) struct NoCounts {}
 /// The tensors are those of another model; the message names the first that differs.
 pub(super) fn assign(path: &Path, tensors: &[Tensor], model: &mut TableModel) -> Result<()> {
     checkpoint::assign(path, tensors, |see| model.visit_mut(see))
-}
-
-/// Copies of the matrices that `visit` passes, which live only during its call.
-fn copies(visit: impl FnOnce(&mut dyn FnMut(&str, &Matrix))) -> Vec<Tensor> {
-    let mut all = Vec::new();
-    visit(&mut |name, matrix| {
-        let shape = [matrix.num_rows(), matrix.num_cols()];
-        all.push(Tensor { name: name.into(), shape, data: matrix.view().host().to_vec() });
-    });
-    all
 }
 
 impl BatchLearner for TableLearner {
@@ -59,20 +41,21 @@ impl BatchLearner for TableLearner {
         assign(path, tensors, &mut self.model)
     }
 
-    fn assign_moments(&mut self, path: &Path, tensors: &[Tensor], steps: u64) -> Result<()> {
+    fn restore(&mut self, path: &Path, state: &RestoredState) -> Result<()> {
         self.prepare();
-        checkpoint::assign(path, tensors, |see| self.optimizer.visit_state_mut(see))?;
-        self.optimizer.set_steps(steps);
+        checkpoint::assign(path, state.moments, |see| self.optimizer.visit_state_mut(see))?;
+        self.optimizer.set_steps(state.steps);
         Ok(())
     }
 
     fn save(&mut self, write: &mut WriteTensors) -> Result<()> {
         self.prepare();
-        let moments = copies(|see| self.optimizer.visit_state(see));
-        let params = copies(|see| self.model.visit(see));
-        let [moments, params] = [&moments, &params].map(|of| of.iter().map(Tensor::borrow).collect());
-        let (moments, params): (Vec<TensorRef>, Vec<TensorRef>) = (moments, params);
-        write(&params, &moments, self.optimizer.steps())
+        let (mut moments, mut params) = (Vec::new(), Vec::new());
+        self.optimizer.visit_state(&mut |name, matrix| moments.push(Tensor::copy(name, matrix)));
+        self.model.visit(&mut |name, matrix| params.push(Tensor::copy(name, matrix)));
+        let [moments, params] = [&moments, &params].map(|of| Tensor::borrow_all(of));
+        let steps = self.optimizer.steps();
+        write(SavedTensors { params: &params, moments: &moments, steps, history: &[] })
     }
 
     fn num_updates(&self) -> u64 {

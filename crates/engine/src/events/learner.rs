@@ -27,6 +27,8 @@ pub(super) struct EventLearner<'a> {
     pub(super) optimizer: Box<dyn Optimizer>,
     /// Memory after the batches of the epoch so far.
     pub(super) memory: Option<NodeMemory>,
+    /// True if the memory is not that of the start of an epoch, which a checkpoint leaves out.
+    pub(super) has_seen_events: bool,
     weight_decay: f32,
     clip: f32,
     seed: u64,
@@ -49,6 +51,7 @@ impl<'a> EventLearner<'a> {
             stream,
             backend: Cpu::default(),
             memory: model.memory(stream),
+            has_seen_events: false,
             model,
             optimizer: optimizer(config)?,
             weight_decay: config.weight_decay as f32,
@@ -61,8 +64,9 @@ impl<'a> EventLearner<'a> {
         })
     }
 
-    /// Forgets all events, as at the begin of an epoch.
+    /// Forgets all events, as at the start of an epoch.
     pub(super) fn forget(&mut self) {
+        self.has_seen_events = false;
         let start = self.stream.start();
         self.memory.iter_mut().for_each(|memory| memory.clear(start));
     }
@@ -97,6 +101,7 @@ impl<'a> EventLearner<'a> {
             return Ok(outcome);
         }
         self.is_whole = false;
+        self.has_seen_events = true;
         model.visit_mut(&mut |_, param| param.zero_grad(&self.backend));
         model.backward(&pass, (rows, near), state);
         if self.clip > 0.0 {

@@ -1,51 +1,32 @@
-//! Position of a run on a stream of events: everything that a checkpoint holds and restores.
+//! Files of a run on a stream of events: what a checkpoint holds and restores.
 //!
 //! ```text
 //! model.safetensors       parameters by name: memory.NAME, layers.N.NAME, head.NAME
 //! best.safetensors        the same of the best epoch
 //! optimizer.safetensors   N.KIND of each parameter
 //! history.safetensors     memory: the bytes of the nodes' memory, within an epoch
-//! state.json              a RunState
+//! state.json              the position
 //! ```
 
-use std::time::Instant;
+use std::path::Path;
 
-use graphmill_nn::{
-    Matrix,
-    schedule::{EarlyStop, Schedule},
-};
+use graphmill_nn::Matrix;
 
 use super::{learner::EventLearner, model::EventModel};
 use crate::{
-    Error, Result, RunDir, TrainConfig,
-    checkpoint::{
-        self, Checkpoint,
-        tensors::{Tensor, TensorRef},
-    },
-    observer::Observer,
-    record::{Best, DatasetRecord, EpochRecord},
-    run::{CheckpointWriter, RunState},
+    Result,
+    batchwise::{BatchLearner, NoCounts, RestoredState, SavedTensors, WriteTensors},
+    checkpoint::{self, tensors::Tensor},
 };
 
 /// Name of the tensor of the memory.
 const MEMORY: &str = "memory";
 
-/// Everything of a run that a checkpoint holds and restores.
-pub(super) struct EventPosition<'a> {
-    pub(super) learner: EventLearner<'a>,
-    pub(super) state: RunState,
-    pub(super) schedule: Schedule,
-    early: EarlyStop,
-    /// Records of the epochs that are done.
-    pub(super) records: Vec<EpochRecord>,
-    pub(super) checkpoints: CheckpointWriter<'a>,
-}
-
 /// Copies `tensors` of the file `path` to the model.
 ///
 /// # Errors
 /// The tensors are those of another model; the message names the first that differs.
-pub(super) fn assign(path: &std::path::Path, tensors: &[Tensor], model: &mut EventModel) -> Result<()> {
+pub(super) fn assign(path: &Path, tensors: &[Tensor], model: &mut EventModel) -> Result<()> {
     checkpoint::assign(path, tensors, |see| model.visit_mut(&mut |name, param| see(name, &mut param.value)))
 }
 
@@ -69,170 +50,57 @@ fn bytes_of(tensor: &Tensor) -> Vec<u8> {
     bytes
 }
 
-/// Copies of the matrices that `visit` passes, which live only during its call.
-fn copies(visit: impl FnOnce(&mut dyn FnMut(&str, &Matrix))) -> Vec<Tensor> {
-    let mut all = Vec::new();
-    visit(&mut |name, matrix| {
-        let shape = [matrix.num_rows(), matrix.num_cols()];
-        all.push(Tensor { name: name.into(), shape, data: matrix.view().host().to_vec() });
-    });
-    all
-}
+impl BatchLearner for EventLearner<'_> {
+    type Counts = NoCounts;
 
-impl<'a> EventPosition<'a> {
-    /// Position before the first epoch of a run on `dataset` that begins now and records itself in
-    /// `run`, if anywhere.
-    pub(super) fn new(
-        config: &TrainConfig,
-        dataset: DatasetRecord,
-        learner: EventLearner<'a>,
-        schedule: Schedule,
-        run: Option<&'a RunDir>,
-        began: Instant,
-    ) -> Self {
-        let patience = u32::try_from(config.patience).unwrap_or(u32::MAX);
-        let run_state = RunState::new(config, dataset);
-        Self {
-            state: run_state,
-            learner,
-            schedule,
-            early: EarlyStop::new(patience),
-            records: Vec::new(),
-            checkpoints: CheckpointWriter::new(run, began),
-        }
+    fn num_params(&self) -> usize {
+        self.model.num_params()
     }
 
-    /// Continues from the checkpoint of the run directory, if there is one.
-    ///
-    /// # Errors
-    /// It cannot be read, or is of another dataset or model, or other options.
-    pub(super) fn resume(&mut self, observer: &mut dyn Observer) -> Result<()> {
-        let Some(run) = self.checkpoints.run() else { return Ok(()) };
-        let Some(saved) = Checkpoint::<RunState>::load(&run.checkpoint())? else {
-            observer.note("there is no checkpoint yet: starting from the beginning");
-            return run.truncate_epochs(0).map(drop);
-        };
-        saved.state.check(&self.state, run.path())?;
-        self.restore(run, &saved)?;
-        let at = (saved.state.epoch, saved.state.batch);
-        self.checkpoints.resume(saved.best, at, saved.state.seconds);
-        let options = std::mem::take(&mut self.state.options);
-        self.state = saved.state;
-        self.state.options = options;
-        self.learner.step = self.state.step;
-        self.schedule.set_state(self.state.schedule);
-        self.early.state = self.state.patience;
-        self.records = run.truncate_epochs(self.state.epoch)?;
-        Ok(())
+    fn visit(&self, see: &mut dyn FnMut(&str, &Matrix)) {
+        self.model.visit(&mut |name, param| see(name, &param.value));
     }
 
-    /// Copies the tensors of a checkpoint to the model and the optimisers.
-    fn restore(&mut self, run: &RunDir, saved: &Checkpoint<RunState>) -> Result<()> {
-        let learner = &mut self.learner;
-        assign(&run.checkpoint().join("model.safetensors"), &saved.model, &mut learner.model)?;
-        learner.prepare();
-        let path = run.checkpoint().join("optimizer.safetensors");
-        checkpoint::assign(&path, &saved.optimizer, |see| learner.optimizer.visit_state_mut(see))?;
-        learner.optimizer.set_steps(saved.optimizer_steps);
-        let stored = saved.history.iter().find(|tensor| tensor.name == MEMORY);
-        match learner.memory.as_mut().zip(stored) {
-            Some((memory, stored)) => Ok(memory.restore(&bytes_of(stored))?),
-            None => Ok(()),
-        }
+    fn assign(&mut self, path: &Path, tensors: &[Tensor]) -> Result<()> {
+        assign(path, tensors, &mut self.model)
     }
 
-    /// Returns true if all of `epochs` are done, or early stopping has seen enough.
-    pub(super) fn is_done(&self, epochs: usize) -> bool {
-        self.state.epoch >= epochs || self.early.stops()
-    }
-
-    /// Records the validation of the current epoch; returns true if it is the best so far.
-    pub(super) fn observe(&mut self, judged: f64, loss: f64) -> bool {
-        self.schedule.observe(judged);
-        self.early.observe(judged, loss)
-    }
-
-    /// Takes the model, with this validation score, as the best so far.
-    ///
-    /// # Errors
-    /// A parameter is not finite.
-    pub(super) fn keep_best(&mut self, valid_score: Option<f64>) -> Result<()> {
-        self.state.best = Some(Best { epoch: self.state.epoch + 1, valid_score });
-        let model = &self.learner.model;
-        self.checkpoints.best.keep_all(|see| model.visit(&mut |name, param| see(name, &param.value)))
-    }
-
-    /// Restores the best model, and writes its copy for users.
-    ///
-    /// # Errors
-    /// It cannot be written.
-    pub(super) fn restore_best(&mut self) -> Result<()> {
-        self.checkpoints.export()?;
-        match self.state.best {
-            Some(_) => {
-                let best = self.checkpoints.best.params();
-                assign("best.safetensors".as_ref(), best, &mut self.learner.model)
+    fn restore(&mut self, path: &Path, state: &RestoredState) -> Result<()> {
+        self.prepare();
+        checkpoint::assign(path, state.moments, |see| self.optimizer.visit_state_mut(see))?;
+        self.optimizer.set_steps(state.steps);
+        let stored = state.history.iter().find(|tensor| tensor.name == MEMORY);
+        match self.memory.as_mut().zip(stored) {
+            Some((memory, stored)) => {
+                self.has_seen_events = true;
+                Ok(memory.restore(&bytes_of(stored))?)
             }
             None => Ok(()),
         }
     }
 
-    /// Records the current epoch in the run directory and for the observer, and advances to the
-    /// next.
-    ///
-    /// # Errors
-    /// The directory cannot be written, or the observer fails.
-    pub(super) fn end_epoch(&mut self, record: EpochRecord, observer: &mut dyn Observer) -> Result<()> {
-        self.state.next_epoch();
-        self.state.patience = self.early.state;
-        self.state.schedule = self.schedule.state();
-        if let Some(run) = self.checkpoints.run() {
-            run.append_epoch(&record)?;
-        }
-        observer.epoch(&record)?;
-        self.records.push(record);
-        Ok(())
+    fn save(&mut self, write: &mut WriteTensors) -> Result<()> {
+        self.prepare();
+        let (mut moments, mut params) = (Vec::new(), Vec::new());
+        self.optimizer.visit_state(&mut |name, matrix| moments.push(Tensor::copy(name, matrix)));
+        self.visit(&mut |name, matrix| params.push(Tensor::copy(name, matrix)));
+        let memory = self.memory.as_ref().filter(|_| self.has_seen_events);
+        let memory: Vec<Tensor> = memory.map(|memory| tensor_of(&memory.save())).into_iter().collect();
+        let [moments, params, history] = [&moments, &params, &memory].map(|of| Tensor::borrow_all(of));
+        let steps = self.optimizer.steps();
+        write(SavedTensors { params: &params, moments: &moments, steps, history: &history })
     }
 
-    /// Writes a checkpoint, if the run records itself.
-    ///
-    /// # Errors
-    /// The disk is full or cannot be written.
-    pub(super) fn save(&mut self) -> Result<()> {
-        self.state.seconds = self.checkpoints.seconds();
-        let Self { learner, state, checkpoints, .. } = self;
-        let at = (state.epoch, state.batch);
-        checkpoints.save_by(at, |dir, best| {
-            learner.prepare();
-            let moments = copies(|see| learner.optimizer.visit_state(see));
-            let params = copies(|see| learner.model.visit(&mut |name, param| see(name, &param.value)));
-            // memory is empty at the begin of an epoch
-            let memory = learner.memory.as_ref().filter(|_| state.batch > 0);
-            let memory: Vec<Tensor> = memory.map(|memory| tensor_of(&memory.save())).into_iter().collect();
-            let [moments, params, memory] = [&moments, &params, &memory]
-                .map(|of| of.iter().map(Tensor::borrow).collect::<Vec<TensorRef>>());
-            checkpoint::save_tensors(dir, &params, best, &moments, learner.optimizer.steps(), &memory, state)
-        })
+    fn num_updates(&self) -> u64 {
+        self.step
     }
 
-    /// Saves the batches trained since the last checkpoint after a failure, if the model is that of
-    /// a whole update. The first failure is the error to report, whether or not this succeeds.
-    pub(super) fn rescue(&mut self, observer: &mut dyn Observer) {
-        let (epoch, batch) = (self.state.epoch, self.state.batch);
-        let is_saved = self.checkpoints.run().is_none() || self.checkpoints.is_saved_at(epoch, batch);
-        if !is_saved && self.learner.is_whole && self.save().is_ok() {
-            let epoch = epoch + 1;
-            observer.note(&format!(
-                "epoch {epoch} is saved after {batch} batches: --resume continues from there"
-            ));
-        }
+    fn set_num_updates(&mut self, updates: u64) {
+        self.step = updates;
     }
 
-    /// Error of a run that was asked to stop here; an epoch has `batches` batches.
-    pub(super) fn interrupted(&self, batches: u64) -> Error {
-        let RunState { epoch, batch, .. } = self.state;
-        let (epoch, batch) = if batch == 0 { (epoch, batches) } else { (epoch + 1, batch) };
-        Error::Interrupted { epoch, batch, saved: self.checkpoints.run().is_some() }
+    fn is_whole(&self) -> bool {
+        self.is_whole
     }
 }
 

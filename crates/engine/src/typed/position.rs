@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::learner::TypedLearner;
 use crate::{
     Result,
-    batchwise::{BatchLearner, WriteTensors},
+    batchwise::{BatchLearner, RestoredState, SavedTensors, WriteTensors},
     checkpoint::{
         self,
         tensors::{Tensor, TensorRef},
@@ -82,7 +82,7 @@ impl BatchLearner for TypedLearner<'_> {
         assign(path, tensors, &mut self.model)
     }
 
-    fn assign_moments(&mut self, path: &Path, tensors: &[Tensor], steps: u64) -> Result<()> {
+    fn restore(&mut self, path: &Path, state: &RestoredState) -> Result<()> {
         let Self { model, optimizer, sparse, .. } = self;
         let mut index = 0;
         model.visit(&mut |_, param| {
@@ -90,12 +90,12 @@ impl BatchLearner for TypedLearner<'_> {
             index += 1;
         });
         model.learned_rows().for_each(|(t, rows)| sparse.prepare(t, rows.table()));
-        checkpoint::assign(path, tensors, |see| {
+        checkpoint::assign(path, state.moments, |see| {
             optimizer.visit_state_mut(see);
             sparse.visit_state_mut(&mut |name, matrix| see(&format!("rows.{name}"), matrix));
         })?;
-        optimizer.set_steps(steps);
-        sparse.set_steps(steps);
+        optimizer.set_steps(state.steps);
+        sparse.set_steps(state.steps);
         Ok(())
     }
 
@@ -103,18 +103,16 @@ impl BatchLearner for TypedLearner<'_> {
         let Self { model, optimizer, sparse, .. } = self;
         // copies, because the visitors' matrices live only during the call
         let mut moments = Vec::new();
-        let mut copy = |name: String, matrix: &Matrix| {
-            let shape = [matrix.num_rows(), matrix.num_cols()];
-            moments.push(Tensor { name, shape, data: matrix.view().host().to_vec() });
-        };
-        optimizer.visit_state(&mut |name, matrix| copy(name.into(), matrix));
+        optimizer.visit_state(&mut |name, matrix| moments.push(Tensor::copy(name, matrix)));
         model.learned_rows().for_each(|(t, rows)| sparse.prepare(t, rows.table()));
-        sparse.visit_state_mut(&mut |name, matrix| copy(format!("rows.{name}"), matrix));
+        sparse
+            .visit_state_mut(&mut |name, matrix| moments.push(Tensor::copy(&format!("rows.{name}"), matrix)));
         let moments: Vec<TensorRef> = moments.iter().map(Tensor::borrow).collect();
         let mut params = Vec::new();
         model.visit(&mut |name, param| params.push(tensor(name.into(), &param.value)));
         params.extend(model.learned_rows().map(|(t, rows)| tensor(rows_name(model, t), rows.table())));
-        write(&params, &moments, optimizer.steps())
+        let steps = optimizer.steps();
+        write(SavedTensors { params: &params, moments: &moments, steps, history: &[] })
     }
 
     fn num_updates(&self) -> u64 {

@@ -95,7 +95,7 @@ by_name!(Candidates);
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LinkOptions {
-    /// Score of two embeddings: dot, cosine, distmult, mlp, ...
+    /// Decoder: scores a pair of embeddings
     ///
     /// Dot, cosine, bilinear, distmult, complex, transe, rotate or mlp. Dot is the fastest to rank
     /// by. Example: --decoder mlp.

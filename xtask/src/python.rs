@@ -74,14 +74,41 @@ pub(crate) fn test_wheel(words: &[&str]) -> Result<()> {
     run_pytest(&own, rest, None)
 }
 
-/// Builds the wheel for distribution; returns its path.
+/// Builds the wheel for distribution, with `program` as its command; returns its path.
 ///
 /// # Errors
 /// Python is not installed, or the build fails.
-pub(crate) fn build_wheel() -> Result<PathBuf> {
+pub(crate) fn build_wheel(program: &Path) -> Result<PathBuf> {
     let python = find_python().context("there is no python3 of 3.10 or later on the PATH")?;
     prepare(&python, &home(), NEEDED, None)?;
-    wheel("release")
+    // maturin packs this folder, and pip copies its scripts to where commands are
+    let data = root()?.join("crates/python/graphmill.data");
+    let _ = fs::remove_dir_all(&data);
+    fs::create_dir_all(data.join("scripts"))?;
+    fs::copy(program, data.join("scripts/graphmill"))?;
+    let built = wheel("release");
+    fs::remove_dir_all(&data)?;
+    built
+}
+
+/// Installs a wheel into a new environment, and runs the package and the command there.
+///
+/// # Errors
+/// The wheel cannot be installed, or does not work.
+pub(crate) fn check_wheel(wheel: &Path) -> Result<()> {
+    let python = find_python().context("there is no python3 of 3.10 or later on the PATH")?;
+    let directory = tempfile::tempdir()?;
+    let venv = directory.path().join("venv");
+    let words = |words: &[&'static str]| words.iter().map(OsStr::new).collect::<Vec<_>>();
+    let make = [words(&["-m", "venv"]), vec![venv.as_os_str()]].concat();
+    step("new environment", python.as_os_str(), &make, directory.path())?;
+    let (own, command) = (venv.join("bin/python"), venv.join("bin/graphmill"));
+    let install = [words(&["-m", "pip", "install", "--quiet"]), vec![wheel.as_os_str()]].concat();
+    step("install", own.as_os_str(), &install, directory.path())?;
+    let train = ["train", "--epochs", "1", "--out", "run", "--quiet"];
+    step("command of the wheel", command.as_os_str(), &words(&train), directory.path())?;
+    let predict = "import graphmill; assert len(graphmill.predict('run')) == 50000";
+    step("package of the wheel", own.as_os_str(), &words(&["-c", predict]), directory.path())
 }
 
 /// Builds the wheel with a profile of cargo in the environment that [`prepare`] has made; returns

@@ -80,13 +80,15 @@ fn dry_run() -> Result<()> {
 
     let name = format!("graphmill-{version}-{}", metadata::host()?);
     let prefix = out.join(&name);
-    let bytes = archive::lay_out(root(), &archive::build()?, &prefix)?;
+    let built = archive::build()?;
+    let bytes = archive::lay_out(root(), &built, &prefix)?;
     archive::tarball(&prefix, &out, &name)?;
     if archive::debian(&prefix, &out, &version)?.is_none() {
         eprintln!("── release: dpkg-deb is not installed, so no Debian package is built");
     }
     fs::remove_dir_all(&prefix)?;
-    let wheel = python::build_wheel()?;
+    let wheel = python::build_wheel(&built)?;
+    python::check_wheel(&wheel)?;
     fs::copy(&wheel, out.join(wheel.file_name().unwrap_or_default()))?;
     archive::checksums(&out)?;
     list(&out)?;

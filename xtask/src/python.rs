@@ -99,7 +99,9 @@ pub(crate) fn check_wheel(wheel: &Path) -> Result<()> {
     let python = find_python().context("there is no python3 of 3.10 or later on the PATH")?;
     let directory = tempfile::tempdir()?;
     let venv = directory.path().join("venv");
-    let words = |words: &[&'static str]| words.iter().map(OsStr::new).collect::<Vec<_>>();
+    fn words<'w>(words: &[&'w str]) -> Vec<&'w OsStr> {
+        words.iter().map(OsStr::new).collect()
+    }
     let make = [words(&["-m", "venv"]), vec![venv.as_os_str()]].concat();
     step("new environment", python.as_os_str(), &make, directory.path())?;
     let (own, command) = (venv.join("bin/python"), venv.join("bin/graphmill"));

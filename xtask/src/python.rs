@@ -99,7 +99,7 @@ pub(crate) fn check_wheel(wheel: &Path) -> Result<()> {
     let python = find_python().context("there is no python3 of 3.10 or later on the PATH")?;
     let directory = tempfile::tempdir()?;
     let venv = directory.path().join("venv");
-    fn words<'w>(words: &[&'w str]) -> Vec<&'w OsStr> {
+    fn words<'w>(words: &'w [&'w str]) -> Vec<&'w OsStr> {
         words.iter().map(OsStr::new).collect()
     }
     let make = [words(&["-m", "venv"]), vec![venv.as_os_str()]].concat();

@@ -54,6 +54,7 @@ pub mod machine;
 pub mod memory;
 pub mod options;
 pub mod partition;
+pub mod propagation;
 pub mod record;
 pub mod reuse;
 pub mod run;

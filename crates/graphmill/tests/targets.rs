@@ -228,3 +228,46 @@ fn repeated_runs_have_a_mean_and_compare_in_a_table() {
     let none = sandbox.run("runs data");
     assert!(none.stderr.contains("it is not a run and holds none"), "{}", none.stderr);
 }
+
+#[test]
+fn labels_and_errors_spread_over_the_graph() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("generate sbm graph --nodes 1500 --classes 4 --feature-dim 4 --p-in 0.8 --split 0.2,0.2,0.6");
+    sandbox.ok("train graph --epochs 1 --fanout 3,3 --hidden 4 --out run");
+    let scores = |more: &str| sandbox.ok_json(&format!("eval run {more}"));
+    let accuracy = |scores: &serde_json::Value, part: usize| {
+        scores["parts"][part]["scores"]["accuracy"].as_f64().unwrap()
+    };
+    let model = scores("");
+    let corrected = scores("--propagate correct-and-smooth");
+    let labels = scores("--propagate label-propagation --propagation-alpha 0.9");
+    assert!(accuracy(&corrected, 2) > accuracy(&model, 2) + 0.05, "{model} {corrected}");
+    assert!(accuracy(&labels, 2) > 0.6, "{labels}");
+    // the classes of training nodes are known, though neighbours may outweigh them
+    assert!(accuracy(&corrected, 0) > 0.95 && accuracy(&labels, 0) > 0.95);
+    assert_eq!(corrected, scores("--propagate correct-and-smooth --threads 1"));
+
+    // predictions are those that were scored
+    sandbox.ok("predict run --propagate correct-and-smooth --out classes.npy");
+    sandbox.ok("predict run --propagate correct-and-smooth --probabilities --out shares.npy");
+    let classes = npy::open(&sandbox.path("classes.npy")).unwrap().read_as_i64().unwrap();
+    let known = npy::open(&sandbox.path("graph/labels.npy")).unwrap().read_as_i64().unwrap();
+    let test = npy::open(&sandbox.path("graph/test.npy")).unwrap().read_as_i64().unwrap();
+    let right = test.iter().filter(|&&v| classes[v as usize] == known[v as usize]).count();
+    let share = right as f64 / test.len() as f64;
+    assert!((share - accuracy(&corrected, 2)).abs() < 1e-12, "{share} {corrected}");
+
+    for (args, message) in [
+        ("eval run --propagation-steps 3", "--propagate <NAME>"),
+        ("eval run --propagate rumour", "unknown propagation 'rumour'; known: label-propagation"),
+        ("eval run --propagate label-propagation --propagation-alpha 2", "--propagation-alpha: "),
+        ("predict run --propagate correct-and-smooth --embeddings --out e.npy", "embeddings are not"),
+    ] {
+        let outcome = sandbox.run(args);
+        assert!(outcome.status != Some(0) && outcome.stderr.contains(message), "{args}: {}", outcome.stderr);
+    }
+    sandbox.multi_label_dataset("sets");
+    sandbox.ok("train sets --epochs 1 --fanout 2,2 --hidden 4 --out of-sets");
+    let outcome = sandbox.run("eval of-sets --propagate label-propagation");
+    assert!(outcome.stderr.contains("one class for each node"), "{}", outcome.stderr);
+}

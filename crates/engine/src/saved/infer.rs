@@ -13,7 +13,7 @@ use graphmill_nn::{
 };
 use rayon::prelude::*;
 
-use super::{Kind, SavedRun};
+use super::{Kind, SavedRun, propagated::select};
 use crate::{
     Error, Result, build,
     inference::{Inference, Output},
@@ -74,6 +74,11 @@ impl LoadedModel {
         self.scale.is_some()
     }
 
+    /// The processor, in the precision of the run.
+    pub(super) fn backend(&self) -> &Cpu {
+        &self.backend
+    }
+
     /// Number of values of each node: classes, labels or targets.
     pub(super) fn num_outputs(&self) -> usize {
         self.model.classes()
@@ -114,6 +119,14 @@ impl SavedRun {
             return Err(Error::usage(message));
         }
         let loaded = self.load(data)?;
+        if let Some(propagation) = &self.propagation {
+            if kind == Kind::Embeddings {
+                let message = format!("--propagate {}: embeddings are not propagated", propagation.name());
+                return Err(Error::usage(message));
+            }
+            let all = self.propagated(propagation, (&loaded, data), features, watch)?;
+            return Ok(loaded.values(kind, select(&all, nodes)));
+        }
         let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
         let rows = loaded.rows((&data.graph, features), &loaded.exact, nodes, output, watch);
         Ok(loaded.values(kind, self.blame_config(rows)?))

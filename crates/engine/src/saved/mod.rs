@@ -4,18 +4,20 @@ pub mod export;
 mod infer;
 pub(crate) mod keys;
 pub mod links;
+mod node_list;
 #[cfg(feature = "tables")]
 pub mod on;
 pub mod predictions;
 pub mod predictor;
+mod propagated;
 
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
-use graphmill_core::{NodeId, node_order, progress::Progress};
-use graphmill_data::{Dataset, dataset::Rescaling, npy};
+use graphmill_core::{NodeId, progress::Progress};
+use graphmill_data::{Dataset, dataset::Rescaling};
 use graphmill_nn::{
     Matrix,
     backend::Cpu,
@@ -26,6 +28,10 @@ use graphmill_nn::{
 use serde::Serialize;
 
 pub(crate) use infer::{first_largest, values};
+use node_list::ids_by_original;
+pub(crate) use node_list::read_nodes;
+pub use propagated::Propagation;
+use propagated::select;
 
 use crate::{
     Error, Result, RunDir, TrainConfig, build, checkpoint,
@@ -60,6 +66,8 @@ pub struct SavedRun {
     pub(crate) origin: Option<Origin>,
     /// True for the model of the last checkpoint, false for the best one.
     last: bool,
+    /// Propagation after the model.
+    propagation: Option<Propagation>,
 }
 
 /// Contents of the output of `predict`.
@@ -156,7 +164,7 @@ impl SavedRun {
         config.check().map_err(|error| Error::format(&file, "options", error.to_string()))?;
         run::check_recorded(dir, &config)?;
         let origin = Origin::of_run(dir, &config)?;
-        Ok(Self { dir: dir.to_path_buf(), config, origin, last })
+        Ok(Self { dir: dir.to_path_buf(), config, origin, last, propagation: None })
     }
 
     /// The run's configuration.
@@ -333,12 +341,22 @@ impl SavedRun {
                 .with_neighbors(self.blame_config(build::inference_neighbors(&self.config, data))?)
                 .watched(watch);
         let mut logits = Matrix::default();
+        let propagated = match &self.propagation {
+            Some(propagation) => {
+                Some(self.propagated(propagation, (&self.load(data)?, data), &features, watch)?)
+            }
+            None => None,
+        };
         let mut parts = Vec::new();
         let mut test = None;
         for (part, nodes) in data.split.parts() {
             let nodes = &fixed_sample(nodes, self.config.eval_nodes)[..];
-            self.blame_config(inference.run(&model, nodes, Output::Logits, &mut logits))?;
-            self.undo_scale(&mut logits);
+            if let Some(all) = &propagated {
+                logits = select(all, nodes);
+            } else {
+                self.blame_config(inference.run(&model, nodes, Output::Logits, &mut logits))?;
+                self.undo_scale(&mut logits);
+            }
             let scores: BTreeMap<String, Option<f64>> = metric::table(data.labels.is_values())
                 .iter()
                 .map(|entry| (entry.name.to_string(), score(entry.make, &logits, data, nodes)))
@@ -455,44 +473,4 @@ impl SavedRun {
             other => other,
         })
     }
-}
-
-/// Node id in `data`, indexed by original id.
-fn ids_by_original(data: &Dataset) -> Result<Vec<NodeId>> {
-    match &data.original_ids {
-        Some(ids) => Ok(node_order::inverse(ids)?),
-        None => Err(Error::dataset(&data.name, "it was not reordered; leave out --original-ids")),
-    }
-}
-
-/// Reads a list of nodes below `num_nodes`.
-pub(crate) fn read_nodes(file: &Path, num_nodes: usize) -> Result<Vec<NodeId>> {
-    let check = |place: String, id: i64| match NodeId::try_from(id) {
-        Ok(v) if (v as usize) < num_nodes => Ok(v),
-        _ => Err(Error::format(
-            file,
-            place,
-            format!(
-                "node {id} is outside the graph's {num_nodes} nodes; list nodes from 0 to {}",
-                num_nodes.saturating_sub(1)
-            ),
-        )),
-    };
-    if file.extension().is_some_and(|extension| extension == "npy") {
-        let ids = npy::open(file)?.read_as_i64()?;
-        return ids.into_iter().enumerate().map(|(i, id)| check(format!("entry {i}"), id)).collect();
-    }
-    let text = std::fs::read_to_string(file).map_err(|e| Error::io(file, "read", e))?;
-    let lines =
-        text.lines().enumerate().map(|(i, line)| (i + 1, line.split('#').next().unwrap_or("").trim()));
-    lines
-        .filter(|(_, line)| !line.is_empty())
-        .map(|(i, line)| {
-            let place = format!("line {i}");
-            let id = line.parse().map_err(|_| {
-                Error::format(file, &place, format!("'{line}' is not a node id; write one integer per line"))
-            })?;
-            check(place, id)
-        })
-        .collect()
 }

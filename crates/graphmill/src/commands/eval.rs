@@ -8,11 +8,12 @@ use graphmill_engine::{
     embedding::SavedEmbedding, events::SavedEvents, saved::SavedRun, typed::SavedTypedRun,
 };
 
+use super::propagate;
 use crate::{args, output};
 
 /// The subcommand with its arguments.
 pub(crate) fn command() -> Command {
-    Command::new("eval")
+    let command = Command::new("eval")
         .about("Score a run's best model on the train, valid and test nodes")
         .long_about(
             "Score a run's best model on the train, valid and test nodes.\n\n\
@@ -26,6 +27,7 @@ pub(crate) fn command() -> Command {
             "Examples:\n  \
              graphmill eval runs/cora                    scores of the best epoch\n  \
              graphmill eval runs/cora --last             scores of the last checkpoint\n  \
+             graphmill eval runs/cora --propagate correct-and-smooth\n  \
              graphmill eval runs/cora --dataset newer    scores on other data of the same widths",
         )
         .arg(args::run_dir())
@@ -42,13 +44,15 @@ pub(crate) fn command() -> Command {
             "The best model is that of the epoch with the best validation score",
         ))
         .arg(args::threads())
-        .arg(args::json())
+        .arg(args::json());
+    propagate::with_options(command)
 }
 
 /// Scores the model and prints the table.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let run = SavedRun::open(args::required_path(matches, "run"), matches.get_flag("last"))?;
+    let run = propagate::apply(matches, run)?;
     let other = args::get_path(matches, "dataset");
     let scores = if let Some(table) = SavedEmbedding::of(&run) {
         table.scores(&table.dataset(other)?, &Quiet)?

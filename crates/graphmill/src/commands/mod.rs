@@ -16,6 +16,7 @@ mod man;
 mod partition;
 mod plan;
 mod predict;
+mod propagate;
 mod reorder;
 mod report;
 mod runs;

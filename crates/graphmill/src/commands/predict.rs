@@ -15,6 +15,7 @@ use graphmill_engine::{
     typed::SavedTypedRun,
 };
 
+use super::propagate;
 use crate::{args, output};
 
 /// The subcommand with its arguments.
@@ -102,7 +103,7 @@ pub(crate) fn command() -> Command {
         .arg(args::json());
     #[cfg(feature = "tables")]
     let command = on::with_options(command);
-    with_link_options(command)
+    with_link_options(propagate::with_options(command))
 }
 
 /// Adds the arguments for runs on links.
@@ -150,6 +151,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         );
     }
     let run = SavedRun::open(args::required_path(matches, "run"), matches.get_flag("last"))?;
+    let run = propagate::apply(matches, run)?;
     let other = args::get_path(matches, "dataset");
     let kind = if matches.get_flag("embeddings") {
         Kind::Embeddings

@@ -27,7 +27,7 @@ pub(super) fn with_options(command: Command) -> Command {
                  needed. The stored statistics encode it, and nodes are computed as if they were in the \
                  dataset, which does not change",
             )
-            .conflicts_with_all(["nodes", "keys", "original-ids"]),
+            .conflicts_with_all(["nodes", "keys", "original-ids", "propagate"]),
         )
         .arg(
             table(

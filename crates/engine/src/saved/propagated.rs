@@ -1,0 +1,112 @@
+//! Predictions of a saved run after labels or errors have spread over the graph.
+
+use graphmill_core::{Labels, NodeId, options::OptionSet, progress::Progress, table::Entry};
+use graphmill_data::Dataset;
+use graphmill_nn::{Matrix, backend::LossOps};
+use rayon::prelude::*;
+
+use super::{SavedRun, infer::LoadedModel};
+use crate::{
+    Error, Result,
+    inference::Output,
+    propagation::{Known, Method, PropagationOptions, TABLE},
+    tiers::AllRows,
+};
+
+/// Value that stands for the probability 0, whose logarithm is not finite.
+const MIN: f32 = 1e-30;
+
+/// Propagation that follows a model.
+#[derive(Clone, Debug)]
+pub struct Propagation {
+    method: &'static Entry<Method>,
+    options: PropagationOptions,
+}
+
+impl Propagation {
+    /// The method called `name` with its options.
+    ///
+    /// # Errors
+    /// There is no such method, or an option is out of range.
+    pub fn new(name: &str, options: PropagationOptions) -> Result<Self> {
+        let refused = |fault: graphmill_core::options::Fault| {
+            let option = fault.option.unwrap_or_default().replace('_', "-");
+            Error::usage(format!("--{option}: {}", fault.message))
+        };
+        options.check().map_err(refused)?;
+        Ok(Self { method: TABLE.find(name)?, options })
+    }
+
+    /// Name of the method.
+    pub fn name(&self) -> &'static str {
+        self.method.name
+    }
+}
+
+impl SavedRun {
+    /// The run with a propagation after its model, in [`SavedRun::scores`] and
+    /// [`SavedRun::predict_selection`].
+    ///
+    /// # Errors
+    /// The run did not learn one class for each node of a graph of one type.
+    pub fn with_propagation(mut self, propagation: Propagation) -> Result<Self> {
+        let is_of_classes = !self.learns_links()
+            && self.origin.as_ref().is_some_and(|origin| {
+                origin.typed.is_none() && !origin.dataset.multilabel && !origin.dataset.values
+            });
+        if !is_of_classes {
+            return Err(Error::usage(format!(
+                "--propagate {}: the run did not learn one class for each node of a graph of one type; leave \
+                 it out",
+                propagation.name()
+            )));
+        }
+        self.propagation = Some(propagation);
+        Ok(self)
+    }
+
+    /// Logits of all nodes after the propagation, from the rows `features` of all nodes.
+    ///
+    /// # Errors
+    /// The dataset has no training nodes with classes, features cannot be read, or `watch` stops
+    /// the work.
+    pub(super) fn propagated(
+        &self,
+        propagation: &Propagation,
+        (loaded, data): (&LoadedModel, &Dataset),
+        features: &AllRows,
+        watch: &dyn Progress,
+    ) -> Result<Matrix> {
+        let missing = || {
+            let message = format!("--propagate {} needs classes of training nodes", propagation.name());
+            Error::dataset(&data.name, message)
+        };
+        let Labels::Single { class, .. } = &data.labels else { return Err(missing()) };
+        let train = &data.split.train[..];
+        if train.is_empty() {
+            return Err(missing());
+        }
+        let mut start = Matrix::default();
+        if propagation.method.make.reads_model {
+            let all: Vec<NodeId> = (0..data.num_nodes() as NodeId).collect();
+            let graph = (&data.graph, features);
+            start = self.blame_config(loaded.rows(graph, &loaded.exact, &all, Output::Logits, watch))?;
+            loaded.backend().softmax(start.view_mut());
+        }
+        let known = Known { graph: &data.graph, class, classes: loaded.num_outputs(), train, watch };
+        let mut rows = (propagation.method.make.run)(&known, &propagation.options, start)?;
+        rows.view_mut().host().par_iter_mut().for_each(|x| *x = x.max(MIN).ln());
+        Ok(rows)
+    }
+}
+
+/// The rows of `nodes`.
+pub(super) fn select(rows: &Matrix, nodes: &[NodeId]) -> Matrix {
+    let width = rows.num_cols();
+    let mut selected = Matrix::zeros(nodes.len(), width);
+    let from = rows.view().host();
+    for (to, &v) in selected.view_mut().host().chunks_exact_mut(width).zip(nodes) {
+        to.copy_from_slice(&from[v as usize * width..][..width]);
+    }
+    selected
+}

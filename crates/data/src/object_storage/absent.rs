@@ -7,6 +7,8 @@ use std::{
 
 use graphmill_core::{Error, Result};
 
+use super::source::Source;
+
 /// Object; there is none in this build.
 #[derive(Clone, Debug)]
 pub(crate) enum Object {}
@@ -17,12 +19,21 @@ pub(crate) struct Blocks(Object);
 
 /// Rejects the address.
 pub(crate) fn find(address: &str) -> Result<Vec<Object>> {
-    Err(Error::format(
+    Err(reject(address))
+}
+
+/// Rejects the address.
+pub(super) fn find_source(address: &str) -> Result<Source> {
+    Err(reject(address))
+}
+
+fn reject(address: &str) -> Error {
+    Error::format(
         Path::new(address),
         "address",
         "this program was built without object storage; build it with `--features object-storage`, or copy \
          the file to this machine",
-    ))
+    )
 }
 
 impl Object {
@@ -39,6 +50,10 @@ impl Object {
     }
 
     pub(crate) fn stream(&self) -> Result<Box<dyn Read + Send>> {
+        match *self {}
+    }
+
+    pub(crate) fn stream_from(&self, _: u64) -> Result<Box<dyn Read + Send>> {
         match *self {}
     }
 

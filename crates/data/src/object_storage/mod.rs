@@ -8,6 +8,7 @@
 //! - [`find`]: objects that an address names.
 //! - [`Object::stream`]: all bytes in order, which a thread reads ahead.
 //! - [`Object::blocks`]: any bytes, in blocks of a bounded cache.
+//! - [`Copies`]: copies of whole sources in a scratch directory, for formats whose readers need files.
 //!
 //! Without the Cargo feature `object-storage` an address is an error that names the feature.
 
@@ -15,6 +16,7 @@
 mod absent;
 #[cfg(feature = "object-storage")]
 mod blocks;
+mod copies;
 #[cfg(feature = "object-storage")]
 mod errors;
 #[cfg(feature = "object-storage")]
@@ -23,6 +25,7 @@ mod http;
 mod list;
 #[cfg(feature = "object-storage")]
 mod object;
+mod source;
 #[cfg(feature = "object-storage")]
 mod store;
 #[cfg(feature = "object-storage")]
@@ -36,15 +39,10 @@ mod worker;
 pub(crate) use absent::{Blocks, Object, find};
 #[cfg(feature = "object-storage")]
 pub(crate) use blocks::Blocks;
+pub(crate) use copies::Copies;
 #[cfg(feature = "object-storage")]
 pub(crate) use list::find;
 #[cfg(feature = "object-storage")]
 pub(crate) use object::Object;
 
-/// Returns true for the address of an object or a file on a server, such as `s3://bucket/key`.
-pub(crate) fn is_address(text: &str) -> bool {
-    let is_scheme = |scheme: &str| {
-        scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
-    };
-    text.split_once("://").is_some_and(|(scheme, _)| is_scheme(scheme))
-}
+pub(crate) use source::is_address;

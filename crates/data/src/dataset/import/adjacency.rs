@@ -70,7 +70,10 @@ pub(super) fn num_rows(npz: &mut Npz, prefix: &str) -> Result<usize> {
         return Err(at("shape").error(format!("two numbers expected, {shape:?} found")));
     };
     if rows != columns {
-        return Err(at("shape").error(format!("the adjacency is {rows} x {columns}, not square")));
+        return Err(at("shape").error(format!(
+            "the adjacency is {rows} x {columns}, not square; `import tables` reads edges between two node \
+             types"
+        )));
     }
     let rows = usize::try_from(rows).ok().filter(|&rows| rows <= NodeId::MAX as usize);
     rows.ok_or_else(|| at("shape").error("more nodes than 32-bit ids can number"))

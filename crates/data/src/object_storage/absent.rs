@@ -1,9 +1,8 @@
 //! Stand-in of a build without object storage: no object exists.
 
-use std::{
-    io::{self, Read, Seek, SeekFrom},
-    path::Path,
-};
+#[cfg(feature = "tables")]
+use std::io::{self, Seek, SeekFrom};
+use std::{io::Read, path::Path};
 
 use graphmill_core::{Error, Result};
 
@@ -14,10 +13,12 @@ use super::source::Source;
 pub(crate) enum Object {}
 
 /// Reader of an object; there is none in this build.
+#[cfg(feature = "tables")]
 #[derive(Clone, Debug)]
 pub(crate) struct Blocks(Object);
 
 /// Rejects the address.
+#[cfg(feature = "tables")]
 pub(crate) fn find(address: &str) -> Result<Vec<Object>> {
     Err(reject(address))
 }
@@ -49,6 +50,7 @@ impl Object {
         match *self {}
     }
 
+    #[cfg(feature = "tables")]
     pub(crate) fn stream(&self) -> Result<Box<dyn Read + Send>> {
         match *self {}
     }
@@ -57,11 +59,13 @@ impl Object {
         match *self {}
     }
 
+    #[cfg(feature = "tables")]
     pub(crate) fn blocks(&self, _: usize) -> Blocks {
         match *self {}
     }
 }
 
+#[cfg(feature = "tables")]
 impl Blocks {
     pub(crate) fn size(&self) -> u64 {
         match self.0 {}
@@ -72,12 +76,14 @@ impl Blocks {
     }
 }
 
+#[cfg(feature = "tables")]
 impl Read for Blocks {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
         match self.0 {}
     }
 }
 
+#[cfg(feature = "tables")]
 impl Seek for Blocks {
     fn seek(&mut self, _: SeekFrom) -> io::Result<u64> {
         match self.0 {}

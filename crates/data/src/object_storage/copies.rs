@@ -246,3 +246,19 @@ impl Copied {
         })
     }
 }
+
+#[cfg(all(test, not(feature = "object-storage")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_name_the_missing_feature() {
+        assert!(Copies::find([Path::new("edges.txt")]).unwrap().is_empty());
+        let error = Copies::find([Path::new("s3://bucket/edges.txt")]).unwrap_err().to_string();
+        assert!(
+            error.starts_with("s3://bucket/edges.txt: address: this program was built without"),
+            "{error}"
+        );
+        assert!(error.contains("--features object-storage"), "{error}");
+    }
+}

@@ -10,7 +10,7 @@
 //! - [`Object::blocks`]: any bytes, in blocks of a bounded cache.
 //! - [`Copies`]: copies of whole sources in a scratch directory, for formats whose readers need files.
 //!
-//! Without the Cargo feature `object-storage` an address is an error that names the feature.
+//! Without the Cargo feature `object-storage` (which includes `tables`) an address is an error that names the feature.
 
 #[cfg(not(feature = "object-storage"))]
 mod absent;
@@ -24,6 +24,8 @@ mod http;
 #[cfg(feature = "object-storage")]
 mod list;
 #[cfg(feature = "object-storage")]
+mod names;
+#[cfg(feature = "object-storage")]
 mod object;
 mod source;
 #[cfg(feature = "object-storage")]
@@ -36,7 +38,9 @@ mod tests;
 mod worker;
 
 #[cfg(not(feature = "object-storage"))]
-pub(crate) use absent::{Blocks, Object, find};
+pub(crate) use absent::Object;
+#[cfg(all(feature = "tables", not(feature = "object-storage")))]
+pub(crate) use absent::{Blocks, find};
 #[cfg(feature = "object-storage")]
 pub(crate) use blocks::Blocks;
 pub(crate) use copies::Copies;
@@ -45,4 +49,5 @@ pub(crate) use list::find;
 #[cfg(feature = "object-storage")]
 pub(crate) use object::Object;
 
+#[cfg(feature = "tables")]
 pub(crate) use source::is_address;

@@ -8,9 +8,11 @@
 //! - [`find`]: objects that an address names.
 //! - [`Object::stream`]: all bytes in order, which a thread reads ahead.
 //! - [`Object::blocks`]: any bytes, in blocks of a bounded cache.
-//! - [`Copies`]: copies of whole sources in a scratch directory, for formats whose readers need files.
+//! - [`Copies`]: copies of whole sources in a scratch directory, for formats whose readers need
+//!   files.
 //!
-//! Without the Cargo feature `object-storage` (which includes `tables`) an address is an error that names the feature.
+//! Without the Cargo feature `object-storage` (which includes `tables`) an address is an error that
+//! names the feature.
 
 #[cfg(not(feature = "object-storage"))]
 mod absent;

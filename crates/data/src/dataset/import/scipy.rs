@@ -2,8 +2,8 @@
 //! `indices` (CSR, CSC) or `row` and `col` (COO).
 //!
 //! The entry `(i, j)` is an edge from `i` to `j` and its value the weight, as in Python's
-//! `Dataset.from_scipy`: duplicate entries are summed, entries of value 0 are not edges, and weights
-//! that are all 1 are left out. Values of type bool are no weights.
+//! `Dataset.from_scipy`: duplicate entries are summed, entries of value 0 are not edges, and
+//! weights that are all 1 are left out. Values of type bool are not weights.
 //!
 //! # Deviations
 //! With `undirected`, a matrix of ones has no weights from the beginning, so that edges listed both
@@ -69,8 +69,8 @@ pub(super) fn read(npz: &mut Npz, options: &ImportOptions, scratch: &Scratch) ->
     Ok(Raw { num_nodes, edges, omit_unit_weights: true, labels, ..Raw::default() })
 }
 
-/// Whether the values may be weights: they are not of type bool, and, with `undirected`, not all 0
-/// or 1.
+/// Returns true if the values may be weights: they are not of type bool, and, with `undirected`,
+/// not all 0 or 1.
 fn has_weights(npz: &mut Npz, options: &ImportOptions) -> Result<bool> {
     if npz.header("data")?.dtype.kind == Kind::Bool {
         return Ok(false);
@@ -162,8 +162,8 @@ mod tests {
         ]
     }
 
-    /// The matrix `[[0, 2, 1], [0, 0, 0], [1, 0, 0]]`, whose entry `(0, 1)` is stored as 1.5 + 0.5 and
-    /// `(2, 1)` as 0.
+    /// The matrix `[[0, 2, 1], [0, 0, 0], [1, 0, 0]]`, whose entry `(0, 1)` is stored as 1.5 + 0.5
+    /// and `(2, 1)` as 0.
     fn stored(format: &str) -> Members {
         let ids = |name: &str, ids: &[i32]| member(name, &[ids.len()], ids);
         let (data, mut arrays) = match format {

@@ -38,7 +38,6 @@ pub mod external;
 pub mod generate;
 pub mod npy;
 pub mod npz;
-#[cfg(feature = "tables")]
 mod object_storage;
 pub mod partition;
 pub mod reorder;

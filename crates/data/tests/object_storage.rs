@@ -1,5 +1,5 @@
-//! Tables on a web server: the same dataset as from files, repeated requests, and errors that name
-//! the address and a remedy.
+//! Tables and other sources on a web server: the same dataset as from files, repeated requests, and
+//! errors that name the address and a remedy.
 
 mod server;
 
@@ -15,8 +15,12 @@ use std::{
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_ipc::writer::FileWriter;
+use graphmill_core::progress::Progress;
 use graphmill_data::{
-    dataset::Work,
+    dataset::{
+        Work,
+        import::{self, ImportOptions},
+    },
     tables::{EdgeTable, Names, NodeTable, TableSchema, import_tables},
 };
 use parquet::{arrow::ArrowWriter, basic::Compression, file::properties::WriterProperties};
@@ -188,4 +192,52 @@ fn errors_name_the_address_and_the_remedy() {
         if request.path.contains("nodes") { reply } else { reply.cut(0) }
     });
     fails(&silent, "parquet", &["/edges.parquet", "start again"]);
+}
+
+/// Cancels the work after its first bytes.
+#[derive(Clone, Default)]
+struct Cancel(Arc<AtomicUsize>);
+
+impl Progress for Cancel {
+    fn done(&self, amount: u64) {
+        self.0.fetch_max(amount as usize, Relaxed);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.0.load(Relaxed) > 0
+    }
+}
+
+#[test]
+fn a_file_of_a_server_is_copied_read_and_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let text: String = (0..200_000).map(|e| format!("{} {}\n", e % 997, e * 7 % 991)).collect();
+    fs::write(dir.path().join("my edges.txt"), &text).unwrap();
+    let served = text.clone();
+    let server = Server::start(move |request, _| match request.path.split('?').next() {
+        Some("/my%20edges.txt") => Reply::file(request, served.as_bytes(), "\"one\""),
+        _ => Reply::status(404),
+    });
+    let (options, out) = (ImportOptions::default(), dir.path().join("out"));
+    let address = format!("{}/my%20edges.txt?key=secret", server.url);
+    let work = |progress: Box<dyn Progress>| Work { memory: Some(1 << 26), progress, ..Work::default() };
+    let cancel = Cancel::default();
+    let error =
+        import::import_to("edges", &address, &out, &options, work(Box::new(cancel.clone()))).unwrap_err();
+    assert!(error.to_string().starts_with("stopped before the end"), "{error}");
+    assert!(cancel.0.load(Relaxed) < text.len(), "cancelled after the copy");
+    assert!(!out.exists() && !dir.path().join("out.importing").exists());
+    let found = import::import_to("edges", &address, &out, &options, Work::default()).unwrap().dataset;
+    let near = import::import("edges", dir.path().join("my edges.txt"), &options).unwrap().dataset;
+    assert_eq!((found.name.as_str(), found.graph.indices()), (near.name.as_str(), near.graph.indices()));
+    assert!(!dir.path().join("out.importing").exists());
+    // Messages leave out the query, which may be a signature.
+    let address = format!("{}/none.txt?key=secret", server.url);
+    let error = import::import_to("edges", address, dir.path().join("none"), &options, Work::default());
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("/none.txt: cannot open: the server has no such file") && !error.contains("secret")
+    );
+    let error = import::import("edges", "s3://bucket/edges.txt", &options).unwrap_err().to_string();
+    assert!(error.contains("call import_to"), "{error}");
 }

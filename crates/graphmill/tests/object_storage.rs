@@ -1,5 +1,5 @@
-//! Tables in object storage by the command: S3 as moto serves it, the other services as small
-//! servers imitate them, with settings and errors.
+//! Tables and other sources in object storage by the command: S3 as moto serves it, the other
+//! services as small servers imitate them, with settings and errors.
 
 #![cfg(feature = "object-storage")]
 
@@ -12,6 +12,12 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
     process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 use common::{Outcome, Sandbox};
@@ -35,12 +41,22 @@ fn import(sandbox: &Sandbox, to: &str, base: &str, edges: &str, settings: &[(&st
         "import tables {to} --nodes {base}/nodes.csv --id id --edges {base}/{edges} --src a --dst b --name \
          test"
     );
-    let mut command = sandbox.command(&args);
+    run(sandbox, args, settings)
+}
+
+/// The program with these arguments and settings.
+fn command(sandbox: &Sandbox, args: &str, settings: &[(&str, String)]) -> Command {
+    let mut command = sandbox.command(args);
     for name in ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"] {
         command.env_remove(name);
     }
     command.envs(settings.iter().map(|(name, value)| (name, value)));
-    let output = command.output().unwrap();
+    command
+}
+
+/// Runs the program with these arguments and settings.
+fn run(sandbox: &Sandbox, args: String, settings: &[(&str, String)]) -> Outcome {
+    let output = command(sandbox, &args, settings).output().unwrap();
     Outcome {
         args,
         status: output.status.code(),
@@ -123,17 +139,14 @@ fn buckets_of_s3_hold_tables() {
     moto.put("/bucket/data/edges/part-1.csv", EDGES[0]);
     moto.put("/bucket/data/edges/part-2.csv", EDGES[1]);
     moto.put("/bucket/data/edges/_SUCCESS", "");
-    let run = |to: &str, base: &str, edges: &str, settings: &[(&str, String)]| {
-        import(&sandbox, to, base, edges, settings)
-    };
     let settings = moto.settings();
     for (i, edges) in ["edges", "edges/", "edges/part-*.csv"].into_iter().enumerate() {
         let to = format!("data-{i}");
-        run(&to, "s3://bucket/data", edges, &settings).succeeded();
+        import(&sandbox, &to, "s3://bucket/data", edges, &settings).succeeded();
         assert!(sandbox.read(format!("{to}/graphmill.json")) == expected, "{edges}");
     }
     let fails = |base: &str, edges: &str, settings: &[(&str, String)], says: &str| {
-        let outcome = run("none", base, edges, settings);
+        let outcome = import(&sandbox, "none", base, edges, settings);
         assert_eq!(outcome.status, Some(1), "{}", outcome.stderr);
         assert!(outcome.stderr.contains(says), "{says} is not in: {}", outcome.stderr);
         assert!(!sandbox.path("none").exists() && !sandbox.path("none.importing").exists());
@@ -239,4 +252,170 @@ fn other_services_hold_tables() {
     let says = "gs://bucket/data/nodes.csv: cannot open: the server refuses access";
     assert!(outcome.stderr.contains(says), "{}", outcome.stderr);
     assert!(outcome.stderr.contains("set GOOGLE_APPLICATION_CREDENTIALS"), "{}", outcome.stderr);
+}
+
+/// Uncompressed tar archive of one file.
+fn tar(name: &str, text: &str) -> String {
+    let mut header = vec![0u8; 512];
+    let fields = [(0, name), (100, "0000644"), (124, &format!("{:011o}", text.len())), (148, "        ")];
+    fields.iter().for_each(|(at, field)| header[*at..at + field.len()].copy_from_slice(field.as_bytes()));
+    header[156] = b'0';
+    header[257..262].copy_from_slice(b"ustar");
+    let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum();
+    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    let padding = "\0".repeat(text.len().next_multiple_of(512) - text.len() + 1024);
+    format!("{}{text}{padding}", String::from_utf8(header).unwrap())
+}
+
+#[test]
+fn buckets_of_s3_hold_sources_of_every_format() {
+    let Some(moto) = Moto::start() else { return };
+    let (sandbox, settings) = (Sandbox::new(), moto.settings());
+    moto.put("/bucket", "");
+    let archive = tar("net.txt", "0 1 10\n1 2 20\n2 0 30\n");
+    let files = [
+        ("list/edges.txt", "0 1\n1 2\n2 0\n"),
+        ("list/x.csv", "1,2\n3,4\n5,6\n"),
+        ("net/first.txt", "0 1 10\n1 2 20\n"),
+        ("net/sub/second.txt", "2 0 30\n0 2 40\n"),
+        ("net.tar", &archive),
+        ("bad/edges.txt", "0 1\nx y\n"),
+    ];
+    for (name, text) in files {
+        sandbox.write(name, text);
+        moto.put(&format!("/bucket/sets/{name}"), text);
+    }
+    moto.put("/bucket/sets/net/", "");
+    // A file with a file of the options, a directory with directories, and an archive.
+    for (i, args) in [
+        "edges BASE/list/edges.txt OUT --features BASE/list/x.csv",
+        "temporal BASE/net OUT",
+        "temporal BASE/net/ OUT",
+        "temporal BASE/net.tar OUT",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (near, far) = (format!("near-{i}"), format!("far-{i}"));
+        sandbox.ok(&format!("import {}", args.replace("BASE/", "").replace("OUT", &near)));
+        let args = args.replace("BASE", "s3://bucket/sets").replace("OUT", &far);
+        let outcome = run(&sandbox, format!("import {args}"), &settings).succeeded();
+        assert!(outcome.stderr.contains("from s3://bucket/sets/"), "{}", outcome.stderr);
+        assert_eq!(sandbox.tree(&far), sandbox.tree(&near), "{args}");
+        assert!(!sandbox.path(format!("{far}.importing")).exists());
+    }
+    for (args, says) in [
+        (
+            "edges s3://bucket/sets/none.txt",
+            "s3://bucket/sets/none.txt: objects: the bucket has no such object",
+        ),
+        ("edges s3://bucket/sets/bad/edges.txt", "error: s3://bucket/sets/bad/edges.txt: line 2: 'x'"),
+        ("hgb s3://bucket/sets/net", "error: s3://bucket/sets/net: directory: there is no file node.dat"),
+        ("edges ftp://host/x", "'ftp://' is not known; use one of s3://"),
+    ] {
+        let outcome = run(&sandbox, format!("import {args} none"), &settings);
+        assert_eq!(outcome.status, Some(1), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains(says), "{says} is not in: {}", outcome.stderr);
+        assert!(!sandbox.path("none").exists() && !sandbox.path("none.importing").exists());
+    }
+}
+
+/// Google's service with objects `(key, text)`; `change` may replace a response.
+fn google(
+    objects: Vec<(&'static str, String)>,
+    change: impl Fn(&server::Request, Reply) -> Reply + Send + 'static,
+) -> (Server, Vec<(&'static str, String)>) {
+    let entry = |(key, text): &(&str, String)| {
+        let (time, size) = ("2026-11-25T10:00:00.000Z", text.len());
+        format!(
+            "<Contents><Key>{key}</Key><LastModified>{time}</LastModified><ETag>\"one\"</ETag>\
+             <Size>{size}</Size></Contents>"
+        )
+    };
+    let list = format!(
+        "<?xml version=\"1.0\"?><ListBucketResult><Name>bucket</Name><IsTruncated>false</IsTruncated>{}\
+         </ListBucketResult>",
+        objects.iter().map(entry).collect::<String>()
+    );
+    let server = Server::start(move |request, _| {
+        let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
+        let path = [("%2F", "/"), ("%2E", "."), ("%2D", "-")]
+            .iter()
+            .fold(path.to_string(), |path, (code, character)| path.replace(code, character));
+        let found = objects.iter().find(|(key, _)| path == format!("/bucket/{key}"));
+        let body = match (found, query.contains("prefix=")) {
+            (Some((_, text)), _) => text.as_bytes(),
+            (None, true) => list.as_bytes(),
+            (None, false) => return Reply::status(404),
+        };
+        let reply =
+            Reply::file(request, body, "\"one\"").header("Last-Modified", "Wed, 25 Nov 2026 10:00:00 GMT");
+        change(request, reply)
+    });
+    let settings = vec![
+        ("GOOGLE_BASE_URL", server.url.clone()),
+        ("GOOGLE_SKIP_SIGNATURE", "true".into()),
+        ("GOOGLE_ALLOW_HTTP", "true".into()),
+    ];
+    (server, settings)
+}
+
+#[test]
+fn killed_copies_resume() {
+    let sandbox = Sandbox::new();
+    let second: String = (0..50_000).map(|i| format!("{} {} {i}\n", i % 100, i % 37)).collect();
+    let files = vec![("net/a.txt", "0 1 10\n1 2 20\n".to_string()), ("net/b.txt", second)];
+    files.iter().for_each(|(name, text)| sandbox.write(name, text));
+    let stalls = Arc::new(AtomicBool::new(true));
+    let stalled = stalls.clone();
+    let (server, settings) = google(files, move |request, mut reply| {
+        if !request.path.contains("b%2Etxt") || !stalled.load(Relaxed) {
+            return reply;
+        }
+        reply.silent = Duration::from_secs(2);
+        let half = reply.body.len() / 2;
+        reply.cut(half)
+    });
+    let args = "import temporal gs://bucket/net far";
+    let mut child = command(&sandbox, args, &settings).spawn().unwrap();
+    let requests = |name: &str| {
+        server.seen().iter().filter(|request| request.method == "GET" && request.path.contains(name)).count()
+    };
+    let began = Instant::now();
+    while requests("b%2Etxt") == 0 {
+        assert!(began.elapsed() < Duration::from_secs(60) && child.try_wait().unwrap().is_none());
+        sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(sandbox.path("far.importing").exists() && !sandbox.path("far").exists());
+    stalls.store(false, Relaxed);
+    let outcome = run(&sandbox, args.into(), &settings).succeeded();
+    assert!(outcome.stderr.contains("resuming the interrupted work"), "{}", outcome.stderr);
+    assert_eq!(requests("a%2Etxt"), 1, "the first object was copied again");
+    sandbox.ok("import temporal net near");
+    assert_eq!(sandbox.tree("far"), sandbox.tree("near"));
+    assert!(!sandbox.path("far.importing").exists());
+}
+
+#[test]
+fn hostile_names_and_short_objects_are_refused() {
+    let sandbox = Sandbox::new();
+    for name in ["net/../../evil.txt", "net/a\\..\\evil.txt", "net//etc/evil.txt"] {
+        let (_server, settings) = google(vec![(name, "0 1 2\n".into())], |_, reply| reply);
+        let outcome = run(&sandbox, "import temporal gs://bucket/net none".into(), &settings);
+        assert_eq!(outcome.status, Some(1), "{name}: {}{}", outcome.stdout, outcome.stderr);
+        let says = ["gs://bucket/net", "cannot be", "rename"];
+        assert!(says.iter().all(|says| outcome.stderr.contains(says)), "{name}: {}", outcome.stderr);
+        assert!(!sandbox.path("none.importing").exists() && !sandbox.path("evil.txt").exists());
+    }
+    let (_server, settings) = google(vec![("net/a.txt", "0 1 2\n".into())], |request, reply| {
+        match request.path.contains("a%2Etxt") {
+            true => reply.cut(0),
+            false => reply,
+        }
+    });
+    let outcome = run(&sandbox, "import temporal gs://bucket/net none".into(), &settings);
+    assert!(outcome.stderr.contains("error: gs://bucket/net/a.txt: cannot read: "), "{}", outcome.stderr);
+    assert!(!sandbox.path("none").exists() && !sandbox.path("none.importing").exists());
 }

@@ -86,3 +86,20 @@ fn datasets_are_reordered_by_the_rows_that_training_reads() {
         unknown.stderr
     );
 }
+
+#[test]
+fn log_files_open_with_the_tiers_and_the_strategy() {
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    for (options, says) in [
+        ("", "feature rows: the host holds all; strategy sequential"),
+        ("--strategy pipelined", "feature rows: the host holds all; strategy pipelined"),
+        ("--cache-ratio 0.25", "feature rows: the host holds 25.0 % ("),
+        ("--cache-ratio 0.25", ", the disk all; strategy sequential"),
+    ] {
+        let args = format!("train data {options} --epochs 1 --fanout 5,5 --progress plain --out run");
+        let outcome = sandbox.run(&args).succeeded();
+        assert!(outcome.stderr.contains(says), "{says} is not in: {}", outcome.stderr);
+        std::fs::remove_dir_all(sandbox.path("run")).unwrap();
+    }
+}

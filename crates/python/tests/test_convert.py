@@ -236,3 +236,18 @@ def test_importers_of_typed_graphs(tmp_path):
             graphmill.import_dataset("triples", tmp_path / "src", tmp_path / "other", **options)
     with pytest.raises(ValueError, match="unknown format 'nothing'.*planetoid.*hgb"):
         graphmill.import_dataset("nothing", tmp_path, tmp_path / "other")
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
+def test_files_of_scipy_equal_matrices_of_scipy(kind, tmp_path):
+    sparse = __import__("scipy.sparse").sparse
+    entries = ([1.5, 1.0, 0.5, 0.0, 1.0], ([0, 0, 0, 2, 2], [1, 2, 1, 1, 0]))
+    for name, data in [("weighted", entries[0]), ("ones", [1.0] * 5), ("bool", [True] * 5)]:
+        matrix = sparse.coo_matrix((np.array(data), entries[1]), shape=(3, 3)).asformat(kind)
+        sparse.save_npz(tmp_path / f"{name}.npz", matrix)
+        found = graphmill.import_dataset("npz", tmp_path / f"{name}.npz", tmp_path / name, progress=False)
+        expected = graphmill.Dataset.from_scipy(matrix)
+        assert pairs(found) == pairs(expected)
+        assert (found.edge_weight is None) == (expected.edge_weight is None), name
+        if expected.edge_weight is not None:
+            np.testing.assert_array_equal(found.edge_weight, expected.edge_weight)

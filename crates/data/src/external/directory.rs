@@ -115,6 +115,15 @@ pub(super) fn take_up(path: &Path, work: &str) -> Result<bool> {
     Ok(false)
 }
 
+/// Removes the files of the scratch in the directory `path`, but those called `names`.
+pub(super) fn keep_only(path: &Path, names: &[&str]) -> Result<()> {
+    remove_entries(path, |entry| {
+        let name = entry.file_name();
+        let own = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        own.is_some_and(|name| !names.contains(&name))
+    })
+}
+
 /// Removes the `unwanted` entries of the directory `path`.
 fn remove_entries(path: &Path, unwanted: impl Fn(&fs::DirEntry) -> bool) -> Result<()> {
     for entry in fs::read_dir(path).map_err(|e| Error::io(path, "look into", e))? {

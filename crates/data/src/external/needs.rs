@@ -65,6 +65,20 @@ pub(super) fn check(needs: &Needs, on_disk: bool, free: Option<u64>, path: &Path
     }
 }
 
+/// Message that `what` takes `needed` bytes, or the error that they exceed the free space.
+pub(super) fn check_bytes(what: &str, needed: u64, free: Option<u64>, path: &Path) -> Result<String> {
+    let takes = format!("{what} takes {} of disk", bytes(needed));
+    match free {
+        Some(free) if free < needed => Err(Error::format(
+            path,
+            "disk",
+            format!("{takes}, but {} are free; free some space, or write to another disk", bytes(free)),
+        )),
+        Some(free) => Ok(format!("{takes}; {} are free", bytes(free))),
+        None => Ok(takes),
+    }
+}
+
 /// `1.5 GB`.
 fn bytes(count: u64) -> String {
     let (unit, size) = [("GB", 1e9), ("MB", 1e6), ("kB", 1e3)]
@@ -93,6 +107,8 @@ mod tests {
         let summary = check(&needs, false, Some(1 << 40), path).unwrap();
         assert!(summary.starts_with("needs about 343.9 MB of disk"), "{summary}");
         assert!(check(&needs, true, None, path).is_ok());
+        let error = check_bytes("the copy", 2_000_000, Some(1_000), path).unwrap_err().to_string();
+        assert!(error.starts_with("d: disk: the copy takes 2.0 MB of disk, but 1.0 kB are free;"), "{error}");
         assert_eq!((bytes(12), bytes(2_000)), ("12 bytes".into(), "2.0 kB".into()));
         if cfg!(target_os = "linux") {
             assert!(free(Path::new(".")).unwrap() > 0);

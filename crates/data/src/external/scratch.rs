@@ -15,7 +15,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     Needs,
-    directory::{file, lock_directory, take_up},
+    directory::{file, keep_only, lock_directory, take_up},
     needs,
 };
 use crate::atomic::{self, Real, TryLock};
@@ -151,6 +151,24 @@ impl Scratch {
         Ok(())
     }
 
+    /// Reports that `what` will take `bytes` in the directory, before they are written.
+    ///
+    /// # Errors
+    /// The disk has too little free space.
+    pub(crate) fn expect_bytes(&self, what: &str, bytes: u64) -> Result<()> {
+        let Some(dir) = &self.inner.dir else { return Ok(()) };
+        self.note(&needs::check_bytes(what, bytes, needs::free(&dir.path), &dir.path)?);
+        Ok(())
+    }
+
+    /// Removes everything that the work has written so far but the files called `names`.
+    ///
+    /// # Errors
+    /// Removing fails.
+    pub(crate) fn keep_only(&self, names: &[&str]) -> Result<()> {
+        self.inner.dir.as_ref().map_or(Ok(()), |dir| keep_only(&dir.path, names))
+    }
+
     /// Memory budget of the work in bytes.
     pub fn memory(&self) -> u64 {
         self.inner.memory
@@ -172,6 +190,11 @@ impl Scratch {
     /// Reports the beginning of a stage.
     pub fn stage(&self, what: &str, total: Option<u64>, unit: Unit) {
         self.inner.progress.stage(what, total, unit);
+    }
+
+    /// Reports the amount of the stage that an earlier process had completed.
+    pub(crate) fn resume(&self, amount: u64) {
+        self.inner.progress.resume(amount);
     }
 
     /// Reports the completed amount of the stage.

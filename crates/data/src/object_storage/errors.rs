@@ -26,7 +26,13 @@ pub(super) fn explain(service: Service, error: &Error) -> io::Error {
             format!("the server refuses access ({cause}); set {}", names(service))
         }
         Error::NotSupported { .. } if service == Service::Web => {
-            format!("{cause}; the server does not send parts of files: download the file and name the copy")
+            let text = format!(
+                "{cause}; the server does not send parts of files: download the file and name the copy"
+            );
+            return io::Error::new(io::ErrorKind::Unsupported, text);
+        }
+        Error::InvalidPath { .. } => {
+            format!("{cause}: the name of an object cannot be that of a file; rename it")
         }
         // Addresses at which machines of the services get their credentials.
         _ if ["169.254.169.254", "metadata.google.internal"]

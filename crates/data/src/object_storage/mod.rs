@@ -8,13 +8,17 @@
 //! - [`find`]: objects that an address names.
 //! - [`Object::stream`]: all bytes in order, which a thread reads ahead.
 //! - [`Object::blocks`]: any bytes, in blocks of a bounded cache.
+//! - [`Copies`]: copies of whole sources in a scratch directory, for formats whose readers need
+//!   files.
 //!
-//! Without the Cargo feature `object-storage` an address is an error that names the feature.
+//! Without the Cargo feature `object-storage` (which includes `tables`) an address is an error that
+//! names the feature.
 
 #[cfg(not(feature = "object-storage"))]
 mod absent;
 #[cfg(feature = "object-storage")]
 mod blocks;
+mod copies;
 #[cfg(feature = "object-storage")]
 mod errors;
 #[cfg(feature = "object-storage")]
@@ -22,7 +26,10 @@ mod http;
 #[cfg(feature = "object-storage")]
 mod list;
 #[cfg(feature = "object-storage")]
+mod names;
+#[cfg(feature = "object-storage")]
 mod object;
+mod source;
 #[cfg(feature = "object-storage")]
 mod store;
 #[cfg(feature = "object-storage")]
@@ -33,18 +40,16 @@ mod tests;
 mod worker;
 
 #[cfg(not(feature = "object-storage"))]
-pub(crate) use absent::{Blocks, Object, find};
+pub(crate) use absent::Object;
+#[cfg(all(feature = "tables", not(feature = "object-storage")))]
+pub(crate) use absent::{Blocks, find};
 #[cfg(feature = "object-storage")]
 pub(crate) use blocks::Blocks;
+pub(crate) use copies::Copies;
 #[cfg(feature = "object-storage")]
 pub(crate) use list::find;
 #[cfg(feature = "object-storage")]
 pub(crate) use object::Object;
 
-/// Returns true for the address of an object or a file on a server, such as `s3://bucket/key`.
-pub(crate) fn is_address(text: &str) -> bool {
-    let is_scheme = |scheme: &str| {
-        scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
-    };
-    text.split_once("://").is_some_and(|(scheme, _)| is_scheme(scheme))
-}
+#[cfg(feature = "tables")]
+pub(crate) use source::is_address;

@@ -81,6 +81,11 @@ impl Place {
         Ok(Self { service, store, base, key: key.to_string() })
     }
 
+    /// Name of the bucket or host.
+    pub(super) fn bucket(&self) -> &str {
+        self.base.trim_end_matches('/').rsplit('/').next().unwrap_or_default()
+    }
+
     /// Path of the exact key.
     ///
     /// # Errors

@@ -24,18 +24,20 @@ struct Stream {
 }
 
 impl Stream {
-    /// Starts to read; errors of the request follow when the first byte is read.
-    fn start(object: Object) -> io::Result<Self> {
+    /// Starts to read at the byte `from`; errors of the request follow when the first byte is read.
+    fn start(object: Object, from: u64) -> io::Result<Self> {
         let (sender, pieces) = sync_channel(PIECES);
-        let left = object.size;
-        worker::start(send(object, sender))?;
+        let left = object.size.saturating_sub(from);
+        worker::start(send(object, from, sender))?;
         Ok(Self { pieces, piece: Bytes::new(), left })
     }
 }
 
-/// Sends the pieces of an object until its end, an error, or the end of the receiver.
-async fn send(object: Object, sender: SyncSender<io::Result<Bytes>>) {
-    let mut stream = match object.get(None).await {
+/// Sends the pieces of an object from the byte `from` until its end, an error, or the end of the
+/// receiver.
+async fn send(object: Object, from: u64, sender: SyncSender<io::Result<Bytes>>) {
+    let range = (from > 0).then_some(from..object.size);
+    let mut stream = match object.get(range).await {
         Ok(result) => result.into_stream(),
         Err(error) => return drop(sender.send(Err(error))),
     };
@@ -54,7 +56,16 @@ impl Object {
     /// # Errors
     /// The thread that reads ahead cannot be started.
     pub(crate) fn stream(&self) -> Result<Box<dyn Read + Send>> {
-        let stream = Stream::start(self.clone()).map_err(|e| Error::io(self.address(), "read", e))?;
+        self.stream_from(0)
+    }
+
+    /// Starts to read the bytes from `from` on, which lies before the end or is 0. Reading fails
+    /// with [`io::ErrorKind::Unsupported`] if `from` is not 0 and the server does not send parts.
+    ///
+    /// # Errors
+    /// As for [`Object::stream`].
+    pub(crate) fn stream_from(&self, from: u64) -> Result<Box<dyn Read + Send>> {
+        let stream = Stream::start(self.clone(), from).map_err(|e| Error::io(self.address(), "read", e))?;
         Ok(Box::new(stream))
     }
 }

@@ -1,18 +1,23 @@
 //! Listing and reading of a store in memory.
 
 use std::{
+    fs,
     io::{Read, Seek, SeekFrom},
     sync::Arc,
 };
 
+use graphmill_core::{Error, progress::Quiet};
 use object_store::{ObjectStore, ObjectStoreExt, memory::InMemory, path::Path as Key};
 
 use super::{
-    list::find_in,
+    copies::Copies,
+    list::{find_in, source_in},
     object::Object,
+    source::Source,
     store::{Place, Service},
     worker,
 };
+use crate::external::Scratch;
 
 /// Store with these objects.
 fn store(objects: &[(&str, Vec<u8>)]) -> Arc<dyn ObjectStore> {
@@ -55,6 +60,87 @@ fn addresses_name_objects_prefixes_and_patterns() {
     assert!(found(&store, "none").unwrap_err().contains("none below this prefix"));
     assert!(found(&store, "a/[").unwrap_err().contains("fix the pattern"));
     assert!(found(&store, "a//b").unwrap_err().contains("correct the address"));
+}
+
+/// Source at `s3://bucket/KEY`.
+fn source(store: &Arc<dyn ObjectStore>, key: &str) -> Result<Source, String> {
+    let place =
+        Place { service: Service::S3, store: store.clone(), base: "s3://bucket/".into(), key: key.into() };
+    source_in(&place).map_err(|error| error.to_string())
+}
+
+#[test]
+fn sources_are_objects_directories_or_files_beside_each_other() {
+    let keys =
+        ["a/graph.zip", "a/_x", "a/raw/b/edge.csv", "a/raw", "c/ind.cora.x", "c/ind.cora.y", "c/ind.core"];
+    let objects: Vec<(&str, Vec<u8>)> =
+        keys.iter().map(|key| (*key, vec![1; usize::from(*key != "a/raw")])).collect();
+    let store = store(&objects);
+    let names = |key: &str| {
+        let source = source(&store, key)?;
+        let names = source.objects.iter().map(|(rest, _)| format!("{}{rest}", source.title));
+        Ok::<_, String>((names.collect::<Vec<_>>().join(" "), source.address))
+    };
+    let found = |names: &str, address: &str| Ok((names.to_string(), address.to_string()));
+    assert_eq!(names("a/graph.zip"), found("graph.zip", "s3://bucket/a/graph.zip"));
+    for key in ["a", "a/"] {
+        assert_eq!(names(key), found("a/_x a/graph.zip a/raw/b/edge.csv", "s3://bucket/a"), "{key}");
+    }
+    assert_eq!(names("a/raw/"), found("raw/b/edge.csv", "s3://bucket/a/raw"));
+    assert_eq!(names("c/ind.cora"), found("ind.cora.x ind.cora.y", "s3://bucket/c/ind.cora"));
+    assert!(names("").unwrap().0.starts_with("bucket/a/_x bucket/a/graph.zip"));
+    for key in ["none", "c/ind.cora/", "c/ind.c"] {
+        let error = names(key).unwrap_err();
+        assert!(
+            error.contains("the bucket has no such object, and none below this prefix"),
+            "{key}: {error}"
+        );
+    }
+}
+
+#[test]
+fn copies_resume_within_an_object_and_errors_name_the_address() {
+    let bytes: Vec<u8> = (0..700_000u32).map(|i| (i / 3) as u8).collect();
+    let store = store(&[("d/one", bytes.clone()), ("d/sub/two", bytes.clone()), ("d/three", Vec::new())]);
+    let copies = Copies::of(vec![("s3://bucket/d/".into(), source(&store, "d/").unwrap())]);
+    let dir = tempfile::tempdir().unwrap();
+    let scratch = || Scratch::open(&dir.path().join("work"), &copies.identity(), 0, Box::new(Quiet)).unwrap();
+    let copied = copies.copy(&scratch()).unwrap();
+    let path = copied.path("s3://bucket/d/".as_ref());
+    assert!(path.ends_with("0/d") && fs::read(path.join("sub/two")).unwrap() == bytes);
+    assert!(fs::read(path.join("one")).unwrap() == bytes && fs::read(path.join("three")).unwrap().is_empty());
+    let error = Error::format(path.join("sub/two"), "line 1", "a fault");
+    assert_eq!(copied.name_addresses(error).to_string(), "s3://bucket/d/sub/two: line 1: a fault");
+    let error = copied.name_addresses(Error::format(&path, "files", "none")).to_string();
+    assert_eq!(error, "s3://bucket/d: files: none");
+    // An earlier process recorded the first object and 10 bytes of the second, and wrote some more.
+    fs::write(path.join("one"), vec![7; bytes.len()]).unwrap();
+    fs::write(path.join("sub/two"), [7; 15]).unwrap();
+    let resumed = scratch();
+    resumed.save("copied", &(bytes.len() as u64 + 10)).unwrap();
+    copies.copy(&resumed).unwrap();
+    drop(resumed);
+    assert!(fs::read(path.join("one")).unwrap() == vec![7; bytes.len()], "copied again");
+    let two = fs::read(path.join("sub/two")).unwrap();
+    assert!(two[..10] == [7; 10] && two[10..] == bytes[10..]);
+    // A record of more than there is.
+    fs::remove_file(path.join("one")).unwrap();
+    fs::write(path.join("sub/two"), [7; 15]).unwrap();
+    copies.copy(&scratch()).unwrap();
+    assert!(fs::read(path.join("one")).unwrap() == bytes);
+    assert!(fs::read(path.join("sub/two")).unwrap()[15..] == bytes[15..]);
+    // Another version is another work, which removes the copies.
+    worker::wait(store.put(&Key::from("d/one"), vec![1].into())).unwrap().unwrap();
+    let changed = Copies::of(vec![("s3://bucket/d/".into(), source(&store, "d/").unwrap())]);
+    let scratch = Scratch::open(&dir.path().join("work"), &changed.identity(), 0, Box::new(Quiet)).unwrap();
+    assert!(!path.exists());
+    changed.copy(&scratch).unwrap();
+    assert_eq!(fs::read(path.join("one")).unwrap(), [1]);
+    // An object that changes while it is copied.
+    worker::wait(store.put(&Key::from("d/one"), vec![1, 2].into())).unwrap().unwrap();
+    fs::remove_file(path.join("one")).unwrap();
+    let error = changed.copy(&scratch).unwrap_err().to_string();
+    assert!(error.starts_with("s3://bucket/d/one: cannot read: the file changed"), "{error}");
 }
 
 #[test]

@@ -19,6 +19,14 @@ pub(crate) struct Choices<'c> {
     pub(crate) loader: &'c Loader<'c>,
 }
 
+/// Description of the only tier of a run whose feature rows are all in host memory.
+pub(crate) const ALL_IN_HOST: &str = "feature rows: the host holds all";
+
+/// Note that confirms the tiers of the feature rows and the strategy of a run.
+pub(crate) fn opening(strategy: &str, tiers: &str) -> String {
+    format!("{tiers}; strategy {strategy}")
+}
+
 /// Notes that arise during a run. Each is reported once.
 pub(crate) struct LaterNotes<'a> {
     devices: &'a ComputeDevices,
@@ -52,11 +60,22 @@ impl Choices<'_> {
         let mut notes = self.of_devices();
         notes.extend(self.loader.order.choice());
         notes.extend(self.of_memory());
-        notes.extend(self.tables.tiers.clone());
+        notes.push(opening(&self.inputs.config.strategy, self.tiers()));
         let unused = tiers::unused_policy(self.inputs.config, self.inputs.data);
         notes.extend(unused.filter(|_| self.inputs.view.is_none()));
         notes.extend(self.of_edge_weights());
         notes.iter().for_each(|note| observer.note(note));
+    }
+
+    /// Description of the tiers of the feature rows.
+    fn tiers(&self) -> &str {
+        let Inputs { data, placements, .. } = &self.inputs;
+        match &self.tables.tiers {
+            Some(tiers) => tiers,
+            None if data.features.dim == 0 => "feature rows: none",
+            None if placements.features == MemoryPlacement::Mapped => "feature rows: read in place",
+            None => ALL_IN_HOST,
+        }
     }
 
     /// Notes about the devices that compute.

@@ -7,7 +7,9 @@ use graphmill_data::Dataset;
 use graphmill_loader::Feature;
 
 use crate::{
-    Error, Result, TrainConfig, build, memory, strategy,
+    Error, Result, TrainConfig, build, memory,
+    run::notices::ALL_IN_HOST,
+    strategy,
     tiers::{Batches, BuiltTiers, Plan, unused_policy},
 };
 
@@ -45,7 +47,7 @@ pub fn open(config: &TrainConfig, data: &Dataset, watch: &dyn Progress) -> Resul
     let Some(plan) = Plan::new(config, data)? else {
         let (host, _) = build::features(config, data, residence.features)?;
         let unused = unused_policy(config, data).map_or(String::new(), |unused| format!("; {unused}"));
-        let description = format!("feature rows: the host holds all{unused}");
+        let description = format!("{ALL_IN_HOST}{unused}");
         return Ok(Tiers { feature: Arc::new(host), description, has_devices: false });
     };
     let mut plan = plan.by_device(strategy::is_by_device(config));

@@ -464,7 +464,7 @@ fn devices_that_read_for_themselves_report_the_sizes_of_their_caches() {
         let devices = train(&config, &data, context)?.epochs[0].devices.clone();
         let text = notes.0.join("\n");
         let tiers = "feature rows: each device holds what fits beside its work (posterior:2), the host all";
-        assert!(notes.0.iter().any(|note| note == tiers), "{text}");
+        assert!(notes.0.iter().any(|note| *note == format!("{tiers}; strategy {strategy}")), "{text}");
         // a device that only samples holds no rows and has no note
         for device in devices.iter().filter(|device| device.cache_rows > 0) {
             let part = format!("{:.1} % of the rows", 100.0 * device.cache_rows as f64 / 2000.0);
@@ -556,7 +556,8 @@ fn several_devices_report_rows_per_device() {
         (note, traffic.device.rows as f64 / traffic.rows() as f64)
     };
     let (note, own) = of(4, None, "interleave", "degree");
-    assert_eq!(note, "feature rows: 4 devices hold 25.0 % each (degree), the host all");
+    let tiers = "feature rows: 4 devices hold 25.0 % each (degree), the host all";
+    assert_eq!(note, format!("{tiers}; strategy {}", base.strategy));
     assert!((0.2..0.3).contains(&own), "{own} of the rows come from the reading device");
     assert!(of(2, Some(0.7), "shard", "degree").0.contains("2 devices hold 50.0 % each"));
     assert!(of(2, Some(0.7), "replicate", "degree").0.contains("2 devices hold 70.0 % each"));

@@ -31,6 +31,7 @@ use crate::{
     config::SelectBy,
     inference::{Output, class_report, fixed_sample, score_labels},
     record::{DatasetRecord, EpochRecord, EpochTotals, PresamplingRecord, Summary, Traffic},
+    run::notices::{ALL_IN_HOST, opening},
     strategy::{Flow, attempt},
     timeline::Stage,
 };
@@ -54,7 +55,8 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
     let tiers = TypedTiers::new(config, data, &task, &*sampler)?;
     let learner = TypedLearner::new(config, &task)?;
     let notes = notes(config, data, &task, &*sampler, &learner);
-    tiers.description.iter().chain(&notes).for_each(|note| context.observer.note(note));
+    context.observer.note(&opening(&config.strategy, tiers.description.as_deref().unwrap_or(ALL_IN_HOST)));
+    notes.iter().for_each(|note| context.observer.note(note));
     let run = TypedRun {
         config,
         data,

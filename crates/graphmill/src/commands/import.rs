@@ -38,18 +38,21 @@ pub(crate) fn command() -> Command {
         .long_about(
             "Import a graph from another library's format.\n\n\
              Graphs larger than memory are sorted on disk; the disk space that this takes is reported before \
-             anything is read. A killed import resumes when the same command runs again.",
+             anything is read. A killed import resumes when the same command runs again.\n\n\
+             SRC and the files of options may be addresses (s3://, gs://, az://, https://): an object, or \
+             all objects below a prefix. They are copied beside DST first, and removed at the end.",
         )
         .after_long_help(
             "Examples:\n  \
              graphmill import ogb ogbn_arxiv arxiv\n  \
              graphmill import npz amazon.npz amazon --split random:0.6,0.2,0.2\n  \
              graphmill import edges edges.csv data --features x.npy --labels y.csv --undirected\n  \
-             graphmill import hgb DBLP.zip dblp\n\n\
+             graphmill import hgb DBLP.zip dblp\n  \
+             graphmill import ogb s3://bucket/ogbn_arxiv arxiv\n\n\
              graphmill datasets NAME prints the command for a public dataset",
         )
         .arg(args::explain_names(format, "Format of SRC", &rows(), ""))
-        .arg(args::path("src", "SRC", "File or directory to read").required(true))
+        .arg(args::path("src", "SRC", "File, directory or address to read").required(true))
         .arg(args::path("dst", "DST", "Dataset directory to write").required(true));
     let command = with_parts_of_edges(with_node_options(with_edge_options(command)));
     let command = with_typed_options(command);

@@ -57,6 +57,22 @@ impl Sandbox {
         serde_json::from_slice(&self.read(name)).expect("JSON")
     }
 
+    /// Names and bytes of all files below a directory of the sandbox, by name.
+    pub(crate) fn tree(&self, name: &str) -> Vec<(PathBuf, Vec<u8>)> {
+        let (root, mut files, mut dirs) = (self.path(name), Vec::new(), vec![self.path(name)]);
+        while let Some(dir) = dirs.pop() {
+            for entry in fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                match path.is_dir() {
+                    true => dirs.push(path),
+                    false => files.push((path.strip_prefix(&root).unwrap().into(), fs::read(&path).unwrap())),
+                }
+            }
+        }
+        files.sort();
+        files
+    }
+
     /// The program with arguments separated by spaces; `''` stands for an empty one.
     pub(crate) fn command(&self, args: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_graphmill"));

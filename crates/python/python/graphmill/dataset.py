@@ -637,7 +637,8 @@ def import_dataset(
             ``"graphsaint"``, ``"graphbolt"``, ``"edges"``, ..., or of typed graphs, links and
             events: ``"hgb"``, ``"triples"``, ``"temporal"``, ... Tables of your own are read by
             :meth:`Dataset.from_tables`.
-        src: File or directory to read.
+        src: File, directory or address to read. The objects of an address (``s3://``, ``gs://``,
+            ``az://``, ``https://``) are copied beside ``out`` first, and removed at the end.
         out: Directory to write.
         replace: Replaces a dataset at ``out``.
         memory: Memory budget in bytes.

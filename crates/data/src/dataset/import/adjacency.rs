@@ -40,7 +40,69 @@ pub(super) fn edges(
     Ok(scratch.maybe_weighted_edges(options.edge_options(false), weighted))
 }
 
-/// Adds an edge `i -> j` for every stored entry of the square matrix in `{prefix}indptr`,
+/// Compressed sparse matrix in an archive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Matrix<'a> {
+    /// Prefix of the names of its arrays.
+    pub(super) prefix: &'a str,
+    /// True for compressed columns instead of rows.
+    pub(super) by_column: bool,
+    /// True if entries of value 0 are not edges.
+    pub(super) drops_zeros: bool,
+}
+
+impl<'a> Matrix<'a> {
+    /// Matrix of compressed rows, whose stored entries are all edges.
+    pub(super) fn of_rows(prefix: &'a str) -> Self {
+        Self { prefix, by_column: false, drops_zeros: false }
+    }
+}
+
+/// Number of rows of the square matrix with the shape `{prefix}shape`.
+///
+/// # Errors
+/// The shape is damaged, or not that of a square matrix.
+pub(super) fn num_rows(npz: &mut Npz, prefix: &str) -> Result<usize> {
+    let path = npz.path().to_path_buf();
+    let at = |array: &str| Location::new(&path, format!("member {prefix}{array}.npy"));
+    let shape = npz.read_as::<u64>(&format!("{prefix}shape"))?.data;
+    let &[rows, columns] = &shape[..] else {
+        return Err(at("shape").error(format!("two numbers expected, {shape:?} found")));
+    };
+    if rows != columns {
+        return Err(at("shape").error(format!(
+            "the adjacency is {rows} x {columns}, not square; `import tables` reads edges between two node \
+             types"
+        )));
+    }
+    let rows = usize::try_from(rows).ok().filter(|&rows| rows <= NodeId::MAX as usize);
+    rows.ok_or_else(|| at("shape").error("more nodes than 32-bit ids can number"))
+}
+
+/// Adds edges; if `drops_zeros`, only those whose `value` is not 0. The values are weights if the
+/// edges are weighted.
+///
+/// # Errors
+/// As for [`Edges::extend_weighted`].
+pub(super) fn extend(
+    edges: &mut Edges,
+    src: &[NodeId],
+    dst: &[NodeId],
+    value: &[f32],
+    drops_zeros: bool,
+) -> Result<()> {
+    let weighted = edges.is_weighted();
+    if !drops_zeros || position(value, |&value| value == 0.0).is_none() {
+        return edges.extend_weighted(src, dst, if weighted { value } else { &[] });
+    }
+    let kept = || (0..value.len()).filter(|&k| value[k] != 0.0);
+    let weight: Vec<f32> = if weighted { kept().map(|k| value[k]).collect() } else { Vec::new() };
+    let (src, dst): (Vec<_>, Vec<_>) = kept().map(|k| (src[k], dst[k])).unzip();
+    edges.count_dropped((value.len() - src.len()) as u64);
+    edges.extend_weighted(&src, &dst, &weight)
+}
+
+/// Adds an edge `i -> j` for every entry of the square matrix in `{prefix}indptr`,
 /// `{prefix}indices`, `{prefix}shape` and `{prefix}data` (required); its value is the edge's weight
 /// if `edges` are weighted and ignored otherwise. Returns the number of rows. `features`: the bytes
 /// of the features that will follow.
@@ -49,22 +111,15 @@ pub(super) fn edges(
 /// The arrays are damaged or inconsistent, or the matrix is not square.
 pub(super) fn read(
     npz: &mut Npz,
-    prefix: &str,
+    matrix: Matrix,
     features: u64,
     edges: &mut Edges,
     scratch: &Scratch,
 ) -> Result<usize> {
+    let Matrix { prefix, by_column, drops_zeros } = matrix;
     let path = npz.path().to_path_buf();
     let at = |array: &str| Location::new(&path, format!("member {prefix}{array}.npy"));
-    let shape = npz.read_as::<u64>(&format!("{prefix}shape"))?.data;
-    let &[rows, columns] = &shape[..] else {
-        return Err(at("shape").error(format!("two numbers expected, {shape:?} found")));
-    };
-    if rows != columns {
-        return Err(at("shape").error(format!("the adjacency is {rows} x {columns}, not square")));
-    }
-    let rows = usize::try_from(rows).ok().filter(|&rows| rows <= NodeId::MAX as usize);
-    let rows = rows.ok_or_else(|| at("shape").error("more nodes than 32-bit ids can number"))?;
+    let rows = num_rows(npz, prefix)?;
     let entries = npz.header(&format!("{prefix}indices"))?.len();
     let values = npz.header(&format!("{prefix}data"))?.len();
     if entries != values {
@@ -86,8 +141,8 @@ pub(super) fn read(
     scratch.stage(&format!("edges of {}", file_name(&at("indices"))), Some(entries as u64), Unit::Edges);
     // Values lie before or behind the columns in the archive, so they have a separate reader.
     let mut second = Npz::open(&path)?;
-    let mut values =
-        if edges.is_weighted() { Some(second.pieces::<f32>(&format!("{prefix}data"))?) } else { None };
+    let data = (edges.is_weighted() || drops_zeros).then(|| format!("{prefix}data"));
+    let mut values = data.map(|data| second.pieces::<f32>(&data)).transpose()?;
     let mut columns = npz.pieces::<NodeId>(&format!("{prefix}indices"))?;
     let (mut src, mut row, mut done) = (Vec::with_capacity(CHUNK_LEN.min(entries)), 0, 0);
     loop {
@@ -105,7 +160,9 @@ pub(super) fn read(
                 at("indices").error(format!("entry {k} is in column {j}, but there are {rows} columns"))
             );
         }
-        if let Some(k) = position(weight, is_no_weight) {
+        if edges.is_weighted()
+            && let Some(k) = position(weight, is_no_weight)
+        {
             return Err(at("data").error(format!("element {}: {}", done + k, no_weight(weight[k]))));
         }
         src.clear();
@@ -120,7 +177,8 @@ pub(super) fn read(
             src.resize(src.len() + run, row as NodeId);
             done += run;
         }
-        edges.extend_weighted(&src, dst, weight)?;
+        let (from, to) = if by_column { (dst, &src[..]) } else { (&src[..], dst) };
+        extend(edges, from, to, weight, drops_zeros)?;
         scratch.done(done as u64);
     }
 }
@@ -145,7 +203,7 @@ mod tests {
         let mut npz = Npz::open(&path).unwrap();
         let scratch = Scratch::in_memory();
         let mut edges = scratch.edges(EdgeOptions { keep_duplicates: true, ..EdgeOptions::DIRECTED });
-        let nodes = read(&mut npz, "m_", 0, &mut edges, &scratch);
+        let nodes = read(&mut npz, Matrix::of_rows("m_"), 0, &mut edges, &scratch);
         nodes.and_then(|nodes| edges.build(nodes)).map_err(|e| e.to_string())
     }
 

@@ -14,7 +14,11 @@ use std::path::Path;
 use graphmill_core::{Buffer, Result, Split, location::Location};
 use serde::Deserialize;
 
-use super::{ImportOptions, ImportReport, Raw, adjacency, class_map, feature_rows, json, splits};
+use super::{
+    ImportOptions, ImportReport, Raw,
+    adjacency::{self, Matrix},
+    class_map, feature_rows, json, splits,
+};
 use crate::{external::Scratch, npy, npz::Npz};
 
 /// Files that are read.
@@ -33,7 +37,8 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     }
     let mut edges = adjacency::edges(&mut npz, "", options, scratch)?;
     let features = npy::open(src.join("feats.npy"))?;
-    let num_nodes = adjacency::read(&mut npz, "", feature_rows::bytes(&features.shape), &mut edges, scratch)?;
+    let (matrix, bytes) = (Matrix::of_rows(""), feature_rows::bytes(&features.shape));
+    let num_nodes = adjacency::read(&mut npz, matrix, bytes, &mut edges, scratch)?;
     let features = feature_rows::from_npy(&features, num_nodes, scratch)?;
     let labels = class_map::read(&src.join("class_map.json"), num_nodes, |key| number(key, num_nodes))?;
     let split = read_roles(&src.join("role.json"), num_nodes)?;

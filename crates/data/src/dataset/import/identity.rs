@@ -14,10 +14,7 @@ const MAX_FILES: usize = 10_000;
 pub(super) fn of(format: &str, src: &Path, options: &ImportOptions) -> Result<String> {
     let mut text = format!("{} {format} {options:?}", env!("CARGO_PKG_VERSION"));
     let mut files = 0;
-    let tables = [&options.features, &options.labels, &options.label_pairs, &options.nodes];
-    let parts = [&options.train, &options.valid, &options.test];
-    let named = tables.into_iter().chain(parts);
-    for path in std::iter::once(src).chain(named.flatten().map(|path| path.as_path())) {
+    for path in options.paths(src) {
         // A prefix of several files, as for Planetoid, is identified by its directory.
         let there = if path.exists() { Some(path) } else { path.parent() };
         if let Some(path) = there.filter(|path| path.exists()) {

@@ -38,6 +38,7 @@ pub(crate) mod parquet;
 pub(crate) mod pickle;
 mod planetoid;
 pub(crate) mod report;
+mod scipy;
 pub(crate) mod splits;
 mod steps;
 pub(crate) mod torch;
@@ -57,9 +58,13 @@ use graphmill_core::{
 
 use super::{
     Dataset, NamedGraph, Normalization, graphs,
+    native::check_target,
     work::{self, Work},
 };
-use crate::external::{Edges, Scratch};
+use crate::{
+    external::{Edges, Scratch},
+    object_storage::Copies,
+};
 
 /// Reads a source of one format.
 pub type Importer = fn(&Path, &ImportOptions, &Scratch) -> Result<Raw>;
@@ -68,8 +73,8 @@ pub type Importer = fn(&Path, &ImportOptions, &Scratch) -> Result<Raw>;
 pub const TABLE: &[Entry<Importer>] = &[
     Entry {
         name: "npz",
-        summary: "one .npz file with a sparse adjacency (Shchur, PyG) or with edges and masks (heterophilous \
-            sets)",
+        summary: "one .npz file with a sparse adjacency (Shchur, PyG), with edges and masks (heterophilous \
+            sets), or of scipy.sparse.save_npz",
         source: "Shchur et al., Pitfalls of graph neural network evaluation, 2018; Platonov et al., A \
             critical look at the evaluation of GNNs under heterophily, ICLR 2023",
         options: &[],
@@ -160,6 +165,8 @@ pub struct Raw {
     /// Edges, in a collection with the options of its construction (see
     /// [`ImportOptions::edge_options`]).
     pub edges: Edges,
+    /// True to leave out weights that are all 1 when duplicate edges are summed.
+    pub omit_unit_weights: bool,
     /// Feature rows of all nodes, or empty.
     pub features: Features,
     /// Normalization of the features as declared by the source; an export of a normalized dataset
@@ -193,18 +200,22 @@ pub struct Imported {
 /// The format is unknown, an option does not fit it, or the source has a fault, reported with file
 /// and position.
 pub fn import(format: &str, src: impl AsRef<Path>, options: &ImportOptions) -> Result<Imported> {
-    read(format, src.as_ref(), options, &Scratch::in_memory())
+    let src = src.as_ref();
+    Copies::reject(options.paths(src))?;
+    read(format, src, options, &Scratch::in_memory())
 }
 
-/// Imports `src` into the dataset directory `dst`, atomically and within a memory budget. Data
-/// beyond the budget is kept in the directory `dst.importing` meanwhile. A killed import leaves
+/// Imports `src` into the dataset directory `dst`, atomically and within a memory budget. `src` is
+/// a path or an address of object storage (`s3://bucket/key`), as are the paths of the options; the
+/// objects of addresses are copied first. Copies and data beyond the budget are kept in the
+/// directory `dst.importing` meanwhile. A killed import leaves
 /// that directory, and the same import of the same source resumes from it; after an error it is
 /// removed.
 ///
 /// Returns the dataset, mapped without being read again, and the report.
 ///
 /// # Errors
-/// As for [`import`]; `dst` is not empty; the disk is too small.
+/// As for [`import`]; `dst` is not empty; the disk is too small; a request to a server fails.
 pub fn import_to(
     format: &str,
     src: impl AsRef<Path>,
@@ -213,10 +224,17 @@ pub fn import_to(
     work: Work,
 ) -> Result<Imported> {
     let (src, dst) = (src.as_ref(), dst.as_ref());
-    let identity = || identity::of(format, src, options);
+    table::find("format", TABLE, format)?;
+    options.check(format)?;
+    check_target(dst, work.replace)?;
+    let copies = Copies::find(options.paths(src))?;
+    let identity = || Ok(identity::of(format, src, options)? + &copies.identity());
     let mut report = ImportReport::default();
     let dataset = work::run(work, dst, ".importing", identity, |scratch| {
-        let imported = read(format, src, options, scratch)?;
+        let copied = copies.copy(scratch)?;
+        let options = options.with_paths(|path| copied.path(path));
+        let imported = read(format, &copied.path(src), &options, scratch);
+        let imported = imported.map_err(|error| copied.name_addresses(error))?;
         report = imported.report;
         Ok(imported.dataset)
     })?;

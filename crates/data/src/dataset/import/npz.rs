@@ -11,17 +11,19 @@
 //!   datasets, one split per row of the masks. Datasets of two classes are scored by ROC-AUC
 //!   (Platonov et al. 2023, section 4). Edges are stored once each: pass `undirected`.
 //!   `edge_weight` (`[E]`) is PyG's.
+//! - `format, shape, data`: a sparse matrix of SciPy, see `scipy.rs`.
 
 use std::path::Path;
 
 use graphmill_core::{Features, Labels, Result, Split, location::Location};
 
 use super::{
-    ImportOptions, ImportReport, Raw, WeightColumn, adjacency,
+    ImportOptions, ImportReport, Raw, WeightColumn,
+    adjacency::{self, Matrix},
     csr::Csr,
     feature_rows, features, label_rows, labels,
     pairs::{Shape, Sink},
-    splits,
+    scipy, splits,
 };
 use crate::{dataset::Normalization, external::Scratch, npz::Npz};
 
@@ -32,10 +34,12 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         shchur(&mut npz, options, scratch)?
     } else if npz.contains("node_features") {
         heterophilous(&mut npz, options, scratch)?
+    } else if scipy::is_matrix(&npz) {
+        scipy::read(&mut npz, options, scratch)?
     } else {
         return Err(Location::new(src, "archive").error(format!(
-            "neither 'adj_indptr' (Shchur, PyG) nor 'node_features' (heterophilous datasets) is present; the \
-             archive holds: {}",
+            "neither 'adj_indptr' (Shchur, PyG) nor 'node_features' (heterophilous datasets) nor 'format' \
+             (scipy.sparse.save_npz) is present; the archive holds: {}",
             npz.names().join(", ")
         )));
     };
@@ -50,7 +54,7 @@ fn shchur(npz: &mut Npz, options: &ImportOptions, scratch: &Scratch) -> Result<R
     let mut edges = adjacency::edges(npz, "adj_", options, scratch)?;
     let dense =
         if npz.contains("attr_matrix") { feature_rows::bytes(&npz.header("attr_matrix")?.shape) } else { 0 };
-    let num_nodes = adjacency::read(npz, "adj_", dense, &mut edges, scratch)?;
+    let num_nodes = adjacency::read(npz, Matrix::of_rows("adj_"), dense, &mut edges, scratch)?;
     let features = if npz.contains("attr_indptr") {
         let attributes = Csr::from_npz(npz, "attr_")?;
         let dense = options.dense_features;

@@ -1,6 +1,10 @@
 //! Import options and their command-line syntax.
 
-use std::{fmt, path::PathBuf, str::FromStr};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 use graphmill_core::{EdgeOptions, Error, Result};
 
@@ -96,6 +100,23 @@ impl ImportOptions {
             drop_self_loops: self.no_self_loops || undirected,
             keep_duplicates: self.keep_duplicates && !undirected,
         }
+    }
+
+    /// The source `src`, and the files that the options name.
+    pub(super) fn paths<'a>(&'a self, src: &'a Path) -> impl Iterator<Item = &'a Path> {
+        let tables = [&self.features, &self.labels, &self.label_pairs, &self.nodes];
+        let named = tables.into_iter().chain([&self.train, &self.valid, &self.test]);
+        std::iter::once(src).chain(named.flatten().map(PathBuf::as_path))
+    }
+
+    /// The same options with other paths of files.
+    pub(super) fn with_paths(&self, change: impl Fn(&Path) -> PathBuf) -> Self {
+        let mut options = self.clone();
+        let Self { features, labels, label_pairs, nodes, train, valid, test, .. } = &mut options;
+        for path in [features, labels, label_pairs, nodes, train, valid, test].into_iter().flatten() {
+            *path = change(path);
+        }
+        options
     }
 
     /// Rejects options that do not fit `format`, and unknown metrics. Importing repeats this check.

@@ -9,6 +9,7 @@ use graphmill_core::{
     keyed::{Stream, key},
     location::Location,
     memory,
+    search::position,
     traverse::weak_components,
 };
 use rayon::prelude::*;
@@ -38,8 +39,13 @@ pub(super) fn finish(
     // Building takes some 24 bytes a node in addition to the edges.
     drop(at.locate(memory::reserve::<[u64; 3]>(num_nodes))?);
     let counts = EdgeCounts::of(&edges);
-    let graph = at.locate(edges.build(num_nodes))?;
+    let mut graph = at.locate(edges.build(num_nodes))?;
     report.count_edges(counts, &graph);
+    let has_units = |weights: &[f32]| position(weights, |&weight| weight != 1.0).is_none();
+    if raw.omit_unit_weights && graph.edge_weight().is_some_and(has_units) {
+        let (indptr, indices) = graph.buffers();
+        graph = Graph::sorted(indptr.clone(), indices.clone(), None);
+    }
     let mut unlabelled = labels::take_missing(&mut labels);
     let split = at.locate(given_split(splits, options.split.as_ref()))?;
     let name = options.name.clone().unwrap_or(name);
@@ -293,6 +299,7 @@ mod tests {
             name: "tiny".into(),
             num_nodes: 6,
             edges,
+            omit_unit_weights: false,
             features: Features::f32(2, vec![1., 1., 9., 9., 3., 1., 9., 9., 5., 1., 0., 0.]),
             labels: Labels::Single { class: vec![0, 1, 1, 0, -1, 0].into(), classes: 2 },
             splits: vec![

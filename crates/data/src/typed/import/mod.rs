@@ -54,8 +54,9 @@ pub use raw::{EdgeCounts, RawEdges, RawTyped, Reverse, TypedReport};
 
 use super::TypedDataset;
 use crate::{
-    dataset::{Work, work},
+    dataset::{Work, native::check_target, work},
     external::Scratch,
+    object_storage::Copies,
 };
 
 /// Importer of a format.
@@ -220,16 +221,19 @@ pub struct TypedImported {
 pub fn import(format: &str, src: impl AsRef<Path>, options: &TypedOptions) -> Result<TypedImported> {
     let (src, entry) = (src.as_ref(), table::find("format", TABLE, format)?);
     options.check(format)?;
+    Copies::reject([src])?;
     finish::finish((entry.make.read)(src, options)?, src, options, &Scratch::in_memory())
 }
 
 /// Imports `src` into the dataset directory `dst`, atomically. Edges are sorted within the memory
 /// budget, in the directory `dst.importing`; what the source lists is held in memory while it is
-/// read, at least 8 bytes per edge. The dataset has the same bytes for any budget. A killed import
-/// leaves the directory, and the next one replaces it and starts again.
+/// read, at least 8 bytes per edge. The dataset has the same bytes for any budget. `src` is a path
+/// or an address of object storage, whose objects are copied into that directory. A killed import
+/// leaves the directory; the next one continues the copy, and starts everything else again.
 ///
 /// # Errors
-/// As for [`import`]; `dst` is not empty; the disk is too small; the progress cancels the work.
+/// As for [`import`]; `dst` is not empty; the disk is too small; a request to a server fails; the
+/// progress cancels the work.
 pub fn import_to(
     format: &str,
     src: impl AsRef<Path>,
@@ -240,19 +244,29 @@ pub fn import_to(
     let (src, dst) = (src.as_ref(), dst.as_ref());
     let entry = table::find("format", TABLE, format)?;
     options.check(format)?;
-    // Nothing is resumed: files of an earlier process are removed.
+    check_target(dst, work.replace)?;
+    let copies = Copies::find([src])?;
+    // Only copies are resumed: other files of an earlier process are removed.
     let identity = || {
+        if !copies.is_empty() {
+            let version = env!("CARGO_PKG_VERSION");
+            return Ok(format!("{version} {format} {options:?}{}", copies.identity()));
+        }
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos());
         Ok(format!("{format} {} {now}", process::id()))
     };
     let mut report = TypedReport::default();
     let replace = work.replace;
     let make = |scratch: &Scratch| {
+        scratch.keep_only(&Copies::FILES)?;
+        let copied = copies.copy(scratch)?;
+        let src = &*copied.path(src);
         scratch.stage("reading the source", None, Unit::Edges);
-        let raw = (entry.make.read)(src, options)?;
+        let named = |error| copied.name_addresses(error);
+        let raw = (entry.make.read)(src, options).map_err(named)?;
         scratch.check()?;
         let (bytes, budget) = (raw.edge_bytes(), scratch.memory());
-        let mut imported = finish::finish(raw, src, options, scratch)?;
+        let mut imported = finish::finish(raw, src, options, scratch).map_err(named)?;
         if bytes > budget {
             imported.report.note(format!(
                 "the edges of the source took {} MB while they were read, more than the {} MB of --memory; \

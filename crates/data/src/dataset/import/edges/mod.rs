@@ -120,7 +120,8 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     let name = meta.name.unwrap_or_else(|| name_of(src));
     let graphs = meta.graphs.unwrap_or_default();
     let metric = meta.metric;
-    Ok(Raw { name, num_nodes, edges, features, normalization, labels, splits, graphs, metric, report })
+    let raw = Raw { name, num_nodes, edges, report, ..Raw::default() };
+    Ok(Raw { features, normalization, labels, splits, graphs, metric, ..raw })
 }
 
 /// Reports unread files and columns beside the edges.

@@ -28,6 +28,7 @@ use crate::{
     run::Meter,
     strategy::attempt,
     timeline::Stage,
+    verification::FeatureFiles,
 };
 
 /// Trains a model of events on a task on edges with times, and evaluates it. Runs on the current
@@ -41,6 +42,8 @@ use crate::{
 pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> Result<Summary> {
     let began = Instant::now();
     let options: EventOptions = config.own.get();
+    let files = FeatureFiles::of_types(data);
+    files.prepare(config)?.iter().for_each(|note| context.observer.note(note));
     let stream = EventStream::new(data, &config.task, options.new_nodes)?;
     let metric = metric(config, &stream)?;
     let learner = EventLearner::new(config, &stream)?;
@@ -54,6 +57,7 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
     ));
     let mut trainer = Trainer {
         config,
+        files,
         stream: &stream,
         batch_size: batch_size(config, &stream),
         metric,
@@ -82,6 +86,7 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
 /// Run in progress.
 struct Trainer<'a, 'o> {
     config: &'a TrainConfig,
+    files: FeatureFiles,
     stream: &'a EventStream,
     batch_size: usize,
     metric: EventMetric,
@@ -312,6 +317,7 @@ impl Trainer<'_, '_> {
             config: self.config.to_json(),
             best: state.best.unwrap_or(Best { epoch: 0, valid_score: None }),
             test,
+            verification: self.files.record(),
             peak_rss_bytes: memory::peak().unwrap_or(0),
             seconds: self.position.checkpoints.seconds(),
             epochs: std::mem::take(&mut self.position.records),

@@ -15,7 +15,7 @@ use std::{
 };
 
 use graphmill_core::{NodeId, node_order, progress::Progress};
-use graphmill_data::{Dataset, dataset::Rescaling, npy};
+use graphmill_data::{Dataset, dataset::Rescaling, npy, verification::Verify};
 use graphmill_nn::{
     Matrix,
     backend::Cpu,
@@ -177,7 +177,7 @@ impl SavedRun {
             )));
         }
         match other {
-            Some(path) if is_link(&self.config) => build::open_graph(path),
+            Some(path) if is_link(&self.config) => build::open_graph(path, Verify::Once),
             Some(path) => Ok(Dataset::open(path)?),
             None => Origin::open_of(self.origin.as_ref(), &self.dir, &self.config),
         }

@@ -33,6 +33,7 @@ use crate::{
     record::{DatasetRecord, EpochRecord, EpochTotals, PresamplingRecord, Summary, Traffic},
     strategy::{Flow, attempt},
     timeline::Stage,
+    verification::FeatureFiles,
 };
 
 /// Trains a model on a dataset of several types and evaluates it. Runs on the current rayon pool.
@@ -45,6 +46,7 @@ use crate::{
 /// chosen by the option `task`.
 pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> Result<Summary> {
     let began = Instant::now();
+    let unverified = FeatureFiles::of_types(data).prepare(config)?;
     let task = TypedTask::new(data, &config.task)?;
     let metric = build::metric(config, &task)?;
     if task.split.train.is_empty() {
@@ -54,7 +56,7 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
     let tiers = TypedTiers::new(config, data, &task, &*sampler)?;
     let learner = TypedLearner::new(config, &task)?;
     let notes = notes(config, data, &task, &*sampler, &learner);
-    tiers.description.iter().chain(&notes).for_each(|note| context.observer.note(note));
+    tiers.description.iter().chain(&unverified).chain(&notes).for_each(|note| context.observer.note(note));
     let run = TypedRun {
         config,
         data,

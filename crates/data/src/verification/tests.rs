@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use graphmill_core::{Error, Features, Graph, Labels, NodeId, Result, SparseRows, progress::Quiet};
+use graphmill_core::{Features, Graph, Labels, NodeId, Result, SparseRows, progress::Quiet};
 use half::f16;
 use tempfile::TempDir;
 

@@ -8,6 +8,11 @@
 //! their checksums, and a bit for each chunk records the outcome: every chunk is read once per open
 //! dataset, however small the reads are.
 //!
+//! # Source
+//!
+//! Ralph C. Merkle, "A Digital Signature Based on a Conventional Encryption Function", CRYPTO 1987:
+//! a tree of hashes verifies a part of the data. Here it has two levels, and the hash is the caller's.
+//!
 //! # Cost
 //!
 //! A read of each chunk that the rows lie in, and a hash of it at memory speed. Afterwards a test
@@ -313,8 +318,8 @@ impl ChunkVerifier {
 /// Error for features with a wrong checksum.
 fn damaged(path: &Path, place: impl Into<String>, what: &str, found: &str, expected: &str) -> Error {
     let message = format!(
-        "the features are damaged: {what} the checksum {found}, the dataset says {expected}; restore the file \
-         or import the data again"
+        "the features are damaged: {what} the checksum {found}, the dataset says {expected}; restore the \
+         file or import the data again"
     );
     Error::format(path, place, message)
 }

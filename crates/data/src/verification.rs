@@ -51,8 +51,8 @@ fn is_too_large(bytes: u64) -> bool {
     memory::total().is_some_and(|total| bytes > total / 4)
 }
 
-/// Verifier of the file at `path`, whose `bytes` hold values of type `T` behind a header. `whole` is
-/// its checksum, and `leaves` are those of its chunks, if they are known.
+/// Verifier of the file at `path`, whose `bytes` hold values of type `T` behind a header. `whole`
+/// is its checksum, and `leaves` are those of its chunks, if they are known.
 pub(crate) fn verifier<T: Element>(
     path: PathBuf,
     bytes: Buffer<u8>,

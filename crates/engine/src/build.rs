@@ -199,8 +199,8 @@ pub(crate) fn disk(table: &StoredTable, verifier: Option<&ChunkVerifier>) -> Res
 
 /// The feature rows, with the table that layers read in place. The table is sparse if
 /// `keeps_sparse`. A table of another type than the stored one is a copy, also if the placement is
-/// [`MemoryPlacement::Mapped`]. Rows that were not verified when the dataset was opened are verified
-/// here, all of them: nothing checks the rows that layers and inference read in place.
+/// [`MemoryPlacement::Mapped`]. Rows that were not verified when the dataset was opened are
+/// verified here, all of them: nothing checks the rows that layers and inference read in place.
 ///
 /// # Errors
 /// Damaged features, a failed allocation, or a value beyond the range of the table's type.

@@ -14,7 +14,8 @@ use super::{Disk, Real, disk::create_fresh};
 /// The model is weaker than any file system: a change of a directory's entries (a creation, a
 /// rename, a removal) may be lost or kept, independently of earlier and later ones, until that
 /// directory is synced; a rename is one change. A file is synced by [`Disk::write`] and
-/// [`Disk::append`], but is torn if the power goes while it is written. This covers reordered writes, which journals mostly prevent.
+/// [`Disk::append`], but is torn if the power goes while it is written. This covers reordered
+/// writes, which journals mostly prevent.
 ///
 /// Source: the crash states follow Pillai et al., "All File Systems Are Not Created Equal: On the
 /// Complexity of Crafting Crash-Consistent Applications", OSDI 2014, section 3.

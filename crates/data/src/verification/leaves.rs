@@ -90,8 +90,8 @@ pub(crate) fn read(dir: &Path, name: &str, entry: &FileEntry) -> Result<Option<V
     if found != entry.checksum {
         let expected = &entry.checksum;
         return Err(wrong(format!(
-            "these chunk checksums are damaged: they belong to a file with the checksum {found}, the manifest \
-             says {expected} of {name}"
+            "these chunk checksums are damaged: they belong to a file with the checksum {found}, the \
+             manifest says {expected} of {name}"
         )));
     }
     Ok(Some(leaves))

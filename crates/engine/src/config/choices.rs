@@ -77,11 +77,11 @@ pub enum FeaturePrecision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VerifyFeatures {
-    /// At opening, or at the first read if they are larger than a quarter of the memory.
+    /// Opening, or the first read if they are larger than a quarter of the memory.
     Auto,
-    /// When the dataset is opened.
+    /// Opening of the dataset.
     Open,
-    /// When the first row of a part of the file is read.
+    /// First read of a row, for each part of the file.
     FirstRead,
     /// Never.
     None,

@@ -10,8 +10,8 @@
 //!
 //! # Source
 //!
-//! Ralph C. Merkle, "A Digital Signature Based on a Conventional Encryption Function", CRYPTO 1987:
-//! a tree of hashes verifies a part of the data. Here it has two levels, and the hash is the caller's.
+//! Ralph C. Merkle, "A Digital Signature Based on a Conventional Encryption Function", CRYPTO '87:
+//! a tree of hashes verifies a part of the data. This one has two levels, and the caller's hash.
 //!
 //! # Cost
 //!
@@ -216,7 +216,13 @@ impl ChunkVerifier {
             }
             let first = start / state.sums.chunk;
             let check = |(i, bytes): (usize, &[u8])| match has_checksums {
-                true => self.verify_chunk(first + i, &|_, see| Ok(see(bytes))).map(|_| 0),
+                true => {
+                    let read = |_: Range<u64>, see: &mut dyn FnMut(&[u8])| {
+                        see(bytes);
+                        Ok(())
+                    };
+                    self.verify_chunk(first + i, &read).map(|_| 0)
+                }
                 false => self.check_finite(first + i, bytes).map(|()| (state.sums.leaf)(bytes)),
             };
             let found: Vec<Result<u128>> =

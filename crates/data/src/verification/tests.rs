@@ -105,7 +105,7 @@ fn each_chunk_is_read_once_by_any_number_of_threads() {
                         see(&bytes[range.start as usize..range.end as usize]);
                         Ok(())
                     };
-                    verifier.verify_ranges([at..at + 9].into_iter(), &read).unwrap();
+                    verifier.verify_ranges(std::iter::once(at..at + 9), &read).unwrap();
                 }
             });
         }

@@ -15,7 +15,8 @@
 //! - [`typed`]: graphs of several node types and relations, and their blocks.
 //! - [`Matrix`], [`SparseRows`]: rows of values, dense, shared, sparse or on a device.
 //! - [`Buffer`]: an owned vector or a memory map behind one type.
-//! - [`Features`], [`Labels`], [`Split`]: data of nodes.
+//! - [`Features`], [`Labels`], [`Split`]: data of nodes; [`verifier`]: their checksums, checked by
+//!   first reads.
 //! - [`keyed`]: random numbers as functions of a key; [`alias`]: draws by weight in O(1).
 //! - [`rank`], [`traverse`], [`symmetry`], [`induced`], [`node_order`]: out-degrees and reverse
 //!   PageRank, components, a test for undirected graphs, induced subgraphs, and nodes ordered by a
@@ -63,6 +64,7 @@ pub mod table;
 pub mod traverse;
 pub mod typed;
 pub mod units;
+pub mod verifier;
 
 pub use block::{Block, Transposed};
 pub use buffer::Buffer;

@@ -65,6 +65,17 @@ pub fn replace_by(
     write_by_way_of(disk, &suffixed(path, TEMPORARY_SUFFIX), path, fill)
 }
 
+/// Appends bytes to the file `path` as [`Disk::append`] does. A file that this creates is durable
+/// as well.
+///
+/// # Errors
+/// The file cannot be created, written or synced.
+pub fn append(disk: &mut impl Disk, path: &Path, bytes: &[u8]) -> Result<()> {
+    let is_new = !path.exists();
+    disk.append(path, bytes).map_err(|e| Error::io(path, "write", e))?;
+    if is_new { sync_dir(disk, parent(path)) } else { Ok(()) }
+}
+
 fn write_by_way_of(
     disk: &mut impl Disk,
     beside: &Path,

@@ -106,6 +106,7 @@ pub fn stacked(
             features.dim
         )));
     }
+    features.verify()?;
     let dim = features.dim;
     let data = match &features.data {
         FeatureData::F32(x) => FeatureData::F32(Rows { graph, x: &x[..], dim, aggregation }.open(dir)?),

@@ -26,7 +26,12 @@ pub(crate) const CHUNK: usize = 1 << 20;
 
 /// Computes the checksum of `bytes`, in parallel, at memory speed.
 pub fn checksum(bytes: &[u8]) -> String {
-    root(bytes.len() as u64, &bytes.par_chunks(CHUNK).map(leaf).collect::<Vec<_>>())
+    root(bytes.len() as u64, &leaves(bytes))
+}
+
+/// Hash of each chunk. Parallel.
+pub(crate) fn leaves(bytes: &[u8]) -> Vec<u128> {
+    bytes.par_chunks(CHUNK).map(leaf).collect()
 }
 
 /// Computes the checksum of `head`, at most one chunk, followed by `rest`. Parallel.
@@ -74,9 +79,12 @@ impl Tree {
 
     /// Returns the value of [`checksum`] for all bytes.
     pub(crate) fn finish(&self) -> String {
-        let mut root = self.length.to_le_bytes().to_vec();
-        root.extend(self.leaves.iter().flat_map(|leaf| leaf.to_le_bytes()));
-        format!("{:032x}", xxh3_128(&root))
+        root(self.length, &self.leaves)
+    }
+
+    /// Returns the hash of each chunk.
+    pub(crate) fn into_leaves(self) -> Vec<u128> {
+        self.leaves
     }
 }
 

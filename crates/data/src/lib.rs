@@ -24,6 +24,7 @@
 //! - [`stats`]: the figures that `graphmill info` prints.
 //! - `tables` (a feature): a dataset from tables of nodes and edges with any columns.
 //! - `download` (a feature): catalogue of public datasets and their downloader.
+//! - [`verification`]: checksums of feature rows, checked when they are first read.
 //! - [`alias_file`]: alias tables of stored edge weights, cached in the dataset's directory.
 //! - [`bottom_hop`]: feature rows with the aggregates of their in-neighbours, in a file.
 
@@ -46,6 +47,7 @@ pub mod stats;
 #[cfg(feature = "tables")]
 pub mod tables;
 pub mod typed;
+pub mod verification;
 
 pub use dataset::{Dataset, DatasetBuilder};
 pub use typed::{TypedBuilder, TypedDataset};

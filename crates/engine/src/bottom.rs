@@ -129,7 +129,7 @@ pub(crate) fn features(
         MemoryPlacement::HugePages => memory::placements(config, &both).features,
         MemoryPlacement::Mapped => MemoryPlacement::Mapped,
     };
-    let (rows, _) = build::features(config, &both, placement)?;
+    let rows = build::rows(config, &both, placement)?;
     // inference reads the rows where the dataset has them
     let (_, table) = build::features(config, data, MemoryPlacement::Mapped)?;
     Ok((rows, table))

@@ -11,12 +11,15 @@ use graphmill_core::{
     table,
 };
 use graphmill_data::{
-    Dataset, generate, npy,
+    Dataset,
+    dataset::StoredTable,
+    generate, npy,
     partition::PartitionDir,
-    typed::{self, Task, TaskKind, Verify, is_typed},
+    typed::{self, Task, TaskKind, is_typed},
+    verification::{ChunkVerifier, Verify},
 };
 use graphmill_loader::{
-    feature::Host,
+    feature::{Disk, DiskOptions, Host},
     order,
     sampler::{self, WeightOptions, inference::InferenceNeighbors, weighted::EdgeWeights},
     subgraph::cluster::ClusterOptions,
@@ -56,7 +59,8 @@ pub fn open_dataset(config: &TrainConfig) -> Result<Dataset> {
     if config.dataset.is_empty() {
         return Ok(generate::demo()?);
     }
-    if is_link(config) { open_graph(Path::new(&config.dataset)) } else { Ok(Dataset::open(&config.dataset)?) }
+    let (path, verify) = (Path::new(&config.dataset), config.verify.at_opening());
+    if is_link(config) { open_graph(path, verify) } else { Ok(Dataset::open_with(path, verify)?) }
 }
 
 /// The model part of a configuration.
@@ -151,15 +155,15 @@ fn decoder(config: &TrainConfig, dim: usize) -> Result<Box<dyn Decoder>> {
 ///
 /// # Errors
 /// The dataset cannot be read, or has several types.
-pub(crate) fn open_graph(path: &Path) -> Result<Dataset> {
+pub(crate) fn open_graph(path: &Path, verify: Verify) -> Result<Dataset> {
     if !is_typed(path) {
-        return Ok(Dataset::open(path)?);
+        return Ok(Dataset::open_with(path, verify)?);
     }
-    let mut typed = typed::open(path, Verify::Once)?;
+    let mut typed = typed::open(path, verify)?;
     let is_of_nodes =
         |task: &Task| matches!(task.kind(), Some(TaskKind::NodeClassification | TaskKind::NodeRegression));
     if typed.tasks.is_empty() || typed.tasks.len() == 1 && is_of_nodes(&typed.tasks[0]) {
-        return Ok(Dataset::open(path)?);
+        return Ok(Dataset::open_with(path, verify)?);
     }
     typed.tasks.clear();
     typed.to_dataset().map_err(|error| Error::dataset(path.display().to_string(), error.to_string()))
@@ -183,32 +187,53 @@ pub(crate) fn target_scale(data: &Dataset) -> Option<TargetScale> {
     }
 }
 
-/// The feature rows, with the table that layers read in place. The table is sparse if
-/// `keeps_sparse`. A table of another type than the stored one is a copy, also if the placement is
-/// [`MemoryPlacement::Mapped`].
+/// Opens the rows of a feature file, which `verifier` verifies if no opening did.
 ///
 /// # Errors
-/// A failed allocation, or a value beyond the range of the table's type.
+/// The file cannot be opened.
+pub(crate) fn disk(table: &StoredTable, verifier: Option<&ChunkVerifier>) -> Result<Disk> {
+    let &StoredTable { ref path, offset, rows, dim, kind } = table;
+    let disk = Disk::open(path, offset, dim, kind, rows, &DiskOptions::default())?;
+    Ok(disk.verified_by(verifier))
+}
+
+/// The feature rows, with the table that layers read in place. The table is sparse if
+/// `keeps_sparse`. A table of another type than the stored one is a copy, also if the placement is
+/// [`MemoryPlacement::Mapped`]. Rows that were not verified when the dataset was opened are
+/// verified here, all of them: nothing checks the rows that layers and inference read in place.
+///
+/// # Errors
+/// Damaged features, a failed allocation, or a value beyond the range of the table's type.
 pub fn features(config: &TrainConfig, data: &Dataset, placement: MemoryPlacement) -> Result<(Host, Matrix)> {
+    data.features.verify()?;
+    let host = rows(config, data, placement)?;
+    let table = host.matrix();
+    Ok((host, table))
+}
+
+/// The rows of [`features`] without the table: those of a mapped file are verified as they are
+/// read.
+///
+/// # Errors
+/// As [`features`].
+pub(crate) fn rows(config: &TrainConfig, data: &Dataset, placement: MemoryPlacement) -> Result<Host> {
     let kind = table_type(config, data);
-    let host = if let (FeatureData::Csr(rows), true) = (&data.features.data, keeps_sparse(config, data)) {
-        match placement {
+    if let (FeatureData::Csr(rows), true) = (&data.features.data, keeps_sparse(config, data)) {
+        return Ok(match placement {
             MemoryPlacement::Mapped => Host::new(&data.features),
             MemoryPlacement::HugePages => Host::resident_sparse(rows)?,
-        }
-    } else if placement == MemoryPlacement::Mapped && Some(kind) == data.features.data.kind() {
+        });
+    }
+    if placement == MemoryPlacement::Mapped && Some(kind) == data.features.data.kind() {
         // rows stay mapped because a copy does not fit; they do not fit into the page cache either
         match &data.features.data {
             FeatureData::F32(rows) => rows.expect_random_reads(),
             FeatureData::F16(rows) => rows.expect_random_reads(),
             FeatureData::Csr(_) => {}
         }
-        Host::new(&data.features)
-    } else {
-        Host::resident(&data.features, kind)?
-    };
-    let table = host.matrix();
-    Ok((host, table))
+        return Ok(Host::new(&data.features));
+    }
+    Ok(Host::resident(&data.features, kind)?)
 }
 
 /// Words of 32 bits of a feature row in a message between ranks: its values or, if rows stay

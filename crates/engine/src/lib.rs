@@ -18,6 +18,7 @@
 //! | [`error`], [`machine`], `accelerator` | the error type; cores, devices and their memory; NVIDIA devices |
 //! | [`config`], [`build`], [`memory`] | options, the components that they name, and memory estimates |
 //! | [`record`], [`checkpoint`] | files of a run |
+//! | `verification` | checksums of features: when they are checked, and what of them was |
 //! | [`inference`] | scores from all neighbours, layer by layer |
 //! | [`link`] | edges to learn, their loss, and the evaluation of rankings |
 //! | [`stages`], [`reuse`] | order, sample, extract and train of a minibatch; rows shared between minibatches |
@@ -67,6 +68,7 @@ pub mod tiers;
 pub mod trained;
 pub mod trainer;
 pub mod typed;
+mod verification;
 
 pub use build::open_dataset;
 pub use config::TrainConfig;

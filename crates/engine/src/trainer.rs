@@ -94,6 +94,7 @@ fn run(inputs: Inputs, parts: Parts, context: RunContext) -> Result<Summary> {
     let Inputs { config, data, devices, .. } = inputs;
     let Parts { metric, sampler, order, strategy, optimizer, schedule, model, bottom } = parts;
 
+    inputs.files().prepare(config)?.iter().for_each(|note| context.observer.note(note));
     let tables = Tables::new(&inputs, &*sampler, &*order, bottom)?;
     let samplers = match inputs.view {
         // the graph of a rank has the lists of its own nodes only

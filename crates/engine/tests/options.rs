@@ -189,6 +189,7 @@ const VALUES: &[(&str, &str, &[Needs])] = &[
 /// them, and with their effect.
 const UNSEEN: &[(&str, &str, &str)] = &[
     ("dataset", "", "an argument of every command"),
+    ("verify", "open", "the time of the verification"),
     ("bottom_dir", "elsewhere", "the place of the stored aggregates"),
     ("fused", "off", "whether rows are copied before they are aggregated"),
     ("allocation", "naive", "the cores of a stage"),

@@ -44,6 +44,21 @@ fn a_small_budget_puts_own_rows_on_disk() {
 }
 
 #[test]
+fn own_rows_are_verified_by_their_first_reads() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    for (options, by_first_read) in
+        [("host_budget=1", 0), ("host_budget=1 verify=first-read", 1), ("verify=first-read", 1)]
+    {
+        let summary = train(&with(config(), options), &dir, 2).remove(0);
+        let record = summary.verification.expect("parts are directories");
+        // all of them, because inference reads every row
+        assert_eq!(record.at_first_read, by_first_read * record.bytes, "{options}: {record:?}");
+        assert_eq!((record.at_opening + record.at_first_read, record.unverified), (record.bytes, 0));
+    }
+}
+
+#[test]
 fn rows_of_16_bits_have_the_same_bits_on_disk_and_on_devices() {
     let (data, temporary) = (data(), tempfile::tempdir().unwrap());
     let dir = partitioned(&data, &temporary.path().join("parts"));

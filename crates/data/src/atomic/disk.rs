@@ -50,6 +50,13 @@ pub trait Disk {
     /// The file cannot be created or written, or `fill` fails.
     fn write(&mut self, path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()>;
 
+    /// Appends bytes to the file `path`, which is created if it is missing, and syncs the file. A
+    /// crash may leave any beginning of them.
+    ///
+    /// # Errors
+    /// The file cannot be created or written.
+    fn append(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()>;
+
     /// Syncs the entries of a directory.
     ///
     /// # Errors
@@ -92,6 +99,12 @@ impl Disk for Real {
         fill(&mut file)?;
         file.flush()?;
         file.get_ref().sync_all()
+    }
+
+    fn append(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+        file.write_all(bytes)?;
+        file.sync_data()
     }
 
     /// Syncs a directory, on systems that support it.
@@ -137,6 +150,13 @@ impl Disk for CrashingDisk {
         create_fresh(path)?.write_all(&bytes[..bytes.len() / 2])?;
         self.step()?;
         fs::write(path, bytes)
+    }
+
+    fn append(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.step()?;
+        Real.append(path, &bytes[..bytes.len() / 2])?;
+        self.step()?;
+        Real.append(path, &bytes[bytes.len() / 2..])
     }
 
     fn sync_dir(&mut self, _: &Path) -> io::Result<()> {

@@ -6,15 +6,16 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use super::{Disk, disk::create_fresh};
+use super::{Disk, Real, disk::create_fresh};
 
 /// File system on a real directory that records every change, and afterwards lists what a loss of
 /// power could have left ([`ForgettingDisk::losses`]).
 ///
 /// The model is weaker than any file system: a change of a directory's entries (a creation, a
 /// rename, a removal) may be lost or kept, independently of earlier and later ones, until that
-/// directory is synced; a rename is one change. A file is synced by [`Disk::write`], but is torn if
-/// the power goes while it is written. This covers reordered writes, which journals mostly prevent.
+/// directory is synced; a rename is one change. A file is synced by [`Disk::write`] and
+/// [`Disk::append`], but is torn if the power goes while it is written. This covers reordered
+/// writes, which journals mostly prevent.
 ///
 /// Source: the crash states follow Pillai et al., "All File Systems Are Not Created Equal: On the
 /// Complexity of Crafting Crash-Consistent Applications", OSDI 2014, section 3.
@@ -52,6 +53,8 @@ enum Step {
     Change(Vec<Entry>),
     /// Sync of a directory's entries.
     Sync(usize),
+    /// Growth of a file from one length to another, with a sync.
+    Append { node: usize, from: usize, to: usize },
 }
 
 /// Largest number of pending changes of which all subsets are tried.
@@ -154,16 +157,39 @@ impl ForgettingDisk {
                     [(_, _, Some(node))] if matches!(self.nodes[node], Node::File(_)) => Some(node),
                     _ => None,
                 });
-                for torn in [None, newest] {
+                for torn in self.torn(newest, cut) {
                     let state = scratch.join("state");
                     fs::create_dir(&state)?;
-                    self.write_out(&entries, ROOT, &state, torn)?;
+                    self.write_out(&entries, ROOT, &state, (torn, cut))?;
                     see(&state, cut);
                     fs::remove_dir_all(&state)?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Files that a loss of power after `cut` steps may leave torn, each with its length: none, the
+    /// `newest`, or the one that the last step appended to.
+    fn torn(&self, newest: Option<usize>, cut: usize) -> Vec<Option<(usize, usize)>> {
+        let mut torn = vec![None];
+        torn.extend(newest.map(|node| Some((node, self.length(node, cut) / 2))));
+        if let Some(&Step::Append { node, from, to }) = cut.checked_sub(1).map(|last| &self.steps[last]) {
+            torn.extend([from, (from + to) / 2].map(|length| Some((node, length))));
+        }
+        torn
+    }
+
+    /// Length of a file after `cut` steps.
+    fn length(&self, node: usize, cut: usize) -> usize {
+        let later = self.steps[cut..].iter().find_map(|step| match step {
+            Step::Append { node: of, from, .. } if *of == node => Some(*from),
+            _ => None,
+        });
+        later.unwrap_or(match &self.nodes[node] {
+            Node::Directory => 0,
+            Node::File(bytes) => bytes.len(),
+        })
     }
 
     /// Entries that are durable after `cut` steps, and the changes that may be lost.
@@ -184,15 +210,23 @@ impl ForgettingDisk {
         (durable, pending)
     }
 
-    fn write_out(&self, entries: &Entries, dir: usize, to: &Path, torn: Option<usize>) -> io::Result<()> {
+    /// Writes the contents of a directory after `cut` steps, with a `torn` file of another length.
+    fn write_out(
+        &self,
+        entries: &Entries,
+        dir: usize,
+        to: &Path,
+        (torn, cut): (Option<(usize, usize)>, usize),
+    ) -> io::Result<()> {
         for ((_, name), &node) in entries.range((dir, String::new())..(dir + 1, String::new())) {
             match &self.nodes[node] {
                 Node::Directory => {
                     fs::create_dir(to.join(name))?;
-                    self.write_out(entries, node, &to.join(name), torn)?;
+                    self.write_out(entries, node, &to.join(name), (torn, cut))?;
                 }
                 Node::File(bytes) => {
-                    let length = if torn == Some(node) { bytes.len() / 2 } else { bytes.len() };
+                    let torn = torn.filter(|(of, _)| *of == node).map(|(_, length)| length);
+                    let length = torn.unwrap_or_else(|| self.length(node, cut));
                     fs::write(to.join(name), &bytes[..length])?;
                 }
             }
@@ -237,6 +271,20 @@ impl Disk for ForgettingDisk {
         create_fresh(path)?;
         fs::write(path, &bytes)?;
         self.create(path, Node::File(bytes))
+    }
+
+    fn append(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        if !path.exists() {
+            self.create(path, Node::File(Vec::new()))?;
+        }
+        Real.append(path, bytes)?;
+        let node = self.node(path)?;
+        if let Node::File(all) = &mut self.nodes[node] {
+            let from = all.len();
+            all.extend_from_slice(bytes);
+            self.steps.push(Step::Append { node, from, to: all.len() });
+        }
+        Ok(())
     }
 
     fn sync_dir(&mut self, path: &Path) -> io::Result<()> {
@@ -305,6 +353,26 @@ mod tests {
             finished = now == b"new one";
         });
         assert!(finished && steps >= 3, "the new file is durable at the end: {steps}");
+    }
+
+    #[test]
+    fn appended_lines_are_durable_whatever_is_lost() {
+        for before in [&[("file", "old\n")][..], &[]] {
+            let old = before.first().map_or("", |(_, text)| text);
+            let work = |disk: &mut ForgettingDisk, root: &Path| {
+                ["one\n", "two\n"].iter().for_each(|line| {
+                    append(disk, &root.join("file"), line.as_bytes()).unwrap();
+                });
+            };
+            let whole = format!("{old}one\ntwo\n");
+            let mut last = String::new();
+            states(before, false, work, &mut |state, cut| {
+                last = fs::read_to_string(state.join("file")).unwrap_or_default();
+                assert!(whole.starts_with(&last) && last.len() >= old.len(), "{last:?} after {cut} steps");
+            });
+            // the last state is torn within its last step, the sync of the second line
+            assert!(last.starts_with(&format!("{old}one\n")), "{last:?}");
+        }
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! Arrays listed in a manifest, mapped after checking each against its entry.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
-use graphmill_core::{Buffer, Error, Result, memory};
+use graphmill_core::{Buffer, Error, Result};
 use rayon::prelude::*;
 
 use crate::{
-    checksum::{self, checksum},
+    checksum,
     npy::{self, Dtype, Element},
     signed::FileEntry,
+    verification::{self, Verify, leaves},
 };
 
 /// Bytes of a file that are scanned before their pages are released.
@@ -23,6 +24,8 @@ pub(crate) struct Files<'a> {
     pub(crate) manifest: &'a str,
     /// Entry of each file.
     pub(crate) entries: &'a BTreeMap<String, FileEntry>,
+    /// Extent of the verification.
+    pub(crate) verify: Verify,
 }
 
 impl Files<'_> {
@@ -87,6 +90,20 @@ impl Files<'_> {
         Ok((bytes, array.map()?))
     }
 
+    /// Maps feature rows as [`Files::map`] does, with a verifier for those who read them.
+    pub(crate) fn map_deferred<T: Element>(&self, name: &str, shape: &[usize]) -> Result<Buffer<T>> {
+        let (bytes, data) = self.map::<T>(name, shape)?;
+        let (header, entry) = (bytes.len() - size_of_val(&data[..]), &self.entries[name]);
+        let is_off = self.verify == Verify::NoFeatures;
+        let leaves = if is_off { None } else { leaves::read(self.dir, name, entry)? };
+        let verifier =
+            verification::verifier::<T>(self.dir.join(name), bytes, header, &entry.checksum, leaves);
+        if is_off {
+            verifier.turn_off();
+        }
+        Ok(data.tagged(Arc::new(verifier)))
+    }
+
     /// Maps a file as [`Files::map`] does and, in the same pass, verifies its checksum and returns
     /// the first value for which `bad` holds.
     pub(crate) fn scan<T: Element>(
@@ -128,6 +145,9 @@ impl Files<'_> {
         let found = checksum::root(bytes.len() as u64, &leaves);
         let expected = &self.entries[name].checksum;
         if found == *expected {
+            if self.verify == Verify::All {
+                leaves::renew(self.dir, name, &self.entries[name], &leaves)?;
+            }
             return Ok(first);
         }
         Err(Error::format(
@@ -146,6 +166,29 @@ impl Files<'_> {
     }
 }
 
+/// Adds the array `data` to the directory `dir` as the file `name`, with its entry: links the file
+/// if this process wrote it, and writes it otherwise.
+pub(crate) fn add<T: Element>(
+    entries: &mut BTreeMap<String, FileEntry>,
+    dir: &Path,
+    name: &str,
+    data: &Buffer<T>,
+    shape: &[usize],
+) -> Result<()> {
+    let is_same = |entry: &FileEntry| entry.shape == shape && entry.dtype == T::DTYPE.to_string();
+    match npy::written(data).filter(|written| is_same(&written.entry)) {
+        // A file system without hard links gets a copy.
+        Some(written) if fs::hard_link(&written.path, dir.join(name)).is_ok() => {
+            entries.insert(name.into(), written.entry.clone());
+            match &written.leaves {
+                Some(leaves) => leaves::write(dir, name, leaves),
+                None => leaves::write(dir, name, &checksum::leaves(&map_whole(&written.path)?)),
+            }
+        }
+        _ => write(entries, dir, name, data, shape),
+    }
+}
+
 /// Writes the file `name` of the directory `dir` and adds its entry, with the checksum of the
 /// written bytes.
 pub(crate) fn write<T: Element>(
@@ -158,14 +201,15 @@ pub(crate) fn write<T: Element>(
     let path = dir.join(name);
     npy::write_new(&path, data, shape)?;
     let bytes = map_whole(&path)?;
+    let leaves = checksum::leaves(&bytes);
     let entry = FileEntry {
         dtype: T::DTYPE.to_string(),
         shape: shape.to_vec(),
         bytes: bytes.len() as u64,
-        checksum: checksum(&bytes),
+        checksum: checksum::root(bytes.len() as u64, &leaves),
     };
     entries.insert(name.into(), entry);
-    Ok(())
+    leaves::write(dir, name, &leaves)
 }
 
 /// Entry of the file that [`write`] would create for the array.
@@ -178,13 +222,6 @@ pub(crate) fn unwritten<T: Element>(data: &[T], shape: &[usize]) -> FileEntry {
         bytes: (header.len() + data.len()) as u64,
         checksum: checksum::of_parts(&header, data),
     }
-}
-
-/// Returns true if features of `bytes` bytes exceed a quarter of the machine's memory. Reading them
-/// on every open would take longer than many commands and would evict everything else from the page
-/// cache.
-pub fn is_too_large_to_verify(bytes: u64) -> bool {
-    memory::total().is_some_and(|total| bytes > total / 4)
 }
 
 /// Default name of a dataset: that of its directory.

@@ -106,6 +106,7 @@ impl Dataset {
     /// Checks that every node has a finite row.
     fn validate_features(&self) -> Result<()> {
         self.validate_feature_count()?;
+        self.features.verify()?;
         let bad = match &self.features.data {
             // Checked when they were written.
             FeatureData::F32(data) if npy::written(data).is_some() => None,

@@ -19,9 +19,10 @@
 //! original_ids.npy  u32 [V]         only in a reordered dataset: original node ids, a permutation
 //! ```
 //!
-//! The directory may also hold `edge_alias.bin`, which the manifest does not list: a cache of the
-//! alias tables of the edge weights ([`graphmill_core::Graph::alias_tables`]). It
-//! may be deleted at any time.
+//! The directory may also hold two files that the manifest does not list. `features_checksums.npy`
+//! has the checksum of each MiB of `features.npy` ([`crate::verification`]), whose root is in the
+//! manifest. `edge_alias.bin` is a cache of the alias tables of the edge weights
+//! ([`graphmill_core::Graph::alias_tables`]), and may be deleted at any time.
 
 mod check;
 mod names;
@@ -30,7 +31,6 @@ mod write;
 
 use std::path::Path;
 
-pub use super::files::is_too_large_to_verify;
 pub use check::check_target;
 use graphmill_core::Result;
 pub(super) use names::{FEATURES, FEATURES_INDPTR};
@@ -41,7 +41,8 @@ use super::{Dataset, manifest::Manifest};
 use crate::{
     external::Scratch,
     signed::SignedManifest,
-    typed::{self, TypedDataset, Verify},
+    typed::{self, TypedDataset},
+    verification::Verify,
 };
 
 impl Dataset {
@@ -71,13 +72,14 @@ impl Dataset {
     /// A directory of format 2 ([`crate::typed`]) with one node type, one edge type and at
     /// most one task, the classification of its nodes, opens as well.
     ///
-    /// Features that [`is_too_large_to_verify`] are not read: only their length, type and header
-    /// are checked. [`Dataset::open_verified`] reads them too.
+    /// Dense features that are larger than a quarter of the memory are not read: only their length,
+    /// type and header are checked, and the first read of a row verifies its part of the file.
+    /// [`Dataset::open_verified`] reads them too.
     ///
     /// # Errors
     /// The first fault, with its file and position.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
-        Self::open_by(dir.as_ref(), Verify::Once)
+        Self::open_with(dir, Verify::Once)
     }
 
     /// Maps a dataset as [`Dataset::open`] does, and reads every byte however large the files are.
@@ -85,15 +87,16 @@ impl Dataset {
     /// # Errors
     /// As for [`Dataset::open`].
     pub fn open_verified(dir: impl AsRef<Path>) -> Result<Self> {
-        Self::open_by(dir.as_ref(), Verify::All)
+        Self::open_with(dir, Verify::All)
     }
 
-    /// Opens a dataset of either format.
-    fn open_by(dir: &Path, verify: Verify) -> Result<Self> {
-        if typed::is_typed(dir) {
-            return typed::open_one_type(dir, verify);
-        }
-        open(dir, |bytes| verify == Verify::Once && is_too_large_to_verify(bytes))
+    /// Maps a dataset as [`Dataset::open`] does, and verifies its files as `verify` says.
+    ///
+    /// # Errors
+    /// As for [`Dataset::open`].
+    pub fn open_with(dir: impl AsRef<Path>, verify: Verify) -> Result<Self> {
+        let dir = dir.as_ref();
+        if typed::is_typed(dir) { typed::open_one_type(dir, verify) } else { open(dir, verify) }
     }
 
     fn save_to(&self, dir: &Path, replace: bool) -> Result<()> {

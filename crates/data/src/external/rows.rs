@@ -168,8 +168,9 @@ impl<T: Element> Rows<T> {
         match (self.path(), self.file) {
             (Some(path), Some(file)) => {
                 let shape = [rows, self.columns.unwrap_or(1)];
-                let entry = file.finish(if self.columns.is_some() { &shape } else { &shape[..1] })?;
-                npy::map_written(path, entry)
+                let shape = if self.columns.is_some() { &shape[..] } else { &shape[..1] };
+                let (entry, leaves) = file.finish_with_leaves(shape)?;
+                npy::map_written(path, entry, Some(leaves))
             }
             _ => Ok(self.data.into()),
         }

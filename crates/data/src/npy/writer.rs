@@ -20,15 +20,21 @@ use crate::{atomic, checksum::Tree, signed::FileEntry};
 pub(crate) struct Written {
     pub(crate) path: PathBuf,
     pub(crate) entry: FileEntry,
+    /// Checksum of each chunk, unless an earlier process wrote the file.
+    pub(crate) leaves: Option<Vec<u128>>,
 }
 
-/// Maps the array that was just written to `path`.
+/// Maps the array that was written to `path`, with the checksums of its chunks if they are known.
 ///
 /// # Errors
 /// As for [`super::open`].
-pub(crate) fn map_written<T: Element>(path: PathBuf, entry: FileEntry) -> Result<Buffer<T>> {
+pub(crate) fn map_written<T: Element>(
+    path: PathBuf,
+    entry: FileEntry,
+    leaves: Option<Vec<u128>>,
+) -> Result<Buffer<T>> {
     let buffer = super::open(&path)?.map::<T>()?;
-    Ok(buffer.tagged(Arc::new(Written { path, entry })))
+    Ok(buffer.tagged(Arc::new(Written { path, entry, leaves })))
 }
 
 /// Returns the tag of `buffer` if it maps a whole file that this process wrote.
@@ -122,7 +128,13 @@ impl<T: Element> Writer<T> {
     }
 
     /// Writes the header for `shape` (whose product is the number of values) and syncs the file.
-    pub(crate) fn finish(mut self, shape: &[usize]) -> Result<FileEntry> {
+    pub(crate) fn finish(self, shape: &[usize]) -> Result<FileEntry> {
+        Ok(self.finish_with_leaves(shape)?.0)
+    }
+
+    /// Finishes the file as [`Writer::finish`] does, and returns the checksum of each chunk as
+    /// well.
+    pub(crate) fn finish_with_leaves(mut self, shape: &[usize]) -> Result<(FileEntry, Vec<u128>)> {
         let header =
             Header { dtype: T::DTYPE, shape: shape.to_vec(), fortran_order: false }.to_bytes_of(HEADER);
         let bytes = self.start + self.chunk.len() as u64;
@@ -140,7 +152,8 @@ impl<T: Element> Writer<T> {
         }
         self.file.sync_all().map_err(|e| Error::io(&self.path, "sync", e))?;
         let checksum = self.tree.finish();
-        Ok(FileEntry { dtype: T::DTYPE.to_string(), shape: shape.to_vec(), bytes, checksum })
+        let entry = FileEntry { dtype: T::DTYPE.to_string(), shape: shape.to_vec(), bytes, checksum };
+        Ok((entry, self.tree.into_leaves()))
     }
 
     fn write_chunk(&mut self) -> Result<()> {
@@ -187,9 +200,10 @@ mod tests {
                     writer.extend(piece).unwrap();
                 }
                 assert_eq!(writer.len(), len as u64);
-                let entry = writer.finish(&[len]).unwrap();
+                let (entry, leaves) = writer.finish_with_leaves(&[len]).unwrap();
                 assert!(std::fs::read(&path).unwrap() == expected, "{len} values, stopped at {stop:?}");
                 assert_eq!((entry.checksum, entry.bytes), (checksum(&expected), expected.len() as u64));
+                assert_eq!(leaves, crate::checksum::leaves(&expected));
             }
         }
         assert!(Writer::<u32>::resume(&path, 1 << 40).unwrap().is_none());

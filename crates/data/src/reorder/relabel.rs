@@ -183,6 +183,7 @@ pub(crate) fn features(features: &Features, order: &[NodeId], scratch: &Scratch)
     if dim == 0 {
         return Ok(features.clone());
     }
+    features.verify()?;
     let data = match &features.data {
         FeatureData::F32(data) => FeatureData::F32(gather(data, dim, order, scratch.rows("features", dim)?)?),
         FeatureData::F16(data) => FeatureData::F16(gather(data, dim, order, scratch.rows("features", dim)?)?),

@@ -107,7 +107,7 @@ impl Kept {
         if kept.entry.dtype != T::DTYPE.to_string() {
             return None;
         }
-        npy::map_written(path, kept.entry.clone()).ok()
+        npy::map_written(path, kept.entry.clone(), None).ok()
     }
 
     /// Makes sorted records in a file durable; `None` if they are in memory.

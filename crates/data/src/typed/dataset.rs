@@ -131,6 +131,12 @@ impl TypedDataset {
         )
     }
 
+    /// Feature tables of all types.
+    pub fn feature_tables(&self) -> impl Iterator<Item = &FeatureTable> {
+        let of_nodes = self.nodes.iter().filter_map(|nodes| nodes.features.as_ref());
+        of_nodes.chain(self.edges.iter().filter_map(|edges| edges.features.as_ref()))
+    }
+
     /// Number of nodes of all types.
     pub fn num_nodes(&self) -> usize {
         self.nodes.iter().map(|nodes| nodes.count).sum()

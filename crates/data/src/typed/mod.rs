@@ -105,7 +105,6 @@ pub use dataset::{EdgeData, NodeData, TypedDataset};
 pub use info::{EdgeTypeInfo, FeatureInfo, NodeTypeInfo, TaskInfo, TypedInfo, info};
 pub use keys::{KEY_SEPARATOR, Key, Keys, Texts};
 pub(crate) use names::{escape as file_name, unique as unique_name};
-pub use read::Verify;
 pub use save::open;
 pub use schema::{EdgeType, Schema};
 pub(crate) use sort::RowRules;
@@ -116,3 +115,5 @@ pub(crate) use strangers::{is_own_entry, stranger};
 pub use task::{Negatives, Seeds, Targets, Task, TaskKind, TaskOn};
 pub use text_rows::TextRows;
 pub use values::{FeatureTable, TableData, Values};
+
+pub use crate::verification::Verify;

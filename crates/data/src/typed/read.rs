@@ -20,23 +20,13 @@ use crate::{
     checksum,
     dataset::{
         Normalization,
-        files::{Files, directory_name, is_too_large_to_verify},
+        files::{Files, directory_name},
         manifest::FILE_NAME,
     },
     npy::Element,
     signed::SignedManifest,
+    verification::Verify,
 };
-
-/// Extent of the verification when a dataset is opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Verify {
-    /// Reads every file that was not verified at this place before, but no features that are larger
-    /// than a quarter of the memory.
-    #[default]
-    Once,
-    /// Reads every file.
-    All,
-}
 
 /// Maps the dataset in `dir` after checking it. Sizes, headers and shapes are compared with the
 /// manifest each time; checksums and contents as `verify` says. Files that pass are remembered in
@@ -47,8 +37,8 @@ pub enum Verify {
 pub(super) fn open(dir: &Path, verify: Verify) -> Result<TypedDataset> {
     let manifest = Manifest::read(dir)?;
     let known = match verify {
-        Verify::Once => Verified::read(dir, &manifest.checksum),
         Verify::All => Verified::new(&manifest.checksum),
+        _ => Verified::read(dir, &manifest.checksum),
     };
     let reader = Reader {
         dir,
@@ -76,7 +66,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn files(&self) -> Files<'_> {
-        Files { dir: self.dir, manifest: FILE_NAME, entries: &self.manifest.files }
+        Files { dir: self.dir, manifest: FILE_NAME, entries: &self.manifest.files, verify: self.verify }
     }
 
     fn dataset(&self) -> Result<TypedDataset> {
@@ -102,11 +92,11 @@ impl Reader<'_> {
         Ok(data)
     }
 
-    /// Maps the array at a relative path, and verifies it unless it was verified before or `skip`
-    /// is set.
-    fn array<T: Element>(&self, path: &str, shape: &[usize], skip: bool) -> Result<Buffer<T>> {
-        if skip {
-            return Ok(self.files().map(path, shape)?.1);
+    /// Maps the array at a relative path, and verifies it unless it was verified before or
+    /// `is_deferred` to the first read of a row.
+    fn array<T: Element>(&self, path: &str, shape: &[usize], is_deferred: bool) -> Result<Buffer<T>> {
+        if is_deferred {
+            return self.files().map_deferred(path, shape);
         }
         let before = Verified::stamp(self.dir, path);
         let is_known = self.known.has(self.dir, path);
@@ -136,11 +126,11 @@ impl Reader<'_> {
         self.files().has(path).then(|| self.read(path, &[length])).transpose()
     }
 
-    /// Maps rows of floats, of which every value must be finite.
-    fn finite<T: Element>(&self, path: &str, shape: &[usize], skip: bool) -> Result<Buffer<T>> {
+    /// Maps rows of floats, of which every value must be finite, as [`Reader::array`] does.
+    fn finite<T: Element>(&self, path: &str, shape: &[usize], is_deferred: bool) -> Result<Buffer<T>> {
         let before = Verified::stamp(self.dir, path);
-        if skip || self.known.has(self.dir, path) {
-            return self.array(path, shape, skip);
+        if is_deferred || self.known.has(self.dir, path) {
+            return self.array(path, shape, is_deferred);
         }
         self.is_trusted.set(false);
         let (data, bad) = self.files().scan::<T>(path, shape, |x| !x.finite())?;
@@ -254,20 +244,20 @@ impl Reader<'_> {
     /// Maps feature rows of any number type.
     fn values(&self, path: &str, shape: &[usize]) -> Result<Values> {
         let bytes = self.manifest.files.get(path).map_or(0, |entry| entry.bytes);
-        let skip = self.verify == Verify::Once && is_too_large_to_verify(bytes);
+        let is_deferred = self.verify.defers(bytes);
         let dtype = self.files().dtype(path).map(|dtype| dtype.to_string()).unwrap_or_default();
         Ok(match dtype.as_str() {
-            "<f2" => Values::F16(self.finite(path, shape, skip)?),
-            "<f4" => Values::F32(self.finite(path, shape, skip)?),
-            "<f8" => Values::F64(self.finite(path, shape, skip)?),
-            "|i1" => Values::I8(self.array(path, shape, skip)?),
-            "<i2" => Values::I16(self.array(path, shape, skip)?),
-            "<i4" => Values::I32(self.array(path, shape, skip)?),
-            "<i8" => Values::I64(self.array(path, shape, skip)?),
-            "|u1" => Values::U8(self.array(path, shape, skip)?),
-            "<u2" => Values::U16(self.array(path, shape, skip)?),
-            "<u4" => Values::U32(self.array(path, shape, skip)?),
-            "<u8" => Values::U64(self.array(path, shape, skip)?),
+            "<f2" => Values::F16(self.finite(path, shape, is_deferred)?),
+            "<f4" => Values::F32(self.finite(path, shape, is_deferred)?),
+            "<f8" => Values::F64(self.finite(path, shape, is_deferred)?),
+            "|i1" => Values::I8(self.array(path, shape, is_deferred)?),
+            "<i2" => Values::I16(self.array(path, shape, is_deferred)?),
+            "<i4" => Values::I32(self.array(path, shape, is_deferred)?),
+            "<i8" => Values::I64(self.array(path, shape, is_deferred)?),
+            "|u1" => Values::U8(self.array(path, shape, is_deferred)?),
+            "<u2" => Values::U16(self.array(path, shape, is_deferred)?),
+            "<u4" => Values::U32(self.array(path, shape, is_deferred)?),
+            "<u8" => Values::U64(self.array(path, shape, is_deferred)?),
             _ => {
                 let message = format!("the type '{dtype}' is not a number type of this format");
                 return Err(self.files().wrong(&format!("files, {path}"), &message));

@@ -3,7 +3,7 @@
 use std::{ffi::OsString, fs, io, path::Path};
 
 use super::names::{EDGES, NODES, PREPROCESSING, TASKS, VERIFIED, is_known};
-use crate::alias_file::is_alias_file;
+use crate::{alias_file::is_alias_file, verification::leaves};
 
 /// Returns true if a typed dataset has an entry of that name in its directory, beside the manifest.
 pub(crate) fn is_own_entry(name: &str) -> bool {
@@ -25,7 +25,11 @@ pub(crate) fn stranger(dir: &Path) -> io::Result<Option<String>> {
                 return Ok(Some(format!("{kind}/{}", directory.to_string_lossy())));
             }
             let is_own = |name: &OsString| {
-                name.to_str().is_some_and(|name| is_known(kind, name) || kind == EDGES && is_alias_file(name))
+                name.to_str().is_some_and(|name| {
+                    is_known(kind, name)
+                        || kind == EDGES && is_alias_file(name)
+                        || kind != TASKS && leaves::is_own_file(name)
+                })
             };
             if let Some(name) = entries(&path)?.iter().find(|name| !is_own(name)) {
                 let (directory, name) = (directory.to_string_lossy(), name.to_string_lossy());

@@ -6,7 +6,10 @@ use graphmill_core::{
 };
 use half::f16;
 
-use crate::npy::{Dtype, Element};
+use crate::{
+    npy::{Dtype, Element},
+    verification::ChunkVerifier,
+};
 
 /// Array of one of NumPy's number types, owned or mapped.
 #[derive(Clone, Debug)]
@@ -253,6 +256,22 @@ impl FeatureTable {
         Ok(Self { data, names: self.names.clone(), width: self.width })
     }
 
+    /// Verifier of rows that were not verified when they were opened.
+    pub fn verifier(&self) -> Option<&ChunkVerifier> {
+        match &self.data {
+            TableData::Dense(values) => each_buffer!(values, buffer => buffer.tag()),
+            TableData::Sparse(_) => None,
+        }
+    }
+
+    /// Verifies all rows that were not verified before, for readers of the whole table.
+    ///
+    /// # Errors
+    /// As [`ChunkVerifier::verify_all`].
+    pub fn verify(&self) -> Result<()> {
+        self.verifier().map_or(Ok(()), ChunkVerifier::verify_all)
+    }
+
     /// Describes the first inconsistency of the table of `rows` rows. Values of floats are read
     /// only if `read` is set.
     pub(super) fn fault(&self, rows: usize, read: bool) -> Option<String> {
@@ -273,9 +292,13 @@ impl FeatureTable {
             TableData::Dense(values) if Some(values.len()) != rows.checked_mul(width) => {
                 Some(format!("{} values are not {rows} rows of {width} columns", values.len()))
             }
-            TableData::Dense(values) if read => values
-                .first_not_finite()
-                .map(|i| format!("column {} of row {} is not a finite number", i % width, i / width)),
+            TableData::Dense(values) if read => {
+                let damage = self.verify().err().map(|error| error.to_string());
+                damage.or_else(|| {
+                    let i = values.first_not_finite()?;
+                    Some(format!("column {} of row {} is not a finite number", i % width, i / width))
+                })
+            }
             TableData::Dense(_) => None,
         }
     }

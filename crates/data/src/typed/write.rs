@@ -26,7 +26,7 @@ use crate::{
         Normalization, files,
         manifest::{FILE_NAME, FORMAT},
     },
-    npy::{self, Element},
+    npy::Element,
     signed::SignedManifest,
 };
 
@@ -154,16 +154,7 @@ impl Target for Directory<'_> {
         let parent = atomic::parent(&place);
         fs::create_dir_all(parent).map_err(|e| Error::io(parent, "create the directory", e))?;
         self.made.extend([parent.to_path_buf(), atomic::parent(parent).to_path_buf()]);
-        let written = npy::written(data)
-            .filter(|written| written.entry.shape == shape && written.entry.dtype == T::DTYPE.to_string());
-        match written {
-            // A file system without hard links gets a copy.
-            Some(written) if fs::hard_link(&written.path, &place).is_ok() => {
-                manifest.files.insert(path, written.entry.clone());
-                Ok(())
-            }
-            _ => files::write(&mut manifest.files, self.dir, &path, data, shape),
-        }
+        files::add(&mut manifest.files, self.dir, &path, data, shape)
     }
 
     fn document(&mut self, path: &str, text: &[u8]) -> Result<()> {

@@ -21,6 +21,7 @@ use crate::{
     record::{Best, EpochRecord, MachineRecord, Origin, Summary, TestScore, TypedOrigin, ValidationScore},
     run::Meter,
     strategy::Flow,
+    verification::FeatureFiles,
 };
 
 /// Trains `learner` by the batches of `run` and evaluates it. The run began at `began`.
@@ -202,6 +203,7 @@ impl<R: BatchRun> Trainer<'_, '_, R> {
             by_class: if scored > 0 { run.by_class() } else { None },
             machine: Some(MachineRecord::here()),
             presampling: run.presampling(),
+            verification: FeatureFiles::of_types(run.data()).record(),
             peak_rss_bytes: memory::peak().unwrap_or(0),
             seconds: position.checkpoints.seconds(),
             epochs: std::mem::take(&mut position.records),

@@ -29,6 +29,7 @@ const BATCHES: usize = 8;
 pub(super) fn options() -> Vec<&'static str> {
     let not = [
         "metric",
+        "verify",
         "max_batches",
         "epochs",
         "select_by",

@@ -1,6 +1,10 @@
 use graphmill_data::atomic::{CrashingDisk, ForgettingDisk};
 
 use super::*;
+use crate::{
+    TrainConfig,
+    record::{EpochRecord, RunDir},
+};
 
 /// A checkpoint whose values are all `i`.
 struct Made {
@@ -122,6 +126,38 @@ fn a_loss_of_power_leaves_the_old_or_the_new_checkpoint() {
     assert_eq!(losses(|disk| disk), 0);
     // without syncs it would not
     assert!(losses(ForgettingDisk::ignoring_syncs) > 0);
+}
+
+/// The lines of `metrics.jsonl` are durable before a checkpoint that counts them.
+#[test]
+fn a_loss_of_power_leaves_the_epochs_of_the_checkpoint() {
+    let epochs_kept = |ignores_syncs: bool| {
+        let [home, scratch] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let run = RunDir::create(&home.path().join("run")).unwrap();
+        run.write_config(&TrainConfig::default()).unwrap();
+        let mut disk = ForgettingDisk::new(run.path()).unwrap();
+        if ignores_syncs {
+            disk = disk.ignoring_syncs();
+        }
+        for epoch in 1..=2 {
+            let record = EpochRecord { epoch, ..EpochRecord::default() };
+            run.append_epoch_to(&mut disk, &record).unwrap();
+            Made::new(epoch as u64).write(&mut disk, &run.checkpoint()).unwrap();
+        }
+        let (mut kept, mut last) = (true, None);
+        let see = &mut |state: &Path, _| {
+            let state = RunDir::open(state).unwrap();
+            last = Checkpoint::<Position>::load(&state.checkpoint()).ok().flatten();
+            let epochs = last.as_ref().map_or(0, |last| last.state.epoch as usize);
+            kept &= state.truncate_epochs(epochs).is_ok_and(|records| records.len() == epochs);
+        };
+        disk.losses(scratch.path(), see).unwrap();
+        assert_eq!(last.map(|last| last.state.epoch), Some(2), "durable once the save returns");
+        kept
+    };
+    assert!(epochs_kept(false));
+    // without syncs they would not be
+    assert!(!epochs_kept(true));
 }
 
 /// A run that was killed behind its last save, and saves no more, must not keep two checkpoints.

@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use graphmill_core::by_name;
+use graphmill_data::verification::Verify;
 use serde::{Deserialize, Serialize};
 
 /// Use of a fast path.
@@ -72,4 +73,30 @@ pub enum FeaturePrecision {
     Bf16,
 }
 
-by_name!(Bottom, Switch, SelectBy, CudaGraphs, Arithmetic, FeaturePrecision);
+/// Time at which dense feature rows are verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VerifyFeatures {
+    /// Opening, or the first read if they are larger than a quarter of the memory.
+    Auto,
+    /// Opening of the dataset.
+    Open,
+    /// First read of a row, for each part of the file.
+    FirstRead,
+    /// Never.
+    None,
+}
+
+impl VerifyFeatures {
+    /// Extent of the verification when the dataset is opened.
+    pub fn at_opening(self) -> Verify {
+        match self {
+            Self::Auto => Verify::Once,
+            Self::Open => Verify::All,
+            Self::FirstRead => Verify::FirstRead,
+            Self::None => Verify::NoFeatures,
+        }
+    }
+}
+
+by_name!(Bottom, Switch, SelectBy, VerifyFeatures, CudaGraphs, Arithmetic, FeaturePrecision);

@@ -10,7 +10,7 @@ use graphmill_nn::{
 
 use super::{
     Arithmetic, Bottom, Bytes, CudaGraphs, FeaturePrecision, Ratio, SelectBy, Switch, TrainConfig,
-    train::parse_default,
+    VerifyFeatures, train::parse_default,
 };
 
 impl Default for TrainConfig {
@@ -19,6 +19,7 @@ impl Default for TrainConfig {
             dataset: "".into(),
             metric: "auto".into(),
             task: String::new(),
+            verify: VerifyFeatures::Auto,
             loss: "auto".into(),
             quantile: 0.5,
             huber_delta: 1.0,

@@ -13,7 +13,7 @@ mod train;
 mod value;
 
 pub(crate) use check::MAX_LAYERS;
-pub use choices::{Arithmetic, Bottom, CudaGraphs, FeaturePrecision, SelectBy, Switch};
+pub use choices::{Arithmetic, Bottom, CudaGraphs, FeaturePrecision, SelectBy, Switch, VerifyFeatures};
 pub use devices::Devices;
 pub use graphmill_loader::Fanout;
 pub(crate) use train::{FREE, parse_default};

@@ -14,7 +14,9 @@ use graphmill_nn::{
 };
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::{Arithmetic, Bottom, Bytes, CudaGraphs, Devices, FeaturePrecision, Ratio, SelectBy, Switch};
+use super::{
+    Arithmetic, Bottom, Bytes, CudaGraphs, Devices, FeaturePrecision, Ratio, SelectBy, Switch, VerifyFeatures,
+};
 
 /// Placeholder for the directory of a dataset in memory.
 pub const IN_MEMORY: &str = "<in memory>";
@@ -37,6 +39,14 @@ pub struct TrainConfig {
     /// For datasets of several types or tasks, which graphmill info lists. Example: --task venue.
     #[arg(long, value_name = "NAME", help_heading = "Data", hide_short_help = true)]
     pub task: String,
+    /// Time of verifying feature rows: auto, open, first-read or none.
+    ///
+    /// Auto compares features with their checksums when the dataset is opened or, if they are
+    /// larger than a quarter of the memory, each MiB of them when the first of its rows is read.
+    /// Results do not depend on it. Choose open to find damage before training, and none if the
+    /// file system verifies what it reads. Example: --verify open.
+    #[arg(long, value_name = "WHEN", help_heading = "Data", hide_short_help = true)]
+    pub verify: VerifyFeatures,
     /// Loss: auto, cross-entropy, mse, mae, huber, quantile, or one of links.
     ///
     /// Auto is cross-entropy for classes, mse for values and bce for links. Mae and huber are
@@ -408,6 +418,7 @@ pub struct TrainConfig {
 /// General options that a resumed run may change: they do not affect the results of its epochs.
 pub(crate) const FREE: &[&str] = &[
     "dataset",
+    "verify",
     "epochs",
     "patience",
     "bottom_dir",

@@ -27,7 +27,7 @@ use super::{
     own_rows::OwnRows,
     words::{pack, unpack},
 };
-use crate::{Error, Result, TrainConfig, build, record::DatasetRecord};
+use crate::{Error, Result, TrainConfig, build, record::DatasetRecord, verification::FeatureFiles};
 
 /// A rank's part of the dataset, with the ranks.
 pub struct RankDataset {
@@ -42,6 +42,8 @@ pub struct RankDataset {
     edges: usize,
     degrees: Buffer<u32>,
     pub(super) own: OwnRows,
+    /// Feature files of the own parts.
+    pub(crate) files: FeatureFiles,
     /// Training nodes in the order of each stored search, if the order reads them.
     searches: Option<Vec<Vec<NodeId>>>,
     /// Parts from which this rank draws subgraphs, if the sampler draws subgraphs.
@@ -61,7 +63,8 @@ impl RankDataset {
             0 => Error::name(error),
             _ => Error::usage(format!("--graph-stores {stores}: {error}")),
         })?);
-        let parts = book.parts_of(book.rank()).map(|part| dir.part(part as u16));
+        let parts =
+            book.parts_of(book.rank()).map(|part| dir.part_with(part as u16, config.verify.at_opening()));
         let parts: Vec<Part> = parts.collect::<graphmill_core::Result<_>>()?;
         let ranks = Ranks::new(post.clone(), book.clone())?;
         let partitions = ranks.gather(&dir.checksum().bytes().map(u32::from).collect::<Vec<u32>>())?;
@@ -72,6 +75,7 @@ impl RankDataset {
             )));
         }
         let layout = PartLayout::agree(&ranks, &parts)?;
+        let files = FeatureFiles::of_all(parts.iter().map(|part| &part.dataset));
         let own = OwnRows::open(config, dir, &parts, &ranks, layout.dim)?;
         let graph = dir.graph_of(&parts)?;
         let of_out = match config.own.get::<WeightOptions>().edge_weights.reads_out_degrees() {
@@ -95,7 +99,7 @@ impl RankDataset {
         let partition = dir.checksum().to_string();
         let searches = searches(config, dir)?;
         let ranks = Arc::new(ranks);
-        let mut view = Self { data, ranks, partition, edges, degrees, own, searches, assigned: None };
+        let mut view = Self { data, ranks, partition, edges, degrees, own, files, searches, assigned: None };
         let entry = sampler::TABLE.find(&config.sampler).map_err(Error::name)?;
         if entry.make.draws_subgraphs() {
             config.check()?;

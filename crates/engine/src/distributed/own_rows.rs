@@ -17,7 +17,7 @@ use graphmill_distributed::{
 use graphmill_loader::{
     Feature,
     feature::{
-        Disk, DiskOptions, Host, Rounded,
+        Host, Rounded,
         cached::{CacheLayout, Dynamic, Level, Pinned, Placement, SparseCache},
     },
     policy::{CachePolicy, fifo::Fifo},
@@ -81,11 +81,10 @@ impl OwnRows {
         let mut tables: Vec<Arc<dyn Feature>> = Vec::with_capacity(parts.len());
         for part in parts {
             if on_disk {
-                let StoredTable { path, offset, rows, dim, kind } =
-                    StoredTable::features(dir.part_path(part.number))?;
-                let file = Disk::open(path, offset, dim, kind, rows, &DiskOptions::default())?;
+                let table = StoredTable::features(dir.part_path(part.number))?;
+                let file = build::disk(&table, part.dataset.features.verifier())?;
                 let read = memory::table_type(config, &part.dataset);
-                tables.push(match kind == read || read == TableType::F32 {
+                tables.push(match table.kind == read || read == TableType::F32 {
                     true => Arc::new(file),
                     // as the tables of other ranks
                     false => Arc::new(Rounded::new(Arc::new(file), read)),
@@ -93,7 +92,7 @@ impl OwnRows {
                 continue;
             }
             let residence = memory::placements(config, &part.dataset).features;
-            tables.push(Arc::new(build::features(config, &part.dataset, residence)?.0));
+            tables.push(Arc::new(build::rows(config, &part.dataset, residence)?));
         }
         let num_rows: usize = parts.iter().map(|part| part.nodes.len()).sum();
         let resident = match tables.first() {

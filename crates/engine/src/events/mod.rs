@@ -36,7 +36,7 @@ mod trainer;
 
 use std::path::Path;
 
-use graphmill_data::typed::{self, TypedDataset, Verify, is_typed};
+use graphmill_data::typed::{self, TypedDataset, is_typed};
 
 use crate::{Error, Result, TrainConfig, config::events::is_of_events};
 
@@ -59,5 +59,5 @@ pub fn open_dataset(config: &TrainConfig) -> Result<Option<TypedDataset>> {
             config.model
         )));
     }
-    Ok(Some(typed::open(dir, Verify::Once)?))
+    Ok(Some(typed::open(dir, config.verify.at_opening())?))
 }

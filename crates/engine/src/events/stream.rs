@@ -92,7 +92,7 @@ impl EventStream {
         let mut is_new = vec![true; num_nodes];
         learned.iter().flat_map(|&e| ends_of(e as usize)).for_each(|v| is_new[v as usize] = false);
         let all: Vec<u32> = (0..events.len() as u32).collect();
-        let node_features = node_features(data, ends, &mut notes);
+        let node_features = node_features(data, ends, &mut notes)?;
         let is_partial = learned.len() < parts[0].len();
         if is_partial {
             let left = parts[0].len() - learned.len();
@@ -297,32 +297,33 @@ fn features(
             return Ok(Matrix::zeros(rows.len(), 0));
         }
     };
-    Ok(select(table, edge_of.into_iter()))
+    select(table, edge_of.into_iter())
 }
 
 /// Rows of a table, in f32.
-fn select(table: &FeatureTable, rows: impl ExactSizeIterator<Item = usize>) -> Matrix {
+fn select(table: &FeatureTable, rows: impl ExactSizeIterator<Item = usize>) -> Result<Matrix> {
+    table.verify()?;
     let mut out = Matrix::zeros(rows.len(), table.width);
     let mut row = vec![0.0; table.width];
     for (to, i) in out.view_mut().host().chunks_exact_mut(table.width.max(1)).zip(rows) {
         table.copy_row(i, &mut row);
         to.iter_mut().zip(&row).for_each(|(to, x)| *to = *x as f32);
     }
-    out
+    Ok(out)
 }
 
 /// Features of the nodes of both types, if they have the same width.
-fn node_features(data: &TypedDataset, ends: [usize; 2], notes: &mut Vec<String>) -> Option<Matrix> {
+fn node_features(data: &TypedDataset, ends: [usize; 2], notes: &mut Vec<String>) -> Result<Option<Matrix>> {
     let types = if ends[0] == ends[1] { &ends[..1] } else { &ends[..] };
     let tables: Vec<_> = types.iter().map(|&t| data.nodes[t].features.as_ref()).collect();
     let widths: Vec<usize> = tables.iter().flatten().map(|table| table.width).collect();
-    let width = *widths.first()?;
+    let Some(&width) = widths.first() else { return Ok(None) };
     if widths.iter().any(|&other| other != width) {
         notes.push(format!(
             "node features of the widths {} and {} are not read; give both types the same width",
             widths[0], widths[1]
         ));
-        return None;
+        return Ok(None);
     }
     let count = types.iter().map(|&t| data.nodes[t].count).sum();
     let mut out = Matrix::zeros(count, width);
@@ -330,12 +331,12 @@ fn node_features(data: &TypedDataset, ends: [usize; 2], notes: &mut Vec<String>)
     for (&t, table) in types.iter().zip(tables) {
         let count = data.nodes[t].count;
         if let Some(table) = table {
-            let rows = select(table, 0..count);
+            let rows = select(table, 0..count)?;
             out.view_mut().host()[first * width..(first + count) * width].copy_from_slice(rows.view().host());
         }
         first += count;
     }
-    Some(out)
+    Ok(Some(out))
 }
 
 /// Given destinations of the parts, in the order of the events.

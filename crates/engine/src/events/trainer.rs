@@ -19,6 +19,7 @@ use crate::{
     record::{DatasetRecord, Stages, Summary, Traffic},
     strategy::{Flow, attempt},
     timeline::Stage,
+    verification::FeatureFiles,
 };
 
 /// Trains a model of events on a task on edges with times, and evaluates it. Runs on the current
@@ -32,6 +33,8 @@ use crate::{
 pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> Result<Summary> {
     let began = Instant::now();
     let options: EventOptions = config.own.get();
+    let unverified = FeatureFiles::of_types(data).prepare(config)?;
+    unverified.iter().for_each(|note| context.observer.note(note));
     let stream = EventStream::new(data, &config.task, options.new_nodes)?;
     let metric = metric(config, &stream)?;
     let learner = EventLearner::new(config, &stream)?;

@@ -13,6 +13,7 @@ mod summary;
 pub mod timeline;
 mod totals;
 mod validate;
+mod verification;
 mod workers;
 
 pub use dataset::{DatasetRecord, TypeCount, TypeTraffic};
@@ -31,6 +32,7 @@ pub use reuse::ReuseRecord;
 pub use run_dir::RunDir;
 pub use summary::{Best, GraphRecord, NvidiaRecord, Staleness, Summary, TestScore};
 pub use totals::{BatchOutcome, EpochTotals, ValidationScore};
+pub use verification::VerificationRecord;
 pub use workers::{WorkerRecord, WorkerStages, bottleneck, utilisation, workers};
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use graphmill_data::{
     generate,
     partition::PartitionDir,
     typed::TypedDataset,
+    verification::Verify,
 };
 use graphmill_nn::regression::TargetScale;
 use serde::{Deserialize, Serialize};
@@ -247,7 +248,7 @@ impl Origin {
     pub fn open_of(origin: Option<&Self>, run: &Path, config: &TrainConfig) -> Result<Dataset> {
         match (origin, Self::locate_of(origin, run, config)?) {
             (Some(origin), _) => origin.open(run),
-            (None, Some(path)) => open_graph(path),
+            (None, Some(path)) => open_graph(path, Verify::Once),
             (None, None) => Ok(generate::demo()?),
         }
     }
@@ -259,7 +260,7 @@ impl Origin {
     pub fn open(&self, run: &Path) -> Result<Dataset> {
         let path = self.locate(run)?;
         let data = match path {
-            Some(path) => open_graph(path)?,
+            Some(path) => open_graph(path, Verify::Once)?,
             None => generate::demo()?,
         };
         let now = DatasetRecord::identified(&data)?;

@@ -12,12 +12,11 @@
 //! The crate `graphmill-report` adds `report.html`, `trace.json` and `tensorboard/`.
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::Write,
+    fs::{self, File},
     path::{Path, PathBuf},
 };
 
-use graphmill_data::atomic::{self, Real};
+use graphmill_data::atomic::{self, Disk, Real};
 
 use super::{Best, DatasetRecord, EpochRecord, Summary, TestScore, validate};
 use crate::{Error, Result, TrainConfig, checkpoint};
@@ -155,6 +154,11 @@ impl RunDir {
     /// # Errors
     /// The disk is full or not writable.
     pub fn append_epoch(&self, record: &EpochRecord) -> Result<()> {
+        self.append_epoch_to(&mut Real, record)
+    }
+
+    /// Appends as [`RunDir::append_epoch`] does, through `disk`.
+    pub(crate) fn append_epoch_to(&self, disk: &mut impl Disk, record: &EpochRecord) -> Result<()> {
         let path = self.path.join(METRICS);
         let mut line =
             serde_json::to_string(record).map_err(|e| Error::format(&path, "new line", e.to_string()))?;
@@ -164,14 +168,7 @@ impl RunDir {
                 "it is a symbolic link to a file that does not exist; restore the file, or remove the link";
             return Err(Error::format(&path, "file", message));
         }
-        let mut file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&path)
-            .map_err(|e| Error::io(&path, "open", e))?;
-        file.write_all(line.as_bytes())
-            .and_then(|()| file.sync_data())
-            .map_err(|e| Error::io(&path, "write", e))
+        Ok(atomic::append(disk, &path, line.as_bytes())?)
     }
 
     /// Truncates `metrics.jsonl` to its first `epochs` lines, those that the checkpoint includes,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     dataset::DatasetRecord, epoch::EpochRecord, machine::MachineRecord, presampling::PresamplingRecord,
+    verification::VerificationRecord,
 };
 use crate::TrainConfig;
 
@@ -47,6 +48,9 @@ pub struct Summary {
     pub dataset: DatasetRecord,
     /// All options.
     pub config: serde_json::Value,
+    /// Verification of the features, if the dataset is a directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verification: Option<VerificationRecord>,
     /// Records of all epochs.
     pub epochs: Vec<EpochRecord>,
     /// Best epoch, whose parameters are saved.
@@ -123,6 +127,7 @@ impl Summary {
             graphmill: env!("CARGO_PKG_VERSION").to_string(),
             dataset: data.into(),
             config: config.to_json(),
+            verification: None,
             epochs,
             best,
             test,

@@ -76,6 +76,11 @@ fn full_summary() -> Summary {
             ..DatasetRecord::default()
         },
         config: json!({}),
+        verification: Some(VerificationRecord {
+            is_off: true,
+            lacks_checksums: true,
+            ..VerificationRecord::default()
+        }),
         epochs: vec![full_epoch()],
         best: Best { epoch: 1, valid_score: Some(0.5) },
         test: TestScore { metric: "accuracy".into(), score: Some(0.5) },

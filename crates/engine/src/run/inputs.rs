@@ -4,7 +4,7 @@ use graphmill_data::Dataset;
 
 use crate::{
     Result, RunDir, TrainConfig, accelerator::ComputeDevices, distributed::RankDataset, link::LinkTask,
-    memory::MemoryPlacements, record::DatasetRecord, tiers::Presampling,
+    memory::MemoryPlacements, record::DatasetRecord, tiers::Presampling, verification::FeatureFiles,
 };
 
 /// Configuration, dataset and devices of a run: everything that is known before its first part is
@@ -24,6 +24,11 @@ pub(crate) struct Inputs<'a> {
 }
 
 impl Inputs<'_> {
+    /// Feature files of the dataset, or of this rank's parts.
+    pub(crate) fn files(&self) -> FeatureFiles {
+        self.view.map_or_else(|| FeatureFiles::of(self.data), |view| view.files.clone())
+    }
+
     /// Record of the dataset, with a checksum if the run records itself in `run` and may be
     /// compared later.
     ///

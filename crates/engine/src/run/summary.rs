@@ -13,6 +13,7 @@ pub(crate) fn summary(inputs: &Inputs, position: &mut RunPosition, test: TestSco
         dataset: position.state.dataset.clone(),
         staleness: Staleness { bound, max: position.state.staleness },
         presampling: inputs.presampling.cost.total(),
+        verification: inputs.files().record(),
         nvidia: inputs.devices.records(),
         all_reduce: inputs.devices.all_reduce(),
         ..Summary::new(inputs.config, inputs.data, records, best, test, seconds)

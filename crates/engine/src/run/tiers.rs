@@ -45,7 +45,7 @@ pub fn open(config: &TrainConfig, data: &Dataset, watch: &dyn Progress) -> Resul
     }
     let residence = memory::placements(config, data);
     let Some(plan) = Plan::new(config, data)? else {
-        let (host, _) = build::features(config, data, residence.features)?;
+        let host = build::rows(config, data, residence.features)?;
         let unused = unused_policy(config, data).map_or(String::new(), |unused| format!("; {unused}"));
         let description = format!("{ALL_IN_HOST}{unused}");
         return Ok(Tiers { feature: Arc::new(host), description, has_devices: false });

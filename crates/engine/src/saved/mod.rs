@@ -17,7 +17,7 @@ use std::{
 };
 
 use graphmill_core::{NodeId, progress::Progress};
-use graphmill_data::{Dataset, dataset::Rescaling};
+use graphmill_data::{Dataset, dataset::Rescaling, verification::Verify};
 use graphmill_nn::{
     Matrix,
     backend::Cpu,
@@ -185,7 +185,7 @@ impl SavedRun {
             )));
         }
         match other {
-            Some(path) if is_link(&self.config) => build::open_graph(path),
+            Some(path) if is_link(&self.config) => build::open_graph(path, Verify::Once),
             Some(path) => Ok(Dataset::open(path)?),
             None => Origin::open_of(self.origin.as_ref(), &self.dir, &self.config),
         }

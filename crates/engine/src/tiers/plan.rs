@@ -12,7 +12,7 @@ use graphmill_data::{
 use graphmill_loader::{
     Feature,
     feature::{
-        Disk, DiskOptions, Host, Link, LinkOptions, Linked, Rounded,
+        Disk, Host, Link, LinkOptions, Linked, Rounded,
         cached::{Level, Placement, RowFormat, sparse_bytes},
     },
 };
@@ -192,7 +192,7 @@ impl Plan {
                 let capacity = self.capacity(&cache, 0, self.host_budget).unwrap_or(0);
                 self.check_ratio(config, &cache, capacity, &format!("--host-budget {}", self.host_budget))?;
             }
-            let stored = stored_rows(config, self.format)?;
+            let stored = stored_rows(config, data, self.format)?;
             let behind = stored.clone();
             let chain = match cache.slots {
                 // an empty cache would still allocate its maps
@@ -383,14 +383,14 @@ pub(crate) fn unused_policy(config: &TrainConfig, data: &Dataset) -> Option<Stri
 }
 
 /// Opens the feature file of a run's dataset.
-pub(super) fn disk(config: &TrainConfig) -> Result<Arc<Disk>> {
-    let StoredTable { path, offset, rows, dim, kind } = StoredTable::features(Path::new(&config.dataset))?;
-    Ok(Arc::new(Disk::open(path, offset, dim, kind, rows, &DiskOptions::default())?))
+pub(super) fn disk(config: &TrainConfig, data: &Dataset) -> Result<Arc<Disk>> {
+    let table = StoredTable::features(Path::new(&config.dataset))?;
+    Ok(Arc::new(build::disk(&table, data.features.verifier())?))
 }
 
 /// Rows of that file in this form.
-fn stored_rows(config: &TrainConfig, format: RowFormat) -> Result<Arc<dyn Feature>> {
-    let file = disk(config)?;
+fn stored_rows(config: &TrainConfig, data: &Dataset, format: RowFormat) -> Result<Arc<dyn Feature>> {
+    let file = disk(config, data)?;
     Ok(match format {
         RowFormat::Dense(kind) if kind != TableType::F32 && kind != file.kind() => {
             Arc::new(Rounded::new(file, kind))
@@ -406,7 +406,7 @@ impl AllRows {
     /// Those of [`Plan::new`], a failed allocation, or a file that cannot be opened.
     pub(crate) fn new(config: &TrainConfig, data: &Dataset) -> Result<Self> {
         if let Some(Plan { host: Some(_), format, .. }) = Plan::new(config, data)? {
-            return Ok(Self::Rows(stored_rows(config, format)?));
+            return Ok(Self::Rows(stored_rows(config, data, format)?));
         }
         let placement = memory::placements(config, data).features;
         Ok(Self::Table(build::features(config, data, placement)?.1))
@@ -418,7 +418,7 @@ impl AllRows {
     /// As [`AllRows::new`].
     pub(crate) fn rescaled(config: &TrainConfig, data: &Dataset, rescaling: Rescaling) -> Result<Self> {
         let rows: Arc<dyn Feature> = match Plan::new(config, data)? {
-            Some(Plan { host: Some(_), .. }) => disk(config)?,
+            Some(Plan { host: Some(_), .. }) => disk(config, data)?,
             // unrounded values: rounding happens once, after the conversion
             _ => Arc::new(Host::new(&data.features)),
         };
@@ -438,8 +438,8 @@ impl AllRows {
         rescaling: Option<&Rescaling>,
     ) -> Result<Arc<dyn Feature>> {
         let known: Arc<dyn Feature> = match Plan::new(config, data)? {
-            Some(Plan { host: Some(_), format, .. }) => stored_rows(config, format)?,
-            _ => Arc::new(build::features(config, data, memory::MemoryPlacement::Mapped)?.0),
+            Some(Plan { host: Some(_), format, .. }) => stored_rows(config, data, format)?,
+            _ => Arc::new(build::rows(config, data, memory::MemoryPlacement::Mapped)?),
         };
         let kind = memory::table_type(config, data);
         let rows = Arc::new(Joined::new(known, Host::resident(new, kind)?));

@@ -39,7 +39,7 @@ mod visits;
 
 use std::path::Path;
 
-use graphmill_data::typed::{self, TypedDataset, Verify, has_several_types};
+use graphmill_data::typed::{self, TypedDataset, has_several_types};
 
 use crate::{Result, TrainConfig, config::link_task::has_node_times};
 
@@ -59,5 +59,5 @@ pub fn open_dataset(config: &TrainConfig) -> Result<Option<TypedDataset>> {
     {
         return Ok(None);
     }
-    Ok(Some(typed::open(dir, Verify::Once)?))
+    Ok(Some(typed::open(dir, config.verify.at_opening())?))
 }

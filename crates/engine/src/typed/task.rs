@@ -271,6 +271,7 @@ fn features(data: &TypedDataset, nodes: &NodeData) -> Result<Option<Features>> {
         TableData::Dense(Values::F32(values)) => FeatureData::F32(values.clone()),
         TableData::Dense(Values::F16(values)) => FeatureData::F16(values.clone()),
         TableData::Dense(values) => {
+            table.verify()?;
             let converted: Vec<f32> =
                 (0..values.len()).into_par_iter().map(|i| values.get(i) as f32).collect();
             if let Some(i) = position(&converted, |x| !x.is_finite()) {

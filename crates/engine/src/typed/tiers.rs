@@ -17,11 +17,14 @@ use graphmill_core::{
     matrix::TableType,
     progress::{Progress, Quiet},
 };
-use graphmill_data::{dataset::StoredTable, typed::TypedDataset};
+use graphmill_data::{
+    dataset::StoredTable,
+    typed::{FeatureTable, TypedDataset},
+};
 use graphmill_loader::{
     Feature,
     feature::{
-        Disk, DiskOptions, Link, LinkOptions, Linked,
+        Link, LinkOptions, Linked,
         cached::{Level, RowFormat, sparse_bytes},
     },
     hotness::Visits,
@@ -35,7 +38,7 @@ use super::{
     visits::{self, TypedVisits},
 };
 use crate::{
-    Error, Result, TrainConfig,
+    Error, Result, TrainConfig, build,
     cache_kind::{AUTO, Kind, counts_training, follows_ids, kind},
     record::PresamplingRecord,
     tiers::{NewCache, map_bytes},
@@ -152,7 +155,7 @@ impl Lowest {
         for t in 0..types {
             let Some(of) = rows(task, t) else { continue };
             if task.is_stored[t] && matches!(of.format, RowFormat::Dense(_)) {
-                lowest.tables[t] = Some(disk(dir, t)?);
+                lowest.tables[t] = Some(disk(dir, t, data)?);
                 lowest.in_files[t] = true;
             } else {
                 lowest.resident += of.count as u64 * of.bytes;
@@ -173,9 +176,10 @@ impl Lowest {
 }
 
 /// Opens the feature file of type `t`.
-fn disk(dir: &Path, t: usize) -> Result<Arc<dyn Feature>> {
-    let StoredTable { path, offset, rows, dim, kind } = StoredTable::features_of_type(dir, t)?;
-    Ok(Arc::new(Disk::open(path, offset, dim, kind, rows, &DiskOptions::default())?))
+fn disk(dir: &Path, t: usize, data: &TypedDataset) -> Result<Arc<dyn Feature>> {
+    let table = StoredTable::features_of_type(dir, t)?;
+    let verifier = data.nodes[t].features.as_ref().and_then(FeatureTable::verifier);
+    Ok(Arc::new(build::disk(&table, verifier)?))
 }
 
 impl TypedTiers {

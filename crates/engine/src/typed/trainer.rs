@@ -34,6 +34,7 @@ use crate::{
     run::notices::{ALL_IN_HOST, opening},
     strategy::{Flow, attempt},
     timeline::Stage,
+    verification::FeatureFiles,
 };
 
 /// Trains a model on a dataset of several types and evaluates it. Runs on the current rayon pool.
@@ -46,6 +47,7 @@ use crate::{
 /// chosen by the option `task`.
 pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> Result<Summary> {
     let began = Instant::now();
+    let unverified = FeatureFiles::of_types(data).prepare(config)?;
     let task = TypedTask::new(data, &config.task)?;
     let metric = build::metric(config, &task)?;
     if task.split.train.is_empty() {
@@ -56,7 +58,7 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
     let learner = TypedLearner::new(config, &task)?;
     let notes = notes(config, data, &task, &*sampler, &learner);
     context.observer.note(&opening(&config.strategy, tiers.description.as_deref().unwrap_or(ALL_IN_HOST)));
-    notes.iter().for_each(|note| context.observer.note(note));
+    unverified.iter().chain(&notes).for_each(|note| context.observer.note(note));
     let run = TypedRun {
         config,
         data,

@@ -19,8 +19,9 @@ pub(crate) fn command() -> Command {
         .arg(args::flag(
             "verify",
             "Read every byte and compare the checksums",
-            "Opening a dataset verifies all files but features larger than a quarter of the memory. Use this \
-             option after a copy or a disk failure: it reads those, too",
+            "Opening a dataset verifies all files but features larger than a quarter of the memory, of which \
+             the first read of a row verifies its part. Use this option after a copy or a disk failure: it \
+             reads those, too, and writes features_checksums.npy if it is missing",
         ))
         .arg(args::threads())
         .arg(args::json())

@@ -9,7 +9,7 @@ use std::{
 };
 
 use clap::{ArgMatches, Command};
-use graphmill_data::{dataset::native::is_too_large_to_verify, partition::PartitionDir};
+use graphmill_data::partition::PartitionDir;
 use graphmill_engine::{
     Error, RunContext, RunDir, TrainConfig,
     config::link_task::is_link,
@@ -120,13 +120,8 @@ fn train_once(matches: &ArgMatches, config: &TrainConfig, out: Option<&Path>) ->
         return record(matches, config, out, &dataset.name, &[dataset.to_string()], train);
     }
     let dataset = graphmill_engine::open_dataset(config)?;
-    let mut notes = vec![dataset.to_string()];
-    if !config.dataset.is_empty() && is_too_large_to_verify(dataset.features.bytes() as u64) {
-        notes
-            .push("features are too large to verify on every run; graphmill info --verify reads them".into());
-    }
     let train = |context: RunContext| graphmill_engine::train(config, &dataset, context);
-    record(matches, config, out, &dataset.name, &notes, train)
+    record(matches, config, out, &dataset.name, &[dataset.to_string()], train)
 }
 
 /// Trains on the dataset `name` in a run directory, after `notes` for the user.

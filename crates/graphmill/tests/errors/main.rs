@@ -4,6 +4,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod damage;
 mod datasets;
 mod eval;
 mod export;

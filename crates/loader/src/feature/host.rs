@@ -7,6 +7,7 @@ use graphmill_core::{
     Buffer, Error, Features, Matrix, NodeId, Result, SparseRows,
     features::FeatureData,
     matrix::{TableData, TableType},
+    verifier::ChunkVerifier,
 };
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 use rayon::prelude::*;
@@ -30,6 +31,8 @@ const STAGE_LEN: usize = 4096;
 pub struct Host {
     dim: usize,
     data: Stored,
+    /// Verifier of rows that were not verified when they were opened.
+    verifier: Option<ChunkVerifier>,
 }
 
 /// Storage of the rows.
@@ -47,19 +50,21 @@ impl Stored {
 }
 
 impl Host {
-    /// Reads from the memory of `features`.
+    /// Reads from the memory of `features`. Rows that were not verified when they were opened are
+    /// verified when they are read for the first time; [`Host::matrix`] and [`Host::table`] return
+    /// them as they are.
     pub fn new(features: &Features) -> Self {
         let data = match &features.data {
             FeatureData::F32(data) => Stored::Dense(TableData::F32(data.clone())),
             FeatureData::F16(data) => Stored::Dense(TableData::F16(data.clone())),
             FeatureData::Csr(rows) => Stored::sparse(rows.clone()),
         };
-        Self { dim: features.dim, data }
+        Self { dim: features.dim, data, verifier: features.verifier().cloned() }
     }
 
     /// Reads from a dense table of rows of `dim` values.
     pub(super) fn of_table(dim: usize, data: TableData) -> Self {
-        Self { dim, data: Stored::Dense(data) }
+        Self { dim, data: Stored::Dense(data), verifier: None }
     }
 
     /// The rows, if they are sparse.
@@ -75,7 +80,7 @@ impl Host {
     /// # Errors
     /// The memory cannot be allocated.
     pub fn resident_sparse(rows: &SparseRows) -> Result<Self> {
-        Ok(Self { dim: rows.num_cols(), data: Stored::sparse(rows.to_huge_pages()?) })
+        Ok(Self { dim: rows.num_cols(), data: Stored::sparse(rows.to_huge_pages()?), verifier: None })
     }
 
     /// Returns all rows as a matrix that shares their memory.
@@ -87,15 +92,18 @@ impl Host {
     }
 
     /// Copies `features` into huge pages, as a dense table of values of type `kind` (rounded to
-    /// nearest), so that random rows cause fewer TLB misses.
+    /// nearest), so that random rows cause fewer TLB misses. Verifies them before, unless that was
+    /// done when they were opened.
     ///
     /// # Errors
-    /// The memory cannot be allocated, or a value is beyond the range of `kind`.
+    /// The memory cannot be allocated, the features are damaged, or a value is beyond the range of
+    /// `kind`.
     pub fn resident(features: &Features, kind: TableType) -> Result<Self> {
         use FeatureData as From;
         if let From::Csr(data) = &features.data {
             return Self::resident(&Features::f32(features.dim, data.to_dense()?), kind);
         }
+        features.verify()?;
         let data = match (&features.data, kind) {
             (From::F32(data), TableType::F32) => TableData::F32(data.to_huge_pages()?),
             (From::F32(data), TableType::F16) => TableData::F16(in_range(
@@ -119,7 +127,7 @@ impl Host {
             }
             (From::Csr(_), _) => unreachable!("made dense above"),
         };
-        Ok(Self { dim: features.dim, data: Stored::Dense(data) })
+        Ok(Self { dim: features.dim, data: Stored::Dense(data), verifier: None })
     }
 }
 
@@ -159,6 +167,9 @@ impl Feature for Host {
                 sparse_bytes(rows, ids)
             }
             Stored::Dense(data) => {
+                if let Some(verifier) = &self.verifier {
+                    verifier.verify_rows(ids, self.row_bytes() as usize)?;
+                }
                 match data {
                     TableData::F32(data) => {
                         gather(data, dim, ids, places, out, |from, to| to.copy_from_slice(from));

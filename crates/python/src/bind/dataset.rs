@@ -214,6 +214,7 @@ impl Dataset {
     /// Feature rows; sparse rows are copied to a dense table.
     fn x<'py>(&self, py: Python<'py>) -> Array<'py> {
         let shape = [self.data.num_nodes(), self.data.features.dim];
+        self.verify(py)?;
         Ok(match &self.data.features.data {
             _ if shape[1] == 0 => None,
             FeatureData::F32(rows) => Some(array::of_buffer(py, rows, &shape)?),
@@ -287,6 +288,12 @@ impl Dataset {
         Self { data: Arc::new(data), path, report }
     }
 
+    /// Verifies features that were not verified when they were opened, before an array or a loader
+    /// reads them in place.
+    fn verify(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.data.features.verify()).map_err(error::graph)
+    }
+
     /// Creates a read-only array over values that the dataset owns.
     fn view_of<'py, T: Element + bytemuck::Pod>(
         &self,
@@ -309,6 +316,7 @@ impl Dataset {
     /// Rows for batches: dense rows in their own type, sparse rows as `f32`.
     pub(super) fn features(&self, py: Python<'_>) -> PyResult<(Table, Vec<usize>, Py<PyArrayDescr>)> {
         let dim = self.data.features.dim;
+        self.verify(py)?;
         let (table, descr) = match &self.data.features.data {
             FeatureData::F32(rows) => (Table::Rows(Rows::of(rows, dim)), f32::get_dtype(py)),
             FeatureData::F16(rows) => (Table::Rows(Rows::of(rows, dim)), half::f16::get_dtype(py)),

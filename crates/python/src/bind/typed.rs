@@ -271,6 +271,7 @@ fn set_features(
 /// Feature rows as an array; sparse rows are copied to a dense table.
 fn dense<'py>(py: Python<'py>, table: &FeatureTable, rows: usize) -> PyResult<Bound<'py, PyAny>> {
     let shape = [rows, table.width];
+    py.detach(|| table.verify()).map_err(error::graph)?;
     macro_rules! view {
         ($($variant:ident),*) => {
             match &table.data {

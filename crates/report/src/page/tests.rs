@@ -107,6 +107,7 @@ fn run(epochs: usize, scale: f64, pipelined: bool) -> Summary {
         nvidia: Vec::new(),
         all_reduce: None,
         seconds: epochs.iter().map(|e| e.seconds + e.eval_seconds).sum(),
+        verification: None,
         epochs,
     }
 }

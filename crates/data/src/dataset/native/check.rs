@@ -5,7 +5,9 @@ use std::{fs, path::Path};
 use graphmill_core::{Error, Result};
 
 use super::names::is_known;
-use crate::{alias_file::is_alias_file, bottom_hop::is_bottom_file, dataset::manifest, typed};
+use crate::{
+    alias_file::is_alias_file, bottom_hop::is_bottom_file, dataset::manifest, typed, verification::leaves,
+};
 
 /// Returns true if `dir` holds a dataset that may be replaced. Saving repeats this check; a check
 /// before a long import avoids wasted work.
@@ -42,6 +44,7 @@ pub fn check_target(dir: &Path, replace: bool) -> Result<bool> {
             || is_known(name)
             || is_alias_file(name)
             || is_bottom_file(name)
+            || leaves::is_own_file(name)
             || typed::is_own_entry(name)
     };
     let name = names.iter().find(|name| !name.to_str().is_some_and(ours));

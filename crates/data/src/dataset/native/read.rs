@@ -23,12 +23,12 @@ use crate::{
     },
     npy::Element,
     signed::SignedManifest,
+    verification::Verify,
 };
 
-/// Opens a dataset as [`Dataset::open`] does; `too_large` selects the feature sizes that are not
-/// read.
-pub(super) fn open(dir: &Path, too_large: impl Fn(u64) -> bool) -> Result<Dataset> {
-    let stored = Stored { dir, manifest: Manifest::read(dir)? };
+/// Opens a dataset as [`Dataset::open_with`] does.
+pub(super) fn open(dir: &Path, verify: Verify) -> Result<Dataset> {
+    let stored = Stored { dir, manifest: Manifest::read(dir)?, verify };
     stored.check_names()?;
     let (m, files) = (&stored.manifest, stored.files());
     let (nodes, edges) = (m.nodes, m.edges);
@@ -49,7 +49,7 @@ pub(super) fn open(dir: &Path, too_large: impl Fn(u64) -> bool) -> Result<Datase
     contents(INDICES, bad_edge.map(|e| graph.no_such_node(e)))?;
     contents(EDGE_WEIGHT, bad_weight.map(|e| graph.no_such_weight(e)))?;
 
-    let (data, bad_feature) = stored.features(too_large)?;
+    let (data, bad_feature) = stored.features()?;
     let normalization = stored.normalization()?;
     let labels = if m.multilabel {
         Labels::Multi { member: files.read(LABELS, &[nodes, m.classes])?, classes: m.classes }
@@ -87,16 +87,18 @@ pub(super) fn open(dir: &Path, too_large: impl Fn(u64) -> bool) -> Result<Datase
 pub(super) struct Stored<'a> {
     pub(super) dir: &'a Path,
     pub(super) manifest: Manifest,
+    pub(super) verify: Verify,
 }
 
 impl Stored<'_> {
     pub(super) fn files(&self) -> Files<'_> {
-        Files { dir: self.dir, manifest: manifest::FILE_NAME, entries: &self.manifest.files }
+        let (manifest, entries) = (manifest::FILE_NAME, &self.manifest.files);
+        Files { dir: self.dir, manifest, entries, verify: self.verify }
     }
 
-    /// Maps the feature rows, dense or sparse, and finds the first value that is not finite. If
-    /// `too_large` holds for a dense table's size, only its header is checked.
-    fn features(&self, too_large: impl Fn(u64) -> bool) -> Result<(FeatureData, Option<usize>)> {
+    /// Maps the feature rows, dense or sparse, and finds the first value that is not finite. Dense
+    /// rows may be verified later: then only their header is checked.
+    fn features(&self) -> Result<(FeatureData, Option<usize>)> {
         let (m, files) = (&self.manifest, self.files());
         let shape = [m.nodes, m.feature_dim];
         if [FEATURES_INDPTR, FEATURES_INDICES, FEATURES_VALUES].iter().any(|name| files.has(name)) {
@@ -111,17 +113,17 @@ impl Stored<'_> {
             let rows = Location::new(&self.dir.join(FEATURES_INDICES), "contents").locate(rows)?;
             return Ok((FeatureData::Csr(rows), None));
         }
-        let skip = m.files.get(FEATURES).is_some_and(|file| too_large(file.bytes));
+        let is_deferred = m.files.get(FEATURES).is_some_and(|file| self.verify.defers(file.bytes));
         Ok(match (files.has(FEATURES), files.dtype(FEATURES)) {
             (false, _) if m.feature_dim == 0 => (FeatureData::default(), None),
-            (_, Some(dtype)) if dtype == f16::DTYPE && skip => {
-                (FeatureData::F16(files.map(FEATURES, &shape)?.1), None)
+            (_, Some(dtype)) if dtype == f16::DTYPE && is_deferred => {
+                (FeatureData::F16(files.map_deferred(FEATURES, &shape)?), None)
             }
             (_, Some(dtype)) if dtype == f16::DTYPE => {
                 let (data, bad) = files.scan::<f16>(FEATURES, &shape, |x| !x.is_finite())?;
                 (FeatureData::F16(data), bad)
             }
-            _ if skip => (FeatureData::F32(files.map(FEATURES, &shape)?.1), None),
+            _ if is_deferred => (FeatureData::F32(files.map_deferred(FEATURES, &shape)?), None),
             _ => {
                 let (data, bad) = files.scan::<f32>(FEATURES, &shape, |x| !x.is_finite())?;
                 (FeatureData::F32(data), bad)

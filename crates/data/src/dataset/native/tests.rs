@@ -30,7 +30,8 @@ fn large_feature_files_verify_header_only() {
         let at = bad.len() - at;
         bad[at] ^= 1;
         fs::write(dir.join(name), bad).unwrap();
-        let outcome = (open(&dir, |_| true).is_ok(), open(&dir, |_| false).is_ok());
+        let opens = |verify| open(&dir, verify).is_ok();
+        let outcome = (opens(Verify::FirstRead), opens(Verify::All));
         fs::write(dir.join(name), good).unwrap();
         outcome
     };
@@ -90,7 +91,7 @@ fn the_first_bad_value_is_found_in_any_chunk() {
         ..Dataset::default()
     };
     data.save(&dir).unwrap();
-    let stored = Stored { dir: &dir, manifest: Manifest::read(&dir).unwrap() };
+    let stored = Stored { dir: &dir, manifest: Manifest::read(&dir).unwrap(), verify: Verify::All };
     for bad in [0, 7, checksum::CHUNK / 4 - 33, checksum::CHUNK / 4 - 32, values.len() - 1] {
         let (data, first) =
             stored.files().scan::<f32>(FEATURES, &[values.len(), 1], |x| *x >= bad as f32).unwrap();

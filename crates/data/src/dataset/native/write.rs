@@ -1,6 +1,6 @@
 //! Writing of a dataset's arrays and its manifest.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use graphmill_core::{Buffer, Error, FeatureData, Labels, Result};
 
@@ -14,8 +14,8 @@ use crate::{
         Dataset, Normalization, files,
         manifest::{self, Manifest},
     },
-    npy::{self, Element},
-    signed::{FileEntry, SignedManifest},
+    npy::Element,
+    signed::SignedManifest,
 };
 
 impl Dataset {
@@ -116,15 +116,7 @@ impl Target for Directory<'_> {
         data: &Buffer<T>,
         shape: &[usize],
     ) -> Result<()> {
-        let same = |entry: &FileEntry| entry.shape == shape && entry.dtype == T::DTYPE.to_string();
-        match npy::written(data).filter(|written| same(&written.entry)) {
-            // A file system without hard links gets a copy.
-            Some(written) if fs::hard_link(&written.path, self.0.join(name)).is_ok() => {
-                manifest.files.insert(name.into(), written.entry.clone());
-                Ok(())
-            }
-            _ => files::write(&mut manifest.files, self.0, name, data, shape),
-        }
+        files::add(&mut manifest.files, self.0, name, data, shape)
     }
 }
 

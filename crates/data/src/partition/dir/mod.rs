@@ -30,7 +30,7 @@ pub use write::{Description, check_target, write};
 use graphmill_core::{Buffer, Error, NodeId, Result, Split, location::Location};
 
 use super::PartitionBook;
-use crate::{dataset::files::Files, signed::SignedManifest};
+use crate::{dataset::files::Files, signed::SignedManifest, verification::Verify};
 
 const BOOK: &str = "book.npy";
 const DEGREES: &str = "degrees.npy";
@@ -65,7 +65,7 @@ impl PartitionDir {
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
         let path = dir.as_ref().to_path_buf();
         let manifest = Manifest::read(&path)?;
-        let files = Files { dir: &path, manifest: manifest::FILE_NAME, entries: &manifest.files };
+        let files = files_of(&path, &manifest);
         let (nodes, edges) = (manifest.nodes, manifest.edges);
         let of = files.read::<u16>(BOOK, &[nodes])?;
         let book =
@@ -108,6 +108,14 @@ impl PartitionDir {
     /// # Errors
     /// The part does not exist, or the first fault with its file and position.
     pub fn part(&self, part: u16) -> Result<Part> {
+        self.part_with(part, Verify::Once)
+    }
+
+    /// Opens a part as [`PartitionDir::part`] does, and verifies its dataset as `verify` says.
+    ///
+    /// # Errors
+    /// As for [`PartitionDir::part`].
+    pub fn part_with(&self, part: u16, verify: Verify) -> Result<Part> {
         if part >= self.parts() {
             return Err(Error::invalid(format!(
                 "{}: part {part} of {}: they are numbered from 0",
@@ -115,7 +123,7 @@ impl PartitionDir {
                 self.parts()
             )));
         }
-        part::open(self, part)
+        part::open(self, part, verify)
     }
 
     /// Training nodes in the order of each search that was stored with the partition, from its
@@ -207,8 +215,12 @@ impl PartitionDir {
     }
 
     fn files(&self) -> Files<'_> {
-        Files { dir: &self.path, manifest: manifest::FILE_NAME, entries: &self.manifest.files }
+        files_of(&self.path, &self.manifest)
     }
+}
+
+fn files_of<'a>(dir: &'a Path, manifest: &'a Manifest) -> Files<'a> {
+    Files { dir, manifest: manifest::FILE_NAME, entries: &manifest.files, verify: Verify::Once }
 }
 
 #[cfg(test)]

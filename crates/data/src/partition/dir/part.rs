@@ -4,7 +4,7 @@ use graphmill_core::{Buffer, Error, NodeId, Result, csc::is_no_weight};
 use rayon::prelude::*;
 
 use super::{PartitionDir, SPLIT, part_name};
-use crate::Dataset;
+use crate::{Dataset, verification::Verify};
 
 pub(super) const NODES: &str = "nodes.npy";
 pub(super) const NEIGHBORS: &str = "neighbors";
@@ -76,7 +76,7 @@ impl Neighbors {
 }
 
 /// Opens part `number` of `dir`, which must exist.
-pub(super) fn open(dir: &PartitionDir, number: u16) -> Result<Part> {
+pub(super) fn open(dir: &PartitionDir, number: u16, verify: Verify) -> Result<Part> {
     let counts = &dir.manifest.each[usize::from(number)];
     let name = |file: &str| format!("{}/{file}", part_name(number));
     let fault = |file: &str, message: String| Error::format(dir.path.join(name(file)), "contents", message);
@@ -122,7 +122,7 @@ pub(super) fn open(dir: &PartitionDir, number: u16) -> Result<Part> {
         None
     };
 
-    let dataset = Dataset::open(dir.part_path(number))?;
+    let dataset = Dataset::open_with(dir.part_path(number), verify)?;
     let own = |message: String| Error::format(dir.part_path(number), "dataset", message);
     if dataset.checksum.as_deref() != Some(&counts.checksum) {
         return Err(own(

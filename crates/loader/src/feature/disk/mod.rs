@@ -7,6 +7,9 @@
 //! Bytes go from a fixed set of buffers to the rows' positions; 16-bit floats are converted on the
 //! way.
 //!
+//! A file that was not verified when its dataset was opened has a verifier: before the first row of
+//! a chunk of 1 MiB is read, the chunk is read whole and compared with its checksum (`chunk`).
+//!
 //! Memory: `depth` buffers of the largest read for each reader, at most 64 MiB unless one row is
 //! longer, and as many readers as threads that read at once. Sorting takes 8 bytes per row of the
 //! request.
@@ -15,6 +18,7 @@
 //! separately, in the requested order, and in blocks of 4096 bytes. Here rows that share a block
 //! are one read.
 
+mod chunk;
 mod open_file;
 mod options;
 mod plan;
@@ -32,7 +36,7 @@ use std::{
     time::Instant,
 };
 
-use graphmill_core::{Error, NodeId, ObjectPool, Result, matrix::TableType};
+use graphmill_core::{Error, NodeId, ObjectPool, Result, matrix::TableType, verifier::ChunkVerifier};
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 pub use options::{Direct, DiskOptions, ReaderKind};
 use rayon::prelude::*;
@@ -70,6 +74,7 @@ pub struct Disk {
     pool: Option<rayon::ThreadPool>,
     idle: Mutex<Vec<Reader>>,
     keys: ObjectPool<Vec<u64>>,
+    verifier: Option<ChunkVerifier>,
 }
 
 impl Disk {
@@ -87,6 +92,12 @@ impl Disk {
         options: &DiskOptions,
     ) -> Result<Self> {
         Self::open_in_blocks(path.as_ref(), offset, dim, kind, rows, options, 1)
+    }
+
+    /// Verifies the file by `verifier` where its rows are read for the first time.
+    #[must_use]
+    pub fn verified_by(self, verifier: Option<&ChunkVerifier>) -> Self {
+        Self { verifier: verifier.cloned(), ..self }
     }
 
     /// As [`Disk::open`], in blocks of at least `block` bytes.
@@ -160,6 +171,7 @@ impl Disk {
             pool,
             idle: Mutex::new(vec![Reader::new(first)]),
             keys: ObjectPool::default(),
+            verifier: None,
             make: Box::new(move || factory.make()),
         })
     }
@@ -183,6 +195,25 @@ impl Disk {
     /// Memory in bytes that one request at a time takes.
     pub fn buffer_bytes(&self) -> usize {
         self.buffers
+    }
+
+    /// Verifies the chunks of sorted keys that were not verified before, and returns the number of
+    /// bytes read for it.
+    fn verify(&self, keys: &[u64]) -> Result<u64> {
+        let Some(verifier) = self.verifier.as_ref().filter(|verifier| !verifier.is_done()) else {
+            return Ok(0);
+        };
+        let start = |&key: &u64| self.layout.start(key);
+        let rows = keys.iter().map(|key| start(key)..start(key) + self.layout.row);
+        let verify = || {
+            verifier.verify_ranges(rows, &|range, see| {
+                chunk::read(&self.file, range, see).map_err(|fault| self.error(&fault))
+            })
+        };
+        match &self.pool {
+            Some(pool) => pool.install(verify),
+            None => verify(),
+        }
     }
 
     /// Reads sorted keys on the configured number of threads.
@@ -289,7 +320,9 @@ impl Feature for Disk {
                 let message = format!("row {last} is out of range: the file has {} rows", self.rows);
                 return Err(Error::format(&self.file.path, "rows", message));
             }
-            self.read_keys(keys, &out).map_err(|fault| self.error(&fault))
+            let verified = self.verify(keys)?;
+            let read = self.read_keys(keys, &out).map_err(|fault| self.error(&fault))?;
+            Ok(verified + read)
         });
         let disk = TierTraffic::since(began, ids.len() as u64, read?);
         Ok(Traffic { disk, ..Traffic::default() })

@@ -26,8 +26,8 @@ pub struct Reads {
 }
 
 impl Reads {
-    /// Allocates a table of `rows` (at least 1) rows of `width` values, and draws rows to read, with
-    /// cache lines of `bytes` bytes in all.
+    /// Allocates a table of `rows` (at least 1) rows of `width` values, and draws rows to read
+    /// whose cache lines have `bytes` bytes in all.
     pub fn new(rows: usize, width: usize, bytes: usize) -> Self {
         let zeros = Buffer::from(vec![0.0; rows * width]);
         let line = 64 * (width / 16 + 1);

@@ -28,10 +28,9 @@ use graphmill_nn::{
 use serde::Serialize;
 
 pub(crate) use infer::{first_largest, values};
-use node_list::ids_by_original;
+use node_list::{ids_by_original, select};
 pub(crate) use node_list::read_nodes;
 pub use propagated::Propagation;
-use propagated::select;
 
 use crate::{
     Error, Result, RunDir, TrainConfig, build, checkpoint,

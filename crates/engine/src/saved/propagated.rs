@@ -99,14 +99,3 @@ impl SavedRun {
         Ok(rows)
     }
 }
-
-/// The rows of `nodes`.
-pub(super) fn select(rows: &Matrix, nodes: &[NodeId]) -> Matrix {
-    let width = rows.num_cols();
-    let mut selected = Matrix::zeros(nodes.len(), width);
-    let from = rows.view().host();
-    for (to, &v) in selected.view_mut().host().chunks_exact_mut(width).zip(nodes) {
-        to.copy_from_slice(&from[v as usize * width..][..width]);
-    }
-    selected
-}

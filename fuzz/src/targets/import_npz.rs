@@ -1,4 +1,4 @@
-//! The importer `npz`: both families of keys.
+//! The importer `npz`: all families of keys.
 
 use super::{Answer, import_files};
 
@@ -20,6 +20,16 @@ pub(super) const TOKENS: &[&[u8]] = &[
     b"node_labels.npy\n",
     b"edges.npy\n",
     b"edge_weight.npy\n",
+    b"format.npy\n",
+    b"shape.npy\n",
+    b"data.npy\n",
+    b"indices.npy\n",
+    b"indptr.npy\n",
+    b"row.npy\n",
+    b"col.npy\n",
+    b"'|S3'",
+    b"coo",
+    b"csc",
     b"weights=none ",
     b"train_masks.npy\n",
     b"val_masks.npy\n",

@@ -49,8 +49,8 @@ fn check_name(name: &str) -> Result<(), String> {
     }
 }
 
-/// Returns for each name if it is an empty object below whose name others lie; the error is the name
-/// of such an object that is not empty.
+/// Returns for each name if it is an empty object below whose name others lie; the error is the
+/// name of such an object that is not empty.
 fn directories(names: &[(String, u64)]) -> Result<Vec<bool>, String> {
     let parents: HashSet<&str> = names
         .iter()

@@ -16,6 +16,7 @@ use graphmill_core::{
 use super::{
     ImportOptions, Raw, WeightColumn,
     adjacency::{self, Matrix},
+    claims,
     edges::weights::no_weight,
     feature_rows::file_name,
     labels,
@@ -94,6 +95,7 @@ fn read_pairs(npz: &mut Npz, edges: &mut Edges, scratch: &Scratch) -> Result<usi
     let at = |array: &str| Location::new(&path, format!("member {array}.npy"));
     let rows = adjacency::num_rows(npz, "")?;
     let entries = npz.header("data")?.len();
+    claims::nodes(rows, entries as u64, &at("shape"))?;
     for name in ["row", "col"] {
         let found = npz.header(name)?.len();
         if found != entries {
@@ -235,6 +237,7 @@ mod tests {
             members
         };
         fails(coo(&[1.], &[0], [2, 3]), "shape.npy: the adjacency is 2 x 3, not square");
+        fails(coo(&[1.], &[0], [1 << 30; 2]), "shape.npy: 1073741824 nodes, but there are only 1 edges");
         fails(coo(&[1.], &[0, 1], [2, 2]), "row.npy: 2 numbers for the 1 values");
         fails(coo(&[1.], &[2], [2, 2]), "row.npy: entry 0 is 2, but the matrix is 2 x 2");
         fails(coo(&[1., -1.], &[0, 1], [2, 2]), "data.npy: element 1: the edge weighs -1");

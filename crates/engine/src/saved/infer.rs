@@ -13,7 +13,7 @@ use graphmill_nn::{
 };
 use rayon::prelude::*;
 
-use super::{Kind, SavedRun, propagated::select};
+use super::{Kind, SavedRun, node_list::select};
 use crate::{
     Error, Result, build,
     inference::{Inference, Output},

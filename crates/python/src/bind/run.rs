@@ -11,9 +11,10 @@ use std::{
     time::Instant,
 };
 
+use graphmill_core::options::Kind as ValueKind;
 use graphmill_data::partition as parting;
 use graphmill_engine::{
-    Result, RunContext, RunDir, TrainConfig, hotness as hot,
+    Result, RunContext, RunDir, TrainConfig, hotness as hot, node_order,
     observer::{Observer, Progress, Start},
     options::{key, keys, names, suggestion},
     partition as engine_partition,
@@ -115,7 +116,7 @@ pub(super) fn configure(
 }
 
 /// Runs `work` on a pool of `threads` threads, or on the current pool if 0.
-fn on_threads<T: Send>(threads: usize, work: impl FnOnce() -> T + Send) -> Result<T> {
+pub(super) fn on_threads<T: Send>(threads: usize, work: impl FnOnce() -> T + Send) -> Result<T> {
     if threads == 0 {
         return Ok(work());
     }
@@ -393,9 +394,39 @@ fn checked(methods: &[String], options: Option<PartitionOptions>) -> PyResult<pa
     Ok(parting::Options { parts, seed, slack, train_slack, refine })
 }
 
-/// All options of a run: name, kind of value, default as JSON, help.
+/// An option: name, placeholder of its value, default as JSON, help, kind of value, choices.
+type Described = (&'static str, &'static str, String, String, &'static str, Option<Vec<&'static str>>);
+
+/// Options of a run that the function `of` takes.
+///
+/// # Errors
+/// The function takes no options of a run.
 #[pyfunction]
-pub(super) fn options() -> Vec<(&'static str, &'static str, String, String)> {
+pub(super) fn options(of: &str) -> PyResult<Vec<Described>> {
+    let taken = match of {
+        "train" => names(),
+        "hotness" => hot::options_of_scores(),
+        "hotness_report" => hot::options(),
+        "partition_report" => [engine_partition::options(), vec!["threads"]].concat(),
+        "reorder" => node_order::options(),
+        other => return Err(error::value(format!("of '{other}': the function takes no options of a run"))),
+    };
     let config = TrainConfig::default();
-    keys().iter().map(|key| (key.name, key.value, key.write(&config).to_string(), key.long_help())).collect()
+    let described = keys().into_iter().filter(|key| taken.contains(&key.name)).map(|key| {
+        let default = key.write(&config).to_string();
+        (key.name, key.value, default, key.long_help(), kind_name(key.kind()), key.choices())
+    });
+    Ok(described.collect())
+}
+
+/// Name of a kind of value.
+fn kind_name(kind: ValueKind) -> &'static str {
+    match kind {
+        ValueKind::Switch => "switch",
+        ValueKind::Integer => "integer",
+        ValueKind::Number => "number",
+        ValueKind::Text => "text",
+        ValueKind::Choice(_) => "choice",
+        ValueKind::Word => "word",
+    }
 }

@@ -481,8 +481,6 @@ class ReorderOptions(TypedDict, total=False):
     layers: int
     #: Weights of the edges
     edge_weights: Literal["stored", "in-degree", "out-degree", "inverse-in-degree", "inverse-out-degree"]
-    #: Draw neighbours with replacement [default: false]
-    replace: bool
     #: Method of drawing
     weighted_index: Literal["alias", "prefix-sums"]
     #: Importance-sampling iterations; * runs until convergence

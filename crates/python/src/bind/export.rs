@@ -47,9 +47,15 @@ pub(super) fn export_dataset(
     lost.map_err(error::graph)
 }
 
-/// Writes a dataset in the order called `by`; `options` is a JSON object of options of a run.
+/// Options of a run that [`reorder`] takes: those of orders by hotness, except `replace`, which the
+/// function has for its output.
+pub(super) fn options() -> Vec<&'static str> {
+    node_order::options().into_iter().filter(|&name| name != "replace").collect()
+}
+
+/// Writes a dataset in the order called `by`; `run_options` is JSON.
 #[pyfunction]
-#[pyo3(signature = (dataset, out, by, seed, options, replace, memory, observe))]
+#[pyo3(signature = (dataset, out, by, seed, run_options, replace, memory, observe))]
 #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
 pub(super) fn reorder(
     py: Python<'_>,
@@ -57,13 +63,13 @@ pub(super) fn reorder(
     out: PathBuf,
     by: &str,
     seed: Option<u64>,
-    options: &str,
+    run_options: &str,
     replace: bool,
     memory: Option<u64>,
     observe: Option<Py<PyAny>>,
 ) -> PyResult<Dataset> {
     let mut train = TrainConfig::default();
-    let mut given = configure(&mut train, options, &node_order::options())?;
+    let mut given = configure(&mut train, run_options, &options())?;
     given.extend(seed.map(|_| "seed"));
     let seed = seed.unwrap_or_default();
     let order = node_order::order(by, seed, train, &given).map_err(error::engine)?;

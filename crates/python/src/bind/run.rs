@@ -14,7 +14,7 @@ use std::{
 use graphmill_core::options::Kind as ValueKind;
 use graphmill_data::partition as parting;
 use graphmill_engine::{
-    Result, RunContext, RunDir, TrainConfig, hotness as hot, node_order,
+    Result, RunContext, RunDir, TrainConfig, hotness as hot,
     observer::{Observer, Progress, Start},
     options::{key, keys, names, suggestion},
     partition as engine_partition,
@@ -408,7 +408,7 @@ pub(super) fn options(of: &str) -> PyResult<Vec<Described>> {
         "hotness" => hot::options_of_scores(),
         "hotness_report" => hot::options(),
         "partition_report" => [engine_partition::options(), vec!["threads"]].concat(),
-        "reorder" => node_order::options(),
+        "reorder" => super::export::options(),
         other => return Err(error::value(format!("of '{other}': the function takes no options of a run"))),
     };
     let config = TrainConfig::default();

@@ -56,12 +56,12 @@ class Run:
 
     Example:
         >>> import graphmill
-        >>> data = graphmill.generate(nodes=2000, classes=4, dim=16, seed=1)
-        >>> run = graphmill.train(data, epochs=2, hidden=16, seed=1)
-        >>> run
-        Run(model='sage', epochs=2, best_epoch=2, valid_accuracy=0.9275, test_accuracy=0.9325)
-        >>> [record.epoch for record in run.history], run["config"]["hidden"]
-        ([1, 2], 16)
+        >>> data = graphmill.generate(nodes=2000, classes=4, dim=16, signal=0.5, p_in=0.7, seed=1)
+        >>> run = graphmill.train(data, epochs=5, hidden=32, batch_size=100, lr=0.01, seed=1)
+        >>> run.test.score > 0.9, [record.epoch for record in run.history]
+        (True, [1, 2, 3, 4, 5])
+        >>> run.config.model, run["config"]["hidden"], run.path
+        ('sage', 32, None)
     """
 
     #: Directory of the run, or ``None`` if nothing was written.

@@ -44,7 +44,8 @@ def train(
         out: Run directory to write (configuration, epochs, checkpoint, best model). ``None`` writes
             nothing.
         resume: Continues the run in ``out``.
-        progress: Shows progress. ``None`` shows it on a terminal or in a notebook.
+        progress: Shows progress. ``None`` shows it on a terminal or in a notebook, there as a bar
+            of tqdm if it is installed.
         callback: Called with the record of every epoch (``epoch``, ``loss``, ``valid_score``,
             ``seconds``, ...). An exception that it raises ends the run.
         **options: Options of ``graphmill train``: ``model``, ``fanout``, ``hidden``, ``epochs``,
@@ -53,7 +54,7 @@ def train(
             them.
 
     Returns:
-        The run, with its records and its model: a :class:`Run`.
+        A :class:`Run`, with its records and its model.
 
     Raises:
         TypeError: An option is unknown.
@@ -64,9 +65,10 @@ def train(
 
     Example:
         >>> import graphmill
-        >>> run = graphmill.train(graphmill.generate(nodes=2000, seed=1), epochs=2, hidden=16)
-        >>> len(run.epochs), run.test.metric
-        (2, 'accuracy')
+        >>> data = graphmill.generate(nodes=2000, classes=4, dim=16, signal=0.5, p_in=0.7, seed=1)
+        >>> run = graphmill.train(data, model="gcn", epochs=5, hidden=32, batch_size=100, lr=0.01)
+        >>> run.test.metric, run.test.score > 0.9
+        ('accuracy', True)
     """
     if resume and out is None:
         raise ValueError("resume=True needs the run directory; pass it as out=...")
@@ -239,7 +241,7 @@ def doctor() -> list[Record]:
     """Examines the machine: parts that a run can use, parts that it cannot, and remedies.
 
     Returns:
-        A record per part: ``part``, ``state`` (``"good"``, ``"note"`` or ``"fault"``), ``found``
-        and, if there is one, ``remedy``.
+        A record per part, with ``part``, ``state`` (``"good"``, ``"note"`` or ``"fault"``),
+        ``found`` and, if there is one, ``remedy``.
     """
     return record_of(_graphmill.doctor())

@@ -205,8 +205,9 @@ def runs(*dirs: RunLike) -> list[Record]:
         dirs: Runs, their directories, or directories that hold runs up to two levels deep.
 
     Returns:
-        A record per run, the best validation score of each metric first: ``run``, ``dataset``,
-        ``metric``, ``valid``, ``test``, ``epochs``, ``best_epoch``, ``seconds`` and ``options``.
+        A record per run, with ``run``, ``dataset``, ``metric``, ``valid``, ``test``, ``epochs``,
+        ``best_epoch``, ``seconds`` and ``options``. The best validation score of each metric comes
+        first.
 
     Raises:
         ValueError, OSError: A directory holds no run, or a record cannot be read.

@@ -38,7 +38,7 @@ PARTS = [
                   graphmill.TablePlan, graphmill.info, graphmill.export_dataset, graphmill.reorder]),
     ("Runs", [graphmill.train, graphmill.Run, graphmill.History, graphmill.evaluate, graphmill.predict, graphmill.embed, graphmill.Predictor,
               graphmill.export_model, graphmill.load_model, graphmill.report, graphmill.runs, graphmill.hotness, graphmill.hotness_report,
-              graphmill.partition, graphmill.partition_report, graphmill.options, graphmill.doctor]),
+              graphmill.partition, graphmill.partition_report, graphmill.options, graphmill.plan, graphmill.bench, graphmill.doctor]),
     ("graphmill.dgl", [dgl.NeighborSampler, dgl.MultiLayerFullNeighborSampler, dgl.DataLoader, dgl.minibatches, dgl.Block, dgl.TypedBlock, dgl.MiniBatch]),
 ]  # fmt: skip
 

@@ -34,6 +34,8 @@ CLASSES = {
     "hotness_report": "HotnessReportOptions",
     "partition_report": "PartitionReportOptions",
     "reorder": "ReorderOptions",
+    "plan": "PlanOptions",
+    "bench": "BenchOptions",
 }
 #: types by the kind of an option
 TYPES = {"switch": "bool", "integer": "int", "number": "float", "text": "str", "word": "Word"}

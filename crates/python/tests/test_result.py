@@ -151,3 +151,16 @@ def test_commands_on_datasets_have_functions(sbm, tmp_path):
     with pytest.raises(ValueError, match="unknown order 'nothing'"):
         graphmill.reorder(sbm, tmp_path / "none", by="nothing", progress=False)
     assert {"good", "note", "fault"} >= {finding.state for finding in graphmill.doctor()}
+
+
+def test_plans_and_benches_have_functions(sbm):
+    plan = graphmill.plan(sbm, "v100x8", device_counts=[1, 2], fanout=[3, 2], hidden=16, batch_size=200)
+    assert any(strategy.fits for strategy in plan.strategies) and len(plan.sweep) == 2
+    with pytest.raises(ValueError, match="device_counts 0: not numbers from 1"):
+        graphmill.plan(sbm, "v100x8", device_counts=[0])
+    with pytest.raises(ValueError, match="nothing"):
+        graphmill.plan(sbm, "nothing")
+    assert graphmill.bench("gather", sbm, dim=8, repeat=1).to_dict()
+    for message, options in (("repeat 0: use a number from 1 to 1000", {"repeat": 0}), ("leave out dataset or scale", {"scale": 3})):
+        with pytest.raises(ValueError, match=message):
+            graphmill.bench("gather", sbm, **options)

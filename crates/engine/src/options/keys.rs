@@ -122,6 +122,11 @@ impl Key {
         values.remove(self.name).unwrap_or_default()
     }
 
+    /// Value of the option in `config`, as the command line spells it.
+    pub fn word(&self, config: &TrainConfig) -> String {
+        format_value(&self.write(config))
+    }
+
     /// Kind of value.
     pub fn kind(&self) -> Kind {
         self.declared.kind
@@ -166,7 +171,7 @@ impl Key {
     /// Short help text with the default.
     pub fn help(&self) -> String {
         let text = self.declared.help.trim_end_matches('.');
-        let default = format_value(&self.write(&TrainConfig::default()));
+        let default = self.word(&TrainConfig::default());
         if default.is_empty() { text.into() } else { format!("{text} [default: {default}]") }
     }
 
@@ -179,7 +184,7 @@ impl Key {
         if !self.declared.details.is_empty() {
             text += &format!(". {}", self.declared.details.trim_end_matches('.'));
         }
-        let default = format_value(&self.write(&TrainConfig::default()));
+        let default = self.word(&TrainConfig::default());
         if default.is_empty() { text } else { format!("{text} [default: {default}]") }
     }
 }

@@ -13,8 +13,8 @@
   :meth:`Dataset.from_tables` and the other ``from_`` methods create datasets.
 - :func:`train` returns a :class:`Run`, with its history, its model and predictions.
 - :func:`evaluate`, :func:`predict`, :func:`embed`, :func:`export_model`, :func:`report`,
-  :func:`runs`, :func:`hotness`, :func:`partition`, :func:`reorder`, :func:`info` and :func:`doctor`
-  are the commands of the same name, and :func:`load_model` makes a run's model a
+  :func:`runs`, :func:`hotness`, :func:`partition`, :func:`reorder`, :func:`info`, :func:`plan`,
+  :func:`bench` and :func:`doctor` are the commands of the same name, and :func:`load_model` makes a run's model a
   ``torch.nn.Module``. :class:`Predictor` keeps a run open and answers for single nodes.
 
 PyTorch and PyTorch Geometric are optional. Without them batches hold NumPy arrays.
@@ -31,16 +31,26 @@ from .hetero import HeteroData
 from .hgt import HGTLoader
 from .link import LinkNeighborLoader, NegativeSampling, negative_sampling
 from .loader import Loader
+from .machine import bench, doctor, plan
 from .neighbor import NeighborLoader
 from .predictor import Predictor
-from .option_types import HotnessOptions, HotnessReportOptions, PartitionReportOptions, ReorderOptions, TrainOptions
+from .option_types import (
+    BenchOptions,
+    HotnessOptions,
+    HotnessReportOptions,
+    PartitionReportOptions,
+    PlanOptions,
+    ReorderOptions,
+    TrainOptions,
+)
 from .result import History, Run
-from .run import doctor, hotness, hotness_report, options, partition, partition_report, train
+from .run import hotness, hotness_report, options, partition, partition_report, train
 from .saved import embed, evaluate, export_model, load_model, predict, report, runs
 from .shadow import ShaDowKHopSampler
 from .typed import TypedDataset
 
 __all__ = [
+    "BenchOptions",
     "ClusterData",
     "ClusterLoader",
     "Data",
@@ -58,6 +68,7 @@ __all__ = [
     "NegativeSampling",
     "NeighborLoader",
     "PartitionReportOptions",
+    "PlanOptions",
     "Predictor",
     "ReorderOptions",
     "Run",
@@ -66,6 +77,7 @@ __all__ = [
     "TrainOptions",
     "TypedDataset",
     "__version__",
+    "bench",
     "dgl",
     "doctor",
     "embed",
@@ -83,6 +95,7 @@ __all__ = [
     "options",
     "partition",
     "partition_report",
+    "plan",
     "plan_tables",
     "predict",
     "reorder",

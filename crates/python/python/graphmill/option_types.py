@@ -513,3 +513,393 @@ class ReorderOptions(TypedDict, total=False):
     parts_per_batch: int
     #: Number of sequences that a batch mixes; 0 chooses one
     order_sequences: int
+
+
+class PlanOptions(TypedDict, total=False):
+    """Options of :func:`plan`."""
+
+    #: Sampler
+    sampler: Literal["neighbor", "full", "weighted", "labor", "random-walk", "saint-node", "saint-edge", "saint-rw", "frontier", "forest-fire", "cluster", "hgt"]
+    #: Neighbours per node per hop; -1 for all
+    fanout: Word
+    #: Seeds per minibatch; 0 for all training nodes at once
+    batch_size: int
+    #: Maximum number of minibatches per epoch; 0 for all
+    max_batches: int
+    #: Order of the seeds
+    order: Literal["random", "sequential", "proximity"]
+    #: Keep sparse feature rows sparse
+    sparse: Literal["auto", "on", "off"]
+    #: Layer type
+    model: Literal["sage", "gcn", "gat", "gatv2", "gin", "mixhop", "pinsage", "rsage", "rgcn", "rgat", "hgt", "simple-hgn", "embedding", "lightgcn", "tgn", "tgat", "gine", "gatv2-edge", "sage-edge", "edge-gated"]
+    #: Number of graph layers; must match fanout
+    layers: int
+    #: Width of the hidden layers
+    hidden: int
+    #: Activation
+    activation: Literal["relu", "elu", "leaky-relu", "identity"]
+    #: Normalisation between layers
+    norm: Literal["none", "batch", "layer", "l2"]
+    #: Residual connection of layers
+    residual: Literal["none", "identity", "linear"]
+    #: Put a linear layer in front of the first graph layer
+    input_layer: bool
+    #: Linear layers of an MLP classifier on top
+    head_layers: int
+    #: Dropout of hidden rows
+    dropout: float
+    #: Dropout of feature rows
+    input_dropout: float
+    #: Optimiser
+    optimizer: Literal["sgd", "adam", "adamw"]
+    #: Seed of every random choice
+    seed: int
+    #: Hotness or policy of the nearest cache: random, degree, reverse-pagerank,
+    #: weighted-reverse-pagerank, presc, presc-online, analytic, posterior, stored-order, optimal,
+    #: fifo, lru, lfu, sieve, s3-fifo
+    cache: str
+    #: Spread of cached rows over devices
+    placement: Word
+    #: Reuse of bottom-layer rows by several batches
+    reuse: Literal["none", "layered"]
+    #: Arithmetic of dense products
+    precision: Literal["f32", "tf32", "bf16"]
+    #: Number type of features in memory
+    feature_precision: Literal["auto", "f32", "f16", "bf16"]
+    #: Threads; 0 for all cores
+    threads: int
+    #: Weights of the edges
+    edge_weights: Literal["stored", "in-degree", "out-degree", "inverse-in-degree", "inverse-out-degree"]
+    #: Draw neighbours with replacement [default: false]
+    replace: bool
+    #: Method of drawing
+    weighted_index: Literal["alias", "prefix-sums"]
+    #: Importance-sampling iterations; * runs until convergence
+    labor_iterations: Word
+    #: Draws of LABOR
+    labor_draws: Literal["independent", "ranges"]
+    #: Number of walks from each node (random-walk)
+    num_walks: int
+    #: Probability that a walk ends after each step
+    restart_prob: float
+    #: Steps of a walk; 0 for 2 (saint-rw) or 3 (random-walk)
+    walk_length: int
+    #: Draw subgraphs among the training nodes alone (inductive)
+    inductive: bool
+    #: Mean count of each node for the normalisation; 0 disables it
+    sample_coverage: float
+    #: Number of nodes of the frontier
+    frontier_size: int
+    #: Method of popping nodes
+    frontier_index: Literal["sums", "dashboard"]
+    #: Ratio of the dashboard's size to its live part, 1.01 to 64
+    dashboard_slack: float
+    #: Maximum weight of a node, for any number of neighbours; 0: no cap
+    degree_cap: int
+    #: Probability of spreading to one more neighbour (forest-fire)
+    burn_prob: float
+    #: Partition whose parts form the subgraphs (cluster)
+    clusters: str | os.PathLike[str]
+    #: Number of parts into which the graph is cut (cluster)
+    parts: int
+    #: Number of parts in a subgraph (cluster)
+    parts_per_batch: int
+    #: Number of sequences that a batch mixes; 0 chooses one
+    order_sequences: int
+    #: Aggregation of the neighbours
+    aggregator: Literal["mean", "max-pool"]
+    #: Combination of a node's own row with its neighbours
+    sage_combine: Literal["add", "concat"]
+    #: Attention heads of the hidden layers; they divide hidden [default: 4]
+    heads: int
+    #: Attention heads of the last layer, averaged [default: 1]
+    out_heads: int
+    #: Dropout of attention weights [default: 0.0]
+    attention_dropout: float
+    #: Hops of a layer: its highest power of the adjacency matrix [default: 2]
+    hops: int
+    #: Number of sampling devices; 0 balances sampling and training [default: 0]
+    num_samplers: int
+    #: Let devices that have finished sampling train
+    switching: Literal["on", "off"]
+    #: Largest share of the nodes whose bottom-layer rows are reused
+    hot_ratio: Word
+    #: Batches per super-batch; 0 uses the fewest that save most work [default: 0]
+    super_batch: int
+    #: Hotness of a node: requests, or a metric such as presc:1
+    hot_metric: str
+    #: Rank of the correction applied to reused rows; 0 disables it
+    hot_rank: int
+    #: Gradient of reused rows
+    hot_gradient: Literal["auto", "none", "projected", "kept"]
+    #: Make reused rows during the previous super-batch
+    hot_prefetch: Literal["auto", "on", "off"]
+
+
+class BenchOptions(TypedDict, total=False):
+    """Options of :func:`bench`."""
+
+    #: Task to train; without one, the only classification of nodes: link
+    task: str
+    #: Loss
+    loss: Literal["auto", "cross-entropy", "mse", "mae", "huber", "quantile", "bce", "margin", "bpr", "sampled-softmax", "info-nce", "self-adversarial"]
+    #: Quantile that loss quantile predicts
+    quantile: float
+    #: Error up to which loss huber is squared, in deviations of the target
+    huber_delta: float
+    #: Weights of the classes in the loss: none, balanced, a list or a file
+    class_weights: str
+    #: Exponent of the focal loss; 0 for cross-entropy
+    focal: float
+    #: Sampler
+    sampler: Literal["neighbor", "full", "weighted", "labor", "random-walk", "saint-node", "saint-edge", "saint-rw", "frontier", "forest-fire", "cluster", "hgt"]
+    #: Neighbours per node per hop; -1 for all
+    fanout: Word
+    #: Seeds per minibatch; 0 for all training nodes at once
+    batch_size: int
+    #: Order of the seeds
+    order: Literal["random", "sequential", "proximity"]
+    #: Neighbours of the bottom hop
+    bottom: Literal["exact", "sampled"]
+    #: Directory of the aggregates of bottom exact
+    bottom_dir: str | os.PathLike[str]
+    #: Aggregate straight from the feature table
+    fused: Literal["auto", "on", "off"]
+    #: Keep sparse feature rows sparse
+    sparse: Literal["auto", "on", "off"]
+    #: Layer type
+    model: Literal["sage", "gcn", "gat", "gatv2", "gin", "mixhop", "pinsage", "rsage", "rgcn", "rgat", "hgt", "simple-hgn", "embedding", "lightgcn", "tgn", "tgat", "gine", "gatv2-edge", "sage-edge", "edge-gated"]
+    #: Number of graph layers; must match fanout
+    layers: int
+    #: Width of the hidden layers
+    hidden: int
+    #: Activation
+    activation: Literal["relu", "elu", "leaky-relu", "identity"]
+    #: Initial weights of dense layers
+    init: Literal["glorot", "fan-in"]
+    #: Normalisation between layers
+    norm: Literal["none", "batch", "layer", "l2"]
+    #: Residual connection of layers
+    residual: Literal["none", "identity", "linear"]
+    #: Put a linear layer in front of the first graph layer
+    input_layer: bool
+    #: Linear layers of an MLP classifier on top
+    head_layers: int
+    #: Dropout of hidden rows
+    dropout: float
+    #: Dropout of feature rows
+    input_dropout: float
+    #: Optimiser
+    optimizer: Literal["sgd", "adam", "adamw"]
+    #: Learning rate
+    lr: float
+    #: L2 penalty; decoupled decay with adamw
+    weight_decay: float
+    #: Decay only the weights of the first graph layer
+    weight_decay_first_layer: bool
+    #: Learning-rate schedule
+    schedule: Literal["constant", "step", "cosine", "plateau"]
+    #: Epochs of linear warm-up of the learning rate
+    warmup: float
+    #: Maximum norm of the gradient; 0 for no limit
+    clip: float
+    #: Seed of every random choice
+    seed: int
+    #: Host memory for feature rows; the rest stays on disk
+    host_budget: Word
+    #: Memory of each device; 0 for no limit
+    device_budget: Word
+    #: Fraction of the rows in the nearest cache
+    cache_ratio: Word
+    #: Hotness or policy of the nearest cache: random, degree, reverse-pagerank,
+    #: weighted-reverse-pagerank, presc, presc-online, analytic, posterior, stored-order, optimal,
+    #: fifo, lru, lfu, sieve, s3-fifo
+    cache: str
+    #: Hotness or policy of the host's cache behind simulated devices
+    host_cache: str
+    #: Spread of cached rows over devices
+    placement: Word
+    #: Assignment of stages to workers and devices
+    strategy: Literal["sequential", "pipelined", "factored", "time-sharing", "layered", "historical"]
+    #: Reuse of bottom-layer rows by several batches
+    reuse: Literal["none", "layered"]
+    #: Link of a simulated device to the host, or none
+    link: Word
+    #: Link of a simulated device to the other devices, or none
+    peer_link: Word
+    #: Arithmetic of dense products
+    precision: Literal["f32", "tf32", "bf16"]
+    #: Replay of repeated steps as CUDA graphs
+    cuda_graphs: Literal["auto", "off"]
+    #: Number type of features in memory
+    feature_precision: Literal["auto", "f32", "f16", "bf16"]
+    #: Devices: cpu, cuda:0,1, or virtual:N (simulated)
+    devices: Word
+    #: Threads; 0 for all cores
+    threads: int
+    #: Weights of the edges
+    edge_weights: Literal["stored", "in-degree", "out-degree", "inverse-in-degree", "inverse-out-degree"]
+    #: Draw neighbours with replacement [default: false]
+    replace: bool
+    #: Method of drawing
+    weighted_index: Literal["alias", "prefix-sums"]
+    #: Importance-sampling iterations; * runs until convergence
+    labor_iterations: Word
+    #: Draws of LABOR
+    labor_draws: Literal["independent", "ranges"]
+    #: Number of walks from each node (random-walk)
+    num_walks: int
+    #: Probability that a walk ends after each step
+    restart_prob: float
+    #: Steps of a walk; 0 for 2 (saint-rw) or 3 (random-walk)
+    walk_length: int
+    #: Draw subgraphs among the training nodes alone (inductive)
+    inductive: bool
+    #: Mean count of each node for the normalisation; 0 disables it
+    sample_coverage: float
+    #: Estimator of sums over all neighbours
+    estimator: Literal["ratio", "unbiased"]
+    #: Number of nodes of the frontier
+    frontier_size: int
+    #: Method of popping nodes
+    frontier_index: Literal["sums", "dashboard"]
+    #: Ratio of the dashboard's size to its live part, 1.01 to 64
+    dashboard_slack: float
+    #: Maximum weight of a node, for any number of neighbours; 0: no cap
+    degree_cap: int
+    #: Probability of spreading to one more neighbour (forest-fire)
+    burn_prob: float
+    #: Partition whose parts form the subgraphs (cluster)
+    clusters: str | os.PathLike[str]
+    #: Number of parts into which the graph is cut (cluster)
+    parts: int
+    #: Number of parts in a subgraph (cluster)
+    parts_per_batch: int
+    #: Neighbours that a node adds to the budget, per relation
+    max_degree: int
+    #: Number of sequences that a batch mixes; 0 chooses one
+    order_sequences: int
+    #: Aggregation of the neighbours
+    aggregator: Literal["mean", "max-pool"]
+    #: Combination of a node's own row with its neighbours
+    sage_combine: Literal["add", "concat"]
+    #: Attention heads of the hidden layers; they divide hidden [default: 4]
+    heads: int
+    #: Attention heads of the last layer, averaged [default: 1]
+    out_heads: int
+    #: Dropout of attention weights [default: 0.0]
+    attention_dropout: float
+    #: Hops of a layer: its highest power of the adjacency matrix [default: 2]
+    hops: int
+    #: Leave out a node's own row, as MLPerf's R-SAGE and R-GAT do
+    no_own_rows: bool
+    #: Matrices that the relations' weights combine; 0 gives each relation its own
+    bases: int
+    #: Blocks on the diagonal of the relations' weights; 0 makes the weights dense
+    blocks: int
+    #: Width of the relations' vectors [default: 64]
+    edge_dim: int
+    #: Slope of the leaky ReLU below 0 in attention scores [default: 0.05]
+    negative_slope: float
+    #: Score of two embeddings
+    decoder: Literal["dot", "cosine", "bilinear", "distmult", "complex", "transe", "rotate", "mlp"]
+    #: Width of the hidden layer of decoder mlp [default: 64]
+    decoder_hidden: int
+    #: Width of the embeddings; 0 for that of hidden
+    embedding_dim: int
+    #: Negative edges
+    negatives: Literal["uniform", "degree", "in-batch", "existing"]
+    #: Negatives of each edge
+    num_negatives: int
+    #: Ends that negatives replace
+    corrupt: Literal["auto", "destination", "source", "both"]
+    #: Edges that a batch does not read
+    exclude: Literal["none", "edges", "with-reverses"]
+    #: Fraction of the training edges that are learned and never read
+    disjoint: float
+    #: Shares of the edges that train, validate and test
+    split_edges: Word
+    #: Candidates of a validation or test edge
+    candidates: Literal["auto", "pairs", "all"]
+    #: Distance that loss margin keeps between positives and negatives [default: 1.0]
+    margin: float
+    #: Divisor of the scores in loss info-nce [default: 0.1]
+    temperature: float
+    #: Factor of the scores that weight negatives in loss self-adversarial [default: 1.0]
+    adversarial: float
+    #: Constant from which decoder transe and rotate subtract distances
+    gamma: float
+    #: Norm of the distance of decoder transe: 1 or 2 [default: 1]
+    distance_norm: int
+    #: Optimiser of rows
+    row_optimizer: Literal["adam", "adagrad"]
+    #: Penalty of the rows of a batch
+    regularizer: Literal["l2", "n3"]
+    #: Factor of the penalty; 0 for none
+    regularization: float
+    #: Standard deviation of initial rows; 0 for that of the papers
+    init_scale: float
+    #: Compare each edge with all candidates instead of negatives
+    one_vs_all: bool
+    #: Weigh edges of frequent ends less, as RotatE does
+    subsampling: bool
+    #: Edges that a seed sees
+    time_bound: Literal["strict", "inclusive"]
+    #: Draws among the edges that a seed sees [default
+    time_draw: Literal["uniform", "last", "recency"]
+    #: Age from which edges are ignored, in units of the times; 0: never [default: 0]
+    time_window: int
+    #: Age difference that halves the weight of an edge, for recency draws [default: 1.0]
+    time_half_life: float
+    #: Time that bounds the hops after the first [default
+    time_carry: Literal["seed", "edge"]
+    #: Width of the encodings of times [default: 100]
+    time_dim: int
+    #: Heads of the attention to neighbours; they divide hidden [default: 2]
+    event_heads: int
+    #: Learn the frequencies of the encodings of times, as the papers do
+    learn_frequencies: bool
+    #: Fraction of the nodes whose events are left out of training
+    new_nodes: float
+    #: Momentum: weight of the velocity [default: 0.9]
+    momentum: float
+    #: Epochs of a step, of the descent or of patience; 0 chooses
+    schedule_epochs: int
+    #: Factor of each reduction, above 0 and at most 1 [default: 0.5]
+    schedule_factor: float
+    #: Lowest learning rate; at most lr [default: 0.0]
+    min_lr: float
+    #: Cores of the stages: profiled, naive, or numbers such as 1,1,2
+    allocation: Word
+    #: Largest number of batches under way; 0 keeps all stages busy [default: 0]
+    queue_depth: int
+    #: Updates of the model
+    updates: Literal["synchronous", "asynchronous"]
+    #: Largest staleness of an asynchronous gradient, in updates [default: 4]
+    staleness: int
+    #: Sum of gradients over NVIDIA devices
+    all_reduce: Literal["auto", "nccl", "peer"]
+    #: Batches per synchronous update; 0 uses one per training device
+    batches_per_update: int
+    #: Number of sampling devices; 0 balances sampling and training [default: 0]
+    num_samplers: int
+    #: Let devices that have finished sampling train
+    switching: Literal["on", "off"]
+    #: Extract the next batch of a device while it trains
+    overlap: Literal["on", "off"]
+    #: Largest share of the nodes whose bottom-layer rows are reused
+    hot_ratio: Word
+    #: Batches per super-batch; 0 uses the fewest that save most work [default: 0]
+    super_batch: int
+    #: Hotness of a node: requests, or a metric such as presc:1
+    hot_metric: str
+    #: Rank of the correction applied to reused rows; 0 disables it
+    hot_rank: int
+    #: Gradient of reused rows
+    hot_gradient: Literal["auto", "none", "projected", "kept"]
+    #: Make reused rows during the previous super-batch
+    hot_prefetch: Literal["auto", "on", "off"]
+    #: Share of the hot nodes whose rows are reused: auto, timed or a number
+    hot_split: Word
+    #: Largest change of weights within a super-batch; 0 for any
+    max_variation: float

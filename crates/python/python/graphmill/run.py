@@ -221,8 +221,8 @@ def options(of: str = "train") -> dict[str, Record]:
     """Options of a function by name, each with its ``kind``, ``default``, ``help`` and ``choices``.
 
     Args:
-        of: ``"train"``, ``"hotness"``, ``"hotness_report"``, ``"partition_report"`` or
-            ``"reorder"``.
+        of: ``"train"``, ``"hotness"``, ``"hotness_report"``, ``"partition_report"``,
+            ``"reorder"``, ``"plan"`` or ``"bench"``.
 
     Returns:
         A record per option. ``choices`` are all values of an option that names one of several, and
@@ -235,13 +235,3 @@ def options(of: str = "train") -> dict[str, Record]:
         name: Record(kind=kind, default=json.loads(default), help=text, choices=choices)
         for name, kind, default, text, _, choices in _graphmill.options(of)
     }
-
-
-def doctor() -> list[Record]:
-    """Examines the machine: parts that a run can use, parts that it cannot, and remedies.
-
-    Returns:
-        A record per part, with ``part``, ``state`` (``"good"``, ``"note"`` or ``"fault"``),
-        ``found`` and, if there is one, ``remedy``.
-    """
-    return record_of(_graphmill.doctor())

@@ -15,6 +15,7 @@ mod given;
 mod import;
 mod links;
 mod loader;
+mod machine;
 mod predictor;
 mod records;
 mod run;
@@ -63,7 +64,9 @@ fn _graphmill(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(records::summary, m)?)?;
     m.add_function(wrap_pyfunction!(records::write_report, m)?)?;
     m.add_function(wrap_pyfunction!(records::runs, m)?)?;
-    m.add_function(wrap_pyfunction!(records::doctor, m)?)?;
+    m.add_function(wrap_pyfunction!(machine::doctor, m)?)?;
+    m.add_function(wrap_pyfunction!(machine::bench, m)?)?;
+    m.add_function(wrap_pyfunction!(machine::plan, m)?)?;
     m.add_function(wrap_pyfunction!(export::info, m)?)?;
     m.add_function(wrap_pyfunction!(export::export_dataset, m)?)?;
     m.add_function(wrap_pyfunction!(export::reorder, m)?)?;

@@ -1,8 +1,8 @@
-//! Records of saved runs, and the state of the machine, as JSON.
+//! Records of saved runs, as JSON.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use graphmill_engine::{RunDir, doctor::examine, record::compare_runs};
+use graphmill_engine::{RunDir, record::compare_runs};
 use pyo3::prelude::*;
 
 use super::error;
@@ -25,11 +25,4 @@ pub(super) fn write_report(py: Python<'_>, run: PathBuf) -> PyResult<PathBuf> {
 pub(super) fn runs(py: Python<'_>, dirs: Vec<PathBuf>) -> PyResult<String> {
     let rows = py.detach(|| compare_runs(&dirs)).map_err(error::engine)?;
     serde_json::to_string(&rows).map_err(error::value)
-}
-
-/// Findings about the parts of the machine.
-#[pyfunction]
-pub(super) fn doctor(py: Python<'_>) -> PyResult<String> {
-    let findings = py.detach(|| examine(Path::new(".")));
-    serde_json::to_string(&findings).map_err(error::value)
 }

@@ -14,7 +14,9 @@ use std::{
 use graphmill_core::options::Kind as ValueKind;
 use graphmill_data::partition as parting;
 use graphmill_engine::{
-    Result, RunContext, RunDir, TrainConfig, hotness as hot,
+    Result, RunContext, RunDir, TrainConfig,
+    bench::options as benches,
+    hotness as hot,
     observer::{Observer, Progress, Start},
     options::{key, keys, names, suggestion},
     partition as engine_partition,
@@ -31,6 +33,7 @@ use super::{
     dataset::Dataset,
     error,
     given::{Data, Given},
+    machine::options_of_plan,
     tables::{Named, in_memory},
     topology::Topology,
     wait,
@@ -408,6 +411,8 @@ pub(super) fn options(of: &str) -> PyResult<Vec<Described>> {
         "hotness" => hot::options_of_scores(),
         "hotness_report" => hot::options(),
         "partition_report" => [engine_partition::options(), vec!["threads"]].concat(),
+        "bench" => benches(),
+        "plan" => options_of_plan(),
         "reorder" => super::export::options(),
         other => return Err(error::value(format!("of '{other}': the function takes no options of a run"))),
     };

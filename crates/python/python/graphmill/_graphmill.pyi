@@ -338,10 +338,8 @@ def export_dataset(
 def reorder(
     dataset: Dataset,
     out: str,
-    by: str,
-    seed: int | None,
-    options: str,
-    replace: bool,
-    memory: int | None,
+    by: tuple[str, int | None],
+    run_options: str,
+    work: tuple[bool, int | None],
     observe: Observe,
 ) -> Dataset: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import _graphmill
 from ._frameworks import options_of
@@ -93,6 +93,7 @@ def reorder(
         TypeError, ValueError: The order or an option is unknown, or the order does not use it.
         OSError: The directory cannot be written.
     """
-    given: Any = one_type(dataset)._native
+    native = one_type(dataset)._native
     with watch(progress) as observe:
-        return Dataset._of(_graphmill.reorder(given, os.fspath(out), by, seed, options_of(options), replace, memory, observe))
+        made = _graphmill.reorder(native, os.fspath(out), (by, seed), options_of(options), (replace, memory), observe)
+        return Dataset._of(made)

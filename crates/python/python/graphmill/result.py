@@ -159,7 +159,8 @@ class Run:
         """
         pyplot = _needed("matplotlib.pyplot", "plot")
         if ax is None:
-            _, ax = pyplot.subplots()
+            _, ax = pyplot.subplots(layout="constrained")
+            ax.xaxis.get_major_locator().set_params(integer=True)
         epochs = [record.epoch for record in self.epochs]
         ax.plot(epochs, [record.loss for record in self.epochs], color="C0", label="loss")
         ax.set_xlabel("epoch")

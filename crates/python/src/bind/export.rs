@@ -53,26 +53,25 @@ pub(super) fn options() -> Vec<&'static str> {
     node_order::options().into_iter().filter(|&name| name != "replace").collect()
 }
 
-/// Writes a dataset in the order called `by`; `run_options` is JSON.
+/// Writes a dataset in the order `by` of a name and a seed; `run_options` is JSON, and `work` says
+/// whether to replace a dataset at `out`, and has the memory budget.
 #[pyfunction]
-#[pyo3(signature = (dataset, out, by, seed, run_options, replace, memory, observe))]
-#[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
+#[pyo3(signature = (dataset, out, by, run_options, work, observe))]
 pub(super) fn reorder(
     py: Python<'_>,
     dataset: &Dataset,
     out: PathBuf,
-    by: &str,
-    seed: Option<u64>,
+    by: (String, Option<u64>),
     run_options: &str,
-    replace: bool,
-    memory: Option<u64>,
+    work: (bool, Option<u64>),
     observe: Option<Py<PyAny>>,
 ) -> PyResult<Dataset> {
+    let ((by, seed), (replace, memory)) = (by, work);
     let mut train = TrainConfig::default();
     let mut given = configure(&mut train, run_options, &options())?;
     given.extend(seed.map(|_| "seed"));
     let seed = seed.unwrap_or_default();
-    let order = node_order::order(by, seed, train, &given).map_err(error::engine)?;
+    let order = node_order::order(&by, seed, train, &given).map_err(error::engine)?;
     let (what, data) = (format!("{by}, seed {seed}"), dataset.data.clone());
     let made = create(py, observe, |progress| {
         reorder_to(&data, &out, &what, order, Work { memory, replace, progress })

@@ -16,6 +16,7 @@ mod import;
 mod links;
 mod loader;
 mod machine;
+mod options;
 mod predictor;
 mod records;
 mod run;
@@ -58,7 +59,7 @@ fn _graphmill(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(run::export_model, m)?)?;
     m.add_function(wrap_pyfunction!(run::hotness, m)?)?;
     m.add_function(wrap_pyfunction!(run::hotness_report, m)?)?;
-    m.add_function(wrap_pyfunction!(run::options, m)?)?;
+    m.add_function(wrap_pyfunction!(options::options, m)?)?;
     m.add_function(wrap_pyfunction!(run::partition, m)?)?;
     m.add_function(wrap_pyfunction!(run::partition_report, m)?)?;
     m.add_function(wrap_pyfunction!(records::summary, m)?)?;

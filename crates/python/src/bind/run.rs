@@ -11,14 +11,11 @@ use std::{
     time::Instant,
 };
 
-use graphmill_core::options::Kind as ValueKind;
 use graphmill_data::partition as parting;
 use graphmill_engine::{
-    Result, RunContext, RunDir, TrainConfig,
-    bench::options as benches,
-    hotness as hot,
+    Result, RunContext, RunDir, TrainConfig, hotness as hot,
     observer::{Observer, Progress, Start},
-    options::{key, keys, names, suggestion},
+    options::{key, names, suggestion},
     partition as engine_partition,
     record::EpochRecord,
     saved::{Kind, SavedRun, on::NewTables},
@@ -33,7 +30,6 @@ use super::{
     dataset::Dataset,
     error,
     given::{Data, Given},
-    machine::options_of_plan,
     tables::{Named, in_memory},
     topology::Topology,
     wait,
@@ -395,43 +391,4 @@ fn checked(methods: &[String], options: Option<PartitionOptions>) -> PyResult<pa
     }
     let refine = refine.unwrap_or(default.refine);
     Ok(parting::Options { parts, seed, slack, train_slack, refine })
-}
-
-/// An option: name, placeholder of its value, default as JSON, help, kind of value, choices.
-type Described = (&'static str, &'static str, String, String, &'static str, Option<Vec<&'static str>>);
-
-/// Options of a run that the function `of` takes.
-///
-/// # Errors
-/// The function takes no options of a run.
-#[pyfunction]
-pub(super) fn options(of: &str) -> PyResult<Vec<Described>> {
-    let taken = match of {
-        "train" => names(),
-        "hotness" => hot::options_of_scores(),
-        "hotness_report" => hot::options(),
-        "partition_report" => [engine_partition::options(), vec!["threads"]].concat(),
-        "bench" => benches(),
-        "plan" => options_of_plan(),
-        "reorder" => super::export::options(),
-        other => return Err(error::value(format!("of '{other}': the function takes no options of a run"))),
-    };
-    let config = TrainConfig::default();
-    let described = keys().into_iter().filter(|key| taken.contains(&key.name)).map(|key| {
-        let default = key.write(&config).to_string();
-        (key.name, key.value, default, key.long_help(), kind_name(key.kind()), key.choices())
-    });
-    Ok(described.collect())
-}
-
-/// Name of a kind of value.
-fn kind_name(kind: ValueKind) -> &'static str {
-    match kind {
-        ValueKind::Switch => "switch",
-        ValueKind::Integer => "integer",
-        ValueKind::Number => "number",
-        ValueKind::Text => "text",
-        ValueKind::Choice(_) => "choice",
-        ValueKind::Word => "word",
-    }
 }

@@ -29,6 +29,8 @@ const NEEDED: &[&str] = &[
     "polars",
     "pyarrow",
     "networkx",
+    "mypy",
+    "tqdm",
     "moto[server]>=5,<6",
 ];
 /// Packages that `--torch` adds.

@@ -6,6 +6,7 @@
 //! mean the same. The names, help texts and places in the help come from the struct itself, by
 //! [`keys`].
 
+mod kind;
 mod sets;
 
 use std::{fmt, str::FromStr};
@@ -17,6 +18,7 @@ use serde::{
 };
 use serde_json::Value as Json;
 
+pub use kind::Kind;
 pub use sets::{OptionGroup, OptionSet, OwnOptions, probability, range};
 
 /// Options by name: numbers, words, arrays.
@@ -41,10 +43,12 @@ pub struct Key {
     pub is_common: bool,
     /// True for a switch, whose value may be left out.
     pub is_switch: bool,
+    /// Kind of value.
+    pub kind: Kind,
 }
 
 /// Options that a struct declares, in its order.
-pub fn keys<A: Args>() -> Vec<Key> {
+pub fn keys<A: Args + DeserializeOwned>() -> Vec<Key> {
     let command = A::augment_args(Command::new("options"));
     let key = |arg: &clap::Arg| {
         let is_switch = matches!(arg.get_action(), ArgAction::SetTrue);
@@ -61,6 +65,7 @@ pub fn keys<A: Args>() -> Vec<Key> {
             help: arg.get_help().map(ToString::to_string).unwrap_or_default(),
             is_common: !arg.is_hide_short_help_set(),
             is_switch,
+            kind: kind::kind_of::<A>(arg.get_id().as_str()),
         }
     };
     command.get_arguments().map(key).collect()
@@ -524,6 +529,9 @@ mod tests {
         assert_eq!((keys[0].details.as_str(), keys[0].is_common), ("Slow is cheaper.", false));
         assert!(keys[1].is_common);
         assert!(keys[2].is_switch && !keys[1].is_switch);
+        let kinds: Vec<Kind> = keys.iter().map(|key| key.kind).collect();
+        let speeds = Kind::Choice(&["as-fast-as-light", "slow"]);
+        assert_eq!(kinds, [speeds, Kind::Integer, Kind::Switch, Kind::Number]);
     }
 
     #[test]

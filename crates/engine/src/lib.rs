@@ -22,7 +22,7 @@
 //! | [`inference`] | scores from all neighbours, layer by layer |
 //! | [`link`] | edges to learn, their loss, and the evaluation of rankings |
 //! | [`stages`], [`reuse`] | order, sample, extract and train of a minibatch; rows shared between minibatches |
-//! | [`hotness`], [`tiers`] | frequently read feature rows, and the memory tiers that hold them |
+//! | [`hotness`], [`node_order`], [`tiers`] | frequently read feature rows, orders of nodes, and the memory tiers that hold rows |
 //! | [`distributed`] | training over ranks, each with a part of the graph |
 //! | [`strategy`] | assignment of stages to workers and devices, and their lookahead |
 //! | [`options`] | options by name: reading, writing, checks, and refusal of unused ones |
@@ -53,6 +53,7 @@ pub mod inference;
 pub mod link;
 pub mod machine;
 pub mod memory;
+pub mod node_order;
 pub mod options;
 pub mod partition;
 pub mod propagation;

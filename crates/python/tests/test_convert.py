@@ -116,7 +116,7 @@ def test_hetero_data_becomes_a_typed_dataset(tmp_path):
     del data["paper"]["title"], data["author"]["num_nodes"]
     with pytest.raises(ValueError, match=r"set data\['author'\].num_nodes"):
         graphmill.Dataset.from_pyg(data)
-    with pytest.raises(TypeError, match="expected a torch_geometric.data.Data or HeteroData, not dict"):
+    with pytest.raises(TypeError, match="HeteroData, or an object with edge_index, not dict"):
         graphmill.Dataset.from_pyg({})
 
 

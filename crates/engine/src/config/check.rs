@@ -48,12 +48,9 @@ impl TrainConfig {
     }
 
     fn check_targets(&self) -> Result<(), Fault> {
-        let (links, values) = (&graphmill_nn::link::loss::TABLE, &graphmill_nn::regression::TABLE);
-        let name = self.loss.as_str();
-        let is_known = ["auto", "cross-entropy"].contains(&name) || values.get(name).is_some();
-        if !is_known && links.get(name).is_none() {
-            let known = format!("auto, cross-entropy, {}, {}", values.names(), links.names());
-            return Err(Fault::of("loss", name, format!("is unknown; known: {known}")));
+        let (name, known) = (self.loss.as_str(), losses());
+        if !known.contains(&name) {
+            return Err(Fault::of("loss", name, format!("is unknown; known: {}", known.join(", "))));
         }
         range("quantile", self.quantile, (Bound::Excluded(0.0), Bound::Excluded(1.0)))?;
         range("huber_delta", self.huber_delta, (Bound::Excluded(0.0), Bound::Unbounded))?;
@@ -67,6 +64,13 @@ impl TrainConfig {
         probability("dropout", self.dropout)?;
         probability("input_dropout", self.input_dropout)
     }
+}
+
+/// Names of all losses, of nodes and of links.
+pub(crate) fn losses() -> Vec<&'static str> {
+    let values = graphmill_nn::regression::TABLE.iter().map(|row| row.name);
+    let links = graphmill_nn::link::loss::TABLE.iter().map(|row| row.name);
+    ["auto", "cross-entropy"].into_iter().chain(values).chain(links).collect()
 }
 
 #[cfg(test)]

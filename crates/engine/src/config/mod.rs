@@ -13,6 +13,7 @@ mod train;
 mod value;
 
 pub(crate) use check::MAX_LAYERS;
+pub(crate) use check::losses;
 pub use choices::{Arithmetic, Bottom, CudaGraphs, FeaturePrecision, SelectBy, Switch, VerifyFeatures};
 pub use devices::Devices;
 pub use graphmill_loader::Fanout;

@@ -2,11 +2,19 @@
 
 use std::sync::LazyLock;
 
-use graphmill_core::options::{self, Fault, OptionGroup, Values, one_of};
+use graphmill_core::options::{self, Fault, Kind, OptionGroup, Values, one_of};
+use graphmill_loader::link;
+use graphmill_nn::{
+    link::{decoder, table::regularizer},
+    optim::rows,
+};
 use serde_json::Value as Json;
 
 use super::{AXES, groups};
-use crate::{TrainConfig, cache_kind, config::FREE};
+use crate::{
+    TrainConfig, cache_kind,
+    config::{FREE, losses},
+};
 
 /// One option of the command line and of files.
 #[derive(Clone, Debug)]
@@ -114,6 +122,36 @@ impl Key {
         values.remove(self.name).unwrap_or_default()
     }
 
+    /// Value of the option in `config`, as the command line spells it.
+    pub fn word(&self, config: &TrainConfig) -> String {
+        format_value(&self.write(config))
+    }
+
+    /// Kind of value.
+    pub fn kind(&self) -> Kind {
+        self.declared.kind
+    }
+
+    /// Names that the option accepts, if it accepts no other values.
+    pub fn choices(&self) -> Option<Vec<&'static str>> {
+        if let Kind::Choice(names) = self.kind() {
+            return Some(names.to_vec());
+        }
+        match self.name {
+            // a task may have any name
+            "task" => None,
+            "loss" => Some(losses()),
+            "decoder" => Some(decoder::TABLE.iter().map(|row| row.name).collect()),
+            "negatives" => Some(link::TABLE.iter().map(|row| row.name).collect()),
+            "row_optimizer" => Some(rows::TABLE.iter().map(|row| row.name).collect()),
+            "regularizer" => Some(regularizer::TABLE.iter().map(|row| row.name).collect()),
+            name => {
+                let axis = AXES.iter().find(|axis| axis.flag == name)?;
+                Some((axis.rows)().into_iter().map(|(name, _)| name).collect())
+            }
+        }
+    }
+
     /// Names that this option accepts, if its help text does not list them.
     fn known(&self) -> Option<String> {
         if let Some(axis) = AXES.iter().find(|axis| axis.flag == self.name) {
@@ -133,7 +171,7 @@ impl Key {
     /// Short help text with the default.
     pub fn help(&self) -> String {
         let text = self.declared.help.trim_end_matches('.');
-        let default = format_value(&self.write(&TrainConfig::default()));
+        let default = self.word(&TrainConfig::default());
         if default.is_empty() { text.into() } else { format!("{text} [default: {default}]") }
     }
 
@@ -146,7 +184,7 @@ impl Key {
         if !self.declared.details.is_empty() {
             text += &format!(". {}", self.declared.details.trim_end_matches('.'));
         }
-        let default = format_value(&self.write(&TrainConfig::default()));
+        let default = self.word(&TrainConfig::default());
         if default.is_empty() { text } else { format!("{text} [default: {default}]") }
     }
 }

@@ -1,5 +1,6 @@
 //! Records of a run: a line per epoch, and a summary, in a run directory ([`RunDir`]).
 
+mod comparison;
 mod dataset;
 mod epoch;
 mod machine;
@@ -16,6 +17,7 @@ mod validate;
 mod verification;
 mod workers;
 
+pub use comparison::{RunRow, compare_runs};
 pub use dataset::{DatasetRecord, TypeCount, TypeTraffic};
 pub use epoch::{DeviceRecord, EpochRecord, Stages};
 pub use graphmill_loader::feature::{TierTraffic, Traffic};

@@ -3,17 +3,12 @@
 use std::time::Instant;
 
 use clap::{Arg, ArgMatches, Command};
-use graphmill_core::{
-    NodeId, memory, node_order,
-    progress::Quiet,
-    table::{self, Entry},
-};
+use graphmill_core::memory;
 use graphmill_data::{
     dataset::{Work, native},
-    reorder::{self, OrderKind},
+    reorder,
 };
-use graphmill_engine::{Dataset, Error, TrainConfig, hotness};
-use graphmill_loader::sampler::draws;
+use graphmill_engine::{Error, hotness, node_order};
 use serde_json::json;
 
 use crate::{args, output, work};
@@ -57,7 +52,7 @@ pub(crate) fn command() -> Command {
         .arg(args::memory())
         .arg(args::threads())
         .arg(args::json());
-    args::with_training_options(command, &draws())
+    args::with_training_options(command, &node_order::options())
 }
 
 /// Reorders the dataset and prints its sizes.
@@ -65,10 +60,10 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let by = matches.get_one::<String>("by").expect("required");
     let seed = seed(matches)?;
-    let (train, mut given) = args::training_options(matches, &draws())?;
+    let (train, mut given) = args::training_options(matches, &node_order::options())?;
     given.extend(seed.map(|_| "seed"));
     let seed = seed.unwrap_or_default();
-    let order = order(by, seed, train, &given)?;
+    let order = node_order::order(by, seed, train, &given)?;
     let dst = args::required_path(matches, "dst");
     let work = Work {
         memory: args::get_memory(matches)?,
@@ -92,44 +87,6 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     document["stages"] = stages;
     document["peak_rss_bytes"] = json!(memory::peak());
     output::json(&document)
-}
-
-/// Computes an order of a dataset's nodes.
-type Make = Box<dyn FnOnce(&Dataset) -> graphmill_core::Result<Vec<NodeId>>>;
-
-/// The order that `--by` names: one of the graph alone, or the hotness of the rows that training
-/// with `train` reads.
-///
-/// # Errors
-/// The order is unknown or does not use one of the options `given`.
-fn order(by: &str, seed: u64, train: TrainConfig, given: &[&str]) -> Result<Make, Error> {
-    if let Ok(entry) = table::find("order", reorder::TABLE, by) {
-        let reads = |entry: &Entry<OrderKind>, option: &str| entry.make.is_random && option == "seed";
-        if let Some(option) = given.iter().find(|option| !reads(entry, option)) {
-            let readers = reorder::TABLE.iter().filter(|entry| reads(entry, option));
-            let readers = readers.map(|entry| format!("--by {} or ", entry.name));
-            return Err(Error::usage(format!(
-                "--{}: --by {by} does not use it; pass {}--by presc:1, an order by the rows that minibatches \
-                 read, or leave it out",
-                option.replace('_', "-"),
-                readers.collect::<String>()
-            )));
-        }
-        return Ok(Box::new(move |dataset| (entry.make.make)(&dataset.graph, seed)));
-    }
-    if !hotness::is_metric(by) {
-        let orders = table::names(reorder::TABLE);
-        let known = format!("{orders}; or the hottest first by {}", hotness::metrics());
-        return Err(Error::usage(format!("unknown order '{by}'; known: {known}")));
-    }
-    hotness::refuse_unused(by, &train, given)?;
-    let by = by.to_string();
-    Ok(Box::new(move |dataset| {
-        let train = TrainConfig { seed, ..train };
-        let scores = hotness::scores(&by, &train, dataset, &Quiet)
-            .map_err(|e| graphmill_core::Error::invalid(e.to_string()))?;
-        node_order::by_scores(&scores)
-    }))
 }
 
 /// The value of `--seed`, if it was given.

@@ -11,8 +11,10 @@
 - :class:`Dataset` is a graph with features, labels and a split, in memory or in a directory, and
   :class:`TypedDataset` one of several types. :func:`generate`, :func:`import_dataset`,
   :meth:`Dataset.from_tables` and the other ``from_`` methods create datasets.
-- :func:`train`, :func:`evaluate`, :func:`predict`, :func:`export_model`, :func:`hotness` and
-  :func:`partition` are the commands of the same name, and :func:`load_model` makes a run's model a
+- :func:`train` returns a :class:`Run`, with its history, its model and predictions.
+- :func:`evaluate`, :func:`predict`, :func:`embed`, :func:`export_model`, :func:`report`,
+  :func:`runs`, :func:`hotness`, :func:`partition`, :func:`reorder`, :func:`info`, :func:`plan`,
+  :func:`bench` and :func:`doctor` are the commands of the same name, and :func:`load_model` makes a run's model a
   ``torch.nn.Module``. :class:`Predictor` keeps a run open and answers for single nodes.
 
 PyTorch and PyTorch Geometric are optional. Without them batches hold NumPy arrays.
@@ -23,29 +25,32 @@ from ._graphmill import __version__
 from .cluster import ClusterData, ClusterLoader
 from .data import Data
 from .dataset import Dataset, TablePlan, generate, import_dataset, plan_tables
+from .export import export_dataset, info, reorder
 from .graphsaint import GraphSAINTEdgeSampler, GraphSAINTNodeSampler, GraphSAINTRandomWalkSampler
 from .hetero import HeteroData
 from .hgt import HGTLoader
 from .link import LinkNeighborLoader, NegativeSampling, negative_sampling
 from .loader import Loader
+from .machine import bench, doctor, plan
 from .neighbor import NeighborLoader
 from .predictor import Predictor
-from .run import (
-    evaluate,
-    export_model,
-    hotness,
-    hotness_report,
-    load_model,
-    options,
-    partition,
-    partition_report,
-    predict,
-    train,
+from .option_types import (
+    BenchOptions,
+    HotnessOptions,
+    HotnessReportOptions,
+    PartitionReportOptions,
+    PlanOptions,
+    ReorderOptions,
+    TrainOptions,
 )
+from .result import History, Run
+from .run import hotness, hotness_report, options, partition, partition_report, train
+from .saved import embed, evaluate, export_model, load_model, predict, report, runs
 from .shadow import ShaDowKHopSampler
 from .typed import TypedDataset
 
 __all__ = [
+    "BenchOptions",
     "ClusterData",
     "ClusterLoader",
     "Data",
@@ -55,29 +60,46 @@ __all__ = [
     "GraphSAINTRandomWalkSampler",
     "HGTLoader",
     "HeteroData",
+    "History",
+    "HotnessOptions",
+    "HotnessReportOptions",
     "LinkNeighborLoader",
     "Loader",
     "NegativeSampling",
     "NeighborLoader",
+    "PartitionReportOptions",
+    "PlanOptions",
     "Predictor",
+    "ReorderOptions",
+    "Run",
     "ShaDowKHopSampler",
     "TablePlan",
+    "TrainOptions",
     "TypedDataset",
     "__version__",
+    "bench",
     "dgl",
+    "doctor",
+    "embed",
     "evaluate",
+    "export_dataset",
     "export_model",
     "generate",
     "hotness",
     "hotness_report",
     "import_dataset",
+    "info",
     "load_model",
     "metrics",
     "negative_sampling",
     "options",
     "partition",
     "partition_report",
+    "plan",
     "plan_tables",
     "predict",
+    "reorder",
+    "report",
+    "runs",
     "train",
 ]

@@ -7,7 +7,7 @@ import importlib.util
 import json
 import os
 import sys
-from typing import Any
+from typing import Any, Mapping
 
 import numpy as np
 
@@ -87,7 +87,7 @@ def array_of(value: Any, name: str) -> np.ndarray:
     return array if np.ndim(value) else array.reshape(())
 
 
-def options_of(options: dict[str, Any]) -> str:
+def options_of(options: Mapping[str, object]) -> str:
     """Encodes options of a run as JSON."""
 
     def plain(value: Any) -> Any:
@@ -95,7 +95,7 @@ def options_of(options: dict[str, Any]) -> str:
             return value.item()
         return os.fspath(value) if isinstance(value, os.PathLike) else list(value)
 
-    return json.dumps(options, default=plain)
+    return json.dumps(dict(options), default=plain)
 
 
 def draw_seed(generator: Any = None) -> int:

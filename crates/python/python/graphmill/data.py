@@ -13,6 +13,10 @@ from ._frameworks import array_of, find, is_pyg, is_tensor
 from .dataset import Dataset
 
 
+#: Values that are read from any object, beside its own attributes.
+NAMES = ("edge_index", "num_nodes", "x", "y", "train_mask", "val_mask", "test_mask", "edge_weight", "edge_attr")
+
+
 class Data:
     """A graph or a minibatch: named values, as attributes and by ``[]``.
 
@@ -91,8 +95,8 @@ class Graph:
 def open_graph(data: Any) -> Graph:
     """Splits a user's graph into its parts.
 
-    The graph is a :class:`graphmill.Dataset`, PyTorch Geometric's ``Data``, a :class:`Data`, or a
-    dict with its names.
+    The graph is a :class:`graphmill.Dataset`, PyTorch Geometric's ``Data``, a :class:`Data`, a dict
+    with its names, or another object with ``edge_index``.
     """
     if isinstance(data, Dataset):
         return _of_dataset(data)
@@ -100,10 +104,14 @@ def open_graph(data: Any) -> Graph:
         return _of_pyg(data)
     if isinstance(data, dict):
         data = Data(**data)
+    if not isinstance(data, Data) and hasattr(data, "edge_index"):
+        names = dict.fromkeys([*NAMES, *getattr(data, "__dict__", ())])
+        data = Data(**{name: getattr(data, name, None) for name in names if not name.startswith("_")})
     if isinstance(data, Data):
         return _of_arrays(data)
     raise TypeError(
-        f"data: expected a graphmill.Dataset, a torch_geometric.data.Data, a graphmill.Data or a dict, not {type(data).__name__}"
+        "data: expected a graphmill.Dataset, a torch_geometric.data.Data, a graphmill.Data, a dict or an object with "
+        f"edge_index, not {type(data).__name__}"
     )
 
 

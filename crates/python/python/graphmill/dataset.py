@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _graphmill, convert, tables
+from . import _graphmill, convert, show, tables
 from ._frameworks import array_of, edges_of_scipy, find, is_pyg, is_scipy
 from .loader import input_nodes_of
 from .progress import watch
@@ -375,7 +375,8 @@ class Dataset(Stores):
     def from_pyg(cls, data: Any, *, metric: str | None = None, name: str = "pyg") -> Dataset | TypedDataset:
         """Creates a dataset from a ``torch_geometric.data.Data`` or ``HeteroData``.
 
-        Of nodes ``x``, ``y`` and the masks are read, and of edges ``edge_weight``. Of a
+        Any object or dict with ``edge_index`` is read as a ``Data``, whose arrays may be tensors,
+        NumPy arrays or lists. Of nodes ``x``, ``y`` and the masks are read, and of edges ``edge_weight``. Of a
         ``HeteroData`` also ``time`` and ``edge_attr`` are read; other attributes are named in a
         warning, and the result is a :class:`TypedDataset`.
         """
@@ -383,14 +384,13 @@ class Dataset(Stores):
             if metric is not None:
                 raise ValueError("metric: only a graph of one type has it; leave it out")
             return convert.typed_of_pyg(data, name)
-        if not is_pyg(data) and not (hasattr(data, "to_dict") and hasattr(data, "edge_index")):
-            raise TypeError(f"data: expected a torch_geometric.data.Data or HeteroData, not {type(data).__name__}")
-        get = data.to_dict().get
-        names = ("x", "y", "train_mask", "val_mask", "test_mask", "edge_weight")
-        return cls.from_arrays(
-            edge_index=data.edge_index, num_nodes=data.num_nodes, metric=metric, name=name,
-            **{key: get(key) for key in names},
-        )  # fmt: skip
+        known = data if isinstance(data, dict) else data.to_dict() if is_pyg(data) else None
+        get: Any = known.get if known is not None else lambda name: getattr(data, name, None)
+        if get("edge_index") is None:
+            raise TypeError(f"data: expected a torch_geometric.data.Data or HeteroData, or an object with edge_index, not {type(data).__name__}")
+        num_nodes = data.num_nodes if is_pyg(data) else get("num_nodes")
+        names = ("edge_index", "x", "y", "train_mask", "val_mask", "test_mask", "edge_weight")
+        return cls.from_arrays(num_nodes=num_nodes, metric=metric, name=name, **{key: get(key) for key in names})
 
     def to_pyg(self) -> Any:
         """Converts the dataset to a ``torch_geometric.data.Data``.
@@ -580,6 +580,25 @@ class Dataset(Stores):
             f"Dataset('{self.name}', num_nodes={self.num_nodes}, num_edges={self.num_edges}, "
             f"num_features={self.num_features}, num_classes={self.num_classes})"
         )
+
+    def _repr_html_(self) -> str:
+        split = [(part, len(self._native.part(part))) for part in ("train", "valid", "test")]
+        features, labels = "", ""
+        if self.num_features:
+            features = f"{self.num_features:,}{' (sparse)' if self._native.has_sparse_features else ''}"
+        if self.num_classes:
+            labels = f"{self.num_classes:,} {'labels per node' if self.is_multilabel else 'classes'}"
+        rows = [
+            ("directory", self.path),
+            ("nodes", f"{self.num_nodes:,}"),
+            ("edges", f"{self.num_edges:,}"),
+            ("features", features or "none"),
+            ("targets", labels or "none"),
+            ("split", ", ".join(f"{part} {nodes:,}" for part, nodes in split)),
+            ("metric", self.metric),
+            ("keys", self._native.key_type),
+        ]
+        return show.table(f"Dataset {self.name}", rows)
 
     def __str__(self) -> str:
         return str(self._native)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
 from . import _graphmill
 from ._frameworks import array_of, is_tensor
-from .dataset import Dataset
-from .run import _given, _run
+from .given import DatasetLike, RunLike, any_types, run_directory
 
 
 class Answers(NamedTuple):
@@ -28,7 +26,7 @@ class Predictor:
     :func:`predict` reads both for every call. Exact answers are the same to the bit.
 
     Args:
-        run: Run directory.
+        run: Run, or its directory.
         dataset: Dataset to answer for. ``None`` takes the run's dataset, unless that was in memory.
         last: Uses the last checkpoint instead of the best model.
 
@@ -39,13 +37,13 @@ class Predictor:
 
     def __init__(
         self,
-        run: str | os.PathLike[str],
+        run: RunLike,
         *,
-        dataset: Dataset | str | os.PathLike[str] | None = None,
+        dataset: DatasetLike | None = None,
         last: bool = False,
     ) -> None:
-        native = None if dataset is None else _given(dataset)._native
-        self._native = _graphmill.Predictor(_run(run), native, last)
+        native = None if dataset is None else any_types(dataset)._native
+        self._native = _graphmill.Predictor(run_directory(run), native, last)
 
     def predict(
         self, nodes: Any = None, *, keys: Sequence[Any] | None = None, seed: int | None = None

@@ -1,4 +1,4 @@
-"""Progress in terminals and notebooks: one line, rewritten in place."""
+"""Progress: one line in terminals, rewritten in place, and bars of tqdm in notebooks."""
 
 from __future__ import annotations
 
@@ -7,10 +7,17 @@ import json
 import sys
 from typing import Any, Callable, Iterator, TextIO
 
+from ._frameworks import find
+
 
 def is_shown(progress: bool | None, stream: TextIO) -> bool:
     """Returns ``progress``, or by default true on a terminal or in a notebook."""
-    return bool(progress) if progress is not None else stream.isatty() or "ipykernel" in sys.modules
+    return bool(progress) if progress is not None else stream.isatty() or is_notebook()
+
+
+def is_notebook() -> bool:
+    """Returns true in a notebook."""
+    return "ipykernel" in sys.modules
 
 
 @contextlib.contextmanager
@@ -20,11 +27,65 @@ def watch(progress: bool | None) -> Iterator[Callable[[str], None] | None]:
     if not is_shown(progress, stream):
         yield None
         return
-    line = Line(stream)
+    tqdm = find("tqdm.auto") if is_notebook() else None
+    line = Line(stream) if tqdm is None else Bars(tqdm.tqdm)
     try:
         yield line
     finally:
         line.end()
+
+
+def epoch_text(record: dict[str, Any], start: dict[str, Any]) -> str:
+    """Result of an epoch in one line."""
+    name = start.get("metric", "score")
+    score = "" if record["valid_score"] is None else f"  valid {name} {record['valid_score']:.4f}"
+    return f"epoch {record['epoch']}/{start.get('epochs', '?')}  loss {record['loss']:.4f}{score}  {record['seconds']:.1f} s"
+
+
+class Bars:
+    """Shows progress messages as a bar of tqdm: the epochs of a run, or the amount of a stage of work.
+
+    Args:
+        tqdm: Class of the bars.
+    """
+
+    def __init__(self, tqdm: Any):
+        self.tqdm, self.bar = tqdm, None
+        self.start: dict[str, Any] = {}
+
+    def __call__(self, message: str) -> None:
+        event = json.loads(message)
+        kind = event.pop("event")
+        if kind == "note":
+            self.tqdm.write(event["message"])
+        elif kind == "start":
+            self.start = event
+            self.open(desc="train", total=event["epochs"], initial=event["from_epoch"], unit="epoch")
+        elif kind == "stage":
+            self.open(desc=event["what"], total=event["total"], unit=f" {event['unit']}", unit_scale=True)
+        elif self.bar is None:
+            return
+        elif kind == "done":
+            self.bar.update(event["amount"] - self.bar.n)
+        elif kind == "evaluate":
+            self.bar.set_postfix_str(f"scoring {event['nodes']:,} nodes")
+        elif kind == "batch":
+            done = f"batch {event['batches']}/{self.start['batches']}"
+            self.bar.set_postfix_str(f"{done}, loss {event['loss']:.4f}")
+        elif kind == "epoch":
+            self.bar.set_postfix_str(epoch_text(event["record"], self.start).split("  ", 1)[1])
+            self.bar.update(event["record"]["epoch"] - self.bar.n)
+
+    def open(self, **how: Any) -> None:
+        """Starts a bar in the place of the last one."""
+        self.end()
+        self.bar = self.tqdm(**how)
+
+    def end(self) -> None:
+        """Ends the bar, which stays."""
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None
 
 
 class Line:
@@ -56,10 +117,7 @@ class Line:
                 f"{event['batches']}/{start['batches']}  loss {event['loss']:.4f}  {rate:,.0f} seeds/s"
             )
         elif kind == "epoch":
-            record, name = event["record"], self.start.get("metric", "score")
-            score = "" if record["valid_score"] is None else f"  valid {name} {record['valid_score']:.4f}"
-            epochs = self.start.get("epochs", "?")
-            self.print(f"epoch {record['epoch']}/{epochs}  loss {record['loss']:.4f}{score}  {record['seconds']:.1f} s")
+            self.print(epoch_text(event["record"], self.start))
 
     def write(self, text: str) -> None:
         """Replaces the text of the line."""

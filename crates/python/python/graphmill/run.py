@@ -1,100 +1,60 @@
-"""Commands as functions: training, evaluation, prediction, hotness and partitioning."""
+"""Training, and commands that predict the costs of training: hotness and partitioning."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-import tempfile
-import warnings
-from types import SimpleNamespace
-from typing import Any, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Sequence
 
 import numpy as np
 
 from . import _graphmill
-from ._frameworks import array_of, is_tensor, options_of
-from .dataset import Dataset
+from ._frameworks import options_of
+from .given import DatasetLike, any_types, one_type
 from .progress import watch
-from .tables import Tables
-from .typed import TypedDataset
+from .record import Record, record_of
+from .result import Run
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-class Record(SimpleNamespace):
-    """Result of a run or a command, with the fields of the command's JSON as attributes."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Nested dictionaries with the same fields."""
-
-        def plain(value: Any) -> Any:
-            if isinstance(value, Record):
-                return {name: plain(each) for name, each in vars(value).items()}
-            return [plain(each) for each in value] if isinstance(value, list) else value
-
-        return plain(self)
-
-
-def _run(path: str | os.PathLike[str]) -> str:
-    if not os.path.isdir(path):
-        raise FileNotFoundError(f"{os.fspath(path)}: no such run directory; graphmill.train(out=...) writes one")
-    return os.fspath(path)
-
-
-def _record(text: str) -> Any:
-    return json.loads(text, object_hook=lambda values: Record(**values))
-
-
-def _open(dataset: Any) -> Dataset:
-    if dataset is None:
-        return Dataset.demo()
-    if isinstance(dataset, Dataset):
-        return dataset
-    if isinstance(dataset, TypedDataset):
-        # several types are refused, with a message that lists them
-        return dataset.to_dataset()
-    if isinstance(dataset, (str, os.PathLike)):
-        return Dataset(dataset)
-    raise TypeError(f"dataset: expected a graphmill.Dataset or the path of its directory, not {type(dataset).__name__}")
-
-
-def _given(dataset: Any) -> Dataset | TypedDataset:
-    """A dataset of one type or of several."""
-    if isinstance(dataset, TypedDataset) and not dataset._native.is_one_type:
-        return dataset
-    if isinstance(dataset, (str, os.PathLike)) and _graphmill.is_typed(os.fspath(dataset)):
-        return TypedDataset(dataset)
-    return _open(dataset)
+    from .option_types import HotnessOptions, HotnessReportOptions, PartitionReportOptions, TrainOptions
 
 
 def train(
-    dataset: Dataset | TypedDataset | str | os.PathLike[str] | None = None,
+    dataset: DatasetLike | None = None,
     *,
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
     progress: bool | None = None,
     callback: Callable[[Record], Any] | None = None,
-    **options: Any,
-) -> Record:
+    **options: Unpack[TrainOptions],
+) -> Run:
     """Trains and evaluates a model in Rust, and saves it if ``out`` is given.
 
     Ctrl-C stops after the current batch, writes a checkpoint and raises ``KeyboardInterrupt``;
     ``resume=True`` continues from there to the same numbers.
 
     Args:
-        dataset: A dataset or its directory. One of several types must be in a directory. ``None``
-            takes the built-in demo, or with ``resume`` the dataset of the run.
+        dataset: A dataset or its directory; or a graph of another library: any object or dict with
+            ``edge_index``, ``x``, ``y`` and the masks ``train_mask``, ``val_mask`` and
+            ``test_mask``, as arrays or tensors, which are copied. A dataset of several types must
+            be in a directory. ``None`` takes the built-in demo, or with ``resume`` the dataset of
+            the run.
         out: Run directory to write (configuration, epochs, checkpoint, best model). ``None`` writes
             nothing.
         resume: Continues the run in ``out``.
-        progress: Shows progress. ``None`` shows it on a terminal or in a notebook.
+        progress: Shows progress. ``None`` shows it on a terminal or in a notebook, there as a bar
+            of tqdm if it is installed.
         callback: Called with the record of every epoch (``epoch``, ``loss``, ``valid_score``,
             ``seconds``, ...). An exception that it raises ends the run.
         **options: Options of ``graphmill train``: ``model``, ``fanout``, ``hidden``, ``epochs``,
-            ``lr``, ``sampler``, ``seed``, ...; :func:`options` lists them.
+            ``lr``, ``sampler``, ``seed``, ...; :func:`options` lists them, and
+            ``graphmill.TrainOptions`` has their types, by which type checkers and editors know
+            them.
 
     Returns:
-        Summary of the run: ``epochs`` (a record each), ``best.epoch``, ``best.valid_score``,
-        ``test.metric``, ``test.score``, ``seconds``, ``config``.
+        A :class:`Run`, with its records and its model.
 
     Raises:
         TypeError: An option is unknown.
@@ -105,9 +65,10 @@ def train(
 
     Example:
         >>> import graphmill
-        >>> run = graphmill.train(graphmill.generate(nodes=2000, seed=1), epochs=2, hidden=16)
-        >>> len(run.epochs), run.test.metric
-        (2, 'accuracy')
+        >>> data = graphmill.generate(nodes=2000, classes=4, dim=16, signal=0.5, p_in=0.7, seed=1)
+        >>> run = graphmill.train(data, model="gcn", epochs=5, hidden=32, batch_size=100, lr=0.01)
+        >>> run.test.metric, run.test.score > 0.9
+        ('accuracy', True)
     """
     if resume and out is None:
         raise ValueError("resume=True needs the run directory; pass it as out=...")
@@ -117,163 +78,19 @@ def train(
             if line is not None:
                 line(message)
             if callback is not None:
-                event = _record(message)
+                event = record_of(message)
                 if event.event == "epoch":
                     callback(event.record)
 
         observer = None if line is None and callback is None else observe
         path = None if out is None else os.fspath(out)
-        native = None if dataset is None else _given(dataset)._native
-        return _record(_graphmill.train(native, options_of(options), path, resume, observer))
+        given = None if dataset is None else any_types(dataset)
+        native = None if given is None else given._native
+        summary = record_of(_graphmill.train(native, options_of(options), path, resume, observer))
+        return Run._of(summary, path, given)
 
 
-def evaluate(
-    run: str | os.PathLike[str],
-    dataset: Dataset | TypedDataset | str | os.PathLike[str] | None = None,
-    *,
-    last: bool = False,
-) -> Record:
-    """Scores a run's model by every metric on every part of the split.
-
-    Args:
-        run: Run directory.
-        dataset: Dataset to score on. ``None`` takes the run's dataset, unless that was in memory
-            and so was not stored.
-        last: Scores the last checkpoint instead of the best model.
-
-    Returns:
-        ``metric``, ``test`` (its value on the test nodes), ``same_dataset`` (true if the dataset is
-        the run's, by its checksum), ``rescaled`` (how features of another dataset were scaled to
-        match the run's) and ``parts``, each with ``part``, ``nodes`` and ``scores``.
-
-    Raises:
-        ValueError, OSError: The run does not exist, or its model does not fit the dataset.
-    """
-    native = None if dataset is None else _given(dataset)._native
-    return _record(_graphmill.evaluate(_run(run), native, last))
-
-
-def predict(
-    run: str | os.PathLike[str],
-    nodes: Any = None,
-    *,
-    kind: str = "classes",
-    dataset: Dataset | TypedDataset | str | os.PathLike[str] | None = None,
-    last: bool = False,
-    original_ids: bool = False,
-    on: Any = None,
-    edges: Any = None,
-) -> np.ndarray:
-    """Predictions of a run's model for nodes, computed with all of their neighbours.
-
-    Args:
-        run: Run directory.
-        nodes: Node ids (``N``), or ``None`` for all nodes.
-        kind: ``"classes"`` (``N``, int64; with several labels per node ``N x C`` zeros and ones),
-            ``"probabilities"`` (``N x C``, float32) or ``"embeddings"`` (``N x H``, float32: rows
-            of the last hidden layer).
-        dataset: Dataset to predict on. ``None`` takes the run's dataset, unless that was in memory
-            and so was not stored.
-        last: Uses the last checkpoint instead of the best model.
-        original_ids: Interprets ids as those from before the dataset was reordered.
-        on: Table of new nodes to predict, as of :meth:`Dataset.from_tables`, for a dataset that was
-            imported from tables: its columns are encoded by the dataset's statistics, and nodes are
-            computed as if they were in the dataset, which does not change.
-        edges: Table with the edges of the new nodes, which names new and known nodes by their keys.
-
-    Returns:
-        One row per node, in the order of ``nodes``, or of the rows of ``on``.
-
-    Warns:
-        UserWarning: Features of another dataset were scaled to match the run's; new rows have
-            values that the dataset does not have; or edges between known nodes were left out. The
-            message says how.
-
-    Raises:
-        ValueError, OSError: The run does not exist, its model does not fit the dataset, an id is
-            out of range, or tables of new nodes have faults.
-    """
-    given = None if dataset is None else (_given(dataset) if on is None else _open(dataset))
-    native = None if given is None else given._native
-    if on is None and edges is not None:
-        raise TypeError("edges: these are the edges of new nodes; pass on= too")
-    if on is not None and (nodes is not None or original_ids):
-        raise TypeError("on: all rows of the table are predicted; leave out nodes and original_ids")
-    with tempfile.TemporaryDirectory(prefix="graphmill-") as scratch:
-        out = os.path.join(scratch, "predictions.npy")
-        if on is not None:
-            tables = Tables()
-            files = tables.files(on, "new nodes"), tables.files(edges, "new edges")
-            written, notes = _graphmill.predict_new(_run(run), native, (*files, tables.memory), kind, last, out)
-            for note in notes:
-                warnings.warn(note, UserWarning, stacklevel=2)
-        else:
-            listed = None
-            if nodes is not None:
-                ids = array_of(nodes if is_tensor(nodes) else np.asarray(nodes), "nodes")
-                if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
-                    raise TypeError(f"nodes: expected one dimension of integers, not shape {ids.shape} of {ids.dtype}")
-                listed = os.path.join(scratch, "nodes.npy")
-                np.save(listed, ids.astype(np.int64))
-            written = _graphmill.predict(_run(run), native, listed, kind, last, original_ids, out)
-        rescaled = _record(written).rescaled
-        if rescaled is not None:
-            warnings.warn(f"features of the dataset: {rescaled}", UserWarning, stacklevel=2)
-        return np.load(out)
-
-
-def export_model(
-    run: str | os.PathLike[str], to: str, out: str | os.PathLike[str], *, last: bool = False, force: bool = False
-) -> Record:
-    """Writes a run's model for another library.
-
-    Args:
-        run: Run directory.
-        to: ``"safetensors"``, a file of the weights oriented as in PyTorch, or ``"pyg"``, a
-            directory with ``model.py``, a ``torch.nn.Module`` of PyTorch Geometric's layers, its
-            options and the weights.
-        out: File or directory to write.
-        last: Exports the last checkpoint instead of the best model.
-        force: Replaces an existing export.
-
-    Returns:
-        ``to``, ``files`` and ``values``, the number of values of all parameters.
-
-    Raises:
-        ValueError, OSError: The run does not exist, the target cannot represent its model, or
-            ``out`` exists.
-    """
-    if os.path.exists(out) and not force:
-        raise FileExistsError(f"{os.fspath(out)}: it exists; pass force=True to replace it")
-    return _record(_graphmill.export_model(_run(run), to, os.fspath(out), last))
-
-
-def load_model(run: str | os.PathLike[str], *, last: bool = False) -> Any:
-    """A run's model as a ``torch.nn.Module`` of PyTorch Geometric's layers, in evaluation mode.
-
-    ``model(x, edge_index)`` takes the feature rows and edges of all nodes of a graph, where edges
-    point from neighbour to node, and returns a row for each node: scores before softmax or sigmoid,
-    or values. They agree with :func:`predict` to rounding. The module can be trained further.
-
-    Args:
-        run: Run directory, of ``model`` ``"sage"``, ``"gcn"``, ``"gat"`` or ``"gin"``.
-        last: Takes the last checkpoint instead of the best model.
-
-    Raises:
-        ModuleNotFoundError: PyTorch or PyTorch Geometric is not installed.
-        ValueError, OSError: The run does not exist, or its model has no such layers.
-    """
-    with tempfile.TemporaryDirectory(prefix="graphmill-") as scratch:
-        out = os.path.join(scratch, "model")
-        _graphmill.export_model(_run(run), "pyg", out, last)
-        spec = importlib.util.spec_from_file_location("graphmill_exported_model", os.path.join(out, "model.py"))
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module.load(out)
-
-
-def hotness(dataset: Dataset | str | os.PathLike[str] | None = None, metric: str = "degree", **options: Any) -> np.ndarray:
+def hotness(dataset: DatasetLike | None = None, metric: str = "degree", **options: Unpack[HotnessOptions]) -> np.ndarray:
     """Predicted read frequency of each node's feature row, by a metric: higher is hotter.
 
     Args:
@@ -289,17 +106,17 @@ def hotness(dataset: Dataset | str | os.PathLike[str] | None = None, metric: str
     Raises:
         TypeError, ValueError: The metric or an option is unknown, or a value is out of range.
     """
-    return _graphmill.hotness(_open(dataset)._native, metric, options_of(options))
+    return _graphmill.hotness(one_type(dataset)._native, metric, options_of(options))
 
 
 def hotness_report(
-    dataset: Dataset | str | os.PathLike[str] | None = None,
+    dataset: DatasetLike | None = None,
     *,
     policies: Sequence[str] = ("random", "degree", "presc:1", "optimal"),
     samplers: Sequence[str] = ("neighbor",),
     ratios: Sequence[float] = (0.01, 0.05, 0.1, 0.25),
     epochs: int = 2,
-    **options: Any,
+    **options: Unpack[HotnessReportOptions],
 ) -> Record:
     """Hit rates of caches by policy, sampler and size, without training.
 
@@ -319,12 +136,12 @@ def hotness_report(
     Raises:
         TypeError, ValueError: A policy, sampler or option is unknown, or a value is out of range.
     """
-    native, given = _open(dataset)._native, options_of(options)
-    return _record(_graphmill.hotness_report(native, list(policies), list(samplers), list(ratios), epochs, given))
+    native, given = one_type(dataset)._native, options_of(options)
+    return record_of(_graphmill.hotness_report(native, list(policies), list(samplers), list(ratios), epochs, given))
 
 
 def partition(
-    dataset: Dataset | str | os.PathLike[str] | None = None,
+    dataset: DatasetLike | None = None,
     parts: int = 2,
     *,
     method: str = "bgl",
@@ -353,13 +170,13 @@ def partition(
         ValueError: The method is unknown, there are more parts than nodes, or the method does not
             use a given option.
     """
-    given = _open(dataset)
+    given = one_type(dataset)
     how = {"method": method, "parts": parts, "seed": seed, "slack": slack, "train_slack": train_slack, "refine": refine}
     return _graphmill.partition(given._native.topology(), given.train, **how)
 
 
 def partition_report(
-    dataset: Dataset | str | os.PathLike[str] | None = None,
+    dataset: DatasetLike | None = None,
     parts: int = 2,
     *,
     methods: Sequence[str] = ("bgl",),
@@ -369,7 +186,7 @@ def partition_report(
     train_slack: float | None = None,
     refine: bool | None = None,
     batches: int = 0,
-    **options: Any,
+    **options: Unpack[PartitionReportOptions],
 ) -> Record:
     """Statistics of partitions by several methods, like ``graphmill partition``.
 
@@ -397,13 +214,24 @@ def partition_report(
     """
     how = {"methods": list(methods), "parts": parts, "seed": seed, "slack": slack, "train_slack": train_slack, "refine": refine, "batches": batches}
     path = None if out is None else os.fspath(out)
-    return _record(_graphmill.partition_report(_open(dataset)._native, **how, options=options_of(options), out=path))
+    return record_of(_graphmill.partition_report(one_type(dataset)._native, **how, options=options_of(options), out=path))
 
 
-def options() -> dict[str, Record]:
-    """Options of :func:`train` by name, each with its ``kind``, ``default`` and ``help``."""
+def options(of: str = "train") -> dict[str, Record]:
+    """Options of a function by name, each with its ``kind``, ``default``, ``help`` and ``choices``.
+
+    Args:
+        of: ``"train"``, ``"hotness"``, ``"hotness_report"``, ``"partition_report"``,
+            ``"reorder"``, ``"plan"`` or ``"bench"``.
+
+    Returns:
+        A record per option. ``choices`` are all values of an option that names one of several, and
+        else ``None``.
+
+    Raises:
+        ValueError: The function takes no options of a run.
+    """
     return {
-        name: Record(kind=kind, default=json.loads(default), help=text)
-        for name, kind, default, text in _graphmill.options()
-        if name != "dataset"
+        name: Record(kind=kind, default=json.loads(default), help=text, choices=choices)
+        for name, kind, default, text, _, choices in _graphmill.options(of)
     }

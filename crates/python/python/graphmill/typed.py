@@ -10,7 +10,7 @@ from typing import Any, Sequence
 
 import numpy as np
 
-from . import _graphmill
+from . import _graphmill, show
 from ._frameworks import array_of, find
 from .loader import input_nodes_of
 from .stores import Stores
@@ -325,6 +325,21 @@ class TypedDataset(Stores):
 
     def __repr__(self) -> str:
         return f"TypedDataset('{self.name}', node_types={self.node_types}, edge_types={self.edge_types}, tasks={self.tasks})"
+
+    def _repr_html_(self) -> str:
+        info, rows = self.info, [("directory", self.path)]
+        for kind in info["node_types"]:
+            features = f"{kind['features']['columns']:,} features" if kind["features"] else None
+            keys = f"keys: {kind['keys']}" if kind["keys"] else None
+            parts = [f"{kind['nodes']:,} nodes", features, keys]
+            rows.append((f"node type {kind['name']}", ", ".join(part for part in parts if part)))
+        for kind in info["edge_types"]:
+            name = f"edge type ({kind['source']}, {kind['name']}, {kind['destination']})"
+            rows.append((name, f"{kind['edges']:,} edges"))
+        for task in info["tasks"]:
+            split = ", ".join(f"{part} {task[part]:,}" for part in ("train", "valid", "test"))
+            rows.append((f"task {task['name']}", f"{task['kind']} on {task['on']}; {split}"))
+        return show.table(f"TypedDataset {self.name}", rows)
 
     def __str__(self) -> str:
         return str(self._native)

@@ -261,6 +261,15 @@ impl Dataset {
         self.data.keys.as_ref().map(|keys| keys_of(py, keys)).transpose()
     }
 
+    /// Type of the original keys: "integers" or "texts".
+    #[getter]
+    fn key_type(&self) -> Option<&'static str> {
+        self.data.keys.as_ref().map(|keys| match keys {
+            typed::Keys::Integers(_) => "integers",
+            typed::Keys::Texts(_) => "texts",
+        })
+    }
+
     /// Names of the feature columns and of the classes in its directory; empty if it has none.
     fn names(&self, py: Python<'_>) -> PyResult<(Vec<String>, Vec<String>)> {
         let Some(dir) = self.data.directory.as_ref().filter(|dir| typed::is_typed(dir)) else {

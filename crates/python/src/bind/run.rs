@@ -15,7 +15,7 @@ use graphmill_data::partition as parting;
 use graphmill_engine::{
     Result, RunContext, RunDir, TrainConfig, hotness as hot,
     observer::{Observer, Progress, Start},
-    options::{key, keys, names, suggestion},
+    options::{key, names, suggestion},
     partition as engine_partition,
     record::EpochRecord,
     saved::{Kind, SavedRun, on::NewTables},
@@ -115,7 +115,7 @@ pub(super) fn configure(
 }
 
 /// Runs `work` on a pool of `threads` threads, or on the current pool if 0.
-fn on_threads<T: Send>(threads: usize, work: impl FnOnce() -> T + Send) -> Result<T> {
+pub(super) fn on_threads<T: Send>(threads: usize, work: impl FnOnce() -> T + Send) -> Result<T> {
     if threads == 0 {
         return Ok(work());
     }
@@ -391,11 +391,4 @@ fn checked(methods: &[String], options: Option<PartitionOptions>) -> PyResult<pa
     }
     let refine = refine.unwrap_or(default.refine);
     Ok(parting::Options { parts, seed, slack, train_slack, refine })
-}
-
-/// All options of a run: name, kind of value, default as JSON, help.
-#[pyfunction]
-pub(super) fn options() -> Vec<(&'static str, &'static str, String, String)> {
-    let config = TrainConfig::default();
-    keys().iter().map(|key| (key.name, key.value, key.write(&config).to_string(), key.long_help())).collect()
 }

@@ -1,0 +1,77 @@
+"""Datasets and runs that callers pass to the commands."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Protocol, Union
+
+from . import _graphmill
+from .dataset import Dataset
+from .typed import TypedDataset
+
+if TYPE_CHECKING:
+    from .result import Run
+
+#: Run, or its directory
+RunLike = Union[str, "os.PathLike[str]", "Run"]
+
+
+class GraphLike(Protocol):
+    """Graph of another library: anything with ``edge_index``; ``x``, ``y`` and masks are read if there are any."""
+
+    @property
+    def edge_index(self) -> Any:
+        """Sources and destinations (``2 x E``)."""
+
+
+#: Dataset, its directory, or a graph of another library
+DatasetLike = Union[Dataset, TypedDataset, str, "os.PathLike[str]", GraphLike, "dict[str, Any]"]
+
+
+def run_directory(run: RunLike) -> str:
+    """Directory of a run."""
+    path = run if isinstance(run, (str, os.PathLike)) else getattr(run, "path", run)
+    if path is None:
+        raise ValueError("the run has no directory, because it was trained with out=None; pass out= to train")
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"run: expected a graphmill.Run or the path of its directory, not {type(run).__name__}")
+    if not os.path.isdir(path):
+        raise FileNotFoundError(f"{os.fspath(path)}: no such run directory; graphmill.train(out=...) writes one")
+    return os.fspath(path)
+
+
+def one_type(dataset: Any) -> Dataset:
+    """A dataset of one type; ``None`` is the demo."""
+    if dataset is None:
+        return Dataset.demo()
+    if isinstance(dataset, Dataset):
+        return dataset
+    if isinstance(dataset, TypedDataset):
+        # several types are refused, with a message that lists them
+        return dataset.to_dataset()
+    if isinstance(dataset, (str, os.PathLike)):
+        return Dataset(dataset)
+    made = _of_object(dataset)
+    return made.to_dataset() if isinstance(made, TypedDataset) else made
+
+
+def any_types(dataset: Any) -> Dataset | TypedDataset:
+    """A dataset of one type or of several; ``None`` is the demo."""
+    if isinstance(dataset, TypedDataset) and not dataset._native.is_one_type:
+        return dataset
+    if isinstance(dataset, (str, os.PathLike)) and _graphmill.is_typed(os.fspath(dataset)):
+        return TypedDataset(dataset)
+    if dataset is None or isinstance(dataset, (Dataset, TypedDataset, str, os.PathLike)):
+        return one_type(dataset)
+    return _of_object(dataset)
+
+
+def _of_object(data: Any) -> Dataset | TypedDataset:
+    """Dataset of another library's graph, or of any object or dict with ``edge_index``."""
+    has_edges = "edge_index" in data if isinstance(data, dict) else hasattr(data, "edge_index") or hasattr(data, "edge_types")
+    if not has_edges:
+        raise TypeError(
+            "dataset: expected a graphmill.Dataset, the path of its directory, or an object with edge_index, x and y, "
+            f"not {type(data).__name__}"
+        )
+    return Dataset.from_pyg(data, name=type(data).__name__.lower())

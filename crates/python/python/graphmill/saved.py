@@ -1,0 +1,217 @@
+"""Commands on saved runs: evaluation, prediction, export, report and comparison."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import tempfile
+import warnings
+from typing import Any, Literal
+
+import numpy as np
+
+from . import _graphmill
+from ._frameworks import array_of, is_tensor
+from .given import DatasetLike, RunLike, any_types, one_type, run_directory
+from .record import Record, record_of
+from .tables import Tables
+
+
+def evaluate(
+    run: RunLike,
+    dataset: DatasetLike | None = None,
+    *,
+    last: bool = False,
+) -> Record:
+    """Scores a run's model by every metric on every part of the split.
+
+    Args:
+        run: Run, or its directory.
+        dataset: Dataset to score on. ``None`` takes the run's dataset, unless that was in memory
+            and so was not stored.
+        last: Scores the last checkpoint instead of the best model.
+
+    Returns:
+        ``metric``, ``test`` (its value on the test nodes), ``same_dataset`` (true if the dataset is
+        the run's, by its checksum), ``rescaled`` (how features of another dataset were scaled to
+        match the run's) and ``parts``, each with ``part``, ``nodes`` and ``scores``.
+
+    Raises:
+        ValueError, OSError: The run does not exist, or its model does not fit the dataset.
+    """
+    native = None if dataset is None else any_types(dataset)._native
+    return record_of(_graphmill.evaluate(run_directory(run), native, last))
+
+
+def predict(
+    run: RunLike,
+    nodes: Any = None,
+    *,
+    kind: Literal["classes", "probabilities", "embeddings"] = "classes",
+    dataset: DatasetLike | None = None,
+    last: bool = False,
+    original_ids: bool = False,
+    on: Any = None,
+    edges: Any = None,
+) -> np.ndarray:
+    """Predictions of a run's model for nodes, computed with all of their neighbours.
+
+    Args:
+        run: Run, or its directory.
+        nodes: Node ids (``N``), or ``None`` for all nodes.
+        kind: ``"classes"`` (``N``, int64; with several labels per node ``N x C`` zeros and ones),
+            ``"probabilities"`` (``N x C``, float32) or ``"embeddings"`` (``N x H``, float32: rows
+            of the last hidden layer).
+        dataset: Dataset to predict on. ``None`` takes the run's dataset, unless that was in memory
+            and so was not stored.
+        last: Uses the last checkpoint instead of the best model.
+        original_ids: Interprets ids as those from before the dataset was reordered.
+        on: Table of new nodes to predict, as of :meth:`Dataset.from_tables`, for a dataset that was
+            imported from tables: its columns are encoded by the dataset's statistics, and nodes are
+            computed as if they were in the dataset, which does not change.
+        edges: Table with the edges of the new nodes, which names new and known nodes by their keys.
+
+    Returns:
+        One row per node, in the order of ``nodes``, or of the rows of ``on``.
+
+    Warns:
+        UserWarning: Features of another dataset were scaled to match the run's; new rows have
+            values that the dataset does not have; or edges between known nodes were left out. The
+            message says how.
+
+    Raises:
+        ValueError, OSError: The run does not exist, its model does not fit the dataset, an id is
+            out of range, or tables of new nodes have faults.
+    """
+    given = None if dataset is None else (any_types(dataset) if on is None else one_type(dataset))
+    native = None if given is None else given._native
+    if on is None and edges is not None:
+        raise TypeError("edges: these are the edges of new nodes; pass on= too")
+    if on is not None and (nodes is not None or original_ids):
+        raise TypeError("on: all rows of the table are predicted; leave out nodes and original_ids")
+    with tempfile.TemporaryDirectory(prefix="graphmill-") as scratch:
+        out = os.path.join(scratch, "predictions.npy")
+        if on is not None:
+            tables = Tables()
+            files = tables.files(on, "new nodes"), tables.files(edges, "new edges")
+            written, notes = _graphmill.predict_new(run_directory(run), native, (*files, tables.memory), kind, last, out)
+            for note in notes:
+                warnings.warn(note, UserWarning, stacklevel=2)
+        else:
+            listed = None
+            if nodes is not None:
+                ids = array_of(nodes if is_tensor(nodes) else np.asarray(nodes), "nodes")
+                if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+                    raise TypeError(f"nodes: expected one dimension of integers, not shape {ids.shape} of {ids.dtype}")
+                listed = os.path.join(scratch, "nodes.npy")
+                np.save(listed, ids.astype(np.int64))
+            written = _graphmill.predict(run_directory(run), native, listed, kind, last, original_ids, out)
+        rescaled = record_of(written).rescaled
+        if rescaled is not None:
+            warnings.warn(f"features of the dataset: {rescaled}", UserWarning, stacklevel=2)
+        return np.load(out)
+
+
+def export_model(
+    run: RunLike, to: Literal["safetensors", "pyg"], out: str | os.PathLike[str], *, last: bool = False, force: bool = False
+) -> Record:
+    """Writes a run's model for another library.
+
+    Args:
+        run: Run, or its directory.
+        to: ``"safetensors"``, a file of the weights oriented as in PyTorch, or ``"pyg"``, a
+            directory with ``model.py``, a ``torch.nn.Module`` of PyTorch Geometric's layers, its
+            options and the weights.
+        out: File or directory to write.
+        last: Exports the last checkpoint instead of the best model.
+        force: Replaces an existing export.
+
+    Returns:
+        ``to``, ``files`` and ``values``, the number of values of all parameters.
+
+    Raises:
+        ValueError, OSError: The run does not exist, the target cannot represent its model, or
+            ``out`` exists.
+    """
+    if os.path.exists(out) and not force:
+        raise FileExistsError(f"{os.fspath(out)}: it exists; pass force=True to replace it")
+    return record_of(_graphmill.export_model(run_directory(run), to, os.fspath(out), last))
+
+
+def load_model(run: RunLike, *, last: bool = False) -> Any:
+    """A run's model as a ``torch.nn.Module`` of PyTorch Geometric's layers, in evaluation mode.
+
+    ``model(x, edge_index)`` takes the feature rows and edges of all nodes of a graph, where edges
+    point from neighbour to node, and returns a row for each node: scores before softmax or sigmoid,
+    or values. They agree with :func:`predict` to rounding. The module can be trained further.
+
+    Args:
+        run: Run, or its directory, of ``model`` ``"sage"``, ``"gcn"``, ``"gat"`` or ``"gin"``.
+        last: Takes the last checkpoint instead of the best model.
+
+    Raises:
+        ModuleNotFoundError: PyTorch or PyTorch Geometric is not installed.
+        ValueError, OSError: The run does not exist, or its model has no such layers.
+    """
+    with tempfile.TemporaryDirectory(prefix="graphmill-") as scratch:
+        out = os.path.join(scratch, "model")
+        _graphmill.export_model(run_directory(run), "pyg", out, last)
+        spec = importlib.util.spec_from_file_location("graphmill_exported_model", os.path.join(out, "model.py"))
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module.load(out)
+
+
+def embed(
+    run: RunLike,
+    nodes: Any = None,
+    *,
+    dataset: DatasetLike | None = None,
+    last: bool = False,
+    original_ids: bool = False,
+) -> np.ndarray:
+    """Embeddings of nodes: ``predict(kind="embeddings")``.
+
+    Args:
+        run: Run, or its directory.
+        nodes, dataset, last, original_ids: As of :func:`predict`.
+
+    Returns:
+        One row per node (``N x H``, float32), in the order of ``nodes``.
+    """
+    return predict(run, nodes, kind="embeddings", dataset=dataset, last=last, original_ids=original_ids)
+
+
+def report(run: RunLike) -> str:
+    """Rewrites the page ``report.html`` of a run from its records.
+
+    Args:
+        run: Run, or its directory.
+
+    Returns:
+        Path of the page.
+
+    Raises:
+        ValueError, OSError: The run does not exist, or the page cannot be written.
+    """
+    return os.fspath(_graphmill.write_report(run_directory(run)))
+
+
+def runs(*dirs: RunLike) -> list[Record]:
+    """Compares runs: their scores, and the options in which they differ.
+
+    Args:
+        dirs: Runs, their directories, or directories that hold runs up to two levels deep.
+
+    Returns:
+        A record per run, with ``run``, ``dataset``, ``metric``, ``valid``, ``test``, ``epochs``,
+        ``best_epoch``, ``seconds`` and ``options``. The best validation score of each metric comes
+        first.
+
+    Raises:
+        ValueError, OSError: A directory holds no run, or a record cannot be read.
+    """
+    if not dirs:
+        raise TypeError("runs: pass at least one run, or a directory that holds runs")
+    return record_of(_graphmill.runs([run_directory(run) for run in dirs]))

@@ -1,0 +1,80 @@
+//! Figures of datasets, exports and other orders of the nodes.
+
+use std::path::PathBuf;
+
+use graphmill_data::{
+    dataset::{
+        Work,
+        export::{self, ExportOptions},
+    },
+    reorder::reorder_to,
+    stats,
+};
+use graphmill_engine::{TrainConfig, node_order};
+use pyo3::prelude::*;
+
+use super::{
+    dataset::{Dataset, create},
+    error,
+    given::{Data, Given},
+    run::configure,
+};
+
+/// Figures of a dataset of one type, as JSON.
+#[pyfunction]
+pub(super) fn info(py: Python<'_>, dataset: &Dataset) -> PyResult<String> {
+    let info = py.detach(|| stats::info(&dataset.data));
+    serde_json::to_string(&info).map_err(error::value)
+}
+
+/// Exports a dataset; returns the parts that the format cannot hold.
+#[pyfunction]
+pub(super) fn export_dataset(
+    py: Python<'_>,
+    dataset: Given<'_>,
+    format: &str,
+    out: PathBuf,
+    replace: bool,
+    undirected_once: bool,
+    compress: bool,
+) -> PyResult<Vec<String>> {
+    let options = ExportOptions { replace, undirected_once, compress };
+    let data = dataset.data();
+    let lost = py.detach(|| match &data {
+        Data::One(data) => export::export(format, data, &out, &options),
+        Data::Several(data) => export::export_typed(format, data, &out, &options),
+    });
+    lost.map_err(error::graph)
+}
+
+/// Options of a run that [`reorder`] takes: those of orders by hotness, except `replace`, which the
+/// function has for its output.
+pub(super) fn options() -> Vec<&'static str> {
+    node_order::options().into_iter().filter(|&name| name != "replace").collect()
+}
+
+/// Writes a dataset in the order `by` of a name and a seed; `run_options` is JSON, and `work` says
+/// whether to replace a dataset at `out`, and has the memory budget.
+#[pyfunction]
+#[pyo3(signature = (dataset, out, by, run_options, work, observe))]
+pub(super) fn reorder(
+    py: Python<'_>,
+    dataset: &Dataset,
+    out: PathBuf,
+    by: (String, Option<u64>),
+    run_options: &str,
+    work: (bool, Option<u64>),
+    observe: Option<Py<PyAny>>,
+) -> PyResult<Dataset> {
+    let ((by, seed), (replace, memory)) = (by, work);
+    let mut train = TrainConfig::default();
+    let mut given = configure(&mut train, run_options, &options())?;
+    given.extend(seed.map(|_| "seed"));
+    let seed = seed.unwrap_or_default();
+    let order = node_order::order(&by, seed, train, &given).map_err(error::engine)?;
+    let (what, data) = (format!("{by}, seed {seed}"), dataset.data.clone());
+    let made = create(py, observe, |progress| {
+        reorder_to(&data, &out, &what, order, Work { memory, replace, progress })
+    })?;
+    Ok(Dataset::of(made.0, Some(out), None))
+}

@@ -73,8 +73,8 @@ impl NewEdges {
         self.edges.len()
     }
 
-    /// The graph `known` with `new` more destinations and these edges. Arrays beyond the memory budget of
-    /// `scratch` are in its directory. O(V + E).
+    /// The graph `known` with `new` more destinations and these edges. Arrays beyond the memory
+    /// budget of `scratch` are in its directory. O(V + E).
     ///
     /// # Errors
     /// Ids exceed 32 bits, or the scratch cannot be written.

@@ -312,8 +312,8 @@ fn faults_of_new_rows_say_how_to_fix_them() {
     sandbox.write("edges.csv", "from_account,to_account\nx,acc-0001\ny,x\nz,acc-0002\n");
     refused(
         "predict run --on new.csv --edges edges.csv --out -",
-        "edges.csv: 2 of the keys that edges name are neither in new.csv nor in data: 'y', 'z'; add rows for \
-         them, or remove the edges",
+        "edges.csv: column 'from_account': 2 rows name a node of 'node' that neither the new tables nor the \
+         dataset has: line 3 'y', line 4 'z'; add rows for the missing nodes, or remove these edges",
     );
     sandbox.write("edges.csv", "from_account,to\nx,acc-0001\n");
     refused(

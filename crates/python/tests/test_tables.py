@@ -275,7 +275,7 @@ def test_faults_of_new_rows(tmp_path):
 
     predict("1 of 2 rows have a key that is in data already: 'acc-0003'; remove them", account_id=["x", "acc-0003"])
     predict("1 of 2 rows repeat the key of an earlier row: x", account_id=["x", "x"])
-    predict("neither in new nodes nor in data: 'acc-9999'", edges={"from": ["x"], "to": ["acc-9999"]})
+    predict("new edges: .*neither the new tables nor the dataset has: row 1 'acc-9999'", edges={"from": ["x"], "to": ["acc-9999"]})
     predict("there is no column 'to'", edges={"from": ["x"], "two": ["y"]})
     predict("'young' is not a finite number", age=[30, "young"])
     predict("the table has no rows", **{name: [] for name in new})
@@ -290,3 +290,38 @@ def test_faults_of_new_rows(tmp_path):
     graphmill.train(made, out=tmp_path / "other", epochs=1, hidden=8, progress=False)
     with pytest.raises(ValueError, match="it is in memory, without the encodings of its columns"):
         graphmill.predict(tmp_path / "other", on=new, dataset=made)
+
+
+def test_new_rows_of_several_types_get_the_scores_that_they_have_in_the_dataset(tmp_path):
+    nodes, edges = accounts(120)
+    nodes = {name: values for name, values in nodes.items() if name in ("account_id", "age", "is_new", "segment")}
+    nodes["branch"] = [f"b{i % 8 if i < 100 else i % 10}" for i in range(120)]
+    branches = {"branch": [f"b{i}" for i in range(10)], "staff": [5 * i * i for i in range(10)]}
+    is_known = [u < "acc-0100" and v < "acc-0100" for u, v in zip(edges["from"], edges["to"])]
+    inner, outer = (split_off(edges, [e for e, known in enumerate(is_known) if known == part]) for part in (True, False))
+
+    def bank(nodes, branches, edges, name, **how):
+        foreign = [{"column": "branch", "to": "branch", "type": "belongs_to", "reverse": "has"}]
+        account = {"type": "account", "files": nodes, "id": "account_id", "label": "segment", "foreign_keys": foreign}
+        branch = {"type": "branch", "files": branches, "id": "branch"}
+        transfer = {"type": "transfer", "files": edges, "source": "account", "destination": "account", "src": "from", "dst": "to"}
+        schema = {"nodes": [account, branch], "edges": [transfer]}
+        return graphmill.Dataset.from_tables(schema=schema, path=tmp_path / name, **how)
+
+    part = bank(split_off(nodes, range(100)), split_off(branches, range(8)), inner, "part")
+    run = tmp_path / "run"
+    graphmill.train(part, out=run, hidden=8, epochs=2, fanout=[5, 5], batch_size=32, lr=0.02, progress=False)
+    whole = bank(nodes, branches, edges, "whole", like=part)
+    expected = graphmill.predict(run, dataset=whole, kind="probabilities")[100:]
+    on = {"account": split_off(nodes, range(100, 120)), "branch": split_off(branches, (8, 9))}
+    found = graphmill.predict(run, on=on, edges={"transfer": outer}, kind="probabilities")
+    assert np.abs(found - expected).max() < 1e-5 and np.ptp(found[:, 0]) > 0
+    by_ends = {("account", "transfer", "account"): outer}
+    assert (graphmill.predict(run, on=on, edges=by_ends, dataset=part, kind="probabilities") == found).all()
+    # without a type the nodes are those that the run predicts
+    known = {**on["account"], "branch": ["b1"] * 20}
+    assert graphmill.predict(run, on=known).shape == (20,)
+    with pytest.raises(ValueError, match="new nodes of account: column 'branch': .* 'branch' that neither .* row 9 'b8'"):
+        graphmill.predict(run, on={"account": on["account"]})
+    with pytest.raises(ValueError, match="the run predicts nodes of 'account', and no table has new ones"):
+        graphmill.predict(run, on={"branch": on["branch"]})

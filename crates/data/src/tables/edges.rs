@@ -30,9 +30,9 @@ pub(super) struct EdgePlan {
     pub(super) edge_type: [String; 3],
     /// Numbers of the source type and the destination type.
     pub(super) ends: [usize; 2],
-    at: [End; 2],
+    pub(super) at: [End; 2],
     /// Columns of each key.
-    keys: [Vec<String>; 2],
+    pub(super) keys: [Vec<String>; 2],
     /// Rows without a key have no edge: foreign keys.
     is_optional: bool,
     /// Table of the edges; `None` for a foreign key, whose table is that of the source type.
@@ -283,6 +283,7 @@ impl EdgePlan {
             time: self.time.map(|(c, unit)| (table.columns[c].clone(), unit)),
             weight: self.weight.map(|c| table.columns[c].clone()),
             keep_duplicates: self.keep_duplicates,
+            foreign_key: Some(self.is_optional),
             features: columns,
         };
         let part = EdgePart {

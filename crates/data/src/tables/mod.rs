@@ -10,6 +10,7 @@
 //! - [`TableSchema`]: tables and the roles of their columns, as a file `schema.toml`.
 //! - [`plan`]: roles that an import would give to all columns.
 //! - [`import_tables`]: the import.
+//! - [`import_new_tables`]: the import of new rows, whose edges may name nodes of a dataset.
 //! - [`Preprocessing`]: statistics, by which other tables are encoded alike.
 
 mod column;
@@ -25,6 +26,7 @@ mod key_writer;
 mod keys;
 mod memory;
 mod nodes;
+mod outside;
 mod parts;
 mod plan;
 mod preprocessing;
@@ -56,6 +58,7 @@ use kept::Kept;
 use keys::NodeKeys;
 pub use memory::MemoryTable;
 use nodes::{NodePlan, NodeRead};
+pub use outside::KnownKeys;
 use parts::Parts;
 pub use plan::ColumnLine;
 pub use preprocessing::{FILE as PREPROCESSING_FILE, Preprocessing};
@@ -142,13 +145,40 @@ pub fn import_tables(
     like: Option<&Preprocessing>,
     work: Work,
 ) -> Result<ImportedTables> {
-    import_within(schema, dst.as_ref(), like, work, None)
+    import_within(schema, dst.as_ref(), Base { like, known: None }, work, None)
+}
+
+/// Imports tables of new rows as [`import_tables`] does, encoded by the statistics `like` of a
+/// dataset. Nodes that only edges name are added behind the rows if the dataset has them by
+/// `known`.
+///
+/// # Errors
+/// As for [`import_tables`]; an edge names a node that neither the tables nor the dataset has.
+pub fn import_new_tables(
+    schema: &TableSchema,
+    dst: impl AsRef<Path>,
+    like: &Preprocessing,
+    known: &KnownKeys,
+    work: Work,
+) -> Result<ImportedTables> {
+    let schema = TableSchema { dangling: Dangling::Add, ..schema.clone() };
+    let base = Base { like: Some(like), known: Some(known) };
+    import_within(&schema, dst.as_ref(), base, work, None)
+}
+
+/// Dataset that tables are imported for.
+#[derive(Clone, Copy, Default)]
+struct Base<'a> {
+    /// Statistics by which columns are encoded.
+    like: Option<&'a Preprocessing>,
+    /// Keys that edges may name without a row.
+    known: Option<&'a KnownKeys<'a>>,
 }
 
 fn import_within(
     schema: &TableSchema,
     dst: &Path,
-    like: Option<&Preprocessing>,
+    base: Base,
     work: Work,
     budget: Option<Budget>,
 ) -> Result<ImportedTables> {
@@ -157,14 +187,14 @@ fn import_within(
     let memory = work.memory.or_else(|| Some(machine::available()? / 2)).unwrap_or(1 << 30);
     let mut spool = Spool::new(atomic::suffixed(dst, ".stdin"));
     let sources = Sources::find(schema, &mut spool)?;
-    let identity = sources.identity(schema, like)?;
+    let identity = sources.identity(schema, base.like)?;
     let scratch = Scratch::open(&atomic::suffixed(dst, ".importing"), &identity, memory, work.progress)?;
     let budget =
         budget.unwrap_or_else(|| Budget::of(scratch.memory(), schema.nodes.len() + schema.edges.len()));
     let bytes = sources.bytes()?;
     let kept = Kept::new(&scratch, bytes > 0 && bytes >= budget.recorded);
     let imported =
-        read(schema, dst, like, budget, &scratch, &kept, sources).and_then(|(parts, mut report)| {
+        read(schema, dst, base, budget, &scratch, &kept, sources).and_then(|(parts, mut report)| {
             scratch.stage("writing the dataset", None, Unit::Bytes);
             let dataset = write::build(parts, &scratch, &kept, &mut report)?;
             scratch.check()?;
@@ -182,19 +212,19 @@ fn import_within(
 fn read(
     schema: &TableSchema,
     dst: &Path,
-    like: Option<&Preprocessing>,
+    base: Base,
     budget: Budget,
     scratch: &Scratch,
     kept: &Kept,
     sources: Sources,
 ) -> Result<(Parts, TableReport)> {
     scratch.stage("reading the tables", None, Unit::Bytes);
-    let plans = Plans::new(schema, like, budget, sources, kept)?;
+    let plans = Plans::new(schema, base.like, budget, sources, kept)?;
     let mut faults = Faults::default();
     let nodes = match FinishedNodes::load(kept, |i| NodeKeys::new(scratch, &i.to_string(), budget.keys)) {
         Some(nodes) => nodes,
         None => {
-            let nodes = plans.read_nodes(budget, scratch, kept, &mut faults)?;
+            let nodes = plans.read_nodes(base.known, budget, scratch, kept, &mut faults)?;
             // Faults of values end the import later, together with those of the edges.
             if !faults.any() {
                 nodes.keep(kept)?;
@@ -318,6 +348,7 @@ impl<'a> Plans<'a> {
     /// Reads all node types completely.
     fn read_nodes(
         &self,
+        known: Option<&KnownKeys>,
         budget: Budget,
         scratch: &Scratch,
         kept: &Kept,
@@ -340,7 +371,7 @@ impl<'a> Plans<'a> {
             reads.push(read);
         }
         faults.check()?;
-        let added = self.add_unknown(self.schema.dangling, &mut reads, budget, scratch)?;
+        let added = self.add_unknown(known, &mut reads, budget, scratch, faults)?;
         let (mut parts, mut tasks, mut encodings) = (Vec::new(), Vec::new(), Vec::new());
         for ((plan, read), added) in self.nodes.iter().zip(&mut reads).zip(&added) {
             let (part, task, encoding) = plan.finish(read, added.as_ref(), scratch, faults)?;
@@ -353,16 +384,18 @@ impl<'a> Plans<'a> {
     }
 
     /// Adds the keys that edges name to node types without files, and to all under
-    /// [`Dangling::Add`]; returns them by node type.
+    /// [`Dangling::Add`]; returns them by node type. If edges lead to the nodes of a dataset, these
+    /// keys are checked by `known`.
     fn add_unknown(
         &self,
-        dangling: Dangling,
+        known: Option<&KnownKeys>,
         reads: &mut [NodeRead],
         budget: Budget,
         scratch: &Scratch,
+        faults: &mut Faults,
     ) -> Result<Vec<Option<SortedRecords>>> {
-        let is_open: Vec<bool> =
-            self.nodes.iter().map(|plan| plan.table.is_none() || dangling == Dangling::Add).collect();
+        let all = self.schema.dangling == Dangling::Add;
+        let is_open: Vec<bool> = self.nodes.iter().map(|plan| plan.table.is_none() || all).collect();
         let mut sorters: Vec<Option<RecordSorter>> = is_open
             .iter()
             .enumerate()
@@ -381,15 +414,35 @@ impl<'a> Plans<'a> {
                 }
             }
         }
-        let mut added = Vec::new();
-        for (read, sorter) in reads.iter_mut().zip(sorters) {
-            let sorted = sorter.map(RecordSorter::finish).transpose()?;
-            if let Some(sorted) = &sorted {
-                read.keys.add(sorted)?;
-            }
-            added.push(sorted);
+        let sorted = |sorter: Option<RecordSorter>| sorter.map(RecordSorter::finish).transpose();
+        let added: Vec<Option<SortedRecords>> = sorters.into_iter().map(sorted).collect::<Result<_>>()?;
+        if let Some(known) = known {
+            self.refuse_unknown(known, &added, faults)?;
+            faults.check()?;
+        }
+        for (read, added) in reads.iter_mut().zip(&added) {
+            added.as_ref().map_or(Ok(()), |added| read.keys.add(added))?;
         }
         Ok(added)
+    }
+
+    /// Adds faults for edges to nodes that no table has, in `named` by node type, and that are not
+    /// `known` either.
+    fn refuse_unknown(
+        &self,
+        known: &KnownKeys,
+        named: &[Option<SortedRecords>],
+        faults: &mut Faults,
+    ) -> Result<()> {
+        for (t, (plan, named)) in self.nodes.iter().zip(named).enumerate() {
+            let Some(named) = named else { continue };
+            let unknown = outside::unknown(&plan.spec.kind, named, known)?;
+            let ends = self.edges.iter().flat_map(|plan| [(plan, 0), (plan, 1)]);
+            for (plan, end) in ends.filter(|(plan, end)| !unknown.is_empty() && plan.ends[*end] == t) {
+                outside::refuse(plan, self.table_of(plan)?, end, &unknown, faults)?;
+            }
+        }
+        Ok(())
     }
 
     /// Roles of all columns.

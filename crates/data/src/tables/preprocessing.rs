@@ -9,7 +9,12 @@ use std::{
 use graphmill_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use super::{encoding::EncodedColumn, profile::Shape, schema::EdgeTable, times::TimeUnit};
+use super::{
+    encoding::EncodedColumn,
+    profile::Shape,
+    schema::{EdgeTable, ForeignKey},
+    times::TimeUnit,
+};
 
 /// Name of the file in a dataset.
 pub const FILE: &str = "preprocessing.json";
@@ -68,6 +73,10 @@ pub(super) struct EdgeEncoding {
     /// True if parallel edges are kept.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) keep_duplicates: bool,
+    /// True if the edges are those of a foreign key: `dst` are columns of the source's node table.
+    /// `None` in records of versions that did not tell them from edge tables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) foreign_key: Option<bool>,
     /// Columns that became features, in order.
     pub(super) features: Vec<EncodedColumn>,
 }
@@ -122,11 +131,23 @@ impl Preprocessing {
     pub fn key_columns(&self, name: &str) -> Option<&[String]> {
         self.nodes.get(name).map(|nodes| &nodes.key[..])
     }
+
+    /// Returns true if the record tells foreign keys from edge tables.
+    pub fn knows_foreign_keys(&self) -> bool {
+        self.edges.values().all(|known| known.foreign_key.is_some())
+    }
+
+    /// Record of the node types alone. Edges that are read by it need no columns of times and
+    /// features, and get none.
+    pub fn of_nodes(&self) -> Self {
+        Self { version: self.version, nodes: self.nodes.clone(), edges: BTreeMap::new() }
+    }
+
     /// Schema of a table of further edges of the type `name`, `source:name:destination`: its
     /// columns of keys and weights, without files, times and features. `None` if the record does
-    /// not have the type.
+    /// not have the type, or has it from a foreign key.
     pub fn edge_table(&self, name: &str) -> Option<EdgeTable> {
-        let known = self.edges.get(name)?;
+        let known = self.edges.get(name).filter(|known| known.foreign_key != Some(true))?;
         Some(EdgeTable {
             src: known.src.clone().into(),
             dst: known.dst.clone().into(),
@@ -135,5 +156,12 @@ impl Preprocessing {
             keep_duplicates: known.keep_duplicates || known.time.is_some() || !known.features.is_empty(),
             ..EdgeTable::default()
         })
+    }
+
+    /// Columns of the foreign key whose edges have the type `name`, without their destination and
+    /// names. `None` if the record does not have the type, or has it from an edge table.
+    pub fn foreign_key(&self, name: &str) -> Option<ForeignKey> {
+        let known = self.edges.get(name).filter(|known| known.foreign_key == Some(true))?;
+        Some(ForeignKey { column: known.dst.clone().into(), ..ForeignKey::default() })
     }
 }

@@ -44,7 +44,8 @@ const LARGE: Budget = Budget { cache: usize::MAX, keys: u64::MAX, recorded: 0 };
 fn run(schema: &TableSchema, dst: &Path, budget: Budget, at: u64) -> Option<(u64, Vec<String>)> {
     let killer = Killer { at, ..Killer::default() };
     let work = Work { memory: Some(1 << 26), replace: false, progress: Box::new(killer.clone()) };
-    let done = catch_unwind(AssertUnwindSafe(|| import_within(schema, dst, None, work, Some(budget))));
+    let done =
+        catch_unwind(AssertUnwindSafe(|| import_within(schema, dst, Base::default(), work, Some(budget))));
     let imported = done.ok()?;
     drop(imported.unwrap());
     assert!(!atomic::suffixed(dst, ".importing").exists());

@@ -155,7 +155,7 @@ fn schema_of(nodes: &Path, edges: &Path) -> TableSchema {
 
 fn import_into(schema: &TableSchema, dst: &Path, budget: Option<Budget>) -> Result<ImportedTables> {
     let work = Work { memory: Some(1 << 26), replace: false, progress: Box::new(Quiet) };
-    import_within(schema, dst, None, work, budget)
+    import_within(schema, dst, Base::default(), work, budget)
 }
 
 /// Error of an import of these files, which are written first.

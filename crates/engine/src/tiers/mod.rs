@@ -25,6 +25,8 @@ pub(crate) use batches::Batches;
 pub(crate) use cache::{map_bytes, rows_within};
 pub(crate) use device_cache::{DeviceCache, DeviceCaches, Pool};
 pub(crate) use gpu::GpuTiers;
+#[cfg(feature = "tables")]
+pub(crate) use joined::Joined;
 pub(crate) use new_cache::NewCache;
 pub(crate) use plan::{BuiltTiers, LinkedTiers, Plan, unused_policy};
 pub(crate) use presampling::{LateCache, OnlineCounts, Presampling, counted_epochs};

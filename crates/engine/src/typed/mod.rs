@@ -19,11 +19,14 @@
 //! | `inference.rs` | rows of nodes from all their neighbours |
 //! | `position.rs` | files of a checkpoint |
 //! | `saved.rs` | scores and predictions of a run |
+//! | `new_nodes.rs` | predictions for nodes that the dataset does not hold |
 
 mod build;
 pub mod hotness;
 mod inference;
 mod learner;
+#[cfg(feature = "tables")]
+mod new_nodes;
 mod pipeline;
 mod position;
 mod saved;

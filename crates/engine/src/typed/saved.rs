@@ -21,13 +21,13 @@ use crate::{
 /// A run directory that holds a model of several types.
 #[derive(Clone, Copy)]
 pub struct SavedTypedRun<'r> {
-    run: &'r SavedRun,
+    pub(super) run: &'r SavedRun,
 }
 
 /// A task of a dataset with the model of a run.
-struct Loaded {
-    task: TypedTask,
-    model: TypedModel,
+pub(super) struct Loaded {
+    pub(super) task: TypedTask,
+    pub(super) model: TypedModel,
 }
 
 impl<'r> SavedTypedRun<'r> {
@@ -36,7 +36,7 @@ impl<'r> SavedTypedRun<'r> {
         is_typed(&run.config).then_some(Self { run })
     }
 
-    fn config(&self) -> &'r TrainConfig {
+    pub(super) fn config(&self) -> &'r TrainConfig {
         &self.run.config
     }
 
@@ -68,13 +68,13 @@ impl<'r> SavedTypedRun<'r> {
 
     /// Returns true if `data` is the run's training dataset, by its checksum; `None` if the run did
     /// not record it.
-    fn is_own(&self, data: &TypedDataset) -> Option<bool> {
+    pub(super) fn is_own(&self, data: &TypedDataset) -> Option<bool> {
         let recorded = self.run.origin.as_ref()?.dataset.checksum.as_ref()?;
         Some(data.checksum.as_ref() == Some(recorded))
     }
 
     /// Prepares the run's task on `data`, and loads the model.
-    fn load(&self, data: &TypedDataset) -> Result<Loaded> {
+    pub(super) fn load(&self, data: &TypedDataset) -> Result<Loaded> {
         let own = self.run.origin.as_ref().and_then(|origin| origin.typed.as_ref());
         if let Some(own) = own {
             self.check_fit(data, own)?;
@@ -93,6 +93,12 @@ impl<'r> SavedTypedRun<'r> {
         let file = self.run.model_file()?;
         assign(&file, &load_params(&file)?, &mut model)?;
         Ok(Loaded { task, model })
+    }
+
+    /// Names of the classes of the run's dataset, or of `task` if they are not recorded.
+    pub(super) fn classes(&self, task: &TypedTask) -> Vec<String> {
+        let origin = self.run.origin.as_ref().and_then(|origin| origin.typed.as_ref());
+        origin.map_or(&task.classes, |origin| &origin.classes).clone()
     }
 
     /// Refuses data of other types, widths or scales than those of the run's dataset, and other
@@ -190,9 +196,7 @@ impl<'r> SavedTypedRun<'r> {
     ) -> Result<Written> {
         let target = Target::new(out)?;
         let Loaded { task, model } = self.load(data)?;
-        let origin = self.run.origin.as_ref().and_then(|origin| origin.typed.as_ref());
-        let classes = origin.map_or(&task.classes, |origin| &origin.classes).clone();
-        let names = Names::of_type(data, task.node_type, classes);
+        let names = Names::of_type(data, task.node_type, self.classes(&task));
         let nodes: Vec<NodeId> = match selection {
             Selection::Nodes(file) => read_nodes(file, task.num_nodes())?,
             Selection::Keys(file) => names.read_list(file, &data.name)?,

@@ -178,12 +178,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     }
     #[cfg(feature = "tables")]
     if matches.contains_id("on") {
-        if SavedTypedRun::of(&run).is_some() {
-            let message = "--on: new rows of datasets of several types are not predicted yet; import the \
-                           tables again with the new rows, and predict with --dataset and --keys";
-            return Err(Error::usage(message).into());
-        }
-        return on::run(matches, &run, &run.dataset(other)?, kind, out);
+        return on::run(matches, &run, other, kind, out);
     }
     let original = matches.get_flag("original-ids");
     let selection = selection(matches);

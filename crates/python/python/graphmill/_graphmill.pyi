@@ -311,7 +311,7 @@ def predict(
 ) -> str: ...
 def predict_new(
     run: str,
-    dataset: Dataset | None,
+    dataset: Dataset | TypedDataset | None,
     new: tuple[list[str], list[str], list[tuple[str, Table]]],
     kind: str,
     last: bool,

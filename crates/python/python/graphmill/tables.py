@@ -143,6 +143,21 @@ class Tables:
             f"library with Arrow's C stream interface, not {type(table).__name__}{hint}"
         )
 
+    def of_types(self, tables: Any, name: str) -> list[str]:
+        """Names of the files of a table, or of a dict of tables by type: ``account=new.csv``."""
+        if not isinstance(tables, dict) or not tables or not all(_is_table(table) for table in tables.values()):
+            return self.files(tables, name)
+        found = []
+        for kind, table in tables.items():
+            kind = "__".join(kind) if isinstance(kind, tuple) else kind
+            found += [f"{kind}={file}" for file in self.files(table, f"{name} of {kind}")]
+        return found
+
+
+def _is_table(value: Any) -> bool:
+    """Returns true for a table, and false for a column."""
+    return isinstance(value, (dict, str, os.PathLike)) or any(hasattr(value, name) for name in ("columns", "column_names", "schema"))
+
 
 #: what :func:`schema_of` returns: a schema in JSON, or the path of its file; and the tables in memory
 Schema = tuple[str, list[tuple[str, _graphmill.Table]]]

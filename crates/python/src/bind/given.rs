@@ -10,7 +10,10 @@ use graphmill_data::{self as data, typed::has_several_types};
 use graphmill_engine::{
     Error, Result, RunContext, TrainConfig,
     record::{Origin, Summary},
-    saved::{Kind, SavedRun, Scores, Selection, Written},
+    saved::{
+        Kind, SavedRun, Scores, Selection, Written,
+        on::{NewTables, WrittenNew},
+    },
     typed::{self, SavedTypedRun},
 };
 use pyo3::prelude::*;
@@ -127,6 +130,27 @@ impl Data {
             (Some(typed), None) => typed.predict(&typed.dataset(None)?, selection, kind, out, watch),
             (None, Some(Self::One(data))) => run.predict(data, nodes, original, kind, out, watch),
             (None, None) => run.predict(&run.dataset(None)?, nodes, original, kind, out, watch),
+            (of_run, _) => Err(other_types(of_run.is_some())),
+        }
+    }
+
+    /// Writes predictions of the model of `run` for new nodes, which `given` or the run's dataset
+    /// does not hold.
+    ///
+    /// # Errors
+    /// Those of predictions, or the run has another number of types.
+    pub(super) fn predict_new(
+        given: Option<&Self>,
+        run: &SavedRun,
+        new: &NewTables,
+        (kind, out): (Kind, &Path),
+        watch: &Arc<dyn Progress>,
+    ) -> Result<WrittenNew> {
+        match (SavedTypedRun::of(run), given) {
+            (Some(typed), Some(Self::Several(data))) => typed.predict_new(data, new, kind, out, watch),
+            (Some(typed), None) => typed.predict_new(&typed.dataset(None)?, new, kind, out, watch),
+            (None, Some(Self::One(data))) => run.predict_new(data, new, kind, out, watch),
+            (None, None) => run.predict_new(&run.dataset(None)?, new, kind, out, watch),
             (of_run, _) => Err(other_types(of_run.is_some())),
         }
     }

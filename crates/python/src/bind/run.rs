@@ -235,23 +235,19 @@ fn kind_of(name: &str) -> PyResult<Kind> {
 pub(super) fn predict_new(
     py: Python<'_>,
     run: PathBuf,
-    dataset: Option<&Dataset>,
+    dataset: Option<Given<'_>>,
     new: (Vec<String>, Vec<String>, Named),
     kind: &str,
     last: bool,
     out: PathBuf,
 ) -> PyResult<(String, Vec<String>)> {
     let kind = kind_of(kind)?;
-    let data = dataset.map(|dataset| dataset.data.clone());
+    let data = dataset.map(|dataset| dataset.data());
     let (nodes, edges, tables) = new;
     let memory = in_memory(&tables);
     let new = NewTables { nodes: nodes.into(), edges: edges.into(), memory, ..NewTables::default() };
-    let written = wait::quietly(py, move |progress| {
-        let saved = SavedRun::open(&run, last)?;
-        match &data {
-            Some(data) => saved.predict_new(data, &new, kind, &out, progress),
-            None => saved.predict_new(&saved.dataset(None)?, &new, kind, &out, progress),
-        }
+    let written = wait::quietly_shared(py, move |progress| {
+        Data::predict_new(data.as_ref(), &SavedRun::open(&run, last)?, &new, (kind, &out), &progress)
     })?;
     let written = written.map_err(error::engine)?;
     Ok((serde_json::to_string(&written).map_err(error::value)?, written.notes()))

@@ -63,8 +63,19 @@ pub(super) fn run<T: Send>(
 /// # Errors
 /// Ctrl-C was pressed, or `work` panicked.
 pub(super) fn quietly<T: Send>(py: Python<'_>, work: impl FnOnce(&dyn Progress) -> T + Send) -> PyResult<T> {
+    quietly_shared(py, |progress| work(&*progress))
+}
+
+/// Runs `work` like [`quietly`], with a progress receiver that it can share.
+///
+/// # Errors
+/// As for [`quietly`].
+pub(super) fn quietly_shared<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(Arc<dyn Progress>) -> T + Send,
+) -> PyResult<T> {
     let work = |stop, sender| {
-        let done = work(&StopFlag(stop));
+        let done = work(Arc::new(StopFlag(stop)));
         // the calling thread waits until the sender is dropped
         drop(sender);
         done

@@ -8,33 +8,59 @@ use crate::{Error, Result};
 /// Ids that are written at a time.
 const CHUNK_LEN: usize = 1 << 16;
 
+/// Ids of the nodes of a type in the dataset with new nodes.
+#[derive(Clone, Copy)]
+pub(crate) struct NodeIds<'a> {
+    /// Number of nodes of the dataset.
+    pub(crate) known: usize,
+    /// Number of new nodes, which are the first ones of the imported tables. Their ids follow those
+    /// of the known nodes.
+    pub(crate) new: usize,
+    /// Ids of the other nodes of the imported tables, which only edges name.
+    pub(crate) places: &'a [NodeId],
+}
+
+impl NodeIds<'_> {
+    /// Id of node `v` of the imported tables.
+    fn of(&self, v: NodeId) -> NodeId {
+        match self.places.get((v as usize).wrapping_sub(self.new)) {
+            Some(&place) => place,
+            None => self.known as NodeId + v,
+        }
+    }
+
+    fn is_known(&self, v: NodeId) -> bool {
+        v as usize >= self.new
+    }
+
+    /// Number of nodes with the new ones.
+    pub(crate) fn total(&self) -> usize {
+        self.known + self.new
+    }
+}
+
 /// New edges of a graph, by destination and source.
-pub(super) struct NewEdges {
-    /// Destination, source and weight; ids of new nodes follow those of the `known` nodes.
+pub(crate) struct NewEdges {
+    /// Destination, source and weight.
     edges: Vec<(NodeId, NodeId, f32)>,
     /// Number of edges between known nodes, which are left out.
-    pub(super) between_known: u64,
+    pub(crate) between_known: u64,
 }
 
 impl NewEdges {
-    /// Takes the edges of imported tables, whose first `new` nodes are new. The others have the ids
-    /// `places` in a graph of `known` nodes.
-    pub(super) fn of(imported: Option<&EdgeData>, new: usize, places: &[NodeId], known: usize) -> Self {
+    /// Takes the edges of imported tables, from nodes `src` to nodes `dst`.
+    pub(crate) fn of(imported: Option<&EdgeData>, src: NodeIds, dst: NodeIds) -> Self {
         let mut found = Self { edges: Vec::new(), between_known: 0 };
         let Some(imported) = imported else { return found };
-        let id = |v: NodeId| match places.get((v as usize).wrapping_sub(new)) {
-            Some(&place) => place,
-            None => known as NodeId + v,
-        };
         for v in 0..(imported.indptr.len() - 1) as NodeId {
             for e in imported.row(v) {
                 let u = imported.indices[e];
-                if (u as usize) >= new && (v as usize) >= new {
+                if src.is_known(u) && dst.is_known(v) {
                     found.between_known += 1;
                     continue;
                 }
                 let weight = imported.weights.as_ref().map_or(1.0, |weights| weights[e]);
-                found.edges.push((id(v), id(u), weight));
+                found.edges.push((dst.of(v), src.of(u), weight));
             }
         }
         // Parallel edges stay in the order of the table.
@@ -43,17 +69,20 @@ impl NewEdges {
     }
 
     /// Number of edges.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.edges.len()
     }
 
-    /// The graph `known` with `new` more nodes and these edges. Arrays beyond the memory budget of
-    /// `scratch` are in its directory. O(V + E).
+    /// The graph `known` with `new` more destinations and these edges. Arrays beyond the memory
+    /// budget of `scratch` are in its directory. O(V + E).
     ///
     /// # Errors
     /// Ids exceed 32 bits, or the scratch cannot be written.
-    pub(super) fn added_to(&self, known: &Graph, new: usize, scratch: &Scratch) -> Result<Graph> {
+    pub(crate) fn added_to(&self, known: &Graph, new: usize, scratch: &Scratch) -> Result<Graph> {
         let nodes = known.num_nodes();
+        if new == 0 && self.edges.is_empty() {
+            return Ok(known.clone());
+        }
         if nodes + new > NodeId::MAX as usize {
             return Err(Error::usage(format!(
                 "--on: {nodes} known and {new} new nodes exceed {}, the number of node ids; predict fewer \
@@ -138,7 +167,8 @@ mod tests {
                 .weights(merged.iter().map(|e| e.2).collect::<Vec<_>>());
             let data = builder.build().unwrap();
             let imported = data.edge_type(&EdgeType::new("node", "edge", "node")).unwrap();
-            let new = NewEdges::of(Some(imported), 3, &[5, 4, 3, 2, 1, 0], 6);
+            let ids = NodeIds { known: 6, new: 3, places: &[5, 4, 3, 2, 1, 0] };
+            let new = NewEdges::of(Some(imported), ids, ids);
             prop_assert_eq!(new.between_known as usize, known.num_edges());
             let joined = new.added_to(&known, 3, &Scratch::in_memory()).unwrap();
             prop_assert_eq!(joined.indptr(), expected.indptr());

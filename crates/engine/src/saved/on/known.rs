@@ -1,114 +1,283 @@
-//! The dataset that new nodes are added to.
+//! The dataset that new nodes are added to, and the import of their tables.
 
-use std::{collections::HashMap, path::PathBuf};
-
-use graphmill_core::NodeId;
-use graphmill_data::{
-    Dataset,
-    tables::{Dangling, EdgeTable, NodeTable, Preprocessing, TableSchema},
-    typed::{self, KEY_SEPARATOR, Keys, TypedDataset, Verify},
+use std::{
+    collections::{HashMap, HashSet},
+    path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use super::{NewTables, source};
+use graphmill_core::{Features, NodeId, memory, progress::Progress};
+use graphmill_data::{
+    dataset::Work,
+    external::Scratch,
+    tables::{
+        EdgeTable, ForeignKey, ImportedTables, NodeReport, NodeTable, Preprocessing, TableReport,
+        TableSchema, import_new_tables,
+    },
+    typed::{EdgeData, EdgeType, FeatureTable, KEY_SEPARATOR, Keys, TableData, TypedDataset, Values},
+};
+use rayon::prelude::*;
+
+use super::{
+    NewTables,
+    graph::{NewEdges, NodeIds},
+    names::TypeTables,
+    scratch::ScratchDir,
+};
 use crate::{Error, Result};
 
 /// Number of keys that a message lists.
 const EXAMPLES: usize = 5;
 
-/// Encodings and types of a dataset that was imported from tables.
-pub(super) struct Known {
-    typed: TypedDataset,
-    pub(super) preprocessing: Preprocessing,
+/// A dataset that was imported from tables, with the encodings of their columns.
+pub(crate) struct Known<'d> {
+    data: &'d TypedDataset,
+    preprocessing: Preprocessing,
 }
 
-impl Known {
-    /// Reads the encodings of `data`.
-    ///
-    /// # Errors
-    /// It was not imported from tables.
-    pub(super) fn of(data: &Dataset) -> Result<Self> {
-        let Some(dir) = &data.directory else {
-            let message = "it is in memory, without the encodings of its columns; new rows need a dataset \
-                           that 'graphmill import tables' wrote";
-            return Err(Error::dataset(&data.name, message));
-        };
-        let preprocessing = Preprocessing::read(dir)?;
-        Ok(Self { typed: typed::open(dir, Verify::Once)?, preprocessing })
+/// Directory of the dataset `name`, and the encodings of its columns.
+///
+/// # Errors
+/// It was not imported from tables, or is in memory only.
+pub(crate) fn encodings<'p>(name: &str, dir: Option<&'p Path>) -> Result<(&'p Path, Preprocessing)> {
+    let Some(dir) = dir else {
+        let message = "it is in memory, without the encodings of its columns; new rows need a dataset that \
+                       'graphmill import tables' wrote";
+        return Err(Error::dataset(name, message));
+    };
+    Ok((dir, Preprocessing::read(dir)?))
+}
+
+/// Imported tables of new nodes.
+pub(crate) struct NewRows {
+    /// The new nodes of each type, followed by the known ones that edges name, and the edges.
+    imported: TypedDataset,
+    /// Number of new nodes of each type.
+    counts: Vec<usize>,
+    /// Number of known nodes of each type.
+    known: Vec<usize>,
+    /// Ids in the dataset of the known nodes that edges name, by type.
+    places: Vec<Vec<NodeId>>,
+    /// Columns with values that the encodings do not know, with the number of such values.
+    pub(crate) unknown_values: Vec<(String, u64)>,
+    memory: u64,
+    dir: ScratchDir,
+    watch: Arc<dyn Progress>,
+}
+
+impl<'d> Known<'d> {
+    /// Creates the dataset with its encodings, as [`encodings`] reads them.
+    pub(crate) fn new(data: &'d TypedDataset, preprocessing: Preprocessing) -> Self {
+        Self { data, preprocessing }
     }
 
-    /// Schema of new tables. Nodes that only edges name are added: they are looked up among the
-    /// known ones.
-    pub(super) fn schema(&self, new: &NewTables) -> TableSchema {
-        let kind = self.typed.nodes.first().map(|nodes| nodes.name.clone()).unwrap_or_default();
-        let key = self.preprocessing.key_columns(&kind).unwrap_or_default().to_vec();
-        let nodes = NodeTable { kind, files: new.nodes.clone(), id: key.into(), ..NodeTable::default() };
-        let edges = self.typed.edges.first().filter(|_| !new.edges.is_empty()).map(|known| {
-            let name = known.edge_type.to_string();
-            let table = self.preprocessing.edge_table(&name).unwrap_or_default();
-            EdgeTable {
-                kind: known.edge_type.name.clone(),
-                files: new.edges.clone(),
-                undirected: known.reverse.as_ref() == Some(&known.edge_type.name),
-                ..table
+    /// Assigns new tables to types. Nodes without a type are of the type number `target`.
+    ///
+    /// # Errors
+    /// As for [`TypeTables::new`].
+    pub(crate) fn assign(&self, new: &NewTables, target: usize) -> Result<TypeTables> {
+        TypeTables::new(self.data, &self.preprocessing, target, (&new.nodes, &new.edges))
+    }
+
+    /// Schema of new tables, with the columns and the reverse edges of the first import.
+    fn schema(&self, tables: &TypeTables, new: &NewTables) -> TableSchema {
+        let is_undirected = |edges: &EdgeData| edges.reverse.as_ref() == Some(&edges.edge_type.name);
+        let reverse = |edges: &EdgeData| edges.reverse.clone().filter(|_| !is_undirected(edges));
+        let nodes = self.data.nodes.iter().zip(&tables.nodes).map(|(nodes, files)| {
+            let foreign = self.data.edges.iter().filter_map(|edges| {
+                let is_own = edges.edge_type.source == nodes.name && !files.is_empty();
+                let known = self.preprocessing.foreign_key(&edges.edge_type.to_string());
+                Some(ForeignKey {
+                    to: edges.edge_type.destination.clone(),
+                    kind: Some(edges.edge_type.name.clone()),
+                    reverse: reverse(edges),
+                    ..known.filter(|_| is_own)?
+                })
+            });
+            NodeTable {
+                kind: nodes.name.clone(),
+                files: files.clone(),
+                id: self.preprocessing.key_columns(&nodes.name).unwrap_or_default().to_vec().into(),
+                foreign_keys: foreign.collect(),
+                ..NodeTable::default()
             }
         });
+        let given = self.data.edges.iter().zip(&tables.edges).filter(|(_, files)| !files.is_empty());
+        let edges = given.map(|(edges, files)| EdgeTable {
+            kind: edges.edge_type.name.clone(),
+            files: files.clone(),
+            source: Some(edges.edge_type.source.clone()),
+            destination: Some(edges.edge_type.destination.clone()),
+            undirected: is_undirected(edges),
+            reverse: reverse(edges),
+            ..self.preprocessing.edge_table(&edges.edge_type.to_string()).unwrap_or_default()
+        });
         TableSchema {
-            nodes: vec![nodes],
-            edges: edges.into_iter().collect(),
-            dangling: Dangling::Add,
+            nodes: nodes.collect(),
+            edges: edges.collect(),
             base: PathBuf::new(),
             memory: new.memory.clone(),
             ..TableSchema::default()
         }
     }
 
-    /// Ids in the dataset of the nodes that edges name beside the new ones. `keys` are those of the
-    /// `count` new nodes, followed by those of these nodes.
+    /// Imports new tables into a temporary directory.
     ///
     /// # Errors
-    /// A new node is known, or another one is not.
-    pub(super) fn places(
+    /// A table has faults or no rows, repeats a key or has a known one; an edge names a key that
+    /// neither the dataset nor a new node has; or `watch` stops the work.
+    pub(crate) fn import(
         &self,
-        data: &Dataset,
-        keys: &Keys,
-        count: usize,
         new: &NewTables,
-    ) -> Result<Vec<NodeId>> {
-        let texts: Vec<String> = (0..keys.len()).map(|v| keys.get(v).to_string()).collect();
-        let mut ids: HashMap<&str, Option<NodeId>> = texts.iter().map(|key| (key.as_str(), None)).collect();
-        for v in 0..data.keys.as_ref().map_or(0, Keys::len) {
-            let key = data.keys.as_ref().map(|keys| keys.get(v).to_string()).unwrap_or_default();
-            if let Some(id) = ids.get_mut(key.as_str()) {
-                *id = Some(v as NodeId);
+        tables: &TypeTables,
+        watch: &Arc<dyn Progress>,
+    ) -> Result<NewRows> {
+        let dir = ScratchDir::create()?;
+        let memory = new.budget.or_else(|| Some(memory::available()? / 2)).unwrap_or(1 << 30);
+        let work = Work { memory: Some(memory), replace: false, progress: Box::new(Stop(watch.clone())) };
+        let has = |kind: &str, keys: &[String]| -> Vec<bool> {
+            let known = self.data.node_type(kind).ok().and_then(|nodes| nodes.keys.as_ref());
+            let found = find(known, keys);
+            keys.iter().map(|key| found.contains_key(key)).collect()
+        };
+        let schema = self.schema(tables, new);
+        let encodings = self.preprocessing.of_nodes();
+        let ImportedTables { dataset: imported, report } =
+            import_new_tables(&schema, dir.path().join("new"), &encodings, &has, work)?;
+        watch.check()?;
+        check_edges(&report)?;
+        let (mut counts, mut places, mut unknown_values) = (Vec::new(), Vec::new(), Vec::new());
+        for (t, report) in report.nodes.iter().enumerate() {
+            if !tables.nodes[t].is_empty() {
+                check_rows(&tables.source(t), report)?;
             }
+            let count = report.rows as usize;
+            places.push(self.places(t, imported.nodes[t].keys.as_ref(), count, &tables.source(t))?);
+            counts.push(count);
+            let column = |column: &str| match self.data.nodes.len() {
+                1 => column.to_string(),
+                _ => format!("{}.{column}", report.kind),
+            };
+            let unknown = report.unknown_values.iter();
+            unknown_values.extend(unknown.map(|(name, count)| (column(name), *count)));
         }
-        let place = |key: &String| ids.get(key.as_str()).copied().flatten();
-        let (new_keys, others) = texts.split_at(count);
-        let known: Vec<&String> = new_keys.iter().filter(|key| place(key).is_some()).collect();
+        let known = self.data.nodes.iter().map(|nodes| nodes.count).collect();
+        let watch = watch.clone();
+        Ok(NewRows { imported, counts, known, places, unknown_values, memory, dir, watch })
+    }
+
+    /// Ids in the dataset of the nodes of type `t` that edges name beside the `count` new ones.
+    ///
+    /// # Errors
+    /// A new node is known.
+    fn places(&self, t: usize, keys: Option<&Keys>, count: usize, source: &str) -> Result<Vec<NodeId>> {
+        let texts: Vec<String> =
+            keys.map(|keys| (0..keys.len()).map(|v| keys.get(v).to_string()).collect()).unwrap_or_default();
+        let ids = find(self.data.nodes[t].keys.as_ref(), &texts);
+        let (new_keys, others) = texts.split_at(count.min(texts.len()));
+        let known: Vec<&String> = new_keys.iter().filter(|key| ids.contains_key(*key)).collect();
         if !known.is_empty() {
             return Err(Error::usage(format!(
-                "{}: {} of {count} rows have a key that is in {} already: {}; remove them, or predict them \
-                 with --keys",
-                source(&new.nodes),
+                "{source}: {} of {count} rows have a key that is in {} already: {}; remove them, or predict \
+                 them with --keys",
                 known.len(),
-                data.name,
+                self.data.name,
                 examples(&known)
             )));
         }
-        let unknown: Vec<&String> = others.iter().filter(|key| place(key).is_none()).collect();
-        if !unknown.is_empty() {
-            return Err(Error::usage(format!(
-                "{}: {} of the keys that edges name are neither in {} nor in {}: {}; add rows for them, or \
-                 remove the edges",
-                source(&new.edges),
-                unknown.len(),
-                source(&new.nodes),
-                data.name,
-                examples(&unknown)
-            )));
-        }
-        Ok(others.iter().filter_map(place).collect())
+        Ok(others.iter().filter_map(|key| ids.get(key).copied()).collect())
     }
+}
+
+impl NewRows {
+    /// Number of new nodes of type `t`.
+    pub(crate) fn count(&self, t: usize) -> usize {
+        self.counts[t]
+    }
+
+    /// Ids of the nodes of type `t`.
+    pub(crate) fn ids(&self, t: usize) -> NodeIds<'_> {
+        NodeIds { known: self.known[t], new: self.counts[t], places: &self.places[t] }
+    }
+
+    /// New edges of the type `of`, from the node type number `src` to `dst`.
+    pub(crate) fn edges(&self, of: Option<&EdgeType>, (src, dst): (usize, usize)) -> NewEdges {
+        let imported = self.imported.edges.iter().find(|edges| Some(&edges.edge_type) == of);
+        NewEdges::of(imported, self.ids(src), self.ids(dst))
+    }
+
+    /// Keys of the new nodes of type `t`, and of others behind them.
+    pub(crate) fn keys(&self, t: usize) -> Keys {
+        self.imported.nodes[t].keys.clone().unwrap_or(Keys::Integers(Vec::new().into()))
+    }
+
+    /// Features of the new nodes of type `t`.
+    pub(crate) fn features(&self, t: usize) -> Features {
+        // Nodes that only edges name have rows without values behind those of the new nodes.
+        match &self.imported.nodes[t].features {
+            Some(FeatureTable { width, data: TableData::Dense(Values::F32(values)), .. }) => {
+                Features::f32(*width, values[..self.counts[t] * width].to_vec())
+            }
+            _ => Features::default(),
+        }
+    }
+
+    /// Scratch of the graph called `name`, within one of `shares` of the memory budget.
+    ///
+    /// # Errors
+    /// Its directory cannot be created.
+    pub(crate) fn scratch(&self, name: &str, shares: usize) -> Result<Scratch> {
+        let memory = self.memory / shares.max(1) as u64;
+        let progress = Box::new(Stop(self.watch.clone()));
+        Ok(Scratch::open(&self.dir.path().join(name), name, memory, progress)?)
+    }
+}
+
+/// Progress that reports nothing and ends with the work that it belongs to.
+struct Stop(Arc<dyn Progress>);
+
+impl Progress for Stop {
+    fn is_stopped(&self) -> bool {
+        self.0.is_stopped()
+    }
+}
+
+/// Checks that a table has rows, and that none repeats the key of an earlier row.
+fn check_rows(source: &str, report: &NodeReport) -> Result<()> {
+    if report.repeated_keys > 0 {
+        return Err(Error::usage(format!(
+            "{source}: {} of {} rows repeat the key of an earlier row: {}; remove them",
+            report.repeated_keys,
+            report.rows,
+            report.repeated_examples.join(", ")
+        )));
+    }
+    if report.rows == 0 {
+        return Err(Error::usage(format!("{source}: the table has no rows; add new nodes")));
+    }
+    Ok(())
+}
+
+/// Checks that all edges have both ends.
+fn check_edges(report: &TableReport) -> Result<()> {
+    match report.edges.iter().find(|edges| edges.missing_ends > 0) {
+        Some(edges) => Err(Error::usage(format!(
+            "edges '{}': {} of {} rows have no source or destination; complete or remove them",
+            edges.kind, edges.missing_ends, edges.rows
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Nodes with one of the keys `wanted`, by key. Parallel; its cost is that of a pass over all keys.
+fn find(keys: Option<&Keys>, wanted: &[String]) -> HashMap<String, NodeId> {
+    let Some(keys) = keys.filter(|_| !wanted.is_empty()) else { return HashMap::new() };
+    let wanted: HashSet<&str> = wanted.iter().map(String::as_str).collect();
+    let found = |v: usize| {
+        let key = keys.get(v).to_string();
+        wanted.contains(key.as_str()).then_some((key, v as NodeId))
+    };
+    (0..keys.len()).into_par_iter().with_min_len(1 << 12).filter_map(found).collect()
 }
 
 /// First keys of a list, for a message.

@@ -11,27 +11,24 @@
 
 mod graph;
 mod known;
+mod names;
 mod scratch;
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use graphmill_core::{
-    Features, NodeId, memory,
-    progress::{Progress, Quiet},
-};
+use graphmill_core::{NodeId, progress::Progress};
 use graphmill_data::{
     Dataset,
-    dataset::{Rescaling, Work},
-    external::Scratch,
-    tables::{ImportedTables, MemoryTable, Names, import_tables},
-    typed::{FeatureTable, Keys, TableData, Values},
+    dataset::Rescaling,
+    tables::{MemoryTable, Names},
+    typed::{self, Verify},
 };
 use serde::Serialize;
 
-use self::{graph::NewEdges, known::Known, scratch::ScratchDir};
+pub(crate) use self::known::{Known, NewRows, encodings};
 use super::{Kind, SavedRun, Written, keys};
 use crate::{
-    Error, Result,
+    Result,
     predictions::{Identity, Predictions, Target},
     tiers::AllRows,
 };
@@ -39,9 +36,13 @@ use crate::{
 /// Tables of new nodes and of their edges.
 #[derive(Clone, Debug, Default)]
 pub struct NewTables {
-    /// Files of the new nodes: paths, directories or patterns, or keys of `memory`.
+    /// Files of the new nodes: paths, directories or patterns, or keys of `memory`. The node type
+    /// stands before a name, as in `account=new.csv`; without it the nodes are of the predicted
+    /// type.
     pub nodes: Names,
-    /// Files of the edges of the new nodes; may be empty.
+    /// Files of the edges of the new nodes; may be empty. The edge type stands before a name, as in
+    /// `account__transfer__account=new.csv` or `transfer=new.csv`, unless the dataset has one edge
+    /// table.
     pub edges: Names,
     /// Tables in memory by name.
     pub memory: BTreeMap<String, MemoryTable>,
@@ -98,38 +99,21 @@ impl SavedRun {
         new: &NewTables,
         kind: Kind,
         out: &Path,
-        watch: &dyn Progress,
+        watch: &Arc<dyn Progress>,
     ) -> Result<WrittenNew> {
         let target = Target::new(out)?;
         self.check_fit(data, false)?;
-        let known = Known::of(data)?;
         let names = keys::Names::of(data, self.trained_on(data)?.as_deref())?;
-        let dir = ScratchDir::create()?;
-        let memory = new.budget.or_else(|| Some(memory::available()? / 2)).unwrap_or(1 << 30);
-        let work = Work { memory: Some(memory), replace: false, progress: Box::new(Quiet) };
-        let schema = known.schema(new);
-        let ImportedTables { dataset: imported, report } =
-            import_tables(&schema, dir.path().join("new"), Some(&known.preprocessing), work)?;
-        watch.check()?;
-        let report = report.nodes.first();
-        let count = report.map_or(0, |report| report.rows) as usize;
-        let unknown_values = report.map(|report| report.unknown_values.clone()).unwrap_or_default();
-        let repeated = report.filter(|report| report.repeated_keys > 0);
-        check_rows(new, count, repeated.map(|report| (report.repeated_keys, &report.repeated_examples[..])))?;
-        let nodes = imported.nodes.first();
-        let keys = nodes.and_then(|nodes| nodes.keys.clone()).unwrap_or(Keys::Integers(Vec::new().into()));
-        let places = known.places(data, &keys, count, new)?;
-        let scratch = Scratch::open(&dir.path().join("graph"), "graph", memory, Box::new(Quiet))?;
-        let edges = NewEdges::of(imported.edges.first(), count, &places, data.num_nodes());
+        let (dir, preprocessing) = encodings(&data.name, data.directory.as_deref())?;
+        let stored = typed::open(dir, Verify::Once)?;
+        let known = Known::new(&stored, preprocessing);
+        let new = known.import(new, &known.assign(new, 0)?, watch)?;
+        let count = new.count(0);
+        let scratch = new.scratch("graph", 1)?;
+        let edges = new.edges(stored.edges.first().map(|edges| &edges.edge_type), (0, 0));
         let graph = edges.added_to(&data.graph, count, &scratch)?;
         watch.check()?;
-        // Nodes that only edges name have rows without values behind those of the new nodes.
-        let features = match nodes.and_then(|nodes| nodes.features.as_ref()) {
-            Some(FeatureTable { width, data: TableData::Dense(Values::F32(values)), .. }) => {
-                Features::f32(*width, values[..count * width].to_vec())
-            }
-            _ => Features::default(),
-        };
+        let features = new.features(0);
         let rescaling = self.rescaling(data)?;
         let config = self.config_for(data);
         let rows = AllRows::Rows(self.blame_config(AllRows::followed_by(
@@ -141,12 +125,12 @@ impl SavedRun {
         let whole = Dataset { graph, ..data.clone() };
         let first = data.num_nodes() as NodeId;
         let wanted: Vec<NodeId> = (first..first + count as NodeId).collect();
-        let (cols, values) = self.infer(&whole, &rows, &wanted, kind, watch)?;
+        let (cols, values) = self.infer(&whole, &rows, &wanted, kind, &**watch)?;
         let nodes: Vec<NodeId> = (0..count as NodeId).collect();
         let keys::Names { key_columns, classes, .. } = names;
         let identity = Identity {
             key_columns,
-            keys: Some(keys),
+            keys: Some(new.keys(0)),
             nodes: nodes.clone(),
             classes,
             ids: nodes.clone(),
@@ -162,25 +146,6 @@ impl SavedRun {
             rescaled: rescaling.as_ref().map(Rescaling::description),
         };
         let (new_edges, known_edges) = (edges.len(), edges.between_known);
-        Ok(WrittenNew { written, new_edges, known_edges, unknown_values })
+        Ok(WrittenNew { written, new_edges, known_edges, unknown_values: new.unknown_values })
     }
-}
-
-/// Checks that the table has rows, and that none repeats the key of an earlier row (their number,
-/// and examples).
-fn check_rows(new: &NewTables, count: usize, repeated: Option<(u64, &[String])>) -> Result<()> {
-    let source = source(&new.nodes);
-    match repeated {
-        Some((repeated, examples)) => Err(Error::usage(format!(
-            "{source}: {repeated} of {count} rows repeat the key of an earlier row: {}; remove them",
-            examples.join(", ")
-        ))),
-        None if count == 0 => Err(Error::usage(format!("{source}: the table has no rows; add new nodes"))),
-        None => Ok(()),
-    }
-}
-
-/// Names of the files of a table, for messages.
-fn source(names: &Names) -> String {
-    names.list().join(", ")
 }

@@ -1,15 +1,15 @@
 //! `graphmill predict RUN --on TABLE`: predictions for new nodes.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use graphmill_core::progress::Quiet;
+use graphmill_core::progress::{Progress, Quiet};
 use graphmill_engine::{
-    Dataset,
     saved::{Kind, SavedRun, on::NewTables},
+    typed::SavedTypedRun,
 };
 
-use crate::{args, output};
+use crate::{args, output, work};
 
 /// Adds the options of new nodes.
 pub(super) fn with_options(command: Command) -> Command {
@@ -25,7 +25,8 @@ pub(super) fn with_options(command: Command) -> Command {
                 "Predict the new nodes of this table",
                 "CSV, JSON lines, Parquet or Arrow with the columns of the imported table; the label is not \
                  needed. The stored statistics encode it, and nodes are computed as if they were in the \
-                 dataset, which does not change",
+                 dataset, which does not change. With several node types, a type may stand before a table \
+                 (--on branch=new-branches.csv); without it the nodes are of the predicted type",
             )
             .conflicts_with_all(["nodes", "keys", "original-ids", "propagate"]),
         )
@@ -34,7 +35,9 @@ pub(super) fn with_options(command: Command) -> Command {
                 "edges",
                 "Table with the edges of the new nodes",
                 "It has the columns of the imported table, and names new and known nodes by their keys. \
-                 Without it new nodes have no neighbours",
+                 Without it new nodes have no neighbours but those of foreign keys. With several edge \
+                 tables, an edge type stands before it (--edges transfer=new.csv, or \
+                 --edges account__transfer__account=new.csv)",
             )
             .requires("on"),
         )
@@ -46,7 +49,7 @@ pub(super) fn with_options(command: Command) -> Command {
 pub(super) fn run(
     matches: &ArgMatches,
     run: &SavedRun,
-    dataset: &Dataset,
+    other: Option<&Path>,
     kind: Kind,
     out: &Path,
 ) -> anyhow::Result<()> {
@@ -59,12 +62,24 @@ pub(super) fn run(
         budget: args::get_memory(matches)?,
         ..NewTables::default()
     };
-    let written = run.predict_new(dataset, &new, kind, out, &Quiet)?;
+    let watch: Arc<dyn Progress> = work::until_signal(Box::new(Quiet))?.into();
+    let (name, written) = match SavedTypedRun::of(run) {
+        Some(typed) => {
+            let dataset = typed.dataset(other)?;
+            let written = typed.predict_new(&dataset, &new, kind, out, &watch)?;
+            (dataset.name, written)
+        }
+        None => {
+            let dataset = run.dataset(other)?;
+            let written = run.predict_new(&dataset, &new, kind, out, &watch)?;
+            (dataset.name, written)
+        }
+    };
     if matches.get_flag("json") {
         return output::json(&written);
     }
     let result = &written.written;
-    output::note_dataset(&dataset.name, result.same_dataset, result.rescaled.as_deref());
+    output::note_dataset(&name, result.same_dataset, result.rescaled.as_deref());
     for note in written.notes() {
         output::note(&format!("note: {note}"));
     }

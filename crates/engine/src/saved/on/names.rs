@@ -1,0 +1,141 @@
+//! Types of new tables: `account=new.csv`, or `new.csv` for the type that the context implies.
+
+use std::path::Path;
+
+use graphmill_data::{
+    tables::{Names, Preprocessing},
+    typed::{EdgeData, EdgeType, TypedDataset},
+};
+
+use crate::{Error, Result};
+
+/// Files of new nodes by node type and of new edges by edge type, in the order of the dataset.
+pub(crate) struct TypeTables {
+    pub(crate) nodes: Vec<Names>,
+    pub(crate) edges: Vec<Names>,
+}
+
+impl TypeTables {
+    /// Assigns the names `nodes` and `edges` to the types of `data`. Nodes without a type are of
+    /// the type number `target`; edges without a type are of the only edge table.
+    ///
+    /// # Errors
+    /// A type is unknown or ambiguous, or its edges come from other tables.
+    pub(crate) fn new(
+        data: &TypedDataset,
+        preprocessing: &Preprocessing,
+        target: usize,
+        (nodes, edges): (&Names, &Names),
+    ) -> Result<Self> {
+        let mut of_nodes = vec![Vec::<String>::new(); data.nodes.len()];
+        for given in nodes.list() {
+            let of_type = |name: &str| data.nodes.iter().position(|nodes| nodes.name == name);
+            match given.split_once('=').and_then(|(name, file)| Some((of_type(name)?, file))) {
+                Some((t, file)) => of_nodes[t].push(file.into()),
+                None => {
+                    let known: Vec<&str> = data.nodes.iter().map(|nodes| &nodes.name[..]).collect();
+                    refuse_misspelled(&given, "node type", data, &known)?;
+                    of_nodes[target].push(given);
+                }
+            }
+        }
+        let mut of_edges = vec![Vec::<String>::new(); data.edges.len()];
+        for given in edges.list() {
+            let typed = match given.split_once('=') {
+                Some((name, file)) => edge_type(data, preprocessing, name)?.map(|e| (e, file.to_string())),
+                None => None,
+            };
+            let (e, file) = match typed {
+                Some(typed) => typed,
+                None => (only_edge_table(data, preprocessing, &given)?, given),
+            };
+            of_edges[e].push(file);
+        }
+        let lists = |lists: Vec<Vec<String>>| lists.into_iter().map(Names::from).collect();
+        Ok(Self { nodes: lists(of_nodes), edges: lists(of_edges) })
+    }
+
+    /// Names of the files of the node type number `t`, for messages.
+    pub(crate) fn source(&self, t: usize) -> String {
+        self.nodes[t].list().join(", ")
+    }
+}
+
+/// Name of an edge type before a table: `account__transfer__account`.
+fn named(edges: &EdgeData) -> String {
+    let EdgeType { source, name, destination } = &edges.edge_type;
+    format!("{source}__{name}__{destination}")
+}
+
+/// Number of the edge type of the table `given`, which names no type.
+///
+/// # Errors
+/// There is not one edge table, or the name of the type is misspelled.
+fn only_edge_table(data: &TypedDataset, preprocessing: &Preprocessing, given: &str) -> Result<usize> {
+    let is_table = |edges: &&EdgeData| preprocessing.edge_table(&edges.edge_type.to_string()).is_some();
+    let tables: Vec<String> = data.edges.iter().filter(is_table).map(named).collect();
+    let known: Vec<&str> = tables.iter().map(String::as_str).collect();
+    refuse_misspelled(given, "edge type", data, &known)?;
+    match &tables[..] {
+        [_] => Ok(data.edges.iter().position(|edges| is_table(&edges)).unwrap_or_default()),
+        [] => Err(Error::usage(format!(
+            "edges '{given}': {} has no edge table, only foreign keys, whose edges come from the columns of \
+             the new nodes; leave the table out",
+            data.name
+        ))),
+        [first, ..] => Err(Error::usage(format!(
+            "edges '{given}': {} has several edge tables; name one of them before the table, as in \
+             '{first}={given}': {}",
+            data.name,
+            tables.join(", ")
+        ))),
+    }
+}
+
+/// Number of the edge type called `name`: `account__transfer__account`, `account:transfer:account`
+/// or `transfer`. `None` if there is none.
+fn edge_type(data: &TypedDataset, preprocessing: &Preprocessing, name: &str) -> Result<Option<usize>> {
+    let is_called = |edges: &EdgeData| {
+        name == edges.edge_type.name || name == named(edges) || name == edges.edge_type.to_string()
+    };
+    let found: Vec<usize> = (0..data.edges.len()).filter(|&e| is_called(&data.edges[e])).collect();
+    let e = match found[..] {
+        [] => return Ok(None),
+        [e] => e,
+        _ => {
+            let names: Vec<String> = found.iter().map(|&e| named(&data.edges[e])).collect();
+            return Err(Error::usage(format!(
+                "edges '{name}': several edge types of {} have this name; use {}",
+                data.name,
+                names.join(" or ")
+            )));
+        }
+    };
+    let of = &data.edges[e];
+    let text = of.edge_type.to_string();
+    if preprocessing.edge_table(&text).is_some() {
+        return Ok(Some(e));
+    }
+    let why = if preprocessing.foreign_key(&text).is_some() {
+        format!("its edges come from a column of the nodes '{}'; leave the table out", of.edge_type.source)
+    } else if let Some(reverse) = &of.reverse {
+        format!("its edges are the reverse of '{reverse}', and are made with them; pass a table of these")
+    } else {
+        "no table gave its edges; leave the table out".into()
+    };
+    Err(Error::usage(format!("edges '{text}': {why}")))
+}
+
+/// Refuses `wrong=table.csv` if only `table.csv` is a file: the type is misspelled.
+fn refuse_misspelled(given: &str, what: &str, data: &TypedDataset, known: &[&str]) -> Result<()> {
+    match given.split_once('=') {
+        Some((name, file)) if !Path::new(given).exists() && Path::new(file).exists() => {
+            Err(Error::usage(format!(
+                "'{given}': '{name}' is not the {what} of a table of {}; use one of: {}",
+                data.name,
+                known.join(", ")
+            )))
+        }
+        _ => Ok(()),
+    }
+}

@@ -186,6 +186,12 @@ fn faults_of_new_nodes_say_how_to_fix_them() {
     refused("--on account.csv --on branch=known-branches.csv", "known-branches.csv: 8 of 8 rows have a key");
     sandbox.write("transfer.csv", "from,to,amount\nx,,3\n");
     refused("--on account.csv --edges transfer=transfer.csv", "1 of 1 rows have no source or destination");
+
+    // as an earlier version wrote it
+    let record = String::from_utf8(sandbox.read("bank/preprocessing.json")).unwrap();
+    let lines = record.lines().filter(|line| !line.contains("\"foreign_key\""));
+    sandbox.write("bank/preprocessing.json", lines.collect::<Vec<_>>().join("\n"));
+    refused("--on account.csv", "did not record which edges are foreign keys; import the tables again");
 }
 
 /// Progress of work that is stopped.

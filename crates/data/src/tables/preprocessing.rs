@@ -74,7 +74,7 @@ pub(super) struct EdgeEncoding {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) keep_duplicates: bool,
     /// True if the edges are those of a foreign key: `dst` are columns of the source's node table.
-    /// `None` in records of versions that did not tell them from edge tables.
+    /// `None` in records of versions that did not distinguish them from edge tables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) foreign_key: Option<bool>,
     /// Columns that became features, in order.
@@ -132,7 +132,7 @@ impl Preprocessing {
         self.nodes.get(name).map(|nodes| &nodes.key[..])
     }
 
-    /// Returns true if the record tells foreign keys from edge tables.
+    /// Returns true if the record distinguishes foreign keys from edge tables.
     pub fn knows_foreign_keys(&self) -> bool {
         self.edges.values().all(|known| known.foreign_key.is_some())
     }

@@ -28,8 +28,8 @@ use graphmill_nn::{
 use serde::Serialize;
 
 pub(crate) use infer::{first_largest, values};
-use node_list::{ids_by_original, select};
 pub(crate) use node_list::read_nodes;
+use node_list::{ids_by_original, select};
 pub use propagated::Propagation;
 
 use crate::{

@@ -74,8 +74,15 @@ impl<'d> Known<'d> {
     /// Assigns new tables to types. Nodes without a type are of the type number `target`.
     ///
     /// # Errors
-    /// As for [`TypeTables::new`].
+    /// As for [`TypeTables::new`]; the dataset has several types, and an earlier version imported
+    /// it.
     pub(crate) fn assign(&self, new: &NewTables, target: usize) -> Result<TypeTables> {
+        let has_types = self.data.nodes.len() > 1 || self.data.edges.len() > 1;
+        if has_types && !self.preprocessing.knows_foreign_keys() {
+            let message = "an earlier version imported its tables and did not record which edges are \
+                           foreign keys; import the tables again";
+            return Err(Error::dataset(&self.data.name, message));
+        }
         TypeTables::new(self.data, &self.preprocessing, target, (&new.nodes, &new.edges))
     }
 

@@ -250,9 +250,9 @@ fn labels_and_errors_spread_over_the_graph() {
     // predictions are those that were scored
     sandbox.ok("predict run --propagate correct-and-smooth --out classes.npy");
     sandbox.ok("predict run --propagate correct-and-smooth --probabilities --out shares.npy");
-    let classes = npy::open(&sandbox.path("classes.npy")).unwrap().read_as_i64().unwrap();
-    let known = npy::open(&sandbox.path("graph/labels.npy")).unwrap().read_as_i64().unwrap();
-    let test = npy::open(&sandbox.path("graph/test.npy")).unwrap().read_as_i64().unwrap();
+    let classes = npy::open(sandbox.path("classes.npy")).unwrap().read_as_i64().unwrap();
+    let known = npy::open(sandbox.path("graph/labels.npy")).unwrap().read_as_i64().unwrap();
+    let test = npy::open(sandbox.path("graph/test.npy")).unwrap().read_as_i64().unwrap();
     let right = test.iter().filter(|&&v| classes[v as usize] == known[v as usize]).count();
     let share = right as f64 / test.len() as f64;
     assert!((share - accuracy(&corrected, 2)).abs() < 1e-12, "{share} {corrected}");

@@ -17,7 +17,7 @@ pub(super) fn with_options(command: Command) -> Command {
     let method = args::option(
         "propagate",
         "NAME",
-        &format!("Spread labels over the graph: {}", TABLE.names()),
+        format!("Spread labels over the graph: {}", TABLE.names()),
         "label-propagation predicts from the classes of the training nodes alone, a baseline without the \
          model. correct-and-smooth corrects the model's predictions by its errors on the training nodes, \
          which helps most if neighbours have the same class. For runs on one class for each node",

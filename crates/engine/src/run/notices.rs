@@ -73,7 +73,7 @@ impl Choices<'_> {
         match &self.tables.tiers {
             Some(tiers) => tiers,
             None if data.features.dim == 0 => "feature rows: none",
-            None if placements.features == MemoryPlacement::Mapped => "feature rows: read in place",
+            None if placements.features == MemoryPlacement::Mapped => "feature rows: mapped from the file",
             None => ALL_IN_HOST,
         }
     }

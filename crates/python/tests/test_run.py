@@ -102,7 +102,9 @@ def test_partitions_and_reports_agree(sbm, method, tmp_path):
 def test_progress_is_one_line(sbm, monkeypatch, capsys):
     graphmill.train(sbm, progress=True, **OPTIONS)
     shown = capsys.readouterr().err
-    assert "epoch 3/3  loss" in shown and "valid accuracy" in shown and shown.count("\n") == 3
+    # a note with the tiers and the strategy, and a line for each epoch
+    assert "strategy sequential" in shown and shown.count("\n") == 4
+    assert "epoch 3/3  loss" in shown and "valid accuracy" in shown
     graphmill.train(sbm, **OPTIONS)
     assert capsys.readouterr().err == ""
     line = progress.Line(io.StringIO())

@@ -25,7 +25,7 @@ pub struct Arrays {
 }
 
 impl Arrays {
-    /// Allocates arrays of `values` values, a multiple of [`CHUNK_LEN`].
+    /// Allocates arrays of `values` values, a multiple of 2^18.
     pub fn new(values: usize) -> Self {
         // huge pages, as for the feature table; copying also backs every page with memory
         let zeros = Buffer::from(vec![0.0; values]);

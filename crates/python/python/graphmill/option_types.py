@@ -23,6 +23,8 @@ class TrainOptions(TypedDict, total=False):
     metric: str
     #: Task to train; without one, the only classification of nodes: link
     task: str
+    #: Time of verifying feature rows
+    verify: Literal["auto", "open", "first-read", "none"]
     #: Loss
     loss: Literal["auto", "cross-entropy", "mse", "mae", "huber", "quantile", "bce", "margin", "bpr", "sampled-softmax", "info-nce", "self-adversarial"]
     #: Quantile that loss quantile predicts
@@ -211,7 +213,7 @@ class TrainOptions(TypedDict, total=False):
     edge_dim: int
     #: Slope of the leaky ReLU below 0 in attention scores [default: 0.05]
     negative_slope: float
-    #: Score of two embeddings
+    #: Decoder
     decoder: Literal["dot", "cosine", "bilinear", "distmult", "complex", "transe", "rotate", "mlp"]
     #: Width of the hidden layer of decoder mlp [default: 64]
     decoder_hidden: int
@@ -801,7 +803,7 @@ class BenchOptions(TypedDict, total=False):
     edge_dim: int
     #: Slope of the leaky ReLU below 0 in attention scores [default: 0.05]
     negative_slope: float
-    #: Score of two embeddings
+    #: Decoder
     decoder: Literal["dot", "cosine", "bilinear", "distmult", "complex", "transe", "rotate", "mlp"]
     #: Width of the hidden layer of decoder mlp [default: 64]
     decoder_hidden: int

@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _graphmill
 from ._frameworks import array_of, is_tensor
-from .given import DatasetLike, RunLike, any_types, one_type, run_directory
+from .given import DatasetLike, RunLike, any_types, run_directory
 from .record import Record, record_of
 from .tables import Tables
 
@@ -68,11 +68,14 @@ def predict(
         original_ids: Interprets ids as those from before the dataset was reordered.
         on: Table of new nodes to predict, as of :meth:`Dataset.from_tables`, for a dataset that was
             imported from tables: its columns are encoded by the dataset's statistics, and nodes are
-            computed as if they were in the dataset, which does not change.
+            computed as if they were in the dataset, which does not change. With several node types,
+            a table of nodes of the predicted type, or a dict of tables by node type.
         edges: Table with the edges of the new nodes, which names new and known nodes by their keys.
+            With several edge tables, a dict of tables by edge type: its name, or ``(source, name,
+            destination)``.
 
     Returns:
-        One row per node, in the order of ``nodes``, or of the rows of ``on``.
+        One row per node, in the order of ``nodes``, or of the rows of ``on`` of the predicted type.
 
     Warns:
         UserWarning: Features of another dataset were scaled to match the run's; new rows have
@@ -83,7 +86,7 @@ def predict(
         ValueError, OSError: The run does not exist, its model does not fit the dataset, an id is
             out of range, or tables of new nodes have faults.
     """
-    given = None if dataset is None else (any_types(dataset) if on is None else one_type(dataset))
+    given = None if dataset is None else any_types(dataset)
     native = None if given is None else given._native
     if on is None and edges is not None:
         raise TypeError("edges: these are the edges of new nodes; pass on= too")
@@ -93,7 +96,7 @@ def predict(
         out = os.path.join(scratch, "predictions.npy")
         if on is not None:
             tables = Tables()
-            files = tables.files(on, "new nodes"), tables.files(edges, "new edges")
+            files = tables.of_types(on, "new nodes"), tables.of_types(edges, "new edges")
             written, notes = _graphmill.predict_new(run_directory(run), native, (*files, tables.memory), kind, last, out)
             for note in notes:
                 warnings.warn(note, UserWarning, stacklevel=2)

@@ -122,7 +122,8 @@ impl Client {
         }
         let mut bytes = vec![0; length];
         stream.read_exact(&mut bytes).unwrap();
-        if closes || status == 413 {
+        // The service answers these before it reads the body, and may then end the connection.
+        if closes || [401, 413].contains(&status) {
             self.stream = None;
         }
         let text = String::from_utf8(bytes).unwrap();

@@ -86,6 +86,11 @@ impl SavedRun {
         if train.is_empty() {
             return Err(missing());
         }
+        let (found, classes) = (data.labels.classes(), loaded.num_outputs());
+        if found > classes {
+            let message = format!("it has {found} classes, but the run has {classes}; leave out --propagate");
+            return Err(Error::dataset(&data.name, message));
+        }
         let mut start = Matrix::default();
         if propagation.method.make.reads_model {
             let all: Vec<NodeId> = (0..data.num_nodes() as NodeId).collect();
@@ -93,7 +98,7 @@ impl SavedRun {
             start = self.blame_config(loaded.rows(graph, &loaded.exact, &all, Output::Logits, watch))?;
             loaded.backend().softmax(start.view_mut());
         }
-        let known = Known { graph: &data.graph, class, classes: loaded.num_outputs(), train, watch };
+        let known = Known { graph: &data.graph, class, classes, train, watch };
         let mut rows = (propagation.method.make.run)(&known, &propagation.options, start)?;
         rows.view_mut().host().par_iter_mut().for_each(|x| *x = x.max(MIN).ln());
         Ok(rows)

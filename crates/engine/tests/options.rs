@@ -499,7 +499,7 @@ fn every_option_of_a_model_changes_every_shape_of_it_or_is_refused() {
         )
     });
     none_is_ignored(&shapes.collect::<Vec<_>>(), |key| {
-        key.heading == "Model" || key.heading.contains("--model")
+        key.heading() == "Model" || key.heading().contains("--model")
     });
 }
 

@@ -163,7 +163,7 @@ pub(crate) fn with_training_options(mut command: Command, names: &[&str]) -> Com
             .hide_short_help(!key.is_common)
             .allow_hyphen_values(true);
         if !key.is_common {
-            arg = arg.help_heading(key.heading);
+            arg = arg.help_heading(key.heading());
         }
         if key.value == "BOOL" {
             arg = arg.num_args(0..=1).default_missing_value("true").require_equals(true);

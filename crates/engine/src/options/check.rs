@@ -88,15 +88,19 @@ impl TrainConfig {
 /// # Errors
 /// Wrong usage: the first name declared twice, and the rows that declare it.
 fn check_names(groups: &[OptionGroup]) -> Result<()> {
-    let general = GENERAL.iter().map(|key| (&key.name, "the general options".to_string()));
-    let mut owners: BTreeMap<_, _> = general.collect();
+    let mut owners: BTreeMap<_, _> = GENERAL.iter().map(|key| (&key.name, None)).collect();
+    let name_of = |owner| match owner {
+        Some(group) => heading(group),
+        None => "the general options".into(),
+    };
     for &group in groups {
         for key in group.keys() {
-            if let Some(owner) = owners.insert(&key.name, heading(group)) {
+            if let Some(owner) = owners.insert(&key.name, Some(group)) {
                 return Err(Error::usage(format!(
-                    "option '{}' is declared twice: by {owner} and by {}; rename the option of the \
+                    "option '{}' is declared twice: by {} and by {}; rename the option of the \
                      registered algorithm",
                     key.name,
+                    name_of(owner),
                     heading(group)
                 )));
             }

@@ -114,8 +114,9 @@ impl TrainConfig {
         let mut heading = String::new();
         let values = self.values();
         for key in keys() {
-            if key.heading != heading {
-                heading = key.heading;
+            let own = key.heading();
+            if own != heading {
+                heading = own;
                 text += &format!("\n# {heading}\n");
             }
             let value = &values[key.name];

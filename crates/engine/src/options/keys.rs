@@ -24,9 +24,6 @@ pub struct Key {
     /// Placeholder of the value in help texts: `N`, `NAME`, ... A `BOOL` may be left out on the
     /// command line.
     pub value: &'static str,
-    /// Heading in help texts and files. For an algorithm's option, it lists the flags that choose
-    /// the algorithm.
-    pub heading: String,
     /// True if the short help shows the option.
     pub is_common: bool,
     /// True if a resumed run may change the option, because results do not depend on it.
@@ -46,17 +43,10 @@ pub(super) static GENERAL: LazyLock<Vec<options::Key>> = LazyLock::new(options::
 pub fn keys() -> Vec<Key> {
     let mut all: Vec<Key> = GENERAL.iter().map(general).collect();
     for group in groups() {
-        let heading = heading(group);
         for declared in group.keys() {
             if all.iter().all(|key| key.name != declared.name) {
                 let free = group.is_free(&declared.name);
-                let own = Key {
-                    heading: heading.clone(),
-                    is_common: false,
-                    free,
-                    group: Some(group),
-                    ..general(declared)
-                };
+                let own = Key { is_common: false, free, group: Some(group), ..general(declared) };
                 all.push(own);
             }
         }
@@ -69,7 +59,6 @@ fn general(declared: &'static options::Key) -> Key {
     Key {
         name: &declared.name,
         value: &declared.value,
-        heading: declared.heading.clone().unwrap_or_else(|| "Options".into()),
         is_common: declared.is_common,
         free: FREE.contains(&declared.name.as_str()),
         group: None,
@@ -89,6 +78,15 @@ impl Key {
     /// Flag without the leading dashes, such as `batch-size`.
     pub fn flag(&self) -> String {
         self.name.replace('_', "-")
+    }
+
+    /// Heading in help texts and files. For an algorithm's option, it lists the flags that choose
+    /// the algorithm.
+    pub fn heading(&self) -> String {
+        match self.group {
+            Some(group) => heading(group),
+            None => self.declared.heading.clone().unwrap_or_else(|| "Options".into()),
+        }
     }
 
     /// Earlier names, with underscores, which files, the command line and Python still accept.

@@ -39,9 +39,9 @@ pub(crate) struct Axis {
     /// Name of the chosen row.
     pub(crate) chosen: fn(&TrainConfig) -> &str,
     /// Names of all rows, with the option groups of each.
-    rows: fn() -> Vec<(&'static str, Vec<OptionGroup>)>,
+    rows: fn() -> Vec<(&'static str, &'static [OptionGroup])>,
     /// Option groups of the chosen row, if it exists.
-    read: fn(&TrainConfig) -> Option<Vec<OptionGroup>>,
+    read: fn(&TrainConfig) -> Option<&'static [OptionGroup]>,
 }
 
 /// Builds the axis of a table whose rows list all their options.
@@ -50,8 +50,8 @@ macro_rules! axis {
         Axis {
             flag: stringify!($flag),
             chosen: |config| &config.$flag,
-            rows: || rows_of($table.groups()),
-            read: |config| $table.get(&config.$flag).map(|entry| entry.options.to_vec()),
+            rows: || $table.groups(),
+            read: |config| $table.get(&config.$flag).map(|entry| entry.options),
         }
     };
 }
@@ -63,15 +63,15 @@ macro_rules! axis_with_types {
             flag: stringify!($flag),
             chosen: |config| &config.$flag,
             rows: || {
-                let mut rows = rows_of($table.groups());
+                let mut rows = $table.groups();
                 let is_new = |(name, _): &(&'static str, _)| $table.get(name).is_none();
-                rows.extend(rows_of($typed.groups()).into_iter().filter(is_new));
+                rows.extend($typed.groups().into_iter().filter(is_new));
                 rows
             },
             read: |config| {
                 let options = $table.get(&config.$flag).map(|entry| entry.options);
                 let options = options.or_else(|| $typed.get(&config.$flag).map(|entry| entry.options));
-                options.map(<[OptionGroup]>::to_vec)
+                options
             },
         }
     };
@@ -85,10 +85,10 @@ pub(crate) static AXES: [Axis; 8] = [
         flag: "model",
         chosen: |config| &config.model,
         rows: || {
-            let mut rows = rows_of(layer::TABLE.groups());
-            rows.extend(rows_of(graphmill_nn::typed::TABLE.groups()));
-            rows.extend(rows_of(crate::config::embedding::TABLE.groups()));
-            rows.extend(rows_of(crate::config::events::TABLE.groups()));
+            let mut rows = layer::TABLE.groups();
+            rows.extend(graphmill_nn::typed::TABLE.groups());
+            rows.extend(crate::config::embedding::TABLE.groups());
+            rows.extend(crate::config::events::TABLE.groups());
             rows
         },
         read: |config| {
@@ -97,7 +97,7 @@ pub(crate) static AXES: [Axis; 8] = [
             let options = options.or_else(|| graphmill_nn::typed::TABLE.get(name).map(|entry| entry.options));
             let of_table = || crate::config::embedding::TABLE.get(name).map(|entry| entry.options);
             let of_events = || crate::config::events::TABLE.get(name).map(|entry| entry.options);
-            options.or_else(of_table).or_else(of_events).map(<[OptionGroup]>::to_vec)
+            options.or_else(of_table).or_else(of_events)
         },
     },
     axis!(optimizer, optim::TABLE),
@@ -105,36 +105,31 @@ pub(crate) static AXES: [Axis; 8] = [
     Axis {
         flag: "strategy",
         chosen: |config| &config.strategy,
-        rows: || rows_of(strategy::TABLE.groups()),
-        read: |config| Chosen::of(config).map(|chosen| chosen.strategy.options.to_vec()),
+        rows: || strategy::TABLE.groups(),
+        read: |config| Chosen::of(config).map(|chosen| chosen.strategy.options),
     },
     Axis {
         flag: "reuse",
         chosen: |config| &config.reuse,
-        rows: || rows_of(strategy::reuse::TABLE.groups()),
-        read: |config| Chosen::of(config).map(|chosen| chosen.reuse.options.to_vec()),
+        rows: || strategy::reuse::TABLE.groups(),
+        read: |config| Chosen::of(config).map(|chosen| chosen.reuse.options),
     },
     Axis {
         flag: "task",
         chosen: |config| if config.task.is_empty() { "(none)" } else { &config.task },
-        rows: || vec![(link::LINK, LINK_GROUPS.to_vec())],
-        read: |config| Some(if link::is_link(config) { LINK_GROUPS.to_vec() } else { Vec::new() }),
+        rows: || vec![(link::LINK, LINK_GROUPS)],
+        read: |config| Some(if link::is_link(config) { LINK_GROUPS } else { &[] }),
     },
 ];
 
 /// Options of runs that learn links.
-const LINK_GROUPS: [OptionGroup; 2] =
-    [OptionGroup::of::<link::LinkOptions>(), OptionGroup::of::<graphmill_nn::link::loss::LinkLossOptions>()];
-
-/// Names of the rows of a table, with the option groups of each.
-fn rows_of(groups: Vec<(&'static str, &'static [OptionGroup])>) -> Vec<(&'static str, Vec<OptionGroup>)> {
-    groups.into_iter().map(|(name, groups)| (name, groups.to_vec())).collect()
-}
+const LINK_GROUPS: &[OptionGroup] =
+    &[OptionGroup::of::<link::LinkOptions>(), OptionGroup::of::<graphmill_nn::link::loss::LinkLossOptions>()];
 
 impl Axis {
     /// Names of the rows that read an option of `group`.
     fn readers(&self, group: OptionGroup) -> Vec<&'static str> {
-        let reads = |(_, groups): &(&str, Vec<OptionGroup>)| groups.contains(&group);
+        let reads = |(_, groups): &(&str, &[OptionGroup])| groups.contains(&group);
         (self.rows)().into_iter().filter(reads).map(|(name, _)| name).collect()
     }
 }
@@ -143,8 +138,8 @@ impl Axis {
 pub(crate) fn groups() -> Vec<OptionGroup> {
     let mut all = Vec::new();
     for group in AXES.iter().flat_map(|axis| (axis.rows)()).flat_map(|(_, groups)| groups) {
-        if !all.contains(&group) {
-            all.push(group);
+        if !all.contains(group) {
+            all.push(*group);
         }
     }
     all

@@ -29,6 +29,7 @@ const NEEDED: &[&str] = &[
     "polars",
     "pyarrow",
     "networkx",
+    "onnxruntime",
     "mypy",
     "tqdm",
     "moto[server]>=5,<6",

@@ -45,5 +45,5 @@ def test_exports_are_not_replaced_silently(sbm, tmp_path):
     assert len(written.files) == 3 and written.values > 0
     with pytest.raises(FileExistsError, match="pass force=True"):
         graphmill.export_model(tmp_path / "run", "pyg", tmp_path / "module")
-    with pytest.raises(ValueError, match="known: safetensors, pyg"):
-        graphmill.export_model(tmp_path / "run", "onnx", tmp_path / "other")
+    with pytest.raises(ValueError, match="known: safetensors, pyg, onnx"):
+        graphmill.export_model(tmp_path / "run", "tvm", tmp_path / "other")

@@ -12,17 +12,20 @@ use crate::{args, output};
 pub(crate) fn command() -> Command {
     let to = Arg::new("to").long("to").value_name("TARGET").required(true);
     Command::new("export-model")
-        .about("Export a run's model for PyTorch Geometric or as safetensors")
+        .about("Export a run's model for PyTorch Geometric, or as ONNX or safetensors")
         .long_about(
-            "Export a run's model for PyTorch Geometric or as safetensors.\n\n\
+            "Export a run's model for PyTorch Geometric, or as ONNX or safetensors.\n\n\
              Safetensors is a file of the weights, oriented as in PyTorch. Pyg is a directory with model.py, \
              a torch.nn.Module of PyTorch Geometric's layers, its options and the weights; the outputs of \
-             the module agree with graphmill predict on every node. It takes --model sage, gcn, gat and gin.",
+             the module agree with graphmill predict on every node. Onnx is a file of the model whose inputs \
+             are feature rows and the edges of each layer, for runtimes without graph libraries. Pyg and \
+             onnx take --model sage, gcn, gat and gin.",
         )
         .after_long_help(
             "Examples:\n  \
              graphmill export-model runs/cora --to safetensors cora.safetensors\n  \
-             graphmill export-model runs/cora --to pyg cora-pyg",
+             graphmill export-model runs/cora --to pyg cora-pyg\n  \
+             graphmill export-model runs/cora --to onnx cora.onnx",
         )
         .arg(args::run_dir())
         .arg(args::explain_names(to, "Library or format", TABLE.iter(), ""))

@@ -116,15 +116,16 @@ def predict(
 
 
 def export_model(
-    run: RunLike, to: Literal["safetensors", "pyg"], out: str | os.PathLike[str], *, last: bool = False, force: bool = False
+    run: RunLike, to: Literal["safetensors", "pyg", "onnx"], out: str | os.PathLike[str], *, last: bool = False, force: bool = False
 ) -> Record:
     """Writes a run's model for another library.
 
     Args:
         run: Run, or its directory.
-        to: ``"safetensors"``, a file of the weights oriented as in PyTorch, or ``"pyg"``, a
+        to: ``"safetensors"``, a file of the weights oriented as in PyTorch; ``"pyg"``, a
             directory with ``model.py``, a ``torch.nn.Module`` of PyTorch Geometric's layers, its
-            options and the weights.
+            options and the weights; or ``"onnx"``, a file of the model over feature rows and the
+            edges of each layer.
         out: File or directory to write.
         last: Exports the last checkpoint instead of the best model.
         force: Replaces an existing export.

@@ -13,6 +13,7 @@
 //!
 //! The metadata holds the version of Graphmill and the options of the model as JSON.
 
+mod onnx;
 mod pyg;
 
 use std::{
@@ -20,7 +21,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use graphmill_core::table::{Entry, Table};
+use graphmill_core::{
+    options::one_of,
+    table::{Entry, Table},
+};
 use graphmill_data::atomic::{self, Real};
 use safetensors::{Dtype, tensor::TensorView};
 use serde::Serialize;
@@ -30,6 +34,7 @@ use super::SavedRun;
 use crate::{
     Error, Result, build,
     checkpoint::{self, tensors::Tensor},
+    config::link_task::is_link,
     embedding::SavedEmbedding,
     typed::SavedTypedRun,
 };
@@ -54,6 +59,13 @@ pub static TABLE: Table<Export> = Table::new(
             source: "https://pyg.org",
             options: &[],
             make: pyg::write,
+        },
+        Entry {
+            name: "onnx",
+            summary: "a file of the model over explicit blocks, for runtimes without graph libraries",
+            source: "https://onnx.ai",
+            options: &[],
+            make: onnx::write,
         },
     ],
 );
@@ -131,6 +143,37 @@ impl SavedRun {
     fn is_special(&self) -> bool {
         SavedEmbedding::of(self).is_some() || SavedTypedRun::of(self).is_some()
     }
+}
+
+/// Models whose layers other targets build.
+const MODELS: &[&str] = &["sage", "gcn", "gat", "gin"];
+
+/// Samplers whose inference weights the neighbours, which other targets do not.
+const WEIGHTED: &[&str] = &["weighted", "labor", "random-walk"];
+
+/// Refuses models whose layers the target called `to` cannot build.
+fn check_layers(run: &SavedRun, to: &str) -> Result<()> {
+    let config = run.config();
+    let refuse = |why: String| {
+        let remedy = "export the weights with --to safetensors";
+        Err(Error::usage(format!("--to {to}: {why}; {remedy}")))
+    };
+    if run.is_special() || !MODELS.contains(&config.model.as_str()) {
+        return refuse(format!("--model {} is not one of {}", config.model, one_of(MODELS)));
+    }
+    if is_link(config) {
+        return refuse("the run learned links".into());
+    }
+    let options = config.to_json();
+    for (name, only) in [("aggregator", "mean"), ("sage_combine", "add")] {
+        if config.model == "sage" && options[name] != only {
+            return refuse(format!("--{} {} is not {only}", name.replace('_', "-"), options[name]));
+        }
+    }
+    if WEIGHTED.contains(&config.sampler.as_str()) {
+        return refuse(format!("--sampler {} weights the neighbours", config.sampler));
+    }
+    Ok(())
 }
 
 /// Writes the weights as a safetensors file.

@@ -1,0 +1,197 @@
+//! Export as ONNX: the model over explicit blocks, so that any runtime predicts from the rows and
+//! edges that it is given.
+//!
+//! Layer 0 reads the feature rows, and layer `l` the rows of layer `l - 1`. In each block the
+//! destinations are the first rows.
+//!
+//! | input | type | holds |
+//! | --- | --- | --- |
+//! | `x` | float, `nodes x F` | feature rows as Graphmill stores them |
+//! | `edge_index.l` | int64, `2 x E` | source row and destination row of each edge of layer `l` |
+//! | `num_dst.l` | int64, `1` | number of destinations |
+//! | `edge_weight.l` | float, `E` | GCN: `1 / sqrt((d_u + 1) (d_v + 1))`, by in-degrees of the graph |
+//! | `self_weight.l` | float, number of destinations | GCN: `1 / (d_v + 1)` |
+//!
+//! The output `scores` has a row for each destination of the last layer: scores before softmax or
+//! sigmoid, or values at the scale of the targets. GAT adds the destinations' own rows itself.
+
+mod graph;
+mod layers;
+mod message;
+
+use std::path::{Path, PathBuf};
+
+use graphmill_data::atomic::{self, Real};
+use prost::Message;
+use serde_json::Value as Json;
+
+use self::{
+    graph::Graph,
+    layers::{Builder, Edges, Params},
+    message::{Dim, FLOAT, INT64, Model, OperatorSet, Property},
+};
+use super::{SavedRun, check_layers};
+use crate::{Error, Result};
+
+/// Version of the operators: the first in which `ScatterElements` has maxima.
+const OPSET: i64 = 18;
+/// Version of the file format that belongs to the operators.
+const IR_VERSION: i64 = 8;
+/// A protobuf message has less than 2 GiB.
+const MAX_VALUES: usize = (i32::MAX / 4) as usize - (1 << 20);
+
+/// Writes the file `out`.
+pub(super) fn write(run: &SavedRun, out: &Path) -> Result<Vec<PathBuf>> {
+    check_layers(run, "onnx")?;
+    if out.extension().is_none_or(|ending| ending != "onnx") {
+        let message = format!("{}: --to onnx writes a file; use a name that ends in .onnx", out.display());
+        return Err(Error::usage(message));
+    }
+    let options = run.model_options()?;
+    let tensors = run.tensors()?;
+    let values: usize = tensors.iter().map(|tensor| tensor.data.len()).sum();
+    if values > MAX_VALUES {
+        let message = format!(
+            "--to onnx: {values} values do not fit into a file of 2 GiB; export them with --to safetensors"
+        );
+        return Err(Error::usage(message));
+    }
+    let graph = build(&options, &Params::new(tensors))?;
+    let model = Model {
+        ir_version: IR_VERSION,
+        producer_name: "graphmill".into(),
+        producer_version: env!("CARGO_PKG_VERSION").into(),
+        graph: Some(graph),
+        opset_import: vec![OperatorSet { domain: String::new(), version: OPSET }],
+        metadata_props: vec![Property { key: "model".into(), value: options.to_string() }],
+    };
+    atomic::replace(&mut Real, out, &model.encode_to_vec())?;
+    Ok(vec![out.to_path_buf()])
+}
+
+/// Options that decide the shape of the model.
+struct Shape<'a>(&'a Json);
+
+impl Shape<'_> {
+    fn word(&self, name: &str) -> &str {
+        self.0[name].as_str().unwrap_or_default()
+    }
+
+    fn number(&self, name: &str) -> usize {
+        self.0[name].as_u64().unwrap_or_default() as usize
+    }
+}
+
+/// The whole model.
+fn build(options: &Json, params: &Params) -> Result<message::GraphProto> {
+    let shape = Shape(options);
+    let layers = shape.number("layers");
+    let head_layers = shape.number("head_layers");
+    let mut builder = Builder { graph: Graph::default(), params };
+    let mut width = shape.number("inputs");
+    let dims = vec![Dim::named("nodes"), Dim::known(width)];
+    let mut x = builder.graph.input("x", FLOAT, dims, "feature rows of the input nodes");
+    if options["input_layer"] == true {
+        x = builder.linear(&x, "input.")?;
+        x = builder.activation(&x, shape.word("activation"))?;
+        width = shape.number("hidden");
+    }
+    for layer in 0..layers {
+        let is_last = layer + 1 == layers && head_layers == 0;
+        let to = if is_last { shape.number("outputs") } else { shape.number("hidden") };
+        let edges = inputs(&mut builder.graph, layer, shape.word("model") == "gcn");
+        let mut rows = conv(&mut builder, &shape, (&x, &edges), (layer, is_last))?;
+        rows = residual(&mut builder, &shape, (&x, &edges.count), rows, (layer, width == to))?;
+        if !is_last {
+            rows = builder.norm(&rows, shape.word("norm"), &format!("norm.{layer}."))?;
+            rows = builder.activation(&rows, shape.word("activation"))?;
+        }
+        (x, width) = (rows, to);
+    }
+    for layer in 0..head_layers {
+        x = builder.linear(&x, &format!("head.{layer}."))?;
+        if layer + 1 < head_layers {
+            x = builder.activation(&x, shape.word("activation"))?;
+        }
+    }
+    x = unscale(&mut builder.graph, options, x);
+    let dims = vec![Dim::named("outputs"), Dim::known(shape.number("outputs"))];
+    Ok(builder.graph.finish(&x, dims, "a row for each destination of the last layer"))
+}
+
+/// Declares the block of a layer.
+fn inputs(graph: &mut Graph, layer: usize, has_weights: bool) -> Edges {
+    let edges = || Dim::named(format!("edges.{layer}"));
+    let dims = vec![Dim::known(2), edges()];
+    let doc = "source row and destination row of each edge";
+    let index = graph.input(&format!("edge_index.{layer}"), INT64, dims, doc);
+    let count = graph.input(
+        &format!("num_dst.{layer}"),
+        INT64,
+        vec![Dim::known(1)],
+        "number of destinations, which are the first rows",
+    );
+    let weights = has_weights.then(|| {
+        let name = format!("edge_weight.{layer}");
+        let of_edges = graph.input(&name, FLOAT, vec![edges()], "1 / sqrt((d_u + 1) (d_v + 1))");
+        let rows = vec![Dim::named(format!("destinations.{layer}"))];
+        let of_own = graph.input(&format!("self_weight.{layer}"), FLOAT, rows, "1 / (d_v + 1)");
+        (of_edges, of_own)
+    });
+    let [source, target] = [0, 1].map(|end| {
+        let end = graph.ints(&[], &[end]);
+        graph.gather(&index, &end)
+    });
+    Edges { source, target, count, weights }
+}
+
+/// Output of the graph layer number `layer`.
+fn conv(
+    builder: &mut Builder,
+    shape: &Shape,
+    (x, edges): (&str, &Edges),
+    (layer, is_last): (usize, bool),
+) -> Result<String> {
+    let name = format!("conv.{layer}.");
+    match shape.word("model") {
+        "sage" => builder.sage(x, edges, &name),
+        "gcn" => builder.gcn(x, edges, &name),
+        "gat" => {
+            let heads = shape.number(if is_last { "out_heads" } else { "heads" });
+            builder.gat(x, edges, (heads, is_last), &name)
+        }
+        _ => builder.gin(x, edges, shape.word("norm"), &name),
+    }
+}
+
+/// Adds the residual of the destinations' rows of `x`, if the model has one here.
+fn residual(
+    builder: &mut Builder,
+    shape: &Shape,
+    (x, count): (&str, &str),
+    rows: String,
+    (layer, same_width): (usize, bool),
+) -> Result<String> {
+    let own = match shape.word("residual") {
+        "linear" => {
+            let own = builder.graph.first(x, count);
+            builder.product(&own, &format!("residual.{layer}."))?
+        }
+        "identity" if same_width => builder.graph.first(x, count),
+        _ => return Ok(rows),
+    };
+    Ok(builder.graph.op("Add", &[&rows, &own]))
+}
+
+/// Values at the scale of the targets.
+fn unscale(graph: &mut Graph, options: &Json, x: String) -> String {
+    let scale = &options["target_scale"];
+    let numbers = |name: &str| -> Option<Vec<f32>> {
+        scale[name].as_array()?.iter().map(|value| value.as_f64().map(|value| value as f32)).collect()
+    };
+    let (Some(mean), Some(deviation)) = (numbers("mean"), numbers("deviation")) else { return x };
+    let deviation = graph.floats("target.deviation", &[1, deviation.len()], &deviation);
+    let mean = graph.floats("target.mean", &[1, mean.len()], &mean);
+    let scaled = graph.op("Mul", &[&x, &deviation]);
+    graph.op("Add", &[&scaled, &mean])
+}

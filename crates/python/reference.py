@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 
 import graphmill
-from graphmill import dgl, loader, metrics
+from graphmill import dgl, loader, loggers, metrics
 
 PAGE = Path(__file__).parents[2] / "book/src/reference/python.md"
 HEAD = """\
@@ -39,6 +39,7 @@ PARTS = [
     ("Runs", [graphmill.train, graphmill.Run, graphmill.History, graphmill.evaluate, graphmill.predict, graphmill.embed, graphmill.Predictor,
               graphmill.export_model, graphmill.load_model, graphmill.report, graphmill.runs, graphmill.hotness, graphmill.hotness_report,
               graphmill.partition, graphmill.partition_report, graphmill.options, graphmill.plan, graphmill.bench, graphmill.doctor]),
+    ("graphmill.loggers", [loggers.WandbCallback, loggers.MlflowCallback, loggers.log_to_mlflow, loggers.answer]),
     ("graphmill.dgl", [dgl.NeighborSampler, dgl.MultiLayerFullNeighborSampler, dgl.DataLoader, dgl.minibatches, dgl.Block, dgl.TypedBlock, dgl.MiniBatch]),
 ]  # fmt: skip
 

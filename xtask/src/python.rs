@@ -30,6 +30,8 @@ const NEEDED: &[&str] = &[
     "pyarrow",
     "networkx",
     "onnxruntime",
+    "mlflow-skinny",
+    "wandb",
     "mypy",
     "tqdm",
     "moto[server]>=5,<6",

@@ -20,7 +20,7 @@
 PyTorch and PyTorch Geometric are optional. Without them batches hold NumPy arrays.
 """
 
-from . import dgl, metrics
+from . import dgl, loggers, metrics
 from ._graphmill import __version__
 from .cluster import ClusterData, ClusterLoader
 from .data import Data
@@ -90,6 +90,7 @@ __all__ = [
     "import_dataset",
     "info",
     "load_model",
+    "loggers",
     "metrics",
     "negative_sampling",
     "options",

@@ -84,6 +84,7 @@ impl<R: BatchRun> Trainer<'_, '_, R> {
         if let Some(run) = position.checkpoints.run() {
             let types = TypedOrigin::new(self.run.data(), self.run.task());
             let origin = Origin::of_types(config, &position.state.run.dataset, types)?;
+            let origin = origin.scored_by(&self.run.metric());
             origin.write(run)?;
             run.write_config(&origin.config(config))?;
         }

@@ -58,7 +58,7 @@ pub(super) fn lines(label: &str, lines: &[Line], best: Option<usize>) -> String 
     if low > high {
         return String::new();
     }
-    let (width, height) = (540.0, 260.0);
+    let (width, height) = (510.0, 260.0);
     let (top, bottom, right) = (12.0, height - 30.0, width - 12.0);
     let y = Scale::rounded(low, high, 5, (bottom, top));
     let left = y.label_width();
@@ -161,7 +161,7 @@ fn mean(run: &[Bar]) -> Bar {
 /// Horizontal bars.
 fn rows(label: &str, classes: &[&str], bars: &[Bar], highest: f64) -> String {
     let longest = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0) as f64 * 7.0;
-    let (width, row) = (1100.0, 30.0);
+    let (width, row) = (1078.0, 30.0);
     let left = 16.0 + longest(&mut bars.iter().map(|bar| format!("epoch {}", bar.epoch).len()));
     let right = width - 16.0 - longest(&mut bars.iter().map(|bar| bar.label.chars().count()));
     let height = row * bars.len() as f64 + 4.0;
@@ -192,7 +192,7 @@ fn rows(label: &str, classes: &[&str], bars: &[Bar], highest: f64) -> String {
 
 /// Vertical bars.
 fn columns(label: &str, classes: &[&str], bars: &[Bar], highest: f64, every: usize) -> String {
-    let (width, height) = (1100.0, 260.0);
+    let (width, height) = (1078.0, 260.0);
     let (top, bottom, right) = (12.0, height - 30.0, width - 8.0);
     let y = Scale::rounded(0.0, highest, 5, (bottom, top));
     let left = y.label_width();

@@ -11,6 +11,7 @@ mod origin;
 mod ranks;
 mod reuse;
 mod section;
+mod sweep;
 mod text;
 mod types;
 mod utilisation;
@@ -22,6 +23,7 @@ use graphmill_engine::record::{EpochRecord, Summary, Traffic};
 
 use chart::{Bar, Line, Point, points};
 use section::{section, section_with_legend};
+pub use sweep::sweep_html;
 use text::{escape, percent, score, seconds, short};
 
 const STYLE: &str = include_str!("style.css");
@@ -33,17 +35,22 @@ const POLICY: &str = "<meta http-equiv=Content-Security-Policy content=\"default
 /// Parts of an epoch's time, with the classes of their colours.
 const PARTS: [&str; 5] = ["order", "sample", "extract", "train", "evaluate"];
 
-/// Renders the page.
-pub fn html(summary: &Summary) -> String {
+/// Start of a page with this title, up to the first section.
+fn head(title: &str) -> String {
     let mut page = String::with_capacity(64 << 10);
-    let name = escape(&summary.dataset.name);
     let style = STYLE.lines().map(str::trim).collect::<Vec<_>>().join("\n");
     let _ = write!(
         page,
         "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n{POLICY}\n\
          <meta name=viewport content=\"width=device-width, initial-scale=1\">\n\
-         <title>{name} · graphmill</title>\n<style>\n{style}\n</style>\n<main>\n"
+         <title>{title} · graphmill</title>\n<style>\n{style}\n</style>\n<main>\n"
     );
+    page
+}
+
+/// Renders the page.
+pub fn html(summary: &Summary) -> String {
+    let mut page = head(&escape(&summary.dataset.name));
     page += &header(summary);
     page += &cards(summary);
     page += &curves(summary);

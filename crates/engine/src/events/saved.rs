@@ -83,7 +83,7 @@ impl<'r> SavedEvents<'r> {
                 test = scored.score(&stream, &chosen);
             }
             let scores = scored.all(&stream, &chosen);
-            parts.push(PartScores { part, nodes: scored.len(), scores, by_class: None });
+            parts.push(PartScores { part, nodes: scored.len(), scores, by_class: None, diagnostics: None });
         }
         Ok(Scores {
             run: self.run.dir.clone(),

@@ -14,11 +14,6 @@ use crate::{TrainConfig, config::Devices, strategy};
 
 /// General options that such a run does not read, with the reason.
 const UNREAD: &[(&str, &str)] = &[
-    ("loss", CROSS_ENTROPY),
-    ("quantile", CROSS_ENTROPY),
-    ("huber_delta", CROSS_ENTROPY),
-    ("class_weights", CROSS_ENTROPY),
-    ("focal", CROSS_ENTROPY),
     ("order", "an epoch has the seeds in random order"),
     ("max_batches", "an epoch has all training nodes"),
     ("bottom", "feature rows are projected before they are aggregated"),
@@ -38,7 +33,6 @@ const UNREAD: &[(&str, &str)] = &[
     ("graph_stores", ONE_PROCESS),
     ("peer_timeout", ONE_PROCESS),
 ];
-const CROSS_ENTROPY: &str = "the loss is the cross-entropy of classes of equal weights";
 const ON_PROCESSOR: &str = "it runs on the processor";
 const ONE_PROCESS: &str = "it runs in one process";
 
@@ -57,8 +51,19 @@ const RULES: &[(&str, Rule)] = &[
 ];
 
 /// General options with the same conditions as in a run on one type.
-const SHARED: &[&str] =
-    &["device_budget", "cache_ratio", "cache", "host_cache", "placement", "link", "peer_link"];
+const SHARED: &[&str] = &[
+    "quantile",
+    "huber_delta",
+    "class_weights",
+    "focal",
+    "device_budget",
+    "cache_ratio",
+    "cache",
+    "host_cache",
+    "placement",
+    "link",
+    "peer_link",
+];
 
 /// Rule of an option of a run on several types.
 pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {

@@ -96,7 +96,7 @@ impl SavedRun {
             if part == "test" {
                 test = chosen;
             }
-            parts.push(PartScores { part, nodes: edges.len(), scores, by_class: None });
+            parts.push(PartScores { part, nodes: edges.len(), scores, by_class: None, diagnostics: None });
         }
         Ok(Scores {
             run: self.dir.clone(),

@@ -21,13 +21,13 @@ use graphmill_data::{Dataset, dataset::Rescaling, verification::Verify};
 use graphmill_nn::{
     Matrix,
     backend::Cpu,
-    metric::{self, classes::ClassReport},
+    metric::{self, classes::ClassReport, diagnostics::Diagnostics},
     model::Model,
     regression::TargetScale,
 };
 use serde::Serialize;
 
-pub(crate) use infer::{first_largest, values};
+pub(crate) use infer::first_largest;
 pub(crate) use node_list::read_nodes;
 use node_list::{ids_by_original, select};
 pub use propagated::Propagation;
@@ -35,7 +35,7 @@ pub use propagated::Propagation;
 use crate::{
     Error, Result, RunDir, TrainConfig, build, checkpoint,
     config::{events::is_of_events, link_task::is_link},
-    inference::{Inference, Output, class_report, fixed_sample, score},
+    inference::{Inference, Output, class_report, diagnostics, fixed_sample, score},
     memory,
     predictions::{Identity, Predictions, Target},
     record::{DatasetRecord, Origin},
@@ -141,6 +141,9 @@ pub struct PartScores {
     /// Scores of each class and the confusion matrix, of a run that learned classes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_class: Option<ClassReport>,
+    /// Calibration and thresholds of classes, or residuals of values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub diagnostics: Option<Diagnostics>,
 }
 
 impl SavedRun {
@@ -277,7 +280,7 @@ impl SavedRun {
     }
 
     /// Name of the predictions of a kind in the output of commands.
-    fn name_of(&self, kind: Kind) -> &'static str {
+    pub(crate) fn name_of(&self, kind: Kind) -> &'static str {
         if kind == Kind::Classes && self.target_scale().is_some() { "values" } else { kind.name() }
     }
 
@@ -287,7 +290,7 @@ impl SavedRun {
     }
 
     /// Returns the outputs of the model to the scale of the targets, if they are values.
-    fn undo_scale(&self, rows: &mut Matrix) {
+    pub(crate) fn undo_scale(&self, rows: &mut Matrix) {
         if let Some(scale) = self.target_scale() {
             scale.undo(rows.view_mut().host());
         }
@@ -364,7 +367,10 @@ impl SavedRun {
                 test = scores[chosen.name];
             }
             let by_class = class_report(&logits, &data.labels, nodes, &names);
-            parts.push(PartScores { part, nodes: nodes.len(), scores, by_class });
+            // propagated scores are probabilities already, of another kind than logits
+            let is_of_model = propagated.is_none();
+            let diagnostics = diagnostics(part, &logits, &data.labels, nodes).filter(|_| is_of_model);
+            parts.push(PartScores { part, nodes: nodes.len(), scores, by_class, diagnostics });
         }
         Ok(Scores {
             run: self.dir.clone(),

@@ -122,10 +122,12 @@ fn make(
 /// # Errors
 /// An unknown name.
 pub(super) fn metric(config: &TrainConfig, task: &TypedTask) -> Result<&'static table::Entry<Metric>> {
-    let own = task.metric.as_deref().filter(|name| metric::TABLE.get(name).is_some());
+    let table = metric::table(task.labels.is_values());
+    let own = task.metric.as_deref().filter(|name| table.get(name).is_some());
     let name = match config.metric.as_str() {
+        "auto" if task.labels.is_values() => own.unwrap_or(metric::values::DEFAULT),
         "auto" => own.unwrap_or_else(|| metric::default_name(task.labels.is_multi())),
         given => given,
     };
-    metric::TABLE.find(name).map_err(Error::name)
+    table.find(name).map_err(Error::name)
 }

@@ -6,6 +6,8 @@
 mod chart;
 mod classes;
 mod devices;
+mod diagnostics;
+mod diagram;
 mod memory;
 mod origin;
 mod ranks;
@@ -55,6 +57,7 @@ pub fn html(summary: &Summary) -> String {
     page += &cards(summary);
     page += &curves(summary);
     page += &classes::classes(summary);
+    page += &diagnostics::diagnostics(summary);
     page += &stages(summary);
     page += &utilisation::utilisation(&summary.epochs);
     page += &reuse::reuse(summary);
@@ -84,7 +87,8 @@ fn header(summary: &Summary) -> String {
         facts.push(format!("{} features", count(data.feature_dim as u64)));
         let kind = match (data.multilabel, data.values) {
             (true, _) => "labels",
-            (false, true) => "target values",
+            (false, true) if data.classes == 1 => "target",
+            (false, true) => "targets",
             (false, false) => "classes",
         };
         facts.push(format!("{} {kind}", count(data.classes as u64)));

@@ -78,7 +78,7 @@ fn curves(sweep: &SweepRecord, epochs: &[Vec<EpochRecord>]) -> String {
     let ranked = sweep.ranked();
     // the best lies on top of the others
     let lines: Vec<Line> = ranked.iter().take(MAX_LINES).rev().filter_map(|trial| drawn(trial)).collect();
-    let chart = chart::lines("validation score of each trial", &lines, None);
+    let chart = chart::wide_lines("validation score of each trial", &lines);
     if chart.is_empty() {
         return section(&title, "No trial has a score yet.", "");
     }
@@ -86,7 +86,7 @@ fn curves(sweep: &SweepRecord, epochs: &[Vec<EpochRecord>]) -> String {
                   <li class=faint><i class=swatch></i>other trials</li></ul>";
     let rungs: Vec<String> = sweep.rungs.iter().map(ToString::to_string).collect();
     let note = format!("By epoch. Trials were compared after epochs {}.", rungs.join(", "));
-    section_with_legend(&title, legend, &note, &chart)
+    section_with_legend(&title, legend, &note, &format!("<div class=wide>{chart}</div>"))
 }
 
 fn table(sweep: &SweepRecord) -> String {

@@ -342,3 +342,39 @@ fn values_of_several_types_are_learned_and_predicted_at_their_scale() {
     sandbox.ok(&format!("train shop --epochs 4 {TRAIN} --out whole"));
     assert_eq!(sandbox.read("whole/best.safetensors"), sandbox.read("parts/best.safetensors"));
 }
+
+#[test]
+fn scores_name_their_propagation() {
+    let sandbox = Sandbox::new();
+    import(&sandbox, "kind", "data");
+    sandbox.ok(&format!("train data --epochs 2 {TRAIN} --out run"));
+    let scores = sandbox.ok_json("eval run --propagate label-propagation --propagation-alpha 0.5");
+    let propagation = &scores["propagation"];
+    assert_eq!(
+        (&propagation["method"], &propagation["propagation_alpha"]),
+        (&"label-propagation".into(), &0.5.into())
+    );
+    assert!(scores["parts"][2]["diagnostics"].is_null(), "{scores}");
+    assert!(sandbox.ok_json("eval run")["propagation"].is_null());
+}
+
+#[test]
+fn balanced_batches_have_every_class_on_one_type_and_several() {
+    let sandbox = Sandbox::new();
+    import(&sandbox, "kind", "data");
+    let options = format!("--epochs 2 --order balanced {TRAIN}");
+    for (data, out) in [("data", "one"), ("shop", "several")] {
+        if data == "shop" {
+            shop(&sandbox);
+            sandbox.ok("import tables shop shop.toml");
+        }
+        sandbox.ok(&format!("train {data} {options} --out {out}"));
+        sandbox.ok(&format!("train {data} {options} --threads 1 --out {out}-1"));
+        let [all, one] =
+            [out.to_string(), format!("{out}-1")].map(|run| sandbox.read(format!("{run}/best.safetensors")));
+        assert_eq!(all, one);
+    }
+    let refused = sandbox.run("train shop --order proximity --out p");
+    assert_eq!(refused.status, Some(2));
+    assert!(refused.stderr.contains("use --order random, sequential or balanced"), "{}", refused.stderr);
+}

@@ -120,6 +120,7 @@ impl<'r> SavedEmbedding<'r> {
             dataset: data.name.clone(),
             same_dataset: Some(true),
             rescaled: None,
+            propagation: None,
             metric: chosen.name(),
             test,
             parts,

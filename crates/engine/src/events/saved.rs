@@ -90,6 +90,7 @@ impl<'r> SavedEvents<'r> {
             dataset: data.name.clone(),
             same_dataset: Some(true),
             rescaled: None,
+            propagation: None,
             metric: chosen.name(),
             test,
             parts,

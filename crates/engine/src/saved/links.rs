@@ -103,6 +103,7 @@ impl SavedRun {
             dataset: data.name.clone(),
             same_dataset: self.is_own(data)?,
             rescaled: rescaling.as_ref().map(Rescaling::description),
+            propagation: None,
             metric: task.metric.name(),
             test,
             parts,

@@ -30,7 +30,7 @@ use serde::Serialize;
 pub(crate) use infer::first_largest;
 pub(crate) use node_list::read_nodes;
 use node_list::{ids_by_original, select};
-pub use propagated::Propagation;
+pub use propagated::{Propagation, PropagationRecord};
 
 use crate::{
     Error, Result, RunDir, TrainConfig, build, checkpoint,
@@ -109,6 +109,14 @@ pub struct Written {
     pub rescaled: Option<String>,
 }
 
+/// Source of the outputs that are scored.
+enum Outputs {
+    /// The model computes them.
+    By(Box<Model>),
+    /// Outputs of all nodes after a propagation.
+    Of(Matrix),
+}
+
 /// Scores of a model.
 #[derive(Clone, Debug, Serialize)]
 pub struct Scores {
@@ -120,6 +128,9 @@ pub struct Scores {
     pub same_dataset: Option<bool>,
     /// Description of the conversion of another dataset's features to the scale of the run, if any.
     pub rescaled: Option<String>,
+    /// Propagation after the model, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub propagation: Option<PropagationRecord>,
     /// Metric of the run.
     pub metric: String,
     /// Value of this metric on the test nodes.
@@ -331,33 +342,36 @@ impl SavedRun {
             return self.link_scores(data, watch);
         }
         self.check_fit(data, true)?;
-        let model = self.model(data)?;
         let chosen = self.blame_config(build::metric(&self.config, data))?;
         let backend = Cpu { precision: build::precision(&self.config) };
         let rescaling = self.rescaling(data)?;
         let features = self.rows(&self.config_for(data), data, rescaling.as_ref())?;
-        let symmetric = build::symmetric(&model, data);
+        let outputs = match &self.propagation {
+            Some(propagation) => {
+                Outputs::Of(self.propagated(propagation, (&self.load(data)?, data), &features, watch)?)
+            }
+            None => Outputs::By(Box::new(self.model(data)?)),
+        };
+        let symmetric = match &outputs {
+            Outputs::By(model) => build::symmetric(model, data),
+            Outputs::Of(_) => None,
+        };
         let names = build::class_names(self.trained_on(data)?.as_deref())?;
         let mut inference =
             Inference::new(&data.graph, &features, symmetric.as_deref(), &backend, self.config.eval_chunk)
                 .with_neighbors(self.blame_config(build::inference_neighbors(&self.config, data))?)
                 .watched(watch);
         let mut logits = Matrix::default();
-        let propagated = match &self.propagation {
-            Some(propagation) => {
-                Some(self.propagated(propagation, (&self.load(data)?, data), &features, watch)?)
-            }
-            None => None,
-        };
         let mut parts = Vec::new();
         let mut test = None;
         for (part, nodes) in data.split.parts() {
             let nodes = &fixed_sample(nodes, self.config.eval_nodes)[..];
-            if let Some(all) = &propagated {
-                logits = select(all, nodes);
-            } else {
-                self.blame_config(inference.run(&model, nodes, Output::Logits, &mut logits))?;
-                self.undo_scale(&mut logits);
+            match &outputs {
+                Outputs::Of(all) => logits = select(all, nodes),
+                Outputs::By(model) => {
+                    self.blame_config(inference.run(model, nodes, Output::Logits, &mut logits))?;
+                    self.undo_scale(&mut logits);
+                }
             }
             let scores: BTreeMap<String, Option<f64>> = metric::table(data.labels.is_values())
                 .iter()
@@ -368,7 +382,7 @@ impl SavedRun {
             }
             let by_class = class_report(&logits, &data.labels, nodes, &names);
             // propagated scores are probabilities already, of another kind than logits
-            let is_of_model = propagated.is_none();
+            let is_of_model = self.propagation.is_none();
             let diagnostics = diagnostics(part, &logits, &data.labels, nodes).filter(|_| is_of_model);
             parts.push(PartScores { part, nodes: nodes.len(), scores, by_class, diagnostics });
         }
@@ -377,6 +391,7 @@ impl SavedRun {
             dataset: data.name.clone(),
             same_dataset: self.is_own(data)?,
             rescaled: rescaling.as_ref().map(Rescaling::description),
+            propagation: self.propagation.as_ref().map(Propagation::record),
             metric: chosen.name.to_string(),
             test,
             parts,

@@ -112,7 +112,7 @@ fn of_sampler(
     report: &mut TypedReport,
 ) -> Result<()> {
     let (schema, sampler) = (task.graph.schema(), build::sampler(config, task)?);
-    let drawn = TypedVisits::new(config, task, &*sampler, watch);
+    let drawn = TypedVisits::new(config, task, &*sampler, watch)?;
     let is_read: Vec<bool> = task.features.iter().map(Option::is_some).collect();
     let with_features = OfTypes { visits: &drawn, schema, is_read, local: false };
     let visits = CachedFootprints::new(&with_features);

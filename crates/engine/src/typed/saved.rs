@@ -188,6 +188,7 @@ impl<'r> SavedTypedRun<'r> {
             dataset: data.name.clone(),
             same_dataset: self.is_own(data),
             rescaled: None,
+            propagation: None,
             metric: chosen.name.to_string(),
             test,
             parts,

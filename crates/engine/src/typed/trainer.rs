@@ -5,7 +5,7 @@ use std::{ops::Range, time::Instant};
 use graphmill_core::{NodeId, table};
 use graphmill_data::typed::TypedDataset;
 use graphmill_loader::{
-    order::{SeedOrder, random::Random},
+    order::SeedOrder,
     time::{TimeDraw, TimeOptions},
     typed::{TypedExtracted, TypedSampler, unreached_types},
 };
@@ -66,7 +66,7 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
         config,
         data,
         task: &task,
-        order: Random::new(&task.split.train, config.seed),
+        order: build::order(config, &task)?,
         inference: TypedInference::new(config, &task, &*sampler, tiers.whole.clone())?,
         tiers: &tiers,
         sampler: &*sampler,
@@ -121,7 +121,7 @@ struct TypedRun<'a> {
     config: &'a TrainConfig,
     data: &'a TypedDataset,
     task: &'a TypedTask,
-    order: Random<'a>,
+    order: Box<dyn SeedOrder + 'a>,
     sampler: &'a dyn TypedSampler,
     tiers: &'a TypedTiers,
     strategy: Strategy,

@@ -71,6 +71,9 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         return output::json(&scores);
     }
     output::note_dataset(&scores.dataset, scores.same_dataset, scores.rescaled.as_deref());
+    if let Some(propagation) = &scores.propagation {
+        output::note(&format!("scores after --propagate {}", propagation.method));
+    }
     let is_of_edges =
         run.learns_links() || SavedEmbedding::of(&run).is_some() || SavedEvents::of(&run).is_some();
     let what = if is_of_edges { "edges" } else { "nodes" };

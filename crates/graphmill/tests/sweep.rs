@@ -39,7 +39,7 @@ fn better_trials_go_on_and_end_as_they_would_alone() {
     let reached =
         |count: usize| trials.iter().filter(move |t| t["scores"].as_array().unwrap().len() == count);
     assert_eq!([1, 2, 3].map(|count| reached(count).count()), [6, 2, 1]);
-    // nobody who ended after the first rung was better than one who went on
+    // no trial that ended after the first rung was better than one that went on
     let first = |t: &Value| t["scores"][0]["judged"].as_f64().unwrap();
     let ended = reached(1).map(first).fold(f64::MIN, f64::max);
     assert!(reached(2).chain(reached(3)).all(|t| first(t) >= ended));

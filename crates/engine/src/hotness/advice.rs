@@ -50,11 +50,11 @@ fn of_sampler(report: &Report, sampler: &str) -> Option<Advice> {
     // policies come in the order of their cost, unless the user chose another
     let chosen = usable().find(|row| row.ratio == best.ratio && row.hit_rate >= best.hit_rate - TIE)?;
     let mut text = format!(
-        "--cache {} with --cache-ratio {}: it serves {} of the reads from {} of the rows",
+        "--cache {} for {} of the rows (--cache-ratio {} on a device): it serves {} of the reads",
         chosen.policy,
+        percent(chosen.ratio),
         chosen.ratio,
-        percent(chosen.hit_rate),
-        percent(chosen.ratio)
+        percent(chosen.hit_rate)
     );
     if let Some(bound) = of_sampler().find(|row| row.policy == "optimal" && row.ratio == chosen.ratio) {
         text += &format!("; no choice of rows serves more than {}", percent(bound.hit_rate));

@@ -41,7 +41,8 @@ pub(super) fn advise(report: &Report) -> Option<Advice> {
         None => format!("{:.1} % of the edges cut", 100.0 * outcome.statistics.edge_cut),
     };
     let random = report.results.iter().find(|outcome| outcome.method == "random");
-    let balance = format!("the largest part has {:.2} times the mean of training nodes", best.statistics.balance.train);
+    let balance =
+        format!("the largest part has {:.2} times the mean of training nodes", best.statistics.balance.train);
     if let Some(random) = random.filter(|random| cost(best) > cost(random) * (1.0 - MIN_SAVING)) {
         let text = format!(
             "--method random: no method saves a twentieth of its communication ({}; {} {}), so the fastest \

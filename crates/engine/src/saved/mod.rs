@@ -114,7 +114,7 @@ enum Outputs {
     /// The model computes them.
     By(Box<Model>),
     /// Outputs of all nodes after a propagation.
-    Of(Matrix),
+    Of(Box<Matrix>),
 }
 
 /// Scores of a model.
@@ -348,7 +348,8 @@ impl SavedRun {
         let features = self.rows(&self.config_for(data), data, rescaling.as_ref())?;
         let outputs = match &self.propagation {
             Some(propagation) => {
-                Outputs::Of(self.propagated(propagation, (&self.load(data)?, data), &features, watch)?)
+                let loaded = self.load(data)?;
+                Outputs::Of(Box::new(self.propagated(propagation, (&loaded, data), &features, watch)?))
             }
             None => Outputs::By(Box::new(self.model(data)?)),
         };

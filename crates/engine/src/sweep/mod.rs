@@ -18,12 +18,13 @@
 //!
 //! # Cost
 //!
-//! About `(log_eta(trials) + 1) * epochs * trials / eta^rungs` epochs, instead of `trials * epochs`.
+//! With `n` trials of `E` epochs and `r` rungs, at most `r E n / eta^(r - 1)` epochs plus `r E`,
+//! instead of `n E`.
 //! One trial is in memory at a time; each has a checkpoint on disk.
 //!
 //! # Deviations
 //!
-//! Trials whose loss is not finite are dropped. If early stopping (`--patience`) ends a trial, it is
+//! Trials whose loss is not finite are dropped. A trial that early stopping (`--patience`) ends is
 //! compared by its best score at later rungs, too.
 //!
 //! ```

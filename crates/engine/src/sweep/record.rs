@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::SweepOptions;
 use crate::{Error, Result, record::Repeated};
 
-/// A sweep: what it tries, and what it has found so far.
+/// Plan and results of a sweep.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SweepRecord {
@@ -22,7 +22,7 @@ pub struct SweepRecord {
     pub config: serde_json::Value,
     /// Names of the shared options that were given.
     pub given: Vec<String>,
-    /// What is tried, as given: `lr=0.001,0.01`.
+    /// Options with the values to try, as given: `lr=0.001,0.01`.
     pub tried: Vec<String>,
     /// Options of the sweep itself.
     pub options: SweepOptions,

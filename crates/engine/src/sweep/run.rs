@@ -136,8 +136,8 @@ impl Sweep<'_, '_> {
             return Err(Error::run(dir, format!("every trial failed; the first: {failed}")));
         };
         if self.record.trials.len() > 1 && self.judged(first) == f64::NEG_INFINITY {
-            let message = "no trial has a validation score, so none is better; a sweep needs validation data, \
-                           and --eval-every at most the epochs of the first rung";
+            let message = "no trial has a validation score, so none is better; a sweep needs validation \
+                           data, and --eval-every at most the epochs of the first rung";
             return Err(Error::run(dir, message));
         }
         Ok(())

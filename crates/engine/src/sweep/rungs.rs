@@ -1,8 +1,8 @@
 //! Rungs of successive halving: the epochs after which trials are compared, and which go on.
 
 /// Epochs of each rung, ascending; the last is `epochs`. Each rung has about `eta` times the epochs
-/// of the one before it. The first has `min_epochs`; 0 derives it, so that one of `trials` trials is
-/// left for the last rung. Rungs are multiples of `every`, after which epochs are scored.
+/// of the one before it. The first has `min_epochs`; 0 derives it, so that one of `trials` trials
+/// is left for the last rung. Rungs are multiples of `every`, after which epochs are scored.
 pub(super) fn rungs(trials: usize, epochs: usize, min_epochs: usize, eta: usize, every: usize) -> Vec<usize> {
     let mut rungs = Vec::new();
     if min_epochs == 0 {

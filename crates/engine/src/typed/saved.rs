@@ -83,8 +83,8 @@ impl<'r> SavedTypedRun<'r> {
         let classes = self.run.origin.as_ref().map(|origin| origin.dataset.classes);
         if let Some(classes) = classes.filter(|&classes| classes != task.labels.classes()) {
             let message = format!(
-                "its task has {} {}, but the model was trained on {classes}; pass a dataset with those of the \
-                 run's",
+                "its task has {} {}, but the model was trained on {classes}; pass a dataset with those of \
+                 the run's",
                 task.labels.classes(),
                 if task.labels.is_values() { "targets" } else { "classes" }
             );
@@ -96,7 +96,8 @@ impl<'r> SavedTypedRun<'r> {
                 false => ("classes", "values"),
             };
             let message = format!(
-                "its task has {now}, but the model was trained on {own}; pass a dataset with those of the run's"
+                "its task has {now}, but the model was trained on {own}; pass a dataset with those of the \
+                 run's"
             );
             return Err(Error::dataset(&data.name, message));
         }

@@ -15,6 +15,7 @@ use super::train::{self, repeat};
 use crate::{args, output, progress, ranks, signals};
 
 /// The subcommand with its arguments.
+// long: a list of arguments, each with its help
 pub(crate) fn command() -> Command {
     let command = Command::new("sweep")
         .about("Try values of options, and train the better ones longer")
@@ -28,7 +29,7 @@ pub(crate) fn command() -> Command {
         .after_long_help(
             "Examples:\n  \
              graphmill sweep data --try lr=0.001,0.01 --try hidden=64,256 --epochs 30 --out s\n  \
-             graphmill sweep data --try lr=log:1e-4..1e-1 --try dropout=0..0.6 --trials 27 --epochs 81 --out s\n  \
+             graphmill sweep data --try lr=log:1e-4..1e-1 --trials 27 --epochs 81 --out s\n  \
              graphmill sweep data --try 'fanout=10,5|15,10' --try model=sage,gat --out s --repeat 5\n  \
              graphmill sweep --resume --out s                  go on after a kill\n  \
              graphmill runs s                                  all trials in a table",
@@ -67,8 +68,8 @@ pub(crate) fn command() -> Command {
             "min-epochs",
             "N",
             "Epochs before the first comparison [default: by the trials]",
-            "Raise it if scores of few epochs are noise; the value of --epochs trains every trial to the end. \
-             Example: --min-epochs 10",
+            "Raise it if scores of few epochs are noise; the value of --epochs trains every trial to the \
+             end. Example: --min-epochs 10",
         ))
         .arg(args::option(
             "sweep-seed",

@@ -47,7 +47,8 @@ impl EpochLines {
     pub(super) fn of(&mut self, record: &EpochRecord) -> EpochLine {
         let score =
             record.valid_score.map_or(String::new(), |score| format!("  valid {} {score:.4}", self.metric));
-        let is_best = record.valid_score.is_some_and(|score| self.best.is_none_or(|best| self.is_better(score, best)));
+        let is_best =
+            record.valid_score.is_some_and(|score| self.best.is_none_or(|best| self.is_better(score, best)));
         if is_best {
             self.best = record.valid_score;
         }
@@ -72,7 +73,8 @@ mod tests {
     fn the_best_epoch_of_an_error_has_the_smallest() {
         let best = |metric: &str| {
             let mut lines = EpochLines { metric: metric.into(), ..EpochLines::default() };
-            let mut of = |score| lines.of(&EpochRecord { valid_score: Some(score), ..Default::default() }).is_best;
+            let mut of =
+                |score| lines.of(&EpochRecord { valid_score: Some(score), ..Default::default() }).is_best;
             [0.5, 0.7, 0.4].map(&mut of)
         };
         assert_eq!(best("accuracy"), [true, true, false]);

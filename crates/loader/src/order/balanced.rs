@@ -2,7 +2,7 @@
 //!
 //! # Algorithm
 //!
-//! The nodes of each class are shuffled anew in every epoch. The `i`-th of the `n` nodes of a class
+//! The nodes of each class are shuffled in every epoch. The `i`-th of the `n` nodes of a class
 //! stands at `(i + u) / n`, with an offset `u` below 1 for each class and epoch, and all nodes are
 //! sorted by these positions. Any `b` consecutive nodes of `T` then hold `n b / T` nodes of the
 //! class, up to one. A node of several labels belongs to the rarest of them; real values are cut

@@ -14,6 +14,9 @@ use super::{
     text::{escape, percent, score},
 };
 
+/// A score at a threshold.
+type Value = fn(&ThresholdPoint) -> Option<f64>;
+
 /// Number of targets that have diagrams.
 const MAX_TARGETS: usize = 6;
 
@@ -75,7 +78,7 @@ fn thresholds(
     test: Option<&ThresholdCurve>,
 ) -> String {
     let mut diagram = Diagram::new("scores by threshold", (0.0, 1.0), (0.0, 1.0));
-    let kinds: [(&str, &str, fn(&ThresholdPoint) -> Option<f64>); 3] = [
+    let kinds: [(&str, &str, Value); 3] = [
         ("loss", "precision", |point| point.precision),
         ("other-hue", "recall", |point| point.recall),
         ("valid", "F1", |point| point.f1),
@@ -102,8 +105,8 @@ fn thresholds(
         None => "all labels together".to_string(),
     };
     let mut note = format!(
-        "Scores of {what} if it is predicted from a probability on, on the {part} nodes. The best threshold is \
-         {}: precision {}, recall {}, F1 {}.",
+        "Scores of {what} if it is predicted from a probability on, on the {part} nodes. The best threshold \
+         is {}: precision {}, recall {}, F1 {}.",
         score(best.threshold),
         number(best.precision),
         number(best.recall),

@@ -1,9 +1,18 @@
 //! Calibration: whether predictions with a probability of 0.8 are right in 8 of 10 cases.
 //!
+//! # Algorithm
+//!
+//! Predictions are binned by their confidence. The error of a bin is the distance between its mean
+//! confidence and its accuracy; the expected error is their mean, weighted by the predictions.
+//!
 //! # Source
 //!
 //! Guo, Pleiss, Sun and Weinberger, *On Calibration of Modern Neural Networks*, ICML 2017, section
 //! 2: the reliability diagram and the expected calibration error (equations 2, 3 and 5).
+//!
+//! # Cost
+//!
+//! O(rows C), parallel.
 //!
 //! # Deviations
 //!

@@ -38,8 +38,8 @@ pub struct ThresholdPoint {
 }
 
 impl ThresholdCurve {
-    /// Curve of `rows` with `classes` classes, of two classes that of `positive`; `None` with one label per node among more than two
-    /// classes, or without a true label.
+    /// Curve of `rows` with `classes` classes, of two classes that of `positive`; `None` with one
+    /// label per node among more than two classes, or without a true label.
     pub(super) fn new(rows: &[Row], classes: usize, positive: usize) -> Option<Self> {
         let is_single = rows.iter().all(|row| matches!(row.label, Label::Class(_)));
         if is_single && classes != 2 {

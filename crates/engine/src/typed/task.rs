@@ -361,6 +361,25 @@ mod tests {
     }
 
     #[test]
+    fn several_values_of_some_nodes_are_standardised_over_the_training_nodes() {
+        let mut builder = builder();
+        builder
+            .task("spend")
+            .on_nodes("user")
+            .node_seeds(vec![3, 0, 2])
+            .values(2, vec![1.0, 10.0, 3.0, f32::NAN, 100.0, 30.0])
+            .split([0, 1], [2], []);
+        let data = builder.build().unwrap();
+        let task = TypedTask::new(&data, "").unwrap();
+        let Labels::Values { values, width: 2 } = &task.labels else { panic!("values") };
+        assert!(values[2].is_nan() && values[3].is_nan(), "node 1 has no row");
+        assert_eq!((values[0], values[6], values[7]), (3.0, 1.0, 10.0));
+        let scale = task.scale.clone().unwrap();
+        assert_eq!((scale.mean, scale.deviation), (vec![2.0, 10.0], vec![1.0, 1.0]));
+        assert!(task.record(&data).values);
+    }
+
+    #[test]
     fn unusable_tasks_are_refused_with_a_remedy() {
         let churn = |mut builder: TypedBuilder| {
             builder.task("churn").on_nodes("user").classes(2, vec![0, 1, 0, 1]).split([0], [1], []);

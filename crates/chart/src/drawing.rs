@@ -40,7 +40,10 @@ pub fn escape(text: &str) -> String {
 impl Drawing {
     /// Creates a drawing within a page, whose style sheet it uses.
     pub fn new(label: &str, width: f64, height: f64) -> Self {
-        Self(format!("<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">", escape(label)))
+        Self(format!(
+            "<svg width=\"{width}\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">",
+            escape(label)
+        ))
     }
 
     /// Creates a standalone document with the style sheet `style`.
@@ -186,7 +189,7 @@ mod tests {
         });
         assert_eq!(
             drawing.finish(),
-            "<svg viewBox=\"0 0 10 20\" role=\"img\" aria-label=\"a &quot;b&quot;\"><g \
+            "<svg width=\"10\" viewBox=\"0 0 10 20\" role=\"img\" aria-label=\"a &quot;b&quot;\"><g \
              class=\"bar\"><title>&lt;t&gt;</title>\
              <text x=\"1.0\" y=\"2.0\" text-anchor=\"middle\">a &amp; b</text></g></svg>"
         );

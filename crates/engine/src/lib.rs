@@ -31,9 +31,11 @@
 //! | [`typed`] | training on several node and edge types |
 //! | [`embedding`] | training of tables of embeddings |
 //! | [`events`] | training on streams of events |
+//! | [`AnyDataset`], [`sweep`] | training on datasets of any kind; many runs, of which the better ones go on |
 //! | [`saved`], [`partition`], [`mod@bench`] | commands on saved runs, partitions and machines |
 
 mod accelerator;
+mod any_dataset;
 mod batchwise;
 pub mod bench;
 mod bottom;
@@ -63,6 +65,7 @@ pub mod run;
 pub mod saved;
 pub mod stages;
 pub mod strategy;
+pub mod sweep;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod tiers;
@@ -71,6 +74,7 @@ pub mod trainer;
 pub mod typed;
 mod verification;
 
+pub use any_dataset::AnyDataset;
 pub use build::open_dataset;
 pub use config::TrainConfig;
 pub use error::{Error, Result};

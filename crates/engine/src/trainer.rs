@@ -33,7 +33,7 @@ use crate::{
     run::{
         Inputs, Meter, Peers, RunPosition,
         notices::{Choices, LaterNotes},
-        scoring::Scorer,
+        scoring::{Scorer, Tested},
         setup::{self, Parts, Tables},
         summary,
         updates::Updates,
@@ -185,8 +185,8 @@ impl Trainer<'_> {
             }
         }
         self.strategy.prepare(self.loader, &self.position.learner)?;
-        self.position.write_origin(&self.inputs)?;
         let (metric, timeline) = (self.scorer.metric_name(), self.meter.timeline());
+        self.position.write_origin(&self.inputs, &metric)?;
         let start = self.position.start(self.inputs.config.epochs, self.loader, &metric, timeline);
         self.observer.start(&start)
     }
@@ -308,9 +308,11 @@ impl Trainer<'_> {
         self.position.restore_best()?;
         let model = &self.position.learner.model;
         self.observer.model(model);
-        let (test, by_class) = self.scorer.test(model, &self.meter, self.observer)?;
+        let tested = self.scorer.test(model, &self.meter, self.observer)?;
         let bound = self.strategy.staleness_bound();
-        let summary = Summary { by_class, ..summary(&self.inputs, &mut self.position, test, bound) };
+        let Tested { test, by_class, diagnostics } = tested;
+        let summary = summary(&self.inputs, &mut self.position, test, bound);
+        let summary = Summary { by_class, diagnostics, ..summary };
         if let Some(run) = self.position.checkpoints.run() {
             run.write_summary(&summary)?;
         }

@@ -4,6 +4,7 @@ use graphmill_core::progress;
 use std::path::Path;
 
 use graphmill_data::{
+    DatasetBuilder,
     dataset::import::{self, ImportOptions, Normalize},
     generate::{GenerateOptions, demo, generate},
     npy,
@@ -319,4 +320,35 @@ fn runs_with_a_host_budget_read_the_features_of_the_given_data() {
         npy::open(&out).unwrap().read_as::<f32>().unwrap()
     };
     assert_eq!(predicted(1000), predicted(0));
+}
+
+#[test]
+fn several_values_with_missing_ones_are_learned_from_arrays() {
+    const NODES: u32 = 200;
+    let group = |v: u32| v / 50;
+    let edges = (0..NODES).map(|v| (v, group(v) * 50 + (v + 1) % 50));
+    let rows = (0..NODES).flat_map(|v| [1.0, group(v) as f32]).collect();
+    // the first target is known of every other node, and the second of three in four
+    let values = (0..NODES).flat_map(|v| {
+        let (first, second) = (1000.0 + 100.0 * group(v) as f32, 5.0 - group(v) as f32);
+        [if v % 2 == 0 { first } else { f32::NAN }, if v % 4 == 3 { f32::NAN } else { second }]
+    });
+    let data = DatasetBuilder::new(NODES as usize)
+        .undirected_edges(edges)
+        .features(2, rows)
+        .values(2, values.collect())
+        .random_split(0.6, 0.2, 1)
+        .build()
+        .unwrap();
+    let config = TrainConfig { epochs: 150, hidden: 16, dropout: 0.0, lr: 0.01, ..TrainConfig::default() };
+    let trained = graphmill_engine::fit(&config, &data).unwrap();
+    assert_eq!(trained.summary().test.metric, "rmse");
+    let test = trained.summary().diagnostics.iter().find(|of| of.part == "test").unwrap();
+    assert_eq!(test.residuals.len(), 2);
+    assert!(test.scores["r2"].unwrap() > 0.9, "{:?}", test.scores);
+    // nodes without a value are predicted, too
+    let rows = trained.logits(&data, &[3, 103]).unwrap();
+    let rows = rows.view().host();
+    assert!((rows[0] - 1000.0).abs() < 60.0 && (rows[2] - 1200.0).abs() < 60.0, "{rows:?}");
+    assert!((rows[1] - 5.0).abs() < 0.6 && (rows[3] - 3.0).abs() < 0.6, "{rows:?}");
 }

@@ -55,6 +55,21 @@ pub(crate) fn text(value: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Rows of cells as lines with aligned columns.
+pub(crate) fn columns(table: &[Vec<String>]) -> String {
+    let count = table.first().map_or(0, Vec::len);
+    let width = |c: usize| table.iter().map(|row| row[c].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..count).map(width).collect();
+    let mut text = String::new();
+    for row in table {
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}")).collect();
+        text += cells.join("  ").trim_end();
+        text.push('\n');
+    }
+    text
+}
+
 /// Prints a line to standard error. A failure, as on a full disk, must not stop the work.
 pub(crate) fn note(line: &str) {
     let _ = writeln!(std::io::stderr(), "{}", printable(line));

@@ -271,3 +271,110 @@ fn labels_and_errors_spread_over_the_graph() {
     let outcome = sandbox.run("eval of-sets --propagate label-propagation");
     assert!(outcome.stderr.contains("one class for each node"), "{}", outcome.stderr);
 }
+
+/// Writes users and items, and a schema with targets of the users: two values, some missing.
+fn shop(sandbox: &Sandbox) {
+    let mut users = String::from("user,age,spend\n");
+    let mut items = String::from("item,price\n");
+    let mut buys = String::from("who,what\n");
+    for i in 0..NODES {
+        let group = i % 5;
+        let spend = if i % 10 == 9 { String::new() } else { format!("{}.5", 500 + 100 * group + i % 7) };
+        writeln!(users, "u{i:03},{},{spend}", 20 + 7 * group + i % 4).unwrap();
+        for k in 0..3 {
+            writeln!(buys, "u{i:03},i{:02}", (group + 5 * ((i + k) % 6)) % 30).unwrap();
+        }
+    }
+    (0..30).for_each(|i| writeln!(items, "i{i:02},{}", 10 * (i % 5) + i % 3).unwrap());
+    sandbox.write("users.csv", users);
+    sandbox.write("items.csv", items);
+    sandbox.write("buys.csv", buys);
+    sandbox.write(
+        "shop.toml",
+        "[[nodes]]\ntype = \"user\"\nfiles = \"users.csv\"\nid = \"user\"\nlabel = \"spend\"\n\
+         [[nodes]]\ntype = \"item\"\nfiles = \"items.csv\"\nid = \"item\"\n\
+         [[edges]]\ntype = \"buys\"\nfiles = \"buys.csv\"\nsource = \"user\"\nsrc = \"who\"\n\
+         destination = \"item\"\ndst = \"what\"\nreverse = \"bought_by\"\n",
+    );
+}
+
+#[test]
+fn values_of_several_types_are_learned_and_predicted_at_their_scale() {
+    let sandbox = Sandbox::new();
+    shop(&sandbox);
+    sandbox.ok("import tables shop shop.toml");
+    for loss in ["auto", "huber --huber-delta 0.5"] {
+        let name = loss.split(' ').next().unwrap();
+        let summary = sandbox.ok_json(&format!("train shop --epochs 40 --loss {loss} {TRAIN} --out {name}"));
+        assert_eq!(summary["test"]["metric"], "rmse", "{summary}");
+        let rmse = summary["test"]["score"].as_f64().unwrap();
+        assert!(rmse < 60.0, "{loss}: {rmse}, and the deviation of the targets is 141");
+        let errors = summary["epochs"].as_array().unwrap().iter().map(|e| e["valid_score"].as_f64().unwrap());
+        let least = errors.fold(f64::INFINITY, f64::min);
+        assert_eq!(summary["best"]["valid_score"].as_f64(), Some(least));
+        let parts: Vec<_> = summary["diagnostics"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|of| of["part"].as_str().unwrap())
+            .collect();
+        assert_eq!(parts, ["train", "valid", "test"]);
+    }
+    let scores = sandbox.ok_json("eval auto");
+    let summary = sandbox.json("auto/summary.json");
+    assert_eq!(scores["test"], summary["test"]["score"]);
+    assert_eq!(scores["parts"][2]["diagnostics"], summary["diagnostics"][2]);
+    let text = sandbox.ok("eval auto");
+    assert!(text.contains("spearman") && text.contains("residuals"), "{text}");
+    let written = sandbox.ok_json("predict auto --out values.csv");
+    assert_eq!((&written["kind"], &written["rows"]), (&"values".into(), &NODES.into()));
+    let text = String::from_utf8(sandbox.read("values.csv")).unwrap();
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("user,value"));
+    for (i, line) in lines.enumerate() {
+        let value: f64 = line.split_once(',').unwrap().1.parse().unwrap();
+        assert!((value - (500.0 + 100.0 * (i % 5) as f64)).abs() < 150.0, "{line}");
+    }
+    let refused = sandbox.run("predict auto --probabilities --out p.csv").stderr;
+    assert!(refused.contains("the run predicts values, which have no probabilities"), "{refused}");
+    sandbox.ok(&format!("train shop --epochs 2 {TRAIN} --out parts"));
+    sandbox.ok("train --resume --out parts --epochs 4");
+    sandbox.ok(&format!("train shop --epochs 4 {TRAIN} --out whole"));
+    assert_eq!(sandbox.read("whole/best.safetensors"), sandbox.read("parts/best.safetensors"));
+}
+
+#[test]
+fn scores_name_their_propagation() {
+    let sandbox = Sandbox::new();
+    import(&sandbox, "kind", "data");
+    sandbox.ok(&format!("train data --epochs 2 {TRAIN} --out run"));
+    let scores = sandbox.ok_json("eval run --propagate label-propagation --propagation-alpha 0.5");
+    let propagation = &scores["propagation"];
+    assert_eq!(
+        (&propagation["method"], &propagation["propagation_alpha"]),
+        (&"label-propagation".into(), &0.5.into())
+    );
+    assert!(scores["parts"][2]["diagnostics"].is_null(), "{scores}");
+    assert!(sandbox.ok_json("eval run")["propagation"].is_null());
+}
+
+#[test]
+fn balanced_batches_have_every_class_on_one_type_and_several() {
+    let sandbox = Sandbox::new();
+    import(&sandbox, "kind", "data");
+    let options = format!("--epochs 2 --order balanced {TRAIN}");
+    for (data, out) in [("data", "one"), ("shop", "several")] {
+        if data == "shop" {
+            shop(&sandbox);
+            sandbox.ok("import tables shop shop.toml");
+        }
+        sandbox.ok(&format!("train {data} {options} --out {out}"));
+        sandbox.ok(&format!("train {data} {options} --threads 1 --out {out}-1"));
+        let [all, one] =
+            [out.to_string(), format!("{out}-1")].map(|run| sandbox.read(format!("{run}/best.safetensors")));
+        assert_eq!(all, one);
+    }
+    let refused = sandbox.run("train shop --order proximity --out p");
+    assert_eq!(refused.status, Some(2));
+    assert!(refused.stderr.contains("use --order random, sequential or balanced"), "{}", refused.stderr);
+}

@@ -236,7 +236,7 @@ fn unusable_options_and_tasks_of_several_types_are_refused() {
     builder.build().unwrap().save(sandbox.path("links")).unwrap();
     let outcome = sandbox.run("train links");
     assert_eq!(outcome.status, Some(1));
-    assert!(outcome.stderr.contains("it has no task that classifies nodes"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("it has no task on nodes"), "{}", outcome.stderr);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //!
 //! The engine trains and writes records, which this crate reads. A [`Recorder`] observes a run and
 //! writes its report files during training, [`write_report`] rewrites the page of a recorded run,
-//! and [`html`] renders the page from a summary.
+//! and [`html`] renders the page from a summary. [`write_sweep_report`] writes
+//! the page of a sweep.
 //!
 //! ```
 //! use graphmill_engine::{RunContext, RunDir, TrainConfig, observer::Quiet, train};
@@ -28,5 +29,5 @@ mod recorder;
 mod tensorboard;
 mod trace;
 
-pub use page::html;
-pub use recorder::{Recorder, write_report};
+pub use page::{html, sweep_html};
+pub use recorder::{Recorder, write_report, write_sweep_report};

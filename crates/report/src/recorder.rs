@@ -13,6 +13,7 @@ use graphmill_engine::{
     Error, Result, RunDir, TrainConfig,
     observer::{Observer, Progress, Start},
     record::{EpochRecord, Summary},
+    sweep::{SweepRecord, TrialRecord},
 };
 use graphmill_nn::Model;
 
@@ -104,6 +105,26 @@ impl Observer for Recorder<'_> {
 /// The directory holds no run, a file is damaged, or writing fails.
 pub fn write_report(run: &Path) -> Result<PathBuf> {
     write(run, &RunDir::open(run)?.summary()?)
+}
+
+/// Writes the `report.html` of the sweep in `dir` from its record and those of its trials, and
+/// returns its path.
+///
+/// # Errors
+/// The directory holds no sweep, a file is damaged, or writing fails.
+pub fn write_sweep_report(dir: &Path) -> Result<PathBuf> {
+    let Some(sweep) = SweepRecord::read(dir)? else {
+        let message = "there is no sweep here (no sweep.json); pass a directory that sweep --out wrote";
+        return Err(Error::run(dir, message));
+    };
+    let epochs = |trial: &TrialRecord| match &*trial.scores {
+        [] => Ok(Vec::new()),
+        _ => Ok(RunDir::open(&dir.join(&trial.run))?.summary()?.epochs),
+    };
+    let epochs: Vec<Vec<EpochRecord>> = sweep.trials.iter().map(epochs).collect::<Result<_>>()?;
+    let path = dir.join("report.html");
+    atomic::replace(&mut Real, &path, page::sweep_html(&sweep, &epochs).as_bytes())?;
+    Ok(path)
 }
 
 fn write(run: &Path, summary: &Summary) -> Result<PathBuf> {

@@ -4,7 +4,10 @@ use std::ops::Range;
 
 use graphmill_core::NodeId;
 use graphmill_data::typed::TypedDataset;
-use graphmill_nn::metric::classes::ClassReport;
+use graphmill_nn::{
+    metric::{classes::ClassReport, diagnostics::Diagnostics},
+    regression::TargetScale,
+};
 
 use super::{learner::BatchLearner, session::Session};
 use crate::{
@@ -20,6 +23,19 @@ pub(crate) enum Part {
     Valid,
     /// Test.
     Test,
+    /// Some training seeds, for diagnostics.
+    Train,
+}
+
+impl Part {
+    /// Part of this name in diagnostics.
+    pub(crate) fn named(name: &str) -> Self {
+        match name {
+            "train" => Self::Train,
+            "valid" => Self::Valid,
+            _ => Self::Test,
+        }
+    }
 }
 
 /// Score of a part.
@@ -81,6 +97,21 @@ pub(crate) trait BatchRun {
 
     /// Scores by class of the part that was scored last, if the seeds have classes.
     fn by_class(&self) -> Option<ClassReport> {
+        None
+    }
+
+    /// Parts besides the test seeds whose diagnostics a finished run records.
+    fn diagnosed(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Diagnostics of the part that was scored last, called `part`, if the seeds have targets.
+    fn diagnostics(&self, _part: &str) -> Option<Diagnostics> {
+        None
+    }
+
+    /// Target scale of a run that learns values.
+    fn target_scale(&self) -> Option<TargetScale> {
         None
     }
 

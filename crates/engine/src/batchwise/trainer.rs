@@ -84,6 +84,8 @@ impl<R: BatchRun> Trainer<'_, '_, R> {
         if let Some(run) = position.checkpoints.run() {
             let types = TypedOrigin::new(self.run.data(), self.run.task());
             let origin = Origin::of_types(config, &position.state.run.dataset, types)?;
+            let origin = origin.scored_by(&self.run.metric());
+            let origin = Origin { targets: self.run.target_scale(), ..origin };
             origin.write(run)?;
             run.write_config(&origin.config(config))?;
         }
@@ -185,10 +187,18 @@ impl<R: BatchRun> Trainer<'_, '_, R> {
         session.position.restore_best()?;
         let mut test = TestScore { metric: run.metric(), score: None };
         let scored = run.num_scored(Part::Test);
+        let mut diagnostics = Vec::new();
         if scored > 0 {
             session.observer.evaluate(scored);
             let clock = Instant::now();
+            for &part in run.diagnosed() {
+                if run.num_scored(Part::named(part)) > 0 {
+                    run.score(&mut session.position.learner, Part::named(part))?;
+                    diagnostics.extend(run.diagnostics(part));
+                }
+            }
             let score = run.score(&mut session.position.learner, Part::Test)?;
+            diagnostics.extend(run.diagnostics("test"));
             test.score = score.map(|scored| scored.score);
             session.meter.span("test", clock);
         }
@@ -201,6 +211,7 @@ impl<R: BatchRun> Trainer<'_, '_, R> {
             best: state.best.unwrap_or(Best { epoch: 0, valid_score: None }),
             test,
             by_class: if scored > 0 { run.by_class() } else { None },
+            diagnostics,
             machine: Some(MachineRecord::here()),
             presampling: run.presampling(),
             verification: FeatureFiles::of_types(run.data()).record(),

@@ -32,7 +32,26 @@ impl fmt::Display for Report {
             }
             line(f, row, wide)?;
         }
-        Ok(())
+        self.legend(f)
+    }
+}
+
+impl Report {
+    /// Explains the columns that the table has.
+    fn legend(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let runs = self.repeat;
+        write!(f, "\nmedian, min .. max: of {runs} runs; the more the better, of s and ms the less")?;
+        if self.results.iter().any(|row| row.limit.is_some()) {
+            write!(
+                f,
+                "\nlimit: what this machine's memory or arithmetic allows for the same bytes or products, \
+                 measured in the same run; the bar and the percentage are the median's share of it"
+            )?;
+        }
+        if self.results.iter().any(|row| row.row_limit.is_some()) {
+            write!(f, "\nof random rows: share of the rate at which memory delivers rows in random order")?;
+        }
+        writeln!(f)
     }
 }
 

@@ -113,13 +113,14 @@ impl<'r> SavedEmbedding<'r> {
             }
             let scores: BTreeMap<String, Option<f64>> =
                 scores.into_iter().map(|(name, score)| (name, Some(score))).collect();
-            parts.push(PartScores { part, nodes, scores, by_class: None });
+            parts.push(PartScores { part, nodes, scores, by_class: None, diagnostics: None });
         }
         Ok(Scores {
             run: self.run.dir.clone(),
             dataset: data.name.clone(),
             same_dataset: Some(true),
             rescaled: None,
+            propagation: None,
             metric: chosen.name(),
             test,
             parts,

@@ -42,6 +42,7 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
     let metric = metric(config, &edges)?;
     let learner = TableLearner::new(config, &edges)?;
     let numbers: Vec<NodeId> = (0..edges.parts[0].len() as NodeId).collect();
+    context.observer.note("rows of the table: the host holds all; batches one after the other");
     context.observer.note(&format!(
         "{} rows and {} relations learn {} edges; {} validate, {} test",
         edges.num_rows(),

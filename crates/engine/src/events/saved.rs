@@ -83,13 +83,14 @@ impl<'r> SavedEvents<'r> {
                 test = scored.score(&stream, &chosen);
             }
             let scores = scored.all(&stream, &chosen);
-            parts.push(PartScores { part, nodes: scored.len(), scores, by_class: None });
+            parts.push(PartScores { part, nodes: scored.len(), scores, by_class: None, diagnostics: None });
         }
         Ok(Scores {
             run: self.run.dir.clone(),
             dataset: data.name.clone(),
             same_dataset: Some(true),
             rescaled: None,
+            propagation: None,
             metric: chosen.name(),
             test,
             parts,

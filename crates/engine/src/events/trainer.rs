@@ -38,6 +38,7 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
     let stream = EventStream::new(data, &config.task, options.new_nodes)?;
     let metric = metric(config, &stream)?;
     let learner = EventLearner::new(config, &stream)?;
+    context.observer.note("features of nodes and events: the host holds all; batches in the order of time");
     stream.notes.iter().for_each(|note| context.observer.note(note));
     context.observer.note(&format!(
         "{} nodes, {} events learn; {} validate, {} test",

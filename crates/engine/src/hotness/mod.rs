@@ -4,6 +4,7 @@
 //! by a metric of [`graphmill_loader::hotness`]; a dynamic cache starts empty and is simulated
 //! batch by batch.
 
+mod advice;
 pub mod plot;
 pub(crate) mod scores;
 mod simulate;
@@ -27,6 +28,7 @@ use crate::{
     reuse::ReusePlan,
 };
 
+pub use advice::Advice;
 use scores::setting;
 pub use scores::{loader, scores};
 pub(crate) use simulate::dynamic as dynamic_rates;
@@ -86,6 +88,8 @@ pub struct Report {
     pub results: Vec<Row>,
     /// Requested rows by sampler.
     pub samplers: Vec<SamplerReads>,
+    /// Policy and size to choose for each sampler.
+    pub advice: Vec<Advice>,
 }
 
 /// Options of a run that [`run`] reads: those that determine the minibatches, except the sampler,
@@ -161,6 +165,7 @@ pub fn run_with(
         row_bytes: graphmill_loader::Feature::row_bytes(&feature),
         results: Vec::new(),
         samplers: Vec::new(),
+        advice: Vec::new(),
     };
     for sampler in &options.samplers {
         // the rows do not depend on their weights in the loss
@@ -203,7 +208,14 @@ pub fn run_with(
             }));
         }
     }
-    Ok(report)
+    Ok(report.advised())
+}
+
+impl Report {
+    /// The report with advice that follows from its hit rates.
+    pub(crate) fn advised(self) -> Self {
+        Self { advice: advice::advise(&self), ..self }
+    }
 }
 
 /// Refuses options that select nothing, or a size that is not a fraction.

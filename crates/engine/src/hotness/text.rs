@@ -29,6 +29,20 @@ impl fmt::Display for Report {
             }
             writeln!(f)?;
         }
+        self.write_advice(f)
+    }
+}
+
+impl Report {
+    /// Writes the advice, a line for each sampler.
+    pub(crate) fn write_advice(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for advice in &self.advice {
+            let of = match self.samplers.len() {
+                1 => String::new(),
+                _ => format!(" for --sampler {}", advice.sampler),
+            };
+            write!(f, "\nadvice{of}: {}\n", advice.text)?;
+        }
         Ok(())
     }
 }

@@ -48,7 +48,9 @@ use crate::Result;
 pub(crate) use layers::{Layer, Layers};
 pub(crate) use nodes::{Marks, NodeSet, fixed_sample};
 pub(crate) use rows::RowSource;
-pub(crate) use score::{class_report, score, score_labels};
+pub(crate) use score::{
+    DIAGNOSED_TRAIN_NODES, class_report, diagnosed_parts, diagnostics, score, score_labels,
+};
 pub use source::Source;
 pub(crate) use streamed::StreamedRows;
 

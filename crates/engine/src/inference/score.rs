@@ -4,7 +4,7 @@ use graphmill_core::{Labels, NodeId};
 use graphmill_data::Dataset;
 use graphmill_nn::{
     Matrix,
-    metric::{Input, Metric, Truth, classes::ClassReport},
+    metric::{Input, Metric, Truth, classes::ClassReport, diagnostics::Diagnostics},
 };
 
 /// Value of a metric for the `logits` of `nodes`; `None` if the metric is undefined.
@@ -34,6 +34,30 @@ pub(crate) fn class_report(
         return None;
     }
     ClassReport::new(&input(logits, labels, nodes), names)
+}
+
+/// Largest number of training nodes whose residuals are computed at the end of a run.
+pub(crate) const DIAGNOSED_TRAIN_NODES: usize = 10_000;
+
+/// Parts of the split besides the test nodes that the diagnostics of a finished run need: residuals
+/// are compared between all parts, and a threshold is chosen on the validation nodes.
+pub(crate) fn diagnosed_parts(labels: &Labels) -> &'static [&'static str] {
+    match labels {
+        Labels::Values { .. } => &["train", "valid"],
+        Labels::Single { classes: 2, .. } | Labels::Multi { .. } => &["valid"],
+        Labels::Single { .. } => &[],
+    }
+}
+
+/// Diagnostics of the `logits` of the `nodes` of `part`, of values at the scale of their targets;
+/// `None` if they are undefined.
+pub(crate) fn diagnostics(
+    part: &str,
+    logits: &Matrix,
+    labels: &Labels,
+    nodes: &[NodeId],
+) -> Option<Diagnostics> {
+    Diagnostics::new(part, &input(logits, labels, nodes))
 }
 
 /// Logits of `nodes` with their labels.

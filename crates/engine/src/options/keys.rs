@@ -152,7 +152,8 @@ impl Key {
 
     /// Names that this option accepts, if its help text does not list them.
     fn known(&self) -> Option<String> {
-        if let Some(axis) = AXES.iter().find(|axis| axis.flag == self.name) {
+        // a task may have any name, which the details say
+        if let Some(axis) = AXES.iter().find(|axis| axis.flag == self.name && axis.flag != "task") {
             let names: Vec<&str> = (axis.rows)().into_iter().map(|(name, _)| name).collect();
             return Some(names.join(", "));
         }

@@ -6,6 +6,7 @@
 //! from the structs and the tables, including rows that other crates register.
 
 mod check;
+mod command;
 mod embedding;
 mod events;
 mod fanout;
@@ -23,6 +24,7 @@ use graphmill_core::options::OptionGroup;
 use graphmill_loader::{order, sampler};
 use graphmill_nn::{layer, optim, schedule};
 
+pub use command::{Changed, changed, command_line, quoted, word};
 pub use files::place;
 pub use keys::{Key, by_flag, key, keys, names, suggestion};
 pub(crate) use types::is_typed;

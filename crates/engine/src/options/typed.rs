@@ -14,12 +14,6 @@ use crate::{TrainConfig, config::Devices, strategy};
 
 /// General options that such a run does not read, with the reason.
 const UNREAD: &[(&str, &str)] = &[
-    ("loss", CROSS_ENTROPY),
-    ("quantile", CROSS_ENTROPY),
-    ("huber_delta", CROSS_ENTROPY),
-    ("class_weights", CROSS_ENTROPY),
-    ("focal", CROSS_ENTROPY),
-    ("order", "an epoch has the seeds in random order"),
     ("max_batches", "an epoch has all training nodes"),
     ("bottom", "feature rows are projected before they are aggregated"),
     ("bottom_dir", "feature rows are projected before they are aggregated"),
@@ -38,7 +32,6 @@ const UNREAD: &[(&str, &str)] = &[
     ("graph_stores", ONE_PROCESS),
     ("peer_timeout", ONE_PROCESS),
 ];
-const CROSS_ENTROPY: &str = "the loss is the cross-entropy of classes of equal weights";
 const ON_PROCESSOR: &str = "it runs on the processor";
 const ONE_PROCESS: &str = "it runs in one process";
 
@@ -46,6 +39,7 @@ const ONE_PROCESS: &str = "it runs in one process";
 const RULES: &[(&str, Rule)] = &[
     ("model", model),
     ("devices", devices),
+    ("order", order),
     ("strategy", of_types),
     ("heads", rules::hidden_layer),
     ("out_heads", rules::last_layer),
@@ -57,8 +51,19 @@ const RULES: &[(&str, Rule)] = &[
 ];
 
 /// General options with the same conditions as in a run on one type.
-const SHARED: &[&str] =
-    &["device_budget", "cache_ratio", "cache", "host_cache", "placement", "link", "peer_link"];
+const SHARED: &[&str] = &[
+    "quantile",
+    "huber_delta",
+    "class_weights",
+    "focal",
+    "device_budget",
+    "cache_ratio",
+    "cache",
+    "host_cache",
+    "placement",
+    "link",
+    "peer_link",
+];
 
 /// Rule of an option of a run on several types.
 pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
@@ -82,6 +87,30 @@ fn devices(config: &TrainConfig, _: &Key) -> Read {
             .into()),
         _ => Ok(()),
     }
+}
+
+/// The seeds are in several batches, and the order reads no edges of one type.
+fn order(config: &TrainConfig, _: &Key) -> Read {
+    if config.batch_size == 0 {
+        return Err(
+            "--batch-size 0 puts all training nodes into one batch; set --batch-size, or leave it out".into(),
+        );
+    }
+    match graphmill_loader::order::TABLE.get(&config.order) {
+        Some(entry) if entry.make.of_labels.is_none() => {
+            let readers: Vec<&str> = orders().map(|(name, _)| name).collect();
+            Err(format!("it reads the edges of one type; {}", use_or_leave_out("order", &readers)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Orders of the seeds on several types, with their options.
+fn orders() -> impl Iterator<Item = (&'static str, &'static [OptionGroup])> {
+    let table = &graphmill_loader::order::TABLE;
+    let is_of_labels =
+        |(name, _): &(&str, _)| table.get(name).is_some_and(|entry| entry.make.of_labels.is_some());
+    table.groups().into_iter().filter(is_of_labels)
 }
 
 /// The strategy trains on several types.
@@ -125,6 +154,7 @@ fn rows(flag: &str) -> Vec<(&'static str, &'static [OptionGroup])> {
         "optimizer" => graphmill_nn::optim::TABLE.groups(),
         "schedule" => graphmill_nn::schedule::TABLE.groups(),
         "strategy" => strategies().collect(),
+        "order" => orders().collect(),
         _ => Vec::new(),
     }
 }

@@ -5,6 +5,7 @@
 //! - [`locality`]: fraction of the training nodes' neighbourhoods that lies in their own parts.
 //! - [`plot::svg`]: a plot of both.
 
+mod advice;
 mod locality;
 pub mod plot;
 mod requests;
@@ -26,6 +27,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::json;
 
+pub use advice::Advice;
 pub use locality::locality;
 pub use requests::{CrossRequests, Hop, requests};
 
@@ -92,6 +94,8 @@ pub struct Report {
     pub edges: usize,
     /// Results by method.
     pub results: Vec<Outcome>,
+    /// Method to choose, if several are compared.
+    pub advice: Option<Advice>,
 }
 
 /// Options that [`Options::train`] reads: those that determine the minibatches of a sampler from
@@ -182,7 +186,8 @@ pub fn run(options: &Options, data: &Dataset, dst: Option<&Path>, watch: &dyn Pr
         results.push(Outcome { method: method.name.into(), parts: book.parts(), statistics, seconds });
     }
     let (nodes, edges) = (data.num_nodes(), data.graph.num_edges());
-    Ok(Report { dataset: data.name.clone(), nodes, edges, results })
+    let report = Report { dataset: data.name.clone(), nodes, edges, results, advice: None };
+    Ok(Report { advice: advice::advise(&report), ..report })
 }
 
 /// Measures a partition.

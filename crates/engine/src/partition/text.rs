@@ -46,6 +46,9 @@ impl fmt::Display for Report {
                 outcome.seconds
             )?;
         }
-        Ok(())
+        match &self.advice {
+            Some(advice) => writeln!(f, "\nadvice: {}", advice.text),
+            None => Ok(()),
+        }
     }
 }

@@ -8,6 +8,7 @@ mod memory;
 mod origin;
 mod presampling;
 mod rank;
+mod repeated;
 mod reuse;
 mod run_dir;
 mod summary;
@@ -30,6 +31,7 @@ pub use origin::{
 pub(crate) use presampling::PresamplingCost;
 pub use presampling::PresamplingRecord;
 pub use rank::{RankRecord, RankStages};
+pub use repeated::{Repeated, SeedScore, Spread};
 pub use reuse::ReuseRecord;
 pub use run_dir::RunDir;
 pub use summary::{Best, GraphRecord, NvidiaRecord, Staleness, Summary, TestScore};

@@ -66,6 +66,9 @@ pub struct Origin {
     /// Types of a dataset of several types, and the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub typed: Option<TypedOrigin>,
+    /// Metric of the scores; `None` if an older version wrote the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<String>,
 }
 
 /// Types of a run's dataset, and its task.
@@ -144,7 +147,21 @@ impl Origin {
         } else {
             (Source::Directory, Some(PathBuf::from(&config.dataset)))
         };
-        Ok(Self { source, path, dataset: dataset.clone(), features: None, targets: None, typed: None })
+        Ok(Self {
+            source,
+            path,
+            dataset: dataset.clone(),
+            features: None,
+            targets: None,
+            typed: None,
+            metric: None,
+        })
+    }
+
+    /// Origin of a run that is scored by `metric`.
+    #[must_use]
+    pub(crate) fn scored_by(self, metric: &str) -> Self {
+        Self { metric: Some(metric.to_string()), ..self }
     }
 
     /// Options as the run records them: [`IN_MEMORY`] replaces the directory of a dataset in

@@ -17,6 +17,7 @@ use std::{
 };
 
 use graphmill_data::atomic::{self, Disk, Real};
+use graphmill_nn::metric::values::is_error;
 
 use super::{Best, DatasetRecord, EpochRecord, Summary, TestScore, validate};
 use crate::{Error, Result, TrainConfig, checkpoint};
@@ -245,9 +246,11 @@ impl RunDir {
         }
         let mut config = TrainConfig::default();
         config.read_file(&Self::config_path(&self.path))?;
+        let metric = self.metric()?.unwrap_or_else(|| config.metric.clone());
+        let is_better = |a: Option<f64>, b: Option<f64>| if is_error(&metric) { a < b } else { a > b };
         let scored = epochs.iter().filter(|e| e.valid_score.is_some());
         let best = scored.fold(None, |best: Option<&EpochRecord>, e| match best {
-            Some(best) if best.valid_score >= e.valid_score => Some(best),
+            Some(best) if !is_better(e.valid_score, best.valid_score) => Some(best),
             _ => Some(e),
         });
         let best = best.map(|e| Best { epoch: e.epoch, valid_score: e.valid_score });
@@ -261,11 +264,22 @@ impl RunDir {
             dataset: DatasetRecord { name, ..DatasetRecord::default() },
             config: config.to_json(),
             best: best.unwrap_or(Best { epoch: epochs.last().map_or(0, |e| e.epoch), valid_score: None }),
-            test: TestScore { metric: config.metric.clone(), score: None },
+            test: TestScore { metric, score: None },
             seconds: epochs.iter().map(|e| e.seconds + e.eval_seconds).sum(),
             epochs,
             ..Summary::default()
         })
+    }
+
+    /// Metric of the scores, as `dataset.json` has it; `None` of a run of an older version.
+    fn metric(&self) -> Result<Option<String>> {
+        #[derive(serde::Deserialize)]
+        struct Scored {
+            metric: Option<String>,
+        }
+        let text = read_if_there(&self.path.join("dataset.json"))?;
+        // a damaged file is reported by those who need its dataset
+        Ok(serde_json::from_str::<Scored>(&text).ok().and_then(|scored| scored.metric))
     }
 }
 

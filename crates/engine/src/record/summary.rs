@@ -2,7 +2,7 @@
 
 use graphmill_core::memory::peak;
 use graphmill_data::Dataset;
-use graphmill_nn::metric::classes::ClassReport;
+use graphmill_nn::metric::{classes::ClassReport, diagnostics::Diagnostics};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -60,6 +60,10 @@ pub struct Summary {
     /// Scores of the best epoch on the test nodes of each class, of a run that learned classes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_class: Option<ClassReport>,
+    /// Calibration, thresholds or residuals of the best epoch: of the test nodes, and of the other
+    /// parts that they are compared with.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub diagnostics: Vec<Diagnostics>,
     /// Age of reused embeddings.
     pub staleness: Staleness,
     /// Cost of the minibatches that were counted for caches, since the start or the last resume.
@@ -132,6 +136,7 @@ impl Summary {
             best,
             test,
             by_class: None,
+            diagnostics: Vec::new(),
             staleness: Staleness::default(),
             presampling: None,
             peak_rss_bytes: peak().unwrap_or(0),

@@ -1,4 +1,7 @@
-use graphmill_nn::metric::classes::{ClassReport, ClassScore, Confusion};
+use graphmill_nn::metric::{
+    classes::{ClassReport, ClassScore, Confusion},
+    diagnostics::{Bin, Calibration, Diagnostics, Residuals, ThresholdCurve, ThresholdPoint},
+};
 use serde_json::json;
 
 use super::{timeline::Stage, *};
@@ -64,6 +67,21 @@ fn full_report() -> ClassReport {
     }
 }
 
+/// Diagnostics with every field.
+fn full_diagnostics() -> Diagnostics {
+    Diagnostics {
+        part: "test".into(),
+        calibration: Some(Calibration { bins: vec![Bin::default()], ..Calibration::default() }),
+        thresholds: Some(ThresholdCurve {
+            class: Some(1),
+            points: vec![ThresholdPoint::default()],
+            ..ThresholdCurve::default()
+        }),
+        scores: [("rmse".to_string(), Some(0.5))].into(),
+        residuals: vec![Residuals::default()],
+    }
+}
+
 /// A record of a run with every field.
 fn full_summary() -> Summary {
     let graphs = GraphRecord { captured: 1, replayed: 1, launched: 1, refused: Some("reason".into()) };
@@ -85,6 +103,7 @@ fn full_summary() -> Summary {
         best: Best { epoch: 1, valid_score: Some(0.5) },
         test: TestScore { metric: "accuracy".into(), score: Some(0.5) },
         by_class: Some(full_report()),
+        diagnostics: vec![full_diagnostics()],
         staleness: Staleness { bound: 1, max: 1 },
         presampling: Some(PresamplingRecord { drawn_batches: 1, counted_batches: 1, seconds: 1.0 }),
         peak_rss_bytes: 1,

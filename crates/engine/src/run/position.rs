@@ -90,9 +90,9 @@ impl<'a> RunPosition<'a> {
     ///
     /// # Errors
     /// The directory cannot be written.
-    pub(crate) fn write_origin(&self, inputs: &Inputs) -> Result<()> {
+    pub(crate) fn write_origin(&self, inputs: &Inputs, metric: &str) -> Result<()> {
         let Some(run) = self.checkpoints.run() else { return Ok(()) };
-        let origin = Origin::new(inputs.config, &self.state.dataset, inputs.data)?;
+        let origin = Origin::new(inputs.config, &self.state.dataset, inputs.data)?.scored_by(metric);
         origin.write(run)?;
         run.write_config(&origin.config(inputs.config))
     }

@@ -8,7 +8,7 @@ use graphmill_data::Dataset;
 use graphmill_loader::Feature;
 use graphmill_nn::{
     Matrix,
-    metric::{self, Metric, classes::ClassReport},
+    metric::{self, Metric, classes::ClassReport, diagnostics::Diagnostics},
     model::Model,
     regression::TargetScale,
 };
@@ -18,7 +18,10 @@ use crate::{
     Result, TrainConfig, build,
     config::SelectBy,
     distributed::Ranks,
-    inference::{Inference, Output, class_report, fixed_sample, score},
+    inference::{
+        DIAGNOSED_TRAIN_NODES, Inference, Output, class_report, diagnosed_parts, diagnostics, fixed_sample,
+        score,
+    },
     record::{TestScore, ValidationScore},
     stage::Loader,
 };
@@ -37,6 +40,17 @@ pub(crate) struct Scorer<'a> {
     scale: Option<TargetScale>,
     /// Logits of the nodes scored last; their memory is reused.
     logits: Matrix,
+}
+
+/// Scores of a finished run.
+#[derive(Default)]
+pub(crate) struct Tested {
+    /// Score on the test nodes.
+    pub(crate) test: TestScore,
+    /// Scores by class on the test nodes.
+    pub(crate) by_class: Option<ClassReport>,
+    /// Diagnostics of the test nodes, and of the parts that they are compared with.
+    pub(crate) diagnostics: Vec<Diagnostics>,
 }
 
 /// Judgement of an epoch.
@@ -141,7 +155,7 @@ impl<'a> Scorer<'a> {
         Ok(Verdict { scored: Some(ValidationScore { score, loss }), is_best })
     }
 
-    /// Score of the model on the test nodes, if there are any, and its scores by class.
+    /// Score of the model on the test nodes, if there are any, its scores by class and diagnostics.
     ///
     /// # Errors
     /// As [`Scorer::judge`].
@@ -150,28 +164,56 @@ impl<'a> Scorer<'a> {
         model: &Model,
         meter: &Meter,
         observer: &mut dyn Observer,
-    ) -> Result<(TestScore, Option<ClassReport>)> {
+    ) -> Result<Tested> {
         let metric = self.metric_name();
         let nodes = match &self.judge {
             Judge::Labels(_) => fixed_sample(&self.data.split.test, self.config.eval_nodes),
             Judge::Links(links) => (0..links.test.len() as NodeId).collect(),
         };
         if nodes.is_empty() {
-            return Ok((TestScore { metric, score: None }, None));
+            return Ok(Tested { test: TestScore { metric, score: None }, ..Tested::default() });
         }
         observer.evaluate(nodes.len());
         let clock = Instant::now();
-        let score = self.score(model, Part::Test, &nodes)?;
-        let by_class = match &self.judge {
-            Judge::Labels(_) => {
-                // a dataset that has moved since has numbers for names
-                let names = build::class_names(self.data.directory.as_deref()).unwrap_or_default();
-                class_report(&self.logits, &self.data.labels, &nodes, &names)
-            }
-            Judge::Links(_) => None,
+        let mut diagnostics = match &self.judge {
+            Judge::Labels(_) => self.diagnostics(model)?,
+            Judge::Links(_) => Vec::new(),
         };
+        let score = self.score(model, Part::Test, &nodes)?;
+        let mut by_class = None;
+        if let Judge::Labels(_) = &self.judge {
+            // a dataset that has moved since has numbers for names
+            let names = build::class_names(self.data.directory.as_deref()).unwrap_or_default();
+            by_class = class_report(&self.logits, &self.data.labels, &nodes, &names);
+            diagnostics.extend(self.diagnose("test", &nodes));
+        }
         meter.span("test", clock);
-        Ok((TestScore { metric, score }, by_class))
+        Ok(Tested { test: TestScore { metric, score }, by_class, diagnostics })
+    }
+
+    /// Diagnostics of the parts besides the test nodes.
+    fn diagnostics(&mut self, model: &Model) -> Result<Vec<Diagnostics>> {
+        let mut all = Vec::new();
+        for &part in diagnosed_parts(&self.data.labels) {
+            let nodes = match part {
+                "train" => fixed_sample(&self.data.split.train, DIAGNOSED_TRAIN_NODES),
+                _ => self.valid.clone(),
+            };
+            if !nodes.is_empty() {
+                self.score(model, Part::Valid, &nodes)?;
+                all.extend(self.diagnose(part, &nodes));
+            }
+        }
+        Ok(all)
+    }
+
+    /// Diagnostics of the nodes that were scored last.
+    fn diagnose(&self, part: &str, nodes: &[NodeId]) -> Option<Diagnostics> {
+        let labels = &self.data.labels;
+        let Some(scale) = &self.scale else { return diagnostics(part, &self.logits, labels, nodes) };
+        let mut rows = self.logits.clone();
+        scale.undo(rows.view_mut().host());
+        diagnostics(part, &rows, labels, nodes)
     }
 
     /// Score of the model on the `nodes` of a part, or on its edges; `None` if it is not defined.

@@ -114,10 +114,7 @@ impl SavedRun {
         kind: Kind,
         watch: &dyn Progress,
     ) -> Result<(usize, Values)> {
-        if kind == Kind::Probabilities && self.target_scale().is_some() {
-            let message = "the run predicts values, which have no probabilities; leave out --probabilities";
-            return Err(Error::usage(message));
-        }
+        self.check_kind(kind)?;
         let loaded = self.load(data)?;
         if let Some(propagation) = &self.propagation {
             if kind == Kind::Embeddings {
@@ -130,6 +127,30 @@ impl SavedRun {
         let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
         let rows = loaded.rows((&data.graph, features), &loaded.exact, nodes, output, watch);
         Ok(loaded.values(kind, self.blame_config(rows)?))
+    }
+}
+
+impl SavedRun {
+    /// Refuses probabilities of a run that predicts values.
+    ///
+    /// # Errors
+    /// Wrong usage: the run has no predictions of this kind.
+    pub(crate) fn check_kind(&self, kind: Kind) -> Result<()> {
+        if kind == Kind::Probabilities && self.target_scale().is_some() {
+            let message = "the run predicts values, which have no probabilities; leave out --probabilities";
+            return Err(Error::usage(message));
+        }
+        Ok(())
+    }
+
+    /// Values of predictions, as [`values`] returns them; of a run that predicts values these, at
+    /// the scale of its targets.
+    pub(crate) fn values(&self, kind: Kind, multi: bool, mut rows: Matrix) -> (usize, Values) {
+        if kind == Kind::Classes && self.target_scale().is_some() {
+            self.undo_scale(&mut rows);
+            return (rows.num_cols(), Values::Values(rows.view().host().to_vec()));
+        }
+        values(kind, multi, rows)
     }
 }
 

@@ -96,13 +96,14 @@ impl SavedRun {
             if part == "test" {
                 test = chosen;
             }
-            parts.push(PartScores { part, nodes: edges.len(), scores, by_class: None });
+            parts.push(PartScores { part, nodes: edges.len(), scores, by_class: None, diagnostics: None });
         }
         Ok(Scores {
             run: self.dir.clone(),
             dataset: data.name.clone(),
             same_dataset: self.is_own(data)?,
             rescaled: rescaling.as_ref().map(Rescaling::description),
+            propagation: None,
             metric: task.metric.name(),
             test,
             parts,

@@ -21,21 +21,21 @@ use graphmill_data::{Dataset, dataset::Rescaling, verification::Verify};
 use graphmill_nn::{
     Matrix,
     backend::Cpu,
-    metric::{self, classes::ClassReport},
+    metric::{self, classes::ClassReport, diagnostics::Diagnostics},
     model::Model,
     regression::TargetScale,
 };
 use serde::Serialize;
 
-pub(crate) use infer::{first_largest, values};
+pub(crate) use infer::first_largest;
 pub(crate) use node_list::read_nodes;
 use node_list::{ids_by_original, select};
-pub use propagated::Propagation;
+pub use propagated::{Propagation, PropagationRecord};
 
 use crate::{
     Error, Result, RunDir, TrainConfig, build, checkpoint,
     config::{events::is_of_events, link_task::is_link},
-    inference::{Inference, Output, class_report, fixed_sample, score},
+    inference::{Inference, Output, class_report, diagnostics, fixed_sample, score},
     memory,
     predictions::{Identity, Predictions, Target},
     record::{DatasetRecord, Origin},
@@ -109,6 +109,14 @@ pub struct Written {
     pub rescaled: Option<String>,
 }
 
+/// Source of the outputs that are scored.
+enum Outputs {
+    /// The model computes them.
+    By(Box<Model>),
+    /// Outputs of all nodes after a propagation.
+    Of(Box<Matrix>),
+}
+
 /// Scores of a model.
 #[derive(Clone, Debug, Serialize)]
 pub struct Scores {
@@ -120,6 +128,9 @@ pub struct Scores {
     pub same_dataset: Option<bool>,
     /// Description of the conversion of another dataset's features to the scale of the run, if any.
     pub rescaled: Option<String>,
+    /// Propagation after the model, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub propagation: Option<PropagationRecord>,
     /// Metric of the run.
     pub metric: String,
     /// Value of this metric on the test nodes.
@@ -141,6 +152,9 @@ pub struct PartScores {
     /// Scores of each class and the confusion matrix, of a run that learned classes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_class: Option<ClassReport>,
+    /// Calibration and thresholds of classes, or residuals of values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub diagnostics: Option<Diagnostics>,
 }
 
 impl SavedRun {
@@ -277,7 +291,7 @@ impl SavedRun {
     }
 
     /// Name of the predictions of a kind in the output of commands.
-    fn name_of(&self, kind: Kind) -> &'static str {
+    pub(crate) fn name_of(&self, kind: Kind) -> &'static str {
         if kind == Kind::Classes && self.target_scale().is_some() { "values" } else { kind.name() }
     }
 
@@ -287,7 +301,7 @@ impl SavedRun {
     }
 
     /// Returns the outputs of the model to the scale of the targets, if they are values.
-    fn undo_scale(&self, rows: &mut Matrix) {
+    pub(crate) fn undo_scale(&self, rows: &mut Matrix) {
         if let Some(scale) = self.target_scale() {
             scale.undo(rows.view_mut().host());
         }
@@ -328,33 +342,37 @@ impl SavedRun {
             return self.link_scores(data, watch);
         }
         self.check_fit(data, true)?;
-        let model = self.model(data)?;
         let chosen = self.blame_config(build::metric(&self.config, data))?;
         let backend = Cpu { precision: build::precision(&self.config) };
         let rescaling = self.rescaling(data)?;
         let features = self.rows(&self.config_for(data), data, rescaling.as_ref())?;
-        let symmetric = build::symmetric(&model, data);
+        let outputs = match &self.propagation {
+            Some(propagation) => {
+                let loaded = self.load(data)?;
+                Outputs::Of(Box::new(self.propagated(propagation, (&loaded, data), &features, watch)?))
+            }
+            None => Outputs::By(Box::new(self.model(data)?)),
+        };
+        let symmetric = match &outputs {
+            Outputs::By(model) => build::symmetric(model, data),
+            Outputs::Of(_) => None,
+        };
         let names = build::class_names(self.trained_on(data)?.as_deref())?;
         let mut inference =
             Inference::new(&data.graph, &features, symmetric.as_deref(), &backend, self.config.eval_chunk)
                 .with_neighbors(self.blame_config(build::inference_neighbors(&self.config, data))?)
                 .watched(watch);
         let mut logits = Matrix::default();
-        let propagated = match &self.propagation {
-            Some(propagation) => {
-                Some(self.propagated(propagation, (&self.load(data)?, data), &features, watch)?)
-            }
-            None => None,
-        };
         let mut parts = Vec::new();
         let mut test = None;
         for (part, nodes) in data.split.parts() {
             let nodes = &fixed_sample(nodes, self.config.eval_nodes)[..];
-            if let Some(all) = &propagated {
-                logits = select(all, nodes);
-            } else {
-                self.blame_config(inference.run(&model, nodes, Output::Logits, &mut logits))?;
-                self.undo_scale(&mut logits);
+            match &outputs {
+                Outputs::Of(all) => logits = select(all, nodes),
+                Outputs::By(model) => {
+                    self.blame_config(inference.run(model, nodes, Output::Logits, &mut logits))?;
+                    self.undo_scale(&mut logits);
+                }
             }
             let scores: BTreeMap<String, Option<f64>> = metric::table(data.labels.is_values())
                 .iter()
@@ -364,13 +382,17 @@ impl SavedRun {
                 test = scores[chosen.name];
             }
             let by_class = class_report(&logits, &data.labels, nodes, &names);
-            parts.push(PartScores { part, nodes: nodes.len(), scores, by_class });
+            // propagated scores are probabilities already, of another kind than logits
+            let is_of_model = self.propagation.is_none();
+            let diagnostics = diagnostics(part, &logits, &data.labels, nodes).filter(|_| is_of_model);
+            parts.push(PartScores { part, nodes: nodes.len(), scores, by_class, diagnostics });
         }
         Ok(Scores {
             run: self.dir.clone(),
             dataset: data.name.clone(),
             same_dataset: self.is_own(data)?,
             rescaled: rescaling.as_ref().map(Rescaling::description),
+            propagation: self.propagation.as_ref().map(Propagation::record),
             metric: chosen.name.to_string(),
             test,
             parts,

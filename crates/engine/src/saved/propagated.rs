@@ -4,6 +4,7 @@ use graphmill_core::{Labels, NodeId, options::OptionSet, progress::Progress, tab
 use graphmill_data::Dataset;
 use graphmill_nn::{Matrix, backend::LossOps};
 use rayon::prelude::*;
+use serde::Serialize;
 
 use super::{SavedRun, infer::LoadedModel};
 use crate::{
@@ -23,6 +24,16 @@ pub struct Propagation {
     options: PropagationOptions,
 }
 
+/// Propagation that scores were computed with.
+#[derive(Clone, Debug, Serialize)]
+pub struct PropagationRecord {
+    /// Name of the method.
+    pub method: &'static str,
+    /// Its options.
+    #[serde(flatten)]
+    pub options: PropagationOptions,
+}
+
 impl Propagation {
     /// The method called `name` with its options.
     ///
@@ -35,6 +46,11 @@ impl Propagation {
         };
         options.check().map_err(refused)?;
         Ok(Self { method: TABLE.find(name)?, options })
+    }
+
+    /// Method and options, for documents.
+    pub fn record(&self) -> PropagationRecord {
+        PropagationRecord { method: self.method.name, options: self.options.clone() }
     }
 
     /// Name of the method.

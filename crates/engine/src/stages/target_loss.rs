@@ -28,7 +28,7 @@ use graphmill_nn::{
 use rayon::prelude::*;
 
 use crate::{
-    Error, Result, TrainConfig, build,
+    Error, Result, TrainConfig,
     config::link_task::{has_default_loss, is_link},
 };
 
@@ -81,6 +81,16 @@ impl SeedLabels {
     }
 }
 
+/// Targets that a run learns.
+pub(crate) struct Learned<'a> {
+    /// Name of the dataset.
+    pub(crate) name: &'a str,
+    /// Targets of all nodes.
+    pub(crate) labels: &'a Labels,
+    /// Training nodes.
+    pub(crate) train: &'a [NodeId],
+}
+
 /// Loss of the targets of nodes. The default is cross-entropy with equal weights, and the squared
 /// error of values that are not standardised.
 #[derive(Clone, Debug, Default)]
@@ -105,13 +115,26 @@ impl TargetLoss {
         if is_link(config) {
             return Ok(Self::default());
         }
-        match &data.labels {
-            Labels::Values { .. } => Self::of_values(config, data),
+        Self::of_targets(
+            config,
+            &Learned { name: &data.name, labels: &data.labels, train: &data.split.train },
+        )
+    }
+
+    /// Loss of a run on these targets.
+    ///
+    /// # Errors
+    /// As for [`TargetLoss::new`].
+    pub(crate) fn of_targets(config: &TrainConfig, data: &Learned) -> Result<Self> {
+        match data.labels {
+            Labels::Values { values, width } => {
+                Self::of_values(config, data, TargetScale::of(values, *width, data.train))
+            }
             labels => Self::of_classes(config, data, labels),
         }
     }
 
-    fn of_values(config: &TrainConfig, data: &Dataset) -> Result<Self> {
+    fn of_values(config: &TrainConfig, data: &Learned, scale: TargetScale) -> Result<Self> {
         for (flag, is_set) in
             [("class-weights", config.class_weights != "none"), ("focal", config.focal > 0.0)]
         {
@@ -127,14 +150,10 @@ impl TargetLoss {
             Error::usage(format!("--loss {name}: the targets of {} are values; use {known}", data.name))
         })?;
         let parameter = if name == "huber" { config.huber_delta } else { config.quantile };
-        Ok(Self {
-            value: Some(ValueLoss { point: entry.make, parameter }),
-            scale: build::target_scale(data).unwrap_or_default(),
-            ..Self::default()
-        })
+        Ok(Self { value: Some(ValueLoss { point: entry.make, parameter }), scale, ..Self::default() })
     }
 
-    fn of_classes(config: &TrainConfig, data: &Dataset, labels: &Labels) -> Result<Self> {
+    fn of_classes(config: &TrainConfig, data: &Learned, labels: &Labels) -> Result<Self> {
         if !has_default_loss(config) && config.loss != CROSS_ENTROPY {
             return Err(Error::usage(format!(
                 "--loss {}: the targets of {} are classes; use {CROSS_ENTROPY}, or leave it out",
@@ -159,7 +178,7 @@ impl TargetLoss {
         };
         let class_weight = match config.class_weights.as_str() {
             "none" => Vec::new(),
-            "balanced" => balanced(class, *classes, &data.split.train),
+            "balanced" => balanced(class, *classes, data.train),
             given => read_weights(given, *classes)?,
         };
         Ok(Self { class_weight, focal: config.focal, ..Self::default() })

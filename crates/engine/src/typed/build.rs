@@ -1,8 +1,9 @@
 //! Components of a run on several types, built from a configuration and a task. Training, `eval`
 //! and `predict` share them.
 
-use graphmill_core::{memory::available, table};
+use graphmill_core::{memory::available, options::one_of, table};
 use graphmill_loader::{
+    order::{self, SeedOrder},
     time::TimeOptions,
     typed::{self as sampling, TypedFanout, TypedOptions, TypedSampler},
 };
@@ -52,6 +53,26 @@ pub(super) fn model(config: &TrainConfig, task: &TypedTask) -> Result<TypedModel
     }
     let target = Target { node_type: task.node_type, outputs: task.labels.classes() };
     TypedModel::new(&model_config(config), schema, &dims, target, config.seed).map_err(by_flag)
+}
+
+/// The order of the seeds.
+///
+/// # Errors
+/// An unknown name, or an order that reads the edges of one type.
+pub(super) fn order<'t>(config: &TrainConfig, task: &'t TypedTask) -> Result<Box<dyn SeedOrder + 't>> {
+    let entry = order::TABLE.find(&config.order).map_err(Error::name)?;
+    match entry.make.of_labels {
+        Some(make) => Ok(make(config.seed, &task.split.train, &task.labels)),
+        None => {
+            let usable = order::TABLE.iter().filter(|row| row.make.of_labels.is_some()).map(|row| row.name);
+            let usable: Vec<&str> = usable.collect();
+            Err(Error::usage(format!(
+                "--order {}: it reads the edges of one type; use --order {}",
+                config.order,
+                one_of(&usable)
+            )))
+        }
+    }
 }
 
 /// The sampler, with its tables of the graph.
@@ -122,10 +143,12 @@ fn make(
 /// # Errors
 /// An unknown name.
 pub(super) fn metric(config: &TrainConfig, task: &TypedTask) -> Result<&'static table::Entry<Metric>> {
-    let own = task.metric.as_deref().filter(|name| metric::TABLE.get(name).is_some());
+    let table = metric::table(task.labels.is_values());
+    let own = task.metric.as_deref().filter(|name| table.get(name).is_some());
     let name = match config.metric.as_str() {
+        "auto" if task.labels.is_values() => own.unwrap_or(metric::values::DEFAULT),
         "auto" => own.unwrap_or_else(|| metric::default_name(task.labels.is_multi())),
         given => given,
     };
-    metric::TABLE.find(name).map_err(Error::name)
+    table.find(name).map_err(Error::name)
 }

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     Error, Result, TrainConfig,
     cache_kind::{Kind, follows_ids, kind},
-    hotness::{CachedFootprints, Options, Report, Row, SamplerReads, check, dynamic_rates},
+    hotness::{Advice, CachedFootprints, Options, Report, Row, SamplerReads, check, dynamic_rates},
 };
 
 /// Feature rows of a type.
@@ -64,6 +64,8 @@ pub struct TypedReport {
     pub results: Vec<TypedRow>,
     /// Requested rows by sampler.
     pub samplers: Vec<SamplerReads>,
+    /// Policy and size to choose for each sampler, by the rows of all types together.
+    pub advice: Vec<Advice>,
 }
 
 /// Returns true if the hotness or policy `name` is defined for several types.
@@ -94,12 +96,14 @@ pub fn run(options: &Options, data: &TypedDataset, watch: &dyn Progress) -> Resu
         types: types.collect(),
         results: Vec::new(),
         samplers: Vec::new(),
+        advice: Vec::new(),
     };
     for sampler in &options.samplers {
         let epochs = usize::try_from(options.epochs).unwrap_or(usize::MAX);
         let config = TrainConfig { sampler: sampler.clone(), epochs, ..options.train.clone() };
         of_sampler(options, &config, &task, watch, &mut report)?;
     }
+    report.advice = report.overall().advice;
     Ok(report)
 }
 
@@ -112,7 +116,7 @@ fn of_sampler(
     report: &mut TypedReport,
 ) -> Result<()> {
     let (schema, sampler) = (task.graph.schema(), build::sampler(config, task)?);
-    let drawn = TypedVisits::new(config, task, &*sampler, watch);
+    let drawn = TypedVisits::new(config, task, &*sampler, watch)?;
     let is_read: Vec<bool> = task.features.iter().map(Option::is_some).collect();
     let with_features = OfTypes { visits: &drawn, schema, is_read, local: false };
     let visits = CachedFootprints::new(&with_features);
@@ -268,7 +272,9 @@ impl TypedReport {
             row_bytes: bytes / rows.max(1) as u64,
             results: self.results.iter().map(|row| row.all.clone()).collect(),
             samplers: self.samplers.clone(),
+            advice: Vec::new(),
         }
+        .advised()
     }
 }
 
@@ -310,6 +316,6 @@ impl fmt::Display for TypedReport {
             }
             writeln!(f)?;
         }
-        Ok(())
+        self.overall().write_advice(f)
     }
 }

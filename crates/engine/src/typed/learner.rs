@@ -13,8 +13,8 @@ use super::{build, task::TypedTask};
 use crate::{
     Error, Result, TrainConfig,
     build::optimizer,
-    learner::{SeedLabels, loss},
     record::BatchOutcome,
+    stages::target_loss::{Learned, SeedLabels, TargetLoss},
 };
 
 /// Model, optimisers and scratch memory of the train stage.
@@ -33,6 +33,7 @@ pub(super) struct TypedLearner<'a> {
     /// True if the model is that of the last update, false while an update is incomplete.
     pub(super) is_whole: bool,
     acts: TypedActivations,
+    targets: TargetLoss,
     labels: SeedLabels,
     scratch: Matrix,
 }
@@ -51,9 +52,11 @@ impl<'a> TypedLearner<'a> {
     /// Creates the learner of a run before its first update.
     ///
     /// # Errors
-    /// An option of the model or the optimiser is impossible.
+    /// An option of the model, the optimiser or the loss is impossible.
     pub(super) fn new(config: &TrainConfig, task: &'a TypedTask) -> Result<Self> {
+        let learned = Learned { name: &task.name, labels: &task.labels, train: &task.split.train };
         Ok(Self {
+            targets: TargetLoss::of_targets(config, &learned)?,
             task,
             backend: Cpu::default(),
             model: build::model(config, task)?,
@@ -85,9 +88,9 @@ impl<'a> TypedLearner<'a> {
         let step = step(batch, self.task.node_type);
         let seeds = &batch.sampled.seeds.nodes[self.task.node_type];
         self.model.forward(&pass, &step, &mut self.acts).map_err(Error::from)?;
-        self.labels.gather(&self.task.labels, seeds);
+        self.targets.gather(&self.task.labels, seeds, &mut self.labels);
         let (logits, grad) = self.acts.logits_and_grad();
-        let loss = loss(backend, &self.task.labels, &mut self.labels, logits, &[], grad);
+        let loss = self.targets.run(backend, &self.task.labels, &mut self.labels, logits, &[], grad);
         let outcome = BatchOutcome { loss, grad_norm: None, seeds: seeds.len() };
         if !loss.is_finite() {
             return Ok(outcome);
@@ -111,9 +114,9 @@ impl<'a> TypedLearner<'a> {
 
     /// Mean loss of the logits of these nodes.
     pub(super) fn loss(&mut self, logits: &Matrix, nodes: &[NodeId]) -> f64 {
-        self.labels.gather(&self.task.labels, nodes);
+        self.targets.gather(&self.task.labels, nodes, &mut self.labels);
         self.scratch.resize(logits.num_rows(), logits.num_cols());
         let grad = self.scratch.view_mut();
-        loss(&self.backend, &self.task.labels, &mut self.labels, logits.view(), &[], grad)
+        self.targets.run(&self.backend, &self.task.labels, &mut self.labels, logits.view(), &[], grad)
     }
 }

@@ -32,7 +32,6 @@ use crate::{
         Kind, Written,
         keys::Names,
         on::{Known, NewRows, NewTables, WrittenNew, encodings},
-        values,
     },
     tiers::Joined,
 };
@@ -65,6 +64,7 @@ impl SavedTypedRun<'_> {
         watch: &Arc<dyn Progress>,
     ) -> Result<WrittenNew> {
         let target = Target::new(out)?;
+        self.run.check_kind(kind)?;
         let Loaded { task, model } = self.load(data)?;
         let t = task.node_type;
         let known = Known::new(data, encodings(&data.name, data.directory.as_deref())?.1);
@@ -83,7 +83,7 @@ impl SavedTypedRun<'_> {
         let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
         let mut rows = Matrix::default();
         inference.run(&model, &wanted, output, &mut rows)?;
-        let (cols, values) = values(kind, whole.labels.is_multi(), rows);
+        let (cols, values) = self.run.values(kind, whole.labels.is_multi(), rows);
         let nodes: Vec<NodeId> = (0..new.count(t) as NodeId).collect();
         let identity = Identity {
             key_columns: names.key_columns,
@@ -98,7 +98,7 @@ impl SavedTypedRun<'_> {
             out: out.to_path_buf(),
             rows: new.count(t),
             cols,
-            kind: kind.name(),
+            kind: self.run.name_of(kind),
             same_dataset: self.is_own(data),
             rescaled: None,
         };

@@ -11,11 +11,11 @@ use super::{build, inference::TypedInference, position::assign, task::TypedTask,
 use crate::{
     Error, Result, TrainConfig,
     checkpoint::load_params,
-    inference::{Output, class_report, fixed_sample, score_labels},
+    inference::{Output, class_report, diagnostics, fixed_sample, score_labels},
     options::is_typed,
     predictions::{Identity, Predictions, Target},
     record::{OTHER_DATASET_HINT, Origin, TypedOrigin},
-    saved::{Kind, PartScores, SavedRun, Scores, Selection, Written, keys::Names, read_nodes, values},
+    saved::{Kind, PartScores, SavedRun, Scores, Selection, Written, keys::Names, read_nodes},
 };
 
 /// A run directory that holds a model of several types.
@@ -83,9 +83,21 @@ impl<'r> SavedTypedRun<'r> {
         let classes = self.run.origin.as_ref().map(|origin| origin.dataset.classes);
         if let Some(classes) = classes.filter(|&classes| classes != task.labels.classes()) {
             let message = format!(
-                "its task has {} classes, but the model was trained on {classes}; pass a dataset with the \
-                 classes of the run's",
-                task.labels.classes()
+                "its task has {} {}, but the model was trained on {classes}; pass a dataset with those of \
+                 the run's",
+                task.labels.classes(),
+                if task.labels.is_values() { "targets" } else { "classes" }
+            );
+            return Err(Error::dataset(&data.name, message));
+        }
+        if task.labels.is_values() != self.run.target_scale().is_some() {
+            let (now, own) = match task.labels.is_values() {
+                true => ("values", "classes"),
+                false => ("classes", "values"),
+            };
+            let message = format!(
+                "its task has {now}, but the model was trained on {own}; pass a dataset with those of the \
+                 run's"
             );
             return Err(Error::dataset(&data.name, message));
         }
@@ -157,23 +169,27 @@ impl<'r> SavedTypedRun<'r> {
         let chosen = self.run.blame_config(build::metric(self.config(), &task))?;
         let mut inference = self.inference(data, &task)?.watched(watch);
         let (mut logits, mut parts, mut test) = (Matrix::default(), Vec::new(), None);
+        let table = metric::table(task.labels.is_values());
         for (part, nodes) in task.split.parts() {
             let nodes = &fixed_sample(nodes, self.config().eval_nodes)[..];
             inference.run(&model, nodes, Output::Logits, &mut logits)?;
+            self.run.undo_scale(&mut logits);
             let score = |make| score_labels(make, &logits, &task.labels, nodes);
             let scores: BTreeMap<String, Option<f64>> =
-                metric::TABLE.iter().map(|entry| (entry.name.to_string(), score(entry.make))).collect();
+                table.iter().map(|entry| (entry.name.to_string(), score(entry.make))).collect();
             if part == "test" {
                 test = scores[chosen.name];
             }
             let by_class = class_report(&logits, &task.labels, nodes, &task.classes);
-            parts.push(PartScores { part, nodes: nodes.len(), scores, by_class });
+            let diagnostics = diagnostics(part, &logits, &task.labels, nodes);
+            parts.push(PartScores { part, nodes: nodes.len(), scores, by_class, diagnostics });
         }
         Ok(Scores {
             run: self.run.dir.clone(),
             dataset: data.name.clone(),
             same_dataset: self.is_own(data),
             rescaled: None,
+            propagation: None,
             metric: chosen.name.to_string(),
             test,
             parts,
@@ -195,6 +211,7 @@ impl<'r> SavedTypedRun<'r> {
         watch: &dyn Progress,
     ) -> Result<Written> {
         let target = Target::new(out)?;
+        self.run.check_kind(kind)?;
         let Loaded { task, model } = self.load(data)?;
         let names = Names::of_type(data, task.node_type, self.classes(&task));
         let nodes: Vec<NodeId> = match selection {
@@ -207,8 +224,8 @@ impl<'r> SavedTypedRun<'r> {
         let mut rows = Matrix::default();
         let mut inference = self.inference(data, &task)?.watched(watch);
         rows_of(&nodes, &mut rows, |nodes, rows| inference.run(&model, nodes, output, rows))?;
-        let (cols, values) = values(kind, task.labels.is_multi(), rows);
-        let (count, kind) = (nodes.len(), kind.name());
+        let (cols, values) = self.run.values(kind, task.labels.is_multi(), rows);
+        let (count, kind) = (nodes.len(), self.run.name_of(kind));
         let Names { key_columns, keys, classes } = names;
         let identity = Some(Identity {
             key_columns,

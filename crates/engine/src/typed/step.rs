@@ -3,11 +3,10 @@
 use graphmill_core::memory::anonymous;
 use graphmill_loader::{
     BatchKey, Feature,
-    order::{SeedOrder, random::Random},
     typed::{TypedRequest, TypedSampler, TypedSeeds, TypedWorkspace},
 };
 
-use super::{learner::TypedLearner, task::TypedTask, visits::batch_size};
+use super::{build, learner::TypedLearner, task::TypedTask, visits::batch_size};
 use crate::{Result, TrainConfig};
 
 /// Number of batches that are measured; the largest counts.
@@ -29,7 +28,7 @@ pub(super) fn bytes(
 ) -> Result<u64> {
     let (before, mut order, mut known) = (anonymous(), Vec::new(), 0);
     let mut learner = TypedLearner::new(config, task)?;
-    Random::new(&task.split.train, config.seed).order(0, &mut order);
+    build::order(config, task)?.order(0, &mut order);
     let mut workspace = TypedWorkspace::new(task.graph.schema());
     let mut memory = TypedSeeds::default();
     for (number, seeds) in order.chunks(batch_size(config, task).max(1)).take(BATCHES).enumerate() {

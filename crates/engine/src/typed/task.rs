@@ -1,5 +1,5 @@
-//! A classification task of a dataset of several types: graph, feature tables, labels and split,
-//! as samplers and models read them.
+//! A task on nodes of a dataset of several types, classification or regression: graph, feature
+//! tables, targets and split, as samplers and models read them.
 
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use graphmill_core::{
 };
 use graphmill_data::typed::{NodeData, Seeds, TableData, Targets, Task, TaskKind, TaskOn, TypedDataset};
 use graphmill_loader::{Feature, feature::Host};
+use graphmill_nn::regression::TargetScale;
 use rayon::prelude::*;
 
 use super::time::TaskTimes;
@@ -34,8 +35,10 @@ pub(super) struct TypedTask {
     pub(super) times: Option<TaskTimes>,
     /// Number of the node type of the seeds.
     pub(super) node_type: usize,
-    /// Labels of all nodes of that type.
+    /// Labels, or values, of all nodes of that type.
     pub(super) labels: Labels,
+    /// Scale of the targets, if they are values.
+    pub(super) scale: Option<TargetScale>,
     /// Nodes that train, validate and test, ascending.
     pub(super) split: Split,
     /// Customary metric, if known.
@@ -45,7 +48,8 @@ pub(super) struct TypedTask {
 }
 
 impl TypedTask {
-    /// Prepares the task `name` of `data`, or with an empty name its only classification of nodes.
+    /// Prepares the task `name` of `data`, or with an empty name its only classification of nodes,
+    /// else its only regression.
     /// Feature rows are shared, or converted to f32 if they are neither f16 nor f32.
     ///
     /// # Errors
@@ -53,17 +57,24 @@ impl TypedTask {
     /// rows have, or features exceed f32.
     pub(super) fn new(data: &TypedDataset, name: &str) -> Result<Self> {
         let task = choose(data, name)?;
-        let (TaskOn::Nodes(on), Targets::Classes(labels)) = (&task.on, &task.targets) else {
-            return Err(other_kind(data, task));
+        let TaskOn::Nodes(on) = &task.on else { return Err(other_kind(data, task)) };
+        let labels = &match &task.targets {
+            Targets::Classes(labels) => labels.clone(),
+            Targets::Values { width, values } => Labels::Values { values: values.clone(), width: *width },
+            Targets::None => return Err(other_kind(data, task)),
         };
         let graph = data.graph()?;
         let node_type = graph.schema().find_type(on)?;
         let (labels, split) = by_node(data, task, labels, data.nodes[node_type].count)?;
         if labels.classes() == 0 {
-            let message = format!("task '{}' has no classes; add the classes of its nodes", task.name);
+            let message = format!("task '{}' has no targets; add those of its nodes", task.name);
             return Err(Error::dataset(&data.name, message));
         }
         let times = TaskTimes::new(data, task, &graph, node_type)?;
+        let scale = match &labels {
+            Labels::Values { values, width } => Some(TargetScale::of(values, *width, &split.train)),
+            _ => None,
+        };
         Ok(Self {
             name: task.name.clone(),
             times,
@@ -72,6 +83,7 @@ impl TypedTask {
             is_stored: data.nodes.iter().map(is_stored).collect(),
             node_type,
             labels,
+            scale,
             split,
             metric: task.metric.clone(),
             classes: task.names.clone(),
@@ -142,7 +154,7 @@ impl TypedTask {
             checksum: data.checksum.clone(),
             node_types: self.count_nodes(|t| data.nodes[t].count as u64),
             edge_types: self.count_edges(|e| data.edges[e].num_edges() as u64),
-            values: false,
+            values: self.labels.is_values(),
         }
     }
 }
@@ -168,26 +180,36 @@ pub(super) fn unread_columns(data: &TypedDataset, task: &TypedTask) -> Option<St
     (!parts.is_empty()).then(|| format!("training does not read {}", parts.join(" and ")))
 }
 
-/// Finds the task `name`, or with an empty name the only classification of nodes.
+/// Returns true if the task is on nodes.
+fn is_usable(task: &&Task) -> bool {
+    matches!(task.kind(), Some(TaskKind::NodeClassification | TaskKind::NodeRegression))
+}
+
+/// Finds the task `name`, or with an empty name the only classification of nodes, else the only
+/// regression.
 fn choose<'d>(data: &'d TypedDataset, name: &str) -> Result<&'d Task> {
-    let is_usable = |task: &&Task| task.kind() == Some(TaskKind::NodeClassification);
     if !name.is_empty() {
         let task = data.task(name).map_err(|error| Error::usage(format!("--task {name}: {error}")))?;
         return if is_usable(&task) { Ok(task) } else { Err(other_kind(data, task)) };
     }
-    let usable: Vec<&Task> = data.tasks.iter().filter(is_usable).collect();
+    let of_kind =
+        |kind| data.tasks.iter().filter(move |task| task.kind() == Some(kind)).collect::<Vec<&Task>>();
+    let mut usable = of_kind(TaskKind::NodeClassification);
+    if usable.is_empty() {
+        usable = of_kind(TaskKind::NodeRegression);
+    }
     match (&usable[..], &data.tasks[..]) {
         ([task], _) => Ok(task),
         ([], [task]) => Err(other_kind(data, task)),
         ([], _) => {
-            let message = "it has no task that classifies nodes, which is what training on several types \
-                           learns; add one to the dataset";
+            let message = "it has no task on nodes, classification or regression, which is what training on \
+                           several types learns; add one to the dataset";
             Err(Error::dataset(&data.name, message))
         }
         _ => {
             let names: Vec<&str> = usable.iter().map(|task| &task.name[..]).collect();
             Err(Error::usage(format!(
-                "dataset {} has several tasks that classify nodes; choose one with --task {}",
+                "dataset {} has several tasks on nodes; choose one with --task {}",
                 data.name,
                 one_of(&names)
             )))
@@ -195,21 +217,17 @@ fn choose<'d>(data: &'d TypedDataset, name: &str) -> Result<&'d Task> {
     }
 }
 
-/// Error of a task that is not a classification of nodes.
+/// Error of a task that is not on nodes.
 fn other_kind(data: &TypedDataset, task: &Task) -> Error {
     let kind = task.kind().map_or("of an unknown kind", TaskKind::name);
-    let usable: Vec<&str> = data
-        .tasks
-        .iter()
-        .filter(|task| task.kind() == Some(TaskKind::NodeClassification))
-        .map(|task| &task.name[..])
-        .collect();
+    let usable: Vec<&str> = data.tasks.iter().filter(is_usable).map(|task| &task.name[..]).collect();
     let remedy = match &usable[..] {
         [] => "add such a task to the dataset".to_string(),
         names => format!("use --task {}", one_of(names)),
     };
     let message = format!(
-        "task '{}' is {kind} on {}, and training on several types learns node-classification; {remedy}",
+        "task '{}' is {kind} on {}, and training on several types learns \
+         node-classification and node-regression; {remedy}",
         task.name, task.on
     );
     Error::dataset(&data.name, message)
@@ -244,7 +262,13 @@ fn by_node(data: &TypedDataset, task: &Task, labels: &Labels, count: usize) -> R
             }
             Labels::Multi { member: all.into(), classes: *classes }
         }
-        Labels::Values { .. } => return Err(other_kind(data, task)),
+        Labels::Values { values, width } => {
+            let mut all = vec![f32::NAN; count * width];
+            for (&v, row) in nodes.iter().zip(values.chunks_exact((*width).max(1))) {
+                all[v as usize * width..][..*width].copy_from_slice(row);
+            }
+            Labels::Values { values: all.into(), width: *width }
+        }
     };
     let part = |rows: &[NodeId]| -> Buffer<NodeId> {
         let mut part: Vec<NodeId> = rows.iter().map(|&row| nodes[row as usize]).collect();
@@ -337,12 +361,31 @@ mod tests {
     }
 
     #[test]
+    fn several_values_of_some_nodes_are_standardised_over_the_training_nodes() {
+        let mut builder = builder();
+        builder
+            .task("spend")
+            .on_nodes("user")
+            .node_seeds(vec![3, 0, 2])
+            .values(2, vec![1.0, 10.0, 3.0, f32::NAN, 100.0, 30.0])
+            .split([0, 1], [2], []);
+        let data = builder.build().unwrap();
+        let task = TypedTask::new(&data, "").unwrap();
+        let Labels::Values { values, width: 2 } = &task.labels else { panic!("values") };
+        assert!(values[2].is_nan() && values[3].is_nan(), "node 1 has no row");
+        assert_eq!((values[0], values[6], values[7]), (3.0, 1.0, 10.0));
+        let scale = task.scale.clone().unwrap();
+        assert_eq!((scale.mean, scale.deviation), (vec![2.0, 10.0], vec![1.0, 1.0]));
+        assert!(task.record(&data).values);
+    }
+
+    #[test]
     fn unusable_tasks_are_refused_with_a_remedy() {
         let churn = |mut builder: TypedBuilder| {
             builder.task("churn").on_nodes("user").classes(2, vec![0, 1, 0, 1]).split([0], [1], []);
             builder
         };
-        assert!(error(builder(), "").contains("dataset shop: it has no task that classifies nodes"));
+        assert!(error(builder(), "").contains("dataset shop: it has no task on nodes"));
         let mut links = builder();
         links.task("next").on_edges(EdgeType::new("user", "buys", "item"));
         let message = error(links, "");

@@ -197,7 +197,7 @@ impl TypedTiers {
         let lowest = Lowest::new(config, data, task)?;
         let whole = lowest.tables.clone();
         let (devices, beyond) = (config.num_devices(), is_beyond(config, task));
-        let visits = TypedVisits::new(config, task, sampler, &Quiet);
+        let visits = TypedVisits::new(config, task, sampler, &Quiet)?;
         let mut build =
             Build { config, task, sampler, visits: &visits, tables: lowest.tables, parts: Vec::new() };
         let clock = Instant::now();

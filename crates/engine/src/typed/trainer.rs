@@ -5,13 +5,14 @@ use std::{ops::Range, time::Instant};
 use graphmill_core::{NodeId, table};
 use graphmill_data::typed::TypedDataset;
 use graphmill_loader::{
-    order::{SeedOrder, random::Random},
+    order::SeedOrder,
     time::{TimeDraw, TimeOptions},
     typed::{TypedExtracted, TypedSampler, unreached_types},
 };
 use graphmill_nn::{
     Matrix,
-    metric::{Metric, classes::ClassReport},
+    metric::{Metric, classes::ClassReport, diagnostics::Diagnostics, values::is_error},
+    regression::TargetScale,
 };
 
 use super::{
@@ -29,7 +30,9 @@ use crate::{
     Error, Result, RunContext, TrainConfig,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
     config::SelectBy,
-    inference::{Output, class_report, fixed_sample, score_labels},
+    inference::{
+        DIAGNOSED_TRAIN_NODES, Output, class_report, diagnosed_parts, diagnostics, fixed_sample, score_labels,
+    },
     record::{DatasetRecord, EpochRecord, EpochTotals, PresamplingRecord, Summary, Traffic},
     run::notices::{ALL_IN_HOST, opening},
     strategy::{Flow, attempt},
@@ -43,7 +46,7 @@ use crate::{
 /// events but [`Observer::model`](crate::observer::Observer::model).
 ///
 /// # Errors
-/// As for [`crate::train`]; the dataset has no task that classifies nodes, or several and none is
+/// As for [`crate::train`]; the dataset has no task on nodes, or several and none is
 /// chosen by the option `task`.
 pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> Result<Summary> {
     let began = Instant::now();
@@ -63,13 +66,17 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
         config,
         data,
         task: &task,
-        order: Random::new(&task.split.train, config.seed),
+        order: build::order(config, &task)?,
         inference: TypedInference::new(config, &task, &*sampler, tiers.whole.clone())?,
         tiers: &tiers,
         sampler: &*sampler,
         strategy: Strategy::new(config, &task)?,
         metric,
-        scored: [&task.split.valid, &task.split.test].map(|nodes| fixed_sample(nodes, config.eval_nodes)),
+        scored: [
+            fixed_sample(&task.split.valid, config.eval_nodes),
+            fixed_sample(&task.split.test, config.eval_nodes),
+            fixed_sample(&task.split.train, DIAGNOSED_TRAIN_NODES),
+        ],
         logits: Matrix::default(),
     };
     batchwise::train(config, run, learner, context, began)
@@ -114,14 +121,14 @@ struct TypedRun<'a> {
     config: &'a TrainConfig,
     data: &'a TypedDataset,
     task: &'a TypedTask,
-    order: Random<'a>,
+    order: Box<dyn SeedOrder + 'a>,
     sampler: &'a dyn TypedSampler,
     tiers: &'a TypedTiers,
     strategy: Strategy,
     metric: &'static table::Entry<Metric>,
     inference: TypedInference<'a>,
-    /// Validation and test nodes that are scored.
-    scored: [Vec<NodeId>; 2],
+    /// Validation and test nodes that are scored, and training nodes for diagnostics.
+    scored: [Vec<NodeId>; 3],
     /// Logits of the nodes scored last; their memory is reused.
     logits: Matrix,
 }
@@ -198,12 +205,32 @@ impl<'a> BatchRun for TypedRun<'a> {
     fn score(&mut self, learner: &mut TypedLearner<'a>, part: Part) -> Result<Option<Scored>> {
         let nodes = &self.scored[part as usize];
         self.inference.run(&learner.model, nodes, Output::Logits, &mut self.logits)?;
+        // the loss reads standardised values, metrics those at the scale of the targets
+        let loss = learner.loss(&self.logits, nodes);
+        if let Some(scale) = &self.task.scale {
+            scale.undo(self.logits.view_mut().host());
+        }
         let score = score_labels(self.metric.make, &self.logits, &self.task.labels, nodes);
         Ok(score.map(|score| {
-            let loss = learner.loss(&self.logits, nodes);
-            let judged = if self.config.select_by == SelectBy::Loss { -loss } else { score };
+            let judged = match self.config.select_by {
+                SelectBy::Loss => -loss,
+                SelectBy::Score if is_error(self.metric.name) => -score,
+                SelectBy::Score => score,
+            };
             Scored { score, loss, judged }
         }))
+    }
+
+    fn diagnosed(&self) -> &'static [&'static str] {
+        diagnosed_parts(&self.task.labels)
+    }
+
+    fn diagnostics(&self, part: &str) -> Option<Diagnostics> {
+        diagnostics(part, &self.logits, &self.task.labels, &self.scored[Part::named(part) as usize])
+    }
+
+    fn target_scale(&self) -> Option<TargetScale> {
+        self.task.scale.clone()
     }
 
     fn complete(&self, record: EpochRecord, counts: &TypeCounts) -> EpochRecord {

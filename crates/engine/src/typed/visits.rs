@@ -6,12 +6,12 @@ use graphmill_core::{Error as GraphError, NodeId, progress::Progress};
 use graphmill_loader::{
     BatchKey,
     hotness::{self, Setting, Visits},
-    order::{SeedOrder, random::Random},
+    order::SeedOrder,
     typed::{TypedRequest, TypedSampler, TypedSeeds, TypedWorkspace},
 };
 use rayon::prelude::*;
 
-use super::task::TypedTask;
+use super::{build, task::TypedTask};
 use crate::{Error, Result, TrainConfig};
 
 /// Minibatches of a run on several types, drawn in parallel and visited in order. Nodes have global
@@ -19,7 +19,7 @@ use crate::{Error, Result, TrainConfig};
 pub(super) struct TypedVisits<'v> {
     task: &'v TypedTask,
     sampler: &'v dyn TypedSampler,
-    order: Random<'v>,
+    order: Box<dyn SeedOrder + 'v>,
     batch_size: usize,
     seed: u64,
     watch: &'v dyn Progress,
@@ -34,22 +34,25 @@ pub(super) fn batch_size(config: &TrainConfig, task: &TypedTask) -> usize {
 
 impl<'v> TypedVisits<'v> {
     /// Visits the batches of a run, unless `watch` stops the work.
+    ///
+    /// # Errors
+    /// The order of the seeds is unknown or reads edges of one type.
     pub(super) fn new(
         config: &TrainConfig,
         task: &'v TypedTask,
         sampler: &'v dyn TypedSampler,
         watch: &'v dyn Progress,
-    ) -> Self {
-        Self {
+    ) -> Result<Self> {
+        Ok(Self {
             task,
             sampler,
-            order: Random::new(&task.split.train, config.seed),
+            order: build::order(config, task)?,
             batch_size: batch_size(config, task),
             seed: config.seed,
             watch,
             slots: RefCell::default(),
             drawn: Cell::new(0),
-        }
+        })
     }
 
     /// Number of batches drawn so far.

@@ -1,6 +1,7 @@
 //! `graphmill eval RUN`: scores a run's best model on each part of the split, by every metric.
 
 mod classes;
+mod diagnostics;
 
 use clap::{ArgMatches, Command};
 use graphmill_core::progress::Quiet;
@@ -20,7 +21,8 @@ pub(crate) fn command() -> Command {
              Prints every metric for each part of the split, of a run that learned links those of rankings \
              of its edges. Then precision, recall and F1 of each class on the test nodes, and the confusion \
              matrix (of many classes the lowest scores and the most frequent confusions); --json has them \
-             for every part. Inference takes all neighbours of each node, so \
+             for every part. Then the calibration of the probabilities, the best threshold of two classes or \
+             several labels, or the residuals of values. Inference takes all neighbours of each node, so \
              scores do not depend on sampling.",
         )
         .after_long_help(
@@ -69,6 +71,9 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         return output::json(&scores);
     }
     output::note_dataset(&scores.dataset, scores.same_dataset, scores.rescaled.as_deref());
+    if let Some(propagation) = &scores.propagation {
+        output::note(&format!("scores after --propagate {}", propagation.method));
+    }
     let is_of_edges =
         run.learns_links() || SavedEmbedding::of(&run).is_some() || SavedEvents::of(&run).is_some();
     let what = if is_of_edges { "edges" } else { "nodes" };
@@ -92,5 +97,6 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     if let Some((part, report)) = last {
         text += &classes::text(part, report);
     }
+    text += &diagnostics::text(&scores.parts);
     output::text(&text)
 }

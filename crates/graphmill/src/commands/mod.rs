@@ -21,6 +21,7 @@ mod reorder;
 mod report;
 mod runs;
 mod serve;
+mod sweep;
 mod train;
 
 use clap::{ArgMatches, Command};
@@ -51,6 +52,7 @@ const TABLE: &[(&str, &[Entry])] = &[
         "Training",
         &[
             Entry { command: train::command, run: train::run },
+            Entry { command: sweep::command, run: sweep::run },
             Entry { command: eval::command, run: eval::run },
             Entry { command: predict::command, run: predict::run },
             Entry { command: serve::command, run: serve::run },

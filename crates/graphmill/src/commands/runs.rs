@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use graphmill_engine::record::{RunRow, compare_runs};
-use serde_json::Value;
+use graphmill_engine::{
+    options::word,
+    record::{RunRow, compare_runs},
+};
 
 use crate::{args, output};
 
@@ -76,29 +78,11 @@ fn text(rows: &[RunRow]) -> String {
         cells.extend(names.iter().map(|name| row.options.get(*name).map_or("-".into(), word)));
         table.push(cells);
     }
-    let widths: Vec<usize> = (0..table[0].len())
-        .map(|c| table.iter().map(|row| row[c].chars().count()).max().unwrap_or(0))
-        .collect();
-    let mut text = String::new();
-    for row in &table {
-        let cells: Vec<String> =
-            row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}")).collect();
-        text += cells.join("  ").trim_end();
-        text.push('\n');
-    }
+    let mut text = output::columns(&table);
     if more > 0 {
         text += &format!("(the runs differ in {more} more options; --json has them)\n");
     }
     text
-}
-
-/// Value of an option as the command line spells it.
-fn word(value: &Value) -> String {
-    match value {
-        Value::String(word) => word.clone(),
-        Value::Array(items) => items.iter().map(word).collect::<Vec<_>>().join(","),
-        other => other.to_string(),
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `graphmill train`: trains, evaluates and saves a model.
 
-mod repeat;
+pub(super) mod repeat;
 
 use std::{
     fs,
@@ -11,14 +11,11 @@ use std::{
 use clap::{ArgMatches, Command};
 use graphmill_data::partition::PartitionDir;
 use graphmill_engine::{
-    Error, RunContext, RunDir, TrainConfig,
-    config::link_task::is_link,
-    embedding, events,
+    AnyDataset, Error, RunContext, RunDir, TrainConfig,
     observer::Observer,
     options,
     record::{Origin, Source, Summary},
     trainer::over_ranks,
-    typed,
 };
 use graphmill_report::Recorder;
 
@@ -106,22 +103,9 @@ type Trained = (Result<Summary, Error>, RunDir);
 
 /// Trains in one process in the run directory `out`, or a new one.
 fn train_once(matches: &ArgMatches, config: &TrainConfig, out: Option<&Path>) -> anyhow::Result<Trained> {
-    if let Some(dataset) = embedding::open_dataset(config)? {
-        let train = |context: RunContext| embedding::train(config, &dataset, context);
-        return record(matches, config, out, &dataset.name, &[dataset.to_string()], train);
-    }
-    if let Some(dataset) = events::open_dataset(config)? {
-        let train = |context: RunContext| events::train(config, &dataset, context);
-        return record(matches, config, out, &dataset.name, &[dataset.to_string()], train);
-    }
-    let of_types = if is_link(config) { None } else { typed::open_dataset(config)? };
-    if let Some(dataset) = of_types {
-        let train = |context: RunContext| typed::train(config, &dataset, context);
-        return record(matches, config, out, &dataset.name, &[dataset.to_string()], train);
-    }
-    let dataset = graphmill_engine::open_dataset(config)?;
-    let train = |context: RunContext| graphmill_engine::train(config, &dataset, context);
-    record(matches, config, out, &dataset.name, &[dataset.to_string()], train)
+    let dataset = AnyDataset::open(config)?;
+    let train = |context: RunContext| dataset.train(config, context);
+    record(matches, config, out, dataset.name(), &[dataset.describe()], train)
 }
 
 /// Trains on the dataset `name` in a run directory, after `notes` for the user.
@@ -203,6 +187,32 @@ fn print_outcome(matches: &ArgMatches, outcome: Result<Summary, Error>, run: &Ru
 /// The options of the run: defaults, overridden by the file, overridden by the command line. A
 /// resumed run starts from the file in its run directory.
 fn configure(matches: &ArgMatches, out: Option<&Path>, resume: bool) -> anyhow::Result<TrainConfig> {
+    let Configured { config, of_file, of_command_line, of_run } = read(matches, out, resume)?;
+    config.check()?;
+    config.refuse_unused(&[config.beyond_defaults(&of_file), of_command_line].concat())?;
+    if let Some(before) = of_run {
+        config.check_resumed(&before)?;
+        if let (true, Some(out)) = (config.dataset == before.dataset, out) {
+            Origin::locate_of(Origin::of_run(out, &before)?.as_ref(), out, &before)?;
+        }
+    }
+    Ok(config)
+}
+
+/// Options of a command line.
+pub(super) struct Configured {
+    /// All options, with derived values, not checked yet.
+    pub(super) config: TrainConfig,
+    /// Names of the options that `--config` sets.
+    pub(super) of_file: Vec<&'static str>,
+    /// Names of the options that the command line sets.
+    pub(super) of_command_line: Vec<&'static str>,
+    /// Options of the run to resume.
+    of_run: Option<TrainConfig>,
+}
+
+/// Reads the options of the run to resume, of the file, and of the command line.
+pub(super) fn read(matches: &ArgMatches, out: Option<&Path>, resume: bool) -> anyhow::Result<Configured> {
     let mut config = TrainConfig::default();
     let mut given = Vec::new();
     let mut of_run = None;
@@ -235,15 +245,7 @@ fn configure(matches: &ArgMatches, out: Option<&Path>, resume: bool) -> anyhow::
     }
     locate(&mut config);
     config.derive_options(&given)?;
-    config.check()?;
-    config.refuse_unused(&[config.beyond_defaults(&of_file), of_command_line].concat())?;
-    if let Some(before) = of_run {
-        config.check_resumed(&before)?;
-        if let (true, Some(out)) = (config.dataset == before.dataset, out) {
-            Origin::locate_of(Origin::of_run(out, &before)?.as_ref(), out, &before)?;
-        }
-    }
-    Ok(config)
+    Ok(Configured { config, of_file, of_command_line, of_run })
 }
 
 /// Refuses the options in `file` if their run trained on a dataset in memory. Files of older

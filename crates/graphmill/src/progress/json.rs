@@ -10,7 +10,7 @@ use graphmill_engine::{
 use serde_json::{Value, json};
 
 /// Observer that prints the events `start`, `epoch`, `note` and `end`. The object of an epoch is
-/// its record in `epochs.jsonl` with the key `event` beside.
+/// its record in `metrics.jsonl` with the key `event` beside.
 pub(super) struct Json<W> {
     out: W,
 }

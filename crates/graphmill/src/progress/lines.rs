@@ -2,6 +2,7 @@
 
 use graphmill_core::units::count;
 use graphmill_engine::{observer::Start, record::EpochRecord};
+use graphmill_nn::metric::values::is_error;
 
 /// Lines of the epochs of one run.
 #[derive(Debug, Default)]
@@ -26,7 +27,7 @@ impl EpochLines {
     pub(super) fn start(&mut self, start: &Start) -> Vec<String> {
         self.metric.clone_from(&start.metric);
         let scores = start.earlier.iter().filter_map(|record| record.valid_score);
-        self.best = scores.reduce(f64::max);
+        self.best = scores.reduce(|a, b| if self.is_better(b, a) { b } else { a });
         let resumed = start.from != (0, 0);
         let resumed =
             resumed.then(|| format!("resuming in epoch {} after {} batches", start.from.0 + 1, start.from.1));
@@ -37,11 +38,17 @@ impl EpochLines {
         resumed.into_iter().chain([size]).collect()
     }
 
+    /// Returns true if score `a` is better than `b`: larger, or of an error smaller.
+    fn is_better(&self, a: f64, b: f64) -> bool {
+        if is_error(&self.metric) { a < b } else { a > b }
+    }
+
     /// Line of a finished epoch.
     pub(super) fn of(&mut self, record: &EpochRecord) -> EpochLine {
         let score =
             record.valid_score.map_or(String::new(), |score| format!("  valid {} {score:.4}", self.metric));
-        let is_best = record.valid_score.is_some_and(|score| self.best.is_none_or(|best| score > best));
+        let is_best =
+            record.valid_score.is_some_and(|score| self.best.is_none_or(|best| self.is_better(score, best)));
         if is_best {
             self.best = record.valid_score;
         }
@@ -55,5 +62,22 @@ impl EpochLines {
             count((record.seeds as f64 / record.seconds.max(1e-9)) as u64)
         );
         EpochLine { text, is_best }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_epoch_of_an_error_has_the_smallest() {
+        let best = |metric: &str| {
+            let mut lines = EpochLines { metric: metric.into(), ..EpochLines::default() };
+            let mut of =
+                |score| lines.of(&EpochRecord { valid_score: Some(score), ..Default::default() }).is_best;
+            [0.5, 0.7, 0.4].map(&mut of)
+        };
+        assert_eq!(best("accuracy"), [true, true, false]);
+        assert_eq!(best("rmse"), [true, false, true]);
     }
 }

@@ -1,5 +1,6 @@
 //! Orders of the seeds: a permutation of the training nodes per epoch, cut into batches.
 
+pub mod balanced;
 pub mod proximity;
 pub mod random;
 pub mod sequential;
@@ -85,6 +86,9 @@ pub enum OverRanks {
 /// Constructor of an order; an error is one sentence about the options.
 pub type Make = for<'a> fn(&OrderOptions, &OrderSource<'a>) -> Result<Box<dyn SeedOrder + 'a>, String>;
 
+/// Constructor of an order from the seed, the training nodes and the labels of all nodes.
+pub type MakeOfLabels = for<'a> fn(u64, &'a [NodeId], &'a Labels) -> Box<dyn SeedOrder + 'a>;
+
 /// A kind of order.
 #[derive(Clone, Copy)]
 pub struct OrderKind {
@@ -92,6 +96,9 @@ pub struct OrderKind {
     pub make: Make,
     /// Source of what the order reads over several ranks.
     pub over_ranks: OverRanks,
+    /// Constructor from training nodes and their labels, for datasets of several types; `None` if
+    /// the order reads the edges of one type.
+    pub of_labels: Option<MakeOfLabels>,
     /// True if successive batches lie close together, so that dynamic caches hit.
     pub is_local: bool,
 }
@@ -99,7 +106,7 @@ pub struct OrderKind {
 impl OrderKind {
     /// Creates an order that reads the training nodes alone.
     pub const fn new(make: Make) -> Self {
-        Self { make, over_ranks: OverRanks::TrainingNodes, is_local: false }
+        Self { make, over_ranks: OverRanks::TrainingNodes, of_labels: None, is_local: false }
     }
 }
 
@@ -112,14 +119,33 @@ pub static TABLE: Table<OrderKind> = Table::new(
             summary: "a fresh uniform shuffle every epoch",
             source: "",
             options: &[],
-            make: OrderKind::new(|with, source| Ok(Box::new(random::Random::new(source.train, with.seed)))),
+            make: OrderKind {
+                of_labels: Some(|seed, train, _| Box::new(random::Random::new(train, seed))),
+                ..OrderKind::new(|with, source| Ok(Box::new(random::Random::new(source.train, with.seed))))
+            },
         },
         Entry {
             name: "sequential",
             summary: "ascending node ids, every epoch",
             source: "",
             options: &[],
-            make: OrderKind::new(|_, source| Ok(Box::new(sequential::Sequential::new(source.train)))),
+            make: OrderKind {
+                of_labels: Some(|_, train, _| Box::new(sequential::Sequential::new(train))),
+                ..OrderKind::new(|_, source| Ok(Box::new(sequential::Sequential::new(source.train))))
+            },
+        },
+        Entry {
+            name: "balanced",
+            summary: "every class with its share in every batch",
+            source: "Cochran, Sampling Techniques, 1977, section 5.5",
+            options: &[],
+            make: OrderKind {
+                of_labels: Some(|seed, train, labels| Box::new(balanced::Balanced::new(train, labels, seed))),
+                over_ranks: OverRanks::Unavailable,
+                ..OrderKind::new(|with, source| {
+                    Ok(Box::new(balanced::Balanced::new(source.train, source.labels, with.seed)))
+                })
+            },
         },
         Entry {
             name: "proximity",
@@ -133,6 +159,7 @@ pub static TABLE: Table<OrderKind> = Table::new(
                     Ok(Box::new(order))
                 },
                 over_ranks: OverRanks::StoredSearches,
+                of_labels: None,
                 is_local: true,
             },
         },

@@ -8,6 +8,7 @@
 
 pub mod classes;
 mod confusion;
+pub mod diagnostics;
 pub(crate) mod ranking;
 pub mod values;
 

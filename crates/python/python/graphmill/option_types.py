@@ -44,7 +44,7 @@ class TrainOptions(TypedDict, total=False):
     #: Maximum number of minibatches per epoch; 0 for all
     max_batches: int
     #: Order of the seeds
-    order: Literal["random", "sequential", "proximity"]
+    order: Literal["random", "sequential", "balanced", "proximity"]
     #: Neighbours of the bottom hop
     bottom: Literal["exact", "sampled"]
     #: Directory of the aggregates of bottom exact
@@ -329,7 +329,7 @@ class HotnessOptions(TypedDict, total=False):
     #: Maximum number of minibatches per epoch; 0 for all
     max_batches: int
     #: Order of the seeds
-    order: Literal["random", "sequential", "proximity"]
+    order: Literal["random", "sequential", "balanced", "proximity"]
     #: Number of graph layers; must match fanout
     layers: int
     #: Passes over the training nodes
@@ -386,7 +386,7 @@ class HotnessReportOptions(TypedDict, total=False):
     #: Maximum number of minibatches per epoch; 0 for all
     max_batches: int
     #: Order of the seeds
-    order: Literal["random", "sequential", "proximity"]
+    order: Literal["random", "sequential", "balanced", "proximity"]
     #: Number of graph layers; must match fanout
     layers: int
     #: Seed of every random choice
@@ -441,7 +441,7 @@ class PartitionReportOptions(TypedDict, total=False):
     #: Seeds per minibatch; 0 for all training nodes at once
     batch_size: int
     #: Order of the seeds
-    order: Literal["random", "sequential", "proximity"]
+    order: Literal["random", "sequential", "balanced", "proximity"]
     #: Number of graph layers; must match fanout
     layers: int
     #: Threads; 0 for all cores
@@ -478,7 +478,7 @@ class ReorderOptions(TypedDict, total=False):
     #: Maximum number of minibatches per epoch; 0 for all
     max_batches: int
     #: Order of the seeds
-    order: Literal["random", "sequential", "proximity"]
+    order: Literal["random", "sequential", "balanced", "proximity"]
     #: Number of graph layers; must match fanout
     layers: int
     #: Weights of the edges
@@ -529,7 +529,7 @@ class PlanOptions(TypedDict, total=False):
     #: Maximum number of minibatches per epoch; 0 for all
     max_batches: int
     #: Order of the seeds
-    order: Literal["random", "sequential", "proximity"]
+    order: Literal["random", "sequential", "balanced", "proximity"]
     #: Keep sparse feature rows sparse
     sparse: Literal["auto", "on", "off"]
     #: Layer type
@@ -660,7 +660,7 @@ class BenchOptions(TypedDict, total=False):
     #: Seeds per minibatch; 0 for all training nodes at once
     batch_size: int
     #: Order of the seeds
-    order: Literal["random", "sequential", "proximity"]
+    order: Literal["random", "sequential", "balanced", "proximity"]
     #: Neighbours of the bottom hop
     bottom: Literal["exact", "sampled"]
     #: Directory of the aggregates of bottom exact

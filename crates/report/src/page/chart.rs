@@ -33,6 +33,14 @@ pub(super) struct Line {
     pub(super) points: Vec<Point>,
 }
 
+/// Width of a chart in half of the page, and in the whole page. Charts are drawn at this size, so
+/// that all have one font size.
+pub(super) const WIDTH: f64 = 510.0;
+pub(super) const WHOLE_WIDTH: f64 = 1078.0;
+
+/// Height of a chart.
+pub(super) const HEIGHT: f64 = 260.0;
+
 /// Maximum number of points drawn for a long run, so that the page stays small.
 const MAX_POINTS: usize = 1000;
 
@@ -48,6 +56,15 @@ const MAX_BARS: usize = 250;
 /// Draws lines over the epochs. `best` is the epoch to mark on the first line. Returns an empty
 /// string without points.
 pub(super) fn lines(label: &str, lines: &[Line], best: Option<usize>) -> String {
+    lines_in(label, lines, best, WIDTH)
+}
+
+/// Draws lines as [`lines`] does, over the whole width of the page.
+pub(super) fn wide_lines(label: &str, lines: &[Line]) -> String {
+    lines_in(label, lines, None, WHOLE_WIDTH)
+}
+
+fn lines_in(label: &str, lines: &[Line], best: Option<usize>, width: f64) -> String {
     let finite = lines.iter().flat_map(|line| &line.points).filter(|p| p.value.is_finite());
     let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
     let (mut first, mut last) = (usize::MAX, 0);
@@ -58,7 +75,7 @@ pub(super) fn lines(label: &str, lines: &[Line], best: Option<usize>) -> String 
     if low > high {
         return String::new();
     }
-    let (width, height) = (540.0, 260.0);
+    let height = HEIGHT;
     let (top, bottom, right) = (12.0, height - 30.0, width - 12.0);
     let y = Scale::rounded(low, high, 5, (bottom, top));
     let left = y.label_width();
@@ -161,7 +178,7 @@ fn mean(run: &[Bar]) -> Bar {
 /// Horizontal bars.
 fn rows(label: &str, classes: &[&str], bars: &[Bar], highest: f64) -> String {
     let longest = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0) as f64 * 7.0;
-    let (width, row) = (1100.0, 30.0);
+    let (width, row) = (WHOLE_WIDTH, 30.0);
     let left = 16.0 + longest(&mut bars.iter().map(|bar| format!("epoch {}", bar.epoch).len()));
     let right = width - 16.0 - longest(&mut bars.iter().map(|bar| bar.label.chars().count()));
     let height = row * bars.len() as f64 + 4.0;
@@ -192,7 +209,7 @@ fn rows(label: &str, classes: &[&str], bars: &[Bar], highest: f64) -> String {
 
 /// Vertical bars.
 fn columns(label: &str, classes: &[&str], bars: &[Bar], highest: f64, every: usize) -> String {
-    let (width, height) = (1100.0, 260.0);
+    let (width, height) = (WHOLE_WIDTH, HEIGHT);
     let (top, bottom, right) = (12.0, height - 30.0, width - 8.0);
     let y = Scale::rounded(0.0, highest, 5, (bottom, top));
     let left = y.label_width();

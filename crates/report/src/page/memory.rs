@@ -55,7 +55,7 @@ pub(super) fn memory(summary: &Summary) -> String {
         x if x >= 120.0 => ("minutes", 60.0),
         _ => ("seconds", 1.0),
     };
-    let (width, height) = (1100.0, 220.0);
+    let (width, height) = (chart::WHOLE_WIDTH, 220.0);
     let (top, bottom, right) = (12.0, height - 30.0, width - 12.0);
     let y = Scale::rounded(0.0, scaled(highest), 4, (bottom, top));
     let left = y.label_width();

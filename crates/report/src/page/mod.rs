@@ -6,11 +6,14 @@
 mod chart;
 mod classes;
 mod devices;
+mod diagnostics;
+mod diagram;
 mod memory;
 mod origin;
 mod ranks;
 mod reuse;
 mod section;
+mod sweep;
 mod text;
 mod types;
 mod utilisation;
@@ -22,6 +25,7 @@ use graphmill_engine::record::{EpochRecord, Summary, Traffic};
 
 use chart::{Bar, Line, Point, points};
 use section::{section, section_with_legend};
+pub use sweep::sweep_html;
 use text::{escape, percent, score, seconds, short};
 
 const STYLE: &str = include_str!("style.css");
@@ -33,21 +37,27 @@ const POLICY: &str = "<meta http-equiv=Content-Security-Policy content=\"default
 /// Parts of an epoch's time, with the classes of their colours.
 const PARTS: [&str; 5] = ["order", "sample", "extract", "train", "evaluate"];
 
-/// Renders the page.
-pub fn html(summary: &Summary) -> String {
+/// Start of a page with this title, up to the first section.
+fn head(title: &str) -> String {
     let mut page = String::with_capacity(64 << 10);
-    let name = escape(&summary.dataset.name);
     let style = STYLE.lines().map(str::trim).collect::<Vec<_>>().join("\n");
     let _ = write!(
         page,
         "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n{POLICY}\n\
          <meta name=viewport content=\"width=device-width, initial-scale=1\">\n\
-         <title>{name} · graphmill</title>\n<style>\n{style}\n</style>\n<main>\n"
+         <title>{title} · graphmill</title>\n<style>\n{style}\n</style>\n<main>\n"
     );
+    page
+}
+
+/// Renders the page.
+pub fn html(summary: &Summary) -> String {
+    let mut page = head(&escape(&summary.dataset.name));
     page += &header(summary);
     page += &cards(summary);
     page += &curves(summary);
     page += &classes::classes(summary);
+    page += &diagnostics::diagnostics(summary);
     page += &stages(summary);
     page += &utilisation::utilisation(&summary.epochs);
     page += &reuse::reuse(summary);
@@ -77,7 +87,8 @@ fn header(summary: &Summary) -> String {
         facts.push(format!("{} features", count(data.feature_dim as u64)));
         let kind = match (data.multilabel, data.values) {
             (true, _) => "labels",
-            (false, true) => "target values",
+            (false, true) if data.classes == 1 => "target",
+            (false, true) => "targets",
             (false, false) => "classes",
         };
         facts.push(format!("{} {kind}", count(data.classes as u64)));

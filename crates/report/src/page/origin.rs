@@ -4,7 +4,10 @@
 use std::fmt::Write;
 
 use graphmill_core::units::{bytes, count};
-use graphmill_engine::{TrainConfig, record::Summary};
+use graphmill_engine::{
+    options::{Changed, changed, command_line},
+    record::Summary,
+};
 use serde_json::Value;
 
 use super::{
@@ -19,7 +22,7 @@ pub(super) fn origin(summary: &Summary) -> String {
     };
     let changed = changed(options);
     let dataset = options.get("dataset").and_then(Value::as_str).unwrap_or_default();
-    let mut body = format!("<pre>{}</pre>\n<dl>\n", escape(&command(dataset, &changed)));
+    let mut body = format!("<pre>{}</pre>\n<dl>\n", escape(&command_line(options)));
     let mut fact = |name: &str, value: &str| {
         let _ = writeln!(body, "<div><dt>{}</dt><dd>{}</dd></div>", escape(name), escape(value));
     };
@@ -57,60 +60,10 @@ pub(super) fn origin(summary: &Summary) -> String {
     section("How it was run", "A command that repeats the run, its data and its machine.", &body)
 }
 
-/// Option that differs from its default.
-struct Changed<'s> {
-    name: &'s str,
-    value: &'s Value,
-    default: Value,
-}
-
-/// Options that differ from their defaults, except the dataset.
-fn changed(options: &serde_json::Map<String, Value>) -> Vec<Changed<'_>> {
-    let defaults = TrainConfig::default().to_json();
-    let default = |name: &str| defaults.get(name).cloned().unwrap_or_default();
-    options
-        .iter()
-        .filter(|(name, value)| *name != "dataset" && default(name) != **value)
-        .map(|(name, value)| Changed { name, value, default: default(name) })
-        .collect()
-}
-
-/// Command line that repeats the run.
-fn command(dataset: &str, changed: &[Changed]) -> String {
-    let mut command = String::from("graphmill train");
-    if !dataset.is_empty() {
-        let _ = write!(command, " {}", quoted(dataset));
-    }
-    for Changed { name, value, .. } in changed {
-        let flag = name.replace('_', "-");
-        let _ = match value {
-            Value::Bool(true) => write!(command, " --{flag}"),
-            value => write!(command, " --{flag} {}", quoted(&word(value))),
-        };
-    }
-    command
-}
-
-/// Value as the command line takes it.
-fn word(value: &Value) -> String {
-    match value {
-        Value::String(word) => word.clone(),
-        Value::Array(items) => items.iter().map(word).collect::<Vec<_>>().join(","),
-        other => other.to_string(),
-    }
-}
-
-/// Word in quotes if a shell would split or change it.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "_-./,:=+@%".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_string();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
-}
-
 #[cfg(test)]
 mod tests {
+    use graphmill_engine::TrainConfig;
+
     use super::*;
 
     #[test]
@@ -129,11 +82,5 @@ mod tests {
         assert!(page.contains("<tr><td>lr<td>0.01<td>0.003</tr>") && !page.contains("<td>hidden"));
         let plain = Summary { config: TrainConfig::default().to_json(), ..Summary::default() };
         assert!(origin(&plain).contains("Every option has its default"));
-    }
-
-    #[test]
-    fn words_are_quoted_for_a_shell() {
-        let words = ["a/b-1.npy", "", "a b", "it's", "x;y"].map(quoted);
-        assert_eq!(words, ["a/b-1.npy", "''", "'a b'", "'it'\\''s'", "'x;y'"]);
     }
 }

@@ -100,6 +100,7 @@ fn run(epochs: usize, scale: f64, pipelined: bool) -> Summary {
         best,
         test: TestScore { metric: "accuracy".into(), score: Some(0.8765) },
         by_class: None,
+        diagnostics: Vec::new(),
         staleness: if pipelined { Staleness { bound: 8, max: 7 } } else { Staleness::default() },
         presampling: None,
         peak_rss_bytes: 1_234_567_890,

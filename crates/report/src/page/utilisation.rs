@@ -10,6 +10,7 @@ use graphmill_engine::{
 };
 
 use super::{
+    chart::WHOLE_WIDTH,
     section::section_with_legend,
     text::{escape, percent, seconds},
 };
@@ -130,7 +131,7 @@ fn bar(name: &str, sum: &Sum) -> String {
 fn strips(names: &[&str], epochs: &[EpochRecord]) -> (String, usize) {
     let every = epochs.len().div_ceil((MAX_CELLS / (names.len() + 1)).clamp(1, 250));
     let runs: Vec<&[EpochRecord]> = epochs.chunks(every).collect();
-    let (width, right) = (1100.0, 1092.0);
+    let (width, right) = (WHOLE_WIDTH, WHOLE_WIDTH - 8.0);
     let longest =
         names.iter().map(|name| name.chars().count()).chain(["bottleneck".len()]).max().unwrap_or(0);
     let left = 16.0 + 7.0 * longest as f64;

@@ -1,66 +1,18 @@
 //! `graphmill train --repeat N`: a run for each of several seeds, and the spread of their scores.
 
-use std::{ops::Range, path::Path};
+use std::ops::Range;
 
 use clap::ArgMatches;
-use graphmill_data::atomic::{self, Real};
-use graphmill_engine::{Error, TrainConfig, record::Summary};
-use serde::Serialize;
+use graphmill_engine::{
+    Error, TrainConfig,
+    record::{Repeated, Spread},
+};
 
 use super::{train_once, with_remedy};
 use crate::{args, output, ranks};
 
 /// Largest number of runs.
 const MAX: u64 = 1000;
-
-/// Scores of several runs that differ by their seeds.
-#[derive(Debug, Serialize)]
-struct Repeated {
-    /// Name of the dataset.
-    dataset: String,
-    /// Name of the metric.
-    metric: String,
-    /// Each run.
-    runs: Vec<SeedScore>,
-    /// Spread of the test scores; `None` if a run has none.
-    test: Option<Spread>,
-    /// Spread of the validation scores of the best epochs; `None` if a run has none.
-    valid: Option<Spread>,
-}
-
-/// Scores of a run.
-#[derive(Debug, Serialize)]
-struct SeedScore {
-    seed: u64,
-    run: String,
-    best_epoch: usize,
-    valid: Option<f64>,
-    test: Option<f64>,
-    seconds: f64,
-}
-
-/// Mean, standard deviation (of a sample) and range of scores.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-struct Spread {
-    mean: f64,
-    deviation: f64,
-    min: f64,
-    max: f64,
-}
-
-impl Spread {
-    /// Spread of the scores; `None` if one is missing or there are none.
-    fn of(scores: impl Iterator<Item = Option<f64>>) -> Option<Self> {
-        let scores: Vec<f64> = scores.collect::<Option<_>>()?;
-        let count = scores.len() as f64;
-        let mean = scores.iter().sum::<f64>() / count;
-        let squares: f64 = scores.iter().map(|x| (x - mean) * (x - mean)).sum();
-        let deviation = if scores.len() > 1 { (squares / (count - 1.0)).sqrt() } else { 0.0 };
-        let (min, max) =
-            scores.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), &x| (a.min(x), b.max(x)));
-        (!scores.is_empty()).then_some(Self { mean, deviation, min, max })
-    }
-}
 
 /// Seeds of the runs; `None` without `--repeat`.
 ///
@@ -98,38 +50,17 @@ pub(super) fn run(matches: &ArgMatches, config: &TrainConfig, seeds: Range<u64>)
         let summary = outcome.map_err(|error| with_remedy(error, &run))?;
         runs.push((seed, dir.display().to_string(), summary));
     }
-    let repeated = collect(runs);
+    let repeated = Repeated::of(runs);
     let path = out.join("repeat.json");
-    write(&path, &repeated)?;
+    repeated.write(&path)?;
     if matches.get_flag("json") {
         return output::json(&repeated);
     }
-    output::text(&text(&repeated, &path))
+    output::text(&format!("{}{}\n", table(&repeated), path.display()))
 }
 
-fn collect(runs: Vec<(u64, String, Summary)>) -> Repeated {
-    let first = runs.first().map(|(.., summary)| (summary.dataset.name.clone(), summary.test.metric.clone()));
-    let (dataset, metric) = first.unwrap_or_default();
-    let score = |(seed, run, summary): (u64, String, Summary)| SeedScore {
-        seed,
-        run,
-        best_epoch: summary.best.epoch,
-        valid: summary.best.valid_score,
-        test: summary.test.score,
-        seconds: summary.seconds,
-    };
-    let runs: Vec<SeedScore> = runs.into_iter().map(score).collect();
-    let test = Spread::of(runs.iter().map(|run| run.test));
-    let valid = Spread::of(runs.iter().map(|run| run.valid));
-    Repeated { dataset, metric, runs, test, valid }
-}
-
-fn write(path: &Path, repeated: &Repeated) -> anyhow::Result<()> {
-    let text = serde_json::to_string_pretty(repeated)? + "\n";
-    Ok(atomic::replace(&mut Real, path, text.as_bytes())?)
-}
-
-fn text(repeated: &Repeated, path: &Path) -> String {
+/// Table of the runs, and their spread.
+pub(in crate::commands) fn table(repeated: &Repeated) -> String {
     let score = |x: Option<f64>| x.map_or("-".to_string(), |x| format!("{x:.4}"));
     let mut text = format!("{:>20}{:>8}{:>12}{:>12}\n", "seed", "epoch", "valid", "test");
     for run in &repeated.runs {
@@ -146,28 +77,12 @@ fn text(repeated: &Repeated, path: &Path) -> String {
         None => format!("{name} -"),
     };
     text += &format!(
-        "{} {}, {} runs: {}, {} (mean ± standard deviation)\n{}\n",
+        "{} {}, {} runs: {}, {} (mean ± standard deviation)\n",
         repeated.dataset,
         repeated.metric,
         repeated.runs.len(),
         part("test", repeated.test),
-        part("valid", repeated.valid),
-        path.display()
+        part("valid", repeated.valid)
     );
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spreads_are_those_of_a_sample() {
-        let of = |scores: &[f64]| Spread::of(scores.iter().map(|&x| Some(x)));
-        let spread = Spread { mean: 2.0, deviation: 1.0, min: 1.0, max: 3.0 };
-        assert_eq!(of(&[1.0, 2.0, 3.0]), Some(spread));
-        assert_eq!(of(&[0.5]), Some(Spread { mean: 0.5, deviation: 0.0, min: 0.5, max: 0.5 }));
-        assert_eq!(of(&[]), None);
-        assert_eq!(Spread::of([Some(1.0), None].into_iter()), None);
-    }
 }

@@ -1,0 +1,155 @@
+//! Plan of a sweep: the options of every trial, checked before the first is trained.
+
+use std::path::Path;
+
+use graphmill_core::options::Values;
+
+use super::{
+    SweepOptions, SweepRecord, TrialRecord,
+    rungs::rungs,
+    space::{self, Axis},
+};
+use crate::{
+    Error, Result, TrainConfig,
+    options::{by_flag, key, used::refuse_unused_by_all},
+};
+
+/// Largest number of seeds for the best trial.
+const MAX_REPEAT: usize = 1000;
+
+/// A sweep with the options of all its trials.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Record of a sweep that has not begun.
+    pub(super) record: SweepRecord,
+    /// Options of each trial.
+    pub(super) configs: Vec<TrainConfig>,
+}
+
+impl Plan {
+    /// Plans trials that share `config`, of which the user gave the options `given`, and differ by
+    /// the values of `axes`.
+    ///
+    /// # Errors
+    /// Wrong usage: an axis twice, or also among `given`; a value that its option cannot have;
+    /// values that do not go together; an option that no trial reads.
+    pub fn new(
+        config: &TrainConfig,
+        given: &[&'static str],
+        axes: Vec<Axis>,
+        options: SweepOptions,
+    ) -> Result<Self> {
+        check(&options)?;
+        check_axes(&axes, given)?;
+        let values = space::trials(&axes, options.trials, options.seed)?;
+        let names: Vec<&'static str> = given.iter().copied().chain(axes.iter().map(|a| a.name)).collect();
+        let mut configs = Vec::with_capacity(values.len());
+        let mut trials = Vec::with_capacity(values.len());
+        for (trial, values) in (1..).zip(&values) {
+            let of_trial = configure(config, values, &names).map_err(|e| in_trial(e, trial, values))?;
+            let typed =
+                axes.iter().filter_map(|axis| Some((axis.name.into(), key(axis.name)?.write(&of_trial))));
+            trials.push(TrialRecord {
+                trial,
+                run: format!("trial-{trial:03}"),
+                values: typed.collect(),
+                ..TrialRecord::default()
+            });
+            configs.push(of_trial);
+        }
+        refuse_unused_by_all(&configs, &names)?;
+        let rungs = rungs(configs.len(), config.epochs, options.min_epochs, options.eta, config.eval_every);
+        let record = SweepRecord {
+            graphmill: env!("CARGO_PKG_VERSION").to_string(),
+            config: config.to_json(),
+            given: given.iter().map(ToString::to_string).collect(),
+            tried: axes.iter().map(|axis| format!("{}={}", axis.name, axis.spec)).collect(),
+            options,
+            rungs,
+            trials,
+            ..SweepRecord::default()
+        };
+        Ok(Self { record, configs })
+    }
+
+    /// Plan of the sweep in `dir`, as its record has it.
+    ///
+    /// # Errors
+    /// There is no sweep, or its record is damaged.
+    pub fn resume(dir: &Path) -> Result<Self> {
+        let path = SweepRecord::path(dir);
+        let Some(record) = SweepRecord::read(dir)? else {
+            let message = "there is no sweep here (no sweep.json); pass a directory that sweep --out wrote";
+            return Err(Error::run(dir, message));
+        };
+        let damaged = |message: String| Error::format(&path, "config", message);
+        let mut config = TrainConfig::default();
+        let values = record.config.as_object().ok_or_else(|| damaged("it is not an object".into()))?;
+        config.set(values).map_err(|fault| damaged(by_flag(&fault)))?;
+        let given: Vec<&'static str> = record.given.iter().filter_map(|name| Some(key(name)?.name)).collect();
+        let axes = record.tried.iter().map(|word| Axis::parse(word)).collect::<Result<_>>()?;
+        Self::new(&config, &given, axes, record.options)
+    }
+
+    /// Number of trials.
+    pub fn num_trials(&self) -> usize {
+        self.configs.len()
+    }
+
+    /// Epochs after which trials are compared; the last is the end.
+    pub fn rungs(&self) -> &[usize] {
+        &self.record.rungs
+    }
+}
+
+fn check(options: &SweepOptions) -> Result<()> {
+    if options.eta < 2 {
+        return Err(Error::usage(format!(
+            "--sweep-eta {}: at least half of the trials must end; pass 2 or more",
+            options.eta
+        )));
+    }
+    if !(1..=MAX_REPEAT).contains(&options.repeat) {
+        return Err(Error::usage(format!(
+            "--repeat {}: pass an integer from 1 to {MAX_REPEAT}",
+            options.repeat
+        )));
+    }
+    Ok(())
+}
+
+fn check_axes(axes: &[Axis], given: &[&str]) -> Result<()> {
+    if axes.is_empty() {
+        return Err(Error::usage(
+            "a sweep needs values to try; pass --try NAME=VALUES, such as --try lr=0.001,0.01",
+        ));
+    }
+    for (at, axis) in axes.iter().enumerate() {
+        let flag = axis.name.replace('_', "-");
+        if axes[..at].iter().any(|other| other.name == axis.name) {
+            return Err(Error::usage(format!("--try {flag} is given twice; list all values in one")));
+        }
+        if given.contains(&axis.name) {
+            return Err(Error::usage(format!("--{flag} is both set and tried; remove one of the two")));
+        }
+    }
+    Ok(())
+}
+
+/// Options of a trial.
+fn configure(config: &TrainConfig, values: &Values, given: &[&str]) -> Result<TrainConfig> {
+    let mut config = config.clone();
+    config.set(values).map_err(|fault| space::refused(&fault))?;
+    config.derive_options(given)?;
+    config.check()?;
+    Ok(config)
+}
+
+/// Error of a trial that names its values.
+fn in_trial(error: Error, trial: usize, values: &Values) -> Error {
+    let values: Vec<String> = values
+        .iter()
+        .map(|(name, value)| format!("{} {}", name.replace('_', "-"), crate::options::word(value)))
+        .collect();
+    Error::usage(format!("trial {trial} ({}): {error}", values.join(", ")))
+}

@@ -1,0 +1,72 @@
+//! Text of diagnostics: calibration, the best threshold, and residuals.
+
+use std::fmt::Write;
+
+use graphmill_engine::saved::PartScores;
+use graphmill_nn::metric::diagnostics::{Diagnostics, ThresholdPoint};
+
+/// Lines about calibration and thresholds, or a table of residuals; empty without diagnostics.
+pub(super) fn text(parts: &[PartScores]) -> String {
+    let of = |name: &str| parts.iter().find(|part| part.part == name)?.diagnostics.as_ref();
+    let (valid, test) = (of("valid"), of("test"));
+    let mut text = String::new();
+    if let Some(calibration) = test.and_then(|test| test.calibration.as_ref()) {
+        let _ = writeln!(
+            text,
+            "\ncalibration (test): expected calibration error {:.4}; mean confidence {:.4}, accuracy {:.4}",
+            calibration.expected_error, calibration.confidence, calibration.accuracy
+        );
+    }
+    let report = parts.iter().find_map(|part| part.by_class.as_ref());
+    let class = valid.or(test).and_then(|of| of.thresholds.as_ref()?.class);
+    let class = class.and_then(|class| Some(format!(" of class {}", report?.name(class))));
+    text += &threshold(valid, test, &class.unwrap_or_default());
+    let residuals: Vec<&Diagnostics> = parts.iter().filter_map(|part| part.diagnostics.as_ref()).collect();
+    text + &self::residuals(&residuals)
+}
+
+/// The best threshold, chosen on the validation nodes if there are any.
+fn threshold(valid: Option<&Diagnostics>, test: Option<&Diagnostics>, class: &str) -> String {
+    let curve = |of: Option<&Diagnostics>| of.and_then(|of| of.thresholds.clone());
+    let (valid, test) = (curve(valid), curve(test));
+    let number = |x: Option<f64>| x.map_or("-".to_string(), |x| format!("{x:.4}"));
+    let Some((best, part)) =
+        valid.map(|curve| (curve.best, "valid")).or_else(|| Some((test.as_ref()?.best, "test")))
+    else {
+        return String::new();
+    };
+    let ThresholdPoint { threshold, precision, recall, f1 } = best;
+    let mut text = format!(
+        "best threshold{class} ({part}): {threshold:.4}; precision {}, recall {}, F1 {}",
+        number(precision),
+        number(recall),
+        number(f1)
+    );
+    if let Some(test) = test.filter(|_| part == "valid") {
+        let at = |threshold: f64| number(test.at(threshold).and_then(|point| point.f1));
+        let _ = write!(text, "; F1 on test {} there, {} at 0.5", at(threshold), at(0.5));
+    }
+    text + "\n"
+}
+
+/// Table of the residuals of each part and target.
+fn residuals(parts: &[&Diagnostics]) -> String {
+    if parts.iter().all(|of| of.residuals.is_empty()) {
+        return String::new();
+    }
+    let mut text = format!(
+        "\n{:<16}{:>8}{:>10}{:>13}{:>13}{:>13}{:>13}{:>13}\n",
+        "residuals", "target", "nodes", "mean", "deviation", "5 %", "median", "95 %"
+    );
+    for of in parts {
+        for residuals in &of.residuals {
+            let at = |q: usize| residuals.quantiles.get(q).copied().unwrap_or(f64::NAN);
+            let _ = write!(text, "{:<16}{:>8}{:>10}", of.part, residuals.target + 1, residuals.count);
+            for value in [residuals.mean, residuals.deviation, at(5), at(50), at(95)] {
+                let _ = write!(text, "{value:>13.4}");
+            }
+            text.push('\n');
+        }
+    }
+    text + "(prediction minus target)\n"
+}

@@ -143,7 +143,7 @@ proptest! {
             Placement::Blocked,
             Placement::Private,
         ][placement];
-        // the hottest rows of a reordered dataset come first, and a boundary takes the place of a map
+        // the hottest rows of a reordered dataset come first, and a boundary replaces the map
         let ranking = if is_reordered { (0..rows as NodeId).collect() } else { ranking(rows, seed) };
         let assigned = CacheLayout::new(&ranking, slots, devices, placement);
         let tiers = Tiered::new(&all, &stored, &assigned).unwrap();

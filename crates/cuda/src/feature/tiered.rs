@@ -14,10 +14,10 @@ use crate::{Buffer, Device, Queue, arguments, driver::Address, peers, pool::Queu
 /// Mark of a row that is not on a device.
 const COLD: u32 = u32::MAX;
 
-/// Where a device finds a row.
+/// Rule by which a device finds a row.
 #[derive(Default)]
 struct Lookup {
-    /// Location of each row (`V`); `None` if a boundary tells it.
+    /// Location of each row (`V`); `None` if a boundary locates it.
     places: Option<Buffer>,
     /// Rows below this number are on devices, if there is no map: the boundary of a dataset whose
     /// hottest rows come first (Data Tiering, section 4.1).
@@ -132,8 +132,8 @@ impl Tiered {
             out.address(),
             found.address()
         ];
-        // SAFETY: the map or the boundary of this table locates all requested rows, and the result has this many
-        // rows
+        // SAFETY: the map or the boundary of this table locates all requested rows, and the result
+        // has this many rows
         unsafe {
             self.pool.device().driver().fill(found.address(), 0, 6, queue.stream())?;
             queue.run("tier_gather", ids.len(), arguments)?;

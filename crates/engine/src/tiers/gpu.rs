@@ -147,7 +147,7 @@ fn capacity(
     let budget = gpu.budget() as f64;
     let topology = memory::topology(data).min(TOPOLOGY_SHARE * budget);
     let reused = reuse.map_or(0, ReusePlan::table_bytes) as f64;
-    // the location of every row, unless a boundary tells it
+    // the location of every row, unless a boundary locates it
     let map = if follows_ids(policy) { 0.0 } else { 4.0 * rows as f64 };
     let free = budget * (1.0 - SPARE - SAMPLING) - topology - map - STEPS * step.bytes as f64 - reused;
     // a dynamic policy has the holder of each row and a mark of its use

@@ -20,12 +20,14 @@ extern "C" __global__ void tier_load(const uint32_t* ids, uint64_t count, const 
 }
 
 // out (count x dim): the rows of `ids`. places[v]: the location of row v, the device's number plus
-// `devices` times its row there, or COLD; without `places`, all rows are on this device in order.
-// shards[d]: the rows of device d. Adds to found[0..3] the numbers of rows from this device, its
-// peers and the host.
-extern "C" __global__ void tier_gather(const uint32_t* ids, uint64_t count, const uint32_t* places, const uint64_t* shards,
-                                       uint32_t devices, uint32_t own, const unsigned char* host, uint64_t row_bytes,
-                                       uint32_t unit, uint32_t group, uint32_t kind, uint64_t dim, float* out, uint64_t* found) {
+// `devices` times its row there, or COLD. Without `places`, the rows below `boundary` are hot: those
+// below `replicated` are on every device, and the others on the devices in turns; unless `shared`, no
+// device reads the memory of another. shards[d]: the rows of device d. Adds to found[0..3] the
+// numbers of rows from this device, its peers and the host.
+extern "C" __global__ void tier_gather(const uint32_t* ids, uint64_t count, const uint32_t* places, uint32_t boundary,
+                                       uint32_t replicated, uint32_t shared, const uint64_t* shards, uint32_t devices,
+                                       uint32_t own, const unsigned char* host, uint64_t row_bytes, uint32_t unit,
+                                       uint32_t group, uint32_t kind, uint64_t dim, float* out, uint64_t* found) {
     __shared__ uint32_t counts[3];
     if (threadIdx.x < 3) {
         counts[threadIdx.x] = 0;
@@ -38,19 +40,24 @@ extern "C" __global__ void tier_gather(const uint32_t* ids, uint64_t count, cons
         uint64_t from = 0;
         if (first + lane < count) {
             const uint32_t v = ids[first + lane];
-            const uint32_t place = places != 0 ? __ldg(places + v) : 0;
-            if (places == 0) {
-                from = __ldg(shards + own) + v * row_bytes;
-                mine[0]++;
-            } else if (place == COLD) {
-                from = (uint64_t)host + v * row_bytes;
-                mine[2]++;
+            uint32_t device = own, row = v;
+            bool hot;
+            if (places != 0) {
+                const uint32_t place = __ldg(places + v);
+                hot = place != COLD;
+                device = place % devices;
+                row = place / devices;
             } else {
-                const uint32_t device = place % devices;
-                from = __ldg(shards + device) + place / devices * row_bytes;
-                mine[0] += device == own ? 1 : 0;
-                mine[1] += device == own ? 0 : 1;
+                if (v >= replicated) {
+                    device = (v - replicated) % devices;
+                    row = replicated + (v - replicated) / devices;
+                }
+                hot = v < boundary && (device == own || shared != 0);
             }
+            from = hot ? __ldg(shards + device) + row * row_bytes : (uint64_t)host + v * row_bytes;
+            mine[0] += hot && device == own ? 1 : 0;
+            mine[1] += hot && device != own ? 1 : 0;
+            mine[2] += hot ? 0 : 1;
         }
         rows_copy(from, 0, row_bytes, unit, group, out + first * dim, dim, kind);
     }

@@ -128,20 +128,34 @@ proptest! {
     fn tiers_return_the_rows_of_the_table(
         (rows, dim, kind) in (1usize..90, dims(), kinds()),
         (seed, order) in (any::<u64>(), orders()),
-        (slots, devices, placement) in (0usize..100, 1usize..4, 0u8..3),
+        (slots, devices, placement) in (0usize..100, 1usize..4, 0usize..5),
+        is_reordered in any::<bool>(),
         batches in batches(90),
     ) {
         let (data, wide) = table(rows, dim, kind);
         let devices = devices.min(device::count());
         let all: Vec<Arc<Device>> = (0..devices).map(|i| device(i, order)).collect();
         let stored = Stored::new(&all[0], &data, dim).unwrap();
-        let placements = [Placement::Shard, Placement::Interleave, Placement::Replicate(0.4)];
-        let placement = placements[usize::from(placement)];
-        let assigned = CacheLayout::new(&ranking(rows, seed), slots, devices, placement);
+        let placement = [
+            Placement::Shard,
+            Placement::Interleave,
+            Placement::Replicate(0.4),
+            Placement::Blocked,
+            Placement::Private,
+        ][placement];
+        // the hottest rows of a reordered dataset come first, and a boundary replaces the map
+        let ranking = if is_reordered { (0..rows as NodeId).collect() } else { ranking(rows, seed) };
+        let assigned = CacheLayout::new(&ranking, slots, devices, placement);
         let tiers = Tiered::new(&all, &stored, &assigned).unwrap();
         prop_assert_eq!(tiers.len(), devices);
         for (own, tier) in tiers.iter().enumerate() {
             prop_assert_eq!((tier.dim(), tier.num_rows()), (dim, rows));
+            let is_in_turns = devices == 1 || placement != Placement::Blocked;
+            if is_reordered && is_in_turns {
+                prop_assert_eq!(tier.lookup_bytes(), 0, "a boundary needs no map");
+            } else {
+                prop_assert!([0, 4 * rows as u64].contains(&tier.lookup_bytes()));
+            }
             for ids in &batches {
                 let ids: Vec<NodeId> = ids.iter().map(|v| v % rows as NodeId).collect();
                 let mut expected = [0; 3];

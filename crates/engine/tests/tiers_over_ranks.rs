@@ -6,15 +6,24 @@ mod ranks;
 mod set;
 
 use graphmill_data::partition::PartitionDir;
-use graphmill_engine::{RunContext, TrainConfig, observer::Quiet, record::EpochRecord, trainer::over_ranks};
+use graphmill_engine::{
+    RunContext, TrainConfig,
+    observer::Quiet,
+    record::{EpochRecord, Summary},
+    trainer::over_ranks,
+};
 use ranks::{PATIENCE, alone, assert_alike, config, data, on_ranks, over_ranks as train, partitioned};
 use set::with;
+
+/// Losses of all epochs.
+fn bits(summary: &Summary) -> Vec<u64> {
+    summary.epochs.iter().map(|epoch| epoch.loss.to_bits()).collect()
+}
 
 /// Losses of all epochs, and the record of the second one.
 fn run(config: &TrainConfig, dir: &PartitionDir, size: usize) -> (Vec<u64>, EpochRecord) {
     let summary = train(config, dir, size).remove(0);
-    let bits = summary.epochs.iter().map(|epoch| epoch.loss.to_bits()).collect();
-    (bits, summary.epochs[1].clone())
+    (bits(&summary), summary.epochs[1].clone())
 }
 
 #[test]
@@ -185,11 +194,31 @@ fn devices_of_every_rank_sample_and_train() {
             assert_eq!(a.loss.to_bits(), b.loss.to_bits(), "{options}: times change the numbers");
         }
     }
-    let config = with(config(), "strategy=time-sharing devices=virtual:2 updates=asynchronous");
-    for end in on_ranks(2, PATIENCE, |_, post| {
-        let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
-        over_ranks::train(&config, &dir, post, context).unwrap_err().to_string()
-    }) {
-        assert!(end.contains("--updates asynchronous"), "{end}");
+}
+
+#[test]
+fn asynchronous_updates_give_all_ranks_the_same_parameters() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    for (size, bound, options) in [
+        (3, 2, "strategy=time-sharing devices=virtual:2 cache_ratio=0.3 staleness=2"),
+        (2, 4, "strategy=factored devices=virtual:3 num_samplers=1 cache_ratio=0.2"),
+        // some ranks own no seed of a batch
+        (4, 1, "strategy=time-sharing devices=virtual:2 batch_size=3 max_batches=12 staleness=1"),
+    ] {
+        let config = with(config(), &format!("model=sage updates=asynchronous {options}"));
+        let many = train(&config, &dir, size);
+        for summary in &many {
+            assert_eq!(bits(summary), bits(&many[0]), "{options}: ranks differ");
+            assert_eq!(summary.staleness.bound, bound, "{options}");
+            assert!(summary.staleness.max <= bound, "{options}: {:?}", summary.staleness);
+        }
+        let epochs = &many[0].epochs;
+        assert!(epochs[2].loss < epochs[0].loss, "{options}");
     }
+    // without staleness, each batch is an update of its own
+    let fresh = "model=sage strategy=time-sharing devices=virtual:2";
+    let exact = with(config(), &format!("{fresh} batches_per_update=1"));
+    let config = with(config(), &format!("{fresh} updates=asynchronous staleness=0"));
+    assert_alike(&alone(&exact, &data), &train(&config, &dir, 3), "bound of 0");
 }

@@ -14,12 +14,25 @@ use crate::{Buffer, Device, Queue, arguments, driver::Address, peers, pool::Queu
 /// Mark of a row that is not on a device.
 const COLD: u32 = u32::MAX;
 
+/// Rule by which a device finds a row.
+#[derive(Default)]
+struct Lookup {
+    /// Location of each row (`V`); `None` if a boundary locates it.
+    places: Option<Buffer>,
+    /// Rows below this number are on devices, if there is no map: the boundary of a dataset whose
+    /// hottest rows come first (Data Tiering, section 4.1).
+    boundary: u32,
+    /// Rows below this number are on every device; the others below the boundary take turns.
+    replicated: u32,
+    /// True if devices read the memory of each other.
+    shared: bool,
+}
+
 /// Rows on devices, as read by one of them. The maps are immutable, so readers need no lock.
 pub struct Tiered {
     stored: Arc<Stored>,
     pool: QueuePool,
-    /// Location of each row (`V`), or `None` if all are on the device in order.
-    places: Option<Buffer>,
+    lookup: Lookup,
     /// Rows of each device.
     shards: Arc<Vec<Buffer>>,
     /// Addresses of the shards.
@@ -32,8 +45,8 @@ impl Tiered {
     /// Creates a reader per device, with the rows of `assigned` on their assigned devices (see
     /// [`graphmill_loader::feature::cached::CacheLayout::new`]) and all of `stored` in host memory.
     /// A device reads a row from host memory if it cannot read the memory of the device that has
-    /// it. Besides the rows, this takes 4 `V` bytes of each device, or 0 if one device has all
-    /// rows.
+    /// it. Besides the rows, this takes 4 `V` bytes of each device, or 0 if the rows in the slots
+    /// are the first of the table, in order and interleaved, as on a reordered dataset.
     ///
     /// # Errors
     /// Memory is insufficient, an assigned row does not exist, or a driver fails.
@@ -52,14 +65,20 @@ impl Tiered {
         let shards: Arc<Vec<Buffer>> = Arc::new(pools.iter().enumerate().map(shard).collect::<Result<_>>()?);
         let addresses: Vec<u64> = shards.iter().map(|rows| rows.address().0).collect();
         let one = |(own, pool): (usize, QueuePool)| {
-            let (places, table) = pool.with(|queue| -> Result<_> {
-                let places = if whole { None } else { Some(places(assigned, rows, count, own, shared)?) };
-                let places = places.map(|places| queue.upload(&places)).transpose()?;
+            let (lookup, table) = pool.with(|queue| -> Result<_> {
+                let lookup = if whole || is_boundary(assigned, count) {
+                    let [boundary, replicated] =
+                        [assigned.ids.len(), assigned.replicated].map(|rows| rows as u32);
+                    Lookup { places: None, boundary, replicated, shared }
+                } else {
+                    let places = places(assigned, rows, count, own, shared)?;
+                    Lookup { places: Some(queue.upload(&places)?), ..Lookup::default() }
+                };
                 let table = queue.upload(&addresses)?;
                 queue.synchronize()?;
-                Ok((places, table))
+                Ok((lookup, table))
             })?;
-            Ok(Self { stored: stored.clone(), pool, places, shards: shards.clone(), table, own })
+            Ok(Self { stored: stored.clone(), pool, lookup, shards: shards.clone(), table, own })
         };
         pools.into_iter().enumerate().map(one).collect()
     }
@@ -67,6 +86,11 @@ impl Tiered {
     /// Bytes of rows on the reading device.
     pub fn device_bytes(&self) -> u64 {
         DeviceMemory::bytes(&self.shards[self.own]) as u64
+    }
+
+    /// Bytes of the reading device that locate rows.
+    pub fn lookup_bytes(&self) -> u64 {
+        self.lookup.places.as_ref().map_or(0, |places| DeviceMemory::bytes(places) as u64)
     }
 
     /// Gathers the rows on the device and returns their traffic. `device_ids` is the device address
@@ -87,11 +111,15 @@ impl Tiered {
         let device_ids = device_ids.or(copied.as_ref().map(Buffer::address)).unwrap_or(Address(0));
         let out = queue.take(4 * ids.len() * dim)?;
         let found = queue.scratch(24)?;
-        let places = self.places.as_ref().map_or(Address(0), Buffer::address);
+        let Lookup { places, boundary, replicated, shared } = &self.lookup;
+        let places = places.as_ref().map_or(Address(0), Buffer::address);
         let arguments = arguments![
             device_ids,
             ids.len(),
             places,
+            *boundary,
+            *replicated,
+            u32::from(*shared),
             self.table.address(),
             self.shards.len() as u32,
             self.own as u32,
@@ -104,8 +132,8 @@ impl Tiered {
             out.address(),
             found.address()
         ];
-        // SAFETY: the maps of this table contain all requested rows, and the result has this many
-        // rows
+        // SAFETY: the map or the boundary of this table locates all requested rows, and the result
+        // has this many rows
         unsafe {
             self.pool.device().driver().fill(found.address(), 0, 6, queue.stream())?;
             queue.run("tier_gather", ids.len(), arguments)?;
@@ -121,6 +149,16 @@ impl Tiered {
 /// Device that has a slot.
 fn owner(assigned: &CacheLayout, slot: usize) -> usize {
     assigned.owners.get(slot).map_or(0, |&owner| owner.into())
+}
+
+/// Returns true if a boundary locates the rows on `count` devices: they are the first of the table,
+/// in order, and the devices take turns after the replicated ones. O(slots).
+fn is_boundary(assigned: &CacheLayout, count: usize) -> bool {
+    let follows = |(slot, &v): (usize, &NodeId)| {
+        v as usize == slot
+            && (slot < assigned.replicated || owner(assigned, slot) == (slot - assigned.replicated) % count)
+    };
+    assigned.ids.iter().enumerate().all(follows)
 }
 
 /// Location of each of `rows` rows for device `own` of `count`: the number of the device that has

@@ -11,6 +11,11 @@
 //! gradients over ranks, weighted by seeds, is the gradient of the whole batch. Dropout masks
 //! depend on rank and row, so dropout changes the numbers as another seed would.
 //!
+//! Asynchronous updates keep this order: update `i` sums the shares of batch `i` on all ranks, so
+//! all ranks hold the same parameters after it. The shares may differ in staleness, each within the
+//! bound. A rank can always compute its share of the next update, because that share needs no later
+//! update and the other ranks answer requests from threads of their own: the ranks cannot deadlock.
+//!
 //! - [`Ranks`]: the other ranks, and the sums of gradients, which are sent while the layers below
 //!   are still computed.
 //! - [`RankDataset`]: a rank's part of the dataset.
@@ -40,7 +45,7 @@ use graphmill_loader::order::{self, OrderKind, OverRanks};
 
 use crate::{
     Error, Result, TrainConfig,
-    strategy::{self, HotSplit, LayeredOptions, UpdateOptions},
+    strategy::{self, HotSplit, LayeredOptions},
 };
 
 /// Returns rank 0's options on all ranks, except for each machine's own: the path of the dataset,
@@ -130,14 +135,6 @@ pub(crate) fn check(config: &TrainConfig) -> Result<()> {
     }
     if chosen.is_some_and(|chosen| chosen.reuses_rows()) {
         check_reuse(config)?;
-    }
-    if strategy::is_by_device(config) && config.own.get::<UpdateOptions>().is_asynchronous() {
-        return refuse(
-            "updates",
-            "asynchronous",
-            "use synchronous: ranks add up the gradients of the same batches, and asynchronous updates have \
-             no common order",
-        );
     }
     check_nvidia(config)?;
     let is_available = |entry: &Entry<OrderKind>| entry.make.over_ranks != OverRanks::Unavailable;

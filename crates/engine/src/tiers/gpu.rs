@@ -23,7 +23,7 @@ use crate::{
     Error, Result, TrainConfig,
     accelerator::{ComputeDevices, StoredRows, TOPOLOGY_SHARE},
     build,
-    cache_kind::{Kind, kind, resolve_cache},
+    cache_kind::{Kind, follows_ids, kind, resolve_cache},
     config::Switch,
     memory::{self, MemoryPlacement},
     reuse::ReusePlan,
@@ -79,7 +79,7 @@ impl GpuTiers {
         let policy = resolve_cache(&config.cache, &config.order, "fifo");
         let slots = match config.cache_ratio.0 {
             Some(ratio) => ((ratio * rows as f64).round() as usize).min(rows),
-            None => capacity(computers, &batches, &stored)?,
+            None => capacity(computers, &batches, &stored, policy)?,
         };
         let dynamic = |policy: &str| -> Result<DeviceRows> {
             let rows = devices.iter().map(|gpu| stored.dynamic(gpu, slots, policy));
@@ -126,9 +126,14 @@ fn dense(config: &TrainConfig, data: &Dataset) -> Result<TrainConfig> {
     Ok(TrainConfig { sparse: Switch::Off, ..config.clone() })
 }
 
-/// Number of rows that fit on a device beside the graph, sampling and training. Runs a few training
-/// steps to measure their memory.
-fn capacity(computers: &ComputeDevices, batches: &Batches, stored: &StoredRows) -> Result<usize> {
+/// Number of rows of a cache by `policy` that fit on a device beside the graph, sampling and
+/// training. Runs a few training steps to measure their memory.
+fn capacity(
+    computers: &ComputeDevices,
+    batches: &Batches,
+    stored: &StoredRows,
+    policy: &str,
+) -> Result<usize> {
     let Batches { data, reuse, .. } = *batches;
     let gpu = &computers.gpus()[0];
     let rows = data.num_nodes();
@@ -142,8 +147,11 @@ fn capacity(computers: &ComputeDevices, batches: &Batches, stored: &StoredRows) 
     let budget = gpu.budget() as f64;
     let topology = memory::topology(data).min(TOPOLOGY_SHARE * budget);
     let reused = reuse.map_or(0, ReusePlan::table_bytes) as f64;
-    let free = budget * (1.0 - SPARE - SAMPLING) - topology - STEPS * step.bytes as f64 - reused;
-    // a row and its entry in the lookup table
-    let each = stored.row_bytes() as f64 + 4.0;
+    // the location of every row, unless a boundary locates it
+    let map = if follows_ids(policy) { 0.0 } else { 4.0 * rows as f64 };
+    let free = budget * (1.0 - SPARE - SAMPLING) - topology - map - STEPS * step.bytes as f64 - reused;
+    // a dynamic policy has the holder of each row and a mark of its use
+    let of_row = if matches!(kind(policy)?, Kind::Dynamic(_)) { 8.0 } else { 0.0 };
+    let each = stored.row_bytes() as f64 + of_row;
     Ok(((free.max(0.0) / each) as usize).min(rows))
 }

@@ -23,7 +23,7 @@ use crate::{
 
 /// A model with its weights, ready to infer on one graph.
 pub(super) struct LoadedModel {
-    model: Model,
+    model: Arc<Model>,
     symmetric: Option<Arc<SymmetricWeights>>,
     /// Neighbours of exact inference.
     pub(super) exact: Arc<InferenceNeighbors>,
@@ -61,6 +61,15 @@ impl LoadedModel {
         Ok(rows)
     }
 
+    /// The same weights on the graph of `data`.
+    ///
+    /// # Errors
+    /// The configuration of `run` does not fit the graph.
+    #[cfg(feature = "tables")]
+    pub(super) fn on(&self, run: &SavedRun, data: &Dataset) -> Result<Self> {
+        run.loaded_on(self.model.clone(), data)
+    }
+
     /// Values of one kind from the rows of [`LoadedModel::rows`], and their number for each node.
     pub(super) fn values(&self, kind: Kind, rows: Matrix) -> (usize, Values) {
         if kind == Kind::Classes && self.predicts_values() {
@@ -91,7 +100,14 @@ impl SavedRun {
     /// # Errors
     /// The weights cannot be read or do not fit the dataset.
     pub(super) fn load(&self, data: &Dataset) -> Result<LoadedModel> {
-        let model = self.model(data)?;
+        self.loaded_on(Arc::new(self.model(data)?), data)
+    }
+
+    /// Prepares the weights of `model` for the graph of `data`.
+    ///
+    /// # Errors
+    /// The configuration does not fit the graph.
+    fn loaded_on(&self, model: Arc<Model>, data: &Dataset) -> Result<LoadedModel> {
         Ok(LoadedModel {
             symmetric: build::symmetric(&model, data),
             exact: Arc::new(self.blame_config(build::inference_neighbors(&self.config, data))?),

@@ -23,6 +23,8 @@ pub(crate) struct App {
     pub(crate) metrics: Arc<Metrics>,
     /// Requests that may still be taken.
     pub(crate) permits: Semaphore,
+    /// Turn to answer for new nodes.
+    pub(crate) new_nodes: Arc<Semaphore>,
     current: RwLock<Arc<Predictor>>,
     /// Held during a reload.
     reload: Mutex<()>,
@@ -41,7 +43,8 @@ impl App {
             .map_err(|e| Error::usage(format!("the service cannot start a thread: {e}; raise its limits")))?;
         let permits = Semaphore::new(options.max_requests.min(Semaphore::MAX_PERMITS));
         let current = RwLock::new(Arc::new(predictor));
-        Ok(Self { options, batcher, metrics, permits, current, reload: Mutex::new(()) })
+        let (new_nodes, reload) = (Arc::new(Semaphore::new(1)), Mutex::new(()));
+        Ok(Self { options, batcher, metrics, permits, new_nodes, current, reload })
     }
 
     /// The run that answers new requests.

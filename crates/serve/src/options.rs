@@ -31,6 +31,8 @@ pub struct ServeOptions {
     pub max_batch: usize,
     /// Maximum number of nodes of a request.
     pub max_nodes: usize,
+    /// Maximum number of new edges of a request.
+    pub max_edges: usize,
     /// Maximum bytes of a request's body.
     pub max_body: usize,
     /// Maximum number of requests that are answered at the same time.
@@ -51,6 +53,7 @@ impl Default for ServeOptions {
             window: Duration::ZERO,
             max_batch: 1024,
             max_nodes: 1000,
+            max_edges: 10_000,
             max_body: 1 << 20,
             max_requests: 256,
             patience: Duration::from_secs(30),
@@ -68,6 +71,7 @@ impl ServeOptions {
         let limits = [
             ("--max-batch", self.max_batch),
             ("--max-nodes", self.max_nodes),
+            ("--max-edges", self.max_edges),
             ("--max-body", self.max_body),
             ("--max-requests", self.max_requests),
         ];

@@ -12,7 +12,8 @@ pub(crate) fn command() -> Command {
             "Answer for a run's nodes over HTTP.\n\n\
              POST /v1/predict takes {\"keys\": [...]} or {\"ids\": [...]} and returns classes with \
              probabilities, or values: the output of graphmill predict, or with \"seed\" an answer from \
-             neighbours that the run's sampler draws. Requests that arrive together are answered in one \
+             neighbours that the run's sampler draws. {\"new\": {...}} has new nodes with their edges, which \
+             are joined to the graph as by graphmill predict --on. Requests that arrive together are answered in one \
              batch; that changes no answer. GET /healthz, /metrics (Prometheus) and /openapi.json describe \
              the service. SIGHUP or POST /v1/reload opens the run directory again, and a run that cannot be \
              opened leaves the old one in place. SIGTERM and SIGINT end the service after the requests in \
@@ -75,7 +76,13 @@ fn with_limits(command: Command) -> Command {
         .arg(args::option(
             "max-nodes",
             "N",
-            "Largest number of nodes of a request [default: 1000]",
+            "Largest number of nodes of a request, known or new [default: 1000]",
+            "A request of more is refused with status 413",
+        ))
+        .arg(args::option(
+            "max-edges",
+            "N",
+            "Largest number of new edges of a request [default: 10000]",
             "A request of more is refused with status 413",
         ))
         .arg(args::option(
@@ -132,6 +139,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         window: Duration::from_millis(number("batch-window", 0)? as u64),
         max_batch: number("max-batch", with.max_batch)?,
         max_nodes: number("max-nodes", with.max_nodes)?,
+        max_edges: number("max-edges", with.max_edges)?,
         max_body: bytes.map_or(with.max_body, |bytes| bytes.0 as usize),
         max_requests: number("max-requests", with.max_requests)?,
         patience: with.patience,

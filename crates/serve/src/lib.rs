@@ -30,6 +30,6 @@ mod question;
 mod server;
 mod token;
 
-pub use options::ServeOptions;
+pub use options::{EmbeddingCache, ServeOptions};
 pub use server::serve;
 pub use token::Token;

@@ -70,16 +70,22 @@ impl New {
         let Self { rows, features, edges, undirected } = self;
         let count = rows.as_ref().map_or(0, Vec::len) + features.as_ref().map_or(0, Vec::len);
         if count > limits.max_nodes {
-            let why = format!("it has {count} new nodes, and the service takes {} at a time", limits.max_nodes);
+            let why =
+                format!("it has {count} new nodes, and the service takes {} at a time", limits.max_nodes);
             return Err(too_large(why, "--max-nodes"));
         }
         if edges.len() > limits.max_edges {
-            let why =
-                format!("it has {} new edges, and the service takes {} at a time", edges.len(), limits.max_edges);
+            let why = format!(
+                "it has {} new edges, and the service takes {} at a time",
+                edges.len(),
+                limits.max_edges
+            );
             return Err(too_large(why, "--max-edges"));
         }
         match (rows, features) {
-            (Some(rows), None) if !rows.is_empty() && !undirected => Ok(NewNodes::Tables(tables(&rows, edges)?)),
+            (Some(rows), None) if !rows.is_empty() && !undirected => {
+                Ok(NewNodes::Tables(tables(&rows, edges)?))
+            }
             (Some(rows), None) if !rows.is_empty() => {
                 let why = "undirected is for feature rows: edges of rows have the directions of the import";
                 Err(refuse(why, "leave out undirected"))
@@ -111,9 +117,10 @@ fn tables(rows: &[Map<String, Value>], edges: Vec<Edge>) -> Result<NewTables, Fa
     new.memory.insert(ROWS.into(), MemoryTable::of_objects(rows).map_err(failed)?);
     let edge = |edge| match edge {
         Edge::Row(row) => Ok(row),
-        Edge::Plain(..) | Edge::Weighted(..) => {
-            Err(refuse("an edge of rows is an array", "send an object with the columns of the imported edges"))
-        }
+        Edge::Plain(..) | Edge::Weighted(..) => Err(refuse(
+            "an edge of rows is an array",
+            "send an object with the columns of the imported edges",
+        )),
     };
     let edges: Vec<Map<String, Value>> = edges.into_iter().map(edge).collect::<Result<_, _>>()?;
     if !edges.is_empty() {
@@ -153,7 +160,12 @@ pub(crate) async fn answer(
     of: Neighborhood,
 ) -> Result<NewAnswers, Failure> {
     let stopped = |why: &str| {
-        Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "predict", why, "report it with the log of the service")
+        Failure::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "predict",
+            why,
+            "report it with the log of the service",
+        )
     };
     let turn = turn.clone().acquire_owned().await.map_err(|_| stopped("the service stops"))?;
     // The work goes on if the client leaves, and keeps its turn until it ends.

@@ -3,12 +3,35 @@
 use std::{
     net::{SocketAddr, ToSocketAddrs},
     path::PathBuf,
+    str::FromStr,
     time::Duration,
 };
 
 use graphmill_engine::{Error, Result};
 
 use crate::Token;
+
+/// Rows of known nodes that a service computes once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EmbeddingCache {
+    /// None.
+    #[default]
+    None,
+    /// The input rows of the last layer, in memory (`V x H`): an exact answer reads one hop.
+    Bottom,
+}
+
+impl FromStr for EmbeddingCache {
+    type Err = Error;
+
+    fn from_str(word: &str) -> Result<Self> {
+        match word {
+            "none" => Ok(Self::None),
+            "bottom" => Ok(Self::Bottom),
+            _ => Err(Error::usage(format!("--cache-embeddings {word}: pass none or bottom"))),
+        }
+    }
+}
 
 /// Options of [`serve`](crate::serve()).
 #[derive(Clone, Debug)]
@@ -25,6 +48,8 @@ pub struct ServeOptions {
     pub token: Option<Token>,
     /// True to listen at an address of the network without a token.
     pub anonymous: bool,
+    /// Rows of known nodes that are computed once.
+    pub cache: EmbeddingCache,
     /// Time for which a batch waits for more requests after its first one.
     pub window: Duration,
     /// Nodes of a batch, from which on it takes no further request.
@@ -50,6 +75,7 @@ impl Default for ServeOptions {
             listen: "127.0.0.1:8080".into(),
             token: None,
             anonymous: false,
+            cache: EmbeddingCache::None,
             window: Duration::ZERO,
             max_batch: 1024,
             max_nodes: 1000,

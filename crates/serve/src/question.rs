@@ -131,9 +131,7 @@ fn find(
             Key::Text(text) => text,
         };
         let found = predictor.find(&key);
-        nodes.push(found.map_err(|error| {
-            Failure::of(StatusCode::UNPROCESSABLE_ENTITY, "predict", &error)
-        })?);
+        nodes.push(found.map_err(|error| Failure::of(StatusCode::UNPROCESSABLE_ENTITY, "predict", &error))?);
     }
     if let Some(id) = ids.iter().find(|&&id| id as usize >= predictor.num_nodes()) {
         let why = format!("node {id} is outside the graph's {} nodes", predictor.num_nodes());

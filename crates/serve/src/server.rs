@@ -23,7 +23,11 @@ pub fn serve(
 ) -> Result<()> {
     let addresses = options.addresses()?;
     let patience = options.patience;
-    let app = Arc::new(App::open(options)?);
+    let (app, cached) = App::open(options)?;
+    let app = Arc::new(app);
+    if let Some(line) = cached {
+        log(&line);
+    }
     let threads = available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
     let failed =
         |what: &str, e: std::io::Error| Error::usage(format!("{what}: {e}; choose another --listen"));

@@ -3,8 +3,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use arrow_array::{
-    ArrayRef, BooleanArray, Float64Array, Int64Array, ListArray, RecordBatch, StringArray,
-    types::Float64Type,
+    ArrayRef, BooleanArray, Float64Array, Int64Array, ListArray, RecordBatch, StringArray, types::Float64Type,
 };
 use graphmill_core::{Error, Result};
 use serde_json::{Map, Value};

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{Graph, NodeId, progress::Progress};
+use graphmill_core::{
+    Graph, NodeId,
+    progress::{Progress, Quiet},
+};
 use graphmill_data::Dataset;
 use graphmill_loader::{sampler::inference::InferenceNeighbors, weights::SymmetricWeights};
 use graphmill_nn::{
@@ -50,15 +53,56 @@ impl LoadedModel {
         watch: &dyn Progress,
     ) -> Result<Matrix> {
         let mut rows = Matrix::default();
-        let mut inference =
-            Inference::new(graph, features, self.symmetric.as_deref(), &self.backend, self.chunk)
-                .with_neighbors(neighbors.clone())
-                .watched(watch);
+        let mut inference = self.inference((graph, features), neighbors, watch);
         inference.run(&self.model, nodes, output, &mut rows)?;
         if let Some(scale) = self.scale.as_ref().filter(|_| output == Output::Logits) {
             scale.undo(rows.view_mut().host());
         }
         Ok(rows)
+    }
+
+    /// Input rows of the last layer for all nodes, from all their neighbours; `None` if the model
+    /// has one layer.
+    ///
+    /// # Errors
+    /// As [`LoadedModel::rows`].
+    pub(super) fn below_last(
+        &self,
+        (graph, features): (&Graph, &AllRows),
+        watch: &dyn Progress,
+    ) -> Result<Option<Matrix>> {
+        self.inference((graph, features), &self.exact, watch).below_last(&self.model)
+    }
+
+    /// Exact logits of `nodes` from the rows of [`LoadedModel::below_last`]: those of
+    /// [`LoadedModel::rows`], to the bit.
+    ///
+    /// # Errors
+    /// Another rank did not reply.
+    pub(super) fn last(
+        &self,
+        (graph, features): (&Graph, &AllRows),
+        below: &Matrix,
+        nodes: &[NodeId],
+    ) -> Result<Matrix> {
+        let mut rows = Matrix::default();
+        self.inference((graph, features), &self.exact, &Quiet).last(&self.model, below, nodes, &mut rows)?;
+        if let Some(scale) = &self.scale {
+            scale.undo(rows.view_mut().host());
+        }
+        Ok(rows)
+    }
+
+    /// Inference on `graph`.
+    fn inference<'i>(
+        &'i self,
+        (graph, features): (&'i Graph, &'i AllRows),
+        neighbors: &Arc<InferenceNeighbors>,
+        watch: &'i dyn Progress,
+    ) -> Inference<'i> {
+        Inference::new(graph, features, self.symmetric.as_deref(), &self.backend, self.chunk)
+            .with_neighbors(neighbors.clone())
+            .watched(watch)
     }
 
     /// The same weights on the graph of `data`.
@@ -86,6 +130,12 @@ impl LoadedModel {
     /// The processor, in the precision of the run.
     pub(super) fn backend(&self) -> &Cpu {
         &self.backend
+    }
+
+    /// Width of the rows of [`LoadedModel::below_last`]; `None` if the model has one layer.
+    pub(super) fn width_below_last(&self) -> Option<usize> {
+        let last = self.model.num_layers() - 1;
+        (last > 0).then(|| self.model.layer_in_dim(last))
     }
 
     /// Number of values of each node: classes, labels or targets.

@@ -54,7 +54,15 @@ pub(crate) fn command() -> Command {
             "Listen at an address of the network without a token",
             "Everybody who reaches the address may ask, and reload the run",
         ));
-    with_limits(command).arg(args::threads())
+    with_limits(command.arg(args::option(
+        "cache-embeddings",
+        "WHAT",
+        "Rows of known nodes to compute once: none, bottom [default: none]",
+        "bottom computes the rows below the model's last layer for all nodes at the start and after each \
+         reload, and keeps them in memory, so that an exact answer reads one hop. Answers keep their bits. \
+         Set it if clients ask without a seed. Example: --cache-embeddings bottom",
+    )))
+    .arg(args::threads())
 }
 
 /// Adds the limits of requests and batches.
@@ -136,6 +144,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         listen: matches.get_one::<String>("listen").cloned().unwrap_or(with.listen),
         token,
         anonymous: matches.get_flag("anonymous"),
+        cache: matches.get_one::<String>("cache-embeddings").map_or(Ok(with.cache), |word| word.parse())?,
         window: Duration::from_millis(number("batch-window", 0)? as u64),
         max_batch: number("max-batch", with.max_batch)?,
         max_nodes: number("max-nodes", with.max_nodes)?,

@@ -97,7 +97,9 @@ impl NewEdges {
             }
         }
         found.edges.sort_by_key(|&(dst, src, _)| (dst, src));
-        if let Some(pair) = found.edges.windows(2).find(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1)) {
+        if let Some(pair) =
+            found.edges.windows(2).find(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1))
+        {
             let (dst, src, _) = pair[0];
             return Err(Error::usage(format!(
                 "new edges: the edge from {src} to {dst} occurs twice; pass each once, and in one direction \

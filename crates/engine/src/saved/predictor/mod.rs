@@ -15,7 +15,7 @@
 //! # Memory
 //!
 //! The dataset and the model, and 12 bytes per node for the index of the keys. A call allocates the
-//! rows that it computes.
+//! rows that it computes. [`Predictor::cache_embeddings`] adds the `V x H` rows below the last layer.
 
 mod index;
 #[cfg(feature = "tables")]
@@ -25,14 +25,17 @@ mod new_nodes;
 use std::sync::OnceLock;
 use std::{path::Path, sync::Arc};
 
-use graphmill_core::{NodeId, progress::Quiet};
+use graphmill_core::{
+    NodeId, memory,
+    progress::{Progress, Quiet},
+};
 use graphmill_data::{Dataset, typed::KEY_SEPARATOR};
 use graphmill_loader::sampler::{HopSampler, inference::InferenceNeighbors};
 use graphmill_nn::Matrix;
 
+use self::index::KeyIndex;
 #[cfg(feature = "tables")]
 pub use self::new_nodes::{NewAnswers, NewNodes};
-use self::index::KeyIndex;
 use super::{
     Kind, SavedRun,
     infer::{LoadedModel, values},
@@ -120,6 +123,8 @@ pub struct Predictor {
     sampler: Draws,
     names: Names,
     index: KeyIndex,
+    /// Input rows of the last layer for all nodes, if they are cached.
+    below_last: Option<Matrix>,
     /// The dataset's tables with their encodings, or the reason why there are none, once read.
     #[cfg(feature = "tables")]
     tables: OnceLock<std::result::Result<new_nodes::Tables, String>>,
@@ -160,9 +165,31 @@ impl Predictor {
             sampler,
             names,
             index,
+            below_last: None,
             #[cfg(feature = "tables")]
             tables: OnceLock::new(),
         })
+    }
+
+    /// Computes the rows of the layers below the last one for all nodes and keeps them, so that an
+    /// exact answer reads the neighbours of one hop. Answers keep their bits. Returns the bytes of
+    /// the rows: 0 if the model has one layer, which reads one hop anyway.
+    ///
+    /// # Errors
+    /// The rows, twice, exceed the free memory; features cannot be read; or `watch` stops the work.
+    pub fn cache_embeddings(&mut self, watch: &dyn Progress) -> Result<u64> {
+        let Some(width) = self.loaded.width_below_last() else { return Ok(0) };
+        let bytes = 4 * (width as u64) * self.num_nodes() as u64;
+        if let Some(free) = memory::available().filter(|&free| 2 * bytes > free) {
+            return Err(Error::usage(format!(
+                "cached embeddings: {} nodes of {width} numbers take {bytes} bytes, and twice as much while \
+                 they are computed, of {free} that are free; pass --cache-embeddings none",
+                self.num_nodes()
+            )));
+        }
+        let rows = self.loaded.below_last((&self.data.graph, &self.features), watch);
+        self.below_last = self.run.blame_config(rows)?;
+        Ok(bytes)
     }
 
     /// The dataset.
@@ -281,6 +308,10 @@ impl Predictor {
             return Err(Error::dataset(&self.data.name, message));
         }
         let neighbors = self.neighbors(of)?;
+        if let (Some(below), Neighborhood::All, Output::Logits) = (&self.below_last, of, output) {
+            let rows = self.loaded.last((&self.data.graph, &self.features), below, nodes);
+            return self.run.blame_config(rows);
+        }
         let rows = self.loaded.rows((&self.data.graph, &self.features), &neighbors, nodes, output, &Quiet);
         self.run.blame_config(rows)
     }

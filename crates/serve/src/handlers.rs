@@ -155,8 +155,12 @@ async fn body(app: &App, request: Request) -> Result<axum::body::Bytes, Failure>
     }
     match timeout(app.options.patience, to_bytes(request.into_body(), app.options.max_body)).await {
         Ok(Ok(body)) => Ok(body),
+        Ok(Err(error)) if !is_length(&error) => {
+            let (why, fix) = ("it broke off", "send as many bytes as Content-Length says");
+            Err(Failure::new(StatusCode::BAD_REQUEST, "body", why, fix))
+        }
         Ok(Err(_)) => {
-            let why = format!("it has more than {} bytes, or broke off", app.options.max_body);
+            let why = format!("it has more than {} bytes", app.options.max_body);
             let fix = "send several requests, or start the service with a larger --max-body";
             Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "body", why, fix))
         }
@@ -165,6 +169,18 @@ async fn body(app: &App, request: Request) -> Result<axum::body::Bytes, Failure>
             Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "body", why, "send it at once"))
         }
     }
+}
+
+/// Returns true for the error of a body that exceeds its limit.
+fn is_length(error: &axum::Error) -> bool {
+    let mut error: Option<&dyn std::error::Error> = Some(error);
+    while let Some(of) = error {
+        if of.to_string() == "length limit exceeded" {
+            return true;
+        }
+        error = of.source();
+    }
+    false
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

@@ -20,6 +20,7 @@
 mod app;
 mod arrow;
 mod batch;
+mod connections;
 mod document;
 mod failure;
 mod handlers;

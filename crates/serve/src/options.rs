@@ -62,7 +62,10 @@ pub struct ServeOptions {
     pub max_body: usize,
     /// Maximum number of requests that are answered at the same time.
     pub max_requests: usize,
-    /// Time in which a body must arrive, and requests in flight must end after a stop.
+    /// Maximum number of open connections; others wait.
+    pub max_connections: usize,
+    /// Time in which a header, a body and the reading of an answer must end, and requests in flight
+    /// after a stop.
     pub patience: Duration,
 }
 
@@ -82,6 +85,7 @@ impl Default for ServeOptions {
             max_edges: 10_000,
             max_body: 1 << 20,
             max_requests: 256,
+            max_connections: 4096,
             patience: Duration::from_secs(30),
         }
     }
@@ -100,9 +104,13 @@ impl ServeOptions {
             ("--max-edges", self.max_edges),
             ("--max-body", self.max_body),
             ("--max-requests", self.max_requests),
+            ("--max-connections", self.max_connections),
         ];
         if let Some((flag, _)) = limits.iter().find(|(_, value)| *value == 0) {
             return Err(Error::usage(format!("{flag} 0: nothing could be answered; pass at least 1")));
+        }
+        if self.patience.is_zero() {
+            return Err(Error::usage("--timeout 0: nothing could arrive in time; pass at least 1"));
         }
         let resolved = self.listen.to_socket_addrs();
         let addresses: Vec<SocketAddr> = resolved.map(Iterator::collect).unwrap_or_default();

@@ -105,6 +105,19 @@ fn with_limits(command: Command) -> Command {
             "Largest number of requests at the same time [default: 256]",
             "A request beyond them is refused with status 503",
         ))
+        .arg(args::option(
+            "max-connections",
+            "N",
+            "Largest number of open connections [default: 4096]",
+            "Others wait until one ends. The limit of open files bounds it, too",
+        ))
+        .arg(args::option(
+            "timeout",
+            "SECONDS",
+            "Seconds in which a header, a body or a reading must end [default: 30]",
+            "A body that does not arrive gets status 408. A connection without a whole header, an idle one, \
+             and one whose client does not read are closed. A stop waits as long for requests in flight",
+        ))
 }
 
 /// Says how to get a program with the service.
@@ -151,7 +164,8 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         max_edges: number("max-edges", with.max_edges)?,
         max_body: bytes.map_or(with.max_body, |bytes| bytes.0 as usize),
         max_requests: number("max-requests", with.max_requests)?,
-        patience: with.patience,
+        max_connections: number("max-connections", with.max_connections)?,
+        patience: Duration::from_secs(number("timeout", with.patience.as_secs() as usize)? as u64),
     };
     let threads = matches.get_one::<u64>("threads").map_or(0, |&n| n as usize);
     // the thread of batches asks the pool, which this one therefore does not join

@@ -50,6 +50,7 @@ fn trained(dir: &Path, settings: &[(&str, &str)], data: &Dataset) -> SavedRun {
         match *name {
             "model" => config.model = (*value).into(),
             "sampler" => config.sampler = (*value).into(),
+            "layers" => (config.layers, config.fanout) = (1, "3".parse().unwrap()),
             "metric" => config.metric = (*value).into(),
             _ => unreachable!("a setting of the tests"),
         }
@@ -92,6 +93,52 @@ fn exact_answers_are_the_bits_of_predict() {
         }
         let (width, rows) = predictor.embed(&[7, 9], Neighborhood::All).unwrap();
         assert_eq!(bits(&rows[width..]), bits(&embeddings[9 * width..10 * width]));
+    }
+}
+
+#[test]
+fn cached_embeddings_change_no_bit_of_exact_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let last = ("layers", "1");
+    for (model, more) in [
+        ("sage", None),
+        ("gcn", None),
+        ("gat", None),
+        ("gin", None),
+        ("gcn", Some(("classes", "transform first"))),
+        ("sage", Some(("sampler", "random-walk"))),
+        ("sage", Some(last)),
+    ] {
+        let mut data = data();
+        if let Some(("classes", _)) = more {
+            // Fewer classes than hidden columns: the last layer multiplies before it aggregates.
+            data.labels = Labels::Single {
+                class: (0..NODES).map(|v| (v % 2) as i32).collect::<Vec<_>>().into(),
+                classes: 2,
+            };
+        }
+        let settings: Vec<_> =
+            [("model", model)].into_iter().chain(more.filter(|m| m.0 != "classes")).collect();
+        let path = dir.path().join(format!("{model}-{}", more.map_or("plain", |more| more.0)));
+        let run = trained(&path, &settings, &data);
+        let plain = Predictor::new(run, data.clone()).unwrap();
+        let mut cached = Predictor::new(SavedRun::open(&path, false).unwrap(), data).unwrap();
+        let bytes = cached.cache_embeddings(&progress::Quiet).unwrap();
+        assert_eq!(bytes, if more == Some(last) { 0 } else { 4 * 8 * NODES as u64 }, "{model}");
+        let expected = plain.predict(&ALL, Neighborhood::All).unwrap();
+        let all = cached.predict(&ALL, Neighborhood::All).unwrap();
+        assert_eq!(bits(&all.scores), bits(&expected.scores), "{model} {more:?}");
+        for nodes in ALL.chunks(7) {
+            let some = cached.predict(nodes, Neighborhood::All).unwrap();
+            let part = expected.part(nodes[0] as usize, nodes.len());
+            assert_eq!(bits(&some.scores), bits(&part.scores), "{model} {more:?}: {nodes:?}");
+        }
+        let one = cached.predict(&[9, 2, 9], Neighborhood::All).unwrap();
+        assert_eq!(bits(&one.part(2, 1).scores), bits(&expected.part(9, 1).scores));
+        if more.is_none() {
+            let drawn = Neighborhood::Drawn { seed: 5 };
+            assert_eq!(cached.predict(&ALL, drawn).unwrap(), plain.predict(&ALL, drawn).unwrap());
+        }
     }
 }
 

@@ -1,8 +1,12 @@
 //! State of a service: the run that answers, and its reload.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::{
+    sync::{Arc, PoisonError, RwLock},
+    time::Instant,
+};
 
 use axum::http::StatusCode;
+use graphmill_core::progress::Quiet;
 use graphmill_engine::{
     Error, Result,
     predictor::{Neighborhood, Predictor},
@@ -10,7 +14,7 @@ use graphmill_engine::{
 use tokio::sync::{Mutex, Semaphore};
 
 use crate::{
-    ServeOptions,
+    EmbeddingCache, ServeOptions,
     batch::{Batcher, Bounds},
     failure::Failure,
     metrics::Metrics,
@@ -23,25 +27,28 @@ pub(crate) struct App {
     pub(crate) metrics: Arc<Metrics>,
     /// Requests that may still be taken.
     pub(crate) permits: Semaphore,
+    /// Turn to answer for new nodes.
+    pub(crate) new_nodes: Arc<Semaphore>,
     current: RwLock<Arc<Predictor>>,
     /// Held during a reload.
     reload: Mutex<()>,
 }
 
 impl App {
-    /// Opens the run.
+    /// Opens the run. Returns a line on cached embeddings, too.
     ///
     /// # Errors
     /// It cannot be opened, or cannot answer.
-    pub(crate) fn open(options: ServeOptions) -> Result<Self> {
-        let predictor = open(&options)?;
+    pub(crate) fn open(options: ServeOptions) -> Result<(Self, Option<String>)> {
+        let (predictor, cached) = open(&options)?;
         let metrics = Arc::new(Metrics::new());
         let bounds = Bounds { window: options.window, nodes: options.max_batch };
         let batcher = Batcher::start(bounds, metrics.clone())
             .map_err(|e| Error::usage(format!("the service cannot start a thread: {e}; raise its limits")))?;
         let permits = Semaphore::new(options.max_requests.min(Semaphore::MAX_PERMITS));
         let current = RwLock::new(Arc::new(predictor));
-        Ok(Self { options, batcher, metrics, permits, current, reload: Mutex::new(()) })
+        let (new_nodes, reload) = (Arc::new(Semaphore::new(1)), Mutex::new(()));
+        Ok((Self { options, batcher, metrics, permits, new_nodes, current, reload }, cached))
     }
 
     /// The run that answers new requests.
@@ -70,17 +77,30 @@ impl App {
             }
         };
         self.metrics.reloaded(opened.is_ok());
-        let new = Arc::new(opened?);
+        let new = Arc::new(opened?.0);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
         Ok(())
     }
 }
 
-/// Opens the run and tries it on a node.
-fn open(options: &ServeOptions) -> Result<Predictor> {
-    let predictor = Predictor::open(&options.run, options.dataset.as_deref(), options.last)?;
+/// Opens the run, caches its embeddings, and tries it on a node. Returns a line on the cache, too.
+fn open(options: &ServeOptions) -> Result<(Predictor, Option<String>)> {
+    let mut predictor = Predictor::open(&options.run, options.dataset.as_deref(), options.last)?;
+    let cached = match options.cache {
+        EmbeddingCache::None => None,
+        EmbeddingCache::Bottom => {
+            let began = Instant::now();
+            let bytes = predictor.cache_embeddings(&Quiet)?;
+            Some(format!(
+                "cached embeddings: {} nodes, {:.1} MiB, {:.1} s",
+                predictor.num_nodes(),
+                bytes as f64 / f64::from(1 << 20),
+                began.elapsed().as_secs_f32()
+            ))
+        }
+    };
     if predictor.num_nodes() > 0 {
         predictor.predict(&[0], Neighborhood::All)?;
     }
-    Ok(predictor)
+    Ok((predictor, cached))
 }

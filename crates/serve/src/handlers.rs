@@ -14,7 +14,14 @@ use axum::{
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::{app::App, failure::Failure, question::Question};
+use crate::{
+    app::App,
+    arrow,
+    document::Reply,
+    failure::Failure,
+    new_nodes,
+    question::{Question, Resolved, Subject, refuse},
+};
 
 /// Endpoints that are open without the token. The others are named in metrics, too.
 const OPEN: [&str; 3] = ["/", "/healthz", "/openapi.json"];
@@ -41,9 +48,9 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// A text of a media type.
-fn typed(kind: &'static str, text: impl Into<Body>) -> Response {
-    ([(header::CONTENT_TYPE, HeaderValue::from_static(kind))], text.into()).into_response()
+/// A body of a media type.
+fn typed(kind: &'static str, body: impl Into<Body>) -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static(kind))], body.into()).into_response()
 }
 
 /// A JSON document.
@@ -106,11 +113,30 @@ async fn predict(State(app): State<Arc<App>>, request: Request) -> Result<Respon
         let fix = "ask again, or start the service with a larger --max-requests";
         return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "predict", why, fix));
     };
+    let in_arrow = arrow::is_accepted(request.headers());
     let body = body(&app, request).await?;
     let predictor = app.predictor();
-    let question = Question::parse(&body)?.resolve(&predictor, app.options.max_nodes)?;
-    let answers = app.batcher.ask(predictor.clone(), question.nodes.clone(), question.of).await?;
-    Ok(document(&question.document(&predictor, &answers)))
+    let Resolved { subject, of, top_k } = Question::parse(&body)?.resolve(&predictor, &app.options)?;
+    if in_arrow && top_k.is_some() {
+        let fix = "leave out top_k, or ask for JSON";
+        return Err(refuse("an answer in Arrow has all probabilities", fix));
+    }
+    let (nodes, answers, new);
+    let reply = match subject {
+        Subject::Known(known) => {
+            nodes = known;
+            answers = app.batcher.ask(predictor.clone(), nodes.clone(), of).await?;
+            Reply { predictor: &predictor, answers: &answers, nodes: &nodes, new: None, top_k }
+        }
+        Subject::New(nodes) => {
+            new = new_nodes::answer(&app.new_nodes, predictor.clone(), nodes, of).await?;
+            Reply { predictor: &predictor, answers: &new.answers, nodes: &[], new: Some(&new), top_k }
+        }
+    };
+    Ok(match in_arrow {
+        true => typed(arrow::MEDIA_TYPE, arrow::stream(&reply)?),
+        false => typed("application/json", reply.json()),
+    })
 }
 
 /// Exchanges the run.
@@ -129,8 +155,12 @@ async fn body(app: &App, request: Request) -> Result<axum::body::Bytes, Failure>
     }
     match timeout(app.options.patience, to_bytes(request.into_body(), app.options.max_body)).await {
         Ok(Ok(body)) => Ok(body),
+        Ok(Err(error)) if !is_length(&error) => {
+            let (why, fix) = ("it broke off", "send as many bytes as Content-Length says");
+            Err(Failure::new(StatusCode::BAD_REQUEST, "body", why, fix))
+        }
         Ok(Err(_)) => {
-            let why = format!("it has more than {} bytes, or broke off", app.options.max_body);
+            let why = format!("it has more than {} bytes", app.options.max_body);
             let fix = "send several requests, or start the service with a larger --max-body";
             Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "body", why, fix))
         }
@@ -139,6 +169,18 @@ async fn body(app: &App, request: Request) -> Result<axum::body::Bytes, Failure>
             Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "body", why, "send it at once"))
         }
     }
+}
+
+/// Returns true for the error of a body that exceeds its limit.
+fn is_length(error: &axum::Error) -> bool {
+    let mut error: Option<&dyn std::error::Error> = Some(error);
+    while let Some(of) = error {
+        if of.to_string() == "length limit exceeded" {
+            return true;
+        }
+        error = of.source();
+    }
+    false
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

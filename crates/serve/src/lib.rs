@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   connection ─► limits, token ─► JSON ─► nodes ─┐ queue
-//!   connection ─► limits, token ─► JSON ─► nodes ─┼─► batch ─► Predictor ─► answers ─► JSON
+//!   connection ─► limits, token ─► JSON ─► nodes ─┼─► batch ─► Predictor ─► answers ─► JSON, Arrow
 //!   connection ─► limits, token ─► JSON ─► nodes ─┘
 //! ```
 //!
@@ -10,20 +10,27 @@
 //! threads. Requests that arrive meanwhile, or within [`ServeOptions::window`], are the next batch.
 //! An answer is a function of the run, the node and the seed, so it does not depend on its batch.
 //!
+//! Requests with new nodes are answered one at a time beside the batches, because each copies the
+//! graph.
+//!
 //! The run that resolves the keys of a request also answers it. A reload opens and tries the new
 //! run beside the old one and then exchanges them, so no request is lost, and no answer mixes two
 //! runs.
 
 mod app;
+mod arrow;
 mod batch;
+mod connections;
+mod document;
 mod failure;
 mod handlers;
 mod metrics;
+mod new_nodes;
 mod options;
 mod question;
 mod server;
 mod token;
 
-pub use options::ServeOptions;
+pub use options::{EmbeddingCache, ServeOptions};
 pub use server::serve;
 pub use token::Token;

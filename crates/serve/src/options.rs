@@ -3,12 +3,35 @@
 use std::{
     net::{SocketAddr, ToSocketAddrs},
     path::PathBuf,
+    str::FromStr,
     time::Duration,
 };
 
 use graphmill_engine::{Error, Result};
 
 use crate::Token;
+
+/// Rows of known nodes that a service computes once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EmbeddingCache {
+    /// None.
+    #[default]
+    None,
+    /// The input rows of the last layer, in memory (`V x H`): an exact answer reads one hop.
+    Bottom,
+}
+
+impl FromStr for EmbeddingCache {
+    type Err = Error;
+
+    fn from_str(word: &str) -> Result<Self> {
+        match word {
+            "none" => Ok(Self::None),
+            "bottom" => Ok(Self::Bottom),
+            _ => Err(Error::usage(format!("--cache-embeddings {word}: pass none or bottom"))),
+        }
+    }
+}
 
 /// Options of [`serve`](crate::serve()).
 #[derive(Clone, Debug)]
@@ -25,17 +48,24 @@ pub struct ServeOptions {
     pub token: Option<Token>,
     /// True to listen at an address of the network without a token.
     pub anonymous: bool,
+    /// Rows of known nodes that are computed once.
+    pub cache: EmbeddingCache,
     /// Time for which a batch waits for more requests after its first one.
     pub window: Duration,
     /// Nodes of a batch, from which on it takes no further request.
     pub max_batch: usize,
     /// Maximum number of nodes of a request.
     pub max_nodes: usize,
+    /// Maximum number of new edges of a request.
+    pub max_edges: usize,
     /// Maximum bytes of a request's body.
     pub max_body: usize,
     /// Maximum number of requests that are answered at the same time.
     pub max_requests: usize,
-    /// Time in which a body must arrive, and requests in flight must end after a stop.
+    /// Maximum number of open connections; others wait.
+    pub max_connections: usize,
+    /// Time in which a header, a body and the reading of an answer must end, and requests in flight
+    /// after a stop.
     pub patience: Duration,
 }
 
@@ -48,11 +78,14 @@ impl Default for ServeOptions {
             listen: "127.0.0.1:8080".into(),
             token: None,
             anonymous: false,
+            cache: EmbeddingCache::None,
             window: Duration::ZERO,
             max_batch: 1024,
             max_nodes: 1000,
+            max_edges: 10_000,
             max_body: 1 << 20,
             max_requests: 256,
+            max_connections: 4096,
             patience: Duration::from_secs(30),
         }
     }
@@ -68,11 +101,16 @@ impl ServeOptions {
         let limits = [
             ("--max-batch", self.max_batch),
             ("--max-nodes", self.max_nodes),
+            ("--max-edges", self.max_edges),
             ("--max-body", self.max_body),
             ("--max-requests", self.max_requests),
+            ("--max-connections", self.max_connections),
         ];
         if let Some((flag, _)) = limits.iter().find(|(_, value)| *value == 0) {
             return Err(Error::usage(format!("{flag} 0: nothing could be answered; pass at least 1")));
+        }
+        if self.patience.is_zero() {
+            return Err(Error::usage("--timeout 0: nothing could arrive in time; pass at least 1"));
         }
         let resolved = self.listen.to_socket_addrs();
         let addresses: Vec<SocketAddr> = resolved.map(Iterator::collect).unwrap_or_default();

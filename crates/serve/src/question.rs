@@ -1,12 +1,11 @@
-//! Questions in JSON, and documents of answers.
+//! Questions in JSON, and their resolution to nodes of a run.
 
 use axum::http::StatusCode;
 use graphmill_core::NodeId;
-use graphmill_engine::predictor::{Answers, Neighborhood, Predictor, Task};
+use graphmill_engine::predictor::{Neighborhood, NewNodes, Predictor, Task};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
 
-use crate::failure::Failure;
+use crate::{failure::Failure, new_nodes::New, options::ServeOptions};
 
 /// Body of `POST /v1/predict`.
 #[derive(Debug, Deserialize)]
@@ -18,6 +17,8 @@ pub(crate) struct Question {
     /// Ids of nodes.
     #[serde(default)]
     ids: Vec<NodeId>,
+    /// New nodes instead.
+    new: Option<New>,
     /// Seed of drawn neighbours.
     seed: Option<u64>,
     /// True to ask for all neighbours.
@@ -38,14 +39,27 @@ enum Key {
 /// A question whose nodes are found.
 #[derive(Debug)]
 pub(crate) struct Resolved {
-    pub(crate) nodes: Vec<NodeId>,
+    pub(crate) subject: Subject,
     pub(crate) of: Neighborhood,
-    top_k: Option<usize>,
+    pub(crate) top_k: Option<usize>,
+}
+
+/// Nodes of a question.
+#[derive(Debug)]
+pub(crate) enum Subject {
+    Known(Vec<NodeId>),
+    New(NewNodes),
 }
 
 /// A failure by the content of a question.
-fn refuse(why: impl Into<String>, fix: &str) -> Failure {
+pub(crate) fn refuse(why: impl Into<String>, fix: &str) -> Failure {
     Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "predict", why, fix)
+}
+
+/// A failure by the size of a question.
+pub(crate) fn too_large(why: String, flag: &str) -> Failure {
+    let fix = format!("send several requests, or start the service with a larger {flag}");
+    Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "predict", why, fix)
 }
 
 impl Question {
@@ -60,22 +74,13 @@ impl Question {
         })
     }
 
-    /// Finds the nodes, first the keys and then the ids.
+    /// Finds the nodes, first the keys and then the ids, or reads the new nodes.
     ///
     /// # Errors
     /// There are none or too many; one is unknown; options exclude each other or do not fit the
     /// run.
-    pub(crate) fn resolve(self, predictor: &Predictor, max_nodes: usize) -> Result<Resolved, Failure> {
-        let Self { keys, ids, seed, exact, top_k } = self;
-        let count = keys.len() + ids.len();
-        if count == 0 {
-            return Err(refuse("it names no nodes", "name some by keys or ids"));
-        }
-        if count > max_nodes {
-            let why = format!("it names {count} nodes, and the service answers {max_nodes} at a time");
-            let fix = "send several requests, or start the service with a larger --max-nodes";
-            return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "predict", why, fix));
-        }
+    pub(crate) fn resolve(self, predictor: &Predictor, limits: &ServeOptions) -> Result<Resolved, Failure> {
+        let Self { keys, ids, new, seed, exact, top_k } = self;
         let of = match (seed, exact) {
             (Some(_), true) => {
                 let why = "an exact answer has no seed";
@@ -83,6 +88,14 @@ impl Question {
             }
             (Some(seed), false) => Neighborhood::Drawn { seed },
             (None, _) => Neighborhood::All,
+        };
+        let subject = match new {
+            None => Subject::Known(find(keys, ids, predictor, limits.max_nodes)?),
+            Some(_) if !keys.is_empty() || !ids.is_empty() => {
+                let why = "it names known and new nodes";
+                return Err(refuse(why, "send two requests, one with new alone"));
+            }
+            Some(new) => Subject::New(new.resolve(predictor, limits)?),
         };
         if let Some(k) = top_k
             && (k == 0 || predictor.task() == Task::Values)
@@ -92,65 +105,38 @@ impl Question {
         }
         let status = StatusCode::UNPROCESSABLE_ENTITY;
         predictor.check(of).map_err(|error| Failure::of(status, "predict", &error))?;
-        let mut nodes = Vec::with_capacity(count);
-        for key in keys {
-            let key = match key {
-                Key::Number(number) => number.to_string(),
-                Key::Text(text) => text,
-            };
-            nodes.push(predictor.find(&key).map_err(|error| Failure::of(status, "predict", &error))?);
-        }
-        if let Some(id) = ids.iter().find(|&&id| id as usize >= predictor.num_nodes()) {
-            let why = format!("node {id} is outside the graph's {} nodes", predictor.num_nodes());
-            return Err(refuse(why, "ask for ids below it"));
-        }
-        nodes.extend(ids);
-        Ok(Resolved { nodes, of, top_k })
+        Ok(Resolved { subject, of, top_k })
     }
 }
 
-impl Resolved {
-    /// The document of the answers.
-    pub(crate) fn document(&self, predictor: &Predictor, answers: &Answers) -> Value {
-        let task = predictor.task();
-        let predictions: Vec<Value> =
-            (0..answers.len()).map(|i| self.prediction(predictor, answers, i)).collect();
-        let mut document = json!({ "task": task.name() });
-        if task != Task::Values {
-            let classes = (0..answers.cols).map(|c| name(predictor, c));
-            document["classes"] = classes.collect::<Vec<_>>().into();
-        }
-        document["predictions"] = predictions.into();
-        document
+/// Nodes of keys and ids.
+fn find(
+    keys: Vec<Key>,
+    ids: Vec<NodeId>,
+    predictor: &Predictor,
+    max_nodes: usize,
+) -> Result<Vec<NodeId>, Failure> {
+    let count = keys.len() + ids.len();
+    if count == 0 {
+        return Err(refuse("it names no nodes", "name some by keys or ids, or send new ones"));
     }
-
-    /// The answer for node number `i`.
-    fn prediction(&self, predictor: &Predictor, answers: &Answers, i: usize) -> Value {
-        let mut fields = Map::new();
-        let node = self.nodes[i];
-        fields.insert("id".into(), node.into());
-        if let Some(key) = predictor.key(node) {
-            fields.insert("key".into(), key.into());
-        }
-        if let Some(&class) = answers.classes.get(i) {
-            fields.insert("class".into(), name(predictor, class as usize));
-        }
-        let scores = &answers.scores[i * answers.cols..(i + 1) * answers.cols];
-        let Some(k) = self.top_k else {
-            let what = if predictor.task() == Task::Values { "values" } else { "probabilities" };
-            fields.insert(what.into(), json!(scores));
-            return fields.into();
+    if count > max_nodes {
+        let why = format!("it names {count} nodes, and the service answers {max_nodes} at a time");
+        return Err(too_large(why, "--max-nodes"));
+    }
+    let mut nodes = Vec::with_capacity(count);
+    for key in keys {
+        let key = match key {
+            Key::Number(number) => number.to_string(),
+            Key::Text(text) => text,
         };
-        let mut ranks: Vec<usize> = (0..scores.len()).collect();
-        ranks.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
-        let best = ranks.into_iter().take(k);
-        let best = best.map(|c| json!({ "class": name(predictor, c), "probability": scores[c] }));
-        fields.insert("top".into(), best.collect::<Vec<_>>().into());
-        fields.into()
+        let found = predictor.find(&key);
+        nodes.push(found.map_err(|error| Failure::of(StatusCode::UNPROCESSABLE_ENTITY, "predict", &error))?);
     }
-}
-
-/// Name of a class, or its number.
-fn name(predictor: &Predictor, class: usize) -> Value {
-    predictor.class_names().get(class).map_or_else(|| class.into(), |name| name.as_str().into())
+    if let Some(id) = ids.iter().find(|&&id| id as usize >= predictor.num_nodes()) {
+        let why = format!("node {id} is outside the graph's {} nodes", predictor.num_nodes());
+        return Err(refuse(why, "ask for ids below it"));
+    }
+    nodes.extend(ids);
+    Ok(nodes)
 }

@@ -3,9 +3,14 @@
 use std::{net::SocketAddr, sync::Arc, thread::available_parallelism, time::Duration};
 
 use graphmill_engine::{Error, Result};
-use tokio::{net::TcpListener, runtime, sync::Notify, time::timeout};
+use tokio::{net::TcpListener, runtime, sync::Notify};
 
-use crate::{ServeOptions, app::App, handlers::router};
+use crate::{
+    ServeOptions,
+    app::App,
+    connections::{self, Bounds, allowed},
+    handlers::router,
+};
 
 /// Maximum number of threads for connections; predictions have their own.
 const MAX_THREADS: usize = 4;
@@ -23,7 +28,11 @@ pub fn serve(
 ) -> Result<()> {
     let addresses = options.addresses()?;
     let patience = options.patience;
-    let app = Arc::new(App::open(options)?);
+    let (app, cached) = App::open(options)?;
+    let app = Arc::new(app);
+    if let Some(line) = cached {
+        log(&line);
+    }
     let threads = available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
     let failed =
         |what: &str, e: std::io::Error| Error::usage(format!("{what}: {e}; choose another --listen"));
@@ -41,12 +50,12 @@ pub fn serve(
                 let stopping = stopping.clone();
                 async move { stopping.notified().await }
             });
-        let server = axum::serve(listener, router(app.clone())).with_graceful_shutdown(stopped);
-        let server = tokio::spawn(server.into_future());
+        let bounds = Bounds { connections: allowed(app.options.max_connections), patience };
+        let server = tokio::spawn(connections::serve(listener, router(app.clone()), bounds, stopped));
         let _ = of_signals.await;
-        match timeout(patience, server).await {
-            Ok(_) => Ok(()),
-            Err(_) => Err(Error::usage(format!(
+        match server.await {
+            Ok(true) => Ok(()),
+            _ => Err(Error::usage(format!(
                 "the service stops after {} s with requests in flight, whose clients do not read",
                 patience.as_secs_f32()
             ))),

@@ -1,7 +1,12 @@
 //! Tables in memory, from Arrow record batches.
 
-use arrow_array::RecordBatch;
+use std::{collections::HashSet, sync::Arc};
+
+use arrow_array::{
+    ArrayRef, BooleanArray, Float64Array, Int64Array, ListArray, RecordBatch, StringArray, types::Float64Type,
+};
 use graphmill_core::{Error, Result};
+use serde_json::{Map, Value};
 
 use super::source::{BATCH_ROWS, Table};
 
@@ -25,6 +30,25 @@ impl MemoryTable {
         Ok(Self { columns, ..Self::default() })
     }
 
+    /// Creates a table of JSON objects, a row each, as a file of JSON lines is read: a column has
+    /// the type that its values agree on, and is text otherwise. A missing name is a missing value.
+    ///
+    /// # Errors
+    /// The rows have no names.
+    pub fn of_objects(rows: &[Map<String, Value>]) -> Result<Self> {
+        let mut known = HashSet::new();
+        let names = rows.iter().flat_map(Map::keys).filter(|name| known.insert(&name[..]));
+        let mut table = Self::new(names.cloned().collect())?;
+        let column = |name: &String| {
+            let values: Vec<&Value> = rows.iter().map(|row| row.get(name).unwrap_or(&Value::Null)).collect();
+            (name.clone(), array(&values), true)
+        };
+        let columns: Vec<(String, ArrayRef, bool)> = table.columns.iter().map(column).collect();
+        let batch = RecordBatch::try_from_iter_with_nullable(columns);
+        table.push(&batch.map_err(|e| Error::invalid(format!("rows: {e}; pass objects with values")))?)?;
+        Ok(table)
+    }
+
     /// Adds the rows of a record batch.
     ///
     /// # Errors
@@ -43,5 +67,32 @@ impl MemoryTable {
 
     pub(super) fn open(&self, name: &str) -> Table {
         Table::of_batches(name, self.columns.clone(), self.batches.clone())
+    }
+}
+
+/// Array of the values of a column.
+fn array(values: &[&Value]) -> ArrayRef {
+    let all = |is: &dyn Fn(&Value) -> bool| values.iter().all(|value| value.is_null() || is(value));
+    let numbers = |value: &Value| -> Option<Vec<Option<f64>>> {
+        value.as_array()?.iter().map(|x| x.as_f64().map(Some)).collect()
+    };
+    if all(&|_| false) {
+        Arc::new(values.iter().map(|_| None::<&str>).collect::<StringArray>())
+    } else if all(&Value::is_boolean) {
+        Arc::new(values.iter().map(|value| value.as_bool()).collect::<BooleanArray>())
+    } else if all(&Value::is_i64) {
+        Arc::new(values.iter().map(|value| value.as_i64()).collect::<Int64Array>())
+    } else if all(&|value| value.is_number() && !value.is_u64() || value.is_i64()) {
+        Arc::new(values.iter().map(|value| value.as_f64()).collect::<Float64Array>())
+    } else if all(&|value| numbers(value).is_some()) {
+        let lists = values.iter().map(|value| numbers(value));
+        Arc::new(ListArray::from_iter_primitive::<Float64Type, _, _>(lists))
+    } else {
+        let text = |value: &&Value| match value {
+            Value::Null => None,
+            Value::String(text) => Some(text.clone()),
+            other => Some(other.to_string()),
+        };
+        Arc::new(values.iter().map(text).collect::<StringArray>())
     }
 }

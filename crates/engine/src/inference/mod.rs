@@ -25,6 +25,7 @@
 //! needed; twice as much if rows are transformed before aggregation), plus one chunk. Chunks are
 //! bounded by nodes and by edges, so hubs make them shorter. Streamed feature rows take one chunk.
 
+mod below_last;
 mod gathered;
 mod layers;
 mod neighbors;
@@ -107,12 +108,37 @@ impl<'a> Inference<'a> {
     /// # Errors
     /// Features cannot be read, or the watcher stops the work.
     pub fn run(&mut self, model: &Model, wanted: &[NodeId], output: Output, out: &mut Matrix) -> Result<()> {
-        let Self { source, layers } = self;
-        let pass = Pass { backend: layers.backend, training: false, key: 0 };
         let count = match output {
             Output::Embeddings => model.num_embedding_layers(),
             Output::Logits => model.num_layers(),
         };
+        let (computed, from_features) = self.compute(model, wanted, count)?;
+        let Self { source, layers } = self;
+        let pass = Pass { backend: layers.backend, training: false, key: 0 };
+        let mut places = wanted.to_vec();
+        let mut rows = std::mem::take(&mut layers.gathered.dense);
+        if from_features {
+            source.read(layers.backend, &places, &mut rows)?;
+        } else {
+            computed.number(&mut places);
+            rows.resize(places.len(), layers.input.num_cols());
+            Gather { src: layers.input.view(), ids: &places, dst: rows.view_mut() }.run(layers.backend);
+        }
+        if output == Output::Logits && model.has_head() {
+            layers.head_rows(model, &pass, rows.view(), out);
+        } else {
+            out.resize(wanted.len(), rows.num_cols());
+            layers.backend.copy(rows.view(), out.view_mut());
+        }
+        layers.gathered.dense = rows;
+        Ok(layers.backend.check()?)
+    }
+
+    /// Computes the first `count` layers for `wanted`: their rows are in the input of the next
+    /// layer, one for each node of the returned set, unless the flag says that no layer ran.
+    fn compute(&mut self, model: &Model, wanted: &[NodeId], count: usize) -> Result<(NodeSet, bool)> {
+        let Self { source, layers } = self;
+        let pass = Pass { backend: layers.backend, training: false, key: 0 };
         let nodes = layers.graph.num_nodes();
         let mut orders = model.inference_orders(nodes, layers.graph.num_edges());
         source.choose(model, &mut orders);
@@ -143,24 +169,7 @@ impl<'a> Inference<'a> {
             std::mem::swap(&mut layers.input, &mut layers.output);
             from_features = false;
         }
-
-        let mut places = wanted.to_vec();
-        let mut rows = std::mem::take(&mut layers.gathered.dense);
-        if from_features {
-            source.read(layers.backend, &places, &mut rows)?;
-        } else {
-            needed[count].number(&mut places);
-            rows.resize(places.len(), layers.input.num_cols());
-            Gather { src: layers.input.view(), ids: &places, dst: rows.view_mut() }.run(layers.backend);
-        }
-        if output == Output::Logits && model.has_head() {
-            layers.head_rows(model, &pass, rows.view(), out);
-        } else {
-            out.resize(wanted.len(), rows.num_cols());
-            layers.backend.copy(rows.view(), out.view_mut());
-        }
-        layers.gathered.dense = rows;
-        Ok(layers.backend.check()?)
+        Ok((needed.swap_remove(count), from_features))
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{Graph, NodeId, progress::Progress};
+use graphmill_core::{
+    Graph, NodeId,
+    progress::{Progress, Quiet},
+};
 use graphmill_data::Dataset;
 use graphmill_loader::{sampler::inference::InferenceNeighbors, weights::SymmetricWeights};
 use graphmill_nn::{
@@ -23,7 +26,7 @@ use crate::{
 
 /// A model with its weights, ready to infer on one graph.
 pub(super) struct LoadedModel {
-    model: Model,
+    model: Arc<Model>,
     symmetric: Option<Arc<SymmetricWeights>>,
     /// Neighbours of exact inference.
     pub(super) exact: Arc<InferenceNeighbors>,
@@ -50,15 +53,65 @@ impl LoadedModel {
         watch: &dyn Progress,
     ) -> Result<Matrix> {
         let mut rows = Matrix::default();
-        let mut inference =
-            Inference::new(graph, features, self.symmetric.as_deref(), &self.backend, self.chunk)
-                .with_neighbors(neighbors.clone())
-                .watched(watch);
+        let mut inference = self.inference((graph, features), neighbors, watch);
         inference.run(&self.model, nodes, output, &mut rows)?;
         if let Some(scale) = self.scale.as_ref().filter(|_| output == Output::Logits) {
             scale.undo(rows.view_mut().host());
         }
         Ok(rows)
+    }
+
+    /// Input rows of the last layer for all nodes, from all their neighbours; `None` if the model
+    /// has one layer.
+    ///
+    /// # Errors
+    /// As [`LoadedModel::rows`].
+    pub(super) fn below_last(
+        &self,
+        (graph, features): (&Graph, &AllRows),
+        watch: &dyn Progress,
+    ) -> Result<Option<Matrix>> {
+        self.inference((graph, features), &self.exact, watch).below_last(&self.model)
+    }
+
+    /// Exact logits of `nodes` from the rows of [`LoadedModel::below_last`]: those of
+    /// [`LoadedModel::rows`], to the bit.
+    ///
+    /// # Errors
+    /// Another rank did not reply.
+    pub(super) fn last(
+        &self,
+        (graph, features): (&Graph, &AllRows),
+        below: &Matrix,
+        nodes: &[NodeId],
+    ) -> Result<Matrix> {
+        let mut rows = Matrix::default();
+        self.inference((graph, features), &self.exact, &Quiet).last(&self.model, below, nodes, &mut rows)?;
+        if let Some(scale) = &self.scale {
+            scale.undo(rows.view_mut().host());
+        }
+        Ok(rows)
+    }
+
+    /// Inference on `graph`.
+    fn inference<'i>(
+        &'i self,
+        (graph, features): (&'i Graph, &'i AllRows),
+        neighbors: &Arc<InferenceNeighbors>,
+        watch: &'i dyn Progress,
+    ) -> Inference<'i> {
+        Inference::new(graph, features, self.symmetric.as_deref(), &self.backend, self.chunk)
+            .with_neighbors(neighbors.clone())
+            .watched(watch)
+    }
+
+    /// The same weights on the graph of `data`.
+    ///
+    /// # Errors
+    /// The configuration of `run` does not fit the graph.
+    #[cfg(feature = "tables")]
+    pub(super) fn on(&self, run: &SavedRun, data: &Dataset) -> Result<Self> {
+        run.loaded_on(self.model.clone(), data)
     }
 
     /// Values of one kind from the rows of [`LoadedModel::rows`], and their number for each node.
@@ -79,6 +132,12 @@ impl LoadedModel {
         &self.backend
     }
 
+    /// Width of the rows of [`LoadedModel::below_last`]; `None` if the model has one layer.
+    pub(super) fn width_below_last(&self) -> Option<usize> {
+        let last = self.model.num_layers() - 1;
+        (last > 0).then(|| self.model.layer_in_dim(last))
+    }
+
     /// Number of values of each node: classes, labels or targets.
     pub(super) fn num_outputs(&self) -> usize {
         self.model.classes()
@@ -91,7 +150,14 @@ impl SavedRun {
     /// # Errors
     /// The weights cannot be read or do not fit the dataset.
     pub(super) fn load(&self, data: &Dataset) -> Result<LoadedModel> {
-        let model = self.model(data)?;
+        self.loaded_on(Arc::new(self.model(data)?), data)
+    }
+
+    /// Prepares the weights of `model` for the graph of `data`.
+    ///
+    /// # Errors
+    /// The configuration does not fit the graph.
+    fn loaded_on(&self, model: Arc<Model>, data: &Dataset) -> Result<LoadedModel> {
         Ok(LoadedModel {
             symmetric: build::symmetric(&model, data),
             exact: Arc::new(self.blame_config(build::inference_neighbors(&self.config, data))?),

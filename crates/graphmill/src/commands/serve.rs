@@ -12,7 +12,8 @@ pub(crate) fn command() -> Command {
             "Answer for a run's nodes over HTTP.\n\n\
              POST /v1/predict takes {\"keys\": [...]} or {\"ids\": [...]} and returns classes with \
              probabilities, or values: the output of graphmill predict, or with \"seed\" an answer from \
-             neighbours that the run's sampler draws. Requests that arrive together are answered in one \
+             neighbours that the run's sampler draws. {\"new\": {...}} has new nodes with their edges, which \
+             are joined to the graph as by graphmill predict --on. Requests that arrive together are answered in one \
              batch; that changes no answer. GET /healthz, /metrics (Prometheus) and /openapi.json describe \
              the service. SIGHUP or POST /v1/reload opens the run directory again, and a run that cannot be \
              opened leaves the old one in place. SIGTERM and SIGINT end the service after the requests in \
@@ -53,7 +54,15 @@ pub(crate) fn command() -> Command {
             "Listen at an address of the network without a token",
             "Everybody who reaches the address may ask, and reload the run",
         ));
-    with_limits(command).arg(args::threads())
+    with_limits(command.arg(args::option(
+        "cache-embeddings",
+        "WHAT",
+        "Rows of known nodes to compute once: none, bottom [default: none]",
+        "bottom computes the rows below the model's last layer for all nodes at the start and after each \
+         reload, and keeps them in memory, so that an exact answer reads one hop. Answers keep their bits. \
+         Set it if clients ask without a seed. Example: --cache-embeddings bottom",
+    )))
+    .arg(args::threads())
 }
 
 /// Adds the limits of requests and batches.
@@ -75,7 +84,13 @@ fn with_limits(command: Command) -> Command {
         .arg(args::option(
             "max-nodes",
             "N",
-            "Largest number of nodes of a request [default: 1000]",
+            "Largest number of nodes of a request, known or new [default: 1000]",
+            "A request of more is refused with status 413",
+        ))
+        .arg(args::option(
+            "max-edges",
+            "N",
+            "Largest number of new edges of a request [default: 10000]",
             "A request of more is refused with status 413",
         ))
         .arg(args::option(
@@ -89,6 +104,19 @@ fn with_limits(command: Command) -> Command {
             "N",
             "Largest number of requests at the same time [default: 256]",
             "A request beyond them is refused with status 503",
+        ))
+        .arg(args::option(
+            "max-connections",
+            "N",
+            "Largest number of open connections [default: 4096]",
+            "Others wait until one ends. The limit of open files bounds it, too",
+        ))
+        .arg(args::option(
+            "timeout",
+            "SECONDS",
+            "Seconds in which a header, a body or a reading must end [default: 30]",
+            "A body that does not arrive gets status 408. A connection without a whole header, an idle one, \
+             and one whose client does not read are closed. A stop waits as long for requests in flight",
         ))
 }
 
@@ -129,12 +157,15 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         listen: matches.get_one::<String>("listen").cloned().unwrap_or(with.listen),
         token,
         anonymous: matches.get_flag("anonymous"),
+        cache: matches.get_one::<String>("cache-embeddings").map_or(Ok(with.cache), |word| word.parse())?,
         window: Duration::from_millis(number("batch-window", 0)? as u64),
         max_batch: number("max-batch", with.max_batch)?,
         max_nodes: number("max-nodes", with.max_nodes)?,
+        max_edges: number("max-edges", with.max_edges)?,
         max_body: bytes.map_or(with.max_body, |bytes| bytes.0 as usize),
         max_requests: number("max-requests", with.max_requests)?,
-        patience: with.patience,
+        max_connections: number("max-connections", with.max_connections)?,
+        patience: Duration::from_secs(number("timeout", with.patience.as_secs() as usize)? as u64),
     };
     let threads = matches.get_one::<u64>("threads").map_or(0, |&n| n as usize);
     // the thread of batches asks the pool, which this one therefore does not join

@@ -1,5 +1,7 @@
 //! A service of the program in its own process, and a client of HTTP.
 
+#![allow(dead_code, reason = "each test binary uses a part")]
+
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
@@ -94,6 +96,13 @@ impl Client {
 
     /// Sends a request; returns the status and the body, as text if it is not JSON.
     fn send(&mut self, head: &str, body: &str) -> (u16, Value) {
+        let (status, bytes) = self.exchange(head, body);
+        let text = String::from_utf8(bytes).unwrap();
+        (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    }
+
+    /// Sends a request; returns the status and the body.
+    pub(crate) fn exchange(&mut self, head: &str, body: &str) -> (u16, Vec<u8>) {
         let token = match &self.token[..] {
             "" => String::new(),
             token => format!("Authorization: Bearer {token}\r\n"),
@@ -126,7 +135,6 @@ impl Client {
         if closes || [401, 413].contains(&status) {
             self.stream = None;
         }
-        let text = String::from_utf8(bytes).unwrap();
-        (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+        (status, bytes)
     }
 }

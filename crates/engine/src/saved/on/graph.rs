@@ -3,6 +3,7 @@
 use graphmill_core::{Graph, NodeId};
 use graphmill_data::{external::Scratch, typed::EdgeData};
 
+use super::NewFeatures;
 use crate::{Error, Result};
 
 /// Ids that are written at a time.
@@ -66,6 +67,46 @@ impl NewEdges {
         // Parallel edges stay in the order of the table.
         found.edges.sort_by_key(|&(dst, src, _)| (dst, src));
         found
+    }
+
+    /// Takes the edges of `new`, the `count` nodes that follow `known` nodes.
+    ///
+    /// # Errors
+    /// An edge names a node that is neither known nor new, occurs twice, or has a weight that is
+    /// negative or not finite.
+    pub(crate) fn listed(new: &NewFeatures, known: usize, count: usize) -> Result<Self> {
+        let mut found = Self { edges: Vec::new(), between_known: 0 };
+        for (number, &(src, dst, weight)) in new.edges.iter().enumerate() {
+            let refuse = |why: String| Err(Error::usage(format!("new edges: edge {number} {why}")));
+            if let Some(end) = [src, dst].into_iter().find(|&v| v as usize >= known + count) {
+                return refuse(format!(
+                    "names node {end}; known nodes have ids below {known}, and new ones those up to {}",
+                    known + count - 1
+                ));
+            }
+            if !(weight >= 0.0 && weight.is_finite()) {
+                return refuse(format!("has the weight {weight}; pass a finite number from 0 on"));
+            }
+            if [src, dst].into_iter().all(|v| (v as usize) < known) {
+                found.between_known += 1;
+                continue;
+            }
+            found.edges.push((dst, src, weight));
+            if new.undirected && src != dst {
+                found.edges.push((src, dst, weight));
+            }
+        }
+        found.edges.sort_by_key(|&(dst, src, _)| (dst, src));
+        if let Some(pair) =
+            found.edges.windows(2).find(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1))
+        {
+            let (dst, src, _) = pair[0];
+            return Err(Error::usage(format!(
+                "new edges: the edge from {src} to {dst} occurs twice; pass each once, and in one direction \
+                 if they are undirected"
+            )));
+        }
+        Ok(found)
     }
 
     /// Number of edges.

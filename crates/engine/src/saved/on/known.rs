@@ -86,6 +86,11 @@ impl<'d> Known<'d> {
         TypeTables::new(self.data, &self.preprocessing, target, (&new.nodes, &new.edges))
     }
 
+    /// The dataset's first edge type.
+    pub(super) fn first_edge_type(&self) -> Option<&EdgeType> {
+        self.data.edges.first().map(|edges| &edges.edge_type)
+    }
+
     /// Schema of new tables, with the columns and the reverse edges of the first import.
     fn schema(&self, tables: &TypeTables, new: &NewTables) -> TableSchema {
         let is_undirected = |edges: &EdgeData| edges.reverse.as_ref() == Some(&edges.edge_type.name);

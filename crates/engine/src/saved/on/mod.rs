@@ -10,6 +10,7 @@
 //! a temporary directory.
 
 mod graph;
+pub(crate) mod joined;
 mod known;
 mod names;
 mod scratch;
@@ -25,12 +26,12 @@ use graphmill_data::{
 };
 use serde::Serialize;
 
+use self::joined::Joined;
 pub(crate) use self::known::{Known, NewRows, encodings};
 use super::{Kind, SavedRun, Written, keys};
 use crate::{
     Result,
     predictions::{Identity, Predictions, Target},
-    tiers::AllRows,
 };
 
 /// Tables of new nodes and of their edges.
@@ -48,6 +49,20 @@ pub struct NewTables {
     pub memory: BTreeMap<String, MemoryTable>,
     /// Memory budget in bytes; half of the free memory by default.
     pub budget: Option<u64>,
+}
+
+/// New nodes as feature rows, for a dataset of any origin.
+///
+/// The new node number `i` has the id `V + i`, where `V` is the number of nodes of the dataset.
+#[derive(Clone, Debug, Default)]
+pub struct NewFeatures {
+    /// Rows at the scale of the dataset's features (`N x F`).
+    pub rows: Vec<f32>,
+    /// Source, destination and weight of the new edges; the destination reads the source. Weights
+    /// count if the graph has weights.
+    pub edges: Vec<(NodeId, NodeId, f32)>,
+    /// True to read every edge in both directions.
+    pub undirected: bool,
 }
 
 /// Summary of the output of [`SavedRun::predict_new`].
@@ -106,31 +121,14 @@ impl SavedRun {
         let names = keys::Names::of(data, self.trained_on(data)?.as_deref())?;
         let (dir, preprocessing) = encodings(&data.name, data.directory.as_deref())?;
         let stored = typed::open(dir, Verify::Once)?;
-        let known = Known::new(&stored, preprocessing);
-        let new = known.import(new, &known.assign(new, 0)?, watch)?;
-        let count = new.count(0);
-        let scratch = new.scratch("graph", 1)?;
-        let edges = new.edges(stored.edges.first().map(|edges| &edges.edge_type), (0, 0));
-        let graph = edges.added_to(&data.graph, count, &scratch)?;
-        watch.check()?;
-        let features = new.features(0);
-        let rescaling = self.rescaling(data)?;
-        let config = self.config_for(data);
-        let rows = AllRows::Rows(self.blame_config(AllRows::followed_by(
-            &config,
-            data,
-            &features,
-            rescaling.as_ref(),
-        ))?);
-        let whole = Dataset { graph, ..data.clone() };
-        let first = data.num_nodes() as NodeId;
-        let wanted: Vec<NodeId> = (first..first + count as NodeId).collect();
-        let (cols, values) = self.infer(&whole, &rows, &wanted, kind, &**watch)?;
+        let joined = self.join_tables(data, &Known::new(&stored, preprocessing), new, watch)?;
+        let count = joined.count;
+        let (cols, values) = self.infer(&joined.data, &joined.rows, &joined.ids(), kind, &**watch)?;
         let nodes: Vec<NodeId> = (0..count as NodeId).collect();
         let keys::Names { key_columns, classes, .. } = names;
         let identity = Identity {
             key_columns,
-            keys: Some(new.keys(0)),
+            keys: joined.keys.clone(),
             nodes: nodes.clone(),
             classes,
             ids: nodes.clone(),
@@ -143,9 +141,9 @@ impl SavedRun {
             cols,
             kind: self.name_of(kind),
             same_dataset: self.is_own(data)?,
-            rescaled: rescaling.as_ref().map(Rescaling::description),
+            rescaled: self.rescaling(data)?.as_ref().map(Rescaling::description),
         };
-        let (new_edges, known_edges) = (edges.len(), edges.between_known);
-        Ok(WrittenNew { written, new_edges, known_edges, unknown_values: new.unknown_values })
+        let Joined { new_edges, known_edges, unknown_values, .. } = joined;
+        Ok(WrittenNew { written, new_edges, known_edges, unknown_values })
     }
 }

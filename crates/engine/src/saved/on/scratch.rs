@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::ErrorKind,
     path::{Path, PathBuf},
     process,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -21,12 +22,18 @@ impl ScratchDir {
     /// Creates the directory.
     ///
     /// # Errors
-    /// It cannot be created, or its name is taken.
+    /// It cannot be created.
     pub(super) fn create() -> Result<Self> {
-        let number = CREATED.fetch_add(1, Relaxed);
-        let path = std::env::temp_dir().join(format!("graphmill-new-{}-{number}", process::id()));
-        fs::create_dir(&path).map_err(|e| Error::io(&path, "create", e))?;
-        Ok(Self(path))
+        loop {
+            let number = CREATED.fetch_add(1, Relaxed);
+            let path = std::env::temp_dir().join(format!("graphmill-new-{}-{number}", process::id()));
+            match fs::create_dir(&path) {
+                Ok(()) => return Ok(Self(path)),
+                // A killed process of the same id left it: in a container, ids repeat.
+                Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(Error::io(&path, "create", e).into()),
+            }
+        }
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -15,19 +15,27 @@
 //! # Memory
 //!
 //! The dataset and the model, and 12 bytes per node for the index of the keys. A call allocates the
-//! rows that it computes.
+//! rows that it computes. [`Predictor::cache_embeddings`] adds the `V x H` rows below the last layer.
 
+mod index;
+#[cfg(feature = "tables")]
+mod new_nodes;
+
+#[cfg(feature = "tables")]
+use std::sync::OnceLock;
 use std::{path::Path, sync::Arc};
 
-use graphmill_core::{NodeId, progress::Quiet};
-use graphmill_data::{
-    Dataset,
-    typed::{KEY_SEPARATOR, Keys},
+use graphmill_core::{
+    NodeId, memory,
+    progress::{Progress, Quiet},
 };
+use graphmill_data::{Dataset, typed::KEY_SEPARATOR};
 use graphmill_loader::sampler::{HopSampler, inference::InferenceNeighbors};
-use rayon::prelude::*;
-use xxhash_rust::xxh3::xxh3_64;
+use graphmill_nn::Matrix;
 
+use self::index::KeyIndex;
+#[cfg(feature = "tables")]
+pub use self::new_nodes::{NewAnswers, NewNodes};
 use super::{
     Kind, SavedRun,
     infer::{LoadedModel, values},
@@ -102,16 +110,24 @@ impl Answers {
     }
 }
 
-/// A run that was opened once and answers for known nodes, from any number of threads.
+/// A sampler that draws for single nodes, or the reason why there is none.
+type Draws = std::result::Result<Arc<dyn HopSampler>, String>;
+
+/// A run that was opened once and answers for nodes, from any number of threads.
 pub struct Predictor {
     run: SavedRun,
     data: Dataset,
     features: AllRows,
     loaded: LoadedModel,
     /// The sampler of drawn neighbours, or the reason why there is none.
-    sampler: std::result::Result<Arc<dyn HopSampler>, String>,
+    sampler: Draws,
     names: Names,
     index: KeyIndex,
+    /// Input rows of the last layer for all nodes, if they are cached.
+    below_last: Option<Matrix>,
+    /// The dataset's tables with their encodings, or the reason why there are none, once read.
+    #[cfg(feature = "tables")]
+    tables: OnceLock<std::result::Result<new_nodes::Tables, String>>,
 }
 
 impl Predictor {
@@ -139,15 +155,41 @@ impl Predictor {
         let rescaling = run.rescaling(&data)?;
         let features = run.rows(&run.config_for(&data), &data, rescaling.as_ref())?;
         let loaded = run.load(&data)?;
-        let sampler = match build::hop_sampler(&run.config, &data) {
-            Ok(sampler) => match InferenceNeighbors::draws(sampler.clone(), 0) {
-                Ok(_) => Ok(sampler),
-                Err(why) => Err(format!("--sampler {}: {why}", run.config.sampler)),
-            },
-            Err(error) => Err(error.to_string()),
-        };
+        let sampler = sampler(&run, &data);
         let index = KeyIndex::new(names.keys.as_ref());
-        Ok(Self { run, data, features, loaded, sampler, names, index })
+        Ok(Self {
+            run,
+            data,
+            features,
+            loaded,
+            sampler,
+            names,
+            index,
+            below_last: None,
+            #[cfg(feature = "tables")]
+            tables: OnceLock::new(),
+        })
+    }
+
+    /// Computes the rows of the layers below the last one for all nodes and keeps them, so that an
+    /// exact answer reads the neighbours of one hop. Answers keep their bits. Returns the bytes of
+    /// the rows: 0 if the model has one layer, which reads one hop anyway.
+    ///
+    /// # Errors
+    /// The rows, twice, exceed the free memory; features cannot be read; or `watch` stops the work.
+    pub fn cache_embeddings(&mut self, watch: &dyn Progress) -> Result<u64> {
+        let Some(width) = self.loaded.width_below_last() else { return Ok(0) };
+        let bytes = 4 * (width as u64) * self.num_nodes() as u64;
+        if let Some(free) = memory::available().filter(|&free| 2 * bytes > free) {
+            return Err(Error::usage(format!(
+                "cached embeddings: {} nodes of {width} numbers take {bytes} bytes, and twice as much while \
+                 they are computed, of {free} that are free; pass --cache-embeddings none",
+                self.num_nodes()
+            )));
+        }
+        let rows = self.loaded.below_last((&self.data.graph, &self.features), watch);
+        self.below_last = self.run.blame_config(rows)?;
+        Ok(bytes)
     }
 
     /// The dataset.
@@ -219,13 +261,14 @@ impl Predictor {
     /// A node is outside the graph; the sampler cannot draw for single nodes; features cannot be
     /// read.
     pub fn predict(&self, nodes: &[NodeId], of: Neighborhood) -> Result<Answers> {
-        let rows = self.rows(nodes, of, Output::Logits)?;
+        Ok(self.answers(self.rows(nodes, of, Output::Logits)?))
+    }
+
+    /// Answers of rows of logits.
+    fn answers(&self, rows: Matrix) -> Answers {
         if self.loaded.predicts_values() {
-            return Ok(Answers {
-                cols: rows.num_cols(),
-                scores: rows.view().host().to_vec(),
-                classes: Vec::new(),
-            });
+            let scores = rows.view().host().to_vec();
+            return Answers { cols: rows.num_cols(), scores, classes: Vec::new() };
         }
         let classes = match self.task() {
             Task::Classes => match values(Kind::Classes, false, rows.clone()) {
@@ -235,7 +278,7 @@ impl Predictor {
             Task::Labels | Task::Values => Vec::new(),
         };
         match self.loaded.values(Kind::Probabilities, rows) {
-            (cols, Values::Probabilities(scores)) => Ok(Answers { cols, scores, classes }),
+            (cols, Values::Probabilities(scores)) => Answers { cols, scores, classes },
             _ => unreachable!("probabilities were asked for"),
         }
     }
@@ -258,31 +301,53 @@ impl Predictor {
         self.neighbors(of).map(drop)
     }
 
-    fn rows(&self, nodes: &[NodeId], of: Neighborhood, output: Output) -> Result<graphmill_nn::Matrix> {
+    fn rows(&self, nodes: &[NodeId], of: Neighborhood, output: Output) -> Result<Matrix> {
         let count = self.num_nodes();
         if let Some(node) = nodes.iter().find(|&&v| v as usize >= count) {
             let message = format!("node {node} is outside the graph's {count} nodes; ask for ids below it");
             return Err(Error::dataset(&self.data.name, message));
         }
         let neighbors = self.neighbors(of)?;
+        if let (Some(below), Neighborhood::All, Output::Logits) = (&self.below_last, of, output) {
+            let rows = self.loaded.last((&self.data.graph, &self.features), below, nodes);
+            return self.run.blame_config(rows);
+        }
         let rows = self.loaded.rows((&self.data.graph, &self.features), &neighbors, nodes, output, &Quiet);
         self.run.blame_config(rows)
     }
 
     fn neighbors(&self, of: Neighborhood) -> Result<Arc<InferenceNeighbors>> {
-        let Neighborhood::Drawn { seed } = of else { return Ok(self.loaded.exact.clone()) };
-        let drawn = match &self.sampler {
-            Ok(sampler) => InferenceNeighbors::draws(sampler.clone(), seed),
-            Err(why) => Err(why.clone()),
-        };
-        let refuse = |why| {
-            Error::usage(format!(
-                "seed {seed}: the run's sampler cannot draw for a single node ({why}); ask without a \
-                 seed for the exact answer"
-            ))
-        };
-        Ok(Arc::new(drawn.map_err(refuse)?))
+        match of {
+            Neighborhood::All => Ok(self.loaded.exact.clone()),
+            Neighborhood::Drawn { seed } => draws(&self.sampler, seed),
+        }
     }
+}
+
+/// The sampler of the run on the graph of `data`, or the reason why it draws for no single node.
+fn sampler(run: &SavedRun, data: &Dataset) -> Draws {
+    match build::hop_sampler(&run.config, data) {
+        Ok(sampler) => match InferenceNeighbors::draws(sampler.clone(), 0) {
+            Ok(_) => Ok(sampler),
+            Err(why) => Err(format!("--sampler {}: {why}", run.config.sampler)),
+        },
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Neighbours that `sampler` draws under `seed`.
+fn draws(sampler: &Draws, seed: u64) -> Result<Arc<InferenceNeighbors>> {
+    let drawn = match sampler {
+        Ok(sampler) => InferenceNeighbors::draws(sampler.clone(), seed),
+        Err(why) => Err(why.clone()),
+    };
+    let refuse = |why| {
+        Error::usage(format!(
+            "seed {seed}: the run's sampler cannot draw for a single node ({why}); ask without a seed for \
+             the exact answer"
+        ))
+    };
+    Ok(Arc::new(drawn.map_err(refuse)?))
 }
 
 /// Refuses runs that are not answered node by node.
@@ -298,33 +363,6 @@ fn refuse_others(run: &SavedRun) -> Result<()> {
         "{}: the run {what}, which a predictor does not answer yet; use graphmill predict",
         run.dir.display()
     )))
-}
-
-/// Nodes by the hash of their keys, in ascending order. 12 bytes per node.
-#[derive(Default)]
-struct KeyIndex {
-    hashes: Vec<u64>,
-    nodes: Vec<NodeId>,
-}
-
-impl KeyIndex {
-    fn new(keys: Option<&Keys>) -> Self {
-        let Some(keys) = keys else { return Self::default() };
-        let hash = |v: NodeId| (xxh3_64(keys.get(v as usize).to_string().as_bytes()), v);
-        let mut all: Vec<(u64, NodeId)> =
-            (0..keys.len() as NodeId).into_par_iter().with_min_len(1 << 12).map(hash).collect();
-        all.par_sort_unstable();
-        Self { hashes: all.iter().map(|entry| entry.0).collect(), nodes: all.iter().map(|e| e.1).collect() }
-    }
-
-    /// Node of a key: those of equal hashes are compared.
-    fn find(&self, keys: &Keys, key: &str) -> Option<NodeId> {
-        let hash = xxh3_64(key.as_bytes());
-        let first = self.hashes.partition_point(|&other| other < hash);
-        let alike = self.hashes[first..].iter().take_while(|&&other| other == hash).count();
-        let mut nodes = self.nodes[first..first + alike].iter().copied();
-        nodes.find(|&v| keys.get(v as usize).to_string() == key)
-    }
 }
 
 /// A service asks from several threads.

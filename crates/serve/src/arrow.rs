@@ -1,0 +1,77 @@
+//! Documents of answers as a stream of Arrow record batches.
+
+use std::{collections::HashMap, sync::Arc};
+
+use arrow_array::{
+    ArrayRef, FixedSizeListArray, Float32Array, Int64Array, RecordBatch, StringArray, UInt32Array,
+};
+use arrow_ipc::writer::StreamWriter;
+use arrow_schema::{ArrowError, DataType, Field, Schema};
+use axum::http::{HeaderMap, StatusCode, header};
+use graphmill_engine::predictor::Task;
+
+use crate::{document::Reply, failure::Failure};
+
+/// Media type of the stream.
+pub(crate) const MEDIA_TYPE: &str = "application/vnd.apache.arrow.stream";
+
+/// Returns true if a request accepts the stream by name.
+pub(crate) fn is_accepted(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
+    let mut kinds = values.flat_map(|value| value.split(','));
+    kinds.any(|kind| kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(MEDIA_TYPE)))
+}
+
+/// The stream: one batch with a row for each answer. Its columns are `id` (`row` of new nodes),
+/// `key` if the nodes have keys, `class` if the run learned classes, and `probabilities` or
+/// `values`, a list of fixed size; the schema's metadata name the task, and the classes as a JSON
+/// array.
+///
+/// # Errors
+/// The answers do not fit an Arrow array.
+pub(crate) fn stream(reply: &Reply) -> Result<Vec<u8>, Failure> {
+    write(reply).map_err(|error| {
+        let fix = "ask for fewer nodes, or for JSON";
+        Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "predict", error.to_string(), fix)
+    })
+}
+
+fn write(reply: &Reply) -> Result<Vec<u8>, ArrowError> {
+    let (answers, count) = (reply.answers, reply.answers.len());
+    let mut columns: Vec<(Field, ArrayRef)> = Vec::new();
+    let mut add = |name: &str, array: ArrayRef| {
+        columns.push((Field::new(name, array.data_type().clone(), false), array));
+    };
+    match reply.new {
+        Some(_) => add("row", Arc::new(UInt32Array::from_iter_values(0..count as u32))),
+        None => add("id", Arc::new(UInt32Array::from(reply.nodes.to_vec()))),
+    }
+    if count > 0 && reply.key(0).is_some() {
+        let keys = (0..count).map(|i| reply.key(i).unwrap_or_default());
+        add("key", Arc::new(StringArray::from_iter_values(keys)));
+    }
+    let names = reply.predictor.class_names();
+    if !answers.classes.is_empty() {
+        let known = answers.classes.iter().all(|&class| (class as usize) < names.len());
+        let classes = || answers.classes.iter().map(|&class| &names[class as usize]);
+        match known {
+            true => add("class", Arc::new(StringArray::from_iter_values(classes()))),
+            false => add("class", Arc::new(Int64Array::from(answers.classes.clone()))),
+        }
+    }
+    let task = reply.predictor.task();
+    let item = Arc::new(Field::new("item", DataType::Float32, false));
+    let cols = i32::try_from(answers.cols).map_err(|e| ArrowError::InvalidArgumentError(e.to_string()))?;
+    let scores = Arc::new(Float32Array::from(answers.scores.clone()));
+    let name = if task == Task::Values { "values" } else { "probabilities" };
+    add(name, Arc::new(FixedSizeListArray::try_new(item, cols, scores, None)?));
+    let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = columns.into_iter().unzip();
+    let mut metadata = HashMap::from([("task".to_owned(), task.name().to_owned())]);
+    if !names.is_empty() {
+        metadata.insert("classes".into(), serde_json::json!(names).to_string());
+    }
+    let schema = Arc::new(Schema::new_with_metadata(fields, metadata));
+    let mut writer = StreamWriter::try_new(Vec::new(), &schema)?;
+    writer.write(&RecordBatch::try_new(schema, arrays)?)?;
+    writer.into_inner()
+}

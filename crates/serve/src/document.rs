@@ -1,0 +1,124 @@
+//! Documents of answers, in JSON.
+//!
+//! Documents are written as they are read, without a tree of values: most of a small answer's time
+//! would go there. A score has the shortest decimal that is read as the same 32-bit number.
+
+use graphmill_core::NodeId;
+use graphmill_engine::predictor::{Answers, NewAnswers, Predictor, Task};
+use serde::Serialize;
+
+use crate::new_nodes::unknown_values;
+
+/// Answers to be written.
+pub(crate) struct Reply<'r> {
+    pub(crate) predictor: &'r Predictor,
+    pub(crate) answers: &'r Answers,
+    /// Known nodes, or else `new`.
+    pub(crate) nodes: &'r [NodeId],
+    pub(crate) new: Option<&'r NewAnswers>,
+    /// Number of the most likely classes to name.
+    pub(crate) top_k: Option<usize>,
+}
+
+impl Reply<'_> {
+    /// Key of the answer number `i`.
+    pub(crate) fn key(&self, i: usize) -> Option<String> {
+        match self.new {
+            Some(new) => new.keys.get(i).cloned(),
+            None => self.predictor.key(self.nodes[i]),
+        }
+    }
+
+    /// Scores of the answer number `i`.
+    fn scores(&self, i: usize) -> &[f32] {
+        &self.answers.scores[i * self.answers.cols..(i + 1) * self.answers.cols]
+    }
+
+    /// The JSON document.
+    pub(crate) fn json(&self) -> Vec<u8> {
+        let (task, count) = (self.predictor.task(), self.answers.len());
+        let mut out = Vec::with_capacity(128 + count * (48 + 14 * self.answers.cols));
+        out.extend(b"{\"task\":");
+        put(&mut out, task.name());
+        if task != Task::Values {
+            out.extend(b",\"classes\":");
+            each(&mut out, 0..self.answers.cols, |out, class| self.put_class(out, class));
+        }
+        out.extend(b",\"predictions\":");
+        each(&mut out, 0..count, |out, i| self.put_prediction(out, i));
+        if let Some(new) = self.new {
+            out.extend(b",\"new_edges\":");
+            put(&mut out, &new.new_edges);
+            out.extend(b",\"known_edges\":");
+            put(&mut out, &new.known_edges);
+            out.extend(b",\"unknown_values\":");
+            put(&mut out, &unknown_values(new));
+        }
+        out.push(b'}');
+        out
+    }
+
+    fn put_prediction(&self, out: &mut Vec<u8>, i: usize) {
+        if self.new.is_some() {
+            out.extend(b"{\"row\":");
+            put(out, &i);
+        } else {
+            out.extend(b"{\"id\":");
+            put(out, &self.nodes[i]);
+        }
+        if let Some(key) = self.key(i) {
+            out.extend(b",\"key\":");
+            put(out, &key);
+        }
+        if let Some(&class) = self.answers.classes.get(i) {
+            out.extend(b",\"class\":");
+            self.put_class(out, class as usize);
+        }
+        let scores = self.scores(i);
+        if let Some(k) = self.top_k {
+            let mut ranks: Vec<usize> = (0..scores.len()).collect();
+            ranks.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
+            out.extend(b",\"top\":");
+            each(out, ranks.into_iter().take(k), |out, class| {
+                out.extend(b"{\"class\":");
+                self.put_class(out, class);
+                out.extend(b",\"probability\":");
+                put(out, &scores[class]);
+                out.push(b'}');
+            });
+        } else {
+            out.extend(match self.predictor.task() {
+                Task::Values => &b",\"values\":"[..],
+                Task::Classes | Task::Labels => b",\"probabilities\":",
+            });
+            put(out, scores);
+        }
+        out.push(b'}');
+    }
+
+    /// Writes the name of a class, or its number.
+    fn put_class(&self, out: &mut Vec<u8>, class: usize) {
+        match self.predictor.class_names().get(class) {
+            Some(name) => put(out, name),
+            None => put(out, &class),
+        }
+    }
+}
+
+/// Writes an array.
+fn each<T>(out: &mut Vec<u8>, items: impl Iterator<Item = T>, mut write: impl FnMut(&mut Vec<u8>, T)) {
+    out.push(b'[');
+    for (i, item) in items.enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        write(out, item);
+    }
+    out.push(b']');
+}
+
+/// Writes a value.
+fn put<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+    // writing to a vector cannot fail, and no value has keys that are not texts
+    let _ = serde_json::to_writer(out, value);
+}

@@ -368,14 +368,14 @@ mod tests {
             .on_nodes("user")
             .node_seeds(vec![3, 0, 2])
             .values(2, vec![1.0, 10.0, 3.0, f32::NAN, 100.0, 30.0])
-            .split([0, 1], [2], []);
+            .split([0, 2], [], []);
         let data = builder.build().unwrap();
         let task = TypedTask::new(&data, "").unwrap();
         let Labels::Values { values, width: 2 } = &task.labels else { panic!("values") };
         assert!(values[2].is_nan() && values[3].is_nan(), "node 1 has no row");
         assert_eq!((values[0], values[6], values[7]), (3.0, 1.0, 10.0));
         let scale = task.scale.clone().unwrap();
-        assert_eq!((scale.mean, scale.deviation), (vec![2.0, 10.0], vec![1.0, 1.0]));
+        assert_eq!((scale.mean, scale.deviation), (vec![50.5, 20.0], vec![49.5, 10.0]));
         assert!(task.record(&data).values);
     }
 

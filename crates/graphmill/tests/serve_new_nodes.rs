@@ -29,7 +29,7 @@ fn is_new((src, dst): &(usize, usize)) -> bool {
 
 /// A row of the accounts: key, country, age if known, and class.
 fn account(i: usize) -> (String, &'static str, Option<f64>, &'static str) {
-    let age = (i % 11 != 0).then(|| 20.5 + (20 * (i % 3) + i % 9) as f64 / 7.0);
+    let age = (!i.is_multiple_of(11)).then(|| 20.5 + (20 * (i % 3) + i % 9) as f64 / 7.0);
     (format!("acc-{i:03}"), ["DE", "FR"][i / 3 % 2], age, ["retail", "merchant", "mule"][i % 3])
 }
 
@@ -74,9 +74,11 @@ fn by_columns() -> Value {
         let (key, country, age, _) = account(i);
         json!({ "id": key, "country": country, "age": age })
     };
-    let edge = |(src, dst): (usize, usize)| json!({ "src": format!("acc-{src:03}"), "dst": format!("acc-{dst:03}") });
+    let key = |node: usize| format!("acc-{node:03}");
+    let edge = |(src, dst): (usize, usize)| json!({ "src": key(src), "dst": key(dst) });
     let rows: Vec<Value> = (KNOWN..NODES).map(row).collect();
-    json!({ "new": { "rows": rows, "edges": edges().into_iter().filter(is_new).map(edge).collect::<Vec<_>>() } })
+    let edges: Vec<Value> = edges().into_iter().filter(is_new).map(edge).collect();
+    json!({ "new": { "rows": rows, "edges": edges } })
 }
 
 /// A question for the new accounts with their features.
@@ -85,7 +87,8 @@ fn by_features(sandbox: &Sandbox) -> Value {
     let (FeatureData::F32(all), width) = (&whole.features.data, whole.features.dim) else { unreachable!() };
     let rows: Vec<&[f32]> = (KNOWN..NODES).map(|v| &all[v * width..(v + 1) * width]).collect();
     // Known ends may be named by their keys.
-    let end = |v: usize| if v % 2 == 0 && v < KNOWN { json!(format!("acc-{v:03}")) } else { json!(v) };
+    let end =
+        |v: usize| if v.is_multiple_of(2) && v < KNOWN { json!(format!("acc-{v:03}")) } else { json!(v) };
     let edges = edges().into_iter().filter(is_new).map(|(src, dst)| json!([end(src), end(dst)]));
     json!({ "new": { "features": rows, "edges": edges.collect::<Vec<_>>() } })
 }
@@ -181,11 +184,11 @@ fn faults_of_new_nodes_have_a_status_and_a_remedy() {
         (json!({ "rows": [row, row] }), 422, "repeat the key"),
         (json!({ "rows": [{ "id": "acc-001", "country": "DE", "age": 30 }] }), 422, "is in data already"),
         (json!({ "rows": [{ "id": "x", "country": "DE" }] }), 422, "'age'"),
-        (json!({ "rows": [row], "edges": [{ "src": "x", "dst": "nobody" }] }), 422, "nobody"),
+        (json!({ "rows": [row], "edges": [{ "src": "x", "dst": "acc-none" }] }), 422, "acc-none"),
         (json!({ "rows": [row], "undirected": true }), 422, "undirected"),
         (json!({ "features": [[1.0]] }), 422, "1 features"),
         (json!({ "features": [features], "edges": [[0, 101]] }), 422, "names node 101"),
-        (json!({ "features": [features], "edges": [["nobody", 100]] }), 422, "nobody"),
+        (json!({ "features": [features], "edges": [["acc-none", 100]] }), 422, "acc-none"),
         (json!({ "features": [features], "edges": [[0, 100], [0, 100]] }), 422, "occurs twice"),
         (json!({ "features": [features], "edges": [[0, 100, -1.0]] }), 422, "weight -1"),
         (json!({ "features": [features], "edges": [{ "src": 0 }] }), 422, "object"),

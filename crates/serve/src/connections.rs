@@ -76,7 +76,7 @@ pub(crate) async fn serve(
     timeout(bounds.patience, ending.shutdown()).await.is_ok()
 }
 
-/// Sends answers at once, and ends the connection if nobody reads them.
+/// Sends answers at once, and ends the connection if no client reads them.
 fn prepare(stream: &TcpStream, patience: Duration) {
     // a failure leaves the system's defaults, with which answers are the same
     let _ = stream.set_nodelay(true);
@@ -103,9 +103,7 @@ pub(crate) fn allowed(wanted: usize) -> usize {
             let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
         }
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        return wanted
-            .min(usize::try_from(files.saturating_sub(RESERVED_FILES)).unwrap_or(usize::MAX))
-            .max(1);
+        wanted.min(usize::try_from(files.saturating_sub(RESERVED_FILES)).unwrap_or(usize::MAX)).max(1)
     }
     #[cfg(not(unix))]
     wanted.max(1)

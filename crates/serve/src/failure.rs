@@ -39,6 +39,17 @@ impl Failure {
     }
 }
 
+/// A failure by the content of a question.
+pub(crate) fn refuse(why: impl Into<String>, fix: &str) -> Failure {
+    Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "predict", why, fix)
+}
+
+/// A failure by the size of a question.
+pub(crate) fn too_large(why: String, flag: &str) -> Failure {
+    let fix = format!("send several requests, or start the service with a larger {flag}");
+    Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "predict", why, fix)
+}
+
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let document = json!({ "error": { "what": self.what, "why": self.why, "fix": self.fix } });

@@ -18,9 +18,9 @@ use crate::{
     app::App,
     arrow,
     document::Reply,
-    failure::Failure,
+    failure::{Failure, refuse},
     new_nodes,
-    question::{Question, Resolved, Subject, refuse},
+    question::{Question, Resolved, Subject},
 };
 
 /// Endpoints that are open without the token. The others are named in metrics, too.

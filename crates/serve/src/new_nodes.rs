@@ -15,9 +15,8 @@ use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
 use crate::{
-    failure::Failure,
+    failure::{Failure, refuse, too_large},
     options::ServeOptions,
-    question::{refuse, too_large},
 };
 
 /// Names of the tables in messages.
@@ -179,7 +178,7 @@ pub(crate) async fn answer(
     answers.map_err(|error| Failure::of(status(&error), "predict", &error))
 }
 
-/// Status of a failed answer: of the service if a file or a device failed, of the request otherwise.
+/// Status of a failed answer: of the service if a file or a device failed, else of the request.
 fn status(error: &Error) -> StatusCode {
     match error {
         Error::Graph(graphmill_core::Error::Io { .. } | graphmill_core::Error::Device(_)) => {

@@ -5,7 +5,11 @@ use graphmill_core::NodeId;
 use graphmill_engine::predictor::{Neighborhood, NewNodes, Predictor, Task};
 use serde::Deserialize;
 
-use crate::{failure::Failure, new_nodes::New, options::ServeOptions};
+use crate::{
+    failure::{Failure, refuse, too_large},
+    new_nodes::New,
+    options::ServeOptions,
+};
 
 /// Body of `POST /v1/predict`.
 #[derive(Debug, Deserialize)]
@@ -49,17 +53,6 @@ pub(crate) struct Resolved {
 pub(crate) enum Subject {
     Known(Vec<NodeId>),
     New(NewNodes),
-}
-
-/// A failure by the content of a question.
-pub(crate) fn refuse(why: impl Into<String>, fix: &str) -> Failure {
-    Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "predict", why, fix)
-}
-
-/// A failure by the size of a question.
-pub(crate) fn too_large(why: String, flag: &str) -> Failure {
-    let fix = format!("send several requests, or start the service with a larger {flag}");
-    Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "predict", why, fix)
 }
 
 impl Question {

@@ -86,7 +86,8 @@ impl SavedRun {
         if new.rows.is_empty() || width == 0 || !new.rows.len().is_multiple_of(width) {
             let found = new.rows.len();
             return Err(Error::usage(format!(
-                "new nodes: {found} numbers are no rows of {width} features; pass {width} numbers for each node"
+                "new nodes: {found} numbers are no rows of {width} features; pass {width} numbers for each \
+                 node"
             )));
         }
         if let Some(at) = new.rows.iter().position(|x| !x.is_finite()) {

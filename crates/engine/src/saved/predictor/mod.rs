@@ -15,7 +15,8 @@
 //! # Memory
 //!
 //! The dataset and the model, and 12 bytes per node for the index of the keys. A call allocates the
-//! rows that it computes. [`Predictor::cache_embeddings`] adds the `V x H` rows below the last layer.
+//! rows that it computes. [`Predictor::cache_embeddings`] adds the `V x H` rows below the last
+//! layer.
 
 mod index;
 #[cfg(feature = "tables")]

@@ -21,7 +21,7 @@ class TrainOptions(TypedDict, total=False):
     #: Metric of the scores: accuracy, f1-micro, f1-macro, roc-auc, average-precision; of values
     #: mae, rmse, r2, spearman
     metric: str
-    #: Task to train; without one, the only classification of nodes: link
+    #: Task to train; without one, the only classification of nodes
     task: str
     #: Time of verifying feature rows
     verify: Literal["auto", "open", "first-read", "none"]
@@ -641,7 +641,7 @@ class PlanOptions(TypedDict, total=False):
 class BenchOptions(TypedDict, total=False):
     """Options of :func:`bench`."""
 
-    #: Task to train; without one, the only classification of nodes: link
+    #: Task to train; without one, the only classification of nodes
     task: str
     #: Loss
     loss: Literal["auto", "cross-entropy", "mse", "mae", "huber", "quantile", "bce", "margin", "bpr", "sampled-softmax", "info-nce", "self-adversarial"]

@@ -52,7 +52,7 @@ const MAX_SCALE: f32 = 1000.0;
 
 /// Options of propagation.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct PropagationOptions {
     /// Steps of propagation over the edges
     ///

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Mapping
 
 import numpy as np
 
@@ -134,16 +134,35 @@ class Run:
         original_ids: bool = False,
         on: Any = None,
         edges: Any = None,
+        propagate: Literal["label-propagation", "correct-and-smooth"] | None = None,
+        propagation: Mapping[str, float] | None = None,
     ) -> np.ndarray:
         """Predictions for nodes, as of :func:`predict`; by default of the dataset that the run was trained on."""
         dataset = self._given if dataset is None else dataset
         return saved.predict(
-            self, nodes, kind=kind, dataset=dataset, last=last, original_ids=original_ids, on=on, edges=edges
+            self,
+            nodes,
+            kind=kind,
+            dataset=dataset,
+            last=last,
+            original_ids=original_ids,
+            on=on,
+            edges=edges,
+            propagate=propagate,
+            propagation=propagation,
         )
 
-    def evaluate(self, dataset: DatasetLike | None = None, *, last: bool = False) -> Record:
+    def evaluate(
+        self,
+        dataset: DatasetLike | None = None,
+        *,
+        last: bool = False,
+        propagate: Literal["label-propagation", "correct-and-smooth"] | None = None,
+        propagation: Mapping[str, float] | None = None,
+    ) -> Record:
         """Scores by every metric, as of :func:`evaluate`; by default on the dataset that the run was trained on."""
-        return saved.evaluate(self, self._given if dataset is None else dataset, last=last)
+        dataset = self._given if dataset is None else dataset
+        return saved.evaluate(self, dataset, last=last, propagate=propagate, propagation=propagation)
 
     def plot(self, ax: Any = None) -> Any:
         """Draws the loss and the validation score of each epoch with Matplotlib.

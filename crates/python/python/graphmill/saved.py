@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import tempfile
 import warnings
-from typing import Any, Literal
+from typing import Any, Literal, Mapping
 
 import numpy as np
 
@@ -22,6 +23,8 @@ def evaluate(
     dataset: DatasetLike | None = None,
     *,
     last: bool = False,
+    propagate: Literal["label-propagation", "correct-and-smooth"] | None = None,
+    propagation: Mapping[str, float] | None = None,
 ) -> Record:
     """Scores a run's model by every metric on every part of the split.
 
@@ -30,6 +33,11 @@ def evaluate(
         dataset: Dataset to score on. ``None`` takes the run's dataset, unless that was in memory
             and so was not stored.
         last: Scores the last checkpoint instead of the best model.
+        propagate: Spreads labels over the graph after the model: ``"label-propagation"`` predicts
+            from the classes of the training nodes alone, a baseline; ``"correct-and-smooth"``
+            corrects the model by its errors on the training nodes. For one class for each node.
+        propagation: Options of ``propagate``: ``propagation_steps``, ``propagation_alpha``,
+            ``correction_alpha``.
 
     Returns:
         ``metric``, ``test`` (its value on the test nodes), ``same_dataset`` (true if the dataset is
@@ -40,7 +48,14 @@ def evaluate(
         ValueError, OSError: The run does not exist, or its model does not fit the dataset.
     """
     native = None if dataset is None else any_types(dataset)._native
-    return record_of(_graphmill.evaluate(run_directory(run), native, last))
+    return record_of(_graphmill.evaluate(run_directory(run), native, last, _propagation(propagate, propagation)))
+
+
+def _propagation(name: str | None, options: Mapping[str, float] | None) -> tuple[str, str] | None:
+    """Name and options of a propagation, as the library takes them."""
+    if name is None and options is not None:
+        raise TypeError("propagation: these are options of propagate=; pass it too")
+    return None if name is None else (name, json.dumps(dict(options or {})))
 
 
 def predict(
@@ -53,6 +68,8 @@ def predict(
     original_ids: bool = False,
     on: Any = None,
     edges: Any = None,
+    propagate: Literal["label-propagation", "correct-and-smooth"] | None = None,
+    propagation: Mapping[str, float] | None = None,
 ) -> np.ndarray:
     """Predictions of a run's model for nodes, computed with all of their neighbours.
 
@@ -73,6 +90,8 @@ def predict(
         edges: Table with the edges of the new nodes, which names new and known nodes by their keys.
             With several edge tables, a dict of tables by edge type: its name, or ``(source, name,
             destination)``.
+        propagate, propagation: Labels that spread over the graph after the model, and options, as
+            of :func:`evaluate`.
 
     Returns:
         One row per node, in the order of ``nodes``, or of the rows of ``on`` of the predicted type.
@@ -92,6 +111,9 @@ def predict(
         raise TypeError("edges: these are the edges of new nodes; pass on= too")
     if on is not None and (nodes is not None or original_ids):
         raise TypeError("on: all rows of the table are predicted; leave out nodes and original_ids")
+    if on is not None and propagate is not None:
+        raise TypeError("propagate: labels spread over the dataset's graph, without new nodes; leave out on")
+    spread = _propagation(propagate, propagation)
     with tempfile.TemporaryDirectory(prefix="graphmill-") as scratch:
         out = os.path.join(scratch, "predictions.npy")
         if on is not None:
@@ -108,7 +130,7 @@ def predict(
                     raise TypeError(f"nodes: expected one dimension of integers, not shape {ids.shape} of {ids.dtype}")
                 listed = os.path.join(scratch, "nodes.npy")
                 np.save(listed, ids.astype(np.int64))
-            written = _graphmill.predict(run_directory(run), native, listed, kind, last, original_ids, out)
+            written = _graphmill.predict(run_directory(run), native, listed, kind, last, original_ids, spread, out)
         rescaled = record_of(written).rescaled
         if rescaled is not None:
             warnings.warn(f"features of the dataset: {rescaled}", UserWarning, stacklevel=2)

@@ -2,7 +2,7 @@
 //! objects.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -13,12 +13,13 @@ use std::{
 
 use graphmill_data::partition as parting;
 use graphmill_engine::{
-    Result, RunContext, RunDir, TrainConfig, hotness as hot,
+    Error, Result, RunContext, RunDir, TrainConfig, hotness as hot,
     observer::{Observer, Progress, Start},
     options::{key, names, suggestion},
     partition as engine_partition,
+    propagation::PropagationOptions,
     record::EpochRecord,
-    saved::{Kind, SavedRun, on::NewTables},
+    saved::{Kind, Propagation, SavedRun, on::NewTables},
 };
 use graphmill_report::Recorder;
 use numpy::{IntoPyArray, PyArray1};
@@ -180,23 +181,36 @@ pub(super) fn train(
 
 /// Scores a run's model by every metric on every part of the split; returns JSON.
 #[pyfunction]
-#[pyo3(signature = (run, dataset, last))]
+#[pyo3(signature = (run, dataset, last, propagate))]
 pub(super) fn evaluate(
     py: Python<'_>,
     run: PathBuf,
     dataset: Option<Given<'_>>,
     last: bool,
+    propagate: Option<(String, String)>,
 ) -> PyResult<String> {
     let data = dataset.map(|dataset| dataset.data());
     let scores = wait::quietly(py, move |progress| {
-        Data::scores(data.as_ref(), &SavedRun::open(&run, last)?, progress)
+        Data::scores(data.as_ref(), &opened(&run, last, propagate)?, progress)
     })?;
     serde_json::to_string(&scores.map_err(error::engine)?).map_err(error::value)
 }
 
+/// A run with the propagation of this name, whose options are JSON, after its model.
+///
+/// # Errors
+/// The run cannot be opened, or it or an option does not fit the propagation.
+fn opened(run: &Path, last: bool, propagate: Option<(String, String)>) -> Result<SavedRun> {
+    let saved = SavedRun::open(run, last)?;
+    let Some((name, options)) = propagate else { return Ok(saved) };
+    let wrong = |error: serde_json::Error| Error::usage(format!("propagation: {error}"));
+    let options: PropagationOptions = serde_json::from_str(&options).map_err(wrong)?;
+    saved.with_propagation(Propagation::new(&name, options)?)
+}
+
 /// Writes predictions of a run's model to a file; returns their description as JSON.
 #[pyfunction]
-#[pyo3(signature = (run, dataset, nodes, kind, last, original_ids, out))]
+#[pyo3(signature = (run, dataset, nodes, kind, last, original_ids, propagate, out))]
 #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
 pub(super) fn predict(
     py: Python<'_>,
@@ -206,12 +220,13 @@ pub(super) fn predict(
     kind: &str,
     last: bool,
     original_ids: bool,
+    propagate: Option<(String, String)>,
     out: PathBuf,
 ) -> PyResult<String> {
     let kind = kind_of(kind)?;
     let data = dataset.map(|dataset| dataset.data());
     let written = wait::quietly(py, move |progress| {
-        let saved = SavedRun::open(&run, last)?;
+        let saved = opened(&run, last, propagate)?;
         let selected = (nodes.as_deref(), original_ids);
         Data::predict(data.as_ref(), &saved, selected, (kind, &out), progress)
     })?;

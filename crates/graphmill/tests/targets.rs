@@ -185,7 +185,8 @@ fn models_are_exported_with_their_options_and_weights() {
     );
     for (args, message) in [
         ("run --to pyg module", "it exists; pass --force"),
-        ("run --to onnx x", "known: safetensors, pyg"),
+        ("run --to tvm x", "known: safetensors, pyg, onnx"),
+        ("run --to onnx x", "use a name that ends in .onnx"),
         ("run --to safetensors x", "use a name that ends in .safetensors"),
     ] {
         let outcome = sandbox.run(&format!("export-model {args}"));

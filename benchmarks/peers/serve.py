@@ -4,9 +4,9 @@
     graphmill export-model RUN --to pyg MODEL
     serve.py MODEL DATASET --fanout 15,10 --listen 127.0.0.1:8081
 
-It answers `POST /v1/predict` with the probabilities of the nodes in `ids`, from neighbours that PyTorch Geometric's
-loader draws. `benchmarks/service/load.py` measures it beside `graphmill serve`. It needs `pip install fastapi uvicorn`
-beside the packages of PyTorch Geometric.
+It answers `POST /v1/predict` with the probabilities of the nodes in `ids`, from neighbours that
+PyTorch Geometric's loader draws. `benchmarks/service/load.py` measures it beside `graphmill serve`.
+It needs `pip install fastapi uvicorn` beside the packages of PyTorch Geometric.
 """
 
 import argparse

@@ -4,11 +4,13 @@
     load.py RUN DATASET --nodes V --graphmill target/release/graphmill --load target/release/graphmill-load
             --python VENV/bin/python --out load.json
 
-RUN has weights that `graphmill export-model --to pyg` can write. Both services draw neighbours by the run's fanout.
-Each size of a request (one node, 64 nodes) is measured in rounds: ours, theirs, ours, ... First a closed loop gives
-requests a second. Then an open loop asks at half of that rate, and gives p50 and p99 of the times from the moment at
-which a request was due. The ratios are medians over the rounds. Before, the classes of both services are compared for
-256 nodes. The services run one after the other, so that neither takes cores from the other.
+RUN has weights that `graphmill export-model --to pyg` can write. Both services draw neighbours by
+the run's fanout. Each size of a request (one node, 64 nodes) is measured in rounds: theirs, ours,
+theirs, ... First a closed loop gives requests a second. Then an open loop asks both at the same
+rate, half of theirs in that round, and gives p50 and p99 of the times from the moment at which a
+request was due. The ratios are those of the medians over the rounds. Before, the classes of both
+services are compared for 256 nodes. The services run one after the other, so that neither takes
+cores from the other.
 """
 
 import argparse
@@ -74,13 +76,13 @@ def load(options, service, size, seconds, rate=None):
     return json.loads(done.stdout)
 
 
-def measure(options, service):
-    """Throughput, and times at half of it, for each size of a request."""
+def measure(options, service, rates):
+    """Throughput, and times at the rate of each size of a request, by default half of the throughput."""
     figures = {}
     for size in (1, 64):
         load(options, service, size, options.seconds / 4)
         closed = load(options, service, size, options.seconds)
-        rate = closed["requests_per_second"] / 2
+        rate = rates.setdefault(size, closed["requests_per_second"] / 2)
         opened = load(options, service, size, options.seconds, rate)
         figures[size] = {
             "requests_per_second": closed["requests_per_second"],
@@ -97,7 +99,7 @@ def commands(options, model):
     peer = pathlib.Path(__file__).parent.parent / "peers" / "serve.py"
     ours = [options.graphmill, "serve", options.run, "--listen", listen[OURS]]
     theirs = [options.python, peer, model, options.dataset, "--fanout", options.fanout, "--listen", listen[THEIRS]]
-    return {OURS: ours, THEIRS: theirs}
+    return {THEIRS: theirs, OURS: ours}
 
 
 def main():
@@ -120,10 +122,11 @@ def main():
         model = pathlib.Path(temporary) / "model"
         subprocess.run([options.graphmill, "export-model", options.run, "--to", "pyg", model], check=True, stdout=log)
         for _ in range(options.rounds):
+            rates = {}
             for name, command in commands(options, model).items():
                 with Service(name, command, log) as service:
                     classes[name] = ask(service.port, ids, service.fields)
-                    rounds[name].append(measure(options, service))
+                    rounds[name].append(measure(options, service, rates))
     agree = sum(a == b for a, b in zip(*classes.values())) / len(ids)
     medians = {
         name: {

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Soaks a service: clients, kills, reloads and malformed requests; every answer is compared with `predict`.
+"""Soaks a service: clients, kills, reloads and malformed requests; every answer is compared.
 
     soak.py target/release/graphmill --seconds 3600 --out soak.json
 
-It makes a dataset from tables and two runs in a temporary directory, serves them in turn, and ends with status 1 if an
-answer differs from `graphmill predict` by a bit, a request gets an undocumented status, a connection breaks without a
-kill, or memory or file descriptors grow beyond their bounds. It needs no package. `--out` is renewed every 10 seconds.
+It makes a dataset from tables and two runs in a temporary directory, serves them in turn, and ends
+with status 1 if an exact answer or one for new nodes differs from `graphmill predict` by a bit, a
+drawn answer differs from the service's first answer under its seed, a request gets an undocumented
+status, a connection breaks without a kill, or memory or file descriptors grow beyond their bounds.
+Connections that send garbage may break. It needs no package. `--out` is renewed every 10 seconds.
 """
 
 import argparse

@@ -69,13 +69,6 @@ impl Inference<'_> {
         let mut rows = std::mem::take(&mut layers.gathered.dense);
         rows.resize(places.len(), layers.output.num_cols());
         Gather { src: layers.output.view(), ids: &places, dst: rows.view_mut() }.run(layers.backend);
-        if model.has_head() {
-            layers.head_rows(model, &pass, rows.view(), out);
-        } else {
-            out.resize(wanted.len(), rows.num_cols());
-            layers.backend.copy(rows.view(), out.view_mut());
-        }
-        layers.gathered.dense = rows;
-        Ok(layers.backend.check()?)
+        layers.write_rows(model, &pass, (rows, model.has_head()), out)
     }
 }

@@ -241,6 +241,28 @@ impl<'a> Layers<'a> {
         }
     }
 
+    /// Writes `rows` to `out`, with the flag as scores through the model's head, and keeps their
+    /// memory for the next rows that are gathered.
+    ///
+    /// # Errors
+    /// The backend failed.
+    pub(super) fn write_rows(
+        &mut self,
+        model: &Model,
+        pass: &Pass,
+        (rows, through_head): (Matrix, bool),
+        out: &mut Matrix,
+    ) -> Result<()> {
+        if through_head {
+            self.head_rows(model, pass, rows.view(), out);
+        } else {
+            out.resize(rows.num_rows(), rows.num_cols());
+            self.backend.copy(rows.view(), out.view_mut());
+        }
+        self.gathered.dense = rows;
+        Ok(self.backend.check()?)
+    }
+
     /// Marks the neighbours of `destinations` in hop `hop`.
     ///
     /// # Errors

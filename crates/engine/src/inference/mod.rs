@@ -124,14 +124,8 @@ impl<'a> Inference<'a> {
             rows.resize(places.len(), layers.input.num_cols());
             Gather { src: layers.input.view(), ids: &places, dst: rows.view_mut() }.run(layers.backend);
         }
-        if output == Output::Logits && model.has_head() {
-            layers.head_rows(model, &pass, rows.view(), out);
-        } else {
-            out.resize(wanted.len(), rows.num_cols());
-            layers.backend.copy(rows.view(), out.view_mut());
-        }
-        layers.gathered.dense = rows;
-        Ok(layers.backend.check()?)
+        let through_head = output == Output::Logits && model.has_head();
+        layers.write_rows(model, &pass, (rows, through_head), out)
     }
 
     /// Computes the first `count` layers for `wanted`: their rows are in the input of the next

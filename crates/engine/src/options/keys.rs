@@ -10,7 +10,7 @@ use graphmill_nn::{
 };
 use serde_json::Value as Json;
 
-use super::{AXES, groups};
+use super::{AXES, command::word, groups};
 use crate::{
     TrainConfig, cache_kind,
     config::{FREE, losses},
@@ -122,7 +122,7 @@ impl Key {
 
     /// Value of the option in `config`, as the command line spells it.
     pub fn word(&self, config: &TrainConfig) -> String {
-        format_value(&self.write(config))
+        word(&self.write(config))
     }
 
     /// Kind of value.
@@ -185,15 +185,6 @@ impl Key {
         }
         let default = self.word(&TrainConfig::default());
         if default.is_empty() { text } else { format!("{text} [default: {default}]") }
-    }
-}
-
-/// Formats a value as the command line spells it.
-pub(super) fn format_value(value: &Json) -> String {
-    match value {
-        Json::String(word) => word.clone(),
-        Json::Array(hops) => hops.iter().map(Json::to_string).collect::<Vec<_>>().join(","),
-        other => other.to_string(),
     }
 }
 

@@ -10,8 +10,10 @@ use graphmill_core::options::OptionGroup;
 
 pub(crate) use super::reasons::{Read, Rule};
 use super::{
-    AXES, Axis, embedding, events,
-    keys::{Key, format_value, keys},
+    AXES, Axis,
+    command::word,
+    embedding, events,
+    keys::{Key, keys},
     reasons::{unread, use_or_leave_out},
     rules::{self, RULES},
     typed,
@@ -78,7 +80,7 @@ pub(crate) fn refuse_all(runs: &[TrainConfig], given: &[&str], rule: Rule) -> Re
         reasons.all(|reason| reason.is_some()).then_some(first)
     };
     let fault = |key: &Key| {
-        let value = format_value(&key.write(&runs[0]));
+        let value = word(&key.write(&runs[0]));
         Some(format!("--{} {value}: {}", key.flag(), reason(key)?))
     };
     let keys = keys().into_iter().filter(|key| given.contains(&key.name));

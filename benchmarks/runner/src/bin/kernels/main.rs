@@ -6,8 +6,12 @@
 //! - `graphmill-kernels ids DATASET DIR --nodes N`: random nodes as `ids.u32`.
 //! - `graphmill-kernels aggregate BLOCK --dim F`, `gather DATASET IDS` and `gemm --shapes
 //!   MxKxN,...`: times, a line of JSON each with the fields of `benchmarks/peers/kernels.py`.
+//! - `graphmill-kernels misses DATASET --slices rows|theorem --cache-kib C`: misses of a simulated
+//!   cache while a subgraph is aggregated.
 //!
 //! Results that are not `reused` are allocated in every call, as PyTorch's are without `out=`.
+
+mod misses;
 
 use std::{fs, path::Path, time::Instant};
 
@@ -32,7 +36,7 @@ use serde_json::json;
 /// Kernels of a training step alone
 #[derive(Parser, Debug)]
 struct Arguments {
-    /// w1, block, ids, aggregate, gather or gemm, then its paths
+    /// w1, block, ids, aggregate, gather, gemm or misses, then its paths
     #[arg(required = true)]
     words: Vec<String>,
     #[arg(long, default_value_t = 20)]
@@ -47,6 +51,17 @@ struct Arguments {
     dim: usize,
     #[arg(long, default_value = "7000x100x256")]
     shapes: String,
+    /// Nodes that a subgraph draws, and those of its frontier
+    #[arg(long, default_value_t = 8000)]
+    draws: usize,
+    #[arg(long, default_value_t = 1000)]
+    frontier: usize,
+    /// Size of the simulated cache
+    #[arg(long, default_value_t = 256)]
+    cache_kib: usize,
+    /// rows or theorem
+    #[arg(long, default_value = "theorem")]
+    slices: String,
     /// Threads; 0 for all cores
     #[arg(long, default_value_t = 0)]
     threads: usize,
@@ -68,6 +83,12 @@ fn main() -> Result<()> {
         ["ids", dataset, out] => ids(&arguments, dataset, out.as_ref()),
         ["aggregate", block] => rayon::scope(|_| aggregate(&arguments, block.as_ref())),
         ["gather", dataset, ids] => rayon::scope(|_| gather(&arguments, dataset, ids.as_ref())),
+        ["misses", dataset] => {
+            let Arguments { draws, frontier, dim, cache_kib, ref slices, .. } = arguments;
+            let sizes = misses::Sizes { draws, frontier, dim, cache: cache_kib << 10 };
+            println!("{}", misses::misses(dataset, sizes, misses::Walk::named(slices)?)?);
+            Ok(())
+        }
         ["gemm"] => rayon::scope(|_| gemm(&arguments)),
         _ => bail!("unknown words {words:?}; see --help"),
     }

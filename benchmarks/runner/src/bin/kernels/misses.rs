@@ -1,0 +1,216 @@
+//! Misses of a simulated cache while the features of a subgraph are aggregated.
+//!
+//! # Source
+//!
+//! Zeng et al., *Accurate, efficient and scalable training of graph neural networks*, JPDC 2021,
+//! section 5.3 (slices of features) and Figure 6.
+//!
+//! # Deviations
+//!
+//! The paper simulates a whole training iteration by DynamoRIO and counts every load. Here only the
+//! aggregation is simulated, and an access is one of a line of 64 bytes, as a vector instruction
+//! makes it. Consecutive numbers of a line therefore count once, and rates are higher than the
+//! paper's for the same traffic.
+
+use anyhow::{Context, Result};
+use graphmill_core::{Block, block::Induce};
+use graphmill_data::Dataset;
+use graphmill_loader::subgraph::{
+    BatchKey, SubgraphSampler, SubgraphScratch,
+    frontier::{Frontier, FrontierOptions},
+};
+use serde_json::{Value, json};
+
+/// Bytes of a line.
+const LINE: usize = 64;
+/// Numbers of a line of features.
+const LINE_FLOATS: usize = LINE / size_of::<f32>();
+/// Lines of a set: a private cache of the second level has 8 to 16.
+const WAYS: usize = 8;
+
+/// Set-associative cache that replaces the line that was not used for the longest time.
+struct Cache {
+    /// Lines of each set, the last used first.
+    sets: Vec<Vec<u64>>,
+    accesses: u64,
+    misses: u64,
+}
+
+impl Cache {
+    /// An empty cache of `bytes`, rounded down to whole sets, of which it has at least one.
+    fn new(bytes: usize) -> Self {
+        let sets = (bytes / (LINE * WAYS)).max(1);
+        Self { sets: vec![Vec::with_capacity(WAYS); sets], accesses: 0, misses: 0 }
+    }
+
+    /// Reads or writes a line.
+    fn access(&mut self, line: u64) {
+        self.accesses += 1;
+        let count = self.sets.len() as u64;
+        let set = &mut self.sets[(line % count) as usize];
+        match set.iter().position(|&held| held == line) {
+            Some(at) => set[..=at].rotate_right(1),
+            None => {
+                self.misses += 1;
+                if set.len() == WAYS {
+                    set.pop();
+                }
+                set.insert(0, line);
+            }
+        }
+    }
+}
+
+/// How an aggregation walks over the columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Walk {
+    /// All columns of a node at once.
+    Rows,
+    /// Slices by the paper's theorem: as many as let the sources' columns fit the cache.
+    Theorem,
+}
+
+impl Walk {
+    /// The walk of this name.
+    pub(crate) fn named(name: &str) -> Result<Self> {
+        match name {
+            "rows" => Ok(Self::Rows),
+            "theorem" => Ok(Self::Theorem),
+            _ => anyhow::bail!("--slices {name}: rows or theorem"),
+        }
+    }
+
+    /// Lines of columns that are processed together, of `lines` in all, for `rows` sources.
+    fn width(self, rows: usize, lines: usize, cache: usize) -> usize {
+        match self {
+            Self::Rows => lines,
+            Self::Theorem => {
+                let slices = (rows * lines * LINE).div_ceil(cache).max(1);
+                (lines / slices).max(1)
+            }
+        }
+    }
+}
+
+/// Accesses of `y = A x` for a block of `lines` lines of columns, in the order of the program: the
+/// row's bounds, then each edge's source and its columns, then the sums.
+fn aggregate(block: &Block, lines: usize, width: usize, cache: &mut Cache) {
+    let bytes = |count: usize| count.next_multiple_of(LINE) / LINE;
+    let sums = block.num_src * lines;
+    let sources = sums + block.num_dst * lines;
+    let bounds = sources + bytes(block.indices.len() * size_of::<u32>());
+    let (mut last_source, mut last_bound) = (usize::MAX, usize::MAX);
+    for first in (0..lines).step_by(width) {
+        let columns = first..(first + width).min(lines);
+        for dst in 0..block.num_dst {
+            let bound = bounds + (dst + 1) * size_of::<u32>() / LINE;
+            if bound != last_bound {
+                cache.access(bound as u64);
+                last_bound = bound;
+            }
+            for edge in block.indptr[dst] as usize..block.indptr[dst + 1] as usize {
+                let source = sources + edge * size_of::<u32>() / LINE;
+                if source != last_source {
+                    cache.access(source as u64);
+                    last_source = source;
+                }
+                let row = block.indices[edge] as usize * lines;
+                columns.clone().for_each(|column| cache.access((row + column) as u64));
+            }
+            let row = sums + dst * lines;
+            columns.clone().for_each(|column| cache.access((row + column) as u64));
+        }
+    }
+}
+
+/// Sizes of a simulation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    /// Nodes drawn for the subgraph, and those of the frontier.
+    pub(crate) draws: usize,
+    pub(crate) frontier: usize,
+    /// Columns of the features.
+    pub(crate) dim: usize,
+    /// Bytes of the cache.
+    pub(crate) cache: usize,
+}
+
+/// Draws a subgraph of the dataset by frontier sampling, and counts the misses of one aggregation.
+pub(crate) fn misses(dataset: &str, sizes: Sizes, walk: Walk) -> Result<Value> {
+    let data = Dataset::open(dataset)?;
+    let options = FrontierOptions { frontier_size: sizes.frontier, ..FrontierOptions::default() };
+    let sampler =
+        Frontier::new(&data.graph, &data.split.train, sizes.draws, &options).map_err(anyhow::Error::msg)?;
+    let (mut nodes, mut block) = (Vec::new(), Block::default());
+    let key = BatchKey { seed: 1, epoch: 0, batch: 0 };
+    sampler.sample(&data.graph, key, &mut SubgraphScratch::default(), &mut nodes)?;
+    Induce::default()
+        .block(&data.graph, &nodes, &mut block, |_| {})
+        .context("the subgraph has too many edges; use fewer --draws")?;
+    let lines = sizes.dim.div_ceil(LINE_FLOATS);
+    let width = walk.width(nodes.len(), lines, sizes.cache);
+    let mut cache = Cache::new(sizes.cache);
+    aggregate(&block, lines, width, &mut cache);
+    Ok(json!({
+        "nodes": nodes.len(), "edges": block.num_edges(), "columns": width * LINE_FLOATS,
+        "accesses": cache.accesses, "misses": cache.misses,
+        "miss_rate": cache.misses as f64 / cache.accesses as f64,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_unused_for_the_longest_time_is_replaced() {
+        let mut cache = Cache::new(LINE * WAYS);
+        (0..WAYS as u64).for_each(|line| cache.access(line));
+        cache.access(0);
+        assert_eq!(cache.misses, WAYS as u64);
+        cache.access(99); // replaces line 1
+        cache.access(0);
+        assert_eq!(cache.misses, WAYS as u64 + 1);
+        cache.access(1);
+        assert_eq!((cache.misses, cache.accesses), (WAYS as u64 + 2, WAYS as u64 + 4));
+    }
+
+    #[test]
+    fn lines_of_different_sets_do_not_replace_each_other() {
+        let mut cache = Cache::new(4 * LINE * WAYS);
+        (0..2).for_each(|_| (0..4 * WAYS as u64).for_each(|line| cache.access(line)));
+        assert_eq!(cache.misses, 4 * WAYS as u64);
+    }
+
+    /// Every edge reads its source's columns and every node writes its sums once, in any slices; a
+    /// cache that holds everything misses each line once.
+    #[test]
+    fn slices_read_the_same_columns() {
+        let block = Block {
+            num_dst: 3,
+            num_src: 3,
+            indptr: vec![0, 2, 3, 5],
+            indices: vec![1, 2, 0, 0, 1],
+            ..Block::default()
+        };
+        let lines = 4;
+        let mut counts = [1, 2, 4].map(|width| {
+            let mut cache = Cache::new(1 << 20);
+            aggregate(&block, lines, width, &mut cache);
+            (cache.misses, cache.accesses)
+        });
+        let distinct = (3 + 3) * lines as u64 + 2; // sources, sums, one line of ids and one of bounds
+        assert!(counts.iter().all(|&(misses, _)| misses == distinct), "{counts:?}");
+        counts.sort_unstable();
+        assert_eq!(counts[0].1, (5 + 3) * lines as u64 + 2);
+    }
+
+    #[test]
+    fn the_theorem_cuts_columns_until_they_fit() {
+        let (rows, lines) = (1000, 32);
+        assert_eq!(Walk::Rows.width(rows, lines, 1), 32);
+        assert_eq!(Walk::Theorem.width(rows, lines, rows * lines * LINE), 32);
+        assert_eq!(Walk::Theorem.width(rows, lines, rows * lines * LINE / 4), 8);
+        assert_eq!(Walk::Theorem.width(rows, lines, 1), 1);
+    }
+}

@@ -6,8 +6,8 @@
 //! - `graphmill-kernels ids DATASET DIR --nodes N`: random nodes as `ids.u32`.
 //! - `graphmill-kernels aggregate BLOCK --dim F`, `gather DATASET IDS` and `gemm --shapes
 //!   MxKxN,...`: times, a line of JSON each with the fields of `benchmarks/peers/kernels.py`.
-//! - `graphmill-kernels misses DATASET --slices rows|theorem --cache-kib C`: misses of a simulated
-//!   cache while a subgraph is aggregated.
+//! - `graphmill-kernels misses DATASET --slices rows|theorem|copied --cache-kib C`: misses of a
+//!   simulated cache while a subgraph is aggregated.
 //!
 //! Results that are not `reused` are allocated in every call, as PyTorch's are without `out=`.
 
@@ -59,7 +59,7 @@ struct Arguments {
     /// Size of the simulated cache
     #[arg(long, default_value_t = 256)]
     cache_kib: usize,
-    /// rows or theorem
+    /// rows, theorem or copied
     #[arg(long, default_value = "theorem")]
     slices: String,
     /// Threads; 0 for all cores

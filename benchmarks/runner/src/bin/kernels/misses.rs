@@ -61,13 +61,17 @@ impl Cache {
     }
 }
 
-/// How an aggregation walks over the columns.
+/// How an aggregation walks over the columns, and how they are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Walk {
     /// All columns of a node at once.
     Rows,
-    /// Slices by the paper's theorem: as many as let the sources' columns fit the cache.
-    Theorem,
+    /// Slices by the paper's theorem: as many as let the sources' columns fit the cache. Features
+    /// are stored slice by slice, as the paper's are stored by columns.
+    Slices,
+    /// The same slices of features that are stored by rows: a slice of the sources is first copied
+    /// to adjacent rows, as the engine does.
+    Copied,
 }
 
 impl Walk {
@@ -75,8 +79,9 @@ impl Walk {
     pub(crate) fn named(name: &str) -> Result<Self> {
         match name {
             "rows" => Ok(Self::Rows),
-            "theorem" => Ok(Self::Theorem),
-            _ => anyhow::bail!("--slices {name}: rows or theorem"),
+            "theorem" => Ok(Self::Slices),
+            "copied" => Ok(Self::Copied),
+            _ => anyhow::bail!("--slices {name}: rows, theorem or copied"),
         }
     }
 
@@ -84,7 +89,7 @@ impl Walk {
     fn width(self, rows: usize, lines: usize, cache: usize) -> usize {
         match self {
             Self::Rows => lines,
-            Self::Theorem => {
+            Self::Slices | Self::Copied => {
                 let slices = (rows * lines * LINE).div_ceil(cache).max(1);
                 (lines / slices).max(1)
             }
@@ -92,16 +97,30 @@ impl Walk {
     }
 }
 
-/// Accesses of `y = A x` for a block of `lines` lines of columns, in the order of the program: the
-/// row's bounds, then each edge's source and its columns, then the sums.
-fn aggregate(block: &Block, lines: usize, width: usize, cache: &mut Cache) {
+/// Accesses of `y = A x` for a block of `lines` lines of columns, `width` at a time, in the order
+/// of the program: the row's bounds, then each edge's source and its columns, then the sums.
+fn aggregate(block: &Block, lines: usize, width: usize, walk: Walk, cache: &mut Cache) {
     let bytes = |count: usize| count.next_multiple_of(LINE) / LINE;
     let sums = block.num_src * lines;
     let sources = sums + block.num_dst * lines;
     let bounds = sources + bytes(block.indices.len() * size_of::<u32>());
+    let copy = bounds + bytes(block.indptr.len() * size_of::<u32>());
     let (mut last_source, mut last_bound) = (usize::MAX, usize::MAX);
     for first in (0..lines).step_by(width) {
-        let columns = first..(first + width).min(lines);
+        let columns = 0..width.min(lines - first);
+        // line of a column of the slice in a table of `rows` rows that begins at `start`
+        let table = |start: usize, rows: usize, row: usize, column: usize| match walk {
+            Walk::Rows | Walk::Copied => start + row * lines + first + column,
+            Walk::Slices => start + first * rows + row * columns.end + column,
+        };
+        if walk == Walk::Copied {
+            for src in 0..block.num_src {
+                for column in columns.clone() {
+                    cache.access(table(0, block.num_src, src, column) as u64);
+                    cache.access((copy + src * width + column) as u64);
+                }
+            }
+        }
         for dst in 0..block.num_dst {
             let bound = bounds + (dst + 1) * size_of::<u32>() / LINE;
             if bound != last_bound {
@@ -114,11 +133,18 @@ fn aggregate(block: &Block, lines: usize, width: usize, cache: &mut Cache) {
                     cache.access(source as u64);
                     last_source = source;
                 }
-                let row = block.indices[edge] as usize * lines;
-                columns.clone().for_each(|column| cache.access((row + column) as u64));
+                let row = block.indices[edge] as usize;
+                for column in columns.clone() {
+                    let line = match walk {
+                        Walk::Copied => copy + row * width + column,
+                        Walk::Rows | Walk::Slices => table(0, block.num_src, row, column),
+                    };
+                    cache.access(line as u64);
+                }
             }
-            let row = sums + dst * lines;
-            columns.clone().for_each(|column| cache.access((row + column) as u64));
+            for column in columns.clone() {
+                cache.access(table(sums, block.num_dst, dst, column) as u64);
+            }
         }
     }
 }
@@ -150,7 +176,7 @@ pub(crate) fn misses(dataset: &str, sizes: Sizes, walk: Walk) -> Result<Value> {
     let lines = sizes.dim.div_ceil(LINE_FLOATS);
     let width = walk.width(nodes.len(), lines, sizes.cache);
     let mut cache = Cache::new(sizes.cache);
-    aggregate(&block, lines, width, &mut cache);
+    aggregate(&block, lines, width, walk, &mut cache);
     Ok(json!({
         "nodes": nodes.len(), "edges": block.num_edges(), "columns": width * LINE_FLOATS,
         "accesses": cache.accesses, "misses": cache.misses,
@@ -194,23 +220,28 @@ mod tests {
             ..Block::default()
         };
         let lines = 4;
-        let mut counts = [1, 2, 4].map(|width| {
+        let count = |width, walk| {
             let mut cache = Cache::new(1 << 20);
-            aggregate(&block, lines, width, &mut cache);
+            aggregate(&block, lines, width, walk, &mut cache);
             (cache.misses, cache.accesses)
-        });
-        let distinct = (3 + 3) * lines as u64 + 2; // sources, sums, one line of ids and one of bounds
-        assert!(counts.iter().all(|&(misses, _)| misses == distinct), "{counts:?}");
-        counts.sort_unstable();
-        assert_eq!(counts[0].1, (5 + 3) * lines as u64 + 2);
+        };
+        let (table, small) = (3 * lines as u64, 2); // a table's lines; one of ids and one of bounds
+        let sums = (5 + 3) * lines as u64;
+        assert_eq!(count(lines, Walk::Rows), (2 * table + small, sums + small));
+        for width in [1, 2, 4] {
+            assert_eq!(count(width, Walk::Slices), (2 * table + small, sums + small), "{width}");
+            let copied = count(width, Walk::Copied);
+            assert_eq!(copied.1, sums + small + 2 * table, "{width}");
+            assert_eq!(copied.0, 2 * table + 3 * width as u64 + small, "one slice of copies: {width}");
+        }
     }
 
     #[test]
     fn the_theorem_cuts_columns_until_they_fit() {
         let (rows, lines) = (1000, 32);
         assert_eq!(Walk::Rows.width(rows, lines, 1), 32);
-        assert_eq!(Walk::Theorem.width(rows, lines, rows * lines * LINE), 32);
-        assert_eq!(Walk::Theorem.width(rows, lines, rows * lines * LINE / 4), 8);
-        assert_eq!(Walk::Theorem.width(rows, lines, 1), 1);
+        assert_eq!(Walk::Slices.width(rows, lines, rows * lines * LINE), 32);
+        assert_eq!(Walk::Slices.width(rows, lines, rows * lines * LINE / 4), 8);
+        assert_eq!(Walk::Slices.width(rows, lines, 1), 1);
     }
 }

@@ -1,6 +1,6 @@
 //! Examination of the machine: parts that a run can use, parts that it cannot, and remedies.
 
-use std::{env, fmt, fs, path::Path};
+use std::{env, fmt, fs, path::Path, thread};
 
 use graphmill_core::{matrix::TableType, memory, units};
 use graphmill_loader::feature::disk::{Disk, DiskOptions, ReaderKind};
@@ -108,7 +108,8 @@ fn processor() -> Finding {
     let field = text.lines().filter_map(|line| line.split_once(':'));
     let mut names = field.filter(|(name, _)| name.trim() == "model name").map(|(_, value)| value.trim());
     let name = names.next().unwrap_or(env::consts::ARCH);
-    let found = format!("{name}, {} cores for this process", cores::available().len().max(1));
+    let limit = thread::available_parallelism().map_or(1, usize::from);
+    let found = format!("{name}, {}", cores_of(cores::available().len().max(1), limit));
     match Level::best() {
         Level::Avx512 => Finding::good("processor", format!("{found}, AVX-512")),
         Level::Avx2 => Finding::good("processor", format!("{found}, AVX2")),
@@ -118,6 +119,16 @@ fn processor() -> Finding {
             "training works with portable code and is slower; an x86-64 processor since 2013 has AVX2",
         ),
     }
+}
+
+/// Cores on which this process may run, and the lower number that a quota of processor time allows.
+fn cores_of(cores: usize, limit: usize) -> String {
+    let plural = |count: usize| if count == 1 { "" } else { "s" };
+    let found = format!("{cores} core{} for this process", plural(cores));
+    if limit >= cores {
+        return found;
+    }
+    format!("{found}, limited to the time of {limit} core{} by a container", plural(limit))
 }
 
 fn memory_of(installed: Option<u64>, limit: Option<u64>, free: Option<u64>) -> Finding {
@@ -262,6 +273,13 @@ mod tests {
     }
 
     #[test]
+    fn cores_are_those_of_the_process_and_of_its_quota() {
+        assert_eq!(cores_of(8, 8), "8 cores for this process");
+        assert_eq!(cores_of(1, 2), "1 core for this process");
+        assert_eq!(cores_of(8, 1), "8 cores for this process, limited to the time of 1 core by a container");
+    }
+
+    #[test]
     fn every_part_is_examined_and_nothing_is_left_behind() {
         let dir = tempfile::tempdir().unwrap();
         let findings = examine(dir.path());
@@ -274,6 +292,6 @@ mod tests {
         assert!(findings.iter().all(|of| of.state != State::Fault), "{findings:?}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         let text = findings[0].to_string();
-        assert!(text.contains("processor") && text.contains("cores for this process"), "{text}");
+        assert!(text.contains("processor") && text.contains("for this process"), "{text}");
     }
 }

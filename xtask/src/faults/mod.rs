@@ -11,7 +11,11 @@
 //!    leaves nothing else behind.
 //!
 //! With `--short`, the tests' form, the numbers of the failing calls grow by a half.
+//!
+//! Before, every command runs under every limit of [`containers`], and must give the same bytes.
 
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod containers;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod scenario;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -30,15 +34,16 @@ pub(crate) fn run(_binary: &Path, _short: bool) -> Result<()> {
 /// Runs the audit of the program `binary`.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) fn run(binary: &Path, short: bool) -> Result<()> {
-    use anyhow::{Context, bail};
+    use anyhow::Context;
     use scenario::{SCENARIOS, Sandbox};
 
-    if !tracer::is_permitted()? {
-        eprintln!("faults: this process may not trace another one here, so nothing was tried");
-        return Ok(());
-    }
     let binary = std::fs::canonicalize(binary).with_context(|| format!("no program {}", binary.display()))?;
-    let (mut runs, mut problems) = (0, Vec::new());
+    let mut problems = limits(&binary, short)?;
+    if !tracer::is_permitted()? {
+        eprintln!("faults: this process may not trace another one here, so no call failed");
+        return conclusion(&problems);
+    }
+    let mut runs = 0;
     for scenario in SCENARIOS.iter().filter(|scenario| !short || scenario.is_short) {
         let sandbox = Sandbox::new(&binary, scenario)?;
         for &kind in tracer::KINDS {
@@ -57,5 +62,48 @@ pub(crate) fn run(binary: &Path, short: bool) -> Result<()> {
         }
     }
     eprintln!("{runs} runs with a fault, {} problems", problems.len());
-    if problems.is_empty() { Ok(()) } else { bail!("faults: {}", problems.join("; ")) }
+    conclusion(&problems)
+}
+
+/// Fails if there were problems.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn conclusion(problems: &[String]) -> Result<()> {
+    anyhow::ensure!(problems.is_empty(), "faults: {}", problems.join("; "));
+    Ok(())
+}
+
+/// Runs the commands under the limits of containers, and returns the problems. Names the limits that
+/// cannot be set here.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn limits(binary: &Path, short: bool) -> Result<Vec<String>> {
+    use containers::{LIMITS, namespace};
+    use scenario::{SCENARIOS, Sandbox};
+
+    let Some(namespace) = namespace() else {
+        eprintln!("faults: this process may not make a mount namespace, so no limit was tried");
+        return Ok(Vec::new());
+    };
+    let (mut runs, mut problems) = (0, Vec::new());
+    let mut impossible = std::collections::BTreeSet::new();
+    for scenario in SCENARIOS.iter().filter(|scenario| !short || scenario.is_short || scenario.is_run) {
+        let sandbox = Sandbox::new(binary, scenario)?;
+        for limit in LIMITS {
+            match sandbox.try_limit(limit, namespace)? {
+                None => _ = impossible.insert(limit.name),
+                Some(found) => {
+                    runs += 1;
+                    problems.extend(found.map(|what| {
+                        let problem = format!("{}, {}: {what}", scenario.arguments, limit.name);
+                        eprintln!("fault: {problem}");
+                        problem
+                    }));
+                }
+            }
+        }
+    }
+    if !impossible.is_empty() {
+        eprintln!("faults: cannot be set here: {}", impossible.into_iter().collect::<Vec<_>>().join(", "));
+    }
+    eprintln!("{runs} runs under the limits of containers, {} problems", problems.len());
+    Ok(problems)
 }

@@ -9,7 +9,10 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use super::tracer::{self, End, Fault};
+use super::{
+    containers::{IMPOSSIBLE, Limit},
+    tracer::{self, End, Fault},
+};
 
 /// Command under test.
 #[derive(Debug)]
@@ -19,7 +22,7 @@ pub(super) struct Scenario {
     /// File or directory that the command writes, if it writes any.
     target: Option<&'static str>,
     /// True for a training run, which `train --resume` continues.
-    is_run: bool,
+    pub(super) is_run: bool,
     /// True if the short form has it.
     pub(super) is_short: bool,
 }
@@ -99,8 +102,12 @@ impl<'s> Sandbox<'s> {
     }
 
     fn command(&self, arguments: &str) -> Result<Command> {
+        self.prepared(Command::new(self.binary), arguments)
+    }
+
+    /// `command` with the arguments and streams of a run.
+    fn prepared(&self, mut command: Command, arguments: &str) -> Result<Command> {
         let messages = fs::File::create(self.dir.path().join("messages"))?;
-        let mut command = Command::new(self.binary);
         command.args(arguments.split_whitespace()).current_dir(self.dir.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(messages);
         // few threads: each of their calls stops twice
@@ -138,6 +145,23 @@ impl<'s> Sandbox<'s> {
             files.retain(|path, _| OF_RUN.iter().any(|name| path == Path::new(name)));
         }
         Ok(files)
+    }
+
+    /// Runs the command under a limit of a container. Returns `None` if the limit cannot be set here,
+    /// and otherwise the problem, if any.
+    pub(super) fn try_limit(&self, limit: &Limit, namespace: &str) -> Result<Option<Option<String>>> {
+        self.clear()?;
+        let command = limit.command(self.binary, namespace)?;
+        let status = self.prepared(command, self.scenario.arguments)?.status()?;
+        if status.code() == Some(IMPOSSIBLE) {
+            return Ok(None);
+        }
+        let says = self.messages();
+        Ok(Some(match self.left(&says)? {
+            _ if !status.success() => Some(format!("{status}, and the last message is '{says}'")),
+            _ if self.result()? != self.reference => Some(format!("it gives other bytes; {says}")),
+            left => left,
+        }))
     }
 
     /// Runs the command with a fault. Returns `None` if it did not come to it, and otherwise the
@@ -178,6 +202,11 @@ impl<'s> Sandbox<'s> {
                 return Ok(Some(format!("after '{says}' another run gives other bytes")));
             }
         }
+        self.left(&says)
+    }
+
+    /// Names that a run which says `says` left beside its target, if any.
+    fn left(&self, says: &str) -> Result<Option<String>> {
         let known =
             |name: &str| INPUTS.contains(&name) || name == "messages" || Some(name) == self.scenario.target;
         let mut left = names(self.dir.path())?;

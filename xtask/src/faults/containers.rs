@@ -14,10 +14,10 @@ pub(super) struct Limit {
     setup: Setup,
 }
 
-/// How a limit is set.
+/// Way in which a limit is set.
 #[derive(Clone, Copy, Debug)]
 enum Setup {
-    /// Shell commands in a mount namespace of their own, before the program takes the shell's place.
+    /// Shell commands in a mount namespace of their own, before the program.
     Shell(&'static str),
     /// A control group: its controller, the file and value of version 1, and those of version 2.
     Group { controller: &'static str, v1: (&'static str, &'static str), v2: (&'static str, &'static str) },
@@ -154,7 +154,7 @@ fn forbid_huge_pages() -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// What a program prints under the limit of this name; `None` if it cannot be set here.
+    /// Output of a program under the limit of this name; `None` if it cannot be set here.
     fn prints(name: &str, program: &str, arguments: &[&str]) -> Option<String> {
         let limit = LIMITS.iter().find(|limit| limit.name == name).expect("a limit of this name");
         let mut command = limit.command(Path::new(program), namespace()?).unwrap();

@@ -72,8 +72,8 @@ fn conclusion(problems: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Runs the commands under the limits of containers, and returns the problems. Names the limits that
-/// cannot be set here.
+/// Runs the commands under the limits of containers, and returns the problems. Names the limits
+/// that cannot be set here.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn limits(binary: &Path, short: bool) -> Result<Vec<String>> {
     use containers::{LIMITS, namespace};

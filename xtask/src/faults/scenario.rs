@@ -147,8 +147,8 @@ impl<'s> Sandbox<'s> {
         Ok(files)
     }
 
-    /// Runs the command under a limit of a container. Returns `None` if the limit cannot be set here,
-    /// and otherwise the problem, if any.
+    /// Runs the command under a limit of a container. Returns `None` if the limit cannot be set
+    /// here, and otherwise the problem, if any.
     pub(super) fn try_limit(&self, limit: &Limit, namespace: &str) -> Result<Option<Option<String>>> {
         self.clear()?;
         let command = limit.command(self.binary, namespace)?;

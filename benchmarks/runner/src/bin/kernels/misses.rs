@@ -1,9 +1,18 @@
 //! Misses of a simulated cache while the features of a subgraph are aggregated.
 //!
+//! # Algorithm
+//!
+//! The lines of memory that the aggregation reads and writes are passed to a set-associative cache
+//! that replaces the line unused for the longest time.
+//!
 //! # Source
 //!
 //! Zeng et al., *Accurate, efficient and scalable training of graph neural networks*, JPDC 2021,
 //! section 5.3 (slices of features) and Figure 6.
+//!
+//! # Cost
+//!
+//! O(edges of the subgraph x lines of a row x ways of the cache).
 //!
 //! # Deviations
 //!
@@ -61,7 +70,7 @@ impl Cache {
     }
 }
 
-/// How an aggregation walks over the columns, and how they are stored.
+/// Order in which an aggregation walks over the columns, and the way they are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Walk {
     /// All columns of a node at once.

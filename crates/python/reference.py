@@ -30,7 +30,7 @@ Next: [Python tutorial](../tutorials/python.md), [from PyTorch Geometric](../tut
 """
 #: headings and the items under them
 PARTS = [
-    ("Loaders", [graphmill.NeighborLoader, graphmill.LinkNeighborLoader, graphmill.HGTLoader, loader.Loader, graphmill.ShaDowKHopSampler, graphmill.graphsaint.GraphSAINTSampler,
+    ("Loaders", [graphmill.NeighborLoader, graphmill.LinkNeighborLoader, graphmill.HGTLoader, loader.Loader, graphmill.TemporalDataLoader, graphmill.LastNeighborLoader, graphmill.ShaDowKHopSampler, graphmill.graphsaint.GraphSAINTSampler,
                  graphmill.GraphSAINTNodeSampler, graphmill.GraphSAINTEdgeSampler, graphmill.GraphSAINTRandomWalkSampler,
                  graphmill.ClusterData, graphmill.ClusterLoader, graphmill.Data, graphmill.HeteroData]),
     ("Links", [graphmill.NegativeSampling, graphmill.negative_sampling, *(getattr(metrics, name) for name in metrics.__all__)]),

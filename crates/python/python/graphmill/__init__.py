@@ -3,7 +3,8 @@
 - :class:`NeighborLoader`, :class:`HGTLoader`, :class:`LinkNeighborLoader`, :class:`ShaDowKHopSampler`, :class:`GraphSAINTNodeSampler`,
   :class:`GraphSAINTEdgeSampler`, :class:`GraphSAINTRandomWalkSampler`, :class:`ClusterData` and
   :class:`ClusterLoader` take the arguments of the classes of the same name in
-  ``torch_geometric.loader`` and yield the same batches.
+  ``torch_geometric.loader`` and yield the same batches. So do :class:`TemporalDataLoader` and
+  :class:`LastNeighborLoader` for streams of events.
 - :mod:`graphmill.metrics` ranks candidates, and :func:`negative_sampling` draws pairs without an
   edge.
 - :mod:`graphmill.dgl` yields message-flow blocks like DGL's ``DataLoader``, and minibatches with
@@ -47,6 +48,7 @@ from .result import History, Run
 from .run import hotness, hotness_report, options, partition, partition_report, train
 from .saved import embed, evaluate, export_model, load_model, predict, report, runs
 from .shadow import ShaDowKHopSampler
+from .temporal import LastNeighborLoader, TemporalDataLoader
 from .typed import TypedDataset
 
 __all__ = [
@@ -63,6 +65,7 @@ __all__ = [
     "History",
     "HotnessOptions",
     "HotnessReportOptions",
+    "LastNeighborLoader",
     "LinkNeighborLoader",
     "Loader",
     "NegativeSampling",
@@ -74,6 +77,7 @@ __all__ = [
     "Run",
     "ShaDowKHopSampler",
     "TablePlan",
+    "TemporalDataLoader",
     "TrainOptions",
     "TypedDataset",
     "__version__",

@@ -10,6 +10,7 @@ mod blocks;
 mod columns;
 mod dataset;
 mod error;
+mod events;
 mod export;
 mod given;
 mod import;
@@ -45,6 +46,8 @@ fn _graphmill(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<typed_loader::TypedBatches>()?;
     m.add_class::<typed_blocks::TypedBlockSource>()?;
     m.add_class::<typed_blocks::TypedBlockBatches>()?;
+    m.add_class::<events::Events>()?;
+    m.add_class::<events::LastNeighbors>()?;
     m.add_class::<blocks::BlockSource>()?;
     m.add_class::<blocks::BlockBatches>()?;
     m.add_function(wrap_pyfunction!(loader::order, m)?)?;

@@ -16,7 +16,7 @@
 - :func:`evaluate`, :func:`predict`, :func:`embed`, :func:`export_model`, :func:`report`,
   :func:`runs`, :func:`hotness`, :func:`partition`, :func:`reorder`, :func:`info`, :func:`plan`,
   :func:`bench` and :func:`doctor` are the commands of the same name, and :func:`load_model` makes a run's model a
-  ``torch.nn.Module``. :class:`Predictor` keeps a run open and answers for single nodes.
+  ``torch.nn.Module``, and :func:`import_model` the reverse. :class:`Predictor` keeps a run open and answers for single nodes.
 
 PyTorch and PyTorch Geometric are optional. Without them batches hold NumPy arrays.
 """
@@ -46,7 +46,7 @@ from .option_types import (
 )
 from .result import History, Run
 from .run import hotness, hotness_report, options, partition, partition_report, train
-from .saved import embed, evaluate, export_model, load_model, predict, report, runs
+from .saved import embed, evaluate, export_model, import_model, load_model, predict, report, runs
 from .shadow import ShaDowKHopSampler
 from .temporal import LastNeighborLoader, TemporalDataLoader
 from .typed import TypedDataset
@@ -92,6 +92,7 @@ __all__ = [
     "hotness",
     "hotness_report",
     "import_dataset",
+    "import_model",
     "info",
     "load_model",
     "loggers",

@@ -60,6 +60,7 @@ fn _graphmill(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(run::predict, m)?)?;
     m.add_function(wrap_pyfunction!(run::predict_new, m)?)?;
     m.add_function(wrap_pyfunction!(run::export_model, m)?)?;
+    m.add_function(wrap_pyfunction!(run::import_model, m)?)?;
     m.add_function(wrap_pyfunction!(run::hotness, m)?)?;
     m.add_function(wrap_pyfunction!(run::hotness_report, m)?)?;
     m.add_function(wrap_pyfunction!(options::options, m)?)?;

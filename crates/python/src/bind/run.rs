@@ -22,7 +22,7 @@ use graphmill_engine::{
     saved::{Kind, Propagation, SavedRun, on::NewTables},
 };
 use graphmill_report::Recorder;
-use numpy::{IntoPyArray, PyArray1};
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::{exceptions::PyTypeError, prelude::*};
 use serde_json::{Map, Value as Json, json};
 
@@ -280,6 +280,22 @@ pub(super) fn export_model(
 ) -> PyResult<String> {
     let exported = py.detach(|| SavedRun::open(&run, last)?.export_model(to, &out));
     serde_json::to_string(&exported.map_err(error::engine)?).map_err(error::value)
+}
+
+/// Writes a run with the options of another and these parameters: names, and values row by row in
+/// the layout of exports.
+#[pyfunction]
+#[pyo3(signature = (run, weights, out, last))]
+pub(super) fn import_model(
+    py: Python<'_>,
+    run: PathBuf,
+    weights: Vec<(String, PyReadonlyArray1<'_, f32>)>,
+    out: PathBuf,
+    last: bool,
+) -> PyResult<()> {
+    let weights: Vec<(String, Vec<f32>)> =
+        weights.into_iter().map(|(name, values)| (name, values.as_array().to_vec())).collect();
+    py.detach(|| SavedRun::open(&run, last)?.import_model(&weights, &out)).map_err(error::engine)
 }
 
 /// Scores every node by a hotness metric.

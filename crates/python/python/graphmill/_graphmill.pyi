@@ -38,6 +38,7 @@ class Source:
         disjoint: bool,
         weights: NDArray[np.float64] | None = None,
         starts: list[int] | None = None,
+        times: tuple[bool, NDArray[np.int64], NDArray[np.int64], bool] | None = None,
     ) -> Source: ...
     @staticmethod
     def ego(

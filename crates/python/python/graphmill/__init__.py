@@ -15,7 +15,8 @@
 - :func:`train` returns a :class:`Run`, with its history, its model and predictions.
 - :func:`evaluate`, :func:`predict`, :func:`embed`, :func:`export_model`, :func:`report`,
   :func:`runs`, :func:`hotness`, :func:`partition`, :func:`reorder`, :func:`info`, :func:`plan`,
-  :func:`bench` and :func:`doctor` are the commands of the same name, and :func:`load_model` makes a run's model a
+  :func:`bench`, :func:`doctor`, :func:`sweep`, :func:`datasets`, :func:`download` and :func:`serve` are the commands of
+  the same name, and :func:`load_model` makes a run's model a
   ``torch.nn.Module``, and :func:`import_model` the reverse. :class:`Predictor` keeps a run open and answers for single nodes.
 
 PyTorch and PyTorch Geometric are optional. Without them batches hold NumPy arrays.
@@ -23,6 +24,7 @@ PyTorch and PyTorch Geometric are optional. Without them batches hold NumPy arra
 
 from . import dgl, loggers, metrics
 from ._graphmill import __version__
+from .catalogue import datasets, download
 from .cluster import ClusterData, ClusterLoader
 from .data import Data
 from .dataset import Dataset, TablePlan, generate, import_dataset, plan_tables
@@ -47,7 +49,9 @@ from .option_types import (
 from .result import History, Run
 from .run import hotness, hotness_report, options, partition, partition_report, train
 from .saved import embed, evaluate, export_model, import_model, load_model, predict, report, runs
+from .service import Service, serve
 from .shadow import ShaDowKHopSampler
+from .sweep import sweep
 from .temporal import LastNeighborLoader, TemporalDataLoader
 from .typed import TypedDataset
 
@@ -75,6 +79,7 @@ __all__ = [
     "Predictor",
     "ReorderOptions",
     "Run",
+    "Service",
     "ShaDowKHopSampler",
     "TablePlan",
     "TemporalDataLoader",
@@ -82,8 +87,10 @@ __all__ = [
     "TypedDataset",
     "__version__",
     "bench",
+    "datasets",
     "dgl",
     "doctor",
+    "download",
     "embed",
     "evaluate",
     "export_dataset",
@@ -107,5 +114,7 @@ __all__ = [
     "reorder",
     "report",
     "runs",
+    "serve",
+    "sweep",
     "train",
 ]

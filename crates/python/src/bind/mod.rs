@@ -7,6 +7,7 @@
 
 mod array;
 mod blocks;
+mod catalogue;
 mod columns;
 mod dataset;
 mod error;
@@ -21,6 +22,7 @@ mod options;
 mod predictor;
 mod records;
 mod run;
+mod sweep;
 mod tables;
 mod tiers;
 mod topology;
@@ -69,6 +71,9 @@ fn _graphmill(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(records::summary, m)?)?;
     m.add_function(wrap_pyfunction!(records::write_report, m)?)?;
     m.add_function(wrap_pyfunction!(records::runs, m)?)?;
+    m.add_function(wrap_pyfunction!(sweep::sweep, m)?)?;
+    m.add_function(wrap_pyfunction!(catalogue::datasets, m)?)?;
+    m.add_function(wrap_pyfunction!(catalogue::download, m)?)?;
     m.add_function(wrap_pyfunction!(machine::doctor, m)?)?;
     m.add_function(wrap_pyfunction!(machine::bench, m)?)?;
     m.add_function(wrap_pyfunction!(machine::plan, m)?)?;

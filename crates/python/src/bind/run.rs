@@ -99,6 +99,21 @@ pub(super) fn configure(
     options: &str,
     allowed: &[&str],
 ) -> PyResult<Vec<&'static str>> {
+    let names = read_options(config, options, allowed)?;
+    config.derive_options(&names).map_err(error::engine)?;
+    config.check().map_err(error::engine)?;
+    Ok(names)
+}
+
+/// Sets options as [`configure`] does, without a check of those that depend on each other.
+///
+/// # Errors
+/// An option is not among `allowed`, or a value is invalid.
+pub(super) fn read_options(
+    config: &mut TrainConfig,
+    options: &str,
+    allowed: &[&str],
+) -> PyResult<Vec<&'static str>> {
     let given: Map<String, Json> = serde_json::from_str(options).map_err(error::value)?;
     let (mut values, mut names) = (Map::new(), Vec::new());
     for (name, value) in &given {
@@ -110,8 +125,6 @@ pub(super) fn configure(
         names.push(key.name);
     }
     config.set(&values).map_err(error::value)?;
-    config.derive_options(&names).map_err(error::engine)?;
-    config.check().map_err(error::engine)?;
     Ok(names)
 }
 

@@ -9,8 +9,8 @@ use crate::{
 };
 
 impl SavedRun {
-    /// Writes the run directory `out`: options and dataset record of this run, and as its best model
-    /// `weights`, by name and row by row in the layout of exports. It has no scores and no
+    /// Writes the run directory `out`: options and dataset record of this run, and as its best
+    /// model `weights`, by name and row by row in the layout of exports. It has no scores and no
     /// checkpoint.
     ///
     /// # Errors

@@ -30,15 +30,16 @@ Next: [Python tutorial](../tutorials/python.md), [from PyTorch Geometric](../tut
 """
 #: headings and the items under them
 PARTS = [
-    ("Loaders", [graphmill.NeighborLoader, graphmill.LinkNeighborLoader, graphmill.HGTLoader, loader.Loader, graphmill.ShaDowKHopSampler, graphmill.graphsaint.GraphSAINTSampler,
+    ("Loaders", [graphmill.NeighborLoader, graphmill.LinkNeighborLoader, graphmill.HGTLoader, loader.Loader, graphmill.TemporalDataLoader, graphmill.LastNeighborLoader, graphmill.ShaDowKHopSampler, graphmill.graphsaint.GraphSAINTSampler,
                  graphmill.GraphSAINTNodeSampler, graphmill.GraphSAINTEdgeSampler, graphmill.GraphSAINTRandomWalkSampler,
                  graphmill.ClusterData, graphmill.ClusterLoader, graphmill.Data, graphmill.HeteroData]),
     ("Links", [graphmill.NegativeSampling, graphmill.negative_sampling, *(getattr(metrics, name) for name in metrics.__all__)]),
     ("Datasets", [graphmill.Dataset, graphmill.TypedDataset, graphmill.generate, graphmill.import_dataset, graphmill.plan_tables,
-                  graphmill.TablePlan, graphmill.info, graphmill.export_dataset, graphmill.reorder]),
+                  graphmill.TablePlan, graphmill.datasets, graphmill.download, graphmill.info, graphmill.export_dataset, graphmill.reorder]),
     ("Runs", [graphmill.train, graphmill.Run, graphmill.History, graphmill.evaluate, graphmill.predict, graphmill.embed, graphmill.Predictor,
-              graphmill.export_model, graphmill.load_model, graphmill.report, graphmill.runs, graphmill.hotness, graphmill.hotness_report,
-              graphmill.partition, graphmill.partition_report, graphmill.options, graphmill.plan, graphmill.bench, graphmill.doctor]),
+              graphmill.export_model, graphmill.load_model, graphmill.import_model, graphmill.report, graphmill.runs, graphmill.hotness, graphmill.hotness_report,
+              graphmill.partition, graphmill.partition_report, graphmill.options, graphmill.plan, graphmill.bench, graphmill.doctor,
+              graphmill.sweep, graphmill.serve, graphmill.Service]),
     ("graphmill.loggers", [loggers.WandbCallback, loggers.MlflowCallback, loggers.log_to_mlflow, loggers.answer]),
     ("graphmill.dgl", [dgl.NeighborSampler, dgl.MultiLayerFullNeighborSampler, dgl.DataLoader, dgl.minibatches, dgl.Block, dgl.TypedBlock, dgl.MiniBatch]),
 ]  # fmt: skip

@@ -33,18 +33,31 @@ pub struct Inputs {
     nodes: Vec<u32>,
     /// Start of each input's nodes, and the end; `None` if each input is one node.
     starts: Option<Vec<usize>>,
+    /// Time of each input; `None` if they have none.
+    times: Option<Vec<i64>>,
 }
 
 impl Inputs {
     /// Inputs of one node each.
     pub fn nodes(nodes: Vec<u32>) -> Self {
-        Self { nodes, starts: None }
+        Self { nodes, starts: None, times: None }
+    }
+
+    /// Gives each input a time.
+    ///
+    /// # Errors
+    /// There are fewer or more times than inputs.
+    pub fn with_times(self, times: Vec<i64>) -> Result<Self, String> {
+        if times.len() != self.len() {
+            return Err(format!("{} times for {} inputs; pass one for each", times.len(), self.len()));
+        }
+        Ok(Self { times: Some(times), ..self })
     }
 
     /// Inputs of a run of nodes each: `nodes[starts[i]..starts[i + 1]]`, where `starts` ascends and
     /// stays within `nodes`.
     pub fn runs(nodes: Vec<u32>, starts: Vec<usize>) -> Self {
-        Self { nodes, starts: Some(starts) }
+        Self { nodes, starts: Some(starts), times: None }
     }
 
     /// Number of inputs.
@@ -188,6 +201,10 @@ impl Source {
     fn make(&self, key: BatchKey, inputs: &[u64], pool: &Pool, work: &mut Work) -> Result<Batch, Fault> {
         let Work { scratch, drawn, seeds } = work;
         self.inputs.fill(inputs, seeds);
+        scratch.seed_times.clear();
+        if let Some(times) = &self.inputs.times {
+            scratch.seed_times.extend(inputs.iter().map(|&i| times[i as usize]));
+        }
         self.method.draw(&self.topology, key, seeds, scratch, drawn)?;
         let edges = wide(pool, &[&drawn.edges]);
         let mut tables = Vec::with_capacity(self.tables.len());

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import graphmill
-from conftest import make_data
+from conftest import make_data, random_edges
 
 
 def arrays(**more):
@@ -196,3 +196,40 @@ def test_csr_and_csc_layouts_give_the_same_edges():
         assert {tuple(edge) for edge in dataset.edge_index.T} == edges
     with pytest.raises(ValueError, match="layout None"):
         graphmill.Dataset.from_arrays(indptr=matrix.indptr, indices=matrix.indices)
+
+
+@pytest.mark.parametrize("width", [None, 1, 3])
+def test_datasets_of_values_train_and_come_back(tmp_path, width):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 4)).astype(np.float32)
+    values = x[:, 0] * 2 if width is None else np.repeat(x[:, :1], width, axis=1) * np.arange(1, width + 1)
+    values[7] = np.nan
+    parts = {"train_mask": np.arange(100, 200), "val_mask": np.arange(50, 100), "test_mask": np.arange(10, 50)}
+    made = graphmill.Dataset.from_arrays(random_edges(200, 800), x=x, values=values, metric="rmse", **parts)
+    expected = values[:, 0] if width == 1 else values
+    assert made.y.dtype == np.float32 and np.array_equal(made.y, expected.astype(np.float32), equal_nan=True)
+    made.save(tmp_path / "it")
+    for other in (pickle.loads(pickle.dumps(made)), graphmill.Dataset(tmp_path / "it")):
+        assert np.array_equal(other.y, made.y, equal_nan=True) and other.metric == "rmse"
+    assert f"{width or 1} values per node" in made._repr_html_()
+    run = graphmill.train(made, model="sage", fanout=[3, 2], epochs=3, hidden=8, lr=0.05, batch_size=50, out=tmp_path / "run")
+    assert run.test.metric == "rmse" and run.history[-1].loss < run.history[0].loss
+    assert graphmill.predict(run, [1, 2], dataset=made).reshape(2, -1).shape == (2, width or 1)
+
+
+def test_wrong_values_are_refused():
+    def make(**arrays):
+        return graphmill.Dataset.from_arrays(random_edges(4, 3), num_nodes=4, **arrays)
+
+    with pytest.raises(ValueError, match="either classes or values"):
+        make(values=[0.5] * 4, y=[0] * 4)
+    with pytest.raises(TypeError, match="values: expected a number"):
+        make(values=["a"] * 4)
+    with pytest.raises(ValueError, match="3 values for 4 nodes x 1 targets"):
+        make(values=[0.5] * 3)
+    with pytest.raises(ValueError, match="value 0 of node 1 is infinite"):
+        make(values=[0.5, np.inf, 1, 2])
+    with pytest.raises(ValueError, match="node 2"):
+        make(values=[0.5, 1, np.nan, 2], train_mask=[2])
+    with pytest.raises(TypeError, match="y: expected integers.*values="):
+        make(y=[0.5] * 4)

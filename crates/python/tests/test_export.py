@@ -47,3 +47,47 @@ def test_exports_are_not_replaced_silently(sbm, tmp_path):
         graphmill.export_model(tmp_path / "run", "pyg", tmp_path / "module")
     with pytest.raises(ValueError, match="known: safetensors, pyg, onnx"):
         graphmill.export_model(tmp_path / "run", "tvm", tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"model": "sage", "norm": "batch"}, {"model": "gcn", "head_layers": 1}, {"model": "gat", "heads": 2}, {"model": "gin", "norm": "batch"}],
+    ids=str,
+)
+def test_a_module_that_was_trained_further_becomes_a_run(sbm, tmp_path, options):
+    import torch
+
+    graphmill.train(sbm, out=tmp_path / "run", **OPTIONS, **options)
+    model = graphmill.load_model(tmp_path / "run")
+    before = graphmill.predict(tmp_path / "run", dataset=sbm, kind="probabilities")
+    x, edge_index = torch.as_tensor(np.asarray(sbm.x)), torch.as_tensor(np.asarray(sbm.edge_index), dtype=torch.int64)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    model.train()
+    for _ in range(3):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x, edge_index), torch.as_tensor(sbm.y)).backward()
+        optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        expected = model(x, edge_index).softmax(1).numpy()
+    for out, given in [("module", model), ("state", model.state_dict())]:
+        assert graphmill.import_model(tmp_path / "run", given, tmp_path / out) == str(tmp_path / out)
+        found = graphmill.predict(tmp_path / out, dataset=sbm, kind="probabilities")
+        assert np.abs(found - expected).max() < 1e-4 < np.abs(found - before).max()
+    assert np.array_equal(graphmill.predict(tmp_path / "run", dataset=sbm, kind="probabilities"), before)
+    again = graphmill.load_model(tmp_path / "module").state_dict()
+    assert all(torch.equal(values, again[name]) for name, values in model.state_dict().items() if "num_batches" not in name)
+
+
+def test_modules_of_other_shapes_are_refused(sbm, tmp_path):
+    graphmill.train(sbm, out=tmp_path / "run", **OPTIONS)
+    graphmill.train(sbm, out=tmp_path / "wide", **{**OPTIONS, "hidden": 24})
+    with pytest.raises(ValueError, match="its parameters are not those of load_model"):
+        graphmill.import_model(tmp_path / "run", graphmill.load_model(tmp_path / "wide"), tmp_path / "out")
+    state = graphmill.load_model(tmp_path / "run").state_dict()
+    with pytest.raises(ValueError, match="there is a run here already"):
+        graphmill.import_model(tmp_path / "run", state, tmp_path / "wide")
+    state["convs.0.lin_l.weight"].fill_(float("nan"))
+    with pytest.raises((ValueError, RuntimeError), match="NaN"):
+        graphmill.import_model(tmp_path / "run", state, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

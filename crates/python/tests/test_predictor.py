@@ -42,3 +42,42 @@ def test_wrong_questions_are_refused(run):
     with pytest.raises((ValueError, IndexError), match="300"):
         predictor.predict([300])
     assert repr(predictor) == "Predictor(300 nodes, classes)"
+
+
+def test_new_nodes_are_answered_as_nodes_of_the_dataset(run):
+    out, data = run
+    predictor = graphmill.Predictor(out, dataset=data)
+    x, edges = np.array(data.x), np.array(data.edge_index)
+    # the new node has the features and in-neighbours of node 7, whose answer does not read its own edges out
+    into = edges[:, edges[1] == 7]
+    new = predictor.predict_new(x[7:8], np.stack([into[0], np.full_like(into[0], 300)]))
+    expected = predictor.predict([7])
+    np.testing.assert_allclose(new.scores, expected.scores, rtol=1e-5)
+    assert new.classes[0] == expected.classes[0]
+    # the dataset with the nodes has the same answers
+    more = {"x": np.concatenate([x, x[:2] + 1]), "y": np.append(data.y, [-1, -1]), "train_mask": data.train, "val_mask": data.valid, "test_mask": data.test}
+    joined = np.array([[300, 5, 301, 17], [301, 300, 8, 300]])
+    whole = graphmill.Dataset.from_arrays(np.concatenate([edges, joined, joined[::-1]], axis=1), num_classes=4, **more)
+    expected = graphmill.predict(out, [300, 301], dataset=whole, kind="probabilities")
+    found = predictor.predict_new(x[:2] + 1, joined, undirected=True)
+    np.testing.assert_allclose(found.scores, expected, rtol=1e-5)
+    assert predictor.predict_new(x[:3]).scores.shape == (3, 4)
+    again = [predictor.predict_new(x[:2] + 1, joined, seed=3).scores for _ in range(2)]
+    np.testing.assert_array_equal(*again)
+    with pytest.warns(UserWarning, match="1 edges between known nodes were left out"):
+        predictor.predict_new(x[:1], [[1, 2], [300, 3]])
+
+
+def test_wrong_new_nodes_are_refused(run):
+    out, data = run
+    predictor = graphmill.Predictor(out, dataset=data)
+    with pytest.raises(TypeError, match="x: expected two dimensions"):
+        predictor.predict_new([1.0, 2.0])
+    with pytest.raises(ValueError, match="rows of 7 features, but the dataset has 8"):
+        predictor.predict_new(np.zeros((1, 7)))
+    with pytest.raises(ValueError, match=r"edge_index\[1\]"):
+        predictor.predict_new(np.zeros((1, 8)), [[0], [301]])
+    with pytest.raises(ValueError, match="edge_index: expected shape"):
+        predictor.predict_new(np.zeros((1, 8)), [0, 1])
+    with pytest.raises(ValueError, match="edge_weight: expected shape"):
+        predictor.predict_new(np.zeros((1, 8)), [[0], [300]], edge_weight=[1.0, 2.0])

@@ -48,7 +48,7 @@ use crate::{
 impl Dataset {
     /// Writes the dataset to the directory `dir`, which must be missing or empty. All files are
     /// written to a sibling directory, synced, and moved into place: `dir` holds the whole dataset
-    /// or is unchanged. A dataset with keys is written in format 2 ([`crate::typed`]).
+    /// or is unchanged. A dataset with keys or values is written in format 2 ([`crate::typed`]).
     ///
     /// # Errors
     /// The dataset does not [`validate`](Dataset::validate), `dir` is not empty, or writing fails.
@@ -106,12 +106,17 @@ impl Dataset {
     /// Saves as [`Dataset::save`] or [`Dataset::save_replacing`] does, through a directory within
     /// the scratch.
     pub(crate) fn save_by_way_of(&self, scratch: &Scratch, dir: &Path, replace: bool) -> Result<()> {
-        if self.keys.is_some() {
+        if self.needs_format_2() {
             return TypedDataset::from_dataset(self).save_by_way_of(scratch, dir, replace);
         }
         self.validate()?;
         let exists = check_target(dir, replace)?;
         scratch.publish(dir, exists, |dir| self.write_files(dir))
+    }
+
+    /// Returns true if the dataset has keys or values, which format 1 does not hold.
+    fn needs_format_2(&self) -> bool {
+        self.keys.is_some() || self.labels.is_values()
     }
 
     /// Computes the checksum that identifies the dataset regardless of its location: that of its
@@ -123,7 +128,7 @@ impl Dataset {
     pub fn identity(&self) -> Result<String> {
         match &self.checksum {
             Some(checksum) => Ok(checksum.clone()),
-            None if self.keys.is_some() => TypedDataset::from_dataset(self).identity(),
+            None if self.needs_format_2() => TypedDataset::from_dataset(self).identity(),
             None => Ok(self.manifest(&mut Unwritten)?.signed()?.0),
         }
     }

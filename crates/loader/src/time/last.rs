@@ -96,20 +96,33 @@ impl LastNeighbors {
                 self.next
             )));
         }
+        self.insert_pairs(&events.source()[range.clone()], &events.destination()[range])
+    }
+
+    /// Inserts the next events, given by their ends, at both ends.
+    ///
+    /// # Errors
+    /// The lists differ in length, or a node is unknown.
+    pub fn insert_pairs(&mut self, source: &[NodeId], destination: &[NodeId]) -> Result<()> {
+        if source.len() != destination.len() {
+            return Err(Error::invalid(format!(
+                "last neighbours: {} sources and {} destinations; pass one of each for every event",
+                source.len(),
+                destination.len()
+            )));
+        }
         let nodes = self.count.len();
-        let ends = [&events.source()[range.clone()], &events.destination()[range.clone()]];
-        if let Some(v) = ends.into_iter().flatten().find(|&&v| v as usize >= nodes) {
+        if let Some(v) = source.iter().chain(destination).find(|&&v| v as usize >= nodes) {
             return Err(Error::invalid(format!(
                 "last neighbours: an event has node {v}, but the store was created for {nodes} nodes; create \
                  it for all nodes"
             )));
         }
-        for event in range.clone() {
-            let (source, destination) = (events.source()[event], events.destination()[event]);
-            self.push(source, destination, event as u64);
-            self.push(destination, source, event as u64);
+        for (&source, &destination) in source.iter().zip(destination) {
+            self.push(source, destination, self.next);
+            self.push(destination, source, self.next);
+            self.next += 1;
         }
-        self.next = range.end as u64;
         Ok(())
     }
 
@@ -122,6 +135,19 @@ impl LastNeighbors {
         if *count == 2 * slots {
             *count = slots;
         }
+    }
+
+    /// Other end and number of each stored event of node `v`, the oldest first.
+    ///
+    /// # Panics
+    /// The node is unknown.
+    pub fn of_node(&self, v: NodeId) -> impl DoubleEndedIterator<Item = (NodeId, u64)> + '_ {
+        let (count, slots) = (self.count[v as usize] as usize, self.slots);
+        // the oldest stored event follows the newest in a full ring
+        (count.saturating_sub(slots)..count).map(move |i| {
+            let at = v as usize * slots + i % slots;
+            (self.neighbor[at], self.event[at])
+        })
     }
 
     /// Neighbours of `nodes` (distinct) by the stored events.
@@ -142,17 +168,13 @@ impl LastNeighbors {
         let NeighborBatch { nodes: all, block, events } = &mut batch;
         block.indptr.push(0);
         for &v in nodes {
-            let (count, slots) = (self.count[v as usize] as usize, self.slots);
-            // the oldest stored event follows the newest in a full ring
-            for i in count.saturating_sub(slots)..count {
-                let at = v as usize * slots + i % slots;
-                let neighbor = self.neighbor[at];
+            for (neighbor, event) in self.of_node(v) {
                 let row = *rows.entry(neighbor).or_insert_with(|| {
                     all.push(neighbor);
                     all.len() as u32 - 1
                 });
                 block.indices.push(row);
-                events.push(self.event[at]);
+                events.push(event);
             }
             block.indptr.push(block.indices.len() as u32);
         }
@@ -264,6 +286,9 @@ mod tests {
         assert!(store.insert(&events, 0..2).unwrap_err().to_string().contains("node 9"));
         store.insert(&events, 0..1).unwrap();
         assert!(store.neighbors(&[1, 1]).unwrap_err().to_string().contains("node 1 is listed twice"));
+        let error = store.insert_pairs(&[0, 1], &[1]).unwrap_err().to_string();
+        assert!(error.contains("2 sources and 1 destinations"), "{error}");
+        assert_eq!(store.next_event(), 1);
         assert!(LastNeighbors::new(3, 0).is_err());
         let bytes = store.save();
         assert!(store.restore(&bytes[1..]).unwrap_err().to_string().contains("not a saved store of 3 nodes"));

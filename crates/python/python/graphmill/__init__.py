@@ -3,7 +3,8 @@
 - :class:`NeighborLoader`, :class:`HGTLoader`, :class:`LinkNeighborLoader`, :class:`ShaDowKHopSampler`, :class:`GraphSAINTNodeSampler`,
   :class:`GraphSAINTEdgeSampler`, :class:`GraphSAINTRandomWalkSampler`, :class:`ClusterData` and
   :class:`ClusterLoader` take the arguments of the classes of the same name in
-  ``torch_geometric.loader`` and yield the same batches.
+  ``torch_geometric.loader`` and yield the same batches. So do :class:`TemporalDataLoader` and
+  :class:`LastNeighborLoader` for streams of events.
 - :mod:`graphmill.metrics` ranks candidates, and :func:`negative_sampling` draws pairs without an
   edge.
 - :mod:`graphmill.dgl` yields message-flow blocks like DGL's ``DataLoader``, and minibatches with
@@ -14,14 +15,16 @@
 - :func:`train` returns a :class:`Run`, with its history, its model and predictions.
 - :func:`evaluate`, :func:`predict`, :func:`embed`, :func:`export_model`, :func:`report`,
   :func:`runs`, :func:`hotness`, :func:`partition`, :func:`reorder`, :func:`info`, :func:`plan`,
-  :func:`bench` and :func:`doctor` are the commands of the same name, and :func:`load_model` makes a run's model a
-  ``torch.nn.Module``. :class:`Predictor` keeps a run open and answers for single nodes.
+  :func:`bench`, :func:`doctor`, :func:`sweep`, :func:`datasets`, :func:`download` and :func:`serve` are the commands of
+  the same name, and :func:`load_model` makes a run's model a
+  ``torch.nn.Module``, and :func:`import_model` the reverse. :class:`Predictor` keeps a run open and answers for single nodes.
 
 PyTorch and PyTorch Geometric are optional. Without them batches hold NumPy arrays.
 """
 
 from . import dgl, loggers, metrics
 from ._graphmill import __version__
+from .catalogue import datasets, download
 from .cluster import ClusterData, ClusterLoader
 from .data import Data
 from .dataset import Dataset, TablePlan, generate, import_dataset, plan_tables
@@ -45,8 +48,11 @@ from .option_types import (
 )
 from .result import History, Run
 from .run import hotness, hotness_report, options, partition, partition_report, train
-from .saved import embed, evaluate, export_model, load_model, predict, report, runs
+from .saved import embed, evaluate, export_model, import_model, load_model, predict, report, runs
+from .service import Service, serve
 from .shadow import ShaDowKHopSampler
+from .sweep import sweep
+from .temporal import LastNeighborLoader, TemporalDataLoader
 from .typed import TypedDataset
 
 __all__ = [
@@ -63,6 +69,7 @@ __all__ = [
     "History",
     "HotnessOptions",
     "HotnessReportOptions",
+    "LastNeighborLoader",
     "LinkNeighborLoader",
     "Loader",
     "NegativeSampling",
@@ -72,14 +79,18 @@ __all__ = [
     "Predictor",
     "ReorderOptions",
     "Run",
+    "Service",
     "ShaDowKHopSampler",
     "TablePlan",
+    "TemporalDataLoader",
     "TrainOptions",
     "TypedDataset",
     "__version__",
     "bench",
+    "datasets",
     "dgl",
     "doctor",
+    "download",
     "embed",
     "evaluate",
     "export_dataset",
@@ -88,6 +99,7 @@ __all__ = [
     "hotness",
     "hotness_report",
     "import_dataset",
+    "import_model",
     "info",
     "load_model",
     "loggers",
@@ -102,5 +114,7 @@ __all__ = [
     "reorder",
     "report",
     "runs",
+    "serve",
+    "sweep",
     "train",
 ]

@@ -215,16 +215,26 @@ def _without_numpy(torch: Any) -> set[Any]:
     return {getattr(torch, name) for name in names if hasattr(torch, name)}
 
 
+def frameworks_of(kind: str) -> tuple[Any, Any]:
+    """Modules ``torch`` and ``torch_geometric`` of an output, ``None`` if it does not use them.
+
+    Raises:
+        ValueError, ImportError: The output is unknown, or its package is not installed.
+    """
+    if kind not in ("auto", "pyg", "torch", "numpy"):
+        raise ValueError(f"output '{kind}': use auto, pyg, torch or numpy")
+    torch = find("torch") if kind != "numpy" else None
+    pyg = find("torch_geometric") if kind in ("auto", "pyg") and torch is not None else None
+    if kind == "pyg" and pyg is None or kind == "torch" and torch is None:
+        raise ImportError(f"output '{kind}': its package is not installed; use output='auto'")
+    return torch, pyg
+
+
 class Output:
     """Converts arrays to batches."""
 
     def __init__(self, graph: Graph, kind: str = "auto", pin_memory: bool = False):
-        if kind not in ("auto", "pyg", "torch", "numpy"):
-            raise ValueError(f"output '{kind}': use auto, pyg, torch or numpy")
-        torch = find("torch") if kind != "numpy" else None
-        pyg = find("torch_geometric") if kind in ("auto", "pyg") and torch is not None else None
-        if kind == "pyg" and pyg is None or kind == "torch" and torch is None:
-            raise ImportError(f"output '{kind}': its package is not installed; use output='auto'")
+        torch, pyg = frameworks_of(kind)
         self.graph = graph
         self.torch = torch
         self.pin = pin_memory and torch is not None and torch.cuda.is_available()

@@ -31,6 +31,14 @@ def sources_of(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
     return np.repeat(np.arange(len(counts)), counts)
 
 
+def targets_of(values: Any) -> np.ndarray:
+    """Values to predict, with a row per node (``V x T``, float32)."""
+    array = array_of(values, "values")
+    if array.dtype.kind not in "fiu" or array.ndim not in (1, 2) or array.size and not array.shape[-1]:
+        raise TypeError(f"values: expected a number or a row of numbers per node, not shape {array.shape} of {array.dtype}")
+    return array.astype(np.float32)[:, None] if array.ndim == 1 else array.astype(np.float32)
+
+
 class Dataset(Stores):
     """A graph with features, labels and a split, in memory or mapped from a directory.
 
@@ -261,6 +269,7 @@ class Dataset(Stores):
         num_nodes: int | None = None,
         x: Any = None,
         y: Any = None,
+        values: Any = None,
         num_classes: int | None = None,
         train_mask: Any = None,
         val_mask: Any = None,
@@ -282,7 +291,8 @@ class Dataset(Stores):
             layout: ``"csc"``: ``indptr`` and ``indices`` hold the in-neighbours of each node, like
                 :attr:`indptr` and :attr:`indices`; ``"csr"``: its out-neighbours, like SciPy's
                 ``csr_matrix``.
-            num_nodes: Number of nodes ``V``. Default: the length of ``x``, ``y`` or ``indptr``.
+            num_nodes: Number of nodes ``V``. Default: the length of ``x``, ``y``, ``values`` or
+                ``indptr``.
             x: Features (``V x F``) as float32 or float16; others are converted to float32. They
                 must be unscaled: arrays do not record how they were normalized. Features of a
                 dataset that was imported with ``normalize`` are already standardized, and
@@ -290,12 +300,14 @@ class Dataset(Stores):
                 train on these arrays.
             y: Classes (``V``; -1 if unknown), or zeros and ones (``V x C``) for several labels per
                 node.
+            values: Numbers to predict instead of classes (``V``, or ``V x T`` for ``T`` targets), as
+                float32; NaN if unknown. A node of a part of the split has all of its values.
             num_classes: Number of classes ``C``. Default: one more than the largest class.
             train_mask, val_mask, test_mask: Masks (``V``) or ids; they must not overlap.
             edge_weight: Weights of the edges (``E``), at least 0.
             undirected: Stores every edge in both directions, without duplicates and self-loops.
             metric: Metric of the scores: "accuracy", "f1-micro", "f1-macro", "roc-auc" or
-                "average-precision".
+                "average-precision"; of values "mae", "rmse" or "r2".
             name: Name of the dataset.
 
         Raises:
@@ -333,8 +345,12 @@ class Dataset(Stores):
             y = y.astype(np.uint8)
         elif y is not None:
             if y.dtype.kind not in "iu" or y.ndim != 1:
-                raise TypeError(f"y: expected integers, not shape {y.shape} of {y.dtype}")
+                raise TypeError(f"y: expected integers, not shape {y.shape} of {y.dtype}; numbers to predict are values=")
             y = y.astype(np.int64)
+        if values is not None:
+            if y is not None or num_classes is not None:
+                raise ValueError("values: nodes have either classes or values; leave out y and num_classes")
+            y = targets_of(values)
         columns = layout == "csc"
         if layout is not None:
             src, dst = array_of(indptr, "indptr"), array_of(indices, "indices")
@@ -353,7 +369,7 @@ class Dataset(Stores):
         if num_nodes is None:
             known = [len(a) for a in (x, y) if a is not None]
             if not known:
-                raise ValueError("give num_nodes, x or y: edges do not determine the number of nodes")
+                raise ValueError("give num_nodes, x, y or values: edges do not determine the number of nodes")
             num_nodes = known[0]
         weight = None
         if edge_weight is not None:
@@ -425,8 +441,8 @@ class Dataset(Stores):
         Args:
             path: Directory to write.
             replace: Replaces a dataset at ``path``.
-            format: 1, or 2 for the format that also holds several types. A dataset with keys is
-                always written in format 2.
+            format: 1, or 2 for the format that also holds several types. A dataset with keys or
+                values is always written in format 2.
 
         Raises:
             OSError: The directory cannot be written.
@@ -442,7 +458,7 @@ class Dataset(Stores):
     num_nodes = property(lambda self: self._native.num_nodes, doc="Number of nodes ``V``.")
     num_edges = property(lambda self: self._native.num_edges, doc="Number of edges ``E``; every stored direction counts.")
     num_features = property(lambda self: self._native.num_features, doc="Number of features ``F``; 0 without features.")
-    num_classes = property(lambda self: self._native.num_classes, doc="Number of classes ``C``; 0 without labels.")
+    num_classes = property(lambda self: self._native.num_classes, doc="Number of classes ``C``, or of values per node; 0 without labels.")
     is_multilabel = property(lambda self: self._native.is_multilabel, doc="True if nodes have several labels.")
 
     @property
@@ -473,9 +489,9 @@ class Dataset(Stores):
 
     @cached_property
     def y(self) -> np.ndarray | None:
-        """Class of each node (``V``, int64; -1 if unknown), or its labels (``V x C``, uint8)."""
+        """Class of each node (``V``, int64; -1 if unknown), its labels (``V x C``, uint8), or its values (``V`` or ``V x T``, float32)."""
         y = self._native.y()
-        return y.astype(np.int64) if y is not None and y.ndim == 1 else y
+        return y.astype(np.int64) if y is not None and y.dtype == np.int32 else y
 
     @property
     def train(self) -> np.ndarray:
@@ -559,11 +575,12 @@ class Dataset(Stores):
             return {"path": os.path.abspath(self.path)}
         y = self._native.y()
         csc = {"indptr": self.indptr, "indices": self.indices, "edge_weight": self.edge_weight}
-        arrays = {**csc, "x": self.x, "y": y}
+        of_values = y is not None and y.dtype == np.float32
+        arrays = {**csc, "x": self.x, "values" if of_values else "y": y}
         return {
             "arrays": {name: None if array is None else np.array(array) for name, array in arrays.items()},
             "parts": [np.array(self.train), np.array(self.valid), np.array(self.test)],
-            "rest": {"layout": "csc", "num_classes": self.num_classes or None, "metric": self.metric, "name": self.name},
+            "rest": {"layout": "csc", "num_classes": None if of_values else self.num_classes or None, "metric": self.metric, "name": self.name},
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -587,7 +604,8 @@ class Dataset(Stores):
         if self.num_features:
             features = f"{self.num_features:,}{' (sparse)' if self._native.has_sparse_features else ''}"
         if self.num_classes:
-            labels = f"{self.num_classes:,} {'labels per node' if self.is_multilabel else 'classes'}"
+            of_values = self._native.y().dtype == np.float32
+            labels = f"{self.num_classes:,} {'labels per node' if self.is_multilabel else 'values per node' if of_values else 'classes'}"
         rows = [
             ("directory", self.path),
             ("nodes", f"{self.num_nodes:,}"),

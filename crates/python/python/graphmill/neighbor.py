@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Callable
 
 import numpy as np
 
 from . import _graphmill
-from ._frameworks import array_of
+from ._frameworks import array_of, is_tensor
 from .data import Output, open_graph
 from .hetero import HeteroOutput, is_typed, open_hetero, per_edge_type
 from .hgt import typed_batch, typed_inputs_of
@@ -31,7 +32,8 @@ class NeighborLoader(Loader):
       that is a mask.
     - ``num_sampled_nodes``, ``num_sampled_edges``: numbers that each hop added, as lists; not with
       ``subgraph_type="induced"``.
-    - ``batch`` (``N``): seed of each node, with ``disjoint``.
+    - ``batch`` (``N``): seed of each node, with ``disjoint`` or ``time_attr``.
+    - ``seed_time`` (``B``): times of the seeds, with ``input_time``.
 
     On a graph of several types a batch is a ``HeteroData`` whose node types and edge types have
     these fields: ``batch["paper"].n_id``, ``batch["author", "writes", "paper"].edge_index``.
@@ -46,6 +48,13 @@ class NeighborLoader(Loader):
             edge type.
         input_nodes: Seeds: ids, a mask, or ``None`` for all nodes. With several node types a node
             type, or a pair of a node type and one of these.
+        input_time: Time of each seed (``B`` integers), with ``time_attr``. Default: the seeds' own
+            times, if nodes have times.
+        time_attr: Name of a node or edge attribute with times (``N`` or ``E`` integers). A seed's
+            neighbourhood, in all hops, has the edges up to its time, by their own times or those of
+            their sources; every seed then has a separate one, as with ``disjoint``. On a graph of
+            one type.
+        temporal_strategy: ``"uniform"`` samples among these edges; ``"last"`` takes the last ones.
         replace: Samples with replacement.
         subgraph_type: ``"directional"``: the sampled edges; ``"bidirectional"``: those in both
             directions, each once; ``"induced"``: all edges among the sampled nodes. With several
@@ -65,8 +74,9 @@ class NeighborLoader(Loader):
         TypeError: An array has a wrong type, or an argument is unknown.
         ValueError: An array has a wrong shape, an id is out of range, a weight is negative, or a
             number is out of range.
-        NotImplementedError: The arguments ask for temporal sampling, or for a ``subgraph_type`` or
-            tiers that graphs of several types do not support.
+        NotImplementedError: The arguments ask for times, a ``subgraph_type`` or tiers that graphs of
+            several types do not support; or for times together with weights or another
+            ``subgraph_type`` than ``"directional"``.
 
     Example:
         >>> import numpy as np, graphmill
@@ -102,8 +112,6 @@ class NeighborLoader(Loader):
         **kwargs: Any,
     ):
         for name, value in (
-            ("time_attr", time_attr),
-            ("input_time", input_time),
             ("transform_sampler_output", transform_sampler_output),
             ("neighbor_sampler", neighbor_sampler),
         ):
@@ -121,6 +129,8 @@ class NeighborLoader(Loader):
         self._how = (output, pin_memory)
         self.input_type: str | None = None
         self._inputs, self._given_id, self._weight_attr = input_nodes, input_id, weight_attr
+        self._time = Temporal(time_attr, input_time, temporal_strategy)
+        self._time.check(self)
         self._open()
 
     def _open(self) -> None:
@@ -138,6 +148,7 @@ class NeighborLoader(Loader):
             if len(self._input_id) != len(self.input_nodes):
                 raise ValueError(f"input_id: {len(self._input_id)} values for {len(self.input_nodes)} input nodes")
         self._weights = weights_of(self._weight_attr, self._graph)
+        self._times = self._time.of(self._graph, self.input_nodes)
         if self.input_type is None:
             self._tier()
         self._reseed()
@@ -171,6 +182,7 @@ class NeighborLoader(Loader):
             edges=self.subgraph_type,
             disjoint=self.disjoint,
             weights=self._weights,
+            times=self._times,
         )
 
     def __call__(self, index: Any) -> Any:
@@ -190,9 +202,67 @@ class NeighborLoader(Loader):
         if num_nodes is not None:
             batch["num_sampled_nodes"] = num_nodes
             batch["num_sampled_edges"] = num_edges
+        if self._time.input_time is not None and self._times is not None:
+            batch["seed_time"] = value(self._times[2][inputs])
         batch["input_id"] = value(inputs if self._input_id is None else self._input_id[inputs])
         batch["batch_size"] = len(inputs)
         return batch
+
+
+@dataclass
+class Temporal:
+    """Arguments of temporal sampling, as given."""
+
+    time_attr: str | None
+    input_time: Any
+    strategy: str
+
+    def check(self, loader: NeighborLoader) -> None:
+        """Refuses arguments that do not go together."""
+        kind = type(loader).__name__
+        if self.strategy not in ("uniform", "last"):
+            raise ValueError(f"temporal_strategy '{self.strategy}': use uniform or last")
+        if self.time_attr is None:
+            if self.input_time is not None:
+                raise ValueError("input_time: without time_attr no edge has a time; pass time_attr too")
+            if self.strategy != "uniform":
+                raise ValueError("temporal_strategy: without time_attr no edge is the last one; pass time_attr too")
+            return
+        if is_typed(loader.data):
+            raise NotImplementedError(f"{kind}: time_attr needs a graph of one type; use torch_geometric's NeighborLoader for others")
+        if loader.subgraph_type != "directional":
+            raise NotImplementedError(f"{kind}: time_attr with subgraph_type '{loader.subgraph_type}' would add edges of later times; use 'directional'")
+        if loader._weight_attr is not None:
+            raise NotImplementedError(f"{kind}: neighbours are drawn by time_attr or by weight_attr; leave out one")
+
+    def of(self, graph: Any, inputs: np.ndarray) -> tuple[bool, np.ndarray, np.ndarray, bool] | None:
+        """True for times of edges, the times, those of the inputs, and true to take the last edges."""
+        if self.time_attr is None:
+            return None
+        name = self.time_attr
+        found = {column: (whose, rows) for column, whose, rows in graph.tables}
+        if name not in found:
+            known = ", ".join(sorted(found)) or "none"
+            raise ValueError(f"time_attr '{name}': no node or edge attribute has this name; known: {known}")
+        whose, rows = found[name]
+        times = times_of(rows, f"time_attr '{name}'")
+        if self.input_time is not None:
+            of_inputs = times_of(self.input_time, "input_time")
+            if len(of_inputs) != len(inputs):
+                raise ValueError(f"input_time: {len(of_inputs)} times for {len(inputs)} input nodes")
+        elif whose == "edges":
+            raise ValueError(f"time_attr '{name}': it has times of edges, so the seeds need their own; pass input_time")
+        else:
+            of_inputs = times[inputs]
+        return whose == "edges", times, np.ascontiguousarray(of_inputs), self.strategy == "last"
+
+
+def times_of(values: Any, name: str) -> np.ndarray:
+    """Times as 64-bit integers."""
+    times = array_of(values if is_tensor(values) else np.asarray(values), name)
+    if times.ndim != 1 or times.dtype.kind not in "iu":
+        raise TypeError(f"{name}: expected an integer per row, not shape {times.shape} of {times.dtype}; scale times, for example to seconds")
+    return times.astype(np.int64)
 
 
 def hops_per_type(data: Any, num_neighbors: Any) -> Any:

@@ -189,6 +189,43 @@ def load_model(run: RunLike, *, last: bool = False) -> Any:
         return module.load(out)
 
 
+def import_model(run: RunLike, module: Any, out: str | os.PathLike[str], *, last: bool = False) -> str:
+    """Writes a run whose model has the parameters of a module: the inverse of :func:`load_model`.
+
+    The new run has the options and the dataset of ``run``, and answers with the outputs of the module
+    in :func:`predict`, :func:`evaluate`, :func:`export_model` and the service. It has no scores of its
+    own, because it was not trained here.
+
+    Args:
+        run: Run, or its directory, that :func:`load_model` can load.
+        module: A ``torch.nn.Module`` with the parameters of that of :func:`load_model`, for example
+            one that was trained further; or its ``state_dict()``.
+        out: Directory of the new run.
+        last: As of :func:`load_model`.
+
+    Returns:
+        Path of the new run.
+
+    Raises:
+        ModuleNotFoundError: PyTorch or PyTorch Geometric is not installed.
+        ValueError, OSError: The run does not exist, its model has no such layers, the parameters have
+            other names or shapes or are not finite, or ``out`` holds a run.
+    """
+    own = load_model(run, last=last)
+    state = module if isinstance(module, Mapping) else module.state_dict()
+    scale = {name: values.clone() for name, values in own.state_dict().items() if name in ("mean", "deviation")}
+    try:
+        own.load_state_dict(state)
+    except RuntimeError as error:
+        raise ValueError(f"module: its parameters are not those of load_model({run_directory(run)!r}): {error}") from None
+    for name, values in scale.items():
+        if not bool((own.state_dict()[name] == values).all()):
+            raise ValueError(f"module: '{name}' differs from that of the run, whose dataset has the scale of the targets; restore it")
+    weights = [(name, values.numpy()) for name, values in own.weights().items()]
+    _graphmill.import_model(run_directory(run), weights, os.fspath(out), last)
+    return os.fspath(out)
+
+
 def embed(
     run: RunLike,
     nodes: Any = None,

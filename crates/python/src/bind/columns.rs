@@ -25,12 +25,19 @@ pub(super) fn features_of(x: &Bound<'_, PyAny>) -> PyResult<Features> {
     Err(PyTypeError::new_err("x: expected two dimensions of float32 or float16"))
 }
 
-/// Classes of an integer vector (-1 if unknown), or labels of a matrix of zeros and ones.
+/// Classes of an integer vector (-1 if unknown), labels of a matrix of zeros and ones, or values of
+/// a matrix of floats.
 pub(super) fn labels_of(y: &Bound<'_, PyAny>, classes: Option<usize>) -> PyResult<Labels> {
     if let Ok(rows) = y.cast::<PyArray2<u8>>() {
         let classes = rows.shape()[1];
         let member: Vec<u8> = rows.try_readonly().map_err(error::value)?.as_array().iter().copied().collect();
         return Ok(Labels::Multi { member: member.into(), classes });
+    }
+    if let Ok(rows) = y.cast::<PyArray2<f32>>() {
+        let width = rows.shape()[1];
+        let values: Vec<f32> =
+            rows.try_readonly().map_err(error::value)?.as_array().iter().copied().collect();
+        return Ok(Labels::Values { values: values.into(), width });
     }
     let class: Vec<i32> = with_ids!("y", y, |ids| {
         let narrow = |(v, id): (usize, _)| {

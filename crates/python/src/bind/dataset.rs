@@ -130,10 +130,10 @@ impl Dataset {
         Ok(Self::of(data, None, None))
     }
 
-    /// Writes the dataset as a directory, of format 2 if `is_typed` is set or it has keys. A
-    /// dataset that is mapped from a directory of format 2 is copied with all that is stored there.
+    /// Writes the dataset as a directory, of format 2 if `is_typed` is set or it has keys or values.
+    /// A dataset that is mapped from a directory of format 2 is copied with all that is stored there.
     fn save(&self, py: Python<'_>, path: PathBuf, replace: bool, is_typed: bool) -> PyResult<()> {
-        let is_typed = is_typed || self.data.keys.is_some();
+        let is_typed = is_typed || self.data.keys.is_some() || self.data.labels.is_values();
         let stored = self.data.directory.as_ref().filter(|dir| typed::is_typed(dir));
         let save = || {
             let typed = match stored {
@@ -405,6 +405,15 @@ pub(super) fn create<T: Send>(
     observe: Option<Py<PyAny>>,
     work: impl FnOnce(Box<dyn Progress>) -> core::Result<T> + Send,
 ) -> PyResult<T> {
+    watched(py, observe, work)?.map_err(error::graph)
+}
+
+/// Runs `work` and reports its progress to `observe`. Ctrl-C cancels it.
+pub(super) fn watched<T: Send>(
+    py: Python<'_>,
+    observe: Option<Py<PyAny>>,
+    work: impl FnOnce(Box<dyn Progress>) -> T + Send,
+) -> PyResult<T> {
     let quiet = observe.is_none();
     let report = |py: Python<'_>, message: &str| {
         observe.as_ref().map_or(Ok(()), |observe| observe.call1(py, (message,)).map(drop))
@@ -412,7 +421,7 @@ pub(super) fn create<T: Send>(
     let worker = move |stop, sender| {
         work(Box::new(MessageProgress { to: Mutex::new((sender, Instant::now())), stop, quiet }))
     };
-    wait::run(py, worker, report)?.map_err(error::graph)
+    wait::run(py, worker, report)
 }
 
 /// Generates a dataset in memory or in a directory; `options` is JSON.

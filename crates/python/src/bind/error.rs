@@ -1,5 +1,6 @@
 //! Conversion of errors to Python exceptions.
 
+use graphmill_data::download::Error as Download;
 use graphmill_engine::{
     Error,
     record::{DATASET_HINT, OTHER_DATASET_HINT},
@@ -36,6 +37,16 @@ pub(super) fn graph(error: graphmill_core::Error) -> PyErr {
     }
 }
 
+/// Exception for an error of a download.
+pub(super) fn download(error: Download) -> PyErr {
+    match error {
+        Download::Graph(error) => graph(error),
+        Download::Unknown { .. } | Download::Manual { .. } => value(error),
+        Download::Interrupted => PyKeyboardInterrupt::new_err(error.to_string()),
+        _ => PyOSError::new_err(unflagged(&error.to_string())),
+    }
+}
+
 /// Exception for an error of the engine.
 pub(super) fn engine(error: Error) -> PyErr {
     let message = unflagged(&error.to_string());
@@ -62,6 +73,8 @@ fn unflagged(message: &str) -> String {
         ("another --out", "another out="),
         ("with --out", "with out="),
         ("train --out", "train(out=)"),
+        ("--no-verify", "verify=False"),
+        ("--mirror", "mirror="),
     ];
     let message = phrases.iter().fold(message.to_string(), |text, (flag, word)| text.replace(flag, word));
     let mut parts = message.split("--");

@@ -7,7 +7,7 @@ use graphmill_loader::{
     sampler::{self, WalkLength},
     subgraph::SubgraphContext,
 };
-use numpy::{IntoPyArray, PyArray1, PyArrayDescr, PyArrayMethods};
+use numpy::{IntoPyArray, PyArray1, PyArrayDescr, PyArrayMethods, PyReadonlyArray1};
 use pyo3::{
     exceptions::{PyTypeError, PyValueError},
     prelude::*,
@@ -23,6 +23,7 @@ use crate::{
         ego::Ego,
         neighbors::{Edges, Neighbors},
         subgraphs::Subgraphs,
+        times::{Times, TimesOf},
     },
     order::InputOrder,
     prefetch::Prefetch,
@@ -75,7 +76,8 @@ impl Source {
     /// Draws neighbours over several hops, as PyG does. A fanout of -1 takes all.
     #[staticmethod]
     #[pyo3(signature = (
-        topology, inputs, tables, *, seed, fanout, replace, edges, disjoint, weights = None, starts = None
+        topology, inputs, tables, *, seed, fanout, replace, edges, disjoint, weights = None, starts = None,
+        times = None
     ))]
     #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
     fn neighbors(
@@ -90,6 +92,7 @@ impl Source {
         disjoint: bool,
         weights: Option<&Bound<'_, PyArray1<f64>>>,
         starts: Option<Vec<usize>>,
+        times: Option<TimesGiven<'_>>,
     ) -> PyResult<Self> {
         let each = |k: i64| match k {
             -1 => Ok(None),
@@ -123,8 +126,17 @@ impl Source {
                 )));
             }
         };
-        let method = Neighbors { fanout, draws: Draws { replace, weights }, edges, disjoint };
-        Self::new(py, topology, inputs, starts, tables, Box::new(method), seed)
+        let nodes = inputs_of(topology, inputs, starts)?;
+        let (times, inputs) = match times {
+            None => (None, nodes),
+            Some(given) => {
+                let (times, of_inputs) = given.read(&topology.0)?;
+                (Some(times), nodes.with_times(of_inputs).map_err(error::value)?)
+            }
+        };
+        let disjoint = disjoint || times.is_some();
+        let method = Neighbors { fanout, draws: Draws { replace, weights }, edges, disjoint, times };
+        Self::new(py, topology, inputs, tables, Box::new(method), seed)
     }
 
     /// Draws a separate ego network for every seed.
@@ -147,7 +159,8 @@ impl Source {
                 "num_neighbors {fanout}, depth {depth}: use -1 or at least 0, and at most 64 hops"
             )));
         }
-        Self::new(py, topology, inputs, None, tables, Box::new(Ego::new(depth, k, replace)), seed)
+        let inputs = inputs_of(topology, inputs, None)?;
+        Self::new(py, topology, inputs, tables, Box::new(Ego::new(depth, k, replace)), seed)
     }
 
     /// Draws subgraphs of sets of nodes; a positive `coverage` also estimates the normalization of
@@ -181,8 +194,8 @@ impl Source {
             Ok::<_, String>((method, norms))
         })?;
         let (method, norms) = made.map_err(error::value)?;
-        let none = Vec::<u32>::new().into_pyarray(py);
-        Ok(Self { norms, ..Self::new(py, topology, &none, None, tables, Box::new(method), seed)? })
+        let none = Inputs::nodes(Vec::new());
+        Ok(Self { norms, ..Self::new(py, topology, none, tables, Box::new(method), seed)? })
     }
 
     /// Normalization of nodes and edges, if it was estimated.
@@ -220,20 +233,11 @@ impl Source {
     fn new(
         py: Python<'_>,
         topology: &Topology,
-        inputs: &Bound<'_, PyAny>,
-        starts: Option<Vec<usize>>,
+        inputs: Inputs,
         tables: &Bound<'_, PyList>,
         method: Box<dyn Method>,
         seed: u64,
     ) -> PyResult<Self> {
-        let nodes = array::nodes("input_nodes", inputs, topology.num_nodes())?;
-        let inputs = match starts {
-            None => Inputs::nodes(nodes),
-            Some(starts) if starts.is_sorted() && starts.last().is_some_and(|&end| end <= nodes.len()) => {
-                Inputs::runs(nodes, starts)
-            }
-            Some(_) => return Err(error::value("starts must ascend to at most the number of nodes")),
-        };
         let (mut of_kinds, mut layout) = (Vec::new(), Vec::new());
         for item in tables {
             let (name, of, given): (String, String, Bound<'_, PyAny>) = item.extract()?;
@@ -261,6 +265,32 @@ impl Source {
         let source =
             source::Source::new(topology.0.clone(), inputs, of_kinds, method, seed).map_err(error::value)?;
         Ok(Self { source, layout: Arc::new(layout), norms: None })
+    }
+}
+
+/// Inputs of one node each, or of the runs of nodes that begin at `starts`.
+fn inputs_of(topology: &Topology, inputs: &Bound<'_, PyAny>, starts: Option<Vec<usize>>) -> PyResult<Inputs> {
+    let nodes = array::nodes("input_nodes", inputs, topology.num_nodes())?;
+    match starts {
+        None => Ok(Inputs::nodes(nodes)),
+        Some(starts) if starts.is_sorted() && starts.last().is_some_and(|&end| end <= nodes.len()) => {
+            Ok(Inputs::runs(nodes, starts))
+        }
+        Some(_) => Err(error::value("starts must ascend to at most the number of nodes")),
+    }
+}
+
+/// Times of nodes or edges, the time of each input, and true to draw the last edges.
+#[derive(FromPyObject)]
+struct TimesGiven<'py>(bool, PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, i64>, bool);
+
+impl TimesGiven<'_> {
+    /// Sorted times of the edges, and the time of each input.
+    fn read(&self, topology: &crate::topology::Topology) -> PyResult<(Times, Vec<i64>)> {
+        let Self(of_edges, times, of_inputs, is_last) = self;
+        let of = if *of_edges { TimesOf::Edges } else { TimesOf::Nodes };
+        let times = Times::new(topology, of, &times.as_array().to_vec(), *is_last).map_err(error::value)?;
+        Ok((times, of_inputs.as_array().to_vec()))
     }
 }
 

@@ -7,9 +7,11 @@
 
 mod array;
 mod blocks;
+mod catalogue;
 mod columns;
 mod dataset;
 mod error;
+mod events;
 mod export;
 mod given;
 mod import;
@@ -20,6 +22,7 @@ mod options;
 mod predictor;
 mod records;
 mod run;
+mod sweep;
 mod tables;
 mod tiers;
 mod topology;
@@ -45,6 +48,8 @@ fn _graphmill(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<typed_loader::TypedBatches>()?;
     m.add_class::<typed_blocks::TypedBlockSource>()?;
     m.add_class::<typed_blocks::TypedBlockBatches>()?;
+    m.add_class::<events::Events>()?;
+    m.add_class::<events::LastNeighbors>()?;
     m.add_class::<blocks::BlockSource>()?;
     m.add_class::<blocks::BlockBatches>()?;
     m.add_function(wrap_pyfunction!(loader::order, m)?)?;
@@ -57,6 +62,7 @@ fn _graphmill(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(run::predict, m)?)?;
     m.add_function(wrap_pyfunction!(run::predict_new, m)?)?;
     m.add_function(wrap_pyfunction!(run::export_model, m)?)?;
+    m.add_function(wrap_pyfunction!(run::import_model, m)?)?;
     m.add_function(wrap_pyfunction!(run::hotness, m)?)?;
     m.add_function(wrap_pyfunction!(run::hotness_report, m)?)?;
     m.add_function(wrap_pyfunction!(options::options, m)?)?;
@@ -65,6 +71,9 @@ fn _graphmill(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(records::summary, m)?)?;
     m.add_function(wrap_pyfunction!(records::write_report, m)?)?;
     m.add_function(wrap_pyfunction!(records::runs, m)?)?;
+    m.add_function(wrap_pyfunction!(sweep::sweep, m)?)?;
+    m.add_function(wrap_pyfunction!(catalogue::datasets, m)?)?;
+    m.add_function(wrap_pyfunction!(catalogue::download, m)?)?;
     m.add_function(wrap_pyfunction!(machine::doctor, m)?)?;
     m.add_function(wrap_pyfunction!(machine::bench, m)?)?;
     m.add_function(wrap_pyfunction!(machine::plan, m)?)?;

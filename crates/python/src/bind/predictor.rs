@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use graphmill_engine::{
-    predictor::{Neighborhood, Predictor as Opened},
-    saved::SavedRun,
+    predictor::{Neighborhood, NewNodes, Predictor as Opened},
+    saved::{SavedRun, on::NewFeatures},
 };
-use numpy::PyArray1;
+use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::{exceptions::PyTypeError, prelude::*};
 
 use super::{
@@ -56,6 +56,48 @@ impl Predictor {
         let of = seed.map_or(Neighborhood::All, |seed| Neighborhood::Drawn { seed });
         let answers = py.detach(|| self.0.predict(&nodes, of)).map_err(error::engine)?;
         Ok((PyArray1::from_vec(py, answers.classes), PyArray1::from_vec(py, answers.scores)))
+    }
+
+    /// Classes and scores of new nodes with the feature rows `x` (`N x F`), and the number of edges
+    /// between known nodes, which are left out. An edge has a source, a destination and a weight.
+    fn predict_new<'py>(
+        &self,
+        py: Python<'py>,
+        x: PyReadonlyArray2<'py, f32>,
+        edges: (Bound<'py, PyAny>, Bound<'py, PyAny>, PyReadonlyArray1<'py, f32>),
+        undirected: bool,
+        seed: Option<u64>,
+    ) -> PyResult<(Answers<'py>, u64)> {
+        let (&[rows, width], dim) = (x.shape(), self.0.dataset().features.dim) else {
+            return Err(error::value("x: expected two dimensions"));
+        };
+        if width != dim {
+            return Err(error::value(format!(
+                "x: rows of {width} features, but the dataset has {dim}; pass rows of {dim}"
+            )));
+        }
+        let count = self.0.num_nodes() + rows;
+        let (source, destination) = (
+            array::nodes("edge_index[0]", &edges.0, count)?,
+            array::nodes("edge_index[1]", &edges.1, count)?,
+        );
+        let weights = edges.2.as_array();
+        if [destination.len(), weights.len()] != [source.len(); 2] {
+            return Err(error::value(format!(
+                "{} edge sources for {} destinations and {} weights; pass one of each for every edge",
+                source.len(),
+                destination.len(),
+                weights.len()
+            )));
+        }
+        let edges = source.into_iter().zip(destination).zip(weights).map(|((u, v), &weight)| (u, v, weight));
+        let new =
+            NewFeatures { rows: x.as_array().iter().copied().collect(), edges: edges.collect(), undirected };
+        let of = seed.map_or(Neighborhood::All, |seed| Neighborhood::Drawn { seed });
+        let found = py.detach(|| self.0.predict_new(&NewNodes::Features(new), of)).map_err(error::engine)?;
+        let answers = found.answers;
+        let answers = (PyArray1::from_vec(py, answers.classes), PyArray1::from_vec(py, answers.scores));
+        Ok((answers, found.known_edges))
     }
 
     /// Task of the run: "classes", "labels" or "values".

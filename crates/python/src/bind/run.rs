@@ -22,7 +22,7 @@ use graphmill_engine::{
     saved::{Kind, Propagation, SavedRun, on::NewTables},
 };
 use graphmill_report::Recorder;
-use numpy::{IntoPyArray, PyArray1};
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::{exceptions::PyTypeError, prelude::*};
 use serde_json::{Map, Value as Json, json};
 
@@ -99,6 +99,21 @@ pub(super) fn configure(
     options: &str,
     allowed: &[&str],
 ) -> PyResult<Vec<&'static str>> {
+    let names = read_options(config, options, allowed)?;
+    config.derive_options(&names).map_err(error::engine)?;
+    config.check().map_err(error::engine)?;
+    Ok(names)
+}
+
+/// Sets options as [`configure`] does, without a check of those that depend on each other.
+///
+/// # Errors
+/// An option is not among `allowed`, or a value is invalid.
+pub(super) fn read_options(
+    config: &mut TrainConfig,
+    options: &str,
+    allowed: &[&str],
+) -> PyResult<Vec<&'static str>> {
     let given: Map<String, Json> = serde_json::from_str(options).map_err(error::value)?;
     let (mut values, mut names) = (Map::new(), Vec::new());
     for (name, value) in &given {
@@ -110,8 +125,6 @@ pub(super) fn configure(
         names.push(key.name);
     }
     config.set(&values).map_err(error::value)?;
-    config.derive_options(&names).map_err(error::engine)?;
-    config.check().map_err(error::engine)?;
     Ok(names)
 }
 
@@ -280,6 +293,22 @@ pub(super) fn export_model(
 ) -> PyResult<String> {
     let exported = py.detach(|| SavedRun::open(&run, last)?.export_model(to, &out));
     serde_json::to_string(&exported.map_err(error::engine)?).map_err(error::value)
+}
+
+/// Writes a run with the options of another and these parameters: names, and values row by row in
+/// the layout of exports.
+#[pyfunction]
+#[pyo3(signature = (run, weights, out, last))]
+pub(super) fn import_model(
+    py: Python<'_>,
+    run: PathBuf,
+    weights: Vec<(String, PyReadonlyArray1<'_, f32>)>,
+    out: PathBuf,
+    last: bool,
+) -> PyResult<()> {
+    let weights: Vec<(String, Vec<f32>)> =
+        weights.into_iter().map(|(name, values)| (name, values.as_array().to_vec())).collect();
+    py.detach(|| SavedRun::open(&run, last)?.import_model(&weights, &out)).map_err(error::engine)
 }
 
 /// Scores every node by a hotness metric.

@@ -31,7 +31,13 @@ impl Ego {
     /// Draws `fanout` neighbours of every node over `depth` hops; `None` takes all.
     pub fn new(depth: usize, fanout: Option<usize>, replace: bool) -> Self {
         let draws = Draws { replace, weights: None };
-        Self(Neighbors { fanout: vec![fanout; depth], draws, edges: Edges::Induced, disjoint: true })
+        Self(Neighbors {
+            fanout: vec![fanout; depth],
+            draws,
+            edges: Edges::Induced,
+            disjoint: true,
+            times: None,
+        })
     }
 }
 

@@ -5,6 +5,7 @@ pub mod draw;
 pub mod ego;
 pub mod neighbors;
 pub mod subgraphs;
+pub mod times;
 
 use graphmill_core::{Block, block::Induce};
 use graphmill_loader::{BatchKey, Relabel, sampler::HopScratch, subgraph};
@@ -15,7 +16,8 @@ use crate::{batch::Drawn, topology::Topology};
 /// Method of drawing minibatches.
 pub trait Method: Send + Sync {
     /// Draws the nodes and edges for `seeds` (each below `V`) into `out`, which is overwritten. The
-    /// result is a function of the topology, the key and the seeds alone.
+    /// result is a function of the topology, the key, the seeds and their times
+    /// ([`Scratch::seed_times`]) alone.
     ///
     /// # Errors
     /// The batch has 2^32 edges or more.
@@ -47,6 +49,8 @@ pub struct Scratch {
     ids: Vec<u32>,
     /// Positions of nodes by tree (upper 32 bits) and id.
     places: FxHashMap<u64, u32>,
+    /// Time of each seed, of inputs that have times.
+    pub seed_times: Vec<i64>,
 }
 
 impl Scratch {
@@ -63,6 +67,7 @@ impl Scratch {
             offsets: Vec::new(),
             ids: Vec::new(),
             places: FxHashMap::default(),
+            seed_times: Vec::new(),
         }
     }
 }

@@ -9,7 +9,7 @@
 use graphmill_core::{NodeId, keyed, prefetch::prefetch};
 use graphmill_loader::{BatchKey, sampler::neighbor::draw_offsets};
 
-use super::{Method, Scratch, bidirectional, draw::Draws, induce};
+use super::{Method, Scratch, bidirectional, draw::Draws, induce, times::Times};
 use crate::{batch::Drawn, topology::Topology};
 
 /// Destinations drawn at a time: few enough that the drawn positions stay in the processor's cache
@@ -39,6 +39,9 @@ pub struct Neighbors {
     pub edges: Edges,
     /// True to give every seed its own tree.
     pub disjoint: bool,
+    /// Times of the edges, of which a tree has those up to the time of its seed; `None` for all.
+    /// They need `disjoint`.
+    pub times: Option<Times>,
 }
 
 impl Method for Neighbors {
@@ -116,7 +119,7 @@ impl Neighbors {
                     let stream = |v: u32, _| {
                         keyed::Stream::new(keyed::mix(of_hop ^ u64::from(v).wrapping_mul(keyed::GOLDEN)))
                     };
-                    self.each(topology, fanout, &chunk, stream, draw, (indptr, offsets))?;
+                    self.each(topology, fanout, &chunk, (stream, |_| i64::MAX), draw, (indptr, offsets))?;
                 }
                 // later nodes come after the repeated seeds
                 let place = (if hop == 0 { from } else { from + repeated }) as u32;
@@ -155,7 +158,7 @@ impl Neighbors {
         scratch: &mut Scratch,
         out: &mut Drawn,
     ) -> Result<(), String> {
-        let Scratch { draw, indptr, offsets, ids, places, .. } = scratch;
+        let Scratch { draw, indptr, offsets, ids, places, seed_times, .. } = scratch;
         let Drawn { nodes, src, dst, edges, .. } = out;
         let (mut per_hop, mut edges_per_hop) = (vec![seeds.len()], Vec::new());
         let mut tree: Vec<u32> = (0..seeds.len() as u32).collect();
@@ -170,7 +173,8 @@ impl Neighbors {
                 let parts = [of_hop(key, hop), u64::from(tree[begin + i]), u64::from(chunk[i])];
                 keyed::Stream::new(keyed::key(&parts))
             };
-            self.each(topology, fanout, &chunk, stream, draw, (indptr, offsets))?;
+            let latest = |i: usize| seed_times.get(tree[begin + i] as usize).copied().unwrap_or(i64::MAX);
+            self.each(topology, fanout, &chunk, (stream, latest), draw, (indptr, offsets))?;
             collect(topology, &chunk, begin as u32, (indptr, offsets), (ids, dst, edges));
             for (&v, &to) in ids.iter().zip(&dst[before..]) {
                 let of = tree[to as usize];
@@ -191,13 +195,14 @@ impl Neighbors {
         Ok(())
     }
 
-    /// Draws for one node after the other into `indptr` and `offsets`, which are overwritten.
+    /// Draws for one node after the other into `indptr` and `offsets`, which are overwritten. The
+    /// functions give the random numbers of a node, and the time up to which its edges are drawn.
     fn each(
         &self,
         topology: &Topology,
         fanout: Option<usize>,
         chunk: &[NodeId],
-        stream: impl Fn(u32, usize) -> keyed::Stream,
+        (stream, latest): (impl Fn(u32, usize) -> keyed::Stream, impl Fn(usize) -> i64),
         scratch: &mut super::draw::Scratch,
         (indptr, offsets): (&mut Vec<u32>, &mut Vec<u32>),
     ) -> Result<(), String> {
@@ -206,8 +211,16 @@ impl Neighbors {
         offsets.clear();
         indptr.push(0);
         for (i, &v) in chunk.iter().enumerate() {
-            let row = (rows[v as usize], rows[v as usize + 1]);
-            self.draws.draw(row, fanout, stream(v, i), scratch, offsets);
+            match &self.times {
+                None => {
+                    let row = (rows[v as usize], rows[v as usize + 1]);
+                    self.draws.draw(row, fanout, stream(v, i), scratch, offsets);
+                }
+                Some(times) => {
+                    let of = (topology, &self.draws);
+                    times.draw(of, (v, latest(i)), fanout, stream(v, i), scratch, offsets);
+                }
+            }
             let end = u32::try_from(offsets.len());
             indptr
                 .push(end.map_err(|_| "a batch has 2^32 edges or more; lower batch_size or num_neighbors")?);

@@ -13,6 +13,7 @@
 //!
 //! The metadata holds the version of Graphmill and the options of the model as JSON.
 
+mod import;
 mod onnx;
 mod pyg;
 

@@ -127,61 +127,66 @@ class GraphmillModel(nn.Module):
             x = linear(x) if i + 1 == len(self.head) else self.after(linear(x))
         return x * self.deviation + self.mean if options["target_scale"] else x
 
-    @torch.no_grad()
-    def load_weights(self, tensors):
-        """Copies parameters in the layout of `graphmill export-model --to safetensors`."""
-        unread = dict(tensors)
+    def parameters_by_name(self):
+        """Tensors of each parameter in the layout of `graphmill export-model --to safetensors`, by its name there.
 
-        def put(parameter, name):
-            parameter.copy_(unread.pop(name).reshape(parameter.shape))
+        A parameter of several tensors holds them one after the other.
+        """
+        found = {}
 
         def put_linear(linear, name):
-            put(linear.weight, f"{name}weight")
+            found[f"{name}weight"] = [linear.weight]
             if linear.bias is not None:
-                put(linear.bias, f"{name}bias")
+                found[f"{name}bias"] = [linear.bias]
 
-        def put_batch_norm(norm, name):
-            put(norm.weight, f"{name}gamma")
-            put(norm.bias, f"{name}beta")
-            mean, variance = unread.pop(f"{name}running")
-            norm.running_mean.copy_(mean)
-            norm.running_var.copy_(variance)
+        def put_norm(norm, name):
+            found[f"{name}gamma"], found[f"{name}beta"] = [norm.weight], [norm.bias]
+            if isinstance(norm, nn.BatchNorm1d):
+                found[f"{name}running"] = [norm.running_mean, norm.running_var]
 
         if self.input is not None:
             put_linear(self.input, "input.")
         for layer, conv in enumerate(self.convs):
             name = f"conv.{layer}."
             if isinstance(conv, SAGEConv):
-                put(conv.lin_l.weight, f"{name}neigh.weight")
-                put(conv.lin_r.weight, f"{name}self.weight")
-                put(conv.lin_l.bias, f"{name}bias")
+                found[f"{name}neigh.weight"], found[f"{name}self.weight"] = [conv.lin_l.weight], [conv.lin_r.weight]
+                found[f"{name}bias"] = [conv.lin_l.bias]
             elif isinstance(conv, GCNConv):
-                put(conv.lin.weight, f"{name}weight")
-                put(conv.bias, f"{name}bias")
+                found[f"{name}weight"], found[f"{name}bias"] = [conv.lin.weight], [conv.bias]
             elif isinstance(conv, GATConv):
                 linear = conv.lin if getattr(conv, "lin", None) is not None else conv.lin_src
-                put(linear.weight, f"{name}weight")
-                put(conv.att_src, f"{name}source")
-                put(conv.att_dst, f"{name}target")
-                put(conv.bias, f"{name}bias")
+                found[f"{name}weight"], found[f"{name}bias"] = [linear.weight], [conv.bias]
+                found[f"{name}source"], found[f"{name}target"] = [conv.att_src], [conv.att_dst]
             else:
-                put(conv.eps, f"{name}eps")
+                found[f"{name}eps"] = [conv.eps]
                 put_linear(conv.nn[0], f"{name}mlp.0.")
                 put_linear(conv.nn[-1], f"{name}mlp.1.")
                 if isinstance(conv.nn[1], nn.BatchNorm1d):
-                    put_batch_norm(conv.nn[1], f"{name}mlp.")
-            norm = self.norms[layer]
-            if isinstance(norm, nn.BatchNorm1d):
-                put_batch_norm(norm, f"norm.{layer}.")
-            elif isinstance(norm, nn.LayerNorm):
-                put(norm.weight, f"norm.{layer}.gamma")
-                put(norm.bias, f"norm.{layer}.beta")
+                    put_norm(conv.nn[1], f"{name}mlp.")
+            if isinstance(self.norms[layer], (nn.BatchNorm1d, nn.LayerNorm)):
+                put_norm(self.norms[layer], f"norm.{layer}.")
             if isinstance(self.residuals[layer], nn.Linear):
                 put_linear(self.residuals[layer], f"residual.{layer}.")
         for i, linear in enumerate(self.head):
             put_linear(linear, f"head.{i}.")
-        if unread:
-            raise ValueError(f"weights.safetensors: unknown tensors {sorted(unread)}; export the run again")
+        return found
+
+    @torch.no_grad()
+    def load_weights(self, tensors):
+        """Copies parameters in the layout of `graphmill export-model --to safetensors`."""
+        own = self.parameters_by_name()
+        if set(own) != set(tensors):
+            raise ValueError(f"weights.safetensors: unknown or missing tensors {sorted(set(own) ^ set(tensors))}; export the run again")
+        for name, parts in own.items():
+            values = tensors[name].reshape(-1).split([part.numel() for part in parts])
+            for part, value in zip(parts, values):
+                part.copy_(value.reshape(part.shape))
+
+    @torch.no_grad()
+    def weights(self):
+        """Parameters in the layout of `load_weights`, each as one row of values."""
+        own = self.parameters_by_name()
+        return {name: torch.cat([part.reshape(-1).float().cpu() for part in parts]) for name, parts in own.items()}
 
 
 def load(directory=None):

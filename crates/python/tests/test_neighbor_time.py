@@ -1,0 +1,112 @@
+"""Neighbourhoods with times hold the edges that exist at the time of their seed, by a plain search."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import graphmill
+from conftest import bytes_of, random_edges
+
+NODES, EDGES = 40, 300
+
+
+def make(of):
+    rng = np.random.default_rng(5)
+    times = rng.integers(0, 20, NODES if of == "node_time" else EDGES)
+    return graphmill.Data(edge_index=random_edges(NODES, EDGES), x=np.arange(NODES), **{of: times})
+
+
+def existing(data, of, v, latest):
+    """Edges into ``v`` that exist at a time, in the order of their times."""
+    src, dst = data.edge_index
+    time = data.node_time[src] if of == "node_time" else data.edge_time
+    into = [e for e in np.flatnonzero(dst == v) if time[e] <= latest]
+    return sorted(into, key=lambda e: (time[e], e))
+
+
+def expected_tree(data, of, seed, latest, fanout):
+    """Edges of a seed's tree that takes the last edges of each node, hop by hop."""
+    edges, seen, hop = [], {seed}, [seed]
+    for k in fanout:
+        found = []
+        for v in hop:
+            last = existing(data, of, v, latest)
+            last = last if k == -1 else last[max(len(last) - k, 0) :]
+            edges += last
+            for u in data.edge_index[0][last]:
+                if u not in seen:
+                    seen.add(u)
+                    found.append(u)
+        hop = found
+    return sorted(edges), seen
+
+
+@pytest.mark.parametrize("of", ["node_time", "edge_time"])
+@pytest.mark.parametrize("strategy", ["last", "uniform"])
+@pytest.mark.parametrize("fanout", [[-1, -1], [3, 2]])
+def test_trees_hold_the_edges_up_to_the_time_of_their_seed(of, strategy, fanout):
+    data, inputs = make(of), np.array([3, 7, 3, 11, 20, 39, 0])
+    times = np.array([19, 5, 8, -1, 12, 0, 10])
+    loader = graphmill.NeighborLoader(
+        data, fanout, inputs, input_time=times, time_attr=of, temporal_strategy=strategy, batch_size=3, output="numpy", seed=1
+    )
+    seen = 0
+    for batch in loader:
+        assert np.array_equal(batch.seed_time, times[batch.input_id])
+        assert np.array_equal(batch.n_id[: batch.batch_size], inputs[batch.input_id])
+        assert np.array_equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
+        assert np.array_equal(batch[of], data[of][batch.n_id if of == "node_time" else batch.e_id])
+        source, target = batch.batch[batch.edge_index]
+        assert np.array_equal(source, target)
+        for tree, position in enumerate(batch.input_id):
+            own = batch.e_id[target == tree]
+            if strategy == "last" or fanout == [-1, -1]:
+                edges, nodes = expected_tree(data, of, inputs[position], times[position], fanout)
+                assert sorted(own) == edges
+                assert sorted(batch.n_id[batch.batch == tree]) == sorted(nodes)
+            for v in np.flatnonzero(batch.batch == tree):
+                drawn = batch.e_id[batch.edge_index[1] == v]
+                allowed = existing(data, of, batch.n_id[v], times[position])
+                assert set(drawn) <= set(allowed) and len(set(drawn)) == len(drawn)
+                if v == tree:
+                    assert len(drawn) == (len(allowed) if fanout[0] == -1 else min(fanout[0], len(allowed)))
+            seen += 1
+    assert seen == len(inputs)
+
+
+def test_seeds_have_the_times_of_their_nodes_by_default():
+    data = make("node_time")
+    options = {"time_attr": "node_time", "temporal_strategy": "last", "batch_size": 8, "output": "numpy", "seed": 1}
+    own = list(graphmill.NeighborLoader(data, [2, 2], **options))
+    given = list(graphmill.NeighborLoader(data, [2, 2], input_time=data.node_time, **options))
+    assert len(own) == len(given) == 5
+    for a, b in zip(own, given):
+        assert "seed_time" not in a and np.array_equal(a.e_id, b.e_id) and np.array_equal(a.n_id, b.n_id)
+
+
+def test_draws_with_times_do_not_depend_on_threads_and_pickle():
+    data = make("edge_time")
+    inputs = {"input_time": np.arange(NODES) % 20, "time_attr": "edge_time", "batch_size": 8, "output": "numpy", "seed": 1}
+    one = graphmill.NeighborLoader(data, [2, 2], num_threads=1, **inputs)
+    batches = [bytes_of(batch) for batch in one]
+    assert batches == [bytes_of(batch) for batch in graphmill.NeighborLoader(data, [2, 2], num_threads=3, **inputs)]
+    again = pickle.loads(pickle.dumps(one))
+    again.set_epoch(0)
+    assert batches == [bytes_of(batch) for batch in again]
+    replaced = next(iter(graphmill.NeighborLoader(data, [4], [3], replace=True, **{**inputs, "input_time": [19]})))
+    assert replaced.edge_index.shape == (2, 4) and set(replaced.e_id) <= set(existing(data, "edge_time", 3, 19))
+
+
+def test_neighbourhoods_with_times_are_those_of_pytorch_geometric():
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("pyg_lib")
+    loaders, pyg = pytest.importorskip("torch_geometric.loader"), pytest.importorskip("torch_geometric.data")
+    plain = make("node_time")
+    data = pyg.Data(edge_index=torch.as_tensor(plain.edge_index), x=torch.as_tensor(plain.x), node_time=torch.as_tensor(plain.node_time))
+    options = {"time_attr": "node_time", "temporal_strategy": "last", "batch_size": 8, "input_time": data.node_time}
+    for ours, theirs in zip(graphmill.NeighborLoader(data, [-1, -1], **options), loaders.NeighborLoader(data, [-1, -1], **options)):
+        assert sorted(ours.keys()) == sorted(theirs.keys())
+        assert sorted(zip(ours.batch.tolist(), ours.n_id.tolist())) == sorted(zip(theirs.batch.tolist(), theirs.n_id.tolist()))
+        assert sorted(ours.e_id.tolist()) == sorted(theirs.e_id.tolist())
+        assert torch.equal(ours.seed_time, theirs.seed_time)

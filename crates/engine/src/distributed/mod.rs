@@ -102,10 +102,6 @@ fn check_reuse(config: &TrainConfig) -> Result<()> {
         let why = "the owners of nodes make the rows, and graph stores have no model; leave it out";
         return refuse("graph-stores", &config.graph_stores, why);
     }
-    if config.device_budget.0 > 0 {
-        let why = "the memory of a device would bound the rows of all ranks; use --cache-ratio";
-        return refuse("device-budget", &config.device_budget.0, why);
-    }
     if !config.cuda_devices().is_empty() {
         return refuse("devices", &config.devices, "host memory exchanges the rows; use cpu or virtual:N");
     }

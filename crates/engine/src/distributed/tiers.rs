@@ -23,7 +23,7 @@ use crate::{
     Error, Result, TrainConfig,
     cache_kind::{Kind, kind, resolve_cache},
     config::Devices,
-    strategy,
+    strategy::{self, Chosen, StrategyContext},
     tiers::{Batches, LinkedTiers, Plan, Presampling, rows_within},
 };
 
@@ -59,8 +59,17 @@ impl RankDataset {
             None => self.host_rows(&batches)?,
         };
         let Some(plan) = self.device_plan(config)? else { return Ok((rows, text)) };
-        let mut plan = plan.by_device(strategy::is_by_device(config)).with_sizes_of(&*rows);
-        let LinkedTiers { feature: rows, .. } = plan.add_devices(&batches, rows, &Quiet)?;
+        let by_device = strategy::is_by_device(config);
+        let mut plan = plan.by_device(by_device).with_sizes_of(&*rows);
+        // by device, the strategy divides the memory of each device
+        let divides = !by_device && config.device_budget.0 > 0 && Chosen::find(config)?.reuses_rows();
+        let context = || {
+            let context = StrategyContext::new(config, data, sampler, order, &rows);
+            StrategyContext { own: Some(own), exchange: Some(&*self.ranks), ..context }
+        };
+        let reuse = divides.then(|| strategy::reuse_plan_of(&context())).transpose()?;
+        let batches = Batches { reuse: reuse.as_ref(), ..batches };
+        let LinkedTiers { feature: rows, .. } = plan.add_devices(&batches, rows.clone(), &Quiet)?;
         text = format!("{text}; {}", plan.describe_devices());
         Ok((rows, text))
     }

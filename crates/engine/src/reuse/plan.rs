@@ -132,12 +132,42 @@ impl ReusePlan {
         debug_assert!(drawn.is_ok(), "only an exchange fails");
     }
 
-    /// Draws the super-batch of an epoch that begins with batch `first`.
+    /// [`ReusePlan::preview_over`] by the requests of this process alone. On a rank, its hot nodes
+    /// are some of those of all ranks, so its batches have larger bottom blocks than in the run.
     pub fn preview(&self, loader: &Loader, order: &[NodeId], epoch: u64, first: u64) -> Preview {
-        let batches = first..(first + self.length.max(1)).min(loader.num_batches());
+        let batches = self.batches_from(loader, first);
         let (mut ahead, mut queue) = (Lookahead::default(), HotQueue::default());
-        let mut spaces = workspaces(loader);
-        self.draw(loader, order, (epoch, batches.clone()), (&mut ahead, &mut queue), &mut spaces);
+        let to = (&mut ahead, &mut queue);
+        self.draw(loader, order, (epoch, batches.clone()), to, &mut workspaces(loader));
+        self.unmade(batches, ahead, &queue)
+    }
+
+    /// Draws the super-batch of an epoch that begins with batch `first`, whose hot nodes are
+    /// selected by the requests of all ranks if there are several.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub fn preview_over(
+        &self,
+        exchange: Option<&dyn RowExchange>,
+        loader: &Loader,
+        order: &[NodeId],
+        (epoch, first): (u64, u64),
+    ) -> Result<Preview> {
+        let batches = self.batches_from(loader, first);
+        let (mut ahead, mut queue) = (Lookahead::default(), HotQueue::default());
+        let (drawn, to) = ((epoch, batches.clone()), (&mut ahead, &mut queue));
+        self.draw_over(exchange, loader, order, drawn, to, &mut workspaces(loader))?;
+        Ok(self.unmade(batches, ahead, &queue))
+    }
+
+    /// Batches of the super-batch that begins with batch `first`.
+    fn batches_from(&self, loader: &Loader, first: u64) -> Range<u64> {
+        first..(first + self.length.max(1)).min(loader.num_batches())
+    }
+
+    /// A drawn super-batch whose rows are all zero.
+    fn unmade(&self, batches: Range<u64>, ahead: Lookahead, queue: &HotQueue) -> Preview {
         let mut rows = Embeddings::default();
         self.shape.resize(&mut rows, queue.nodes().len(), u64::MAX);
         rows.rows.view_mut().host().fill(0.0);
@@ -147,19 +177,23 @@ impl ReusePlan {
     }
 
     /// Number of rows that a super-batch holds: the most in the first super-batches of the first
-    /// epoch, with a margin, and at most [`ReusePlan::max_hot`]. A function of the draws alone.
-    pub fn held_rows(&self, loader: &Loader) -> usize {
+    /// epoch, with a margin, and at most [`ReusePlan::max_hot`]. A function of the draws alone, and
+    /// the same on all ranks, whose requests are added up if there are several.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub fn held_rows(&self, exchange: Option<&dyn RowExchange>, loader: &Loader) -> Result<usize> {
         let (mut order, mut most) = (Vec::new(), 0);
         loader.order(0, &mut order);
         let (mut ahead, mut queue) = (Lookahead::default(), HotQueue::default());
         let mut spaces = workspaces(loader);
         let firsts = (0..loader.num_batches()).step_by(self.length.max(1) as usize);
         for first in firsts.take(COUNTED as usize) {
-            let batches = first..(first + self.length.max(1)).min(loader.num_batches());
-            self.draw(loader, &order, (0, batches), (&mut ahead, &mut queue), &mut spaces);
+            let (batches, to) = ((0, self.batches_from(loader, first)), (&mut ahead, &mut queue));
+            self.draw_over(exchange, loader, &order, batches, to, &mut spaces)?;
             most = most.max(queue.nodes().len());
         }
-        ((most as f64 * MARGIN).ceil() as usize).min(self.max_hot)
+        Ok(((most as f64 * MARGIN).ceil() as usize).min(self.max_hot))
     }
 }
 

@@ -27,6 +27,7 @@ pub use chosen::{Alias, Chosen};
 pub use factored::{FactoredOptions, TimeSharingOptions, Toggle};
 pub(crate) use interface::Nvidia;
 pub use interface::{CompletedBatch, Epoch, Flow, Strategy, StrategyContext};
+pub(crate) use layered::reuse_plan_of;
 pub use layered::{HotGradient, HotSplit, LayeredOptions, reuse_plan};
 pub use options::{AllReduce, QueueOptions, RoundOptions, UpdateOptions, Updates};
 pub use pipelined::{Cores, PipelinedOptions};

@@ -64,6 +64,7 @@ use crate::{
 pub use options::{HotGradient, HotSplit, LayeredOptions};
 pub(crate) use options::{derive_options, unused};
 pub use planned::reuse_plan;
+pub(crate) use planned::reuse_plan_of;
 use super_batch::{SuperBatch, SuperBatchContext, SuperBatchMaker};
 use train::{Current, deliver, side_by_side};
 

@@ -40,13 +40,13 @@ pub(super) fn maker(
     let is_planned = !matches!(config.own.get::<LayeredOptions>().hot_split, HotSplit::Share(_));
     if has_budget && is_planned {
         // shares of the rows that there are, not of all that there may be
-        maker.plan.max_hot = maker.plan.held_rows(loader);
+        maker.plan.max_hot = maker.plan.held_rows(context.exchange, loader)?;
     }
     learner.history.set_start(maker.plan.length, round, maker.plan.max_hot);
     let share = is_planned.then(|| split::choose(context, loader, learner, &maker.plan)).transpose()?;
     maker.split *= share.unwrap_or(1.0);
     // devices reserve memory for the rows that there are, too
-    let reserved = has_budget.then(|| maker.next_plan().held_rows(loader));
+    let reserved = has_budget.then(|| maker.next_plan().held_rows(context.exchange, loader)).transpose()?;
     learner.history.assign(share, reserved);
     maker.reserved = reserved.unwrap_or(usize::MAX);
     Ok(maker)
@@ -64,8 +64,20 @@ pub fn reuse_plan(
     sampler: &dyn MinibatchSampler,
     order: &dyn SeedOrder,
 ) -> Result<ReusePlan> {
-    let host = Host::new(&data.features);
-    let mut loader = loader(config, data, sampler, order, &host)?;
+    let feature: Arc<dyn Feature> = Arc::new(Host::new(&data.features));
+    reuse_plan_of(&StrategyContext::new(config, data, sampler, order, &feature))
+}
+
+/// [`reuse_plan`] of a run with this context. If it has other ranks, all ranks call this at the
+/// same time and get the same plan.
+///
+/// # Errors
+/// As [`reuse_plan`], or a rank did not take part.
+pub(crate) fn reuse_plan_of(context: &StrategyContext) -> Result<ReusePlan> {
+    let StrategyContext { config, data, sampler, order, .. } = *context;
+    let unread = Host::new(&data.features);
+    let mut loader = loader(config, data, sampler, order, &unread)?;
+    (loader.feature, loader.own) = (&**context.feature, context.own.cloned());
     let model = build::model(config, data)?;
     loader.symmetric = build::symmetric(&model, data);
     loader.aggregation = model.aggregation();
@@ -79,8 +91,7 @@ pub fn reuse_plan(
     }
     let backend = Cpu { precision: build::precision(config) };
     let learner = Learner::new(&backend, model, build::optimizer(config)?, &data.labels, orders, config);
-    let feature: Arc<dyn Feature> = Arc::new(Host::new(&data.features));
-    let context = StrategyContext::new(config, data, sampler, order, &feature);
-    let plan = maker(&context, &loader, &learner)?.reserved_plan();
-    Ok(plan.with_max_hot(plan.held_rows(&loader)))
+    let plan = maker(context, &loader, &learner)?.reserved_plan();
+    let held = plan.held_rows(context.exchange, &loader)?;
+    Ok(plan.with_max_hot(held))
 }

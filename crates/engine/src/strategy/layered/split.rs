@@ -40,7 +40,7 @@ use crate::{
     Result,
     learner::Learner,
     memory,
-    reuse::{Preview, ReusePlan},
+    reuse::{Preview, ReusePlan, RowExchange},
     stage::{DrawAhead, Loader},
     strategy::{interface::StrategyContext, is_by_device, non_trainers},
     tiers::DeviceCaches,
@@ -52,16 +52,18 @@ const SHARES: [f64; 5] = [1.0, 0.75, 0.5, 0.25, 0.1];
 const MIN_GAIN: f64 = 0.05;
 
 /// Bytes that a super-batch moves to devices, and the rows that are cached there.
+#[derive(Clone, Copy)]
 struct Estimate {
     bytes: u64,
     cached: usize,
 }
 
 /// Share for the devices' budget; 1 without a budget, or if all features fit beside all rows. A
-/// function of the options and of draws, not of times or of measured memory.
+/// function of the options and of draws, not of times or of measured memory. Ranks add up the bytes
+/// of their shares of the batches, and choose the same share.
 ///
 /// # Errors
-/// A hop cannot be drawn.
+/// A hop cannot be drawn, or a rank did not take part.
 pub(super) fn choose(
     context: &StrategyContext,
     loader: &Loader,
@@ -73,9 +75,11 @@ pub(super) fn choose(
     let Some(caches) = caches.filter(|_| config.device_budget.0 > 0 && plan.max_hot > 0) else {
         return Ok(1.0);
     };
+    let caches = caches.for_rank(context.own.cloned(), &**context.feature);
     let estimate = |share: f64| -> Result<Option<Estimate>> {
         let plan = plan.with_max_hot((share * plan.max_hot as f64).round() as usize);
-        estimate(context, loader, learner, &plan, &caches)
+        let own = estimate(context, loader, learner, &plan, &caches)?;
+        context.exchange.map_or(Ok(own), |exchange| over_ranks(exchange, own))
     };
     let all = estimate(1.0)?;
     let nodes = context.data.num_nodes();
@@ -94,6 +98,28 @@ pub(super) fn choose(
     Ok(best.1)
 }
 
+/// Estimate for all ranks from that of each: the sum of their bytes, and the fewest cached rows;
+/// `None` if the step of a rank does not fit.
+///
+/// # Errors
+/// A rank did not take part.
+fn over_ranks(exchange: &dyn RowExchange, own: Option<Estimate>) -> Result<Option<Estimate>> {
+    let halves = |x: u64| [x as u32, (x >> 32) as u32];
+    let words = own.map(|Estimate { bytes, cached }| [halves(bytes), halves(cached as u64)].concat());
+    let all = exchange.gather(&words.unwrap_or_default())?;
+    let number = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
+    let of_rank = |words: &Vec<u32>| match words[..] {
+        [a, b, c, d] => Some(Estimate { bytes: number(a, b), cached: number(c, d) as usize }),
+        _ => None,
+    };
+    let sum = |a: Estimate, b: Estimate| Estimate {
+        bytes: a.bytes.saturating_add(b.bytes),
+        cached: a.cached.min(b.cached),
+    };
+    let each: Option<Vec<Estimate>> = all.iter().map(of_rank).collect();
+    Ok(each.and_then(|each| each.into_iter().reduce(sum)))
+}
+
 /// Estimate for a plan; `None` if a step does not fit.
 fn estimate(
     context: &StrategyContext,
@@ -105,9 +131,9 @@ fn estimate(
     let (config, data) = (context.config, context.data);
     let nodes = data.num_nodes();
     let mut counts = vec![0u32; nodes];
-    let (first, _) = draw(loader, plan, 0)?;
+    let (first, _) = draw(context.exchange, loader, plan, 0)?;
     first.iter().flat_map(|batch| &batch.input_nodes).for_each(|&v| counts[v as usize] += 1);
-    let (second, held) = draw(loader, plan, 1)?;
+    let (second, held) = draw(context.exchange, loader, plan, 1)?;
 
     let step = first.iter().chain(&second).map(|batch| step_bytes(batch, &learner.model, data.features.dim));
     let (by_device, samplers) = (is_by_device(config), non_trainers(config));
@@ -129,10 +155,15 @@ fn estimate(
 }
 
 /// Draws the first super-batch of an epoch; also returns the number of its hot nodes.
-fn draw(loader: &Loader, plan: &ReusePlan, epoch: u64) -> Result<(Vec<Sampled>, usize)> {
+fn draw(
+    exchange: Option<&dyn RowExchange>,
+    loader: &Loader,
+    plan: &ReusePlan,
+    epoch: u64,
+) -> Result<(Vec<Sampled>, usize)> {
     let mut order = Vec::new();
     loader.order(epoch, &mut order);
-    let Preview { batches, reuse } = plan.preview(loader, &order, epoch, 0);
+    let Preview { batches, reuse } = plan.preview_over(exchange, loader, &order, (epoch, 0))?;
     let (nodes, ahead) = (loader.graph.num_nodes(), &reuse.ahead);
     let spaces = Mutex::new(Vec::new());
     let complete = |number: u64| -> Result<Sampled> {

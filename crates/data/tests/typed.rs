@@ -659,3 +659,17 @@ fn npz_exports_of_several_types_hold_all_arrays() {
     let npz = graphmill_data::npz::Npz::open(dir.path().join("one.npz")).unwrap();
     assert!(npz.names().contains(&"adj_indptr"));
 }
+
+#[test]
+fn rows_of_a_split_have_at_least_one_of_several_values() {
+    let of = |values: [f32; 4]| {
+        let mut builder = TypedBuilder::new("values");
+        builder.node_type("node", 2);
+        builder.task("both").on_nodes("node").values(2, values.to_vec()).split([0], [1], []);
+        builder.build()
+    };
+    let data = of([f32::NAN, 1.0, 2.0, f32::NAN]).unwrap();
+    assert_eq!(typed::info(&data).tasks[0].with_target, 2);
+    let message = of([f32::NAN, 1.0, f32::NAN, f32::NAN]).unwrap_err().to_string();
+    assert!(message.contains("row 1 is in 'valid' but has no target; give it one"), "{message}");
+}

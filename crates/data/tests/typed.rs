@@ -528,7 +528,7 @@ fn info_lists_types_columns_and_tasks() {
         "node-classification on paper; 3 classes (KDD, VLDB, NeurIPS); 1 without a target; train 2",
         "train 2, valid 1, test 0; metric accuracy",
         "node-classification on author; 2 classes, several a row",
-        "node-regression on paper, listed seeds with times; 2 values; 1 without a target",
+        "node-regression on paper, listed seeds with times; 2 values; train 1",
         "edge-classification on author:writes:paper; 2 classes",
         "link-prediction on author:writes:paper, listed seeds; train 2, valid 1, test 1; negatives 3, 2, 1",
         "version, columns",

@@ -54,14 +54,14 @@ impl Labels {
     }
 
     /// Returns true if `v` has a label (with several classes every node has one, possibly the empty
-    /// set), or all of its values.
+    /// set), or at least one of its values.
     pub fn is_labelled(&self, v: NodeId) -> bool {
         match self {
             Self::Single { class, .. } => class[v as usize] >= 0,
             Self::Multi { .. } => true,
             Self::Values { values, width } => {
                 let first = v as usize * width;
-                values[first..first + width].iter().all(|x| !x.is_nan())
+                values[first..first + width].iter().any(|x| !x.is_nan())
             }
         }
     }

@@ -345,7 +345,7 @@ fn count_classes(labels: &Labels) -> (Vec<usize>, usize) {
         Labels::Multi { .. } => {}
         Labels::Values { values, width } => {
             let rows = values.chunks((*width).max(1));
-            unlabelled = rows.filter(|row| row.iter().any(|x| x.is_nan())).count();
+            unlabelled = rows.filter(|row| row.iter().all(|x| x.is_nan())).count();
         }
     }
     (counts, unlabelled)

@@ -528,7 +528,7 @@ fn info_lists_types_columns_and_tasks() {
         "node-classification on paper; 3 classes (KDD, VLDB, NeurIPS); 1 without a target; train 2",
         "train 2, valid 1, test 0; metric accuracy",
         "node-classification on author; 2 classes, several a row",
-        "node-regression on paper, listed seeds with times; 2 values; 1 without a target",
+        "node-regression on paper, listed seeds with times; 2 values; train 1",
         "edge-classification on author:writes:paper; 2 classes",
         "link-prediction on author:writes:paper, listed seeds; train 2, valid 1, test 1; negatives 3, 2, 1",
         "version, columns",
@@ -658,4 +658,18 @@ fn npz_exports_of_several_types_hold_all_arrays() {
     export::export_typed("npz", &one, dir.path().join("one.npz"), &ExportOptions::default()).unwrap();
     let npz = graphmill_data::npz::Npz::open(dir.path().join("one.npz")).unwrap();
     assert!(npz.names().contains(&"adj_indptr"));
+}
+
+#[test]
+fn rows_of_a_split_have_at_least_one_of_several_values() {
+    let of = |values: [f32; 4]| {
+        let mut builder = TypedBuilder::new("values");
+        builder.node_type("node", 2);
+        builder.task("both").on_nodes("node").values(2, values.to_vec()).split([0], [1], []);
+        builder.build()
+    };
+    let data = of([f32::NAN, 1.0, 2.0, f32::NAN]).unwrap();
+    assert_eq!(typed::info(&data).tasks[0].with_target, 2);
+    let message = of([f32::NAN, 1.0, f32::NAN, f32::NAN]).unwrap_err().to_string();
+    assert!(message.contains("row 1 is in 'valid' but has no target; give it one"), "{message}");
 }

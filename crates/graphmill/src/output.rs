@@ -1,6 +1,6 @@
 //! Output of the command: results on standard output, messages on standard error, and with `--json`
 //! one document on standard output and nothing else there. Exit status: 0 done, 1 failed, 2 wrong
-//! usage, 130 stopped by Ctrl-C, 143 by SIGTERM.
+//! usage, 130 stopped by Ctrl-C or by another rank, 143 by SIGTERM.
 
 use std::{borrow::Cow, io::Write, process::ExitCode};
 
@@ -102,16 +102,24 @@ pub(crate) fn usage(error: &clap::Error, json: bool) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Reports a failed command; the exit status is that of the signal that stopped it, 2 if an
-/// argument was wrong, and 1 otherwise.
+/// Reports a failed command; the exit status is that of the signal that stopped it, 130 if the
+/// signal came to another rank, 2 if an argument was wrong, and 1 otherwise.
 pub(crate) fn failure(error: &anyhow::Error, json: bool) -> ExitCode {
     let message = format_error(error);
     if json {
         let _ = self::json(&serde_json::json!({ "error": message }));
     }
     note(&format!("error: {message}"));
-    let wrong_usage = error.downcast_ref::<Error>().is_some_and(Error::is_usage);
-    ExitCode::from(signals::exit_status().unwrap_or(if wrong_usage { 2 } else { 1 }))
+    ExitCode::from(signals::exit_status().unwrap_or(exit_status(error)))
+}
+
+/// Exit status of a command that failed without a signal to this process.
+fn exit_status(error: &anyhow::Error) -> u8 {
+    match error.downcast_ref::<Error>() {
+        Some(Error::Interrupted { .. }) => 130,
+        Some(error) if error.is_usage() => 2,
+        _ => 1,
+    }
 }
 
 /// The message with its causes; this project's own errors already contain theirs.
@@ -137,6 +145,14 @@ pub(crate) fn end_on_closed_pipe() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn exit_statuses_distinguish_interruptions_and_wrong_usage() {
+        let stopped = || anyhow::Error::from(Error::Interrupted { epoch: 1, batch: 2, saved: true });
+        assert_eq!((exit_status(&stopped()), exit_status(&stopped().context("resume with: x"))), (130, 130));
+        assert_eq!(exit_status(&Error::usage("--lr 0: pass more").into()), 2);
+        assert_eq!(exit_status(&anyhow::anyhow!("disk full")), 1);
+    }
 
     #[test]
     fn control_characters_are_shown_as_escapes() {

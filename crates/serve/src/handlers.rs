@@ -108,13 +108,14 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
 
 /// Answers for nodes.
 async fn predict(State(app): State<Arc<App>>, request: Request) -> Result<Response, Failure> {
+    let in_arrow = arrow::is_accepted(request.headers());
+    // before the permit, so that slow bodies do not keep other requests out
+    let body = body(&app, request).await?;
     let Ok(_permit) = app.permits.try_acquire() else {
         let why = format!("{} requests are being answered", app.options.max_requests);
         let fix = "ask again, or start the service with a larger --max-requests";
         return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "predict", why, fix));
     };
-    let in_arrow = arrow::is_accepted(request.headers());
-    let body = body(&app, request).await?;
     let predictor = app.predictor();
     let Resolved { subject, of, top_k } = Question::parse(&body)?.resolve(&predictor, &app.options)?;
     if in_arrow && top_k.is_some() {

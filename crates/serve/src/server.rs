@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc, thread::available_parallelism, time::Duration};
 
-use graphmill_engine::{Error, Result};
+use graphmill_engine::{Error, Result, saved::on::remove_stale_scratch};
 use tokio::{net::TcpListener, runtime, sync::Notify};
 
 use crate::{
@@ -28,6 +28,8 @@ pub fn serve(
 ) -> Result<()> {
     let addresses = options.addresses()?;
     let patience = options.patience;
+    // A killed service leaves them.
+    remove_stale_scratch();
     let (app, cached) = App::open(options)?;
     let app = Arc::new(app);
     if let Some(line) = cached {

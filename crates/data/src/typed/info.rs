@@ -226,8 +226,8 @@ impl TaskInfo {
             Targets::None | Targets::Classes(Labels::Multi { .. }) => (rows, 0),
             Targets::Classes(Labels::Single { class, .. }) => (class.iter().filter(|c| **c >= 0).count(), 0),
             Targets::Values { width, values } | Targets::Classes(Labels::Values { width, values }) => {
-                let complete = |row: &&[f32]| row.iter().all(|x| !x.is_nan());
-                (values.chunks((*width).max(1)).filter(complete).count(), *width)
+                let has_value = |row: &&[f32]| row.iter().any(|x| !x.is_nan());
+                (values.chunks((*width).max(1)).filter(has_value).count(), *width)
             }
         };
         let counts = task.split.parts().map(|(_, rows)| rows.len());

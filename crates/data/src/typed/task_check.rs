@@ -147,7 +147,7 @@ fn split_fault(task: &Task, rows: usize, is_sound: bool) -> Option<String> {
             Targets::None => false,
             Targets::Classes(labels) => !labels.is_labelled(row),
             Targets::Values { width, values } => {
-                values[row as usize * width..][..*width].iter().any(|x| x.is_nan())
+                values[row as usize * width..][..*width].iter().all(|x| x.is_nan())
             }
         };
         if is_sound && let Some(i) = position(ids, unlabelled) {

@@ -5,7 +5,10 @@
 //!
 //! The focal loss of a row is `-(1 - p)^gamma log p`, with `p` the probability of its class. Class
 //! weights multiply the losses of the rows of their class; `balanced` is `n / (C n_c)`, with `n_c`
-//! of the `n` training nodes in class `c`.
+//! of the `n` training nodes in class `c`. A row has a loss for each value that it has; the loss of
+//! values is the mean over the rows and targets, divided by the share of the values that the
+//! training nodes have. The share is of all training nodes, so that losses of parts of a batch add
+//! up.
 //!
 //! # Source
 //!
@@ -103,6 +106,8 @@ pub struct TargetLoss {
     value: Option<ValueLoss>,
     /// Scale of real values.
     scale: TargetScale,
+    /// Share of the real values that training nodes do not have, below 1.
+    missing: f64,
 }
 
 impl TargetLoss {
@@ -128,7 +133,8 @@ impl TargetLoss {
     pub(crate) fn of_targets(config: &TrainConfig, data: &Learned) -> Result<Self> {
         match data.labels {
             Labels::Values { values, width } => {
-                Self::of_values(config, data, TargetScale::of(values, *width, data.train))
+                let loss = Self::of_values(config, data, TargetScale::of(values, *width, data.train))?;
+                Ok(Self { missing: missing_share(values, *width, data.train), ..loss })
             }
             labels => Self::of_classes(config, data, labels),
         }
@@ -210,7 +216,8 @@ impl TargetLoss {
         match labels {
             Labels::Values { width, .. } => {
                 let squared = || ValueLoss { point: |error, _| (error * error, 2.0 * error), parameter: 0.0 };
-                let (loss, scale) = (self.value.unwrap_or_else(squared), f64::from(mean) / *width as f64);
+                let scale = f64::from(mean) / *width as f64 / (1.0 - self.missing);
+                let loss = self.value.unwrap_or_else(squared);
                 loss.run(logits.host(), &of_rows.value, *width, weight, scale, grad.host())
             }
             Labels::Multi { classes, .. } => {
@@ -241,6 +248,13 @@ impl TargetLoss {
         }));
         None
     }
+}
+
+/// Share of the `values` of the rows `train` that are missing; 0 if all are.
+fn missing_share(values: &[f32], width: usize, train: &[NodeId]) -> f64 {
+    let row = |&v: &NodeId| values[v as usize * width..][..width].iter().filter(|x| x.is_nan()).count();
+    let (missing, all) = (train.iter().map(row).sum::<usize>(), train.len() * width);
+    if missing < all { missing as f64 / all as f64 } else { 0.0 }
 }
 
 /// Refuses NVIDIA devices.
@@ -377,7 +391,55 @@ mod tests {
         }
     }
 
+    /// Mean loss of rows of two values, some of which may be missing, and its gradient.
+    fn of_values(name: &str, outputs: &[f32], values: &[f32]) -> (f64, Vec<f32>) {
+        let (rows, config) = (values.len() / 2, TrainConfig { loss: name.into(), ..TrainConfig::default() });
+        let labels = Labels::Values { values: values.to_vec().into(), width: 2 };
+        let nodes: Vec<NodeId> = (0..rows as NodeId).collect();
+        let data = Learned { name: "data", labels: &labels, train: &nodes };
+        let loss = TargetLoss::of_targets(&config, &data).unwrap();
+        let (outputs, mut grad) = (Matrix::from_slice(rows, 2, outputs), Matrix::zeros(rows, 2));
+        let mut of_rows = SeedLabels::default();
+        loss.gather(&labels, &nodes, &mut of_rows);
+        let backend = Cpu::default();
+        let value = loss.run(&backend, &labels, &mut of_rows, outputs.view(), &[], grad.view_mut());
+        (value, grad.view().host().to_vec())
+    }
+
+    #[test]
+    fn loss_of_values_is_the_mean_over_the_known_ones() {
+        // Standardized targets are -1 and 1, and 0 for the constant.
+        let (loss, grad) = of_values("mse", &[1.0, 9.0, 0.0, 2.0], &[3.0, f32::NAN, 5.0, 7.0]);
+        assert!((loss - (4.0 + 1.0 + 4.0) / 3.0).abs() < 1e-6, "{loss}");
+        assert_eq!(grad[1], 0.0, "a missing value has no gradient");
+        let none = of_values("mse", &[1.0, 2.0], &[f32::NAN, f32::NAN]);
+        assert_eq!(none, (0.0, vec![0.0, 0.0]));
+    }
+
     proptest! {
+        #[test]
+        fn gradients_of_values_with_missing_ones_match_differences(
+            outputs in prop::collection::vec(-3.0f32..3.0, 8),
+            values in prop::collection::vec(prop::option::of(-9i8..9), 8),
+        ) {
+            const STEP: f32 = 1e-2;
+            let values: Vec<f32> = values.iter().map(|x| x.map_or(f32::NAN, f32::from)).collect();
+            for name in ["mse", "huber"] {
+                let (loss, grad) = of_values(name, &outputs, &values);
+                prop_assert!(loss.is_finite());
+                for i in 0..8 {
+                    let at = |step: f32| {
+                        let mut moved = outputs.clone();
+                        moved[i] += step;
+                        of_values(name, &moved, &values).0
+                    };
+                    let difference = (at(STEP) - at(-STEP)) / f64::from(2.0 * STEP);
+                    prop_assert!((f64::from(grad[i]) - difference).abs() < 5e-3, "{} {}", grad[i], difference);
+                    prop_assert!(!values[i].is_nan() || grad[i] == 0.0);
+                }
+            }
+        }
+
         #[test]
         fn focal_gradients_match_differences(
             logits in prop::collection::vec(-4.0f32..4.0, 6), gamma in 0.5f64..4.0, class in 0i32..3,

@@ -168,7 +168,9 @@ fn directory(out: Option<&Path>, resume: bool, name: &str) -> Result<RunDir, Err
 fn with_remedy(error: Error, run: &RunDir) -> anyhow::Error {
     match &error {
         Error::Interrupted { .. } => {
-            anyhow::anyhow!("{error}; resume with: graphmill train --resume --out {}", run.path().display())
+            let how =
+                format!("{error}; resume with: graphmill train --resume --out {}", run.path().display());
+            anyhow::Error::from(error).context(how)
         }
         _ => error.into(),
     }

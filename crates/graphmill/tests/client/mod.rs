@@ -41,6 +41,13 @@ impl Service {
         Client { address: self.address.clone(), token: String::new(), stream: None }
     }
 
+    /// A connection whose reads wait for at most `patience`.
+    pub(crate) fn connect(&self, patience: Duration) -> TcpStream {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(patience)).unwrap();
+        stream
+    }
+
     /// Sends a signal by its name.
     pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([&format!("-{name}"), &self.id.to_string()]).status();

@@ -109,7 +109,7 @@ impl Walk {
 /// Accesses of `y = A x` for a block of `lines` lines of columns, `width` at a time, in the order
 /// of the program: the row's bounds, then each edge's source and its columns, then the sums.
 fn aggregate(block: &Block, lines: usize, width: usize, walk: Walk, cache: &mut Cache) {
-    let bytes = |count: usize| count.next_multiple_of(LINE) / LINE;
+    let bytes = |count: usize| count.div_ceil(LINE);
     let sums = block.num_src * lines;
     let sources = sums + block.num_dst * lines;
     let bounds = sources + bytes(block.indices.len() * size_of::<u32>());

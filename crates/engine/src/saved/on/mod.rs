@@ -28,6 +28,7 @@ use serde::Serialize;
 
 use self::joined::Joined;
 pub(crate) use self::known::{Known, NewRows, encodings};
+pub use self::scratch::remove_stale as remove_stale_scratch;
 use super::{Kind, SavedRun, Written, keys};
 use crate::{
     Result,

@@ -1,7 +1,18 @@
-//! Temporary directory, removed with its contents when it is dropped.
+//! Temporary directory, removed with its contents when it is dropped, or after its process was
+//! killed by the next process that makes one.
+//!
+//! # Algorithm
+//!
+//! Each directory holds a file that its process keeps locked. The system releases the lock with the
+//! process, however it ends, so that a directory whose lock can be taken is stale. This holds for
+//! processes of several containers, too, whose ids repeat.
+//!
+//! # Cost
+//!
+//! One listing of the directory of temporary files for each process.
 
 use std::{
-    fs,
+    fs::{self, File, TryLockError},
     io::ErrorKind,
     path::{Path, PathBuf},
     process,
@@ -12,38 +23,146 @@ use graphmill_core::Error;
 
 use crate::Result;
 
+/// Start of the names of all directories.
+const PREFIX: &str = "graphmill-new-";
+/// Name of the locked file.
+const LOCK: &str = "lock";
+
 /// Number of directories that this process created.
 static CREATED: AtomicU64 = AtomicU64::new(0);
 
 /// A new directory in the system's directory of temporary files.
-pub(super) struct ScratchDir(PathBuf);
+pub(super) struct ScratchDir {
+    path: PathBuf,
+    /// Locked until the directory is removed.
+    _lock: File,
+}
 
 impl ScratchDir {
-    /// Creates the directory.
+    /// Creates the directory; the first one of a process removes stale ones.
     ///
     /// # Errors
     /// It cannot be created.
     pub(super) fn create() -> Result<Self> {
+        if CREATED.load(Relaxed) == 0 {
+            remove_stale();
+        }
+        Self::create_in(&std::env::temp_dir())
+    }
+
+    fn create_in(parent: &Path) -> Result<Self> {
         loop {
             let number = CREATED.fetch_add(1, Relaxed);
-            let path = std::env::temp_dir().join(format!("graphmill-new-{}-{number}", process::id()));
+            let path = parent.join(format!("{PREFIX}{}-{number}", process::id()));
             match fs::create_dir(&path) {
-                Ok(()) => return Ok(Self(path)),
-                // A killed process of the same id left it: in a container, ids repeat.
-                Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+                Ok(()) => {}
+                // A process of the same id owns it: in containers, ids repeat.
+                Err(e) if e.kind() == ErrorKind::AlreadyExists => continue,
                 Err(e) => return Err(Error::io(&path, "create", e).into()),
+            }
+            let name = path.join(LOCK);
+            let lock = match File::create_new(&name) {
+                Ok(lock) => lock,
+                // Another process took the directory, still empty, for a stale one.
+                Err(e) if e.kind() == ErrorKind::NotFound => continue,
+                Err(e) => return Err(Error::io(&name, "create", e).into()),
+            };
+            // Without locks in this file system, no process can take the lock to remove it.
+            let is_taken = matches!(lock.try_lock(), Err(TryLockError::WouldBlock));
+            if !is_taken && name.exists() {
+                return Ok(Self { path, _lock: lock });
             }
         }
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 }
 
 impl Drop for ScratchDir {
     fn drop(&mut self) {
-        // A remainder in the directory of temporary files does no harm.
-        let _ = fs::remove_dir_all(&self.0);
+        // The next process removes a remainder.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Removes the directories of killed processes. Those that it may not remove stay.
+pub fn remove_stale() {
+    remove_stale_in(&std::env::temp_dir());
+}
+
+fn remove_stale_in(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_dir && entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            remove_if_stale(&entry.path());
+        }
+    }
+}
+
+fn remove_if_stale(dir: &Path) {
+    let name = dir.join(LOCK);
+    if !fs::symlink_metadata(&name).is_ok_and(|found| found.is_file()) {
+        // Killed before it made the lock; a directory with other contents is not empty and stays.
+        let _ = fs::remove_dir(dir);
+    } else if let Ok(lock) = File::open(&name)
+        && lock.try_lock().is_ok()
+    {
+        let _ = fs::remove_dir_all(dir);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{BufRead, BufReader},
+        process::{Command, Stdio},
+    };
+
+    use super::*;
+
+    /// Directory in which the process to kill makes its own.
+    const PARENT: &str = "GRAPHMILL_TEST_SCRATCH_PARENT";
+
+    fn count(parent: &Path) -> usize {
+        fs::read_dir(parent).unwrap().count()
+    }
+
+    #[test]
+    fn child_that_holds_a_directory() {
+        let Some(parent) = std::env::var_os(PARENT) else { return };
+        let dir = ScratchDir::create_in(Path::new(&parent)).unwrap();
+        fs::write(dir.path().join("rows"), "1").unwrap();
+        println!("\nready");
+        std::thread::sleep(std::time::Duration::from_secs(600));
+    }
+
+    #[test]
+    fn directories_of_killed_processes_are_removed_and_others_stay() {
+        let parent = tempfile::tempdir().unwrap();
+        let name = "saved::on::scratch::tests::child_that_holds_a_directory";
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([name, "--exact", "--nocapture"])
+            .env(PARENT, parent.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap() == "ready"));
+        fs::create_dir(parent.path().join("graphmill-new-1-0")).unwrap();
+        fs::create_dir_all(parent.path().join("graphmill-new-2-0/no-lock")).unwrap();
+        fs::create_dir(parent.path().join("other")).unwrap();
+        let own = ScratchDir::create_in(parent.path()).unwrap();
+        remove_stale_in(parent.path());
+        assert_eq!(count(parent.path()), 4, "only the empty directory is removed");
+        // SIGKILL
+        child.kill().unwrap();
+        child.wait().unwrap();
+        remove_stale_in(parent.path());
+        assert_eq!(count(parent.path()), 3, "the directory of the killed process is removed");
+        assert!(own.path().join(LOCK).exists());
+        drop(own);
+        assert_eq!(count(parent.path()), 2);
     }
 }

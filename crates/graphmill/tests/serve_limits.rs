@@ -1,4 +1,5 @@
-//! Slow and broken clients of `graphmill serve` end by its limits, and others are answered meanwhile.
+//! Slow and broken clients of `graphmill serve` end by its limits, and others are answered
+//! meanwhile.
 
 #![cfg(feature = "serve")]
 

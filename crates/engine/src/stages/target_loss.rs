@@ -434,7 +434,8 @@ mod tests {
                         of_values(name, &moved, &values).0
                     };
                     let difference = (at(STEP) - at(-STEP)) / f64::from(2.0 * STEP);
-                    prop_assert!((f64::from(grad[i]) - difference).abs() < 5e-3, "{} {}", grad[i], difference);
+                    let found = f64::from(grad[i]);
+                    prop_assert!((found - difference).abs() < 5e-3, "{found} {difference}");
                     prop_assert!(!values[i].is_nan() || grad[i] == 0.0);
                 }
             }

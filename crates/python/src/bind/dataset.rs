@@ -130,8 +130,9 @@ impl Dataset {
         Ok(Self::of(data, None, None))
     }
 
-    /// Writes the dataset as a directory, of format 2 if `is_typed` is set or it has keys or values.
-    /// A dataset that is mapped from a directory of format 2 is copied with all that is stored there.
+    /// Writes the dataset as a directory, of format 2 if `is_typed` is set or it has keys or
+    /// values. A dataset that is mapped from a directory of format 2 is copied with all that is
+    /// stored there.
     fn save(&self, py: Python<'_>, path: PathBuf, replace: bool, is_typed: bool) -> PyResult<()> {
         let is_typed = is_typed || self.data.keys.is_some() || self.data.labels.is_values();
         let stored = self.data.directory.as_ref().filter(|dir| typed::is_typed(dir));

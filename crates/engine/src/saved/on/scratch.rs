@@ -1,15 +1,11 @@
 //! Temporary directory, removed with its contents when it is dropped, or after its process was
 //! killed by the next process that makes one.
 //!
-//! # Algorithm
-//!
 //! Each directory holds a file that its process keeps locked. The system releases the lock with the
 //! process, however it ends, so that a directory whose lock can be taken is stale. This holds for
 //! processes of several containers, too, whose ids repeat.
 //!
-//! # Cost
-//!
-//! One listing of the directory of temporary files for each process.
+//! Making one costs one listing of the directory of temporary files for each process.
 
 use std::{
     fs::{self, File, TryLockError},

@@ -21,6 +21,7 @@
 
 mod device;
 mod mirror;
+mod slots;
 mod sparse;
 mod table;
 mod view;
@@ -31,6 +32,7 @@ use self::mirror::Mirror;
 use crate::{Block, SparseRows};
 
 pub use self::{
+    slots::Slots,
     sparse::Sparse,
     table::{Table, TableData, TableType},
     view::{View, ViewMut},
@@ -76,6 +78,8 @@ enum Storage {
     /// destinations are the rows of `X` and whose sources are its columns, and `X^T Y` that over
     /// its transpose.
     Sparse(Box<Block>),
+    /// Rows of a cache, followed by rows of a batch.
+    Slots(Box<slots::SlotRows>),
 }
 
 impl Default for Matrix {
@@ -180,6 +184,9 @@ impl std::fmt::Debug for Matrix {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.is_sparse() {
             return write!(f, "Matrix({} x {}, sparse)", self.rows, self.cols);
+        }
+        if self.view().slots().is_some() {
+            return write!(f, "Matrix({} x {}, by slot)", self.rows, self.cols);
         }
         let Table::F32(data) = self.view().table() else {
             return write!(f, "Matrix({} x {}, 16-bit floats)", self.rows, self.cols);

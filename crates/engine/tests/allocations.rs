@@ -101,6 +101,7 @@ fn allocations(data: &Dataset, config: &TrainConfig, backend: &dyn Backend) -> V
         sampler: &*sampler,
         feature: &feature,
         fused,
+        by_slot: false,
         transposed: if fused { !1 } else { !0 },
         symmetric: build::symmetric(&model, data),
         aggregation: model.aggregation(),

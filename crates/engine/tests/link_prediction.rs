@@ -286,6 +286,7 @@ fn no_batch_reads_its_own_edges() {
                 sampler: &sampler,
                 feature: &*feature,
                 fused: false,
+                by_slot: false,
                 transposed: !0,
                 symmetric: build::symmetric(&model, data),
                 aggregation: model.aggregation(),

@@ -26,11 +26,16 @@ use std::sync::Arc;
 
 use graphmill_core::{Block, Error, Matrix, NodeId, Result, accelerator::DeviceMemory, block::OnDevice};
 
+use rayon::prelude::*;
+
 use crate::{
     Feature, Traffic,
     feature::{MarkedFeature, Marks, TierTraffic},
     link::{ExcludedEdges, LinkBatch},
 };
+
+/// Minimum number of edges that one task renumbers.
+const MIN_TASK_LEN: usize = 1 << 14;
 
 /// Buffers that are unused in a batch's present state.
 #[derive(Debug, Default)]
@@ -40,6 +45,9 @@ struct SpareBuffers {
     loss_weight: Vec<f32>,
     marks: Marks,
     features: Matrix,
+    slots: Vec<u32>,
+    /// True if the bottom block's sources are slots, so that its destinations' are `slots`.
+    is_by_slot: bool,
 }
 
 /// Nodes whose labels a minibatch predicts, before sampling.
@@ -236,6 +244,32 @@ impl Sampled {
         Ok(Extracted { sampled: self, features, traffic })
     }
 
+    /// [`Sampled::extract`] for a bottom layer that reads rows in place, and a local bottom block
+    /// without a transpose: copies only the rows that a static cache in `feature` lacks, and makes
+    /// the block global over both. Gathers all rows if `feature` has no such cache.
+    ///
+    /// # Errors
+    /// As [`Sampled::extract`].
+    pub fn extract_by_slot(mut self, feature: &dyn Feature) -> Result<Extracted> {
+        let Some(cache) = feature.capabilities().slotted else { return self.extract(feature) };
+        let memory = &mut self.seeds.memory;
+        let (mut features, mut slots) =
+            (std::mem::take(&mut memory.features), std::mem::take(&mut memory.slots));
+        let traffic = cache.read_slots(&self.input_nodes, &mut slots, &mut features)?;
+        let bottom = &mut self.blocks[0];
+        bottom.indices.par_iter_mut().with_min_len(MIN_TASK_LEN).for_each(|u| *u = slots[*u as usize]);
+        slots.truncate(bottom.num_dst);
+        (bottom.dst_ids, bottom.num_src) = (Some(slots), features.num_rows());
+        memory.is_by_slot = true;
+        Ok(Extracted { sampled: self, features, traffic })
+    }
+
+    /// Returns true if the rows that the bottom block reads are numbered by slot
+    /// ([`Sampled::extract_by_slot`]).
+    pub fn is_by_slot(&self) -> bool {
+        self.seeds.memory.is_by_slot
+    }
+
     fn gather(&self, feature: &dyn Feature, features: &mut Matrix) -> Result<Traffic> {
         if self.is_fused() {
             let bottom = &self.blocks[0];
@@ -266,6 +300,9 @@ impl Sampled {
         let Self { mut seeds, mut blocks, input_nodes, loss_weight, cache_marks, device_input: _ } = self;
         blocks.iter_mut().for_each(|block| block.device = OnDevice::default());
         let memory = &mut seeds.memory;
+        if std::mem::take(&mut memory.is_by_slot) {
+            memory.slots = blocks[0].dst_ids.take().unwrap_or_default();
+        }
         (memory.blocks, memory.input_nodes, memory.loss_weight) = (blocks, input_nodes, loss_weight);
         if let Some(marks) = cache_marks {
             memory.marks = marks;

@@ -1,4 +1,4 @@
 //! Row-major matrices, re-exported from [`graphmill_core::matrix`], because loaders fill them and
 //! layers read them.
 
-pub use graphmill_core::matrix::{Matrix, Sparse, Table, TableData, TableType, View, ViewMut};
+pub use graphmill_core::matrix::{Matrix, Slots, Sparse, Table, TableData, TableType, View, ViewMut};

@@ -40,7 +40,7 @@ impl View<'_> {
             return Some((TableType::F32, copy + (self.start * cols * 4) as u64));
         }
         match storage {
-            Storage::Sparse(_) | Storage::SparseTable(_) => None,
+            Storage::Sparse(_) | Storage::SparseTable(_) | Storage::Slots(_) => None,
             Storage::Shared(data) => {
                 let bytes: &[u8] = match data {
                     TableData::F32(data) => bytemuck::cast_slice(data),

@@ -99,7 +99,7 @@ impl Matrix {
         match &self.storage {
             Storage::Owned(_) => true,
             Storage::Shared(data) => data.kind() == TableType::F32,
-            Storage::SparseTable(_) | Storage::Sparse(_) => false,
+            Storage::SparseTable(_) | Storage::Sparse(_) | Storage::Slots(_) => false,
         }
     }
 }

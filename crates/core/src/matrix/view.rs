@@ -58,6 +58,7 @@ impl<'a> View<'a> {
             Storage::Shared(TableData::F32(data)) => Table::F32(&data[range]),
             Storage::Shared(TableData::F16(data)) => Table::F16(&data[range]),
             Storage::Shared(TableData::Bf16(data)) => Table::Bf16(&data[range]),
+            Storage::Slots(_) => panic!("rows by slot: only sums and gathers read them"),
             Storage::SparseTable(_) | Storage::Sparse(_) => {
                 panic!("sparse rows: only products and gathers read them")
             }

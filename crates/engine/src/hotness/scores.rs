@@ -125,6 +125,7 @@ pub fn loader<'a>(
         sampler,
         feature,
         fused: false,
+        by_slot: false,
         transposed: 0,
         symmetric: None,
         aggregation: graphmill_core::block::Aggregation::Mean,

@@ -132,6 +132,8 @@ pub(crate) struct Tables {
     pub(crate) whole: AllRows,
     /// Description of the tiers, if there are several.
     pub(crate) tiers: Option<String>,
+    /// Why layers cannot read rows where the nearest tier holds them, if there are tiers.
+    not_in_place: Option<&'static str>,
     /// Links of simulated devices in front of the rows.
     links: Vec<Arc<Link>>,
     /// Caches in front of the rows that are filled during the run.
@@ -180,6 +182,7 @@ impl Tables {
                 feature,
                 whole,
                 tiers,
+                not_in_place: Some("no kernel of NVIDIA devices reads rows from several tiers"),
                 links: Vec::new(),
                 late: Vec::new(),
                 on_gpus: Some(on),
@@ -193,8 +196,9 @@ impl Tables {
             let reuse = plan_rows(!by_device && config.device_budget.0 > 0)?;
             let batches = Batches { config, data, sampler, order, reuse: reuse.as_ref(), own: None, cost };
             let BuiltTiers { feature, whole, links, late } = plan.build(batches, placements, &Quiet)?;
-            let tiers = Some(plan.to_string());
-            return Ok(Self { graph, feature, whole, tiers, links, late, on_gpus: None, shared: None });
+            let (tiers, not_in_place) = (Some(plan.to_string()), plan.not_in_place());
+            let (on_gpus, shared) = (None, None);
+            return Ok(Self { graph, feature, whole, tiers, not_in_place, links, late, on_gpus, shared });
         }
         let (feature, features) = match bottom {
             Some(aggregation) => bottom::features(config, data, aggregation, placements.features)?,
@@ -202,7 +206,8 @@ impl Tables {
         };
         let (feature, whole) = (Arc::new(feature), AllRows::Table(features));
         let (links, late) = (Vec::new(), Vec::new());
-        Ok(Self { graph, feature, whole, tiers: None, links, late, on_gpus: None, shared: None })
+        let (tiers, not_in_place, on_gpus, shared) = (None, None, None, None);
+        Ok(Self { graph, feature, whole, tiers, not_in_place, links, late, on_gpus, shared })
     }
 
     /// Tables of a rank.
@@ -218,7 +223,8 @@ impl Tables {
         let whole = AllRows::Table(Host::new(&view.data.features).matrix());
         let graph = view.data.graph.clone();
         let (links, late) = (Vec::new(), Vec::new());
-        Ok(Self { graph, feature, whole, tiers: Some(tiers), links, late, on_gpus: None, shared })
+        let (tiers, not_in_place) = (Some(tiers), Some("rows of other ranks arrive in a batch's own rows"));
+        Ok(Self { graph, feature, whole, tiers, not_in_place, links, late, on_gpus: None, shared })
     }
 }
 
@@ -227,8 +233,8 @@ impl Tables {
 /// for the backward pass, and the use of the feature table in place by the bottom layer.
 ///
 /// # Errors
-/// `--fused on` with a model that cannot read the table in place, or sparse rows with a model that
-/// cannot multiply them first.
+/// `--fused on` with a model or tiers that cannot be read in place, or sparse rows with a model
+/// that cannot multiply them first.
 pub(crate) fn loader<'a>(
     inputs: &Inputs<'a>,
     tables: &'a Tables,
@@ -253,6 +259,7 @@ pub(crate) fn loader<'a>(
         sampler,
         feature: &*tables.feature,
         fused: false,
+        by_slot: false,
         transposed: 0,
         symmetric,
         aggregation: model.aggregation(),
@@ -274,24 +281,19 @@ pub(crate) fn loader<'a>(
             config.sampler
         )));
     }
-    if config.fused == Switch::On && tables.tiers.is_some() {
-        return Err(Error::usage(
-            "--fused on: the bottom layer would read every row where it is stored, and the rows that a cache \
-             does not hold are in no memory before they are gathered; use --fused auto, or leave out \
-             --cache-ratio, --host-budget and virtual devices",
-        ));
+    if let (Switch::On, Some(reason)) = (config.fused, tables.not_in_place) {
+        return Err(Error::usage(format!("--fused on: {reason}; use --fused auto")));
     }
-    let possible = model.can_read_table(&orders)
-        && !subgraphs
-        && tables.tiers.is_none()
-        && config.bottom == Bottom::Sampled;
+    let possible = model.can_read_table(&orders) && !subgraphs && config.bottom == Bottom::Sampled;
     if config.fused == Switch::On && !possible {
         return Err(Error::usage(
             "--fused on: this model's bottom layer transforms the feature rows before it aggregates them, \
              so it cannot read them in place; use --fused auto",
         ));
     }
-    loader.fused = possible && config.fused != Switch::Off;
+    // auto gathers over tiers, because no measurement shows that rows in place are faster there
+    loader.by_slot = possible && config.fused == Switch::On && tables.tiers.is_some();
+    loader.fused = possible && config.fused != Switch::Off && tables.tiers.is_none();
     loader.transposed =
         (0..orders.len()).filter(|&l| model.needs_transposed(&orders, l)).fold(0, |bits, l| bits | 1 << l);
     Ok((loader, orders))

@@ -130,6 +130,8 @@ pub struct Loader<'a> {
     pub feature: &'a dyn Feature,
     /// True if the bottom layer reads the feature table in place.
     pub fused: bool,
+    /// True if the bottom layer reads rows where a static cache holds them.
+    pub by_slot: bool,
     /// Blocks that the backward pass needs transposed: bit `l` for block `l`.
     pub transposed: u64,
     /// Weights of symmetric normalisation, if the model uses them.
@@ -289,7 +291,8 @@ impl Loader<'_> {
                 batch.sampled.seeds.number = number;
                 Ok(Drawn::Again(batch))
             }
-            MiniBatch::Sampled(mut batch) if is_same(&batch.seeds) => {
+            // slots are those of rows that the batch no longer has
+            MiniBatch::Sampled(mut batch) if is_same(&batch.seeds) && !batch.is_by_slot() => {
                 batch.seeds.number = number;
                 Ok(Drawn::New(batch))
             }
@@ -315,6 +318,7 @@ impl Loader<'_> {
     /// As [`Loader::extract`].
     pub fn extract_from(&self, feature: &dyn Feature, batch: Drawn) -> Result<Drawn<Extracted>> {
         Ok(match batch {
+            Drawn::New(batch) if self.by_slot => Drawn::New(batch.extract_by_slot(feature)?),
             Drawn::New(batch) => Drawn::New(batch.extract(feature)?),
             Drawn::Again(batch) => Drawn::Again(batch),
         })
@@ -366,6 +370,7 @@ mod tests {
                 sampler: &sampler,
                 feature: &feature,
                 fused: false,
+                by_slot: false,
                 transposed: 0,
                 symmetric: None,
                 aggregation: Aggregation::Mean,
@@ -412,6 +417,7 @@ mod tests {
             sampler: &sampler,
             feature: &feature,
             fused: false,
+            by_slot: false,
             transposed: 0,
             symmetric: None,
             aggregation: Aggregation::Mean,

@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     Error, Result, TrainConfig, build,
-    cache_kind::{AUTO, resolve_cache},
+    cache_kind::{AUTO, is_metric, resolve_cache},
     memory::{self, MemoryPlacements},
     reuse::ReusePlan,
 };
@@ -258,6 +258,21 @@ impl Plan {
         cache.rows_per_device = Some(held);
         self.device = Some(cache);
         Ok(LinkedTiers { feature: rows, links, late: late.into_iter().collect() })
+    }
+
+    /// Why layers cannot read rows where the nearest cache holds them; `None` if they can.
+    pub(crate) fn not_in_place(&self) -> Option<&'static str> {
+        if self.format != RowFormat::Dense(TableType::F32) {
+            return Some(
+                "rows of 16 bits and sparse rows are read in place from a table that holds all of them, not \
+                 from a cache and rows of f32 behind it",
+            );
+        }
+        let nearest = self.device.as_ref().or(self.host.as_ref());
+        nearest.filter(|cache| !is_metric(&cache.policy)).map(|_| {
+            "a dynamic cache may evict a row while a layer reads it; name a static cache, such as --cache \
+             posterior:2"
+        })
     }
 
     /// Describes the rows that devices hold; empty without devices.

@@ -114,6 +114,81 @@ fn outcome(config: &TrainConfig, data: &Dataset) -> (Vec<u64>, Option<f64>, grap
     (losses, summary.test.score, summary.epochs[1].traffic)
 }
 
+/// Rows and bytes of each tier. Devices take batches as they are free, so that only the sum of the
+/// rows of devices and their peers is repeated.
+fn counts(traffic: graphmill_loader::Traffic) -> [(u64, u64); 4] {
+    let graphmill_loader::Traffic { device: mut devices, peer, host, disk, remote } = traffic;
+    devices += peer;
+    [devices, host, disk, remote].map(|tier| (tier.rows, tier.bytes))
+}
+
+#[test]
+fn rows_read_in_place_have_the_bits_and_the_traffic_of_gathered_rows() {
+    let temp = tempfile::tempdir().unwrap();
+    let data = data(&temp);
+    let base = TrainConfig { hidden: 32, ..config(&temp) };
+    let (s, half) = (String::from, Bytes(data.features.bytes() as u64 / 2));
+    let devices = |n: usize| format!("virtual:{n}").parse().unwrap();
+    let chains = [
+        TrainConfig { cache_ratio: Ratio(Some(0.3)), ..base.clone() },
+        TrainConfig { cache_ratio: Ratio(Some(1.0)), cache: s("degree"), ..base.clone() },
+        TrainConfig { host_budget: half, cache: s("presc-online:1"), ..base.clone() },
+        TrainConfig { host_budget: Bytes(1), ..base.clone() },
+        TrainConfig { devices: devices(1), cache_ratio: Ratio(Some(0.2)), ..base.clone() },
+        TrainConfig {
+            devices: devices(3),
+            cache_ratio: Ratio(Some(0.1)),
+            host_budget: half,
+            host_cache: s("lru"),
+            ..base.clone()
+        },
+        TrainConfig {
+            devices: devices(2),
+            cache_ratio: Ratio(Some(0.2)),
+            placement: "replicate:0.5".parse().unwrap(),
+            strategy: s("time-sharing"),
+            ..base.clone()
+        },
+        TrainConfig {
+            devices: devices(2),
+            cache_ratio: Ratio(Some(0.2)),
+            strategy: s("factored"),
+            ..base.clone()
+        },
+        TrainConfig { host_budget: half, strategy: s("pipelined"), ..base.clone() },
+        TrainConfig { host_budget: half, model: s("gcn"), ..base.clone() },
+        TrainConfig { host_budget: half, model: s("gin"), ..base.clone() },
+        TrainConfig {
+            host_budget: half,
+            precision: "bf16".parse().unwrap(),
+            feature_precision: "f32".parse().unwrap(),
+            ..base
+        },
+    ];
+    for gathered in chains {
+        let in_place = TrainConfig { fused: "on".parse().unwrap(), ..gathered.clone() };
+        let (gathered, in_place) = (outcome(&gathered, &data), outcome(&in_place, &data));
+        assert_eq!((&gathered.0, gathered.1), (&in_place.0, in_place.1));
+        assert_eq!(counts(gathered.2), counts(in_place.2));
+    }
+}
+
+#[test]
+fn attention_reads_rows_in_place_over_tiers() {
+    let temp = tempfile::tempdir().unwrap();
+    let data = data(&temp);
+    let gathered = TrainConfig {
+        model: "gat".into(),
+        hidden: 128,
+        host_budget: Bytes(data.features.bytes() as u64 / 2),
+        ..config(&temp)
+    };
+    let in_place = TrainConfig { fused: "on".parse().unwrap(), ..gathered.clone() };
+    let (gathered, in_place) = (outcome(&gathered, &data), outcome(&in_place, &data));
+    assert_eq!((&gathered.0, gathered.1), (&in_place.0, in_place.1));
+    assert_eq!(counts(gathered.2), counts(in_place.2));
+}
+
 #[test]
 fn rows_of_16_bits_have_the_same_bits_in_all_tiers() {
     let temp = tempfile::tempdir().unwrap();
@@ -581,9 +656,15 @@ fn unsupported_rows_and_options_are_refused() {
         change(&mut config);
         fault(&config, &data)
     };
+    let in_place = |change: fn(&mut TrainConfig)| {
+        let mut config = TrainConfig { fused: "on".parse().unwrap(), ..cached.clone() };
+        change(&mut config);
+        fault(&config, &data)
+    };
+    assert!(in_place(|c| c.cache = "lru".into()).starts_with("--fused on: a dynamic cache may evict a row"));
     assert!(
-        of(|c| c.fused = "on".parse().unwrap())
-            .starts_with("--fused on: the bottom layer would read every row")
+        in_place(|c| c.feature_precision = "bf16".parse().unwrap())
+            .starts_with("--fused on: rows of 16 bits and sparse rows are read in place from a table")
     );
     assert!(of(|c| c.dataset = String::new()).contains("this dataset is in memory only"));
     assert!(of(|c| c.cache = "warm".into()).contains("unknown policy 'warm'"));

@@ -91,6 +91,7 @@ fn run(data: &Dataset, config: &TrainConfig, fault: Arc<Fault>) -> Outcome {
         sampler: &sampler,
         feature: &*feature,
         fused: false,
+        by_slot: false,
         transposed: !0,
         symmetric: build::symmetric(&model, data),
         aggregation: model.aggregation(),

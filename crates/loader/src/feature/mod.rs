@@ -161,6 +161,8 @@ pub struct Capabilities<'f> {
     pub overlapped: Option<&'f dyn OverlappedFeature>,
     /// The slots of a batch's rows can be looked up before the rows are read.
     pub marked: Option<&'f dyn MarkedFeature>,
+    /// Rows can be read where a cache holds them.
+    pub slotted: Option<&'f dyn SlottedFeature>,
     /// Rows can be read into a device's memory.
     pub device: Option<&'f dyn DeviceFeature>,
 }
@@ -236,6 +238,37 @@ pub trait MarkedFeature: Feature {
     /// # Errors
     /// As [`Feature::read_to`].
     fn gather_marked(&self, ids: &[NodeId], marks: &Marks, out: &mut Matrix) -> Result<Traffic>;
+}
+
+/// A static cache in host memory, whose rows layers read where they lie.
+///
+/// ```
+/// use std::sync::Arc;
+/// use graphmill_core::{Features, Matrix, matrix::TableType};
+/// use graphmill_loader::{
+///     Feature,
+///     feature::{Host, cached::{CacheLayout, Level, Pinned, Placement}},
+/// };
+///
+/// let host = Arc::new(Host::new(&Features::f32(1, vec![0.0, 10.0, 20.0])));
+/// let layout = CacheLayout::new(&[2], 1, 1, Placement::Shard);
+/// let cache = Pinned::new(layout, TableType::F32, host, Level::Host)?;
+/// let tier = cache.capabilities().slotted.expect("static rows of f32 do not move");
+/// let (mut slots, mut rows) = (Vec::new(), Matrix::default());
+/// tier.read_slots(&[1, 2, 0], &mut slots, &mut rows)?;
+/// let rows = rows.view().slots().expect("cached rows, and rows of this read");
+/// assert_eq!((rows.cached, rows.staged), (&[20.0][..], &[10.0, 0.0][..]));
+/// assert_eq!(slots, [1, 0, 2]);
+/// # Ok::<(), graphmill_core::Error>(())
+/// ```
+pub trait SlottedFeature: Feature {
+    /// Sets `out` to the cached rows, without a copy, followed by the rows of `ids` (distinct, each
+    /// below `V`) that the cache or its reader's device lacks, and `slots` to the row of each id in
+    /// `out`. Returns the traffic, the same as that of [`Feature::gather`].
+    ///
+    /// # Errors
+    /// As [`Feature::read_to`].
+    fn read_slots(&self, ids: &[NodeId], slots: &mut Vec<u32>, out: &mut Matrix) -> Result<Traffic>;
 }
 
 /// A tier that reads rows into a device's memory.

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use graphmill_core::{
-    Features, Matrix, NodeId, ObjectPool, Result, SparseRows,
+    Error, Features, Matrix, NodeId, ObjectPool, Result, SparseRows,
     buffer::Buffer,
     keyed,
     matrix::{TableData, TableType},
@@ -18,7 +18,7 @@ use super::{
 use crate::{
     feature::{
         Capabilities, Feature, Host, Link, MarkedFeature, Marks, OutputRows, OverlappedFeature,
-        OverlappedWork, TierTraffic, Traffic, no_work, read_overlapped,
+        OverlappedWork, SlottedFeature, TierTraffic, Traffic, no_work, read_overlapped,
     },
     policy::MISS,
 };
@@ -92,6 +92,8 @@ struct Request<'r> {
 struct Scratch {
     slots: Vec<u32>,
     split: HitsAndMisses,
+    /// Rows that are not read in place; their places are slots.
+    staged: RowList,
     /// Misses of sparse rows.
     sparse: Matrix,
 }
@@ -354,7 +356,7 @@ impl Feature for Pinned {
             out.resize(ids.len(), self.dim());
             return self.read(ids, out.view_mut().host());
         };
-        self.scratch.with(|Scratch { slots, split, sparse }| {
+        self.scratch.with(|Scratch { slots, split, sparse, .. }| {
             let began = Instant::now();
             self.rows.slots.look_up(ids, slots);
             self.gather_sparse(
@@ -372,7 +374,9 @@ impl Feature for Pinned {
     }
 
     fn capabilities(&self) -> Capabilities<'_> {
-        Capabilities { overlapped: Some(self), marked: Some(self), ..Capabilities::default() }
+        let is_f32 = matches!(self.rows.near.table(), Some(TableData::F32(_)));
+        let slotted = is_f32.then_some(self as &dyn SlottedFeature);
+        Capabilities { overlapped: Some(self), marked: Some(self), slotted, ..Capabilities::default() }
     }
 }
 
@@ -388,6 +392,37 @@ impl OverlappedFeature for Pinned {
             let began = Instant::now();
             self.rows.slots.look_up(ids, slots);
             self.serve(Request { ids, slots, places, began }, split, out, work)
+        })
+    }
+}
+
+impl SlottedFeature for Pinned {
+    fn read_slots(&self, ids: &[NodeId], slots: &mut Vec<u32>, out: &mut Matrix) -> Result<Traffic> {
+        let (began, near) = (Instant::now(), &self.rows.near);
+        let Some(TableData::F32(cached)) = near.table() else {
+            return Err(Error::invalid("a cache of f32 alone is read in place: gather its rows"));
+        };
+        self.rows.slots.look_up(ids, slots);
+        self.scratch.with(|Scratch { split, staged, .. }| {
+            staged.clear();
+            let (is_own, held) = (self.is_own(), near.num_rows() as u32);
+            for (slot, &v) in slots.iter_mut().zip(ids) {
+                // rows of peers cross a link once, so they are copied as those of the next tier
+                if *slot == MISS || !is_own(*slot) {
+                    staged.push(v, *slot);
+                    *slot = held + staged.ids.len() as u32 - 1;
+                }
+            }
+            let own = (ids.len() - staged.ids.len()) as u64;
+            let own = TierTraffic::since(began, own, own * near.row_bytes());
+            let mut traffic = self.reader.level.traffic(own, TierTraffic::default());
+            let rows = out.set_slots(&cached, staged.ids.len(), self.dim());
+            if !staged.ids.is_empty() {
+                let RowList { ids, places: slots } = &*staged;
+                let request = Request { ids, slots, places: OutputRows::InOrder, began: Instant::now() };
+                traffic += self.serve(request, split, rows, &mut no_work)?;
+            }
+            Ok(traffic)
         })
     }
 }

@@ -9,7 +9,10 @@ use std::{
 };
 
 use graphmill_core::{
-    Error, Features, Matrix, NodeId, Result, SparseRows, features::FeatureData, keyed, matrix::TableType,
+    Error, Features, Matrix, NodeId, Result, SparseRows,
+    features::FeatureData,
+    keyed,
+    matrix::{Slots, TableType},
 };
 use half::f16;
 use proptest::prelude::*;
@@ -159,7 +162,18 @@ proptest! {
                 cache.read(&ids, &mut in_order).unwrap();
                 let rows = places.iter().flat_map(|&p| &found[p as usize * dim..][..dim]);
                 let expected: Vec<f32> = rows.copied().collect();
-                prop_assert_eq!(in_order, expected, "{}", name);
+                prop_assert_eq!(&in_order, &expected, "{}", name);
+                if let Some(tier) = cache.capabilities().slotted {
+                    let (mut slots, mut rows) = (Vec::new(), Matrix::default());
+                    let in_place = tier.read_slots(&ids, &mut slots, &mut rows).unwrap().total();
+                    let Slots { cached, staged } = rows.view().slots().unwrap();
+                    let all = [cached, staged].concat();
+                    let found: Vec<f32> =
+                        slots.iter().flat_map(|&slot| &all[slot as usize * dim..][..dim]).copied().collect();
+                    prop_assert_eq!(&found, &expected, "{}", name);
+                    let gathered = (traffic.total().rows, traffic.total().bytes);
+                    prop_assert_eq!((in_place.rows, in_place.bytes), gathered, "{}", name);
+                }
                 let (mut gathered, mut plainly) = (Matrix::default(), Matrix::default());
                 let traffic = cache.gather(&ids, &mut gathered).unwrap();
                 plain.gather(&ids, &mut plainly).unwrap();
@@ -194,6 +208,12 @@ fn rows_are_counted_at_the_tier_that_served_them() {
     let counts = |rows: TierTraffic| (rows.rows, rows.bytes);
     assert_eq!((counts(traffic.device), counts(traffic.peer)), ((50, 800), (50, 800)));
     assert_eq!((counts(traffic.disk), reads.load(Relaxed)), ((101, 1616), 101));
+    let (mut slots, mut rows) = (Vec::new(), Matrix::default());
+    let tier = cache.capabilities().slotted.unwrap();
+    let in_place = tier.read_slots(&ids, &mut slots, &mut rows).unwrap();
+    assert_eq!((counts(in_place.device), counts(in_place.peer)), ((50, 800), (50, 800)));
+    assert_eq!((counts(in_place.disk), reads.load(Relaxed)), ((101, 1616), 202));
+    assert_eq!(rows.view().slots().unwrap().staged.len(), 151 * 4, "rows of peers are copied, too");
 
     let (far, reads, _) = next_tier(&features);
     let fifo = policy::TABLE.find("fifo").unwrap().make;

@@ -5,9 +5,8 @@ use graphmill_core::Block;
 
 use super::{
     parallel::{self, Runs},
-    rows, scratch,
-    simd::Element,
-    slicing,
+    rows, scratch, slicing,
+    source::Source,
     sum::{ByEdge, ByPosition, ByRow, Own, Sum, Unit, Weight},
 };
 use crate::{
@@ -19,6 +18,9 @@ use crate::{
 };
 
 pub(super) fn aggregate(op: Aggregate) {
+    if let Some(slots) = op.src.slots() {
+        return aggregate_of(slots, op);
+    }
     match op.src.table() {
         Table::F32(table) => aggregate_of(table, op),
         Table::F16(table) => aggregate_of(table, op),
@@ -27,7 +29,7 @@ pub(super) fn aggregate(op: Aggregate) {
 }
 
 /// Aggregation of `src`, the values of the operation's sources.
-fn aggregate_of<T: Element>(src: &[T], op: Aggregate) {
+fn aggregate_of<R: Source>(src: R, op: Aggregate) {
     let Aggregate { block, weights, beta, dst, .. } = op;
     let sum = Sum {
         indptr: &block.indptr,
@@ -53,7 +55,7 @@ fn aggregate_of<T: Element>(src: &[T], op: Aggregate) {
 }
 
 /// Fills `out`, either with all columns at once or in slices of `width` columns.
-fn run<W: Weight, T: Element>(sum: Sum<W, T>, width: Option<usize>, out: &mut [f32]) {
+fn run<W: Weight, R: Source>(sum: Sum<W, R>, width: Option<usize>, out: &mut [f32]) {
     match width {
         Some(width) => sum.run_sliced(width, out),
         None => sum.run(out),
@@ -61,8 +63,8 @@ fn run<W: Weight, T: Element>(sum: Sum<W, T>, width: Option<usize>, out: &mut [f
 }
 
 /// Sizes that decide the width of slices.
-fn work<W, T>(sum: &Sum<W, T>) -> slicing::Work {
-    let rows = sum.src.len().checked_div(sum.cols).unwrap_or(0);
+fn work<W, R: Source>(sum: &Sum<W, R>) -> slicing::Work {
+    let rows = sum.src.num_values().checked_div(sum.cols).unwrap_or(0);
     slicing::Work { rows, sums: sum.indptr.len() - 1, edges: sum.indices.len(), cols: sum.cols }
 }
 

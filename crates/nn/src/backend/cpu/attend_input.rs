@@ -13,7 +13,7 @@ use super::{
     level::{Isa, kernel},
     parallel::{self, Rows},
     scratch::{self, Scratch},
-    simd::Element,
+    source::Source,
 };
 use crate::{
     View, ViewMut,
@@ -42,6 +42,9 @@ pub(super) fn attend_input(op: AttendInput) {
     let weights = by_head(source, target);
     let weights = bytemuck::cast_slice(&weights)[..2 * cols * heads].split_at(cols * heads);
     let outputs = [score, alpha, used, out];
+    if let Some(x) = x.slots() {
+        return forward(Input { block, x, cols, heads }, weights, slope, dropout, outputs);
+    }
     match x.table() {
         Table::F32(x) => forward(Input { block, x, cols, heads }, weights, slope, dropout, outputs),
         Table::F16(x) => forward(Input { block, x, cols, heads }, weights, slope, dropout, outputs),
@@ -51,8 +54,8 @@ pub(super) fn attend_input(op: AttendInput) {
 
 /// `weights` are those of the source and of the target; the outputs are scores, attention,
 /// attention after dropout, and sums.
-fn forward<T: Element>(
-    job: Input<T>,
+fn forward<R: Source>(
+    job: Input<R>,
     (of_source, of_target): (&[f32], &[f32]),
     slope: f32,
     dropout: Dropout,
@@ -86,9 +89,9 @@ fn forward<T: Element>(
 
 kernel! {
     /// Computes `x[u] . source + x[own_row(v)] . target` for the entries of some destinations.
-    fn score_rows[T: Element](
+    fn score_rows[R: Source](
         s: S,
-        job: Input<'_, T>,
+        job: Input<'_, R>,
         source: &[f32],
         target: &[f32],
         rows: Range<usize>,
@@ -100,8 +103,8 @@ kernel! {
         for (v, own) in rows.zip(own.chunks_exact_mut(heads)) {
             let (row, edges) = (job.row(block.own_row(v)), &mut edges[job.run(v, base)]);
             for_heads!(heads, (h, N) => {
-                let of_target = dots::<_, T, N>(s, row, of_heads(job, target, h), [0.0; N]);
-                let source = of_heads::<T, N>(job, source, h);
+                let of_target = dots::<_, R::Value, N>(s, row, of_heads(job, target, h), [0.0; N]);
+                let source = of_heads::<R, N>(job, source, h);
                 entry_dots(s, job, v, h, source, of_target, edges);
                 own[h..h + N].copy_from_slice(&dots(s, row, source, of_target));
             });
@@ -109,8 +112,8 @@ kernel! {
     }
 
     /// Computes `out[v, h] = sum over the entries of weight[e, h] x[u]` for some destinations.
-    fn sum_rows[T: Element](
-        s: S, job: Input<'_, T>, rows: Range<usize>, edges: &[f32], own: &[f32], out: &mut [f32],
+    fn sum_rows[R: Source](
+        s: S, job: Input<'_, R>, rows: Range<usize>, edges: &[f32], own: &[f32], out: &mut [f32],
     ) {
         let Input { block, heads, cols, .. } = job;
         if cols == 0 {

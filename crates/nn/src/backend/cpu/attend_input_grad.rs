@@ -12,8 +12,9 @@ use super::{
     columns,
     level::{Isa, kernel, prefetch},
     parallel::{self, Rows},
-    simd::{Element, Simd},
-    sum::{Sum, Unit},
+    simd::Simd,
+    source::Source,
+    sum::ahead,
 };
 use crate::{
     ViewMut,
@@ -40,6 +41,9 @@ pub(super) fn backward(op: AttendInputBackward) {
     }
     let given = [score.host(), alpha.host(), used.host()];
     let (grad, outputs) = (grad.host(), [score_grad, source_grad, target_grad]);
+    if let Some(x) = x.slots() {
+        return back(Input { block, x, cols, heads }, slope, given, grad, outputs);
+    }
     match x.table() {
         Table::F32(x) => back(Input { block, x, cols, heads }, slope, given, grad, outputs),
         Table::F16(x) => back(Input { block, x, cols, heads }, slope, given, grad, outputs),
@@ -49,8 +53,8 @@ pub(super) fn backward(op: AttendInputBackward) {
 
 /// `given` are score, attention, and attention after dropout; the outputs are the gradients of
 /// score, source and target.
-fn back<T: Element>(
-    job: Input<T>,
+fn back<R: Source>(
+    job: Input<R>,
     slope: f32,
     given: [&[f32]; 3],
     grad: &[f32],
@@ -100,9 +104,9 @@ kernel! {
     /// Writes the gradients of some destinations' scores to `edges` and `own`, and adds their
     /// contributions to the gradients of the heads' vectors (source, then target: `H x F` each) to
     /// `sums`.
-    fn back_rows[T: Element](
+    fn back_rows[R: Source](
         s: S,
-        job: Input<'_, T>,
+        job: Input<'_, R>,
         slope: f32,
         given: [&[f32]; 3],
         grad: &[f32],
@@ -122,7 +126,7 @@ kernel! {
             let of_edges = given.map(|x| &x[job.run(v, 0)]);
             let of_own = given.map(|x| &x[(block.num_edges() + v) * heads..][..heads]);
             for_heads!(heads, (h, N) => {
-                let of_grad = of_heads::<T, N>(job, grad, h);
+                let of_grad = of_heads::<R, N>(job, grad, h);
                 entry_dots(s, job, v, h, of_grad, [0.0; N], edges);
                 own[h..h + N].copy_from_slice(&dots(s, row, of_grad, [0.0; N]));
                 let sum = score_gradients::<N>(heads, h, slope, of_edges, of_own, edges, own);
@@ -227,7 +231,7 @@ impl Transposed<'_> {
         let t = &block.transposed;
         let run = t.indptr[u] as usize..t.indptr[u + 1] as usize;
         let (source, target) = weights.split_at(heads * cols);
-        let ahead = Sum::<Unit>::ahead(grad, cols * heads);
+        let ahead = ahead(grad, cols * heads);
         let mut acc = [[s.splat(0.0); M]];
         for h in 0..heads {
             let row = |v: usize| &grad[(v * heads + h) * cols + at..][..len];

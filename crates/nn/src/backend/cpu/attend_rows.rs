@@ -9,25 +9,25 @@ use std::ops::Range;
 use graphmill_core::Block;
 
 use super::{
-    level::prefetch,
     simd::{Element, Simd},
-    sum::{OWN_PREFETCH_DISTANCE, Sum, Unit},
+    source::Source,
+    sum::{OWN_PREFETCH_DISTANCE, ahead},
 };
 
 /// Rows that attention reads.
 #[derive(Clone, Copy)]
-pub(super) struct Input<'a, T> {
+pub(super) struct Input<'a, R> {
     pub(super) block: &'a Block,
     /// `S x F`.
-    pub(super) x: &'a [T],
+    pub(super) x: R,
     pub(super) cols: usize,
     pub(super) heads: usize,
 }
 
-impl<'a, T> Input<'a, T> {
+impl<R: Source> Input<'_, R> {
     #[inline(always)]
-    pub(super) fn row(&self, u: usize) -> &'a [T] {
-        &self.x[u * self.cols..][..self.cols]
+    pub(super) fn row(&self, u: usize) -> &[R::Value] {
+        self.x.part(u, self.cols, 0, self.cols)
     }
 
     /// Entries of destination `v` in a matrix whose edge part begins with edge `base`.
@@ -40,7 +40,11 @@ impl<'a, T> Input<'a, T> {
 
 /// Rows `h..h + N` of `w` (`H x F`).
 #[inline(always)]
-pub(super) fn of_heads<'a, T, const N: usize>(job: Input<T>, w: &'a [f32], h: usize) -> [&'a [f32]; N] {
+pub(super) fn of_heads<'a, R: Source, const N: usize>(
+    job: Input<R>,
+    w: &'a [f32],
+    h: usize,
+) -> [&'a [f32]; N] {
     let mut rows: [&[f32]; N] = [&[]; N];
     for i in 0..N {
         rows[i] = &w[(h + i) * job.cols..][..job.cols];
@@ -90,27 +94,27 @@ pub(super) fn dots<S: Simd, T: Element, const N: usize>(
 
 /// Computes [`dots`] of the rows of a destination's edges, for heads `h..h + N`.
 #[inline(always)]
-pub(super) fn entry_dots<S: Simd, T: Element, const N: usize>(
+pub(super) fn entry_dots<S: Simd, R: Source, const N: usize>(
     s: S,
-    job: Input<T>,
+    job: Input<R>,
     v: usize,
     h: usize,
     w: [&[f32]; N],
     add: [f32; N],
     out: &mut [f32],
 ) {
-    let ahead = if h > 0 || job.cols == 0 { 0 } else { Sum::<Unit, T>::ahead(job.x, job.cols) };
+    let ahead = if h > 0 || job.cols == 0 { 0 } else { ahead(job.x, job.cols) };
     if ahead != 0
         && let Some(ids) = &job.block.dst_ids
         && let Some(&next) = ids.get(v + OWN_PREFETCH_DISTANCE)
     {
-        prefetch(job.x, next as usize * job.cols, job.cols);
+        job.x.prefetch(next as usize, job.cols);
     }
     for (i, e) in job.block.edges(v).enumerate() {
         if ahead != 0
             && let Some(&next) = job.block.indices.get(e + ahead)
         {
-            prefetch(job.x, next as usize * job.cols, job.cols);
+            job.x.prefetch(next as usize, job.cols);
         }
         let sums = dots(s, job.row(job.block.indices[e] as usize), w, add);
         out[i * job.heads + h..][..N].copy_from_slice(&sums);
@@ -132,9 +136,9 @@ pub(super) fn add_row<S: Simd, T: Element>(s: S, a: f32, x: &[T], out: &mut [f32
 /// `out[h] = (out[h] if add) + sum over the entries of destination v of weight[e, h] x[u]`; `out`
 /// is `H x F`.
 #[inline(always)]
-pub(super) fn add_entries<S: Simd, T: Element>(
+pub(super) fn add_entries<S: Simd, R: Source>(
     s: S,
-    job: Input<T>,
+    job: Input<R>,
     v: usize,
     edges: &[f32],
     own: &[f32],
@@ -176,8 +180,8 @@ pub(super) fn add_entries<S: Simd, T: Element>(
 
 /// Part of [`add_entries`]: heads from `h` and columns from `at` on.
 #[derive(Clone, Copy)]
-struct Tile<'a, T> {
-    job: Input<'a, T>,
+struct Tile<'a, R> {
+    job: Input<'a, R>,
     v: usize,
     h: usize,
     at: usize,
@@ -186,7 +190,7 @@ struct Tile<'a, T> {
     add: bool,
 }
 
-impl<T: Element> Tile<'_, T> {
+impl<R: Source> Tile<'_, R> {
     /// Computes `N` heads and `M` vectors of columns, the last of which may be partial; returns
     /// `M`.
     #[inline(always)]
@@ -198,9 +202,14 @@ impl<T: Element> Tile<'_, T> {
         let mut acc = [[s.splat(0.0); M]; N];
         for (i, &u) in block.indices[block.edges(v)].iter().enumerate() {
             let weight = &edges[i * heads + h..][..N];
-            add_scaled::<S, T, N, M>(s, weight, &job.row(u as usize)[at..at + len], &mut acc);
+            add_scaled::<S, R::Value, N, M>(s, weight, &job.row(u as usize)[at..at + len], &mut acc);
         }
-        add_scaled::<S, T, N, M>(s, &own[h..h + N], &job.row(block.own_row(v))[at..at + len], &mut acc);
+        add_scaled::<S, R::Value, N, M>(
+            s,
+            &own[h..h + N],
+            &job.row(block.own_row(v))[at..at + len],
+            &mut acc,
+        );
         for i in 0..N {
             let out = &mut out[(h + i) * cols + at..][..len];
             for (j, &acc) in acc[i].iter().enumerate() {

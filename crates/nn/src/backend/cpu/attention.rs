@@ -11,7 +11,7 @@ use super::{
     math,
     parallel::{self, Rows, Runs},
     row_norm::dot,
-    sum::{ByEdge, ByPosition, Own, OwnValue, Sum, Unit},
+    sum::{ByEdge, ByPosition, Own, OwnValue, Sum, Unit, ahead},
 };
 use crate::backend::ops::{Attend, AttendBackward, EdgeSoftmax, EdgeSoftmaxBackward};
 
@@ -343,7 +343,7 @@ kernel! {
             return;
         }
         let cols = heads * width;
-        let ahead = Sum::<Unit>::ahead(z, cols);
+        let ahead = ahead(z, cols);
         let first = block.indptr[rows.start] as usize;
         for (v, own) in rows.zip(own.chunks_exact_mut(heads)) {
             let grad = &grad[v * cols..][..cols];

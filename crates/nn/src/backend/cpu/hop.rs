@@ -8,7 +8,7 @@ use super::{
     level::{Isa, kernel},
     parallel::{self, Rows},
     scratch,
-    sum::{ByEdge, ByPosition, ByRow, Own, Sum, Unit, Weight, run_of_row},
+    sum::{ByEdge, ByPosition, ByRow, Own, Sum, Unit, Weight, ahead, run_of_row},
 };
 use crate::backend::{
     EdgeWeight,
@@ -106,7 +106,7 @@ impl<W: Weight> Columns<'_, W> {
 kernel! {
     fn hop_rows[W: Weight](s: S, job: &Columns<'_, W>, rows: Range<usize>, out: &mut [f32]) {
         let cols = job.sum.cols;
-        let ahead = Sum::<W>::ahead(job.sum.src, cols);
+        let ahead = ahead(job.sum.src, cols);
         for (v, out) in rows.zip(out.chunks_exact_mut(cols)) {
             let (stays, sums) = out.split_at_mut(job.first);
             if v < job.stay {

@@ -8,7 +8,7 @@ use super::{
     level::{Isa, kernel, prefetch},
     parallel::{self, Rows},
     simd::Simd,
-    sum::{Sum, Unit},
+    sum::ahead,
 };
 use crate::backend::ops::{AggregateMax, AggregateMaxTransposed};
 
@@ -40,7 +40,7 @@ pub(super) fn aggregate_max(op: AggregateMax) {
 kernel! {
     fn max_rows[](s: S, job: Maxima<'_>, rows: Range<usize>, dst: &mut [f32], arg: &mut [u32]) {
         let cols = job.cols;
-        let ahead = Sum::<Unit>::ahead(job.src, cols);
+        let ahead = ahead(job.src, cols);
         for ((v, dst), arg) in rows.zip(dst.chunks_exact_mut(cols)).zip(arg.chunks_exact_mut(cols)) {
             for at in (0..cols).step_by(N * S::LANES) {
                 let end = (at + N * S::LANES).min(cols);

@@ -70,6 +70,7 @@ mod simd;
 mod simd_x86;
 mod slices;
 mod slicing;
+mod source;
 mod sparse;
 mod split_sum;
 mod sum;

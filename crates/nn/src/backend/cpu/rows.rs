@@ -3,10 +3,11 @@
 use graphmill_core::NodeId;
 
 use super::{
-    level::{Isa, kernel, prefetch},
+    level::{Isa, kernel},
     parallel::{self, Rows},
     simd::Element,
-    sum::{Sum, Unit},
+    source::Source,
+    sum::ahead,
 };
 use crate::{
     View, ViewMut,
@@ -22,6 +23,9 @@ pub(super) fn elements(data: &mut [f32], inputs: usize, f: impl Fn(usize, &mut [
 
 pub(super) fn gather(op: Gather) {
     let Gather { src, ids, dst } = op;
+    if let Some(slots) = src.slots() {
+        return gather_of(slots, ids, dst);
+    }
     match src.table() {
         Table::F32(table) => gather_of(table, ids, dst),
         Table::F16(table) => gather_of(table, ids, dst),
@@ -29,7 +33,7 @@ pub(super) fn gather(op: Gather) {
     }
 }
 
-fn gather_of<T: Element>(src: &[T], ids: &[NodeId], dst: ViewMut) {
+fn gather_of<R: Source>(src: R, ids: &[NodeId], dst: ViewMut) {
     let cols = dst.num_cols();
     if cols == 0 {
         return;
@@ -59,22 +63,22 @@ pub(super) fn copy(src: View, dst: ViewMut) {
 
 kernel! {
     /// Gathers the rows of the first `ids`, as many as `out` has rows.
-    fn gather_rows[T: Element](s: S, src: &[T], cols: usize, ids: &[NodeId], out: &mut [f32]) {
-        let ahead = Sum::<Unit, T>::ahead(src, cols);
+    fn gather_rows[R: Source](s: S, src: R, cols: usize, ids: &[NodeId], out: &mut [f32]) {
+        let ahead = ahead(src, cols);
         for (i, out) in out.chunks_exact_mut(cols).enumerate() {
             if ahead != 0
                 && let Some(&next) = ids.get(i + ahead)
             {
-                prefetch(src, next as usize * cols, cols);
+                src.prefetch(next as usize, cols);
             }
-            let row = &src[ids[i] as usize * cols..][..cols];
+            let row = src.part(ids[i] as usize, cols, 0, cols);
             let mut c = 0;
             while c + S::LANES <= cols {
-                s.store(out, c, T::load_full(s, &row[c..]));
+                s.store(out, c, R::Value::load_full(s, &row[c..]));
                 c += S::LANES;
             }
             if c < cols {
-                s.store_part(&mut out[c..], T::load(s, &row[c..]));
+                s.store_part(&mut out[c..], R::Value::load(s, &row[c..]));
             }
         }
     }

@@ -30,10 +30,11 @@
 use std::{marker::PhantomData, ops::Range};
 
 use super::{
-    level::{Isa, kernel, prefetch, prefetch_at},
+    level::{Isa, kernel, prefetch_at},
     parallel::{self, Rows},
     scratch,
     simd::Element,
+    source::Source,
     sum::{Sum, Weight, run_of_row},
 };
 
@@ -48,7 +49,7 @@ const COPY_PREFETCH_ROWS: usize = 16;
 /// close enough that a prefetch costs more than it saves.)
 const SUM_PREFETCH_ROWS: usize = 8;
 
-impl<W: Weight, T: Element> Sum<'_, W, T> {
+impl<W: Weight, R: Source> Sum<'_, W, R> {
     /// [`Sum::run`] for one head, `width` columns at a time (a multiple of [`LINE`]).
     pub(super) fn run_sliced(self, width: usize, out: &mut [f32]) {
         assert!(self.heads == 1 && width > 0 && width.is_multiple_of(LINE), "one head and whole lines");
@@ -77,7 +78,7 @@ impl<W: Weight, T: Element> Sum<'_, W, T> {
     /// Computes the columns `columns` of all sums.
     fn slice(&self, isa: Isa, columns: Range<usize>, out: &Shared) {
         let width = columns.len().next_multiple_of(LINE);
-        let rows = self.src.len() / self.cols;
+        let rows = self.src.num_values() / self.cols;
         // offset of the memory within a cache line
         let mut memory = scratch::take(rows * width / 2 + LINE / 2);
         let memory: &mut [f32] = bytemuck::cast_slice_mut(&mut memory);
@@ -88,7 +89,7 @@ impl<W: Weight, T: Element> Sum<'_, W, T> {
             copy_slice(isa, self.src, self.cols, columns.clone(), rows, width, copy.data);
         });
         let Self { indptr, indices, weight, mean, own, heads, beta, .. } = *self;
-        let job = Sum { indptr, indices, weight, mean, own, src: &*copy, cols: width, heads, beta };
+        let job = Sum { indptr, indices, weight, mean, own, src: &copy[..], cols: width, heads, beta };
         parallel::runs(indptr, width, (), |rows, ()| {
             sum_slice(isa, &job, rows, columns.clone(), out);
         });
@@ -135,7 +136,7 @@ impl Shared<'_> {
 
 kernel! {
     fn sum_slice[W: Weight](
-        s: S, job: &Sum<'_, W, f32>, rows: Range<usize>, columns: Range<usize>, out: &Shared<'_>,
+        s: S, job: &Sum<'_, W>, rows: Range<usize>, columns: Range<usize>, out: &Shared<'_>,
     ) {
         for v in rows {
             out.prefetch(v + SUM_PREFETCH_ROWS, columns.clone());
@@ -148,21 +149,21 @@ kernel! {
 
     /// Copies columns of the rows `rows` of a matrix of `cols` columns to rows of `width`. Values
     /// beyond the columns are unchanged.
-    fn copy_slice[T: Element](
-        s: S, src: &[T], cols: usize, columns: Range<usize>, rows: Range<usize>, width: usize,
+    fn copy_slice[R: Source](
+        s: S, src: R, cols: usize, columns: Range<usize>, rows: Range<usize>, width: usize,
         out: &mut [f32],
     ) {
         for (u, out) in rows.zip(out.chunks_exact_mut(width)) {
-            prefetch(src, (u + COPY_PREFETCH_ROWS) * cols + columns.start, columns.len());
-            let row = &src[u * cols..][columns.clone()];
+            src.prefetch_part(u + COPY_PREFETCH_ROWS, cols, columns.start, columns.len());
+            let row = src.part(u, cols, columns.start, columns.len());
             let out = &mut out[..row.len()];
             let mut c = 0;
             while c + S::LANES <= row.len() {
-                s.store(out, c, T::load_full(s, &row[c..]));
+                s.store(out, c, R::Value::load_full(s, &row[c..]));
                 c += S::LANES;
             }
             if c < row.len() {
-                s.store_part(&mut out[c..], T::load(s, &row[c..]));
+                s.store_part(&mut out[c..], R::Value::load(s, &row[c..]));
             }
         }
     }

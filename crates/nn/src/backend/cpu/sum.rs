@@ -8,9 +8,10 @@ use std::ops::Range;
 use graphmill_core::Block;
 
 use super::{
-    level::{Isa, kernel, prefetch},
+    level::{Isa, kernel},
     parallel::{self, Rows},
     simd::{Element, Simd},
+    source::Source,
 };
 use crate::backend::OwnWeight;
 
@@ -118,27 +119,27 @@ pub(super) enum OwnValue<'a> {
 /// Each row consists of `heads` column ranges with separate weights. Rows of 16-bit floats are
 /// widened in registers.
 #[derive(Clone, Copy)]
-pub(super) struct Sum<'a, W, T = f32> {
+pub(super) struct Sum<'a, W, R = &'a [f32]> {
     pub(super) indptr: &'a [u32],
     pub(super) indices: &'a [u32],
     pub(super) weight: W,
     /// If true, the sum over edges is divided by their number.
     pub(super) mean: bool,
     pub(super) own: Option<Own<'a>>,
-    pub(super) src: &'a [T],
+    pub(super) src: R,
     pub(super) cols: usize,
     pub(super) heads: usize,
     pub(super) beta: f32,
 }
 
-impl<'a, W, T> Sum<'a, W, T> {
+impl<'a, W, R> Sum<'a, W, R> {
     /// A sum without own rows and mean:
     /// `out[v] = beta out[v] + sum over edges e of v of weight(e) src[indices[e]]`.
     pub(super) fn weighted(
         indptr: &'a [u32],
         indices: &'a [u32],
         weight: W,
-        src: &'a [T],
+        src: R,
         cols: usize,
         beta: f32,
     ) -> Self {
@@ -146,15 +147,15 @@ impl<'a, W, T> Sum<'a, W, T> {
     }
 }
 
-impl<'a, T> Sum<'a, Unit, T> {
+impl<'a, R> Sum<'a, Unit, R> {
     /// The same sum with other coefficients.
-    pub(super) fn with<W>(self, weight: W) -> Sum<'a, W, T> {
+    pub(super) fn with<W>(self, weight: W) -> Sum<'a, W, R> {
         let Self { indptr, indices, mean, own, src, cols, heads, beta, .. } = self;
         Sum { weight, indptr, indices, mean, own, src, cols, heads, beta }
     }
 }
 
-impl<W: Weight, T: Element> Sum<'_, W, T> {
+impl<W: Weight, R: Source> Sum<'_, W, R> {
     /// Fills `out`, in parallel.
     pub(super) fn run(self, out: &mut [f32]) {
         if self.cols == 0 {
@@ -165,12 +166,13 @@ impl<W: Weight, T: Element> Sum<'_, W, T> {
             sum_rows(isa, &self, rows, out.data);
         });
     }
+}
 
-    /// Distance of the prefetch in edges, for rows of `cols` values: about 8 KiB of rows. 0
-    /// disables it for inputs that fit the inner caches.
-    pub(super) fn ahead(src: &[T], cols: usize) -> usize {
-        if size_of_val(src) < 256 * 1024 { 0 } else { (8192 / (cols * size_of::<T>())).clamp(2, 32) }
-    }
+/// Distance of the prefetch in edges, for rows of `cols` values: about 8 KiB of rows. 0 disables it
+/// for inputs that fit the inner caches.
+pub(super) fn ahead<R: Source>(src: R, cols: usize) -> usize {
+    let width = size_of::<R::Value>();
+    if src.num_values() * width < 256 * 1024 { 0 } else { (8192 / (cols * width)).clamp(2, 32) }
 }
 
 /// Distance of the prefetch of own rows in destinations, for a global block, whose rows may be
@@ -178,15 +180,15 @@ impl<W: Weight, T: Element> Sum<'_, W, T> {
 pub(super) const OWN_PREFETCH_DISTANCE: usize = 4;
 
 kernel! {
-    fn sum_rows[W: Weight, T: Element](s: S, job: &Sum<'_, W, T>, rows: Range<usize>, out: &mut [f32]) {
+    fn sum_rows[W: Weight, R: Source](s: S, job: &Sum<'_, W, R>, rows: Range<usize>, out: &mut [f32]) {
         let width = job.cols / job.heads;
-        let ahead = Sum::<W, T>::ahead(job.src, job.cols);
+        let ahead = ahead(job.src, job.cols);
         for (v, out) in rows.zip(out.chunks_exact_mut(job.cols)) {
             if ahead != 0
                 && let Some(Own { ids: Some(ids), .. }) = job.own
                 && let Some(&next) = ids.get(v + OWN_PREFETCH_DISTANCE)
             {
-                prefetch(job.src, next as usize * job.cols, job.cols);
+                job.src.prefetch(next as usize, job.cols);
             }
             for h in 0..job.heads {
                 // the first block of a row prefetches the rows for all
@@ -200,9 +202,9 @@ kernel! {
 /// Computes the columns `at..at + out.len()` of output row `v`, all of one head. Rows are
 /// prefetched `ahead` edges in advance.
 #[inline(always)]
-pub(super) fn run_of_row<S: Simd, W: Weight, T: Element>(
+pub(super) fn run_of_row<S: Simd, W: Weight, R: Source>(
     s: S,
-    job: &Sum<'_, W, T>,
+    job: &Sum<'_, W, R>,
     v: usize,
     h: usize,
     mut at: usize,
@@ -215,15 +217,15 @@ pub(super) fn run_of_row<S: Simd, W: Weight, T: Element>(
         out = rest;
         let len = out_block.len();
         match count {
-            1 => block::<S, W, T, 1>(s, job, v, h, at, ahead, out_block),
-            2 => block::<S, W, T, 2>(s, job, v, h, at, ahead, out_block),
-            3 => block::<S, W, T, 3>(s, job, v, h, at, ahead, out_block),
-            4 => block::<S, W, T, 4>(s, job, v, h, at, ahead, out_block),
-            5 if S::BLOCK > 4 => block::<S, W, T, 5>(s, job, v, h, at, ahead, out_block),
-            6 if S::BLOCK > 4 => block::<S, W, T, 6>(s, job, v, h, at, ahead, out_block),
-            7 if S::BLOCK > 4 => block::<S, W, T, 7>(s, job, v, h, at, ahead, out_block),
-            8 if S::BLOCK > 4 => block::<S, W, T, 8>(s, job, v, h, at, ahead, out_block),
-            16 if S::BLOCK > 8 => block::<S, W, T, 16>(s, job, v, h, at, ahead, out_block),
+            1 => block::<S, W, R, 1>(s, job, v, h, at, ahead, out_block),
+            2 => block::<S, W, R, 2>(s, job, v, h, at, ahead, out_block),
+            3 => block::<S, W, R, 3>(s, job, v, h, at, ahead, out_block),
+            4 => block::<S, W, R, 4>(s, job, v, h, at, ahead, out_block),
+            5 if S::BLOCK > 4 => block::<S, W, R, 5>(s, job, v, h, at, ahead, out_block),
+            6 if S::BLOCK > 4 => block::<S, W, R, 6>(s, job, v, h, at, ahead, out_block),
+            7 if S::BLOCK > 4 => block::<S, W, R, 7>(s, job, v, h, at, ahead, out_block),
+            8 if S::BLOCK > 4 => block::<S, W, R, 8>(s, job, v, h, at, ahead, out_block),
+            16 if S::BLOCK > 8 => block::<S, W, R, 16>(s, job, v, h, at, ahead, out_block),
             _ => unreachable!("no block of {count} vectors"),
         }
         at += len;
@@ -241,9 +243,9 @@ fn vectors<S: Simd>(left: usize) -> usize {
 /// Computes the columns `at..at + out.len()` of output row `v`: `N` vectors, the last of which may
 /// be partial.
 #[inline(always)]
-fn block<S: Simd, W: Weight, T: Element, const N: usize>(
+fn block<S: Simd, W: Weight, R: Source, const N: usize>(
     s: S,
-    job: &Sum<'_, W, T>,
+    job: &Sum<'_, W, R>,
     v: usize,
     h: usize,
     at: usize,
@@ -263,9 +265,9 @@ fn block<S: Simd, W: Weight, T: Element, const N: usize>(
         if ahead != 0
             && let Some(&next) = job.indices.get(e + ahead)
         {
-            prefetch(job.src, next as usize * job.cols, job.cols);
+            job.src.prefetch(next as usize, job.cols);
         }
-        let row = &job.src[u * job.cols + at..][..len];
+        let row = job.src.part(u, job.cols, at, len);
         if W::UNIT {
             for (i, acc) in acc.iter_mut().enumerate() {
                 *acc = s.add(*acc, nth::<S, _, N>(s, row, i));
@@ -291,7 +293,7 @@ fn block<S: Simd, W: Weight, T: Element, const N: usize>(
             OwnValue::Constant(w) => w,
             OwnValue::Stored(values) => values[v * job.heads + h],
         });
-        let row = &job.src[u * job.cols + at..][..len];
+        let row = job.src.part(u, job.cols, at, len);
         for (i, acc) in acc.iter_mut().enumerate() {
             *acc = s.mul_add(w, nth::<S, _, N>(s, row, i), *acc);
         }

@@ -15,7 +15,10 @@ use super::{
         LayerNormForward, SgdUpdate, SigmoidCrossEntropy, SoftmaxCrossEntropy,
     },
 };
-use crate::{View, ViewMut, matrix::Table};
+use crate::{
+    View, ViewMut,
+    matrix::{Slots, Table},
+};
 
 mod aggregate;
 mod attention;
@@ -39,6 +42,9 @@ fn at(x: View, r: usize, c: usize) -> f64 {
         return columns.binary_search(&(c as u32)).map_or(0.0, |k| f64::from(values[k]));
     }
     let i = r * x.num_cols() + c;
+    if let Some(Slots { cached, staged }) = x.slots() {
+        return f64::from(i.checked_sub(cached.len()).map_or_else(|| cached[i], |i| staged[i]));
+    }
     match x.table() {
         Table::F32(data) => f64::from(data[i]),
         Table::F16(data) => f64::from(data[i]),

@@ -119,7 +119,7 @@ impl DatasetBuilder {
     }
 
     /// Sets `width` values per node to predict: `V x width`, row by row; NaN if unknown. A
-    /// random split leaves out nodes with an unknown value.
+    /// random split leaves out nodes without a known value.
     #[must_use]
     pub fn values(self, width: usize, values: Vec<f32>) -> Self {
         Self { labels: Some(Labels::Values { values: values.into(), width }), ..self }
@@ -211,8 +211,9 @@ mod tests {
     }
 
     #[test]
-    fn nodes_with_a_missing_value_are_not_split() {
-        let values: Vec<f32> = (0..20).flat_map(|v| [if v % 4 == 0 { f32::NAN } else { 1.0 }, 2.0]).collect();
+    fn nodes_without_a_value_are_not_split_and_those_with_some_are() {
+        let known = |v: i32, step: i32| if v % step == 0 { f32::NAN } else { 1.0 };
+        let values: Vec<f32> = (0..20).flat_map(|v| [known(v, 4), known(v, 2)]).collect();
         let data = DatasetBuilder::new(20).values(2, values).random_split(0.5, 0.2, 1).build().unwrap();
         assert_eq!(data.split.parts().map(|(_, ids)| ids.len()).iter().sum::<usize>(), 15);
     }

@@ -301,7 +301,7 @@ class Dataset(Stores):
             y: Classes (``V``; -1 if unknown), or zeros and ones (``V x C``) for several labels per
                 node.
             values: Numbers to predict instead of classes (``V``, or ``V x T`` for ``T`` targets), as
-                float32; NaN if unknown. A node of a part of the split has all of its values.
+                float32; NaN if unknown. A node of a part of the split has at least one of its values.
             num_classes: Number of classes ``C``. Default: one more than the largest class.
             train_mask, val_mask, test_mask: Masks (``V``) or ids; they must not overlap.
             edge_weight: Weights of the edges (``E``), at least 0.

@@ -38,7 +38,7 @@ def test_memory_is_flat_over_ten_thousand_batches():
                 done += 1
             assert batch.x.shape[1] == 64
 
-    run(1000)
+    run(3000)  # until the pools have the most batches in flight
     before = resident()
     run(10_000)
     # leaking the smallest array of each batch (50 ids) would take 4 MB, its features 100 MB

@@ -122,6 +122,14 @@ fn counts(traffic: graphmill_loader::Traffic) -> [(u64, u64); 4] {
     [devices, host, disk, remote].map(|tier| (tier.rows, tier.bytes))
 }
 
+/// Asserts that a run that reads rows in place has the bits and the traffic of `gathered`.
+fn assert_same_in_place(gathered: &TrainConfig, data: &Dataset) {
+    let in_place = TrainConfig { fused: "on".parse().unwrap(), ..gathered.clone() };
+    let (gathered, in_place) = (outcome(gathered, data), outcome(&in_place, data));
+    assert_eq!((&gathered.0, gathered.1), (&in_place.0, in_place.1));
+    assert_eq!(counts(gathered.2), counts(in_place.2));
+}
+
 #[test]
 fn rows_read_in_place_have_the_bits_and_the_traffic_of_gathered_rows() {
     let temp = tempfile::tempdir().unwrap();
@@ -165,12 +173,7 @@ fn rows_read_in_place_have_the_bits_and_the_traffic_of_gathered_rows() {
             ..base
         },
     ];
-    for gathered in chains {
-        let in_place = TrainConfig { fused: "on".parse().unwrap(), ..gathered.clone() };
-        let (gathered, in_place) = (outcome(&gathered, &data), outcome(&in_place, &data));
-        assert_eq!((&gathered.0, gathered.1), (&in_place.0, in_place.1));
-        assert_eq!(counts(gathered.2), counts(in_place.2));
-    }
+    chains.iter().for_each(|gathered| assert_same_in_place(gathered, &data));
 }
 
 #[test]
@@ -183,10 +186,7 @@ fn attention_reads_rows_in_place_over_tiers() {
         host_budget: Bytes(data.features.bytes() as u64 / 2),
         ..config(&temp)
     };
-    let in_place = TrainConfig { fused: "on".parse().unwrap(), ..gathered.clone() };
-    let (gathered, in_place) = (outcome(&gathered, &data), outcome(&in_place, &data));
-    assert_eq!((&gathered.0, gathered.1), (&in_place.0, in_place.1));
-    assert_eq!(counts(gathered.2), counts(in_place.2));
+    assert_same_in_place(&gathered, &data);
 }
 
 #[test]

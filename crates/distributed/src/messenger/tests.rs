@@ -102,13 +102,15 @@ fn failures_reach_all_waiting_ranks_at_once_with_the_reason() {
         let began = Instant::now();
         let results = on_ranks(3, LONG, |post| {
             let all = Collective::new(post.clone());
-            all.barrier(0).unwrap();
+            let met = all.barrier(0);
             if post.rank() == 1 {
+                met.unwrap();
                 post.abort("the disk is full");
                 return String::new();
             }
-            // Also while waiting for another rank.
-            all.gather(1, &[]).and(post.take(0, 2)).unwrap_err().to_string()
+            // Also while waiting for another rank. The failure may overtake that rank's message of
+            // the barrier, which rank 1 has left by then.
+            met.and(all.gather(1, &[])).and(post.take(0, 2)).unwrap_err().to_string()
         });
         assert!(began.elapsed() < LONG / 2);
         assert_eq!(results[0], "rank 1: the disk is full");

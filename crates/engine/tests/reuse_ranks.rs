@@ -82,6 +82,10 @@ fn rows_of_other_ranks_have_a_bounded_age() {
         ("super_batch=3 strategy=time-sharing devices=virtual:2 updates=asynchronous staleness=2", 7),
         ("super_batch=0 hot_prefetch=on", 15),
         ("super_batch=3 hot_gradient=kept sampler=labor", 2),
+        // ranks agree on the hot nodes: they add up scores, and follow the one that waits most
+        ("super_batch=3 hot_metric=degree hot_ratio=0.2", 2),
+        ("super_batch=3 hot_metric=presc:1 hot_ratio=0.2 hot_prefetch=on", 5),
+        ("super_batch=2 strategy=time-sharing devices=virtual:1 hot_ratio=0.3 hot_split=timed", 3),
     ] {
         let config = settled(options);
         let many = over_ranks(&config, &dir, 3);
@@ -92,7 +96,7 @@ fn rows_of_other_ranks_have_a_bounded_age() {
         }
         let epochs = &many[0].epochs;
         assert!(epochs[2].loss < epochs[0].loss, "{options}");
-        let is_timed = options.contains("asynchronous");
+        let is_timed = options.contains("asynchronous") || options.contains("timed");
         if !is_timed && (options.contains("max_variation") || options.contains("devices")) {
             assert_eq!(bits(&over_ranks(&config, &dir, 3)[0]), bits(&many[0]), "{options}: timing matters");
         }
@@ -174,7 +178,8 @@ fn runs_resume_within_a_super_batch_to_the_same_bits() {
     let (data, temporary) = (data(), tempfile::tempdir().unwrap());
     let dir = partitioned(&data, &temporary.path().join("parts"));
     let budget = "hot_prefetch=off hot_ratio=0.2 devices=virtual:1 device_budget=100000000";
-    for (number, options) in ["hot_prefetch=on", "hot_prefetch=off", budget].into_iter().enumerate() {
+    let stores = "hot_prefetch=on graph_stores=1";
+    for (number, options) in ["hot_prefetch=on", "hot_prefetch=off", budget, stores].into_iter().enumerate() {
         let config = settled(&format!("super_batch=3 {options}"));
         let whole = over_ranks(&config, &dir, 3);
         for stops in [1, 2, 7, 9] {
@@ -194,9 +199,6 @@ fn options_that_ranks_cannot_share_are_refused() {
     let (data, temporary) = (data(), tempfile::tempdir().unwrap());
     let dir = partitioned(&data, &temporary.path().join("parts"));
     for (options, expected) in [
-        ("hot_metric=degree hot_ratio=0.2", "--hot-metric degree: with reused rows over several ranks"),
-        ("graph_stores=1", "graph stores have no model"),
-        ("devices=virtual:1 hot_split=timed", "measured times differ between ranks"),
         ("sampler=saint-rw", "--sampler saint-rw draws all blocks of a batch at once"),
         ("strategy=historical reuse=none", "--strategy historical"),
     ] {

@@ -46,6 +46,35 @@ fn stores_and_trainers_give_the_losses_of_one_process() {
     }
 }
 
+/// With frozen parameters, reused rows equal new ones. The ranks that train make them in turns, from
+/// neighbours and features of the stores.
+#[test]
+fn ranks_that_train_reuse_rows_of_nodes_that_stores_own() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    let frozen = "sampler=full lr=1e-30 reuse=layered super_batch=3";
+    for (size, options) in [
+        (3, "graph_stores=1 hot_prefetch=on"),
+        (4, "graph_stores=2 hot_prefetch=off model=gcn hot_rank=0 strategy=pipelined allocation=1,1,1"),
+        (3, "graph_stores=1 strategy=time-sharing devices=virtual:2 hot_metric=presc:1 hot_ratio=0.3"),
+    ] {
+        let mut config = with(config(), &format!("{frozen} {options}"));
+        config.derive_options(&["fanout", "layers"]).unwrap();
+        let many = train(&config, &dir, size);
+        let exact = "graph_stores=0 strategy=sequential devices=cpu reuse=none";
+        assert_alike(&alone(&with(config.clone(), exact), &data), &many, options);
+        let (training, stores) = many.split_at(size - config.graph_stores);
+        let reuse = |summary: &graphmill_engine::record::Summary| {
+            summary.epochs[1].reuse.map(|reuse| [reuse.asked_rows, reuse.reused_rows, reuse.made_rows])
+        };
+        let first = reuse(&training[0]).unwrap();
+        assert!(first[1] > 0 && first[2] > 0, "{options}: {first:?}");
+        assert!(training.iter().all(|summary| reuse(summary) == Some(first)), "{options}");
+        assert!(stores.iter().all(|summary| reuse(summary).is_none()), "{options}");
+        assert!(training[0].staleness.max <= training[0].staleness.bound, "{options}");
+    }
+}
+
 #[test]
 fn impossible_stores_are_refused() {
     let (data, temporary) = (data(), tempfile::tempdir().unwrap());

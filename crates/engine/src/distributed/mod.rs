@@ -43,10 +43,7 @@ pub use ranks::Ranks;
 use graphmill_core::{options::one_of, table::Entry};
 use graphmill_loader::order::{self, OrderKind, OverRanks};
 
-use crate::{
-    Error, Result, TrainConfig,
-    strategy::{self, HotSplit, LayeredOptions},
-};
+use crate::{Error, Result, TrainConfig, strategy};
 
 /// Returns rank 0's options on all ranks, except for each machine's own: the path of the dataset,
 /// threads, and the number of its NVIDIA device.
@@ -89,28 +86,8 @@ fn check_nvidia(config: &TrainConfig) -> Result<()> {
             config.strategy
         ));
     }
-    Ok(())
-}
-
-/// Refuses options of reused rows that ranks would decide differently, or that they cannot share.
-fn check_reuse(config: &TrainConfig) -> Result<()> {
-    let options = config.own.get::<LayeredOptions>();
-    let refuse = |flag: &str, value: &dyn std::fmt::Display, why: &str| {
-        Err(Error::usage(format!("--{flag} {value}: with reused rows over several ranks {why}")))
-    };
-    if config.graph_stores > 0 {
-        let why = "the owners of nodes make the rows, and graph stores have no model; leave it out";
-        return refuse("graph-stores", &config.graph_stores, why);
-    }
-    if !config.cuda_devices().is_empty() {
-        return refuse("devices", &config.devices, "host memory exchanges the rows; use cpu or virtual:N");
-    }
-    if options.hot_metric != LayeredOptions::default().hot_metric {
-        let why = "hot nodes are those that most batches request; leave it out";
-        return refuse("hot-metric", &options.hot_metric, why);
-    }
-    if options.hot_split == HotSplit::Timed {
-        return refuse("hot-split", &options.hot_split, "measured times differ between ranks; use auto");
+    if strategy::Chosen::of(config).is_some_and(|chosen| chosen.reuses_rows()) {
+        return refuse("host memory exchanges the rows that batches reuse; use cpu or virtual:N");
     }
     Ok(())
 }
@@ -128,9 +105,6 @@ pub(crate) fn check(config: &TrainConfig) -> Result<()> {
     }
     if !chosen.is_some_and(|chosen| chosen.is_over_ranks()) {
         return refuse("reuse", &config.reuse, "use none");
-    }
-    if chosen.is_some_and(|chosen| chosen.reuses_rows()) {
-        check_reuse(config)?;
     }
     check_nvidia(config)?;
     let is_available = |entry: &Entry<OrderKind>| entry.make.over_ranks != OverRanks::Unavailable;

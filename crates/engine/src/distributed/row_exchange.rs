@@ -12,11 +12,17 @@ impl RowExchange for Ranks {
         self.book().rank()
     }
 
-    fn owner(&self, node: NodeId) -> usize {
-        self.book().owner(node)
+    fn maker(&self, node: NodeId) -> usize {
+        let book = self.book();
+        match book.num_stores() {
+            0 => book.owner(node),
+            _ => node as usize % book.num_trainers(),
+        }
     }
 
     fn gather(&self, words: &[u32]) -> Result<Vec<Vec<u32>>> {
-        Ok(self.all.gather(self.reused.fetch_add(1, Relaxed), words)?)
+        // graph stores reuse no rows
+        let trainers = self.all.among(self.book().num_trainers());
+        Ok(trainers.gather(self.reused.fetch_add(1, Relaxed), words)?)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use graphmill_core::progress::{Progress, Quiet};
+use graphmill_core::progress::Progress;
 use graphmill_data::Dataset;
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
@@ -24,18 +24,7 @@ pub fn scores(name: &str, config: &TrainConfig, data: &Dataset, watch: &dyn Prog
     scores_with(name, config, data, &*sampler, &*order, None, watch)
 }
 
-/// [`scores`] of a run with a given sampler and order.
-pub(crate) fn scores_of(
-    name: &str,
-    config: &TrainConfig,
-    data: &Dataset,
-    sampler: &dyn MinibatchSampler,
-    order: &dyn SeedOrder,
-) -> Result<Vec<f64>> {
-    scores_with(name, config, data, sampler, order, None, &Quiet)
-}
-
-/// [`scores_of`] a run whose batches reuse rows by this plan, if they do, unless `watch` stops the
+/// [`scores`] of a run with a given sampler and order, whose batches reuse rows by this plan, if they do, unless `watch` stops the
 /// work. Rows that only reused rows are made from are not requested.
 pub(crate) fn scores_with(
     name: &str,

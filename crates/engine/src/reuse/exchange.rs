@@ -20,8 +20,9 @@ pub trait RowExchange: Send + Sync {
     /// This rank.
     fn rank(&self) -> usize;
 
-    /// Owner of a node.
-    fn owner(&self, node: NodeId) -> usize;
+    /// Rank that makes the row of a node: its owner or, if the owners are graph stores, one of the
+    /// ranks that train.
+    fn maker(&self, node: NodeId) -> usize;
 
     /// Gathers the words of every rank, in the order of ranks.
     ///
@@ -39,6 +40,34 @@ impl dyn RowExchange + '_ {
         let all = self.gather(&[number as u32, (number >> 32) as u32])?;
         let of = |words: &Vec<u32>| Some(u64::from(*words.get(1)?) << 32 | u64::from(words[0]));
         Ok(all.iter().filter_map(of).min().unwrap_or(number))
+    }
+
+    /// Largest number of all ranks, none of which is NaN.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub fn greatest(&self, number: f64) -> Result<f64> {
+        let all = self.gather(&words_of(&[number]))?;
+        Ok(all.iter().flat_map(|words| numbers_of(words)).fold(number, f64::max))
+    }
+
+    /// Replaces `numbers` by their sums over ranks, in the order of ranks. All ranks have the same
+    /// sums.
+    ///
+    /// # Errors
+    /// A rank did not take part, or has another count of numbers.
+    pub fn sum(&self, numbers: &mut [f64]) -> Result<()> {
+        for chunk in numbers.chunks_mut(SUMMED_AT_ONCE) {
+            let received = self.gather(&words_of(chunk))?;
+            chunk.fill(0.0);
+            for (rank, words) in received.iter().enumerate() {
+                if words.len() != 2 * chunk.len() {
+                    return Err(other_length(rank));
+                }
+                chunk.iter_mut().zip(numbers_of(words)).for_each(|(sum, own)| *sum += own);
+            }
+        }
+        Ok(())
     }
 
     /// The matrices that rank 0 returns from `make`, of these widths.
@@ -72,6 +101,20 @@ impl dyn RowExchange + '_ {
             })
             .collect())
     }
+}
+
+/// Count of numbers that ranks sum at once, which limits the memory of messages.
+const SUMMED_AT_ONCE: usize = 1 << 18;
+
+/// Words of a message that holds these numbers.
+fn words_of(numbers: &[f64]) -> Vec<u32> {
+    numbers.iter().flat_map(|x| [x.to_bits() as u32, (x.to_bits() >> 32) as u32]).collect()
+}
+
+/// Numbers that a message holds.
+fn numbers_of(words: &[u32]) -> impl Iterator<Item = f64> + '_ {
+    let number = |two: &[u32]| f64::from_bits(u64::from(two[1]) << 32 | u64::from(two[0]));
+    words.chunks_exact(2).map(number)
 }
 
 /// Error of a message whose length differs from that of this rank's tables.

@@ -1,5 +1,5 @@
-//! Reused rows over ranks: every hot node's row is made by the rank that owns the node, and all
-//! ranks receive it.
+//! Reused rows over ranks: every hot node's row is made by one rank, its owner unless that is a
+//! graph store, and all ranks that train receive it.
 //!
 //! # Algorithm
 //!
@@ -8,8 +8,9 @@
 //!                 rows of own hot nodes ─► gather over ranks ─► the same table of rows
 //! ```
 //!
-//! The owner has the neighbours of its nodes, so it draws them without requests. A node counts once
-//! for each share of a batch that requests it.
+//! The owner has the neighbours of its nodes, so it draws them without requests. Graph stores have
+//! no model: the ranks that train make the rows in turns, and request the neighbours. A node counts
+//! once for each share of a batch that requests it.
 //!
 //! # Source
 //!
@@ -46,7 +47,7 @@ impl dyn RowExchange + '_ {
         rows: &mut Embeddings,
     ) -> Result<()> {
         let own: Vec<NodeId> =
-            nodes[slice.clone()].iter().copied().filter(|&v| self.owner(v) == self.rank()).collect();
+            nodes[slice.clone()].iter().copied().filter(|&v| self.maker(v) == self.rank()).collect();
         let mut made = Embeddings::default();
         shape.resize(&mut made, own.len(), rows.bound);
         maker.make(loader, context, version, &own, 0, &mut made)?;
@@ -58,7 +59,7 @@ impl dyn RowExchange + '_ {
         rows.slices.push(Slice { from: slice.start, version: version.version });
         let mut places = vec![Vec::new(); received.len()];
         for (i, &v) in slice.clone().zip(&nodes[slice]) {
-            places[self.owner(v)].push(i);
+            places[self.maker(v)].push(i);
         }
         for (rank, (words, places)) in received.iter().zip(&places).enumerate() {
             let mut values: &[f32] = bytemuck::cast_slice(words);

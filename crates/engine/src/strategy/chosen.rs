@@ -55,9 +55,9 @@ impl Chosen {
         }
     }
 
-    /// Strategy of a rank that holds the graph and does not train, in the place of this one.
-    pub(crate) fn serving(self) -> Self {
-        Self { strategy: &SERVING, ..self }
+    /// Strategy of a rank that holds the graph and does not train, which reuses no rows.
+    pub(crate) fn serving() -> Self {
+        Self { strategy: &SERVING, reuse: &reuse::WITHOUT }
     }
 
     /// [`Chosen::find`], or `None` for unknown names.

@@ -51,17 +51,20 @@ pub const NONE: &str = "none";
 /// Name of the row that reuses rows within super-batches.
 pub(super) const LAYERED: &str = "layered";
 
+/// Row of the table that reuses no rows.
+pub(super) const WITHOUT: Entry<ReuseKind> = Entry {
+    name: NONE,
+    summary: "every batch computes all its rows",
+    source: "",
+    options: &[],
+    make: ReuseKind::NONE,
+};
+
 /// Table of all kinds of reuse.
 pub static TABLE: Table<ReuseKind> = Table::new(
     "reuse",
     &[
-        Entry {
-            name: NONE,
-            summary: "every batch computes all its rows",
-            source: "",
-            options: &[],
-            make: ReuseKind::NONE,
-        },
+        WITHOUT,
         Entry {
             name: LAYERED,
             summary: "hot bottom-layer rows computed once for several batches, with bounded staleness",

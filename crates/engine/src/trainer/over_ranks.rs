@@ -16,6 +16,7 @@ use crate::{
         Inputs,
         setup::{self, Parts},
     },
+    strategy::Chosen,
     tiers::Presampling,
 };
 
@@ -70,7 +71,7 @@ fn train_on(config: &TrainConfig, view: &RankDataset, context: RunContext) -> Re
     let devices = &ComputeDevices::open(&computing)?;
     let mut parts = Parts::with(config, &view.data, false, || view.order(config), || view.sampler(config))?;
     if !trains {
-        parts.strategy = parts.strategy.serving();
+        parts.strategy = Chosen::serving();
     }
     let placements = MemoryPlacements::both(MemoryPlacement::Mapped);
     run(

@@ -152,14 +152,24 @@ impl<'a> Layered<'a> {
     }
 
     /// Reduces the number of hot rows if training waits for them, else increases it. The other
-    /// nodes are left to the devices' feature caches (section 4.1.3).
-    fn adapt(&mut self, seconds: f64) {
-        let Some(maker) = &mut self.maker else { return };
-        if self.options.hot_split == HotSplit::Timed && seconds > 0.0 {
-            let idle = self.waited / seconds;
-            let by = if idle > MAX_IDLE { (1.0 - idle).max(0.5) } else { GROWTH };
-            maker.split = (maker.split * by).clamp(0.01, 1.0);
+    /// nodes are left to the devices' feature caches (section 4.1.3). Ranks follow the one that
+    /// waits for the largest share of its time, so that all have the same hot nodes.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    fn adapt(&mut self, seconds: f64) -> Result<()> {
+        let Some(maker) = &mut self.maker else { return Ok(()) };
+        if self.options.hot_split != HotSplit::Timed {
+            return Ok(());
         }
+        let own = if seconds > 0.0 { self.waited / seconds } else { 0.0 };
+        let idle = match self.context.exchange {
+            Some(exchange) => exchange.greatest(own)?,
+            None => own,
+        };
+        let by = if idle > MAX_IDLE { (1.0 - idle).max(0.5) } else { GROWTH };
+        maker.split = (maker.split * by).clamp(0.01, 1.0);
+        Ok(())
     }
 
     /// Makes the super-batch of batch `epoch.from`: a new one, or after a resume the interrupted
@@ -247,7 +257,7 @@ impl<'a> Layered<'a> {
             };
             let Some(made) = made else { return Ok(Flow::Stop) };
             (now, start) = (made, epoch.learner.step);
-            self.adapt(clock.elapsed().as_secs_f64());
+            self.adapt(clock.elapsed().as_secs_f64())?;
         }
         Ok(Flow::Continue)
     }

@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use graphmill_core::{NodeId, memory};
+use graphmill_core::{NodeId, memory, progress::Quiet};
 use graphmill_loader::Workspace;
 use rayon::ThreadPool;
 
@@ -15,7 +15,7 @@ use crate::{
     Error, Result,
     config::{Devices, Switch},
     cores,
-    hotness::scores::scores_of,
+    hotness::scores::counted,
     learner::{Learner, StepContext},
     reuse::{
         Embeddings, History, HotQueue, Lookahead, Ranking, ReusePlan, ReuseTotals, RowExchange, RowMaker,
@@ -162,14 +162,7 @@ impl SuperBatchMaker {
             Some(exchange) => exchange.least(max_hot as u64)? as usize,
             None => max_hot,
         };
-        let ranking = match options.hot_metric.as_str() {
-            REQUESTS => Ranking::Requests,
-            policy => {
-                let scores = scores_of(policy, config, context.data, context.sampler, context.order)
-                    .map_err(|e| Error::usage(format!("--hot-metric {policy}: {e}")))?;
-                Ranking::by(&scores)?
-            }
-        };
+        let ranking = ranking(context, &options.hot_metric)?;
         let threads = rayon::current_num_threads();
         let ahead = options.hot_prefetch == Switch::On;
         let pool = ahead.then(|| cores::pool("aside", threads, &[]).map(Arc::new)).transpose()?;
@@ -317,6 +310,24 @@ impl SuperBatchMaker {
             self.spare.push((ahead, rows));
         }
     }
+}
+
+/// Order of hot nodes by a metric. Ranks add up the scores of their shares of the batches, so all
+/// have the same order.
+///
+/// # Errors
+/// The scores cannot be computed, or a rank did not take part.
+fn ranking(context: &StrategyContext, metric: &str) -> Result<Ranking> {
+    if metric == REQUESTS {
+        return Ok(Ranking::Requests);
+    }
+    let StrategyContext { config, data, sampler, order, .. } = *context;
+    let (mut scores, _) = counted(metric, config, data, sampler, order, (None, context.own), &Quiet)
+        .map_err(|e| Error::usage(format!("--hot-metric {metric}: {e}")))?;
+    if let Some(exchange) = context.exchange {
+        exchange.sum(&mut scores)?;
+    }
+    Ranking::by(&scores)
 }
 
 /// Sample of the nodes whose rows may be reused, from the first batch of the first epoch.

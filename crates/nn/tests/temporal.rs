@@ -9,7 +9,10 @@ use graphmill_core::keyed::{Stream, key};
 use graphmill_nn::{
     Matrix, Param, Pass,
     backend::{Cpu, Reference},
-    temporal::{GruCell, GruState, MemoryEvents, MemoryState, MemoryUpdater, NodeMemory, TimeEncoding},
+    temporal::{
+        GruCell, GruState, MemoryCellKind, MemoryEvents, MemoryState, MemoryUpdater, NodeMemory, RnnCell,
+        RnnState, TimeEncoding, TimeProjection,
+    },
 };
 use support::{Checked, check, distance, dot, nudge, pass, random};
 
@@ -155,7 +158,7 @@ fn plain_update(params: &HashMap<&str, Matrix>, (memory, last, waiting): &Plain)
 
 #[test]
 fn memory_agrees_with_plain_loops_over_the_events() {
-    let updater = MemoryUpdater::new(M, K, T, 5);
+    let updater = MemoryUpdater::new(MemoryCellKind::Gru, M, K, T, 5);
     let mut params = HashMap::new();
     updater.visit(&mut |p| {
         params.insert(p.name, p.value.clone());
@@ -194,7 +197,7 @@ fn memory_agrees_with_plain_loops_over_the_events() {
 
 #[test]
 fn a_restored_memory_continues_to_the_same_bits() {
-    let updater = MemoryUpdater::new(M, K, T, 5);
+    let updater = MemoryUpdater::new(MemoryCellKind::Gru, M, K, T, 5);
     let of = events(60, 8);
     let mut whole = NodeMemory::new(7, M, K, 0);
     let expected = stream(&updater, &mut whole, &of, 0..60, 5);
@@ -214,7 +217,7 @@ fn a_restored_memory_continues_to_the_same_bits() {
 
 #[test]
 fn no_event_reaches_the_rows_of_its_own_batch() {
-    let updater = MemoryUpdater::new(M, K, T, 5);
+    let updater = MemoryUpdater::new(MemoryCellKind::Gru, M, K, T, 5);
     let of = events(30, 4);
     let mut other = of.clone();
     // other events from the third batch on
@@ -233,7 +236,12 @@ fn no_event_reaches_the_rows_of_its_own_batch() {
 
 #[test]
 fn updates_match_finite_differences() {
-    let mut updater = MemoryUpdater::new(M, K, T, 5);
+    for kind in [MemoryCellKind::Gru, MemoryCellKind::Rnn] {
+        check_updates(MemoryUpdater::new(kind, M, K, T, 5));
+    }
+}
+
+fn check_updates(mut updater: MemoryUpdater) {
     let mut store = NodeMemory::new(7, M, K, 1_300_000_000);
     stream(&updater, &mut store, &events(20, 3), 0..20, 5);
     // node 6 has no message if it has no event; ask for a part of the nodes, in another order
@@ -266,8 +274,64 @@ fn updates_match_finite_differences() {
 }
 
 #[test]
+fn plain_cells_follow_their_formula() {
+    let cell = RnnCell::new(5, M, 3);
+    let (x, h) = (random(6, 5, 1), random(6, M, 2));
+    let mut out = Matrix::default();
+    cell.forward(&pass(true), x.view(), h.view(), &mut RnnState::default(), &mut out);
+    let mut params = HashMap::new();
+    cell.visit(&mut |p| {
+        params.insert(p.name, p.value.clone());
+    });
+    let product = |x: &Matrix, of: &str, r: usize, c: usize| {
+        let (x, w) = (x.view(), params[&format!("rnn.{of}.weight")[..]].view());
+        (0..x.num_cols()).map(|i| x.host()[r * x.num_cols() + i] * w.host()[i * M + c]).sum::<f32>()
+            + params[&format!("rnn.{of}.bias")[..]].view().host()[c]
+    };
+    for (i, found) in out.view().host().iter().enumerate() {
+        let (r, c) = (i / M, i % M);
+        let expected = (product(&x, "input", r, c) + product(&h, "hidden", r, c)).tanh();
+        assert!((found - expected).abs() < 1e-5, "{found}, {expected}");
+    }
+}
+
+#[test]
+fn projections_match_finite_differences() {
+    let differences = [0.0, 1.5, -2.0, 0.25];
+    for dropout in [0.0, 0.3] {
+        let mut projection = TimeProjection::new(M, dropout, 5);
+        let (mut x, c) = (random(4, M, 1), random(4, M, 2));
+        let run = |projection: &TimeProjection, x: &Matrix| {
+            let mut out = Matrix::default();
+            projection.forward(&pass(true), x.view(), &differences, &mut out);
+            (dot(out.view(), c.view()), out)
+        };
+        let out = run(&projection, &x).1;
+        let zeros = out.view().host().iter().filter(|x| **x == 0.0).count();
+        assert_eq!(zeros > 0, dropout > 0.0, "{zeros} zeros");
+        let mut x_grad = Matrix::default();
+        projection.backward(&pass(true), x.view(), &differences, c.view(), &mut x_grad);
+        let mut grads = Vec::new();
+        projection.visit(&mut |p| grads.push((p.name, p.grad.clone())));
+        let mut checked = Checked::default();
+        for (n, (name, grad)) in grads.iter().enumerate() {
+            checked += check(name, grad.view(), |i, by| {
+                run(&moved(&projection, n, i, by, TimeProjection::visit_mut), &x).0
+            });
+        }
+        checked += check("x", x_grad.view(), |i, by| {
+            x.view_mut().host()[i] += by;
+            let value = run(&projection, &x).0;
+            x.view_mut().host()[i] -= by;
+            value
+        });
+        checked.assert_all_but_one_in(20, "projection");
+    }
+}
+
+#[test]
 fn wrong_uses_are_rejected_with_the_reason() {
-    let updater = MemoryUpdater::new(M, K, T, 5);
+    let updater = MemoryUpdater::new(MemoryCellKind::Gru, M, K, T, 5);
     let mut store = NodeMemory::new(3, M, K, 0);
     let mut state = MemoryState::default();
     let error = updater.update(&pass(true), &store, &[3], &mut state).unwrap_err().to_string();

@@ -8,19 +8,30 @@ use graphmill_core::{
     table::{Entry, Table},
 };
 use graphmill_loader::time::{TimeCarry, TimeDraw, TimeOptions};
-use graphmill_nn::layer::GatOptions;
+use graphmill_nn::{layer::GatOptions, temporal::MemoryCellKind};
 use serde::{Deserialize, Serialize};
 
 use super::TrainConfig;
 
+/// Computation of the rows of nodes at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventRows {
+    /// The attention of TGAT and TGN to sampled events.
+    Attention,
+    /// The layer with rows of edges of this name, over sampled events.
+    Edges(&'static str),
+    /// JODIE's projection of the memory to the time, without neighbours.
+    Projection,
+}
+
 /// A kind of model of events.
 #[derive(Clone, Copy, Debug)]
 pub struct EventModelKind {
-    /// True if nodes have a memory of their events.
-    pub has_memory: bool,
-    /// Name of the layer with rows of edges; `None` for the attention of TGAT and TGN.
-    pub edge_layer: Option<&'static str>,
-    /// Neighbours per hop, by the paper.
+    /// Cell that updates the memory of nodes, if they have one.
+    pub memory: Option<MemoryCellKind>,
+    /// Computation of the rows that are scored.
+    pub rows: EventRows,
+    /// Neighbours per hop, by the paper; empty if the model reads none.
     pub fanout: &'static [i64],
     /// Draw of neighbours, by the paper.
     pub draw: TimeDraw,
@@ -32,8 +43,8 @@ impl EventModelKind {
     /// A model of a layer with rows of edges.
     const fn of_edges(layer: &'static str) -> Self {
         Self {
-            has_memory: false,
-            edge_layer: Some(layer),
+            memory: None,
+            rows: EventRows::Edges(layer),
             fanout: &[10, 10],
             draw: TimeDraw::Last,
             carry: TimeCarry::Edge,
@@ -43,6 +54,9 @@ impl EventModelKind {
 
 /// Option groups of these models.
 pub const OPTIONS: &[OptionGroup] = &[OptionGroup::of::<TimeOptions>(), OptionGroup::of::<EventOptions>()];
+
+/// Option groups of those that read no neighbours.
+const WITHOUT_NEIGHBORS: &[OptionGroup] = &[OptionGroup::of::<EventOptions>()];
 
 /// Option groups of those with GATv2.
 const GAT_OPTIONS: &[OptionGroup] =
@@ -58,8 +72,8 @@ pub static TABLE: Table<EventModelKind> = Table::new(
             source: "Rossi et al., 2020, arXiv:2006.10637",
             options: OPTIONS,
             make: EventModelKind {
-                has_memory: true,
-                edge_layer: None,
+                memory: Some(MemoryCellKind::Gru),
+                rows: EventRows::Attention,
                 fanout: &[10],
                 draw: TimeDraw::Last,
                 carry: TimeCarry::Edge,
@@ -71,10 +85,23 @@ pub static TABLE: Table<EventModelKind> = Table::new(
             source: "Xu et al., ICLR 2020, arXiv:2002.07962",
             options: OPTIONS,
             make: EventModelKind {
-                has_memory: false,
-                edge_layer: None,
+                memory: None,
+                rows: EventRows::Attention,
                 fanout: &[20, 20],
                 draw: TimeDraw::Uniform,
+                carry: TimeCarry::Edge,
+            },
+        },
+        Entry {
+            name: "jodie",
+            summary: "JODIE: a memory of each node, projected to the time of the event",
+            source: "Kumar, Zhang and Leskovec, KDD 2019, arXiv:1908.01207",
+            options: WITHOUT_NEIGHBORS,
+            make: EventModelKind {
+                memory: Some(MemoryCellKind::Rnn),
+                rows: EventRows::Projection,
+                fanout: &[],
+                draw: TimeDraw::Last,
                 carry: TimeCarry::Edge,
             },
         },

@@ -9,13 +9,13 @@ use graphmill_loader::{
 };
 
 use super::stream::EventStream;
-use crate::{Error, Result, TrainConfig};
+use crate::{Error, Result, TrainConfig, config::events::kind};
 
 /// Pairs of a node and a time, each once, and the rows of the events of a batch.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     nodes: Vec<NodeId>,
-    times: Vec<i64>,
+    pub(super) times: Vec<i64>,
     /// Row of the source, and of the destinations, of each pair to score.
     pub(super) source: Vec<NodeId>,
     pub(super) destination: Vec<NodeId>,
@@ -51,7 +51,8 @@ impl Rows {
 /// Draws the neighbourhoods of rows. Draws depend on the seed, the epoch and the batch.
 pub(super) struct Sampling<'a> {
     stream: &'a EventStream,
-    sampler: TimeSampler,
+    /// `None` if the model reads no neighbours.
+    sampler: Option<TimeSampler>,
     workspace: TimeWorkspace,
     seeds: TimeSeeds,
 }
@@ -73,13 +74,16 @@ impl<'a> Sampling<'a> {
     /// The fanout or an option is invalid.
     pub(super) fn new(config: &TrainConfig, stream: &'a EventStream) -> Result<Self> {
         let schema = stream.history(false).graph.schema();
+        let has_neighbors = kind(config).is_none_or(|kind| !kind.fanout.is_empty());
         let fault = |message: String| Error::usage(format!("--fanout {}: {message}", config.fanout));
-        let fanout = config.fanout.to_string().parse().map_err(fault)?;
-        let sampler = TimeSampler::new(schema, &fanout, config.own.get()).map_err(fault)?;
+        let sampler = || -> Result<TimeSampler> {
+            let fanout = config.fanout.to_string().parse().map_err(fault)?;
+            // rows read their times
+            Ok(TimeSampler::new(schema, &fanout, config.own.get()).map_err(fault)?.without_sharing())
+        };
         Ok(Self {
             stream,
-            // rows read their times
-            sampler: sampler.without_sharing(),
+            sampler: has_neighbors.then(sampler).transpose()?,
             workspace: TimeWorkspace::new(schema),
             seeds: TimeSeeds::default(),
         })
@@ -96,12 +100,13 @@ impl<'a> Sampling<'a> {
         is_training: bool,
         out: &mut Neighborhood,
     ) -> Result<()> {
+        let Some(sampler) = &self.sampler else { return Ok(()) };
         let history = self.stream.history(is_training);
         let spare = out.batch.take().map_or_else(|| std::mem::take(&mut self.seeds), TimeBatch::recycle);
         let seeds = spare.refill(of.batch, &[(&rows.nodes, &rows.times)]);
         let request = TimeRequest::new(&history.graph, of);
         let request = if is_training { request.transposed() } else { request };
-        let batch = self.sampler.sample(&request, &mut self.workspace, seeds)?;
+        let batch = sampler.sample(&request, &mut self.workspace, seeds)?;
         let (time, features) = (self.stream.events.time(), &self.stream.features);
         let width = features.num_cols();
         out.edges.resize_with(batch.edges.len(), Matrix::default);
@@ -131,8 +136,8 @@ impl<'a> Sampling<'a> {
 }
 
 impl Neighborhood {
-    /// Nodes of the bottom rows; a node at several times is listed several times.
-    pub(super) fn nodes(&self) -> &[NodeId] {
-        self.batch.as_ref().map_or(&[], |batch| &batch.sampled.input_nodes[0])
+    /// Nodes of the bottom rows of a batch; a node at several times is listed several times.
+    pub(super) fn nodes<'n>(&'n self, rows: &'n Rows) -> &'n [NodeId] {
+        self.batch.as_ref().map_or(&rows.nodes, |batch| &batch.sampled.input_nodes[0])
     }
 }

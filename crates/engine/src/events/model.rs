@@ -3,14 +3,16 @@
 //!
 //! # Algorithm
 //!
-//! The row of a node is its memory (TGN) plus its projected features. Each layer attends to the
-//! sampled events of a row, with their features and the time since them. The head scores a pair by
-//! two dense layers over the rows of both ends.
+//! The row of a node is its memory (TGN, JODIE) plus its projected features. Each layer attends to
+//! the sampled events of a row, with their features and the time since them. JODIE reads no
+//! neighbours: it scales the row by the time since the node's last event, in deviations of the times
+//! between training events. The head scores a pair by two dense layers over the rows of both ends.
 //!
 //! # Source
 //!
 //! Rossi et al., *Temporal graph networks for deep learning on dynamic graphs*, 2020; Xu et al.,
-//! *Inductive representation learning on temporal graphs*, ICLR 2020.
+//! *Inductive representation learning on temporal graphs*, ICLR 2020; Kumar, Zhang and Leskovec,
+//! *Predicting dynamic embedding trajectory in temporal interaction networks*, KDD 2019.
 //!
 //! # Cost
 //!
@@ -23,13 +25,15 @@
 //!   initial values unless `--learn-frequencies` is given (Cong et al., *Do we really need
 //!   complicated model architectures for temporal networks?*, ICLR 2023, section 4.2).
 //! - All heads together have the width of the embeddings, without that of the time encoding.
+//! - JODIE has the form of TGN's authors: one cell for all nodes, messages that wait for a batch, and
+//!   the head in the place of a predicted embedding of the next destination.
 
 use graphmill_core::{NodeId, keyed::key};
 use graphmill_nn::{
     Matrix, Param, Pass, View,
     layer::Linear,
     link::{EdgeHead, EdgeHeadState, EdgePairs},
-    temporal::{MemoryState, MemoryUpdater, NodeMemory, TemporalInput},
+    temporal::{MemoryState, MemoryUpdater, NodeMemory, TemporalInput, TimeProjection},
 };
 
 use super::{
@@ -40,7 +44,7 @@ use super::{
 };
 use crate::{
     Error, Result, TrainConfig,
-    config::events::{EventOptions, kind},
+    config::events::{EventOptions, EventRows, kind},
 };
 
 /// Parts of the keys of initial values.
@@ -53,6 +57,8 @@ pub(super) struct EventModel {
     pub(super) updater: Option<MemoryUpdater>,
     /// Layers of all hops, from the bottom.
     layers: Vec<Hop>,
+    /// Projection of rows to their times, and the mean and deviation of the times between events.
+    projection: Option<(TimeProjection, [f64; 2])>,
     head: EdgeHead,
     hidden: usize,
 }
@@ -69,6 +75,8 @@ pub(super) struct PassState {
     features: Matrix,
     /// Rows below each layer, and above the last.
     rows: Vec<Matrix>,
+    /// Standardized time since the last event of each row's node.
+    since: Vec<f32>,
     hops: Vec<HopState>,
     head: EdgeHeadState,
     pub(super) scores: Matrix,
@@ -85,24 +93,32 @@ impl EventModel {
     pub(super) fn new(config: &TrainConfig, stream: &EventStream) -> Result<Self> {
         let options: EventOptions = config.own.get();
         let (hidden, edge_dim) = (config.hidden, stream.edge_dim());
-        let is_attention = kind(config).is_none_or(|kind| kind.edge_layer.is_none());
-        if is_attention && !hidden.is_multiple_of(options.event_heads) {
+        let kind = kind(config);
+        let is_of = |rows| kind.is_some_and(|kind| kind.rows == rows);
+        if is_of(EventRows::Attention) && !hidden.is_multiple_of(options.event_heads) {
             return Err(Error::usage(format!(
                 "--event-heads {}: it does not divide --hidden {hidden}; use a divisor",
                 options.event_heads
             )));
         }
         let key = |part| key(&[config.seed, MODEL, part]);
-        let name = kind(config).and_then(|kind| kind.edge_layer);
-        let layers = (0..config.layers).map(|l| Hop::new(config, name, l, edge_dim, key(3 + l as u64)));
+        let hops = if is_of(EventRows::Projection) { 0 } else { config.layers };
+        let name = kind.and_then(|kind| match kind.rows {
+            EventRows::Edges(name) => Some(name),
+            EventRows::Attention | EventRows::Projection => None,
+        });
+        let layers = (0..hops).map(|l| Hop::new(config, name, l, edge_dim, key(3 + l as u64)));
+        let projection = || (TimeProjection::new(hidden, config.dropout as f32, key(3)), stream.intervals());
+        let cell = kind.and_then(|kind| kind.memory);
+        let updater = |cell| MemoryUpdater::new(cell, hidden, edge_dim, options.time_dim, key(1));
         let outputs = stream.targets.as_ref().map_or(1, EventTargets::outputs);
-        let has_memory = kind(config).is_some_and(|kind| kind.has_memory);
         let of_features =
             |table: &Matrix| Linear::named(["weight", ""], table.num_cols(), hidden, false, key(0));
         let mut model = Self {
             input: stream.node_features.as_ref().map(of_features),
-            updater: has_memory.then(|| MemoryUpdater::new(hidden, edge_dim, options.time_dim, key(1))),
+            updater: cell.map(updater),
             layers: layers.collect::<Result<_>>()?,
+            projection: is_of(EventRows::Projection).then(projection),
             head: EdgeHead::new([hidden, 0], hidden, outputs, key(2)),
             hidden,
         };
@@ -134,6 +150,7 @@ impl EventModel {
         for (i, layer) in self.layers.iter().enumerate() {
             layer.visit(&mut |param| named(&format!("layers.{i}"), param));
         }
+        self.projection.iter().for_each(|(of, _)| of.visit(&mut |param| named("rows", param)));
         self.head.visit(&mut |param| named("head", param));
     }
 
@@ -145,6 +162,7 @@ impl EventModel {
         for (i, layer) in self.layers.iter_mut().enumerate() {
             layer.visit_mut(&mut |param| named(&format!("layers.{i}"), param));
         }
+        self.projection.iter_mut().for_each(|(of, _)| of.visit_mut(&mut |param| named("rows", param)));
         self.head.visit_mut(&mut |param| named("head", param));
     }
 
@@ -161,17 +179,33 @@ impl EventModel {
         (rows, near): (&Rows, &Neighborhood),
         state: &mut PassState,
     ) -> Result<()> {
-        state.rows.resize_with(self.layers.len() + 1, Matrix::default);
+        state.rows.resize_with(self.top() + 1, Matrix::default);
         state.hops.resize_with(self.layers.len(), HopState::default);
-        self.bottom_rows(pass, stream, memory, near.nodes(), state)?;
+        self.bottom_rows(pass, stream, memory, near.nodes(rows), state)?;
         for (l, layer) in self.layers.iter().enumerate() {
             let (below, above) = state.rows.split_at_mut(l + 1);
             let Some(input) = input(near, l, below[l].view()) else { continue };
             layer.forward(pass, &input, &mut state.hops[l], &mut above[0]);
         }
-        let pairs = pairs(rows, state.rows[self.layers.len()].view());
+        if let Some((projection, [mean, deviation])) = &self.projection {
+            let PassState { memory, number, rows: of_layers, since, .. } = state;
+            let last = number.iter().map(|&at| memory.times[at as usize]);
+            let of_row = |(&time, last): (&i64, i64)| {
+                (((i128::from(time) - i128::from(last)) as f64 - mean) / deviation) as f32
+            };
+            since.clear();
+            since.extend(rows.times.iter().zip(last).map(of_row));
+            let (below, above) = of_layers.split_at_mut(1);
+            projection.forward(pass, below[0].view(), since, &mut above[0]);
+        }
+        let pairs = pairs(rows, state.rows[self.top()].view());
         self.head.forward(pass, &pairs, &mut state.head, &mut state.scores);
         Ok(())
+    }
+
+    /// Number of the rows that the head reads.
+    fn top(&self) -> usize {
+        self.layers.len() + usize::from(self.projection.is_some())
     }
 
     /// Rows of the nodes below the first layer: their memory and their projected features.
@@ -219,10 +253,14 @@ impl EventModel {
         (rows, near): (&Rows, &Neighborhood),
         state: &mut PassState,
     ) {
-        let PassState { rows: of_layers, hops, head, scores, scores_grad, grads, .. } = state;
+        let PassState { rows: of_layers, hops, head, scores, scores_grad, grads, since, .. } = state;
         let [grad, next] = grads;
-        let pairs = pairs(rows, of_layers[self.layers.len()].view());
+        let pairs = pairs(rows, of_layers[self.top()].view());
         self.head.backward(pass, &pairs, head, scores.view(), scores_grad, grad);
+        if let Some((projection, _)) = &mut self.projection {
+            projection.backward(pass, of_layers[0].view(), since, grad.view(), next);
+            std::mem::swap(grad, next);
+        }
         for (l, layer) in self.layers.iter_mut().enumerate().rev() {
             let Some(input) = input(near, l, of_layers[l].view()) else { continue };
             layer.backward(pass, &input, &mut hops[l], (of_layers[l + 1].view(), grad), next);

@@ -140,6 +140,26 @@ impl EventStream {
         self.events.time().first().copied().unwrap_or(0)
     }
 
+    /// Mean and deviation of the times between the training events of a node, and from the start to
+    /// its first one.
+    pub(super) fn intervals(&self) -> [f64; 2] {
+        let mut last = vec![self.start(); self.num_nodes];
+        let [mut count, mut sum, mut squares] = [0.0; 3];
+        for &e in &self.learned {
+            let (e, events) = (e as usize, &self.events);
+            for v in [events.source()[e], events.destination()[e]] {
+                let interval = events.time()[e] as f64 - last[v as usize] as f64;
+                last[v as usize] = events.time()[e];
+                count += 1.0;
+                sum += interval;
+                squares += interval * interval;
+            }
+        }
+        let mean = sum / f64::max(count, 1.0);
+        let variance = squares / f64::max(count, 1.0) - mean * mean;
+        [mean, if variance > 0.0 { variance.sqrt() } else { 1.0 }]
+    }
+
     /// Record of the dataset. The split is that of the task.
     pub(super) fn record(&self, data: &TypedDataset) -> DatasetRecord {
         let count = |name: String, count: usize| TypeCount { name, count: count as u64 };

@@ -5,7 +5,7 @@ use graphmill_loader::time::{TimeBound, TimeDraw, TimeOptions};
 use super::{keys::Key, reasons::Read, rules};
 use crate::{
     TrainConfig,
-    config::events::{TABLE, kind},
+    config::events::{EventModelKind, EventRows, TABLE, kind},
 };
 
 /// General options that such a run reads.
@@ -40,13 +40,17 @@ const READ: &[&str] = &[
 /// Rule of an option of such a run.
 pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
     let refuse = |why: &str| Err(format!("--model {} does not use it: {why}; leave it out", config.model));
+    let rows = kind(config).map(|kind| kind.rows);
+    let has_neighbors = rows != Some(EventRows::Projection);
     let Some(group) = key.group else {
         return match key.name {
             "patience" => rules::several_scores(config, key),
+            "fanout" | "layers" if !has_neighbors => refuse("it reads no neighbours"),
             "fanout" if !config.fanout_by_name.is_empty() => refuse("its events are of one edge type"),
             name if READ.contains(&name) => Ok(()),
             "max_batches" => refuse("an epoch has all training events, in their order"),
             "order" => refuse("events are learned in the order of their times"),
+            "sampler" if !has_neighbors => refuse("it reads no neighbours"),
             "sampler" => refuse("--time-draw chooses its neighbours"),
             _ => refuse("it learns a stream of events"),
         };
@@ -67,8 +71,11 @@ pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
                 .into())
         }
         "out_heads" => refuse("all its layers join their heads"),
-        "event_heads" | "learn_frequencies" if kind(config).is_some_and(|kind| kind.edge_layer.is_some()) => {
+        "event_heads" if rows != Some(EventRows::Attention) => {
             refuse("it is for the attention of tgn and tgat")
+        }
+        "learn_frequencies" if matches!(rows, Some(EventRows::Edges(_))) => {
+            refuse("it is for the attention of tgn and tgat, and for memory")
         }
         "time_carry" if config.layers == 1 => {
             Err("it bounds the hops after the first, and --layers is 1; leave it out".into())
@@ -82,6 +89,7 @@ pub(super) fn derive_options(config: &mut TrainConfig, given: &[&str]) {
     let Some(kind) = kind(config) else { return };
     let default = TrainConfig::default();
     let is_free = |name: &str| !given.contains(&name);
+    let Some(first) = kind.fanout.first() else { return derive_general(config, kind, given) };
     if is_free("fanout")
         && is_free("layers")
         && config.fanout == default.fanout
@@ -90,8 +98,22 @@ pub(super) fn derive_options(config: &mut TrainConfig, given: &[&str]) {
         config.fanout.0 = kind.fanout.to_vec();
         config.layers = kind.fanout.len();
     } else if is_free("fanout") && config.fanout == default.fanout {
-        config.fanout.0 = vec![kind.fanout[0]; config.layers];
+        config.fanout.0 = vec![*first; config.layers];
     }
+    derive_general(config, kind, given);
+    let options: &mut TimeOptions = config.own.get_mut();
+    if is_free("time_draw") && options.time_draw == TimeDraw::default() {
+        options.time_draw = kind.draw;
+    }
+    if is_free("time_carry") && options.time_carry == TimeOptions::default().time_carry {
+        options.time_carry = kind.carry;
+    }
+}
+
+/// Fills in the values of options that all kinds have, unless they were `given`.
+fn derive_general(config: &mut TrainConfig, kind: EventModelKind, given: &[&str]) {
+    let default = TrainConfig::default();
+    let is_free = |name: &str| !given.contains(&name);
     if is_free("batch_size") && config.batch_size == default.batch_size {
         config.batch_size = 200;
     }
@@ -102,13 +124,6 @@ pub(super) fn derive_options(config: &mut TrainConfig, given: &[&str]) {
         config.lr = 1e-4;
     }
     if is_free("hidden") && config.hidden == default.hidden {
-        config.hidden = if kind.edge_layer.is_some() { 128 } else { 100 };
-    }
-    let options: &mut TimeOptions = config.own.get_mut();
-    if is_free("time_draw") && options.time_draw == TimeDraw::default() {
-        options.time_draw = kind.draw;
-    }
-    if is_free("time_carry") && options.time_carry == TimeOptions::default().time_carry {
-        options.time_carry = kind.carry;
+        config.hidden = if matches!(kind.rows, EventRows::Edges(_)) { 128 } else { 100 };
     }
 }

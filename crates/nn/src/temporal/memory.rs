@@ -2,7 +2,10 @@
 
 use graphmill_core::{Error, NodeId, Result, keyed};
 
-use super::{GruCell, GruState, TimeEncoding};
+use super::{
+    MemoryCellKind, TimeEncoding,
+    cell::{MemoryCell, MemoryCellState},
+};
 use crate::{Matrix, Param, Pass, View};
 
 /// Memory of all nodes, and the messages that wait for them (Rossi et al., *Temporal graph networks
@@ -208,12 +211,12 @@ impl NodeMemory {
     }
 }
 
-/// Parameters that turn waiting messages into memory: a GRU over `[message | phi(t - last
-/// update)]`.
+/// Parameters that turn waiting messages into memory: a recurrent cell over `[message | phi(t -
+/// last update)]`.
 #[derive(Clone, Debug)]
 pub struct MemoryUpdater {
     encoding: TimeEncoding,
-    cell: GruCell,
+    cell: MemoryCell,
 }
 
 /// Updated memory of some nodes, with the matrices that the backward pass reads.
@@ -235,15 +238,15 @@ pub struct MemoryState {
     grad: Matrix,
     input_grad: Matrix,
     encoded_grad: Matrix,
-    gru: GruState,
+    cell: MemoryCellState,
 }
 
 impl MemoryUpdater {
     /// Creates the parameters for memory of `width` columns, events of `edge_dim` features and a
     /// time encoding of `time_dim` columns.
-    pub fn new(width: usize, edge_dim: usize, time_dim: usize, key: u64) -> Self {
+    pub fn new(kind: MemoryCellKind, width: usize, edge_dim: usize, time_dim: usize, key: u64) -> Self {
         let input = 2 * width + edge_dim + time_dim;
-        let cell = GruCell::new(input, width, keyed::key(&[key, 0]));
+        let cell = MemoryCell::new(kind, input, width, keyed::key(&[key, 0]));
         Self { encoding: TimeEncoding::new(time_dim), cell }
     }
 
@@ -272,7 +275,7 @@ impl MemoryUpdater {
         state: &mut MemoryState,
     ) -> Result<()> {
         store.check(nodes)?;
-        let MemoryState { rows, times, updated, differences, encoded, input, old, new, gru, .. } = state;
+        let MemoryState { rows, times, updated, differences, encoded, input, old, new, cell, .. } = state;
         state.nodes.clear();
         state.nodes.extend_from_slice(nodes);
         times.clear();
@@ -308,7 +311,7 @@ impl MemoryUpdater {
             line[stride..].copy_from_slice(&encoded[i * time_dim..(i + 1) * time_dim]);
             old.copy_from_slice(&memory[v * width..(v + 1) * width]);
         }
-        self.cell.forward(pass, input.view(), old.view(), gru, new);
+        self.cell.forward(pass, [input.view(), old.view()], cell, new);
         let all = rows.view_mut().host();
         for (&at, new) in updated.iter().zip(new.view().host().chunks_exact(width.max(1))) {
             all[at as usize * width..(at as usize + 1) * width].copy_from_slice(new);
@@ -319,14 +322,15 @@ impl MemoryUpdater {
     /// Adds to the gradients of all parameters, from that of the updated rows (`R x M`). Stored
     /// memory and messages are constants.
     pub fn backward(&mut self, pass: &Pass, state: &mut MemoryState, rows_grad: View) {
-        let MemoryState { updated, differences, input, old, grad, input_grad, encoded_grad, gru, .. } = state;
+        let MemoryState { updated, differences, input, old, grad, input_grad, encoded_grad, cell, .. } =
+            state;
         let (width, time_dim) = (self.cell.width(), self.encoding.dim());
         grad.resize(updated.len(), width);
         let from = rows_grad.host();
         for (&at, to) in updated.iter().zip(grad.view_mut().host().chunks_exact_mut(width.max(1))) {
             to.copy_from_slice(&from[at as usize * width..(at as usize + 1) * width]);
         }
-        self.cell.backward(pass, [input.view(), old.view()], gru, grad.view(), Some(input_grad));
+        self.cell.backward(pass, [input.view(), old.view()], cell, grad.view(), input_grad);
         encoded_grad.resize(updated.len(), time_dim);
         let (dim, from) = (input.num_cols(), input_grad.view().host());
         let lines = encoded_grad.view_mut().host().chunks_exact_mut(time_dim.max(1));

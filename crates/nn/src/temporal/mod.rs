@@ -2,8 +2,9 @@
 //!
 //! - [`TimeEncoding`]: a time difference as a row of cosines (TGAT).
 //! - [`TemporalAttention`]: attention to neighbours with the time since their events (TGAT, TGN).
-//! - [`GruCell`]: a gated recurrent unit.
+//! - [`GruCell`], [`RnnCell`]: recurrent cells.
 //! - [`NodeMemory`], [`MemoryUpdater`]: the memory of TGN, with messages that wait for one batch.
+//! - [`TimeProjection`]: rows of nodes some time after their last events (JODIE).
 //!
 //! # Order of a batch
 //!
@@ -18,11 +19,17 @@
 //! 5. [`MemoryUpdater::backward`] and the step of the optimizer.
 
 mod attention;
+mod cell;
 mod encoding;
 mod gru;
 mod memory;
+mod projection;
+mod rnn;
 
 pub use attention::{TemporalAttention, TemporalAttentionConfig, TemporalInput, TemporalState};
+pub use cell::MemoryCellKind;
 pub use encoding::TimeEncoding;
 pub use gru::{GruCell, GruState};
 pub use memory::{MemoryEvents, MemoryState, MemoryUpdater, NodeMemory};
+pub use projection::TimeProjection;
+pub use rnn::{RnnCell, RnnState};

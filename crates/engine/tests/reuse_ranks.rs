@@ -294,6 +294,8 @@ fn rows_outside_of_subgraphs_of_parts_have_a_bounded_age() {
         ("hot_prefetch=on strategy=pipelined allocation=1,1,1", 7),
         ("hot_prefetch=on strategy=time-sharing devices=virtual:1 cache_ratio=0.2", 7),
         ("hot_prefetch=on cache=lru cache_ratio=0.2", 7),
+        ("hot_prefetch=on cache=presc:1 cache_ratio=0.2", 7),
+        ("hot_prefetch=on host_budget=15000", 7),
         ("hot_prefetch=off sampler=cluster parts=20 parts_per_batch=2 shuffle_parts=2", 3),
         ("hot_prefetch=on sampler=saint-node shuffle_parts=1", 7),
         ("hot_prefetch=on sampler=saint-edge inductive=true batch_size=20", 7),

@@ -240,7 +240,7 @@ fn subgraphs_reuse_rows_of_other_processes_and_the_run_resumes() {
         let summary: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         (losses(&output), summary)
     };
-    let (whole, summary) = run("whole", "4");
+    let (whole, summary) = run("run", "4");
     assert_eq!((&summary["staleness"]["bound"], &summary["staleness"]["max"]), (&7.into(), &7.into()));
     let reuse = &summary["epochs"][1]["reuse"];
     assert!(reuse["reused_rows"].as_u64() > reuse["made_rows"].as_u64(), "{reuse}");

@@ -12,6 +12,9 @@
 //! `--host-budget`: then they are read from the part's file, and the host cache holds own rows and
 //! those of other ranks alike. Otherwise it holds rows of other ranks in what the own rows leave of
 //! the budget.
+//!
+//! A rank that draws subgraphs reads the rows of its assigned parts from memory. Only batches with
+//! reused rows read other nodes, through these tiers.
 
 use std::sync::Arc;
 

@@ -267,11 +267,15 @@ pub fn sampler_in_parts(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn 
     sampler_by(config, data, sampler::SamplerKind::in_parts)
 }
 
-fn sampler_by(
-    config: &TrainConfig,
-    data: &Dataset,
-    make: MakeOf<Box<dyn sampler::MinibatchSampler>>,
-) -> Result<Box<dyn sampler::MinibatchSampler>> {
+/// Minibatches of the sampler's subgraphs, without neighbours outside of them.
+///
+/// # Errors
+/// As [`sampler()`], or the sampler draws hops.
+pub(crate) fn subgraphs(config: &TrainConfig, data: &Dataset) -> Result<sampler::Subgraphs> {
+    sampler_by(config, data, sampler::SamplerKind::make_subgraphs)
+}
+
+fn sampler_by<T>(config: &TrainConfig, data: &Dataset, make: MakeOf<T>) -> Result<T> {
     let mut options = sampler_options(config, data);
     if reads::<ClusterOptions>(config) {
         options.partition = clusters(&config.own.get::<ClusterOptions>().clusters, data)?;

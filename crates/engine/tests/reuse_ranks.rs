@@ -11,14 +11,22 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use graphmill_data::partition::PartitionDir;
+use graphmill_core::keyed;
+use graphmill_data::{
+    generate::{GenerateOptions, generate},
+    partition::PartitionDir,
+};
 use graphmill_engine::{
     Error, Result, RunContext, RunDir, TrainConfig,
     observer::{Observer, Progress, Quiet},
     record::Summary,
     trainer::over_ranks as train_on_ranks,
 };
-use ranks::{PATIENCE, alone, assert_alike, config, data, on_ranks, over_ranks, partitioned};
+use ranks::{
+    PARTS, PATIENCE, alone, assert_alike, close, config, data, on_ranks, over_ranks, partitioned,
+    partitioned_by,
+};
+use rayon::ThreadPoolBuilder;
 use set::with;
 
 fn settled(options: &str) -> TrainConfig {
@@ -122,6 +130,7 @@ fn device_budgets_hold_reused_rows_and_change_no_bit() {
         (2, "devices=virtual:2 hot_split=1 strategy=time-sharing"),
         // each rank counts the bytes of its shares, and all choose the same split
         (2, "devices=virtual:1 hot_split=auto strategy=time-sharing"),
+        (2, "devices=virtual:1 hot_split=1 sampler=saint-rw batch_size=60 walk_length=2"),
     ] {
         let config = settled(&format!("{base} {options}"));
         let whole = over_ranks(&config, &dir, size);
@@ -179,7 +188,9 @@ fn runs_resume_within_a_super_batch_to_the_same_bits() {
     let dir = partitioned(&data, &temporary.path().join("parts"));
     let budget = "hot_prefetch=off hot_ratio=0.2 devices=virtual:1 device_budget=100000000";
     let stores = "hot_prefetch=on graph_stores=1";
-    for (number, options) in ["hot_prefetch=on", "hot_prefetch=off", budget, stores].into_iter().enumerate() {
+    let subgraphs = "hot_prefetch=on sampler=saint-rw batch_size=200 walk_length=3 shuffle_parts=1";
+    let cases = ["hot_prefetch=on", "hot_prefetch=off", budget, stores, subgraphs];
+    for (number, options) in cases.into_iter().enumerate() {
         let config = settled(&format!("super_batch=3 {options}"));
         let whole = over_ranks(&config, &dir, 3);
         for stops in [1, 2, 7, 9] {
@@ -194,12 +205,151 @@ fn runs_resume_within_a_super_batch_to_the_same_bits() {
     }
 }
 
+/// Subgraphs of about 60 nodes, whose nodes read all their neighbours.
+fn of_subgraphs(options: &str) -> TrainConfig {
+    settled(&format!("sampler=saint-rw batch_size=60 walk_length=2 sample_coverage=5 {options}"))
+}
+
+/// Epochs whose subgraphs are the parts: one update by all of them, in one process and over as many
+/// ranks.
+#[test]
+fn subgraphs_that_are_parts_have_the_losses_of_one_process() {
+    let options =
+        GenerateOptions { nodes: 896, degree: Some(20.0), classes: 4, dim: 12, ..Default::default() };
+    let (data, temporary) = (generate("sbm", &options).unwrap(), tempfile::tempdir().unwrap());
+    // in one process, parts have weights by their nodes with neighbours and their training nodes
+    assert!((0..896).all(|v| data.graph.in_degree(v) > 0) && data.split.train.len() % 4 == 0);
+    let is_train = |v: usize| data.split.train.contains(&(v as u32));
+    let mut shuffled: Vec<usize> = (0..data.num_nodes()).collect();
+    shuffled.sort_by_key(|&v| (is_train(v), keyed::key(&[v as u64])));
+    let mut of = vec![0; data.num_nodes()];
+    shuffled.iter().enumerate().for_each(|(i, &v)| of[v] = (i % usize::from(PARTS)) as u16);
+    let path = temporary.path().join("parts");
+    let dir = partitioned_by(&data, of, &path);
+    let clusters = format!("sampler=cluster clusters={} parts_per_batch=1 sample_coverage=0", path.display());
+    // without a row that is older than its batch, and with all gradients
+    let exact = "reuse=layered devices=virtual:1 super_batch=1 hot_prefetch=off hot_gradient=kept";
+    let frozen = "reuse=layered lr=1e-30 hot_rank=0 super_batch=2 hot_prefetch=on";
+    for (size, options) in [
+        (4, "reuse=none".to_string()),
+        (4, "reuse=layered hot_ratio=0".to_string()),
+        (4, exact.to_string()),
+        (4, format!("{exact} model=gcn")),
+        (2, frozen.to_string()),
+        (2, format!("{frozen} model=gin")),
+        (1, format!("{frozen} model=gat hot_gradient=none")),
+    ] {
+        let base = with(config(), &format!("epochs=5 lr=0.05 {clusters} {options}"));
+        let several = format!("strategy=time-sharing devices=virtual:{size} batches_per_update={size}");
+        let one = alone(&with(base.clone(), &format!("{several} hot_ratio=0")), &data);
+        let many = over_ranks(&base, &dir, size);
+        for (a, b) in one.epochs.iter().zip(&many[0].epochs) {
+            assert!(close(b.loss, a.loss), "{options}: {} and {}", b.loss, a.loss);
+            let (x, y) = (a.valid_loss.unwrap(), b.valid_loss.unwrap());
+            assert!(close(y, x), "{options}: validation {y} and {x}");
+            let reuse = b.reuse.map_or(0, |reuse| reuse.reused_rows);
+            assert_eq!(reuse > 0, options.contains("super_batch"), "{options}");
+        }
+        if !options.contains("lr=") {
+            assert!(one.epochs[4].loss < one.epochs[0].loss, "{options}: the parameters change");
+        }
+        assert!(many.iter().all(|summary| bits(summary) == bits(&many[0])), "{options}");
+    }
+}
+
+/// Rows of nodes outside of a subgraph, in all parts, are those that the batch would compute: with
+/// frozen parameters, and without staleness and with all gradients.
+#[test]
+fn rows_outside_of_subgraphs_of_parts_equal_full_aggregation() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    let frozen = "lr=1e-30 hot_rank=0 hot_prefetch=on super_batch=4 model=";
+    let exact = "devices=virtual:1 hot_prefetch=off super_batch=1 hot_gradient=kept model=";
+    for (size, options) in [
+        (3, format!("{frozen}sage")),
+        (2, format!("{frozen}gcn sampler=saint-node")),
+        (2, format!("{frozen}gin sampler=cluster parts=20 parts_per_batch=4 shuffle_parts=1")),
+        (2, format!("{frozen}gat sampler=saint-edge inductive=true")),
+        (3, format!("{exact}sage sampler=saint-node inductive=true")),
+        (2, format!("{exact}gcn sampler=saint-edge shuffle_parts=1")),
+        (2, format!("{exact}sage sampler=cluster parts=20 parts_per_batch=4 strategy=time-sharing")),
+        (3, format!("{exact}gcn strategy=pipelined allocation=1,1,1")),
+    ] {
+        let reused = over_ranks(&of_subgraphs(&format!("{options} hot_ratio=1")), &dir, size);
+        let full = over_ranks(&of_subgraphs(&format!("{options} hot_ratio=0")), &dir, size);
+        for (a, b) in reused[0].epochs.iter().zip(&full[0].epochs) {
+            assert!(b.reuse.is_none(), "{options}: every batch computes all its rows");
+            assert!(close(a.loss, b.loss), "{options}: {} and {}", a.loss, b.loss);
+            assert!(a.reuse.unwrap().reused_rows > 0, "{options}");
+            let is_fewer = a.traffic.remote.rows < b.traffic.remote.rows;
+            assert!(is_fewer || options.contains("devices"), "{options}: rows of other ranks");
+        }
+        assert!(reused.iter().all(|summary| bits(summary) == bits(&reused[0])), "{options}");
+    }
+}
+
+#[test]
+fn rows_outside_of_subgraphs_of_parts_have_a_bounded_age() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    let mut ahead = None;
+    for (options, bound) in [
+        ("hot_prefetch=off", 3),
+        ("hot_prefetch=on", 7),
+        ("hot_prefetch=on strategy=pipelined allocation=1,1,1", 7),
+        ("hot_prefetch=on strategy=time-sharing devices=virtual:1 cache_ratio=0.2", 7),
+        ("hot_prefetch=on cache=lru cache_ratio=0.2", 7),
+        ("hot_prefetch=on cache=presc:1 cache_ratio=0.2", 7),
+        ("hot_prefetch=on host_budget=15000", 7),
+        ("hot_prefetch=off sampler=cluster parts=20 parts_per_batch=2 shuffle_parts=2", 3),
+        ("hot_prefetch=on sampler=saint-node shuffle_parts=1", 7),
+        ("hot_prefetch=on sampler=saint-edge inductive=true batch_size=20", 7),
+    ] {
+        let config = of_subgraphs(&format!("super_batch=4 {options}"));
+        let outcomes = [1, 3].map(|threads| {
+            let run = |_, post| {
+                let pool = ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+                pool.install(|| train_on_ranks::train(&config, &dir, post, context)).unwrap()
+            };
+            on_ranks(2, PATIENCE, run)
+        });
+        let one = &outcomes[0][0];
+        for summary in outcomes.iter().flatten() {
+            assert_eq!(bits(summary), bits(one), "{options}: ranks or threads change the bits");
+            assert_eq!(rows(summary), rows(one), "{options}");
+            assert_eq!((summary.staleness.bound, summary.staleness.max), (bound, bound), "{options}");
+        }
+        let reuse = one.epochs[1].reuse.unwrap();
+        assert!(reuse.reused_rows > reuse.made_rows && reuse.made_edges > 0, "{options}: {reuse:?}");
+        assert!(one.epochs[2].loss < one.epochs[0].loss, "{options}: it learns");
+        if options.starts_with("hot_prefetch=on") && !options.contains("sampler") {
+            assert_eq!(*ahead.get_or_insert(bits(one)), bits(one), "{options}");
+        }
+    }
+    // rows whose largest age depends on the run
+    for (options, bound) in [
+        ("super_batch=0 hot_prefetch=on", 15),
+        ("super_batch=3 hot_prefetch=on max_variation=0.02 shuffle_parts=1", 5),
+        ("super_batch=4 strategy=factored devices=virtual:2 num_samplers=1 cache_ratio=0.1", 7),
+        ("super_batch=3 strategy=time-sharing devices=virtual:2 updates=asynchronous staleness=2", 7),
+        ("super_batch=4 strategy=time-sharing devices=virtual:2 device_budget=100000000", 3),
+    ] {
+        let many = over_ranks(&of_subgraphs(options), &dir, 3);
+        for summary in &many {
+            assert_eq!(bits(summary), bits(&many[0]), "{options}: ranks differ");
+            assert!(summary.staleness.max <= summary.staleness.bound, "{options}");
+            assert!(summary.staleness.bound <= bound && summary.staleness.max > 0, "{options}");
+        }
+        assert!(many[0].epochs[2].loss < many[0].epochs[0].loss, "{options}");
+    }
+}
+
 #[test]
 fn options_that_ranks_cannot_share_are_refused() {
     let (data, temporary) = (data(), tempfile::tempdir().unwrap());
     let dir = partitioned(&data, &temporary.path().join("parts"));
     for (options, expected) in [
-        ("sampler=saint-rw", "--sampler saint-rw draws all blocks of a batch at once"),
         ("strategy=historical reuse=none", "--strategy historical"),
     ] {
         let config = settled(options);

@@ -121,3 +121,27 @@ fn subgraphs_of_assigned_parts_read_sparse_rows() {
         assert!(ranks::close(*a, b), "{a} and {b}");
     }
 }
+
+#[test]
+fn subgraphs_that_reuse_rows_read_sparse_rows_of_other_parts() {
+    let (data, temporary) = (sparse(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    let of_subgraphs = "sampler=saint-rw batch_size=60 walk_length=3 epochs=4 shuffle_parts=2";
+    let run = |options: &str| {
+        let options = format!("{of_subgraphs} reuse=layered super_batch=3 hot_prefetch=on {options}");
+        let epochs = over_ranks(&with(config(), &options), &dir, 2).remove(0).epochs;
+        let rows: u64 = epochs.iter().map(|epoch| epoch.traffic.remote.rows).sum();
+        (epochs.iter().map(|epoch| epoch.loss).collect::<Vec<_>>(), rows)
+    };
+    let (losses, all) = run("sparse=auto");
+    let (dense, same) = run("sparse=off");
+    assert!(all > 0 && all == same, "{all} and {same} rows");
+    for (a, b) in losses.iter().zip(dense) {
+        assert!(ranks::close(*a, b), "{a} and {b}");
+    }
+    for options in ["cache=lru cache_ratio=0.3", "cache=degree cache_ratio=0.3", "devices=virtual:1"] {
+        let (cached, rows) = run(options);
+        assert_eq!(cached, losses, "{options}");
+        assert!(rows < all || options.contains("devices"), "{options}: {rows} of {all}");
+    }
+}

@@ -225,6 +225,32 @@ fn ranks_share_reused_rows_and_the_run_resumes() {
     assert_eq!(resumed, stale, "the same bits after a resume");
 }
 
+#[test]
+fn subgraphs_reuse_rows_of_other_processes_and_the_run_resumes() {
+    let dir = tempfile::tempdir().unwrap();
+    let [_, parts] = datasets(dir.path());
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let run = |name: &str, epochs: &str| {
+        let options = "--sampler saint-rw --walk-length 2 --batch-size 250 --layers 2 --hidden 16 --lr 0.01 \
+                       --shuffle-parts 1 --reuse layered --super-batch 4 --hot-prefetch on --json";
+        let (parts, out) = (parts.display().to_string(), at(name));
+        let words = ["train", &parts, "--out", &out, "--epochs", epochs].into_iter();
+        let words: Vec<String> = words.chain(options.split_whitespace()).map(str::to_string).collect();
+        let output = end(mpirun(2, &words).spawn().unwrap());
+        let summary: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        (losses(&output), summary)
+    };
+    let (whole, summary) = run("run", "4");
+    assert_eq!((&summary["staleness"]["bound"], &summary["staleness"]["max"]), (&7.into(), &7.into()));
+    let reuse = &summary["epochs"][1]["reuse"];
+    assert!(reuse["reused_rows"].as_u64() > reuse["made_rows"].as_u64(), "{reuse}");
+    assert!(whole[3] < whole[0], "{whole:?}");
+    run("again", "2");
+    let words = ["train", "--resume", "--json", "--epochs", "4", "--out", &at("again")];
+    let resumed = losses(&end(mpirun(2, &words.map(str::to_string)).spawn().unwrap()));
+    assert_eq!(resumed, whole, "the same bits after a resume");
+}
+
 /// The shim runs the kernels of NVIDIA devices on the processor.
 #[test]
 fn every_rank_computes_on_an_nvidia_device() {

@@ -1,26 +1,37 @@
 //! Training on subgraphs over ranks (Zeng et al., JPDC 2021, section 8).
 //!
 //! Each rank draws subgraphs from its assigned parts, with the edges between nodes of these parts,
-//! and sends no requests during an epoch. Every `--shuffle-parts` epochs the parts are reassigned.
+//! and sends no requests during an epoch. A run that reuses rows also reads the neighbours of a
+//! subgraph outside of it, in all parts: their owners send the neighbour lists, and the feature
+//! rows of those whose rows are not reused. Every `--shuffle-parts` epochs the parts are reassigned.
 //! With more parts than ranks, other parts then meet on a rank, so training also uses edges between
 //! parts. A rank fetches the neighbour lists and rows of its assigned parts from their owners.
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::{
+    sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard},
+    time::Instant,
+};
 
-use graphmill_core::{Block, Graph, Matrix, NodeId, Split, block::Aggregation, keyed};
+use graphmill_core::{
+    Block, Error as CoreError, Graph, Matrix, NodeId, Result as CoreResult, Split, block::Aggregation,
+    induced::induced_graph, keyed,
+};
 use graphmill_data::{Dataset, partition::PartitionBook};
 use graphmill_distributed::{
     NodeOwnership,
     sampler::{Distributed, LISTS},
 };
 use graphmill_loader::{
-    BatchKey, Feature, HopSampler, MinibatchSampler, Sampled, Seeds, Traffic, Workspace,
+    BatchKey, Feature, HopSampler, MinibatchSampler, Sampled, Seeds, Traffic, Upper, Workspace,
     feature::{Capabilities, OutputRows, TierTraffic, widen_sparse},
-    sampler::{BatchRequest, HopRequest, HopScratch, HopStack, SamplerProperties, full::Full},
+    sampler::{
+        BatchRequest, HopRequest, HopScratch, HopStack, SamplerProperties, SplitSampler, SubgraphTraining,
+        Surrounded, full::Full,
+    },
 };
 
 use super::Ranks;
-use crate::{Error, Result, TrainConfig, build};
+use crate::{Error, Result, TrainConfig, build, strategy};
 
 /// Number of nodes whose neighbours are requested at once.
 const CHUNK_LEN: usize = 1 << 14;
@@ -36,11 +47,44 @@ pub(crate) struct AssignedParts {
     /// Epochs between two assignments; 0 for a single assignment.
     every: u64,
     lists: Distributed,
+    /// Neighbours outside of subgraphs, if batches read them.
+    surroundings: Option<Surroundings>,
+    /// Rows of all nodes, from their owners.
     rows: Arc<dyn Feature>,
+    /// The same rows behind a cache, if there is one: those of nodes outside of the parts.
+    cached: OnceLock<Arc<dyn Feature>>,
     assignment: RwLock<Assignment>,
     /// Subgraphs per epoch on each rank.
     subgraphs: u64,
     layers: usize,
+}
+
+/// Neighbours in all parts, which the owners of nodes send.
+struct Surroundings {
+    /// Hops over all neighbours.
+    hops: HopStack,
+    /// All nodes, and the edges into own nodes on which the run trains.
+    graph: Graph,
+}
+
+impl Surroundings {
+    /// Serves the neighbours of own nodes to the other ranks, which may request them once all ranks
+    /// have called this.
+    ///
+    /// # Errors
+    /// The model has too many layers, or a rank's graph cannot be made.
+    fn serve(config: &TrainConfig, data: &Dataset, ranks: &Ranks) -> Result<Self> {
+        let full = Full::new(config.fanout.len()).map_err(Error::usage)?;
+        let hops = Distributed::new(Arc::new(full), ranks.post().clone(), ranks.book().clone());
+        let hops = hops.map_err(Error::usage)?;
+        let graph = match config.own.get::<SubgraphTraining>().inductive {
+            true => induced_graph(&data.graph, &data.split.train)?,
+            false => data.graph.clone(),
+        };
+        hops.serve(&graph);
+        ranks.set_building(hops.building());
+        Ok(Self { hops: HopStack::new(hops), graph })
+    }
 }
 
 /// Assignment of parts to this rank.
@@ -71,6 +115,9 @@ impl AssignedParts {
         let lists = Distributed::by(LISTS, Arc::new(full), ranks.post().clone(), ranks.book().clone());
         let lists = lists.map_err(Error::usage)?;
         lists.serve(&data.graph);
+        let surrounds = strategy::draws_in_parts(config);
+        let surroundings = surrounds.then(|| Surroundings::serve(config, data, &ranks)).transpose()?;
+        // no rank requests neighbours before all ranks serve them
         ranks.meet()?;
         let mut assigned = Self {
             config: config.clone(),
@@ -78,7 +125,9 @@ impl AssignedParts {
             parts: ranks.book().parts().clone(),
             every: config.shuffle_parts as u64,
             lists,
+            surroundings,
             rows,
+            cached: OnceLock::new(),
             assignment: RwLock::new(Assignment {
                 number: u64::MAX,
                 book: NodeOwnership::new(ranks.book().parts().clone(), ranks.rank(), ranks.size())?,
@@ -102,6 +151,22 @@ impl AssignedParts {
         assigned.subgraphs = max.map_or(1, |&max| u64::from(max));
         assigned.layers = layers;
         Ok(Arc::new(assigned))
+    }
+
+    /// Reads the rows of nodes outside of the assigned parts from `rows`, which hold those of all
+    /// nodes, such as a cache in front of their owners. The first call counts.
+    pub(super) fn cache_others(&self, rows: Arc<dyn Feature>) {
+        let _ = self.cached.set(rows);
+    }
+
+    /// Rows of nodes outside of the assigned parts.
+    fn others(&self) -> &dyn Feature {
+        &**self.cached.get().unwrap_or(&self.rows)
+    }
+
+    /// Returns true if batches read neighbours outside of subgraphs.
+    pub(super) fn reads_surroundings(&self) -> bool {
+        self.surroundings.is_some()
     }
 
     fn assignment(&self) -> RwLockReadGuard<'_, Assignment> {
@@ -160,7 +225,14 @@ impl AssignedParts {
         let split = Split { train: train.into(), ..self.data.split.clone() };
         let seen = Dataset { graph: graph.clone(), split, ..self.data.clone() };
         let seed = keyed::key(&[self.config.seed, rank as u64, number]);
-        let sampler = build::sampler(&TrainConfig { seed, ..self.config.clone() }, &seen)?;
+        let config = TrainConfig { seed, ..self.config.clone() };
+        let sampler: Box<dyn MinibatchSampler> = match &self.surroundings {
+            None => build::sampler(&config, &seen)?,
+            Some(Surroundings { hops, .. }) => {
+                let subgraphs = build::subgraphs(&config, &seen)?;
+                Box::new(Surrounded::with_hops(subgraphs, graph.clone(), hops.clone()))
+            }
+        };
         Ok(Assignment { number, book, graph, sampler, rows })
     }
 }
@@ -190,20 +262,52 @@ impl MinibatchSampler for Subgraphs {
         }
     }
 
-    fn sample(
+    fn sample(&self, request: &BatchRequest, workspace: &mut Workspace, seeds: Seeds) -> CoreResult<Sampled> {
+        let assignment = self.0.assignment();
+        assignment.sampler.sample(&self.own_request(&assignment, request), workspace, seeds)
+    }
+
+    fn split(&self) -> Option<&dyn SplitSampler> {
+        self.0.surroundings.is_some().then_some(self as &dyn SplitSampler)
+    }
+}
+
+impl Subgraphs {
+    /// The request with this rank's draws, over the graph that its sampler reads.
+    fn own_request<'r>(&'r self, assignment: &'r Assignment, request: &BatchRequest<'r>) -> BatchRequest<'r> {
+        let seed = keyed::key(&[request.key.seed, self.0.ranks.rank() as u64]);
+        let surroundings = self.0.surroundings.as_ref();
+        let graph = surroundings.map_or(&assignment.graph, |surroundings| &surroundings.graph);
+        BatchRequest { graph, key: BatchKey { seed, ..request.key }, ..*request }
+    }
+}
+
+impl Assignment {
+    /// The sampler, which draws the bottom block separately if it reads surroundings.
+    fn split(&self) -> CoreResult<&dyn SplitSampler> {
+        self.sampler.split().ok_or_else(|| CoreError::invalid("subgraphs without their surroundings"))
+    }
+}
+
+impl SplitSampler for Subgraphs {
+    fn sample_upper(
         &self,
         request: &BatchRequest,
         workspace: &mut Workspace,
         seeds: Seeds,
-    ) -> graphmill_core::Result<Sampled> {
+    ) -> CoreResult<Upper> {
         let assignment = self.0.assignment();
-        let seed = keyed::key(&[request.key.seed, self.0.ranks.rank() as u64]);
-        let key = BatchKey { seed, ..request.key };
-        assignment.sampler.sample(
-            &BatchRequest { graph: &assignment.graph, key, ..*request },
-            workspace,
-            seeds,
-        )
+        assignment.split()?.sample_upper(&self.own_request(&assignment, request), workspace, seeds)
+    }
+
+    fn sample_bottom(
+        &self,
+        request: &BatchRequest,
+        workspace: &mut Workspace,
+        upper: Upper,
+    ) -> CoreResult<Sampled> {
+        let assignment = self.0.assignment();
+        assignment.split()?.sample_bottom(&self.own_request(&assignment, request), workspace, upper)
     }
 }
 
@@ -216,27 +320,42 @@ impl Feature for AssignedParts {
         self.rows.num_rows()
     }
 
-    fn gather(&self, ids: &[NodeId], out: &mut Matrix) -> graphmill_core::Result<Traffic> {
+    fn gather(&self, ids: &[NodeId], out: &mut Matrix) -> CoreResult<Traffic> {
         let assignment = self.assignment();
         if !assignment.rows.is_sparse() {
+            drop(assignment);
             out.resize(ids.len(), self.dim());
             return self.read(ids, out.view_mut().host());
         }
-        let began = std::time::Instant::now();
-        let places: Vec<u32> = ids.iter().map(|&v| assignment.book.place(v)).collect();
-        out.gather_sparse(assignment.rows.view(), &places);
-        let stored = out.view().sparse().map_or(0, |rows| rows.values.len());
-        let bytes = 8 * (ids.len() + stored) as u64;
-        Ok(Traffic { host: TierTraffic::since(began, ids.len() as u64, bytes), ..Traffic::default() })
+        let (mut from, mut others) = (Vec::with_capacity(ids.len()), Vec::new());
+        for &v in ids {
+            let is_own = assignment.book.is_own(v);
+            from.push((is_own, if is_own { assignment.book.place(v) as usize } else { others.len() }));
+            if !is_own {
+                others.push(v);
+            }
+        }
+        let (mut fetched, mut traffic) = (Matrix::default(), Traffic::default());
+        if !others.is_empty() {
+            traffic += self.others().gather(&others, &mut fetched)?;
+        }
+        let began = Instant::now();
+        let (own, far) = (assignment.rows.view(), fetched.view());
+        let row = |i: NodeId| {
+            let (is_own, at) = from[i as usize];
+            if is_own { own.sparse_row(at) } else { far.sparse_row(at) }.unwrap_or_default()
+        };
+        let all: Vec<NodeId> = (0..ids.len() as NodeId).collect();
+        out.gather_sparse_with(self.dim(), &all, row);
+        let stored = |rows: &Matrix| rows.view().sparse().map_or(0, |rows| rows.values.len());
+        let count = ids.len() - others.len();
+        let bytes = 8 * (count + stored(out) - stored(&fetched)) as u64;
+        traffic.host += TierTraffic::since(began, count as u64, bytes);
+        Ok(traffic)
     }
 
-    fn read_to(
-        &self,
-        ids: &[NodeId],
-        places: OutputRows,
-        out: &mut [f32],
-    ) -> graphmill_core::Result<Traffic> {
-        let began = std::time::Instant::now();
+    fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> CoreResult<Traffic> {
+        let began = Instant::now();
         let assignment = self.assignment();
         if assignment.rows.is_sparse() {
             drop(assignment);
@@ -247,7 +366,7 @@ impl Feature for AssignedParts {
         }
         let (dim, rows) = (self.dim(), assignment.rows.view());
         let rows = rows.host();
-        // caches of devices also hold rows of other parts
+        // caches of devices, and batches with their surroundings, also hold rows of other parts
         let (mut others, mut others_at) = (Vec::new(), Vec::new());
         for (i, &v) in ids.iter().enumerate() {
             let to = match places {
@@ -266,7 +385,7 @@ impl Feature for AssignedParts {
         let host = TierTraffic::since(began, count, count * self.row_bytes());
         let mut traffic = Traffic { host, ..Traffic::default() };
         if !others.is_empty() {
-            traffic += self.rows.read_to(&others, OutputRows::At(&others_at), out)?;
+            traffic += self.others().read_to(&others, OutputRows::At(&others_at), out)?;
         }
         Ok(traffic)
     }

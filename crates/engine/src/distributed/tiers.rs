@@ -12,6 +12,9 @@
 //! `--host-budget`: then they are read from the part's file, and the host cache holds own rows and
 //! those of other ranks alike. Otherwise it holds rows of other ranks in what the own rows leave of
 //! the budget.
+//!
+//! A rank that draws subgraphs reads the rows of its assigned parts from memory. Only batches with
+//! reused rows read other nodes, through these tiers.
 
 use std::sync::Arc;
 
@@ -55,6 +58,11 @@ impl RankDataset {
         let (data, cost) = (&self.data, Some(&presampling.cost));
         let batches = Batches { config, data, sampler, order, reuse: None, own: Some(own), cost };
         let (rows, mut text) = match &self.assigned {
+            Some(assigned) if assigned.reads_surroundings() => {
+                let (others, text) = self.host_rows(&batches)?;
+                assigned.cache_others(others);
+                (assigned.clone() as Arc<dyn Feature>, text)
+            }
             Some(assigned) => (assigned.clone() as Arc<dyn Feature>, self.describe(config)),
             None => self.host_rows(&batches)?,
         };

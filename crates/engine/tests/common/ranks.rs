@@ -26,8 +26,12 @@ pub(crate) fn data() -> Dataset {
 
 /// Partition of the dataset, by a hash of the nodes.
 pub(crate) fn partitioned(data: &Dataset, dir: &Path) -> PartitionDir {
-    let of: Vec<u16> =
-        (0..data.num_nodes() as u64).map(|v| (keyed::key(&[v]) % u64::from(PARTS)) as u16).collect();
+    let of = (0..data.num_nodes() as u64).map(|v| (keyed::key(&[v]) % u64::from(PARTS)) as u16).collect();
+    partitioned_by(data, of, dir)
+}
+
+/// Partition of the dataset, by these parts of the nodes.
+pub(crate) fn partitioned_by(data: &Dataset, of: Vec<u16>, dir: &Path) -> PartitionDir {
     let book = PartitionBook::new(PARTS, of).unwrap();
     let searches = searches(&data.graph, &data.split.train, 0);
     let what = Description { method: "hash", searches: &searches, ..Description::default() };

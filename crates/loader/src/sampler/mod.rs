@@ -209,6 +209,17 @@ impl SamplerKind {
         }
     }
 
+    /// Makes the minibatches of subgraphs, without neighbours outside of them.
+    ///
+    /// # Errors
+    /// An option is invalid, or the sampler draws hops.
+    pub fn make_subgraphs(&self, options: &SamplerOptions, source: &Source) -> Result<Subgraphs, String> {
+        match self.make {
+            Make::Hops(..) => Err("the sampler draws hops, not subgraphs; use saint-rw".into()),
+            Make::Subgraphs(make) => subgraphs_of(make, options, source),
+        }
+    }
+
     /// Makes the sampler for batches that reuse rows: a sampler of subgraphs also draws the
     /// neighbours of their nodes ([`Surrounded`]).
     ///
@@ -221,8 +232,8 @@ impl SamplerKind {
     ) -> Result<Box<dyn MinibatchSampler>, String> {
         match self.make {
             Make::Hops(..) => self.make(options, source),
-            Make::Subgraphs(make) => {
-                let subgraphs = subgraphs_of(make, options, source)?;
+            Make::Subgraphs(_) => {
+                let subgraphs = self.make_subgraphs(options, source)?;
                 Ok(Box::new(Surrounded::new(subgraphs, options.fanout.len())?))
             }
         }

@@ -11,7 +11,9 @@
 //! ```
 //!
 //! Every layer aggregates all neighbours, so no sum is estimated from the part of the neighbours
-//! that a subgraph happens to hold. The bottom block is drawn separately ([`SplitSampler`]),
+//! that a subgraph happens to hold. The hops may read another graph than the one that subgraphs are
+//! drawn from: a rank draws subgraphs among its own parts, and reads neighbours in all parts
+//! ([`Surrounded::with_hops`]). The bottom block is drawn separately ([`SplitSampler`]),
 //! without the nodes whose rows are reused: if all nodes outside have rows, its destinations are
 //! the nodes of the subgraph alone.
 //!
@@ -30,7 +32,7 @@
 //! Rows outside are reused for the bottom layer alone. With more than two layers the upper hops
 //! take all neighbours, too, whose rows are computed in the batch.
 
-use graphmill_core::Result;
+use graphmill_core::{Graph, Result};
 
 use super::{
     BatchRequest, HopStack, MinibatchSampler, SamplerProperties, SplitSampler, Subgraphs, Workspace,
@@ -42,6 +44,8 @@ use crate::{Sampled, Seeds, Upper};
 pub struct Surrounded {
     subgraphs: Subgraphs,
     hops: HopStack,
+    /// Graph to draw subgraphs from, if the hops read another one.
+    source: Option<Graph>,
 }
 
 impl Surrounded {
@@ -50,19 +54,30 @@ impl Surrounded {
     /// # Errors
     /// `layers` is 0 or more than 64.
     pub fn new(subgraphs: Subgraphs, layers: usize) -> Result<Self, String> {
-        Ok(Self { subgraphs, hops: HopStack::new(Full::new(layers)?) })
+        Ok(Self { subgraphs, hops: HopStack::new(Full::new(layers)?), source: None })
     }
 
-    /// The request, for the graph that is trained on.
+    /// Surrounds `subgraphs` of the graph `source`, for which they were made, by `hops` over the
+    /// graph of the requests. Both graphs have the same nodes. If the subgraphs are inductive, the
+    /// graph of the requests must have the edges between training nodes alone.
+    pub fn with_hops(subgraphs: Subgraphs, source: Graph, hops: HopStack) -> Self {
+        Self { subgraphs, hops, source: Some(source) }
+    }
+
+    /// The request for the hops, over the graph that is trained on.
     fn inner<'r>(&'r self, request: &BatchRequest<'r>) -> BatchRequest<'r> {
-        BatchRequest { graph: self.subgraphs.graph(request.graph), ..*request }
+        match self.source {
+            Some(_) => *request,
+            None => BatchRequest { graph: self.subgraphs.graph(request.graph), ..*request },
+        }
     }
 
     /// Replaces the seeds by the nodes of the subgraph of this request.
     fn draw(&self, request: &BatchRequest, workspace: &mut Workspace, mut seeds: Seeds) -> Result<Seeds> {
         seeds.refuse_links()?;
         let nodes = &mut seeds.nodes;
-        self.subgraphs.draw(request.graph, request.key, &mut workspace.subgraph, nodes)?;
+        let graph = self.subgraphs.graph(self.source.as_ref().unwrap_or(request.graph));
+        self.subgraphs.draw(graph, request.key, &mut workspace.subgraph, nodes)?;
         Ok(seeds)
     }
 
@@ -81,9 +96,8 @@ impl MinibatchSampler for Surrounded {
     }
 
     fn sample(&self, request: &BatchRequest, workspace: &mut Workspace, seeds: Seeds) -> Result<Sampled> {
-        let request = self.inner(request);
-        let seeds = self.draw(&request, workspace, seeds)?;
-        Ok(self.weigh(self.hops.sample(&request, workspace, seeds)?))
+        let seeds = self.draw(request, workspace, seeds)?;
+        Ok(self.weigh(self.hops.sample(&self.inner(request), workspace, seeds)?))
     }
 
     fn split(&self) -> Option<&dyn SplitSampler> {
@@ -93,9 +107,8 @@ impl MinibatchSampler for Surrounded {
 
 impl SplitSampler for Surrounded {
     fn sample_upper(&self, request: &BatchRequest, workspace: &mut Workspace, seeds: Seeds) -> Result<Upper> {
-        let request = self.inner(request);
-        let seeds = self.draw(&request, workspace, seeds)?;
-        self.hops.sample_upper(&request, workspace, seeds)
+        let seeds = self.draw(request, workspace, seeds)?;
+        self.hops.sample_upper(&self.inner(request), workspace, seeds)
     }
 
     fn sample_bottom(
@@ -112,7 +125,7 @@ impl SplitSampler for Surrounded {
 mod tests {
     use std::collections::BTreeSet;
 
-    use graphmill_core::{Block, EdgeOptions, Graph, NodeId, build, keyed};
+    use graphmill_core::{Block, EdgeOptions, Graph, NodeId, build, induced::induced_graph, keyed};
 
     use super::*;
     use crate::{
@@ -180,5 +193,36 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn hops_read_other_edges_than_those_that_subgraphs_are_drawn_from() {
+        let (graph, train): (Graph, Vec<NodeId>) = (graph(), (0..100).collect());
+        let part = induced_graph(&graph, &(0..200).collect::<Vec<_>>()).unwrap();
+        let entry = TABLE.find("saint-rw").unwrap();
+        let options = SamplerOptions { fanout: [5, 5].into(), budget: 40, ..SamplerOptions::default() };
+        let source = Source { graph: &part, train: &train };
+        let plain = entry.make.make(&options, &source).unwrap();
+        let subgraphs = entry.make.make_subgraphs(&options, &source).unwrap();
+        let hops = HopStack::new(Full::new(2).unwrap());
+        let around = Surrounded::with_hops(subgraphs, part.clone(), hops);
+        let mut workspace = Workspace::new(300);
+        let key = BatchKey { seed: 5, epoch: 0, batch: 3 };
+        let expected =
+            plain.sample(&BatchRequest::new(&part, key), &mut workspace, Seeds::new(3, [])).unwrap();
+        let request = BatchRequest::new(&graph, key);
+        let batch = around.sample(&request, &mut workspace, Seeds::new(3, [])).unwrap();
+        assert_eq!(batch.seeds.nodes, expected.seeds.nodes);
+        assert_eq!(batch.loss_weight, expected.loss_weight);
+        assert!(batch.seeds.nodes.iter().all(|&v| v < 200) && batch.input_nodes.iter().any(|&v| v >= 200));
+        for block in &batch.blocks {
+            let all = batch.input_nodes[..block.num_dst].iter();
+            let all: Vec<BTreeSet<NodeId>> =
+                all.map(|&v| graph.in_neighbors(v).iter().copied().collect()).collect();
+            assert_eq!(drawn(block, &batch.input_nodes), all);
+        }
+        let upper = around.sample_upper(&request, &mut workspace, Seeds::new(3, [])).unwrap();
+        let again = around.sample_bottom(&request, &mut workspace, upper).unwrap();
+        assert_eq!(again.input_nodes, batch.input_nodes);
     }
 }

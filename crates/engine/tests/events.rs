@@ -119,6 +119,7 @@ fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
         ("tgat", &[("fanout", "4,3"), ("time_window", "9000")]),
         ("gatv2-edge", &[("fanout", "4,3"), ("heads", "2")]),
         ("jodie", &[("new_nodes", "0.1")]),
+        ("graphmixer", &[("dropout", "0.2")]),
         ("tgn", &[("fanout", "4,3"), ("time_draw", "recency"), ("time_half_life", "600")]),
     ] {
         let more = [("model", case), ("epochs", "2"), ("checkpoint_batches", "2"), ("schedule", "cosine")];
@@ -238,6 +239,7 @@ fn unusable_options_and_datasets_are_refused_with_a_remedy() {
         (&[("model", "jodie"), ("fanout", "4")], "it reads no neighbours"),
         (&[("model", "jodie"), ("time_window", "9000")], "--model jodie does not use it"),
         (&[("model", "gatv2-edge"), ("heads", "3")], "does not divide 8 columns"),
+        (&[("model", "graphmixer"), ("fanout", "-1")], "the mixer has a slot for each neighbour"),
         (&[("task", "views")], "--task views: unknown task 'views'; known: visits"),
     ] {
         let message = train(&data, options).unwrap_err().to_string();

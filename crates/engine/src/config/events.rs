@@ -106,6 +106,13 @@ pub static TABLE: Table<EventModelKind> = Table::new(
             },
         },
         Entry {
+            name: "graphmixer",
+            summary: "GraphMixer: an MLP-mixer over the last events, and a mean over their neighbours",
+            source: "Cong et al., ICLR 2023, arXiv:2302.11636",
+            options: OPTIONS,
+            make: EventModelKind { fanout: &[20], ..EventModelKind::of_edges("mixer") },
+        },
+        Entry {
             name: "gine",
             summary: "GINE over the last events: an MLP on own row and the sum of relu(neighbour + event)",
             source: "Hu et al., ICLR 2020, arXiv:1905.12265",

@@ -89,8 +89,11 @@ impl Hop {
             own: config.own.clone(),
             ..LayerConfig::default()
         };
-        let layer =
-            make(&EdgeLayerConfig { nodes, edge_dim: edge_dim + options.time_dim }).map_err(by_flag)?;
+        // fanouts are listed from the seeds outward
+        let fanout = config.fanout.0.iter().rev().nth(number).copied().unwrap_or(0);
+        let slots = usize::try_from(fanout).unwrap_or(0);
+        let edge_dim = edge_dim + options.time_dim;
+        let layer = make(&EdgeLayerConfig { nodes, edge_dim, slots, dropout }).map_err(by_flag)?;
         let is_last = number + 1 == config.layers;
         let activation = if is_last { Activation::Identity } else { Activation::Relu };
         let encoding = Box::new(TimeEncoding::new(options.time_dim));

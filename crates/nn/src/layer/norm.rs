@@ -185,7 +185,12 @@ pub struct LayerNorm {
 impl LayerNorm {
     /// Creates a normalization with scale 1 and shift 0.
     pub fn new(dim: usize) -> Self {
-        Self { gamma: Param::constant("gamma", 1, dim, 1.0), beta: Param::zeros("beta", 1, dim) }
+        Self::named(["gamma", "beta"], dim)
+    }
+
+    /// Creates the same normalization with other parameter names.
+    pub fn named([gamma, beta]: [&'static str; 2], dim: usize) -> Self {
+        Self { gamma: Param::constant(gamma, 1, dim, 1.0), beta: Param::zeros(beta, 1, dim) }
     }
 }
 

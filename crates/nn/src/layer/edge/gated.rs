@@ -34,7 +34,7 @@ impl EdgeGated {
     /// # Errors
     /// Never; the table requires the signature.
     pub fn make(config: &EdgeLayerConfig) -> Result<Box<dyn EdgeLayer>> {
-        let EdgeLayerConfig { nodes, edge_dim } = config;
+        let EdgeLayerConfig { nodes, edge_dim, .. } = config;
         let key = |part| keyed::key(&[nodes.key, part]);
         let (from, to) = (nodes.in_dim, nodes.out_dim);
         let plain = |name, from, part| Linear::named([name, ""], from, to, false, key(part));

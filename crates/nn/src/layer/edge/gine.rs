@@ -44,7 +44,7 @@ impl Gine {
     /// # Errors
     /// Never; the table requires the signature.
     pub fn make(config: &EdgeLayerConfig) -> Result<Box<dyn EdgeLayer>> {
-        let EdgeLayerConfig { nodes, edge_dim } = config;
+        let EdgeLayerConfig { nodes, edge_dim, .. } = config;
         let key = |part| keyed::key(&[nodes.key, part]);
         let (from, to, bias) = (nodes.in_dim, nodes.out_dim, nodes.bias);
         Ok(Box::new(Self {

@@ -16,7 +16,7 @@
 //! };
 //!
 //! let nodes = LayerConfig { in_dim: 4, out_dim: 8, ..LayerConfig::default() };
-//! let layer = (TABLE.find("gine")?.make)(&EdgeLayerConfig { nodes, edge_dim: 3 })?;
+//! let layer = (TABLE.find("gine")?.make)(&EdgeLayerConfig { nodes, edge_dim: 3, ..EdgeLayerConfig::default() })?;
 //! // one destination with two edges from source 1
 //! let block = Block { num_dst: 1, num_src: 2, indptr: vec![0, 2], indices: vec![1, 1], ..Block::default() };
 //! let (x, edges, mut out) = (Matrix::zeros(2, 4), Matrix::zeros(2, 3), Matrix::zeros(1, 8));
@@ -30,6 +30,8 @@
 mod gated;
 mod gatv2;
 mod gine;
+mod mixer;
+mod mixer_block;
 mod rows;
 mod sage;
 
@@ -42,6 +44,7 @@ use graphmill_core::{
 pub use gated::EdgeGated;
 pub use gatv2::Gatv2;
 pub use gine::Gine;
+pub use mixer::EdgeMixer;
 pub use rows::EdgeRows;
 pub use sage::EdgeSage;
 
@@ -55,6 +58,10 @@ pub struct EdgeLayerConfig {
     pub nodes: LayerConfig,
     /// Width of the edges' rows, `K`.
     pub edge_dim: usize,
+    /// Largest number of edges of a destination; 0 if it has no limit.
+    pub slots: usize,
+    /// Dropout within the layer, for layers of several dense layers.
+    pub dropout: f32,
 }
 
 /// Fixed properties of a layer with rows of edges.
@@ -191,6 +198,13 @@ pub static TABLE: Table<Make> = Table::new(
             source: "Bresson and Laurent, 2017, arXiv:1711.07553",
             options: &[],
             make: EdgeGated::make,
+        },
+        Entry {
+            name: "mixer",
+            summary: "an MLP-mixer over the rows of the last edges, and a mean over neighbours",
+            source: "Cong et al., ICLR 2023, arXiv:2302.11636",
+            options: &[],
+            make: EdgeMixer::make,
         },
     ],
 );

@@ -36,7 +36,7 @@ impl EdgeSage {
     /// # Errors
     /// Never; the table requires the signature.
     pub fn make(config: &EdgeLayerConfig) -> Result<Box<dyn EdgeLayer>> {
-        let EdgeLayerConfig { nodes, edge_dim } = config;
+        let EdgeLayerConfig { nodes, edge_dim, .. } = config;
         let key = |part| keyed::key(&[nodes.key, part]);
         let (from, to) = (nodes.in_dim, nodes.out_dim);
         Ok(Box::new(Self {

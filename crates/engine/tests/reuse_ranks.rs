@@ -140,6 +140,48 @@ fn device_budgets_hold_reused_rows_and_change_no_bit() {
     assert!(ends.iter().any(|end| end.contains(charged)), "{ends:?}");
 }
 
+/// Caches that hold some of the rows read the same rows as no cache, so every bit is that of ranks
+/// without caches.
+#[test]
+fn partly_filled_caches_change_no_bit() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    for (size, base, tiers) in [
+        (
+            3,
+            "hot_prefetch=on dropout=0.2",
+            &[
+                "cache_ratio=0.3 cache=degree",
+                "cache_ratio=0.3 cache=lru",
+                "host_budget=14000",
+                "devices=virtual:1 cache_ratio=0.2",
+                "devices=virtual:2 cache_ratio=0.2 placement=interleave cache=posterior:2",
+                "devices=virtual:1 cache_ratio=0.2 cache=fifo host_budget=9000 host_cache=lru",
+                "strategy=pipelined devices=virtual:1 cache_ratio=0.2 cache=degree",
+            ][..],
+        ),
+        (
+            2,
+            "strategy=time-sharing devices=virtual:2 hot_prefetch=off",
+            &["cache_ratio=0.2 cache=degree", "cache_ratio=0.2 placement=interleave cache=fifo"],
+        ),
+    ] {
+        let of = |tiers: &str| settled(&format!("super_batch=3 hot_ratio=0.2 {base} {tiers}"));
+        let plain = over_ranks(&of("cache_ratio=0"), &dir, size);
+        for tiers in tiers {
+            let cached = over_ranks(&of(tiers), &dir, size);
+            for summary in &cached {
+                assert_eq!(bits(summary), bits(&plain[0]), "{base} {tiers}");
+                assert_eq!(rows(summary), rows(&plain[0]), "{base} {tiers}");
+                assert_eq!(summary.staleness, plain[0].staleness, "{base} {tiers}");
+            }
+            let (epoch, plain) = (&cached[0].epochs[1], &plain[0].epochs[1]);
+            assert_eq!(epoch.traffic.rows(), plain.traffic.rows(), "{base} {tiers}");
+            eprintln!("{base} {tiers} {:?} {:?} {:?}", epoch.hit_rate, epoch.traffic, plain.traffic);
+        }
+    }
+}
+
 /// Counts batches.
 struct Counts<'c>(&'c AtomicU64);
 

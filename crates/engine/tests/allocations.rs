@@ -181,9 +181,8 @@ fn batches_allocate_no_memory_in_the_steady_state() {
         ("sage", "off", None, &data, &sizes),
         ("gcn", "off", None, &data, &sizes),
         ("sage", "off", None, &sparse, &sizes),
-        // by slot
-        ("sage", "on", half, &data, &sizes),
-        ("gcn", "on", half, &data, &sizes),
+        // by slot; a batch that is the same every time is not extracted again
+        ("sage", "on", half, &data, &sizes[..2]),
         ("gat", "on", half, &data, &sizes[..1]),
     ];
     for (model, fused, cached, data, sizes) in cases {

@@ -9,27 +9,32 @@
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
 };
 
-use graphmill_core::{Features, SparseRows, features::FeatureData};
+use graphmill_core::{Features, NodeId, SparseRows, features::FeatureData, matrix::TableType};
 use graphmill_data::{
     Dataset,
     generate::{GenerateOptions, generate},
 };
 use graphmill_engine::{
     TrainConfig, build,
-    config::{Fanout, Switch},
+    config::{Fanout, Ratio, Switch},
     learner::Learner,
     memory::MemoryPlacement,
     record::EpochTotals,
-    stage::Loader,
+    stage::{Loader, RowAccess},
     strategy::{Epoch, Flow, Strategy, sequential::Sequential},
     timeline::Timeline,
 };
-use graphmill_loader::{sampler::SubgraphTraining, subgraph::frontier::FrontierOptions};
+use graphmill_loader::{
+    Feature,
+    feature::cached::{CacheLayout, Level, Pinned, Placement},
+    sampler::SubgraphTraining,
+    subgraph::frontier::FrontierOptions,
+};
 use graphmill_nn::{
     Backend,
     backend::{
@@ -77,7 +82,7 @@ static ALLOCATOR: Counting = Counting;
 /// Lock of the tests, each of which counts the allocations of the process.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Number of allocations in each of `EPOCHS` epochs.
+/// Number of allocations in each of `EPOCHS` epochs. A cache ratio caches that share of the rows.
 fn allocations(data: &Dataset, config: &TrainConfig, backend: &dyn Backend) -> Vec<usize> {
     let model = build::model(config, data).unwrap();
     let (feature, table) = build::features(config, data, MemoryPlacement::Mapped).unwrap();
@@ -86,8 +91,21 @@ fn allocations(data: &Dataset, config: &TrainConfig, backend: &dyn Backend) -> V
     if table.is_sparse() {
         assert!(model.start_with_product(&mut orders));
     }
-    let fused = config.fused == Switch::On;
-    assert!(!fused || model.can_read_table(&orders));
+    let (feature, is_cached): (Arc<dyn Feature>, bool) = match config.cache_ratio.0 {
+        None => (Arc::new(feature), false),
+        Some(ratio) => {
+            let cached: Vec<NodeId> = (0..(ratio * data.num_nodes() as f64) as NodeId).collect();
+            let layout = CacheLayout::new(&cached, cached.len(), 1, Placement::Shard);
+            (Arc::new(Pinned::new(layout, TableType::F32, Arc::new(feature), Level::Host).unwrap()), true)
+        }
+    };
+    let rows = match (config.fused == Switch::On, is_cached) {
+        (true, false) => RowAccess::InTable,
+        (true, true) => RowAccess::BySlot,
+        (false, _) => RowAccess::Gathered,
+    };
+    let in_place = rows != RowAccess::Gathered;
+    assert!(!in_place || model.can_read_table(&orders));
     let sampler = build::sampler(config, data).unwrap();
     let order = build::order(config, data).unwrap();
     let loader = Loader {
@@ -99,10 +117,9 @@ fn allocations(data: &Dataset, config: &TrainConfig, backend: &dyn Backend) -> V
         max_batches: 0,
         order: &*order,
         sampler: &*sampler,
-        feature: &feature,
-        fused,
-        by_slot: false,
-        transposed: if fused { !1 } else { !0 },
+        feature: &*feature,
+        rows,
+        transposed: if in_place { !1 } else { !0 },
         symmetric: build::symmetric(&model, data),
         aggregation: model.aggregation(),
         own: None,
@@ -110,7 +127,7 @@ fn allocations(data: &Dataset, config: &TrainConfig, backend: &dyn Backend) -> V
     };
     let optimizer = build::optimizer(config).unwrap();
     let mut learner = Learner::new(backend, model, optimizer, &data.labels, orders, config);
-    learner.context.table = fused.then_some(table);
+    learner.context.table = (rows == RowAccess::InTable).then_some(table);
     let mut strategy = Sequential::new(data.num_nodes());
     let mut order = Vec::new();
     loader.order(0, &mut order);
@@ -158,14 +175,23 @@ fn batches_allocate_no_memory_in_the_steady_state() {
     let FeatureData::F32(rows) = &data.features.data else { unreachable!() };
     let some: Vec<f32> = rows.iter().map(|&x| if x < 1.0 { 0.0 } else { x }).collect();
     sparse.features = Features::csr(SparseRows::from_dense(8, &some).unwrap());
-    let cases =
-        [("sage", "on", &data), ("sage", "off", &data), ("gcn", "off", &data), ("sage", "off", &sparse)];
-    for (model, fused, data) in cases {
-        for config in [&small, &large, &whole] {
+    let (half, sizes) = (Some(0.5), [&small, &large, &whole]);
+    let cases = [
+        ("sage", "on", None, &data, &sizes[..]),
+        ("sage", "off", None, &data, &sizes),
+        ("gcn", "off", None, &data, &sizes),
+        ("sage", "off", None, &sparse, &sizes),
+        // by slot; a batch that is the same every time is not extracted again
+        ("sage", "on", half, &data, &sizes[..2]),
+        ("gat", "on", half, &data, &sizes[..1]),
+    ];
+    for (model, fused, cached, data, sizes) in cases {
+        for config in sizes {
             let is_sparse = matches!(data.features.data, FeatureData::Csr(_));
             let sparse = if is_sparse { Switch::On } else { Switch::Off };
             let (model, fused) = (model.into(), fused.parse().unwrap());
-            let config = TrainConfig { model, fused, sparse, ..config.clone() };
+            let cache_ratio = Ratio(cached);
+            let config = TrainConfig { model, fused, sparse, cache_ratio, ..(*config).clone() };
             for (backend, threads) in [(0, 1), (0, 2), (1, 1)] {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
                 let counts = pool.install(|| allocations(data, &config, backends[backend]));

@@ -16,9 +16,10 @@ use graphmill_engine::{
     Dataset, Error, RunContext, TrainConfig,
     config::{Fanout, Ratio},
     observer::Quiet,
-    record::Summary,
+    record::{EpochRecord, Summary},
     train,
 };
+use graphmill_loader::Traffic;
 use graphmill_nn::layer::{GatOptions, MixHopOptions};
 use options::{set, with};
 use rayon::ThreadPoolBuilder;
@@ -238,6 +239,54 @@ fn delays_change_neither_results_nor_the_age_of_rows() {
                 outcome.bits,
                 "{what}: the results depend on timing"
             );
+        }
+    }
+}
+
+/// Counters of an epoch that do not depend on where the bottom layer reads rows. Devices take
+/// batches as they are free, so only the sum of their own and their peers' rows is repeated.
+fn counters(epoch: &EpochRecord) -> [u64; 8] {
+    let Traffic { mut device, peer, host, disk, .. } = epoch.traffic;
+    device += peer;
+    let reuse = epoch.reuse.expect("rows were reused");
+    let rows = [reuse.reused_rows, reuse.made_rows];
+    [device.rows, device.bytes, host.rows, host.bytes, disk.rows, disk.bytes, rows[0], rows[1]]
+}
+
+/// Rows that the bottom layer reads in a cache give the bits of gathered ones, with the same reuse,
+/// age and traffic, on any number of threads.
+#[test]
+fn rows_in_place_over_tiers_change_no_bit_of_runs_with_reuse() {
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = temporary.path().join("data");
+    small().save(&dir).unwrap();
+    let data = Dataset::open(&dir).unwrap();
+    for options in [
+        "strategy=sequential hot_prefetch=off host_budget=9000",
+        "strategy=sequential cache_ratio=0.3 cache=degree hot_gradient=kept model=gcn",
+        "strategy=sequential host_budget=1 max_variation=0.02 model=gin",
+        "strategy=pipelined allocation=1,1,1 cache_ratio=0.3 model=gat",
+        "strategy=pipelined devices=virtual:1 cache_ratio=1 sampler=labor",
+        "strategy=time-sharing devices=virtual:2 cache_ratio=0.2 placement=interleave",
+        "strategy=factored devices=virtual:3 cache_ratio=0.2 num_samplers=1 host_budget=9000",
+        "strategy=layered devices=virtual:1 super_batch=1 cache_ratio=0.2 model=gat",
+        "strategy=historical reuse=none cache_ratio=0.3",
+    ] {
+        let of = |rows: &str| {
+            let dataset = dir.to_str().unwrap().into();
+            let reuse = "reuse=layered super_batch=4 hot_prefetch=on batches_per_update=1 cache=posterior:2";
+            TrainConfig { dataset, ..with(base(), &format!("{reuse} {options} fused={rows}")) }
+        };
+        let gathered = trained(&of("off"), &data).unwrap();
+        for threads in [1, 3] {
+            let pool = ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let in_place = pool.install(|| trained(&of("on"), &data)).unwrap();
+            assert_eq!(bits(&in_place), bits(&gathered), "{threads} threads, {options}");
+            assert_eq!(in_place.test.score, gathered.test.score, "{options}");
+            assert_eq!(in_place.staleness, gathered.staleness, "{options}");
+            for (a, b) in in_place.epochs.iter().zip(&gathered.epochs) {
+                assert_eq!(counters(a), counters(b), "{threads} threads, {options}");
+            }
         }
     }
 }

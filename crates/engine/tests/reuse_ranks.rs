@@ -153,6 +153,49 @@ fn device_budgets_hold_reused_rows_and_change_no_bit() {
     assert!(ends.iter().any(|end| end.contains(charged)), "{ends:?}");
 }
 
+/// Caches that hold only some of the rows give the bits of ranks without caches, and one rank those
+/// of a single process.
+#[test]
+fn partly_filled_caches_change_no_bit() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    let sequential = [
+        "cache_ratio=0.3 cache=degree",
+        "cache_ratio=0.3 cache=lru",
+        "host_budget=14000",
+        "devices=virtual:1 cache_ratio=0.2",
+        "devices=virtual:1 cache_ratio=0.2 cache=degree device_budget=100000000 hot_split=1",
+        "devices=virtual:2 cache_ratio=0.2 placement=interleave cache=posterior:2",
+        "devices=virtual:1 cache_ratio=0.2 cache=fifo host_budget=9000 host_cache=lru",
+        "devices=virtual:1 cache_ratio=0.2 cache=degree strategy=pipelined",
+    ];
+    let by_device = ["cache_ratio=0.2 cache=degree", "cache_ratio=0.2 placement=interleave cache=fifo"];
+    for (size, base, tiers) in [
+        (3, "hot_prefetch=on dropout=0.2", &sequential[..]),
+        (2, "hot_prefetch=off strategy=time-sharing devices=virtual:2", &by_device),
+        // a rank has cached rows of other ranks, if there are any
+        (1, "hot_prefetch=on", &sequential[3..]),
+    ] {
+        let of = |tiers: &str| settled(&format!("super_batch=3 hot_ratio=0.2 {base} {tiers}"));
+        let plain = match size {
+            1 => alone(&of(""), &data),
+            _ => over_ranks(&of("cache_ratio=0"), &dir, size).remove(0),
+        };
+        for tiers in tiers {
+            let what = format!("{size} ranks, {base} {tiers}");
+            let cached = over_ranks(&of(tiers), &dir, size);
+            for summary in &cached {
+                assert_eq!(bits(summary), bits(&plain), "{what}");
+                assert_eq!((rows(summary), &summary.staleness), (rows(&plain), &plain.staleness), "{what}");
+            }
+            let (epoch, plain) = (&cached[0].epochs[1], &plain.epochs[1]);
+            assert_eq!(epoch.traffic.rows(), plain.traffic.rows(), "{what}");
+            let rate = epoch.hit_rate.expect("a cache");
+            assert!(rate > 0.0 && rate < 1.0, "{what}: {rate}");
+        }
+    }
+}
+
 /// Counts batches.
 struct Counts<'c>(&'c AtomicU64);
 
@@ -189,7 +232,8 @@ fn runs_resume_within_a_super_batch_to_the_same_bits() {
     let budget = "hot_prefetch=off hot_ratio=0.2 devices=virtual:1 device_budget=100000000";
     let stores = "hot_prefetch=on graph_stores=1";
     let subgraphs = "hot_prefetch=on sampler=saint-rw batch_size=200 walk_length=3 shuffle_parts=1";
-    let cases = ["hot_prefetch=on", "hot_prefetch=off", budget, stores, subgraphs];
+    let partly = "hot_prefetch=on devices=virtual:1 cache_ratio=0.2 cache=fifo";
+    let cases = ["hot_prefetch=on", "hot_prefetch=off", budget, stores, subgraphs, partly];
     for (number, options) in cases.into_iter().enumerate() {
         let config = settled(&format!("super_batch=3 {options}"));
         let whole = over_ranks(&config, &dir, 3);

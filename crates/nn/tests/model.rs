@@ -2,10 +2,12 @@
 
 mod support;
 
+use std::collections::BTreeSet;
+
 use graphmill_core::Block;
 use graphmill_nn::{
-    Activations, Matrix, Model, ModelConfig, ProductOrder, View,
-    backend::{Activation, Reference, ops::Add},
+    Activations, Backend, Matrix, Model, ModelConfig, Pass, ProductOrder, View,
+    backend::{Activation, Cpu, Reference, ops::Add},
     cost::BlockShape,
     layer::{
         Aggregator, Combine, GatOptions, LayerInput, MixHopOptions, NormKind, SageOptions, needs_transposed,
@@ -135,11 +137,23 @@ fn gradients(
     x: View,
     c: &Matrix,
 ) -> Vec<(String, Matrix)> {
-    let mut acts = Activations::default();
-    model.zero_grad(&Reference);
-    model.forward(&pass(true), orders, blocks, x, &mut acts);
+    gradients_on(&Reference, model, orders, blocks, x, c)
+}
+
+/// [`gradients`] by a backend.
+fn gradients_on(
+    backend: &dyn Backend,
+    model: &mut Model,
+    orders: &[ProductOrder],
+    blocks: &[Block],
+    x: View,
+    c: &Matrix,
+) -> Vec<(String, Matrix)> {
+    let (mut acts, pass) = (Activations::default(), Pass { backend, ..pass(true) });
+    model.zero_grad(backend);
+    model.forward(&pass, orders, blocks, x, &mut acts);
     acts.logits_and_grad().1.host().copy_from_slice(c.view().host());
-    model.backward(&pass(true), orders, blocks, x, &mut acts);
+    model.backward(&pass, orders, blocks, x, &mut acts);
     let mut grads = Vec::new();
     model.visit(&mut |name, p| {
         if p.trainable {
@@ -218,6 +232,47 @@ fn global_bottom_blocks_match_local_ones() {
         }
     }
     assert!(seen >= 6, "{seen}");
+}
+
+/// The rows of `table` in two memories, the first `held` of them in a cache.
+fn in_two_memories(table: &Matrix, held: usize) -> Matrix {
+    let (cached, staged) = table.view().host().split_at(held * table.num_cols());
+    let mut rows = Matrix::default();
+    let own = rows.set_slots(&cached.to_vec().into(), table.num_rows() - held, table.num_cols());
+    own.copy_from_slice(staged);
+    rows
+}
+
+/// Models that aggregate their input rows first read these in a cache and behind it, with the bits
+/// of a table. All others transform them first.
+#[test]
+fn rows_in_two_memories_match_a_table() {
+    let backends: [&dyn Backend; 2] = [&Reference, &Cpu::default()];
+    let mut seen = BTreeSet::new();
+    for config in configs() {
+        let mut model = model(&config);
+        let mut blocks = blocks(model.num_layers(), model.needs_symmetric_weights());
+        let (block, table) = global(&blocks[0], &random(blocks[0].num_src, F, 3));
+        blocks[0] = block;
+        let c = random(4, C, 4);
+        for orders in all_orders(&model) {
+            if !model.can_read_table(&orders) {
+                continue;
+            }
+            seen.insert(config.model.clone());
+            for backend in backends {
+                let whole = gradients_on(backend, &mut model, &orders, &blocks, table.view(), &c);
+                for held in [0, 1, table.num_rows() / 2, table.num_rows()] {
+                    let rows = in_two_memories(&table, held);
+                    let parts = gradients_on(backend, &mut model, &orders, &blocks, rows.view(), &c);
+                    for ((name, a), (_, b)) in whole.iter().zip(&parts) {
+                        assert_eq!(distance(a.view(), b.view()), 0.0, "{config:?} {name}, {held} cached");
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(Vec::from_iter(seen), ["gat", "gcn", "gin", "sage"]);
 }
 
 /// A graph of `n` nodes as one square block, with GCN's weights if `weighted`.

@@ -128,7 +128,8 @@ pub struct TrainConfig {
     /// Aggregate straight from the feature table: auto, on or off.
     ///
     /// The bottom layer then reads rows in place instead of copying them first. Auto does so if
-    /// all rows are in one table. Over tiers, on needs a static cache of f32 rows.
+    /// all rows are in one table and the layer aggregates before it multiplies, which pinsage and
+    /// mixhop do not. Over tiers, on needs a static cache of f32 rows.
     #[arg(long, value_name = "WHEN", help_heading = "Minibatches", hide_short_help = true)]
     pub fused: Switch,
     /// Keep sparse feature rows sparse: auto, on or off.

@@ -13,7 +13,11 @@ use graphmill_loader::{
 };
 
 use super::visits::OrderedVisits;
-use crate::{Error, Result, TrainConfig, build, reuse::ReusePlan, stage::Loader};
+use crate::{
+    Error, Result, TrainConfig, build,
+    reuse::ReusePlan,
+    stage::{Loader, RowAccess},
+};
 
 /// Score of every node by the metric `name`, for a run with these options.
 ///
@@ -113,8 +117,7 @@ pub fn loader<'a>(
         order,
         sampler,
         feature,
-        fused: false,
-        by_slot: false,
+        rows: RowAccess::Gathered,
         transposed: 0,
         symmetric: None,
         aggregation: graphmill_core::block::Aggregation::Mean,

@@ -9,7 +9,11 @@ use graphmill_nn::{
 };
 
 use super::{Embeddings, Slice, Snapshot};
-use crate::{Result, learner::StepContext, stage::Loader};
+use crate::{
+    Result,
+    learner::StepContext,
+    stage::{Drawn, Loader},
+};
 
 /// Number of nodes whose rows are made at once, so that their inputs stay in the cache.
 const CHUNK_LEN: usize = 1 << 14;
@@ -102,7 +106,8 @@ impl RowMaker {
             let mut upper = std::mem::take(&mut self.memory).refill(number, []).into_upper(1);
             upper.destinations.extend_from_slice(chunk);
             self.space.set_parallel(true);
-            let batch = loader.sample_bottom(epoch, &mut self.space, upper)?.extract(loader.feature)?;
+            let drawn = loader.sample_bottom(epoch, &mut self.space, upper)?;
+            let batch = loader.extract(Drawn::New(drawn))?.into_batch();
             let Extracted { sampled, features, .. } = &batch;
             let block = &sampled.blocks[0];
             self.edges += block.num_edges() as u64;

@@ -29,7 +29,7 @@ use crate::{
     link::step::LinkObjective,
     memory::MemoryPlacement,
     reuse::{ReusePlan, RowExchange},
-    stage::Loader,
+    stage::{Loader, RowAccess},
     stages::target_loss::TargetLoss,
     strategy::{self, AllReduce, Chosen, Nvidia, RoundOptions, StrategyContext},
     tiers::{AllRows, Batches, BuiltTiers, GpuTiers, LateCache, Plan, counted_epochs},
@@ -258,8 +258,7 @@ pub(crate) fn loader<'a>(
         order,
         sampler,
         feature: &*tables.feature,
-        fused: false,
-        by_slot: false,
+        rows: RowAccess::Gathered,
         transposed: 0,
         symmetric,
         aggregation: model.aggregation(),
@@ -291,15 +290,18 @@ pub(crate) fn loader<'a>(
              so it cannot read them in place; use --fused auto",
         ));
     }
-    // auto gathers over tiers, because no measurement shows that rows in place are faster there
-    loader.by_slot = possible && config.fused == Switch::On && tables.tiers.is_some();
-    loader.fused = possible && config.fused != Switch::Off && tables.tiers.is_none();
+    loader.rows = match (config.fused, tables.tiers.is_some()) {
+        (Switch::On | Switch::Auto, false) if possible => RowAccess::InTable,
+        // auto gathers over tiers, because no measurement shows that rows in place are faster there
+        (Switch::On, true) if possible => RowAccess::BySlot,
+        _ => RowAccess::Gathered,
+    };
     loader.transposed =
         (0..orders.len()).filter(|&l| model.needs_transposed(&orders, l)).fold(0, |bits, l| bits | 1 << l);
     Ok((loader, orders))
 }
 
-/// Train stage of a run. It reads the feature table in place if `loader` is fused, and sums
+/// Train stage of a run. It reads the feature table in place if `loader` does, and sums
 /// gradients over ranks if there are several.
 pub(crate) fn learner<'a>(
     inputs: &Inputs<'a>,
@@ -311,7 +313,7 @@ pub(crate) fn learner<'a>(
 ) -> Result<Learner<'a>> {
     let Inputs { config, data, devices, view, .. } = *inputs;
     let mut learner = Learner::new(devices.training(), model, optimizer, &data.labels, orders, config);
-    if let (true, AllRows::Table(table)) = (loader.fused, &tables.whole) {
+    if let (true, AllRows::Table(table)) = (loader.rows == RowAccess::InTable, &tables.whole) {
         learner.context.table = Some(table.clone());
     }
     if let Some(view) = view {

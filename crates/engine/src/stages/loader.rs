@@ -107,6 +107,22 @@ pub trait DrawAhead: Send + Sync {
     fn extra_bytes(&self, number: u64) -> u64;
 }
 
+/// Place from which the bottom layer reads the feature rows of a batch.
+///
+/// All draw the same neighbours and sum the same rows. A run by slot has the bits and the traffic
+/// of one that gathers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RowAccess {
+    /// A copy of the rows of the input nodes, made by the extract stage.
+    #[default]
+    Gathered,
+    /// The table of all rows: the bottom block is global, and nothing is copied.
+    InTable,
+    /// A static cache in host memory, with the batch's other rows behind it
+    /// ([`Sampled::extract_by_slot`]). Rows of a tier without such a cache are gathered.
+    BySlot,
+}
+
 /// Read-only stages of a run, shared by all workers.
 #[derive(Clone)]
 pub struct Loader<'a> {
@@ -128,10 +144,8 @@ pub struct Loader<'a> {
     pub sampler: &'a dyn MinibatchSampler,
     /// The feature rows.
     pub feature: &'a dyn Feature,
-    /// True if the bottom layer reads the feature table in place.
-    pub fused: bool,
-    /// True if the bottom layer reads rows where a static cache holds them.
-    pub by_slot: bool,
+    /// Place from which the bottom layer reads feature rows.
+    pub rows: RowAccess,
     /// Blocks that the backward pass needs transposed: bit `l` for block `l`.
     pub transposed: u64,
     /// Weights of symmetric normalisation, if the model uses them.
@@ -219,7 +233,7 @@ impl Loader<'_> {
     /// The request for a batch of that number.
     fn request(&self, epoch: u64, batch: u64) -> BatchRequest<'_> {
         let layout = BlockLayout {
-            fused: self.fused,
+            fused: self.rows == RowAccess::InTable,
             transposed: self.transposed,
             symmetric: self.symmetric.as_deref(),
             aggregation: self.aggregation,
@@ -304,7 +318,8 @@ impl Loader<'_> {
     }
 
     /// Stage 3: gathers the feature rows of the input nodes, unless the batch already holds them.
-    /// For fused batches it only counts the rows that the bottom layer will read in place.
+    /// With [`RowAccess::InTable`] it only counts the rows that the bottom layer will read, and
+    /// with [`RowAccess::BySlot`] it copies only the rows that the cache lacks.
     ///
     /// # Errors
     /// A tier cannot be read.
@@ -318,8 +333,10 @@ impl Loader<'_> {
     /// As [`Loader::extract`].
     pub fn extract_from(&self, feature: &dyn Feature, batch: Drawn) -> Result<Drawn<Extracted>> {
         Ok(match batch {
-            Drawn::New(batch) if self.by_slot => Drawn::New(batch.extract_by_slot(feature)?),
-            Drawn::New(batch) => Drawn::New(batch.extract(feature)?),
+            Drawn::New(batch) => Drawn::New(match self.rows {
+                RowAccess::Gathered | RowAccess::InTable => batch.extract(feature)?,
+                RowAccess::BySlot => batch.extract_by_slot(feature)?,
+            }),
             Drawn::Again(batch) => Drawn::Again(batch),
         })
     }
@@ -369,8 +386,7 @@ mod tests {
                 order: &order,
                 sampler: &sampler,
                 feature: &feature,
-                fused: false,
-                by_slot: false,
+                rows: RowAccess::Gathered,
                 transposed: 0,
                 symmetric: None,
                 aggregation: Aggregation::Mean,
@@ -416,8 +432,7 @@ mod tests {
             order: &order,
             sampler: &sampler,
             feature: &feature,
-            fused: false,
-            by_slot: false,
+            rows: RowAccess::Gathered,
             transposed: 0,
             symmetric: None,
             aggregation: Aggregation::Mean,

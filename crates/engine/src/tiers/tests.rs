@@ -166,6 +166,11 @@ fn rows_read_in_place_have_the_bits_and_the_traffic_of_gathered_rows() {
         TrainConfig { host_budget: half, strategy: s("pipelined"), ..base.clone() },
         TrainConfig { host_budget: half, model: s("gcn"), ..base.clone() },
         TrainConfig { host_budget: half, model: s("gin"), ..base.clone() },
+        // weights of visits
+        TrainConfig { host_budget: half, model: s("gcn"), sampler: s("random-walk"), ..base.clone() },
+        TrainConfig { host_budget: half, sampler: s("random-walk"), ..base.clone() },
+        // the batch of an epoch is that of the one before it, with its rows
+        TrainConfig { host_budget: half, sampler: s("full"), batch_size: 0, ..base.clone() },
         TrainConfig {
             host_budget: half,
             precision: "bf16".parse().unwrap(),
@@ -187,6 +192,48 @@ fn attention_reads_rows_in_place_over_tiers() {
         ..config(&temp)
     };
     assert_same_in_place(&gathered, &data);
+}
+
+/// PinSAGE and MixHop transform the rows first, which would transform a whole cache for each batch.
+#[test]
+fn layers_that_transform_first_gather_their_rows() {
+    let temp = tempfile::tempdir().unwrap();
+    let data = data(&temp);
+    let half = Bytes(data.features.bytes() as u64 / 2);
+    for (model, sampler, fanout) in [
+        ("pinsage", "random-walk", vec![5, 5]),
+        ("pinsage", "neighbor", vec![5, 5]),
+        ("mixhop", "neighbor", vec![3; 4]),
+        ("mixhop", "labor", vec![3; 4]),
+    ] {
+        let plain = TrainConfig {
+            model: model.into(),
+            sampler: sampler.into(),
+            fanout: Fanout(fanout),
+            fused: "auto".parse().unwrap(),
+            ..config(&temp)
+        };
+        let (losses, score, _) = outcome(&plain, &data);
+        let tiers = [
+            TrainConfig { host_budget: half, ..plain.clone() },
+            TrainConfig { cache_ratio: Ratio(Some(0.3)), ..plain.clone() },
+            TrainConfig {
+                devices: "virtual:2".parse().unwrap(),
+                cache_ratio: Ratio(Some(0.2)),
+                ..plain.clone()
+            },
+        ];
+        for config in tiers {
+            let tiered = outcome(&config, &data);
+            assert_eq!((&tiered.0, tiered.1), (&losses, score), "{config:?}");
+            let in_place = TrainConfig { fused: "on".parse().unwrap(), ..config };
+            let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+            let error = train(&in_place, &data, context).unwrap_err().to_string();
+            let why =
+                "--fused on: this model's bottom layer transforms the feature rows before it aggregates";
+            assert!(error.starts_with(why) && error.ends_with("use --fused auto"), "{error}");
+        }
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ use graphmill_engine::{
     Error, TrainConfig, build,
     learner::Learner,
     memory::MemoryPlacement,
-    stage::Loader,
+    stage::{Loader, RowAccess},
     strategy::{Chosen, CompletedBatch, Epoch, Flow, StrategyContext},
     timeline::Timeline,
 };
@@ -90,8 +90,7 @@ fn run(data: &Dataset, config: &TrainConfig, fault: Arc<Fault>) -> Outcome {
         order: &*order,
         sampler: &sampler,
         feature: &*feature,
-        fused: false,
-        by_slot: false,
+        rows: RowAccess::Gathered,
         transposed: !0,
         symmetric: build::symmetric(&model, data),
         aggregation: model.aggregation(),

@@ -46,8 +46,8 @@ fn stores_and_trainers_give_the_losses_of_one_process() {
     }
 }
 
-/// With frozen parameters, reused rows equal new ones. The ranks that train make them in turns, from
-/// neighbours and features of the stores.
+/// With frozen parameters, reused rows equal new ones. The ranks that train make them in turns,
+/// from neighbours and features of the stores.
 #[test]
 fn ranks_that_train_reuse_rows_of_nodes_that_stores_own() {
     let (data, temporary) = (data(), tempfile::tempdir().unwrap());

@@ -3,9 +3,10 @@
 //! Each rank draws subgraphs from its assigned parts, with the edges between nodes of these parts,
 //! and sends no requests during an epoch. A run that reuses rows also reads the neighbours of a
 //! subgraph outside of it, in all parts: their owners send the neighbour lists, and the feature
-//! rows of those whose rows are not reused. Every `--shuffle-parts` epochs the parts are reassigned.
-//! With more parts than ranks, other parts then meet on a rank, so training also uses edges between
-//! parts. A rank fetches the neighbour lists and rows of its assigned parts from their owners.
+//! rows of those whose rows are not reused. Every `--shuffle-parts` epochs the parts are
+//! reassigned. With more parts than ranks, other parts then meet on a rank, so training also uses
+//! edges between parts. A rank fetches the neighbour lists and rows of its assigned parts from
+//! their owners.
 
 use std::{
     sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard},

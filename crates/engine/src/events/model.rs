@@ -5,8 +5,9 @@
 //!
 //! The row of a node is its memory (TGN, JODIE) plus its projected features. Each layer attends to
 //! the sampled events of a row, with their features and the time since them. JODIE reads no
-//! neighbours: it scales the row by the time since the node's last event, in deviations of the times
-//! between training events. The head scores a pair by two dense layers over the rows of both ends.
+//! neighbours: it scales the row by the time since the node's last event, in deviations of the
+//! times between training events. The head scores a pair by two dense layers over the rows of both
+//! ends.
 //!
 //! # Source
 //!
@@ -25,8 +26,8 @@
 //!   initial values unless `--learn-frequencies` is given (Cong et al., *Do we really need
 //!   complicated model architectures for temporal networks?*, ICLR 2023, section 4.2).
 //! - All heads together have the width of the embeddings, without that of the time encoding.
-//! - JODIE has the form of TGN's authors: one cell for all nodes, messages that wait for a batch, and
-//!   the head in the place of a predicted embedding of the next destination.
+//! - JODIE has the form of TGN's authors: one cell for all nodes, messages that wait for a batch,
+//!   and the head in the place of a predicted embedding of the next destination.
 
 use graphmill_core::{NodeId, keyed::key};
 use graphmill_nn::{

@@ -28,8 +28,9 @@ pub fn scores(name: &str, config: &TrainConfig, data: &Dataset, watch: &dyn Prog
     scores_with(name, config, data, &*sampler, &*order, None, watch)
 }
 
-/// [`scores`] of a run with a given sampler and order, whose batches reuse rows by this plan, if they do, unless `watch` stops the
-/// work. Rows that only reused rows are made from are not requested.
+/// [`scores`] of a run with a given sampler and order, whose batches reuse rows by this plan, if
+/// they do, unless `watch` stops the work. Rows that only reused rows are made from are not
+/// requested.
 pub(crate) fn scores_with(
     name: &str,
     config: &TrainConfig,

@@ -75,7 +75,7 @@ struct BranchState {
     /// Hidden rows before and after the unit.
     before: Matrix,
     hidden: Matrix,
-    /// What is added to the input.
+    /// Rows to add to the input.
     added: Matrix,
     added_grad: Matrix,
     hidden_grad: Matrix,

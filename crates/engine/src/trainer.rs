@@ -99,7 +99,10 @@ fn run(inputs: Inputs, parts: Parts, context: RunContext) -> Result<Summary> {
     let samplers = match inputs.view {
         // the graph of a rank has the lists of its own nodes only
         Some(_) => Samplers::default(),
-        None => devices.samplers(config, data, &tables.graph, strategy::draws_in_parts(config))?,
+        None => {
+            let sampling = strategy::sampling_devices(config);
+            devices.samplers(config, data, &tables.graph, strategy::draws_in_parts(config), sampling)?
+        }
     };
 
     let draws = samplers.each.first().map_or(&*sampler, |sampler| &**sampler);

@@ -126,6 +126,55 @@ fn several_devices_sum_their_gradients() {
     }
 }
 
+/// With `--num-samplers` the Samplers hold the graph and no rows, and the Trainers rows and no graph.
+/// The memory of the graph goes to the Trainers' caches, and no result changes.
+#[test]
+fn samplers_hold_the_graph_and_trainers_the_rows() {
+    let sandbox = Sandbox::new();
+    let data = sandbox.dataset("data");
+    let graph = (8 * (data.num_nodes() + 1) + 4 * data.graph.num_edges()) as f64;
+    let budget = 3_000_000;
+    let run = |options: &str, out: &str| {
+        let args = format!(
+            "train data {SMALL} --epochs 2 --strategy factored --cache degree --device-budget {budget} \
+             {options} --out {out} --json"
+        );
+        on_shim(&sandbox, &args).succeeded().json()
+    };
+    let bytes = |run: &Value, field: &str| -> Vec<f64> {
+        run["nvidia"].as_array().expect("devices").iter().map(|device| number(&device[field])).collect()
+    };
+    for (devices, count) in [("cuda:0,1", 2), ("cuda:0,1,2", 3)] {
+        let options = |name: &str| format!("--devices {devices} {name}");
+        let out_mixed = format!("mixed-{count}");
+        let mixed = run(&options("--num-samplers 0"), &out_mixed);
+        assert_eq!(bytes(&mixed, "topology_bytes"), vec![graph; count], "every device holds the graph");
+        for switching in ["on", "off"] {
+            let out = format!("{switching}-{count}");
+            let own = run(&options(&format!("--num-samplers 1 --switching {switching}")), &out);
+            let (topology, rows) = (bytes(&own, "topology_bytes"), bytes(&own, "cache_bytes"));
+            for i in 0..count {
+                if i == 0 {
+                    assert_eq!((topology[0], rows[0]), (graph, 0.0), "{devices}: the first device samples");
+                    continue;
+                }
+                assert_eq!(topology[i], 0.0, "{devices}, device {i} trains");
+                let gained = rows[i] - bytes(&mixed, "cache_bytes")[i];
+                let row = 24.0 * 4.0;
+                assert!((gained - graph).abs() <= row, "{devices}: {gained} bytes of rows for {graph}");
+                let trained = &own["epochs"][1]["devices"][i];
+                assert_eq!(number(&trained["cache_rows"]) * row, rows[i]);
+            }
+            let [got, expected] = [&out, &out_mixed].map(|out| sandbox.results(out));
+            assert!(got.weights == expected.weights, "{out}: the weights");
+            let losses = |of: &Value| -> Vec<f64> {
+                of["epochs"].as_array().expect("epochs").iter().map(|epoch| number(&epoch["loss"])).collect()
+            };
+            assert_eq!(losses(&own), losses(&mixed), "{out}");
+        }
+    }
+}
+
 /// All-reduced gradients equal copies summed in the order of the batches: to the bit on the
 /// processor, where both round the same way.
 #[test]

@@ -11,6 +11,7 @@ mod samplers;
 
 pub(crate) use devices::{AllReduce, Arithmetic, Gpu, Meter, StoredRows, draws_on_devices};
 pub(crate) use samplers::Samplers;
+pub use samplers::SamplingDevices;
 
 use std::{fmt, sync::OnceLock};
 
@@ -101,9 +102,9 @@ impl ComputeDevices {
         self.gpus.first().map_or(&self.cpu, Gpu::backend)
     }
 
-    /// Sampler of each NVIDIA device for `graph`, if devices support `--sampler`; otherwise a note
-    /// that the processor draws. Batches that are drawn `in_parts` are always drawn by the
-    /// processor.
+    /// Sampler of each NVIDIA device for `graph`, or with `sampling` of these devices alone, if
+    /// devices support `--sampler`; otherwise a note that the processor draws. Only devices with a
+    /// sampler hold the graph. Batches that are drawn `in_parts` are always drawn by the processor.
     ///
     /// # Errors
     /// As [`build::sampler`], or the graph does not fit into the memory of a device.
@@ -113,8 +114,10 @@ impl ComputeDevices {
         data: &Dataset,
         graph: &Graph,
         in_parts: bool,
+        sampling: Option<SamplingDevices>,
     ) -> Result<Samplers> {
-        let Some(first) = self.gpus.first() else { return Ok(Samplers::default()) };
+        let draw = &self.gpus[..sampling.map_or(self.gpus.len(), |devices| devices.count)];
+        let Some(budget) = draw.iter().map(Gpu::budget).min() else { return Ok(Samplers::default()) };
         if in_parts {
             let note = format!(
                 "neighbours are drawn by the processor, because --strategy {} --reuse {} draws the blocks \
@@ -125,9 +128,14 @@ impl ComputeDevices {
         }
         let source = Source { graph, train: &data.split.train };
         let options = build::sampler_options(config, data);
-        let budget = (TOPOLOGY_SHARE * first.budget() as f64) as u64;
-        let made = devices::samplers(&self.gpus, &config.sampler, &options, &source, budget);
-        made.map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))
+        let budget = (TOPOLOGY_SHARE * budget as f64) as u64;
+        let mut made = devices::samplers(draw, &config.sampler, &options, &source, budget)
+            .map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))?;
+        if draw.len() < self.gpus.len() && !made.each.is_empty() {
+            let (count, all) = (draw.len(), self.gpus.len());
+            made.note = made.note.map(|note| format!("{note}, on {count} of {all} devices"));
+        }
+        Ok(made)
     }
 
     /// Backend of inference: the first NVIDIA device if the features and the rows of two layers of

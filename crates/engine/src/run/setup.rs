@@ -174,7 +174,8 @@ impl Tables {
         if !devices.gpus().is_empty() {
             let reuse = plan_rows(config.cache_ratio.0.is_none())?;
             let batches = Batches { config, data, sampler, order, reuse: reuse.as_ref(), own: None, cost };
-            let on = GpuTiers::new(devices, batches, placements.features)?;
+            let sampling = strategy::sampling_devices(config);
+            let on = GpuTiers::new(devices, batches, placements.features, sampling)?;
             let (feature, whole) = (on.each[0].clone(), AllRows::Table(on.table.clone()));
             let tiers = Some(on.description.clone());
             return Ok(Self {

@@ -8,8 +8,13 @@
 //!
 //! Host memory holds all rows, but the host gathers none: one kernel looks up the tier of each row
 //! and copies the row from there.
+//!
+//! If some devices only sample ([`SamplingDevices`]), they hold the graph and no rows, and the
+//! others hold rows in its place (FGNN, section 5.1). A Sampler that trains for the rest of an epoch
+//! reads the rows of the others, or those of the host if the caches are private or dynamic, or the
+//! devices cannot read each other's memory.
 
-use std::sync::Arc;
+use std::{slice, sync::Arc};
 
 use graphmill_core::{Matrix, NodeId, node_order::by_scores, progress::Quiet};
 use graphmill_data::Dataset;
@@ -21,7 +26,7 @@ use graphmill_loader::{
 use super::{batches::Batches, cache::Cache, step};
 use crate::{
     Error, Result, TrainConfig,
-    accelerator::{ComputeDevices, StoredRows, TOPOLOGY_SHARE},
+    accelerator::{ComputeDevices, Gpu, SamplingDevices, StoredRows, TOPOLOGY_SHARE},
     build,
     cache_kind::{Kind, follows_ids, kind, resolve_cache},
     config::Switch,
@@ -37,15 +42,16 @@ const SAMPLING: f64 = 0.05;
 /// gathered during the step.
 const STEPS: f64 = 1.5;
 
-/// Feature rows as each device reads them, and the minimum and maximum number of rows on a device.
-type DeviceRows = (Vec<Arc<dyn Feature>>, (usize, usize));
+/// Feature rows as each device reads them, in the order of the devices, and the number of rows that
+/// each holds.
+type DeviceRows = (Vec<Arc<dyn Feature>>, Vec<usize>);
 
 /// Feature tiers of the run's NVIDIA devices.
 pub(crate) struct GpuTiers {
     /// Feature rows as each device reads them, in the order of the devices.
     pub(crate) each: Vec<Arc<dyn Feature>>,
     /// Number of rows that each device caches.
-    pub(crate) slots: usize,
+    pub(crate) cached: Vec<usize>,
     /// All rows, in host memory.
     pub(crate) table: Matrix,
     /// Description of the tiers for the user.
@@ -53,8 +59,8 @@ pub(crate) struct GpuTiers {
 }
 
 impl GpuTiers {
-    /// Builds the tiers on the devices of the run. With `reuse`, devices have memory for the rows
-    /// that batches reuse.
+    /// Builds the tiers on the devices of the run: on all of them, or on those beside the
+    /// `sampling` ones. With `reuse`, devices have memory for the rows that batches reuse.
     ///
     /// # Errors
     /// Options that devices do not support, or a failed allocation.
@@ -62,11 +68,13 @@ impl GpuTiers {
         computers: &ComputeDevices,
         batches: Batches,
         placement: MemoryPlacement,
+        sampling: Option<SamplingDevices>,
     ) -> Result<Self> {
         let data = batches.data;
         let config = &dense(batches.config, data)?;
         let batches = Batches { config, ..batches };
         let devices = computers.gpus();
+        let (samplers, holders) = devices.split_at(sampling.map_or(0, |of| of.count));
         let (host, table) = build::features(config, data, placement)?;
         let (rows, dim) = (data.num_nodes(), data.features.dim);
         let Some(values) = host.table() else {
@@ -79,18 +87,16 @@ impl GpuTiers {
         let policy = resolve_cache(&config.cache, &config.order, "fifo");
         let slots = match config.cache_ratio.0 {
             Some(ratio) => ((ratio * rows as f64).round() as usize).min(rows),
-            None => capacity(computers, &batches, &stored, policy)?,
+            None => capacity(holders, &batches, &stored, policy, sampling.is_none())?,
         };
-        let dynamic = |policy: &str| -> Result<DeviceRows> {
-            let rows = devices.iter().map(|gpu| stored.dynamic(gpu, slots, policy));
-            Ok((rows.collect::<Result<_>>()?, (slots, slots)))
+        let pinned = |ranking: &[NodeId]| {
+            let placed = CacheLayout::new(ranking, slots, holders.len(), *config.placement);
+            let reads_peers =
+                sampling.is_some_and(|of| of.may_train) && *config.placement != Placement::Private;
+            pinned(&stored, samplers, holders, &placed, reads_peers)
         };
-        let pinned = |ranking: &[NodeId]| -> Result<DeviceRows> {
-            let placed = CacheLayout::new(ranking, slots, devices.len(), *config.placement);
-            Ok((stored.tiered(devices, &placed)?, placed.rows_per_device(devices.len())))
-        };
-        let (each, held) = match kind(policy)? {
-            Kind::Dynamic(_) => dynamic(policy)?,
+        let (each, cached) = match kind(policy)? {
+            Kind::Dynamic(_) => dynamic(&stored, samplers, holders, slots, policy)?,
             Kind::Pinned if slots == 0 || slots == rows => pinned(&(0..rows as NodeId).collect::<Vec<_>>())?,
             Kind::Pinned => {
                 let scores = batches
@@ -99,15 +105,66 @@ impl GpuTiers {
                 pinned(&by_scores(&scores)?)?
             }
         };
-        let cache = Cache { policy: policy.into(), slots, rows_per_device: Some(held) };
+        let held = &cached[samplers.len()..];
+        let range = held.iter().copied().min().zip(held.iter().copied().max());
+        let cache = Cache { policy: policy.into(), slots, rows_per_device: range };
         let in_place = if stored.is_copy() { "in a page-locked copy" } else { "page-locked in place" };
-        let (holds, each_of) =
-            if devices.len() == 1 { ("a device holds", "") } else { ("devices hold", " each") };
+        let holds = match (samplers.len(), holders.len()) {
+            (0, 1) => "a device holds",
+            (0, _) => "devices hold",
+            (_, 1) => "samplers hold none, a trainer",
+            _ => "samplers hold none, trainers",
+        };
+        let each_of = if holders.len() == 1 { "" } else { " each" };
         let part = cache.percent(rows);
         let policy = if slots == 0 || slots == rows { String::new() } else { format!(" ({policy})") };
         let description = format!("feature rows: {holds} {part}{each_of}{policy}, the host all, {in_place}");
-        Ok(Self { each, slots, table, description })
+        Ok(Self { each, cached, table, description })
     }
+}
+
+/// Static caches on `holders`. `samplers` hold none; if they read `peers`, they read the rows of
+/// `holders`.
+fn pinned(
+    stored: &StoredRows,
+    samplers: &[Gpu],
+    holders: &[Gpu],
+    placed: &CacheLayout,
+    reads_peers: bool,
+) -> Result<DeviceRows> {
+    let others = if reads_peers { samplers } else { &[] };
+    let mut readers = stored.tiered(holders, others, placed)?;
+    let mut each = readers.split_off(holders.len());
+    if !reads_peers {
+        each = in_host(stored, samplers)?;
+    }
+    each.append(&mut readers);
+    let mut cached = vec![0; samplers.len()];
+    cached.extend(placed.rows_by_device(holders.len()));
+    Ok((each, cached))
+}
+
+/// Dynamic caches of `slots` rows each on `holders`; `samplers` read the rows of the host.
+fn dynamic(
+    stored: &StoredRows,
+    samplers: &[Gpu],
+    holders: &[Gpu],
+    slots: usize,
+    policy: &str,
+) -> Result<DeviceRows> {
+    let mut each = in_host(stored, samplers)?;
+    let mut cached = vec![0; samplers.len()];
+    for gpu in holders {
+        each.push(stored.dynamic(gpu, slots, policy)?);
+        cached.push(slots);
+    }
+    Ok((each, cached))
+}
+
+/// The rows as devices read them that hold none: all of them from host memory.
+fn in_host(stored: &StoredRows, gpus: &[Gpu]) -> Result<Vec<Arc<dyn Feature>>> {
+    let readers = gpus.iter().map(|gpu| stored.tiered(slice::from_ref(gpu), &[], &CacheLayout::default()));
+    Ok(readers.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
 /// Checks the options of sparse rows and of the host's budget, and returns them with dense rows.
@@ -126,30 +183,34 @@ fn dense(config: &TrainConfig, data: &Dataset) -> Result<TrainConfig> {
     Ok(TrainConfig { sparse: Switch::Off, ..config.clone() })
 }
 
-/// Number of rows of a cache by `policy` that fit on a device beside the graph, sampling and
-/// training. Runs a few training steps to measure their memory.
+/// Number of rows of a cache by `policy` that fit on each of `gpus` beside sampling and training,
+/// and beside the graph if the devices hold it: the device with the least free memory decides. Runs
+/// a few training steps on the first of them to measure their memory.
 fn capacity(
-    computers: &ComputeDevices,
+    gpus: &[Gpu],
     batches: &Batches,
     stored: &StoredRows,
     policy: &str,
+    with_graph: bool,
 ) -> Result<usize> {
     let Batches { data, reuse, .. } = *batches;
-    let gpu = &computers.gpus()[0];
+    let Some(gpu) = gpus.first() else { return Ok(0) };
     let rows = data.num_nodes();
-    let none = CacheLayout::new(&[], 0, 1, Placement::Interleave);
-    let cold = stored.tiered(std::slice::from_ref(gpu), &none)?.remove(0);
+    let cold = in_host(stored, slice::from_ref(gpu))?.remove(0);
     let meter =
         step::Meter { backend: gpu.backend(), now: &|| Some(gpu.taken().0), most: &|| Some(gpu.taken().1) };
     let step = step::measured(batches, &*cold, &meter)?;
     drop(cold);
     gpu.check()?;
-    let budget = gpu.budget() as f64;
-    let topology = memory::topology(data).min(TOPOLOGY_SHARE * budget);
     let reused = reuse.map_or(0, ReusePlan::table_bytes) as f64;
     // the location of every row, unless a boundary locates it
     let map = if follows_ids(policy) { 0.0 } else { 4.0 * rows as f64 };
-    let free = budget * (1.0 - SPARE - SAMPLING) - topology - map - STEPS * step.bytes as f64 - reused;
+    let free = |gpu: &Gpu| {
+        let budget = gpu.budget() as f64;
+        let topology = if with_graph { memory::topology(data).min(TOPOLOGY_SHARE * budget) } else { 0.0 };
+        budget * (1.0 - SPARE - SAMPLING) - topology - map - STEPS * step.bytes as f64 - reused
+    };
+    let free = gpus.iter().map(free).fold(f64::INFINITY, f64::min);
     // a dynamic policy has the holder of each row and a mark of its use
     let of_row = if matches!(kind(policy)?, Kind::Dynamic(_)) { 8.0 } else { 0.0 };
     let each = stored.row_bytes() as f64 + of_row;

@@ -4,6 +4,8 @@ use clap::{Args, ValueEnum};
 use graphmill_core::{by_name, options::OptionSet};
 use serde::{Deserialize, Serialize};
 
+use crate::{TrainConfig, accelerator::SamplingDevices};
+
 /// State of a behaviour that is on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -38,6 +40,16 @@ impl Default for FactoredOptions {
 
 impl OptionSet for FactoredOptions {
     const FREE: &'static [&'static str] = &["num_samplers", "switching"];
+}
+
+impl FactoredOptions {
+    /// Devices that only sample, if `--num-samplers` names some of them. A balanced number follows
+    /// from times that are measured when the devices already hold their tables.
+    pub(crate) fn sampling_devices(config: &TrainConfig) -> Option<SamplingDevices> {
+        let Self { num_samplers: count, switching } = config.own.get();
+        let devices = SamplingDevices { count, may_train: switching == Toggle::On };
+        (0 < count && count < config.num_devices()).then_some(devices)
+    }
 }
 
 /// Options of `time-sharing`.

@@ -47,7 +47,7 @@ impl DeviceSetup<'_, '_> {
     /// The cache of an NVIDIA device, if it is one.
     fn on_gpu(&self, device: &Device) -> Option<DeviceCache> {
         let (gpu, Nvidia { rows, .. }) = device.gpu.zip(self.context.nvidia)?;
-        Some(DeviceCache { rows: rows.each[gpu].clone(), slots: rows.slots, _held: None })
+        Some(DeviceCache { rows: rows.each[gpu].clone(), slots: rows.cached[gpu], _held: None })
     }
 
     /// A cache of `device` alone.

@@ -132,8 +132,8 @@ impl ComputeDevices {
         let mut made = devices::samplers(draw, &config.sampler, &options, &source, budget)
             .map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))?;
         if draw.len() < self.gpus.len() && !made.each.is_empty() {
-            let (count, all) = (draw.len(), self.gpus.len());
-            made.note = made.note.map(|note| format!("{note}, on {count} of {all} devices"));
+            let (count, all) = (self.gpus.len() - draw.len(), self.gpus.len());
+            made.note = made.note.map(|note| format!("{note}; {count} of {all} devices hold no graph"));
         }
         Ok(made)
     }

@@ -112,8 +112,8 @@ impl GpuTiers {
         let holds = match (samplers.len(), holders.len()) {
             (0, 1) => "a device holds",
             (0, _) => "devices hold",
-            (_, 1) => "samplers hold none, a trainer",
-            _ => "samplers hold none, trainers",
+            (_, 1) => "samplers hold none, a trainer holds",
+            _ => "samplers hold none, trainers hold",
         };
         let each_of = if holders.len() == 1 { "" } else { " each" };
         let part = cache.percent(rows);

@@ -73,3 +73,28 @@ impl Default for TimeSharingOptions {
 impl OptionSet for TimeSharingOptions {
     const FREE: &'static [&'static str] = &["overlap"];
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::strategy::Chosen;
+
+    #[test]
+    fn samplers_are_known_if_the_options_name_some_of_the_devices() {
+        let of = |strategy: &str, devices: &str, num_samplers, switching| {
+            let mut config = TrainConfig {
+                strategy: strategy.into(),
+                devices: devices.parse().unwrap(),
+                ..TrainConfig::default()
+            };
+            *config.own.get_mut() = FactoredOptions { num_samplers, switching };
+            Chosen::find(&config).unwrap().sampling_devices(&config)
+        };
+        let some = |count, may_train| Some(SamplingDevices { count, may_train });
+        assert_eq!(of("factored", "cuda:0,1", 1, Toggle::Off), some(1, false));
+        assert_eq!(of("factored", "cuda:0,1,2", 2, Toggle::On), some(2, true));
+        assert_eq!(of("factored", "cuda:0,1", 0, Toggle::On), None, "the number is balanced later");
+        assert_eq!(of("factored", "cuda:0,1", 2, Toggle::On), None, "all devices sample and train");
+        assert_eq!(of("time-sharing", "cuda:0,1", 1, Toggle::On), None);
+    }
+}

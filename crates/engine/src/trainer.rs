@@ -100,8 +100,10 @@ fn run(inputs: Inputs, parts: Parts, context: RunContext) -> Result<Summary> {
         // the graph of a rank has the lists of its own nodes only
         Some(_) => Samplers::default(),
         None => {
-            let sampling = strategy::sampling_devices(config);
-            devices.samplers(config, data, &tables.graph, strategy::draws_in_parts(config), sampling)?
+            // if their number is balanced later, the first one samples until then
+            let all = devices.gpus().len();
+            let draw = setup::sampling_devices(&inputs).map_or(all, |of| of.count.unwrap_or(1));
+            devices.samplers(config, data, &tables.graph, strategy::draws_in_parts(config), 0..draw)?
         }
     };
 

@@ -126,55 +126,66 @@ fn several_devices_sum_their_gradients() {
     }
 }
 
-/// With `--num-samplers` the Samplers hold the graph and no rows, and the Trainers rows and no graph.
-/// The memory of the graph goes to the Trainers' caches, and no result changes.
+/// Samplers hold the graph and no rows, Trainers rows and no graph, if the number of Samplers is
+/// given or balanced. The Trainers' caches have the memory of the graph, and no result changes.
 #[test]
 fn samplers_hold_the_graph_and_trainers_the_rows() {
     let sandbox = Sandbox::new();
     // a cache of all rows needs more than the budget, with the graph on a device or without
     sandbox.ok("generate sbm data --nodes 3000 --degree 8 --classes 5 --dim 100");
-    let (row, budget) = (400.0, 2_100_000);
+    let row = 400.0;
     let run = |options: &str, out: &str| {
         let args = format!(
             "train data --hidden 8 --fanout 3,2 --batch-size 100 --max-batches 6 --seed 3 --dropout 0.2 \
-             --epochs 2 --strategy factored --cache degree --device-budget {budget} {options} --out {out} \
-             --json"
+             --epochs 2 --cache degree {options} --out {out} --json"
         );
         on_shim(&sandbox, &args).succeeded().json()
     };
     let bytes = |run: &Value, field: &str| -> Vec<f64> {
         run["nvidia"].as_array().expect("devices").iter().map(|device| number(&device[field])).collect()
     };
-    for (devices, count) in [("cuda:0,1", 2), ("cuda:0,1,2", 3)] {
-        let options = |name: &str| format!("--devices {devices} {name}");
-        let out_mixed = format!("mixed-{count}");
-        let mixed = run(&options("--num-samplers 0"), &out_mixed);
-        let [nodes, edges] = ["nodes", "edges"].map(|field| number(&mixed["dataset"][field]));
+    let losses = |run: &Value| -> Vec<f64> {
+        run["epochs"].as_array().expect("epochs").iter().map(|epoch| number(&epoch["loss"])).collect()
+    };
+    let given = [(1, "on"), (1, "off"), (0, "on")];
+    for (devices, count, budget, settings) in [
+        ("cuda:0,1", 2, 2_100_000, &given[..]),
+        ("cuda:0,1,2", 3, 2_100_000, &given),
+        // walks take so long that more than one device may sample
+        ("cuda:0,1,2,3 --sampler random-walk", 4, 1_500_000, &given[2..]),
+    ] {
+        let devices = format!("{devices} --device-budget {budget}");
+        let both = format!("both-{count}");
+        let shared = format!("--strategy time-sharing --batches-per-update {}", count - 1);
+        let shared = run(&format!("{shared} --devices {devices}"), &both);
+        let [nodes, edges] = ["nodes", "edges"].map(|field| number(&shared["dataset"][field]));
         let graph = 8.0 * (nodes + 1.0) + 4.0 * edges;
-        assert_eq!(bytes(&mixed, "topology_bytes"), vec![graph; count], "every device holds the graph");
-        for switching in ["on", "off"] {
-            let out = format!("{switching}-{count}");
-            let own = run(&options(&format!("--num-samplers 1 --switching {switching}")), &out);
+        assert_eq!(bytes(&shared, "topology_bytes"), vec![graph; count], "every device samples");
+        let before = bytes(&shared, "cache_bytes");
+        for &(samplers, switching) in settings {
+            let out = format!("{samplers}-{switching}-{count}");
+            let options = format!("--num-samplers {samplers} --switching {switching} --devices {devices}");
+            let own = run(&format!("--strategy factored {options}"), &out);
             let (topology, rows) = (bytes(&own, "topology_bytes"), bytes(&own, "cache_bytes"));
-            for i in 0..count {
-                if i == 0 {
-                    assert_eq!((topology[0], rows[0]), (graph, 0.0), "{devices}: the first device samples");
+            let members = own["epochs"][1]["devices"].as_array().expect("devices");
+            for (i, member) in members.iter().enumerate() {
+                assert_eq!(number(&member["cache_rows"]) * row, rows[i], "{options}: {member}");
+                if member["role"] == "sampler" {
+                    assert_eq!((topology[i], rows[i]), (graph, 0.0), "{options}: {member}");
+                    // a standby Trainer reads the rows of the others
+                    assert!(member["batches"] == 0 || number(&member["hit_rate"]) > 0.0, "{member}");
                     continue;
                 }
-                assert_eq!(topology[i], 0.0, "{devices}, device {i} trains");
-                let before = bytes(&mixed, "cache_bytes")[i];
-                assert!(before > 0.0 && rows[i] < nodes * row / (count - 1) as f64);
-                let gained = rows[i] - before;
-                assert!((gained - graph).abs() <= row, "{devices}: {gained} bytes of rows for {graph}");
-                let trained = &own["epochs"][1]["devices"][i];
-                assert_eq!(number(&trained["cache_rows"]) * row, rows[i]);
+                assert_eq!((&member["role"], topology[i]), (&"trainer".into(), 0.0), "{options}: {member}");
+                assert!(before[i] > 0.0 && rows[i] < nodes * row / (count - 1) as f64, "{}", rows[i]);
+                let gained = rows[i] - before[i];
+                assert!((gained - graph).abs() <= row, "{options}: {gained} bytes of rows for {graph}");
             }
-            let [got, expected] = [&out, &out_mixed].map(|out| sandbox.results(out));
-            assert!(got.weights == expected.weights, "{out}: the weights");
-            let losses = |of: &Value| -> Vec<f64> {
-                of["epochs"].as_array().expect("epochs").iter().map(|epoch| number(&epoch["loss"])).collect()
-            };
-            assert_eq!(losses(&own), losses(&mixed), "{out}");
+            let roles = members.iter().filter(|member| member["role"] == "sampler").count();
+            assert!(roles >= 1 && roles < count && (samplers == 0 || samplers == roles), "{options}");
+            let [got, expected] = [&out, &both].map(|out| sandbox.results(out));
+            assert!(got.weights == expected.weights, "{options}: the weights");
+            assert_eq!(losses(&own), losses(&shared), "{options}");
         }
     }
 }

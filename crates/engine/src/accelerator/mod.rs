@@ -13,7 +13,7 @@ pub(crate) use devices::{AllReduce, Arithmetic, Gpu, Meter, StoredRows, draws_on
 pub(crate) use samplers::Samplers;
 pub use samplers::SamplingDevices;
 
-use std::{fmt, sync::OnceLock};
+use std::{fmt, ops::Range, sync::OnceLock};
 
 use graphmill_core::Graph;
 use graphmill_data::Dataset;
@@ -102,9 +102,9 @@ impl ComputeDevices {
         self.gpus.first().map_or(&self.cpu, Gpu::backend)
     }
 
-    /// Sampler of each NVIDIA device for `graph`, or with `sampling` of these devices alone, if
-    /// devices support `--sampler`; otherwise a note that the processor draws. Only devices with a
-    /// sampler hold the graph. Batches that are drawn `in_parts` are always drawn by the processor.
+    /// Sampler of each of the NVIDIA devices `draw` for `graph`, if devices support `--sampler`;
+    /// otherwise a note that the processor draws. Only devices with a sampler hold the graph.
+    /// Batches that are drawn `in_parts` are always drawn by the processor.
     ///
     /// # Errors
     /// As [`build::sampler`], or the graph does not fit into the memory of a device.
@@ -114,9 +114,9 @@ impl ComputeDevices {
         data: &Dataset,
         graph: &Graph,
         in_parts: bool,
-        sampling: Option<SamplingDevices>,
+        draw: Range<usize>,
     ) -> Result<Samplers> {
-        let draw = &self.gpus[..sampling.map_or(self.gpus.len(), |devices| devices.count)];
+        let draw = &self.gpus[draw];
         let Some(budget) = draw.iter().map(Gpu::budget).min() else { return Ok(Samplers::default()) };
         if in_parts {
             let note = format!(
@@ -132,8 +132,7 @@ impl ComputeDevices {
         let mut made = devices::samplers(draw, &config.sampler, &options, &source, budget)
             .map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))?;
         if draw.len() < self.gpus.len() && !made.each.is_empty() {
-            let (count, all) = (self.gpus.len() - draw.len(), self.gpus.len());
-            made.note = made.note.map(|note| format!("{note}; {count} of {all} devices hold no graph"));
+            made.note = made.note.map(|note| format!("{note}; trainers do not hold it"));
         }
         Ok(made)
     }

@@ -23,7 +23,8 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     let config = &bench.options.train;
     let own = build::sampler(config, bench.data)?;
     let graph = bench.data.graph.to_huge_pages()?;
-    let on_device = bench.computers.clone().samplers(config, bench.data, &graph, false, None)?;
+    let computers = bench.computers.clone();
+    let on_device = computers.samplers(config, bench.data, &graph, false, 0..computers.gpus().len())?;
     let sampler = on_device.each.first().map_or(&*own, |sampler| &**sampler);
     let mut order: Vec<NodeId> = Vec::new();
     build::order(config, bench.data)?.order(0, &mut order);

@@ -332,7 +332,7 @@ fn pooled_devices(config: &TrainConfig) -> Option<usize> {
     match &*config.devices {
         Devices::Cpu => None,
         Devices::Cuda(numbers) => {
-            let samplers = strategy::sampling_devices(config).map_or(0, |of| of.count);
+            let samplers = strategy::sampling_devices(config).and_then(|of| of.count).unwrap_or(0);
             Some(numbers.len().saturating_sub(samplers))
         }
         Devices::Virtual(count) => {

@@ -90,7 +90,7 @@ impl Chosen {
         (self.strategy.make.non_trainers)(config)
     }
 
-    /// Devices that only sample, at least for a part of each epoch, if the options name them.
+    /// Devices that only sample, at least for a part of each epoch; `None` if all devices sample.
     pub fn sampling_devices(&self, config: &TrainConfig) -> Option<SamplingDevices> {
         (self.strategy.make.sampling_devices)(config)
     }

@@ -72,9 +72,8 @@ pub struct Kind {
     pub by_device: fn(&TrainConfig) -> bool,
     /// Number of devices that do not train in a synchronous round.
     pub non_trainers: fn(&TrainConfig) -> usize,
-    /// Devices that only sample, at least for a part of each epoch; `None` if all devices sample or
-    /// the numbers are not known before training. NVIDIA devices place the graph and the cached
-    /// rows accordingly.
+    /// Devices that only sample, at least for a part of each epoch; `None` if all devices sample.
+    /// NVIDIA devices place the graph and the cached rows accordingly.
     pub sampling_devices: fn(&TrainConfig) -> Option<SamplingDevices>,
     /// True if it runs over several ranks.
     pub over_ranks: bool,

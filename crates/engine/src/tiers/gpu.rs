@@ -14,16 +14,21 @@
 //! reads the rows of the others, or those of the host if the caches are private or dynamic, or the
 //! devices cannot read each other's memory.
 
-use std::{slice, sync::Arc};
+use std::{
+    slice,
+    sync::{Arc, PoisonError, RwLock},
+};
 
 use graphmill_core::{Matrix, NodeId, node_order::by_scores, progress::Quiet};
 use graphmill_data::Dataset;
-use graphmill_loader::{
-    Feature,
-    feature::cached::{CacheLayout, Placement},
-};
+use graphmill_loader::Feature;
 
-use super::{batches::Batches, cache::Cache, step};
+use super::{
+    batches::Batches,
+    cache::Cache,
+    gpu_rows::{CachedRows, DeviceRows, GpuCaches, in_host},
+    step,
+};
 use crate::{
     Error, Result, TrainConfig,
     accelerator::{ComputeDevices, Gpu, SamplingDevices, StoredRows, TOPOLOGY_SHARE},
@@ -42,16 +47,14 @@ const SAMPLING: f64 = 0.05;
 /// gathered during the step.
 const STEPS: f64 = 1.5;
 
-/// Feature rows as each device reads them, in the order of the devices, and the number of rows that
-/// each holds.
-type DeviceRows = (Vec<Arc<dyn Feature>>, Vec<usize>);
-
 /// Feature tiers of the run's NVIDIA devices.
 pub(crate) struct GpuTiers {
-    /// Feature rows as each device reads them, in the order of the devices.
-    pub(crate) each: Vec<Arc<dyn Feature>>,
-    /// Number of rows that each device caches.
-    pub(crate) cached: Vec<usize>,
+    /// Feature rows of the devices.
+    placed: RwLock<DeviceRows>,
+    /// The caches, if [`GpuTiers::place`] places them again.
+    caches: Option<GpuCaches>,
+    /// Feature rows as the first device reads them, wherever the caches are.
+    pub(crate) feature: Arc<dyn Feature>,
     /// All rows, in host memory.
     pub(crate) table: Matrix,
     /// Description of the tiers for the user.
@@ -60,7 +63,8 @@ pub(crate) struct GpuTiers {
 
 impl GpuTiers {
     /// Builds the tiers on the devices of the run: on all of them, or on those beside the
-    /// `sampling` ones. With `reuse`, devices have memory for the rows that batches reuse.
+    /// `sampling` ones. If their number is balanced later, the last device alone holds rows until
+    /// [`GpuTiers::place`]. With `reuse`, devices have memory for the rows that batches reuse.
     ///
     /// # Errors
     /// Options that devices do not support, or a failed allocation.
@@ -74,7 +78,6 @@ impl GpuTiers {
         let config = &dense(batches.config, data)?;
         let batches = Batches { config, ..batches };
         let devices = computers.gpus();
-        let (samplers, holders) = devices.split_at(sampling.map_or(0, |of| of.count));
         let (host, table) = build::features(config, data, placement)?;
         let (rows, dim) = (data.num_nodes(), data.features.dim);
         let Some(values) = host.table() else {
@@ -85,86 +88,81 @@ impl GpuTiers {
         };
         let stored = StoredRows::new(&devices[0], &values, dim)?;
         let policy = resolve_cache(&config.cache, &config.order, "fifo");
+        // the first device always samples, and the last one never
+        let balanced = sampling.is_some_and(|of| of.count.is_none());
+        let trainers = &devices[sampling.map_or(0, |of| of.count.unwrap_or(1))..];
         let slots = match config.cache_ratio.0 {
             Some(ratio) => ((ratio * rows as f64).round() as usize).min(rows),
-            None => capacity(holders, &batches, &stored, policy, sampling.is_none())?,
+            None => capacity(trainers, &batches, &stored, policy, sampling.is_none())?,
         };
-        let pinned = |ranking: &[NodeId]| {
-            let placed = CacheLayout::new(ranking, slots, holders.len(), *config.placement);
-            let reads_peers =
-                sampling.is_some_and(|of| of.may_train) && *config.placement != Placement::Private;
-            pinned(&stored, samplers, holders, &placed, reads_peers)
-        };
-        let (each, cached) = match kind(policy)? {
-            Kind::Dynamic(_) => dynamic(&stored, samplers, holders, slots, policy)?,
-            Kind::Pinned if slots == 0 || slots == rows => pinned(&(0..rows as NodeId).collect::<Vec<_>>())?,
+        let cached = match kind(policy)? {
+            Kind::Dynamic(_) => CachedRows::Dynamic,
+            Kind::Pinned if slots == 0 || slots == rows => CachedRows::Pinned((0..rows as NodeId).collect()),
             Kind::Pinned => {
                 let scores = batches
                     .scores(policy, &Quiet)
                     .map_err(|e| Error::usage(format!("--cache {policy}: {e}")))?;
-                pinned(&by_scores(&scores)?)?
+                CachedRows::Pinned(by_scores(&scores)?)
             }
         };
-        let held = &cached[samplers.len()..];
-        let range = held.iter().copied().min().zip(held.iter().copied().max());
-        let cache = Cache { policy: policy.into(), slots, rows_per_device: range };
-        let in_place = if stored.is_copy() { "in a page-locked copy" } else { "page-locked in place" };
-        let holds = match (samplers.len(), holders.len()) {
-            (0, 1) => "a device holds",
-            (0, _) => "devices hold",
-            (_, 1) => "samplers hold none, a trainer holds",
-            _ => "samplers hold none, trainers hold",
+        let (placement, may_train) = (*config.placement, sampling.is_some_and(|of| of.may_train));
+        let caches = GpuCaches { stored, policy: policy.into(), slots, rows: cached, placement, may_train };
+        let samplers = if balanced { devices.len() - 1 } else { devices.len() - trainers.len() };
+        let placed = caches.place(devices, samplers)?;
+        let description = describe(&caches, &placed.cached[samplers..], rows, sampling);
+        let feature = if balanced {
+            in_host(&caches.stored, &devices[..1])?.remove(0)
+        } else {
+            placed.readers[0].clone()
         };
-        let each_of = if holders.len() == 1 { "" } else { " each" };
-        let part = cache.percent(rows);
-        let policy = if slots == 0 || slots == rows { String::new() } else { format!(" ({policy})") };
-        let description = format!("feature rows: {holds} {part}{each_of}{policy}, the host all, {in_place}");
-        Ok(Self { each, cached, table, description })
+        let caches = balanced.then_some(caches);
+        Ok(Self { placed: RwLock::new(placed), caches, feature, table, description })
+    }
+
+    /// Returns true if the number of devices that sample follows from times, and
+    /// [`GpuTiers::place`] then places the rows.
+    pub(crate) fn are_balanced_later(&self) -> bool {
+        self.caches.is_some()
+    }
+
+    /// Places the rows on all devices but the first `samplers`, if their number was balanced. The
+    /// readers of the old place must be dropped before, because they hold its memory.
+    ///
+    /// # Errors
+    /// An allocation fails.
+    pub(crate) fn place(&self, computers: &ComputeDevices, samplers: usize) -> Result<()> {
+        let Some(caches) = &self.caches else { return Ok(()) };
+        let mut placed = self.placed.write().unwrap_or_else(PoisonError::into_inner);
+        *placed = DeviceRows::default();
+        *placed = caches.place(computers.gpus(), samplers)?;
+        Ok(())
+    }
+
+    /// Feature rows as device `gpu` of the run reads them, and the number of rows that it caches.
+    pub(crate) fn of(&self, gpu: usize) -> Option<(Arc<dyn Feature>, usize)> {
+        let placed = self.placed.read().unwrap_or_else(PoisonError::into_inner);
+        placed.readers.get(gpu).cloned().zip(placed.cached.get(gpu).copied())
     }
 }
 
-/// Static caches on `holders`. `samplers` hold none; if they read `peers`, they read the rows of
-/// `holders`.
-fn pinned(
-    stored: &StoredRows,
-    samplers: &[Gpu],
-    holders: &[Gpu],
-    placed: &CacheLayout,
-    reads_peers: bool,
-) -> Result<DeviceRows> {
-    let others = if reads_peers { samplers } else { &[] };
-    let mut readers = stored.tiered(holders, others, placed)?;
-    let mut each = readers.split_off(holders.len());
-    if !reads_peers {
-        each = in_host(stored, samplers)?;
-    }
-    each.append(&mut readers);
-    let mut cached = vec![0; samplers.len()];
-    cached.extend(placed.rows_by_device(holders.len()));
-    Ok((each, cached))
-}
-
-/// Dynamic caches of `slots` rows each on `holders`; `samplers` read the rows of the host.
-fn dynamic(
-    stored: &StoredRows,
-    samplers: &[Gpu],
-    holders: &[Gpu],
-    slots: usize,
-    policy: &str,
-) -> Result<DeviceRows> {
-    let mut each = in_host(stored, samplers)?;
-    let mut cached = vec![0; samplers.len()];
-    for gpu in holders {
-        each.push(stored.dynamic(gpu, slots, policy)?);
-        cached.push(slots);
-    }
-    Ok((each, cached))
-}
-
-/// The rows as devices read them that hold none: all of them from host memory.
-fn in_host(stored: &StoredRows, gpus: &[Gpu]) -> Result<Vec<Arc<dyn Feature>>> {
-    let readers = gpus.iter().map(|gpu| stored.tiered(slice::from_ref(gpu), &[], &CacheLayout::default()));
-    Ok(readers.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+/// Description of the tiers: `held` rows on each device that holds some, of `rows` rows.
+fn describe(caches: &GpuCaches, held: &[usize], rows: usize, sampling: Option<SamplingDevices>) -> String {
+    let GpuCaches { stored, policy, slots, .. } = caches;
+    let range = held.iter().copied().min().zip(held.iter().copied().max());
+    let cache = Cache { policy: policy.clone(), slots: *slots, rows_per_device: range };
+    let in_place = if stored.is_copy() { "in a page-locked copy" } else { "page-locked in place" };
+    let (holds, each) = match (sampling, held.len()) {
+        (None, 1) => ("a device holds", ""),
+        (None, _) => ("devices hold", " each"),
+        (Some(SamplingDevices { count: None, .. }), _) => {
+            ("samplers hold none, trainers hold up to", " each")
+        }
+        (Some(_), 1) => ("samplers hold none, a trainer holds", ""),
+        (Some(_), _) => ("samplers hold none, trainers hold", " each"),
+    };
+    let part = cache.percent(rows);
+    let policy = if *slots == 0 || *slots == rows { String::new() } else { format!(" ({policy})") };
+    format!("feature rows: {holds} {part}{each}{policy}, the host all, {in_place}")
 }
 
 /// Checks the options of sparse rows and of the host's budget, and returns them with dense rows.

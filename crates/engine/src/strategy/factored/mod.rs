@@ -32,8 +32,7 @@
 //! # Memory
 //!
 //! Each device holds the topology, the cache and the training step that its role needs, within
-//! `--device-budget`. NVIDIA devices get their tables before the number of Samplers is balanced, so
-//! only with `--num-samplers` do the Trainers hold no topology. The queue takes at most a quarter of the free host memory.
+//! `--device-budget`. The queue takes at most a quarter of the free host memory.
 //!
 //! # Deviations
 //!
@@ -119,18 +118,6 @@ impl<'a> Factored<'a> {
         }
     }
 
-    /// Note that every NVIDIA device holds the graph, because the number of Samplers was not known
-    /// when the devices got their tables.
-    fn note_of_graph(&self, group: &DeviceGroup) -> Option<String> {
-        let draw = self.context.nvidia.is_some_and(|nvidia| !nvidia.samplers.each.is_empty());
-        let FactoredOptions { num_samplers: given, .. } = self.context.config.own.get();
-        let is_unknown = draw && self.design == Design::Factored && given == 0 && group.dedicated > 0;
-        let samplers = group.members.len() - group.dedicated;
-        is_unknown.then(|| {
-            format!("every device holds the graph; with --num-samplers {samplers} only samplers hold it")
-        })
-    }
-
     /// Makes the slots of the queue: as many as the options say, or as an epoch has batches, within
     /// the free memory.
     fn fill_slots(&mut self, epoch: &Epoch, group: &DeviceGroup, rules: SchedulerRules) {
@@ -159,9 +146,6 @@ impl Strategy for Factored<'_> {
         let (sums, how) = OnDevices::choose(self.context.config, devices, round(self.context.config))?;
         self.sums = sums;
         let mut note = group.describe();
-        if let Some(graph) = self.note_of_graph(&group) {
-            note = format!("{note}; {graph}");
-        }
         if let (Some(how), Some(devices)) = (how, devices) {
             note = format!("{note}; gradients are summed by {how}");
             devices.set_all_reduce(how);

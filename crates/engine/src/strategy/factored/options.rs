@@ -43,12 +43,12 @@ impl OptionSet for FactoredOptions {
 }
 
 impl FactoredOptions {
-    /// Devices that only sample, if `--num-samplers` names some of them. A balanced number follows
-    /// from times that are measured when the devices already hold their tables.
+    /// Devices that only sample, unless all devices sample.
     pub(crate) fn sampling_devices(config: &TrainConfig) -> Option<SamplingDevices> {
-        let Self { num_samplers: count, switching } = config.own.get();
+        let Self { num_samplers: given, switching } = config.own.get();
+        let count = (given > 0).then_some(given);
         let devices = SamplingDevices { count, may_train: switching == Toggle::On };
-        (0 < count && count < config.num_devices()).then_some(devices)
+        (given.max(1) < config.num_devices()).then_some(devices)
     }
 }
 
@@ -80,7 +80,7 @@ mod tests {
     use crate::strategy::Chosen;
 
     #[test]
-    fn samplers_are_known_if_the_options_name_some_of_the_devices() {
+    fn only_samplers_hold_the_graph_if_some_device_trains() {
         let of = |strategy: &str, devices: &str, num_samplers, switching| {
             let mut config = TrainConfig {
                 strategy: strategy.into(),
@@ -91,9 +91,10 @@ mod tests {
             Chosen::find(&config).unwrap().sampling_devices(&config)
         };
         let some = |count, may_train| Some(SamplingDevices { count, may_train });
-        assert_eq!(of("factored", "cuda:0,1", 1, Toggle::Off), some(1, false));
-        assert_eq!(of("factored", "cuda:0,1,2", 2, Toggle::On), some(2, true));
-        assert_eq!(of("factored", "cuda:0,1", 0, Toggle::On), None, "the number is balanced later");
+        assert_eq!(of("factored", "cuda:0,1", 1, Toggle::Off), some(Some(1), false));
+        assert_eq!(of("factored", "cuda:0,1,2", 2, Toggle::On), some(Some(2), true));
+        assert_eq!(of("factored", "cuda:0,1", 0, Toggle::On), some(None, true), "balanced later");
+        assert_eq!(of("factored", "cuda:0", 0, Toggle::On), None, "the device samples and trains");
         assert_eq!(of("factored", "cuda:0,1", 2, Toggle::On), None, "all devices sample and train");
         assert_eq!(of("time-sharing", "cuda:0,1", 1, Toggle::On), None);
     }

@@ -10,7 +10,7 @@
 //! and copies the row from there.
 //!
 //! If some devices only sample ([`SamplingDevices`]), they hold the graph and no rows, and the
-//! others hold rows in its place (FGNN, section 5.1). A Sampler that trains for the rest of an epoch
+//! others hold rows in its place (FGNN, section 4). A Sampler that trains for the rest of an epoch
 //! reads the rows of the others, or those of the host if the caches are private or dynamic, or the
 //! devices cannot read each other's memory.
 

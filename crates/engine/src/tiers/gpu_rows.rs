@@ -1,4 +1,4 @@
-//! Feature rows on NVIDIA devices: the devices that hold cached rows, and the reader of each device.
+//! Feature rows on NVIDIA devices: the devices that hold cached rows, and a reader for each device.
 
 use std::{slice, sync::Arc};
 

@@ -22,7 +22,7 @@ use graphmill_data::Dataset;
 pub use crate::run::{RunContext, RunState};
 use crate::{
     Result, TrainConfig,
-    accelerator::{ComputeDevices, Samplers},
+    accelerator::{ComputeDevices, Samplers, topology_share},
     config::Devices,
     config::link_task::is_link,
     distributed,
@@ -102,8 +102,10 @@ fn run(inputs: Inputs, parts: Parts, context: RunContext) -> Result<Summary> {
         None => {
             // if their number is balanced later, the first one samples until then
             let all = devices.gpus().len();
-            let draw = setup::sampling_devices(&inputs).map_or(all, |of| of.count.unwrap_or(1));
-            devices.samplers(config, data, &tables.graph, strategy::draws_in_parts(config), 0..draw)?
+            let sampling = setup::sampling_devices(&inputs);
+            let (draw, share) = (sampling.map_or(all, |of| of.count.unwrap_or(1)), topology_share(sampling));
+            let in_parts = strategy::draws_in_parts(config);
+            devices.samplers(config, data, &tables.graph, in_parts, 0..draw, share)?
         }
     };
 

@@ -190,6 +190,40 @@ fn samplers_hold_the_graph_and_trainers_the_rows() {
     }
 }
 
+/// A Sampler that never trains has more memory for the graph. If the number of Samplers is balanced,
+/// all devices share a graph that is too large for one.
+#[test]
+fn large_graphs_are_placed_by_the_memory_of_samplers() {
+    let sandbox = Sandbox::new();
+    let data = sandbox.dataset("data");
+    let graph = (8 * (data.num_nodes() + 1) + 4 * data.graph.num_edges()) as f64;
+    // between a half and four fifths of the budget
+    let budget = (graph / 0.65) as u64;
+    let held = |options: &str| -> Vec<bool> {
+        let args = format!(
+            "train data --hidden 2 --fanout 2,2 --batch-size 10 --max-batches 3 --seed 3 --epochs 1 \
+             --strategy factored --cache-ratio 0 --devices cuda:0,1,2 --device-budget {budget} {options} --json"
+        );
+        let run = on_shim(&sandbox, &args).succeeded().json();
+        let devices = run["nvidia"].as_array().expect("devices");
+        devices.iter().map(|device| number(&device["topology_bytes"]) > 0.0).collect()
+    };
+    assert_eq!(held("--num-samplers 1 --switching off"), [true, false, false], "in its memory");
+    assert_eq!(held("--num-samplers 1"), [false; 3], "in host memory");
+    assert_eq!(held("--num-samplers 0"), [true; 3], "row by row on all devices");
+}
+
+#[test]
+fn a_placement_of_rows_on_one_trainer_is_refused() {
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    let args = "train data --strategy factored --num-samplers 1 --devices cuda:0,1 --placement shard";
+    let failed = on_shim(&sandbox, args);
+    assert_eq!(failed.status, Some(2), "{}", failed.stderr);
+    let why = "one device trains and holds all cached rows; use more devices or --strategy time-sharing";
+    assert!(failed.stderr.contains(why), "{}", failed.stderr);
+}
+
 /// All-reduced gradients equal copies summed in the order of the batches: to the bit on the
 /// processor, where both round the same way.
 #[test]

@@ -25,8 +25,20 @@ use crate::{Error, Result, TrainConfig, build, config, record::NvidiaRecord};
 /// Share of a device's free memory that inference may take for its tables.
 const INFERENCE_SHARE: f64 = 0.5;
 
-/// Share of a device's memory that the graph may take.
+/// Share of a device's memory that the graph may take beside rows and training.
 pub(crate) const TOPOLOGY_SHARE: f64 = 0.5;
+
+/// Share of a device's memory that the graph may take if the device only samples. The batches that
+/// wait for a Trainer need the rest.
+const SAMPLER_SHARE: f64 = 0.8;
+
+/// Share of the memory of a device that samples which the graph may take.
+pub(crate) fn topology_share(sampling: Option<SamplingDevices>) -> f64 {
+    match sampling {
+        Some(SamplingDevices { may_train: false, .. }) => SAMPLER_SHARE,
+        _ => TOPOLOGY_SHARE,
+    }
+}
 
 /// Processor and NVIDIA devices of a run, which opens them once.
 pub(crate) struct ComputeDevices {
@@ -102,9 +114,10 @@ impl ComputeDevices {
         self.gpus.first().map_or(&self.cpu, Gpu::backend)
     }
 
-    /// Sampler of each of the NVIDIA devices `draw` for `graph`, if devices support `--sampler`;
-    /// otherwise a note that the processor draws. Only devices with a sampler hold the graph.
-    /// Batches that are drawn `in_parts` are always drawn by the processor.
+    /// Sampler of each of the NVIDIA devices `draw` for `graph`, which takes at most a `share` of
+    /// their memory, if devices support `--sampler`; otherwise a note that the processor draws.
+    /// Only devices with a sampler hold the graph. Batches that are drawn `in_parts` are always
+    /// drawn by the processor.
     ///
     /// # Errors
     /// As [`build::sampler`], or the graph does not fit into the memory of a device.
@@ -115,6 +128,7 @@ impl ComputeDevices {
         graph: &Graph,
         in_parts: bool,
         draw: Range<usize>,
+        share: f64,
     ) -> Result<Samplers> {
         let draw = &self.gpus[draw];
         let Some(budget) = draw.iter().map(Gpu::budget).min() else { return Ok(Samplers::default()) };
@@ -128,7 +142,7 @@ impl ComputeDevices {
         }
         let source = Source { graph, train: &data.split.train };
         let options = build::sampler_options(config, data);
-        let budget = (TOPOLOGY_SHARE * budget as f64) as u64;
+        let budget = (share * budget as f64) as u64;
         let mut made = devices::samplers(draw, &config.sampler, &options, &source, budget)
             .map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))?;
         if draw.len() < self.gpus.len() && !made.each.is_empty() {

@@ -20,7 +20,7 @@ use graphmill_nn::{
 use super::Inputs;
 use crate::{
     Error, Result, TrainConfig,
-    accelerator::{Gpu, Samplers, SamplingDevices, TOPOLOGY_SHARE},
+    accelerator::{Gpu, Samplers, SamplingDevices, topology_share},
     bottom, build,
     config::link_task::is_link,
     config::{Bottom, Switch},
@@ -236,8 +236,8 @@ pub(crate) fn sampling_devices(inputs: &Inputs) -> Option<SamplingDevices> {
     let Inputs { config, data, devices, .. } = *inputs;
     let budget = devices.gpus().iter().map(Gpu::budget).min()?;
     let graph = memory::topology(data) + 8.0 * data.graph.num_edges() as f64;
-    let fits = graph <= TOPOLOGY_SHARE * budget as f64;
-    strategy::sampling_devices(config).filter(|of| of.count.is_some() || fits)
+    let fits = |of: &SamplingDevices| graph <= topology_share(Some(*of)) * budget as f64;
+    strategy::sampling_devices(config).filter(|of| of.count.is_some() || fits(of))
 }
 
 /// Read-only stages of a run, and the order of each layer's products. Both hold for the whole run.

@@ -119,10 +119,10 @@ impl GpuTiers {
         Ok(Self { placed: RwLock::new(placed), caches, feature, table, description })
     }
 
-    /// Returns true if the number of devices that sample follows from times, and
-    /// [`GpuTiers::place`] then places the rows.
-    pub(crate) fn are_balanced_later(&self) -> bool {
-        self.caches.is_some()
+    /// Devices that only sample, if their number follows from times and [`GpuTiers::place`] then
+    /// places the rows.
+    pub(crate) fn balanced_later(&self) -> Option<SamplingDevices> {
+        self.caches.as_ref().map(|caches| SamplingDevices { count: None, may_train: caches.may_train })
     }
 
     /// Places the rows on all devices but the first `samplers`, if their number was balanced. The

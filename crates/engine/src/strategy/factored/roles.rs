@@ -8,6 +8,7 @@ use graphmill_nn::model::Model;
 use super::{FactoredOptions, Toggle, replica::Replica, workers::DeviceWorkers};
 use crate::{
     Result,
+    accelerator::topology_share,
     device::{Device, MemoryReservation},
     stage::Loader,
     strategy::{
@@ -66,19 +67,16 @@ impl DeviceSetup<'_, '_> {
         trainer: Option<&mut DeviceWorkers>,
     ) -> Result<()> {
         let StrategyContext { config, data, nvidia, .. } = *self.context;
-        let Some(Nvidia { devices, rows, samplers: first }) =
-            nvidia.filter(|nvidia| nvidia.rows.are_balanced_later())
-        else {
-            return Ok(());
-        };
+        let Some(Nvidia { devices, rows, samplers: first }) = nvidia else { return Ok(()) };
+        let Some(sampling) = rows.balanced_later() else { return Ok(()) };
         // the last device alone has held rows since it was timed
         if let Some(trainer) = trainer.filter(|_| samplers + 1 < devices.gpus().len()) {
             set_cache(trainer, None);
             rows.place(devices, samplers)?;
         }
         if !first.each.is_empty() {
-            let draw = first.each.len()..samplers;
-            self.later = devices.samplers(config, data, loader.graph, false, draw)?.each;
+            let (draw, share) = (first.each.len()..samplers, topology_share(Some(sampling)));
+            self.later = devices.samplers(config, data, loader.graph, false, draw, share)?.each;
         }
         Ok(())
     }

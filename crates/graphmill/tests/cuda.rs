@@ -190,8 +190,8 @@ fn samplers_hold_the_graph_and_trainers_the_rows() {
     }
 }
 
-/// A Sampler that never trains has more memory for the graph. If the number of Samplers is balanced,
-/// all devices share a graph that is too large for one.
+/// A Sampler that never trains has more memory for the graph. If the number of Samplers is
+/// balanced, all devices share a graph that is too large for one.
 #[test]
 fn large_graphs_are_placed_by_the_memory_of_samplers() {
     let sandbox = Sandbox::new();
@@ -202,7 +202,8 @@ fn large_graphs_are_placed_by_the_memory_of_samplers() {
     let held = |options: &str| -> Vec<bool> {
         let args = format!(
             "train data --hidden 2 --fanout 2,2 --batch-size 10 --max-batches 3 --seed 3 --epochs 1 \
-             --strategy factored --cache-ratio 0 --devices cuda:0,1,2 --device-budget {budget} {options} --json"
+             --strategy factored --cache-ratio 0 --devices cuda:0,1,2 --device-budget {budget} {options} \
+             --json"
         );
         let run = on_shim(&sandbox, &args).succeeded().json();
         let devices = run["nvidia"].as_array().expect("devices");
